@@ -1,0 +1,20 @@
+// The one thread pool: OpenMP's, which oneDNN uses too, with its threads bound to cores from the start.
+#pragma once
+#include <cstdint>
+#include <functional>
+
+namespace npusim {
+
+// Number of threads parallel work uses. Set once, before the first parallel work (0: one per available core).
+void set_thread_count(int count);
+int thread_count();
+
+// Re-executes this process with OpenMP's binding and waiting policy in its environment, unless they are set:
+// the OpenMP runtime reads them only at start. Returns when nothing is to be done.
+void bind_threads(char** argv);
+
+// Calls body(begin, end, thread) on contiguous static parts of [0, count), each at least `grain` long; serial when
+// one part is left. The body must not throw.
+void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body);
+
+}  // namespace npusim

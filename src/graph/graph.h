@@ -1,0 +1,85 @@
+// The one graph: values (edges) and nodes, from ATen ops as imported to kernels ready to be scheduled.
+//
+// A node is an ATen call (`op` set) or, after lowering, one kernel (`kernel` set): inputs are then the kernel's read
+// arguments in order and outputs its written ones. Nodes stand in topological order.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/tensor.h"
+#include "kernel/kernel.h"
+#include "ops/op.h"
+
+namespace npusim {
+
+using ValueId = int32_t;
+inline constexpr ValueId no_value = -1;
+
+enum class ValueSource : uint8_t {
+  input,     // given at each run
+  weight,    // read from the weight file under `fqn`
+  constant,  // stored in the program
+  node,      // computed
+};
+
+struct Value {
+  std::string name;  // unique; the IR's own name for inputs and outputs
+  TensorType type;
+  ValueSource source = ValueSource::node;
+  int32_t producer = -1;  // node position, for ValueSource::node
+  std::string fqn;        // weight
+  std::shared_ptr<const HostTensor> data;  // constant
+};
+
+struct Node {
+  std::string name;  // the IR's; messages and reports use it
+  const Op* op = nullptr;
+  bool in_place = false;  // aten.xxx_: writes its first operand (until functionalize)
+  std::vector<ValueId> inputs;   // one per Tensor argument, then per list element; no_value is None
+  std::vector<int> list_sizes;   // one per Tensor[] argument
+  std::vector<Attr> attrs;       // one per schema argument, defaults filled in
+  std::vector<ValueId> outputs;
+  std::shared_ptr<const Kernel> kernel;  // after lowering
+};
+
+struct GraphOutput {
+  std::string name;  // the IR's, kept whatever the value becomes
+  ValueId value = no_value;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs;  // in IR order
+  std::vector<GraphOutput> outputs;
+};
+
+inline const Value& value_of(const Graph& graph, ValueId id) { return graph.values[static_cast<size_t>(id)]; }
+inline Value& value_of(Graph& graph, ValueId id) { return graph.values[static_cast<size_t>(id)]; }
+
+// Adds a value (a unique name is made from `name`); its producer is set by add_node or set_producers.
+ValueId add_value(Graph& graph, std::string name, TensorType type);
+ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
+
+// The call a node is, as op records take it. Valid while the graph is not changed.
+OpCall call_of(const Graph& graph, const Node& node);
+
+// For every value, the nodes that read it, in order; a graph output counts as reader -1.
+std::vector<std::vector<int32_t>> readers_of(const Graph& graph);
+
+// Rewrites every use of `from` (operands and graph outputs) to `to[from]` (chains are followed; identity where equal).
+void replace_values(Graph& graph, const std::vector<ValueId>& to);
+
+// Drops nodes marked dead, and nodes none of whose results reach an output when `unused` is set; drops values nobody
+// names (never graph inputs), renumbers, sets producers, and restores topological order when nodes were appended out
+// of order (stable: otherwise the order is kept). Linear.
+void compact(Graph& graph, const std::vector<bool>& dead, bool unused);
+
+// Everything that must hold between passes: ids in range, one producer per value, topological order, kernels sound and
+// fitting their operands, calls matching their schema. Empty when it does.
+std::vector<std::string> check_graph(const Graph& graph);
+
+}  // namespace npusim

@@ -1,0 +1,147 @@
+// Kernel IR: what one kernel computes, for every target — a static index space, affine accesses, scalar expressions.
+//
+// A kernel runs over `space`, a box of integer indices. Its last `row_dims` dimensions are the *row*: reductions and
+// scans run along it, all other dimensions are independent. Expressions form a DAG in topological order; each store
+// writes one expression to one argument. Memory is reached only through affine accesses, so broadcasting, transposing,
+// slicing and expanding cost nothing, and fusion is substitution of expressions (kernel/fuse.h).
+//
+// A kernel may hold one contraction (matmul, convolution, attention). Its value at each point of the space is the leaf
+// expression `contraction`; the expressions around it are the epilogue.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+
+namespace npusim {
+
+// What an expression computes in. Floats narrower than f32 compute in f32, integers in i64.
+enum class Scalar : uint8_t { boolean, i64, f32, f64 };
+Scalar scalar_of(DType dtype);
+
+enum class ExprOp : uint8_t {
+  constant,     // number (f32, f64) or integer (i64, boolean)
+  index,        // the index along dimension `integer` of the space, i64
+  load,         // kernel.accesses[integer], converted from the argument's dtype to `type`
+  contraction,  // the kernel's contraction, f32
+  // unary; integers wrap
+  neg, abs, exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
+  asinh, acosh, atanh, erf, erfc, floor, ceil, round, trunc, isnan, logical_not,
+  // binary; `min` and `max` propagate NaN; `idiv` and `irem` truncate toward zero and trap on zero
+  add, sub, mul, div, min, max, pow, fmod, atan2, idiv, irem, bit_and, bit_or, bit_xor, shl, shr, eq, ne, lt, le,
+  select,    // in[0] ? in[1] : in[2]; the branch not taken may be unspecified
+  cast,      // to `type`: float to integer truncates, anything to boolean is != 0
+  round_to,  // as stored in `dtype` and loaded again
+  reduce,    // over the row with `reduction`; the result is the same along the row
+  scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction` sum or product
+};
+inline constexpr int expr_op_count = static_cast<int>(ExprOp::scan) + 1;
+
+enum class Reduction : uint8_t { sum, product, min, max };  // min and max propagate NaN; identity for an empty row
+
+struct Expr {
+  ExprOp op = ExprOp::constant;
+  Scalar type = Scalar::f32;
+  DType dtype = DType::f32;                // round_to
+  Reduction reduction = Reduction::sum;    // reduce, scan
+  std::array<int32_t, 3> in{-1, -1, -1};   // operands: indices of earlier expressions
+  double number = 0;                       // constant
+  int64_t integer = 0;                     // constant, index, load
+  bool operator==(const Expr&) const = default;
+};
+
+std::string_view expr_op_name(ExprOp op);
+int expr_arity(ExprOp op);
+
+// A coordinate that can leave its dimension: value = offset + Σ coeffs[d]·index[d] adds stride · value to the address,
+// and the memory is touched only where 0 <= value < limit.
+struct Guard {
+  std::vector<int64_t> coeffs;
+  int64_t offset = 0;
+  int64_t limit = 0;
+  int64_t stride = 0;
+  bool operator==(const Guard&) const = default;
+};
+
+// A data-dependent part of an address: stride · value(expr), which traps unless 0 <= value < extent.
+struct IndexTerm {
+  int32_t expr = -1;
+  int64_t stride = 0;
+  int64_t extent = 0;
+  bool operator==(const IndexTerm&) const = default;
+};
+
+// Element offset + Σ strides[d]·index[d] + Σ guards + Σ terms of argument `arg`. Where a guard does not hold a load's
+// value is unspecified (its user selects it away) and a store does nothing. The form makes bounds provable: see
+// check_kernel().
+struct Access {
+  int arg = -1;
+  int64_t offset = 0;
+  std::vector<int64_t> strides;  // one per dimension of the space
+  std::vector<Guard> guards;
+  std::vector<IndexTerm> terms;
+  bool operator==(const Access&) const = default;
+};
+
+struct Store {
+  Access access;  // strides of 0 along the row: the value is the same along the row and stored once
+  int32_t expr = -1;
+  bool accumulate = false;  // adds to what is there, in index order (scatter_add)
+};
+
+struct KernelArg {
+  DType dtype = DType::f32;
+  int64_t elements = 0;  // every access stays within [0, elements)
+  bool written = false;
+  int updates = -1;      // written: argument whose buffer this one shares; elements not stored keep its values
+};
+
+struct Kernel;
+
+enum class ContractionKind : uint8_t { matmul, conv, attention };
+
+// leaf[space] = Σ over `reduce` of a·b, in f32. Accesses run over the dimensions space ++ reduce.
+//   matmul     any number of batch, row and column dimensions: a dimension with stride 0 in a is a column, in b a row.
+//   conv       space is [n, group, out channel, out spatial…], reduce [in channel, kernel spatial…]; a (the image)
+//              carries the padding as guards; the order of dimensions never changes.
+//   attention  leaf[…, q, d] = Σ over reduce [kv] of softmax over kv of score[…, q, kv] · b[…, q, d, kv].
+//              `score` is a kernel with a matmul and an epilogue over the space […, q, kv]; its one store's expression
+//              is the score. It has no arguments of its own: its accesses name the outer kernel's.
+struct Contraction {
+  ContractionKind kind = ContractionKind::matmul;
+  std::vector<int64_t> reduce;
+  Access a;
+  Access b;
+  std::shared_ptr<const Kernel> score;
+  bool masked_rows_are_zero = false;  // attention: a row of −inf scores gives 0 (ATen's safe softmax), not NaN
+};
+
+struct Kernel {
+  std::string name;  // of the fusion, e.g. "mul_silu"
+  std::vector<int64_t> space;
+  int row_dims = 0;
+  std::vector<KernelArg> args;  // read arguments first, then written ones
+  std::vector<Access> accesses;
+  std::vector<Expr> exprs;
+  std::vector<Store> stores;
+  std::shared_ptr<const Contraction> contraction;
+};
+
+// Everything but names as text, one line each: for people, goldens and content hashes.
+std::string to_text(const Kernel& kernel);
+// Hash of the body; kernels with equal hashes are the same kernel whatever they are called.
+uint64_t content_hash(const Kernel& kernel);
+
+// Every rule above (ranks, operand order and types, access bounds, argument roles); empty when the kernel is sound.
+// Program files are checked with it before anything runs.
+std::vector<std::string> check_kernel(const Kernel& kernel);
+
+// The type an expression must have given its operands' types: the one typing rule of the IR.
+Scalar result_type(ExprOp op, Scalar first, Scalar second);
+
+}  // namespace npusim

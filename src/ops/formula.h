@@ -1,0 +1,57 @@
+// Pointwise ops: one scalar formula over broadcast operands is the whole meaning.
+//
+//   formula<[](Ex x) { return x / (1 + exp(-x)); }>("silu(Tensor self) -> Tensor")
+//
+// The lambda takes one Ex per Tensor argument of the schema, in order, and may take the call last for its attributes. A
+// scalar in a Tensor's place is an Ex too. Results are stored in the declared dtype.
+#pragma once
+#include "ops/op.h"
+
+namespace npusim {
+
+// The pointwise kernel of a call: its space is the first result's shape.
+class Pointwise {
+ public:
+  Pointwise(const OpCall& call, Lowering& lowering);
+  Ex arg(int nth);                       // the nth Tensor argument: operand or scalar
+  Ex attr(std::string_view name);        // a Scalar attribute with ATen's type: integer, real or boolean
+  void store(Ex x);
+
+  OpKernel kernel;
+
+ private:
+  const OpCall& call_;
+  Lowering& lowering_;
+};
+
+// The Scalar attribute `name` beside x: real when it or x is (ATen's wrapped numbers).
+Ex scalar_attr(Ex x, const OpCall& call, std::string_view name);
+
+// Shape: broadcast of all operands. Dtype: ATen's promotion (informative: the declared one is used).
+std::vector<TensorType> infer_pointwise(const OpCall& call);
+// Shape and dtype of the first operand.
+std::vector<TensorType> infer_same(const OpCall& call);
+
+template <auto meaning>
+void lower_formula(const OpCall& call, Lowering& lowering) {
+  Pointwise p(call, lowering);
+  using F = decltype(meaning);
+  if constexpr (std::is_invocable_v<F, Ex>) p.store(meaning(p.arg(0)));
+  else if constexpr (std::is_invocable_v<F, Ex, const OpCall&>) p.store(meaning(p.arg(0), call));
+  else if constexpr (std::is_invocable_v<F, Ex, Ex>) p.store(meaning(p.arg(0), p.arg(1)));
+  else if constexpr (std::is_invocable_v<F, Ex, Ex, const OpCall&>) p.store(meaning(p.arg(0), p.arg(1), call));
+  else if constexpr (std::is_invocable_v<F, Ex, Ex, Ex>) p.store(meaning(p.arg(0), p.arg(1), p.arg(2)));
+  else p.store(meaning(p.arg(0), p.arg(1), p.arg(2), call));
+}
+
+template <auto meaning>
+constexpr OpRecord formula(std::string_view schema) {
+  OpRecord record;
+  record.schema = schema;
+  record.family = OpFamily::formula;
+  record.infer = infer_pointwise;
+  record.lower = lower_formula<meaning>;
+  return record;
+}
+
+}  // namespace npusim
