@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/tensor.h"
@@ -55,27 +56,33 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;  // in IR order
   std::vector<GraphOutput> outputs;
+  std::unordered_map<std::string, int32_t> names;  // of all values, each with the next suffix to try for it
 };
 
 inline const Value& value_of(const Graph& graph, ValueId id) { return graph.values[static_cast<size_t>(id)]; }
 inline Value& value_of(Graph& graph, ValueId id) { return graph.values[static_cast<size_t>(id)]; }
 
-// Adds a value (a unique name is made from `name`); its producer is set by add_node or set_producers.
+// Adds a value computed by a node (a unique name is made from `name`); its producer is set by add_node or set_producers.
 ValueId add_value(Graph& graph, std::string name, TensorType type);
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
+// Appends a node and makes it the producer of its outputs; returns its position.
+int32_t add_node(Graph& graph, Node node);
+// Sets every value's producer from the nodes' outputs.
+void set_producers(Graph& graph);
 
 // The call a node is, as op records take it. Valid while the graph is not changed.
 OpCall call_of(const Graph& graph, const Node& node);
 
-// For every value, the nodes that read it, in order; a graph output counts as reader -1.
+// For every value, the nodes that read it, each once and in order; being a graph output counts as one last reader -1.
 std::vector<std::vector<int32_t>> readers_of(const Graph& graph);
 
 // Rewrites every use of `from` (operands and graph outputs) to `to[from]` (chains are followed; identity where equal).
 void replace_values(Graph& graph, const std::vector<ValueId>& to);
 
-// Drops nodes marked dead, and nodes none of whose results reach an output when `unused` is set; drops values nobody
-// names (never graph inputs), renumbers, sets producers, and restores topological order when nodes were appended out
-// of order (stable: otherwise the order is kept). Linear.
+// Drops nodes marked dead (`dead` may be shorter than the nodes), and nodes none of whose results reach an output when
+// `unused` is set (a node that writes its operand stays); drops values nobody names (never graph inputs), renumbers,
+// sets producers, and restores topological order when nodes were appended out of order (stable: otherwise the order is
+// kept). Linear.
 void compact(Graph& graph, const std::vector<bool>& dead, bool unused);
 
 // Everything that must hold between passes: ids in range, one producer per value, topological order, kernels sound and

@@ -193,7 +193,7 @@ struct Checker {
     if (k.row_dims != 0) add("a contraction has no row");
     if (!c.a.terms.empty() || !c.b.terms.empty()) return add("a contraction's operands have no index terms");
     if (c.kind == ContractionKind::attention) {
-      if (!c.score || c.reduce.size() != 1 || k.space.size() < 2) return add("attention needs a score, one reduced dimension, rank 2");
+      if (!c.score || c.reduce.size() != 1 || k.space.empty()) return add("attention needs a score, one reduced dimension, rank 1");
       Checker score{*c.score, args, problems};
       std::vector<int64_t> expected(k.space.begin(), k.space.end() - 1);
       expected.push_back(c.reduce[0]);

@@ -76,8 +76,8 @@ struct IndexTerm {
   bool operator==(const IndexTerm&) const = default;
 };
 
-// Element offset + Σ strides[d]·index[d] + Σ guards + Σ terms of argument `arg`. Where a guard does not hold a load's
-// value is unspecified (its user selects it away) and a store does nothing. The form makes bounds provable: see
+// Element offset + Σ strides[d]·index[d] + Σ guards + Σ terms of argument `arg`. Where a guard does not hold a load
+// gives 0 (fusion may change that: its user selects it away) and a store does nothing. The form makes bounds provable: see
 // check_kernel().
 struct Access {
   int arg = -1;
@@ -109,8 +109,9 @@ enum class ContractionKind : uint8_t { matmul, conv, attention };
 //   matmul     any number of batch, row and column dimensions: a dimension with stride 0 in a is a column, in b a row.
 //   conv       space is [n, group, out channel, out spatial…], reduce [in channel, kernel spatial…]; a (the image)
 //              carries the padding as guards; the order of dimensions never changes.
-//   attention  leaf[…, q, d] = Σ over reduce [kv] of softmax over kv of score[…, q, kv] · b[…, q, d, kv].
-//              `score` is a kernel with a matmul and an epilogue over the space […, q, kv]; its one store's expression
+//   attention  leaf[…, d] = Σ over reduce [kv] of softmax over kv of score[…, kv] · b[…, d, kv]. The leading dimensions
+//              are heads and queries in any order and number: one along which b has stride 0 shares keys and values.
+//              `score` is a kernel with a matmul and an epilogue over the space […, kv]; its one store's expression
 //              is the score. It has no arguments of its own: its accesses name the outer kernel's.
 struct Contraction {
   ContractionKind kind = ContractionKind::matmul;

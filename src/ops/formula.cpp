@@ -1,9 +1,27 @@
-// Broadcasting, scalars and results of pointwise ops.
+// Broadcasting, scalars, promotion and results of pointwise ops.
 #include "ops/formula.h"
+
+#include <algorithm>
 
 #include "base/error.h"
 
 namespace npusim {
+namespace {
+
+// ATen's combine_categories: `lower` counts only where its category is above that of `higher`.
+std::optional<DType> combine(std::optional<DType> higher, std::optional<DType> lower) {
+  if (!higher || !lower) return higher ? higher : lower;
+  if (is_float(*higher)) return higher;
+  if (*higher == DType::boolean || is_float(*lower)) return promote_types(*higher, *lower);
+  return higher;
+}
+
+DType scalar_dtype(const Attr& a) {
+  if (std::holds_alternative<bool>(a)) return DType::boolean;
+  return std::holds_alternative<int64_t>(a) ? DType::i64 : DType::f32;
+}
+
+}  // namespace
 
 Pointwise::Pointwise(const OpCall& call, Lowering& lowering)
     : kernel(lowering, call.outputs[0].shape), call_(call), lowering_(lowering) {}
@@ -23,14 +41,15 @@ Ex Pointwise::attr(std::string_view name) {
   const Attr& a = call_.attr(name);
   if (const bool* b = std::get_if<bool>(&a)) return kernel.integer(*b, Scalar::boolean);
   if (const int64_t* i = std::get_if<int64_t>(&a)) return kernel.integer(*i);
-  const bool wide = call_.outputs[0].dtype == DType::f64;
+  const bool wide = call_.outputs[0].dtype == DType::f64 ||
+                    std::any_of(call_.inputs.begin(), call_.inputs.end(),
+                                [](const TensorType* t) { return t && t->dtype == DType::f64; });
   return kernel.number(call_.number(name), wide ? Scalar::f64 : Scalar::f32);
 }
 
 void Pointwise::store(Ex x) {
   kernel.store(kernel.write(lowering_.output(0)), x);
-  const std::string_view name = call_.op->schema.name;
-  kernel.done(std::string(name.substr(5, name.rfind('.') - 5)));
+  kernel.done(kernel_name(call_));
 }
 
 Ex scalar_attr(Ex x, const OpCall& call, std::string_view name) {
@@ -40,16 +59,42 @@ Ex scalar_attr(Ex x, const OpCall& call, std::string_view name) {
   return literal(x, call.integer(name));
 }
 
-std::vector<TensorType> infer_pointwise(const OpCall& call) {
-  TensorType type;
-  bool first = true;
-  for (const TensorType* input : call.inputs) {
-    if (!input) continue;
-    type.dtype = first ? input->dtype : promote_types(type.dtype, input->dtype);
-    type.shape = first ? input->shape : broadcast_shapes(type.shape, input->shape);
-    first = false;
+DType common_dtype(const OpCall& call) {
+  std::optional<DType> tensors, zero_dim, scalars;
+  auto add = [](std::optional<DType>& to, DType d) { to = to ? promote_types(*to, d) : d; };
+  for (const TensorType* input : call.inputs)
+    if (input) add(input->shape.empty() ? zero_dim : tensors, input->dtype);
+  const std::vector<SchemaArg>& args = call.op->schema.args;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool number = !std::holds_alternative<std::monostate>(call.attrs[i]);
+    if (number && (args[i].kind == ArgKind::tensor || (args[i].kind == ArgKind::scalar && args[i].name != "alpha")))
+      add(scalars, scalar_dtype(call.attrs[i]));
   }
+  return combine(tensors, combine(zero_dim, scalars)).value_or(DType::f32);
+}
+
+std::string kernel_name(const OpCall& call) {
+  const std::string_view name = call.op->schema.name;
+  return std::string(name.substr(5, name.rfind('.') - 5));
+}
+
+std::vector<TensorType> infer_pointwise(const OpCall& call) {
+  TensorType type{common_dtype(call), {}};
+  for (const TensorType* input : call.inputs)
+    if (input) type.shape = broadcast_shapes(type.shape, input->shape);
   return {type};
+}
+
+std::vector<TensorType> infer_real(const OpCall& call) {
+  std::vector<TensorType> types = infer_pointwise(call);
+  if (!is_float(types[0].dtype)) types[0].dtype = DType::f32;
+  return types;
+}
+
+std::vector<TensorType> infer_boolean(const OpCall& call) {
+  std::vector<TensorType> types = infer_pointwise(call);
+  types[0].dtype = DType::boolean;
+  return types;
 }
 
 std::vector<TensorType> infer_same(const OpCall& call) { return {*call.inputs[0]}; }

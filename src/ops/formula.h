@@ -26,9 +26,18 @@ class Pointwise {
 
 // The Scalar attribute `name` beside x: real when it or x is (ATen's wrapped numbers).
 Ex scalar_attr(Ex x, const OpCall& call, std::string_view name);
+inline bool is_real(Ex x) { return x.type() >= Scalar::f32; }
+
+// ATen's result type: of the tensors, then 0-d tensors, then scalars; a later class counts only when its category
+// (bool < integer < real) is higher. Every Scalar argument but `alpha` takes part.
+DType common_dtype(const OpCall& call);
+// The file part of a kernel's name: "softmax" of "aten.softmax.int".
+std::string kernel_name(const OpCall& call);
 
 // Shape: broadcast of all operands. Dtype: ATen's promotion (informative: the declared one is used).
 std::vector<TensorType> infer_pointwise(const OpCall& call);
+std::vector<TensorType> infer_real(const OpCall& call);     // the same, but integers become f32
+std::vector<TensorType> infer_boolean(const OpCall& call);  // the same, but bool
 // Shape and dtype of the first operand.
 std::vector<TensorType> infer_same(const OpCall& call);
 
@@ -45,12 +54,25 @@ void lower_formula(const OpCall& call, Lowering& lowering) {
 }
 
 template <auto meaning>
-constexpr OpRecord formula(std::string_view schema) {
+constexpr OpRecord formula(std::string_view schema, double tolerance = 4) {
   OpRecord record;
   record.schema = schema;
   record.family = OpFamily::formula;
   record.infer = infer_pointwise;
   record.lower = lower_formula<meaning>;
+  record.tolerance = tolerance;
+  return record;
+}
+template <auto meaning>
+constexpr OpRecord real_formula(std::string_view schema, double tolerance = 4) {
+  OpRecord record = formula<meaning>(schema, tolerance);
+  record.infer = infer_real;
+  return record;
+}
+template <auto meaning>
+constexpr OpRecord boolean_formula(std::string_view schema) {
+  OpRecord record = formula<meaning>(schema, 0);
+  record.infer = infer_boolean;
   return record;
 }
 

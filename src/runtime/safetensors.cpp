@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -33,7 +34,7 @@ std::optional<DType> parse_file_dtype(std::string_view name) {
 }
 
 // A name as one line of printable text: JSON escapes, in double quotes.
-std::string quoted(std::string_view name) { return json(name).dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string show(std::string_view name) { return json(name).dump(-1, ' ', false, json::error_handler_t::replace); }
 
 // What was found, for a message: a number's value, else the kind of JSON value.
 std::string found(const json& value) { return value.is_number() ? value.dump() : value.type_name(); }
@@ -51,11 +52,11 @@ ParsedObject parse_object(std::string_view text, const std::string& what) {
     if (event != json::parse_event_t::key || depth > 2) return true;
     std::string key = parsed.get<std::string>();
     if (depth == 1) {
-      if (!seen_keys.insert(key).second) fail(ErrorKind::bad_input, "{}: duplicate name {}", what, quoted(key));
+      if (!seen_keys.insert(key).second) fail(ErrorKind::bad_input, "{}: duplicate name {}", what, show(key));
       seen_fields.clear();
       result.keys.push_back(std::move(key));
     } else if (!seen_fields.insert(key).second) {
-      fail(ErrorKind::bad_input, "{}: {}: duplicate name {}", what, quoted(result.keys.back()), quoted(key));
+      fail(ErrorKind::bad_input, "{}: {}: duplicate name {}", what, show(result.keys.back()), show(key));
     }
     return true;
   };
@@ -63,8 +64,8 @@ ParsedObject parse_object(std::string_view text, const std::string& what) {
     result.root = json::parse(text.begin(), text.end(), check_key);
   } catch (const json::parse_error& e) {
     fail(ErrorKind::bad_input, "{}: not valid JSON at byte {}", what, e.byte);
-  } catch (const json::exception& e) {  // a number beyond double
-    fail(ErrorKind::bad_input, "{}: not valid JSON: {}", what, e.what());
+  } catch (const json::exception&) {
+    fail(ErrorKind::bad_input, "{}: a number is out of range", what);
   }
   if (!result.root.is_object()) {
     fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", what, found(result.root));
@@ -152,10 +153,10 @@ void check_cover(const std::vector<TensorEntry>& entries, const std::vector<Byte
   uint64_t reached = 0;
   for (size_t k = 0; k < order.size(); ++k) {
     const ByteRange& range = ranges[order[k]];
-    const std::string name = quoted(entries[order[k]].name);
+    const std::string name = show(entries[order[k]].name);
     if (range.begin < reached)
       fail(ErrorKind::bad_input, "{}: tensor {} at [{}, {}] overlaps tensor {}, which ends at {}", origin, name,
-           range.begin, range.end, quoted(entries[order[k - 1]].name), reached);
+           range.begin, range.end, show(entries[order[k - 1]].name), reached);
     if (range.begin > reached)
       fail(ErrorKind::bad_input, "{}: bytes [{}, {}] before tensor {} belong to no tensor", origin, reached,
            range.begin, name);
@@ -170,7 +171,7 @@ std::map<std::string, std::string> parse_metadata(const json& value, const std::
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(ErrorKind::bad_input, "{}: {}: expected a string, found {}", where, quoted(key), found(text));
+      fail(ErrorKind::bad_input, "{}: {}: expected a string, found {}", where, show(key), found(text));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -194,8 +195,7 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
 // Points `tensor` to an aligned copy if the file has its data at an odd place.
 void realign(WeightFiles& weights, TensorView& tensor) {
   if (!tensor.data || reinterpret_cast<uintptr_t>(tensor.data) % dtype_size(tensor.type.dtype) == 0) return;
-  tensor.data =
-      weights.realigned.emplace_back(tensor.data, tensor.data + byte_size(tensor.type)).data();
+  tensor.data = weights.realigned.emplace_back(tensor.data, tensor.data + byte_size(tensor.type)).data();
 }
 
 void add_entry(WeightFiles& weights, TensorEntry entry) {
@@ -220,7 +220,7 @@ void open_sharded(WeightFiles& weights) {
     const auto entry = shard->second.find(name);
     if (entry == shard->second.end())
       fail(ErrorKind::bad_input, "{}: weight_map places tensor {} in {}, which does not have it", weights.path,
-           quoted(name), path);
+           show(name), path);
     add_entry(weights, std::move(entry->second));
   }
 }
@@ -246,7 +246,7 @@ void check_names(std::span<const NamedTensor> tensors, const std::string& path) 
   for (const auto& [name, tensor] : tensors)
     if (!names.insert(name).second)
       fail(ErrorKind::bad_input, "cannot write {}: {} tensor name {}", path,
-           name == "__metadata__" ? "reserved" : "duplicate", quoted(name));
+           name == "__metadata__" ? "reserved" : "duplicate", show(name));
 }
 
 }  // namespace
@@ -263,7 +263,7 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
       result.metadata = parse_metadata(info, origin + ": __metadata__");
       continue;
     }
-    auto [entry, range] = parse_entry(name, info, fmt::format("{}: tensor {}", origin, quoted(name)), data.size());
+    auto [entry, range] = parse_entry(name, info, fmt::format("{}: tensor {}", origin, show(name)), data.size());
     if (entry.unknown_dtype.empty()) entry.tensor.data = data.data() + range.begin;
     result.entries.push_back(std::move(entry));
     ranges.push_back(range);
@@ -279,12 +279,12 @@ std::vector<std::pair<std::string, std::string>> parse_safetensors_index(std::st
   if (!map.is_object()) fail(ErrorKind::bad_input, "{}: weight_map: expected an object, found {}", origin, found(map));
   std::vector<std::pair<std::string, std::string>> result;
   for (const auto& [name, file] : map.items()) {
-    const std::string where = fmt::format("{}: weight_map: tensor {}", origin, quoted(name));
+    const std::string where = fmt::format("{}: weight_map: tensor {}", origin, show(name));
     if (!file.is_string()) fail(ErrorKind::bad_input, "{}: expected a file name, found {}", where, found(file));
     const auto& file_name = file.get_ref<const std::string&>();
     if (file_name.empty() || file_name == "." || file_name == ".." ||
         file_name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos)
-      fail(ErrorKind::bad_input, "{}: expected a plain file name, found {}", where, quoted(file_name));
+      fail(ErrorKind::bad_input, "{}: expected a plain file name, found {}", where, show(file_name));
     result.emplace_back(name, file_name);
   }
   return result;
@@ -308,15 +308,15 @@ const TensorView* find_weight(const WeightFiles& weights, std::string_view name)
   if (it == weights.by_name.end()) return nullptr;
   const TensorEntry& entry = weights.entries[it->second];
   if (!entry.unknown_dtype.empty())
-    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", weights.path, quoted(name),
-         quoted(entry.unknown_dtype));
+    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", weights.path, show(name),
+         show(entry.unknown_dtype));
   return &entry.tensor;
 }
 
 const TensorView& get_weight(const WeightFiles& weights, std::string_view name) {
   const TensorView* tensor = find_weight(weights, name);
   if (!tensor)
-    fail(ErrorKind::bad_input, "{}: no tensor {} among its {} tensors", weights.path, quoted(name),
+    fail(ErrorKind::bad_input, "{}: no tensor {} among its {} tensors", weights.path, show(name),
          weights.entries.size());
   return *tensor;
 }

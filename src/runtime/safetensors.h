@@ -14,9 +14,9 @@
 
 namespace npusim {
 
-// One tensor of a file. `data` borrows the file's bytes (little-endian, row-major) and is what the file holds: BF16 stays
-// bf16. A file may hold dtypes that npusim has no type for: then `unknown_dtype` is its name in the file, `tensor` has
-// the shape but neither dtype nor data, and only asking for that tensor is an error.
+// One tensor of a file. `data` borrows the file's bytes (little-endian, row-major) and is what the file holds: BF16
+// stays bf16. A file may hold dtypes that npusim has no type for: then `unknown_dtype` is its name in the file,
+// `tensor` has the shape but neither dtype nor data, and only asking for that tensor is an error.
 struct TensorEntry {
   std::string name;  // any UTF-8, also empty
   TensorView tensor;
@@ -33,7 +33,8 @@ struct Safetensors {
 // shapes and together cover the data exactly, without overlap or gap.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& origin);
 
-// {tensor name, file name} in the order of the text of a model.safetensors.index.json; file names are plain (no folder).
+// {tensor name, file name}, sorted, of a model.safetensors.index.json. Throws bad_input unless every file name is plain
+// (no folder), so that an index reaches nothing outside its own folder.
 std::vector<std::pair<std::string, std::string>> parse_safetensors_index(std::string_view text,
                                                                          const std::string& origin);
 

@@ -1,0 +1,44 @@
+// Compiling IR JSON to a program. Throws npusim::Error; see docs/cli.md for the kinds.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "npusim/program.h"
+
+namespace npusim {
+
+struct MethodSource {
+  std::string name = "main";
+  std::string path;  // named in messages; read when `json` is empty ("-": standard input)
+  std::string json;
+};
+
+struct CompileOptions {
+  std::string target = "cpu";            // "cpu", "null"; "cuda[:sm_90]" and "metal" when their backends exist
+  std::string dtype = "auto";            // "auto", "float16", "bfloat16", "float32"
+  std::string config;                    // path of a TargetConfig JSON that overrides the target's own
+  bool strict = false;                   // numerics: round at every ATen edge
+  std::set<std::string> disabled_fusions;  // names, or "all"
+  std::string kv_map;                    // path of a KV mapping; empty: methods' states are paired by shape and order
+  std::string dump_pass;                 // print the graph after this pass
+  std::function<void(const std::string&)> dump;      // receives the text
+  std::function<void(const std::string&)> progress;  // receives the name of each stage as it begins
+};
+
+struct CompileResult {
+  std::shared_ptr<const Program> program;
+  std::map<std::string, double> seconds;  // import, passes, codegen, plan, total
+  std::vector<std::string> notes;         // decisions worth telling (how states were paired)
+};
+
+CompileResult compile(const std::vector<MethodSource>& methods, const CompileOptions& options);
+
+// Names of all passes in order, and whether each can be switched off.
+std::vector<std::pair<std::string, bool>> pass_names();
+
+}  // namespace npusim

@@ -1,0 +1,122 @@
+// Matching of score expressions.
+#include "backends/cpu/attention_score.h"
+
+#include <algorithm>
+
+namespace npusim::cpu {
+namespace {
+
+struct Matcher {
+  const Kernel& k;
+
+  const Expr& at(int32_t e) const { return k.exprs[static_cast<size_t>(e)]; }
+  std::optional<double> constant(int32_t e) const {
+    if (at(e).op == ExprOp::cast && at(e).type >= Scalar::f32) return constant(at(e).in[0]);
+    if (at(e).op != ExprOp::constant) return std::nullopt;
+    return at(e).type >= Scalar::f32 ? at(e).number : static_cast<double>(at(e).integer);
+  }
+
+  // An i64 expression as offset + Σ coeffs·index.
+  std::optional<std::vector<int64_t>> affine(int32_t e) const {  // [coeffs…, offset]
+    const Expr& x = at(e);
+    std::vector<int64_t> sum(k.space.size() + 1, 0);
+    if (x.type != Scalar::i64) return std::nullopt;
+    if (x.op == ExprOp::constant) return sum.back() = x.integer, sum;
+    if (x.op == ExprOp::index) return sum[static_cast<size_t>(x.integer)] = 1, sum;
+    if (x.op != ExprOp::add && x.op != ExprOp::sub && x.op != ExprOp::mul) return std::nullopt;
+    auto a = affine(x.in[0]), b = affine(x.in[1]);
+    if (!a || !b) return std::nullopt;
+    if (x.op != ExprOp::mul) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] = x.op == ExprOp::add ? (*a)[i] + (*b)[i] : (*a)[i] - (*b)[i];
+      return sum;
+    }
+    auto fixed = [](const std::vector<int64_t>& v) { return std::all_of(v.begin(), v.end() - 1, [](int64_t c) { return c == 0; }); };
+    if (!fixed(*a)) std::swap(a, b);
+    if (!fixed(*a)) return std::nullopt;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = a->back() * (*b)[i];
+    return sum;
+  }
+
+  // The keys for which `condition` is `wanted` are those below an affine limit of the other dimensions.
+  bool limit(int32_t condition, bool wanted, ScoreForm& form) const {
+    const Expr& c = at(condition);
+    if (c.op == ExprOp::logical_not && at(c.in[0]).type == Scalar::boolean) return limit(c.in[0], !wanted, form);
+    if (c.op != ExprOp::lt && c.op != ExprOp::le) return false;
+    const auto a = affine(c.in[0]), b = affine(c.in[1]);
+    if (!a || !b) return false;
+    // Holds where difference = b - a >= least.
+    const int64_t least = c.op == ExprOp::lt;
+    const size_t key = k.space.size() - 1;
+    const int64_t slope = (*b)[key] - (*a)[key];
+    if (slope != (wanted ? -1 : 1)) return false;
+    form.limited = true;
+    const int64_t sign = wanted ? 1 : -1;  // limit = g - least + 1, or least - g, for g = the difference without the key
+    for (size_t d = 0; d < key; ++d) form.limit_coeffs.push_back(sign * ((*b)[d] - (*a)[d]));
+    form.limit_offset = sign * (b->back() - a->back()) + (wanted ? 1 - least : least);
+    return true;
+  }
+
+  bool match(int32_t e, ScoreForm& form) const {
+    const Expr& x = at(e);
+    if (x.type != Scalar::f32) return false;
+    switch (x.op) {
+      case ExprOp::contraction: return true;
+      case ExprOp::mul:
+      case ExprOp::div: {
+        if (form.mask >= 0) return false;
+        auto factor = constant(x.in[1]);
+        int32_t rest = x.in[0];
+        if (!factor && x.op == ExprOp::mul) factor = constant(x.in[0]), rest = x.in[1];
+        if (!factor || !match_scale(rest, form)) return false;
+        form.scale *= static_cast<float>(x.op == ExprOp::mul ? *factor : 1 / *factor);
+        return true;
+      }
+      case ExprOp::add:
+        for (int n = 0; n < 2; ++n) {
+          const Expr& load = at(x.in[static_cast<size_t>(n)]);
+          if (load.op != ExprOp::load || load.type != Scalar::f32) continue;
+          const Access& access = k.accesses[static_cast<size_t>(load.integer)];
+          if (!access.terms.empty() || !access.guards.empty() || !match_scale(x.in[static_cast<size_t>(1 - n)], form)) return false;
+          form.mask = static_cast<int>(load.integer);
+          return true;
+        }
+        return false;
+      case ExprOp::select:
+        for (int n = 1; n < 3; ++n) {
+          const auto masked = constant(x.in[static_cast<size_t>(n)]);
+          if (!masked || form.limited) continue;
+          if (!limit(x.in[0], n == 2, form) || !match(x.in[static_cast<size_t>(3 - n)], form)) return false;
+          form.masked = static_cast<float>(*masked);
+          return true;
+        }
+        return false;
+      default: return false;
+    }
+  }
+
+  bool match_scale(int32_t e, ScoreForm& form) const {
+    return (at(e).op == ExprOp::contraction || at(e).op == ExprOp::mul || at(e).op == ExprOp::div) && match(e, form);
+  }
+};
+
+}  // namespace
+
+std::optional<ScoreForm> match_score(const Kernel& score) {
+  ScoreForm form;
+  if (!Matcher{score}.match(score.stores[0].expr, form)) return std::nullopt;
+  return form;
+}
+
+Kernel score_kernel(const Kernel& outer, const std::vector<int64_t>& strides) {
+  Kernel k = *outer.contraction->score;
+  for (const KernelArg& arg : outer.args)
+    if (!arg.written) k.args.push_back(arg);
+  int64_t elements = 1;
+  for (size_t d = 0; d < strides.size(); ++d) elements += strides[d] * (k.space[d] - 1);
+  k.stores[0].access = {static_cast<int>(k.args.size()), 0, strides, {}, {}};
+  k.stores[0].accumulate = false;
+  k.args.push_back({DType::f32, elements, true, -1});
+  return k;
+}
+
+}  // namespace npusim::cpu

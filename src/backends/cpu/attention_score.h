@@ -1,0 +1,24 @@
+// What a score's epilogue does to q·k: the forms attention computes itself, and any other through Loops.
+#pragma once
+#include <optional>
+
+#include "backends/cpu/contraction_epilogue.h"
+
+namespace npusim::cpu {
+
+// score = scale·(q·k) + mask[row, key], and `masked` for keys at or past the row's limit.
+struct ScoreForm {
+  float scale = 1;
+  int mask = -1;         // index into the score kernel's accesses
+  bool limited = false;  // limit = limit_offset + Σ limit_coeffs[d]·index[d] over the score's dimensions but the last
+  float masked = 0;
+  int64_t limit_offset = 0;
+  std::vector<int64_t> limit_coeffs;
+};
+// nullopt: none of these forms.
+std::optional<ScoreForm> match_score(const Kernel& score);
+
+// The score as a kernel of its own that overwrites the contraction's value: `outer`'s read arguments, then the tile.
+Kernel score_kernel(const Kernel& outer, const std::vector<int64_t>& strides);
+
+}  // namespace npusim::cpu

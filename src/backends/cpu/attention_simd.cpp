@@ -1,0 +1,167 @@
+// Softmax of score tiles and weighted sums of values, compiled once per instruction set.
+#include "backends/cpu/attention_simd.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/contraction_simd.h"
+
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/attention_simd.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/contraction_simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t attention_lanes = static_cast<int64_t>(hn::MaxLanes(F()));
+constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, float* factor) {
+  const F f;
+  HWY_ALIGN float part[16];
+  for (int64_t r0 = 0; r0 < rows; r0 += 16) {
+    const int64_t count = std::min<int64_t>(16, rows - r0);
+    for (int64_t r = r0; r < r0 + count; ++r) {
+      float* row = s + r * attention_stride;
+      hn::StoreU(hn::Set(f, lowest), f, row + keys);
+      VF most = hn::Set(f, lowest);
+      for (int64_t j = 0; j < keys; j += attention_lanes) most = hn::Max(most, hn::LoadU(f, row + j));
+      const float now = std::max(top[r], hn::GetLane(hn::MaxOfLanes(f, most)));
+      const float base = now == lowest ? 0 : now;
+      factor[r] = top[r] - base;
+      top[r] = now;
+      VF total = hn::Zero(f);
+      for (int64_t j = 0; j < keys; j += attention_lanes) {
+        const VF p = exp_of(hn::Sub(hn::LoadU(f, row + j), hn::Set(f, base)));
+        hn::StoreU(p, f, row + j);
+        total = hn::Add(total, p);
+      }
+      part[r - r0] = hn::GetLane(hn::SumOfLanes(f, total));
+    }
+    for (int64_t r = count; r < 16; ++r) part[r] = 0;
+    for (int64_t n = 0; n < 16; n += attention_lanes) {
+      const VF scale = exp_of(hn::LoadU(f, factor + r0 + n));
+      hn::StoreU(scale, f, factor + r0 + n);
+      hn::StoreU(hn::MulAdd(hn::LoadU(f, sum + r0 + n), scale, hn::Load(f, part + n)), f, sum + r0 + n);
+    }
+  }
+}
+
+void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* factor) {
+  const F f;
+  for (int64_t r = 0; r < rows; ++r) {
+    if (factor[r] == 1) continue;
+    float* row = x + r * ld;
+    int64_t n = 0;
+    for (; n + attention_lanes <= count; n += attention_lanes)
+      hn::StoreU(hn::Mul(hn::LoadU(f, row + n), hn::Set(f, factor[r])), f, row + n);
+    for (; n < count; ++n) row[n] *= factor[r];
+  }
+}
+
+void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys) {
+  const F f;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = s + r * attention_stride;
+    const float* from = mask + r * ld;
+    int64_t j = 0;
+    for (; j + attention_lanes <= keys; j += attention_lanes)
+      hn::StoreU(hn::Add(hn::LoadU(f, row + j), hn::LoadU(f, from + j)), f, row + j);
+    for (; j < keys; ++j) row[j] += from[j];
+  }
+}
+
+float largest(const float* x, int64_t count) {
+  const F f;
+  VF most = hn::Set(f, lowest);
+  int64_t n = 0;
+  for (; n + attention_lanes <= count; n += attention_lanes) {
+    const VF v = hn::LoadU(f, x + n);
+    most = hn::IfThenElse(hn::Gt(v, most), v, most);
+  }
+  float result = hn::GetLane(hn::MaxOfLanes(f, most));
+  for (; n < count; ++n) result = x[n] > result ? x[n] : result;
+  return result;
+}
+
+template <class Type, int rows>
+HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys, int64_t columns, const float* p, float* out,
+                         int64_t ld) {
+  const F f;
+  int64_t n = 0;
+  for (; n + 2 * attention_lanes <= columns; n += 2 * attention_lanes) {
+    VF sum[rows][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      sum[r][0] = hn::LoadU(f, out + r * ld + n);
+      sum[r][1] = hn::LoadU(f, out + r * ld + n + attention_lanes);
+    }
+    for (int64_t j = 0; j < keys; ++j) {
+      const VF v0 = Type::load(v + j * stride + n), v1 = Type::load(v + j * stride + n + attention_lanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r) {
+        const VF x = hn::Set(f, p[r * attention_stride + j]);
+        sum[r][0] = hn::MulAdd(x, v0, sum[r][0]);
+        sum[r][1] = hn::MulAdd(x, v1, sum[r][1]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      hn::StoreU(sum[r][0], f, out + r * ld + n);
+      hn::StoreU(sum[r][1], f, out + r * ld + n + attention_lanes);
+    }
+  }
+  for (; n < columns; ++n)
+    for (int r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < keys; ++j) out[r * ld + n] += p[r * attention_stride + j] * Type::one(v[j * stride + n]);
+}
+
+void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p, int64_t rows,
+                  float* out, int64_t ld) {
+  with_type(dtype, [&](auto type) {
+    using Type = decltype(type);
+    const auto* from = static_cast<const typename Type::T*>(v);
+    while (rows > 0) {
+      const int64_t now = rows >= 4 ? 4 : rows;
+      if (now == 4) weighted<Type, 4>(from, stride, keys, columns, p, out, ld);
+      else if (now == 3) weighted<Type, 3>(from, stride, keys, columns, p, out, ld);
+      else if (now == 2) weighted<Type, 2>(from, stride, keys, columns, p, out, ld);
+      else weighted<Type, 1>(from, stride, keys, columns, p, out, ld);
+      rows -= now, p += now * attention_stride, out += now * ld;
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace npusim::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(softmax_tile);
+HWY_EXPORT(scale_rows);
+HWY_EXPORT(add_mask);
+HWY_EXPORT(largest);
+HWY_EXPORT(add_weighted);
+
+void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, float* factor) {
+  HWY_DYNAMIC_DISPATCH(softmax_tile)(s, rows, keys, top, sum, factor);
+}
+void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* factor) {
+  HWY_DYNAMIC_DISPATCH(scale_rows)(x, ld, rows, count, factor);
+}
+void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys) {
+  HWY_DYNAMIC_DISPATCH(add_mask)(s, mask, ld, rows, keys);
+}
+float largest(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(largest)(x, count); }
+void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p, int64_t rows,
+                  float* out, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(add_weighted)(dtype, v, stride, keys, columns, p, rows, out, ld);
+}
+}  // namespace npusim::cpu
+#endif

@@ -1,0 +1,28 @@
+// The choice of an implementation for a kernel with a contraction.
+#include "backends/cpu/contraction.h"
+
+#include <algorithm>
+
+#include "backends/cpu/attention.h"
+#include "backends/cpu/conv.h"
+#include "backends/cpu/matmul.h"
+#include "backends/cpu/onednn.h"
+#include "base/error.h"
+
+namespace npusim::cpu {
+
+Context make_context(int threads) {
+  return {std::max(1, threads), std::make_shared<WeightCache>(), make_primitive_cache()};
+}
+
+std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
+  if (!kernel.contraction) fail(ErrorKind::internal, "kernel {} has no contraction", kernel.name);
+  if (args.size() != kernel.args.size())
+    fail(ErrorKind::internal, "kernel {}: {} bindings for {} arguments", kernel.name, args.size(), kernel.args.size());
+  if (kernel.contraction->kind == ContractionKind::attention) return make_attention_step(kernel, args, context);
+  if (kernel.contraction->kind == ContractionKind::conv)
+    if (auto step = make_conv_step(kernel, args, context)) return step;
+  return make_matmul_step(kernel, args, context);
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,117 @@
+// Offset tables of operands and the choice of packing loop.
+#include "backends/cpu/contraction_operand.h"
+
+#include "backends/cpu/contraction_simd.h"
+
+namespace npusim::cpu {
+namespace {
+
+// Σ coeffs[dims[d]]·index[d] for every point of the axis.
+std::vector<int64_t> table(const Axis& axis, const std::vector<int64_t>& coeffs) {
+  std::vector<int64_t> values{0};
+  for (size_t d = 0; d < axis.dims.size(); ++d) {
+    const int64_t coeff = coeffs[static_cast<size_t>(axis.dims[d])];
+    std::vector<int64_t> wider;
+    wider.reserve(values.size() * static_cast<size_t>(axis.extents[d]));
+    for (int64_t base : values)
+      for (int64_t i = 0; i < axis.extents[d]; ++i) wider.push_back(base + coeff * i);
+    values = std::move(wider);
+  }
+  return values;
+}
+
+int64_t common_step(const std::vector<int64_t>& values) {
+  if (values.size() < 2) return 1;
+  const int64_t step = values[1] - values[0];
+  for (size_t i = 1; i < values.size(); ++i)
+    if (values[i] - values[i - 1] != step) return -1;
+  return step;
+}
+
+float element(const Operand& o, int64_t batch, int64_t i, int64_t j) {
+  const std::array<size_t, 3> at{static_cast<size_t>(batch), static_cast<size_t>(i), static_cast<size_t>(j)};
+  int64_t address = o.offset + o.offsets[0][at[0]] + o.offsets[1][at[1]] + o.offsets[2][at[2]];
+  for (const Operand::Bound& bound : o.bounds) {
+    const int64_t value = bound.values[0][at[0]] + bound.values[1][at[1]] + bound.values[2][at[2]];
+    if (value < 0 || value >= bound.limit) return 0;
+    address += bound.stride * value;
+  }
+  switch (o.dtype) {
+    case DType::f32: return reinterpret_cast<const float*>(o.data)[address];
+    case DType::bf16: return bf16_to_float(reinterpret_cast<const uint16_t*>(o.data)[address]);
+    case DType::f16: return f16_to_float(reinterpret_cast<const uint16_t*>(o.data)[address]);
+    default: return static_cast<float>(load_double(o.data, o.dtype, address));
+  }
+}
+
+bool simd_type(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+// dst[(i - i0)·ld_i + (j - j0)·ld_j]
+void pack_elements(const Operand& o, const Part& p, float* dst, int64_t ld_i, int64_t ld_j) {
+  for (int64_t i = p.i0; i < p.i1; ++i)
+    for (int64_t j = p.j0; j < p.j1; ++j) dst[(i - p.i0) * ld_i + (j - p.j0) * ld_j] = element(o, p.batch, i, j);
+}
+
+}  // namespace
+
+int64_t Axis::size() const { return element_count(extents); }
+
+Axis make_axis(const std::vector<int64_t>& all_extents, std::vector<int> dims) {
+  Axis axis{std::move(dims), {}};
+  for (int d : axis.dims) axis.extents.push_back(all_extents[static_cast<size_t>(d)]);
+  return axis;
+}
+
+Operand make_operand(const Access& access, DType dtype, const void* data, const std::array<Axis, 3>& axes) {
+  Operand o;
+  o.data = static_cast<const std::byte*>(data);
+  o.dtype = dtype;
+  o.offset = access.offset;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    o.offsets[axis] = table(axes[axis], access.strides);
+    o.step[axis] = common_step(o.offsets[axis]);
+  }
+  for (const Guard& guard : access.guards) {
+    Operand::Bound bound{guard.limit, guard.stride, {}};
+    for (size_t axis = 0; axis < 3; ++axis) bound.values[axis] = table(axes[axis], guard.coeffs);
+    for (int64_t& value : bound.values[0]) value += guard.offset;
+    o.bounds.push_back(std::move(bound));
+  }
+  return o;
+}
+
+bool depends_on(const Access& access, int dim) {
+  const auto d = static_cast<size_t>(dim);
+  if (access.strides[d] != 0) return true;
+  for (const Guard& guard : access.guards)
+    if (guard.coeffs[d] != 0) return true;
+  return false;
+}
+
+void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
+  if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
+  if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, ld, 1);
+  if (o.step[2] == 1) {
+    for (int64_t i = p.i0; i < p.i1; ++i)
+      widen(o.dtype, o.at(p.batch, i, p.j0), p.j1 - p.j0, dst + (i - p.i0) * ld);
+  } else if (o.step[1] == 1 && o.step[2] != -1) {
+    transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[2], p.j1 - p.j0, p.i1 - p.i0, dst, ld);
+  } else {
+    pack_elements(o, p, dst, ld, 1);
+  }
+}
+
+void pack_transposed(const Operand& o, const Part& p, float* dst, int64_t ld) {
+  if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
+  if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, 1, ld);
+  if (o.step[1] == 1) {
+    for (int64_t j = p.j0; j < p.j1; ++j)
+      widen(o.dtype, o.at(p.batch, p.i0, j), p.i1 - p.i0, dst + (j - p.j0) * ld);
+  } else if (o.step[2] == 1 && o.step[1] != -1) {
+    transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[1], p.i1 - p.i0, p.j1 - p.j0, dst, ld);
+  } else {
+    pack_elements(o, p, dst, 1, ld);
+  }
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,31 @@
+// SIMD loops of contractions, chosen for the CPU at run time: widening, transposing, and the product of two tiles.
+#pragma once
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace npusim::cpu {
+
+// dst[i] = src[i] as f32; f32, f16 and bf16 only.
+void widen(DType dtype, const void* src, int64_t count, float* dst);
+// dst[c·ld + r] = src[r·stride + c] as f32.
+void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld);
+
+// Columns of one packed panel of b, rows of one register tile.
+struct TileShape {
+  int64_t rows;
+  int64_t columns;
+};
+TileShape tile_shape();
+
+// Row distances of packed blocks of a, known to the compiler so that one register addresses all rows of a tile. Both
+// are odd multiples of a cache line: rows do not share cache sets.
+inline constexpr int64_t matmul_depth = 512, matmul_stride = matmul_depth + 16;
+inline constexpr int64_t attention_depth = 128, attention_stride = attention_depth + 16;
+
+// c[r·ldc + n] (+)= Σ_k a[r·stride + k] · panel[k·columns + n] for r < rows, n < tile_shape().columns, where stride is
+// matmul_stride or attention_stride. The sum over k is in order, so results do not depend on the blocking of rows.
+void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add);
+void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add);
+
+}  // namespace npusim::cpu

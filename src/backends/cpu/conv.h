@@ -1,0 +1,10 @@
+// Convolutions through oneDNN.
+#pragma once
+#include "backends/cpu/contraction.h"
+
+namespace npusim::cpu {
+
+// nullptr where the kernel is no convolution oneDNN takes: it is then computed as a matmul.
+std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context);
+
+}  // namespace npusim::cpu

@@ -1,0 +1,81 @@
+// Tile functions: one SIMD loop per expression node over a two-dimensional tile, found once when a kernel is compiled.
+//
+// A tile has rows and columns. Registers are rows of `pitch` lanes, a multiple of 16, so elementwise loops run over
+// whole vectors without tails; what stands in the padding is never observed. Lanes are float, double, int64_t, and
+// uint8_t (0 or 1) for boolean.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel/kernel.h"
+
+namespace npusim::cpu {
+
+inline constexpr int64_t lane_block = 16;  // columns are padded to a multiple of this
+inline int64_t padded(int64_t columns) { return (columns + lane_block - 1) / lane_block * lane_block; }
+
+// The first trap of a run: an index outside its extent, or an integer division by zero.
+struct Trap {
+  std::atomic<int> kind{0};  // 0 none, 1 index, 2 division
+  int64_t value = 0;
+  int64_t extent = 0;
+  void index(int64_t v, int64_t e) {
+    int none = 0;
+    if (kind.compare_exchange_strong(none, 1)) value = v, extent = e;
+  }
+  void division() {
+    int none = 0;
+    kind.compare_exchange_strong(none, 2);
+  }
+};
+
+struct TileCall;
+using TileFn = void (*)(const TileCall&);
+
+// One instruction bound to the memory of one thread.
+struct TileCall {
+  TileFn fn = nullptr;
+  void* dst = nullptr;
+  const void* in[3] = {};
+  int64_t dst_row = 0;    // lanes from row to row
+  int64_t in_row[3] = {};
+  int64_t rows = 0;
+  int64_t n = 0;          // columns, padded
+  int64_t columns = 0;    // columns that count
+  const void* extra = nullptr;
+  Trap* trap = nullptr;
+};
+
+// Bit k of `scalars`: operand k is one lane per row. All return null where there is no such function.
+TileFn unary_fn(ExprOp op, Scalar type);
+TileFn binary_fn(ExprOp op, Scalar type, unsigned scalars);  // comparisons give boolean
+TileFn select_fn(Scalar type, unsigned scalars);
+TileFn copy_fn(size_t lane_bytes, bool scalar);
+
+enum class FusedOp : uint8_t { mul_add, mul_sub, neg_mul_add };  // a·b + c, a·b − c, c − a·b
+TileFn fused_fn(FusedOp op, unsigned scalars);                   // f32
+
+TileFn cast_fn(Scalar from, Scalar to);
+TileFn widen_fn(DType dtype);   // memory to lanes of scalar_of(dtype); null where they are the same
+TileFn narrow_fn(DType dtype);  // lanes of scalar_of(dtype) to memory
+TileFn round_fn(DType dtype, Scalar type);
+TileFn iota_fn();               // i64: *(int64_t*)extra + column
+TileFn index_fn();              // i64: *(int64_t*)extra
+
+// How a reduction's accumulator lies to its operand's tile.
+enum class Fold : uint8_t { columns, rows, none };  // columns: dst[row · dst_row]; rows: dst[column]; none: dst[row][column]
+// dst = dst (reduction) fold(in[0]). `wide`: f32 sums into double.
+TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
+// Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
+TileFn scan_fn(Reduction reduction, Scalar type);
+
+// The functions by lane type, one file each; the ones above choose among them.
+TileFn float_unary_fn(ExprOp op);
+TileFn float_binary_fn(ExprOp op, unsigned scalars);
+TileFn float_select_fn(unsigned scalars);
+TileFn float_reduce_fn(Reduction reduction, Fold fold, bool wide);
+TileFn scalar_math_fn(ExprOp op, Scalar type);
+TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars);
+
+}  // namespace npusim::cpu

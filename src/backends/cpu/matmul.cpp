@@ -1,0 +1,240 @@
+// Blocked matrix products over packed operands.
+#include "backends/cpu/matmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/contraction_simd.h"
+#include "backends/cpu/gemv.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr int64_t max_block_rows = 192;  // of packed a: 192 x 528 floats stay in L2 beside a panel
+constexpr int64_t epilogue_panels = 8;   // columns of a tile of the epilogue
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+bool narrow_type(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// One panel, columns [j0, j0 + columns of a tile) of depths [k0, k1), as f32. Operand axes: batch, columns, depth.
+void pack_panel(const Operand& b, int64_t batch, int64_t j0, int64_t k0, int64_t k1, float* dst) {
+  const int64_t width = tile_shape().columns, columns = std::min(width, b.size(1) - j0);
+  if (columns < width) std::memset(dst, 0, static_cast<size_t>((k1 - k0) * width) * 4);
+  pack_transposed(b, {batch, j0, j0 + columns, k0, k1}, dst, width);
+}
+
+// The same without conversion, for a 16-bit operand without bounds.
+void pack_panel_bits(const Operand& b, int64_t batch, int64_t j0, uint16_t* dst) {
+  const int64_t width = tile_shape().columns, columns = std::min(width, b.size(1) - j0);
+  const auto* from = reinterpret_cast<const uint16_t*>(b.data) + b.offset + b.offsets[0][static_cast<size_t>(batch)];
+  for (int64_t k = 0; k < b.size(2); ++k) {
+    const auto* row = from + b.offsets[2][static_cast<size_t>(k)];
+    for (int64_t n = 0; n < columns; ++n) dst[k * width + n] = row[b.offsets[1][static_cast<size_t>(j0 + n)]];
+    for (int64_t n = columns; n < width; ++n) dst[k * width + n] = 0;
+  }
+}
+
+std::shared_ptr<const PackedWeight> pack_weight(const Operand& b, int threads) {
+  const int64_t width = tile_shape().columns, panels = ceil_div(b.size(1), width), depth = b.size(2);
+  auto packed = std::make_shared<PackedWeight>();
+  packed->dtype = narrow_type(b.dtype) && b.bounds.empty() ? b.dtype : DType::f32;
+  const int64_t element = static_cast<int64_t>(dtype_size(packed->dtype)), panel_bytes = depth * width * element;
+  packed->data = aligned_bytes(static_cast<size_t>(b.size(0) * panels * panel_bytes));
+  on_threads(threads, [&](int thread) {
+    const int64_t all = b.size(0) * panels;
+    for (int64_t p = all * thread / threads; p < all * (thread + 1) / threads; ++p) {
+      std::byte* dst = packed->data.get() + p * panel_bytes;
+      const int64_t batch = p / panels, j0 = p % panels * width;
+      if (packed->dtype == DType::f32) pack_panel(b, batch, j0, 0, depth, reinterpret_cast<float*>(dst));
+      else pack_panel_bits(b, batch, j0, reinterpret_cast<uint16_t*>(dst));
+    }
+  });
+  return packed;
+}
+
+std::string weight_key(const Operand& b) {
+  uint64_t hash = 1469598103934665603u;
+  auto mix = [&](int64_t value) { hash = (hash ^ static_cast<uint64_t>(value)) * 1099511628211u; };
+  for (const auto& offsets : b.offsets)
+    for (int64_t offset : offsets) mix(offset);
+  for (const auto& bound : b.bounds) {
+    mix(bound.limit), mix(bound.stride);
+    for (const auto& values : bound.values)
+      for (int64_t value : values) mix(value);
+  }
+  return fmt::format("{} {} {} {}x{}x{} {:x}", static_cast<const void*>(b.data), dtype_name(b.dtype), b.offset, b.size(0),
+                     b.size(1), b.size(2), hash);
+}
+
+std::shared_ptr<const PackedWeight> cached_weight(const Operand& b, const Context& context) {
+  if (!context.weights) return pack_weight(b, context.threads);
+  const std::string key = weight_key(b);
+  const std::lock_guard lock(context.weights->mutex);
+  auto& entry = context.weights->weights[key];
+  if (!entry) entry = pack_weight(b, context.threads);
+  return entry;
+}
+
+// How threads share batches, rows and panels: each its own contiguous part, no barrier.
+struct Grid {
+  int64_t batches = 1, rows = 1, panels = 1;
+};
+
+// Smallest estimated cycles of the slowest thread: products, packing of a (done by every thread of a row part) and
+// widening or reading of b (by every thread of a panel part).
+Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads) {
+  if (batches >= threads) return {threads, 1, 1};
+  Grid best;
+  double least = 0;
+  for (int64_t r = 1; r <= threads; ++r) {
+    const int64_t p = threads / r;
+    const auto my_rows = static_cast<double>(ceil_div(rows, r)), my_panels = static_cast<double>(ceil_div(panels, p));
+    const double cost = my_rows * my_panels + 0.5 * my_rows + 8 * my_panels;
+    if (r == 1 || cost < least) best = {1, r, p}, least = cost;
+  }
+  return best;
+}
+
+class MatmulStep final : public Step {
+ public:
+  MatmulStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
+             Operand a, Operand b, bool constant)
+      : threads_(usable_threads(kernel, context)), a_(std::move(a)), b_(std::move(b)), rows_(a_.size(1)),
+        columns_(b_.size(1)), depth_(a_.size(2)), panels_(ceil_div(columns_, tile_shape().columns)),
+        grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
+        ld_(ceil_div(panels_, grid_.panels) * tile_shape().columns + 16),
+        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
+    if (constant) weight_ = cached_weight(b_, context);
+    block_rows_ = std::min(max_block_rows, ceil_div(rows_, grid_.rows));
+    a_bytes_ = align_up(block_rows_ * matmul_stride * 4);
+    panel_bytes_ = align_up(matmul_depth * tile_shape().columns * 4);
+    thread_bytes_ = a_bytes_ + panel_bytes_ + align_up(block_rows_ * ld_ * 4);
+    scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_);
+  }
+
+  void run() override {
+    on_threads(threads_, [this](int thread) { part(thread); });
+  }
+
+  std::string describe() const override {
+    return fmt::format("matmul {}x{}x{}x{} b {}{}", a_.size(0), rows_, columns_, depth_, dtype_name(b_.dtype),
+                       weight_ ? " packed" : "");
+  }
+
+ private:
+  // This thread's batches, rows and panels.
+  void part(int thread) {
+    const int64_t at_panels = thread % grid_.panels, at_rows = thread / grid_.panels % grid_.rows;
+    const int64_t at_batch = thread / (grid_.panels * grid_.rows);
+    if (at_batch >= grid_.batches) return;
+    const int64_t batches = a_.size(0);
+    const int64_t p0 = panels_ * at_panels / grid_.panels, p1 = panels_ * (at_panels + 1) / grid_.panels;
+    const int64_t r0 = rows_ * at_rows / grid_.rows, r1 = rows_ * (at_rows + 1) / grid_.rows;
+    if (p0 == p1) return;
+    for (int64_t batch = batches * at_batch / grid_.batches; batch < batches * (at_batch + 1) / grid_.batches; ++batch)
+      for (int64_t blocks = ceil_div(r1 - r0, block_rows_), i = 0; i < blocks; ++i)
+        block(batch, r0 + (r1 - r0) * i / blocks, r0 + (r1 - r0) * (i + 1) / blocks, p0, p1, thread);
+  }
+
+  void block(int64_t batch, int64_t r0, int64_t r1, int64_t p0, int64_t p1, int thread) {
+    std::byte* scratch = scratch_ + thread * thread_bytes_;
+    auto* a = reinterpret_cast<float*>(scratch);
+    auto* panel = reinterpret_cast<float*>(scratch + a_bytes_);
+    auto* c = reinterpret_cast<float*>(scratch + a_bytes_ + panel_bytes_);
+    const int64_t width = tile_shape().columns, slices = std::max<int64_t>(1, ceil_div(depth_, matmul_depth));
+    for (int64_t slice = 0; slice < slices; ++slice) {
+      const int64_t k0 = depth_ * slice / slices, k1 = depth_ * (slice + 1) / slices;
+      pack(a_, {batch, r0, r1, k0, k1}, a, matmul_stride);
+      int64_t done = p0;  // panels whose epilogue has run
+      for (int64_t p = p0; p < p1; ++p) {
+        multiply_matmul(a, r1 - r0, panel_of(batch, p, k0, k1, panel), k1 - k0, c + (p - p0) * width, ld_, slice > 0);
+        if (slice + 1 < slices || (p + 1 - done < epilogue_panels && p + 1 < p1)) continue;
+        epilogue_.run(c + (done - p0) * width, batch, r0, r1, done * width, std::min(columns_, (p + 1) * width), thread);
+        done = p + 1;
+      }
+    }
+  }
+
+  const float* panel_of(int64_t batch, int64_t p, int64_t k0, int64_t k1, float* buffer) const {
+    const int64_t width = tile_shape().columns;
+    if (!weight_) {
+      pack_panel(b_, batch, p * width, k0, k1, buffer);
+      return buffer;
+    }
+    const std::byte* from = weight_->data.get() +
+                            ((batch * panels_ + p) * depth_ + k0) * width * static_cast<int64_t>(dtype_size(weight_->dtype));
+    if (weight_->dtype == DType::f32) return reinterpret_cast<const float*>(from);
+    widen(weight_->dtype, from, (k1 - k0) * width, buffer);
+    return buffer;
+  }
+
+  int threads_;
+  Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
+  int64_t rows_, columns_, depth_, panels_;
+  Grid grid_;
+  int64_t ld_;
+  TileEpilogue epilogue_;
+  std::shared_ptr<const PackedWeight> weight_;
+  int64_t block_rows_ = 0, a_bytes_ = 0, panel_bytes_ = 0, thread_bytes_ = 0;
+};
+
+class EmptyStep final : public Step {
+ public:
+  void run() override {}
+  std::string describe() const override { return "empty"; }
+};
+
+}  // namespace
+
+std::shared_ptr<std::byte> aligned_bytes(size_t size) {
+  constexpr std::align_val_t alignment{64};
+  return {static_cast<std::byte*>(::operator new(std::max<size_t>(size, 64), alignment)),
+          [](std::byte* data) { ::operator delete(data, alignment); }};
+}
+
+int usable_threads(const Kernel& kernel, const Context& context) {
+  const bool adds = std::any_of(kernel.stores.begin(), kernel.stores.end(), [](const Store& s) { return s.accumulate; });
+  return adds ? 1 : std::max(1, context.threads);
+}
+
+MatmulAxes classify(const Kernel& kernel, const Access& a, const Access& b) {
+  std::vector<int> batch, rows, columns, depth;
+  for (int d = 0; d < static_cast<int>(kernel.space.size()); ++d) {
+    const bool in_a = depends_on(a, d), in_b = depends_on(b, d);
+    if (in_a && in_b) batch.push_back(d);
+    else if (in_a) rows.push_back(d);
+    else if (in_b) columns.push_back(d);
+  }
+  std::vector<int64_t> all = kernel.space;
+  for (int64_t extent : kernel.contraction->reduce) {
+    depth.push_back(static_cast<int>(all.size()));
+    all.push_back(extent);
+  }
+  return {make_axis(all, batch), make_axis(all, rows), make_axis(all, columns), make_axis(all, depth)};
+}
+
+std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const Binding> args, const Context& context) {
+  if (element_count(original.space) == 0) return std::make_unique<EmptyStep>();
+  const Kernel kernel = simplify_space(original);
+  const Access *left = &kernel.contraction->a, *right = &kernel.contraction->b;
+  auto constant = [&](const Access* access) { return args[static_cast<size_t>(access->arg)].constant; };
+  MatmulAxes axes = classify(kernel, *left, *right);
+  // The product is symmetric: the weight goes right, and otherwise the operand with more columns than rows.
+  const bool swap = constant(left) != constant(right) ? constant(left) : axes.rows.size() > axes.columns.size() && axes.columns.size() <= 4;
+  if (swap) {
+    std::swap(left, right);
+    std::swap(axes.rows, axes.columns);
+  }
+  auto operand = [&](const Access& access, const Axis& axis) {
+    const auto arg = static_cast<size_t>(access.arg);
+    return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axis, axes.depth});
+  };
+  Operand a = operand(*left, axes.rows), b = operand(*right, axes.columns);
+  if (auto step = make_gemv_step(kernel, args, context, axes, a, b)) return step;
+  return std::make_unique<MatmulStep>(kernel, args, context, axes, std::move(a), std::move(b), constant(right));
+}
+
+}  // namespace npusim::cpu

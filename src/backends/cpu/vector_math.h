@@ -1,0 +1,208 @@
+// Elementary functions on vectors of float, a few ulp each, with IEEE special values.
+// Included once per instruction set (Highway), inside no namespace.
+#if defined(NPUSIM_CPU_VECTOR_MATH_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NPUSIM_CPU_VECTOR_MATH_H
+#undef NPUSIM_CPU_VECTOR_MATH_H
+#else
+#define NPUSIM_CPU_VECTOR_MATH_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using IntOf = hn::RebindToSigned<D>;
+
+// Horner's rule, highest coefficient first.
+template <class D, class V>
+HWY_INLINE V polynomial(D, V, V sum) {
+  return sum;
+}
+template <class D, class V, typename... Rest>
+HWY_INLINE V polynomial(D d, V x, V sum, float next, Rest... rest) {
+  return polynomial(d, x, hn::MulAdd(sum, x, hn::Set(d, next)), rest...);
+}
+
+// 2^n for integers n in [-126, 127].
+template <class D, class VI>
+HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
+  const IntOf<D> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+}
+
+// e^r · 2^n for |r| <= ln 2 / 2 and integral n in [-151, 129]; the scale goes in two halves, so that it rounds once
+// into the subnormals.
+template <class D, class V>
+HWY_INLINE V exp_scaled(D d, V r, V n) {
+  const IntOf<D> di;
+  V p = polynomial(d, r, hn::Set(d, 1.9875691500e-4f), 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                   1.6666665459e-1f, 5.0000001201e-1f);
+  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  const auto whole = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(whole);
+  return hn::Mul(hn::Mul(p, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
+}
+
+template <class D, class V>
+HWY_INLINE V clamp_keeping_nan(D d, V x, float low, float high) {
+  const V lo = hn::Set(d, low), hi = hn::Set(d, high);
+  const V c = hn::IfThenElse(hn::Lt(x, lo), lo, x);
+  return hn::IfThenElse(hn::Gt(c, hi), hi, c);
+}
+
+template <class D, class V>
+HWY_INLINE V vector_exp(D d, V x) {
+  const V c = clamp_keeping_nan(d, x, -104.0f, 89.0f);
+  const V n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
+  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  return exp_scaled(d, r, n);
+}
+
+template <class D, class V>
+HWY_INLINE V vector_exp2(D d, V x) {
+  const V c = clamp_keeping_nan(d, x, -151.0f, 129.0f);
+  const V n = hn::Round(c);
+  return exp_scaled(d, hn::Mul(hn::Sub(c, n), hn::Set(d, 0.69314718056f)), n);
+}
+
+// x = m · 2^e with m in [sqrt(1/2), sqrt(2)), for positive finite x; gives m − 1.
+template <class D, class V>
+HWY_INLINE V split_exponent(D d, V x, V& exponent) {
+  const IntOf<D> di;
+  const auto small = hn::Lt(x, hn::Set(d, 1.17549435e-38f));
+  const V scaled = hn::IfThenElse(small, hn::Mul(x, hn::Set(d, 33554432.0f)), x);
+  const auto bits = hn::BitCast(di, scaled);
+  const auto e = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f3504f3)));
+  exponent = hn::Sub(hn::ConvertTo(d, e), hn::IfThenElseZero(small, hn::Set(d, 25.0f)));
+  return hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(e))), hn::Set(d, 1.0f));
+}
+
+// log(1 + f) − f for f of split_exponent().
+template <class D, class V>
+HWY_INLINE V log_tail(D d, V f) {
+  const V z = hn::Mul(f, f);
+  const V p = polynomial(d, f, hn::Set(d, 7.0376836292e-2f), -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+                         1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+  return hn::NegMulAdd(hn::Set(d, 0.5f), z, hn::Mul(hn::Mul(p, f), z));
+}
+
+// NaN and +inf stay, 0 gives −inf, negatives NaN.
+template <class D, class V>
+HWY_INLINE V log_special(D d, V x, V y) {
+  const V inf = hn::Set(d, std::numeric_limits<float>::infinity());
+  y = hn::IfThenElse(hn::Lt(x, inf), y, x);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
+}
+
+template <class D, class V>
+HWY_INLINE V vector_log(D d, V x) {
+  V e;
+  const V f = split_exponent(d, x, e);
+  const V tail = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), log_tail(d, f));
+  return log_special(d, x, hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(f, tail)));
+}
+
+template <class D, class V>
+HWY_INLINE V vector_log2(D d, V x) {
+  V e;
+  const V f = split_exponent(d, x, e);
+  const V t = log_tail(d, f);
+  V y = hn::Mul(t, hn::Set(d, 0.44269504089f));
+  y = hn::MulAdd(f, hn::Set(d, 0.44269504089f), y);
+  return log_special(d, x, hn::Add(hn::Add(hn::Add(y, t), f), e));
+}
+
+template <class D, class V>
+HWY_INLINE V vector_log10(D d, V x) {
+  V e;
+  const V f = split_exponent(d, x, e);
+  const V t = log_tail(d, f);
+  V y = hn::MulAdd(e, hn::Set(d, 2.48745664e-4f), hn::Mul(t, hn::Set(d, 7.00731903e-4f)));
+  y = hn::MulAdd(f, hn::Set(d, 7.00731903e-4f), y);
+  y = hn::MulAdd(t, hn::Set(d, 4.33593750e-1f), y);
+  y = hn::MulAdd(f, hn::Set(d, 4.33593750e-1f), y);
+  return log_special(d, x, hn::MulAdd(e, hn::Set(d, 3.0078125e-1f), y));
+}
+
+// Kahan's: the rounding of 1 + x cancels between logarithm and quotient.
+template <class D, class V>
+HWY_INLINE V vector_log1p(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V u = hn::Add(x, one);
+  const V y = hn::Mul(vector_log(d, u), hn::Div(x, hn::Sub(u, one)));
+  const auto keep = hn::Or(hn::Eq(u, one), hn::Eq(u, hn::Set(d, std::numeric_limits<float>::infinity())));
+  return hn::IfThenElse(keep, x, y);
+}
+
+// By its series for small x; elsewhere the subtraction is harmless.
+template <class D, class V>
+HWY_INLINE V vector_expm1(D d, V x) {
+  const V p = polynomial(d, x, hn::Set(d, 2.480158730e-5f), 1.984126984e-4f, 1.388888889e-3f, 8.333333333e-3f,
+                         4.166666667e-2f, 1.666666667e-1f, 0.5f);
+  const V small = hn::MulAdd(p, hn::Mul(x, x), x);
+  const V large = hn::Sub(vector_exp(d, x), hn::Set(d, 1.0f));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.5f)), small, large);
+}
+
+template <class D, class V>
+HWY_INLINE V vector_tanh(D d, V x) {
+  const V a = hn::Abs(x), one = hn::Set(d, 1.0f);
+  const V z = hn::Mul(x, x);
+  const V p = polynomial(d, z, hn::Set(d, -5.70498872745e-3f), 2.06390887954e-2f, -5.37397155531e-2f,
+                         1.33314422036e-1f, -3.33332819422e-1f);
+  const V small = hn::MulAdd(hn::Mul(p, z), x, x);
+  const V e = vector_exp(d, hn::Add(a, a));
+  const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+  return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
+}
+
+// N. Juffa's two polynomials: odd in x below 0.9277, 1 − e^q(|x|) above.
+template <class D, class V>
+HWY_INLINE V vector_erf(D d, V x) {
+  const V t = hn::Abs(x);
+  const V s = hn::Mul(x, x);
+  const V far = clamp_keeping_nan(d, t, 0.0f, 6.0f);
+  V q = polynomial(d, far, hn::Set(d, -1.72853470e-5f), 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f,
+                   -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f);
+  q = hn::Sub(hn::Mul(q, far), far);
+  const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), vector_exp(d, q)), x);
+  const V p = polynomial(d, s, hn::Set(d, -5.96761703e-4f), 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
+                         -3.76125336e-1f, 1.28379166e-1f);
+  return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, hn::MulAdd(p, x, x));
+}
+
+// Beyond this the argument is reduced by the C library.
+inline constexpr float largest_fast_angle = 1.0e6f;
+
+// sin(x + shift · π/2) for |x| <= largest_fast_angle: the reduction is in double, two halves of the vector.
+template <class DF64>
+HWY_INLINE void sine_block(DF64 dd, const float* in, float* out, int shift) {
+  const hn::Rebind<float, DF64> d;
+  const hn::Rebind<int32_t, DF64> di;
+  const auto x = hn::PromoteTo(dd, hn::LoadU(d, in));
+  const auto n = hn::Round(hn::Mul(x, hn::Set(dd, 0.63661977236758134)));
+  auto rd = hn::NegMulAdd(n, hn::Set(dd, 1.57079632673412561417), x);
+  rd = hn::NegMulAdd(n, hn::Set(dd, 6.07710050650619224932e-11), rd);
+  const auto r = hn::DemoteTo(d, rd);
+  const auto quadrant = hn::Add(hn::DemoteTo(di, n), hn::Set(di, shift));
+  const auto z = hn::Mul(r, r);
+  const auto s = polynomial(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f);
+  const auto sine = hn::MulAdd(hn::Mul(s, z), r, r);
+  const auto c = polynomial(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f, -0.5f,
+                            1.0f);
+  const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::And(quadrant, hn::Set(di, 1)))));
+  const auto sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
+  hn::StoreU(hn::Xor(hn::IfThenElse(odd, c, sine), sign), d, out);
+}
+
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,222 @@
+// Assigns every value a buffer and every kernel a place in the program.
+#include "codegen/build_program.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "codegen/plan_memory.h"
+
+namespace npusim {
+namespace {
+
+class Builder {
+ public:
+  explicit Builder(const PassContext& context) {
+    program_.config = context.target;
+    program_.target = context.target.name;
+    program_.strict = context.strict;
+    if (context.dtype) program_.dtype = *context.dtype;
+  }
+
+  void add_method(MethodGraph& method) {
+    protect_updated_values(method.graph);
+    const Graph& g = method.graph;
+    buffers_.assign(g.values.size(), -1);
+    find_recipes(g);
+    unite_updates(g);
+    Method out;
+    out.name = method.name;
+    out.nodes = method.ir_nodes;
+    out.fusions = method.fusions;
+    out.materialized = method.materialized;
+    share_inputs_and_weights(g);
+    for (size_t n = 0; n < g.nodes.size(); ++n)
+      if (is_recipe_[n]) add_recipe(g, g.nodes[n]);
+    assign_outputs(g);
+    plan_arena(g, out);
+    for (size_t n = 0; n < g.nodes.size(); ++n)
+      if (!is_recipe_[n]) out.steps.push_back(step_of(g, g.nodes[n]));
+    for (ValueId id : g.inputs) out.inputs.push_back(spec(g, value_of(g, id).name, id));
+    for (const GraphOutput& o : g.outputs) out.outputs.push_back(spec(g, o.name, o.value));
+    program_.methods.push_back(std::move(out));
+  }
+
+  Program take() { return std::move(program_); }
+
+ private:
+  ValueId root(ValueId id) {
+    while (parent_[static_cast<size_t>(id)] != id) id = parent_[static_cast<size_t>(id)] = parent_[static_cast<size_t>(parent_[static_cast<size_t>(id)])];
+    return id;
+  }
+  int32_t& buffer(ValueId id) { return buffers_[static_cast<size_t>(root(id))]; }
+
+  // A node that needs nothing but weights and constants runs once, at load. What it updates it must own.
+  void find_recipes(const Graph& g) {
+    is_recipe_.assign(g.nodes.size(), false);
+    std::vector<bool> early(g.values.size(), false);
+    for (size_t v = 0; v < g.values.size(); ++v)
+      early[v] = g.values[v].source == ValueSource::weight || g.values[v].source == ValueSource::constant;
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      const Node& node = g.nodes[n];
+      is_recipe_[n] = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return early[static_cast<size_t>(v)]; });
+      for (ValueId v : node.outputs) early[static_cast<size_t>(v)] = is_recipe_[n];
+    }
+    // A value that a later step updates in place must not be a recipe's: protect_updated_values copied it into one of
+    // its own, and that copy runs with the steps.
+    for (size_t n = g.nodes.size(); n-- > 0;) {
+      const Node& node = g.nodes[n];
+      for (size_t i = 0; i < node.kernel->args.size(); ++i) {
+        const int source = node.kernel->args[i].updates;
+        if (source < 0 || is_recipe_[n]) continue;
+        const int32_t producer = value_of(g, node.inputs[static_cast<size_t>(source)]).producer;
+        if (producer >= 0) is_recipe_[static_cast<size_t>(producer)] = false;
+      }
+    }
+  }
+
+  void unite_updates(const Graph& g) {
+    parent_.resize(g.values.size());
+    std::iota(parent_.begin(), parent_.end(), 0);
+    for (const Node& node : g.nodes)
+      for (size_t i = 0; i < node.kernel->args.size(); ++i)
+        if (const int source = node.kernel->args[i].updates; source >= 0)
+          parent_[static_cast<size_t>(root(node.outputs[i - node.inputs.size()]))] = root(node.inputs[static_cast<size_t>(source)]);
+  }
+
+  int32_t add_buffer(Buffer b) {
+    program_.buffers.push_back(std::move(b));
+    return static_cast<int32_t>(program_.buffers.size()) - 1;
+  }
+
+  void share_inputs_and_weights(const Graph& g) {
+    std::vector<bool> updated(g.values.size(), false);
+    for (size_t v = 0; v < g.values.size(); ++v)
+      if (root(static_cast<ValueId>(v)) != static_cast<ValueId>(v)) updated[static_cast<size_t>(root(static_cast<ValueId>(v)))] = true;
+    for (size_t v = 0; v < g.values.size(); ++v) {
+      const Value& value = g.values[v];
+      Buffer b;
+      b.name = value.name;
+      b.type = value.type;
+      std::string key;
+      if (value.source == ValueSource::weight) {
+        b.kind = BufferKind::weight;
+        b.fqn = value.fqn;
+        key = "weight:" + value.fqn + ":" + to_string(value.type);
+      } else if (value.source == ValueSource::constant) {
+        b.kind = BufferKind::constant;
+        const auto* data = reinterpret_cast<const char*>(value.data->data.data());
+        key = "constant:" + to_string(value.type) + ":" + hash_hex({data, value.data->data.size()});
+      } else if (value.source == ValueSource::input) {
+        b.kind = updated[v] ? BufferKind::state : BufferKind::input;
+        if (b.kind == BufferKind::state) key = "state:" + value.name + ":" + to_string(value.type);
+      } else {
+        continue;
+      }
+      if (auto known = shared_.find(key); !key.empty() && known != shared_.end()) {
+        buffers_[v] = known->second;
+        continue;
+      }
+      if (b.kind == BufferKind::constant) {
+        b.constant = static_cast<int32_t>(program_.constants.size());
+        program_.constants.push_back(*value.data);
+      }
+      buffers_[v] = add_buffer(std::move(b));
+      if (!key.empty()) shared_[key] = buffers_[v];
+    }
+  }
+
+  int32_t kernel_id(const Kernel& kernel) {
+    std::string body = to_text(kernel);
+    auto [known, fresh] = kernel_ids_.try_emplace(std::move(body), static_cast<int32_t>(program_.kernels.size()));
+    if (fresh) program_.kernels.push_back(kernel);
+    return known->second;
+  }
+
+  Step step_of(const Graph&, const Node& node) {
+    Step step;
+    step.kernel = kernel_id(*node.kernel);
+    step.node = node.name;
+    for (ValueId v : node.inputs) step.buffers.push_back(buffer(v));
+    for (ValueId v : node.outputs) step.buffers.push_back(buffer(v));
+    return step;
+  }
+
+  // The same recipe of two methods runs once.
+  void add_recipe(const Graph& g, const Node& node) {
+    std::string key = "recipe:" + std::to_string(kernel_id(*node.kernel));
+    for (ValueId v : node.inputs) key += "," + std::to_string(buffer(v));
+    bool fresh = true;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const std::string name = key + ":" + std::to_string(i);
+      if (auto known = shared_.find(name); known != shared_.end()) {
+        buffer(node.outputs[i]) = known->second;
+        fresh = false;
+        continue;
+      }
+      const Value& value = value_of(g, node.outputs[i]);
+      if (buffer(node.outputs[i]) < 0)  // it may update an earlier recipe's result
+        buffer(node.outputs[i]) = add_buffer({.name = value.name, .kind = BufferKind::prepared, .type = value.type, .strides = {}, .fqn = {}});
+      shared_[name] = buffer(node.outputs[i]);
+    }
+    if (fresh) program_.recipes.push_back(step_of(g, node));
+  }
+
+  void assign_outputs(const Graph& g) {
+    for (const GraphOutput& o : g.outputs) {
+      const Value& value = value_of(g, o.value);
+      if (buffer(o.value) < 0) buffer(o.value) = add_buffer({.name = o.name, .kind = BufferKind::output, .type = value.type, .strides = {}, .fqn = {}});
+    }
+  }
+
+  void plan_arena(const Graph& g, Method& out) {
+    std::vector<Lifetime> lives;
+    std::vector<int32_t> ids;
+    std::unordered_map<ValueId, size_t> life_of;
+    int32_t step = 0;
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      if (is_recipe_[n]) continue;
+      auto touch = [&](ValueId v) {
+        const ValueId r = root(v);
+        if (auto known = life_of.find(r); known != life_of.end()) {
+          lives[known->second].end = step;
+          return;
+        }
+        if (buffers_[static_cast<size_t>(r)] >= 0) return;
+        const Value& value = value_of(g, v);
+        buffers_[static_cast<size_t>(r)] = add_buffer({.name = value.name, .kind = BufferKind::arena, .type = value.type, .strides = {}, .fqn = {}});
+        life_of[r] = lives.size();
+        lives.push_back({byte_size(value.type), step, step});
+        ids.push_back(buffers_[static_cast<size_t>(r)]);
+      };
+      for (ValueId v : g.nodes[n].inputs) touch(v);
+      for (ValueId v : g.nodes[n].outputs) touch(v);
+      ++step;
+    }
+    const MemoryPlan plan = plan_memory(lives, static_cast<uint64_t>(program_.config.buffer_alignment_bytes));
+    for (size_t i = 0; i < ids.size(); ++i) program_.buffers[static_cast<size_t>(ids[i])].offset = plan.offsets[i];
+    out.arena_bytes = plan.bytes;
+    out.arena_lower_bound_bytes = plan.lower_bound;
+  }
+
+  TensorSpec spec(const Graph& g, const std::string& name, ValueId id) { return {name, value_of(g, id).type, buffer(id)}; }
+
+  Program program_;
+  std::vector<int32_t> buffers_;  // by value (root of its updates): its buffer
+  std::vector<ValueId> parent_;
+  std::vector<bool> is_recipe_;
+  std::unordered_map<std::string, int32_t> shared_;      // what methods share, by content
+  std::unordered_map<std::string, int32_t> kernel_ids_;  // by body
+};
+
+}  // namespace
+
+Program build_program(std::vector<MethodGraph>& methods, const PassContext& context) {
+  Builder builder(context);
+  for (MethodGraph& method : methods) builder.add_method(method);
+  return builder.take();
+}
+
+}  // namespace npusim

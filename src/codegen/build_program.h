@@ -1,0 +1,27 @@
+// From lowered graphs to a program: buffers, kernels, steps, recipes, the memory plan.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/pass.h"
+#include "program/program.h"
+
+namespace npusim {
+
+struct MethodGraph {
+  std::string name;
+  Graph graph;  // kernel nodes only
+  int64_t ir_nodes = 0;
+  std::map<std::string, int64_t> fusions, materialized;
+};
+
+// Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the
+// name of the graph input).
+Program build_program(std::vector<MethodGraph>& methods, const PassContext& context);
+
+// Inserts copies where a kernel would update a value in place that is still needed, or that is not the program's to
+// change (weights, constants, inputs that are no state).
+void protect_updated_values(Graph& graph);
+
+}  // namespace npusim

@@ -1,0 +1,237 @@
+// Reading of IR JSON (docs/ir_format.md sections 1-3 and 5) into plain structs.
+#include "graph/document.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int max_depth = 100;
+
+// Where a JSON value stands; spelled out only when a problem is reported. The default is the whole file.
+struct Path {
+  const Path* parent = nullptr;
+  std::string_view key;
+  int64_t index = -1;
+};
+
+std::string to_string(const Path& path) {
+  const std::string parent = path.parent ? to_string(*path.parent) : "";
+  if (path.index >= 0) return fmt::format("{}[{}]", parent, path.index);
+  return fmt::format("{}{}{}", parent, parent.empty() ? "" : ".", path.key);
+}
+
+// Python writes NaN, Infinity and -Infinity as bare words, which JSON lacks: they become strings, and numbers accept
+// those (graph/attrs.h). Nesting is bounded here too, before anything recursive sees it.
+std::string_view prepare(std::string_view text, std::string& storage, const std::string& where) {
+  int depth = 0;
+  size_t copied = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
+    } else if (c == '[' || c == '{') {
+      if (++depth > max_depth) fail(ErrorKind::bad_input, "{}: nested deeper than {} levels", where, max_depth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == 'N' || c == 'I') {
+      const std::string_view word = c == 'N' ? "NaN" : "Infinity";
+      if (text.substr(i, word.size()) != word) continue;
+      const size_t begin = i > copied && text[i - 1] == '-' ? i - 1 : i;
+      i += word.size() - 1;
+      storage.append(text.substr(copied, begin - copied));
+      storage.append("\"").append(text.substr(begin, i + 1 - begin)).append("\"");
+      copied = i + 1;
+    }
+  }
+  if (!copied) return text;
+  storage.append(text.substr(copied));
+  return storage;
+}
+
+struct Reader {
+  Problems& problems;
+
+  void expected(const Path& path, const char* what, const Json& found) {
+    problems.bad("{}: expected {}, found {}", to_string(path), what, found.type_name());
+  }
+
+  // The member, or nullptr after reporting that it is missing.
+  const Json* member(const Json& object, const Path& parent, std::string_view key, bool required = true) {
+    const auto it = object.find(key);
+    if (it != object.end()) return &*it;
+    if (required) problems.bad("{}: missing", to_string(Path{&parent, key}));
+    return nullptr;
+  }
+
+  std::string_view text(const Json& object, const Path& parent, std::string_view key, bool& broken) {
+    const Json* value = member(object, parent, key);
+    if (value && value->is_string()) return value->get_ref<const std::string&>();
+    if (value) expected(Path{&parent, key}, "a string", *value);
+    broken = true;
+    return {};
+  }
+
+  void shape(const Json& list, const Path& path, IrTensor& tensor) {
+    if (!list.is_array()) {
+      expected(path, "a list of integers", list);
+      tensor.broken = true;
+      return;
+    }
+    Shape& shape = tensor.type.shape;
+    for (const Json& extent : list) {
+      const Path at{&path, {}, static_cast<int64_t>(shape.size())};
+      shape.push_back(0);
+      if (!extent.is_number_integer() || (extent.is_number_unsigned() && extent.get<uint64_t>() >> 63)) {
+        expected(at, "an integer", extent);
+      } else if (shape.back() = extent.get<int64_t>(); shape.back() < 0) {
+        problems.bad("{}: tensor '{}': expected a static dimension of at least 0, found {}", to_string(at), tensor.name,
+                     shape.back());
+      } else {
+        continue;
+      }
+      tensor.broken = true;
+    }
+    if (tensor.broken) return;
+    try {
+      element_count(shape);
+    } catch (const Error& error) {
+      problems.bad("{}: tensor '{}': {}", to_string(path), tensor.name, error.what());
+      tensor.broken = true;
+    }
+  }
+
+  void producer(const Json& object, const Path& path, IrTensor& tensor) {
+    if (const Json* value = member(object, path, "producer_node", false); value && !value->is_null()) {
+      if (value->is_string()) tensor.producer = value->get_ref<const std::string&>();
+      else expected(Path{&path, "producer_node"}, "a string", *value), tensor.broken = true;
+    }
+    if (const Json* value = member(object, path, "producer_output_idx", false); value && !value->is_null()) {
+      if (value->is_number_integer()) tensor.index = value->get<int64_t>();
+      if (tensor.index >= 0) return;
+      problems.bad("{}.producer_output_idx: expected an index, found {}", to_string(path), value->dump());
+      tensor.broken = true;
+    }
+  }
+
+  IrTensor tensor(const Json& object, const Path& path) {
+    IrTensor tensor;
+    if (!object.is_object()) {
+      expected(path, "a tensor object", object);
+      tensor.broken = true;
+      return tensor;
+    }
+    tensor.name = text(object, path, "name", tensor.broken);
+    tensor.dtype = text(object, path, "dtype", tensor.broken);
+    if (const auto dtype = parse_dtype(tensor.dtype)) tensor.type.dtype = *dtype, tensor.known_dtype = true;
+    if (const Json* list = member(object, path, "shape")) shape(*list, Path{&path, "shape"}, tensor);
+    else tensor.broken = true;
+    producer(object, path, tensor);
+    return tensor;
+  }
+
+  std::vector<IrTensor> tensors(const Json& object, const Path& parent, std::string_view key) {
+    std::vector<IrTensor> list;
+    const Json* value = member(object, parent, key);
+    if (!value) return list;
+    const Path path{&parent, key};
+    if (!value->is_array()) {
+      expected(path, "a list of tensors", *value);
+      return list;
+    }
+    list.reserve(value->size());
+    for (const Json& item : *value) list.push_back(tensor(item, Path{&path, {}, static_cast<int64_t>(list.size())}));
+    return list;
+  }
+
+  IrNode node(const Json& object, const Path& path) {
+    IrNode node;
+    if (!object.is_object()) {
+      expected(path, "a node object", object);
+      node.broken = true;
+      return node;
+    }
+    node.name = text(object, path, "name", node.broken);
+    node.op_type = text(object, path, "op_type", node.broken);
+    node.inputs = tensors(object, path, "inputs");
+    node.outputs = tensors(object, path, "outputs");
+    if (const Json* attrs = member(object, path, "attrs", false); attrs && !attrs->is_null()) {
+      if (attrs->is_object()) node.attrs = attrs;
+      else expected(Path{&path, "attrs"}, "an object", *attrs), node.broken = true;
+    }
+    return node;
+  }
+
+  void nodes(IrDocument& document) {
+    const Path top;
+    const Json* list = member(document.root, top, "nodes");
+    const Path path{nullptr, "nodes"};
+    if (!list) return;
+    if (!list->is_array()) return expected(path, "a list of nodes", *list);
+    document.nodes.reserve(list->size());
+    for (const Json& item : *list)
+      document.nodes.push_back(node(item, Path{&path, {}, static_cast<int64_t>(document.nodes.size())}));
+  }
+
+  void weight_names(IrDocument& document) {
+    const Json* map = member(document.root, {}, "weight_name_mapping", false);
+    if (!map || map->is_null()) return;
+    const Path path{nullptr, "weight_name_mapping"};
+    if (!map->is_object()) return expected(path, "an object", *map);
+    for (const auto& [placeholder, name] : map->items()) {
+      if (name.is_string()) document.weight_names.emplace(placeholder, name.get_ref<const std::string&>());
+      else expected(Path{&path, placeholder}, "a string", name);
+    }
+  }
+
+  void constants(IrDocument& document) {
+    const Json* map = member(document.root, {}, "constants", false);
+    if (!map || map->is_null()) return;
+    const Path path{nullptr, "constants"};
+    if (!map->is_object()) return expected(path, "an object", *map);
+    for (const auto& [name, value] : map->items()) {
+      const Path at{&path, name};
+      if (!value.is_object()) {
+        expected(at, "an object with data and dtype", value);
+        continue;
+      }
+      bool broken = false;
+      IrConstant constant{member(value, at, "data"), text(value, at, "dtype", broken)};
+      if (constant.data && !broken) document.constants.emplace(name, constant);
+    }
+  }
+};
+
+Json parse(std::string_view text, const std::string& where) {
+  std::string storage;
+  const std::string_view prepared = prepare(text, storage, where);
+  try {
+    return Json::parse(prepared.begin(), prepared.end());
+  } catch (const Json::exception& error) {
+    std::string_view message = error.what();
+    if (const size_t end = message.find("] "); end != std::string_view::npos) message.remove_prefix(end + 2);
+    fail(ErrorKind::bad_input, "{}: not JSON: {}", where, message);
+  }
+}
+
+}  // namespace
+
+IrDocument read_document(std::string_view json, Problems& problems) {
+  IrDocument document;
+  document.root = parse(json, problems.where);
+  if (!document.root.is_object())
+    fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes, found {}", problems.where,
+         document.root.type_name());
+  Reader reader{problems};
+  if (const Json* name = reader.member(document.root, {}, "model_name", false); name && name->is_string())
+    if (const auto& text = name->get_ref<const std::string&>(); !text.empty()) document.model_name = text;
+  document.inputs = reader.tensors(document.root, {}, "graph_inputs");
+  document.outputs = reader.tensors(document.root, {}, "graph_outputs");
+  document.weights = reader.tensors(document.root, {}, "weights");
+  reader.weight_names(document);
+  reader.nodes(document);
+  reader.constants(document);
+  return document;
+}
+
+}  // namespace npusim

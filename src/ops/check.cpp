@@ -1,0 +1,103 @@
+// Ops that do nothing at inference: assertions (checked here as far as they are static) and dropout.
+#include "base/error.h"
+#include "ops/formula.h"
+
+namespace npusim {
+namespace {
+
+std::vector<TensorType> infer_nothing(const OpCall&) { return {}; }
+void lower_nothing(const OpCall&, Lowering&) {}
+
+std::vector<TensorType> infer_metadata(const OpCall& call) {
+  const TensorType& type = call.type("a");
+  if (const auto dtype = call.dtype("dtype"); dtype && *dtype != type.dtype)
+    fail(ErrorKind::bad_input, "{}: expected {}, found {}", call.op->name(), dtype_name(*dtype), to_string(type));
+  if (!call.is_none("size") && call.ints("size") != type.shape)
+    fail(ErrorKind::bad_input, "{}: expected shape {}, found {}", call.op->name(), to_string(call.ints("size")),
+         to_string(type.shape));
+  return {};
+}
+
+constexpr OpRecord check(std::string_view schema) {
+  OpRecord record;
+  record.schema = schema;
+  record.infer = infer_nothing;
+  record.lower = lower_nothing;
+  record.tolerance = 0;
+  record.is_check = true;
+  return record;
+}
+
+constexpr OpRecord metadata_check(std::string_view schema) {
+  OpRecord record = check(schema);
+  record.infer = infer_metadata;
+  return record;
+}
+
+// The token orders effects; nothing here has any.
+constexpr OpRecord token_check(std::string_view schema) {
+  OpRecord record;
+  record.schema = schema;
+  record.infer = [](const OpCall& call) { return std::vector<TensorType>{call.type("dep_token")}; };
+  record.lower = [](const OpCall& call, Lowering& lowering) {
+    OpKernel k(lowering, call.outputs[0].shape);
+    const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor("dep_token"))));
+    k.store(k.write(lowering.output(0)), x);
+    k.done("token");
+  };
+  record.tolerance = 0;
+  return record;
+}
+
+std::string refuse_training(const OpCall& call) {
+  const bool train = call.is_none("train") || call.boolean("train");
+  return train && call.number("p") != 0 ? "train=true drops random elements; only inference is compiled" : "";
+}
+
+constexpr OpRecord dropout(std::string_view schema) {
+  OpRecord record = formula<[](Ex x) { return x; }>(schema, 0);
+  record.infer = infer_same;
+  record.refuse = refuse_training;
+  record.is_view = true;  // ATen returns its operand
+  return record;
+}
+
+// The mask of a dropout that drops nothing: all true.
+constexpr OpRecord native_dropout(std::string_view schema) {
+  OpRecord record = dropout(schema);
+  record.is_view = false;
+  record.infer = [](const OpCall& call) {
+    return std::vector<TensorType>{*call.inputs[0], {DType::boolean, call.inputs[0]->shape}};
+  };
+  record.lower = [](const OpCall& call, Lowering& lowering) {
+    OpKernel k(lowering, call.outputs[0].shape);
+    const Ex x = k.load_broadcast(k.read(lowering.input(0)));
+    k.store(k.write(lowering.output(0)), x);
+    k.store(k.write(lowering.output(1)), k.integer(1, Scalar::boolean));
+    k.done("dropout");
+  };
+  return record;
+}
+
+constexpr OpRecord records[] = {
+    metadata_check("_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
+                   "ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()"),
+    check("_assert_async(Tensor self) -> ()"),
+    check("_assert_async.msg(Tensor self, str assert_msg) -> ()"),
+    check("_assert_scalar(Scalar self, str assert_msg) -> ()"),
+    check("sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()"),
+    check("sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()"),
+    token_check("_functional_assert_async.msg(Tensor self, str assert_msg, Tensor dep_token) -> Tensor"),
+    token_check("_functional_sym_constrain_range(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor"),
+    dropout("dropout(Tensor input, float p, bool train) -> Tensor"),
+    dropout("feature_dropout(Tensor input, float p, bool train) -> Tensor"),
+    dropout("alpha_dropout(Tensor input, float p, bool train) -> Tensor"),
+    dropout("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"),
+    native_dropout("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"),
+};
+
+}  // namespace
+
+std::span<const OpRecord> check_ops() { return records; }
+
+}  // namespace npusim

@@ -1,0 +1,212 @@
+// Reductions to one value per row: sums, products, extremes, truth values, norms, moments.
+#include "ops/reduce.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace npusim {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+constexpr auto sum = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x); };
+constexpr auto nan_sum = [](RowKernel& k, Ex x, const OpCall&) {
+  return k.reduce(Reduction::sum, is_real(x) ? select(isnan(x), 0.0, x) : x);
+};
+constexpr auto product = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::product, x); };
+constexpr auto mean = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x) / k.size(); };
+constexpr auto largest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::max, x); };
+constexpr auto smallest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::min, x); };
+// An empty row's extreme is its identity: no element is true, all are.
+constexpr auto any = [](RowKernel& k, Ex x, const OpCall&) {
+  return k.reduce(Reduction::max, k.cast(x, Scalar::boolean)) > 0;
+};
+constexpr auto all = [](RowKernel& k, Ex x, const OpCall&) {
+  return k.reduce(Reduction::min, k.cast(x, Scalar::boolean)) != 0;
+};
+constexpr auto count = [](RowKernel& k, Ex x, const OpCall&) {
+  return k.reduce(Reduction::sum, k.cast(x, Scalar::boolean));
+};
+
+// (Σ |x|^p)^(1/p) with ATen's limits for p = 0 and ±infinity.
+Ex vector_norm(RowKernel& k, Ex x, double p) {
+  const Ex size = abs(is_real(x) ? x : k.cast(x, Scalar::f32));
+  if (p == infinity) return k.reduce(Reduction::max, size);
+  if (p == -infinity) return k.reduce(Reduction::min, size);
+  if (p == 0) return k.reduce(Reduction::sum, k.cast(size != 0, size.type()));
+  if (p == 1) return k.reduce(Reduction::sum, size);
+  if (p == 2) return sqrt(k.reduce(Reduction::sum, size * size));
+  return pow(k.reduce(Reduction::sum, pow(size, p)), 1 / p);
+}
+
+constexpr auto norm = [](RowKernel& k, Ex x, const OpCall& c) {
+  const char* order = c.op->schema.find("p") >= 0 ? "p" : "ord";
+  const Ex value = vector_norm(k, x, c.is_none(order) ? 2 : c.number(order));
+  // An empty row's norm is 0, also where the reduction has no identity of its own.
+  return k.size() == 0 && !(c.number(order) < 0) ? k.number(0, value.type()) : value;
+};
+constexpr auto frobenius = [](RowKernel& k, Ex x, const OpCall&) { return vector_norm(k, x, 2); };
+
+std::vector<TensorType> infer_extreme(const OpCall& call) {
+  require_rows(call, reduced_dims(call));
+  return infer_reduction(call);
+}
+
+// any.dims and all.dims reduce nothing when their list is empty, unlike every other reduction.
+DimSet truth_dims(const OpCall& call) {
+  const size_t rank = call.inputs[0]->shape.size();
+  return !call.is_none("dim") && call.ints("dim").empty() ? DimSet(rank, false) : reduced_dims(call);
+}
+
+std::vector<TensorType> infer_truth_dims(const OpCall& call) {
+  TensorType type = infer_truth(call)[0];
+  type.shape = reduced_shape(call.inputs[0]->shape, truth_dims(call), keeps_dims(call));
+  return {type};
+}
+
+template <auto meaning>
+void lower_truth_dims(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, truth_dims(call));
+  k.store_row(lowering.output(0), meaning(k, k.load_element(lowering.input(0)), call));
+  k.done(kernel_name(call));
+}
+
+std::vector<TensorType> infer_pair(const OpCall& call) {
+  const TensorType type = infer_reduction(call)[0];
+  return {type, type};
+}
+
+std::vector<TensorType> infer_min_max(const OpCall& call) {
+  require_rows(call, reduced_dims(call));
+  return infer_pair(call);
+}
+
+void lower_min_max(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, reduced_dims(call));
+  const Ex x = k.load_element(lowering.input(0));
+  const Ex low = k.reduce(Reduction::min, x), high = k.reduce(Reduction::max, x);
+  k.store_row(lowering.output(0), low);
+  k.store_row(lowering.output(1), high);
+  k.done("aminmax");
+}
+
+// How much less than the row's size the squared deviations are divided by.
+double correction_of(const OpCall& call) {
+  if (call.op->schema.find("unbiased") >= 0) return call.boolean("unbiased") ? 1 : 0;
+  return call.is_none("correction") ? 1 : call.number("correction");
+}
+
+// Variance from the deviations of the mean (two passes), optionally its root, optionally the mean beside it.
+template <bool root, bool with_mean>
+void lower_moments(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, reduced_dims(call));
+  const Ex x = k.load_element(lowering.input(0));
+  const auto size = static_cast<double>(k.size());
+  const Ex average = k.reduce(Reduction::sum, x) / size;
+  const Ex deviation = x - average;
+  const Ex variance = k.reduce(Reduction::sum, deviation * deviation) / std::max(size - correction_of(call), 0.0);
+  k.store_row(lowering.output(0), root ? sqrt(variance) : variance);
+  if (with_mean) k.store_row(lowering.output(1), average);
+  k.done(kernel_name(call));
+}
+
+template <bool root>
+constexpr OpRecord moment(std::string_view schema) { return row_op(schema, infer_reduction, lower_moments<root, false>); }
+template <bool root>
+constexpr OpRecord moments(std::string_view schema) { return row_op(schema, infer_pair, lower_moments<root, true>); }
+
+// Σ over bins: elements x with low <= x <= high, the last bin closed. low == high means the operand's own extremes.
+std::vector<TensorType> infer_histogram(const OpCall& call) {
+  if (call.integer("bins") < 1) fail(ErrorKind::bad_input, "aten.histc: bins must be positive, found {}", call.integer("bins"));
+  return {{call.inputs[0]->dtype, {call.integer("bins")}}};
+}
+
+std::string refuse_histogram(const OpCall& call) {
+  return call.number("min") == call.number("max") ? "min equals max: the range would depend on the data" : "";
+}
+
+void lower_histogram(const OpCall& call, Lowering& lowering) {
+  const Shape& shape = call.inputs[0]->shape;
+  Shape space{call.integer("bins")};
+  space.insert(space.end(), shape.begin(), shape.end());
+  if (shape.empty()) space.push_back(1);
+  OpKernel k(lowering, space, static_cast<int>(space.size()) - 1);
+  const int self = k.read(lowering.input(0));
+  std::vector<Coord> at;
+  for (size_t d = 0; d < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d) + 1));
+  const double low = call.number("min"), high = call.number("max");
+  const Ex x = k.load(self, at);
+  const Ex real = is_real(x) ? x : k.cast(x, Scalar::f32);
+  const auto bins = static_cast<double>(call.integer("bins"));
+  const Ex inside = real >= low && real <= high;
+  const Ex bin = min(k.cast(floor(select(inside, (real - low) * bins / (high - low), 0.0)), Scalar::i64), call.integer("bins") - 1);
+  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, inside && bin == k.index(0)));
+  k.done("histc");
+}
+
+constexpr OpRecord histogram(std::string_view schema) {
+  OpRecord record = row_op(schema, infer_histogram, lower_histogram, 0);
+  record.refuse = refuse_histogram;
+  return record;
+}
+
+constexpr OpRecord records[] = {
+    reduction<sum>("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum),
+    reduction<sum>("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+                   infer_sum),
+    reduction<nan_sum>("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+                       infer_sum),
+    reduction<mean>("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_reduction),
+    reduction<mean>("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+                    infer_reduction),
+    reduction<product>("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum),
+    reduction<product>("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+                       infer_sum),
+    reduction<largest>("max(Tensor self) -> Tensor", infer_extreme, 0),
+    reduction<smallest>("min(Tensor self) -> Tensor", infer_extreme, 0),
+    reduction<largest>("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", infer_extreme, 0),
+    reduction<smallest>("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", infer_extreme, 0),
+    row_op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", infer_min_max,
+           lower_min_max, 0),
+    reduction<any>("any(Tensor self) -> Tensor", infer_truth, 0),
+    reduction<any>("any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", infer_truth, 0),
+    row_op("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", infer_truth_dims,
+           lower_truth_dims<any>, 0),
+    reduction<all>("all(Tensor self) -> Tensor", infer_truth, 0),
+    reduction<all>("all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", infer_truth, 0),
+    row_op("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", infer_truth_dims,
+           lower_truth_dims<all>, 0),
+    reduction<count>("count_nonzero(Tensor self, int? dim=None) -> Tensor", infer_index, 0),
+    reduction<count>("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", infer_index, 0),
+    moment<false>("var(Tensor self, bool unbiased=True) -> Tensor"),
+    moment<false>("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
+    moment<false>("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+    moment<true>("std(Tensor self, bool unbiased=True) -> Tensor"),
+    moment<true>("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
+    moment<true>("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+    moments<false>("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)"),
+    moments<false>("var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)"),
+    moments<false>("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) "
+                   "-> (Tensor, Tensor)"),
+    moments<true>("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)"),
+    moments<true>("std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)"),
+    moments<true>("std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) "
+                  "-> (Tensor, Tensor)"),
+    reduction<norm>("norm.Scalar(Tensor self, Scalar p=2) -> Tensor", infer_reduction),
+    reduction<norm>("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+                    infer_reduction),
+    reduction<norm>("norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) "
+                    "-> Tensor", infer_reduction),
+    reduction<norm>("norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", infer_reduction),
+    reduction<norm>("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+                    "ScalarType? dtype=None) -> Tensor", infer_reduction),
+    reduction<frobenius>("frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", infer_reduction),
+    histogram("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"),
+};
+
+}  // namespace
+
+std::span<const OpRecord> reduce_ops() { return records; }
+
+}  // namespace npusim

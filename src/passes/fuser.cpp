@@ -1,0 +1,132 @@
+// Bookkeeping of the fusion passes.
+#include "passes/fuser.h"
+
+#include <algorithm>
+
+#include "passes/recognize.h"
+
+namespace npusim {
+
+Fuser::Fuser(Graph& graph, const PassContext& context)
+    : options{context.strict}, graph_(graph), context_(context), producer_(graph.values.size(), -1),
+      output_(graph.values.size(), false), readers_(graph.values.size()) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    BoundKernel bound{*node.kernel, {node.inputs.begin(), node.inputs.end()}};
+    bound.values.insert(bound.values.end(), node.outputs.begin(), node.outputs.end());
+    kernels_.push_back(std::move(bound));
+    for (ValueId v : node.inputs) readers_[static_cast<size_t>(v)].push_back(n);
+    for (ValueId v : node.outputs) producer_[static_cast<size_t>(v)] = static_cast<int>(n);
+  }
+  dead_.assign(kernels_.size(), false);
+  for (const GraphOutput& output : graph.outputs) output_[static_cast<size_t>(output.value)] = true;
+}
+
+std::vector<int> Fuser::reads(size_t node) const {
+  std::vector<int> values;
+  for (size_t i = 0; i < kernels_[node].values.size(); ++i)
+    if (!kernels_[node].kernel.args[i].written) values.push_back(kernels_[node].values[i]);
+  return values;
+}
+
+std::vector<int> Fuser::writes(size_t node) const {
+  std::vector<int> values;
+  for (size_t i = 0; i < kernels_[node].values.size(); ++i)
+    if (kernels_[node].kernel.args[i].written) values.push_back(kernels_[node].values[i]);
+  return values;
+}
+
+std::vector<size_t> Fuser::readers(int value) {
+  auto& list = readers_[static_cast<size_t>(value)];
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  std::erase_if(list, [&](size_t n) {
+    if (dead_[n]) return true;
+    const BoundKernel& b = kernels_[n];
+    for (size_t i = 0; i < b.values.size(); ++i)
+      if (b.values[i] == value && !b.kernel.args[i].written) return false;
+    return true;
+  });
+  return list;
+}
+
+bool Fuser::only_reader(int value, size_t node) {
+  if (is_output(value)) return false;
+  const auto list = readers(value);
+  return list.size() == 1 && list[0] == node;
+}
+
+bool Fuser::can_move_to(size_t node, size_t reader) {
+  for (int v : writes(node))
+    for (size_t r : readers(v))
+      if (r < reader) return false;
+  return true;
+}
+
+void Fuser::replace(size_t node, BoundKernel bound) {
+  kernels_[node] = std::move(bound);
+  for (int v : reads(node)) readers_[static_cast<size_t>(v)].push_back(node);
+  for (int v : writes(node)) producer_[static_cast<size_t>(v)] = static_cast<int>(node);
+}
+
+void Fuser::remove(size_t node) { dead_[node] = true; }
+
+void Fuser::remove_if_unread(size_t node) {
+  for (int v : writes(node))
+    if (is_output(v) || !readers(v).empty()) return;
+  dead_[node] = true;
+}
+
+bool Fuser::allowed(const BoundKernel& merged) const {
+  if (merged.kernel.exprs.size() > max_fused_exprs || merged.values.size() > max_fused_args) return false;
+  if (context_.disabled.empty()) return true;
+  for (const std::string& name : recognize(merged.kernel))
+    if (!context_.enabled(name)) return false;
+  return true;
+}
+
+void Fuser::join_names(BoundKernel& merged, const Kernel& first, const Kernel& second) const {
+  std::string name = first.name;
+  if (!is_copy(first) && !is_copy(second)) name += "_" + second.name;
+  else if (is_copy(first)) name = second.name;
+  if (name.size() > 48) name.resize(48);
+  merged.kernel.name = name;
+}
+
+bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligned) {
+  if (kernels_[producer].kernel.exprs.size() + kernels_[consumer].kernel.exprs.size() > 2 * max_fused_exprs) return false;
+  auto merged = inline_value(kernels_[consumer], kernels_[producer], value, aligned, options);
+  if (!merged || !allowed(*merged)) return false;
+  join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
+  replace(consumer, std::move(*merged));
+  remove_if_unread(producer);
+  return true;
+}
+
+bool Fuser::append_to(size_t producer, size_t consumer, int value) {
+  const bool keep = is_output(value) || readers(value).size() > 1;
+  auto merged = append_consumer(kernels_[producer], kernels_[consumer], value, keep, options);
+  if (!merged || !allowed(*merged)) return false;
+  join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
+  dead_[producer] = true;
+  replace(consumer, std::move(*merged));
+  return true;
+}
+
+void Fuser::finish() {
+  std::vector<bool> dead(dead_.begin(), dead_.end());
+  for (size_t n = 0; n < kernels_.size(); ++n) {
+    if (dead_[n]) {
+      graph_.nodes[n].outputs.clear();
+      continue;
+    }
+    Node& node = graph_.nodes[n];
+    const auto in = reads(n), out = writes(n);
+    node.inputs.assign(in.begin(), in.end());
+    node.outputs.assign(out.begin(), out.end());
+    node.kernel = std::make_shared<const Kernel>(std::move(kernels_[n].kernel));
+  }
+  compact(graph_, dead, true);
+}
+
+}  // namespace npusim

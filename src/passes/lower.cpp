@@ -1,0 +1,67 @@
+// Turns every ATen node into the kernels its record gives; copies that move nothing become other names of their source.
+#include <numeric>
+
+#include "base/error.h"
+#include "kernel/fuse.h"
+#include "passes/pass.h"
+
+namespace npusim {
+namespace {
+
+// An identity copy of a whole value is that value, unless it is a graph input seen as an output of its own.
+bool is_alias(const Kernel& kernel) { return is_identity(kernel); }
+
+}  // namespace
+
+void lower(Graph& graph, PassContext&) {
+  std::vector<Node> nodes;
+  nodes.reserve(graph.nodes.size());
+  std::vector<ValueId> alias(graph.values.size());
+  std::iota(alias.begin(), alias.end(), 0);
+  for (Node& node : graph.nodes) {
+    if (node.kernel) {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    for (ValueId& input : node.inputs)
+      if (input >= 0) input = alias[static_cast<size_t>(input)];
+    const OpCall call = call_of(graph, node);
+    Lowering lowering(call);
+    try {
+      if (!node.op->record.lower) fail(ErrorKind::unsupported, "no kernel for {}", node.op->name());
+      node.op->record.lower(call, lowering);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("node {} ({}): {}", node.name, node.op->name(), error.what()));
+    }
+    std::vector<ValueId> operands = node.inputs;
+    operands.insert(operands.end(), node.outputs.begin(), node.outputs.end());
+    std::vector<Lowering::Call> calls = std::move(lowering.calls);
+    for (TensorType& type : lowering.temporaries) {
+      operands.push_back(add_value(graph, node.name + "_t", std::move(type)));
+      alias.push_back(operands.back());
+    }
+    for (Lowering::Call& step : calls) {
+      BoundKernel bound{std::move(step.kernel), {}};
+      for (int operand : step.operands) bound.values.push_back(alias[static_cast<size_t>(operands[static_cast<size_t>(operand)])]);
+      if (is_alias(bound.kernel)) {
+        const Store& store = bound.kernel.stores[0];
+        const Expr& load = bound.kernel.exprs[static_cast<size_t>(store.expr)];
+        const int from = bound.kernel.accesses[static_cast<size_t>(load.integer)].arg;
+        alias[static_cast<size_t>(bound.values[static_cast<size_t>(store.access.arg)])] = bound.values[static_cast<size_t>(from)];
+        continue;
+      }
+      simplify(bound);
+      Node kernel_node;
+      kernel_node.name = node.name;
+      for (size_t i = 0; i < bound.values.size(); ++i)
+        (bound.kernel.args[i].written ? kernel_node.outputs : kernel_node.inputs).push_back(bound.values[i]);
+      kernel_node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));
+      nodes.push_back(std::move(kernel_node));
+    }
+  }
+  graph.nodes = std::move(nodes);
+  replace_values(graph, alias);
+  compact(graph, std::vector<bool>(graph.nodes.size(), false), true);
+}
+
+}  // namespace npusim

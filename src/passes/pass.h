@@ -1,0 +1,51 @@
+// A pass: one function over the graph, its name for --dump and --disable-fusion, and what passes share.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "kernel/target_config.h"
+
+namespace npusim {
+
+struct PassContext {
+  TargetConfig target;
+  std::optional<DType> dtype;         // compute dtype; nullopt: chosen by choose_dtype
+  bool strict = false;                // numerics: round at every ATen edge
+  std::set<std::string> disabled;     // fusions switched off by name; "all"
+  std::map<std::string, int> fusions;       // what fused, for the report
+  std::map<std::string, int> materialized;  // views that became copies
+  bool enabled(const std::string& fusion) const { return !disabled.contains(fusion) && !disabled.contains("all"); }
+};
+
+struct Pass {
+  const char* name;
+  void (*run)(Graph&, PassContext&);
+  bool optional;  // can be switched off by name
+};
+
+// Every pass in order: the compiler's table of contents.
+std::vector<Pass> pipeline();
+
+// On ATen nodes.
+void functionalize(Graph& graph, PassContext& context);
+void eliminate_noops(Graph& graph, PassContext& context);
+void fold_constants(Graph& graph, PassContext& context);
+void eliminate_common(Graph& graph, PassContext& context);
+void fold_batch_norm(Graph& graph, PassContext& context);
+// From ATen nodes to kernel nodes.
+void lower(Graph& graph, PassContext& context);
+// On kernel nodes.
+void fold_views(Graph& graph, PassContext& context);
+void fuse_pointwise(Graph& graph, PassContext& context);
+void fuse_epilogues(Graph& graph, PassContext& context);
+void fuse_attention(Graph& graph, PassContext& context);
+void fuse_rows(Graph& graph, PassContext& context);
+void choose_dtype(Graph& graph, PassContext& context);
+void choose_layout(Graph& graph, PassContext& context);
+void count_fusions(Graph& graph, PassContext& context);
+
+}  // namespace npusim

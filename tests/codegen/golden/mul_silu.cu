@@ -1,0 +1,27 @@
+typedef unsigned short bf16;
+__device__ __forceinline__ float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }
+__device__ __forceinline__ bf16 float_to_bf16(float x) {
+  const unsigned bits = __float_as_uint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 0x40u);
+  return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// mul_silu: [1, 128, 300]
+// in0 bfloat16[38400] in1 bfloat16[38400] out0 bfloat16[38400]
+// 150 blocks of 256 threads, one thread a point
+extern "C" __global__ void __launch_bounds__(256) mul_silu_4b4066b37949ccc8(
+    const bf16* __restrict__ in0,
+    const bf16* __restrict__ in1,
+    bf16* __restrict__ out0) {
+  const unsigned point = blockIdx.x * 256 + threadIdx.x;
+  if (point >= 38400) return;
+  const int i0 = point;
+  const float x_0 = bf16_to_float(in0[i0]);
+  const float neg_2 = -x_0;
+  const float exp_3 = expf(neg_2);
+  const float add_5 = 1.0f + exp_3;
+  const float div_6 = x_0 / add_5;
+  const float x_1 = bf16_to_float(in1[i0]);
+  const float mul_7 = div_6 * x_1;
+  out0[i0] = float_to_bf16(mul_7);
+}

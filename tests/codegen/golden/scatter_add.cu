@@ -1,0 +1,24 @@
+__device__ __forceinline__ bool check_index(long long index, long long extent, int* trap, int code) {
+  if (index >= 0 && index < extent) return true;
+  *trap = code;
+  return false;
+}
+
+// index_add: [50, 12]
+// in0 float32[48] in1 int64[50] in2 float32[600] out0 float32[48] is in0
+// 1 blocks of 256 threads, one thread a point
+extern "C" __global__ void __launch_bounds__(256) index_add_f2da79d26abe01cf(
+    const float* __restrict__ in0,
+    const long long* __restrict__ in1,
+    const float* __restrict__ in2,
+    float* __restrict__ out0,
+    int* __restrict__ trap) {
+  const unsigned point = blockIdx.x * 256 + threadIdx.x;
+  if (point >= 12) return;
+  const int i1 = point;
+  for (int i0 = 0; i0 < 50; ++i0) {
+    const long long x_1 = in1[i0];
+    const float x_0 = in2[i0 * 12 + i1];
+    if (check_index(x_1, 4, trap, 2)) out0[i1 + (int)x_1 * 12] = (out0[i1 + (int)x_1 * 12] + x_0);
+  }
+}
