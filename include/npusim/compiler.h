@@ -41,4 +41,14 @@ CompileResult compile(const std::vector<MethodSource>& methods, const CompileOpt
 // Names of all passes in order, and whether each can be switched off.
 std::vector<std::pair<std::string, bool>> pass_names();
 
+// The operators that can be compiled for a target, for people or as JSON.
+std::string describe_ops(const std::string& target, bool json);
+// What an IR file holds and what of it is not supported, for people or as JSON. Throws bad_input for a malformed file.
+std::string describe_ir(const MethodSource& source, bool json);
+// The IR's outputs as the reference gives them: operator by operator in double precision, without the compiler.
+// `inputs` are in IR order.
+struct WeightFiles;
+std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
+                                    const WeightFiles* weights);
+
 }  // namespace npusim

@@ -1,5 +1,9 @@
 // Running a compiled program: devices, executors, weight and tensor files, text generation.
 #pragma once
 #include "npusim/program.h"
+#include "program/work.h"
 #include "runtime/executor.h"
+#include "runtime/generate.h"
+#include "runtime/npy.h"
 #include "runtime/safetensors.h"
+#include "runtime/tokenizer.h"

@@ -104,6 +104,7 @@ class Builder {
       if (value.source == ValueSource::weight) {
         b.kind = BufferKind::weight;
         b.fqn = value.fqn;
+        b.tied = value.tied;
         key = "weight:" + value.fqn + ":" + to_string(value.type);
       } else if (value.source == ValueSource::constant) {
         b.kind = BufferKind::constant;
@@ -158,7 +159,7 @@ class Builder {
       }
       const Value& value = value_of(g, node.outputs[i]);
       if (buffer(node.outputs[i]) < 0)  // it may update an earlier recipe's result
-        buffer(node.outputs[i]) = add_buffer({.name = value.name, .kind = BufferKind::prepared, .type = value.type, .strides = {}, .fqn = {}});
+        buffer(node.outputs[i]) = add_buffer({.name = value.name, .kind = BufferKind::prepared, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
       shared_[name] = buffer(node.outputs[i]);
     }
     if (fresh) program_.recipes.push_back(step_of(g, node));
@@ -167,7 +168,7 @@ class Builder {
   void assign_outputs(const Graph& g) {
     for (const GraphOutput& o : g.outputs) {
       const Value& value = value_of(g, o.value);
-      if (buffer(o.value) < 0) buffer(o.value) = add_buffer({.name = o.name, .kind = BufferKind::output, .type = value.type, .strides = {}, .fqn = {}});
+      if (buffer(o.value) < 0) buffer(o.value) = add_buffer({.name = o.name, .kind = BufferKind::output, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
     }
   }
 
@@ -186,7 +187,7 @@ class Builder {
         }
         if (buffers_[static_cast<size_t>(r)] >= 0) return;
         const Value& value = value_of(g, v);
-        buffers_[static_cast<size_t>(r)] = add_buffer({.name = value.name, .kind = BufferKind::arena, .type = value.type, .strides = {}, .fqn = {}});
+        buffers_[static_cast<size_t>(r)] = add_buffer({.name = value.name, .kind = BufferKind::arena, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
         life_of[r] = lives.size();
         lives.push_back({byte_size(value.type), step, step});
         ids.push_back(buffers_[static_cast<size_t>(r)]);

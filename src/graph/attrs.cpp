@@ -82,7 +82,8 @@ Attr read_list(const Json& value, int size, Read read) {
   std::vector<T> list;
   if (value.is_array())
     for (const Json& element : value) list.push_back(read(element));
-  else list.assign(static_cast<size_t>(std::max(size, 1)), read(value));
+  else
+    list.assign(static_cast<size_t>(std::max(size, 1)), read(value));
   return list;
 }
 
@@ -130,19 +131,28 @@ Attr read_attr(const Json& value, const SchemaArg& arg) {
     expected("a value", value);
   }
   switch (arg.kind) {
-    case ArgKind::boolean: return read_bool(value);
-    case ArgKind::integer: return read_int(value);
-    case ArgKind::real: return read_real(value);
+    case ArgKind::boolean:
+      return read_bool(value);
+    case ArgKind::integer:
+      return read_int(value);
+    case ArgKind::real:
+      return read_real(value);
     case ArgKind::tensor:
-    case ArgKind::scalar: return read_scalar(value);
+    case ArgKind::scalar:
+      return read_scalar(value);
     case ArgKind::text:
       if (!value.is_string()) expected("a string", value);
       return value.get<std::string>();
-    case ArgKind::dtype: return read_dtype(value);
-    case ArgKind::int_list: return read_list<int64_t>(value, arg.list_size, read_int);
-    case ArgKind::real_list: return read_list<double>(value, arg.list_size, read_real);
-    case ArgKind::bool_list: return read_list<bool>(value, arg.list_size, read_bool);
-    default: return std::monostate{};
+    case ArgKind::dtype:
+      return read_dtype(value);
+    case ArgKind::int_list:
+      return read_list<int64_t>(value, arg.list_size, read_int);
+    case ArgKind::real_list:
+      return read_list<double>(value, arg.list_size, read_real);
+    case ArgKind::bool_list:
+      return read_list<bool>(value, arg.list_size, read_bool);
+    default:
+      return std::monostate{};
   }
 }
 

@@ -13,11 +13,11 @@ using Json = nlohmann::json;
 // One Tensor or Tensor[] argument while binding.
 struct Slot {
   const SchemaArg* arg = nullptr;
-  size_t position = 0;             // among the schema's arguments
-  bool from_attrs = false;         // given in attrs: takes none of the node's tensors
-  std::vector<int32_t> values;     // when from attrs
-  int count = 0;                   // list: tensors it takes
-  std::vector<bool> none_mask;     // list: true where an element is None
+  size_t position = 0;          // among the schema's arguments
+  bool from_attrs = false;      // given in attrs: takes none of the node's tensors
+  std::vector<int32_t> values;  // when from attrs
+  int count = 0;                // list: tensors it takes
+  std::vector<bool> none_mask;  // list: true where an element is None
   bool required() const { return !from_attrs && arg->kind == ArgKind::tensor && !arg->optional; }
   bool optional() const { return !from_attrs && arg->kind == ArgKind::tensor && arg->optional; }
   bool open_list() const { return !from_attrs && arg->kind == ArgKind::tensor_list; }
@@ -39,11 +39,16 @@ int evidence(const BoundTensor& tensor, const SchemaArg& arg) {
       {"gamma", "weight"}, {"scale", "weight"}, {"w", "weight"},          {"beta", "bias"},
       {"shift", "bias"},   {"b", "bias"},       {"mean", "running_mean"}, {"var", "running_var"}};
   int score = 0;
-  if (name == arg.name) score = 8;
-  else if (name.ends_with(arg.name) || name.starts_with(arg.name)) score = 6;
+  if (name == arg.name)
+    score = 8;
+  else if (name.ends_with(arg.name) || name.starts_with(arg.name))
+    score = 6;
   else
     for (const auto& [word, meaning] : synonyms)
       if (name == word && arg.name == meaning) score = 4;
+  // torch.diff: eager code puts a first element before far more often than a last one behind, and nothing in the file
+  // tells them apart.
+  if (arg.name == "prepend") score += 1;
   const bool statistic = arg.name.starts_with("running_");
   if (tensor.is_buffer) score += statistic ? 1 : -1;
   if (tensor.is_parameter) score += statistic ? -1 : 1;
@@ -73,10 +78,14 @@ struct Binder {
       const SchemaArg& arg = schema.args[i];
       const Json* value = find_attr(node, arg.name);
       try {
-        if (is_operand(arg)) slots.push_back(operand(arg, i, value));
-        else if (value) attrs[i] = read_attr(*value, arg);
-        else if (arg.has_default || arg.optional || arg.kind == ArgKind::ignored) attrs[i] = default_attr(arg);
-        else fail(ErrorKind::bad_input, "missing");
+        if (is_operand(arg))
+          slots.push_back(operand(arg, i, value));
+        else if (value)
+          attrs[i] = read_attr(*value, arg);
+        else if (arg.has_default || arg.optional || arg.kind == ArgKind::ignored)
+          attrs[i] = default_attr(arg);
+        else
+          fail(ErrorKind::bad_input, "missing");
       } catch (const Error& error) {
         throw Error(error.kind(), fmt::format("attribute '{}': {}", arg.name, error.what()));
       }
@@ -120,8 +129,8 @@ struct Binder {
     if (!value->is_array()) fail(ErrorKind::bad_input, "_tensor_list_sizes: expected a list of integers");
     for (const Json& size : *value) {
       if (!size.is_number_unsigned() || size.get<uint64_t>() > tensors.size())
-        fail(ErrorKind::bad_input, "_tensor_list_sizes: expected counts of at most {} tensors, found {}", tensors.size(),
-             value->dump());
+        fail(ErrorKind::bad_input, "_tensor_list_sizes: expected counts of at most {} tensors, found {}",
+             tensors.size(), size.dump());
       sizes.push_back(size.get<int>());
     }
     return sizes;
@@ -186,10 +195,14 @@ struct Binder {
     size_t next = 0;
     int nth_optional = 0;
     for (const Slot& slot : slots) {
-      if (slot.arg->kind == ArgKind::tensor_list) append_list(slot, next, result);
-      else if (slot.from_attrs) result.inputs.push_back(slot.values[0]);
-      else if (slot.optional() && !(present >> nth_optional++ & 1)) result.inputs.push_back(-1);
-      else result.inputs.push_back(tensors[next++].value);
+      if (slot.arg->kind == ArgKind::tensor_list)
+        append_list(slot, next, result);
+      else if (slot.from_attrs)
+        result.inputs.push_back(slot.values[0]);
+      else if (slot.optional() && !(present >> nth_optional++ & 1))
+        result.inputs.push_back(-1);
+      else
+        result.inputs.push_back(tensors[next++].value);
     }
     return result;
   }
@@ -212,10 +225,14 @@ struct Binder {
     size_t next = 0;
     for (const Slot& slot : slots) {
       if (slot.from_attrs) continue;
-      if (slot.arg->kind == ArgKind::tensor_list) next += static_cast<size_t>(slot.count);
-      else if (slot.required()) ++next;
-      else if (present >> nth_optional++ & 1) total += evidence(tensors[next++], *slot.arg);
-      else if (needs_statistics(schema, node, *slot.arg)) total -= 1000;
+      if (slot.arg->kind == ArgKind::tensor_list)
+        next += static_cast<size_t>(slot.count);
+      else if (slot.required())
+        ++next;
+      else if (present >> nth_optional++ & 1)
+        total += evidence(tensors[next++], *slot.arg);
+      else if (needs_statistics(schema, node, *slot.arg))
+        total -= 1000;
     }
     return total;
   }
@@ -253,8 +270,7 @@ struct Binder {
     std::string names;
     for (const Slot& slot : slots)
       if (slot.optional()) names += (names.empty() ? "" : ", ") + slot.arg->name;
-    if (winners.empty())
-      fail(ErrorKind::bad_input, "the {} optional tensors fit none of {}", remaining, names);
+    if (winners.empty()) fail(ErrorKind::bad_input, "the {} optional tensors fit none of {}", remaining, names);
     fail(ErrorKind::unsupported, "cannot tell which of {} the {} optional tensors are", names, remaining);
   }
 };

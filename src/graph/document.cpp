@@ -103,8 +103,10 @@ struct Reader {
 
   void producer(const Json& object, const Path& path, IrTensor& tensor) {
     if (const Json* value = member(object, path, "producer_node", false); value && !value->is_null()) {
-      if (value->is_string()) tensor.producer = value->get_ref<const std::string&>();
-      else expected(Path{&path, "producer_node"}, "a string", *value), tensor.broken = true;
+      if (value->is_string())
+        tensor.producer = value->get_ref<const std::string&>();
+      else
+        expected(Path{&path, "producer_node"}, "a string", *value), tensor.broken = true;
     }
     if (const Json* value = member(object, path, "producer_output_idx", false); value && !value->is_null()) {
       if (value->is_number_integer()) tensor.index = value->get<int64_t>();
@@ -124,8 +126,10 @@ struct Reader {
     tensor.name = text(object, path, "name", tensor.broken);
     tensor.dtype = text(object, path, "dtype", tensor.broken);
     if (const auto dtype = parse_dtype(tensor.dtype)) tensor.type.dtype = *dtype, tensor.known_dtype = true;
-    if (const Json* list = member(object, path, "shape")) shape(*list, Path{&path, "shape"}, tensor);
-    else tensor.broken = true;
+    if (const Json* list = member(object, path, "shape"))
+      shape(*list, Path{&path, "shape"}, tensor);
+    else
+      tensor.broken = true;
     producer(object, path, tensor);
     return tensor;
   }
@@ -156,8 +160,10 @@ struct Reader {
     node.inputs = tensors(object, path, "inputs");
     node.outputs = tensors(object, path, "outputs");
     if (const Json* attrs = member(object, path, "attrs", false); attrs && !attrs->is_null()) {
-      if (attrs->is_object()) node.attrs = attrs;
-      else expected(Path{&path, "attrs"}, "an object", *attrs), node.broken = true;
+      if (attrs->is_object())
+        node.attrs = attrs;
+      else
+        expected(Path{&path, "attrs"}, "an object", *attrs), node.broken = true;
     }
     return node;
   }
@@ -179,8 +185,10 @@ struct Reader {
     const Path path{nullptr, "weight_name_mapping"};
     if (!map->is_object()) return expected(path, "an object", *map);
     for (const auto& [placeholder, name] : map->items()) {
-      if (name.is_string()) document.weight_names.emplace(placeholder, name.get_ref<const std::string&>());
-      else expected(Path{&path, placeholder}, "a string", name);
+      if (name.is_string())
+        document.weight_names.emplace(placeholder, name.get_ref<const std::string&>());
+      else
+        expected(Path{&path, placeholder}, "a string", name);
     }
   }
 

@@ -13,12 +13,12 @@ namespace npusim {
 
 struct IrTensor {
   std::string_view name;
-  TensorType type;                // float32 when `dtype` is none of ours
-  std::string_view dtype;         // as written
+  TensorType type;         // float32 when `dtype` is none of ours
+  std::string_view dtype;  // as written
   bool known_dtype = false;
-  bool broken = false;            // a problem with it was reported already
-  std::string_view producer;      // empty: not given
-  int64_t index = -1;             // among the producer's tensors; -1: not given
+  bool broken = false;        // a problem with it was reported already
+  std::string_view producer;  // empty: not given
+  int64_t index = -1;         // among the producer's tensors; -1: not given
 };
 
 struct IrNode {

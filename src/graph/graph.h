@@ -29,18 +29,19 @@ struct Value {
   std::string name;  // unique; the IR's own name for inputs and outputs
   TensorType type;
   ValueSource source = ValueSource::node;
-  int32_t producer = -1;  // node position, for ValueSource::node
-  std::string fqn;        // weight
+  int32_t producer = -1;                   // node position, for ValueSource::node
+  std::string fqn;                         // weight
+  std::vector<std::string> tied;           // weight: other names the same values may have in a checkpoint
   std::shared_ptr<const HostTensor> data;  // constant
 };
 
 struct Node {
   std::string name;  // the IR's; messages and reports use it
   const Op* op = nullptr;
-  bool in_place = false;  // aten.xxx_: writes its first operand (until functionalize)
-  std::vector<ValueId> inputs;   // one per Tensor argument, then per list element; no_value is None
-  std::vector<int> list_sizes;   // one per Tensor[] argument
-  std::vector<Attr> attrs;       // one per schema argument, defaults filled in
+  bool in_place = false;        // aten.xxx_: writes its first operand (until functionalize)
+  std::vector<ValueId> inputs;  // one per Tensor argument, then per list element; no_value is None
+  std::vector<int> list_sizes;  // one per Tensor[] argument
+  std::vector<Attr> attrs;      // one per schema argument, defaults filled in
   std::vector<ValueId> outputs;
   std::shared_ptr<const Kernel> kernel;  // after lowering
 };
@@ -62,7 +63,8 @@ struct Graph {
 inline const Value& value_of(const Graph& graph, ValueId id) { return graph.values[static_cast<size_t>(id)]; }
 inline Value& value_of(Graph& graph, ValueId id) { return graph.values[static_cast<size_t>(id)]; }
 
-// Adds a value computed by a node (a unique name is made from `name`); its producer is set by add_node or set_producers.
+// Adds a value computed by a node (a unique name is made from `name`); its producer is set by add_node or
+// set_producers.
 ValueId add_value(Graph& graph, std::string name, TensorType type);
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
 // Appends a node and makes it the producer of its outputs; returns its position.
@@ -84,6 +86,10 @@ void replace_values(Graph& graph, const std::vector<ValueId>& to);
 // sets producers, and restores topological order when nodes were appended out of order (stable: otherwise the order is
 // kept). Linear.
 void compact(Graph& graph, const std::vector<bool>& dead, bool unused);
+
+// Why a call's operands are not those its schema asks for; empty when they are. Shape rules rely on it: a required
+// tensor is there, unless it is a number beside a tensor of a pointwise op, and a Tensor[] is not empty.
+std::string check_operands(const Node& node);
 
 // Everything that must hold between passes: ids in range, one producer per value, topological order, kernels sound and
 // fitting their operands, calls matching their schema. Empty when it does.

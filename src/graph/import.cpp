@@ -8,7 +8,6 @@
 #include "graph/bind.h"
 #include "graph/resolve.h"
 #include "graph/rotary.h"
-#include "ops/formula.h"
 
 namespace npusim {
 namespace {
@@ -74,7 +73,7 @@ class Importer {
     for (const IrTensor& tensor : node.inputs) inputs.push_back(resolver_.input(tensor, position));
     if (is_getitem(node.op_type)) return resolver_.publish(position, {getitem(node, inputs)});
     std::vector<ValueId> outputs;
-    for (const IrTensor& tensor : node.outputs) outputs.push_back(resolver_.make_value(tensor, label(node) + ": output"));
+    for (const IrTensor& tensor : node.outputs) outputs.push_back(resolver_.make_value(tensor, &node));
     resolver_.publish(position, outputs);
     if (node.broken) return;
     const OpName found = find(node.op_type);
@@ -121,7 +120,7 @@ class Importer {
     IrTensor declared = node.outputs.empty() ? IrTensor{} : node.outputs[0];
     if (id == no_value || node.outputs.empty()) {
       declared.broken = true;
-      return resolver_.make_value(declared, label(node));
+      return resolver_.make_value(declared, &node);
     }
     const TensorType& type = value_of(graph_, id).type;
     if (!declared.broken && !resolver_.broken(id) && (!declared.known_dtype || declared.type != type))
@@ -158,7 +157,8 @@ class Importer {
   }
 
   // Whether the node is left to the record of its op; expanded or refused here otherwise.
-  bool rotary(const IrNode& node, const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs, const Op* op) {
+  bool rotary(const IrNode& node, const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs,
+              const Op* op) {
     if (any_broken(inputs) || any_broken(outputs)) return false;
     std::vector<TensorType> input_types, output_types;
     for (ValueId id : inputs) input_types.push_back(value_of(graph_, id).type);
@@ -187,7 +187,7 @@ class Importer {
     node.list_sizes = std::move(binding.list_sizes);
     node.attrs = std::move(binding.attrs);
     node.outputs = outputs;
-    check_operands(node);
+    if (const std::string problem = check_operands(node); !problem.empty()) fail(ErrorKind::bad_input, "{}", problem);
     if (!any_broken(node.inputs) && !any_broken(outputs)) complete(node, ir);
     add_node(graph_, std::move(node));
   }
@@ -209,33 +209,11 @@ class Importer {
     node.attrs = binding.attrs;
     node.outputs = outputs;
     try {
-      check_operands(node);
+      if (!check_operands(node).empty()) return false;
       if (!op.record.infer || static_cast<int>(outputs.size()) < op.schema.results) return true;
       return check_call(call_of(graph_, node)).empty();
     } catch (const Error&) {
       return false;
-    }
-  }
-
-  // Shape rules rely on this: a required operand is there, but for a number beside a tensor of a pointwise op.
-  static void check_operands(const Node& node) {
-    size_t at = 0, list = 0;
-    bool any = false;
-    for (ValueId id : node.inputs) any = any || id != no_value;
-    const std::vector<SchemaArg>& args = node.op->schema.args;
-    for (size_t i = 0; i < args.size(); ++i) {
-      if (args[i].kind == ArgKind::tensor_list) {
-        for (int k = 0; k < node.list_sizes[list]; ++k)
-          if (node.inputs[at++] == no_value && !args[i].optional)
-            fail(ErrorKind::bad_input, "argument '{}' holds None", args[i].name);
-        ++list;
-      }
-      if (args[i].kind != ArgKind::tensor || node.inputs[at++] != no_value) continue;
-      const bool none = std::holds_alternative<std::monostate>(node.attrs[i]);
-      const OpRecord& record = node.op->record;
-      const bool number = any && record.family == OpFamily::formula && (at > 1 || record.infer == infer_pointwise);
-      if (none ? !args[i].optional : !number)
-        fail(ErrorKind::bad_input, "argument '{}' must be a tensor, found {}", args[i].name, to_string(node.attrs[i]));
     }
   }
 
@@ -282,6 +260,30 @@ class Importer {
   std::vector<std::string_view> unknown_;  // ops, in order of first use
 };
 
+bool is_embedding(std::string_view name) {
+  return name.find("embed") != std::string_view::npos || name.find("wte") != std::string_view::npos ||
+         name.find("shared") != std::string_view::npos;
+}
+
+// Tied embeddings: the IR lists both names, the graph reads one, and a checkpoint may hold only the other. A weight
+// that no node reads lends its name to the read one of its type when either is called an embedding.
+void name_tied_weights(const IrDocument& document, Graph& graph) {
+  std::unordered_map<std::string, std::vector<Value*>> read;
+  std::unordered_map<std::string_view, bool> used;
+  for (Value& value : graph.values) {
+    if (value.source != ValueSource::weight || value.type.shape.size() != 2) continue;
+    read[to_string(value.type)].push_back(&value);
+    used[value.fqn] = true;
+  }
+  for (const IrTensor& weight : document.weights) {
+    if (used.count(weight.name)) continue;
+    const auto same = read.find(to_string(weight.type));
+    if (same == read.end()) continue;
+    for (Value* value : same->second)
+      if (is_embedding(weight.name) || is_embedding(value->fqn)) value->tied.emplace_back(weight.name);
+  }
+}
+
 }  // namespace
 
 Graph import_ir(std::string_view json, const std::string& where, const ImportOptions& options) {
@@ -292,6 +294,7 @@ Graph import_ir(std::string_view json, const std::string& where, const ImportOpt
   Graph graph;
   Importer(document, problems, graph).run();
   problems.raise();
+  name_tied_weights(document, graph);
   return graph;
 }
 

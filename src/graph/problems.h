@@ -24,7 +24,8 @@ struct Problems {
     std::string line = fmt::format("{}: ", where) + fmt::format(format, std::forward<Args>(args)...);
     if (line.size() > 1000) line = line.substr(0, 1000) + "…";
     // One problem is one line, whatever a hostile file has in its names.
-    std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+    std::replace_if(
+        line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
     lines.push_back(std::move(line));
   }
   template <typename... Args>

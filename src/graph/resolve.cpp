@@ -17,10 +17,11 @@ Resolver::Resolver(const IrDocument& document, Problems& problems, Graph& graph)
   results_.resize(document.nodes.size());
   published_.resize(document.nodes.size());
   for (const IrTensor& tensor : document.inputs) {
-    const ValueId id = make_value(tensor, "graph input");
+    const ValueId id = make_value(tensor, nullptr, "graph input");
     value_of(graph, id).source = ValueSource::input;
     graph.inputs.push_back(id);
-    if (!inputs_.emplace(tensor.name, id).second) problems.bad("graph input '{}': the name is given twice", tensor.name);
+    if (!inputs_.emplace(tensor.name, id).second)
+      problems.bad("graph input '{}': the name is given twice", tensor.name);
   }
   index_names();
 }
@@ -32,7 +33,8 @@ void Resolver::index_names() {
     if (fresh) continue;
     const IrTensor& other = document_.weights[it->second];
     if (other.type != weight.type || other.dtype != weight.dtype)
-      problems_.bad("weight '{}': declared as {} and as {}", weight.name, to_string(other.type), to_string(weight.type));
+      problems_.bad("weight '{}': declared as {} and as {}", weight.name, to_string(other.type),
+                    to_string(weight.type));
   }
   for (size_t i = 0; i < document_.nodes.size(); ++i) {
     const IrNode& node = document_.nodes[i];
@@ -42,8 +44,9 @@ void Resolver::index_names() {
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       Outputs& outputs = outputs_[node.outputs[k].name];
       if (node.outputs.size() == 1) {
-        if (outputs.node >= 0) problems_.bad("{}: its output '{}' is also that of {}", label(node), node.outputs[k].name,
-                                             label(document_.nodes[static_cast<size_t>(outputs.node)]));
+        if (outputs.node >= 0)
+          problems_.bad("{}: its output '{}' is also that of {}", label(node), node.outputs[k].name,
+                        label(document_.nodes[static_cast<size_t>(outputs.node)]));
         outputs.node = position;
       } else {
         outputs.several = outputs.tuple >= 0;
@@ -79,10 +82,11 @@ ValueId Resolver::make_broken(const IrTensor& tensor) {
   return id;
 }
 
-ValueId Resolver::make_value(const IrTensor& tensor, std::string_view what) {
+ValueId Resolver::make_value(const IrTensor& tensor, const IrNode* node, std::string_view what) {
   if (tensor.broken) return make_broken(tensor);
   if (tensor.known_dtype) return add_value(graph_, std::string(tensor.name), tensor.type);
-  problems_.unsupported("{} '{}': dtype {} is not supported", what, tensor.name, tensor.dtype);
+  problems_.unsupported("{}{}{} '{}': dtype {} is not supported", node ? label(*node) : "", node ? ": " : "", what,
+                        tensor.name, tensor.dtype);
   return make_broken(tensor);
 }
 
@@ -114,7 +118,8 @@ ValueId Resolver::published(int32_t node, int64_t element, int32_t reader) {
   }
   const std::vector<ValueId>& results = results_[static_cast<size_t>(node)];
   if (element >= 0 && static_cast<size_t>(element) < results.size()) return results[static_cast<size_t>(element)];
-  problems_.bad("{}: reads output {} of {}, which has {}", reader_label(reader), element, label(producer), results.size());
+  problems_.bad("{}: reads output {} of {}, which has {}", reader_label(reader), element, label(producer),
+                results.size());
   return no_value;
 }
 
@@ -147,7 +152,7 @@ ValueId Resolver::weight(const IrTensor& tensor, std::string_view name) {
   if (declared == weights_.end()) declared = weights_.find(name);
   IrTensor made = declared == weights_.end() ? tensor : document_.weights[declared->second];
   made.name = name;
-  const ValueId id = make_value(made, "weight");
+  const ValueId id = make_value(made, nullptr, "weight");
   it->second = id;
   Value& value = value_of(graph_, id);
   value.source = ValueSource::weight;

@@ -31,8 +31,8 @@ class Resolver {
   void publish(int32_t node, std::vector<ValueId> values);
   int32_t find_node(std::string_view name) const;
   const std::vector<ValueId>& results(int32_t node) const { return results_[static_cast<size_t>(node)]; }
-  // Reports an unknown dtype of what `what` makes.
-  ValueId make_value(const IrTensor& tensor, std::string_view what);
+  // The value declared by `tensor`, an output of `node` unless that is null; an unknown dtype is reported.
+  ValueId make_value(const IrTensor& tensor, const IrNode* node, std::string_view what = "output");
   bool broken(ValueId id) const { return static_cast<size_t>(id) < broken_.size() && broken_[static_cast<size_t>(id)]; }
 
  private:
@@ -68,8 +68,8 @@ class Resolver {
   std::unordered_map<std::string_view, ValueId> weight_values_;  // by FQN
   std::vector<std::vector<ValueId>> results_;
   std::vector<bool> published_;
-  std::vector<bool> broken_;                       // by value
-  std::vector<std::string_view> value_node_;       // by value: the IR node that makes it
+  std::vector<bool> broken_;                  // by value
+  std::vector<std::string_view> value_node_;  // by value: the IR node that makes it
 };
 
 }  // namespace npusim

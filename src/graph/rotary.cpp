@@ -55,7 +55,9 @@ void expand_rotary(Graph& graph, const std::string& name, ValueId inv_freq, Valu
                    const std::vector<ValueId>& outputs) {
   const Shape rows = value_of(graph, positions).type.shape;  // [B, S]
   const int64_t half = value_of(graph, inv_freq).type.shape[0];
-  auto make = [&](const char* part, Shape shape) { return add_value(graph, name + part, {DType::f32, std::move(shape)}); };
+  auto make = [&](const char* part, Shape shape) {
+    return add_value(graph, name + part, {DType::f32, std::move(shape)});
+  };
   const ValueId real = make("_positions", rows);
   const ValueId column = make("_column", {rows[0], rows[1], 1});
   const ValueId angle = make("_angle", {rows[0], rows[1], half});

@@ -1,11 +1,8 @@
 // What a C-like kernel language is to the printer: a table of names and formats, one table per language.
 //
-// A new language is a new table and nothing else: no line of the printer names one. For OpenCL C it would say
-//   scalars {"bool", "long", "float", "double"}, elements e.g. f16 = {"half", "vload_half(0, &{0})", ...},
-//   kernel "kernel void {0}({1}) {{", read_arg "global const {0}* restrict {1}", write_arg "global {0}* restrict {1}",
-//   block "(uint)get_group_id(0)", thread "(uint)get_local_id(0)", shared "local {0} {1}[{2}];",
-//   barrier "barrier(CLK_LOCAL_MEM_FENCE);", shuffles "sub_group_shuffle_xor({0}, {1})", function "static inline",
-//   calls {exp, "exp", "exp"} and so on; a scalar or call left empty makes kernels that need it refused with a reason.
+// A new language is a new table and nothing else: no line of the printer names one. As proof,
+// tests/codegen/print_opencl_test.cpp is such a table for OpenCL C, whose text clang's front end takes. A scalar, an
+// element type or a call left empty makes kernels that need it refused with a reason.
 // Formats are {fmt}'s: "{0}" is the first operand, a literal brace is doubled.
 #pragma once
 #include <array>
@@ -41,23 +38,23 @@ struct Dialect {
   std::array<Element, dtype_count> elements;
 
   std::string_view prologue;
-  std::string_view kernel;     // {0} name, {1} parameters, {2} threads in a block
-  std::string_view read_arg;   // {0} element type, {1} name, {2} position
-  std::string_view write_arg;  // the same
-  std::string_view trap_arg;   // {0} position
-  std::string_view index_args; // parameters through which `block` and `thread` come; "" where they are built in
-  std::string_view block, thread;  // position in the grid and in the block, uint32
-  std::string_view shared;     // {0} type, {1} name, {2} elements
-  std::string_view barrier;
+  std::string_view kernel;                   // {0} name, {1} parameters, {2} threads in a block
+  std::string_view read_arg;                 // {0} element type, {1} name, {2} position
+  std::string_view write_arg;                // the same
+  std::string_view trap_arg;                 // {0} position
+  std::string_view index_args;               // parameters that bring `block` and `thread`; "" where they are built in
+  std::string_view block, thread;            // position in the grid and in the block, uint32
+  std::string_view shared;                   // {0} type, {1} name, {2} elements
+  std::string_view barrier;                  // of the block
   std::array<std::string_view, 4> shuffles;  // by Scalar: {0} of the lane whose number differs by xor {1}
-  std::string_view function;   // qualifiers of a helper
-  std::string_view trap_type;  // of a helper's parameter `trap`
-  std::string_view raise;      // statement that stores `code` to `trap`
+  std::string_view function;                 // qualifiers of a helper
+  std::string_view trap_type;                // of a helper's parameter `trap`
+  std::string_view raise;                    // statement that stores `code` to `trap`
   std::span<const Call> calls;
   std::span<const Helper> helpers;
 
-  int warp = 32;         // lanes that shuffle
-  int max_threads = 256; // in a block
+  int warp = 32;          // lanes that shuffle
+  int max_threads = 256;  // in a block
   int max_args = 31;
   int64_t max_blocks = 0;
 };

@@ -115,7 +115,8 @@ constinit const Dialect metal_dialect{
     .read_arg = "device const {0}* {1} [[buffer({2})]]",
     .write_arg = "device {0}* {1} [[buffer({2})]]",
     .trap_arg = "device atomic_int* trap [[buffer({0})]]",
-    .index_args = "uint block_index [[threadgroup_position_in_grid]],\n    uint thread_index [[thread_position_in_threadgroup]]",
+    .index_args =
+        "uint block_index [[threadgroup_position_in_grid]],\n    uint thread_index [[thread_position_in_threadgroup]]",
     .block = "block_index",
     .thread = "thread_index",
     .shared = "threadgroup {0} {1}[{2}];",

@@ -108,4 +108,38 @@ std::optional<std::vector<MappedIndex>> map_access(const Access& access, const s
   return map;
 }
 
+int stored_digit(const Access& access, size_t d, const StoredDims& stored) {
+  const int64_t stride = std::abs(access.strides[d]);
+  return stride == 0 ? -1 : digit_of(stride, stored);
+}
+
+Access restride(const Access& access, const std::vector<int64_t>& extents, const StoredDims& stored,
+                const std::vector<int64_t>& new_strides) {
+  Access out = access;
+  auto moved = [&](int64_t stride) {
+    const int i = digit_of(std::abs(stride), stored);
+    return i < 0 ? 0 : stride / stored.strides[static_cast<size_t>(i)] * new_strides[static_cast<size_t>(i)];
+  };
+  int64_t offset = access.offset;
+  out.offset = 0;
+  for (size_t d = 0; d < extents.size(); ++d) {
+    if (access.strides[d] == 0 || extents[d] <= 1) {
+      out.strides[d] = 0;
+      continue;
+    }
+    out.strides[d] = moved(access.strides[d]);
+    if (access.strides[d] < 0) {  // the digits of the offset are those of the far end
+      offset += access.strides[d] * (extents[d] - 1);
+      out.offset -= out.strides[d] * (extents[d] - 1);
+    }
+  }
+  for (size_t i = 0; i < stored.strides.size(); ++i) {
+    out.offset += offset / stored.strides[i] * new_strides[i];
+    offset %= stored.strides[i];
+  }
+  for (Guard& g : out.guards) g.stride = moved(g.stride);
+  for (IndexTerm& t : out.terms) t.stride = t.extent == 1 ? 0 : moved(t.stride);
+  return out;
+}
+
 }  // namespace npusim

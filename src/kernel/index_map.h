@@ -35,4 +35,12 @@ std::optional<StoredDims> stored_dims(const Kernel& kernel, const Access& store,
 std::optional<std::vector<MappedIndex>> map_access(const Access& access, const std::vector<int64_t>& extents,
                                                    const StoredDims& stored, std::optional<SplitRequest>& split);
 
+// The access to the same elements once the value is stored with `new_strides` (one per stored dimension). The access
+// must map (map_access() gives a value).
+Access restride(const Access& access, const std::vector<int64_t>& extents, const StoredDims& stored,
+                const std::vector<int64_t>& new_strides);
+
+// The stored dimension the index `d` runs along: -1 when its stride is 0 or divides none.
+int stored_digit(const Access& access, size_t d, const StoredDims& stored);
+
 }  // namespace npusim

@@ -26,7 +26,8 @@ void KernelWriter::close() {
 
 bool KernelWriter::uses_dim(size_t d) const {
   auto touches = [&](const Access& a) {
-    return a.strides[d] || std::any_of(a.guards.begin(), a.guards.end(), [&](const Guard& g) { return g.coeffs[d] != 0; });
+    return a.strides[d] ||
+           std::any_of(a.guards.begin(), a.guards.end(), [&](const Guard& g) { return g.coeffs[d] != 0; });
   };
   for (size_t i = 0; i < k_.exprs.size(); ++i) {
     if (!p_.live[i]) continue;
@@ -82,17 +83,20 @@ void KernelWriter::positions() {
     flat = fmt::format("{} * {} + {}", block, p_.launch.threads, thread);
   }
   const std::string id = p_.row == RowLoop::none ? "point" : "row";
-  line(fmt::format("const {} {} = {};", unsigned_type, id, flat));
-  if (p_.row != RowLoop::block) line(fmt::format("if ({} >= {}) return;", id, p_.points));
   const size_t own = p_.row == RowLoop::none ? k_.space.size() : p_.outer();
   std::vector<size_t> parallel;
   for (size_t d = 0; d < own; ++d)
     if (!p_.serial[d]) parallel.push_back(d);
+  const bool guarded = p_.row != RowLoop::block;  // a block has its row to itself
+  if (guarded || std::any_of(parallel.begin(), parallel.end(), [&](size_t d) { return uses_dim(d); }))
+    line(fmt::format("const {} {} = {};", unsigned_type, id, flat));
+  if (guarded) line(fmt::format("if ({} >= {}) return;", id, p_.points));
   indices(id, parallel);
   for (size_t d = 0; d < own; ++d)
     if (p_.serial[d])
       open(fmt::format("for ({0} i{1} = 0; i{1} < {2}; ++i{1})",
-                       p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow, d, index_number(k_.space[d])));
+                       p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow, d,
+                       index_number(k_.space[d])));
 }
 
 void KernelWriter::define(int32_t id) {
@@ -125,7 +129,8 @@ void KernelWriter::store(size_t number) {
     if (scalar >= Scalar::f32) value = "(" + value + ")";
   }
   if (p_.row == RowLoop::none && row_constant(s))
-    for (size_t d = p_.outer(); d < k_.space.size(); ++d) condition = fmt::format("i{} == 0{}{}", d, condition.empty() ? "" : " && ", condition);
+    for (size_t d = p_.outer(); d < k_.space.size(); ++d)
+      condition = fmt::format("i{} == 0{}{}", d, condition.empty() ? "" : " && ", condition);
   const std::string text = fmt::format("{} = {};", memory, fmt::format(fmt::runtime(element_text.store), value));
   line(condition.empty() ? text : fmt::format("if ({}) {}", condition, text));
 }
@@ -139,7 +144,7 @@ void KernelWriter::points() {
 // What is the same along the row, once the reductions it waits for are done.
 void KernelWriter::invariants(int stage) {
   for (size_t i = 0; i < k_.exprs.size(); ++i)
-    if (p_.live[i] && p_.stage[i] == stage && (!p_.varies[i] || p_.row_length == 0) && k_.exprs[i].op != ExprOp::reduce)
+    if (p_.live[i] && p_.stage[i] == stage && !p_.varies[i] && k_.exprs[i].op != ExprOp::reduce)
       define(static_cast<int32_t>(i));
 }
 
@@ -153,7 +158,8 @@ void KernelWriter::declare_scans(const std::vector<int32_t>& roots) {
     if (e.op == ExprOp::load)
       for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms) needed.insert(t.expr);
     if (e.op == ExprOp::scan)
-      line(fmt::format("{}{} = {};", scans_.insert(i).second ? type_of(i) + " " : "", name(i), identity(e.reduction, e.type)));
+      line(fmt::format("{}{} = {};", scans_.insert(i).second ? type_of(i) + " " : "", name(i),
+                       identity(e.reduction, e.type)));
   }
 }
 
@@ -214,11 +220,15 @@ void KernelWriter::reductions(int stage) {
 }
 
 void KernelWriter::rows() {
-  if (p_.row_length == 0)  // expressions that run along the row are read at its beginning
-    for (size_t d = p_.outer(); d < k_.space.size(); ++d)
-      if (uses_dim(d)) line(fmt::format("const {} i{} = 0;", d_.narrow, d));
+  if (p_.row_length == 0) {  // nothing runs along the row; indices along it are those of its beginning
+    std::set<int64_t> indices;
+    for (size_t i = 0; i < k_.exprs.size(); ++i)
+      if (p_.live[i] && k_.exprs[i].op == ExprOp::index) indices.insert(k_.exprs[i].integer);
+    for (int64_t d : indices)
+      if (static_cast<size_t>(d) >= p_.outer()) line(fmt::format("const {} i{} = 0;", d_.narrow, d));
+  }
   for (int stage = 0; stage <= p_.last_stage; ++stage) {
-    invariants(stage);
+    if (p_.row_length > 0) invariants(stage);
     if (stage < p_.last_stage) reductions(stage);
   }
   std::vector<size_t> along, once;
@@ -292,8 +302,8 @@ std::string comment(const Kernel& k, const PrintPlan& p) {
   text += "\n//";
   int reads = 0, writes = 0;
   for (const KernelArg& arg : k.args) {
-    text += fmt::format(" {}{} {}[{}]", arg.written ? "out" : "in", arg.written ? writes++ : reads++, dtype_name(arg.dtype),
-                        arg.elements);
+    text += fmt::format(" {}{} {}[{}]", arg.written ? "out" : "in", arg.written ? writes++ : reads++,
+                        dtype_name(arg.dtype), arg.elements);
     if (arg.updates >= 0) text += fmt::format(" is in{}", arg.updates);
   }
   constexpr std::string_view shares[] = {"one thread a point", "one thread a row", "one warp a row", "one block a row"};

@@ -64,7 +64,8 @@ std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
     if (expr_arity(e.op) == 0) continue;
     const Scalar in = k.exprs[static_cast<size_t>(e.in[0])].type;
     if (!has_operator(e.op, in) && find_call(d, e.op, in).empty())
-      return fmt::format("e{}: {} has no {} of {}", i, d.name, expr_op_name(e.op), scalar_names[static_cast<size_t>(in)]);
+      return fmt::format("e{}: {} has no {} of {}", i, d.name, expr_op_name(e.op),
+                         scalar_names[static_cast<size_t>(in)]);
   }
   if (const LaunchShape launch = launch_of(k, d); launch.blocks > d.max_blocks)
     return fmt::format("{} blocks, {} launches {}", launch.blocks, d.name, d.max_blocks);

@@ -213,10 +213,12 @@ std::string KernelWriter::binary(const Expr& e, bool narrow) const {
   if (in == Scalar::boolean && e.op == ExprOp::bit_xor) return a + " != " + b;
   if (is_min || e.op == ExprOp::max) {
     if (in >= Scalar::f32) return combine(is_min ? Reduction::min : Reduction::max, in, a, b);
-    return fmt::format("{}({}, {})", is_min ? "min" : "max", narrow ? a : as_long(e.in[0]), narrow ? b : as_long(e.in[1]));
+    return fmt::format("{}({}, {})", is_min ? "min" : "max", narrow ? a : as_long(e.in[0]),
+                       narrow ? b : as_long(e.in[1]));
   }
   if (in >= Scalar::f32) {
-    if (const std::string_view call = find_call(d_, e.op, in); !call.empty()) return fmt::format("{}({}, {})", call, a, b);
+    if (const std::string_view call = find_call(d_, e.op, in); !call.empty())
+      return fmt::format("{}({}, {})", call, a, b);
   } else if (e.op == ExprOp::idiv || e.op == ExprOp::irem) {
     const bool divides = e.op == ExprOp::idiv;
     if (can_trap(k_, e)) return fmt::format("{}({}, {}, trap)", divides ? "int_div" : "int_rem", a, b);

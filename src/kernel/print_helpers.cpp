@@ -62,7 +62,8 @@ std::string filled(std::string_view text, const Dialect& d) {
       {"$raise", d.raise}};
   std::string out(text);
   for (const auto& [from, to] : fields)
-    for (size_t at = 0; (at = out.find(from, at)) != std::string::npos; at += to.size()) out.replace(at, from.size(), to);
+    for (size_t at = 0; (at = out.find(from, at)) != std::string::npos; at += to.size())
+      out.replace(at, from.size(), to);
   return out;
 }
 
@@ -78,8 +79,8 @@ std::string warp_reduction(const Dialect& d, Reduction reduction, Scalar type) {
     case Reduction::max: format = ints ? "max(x, ({2}){1})" : "nan_max{0}(x, {1})"; break;
   }
   const std::string other = fmt::format(fmt::runtime(d.shuffles[static_cast<size_t>(type)]), "x", "mask");
-  return fmt::format("{} {} {}({} x) {{\n  for (int mask = {}; mask > 0; mask /= 2) x = {};\n  return x;\n}}", d.function,
-                     scalar, warp_reduction_name(reduction, type), scalar, d.warp / 2,
+  return fmt::format("{} {} {}({} x) {{\n  for (int mask = {}; mask > 0; mask /= 2) x = {};\n  return x;\n}}",
+                     d.function, scalar, warp_reduction_name(reduction, type), scalar, d.warp / 2,
                      fmt::format(fmt::runtime(format), real, other, scalar));
 }
 

@@ -123,7 +123,8 @@ bool needs_64_bits(const PrintPlan& p) {
     return too_far(a.offset, a.strides, inner);
   };
   for (size_t i = 0; i < k.exprs.size(); ++i)
-    if (p.live[i] && k.exprs[i].op == ExprOp::load && wide(k.accesses[static_cast<size_t>(k.exprs[i].integer)])) return true;
+    if (p.live[i] && k.exprs[i].op == ExprOp::load && wide(k.accesses[static_cast<size_t>(k.exprs[i].integer)]))
+      return true;
   return std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) { return wide(s.access); });
 }
 
@@ -174,11 +175,14 @@ void find_ranges(PrintPlan& p) {
     auto in = [&](int n) { return static_cast<size_t>(e.in[static_cast<size_t>(n)]); };
     switch (e.op) {
       case ExprOp::constant: p.range[i] = Range{e.integer, e.integer}; break;
-      case ExprOp::index: p.range[i] = Range{0, std::max<int64_t>(k.space[static_cast<size_t>(e.integer)] - 1, 0)}; break;
+      case ExprOp::index:
+        p.range[i] = Range{0, std::max<int64_t>(k.space[static_cast<size_t>(e.integer)] - 1, 0)};
+        break;
       case ExprOp::load: {
         const Access& a = k.accesses[static_cast<size_t>(e.integer)];
         p.range[i] = element_range(k.args[static_cast<size_t>(a.arg)].dtype);
-        if (p.range[i]) p.range[i] = Range{std::min<int64_t>(p.range[i]->low, 0), std::max<int64_t>(p.range[i]->high, 0)};
+        if (p.range[i])
+          p.range[i] = Range{std::min<int64_t>(p.range[i]->low, 0), std::max<int64_t>(p.range[i]->high, 0)};
         break;
       }
       case ExprOp::cast:
@@ -190,7 +194,9 @@ void find_ranges(PrintPlan& p) {
                              std::max(p.range[in(1)]->high, p.range[in(2)]->high)};
         break;
       case ExprOp::neg:
-        if (p.range[in(0)]) p.range[i] = hull({-static_cast<__int128>(p.range[in(0)]->low), -static_cast<__int128>(p.range[in(0)]->high)});
+        if (p.range[in(0)])
+          p.range[i] =
+              hull({-static_cast<__int128>(p.range[in(0)]->low), -static_cast<__int128>(p.range[in(0)]->high)});
         break;
       default:
         if (expr_arity(e.op) == 2 && p.range[in(0)] && p.range[in(1)])
@@ -297,7 +303,8 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
     for (const Guard& g : a.guards) {
       if (!g.coeffs[d] || k.space[d] == 1) continue;
       ++guards;
-      for (size_t other = 0; other < rank; ++other) alone = alone && (other == d || !g.coeffs[other] || k.space[other] == 1);
+      for (size_t other = 0; other < rank; ++other)
+        alone = alone && (other == d || !g.coeffs[other] || k.space[other] == 1);
     }
     if (a.strides[d] && guards) return all;
     if (a.strides[d]) digits.push_back({std::abs(a.strides[d]), k.space[d]});

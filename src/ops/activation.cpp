@@ -1,4 +1,5 @@
 // Activation functions.
+#include <limits>
 #include <numbers>
 
 #include "base/error.h"
@@ -58,10 +59,14 @@ Ex leaky_relu(Ex x, Ex slope) { return select(x > 0, x, x * slope); }
 // Largest finite number of a float dtype.
 double largest(DType dtype) {
   switch (dtype) {
-    case DType::f16: return 65504;
-    case DType::bf16: return 0x1.fep127;
-    case DType::f32: return std::numeric_limits<float>::max();
-    default: return std::numeric_limits<double>::max();
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 0x1.fep127;
+    case DType::f32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
   }
 }
 
@@ -82,7 +87,8 @@ std::vector<TensorType> infer_prelu(const OpCall& call) {
   const int64_t channels = shape.size() > 1 ? shape[1] : 1;
   const int64_t slopes = element_count(weight);
   if (weight.size() > 1 || (slopes != 1 && slopes != channels))
-    fail(ErrorKind::bad_input, "{}: weight {} does not fit input {}", call.op->name(), to_string(weight), to_string(shape));
+    fail(ErrorKind::bad_input, "{}: weight {} does not fit input {}", call.op->name(), to_string(weight),
+         to_string(shape));
   return {*call.inputs[0]};
 }
 
@@ -93,8 +99,10 @@ void lower_prelu(const OpCall& call, Lowering& lowering) {
   const int weight = k.read(lowering.input(1));
   std::vector<Coord> at;
   if (!k.shape(weight).empty()) {
-    if (k.shape(weight)[0] == 1) at.emplace_back(int64_t{0});
-    else at.emplace_back(k.dim(1));
+    if (k.shape(weight)[0] == 1)
+      at.emplace_back(int64_t{0});
+    else
+      at.emplace_back(k.dim(1));
   }
   p.store(leaky_relu(x, k.load(weight, at)));
 }
@@ -125,6 +133,7 @@ std::string refuse_training(const OpCall& call) {
   return call.boolean("training") ? "training=true draws random slopes; only inference is compiled" : "";
 }
 
+// At inference the slope is the middle of its range.
 constexpr OpRecord rrelu_record(std::string_view schema) {
   OpRecord record = formula<[](Ex x, const OpCall& c) {
     return leaky_relu(x, literal(x, (c.number("lower") + c.number("upper")) / 2));
@@ -165,8 +174,7 @@ constexpr OpRecord records[] = {
     real_formula<[](Ex x) { return sigmoid(x); }>("sigmoid(Tensor self) -> Tensor"),
     real_formula<[](Ex x) { return sigmoid(x); }>("special_expit(Tensor self) -> Tensor"),
     gelu_record(),
-    formula<three_way_elu>(
-        "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
+    formula<three_way_elu>("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
     formula<[](Ex x) { return selu(x); }>("selu(Tensor self) -> Tensor"),
     formula<[](Ex x, const OpCall& c) {
       return elu(x, real_attr(x, c, "alpha"), literal(x, 1.0), literal(x, 1 / c.number("alpha")));
@@ -193,8 +201,6 @@ constexpr OpRecord records[] = {
     formula<[](Ex x, Ex slope) { return leaky_relu(x, slope); }>("_prelu_kernel(Tensor self, Tensor weight) -> Tensor"),
     rrelu_record("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, "
                  "Generator? generator=None) -> Tensor"),
-    rrelu_record("rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.33333333333333331, "
-                 "bool training=False, Generator? generator=None) -> Tensor"),
     {.schema = "glu(Tensor self, int dim=-1) -> Tensor", .infer = infer_glu, .lower = lower_glu},
     formula<[](Ex x, const OpCall& c) { return nan_to_num(x, c); }>(
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"),

@@ -1,5 +1,6 @@
 // Arithmetic of two and three operands.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/error.h"
@@ -80,9 +81,7 @@ Ex hypotenuse(Ex a, Ex b) {
   return select(x == infinity || y == infinity, infinity, finite);
 }
 
-Ex log_add(Ex a, Ex b) {
-  return select(a == b && abs(a) == infinity, a, max(a, b) + log1p(exp(-abs(a - b))));
-}
+Ex log_add(Ex a, Ex b) { return select(a == b && abs(a) == infinity, a, max(a, b) + log1p(exp(-abs(a - b)))); }
 
 // Base two; 1/ln 2 turns the natural logarithm's accurate form into it.
 Ex log2_add(Ex a, Ex b) {
@@ -141,6 +140,9 @@ constexpr OpRecord double_formula(std::string_view schema) {
   return record;
 }
 
+// A quotient of n turns the divisor's rounding into n times that.
+constexpr double remainder_tolerance = 64;
+
 constexpr OpRecord records[] = {
     formula<add>("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
     formula<add_scalar>("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"),
@@ -169,17 +171,18 @@ constexpr OpRecord records[] = {
     formula<[](Ex x, Ex y) { return floor_divide(x, y); }>("floor_divide(Tensor self, Tensor other) -> Tensor"),
     formula<[](Ex x, const OpCall& c) { return floor_divide(x, other(x, c)); }>(
         "floor_divide.Scalar(Tensor self, Scalar other) -> Tensor"),
-    formula<[](Ex x, Ex y) { return remainder(x, y); }>("remainder.Tensor(Tensor self, Tensor other) -> Tensor"),
+    formula<[](Ex x, Ex y) { return remainder(x, y); }>("remainder.Tensor(Tensor self, Tensor other) -> Tensor",
+                                                        remainder_tolerance),
     formula<[](Ex x, const OpCall& c) { return remainder(x, other(x, c)); }>(
-        "remainder.Scalar(Tensor self, Scalar other) -> Tensor"),
+        "remainder.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
     formula<[](Ex y, const OpCall& c) { return remainder(scalar_attr(y, c, "self"), y); }>(
-        "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
+        "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", remainder_tolerance),
     formula<[](Ex x, Ex y) { return is_real(x) || is_real(y) ? fmod(x, y) : irem(x, y); }>(
-        "fmod.Tensor(Tensor self, Tensor other) -> Tensor"),
+        "fmod.Tensor(Tensor self, Tensor other) -> Tensor", remainder_tolerance),
     formula<[](Ex x, const OpCall& c) {
       const Ex y = other(x, c);
       return is_real(x) || is_real(y) ? fmod(x, y) : irem(x, y);
-    }>("fmod.Scalar(Tensor self, Scalar other) -> Tensor"),
+    }>("fmod.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
     formula<[](Ex x, Ex y) { return pow(x, y); }>("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
     formula<power_scalar>("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
     formula<[](Ex y, const OpCall& c) { return pow(scalar_attr(y, c, "self"), y); }>(

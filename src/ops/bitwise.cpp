@@ -31,7 +31,9 @@ constexpr auto right = [](Ex x, Ex y, const OpCall& c) { return shift_right(x, y
 constexpr auto right_other = [](Ex x, const OpCall& c) { return shift_right(x, other(x, c), c); };
 
 template <auto meaning>
-constexpr OpRecord bits(std::string_view schema) { return formula<meaning>(schema, 0); }
+constexpr OpRecord bits(std::string_view schema) {
+  return formula<meaning>(schema, 0);
+}
 
 constexpr OpRecord records[] = {
     bits<tensors<ExprOp::bit_and>>("bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor"),

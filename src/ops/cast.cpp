@@ -10,8 +10,10 @@ constexpr auto same = [](Ex x) { return x; };
 // The dtype attribute when there is one, else that of `other`, else self's.
 std::vector<TensorType> infer_cast(const OpCall& call) {
   TensorType type = call.type("self");
-  if (call.op->schema.find("dtype") >= 0) type.dtype = call.dtype("dtype").value_or(type.dtype);
-  else if (call.op->schema.find("other") >= 0) type.dtype = call.type("other").dtype;
+  if (call.op->schema.find("dtype") >= 0)
+    type.dtype = call.dtype("dtype").value_or(type.dtype);
+  else if (call.op->schema.find("other") >= 0)
+    type.dtype = call.type("other").dtype;
   return {type};
 }
 
@@ -22,7 +24,9 @@ constexpr OpRecord cast(std::string_view schema) {
 }
 
 template <DType dtype>
-std::vector<TensorType> infer_fixed(const OpCall& call) { return {{dtype, call.inputs[0]->shape}}; }
+std::vector<TensorType> infer_fixed(const OpCall& call) {
+  return {{dtype, call.inputs[0]->shape}};
+}
 
 template <DType dtype>
 constexpr OpRecord cast_to(std::string_view schema) {
@@ -70,17 +74,12 @@ constexpr OpRecord records[] = {
          "-> Tensor(a)"),
     cast("to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
          "MemoryFormat? memory_format=None) -> Tensor(a)"),
-    cast("to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, "
-         "bool copy=False) -> Tensor(b|a)"),
-    cast("to.prim_dtype(Tensor(a) self, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) "
-         "-> Tensor(b|a)"),
     cast("_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
          "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
     cast("type_as(Tensor self, Tensor other) -> Tensor"),
     cast_to<DType::f32>("_cast_Float(Tensor self, bool non_blocking=False) -> Tensor"),
     cast_to<DType::f16>("_cast_Half(Tensor self, bool non_blocking=False) -> Tensor"),
     cast_to<DType::i64>("_cast_Long(Tensor self, bool non_blocking=False) -> Tensor"),
-    copy("to.prim_other(Tensor(a) self, bool non_blocking=False, bool copy=False) -> Tensor(b|a)"),
     copy("contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"),
     copy("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
     copy("lift_fresh_copy(Tensor self) -> Tensor"),

@@ -1,5 +1,6 @@
 // Comparisons, in ATen's common dtype of the operands.
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/formula.h"

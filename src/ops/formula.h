@@ -13,8 +13,8 @@ namespace npusim {
 class Pointwise {
  public:
   Pointwise(const OpCall& call, Lowering& lowering);
-  Ex arg(int nth);                       // the nth Tensor argument: operand or scalar
-  Ex attr(std::string_view name);        // a Scalar attribute with ATen's type: integer, real or boolean
+  Ex arg(int nth);                 // the nth Tensor argument: operand or scalar
+  Ex attr(std::string_view name);  // a Scalar attribute with ATen's type: integer, real or boolean
   void store(Ex x);
 
   OpKernel kernel;
@@ -45,12 +45,18 @@ template <auto meaning>
 void lower_formula(const OpCall& call, Lowering& lowering) {
   Pointwise p(call, lowering);
   using F = decltype(meaning);
-  if constexpr (std::is_invocable_v<F, Ex>) p.store(meaning(p.arg(0)));
-  else if constexpr (std::is_invocable_v<F, Ex, const OpCall&>) p.store(meaning(p.arg(0), call));
-  else if constexpr (std::is_invocable_v<F, Ex, Ex>) p.store(meaning(p.arg(0), p.arg(1)));
-  else if constexpr (std::is_invocable_v<F, Ex, Ex, const OpCall&>) p.store(meaning(p.arg(0), p.arg(1), call));
-  else if constexpr (std::is_invocable_v<F, Ex, Ex, Ex>) p.store(meaning(p.arg(0), p.arg(1), p.arg(2)));
-  else p.store(meaning(p.arg(0), p.arg(1), p.arg(2), call));
+  if constexpr (std::is_invocable_v<F, Ex>)
+    p.store(meaning(p.arg(0)));
+  else if constexpr (std::is_invocable_v<F, Ex, const OpCall&>)
+    p.store(meaning(p.arg(0), call));
+  else if constexpr (std::is_invocable_v<F, Ex, Ex>)
+    p.store(meaning(p.arg(0), p.arg(1)));
+  else if constexpr (std::is_invocable_v<F, Ex, Ex, const OpCall&>)
+    p.store(meaning(p.arg(0), p.arg(1), call));
+  else if constexpr (std::is_invocable_v<F, Ex, Ex, Ex>)
+    p.store(meaning(p.arg(0), p.arg(1), p.arg(2)));
+  else
+    p.store(meaning(p.arg(0), p.arg(1), p.arg(2), call));
 }
 
 template <auto meaning>

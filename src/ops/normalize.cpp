@@ -19,7 +19,8 @@ Statistics statistics(KernelBuilder& k, Ex x, int64_t size, double eps) {
 size_t normalized_rank(const OpCall& call) {
   const Shape& shape = call.type("input").shape;
   const Shape normalized = call.ints("normalized_shape");
-  if (normalized.empty() || normalized.size() > shape.size() || !std::equal(normalized.rbegin(), normalized.rend(), shape.rbegin()))
+  if (normalized.empty() || normalized.size() > shape.size() ||
+      !std::equal(normalized.rbegin(), normalized.rend(), shape.rbegin()))
     fail(ErrorKind::bad_input, "{}: normalized_shape {} does not end input {}", call.op->name(), to_string(normalized),
          to_string(shape));
   for (const char* name : {"weight", "bias"})
@@ -40,7 +41,8 @@ std::vector<TensorType> infer_layer_statistics(const OpCall& call) {
   const TensorType& input = call.type("input");
   const size_t rank = input.shape.size();
   const DType dtype = input.dtype == DType::f64 ? DType::f64 : DType::f32;
-  std::vector<TensorType> types(1 + count, {dtype, reduced_shape(input.shape, last_dims(normalized_rank(call), rank), true)});
+  std::vector<TensorType> types(1 + count,
+                                {dtype, reduced_shape(input.shape, last_dims(normalized_rank(call), rank), true)});
   types[0] = input;
   return types;
 }
@@ -65,10 +67,14 @@ void lower_layer_norm(const OpCall& call, Lowering& lowering) {
 double rms_eps(const OpCall& call) {
   if (!call.is_none("eps")) return call.number("eps");
   switch (call.type("input").dtype) {
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    case DType::f32: return 0x1p-23;
-    default: return 0x1p-52;
+    case DType::f16:
+      return 0x1p-10;
+    case DType::bf16:
+      return 0x1p-7;
+    case DType::f32:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
   }
 }
 
@@ -120,7 +126,8 @@ void lower_groups(const OpCall& call, Lowering& lowering, int64_t groups, double
 void check_groups(const OpCall& call, int64_t groups) {
   const Shape& shape = call.type("input").shape;
   if (shape.size() < 2 || groups < 1 || shape[1] % groups)
-    fail(ErrorKind::bad_input, "{}: the channels of {} do not form {} groups", call.op->name(), to_string(shape), groups);
+    fail(ErrorKind::bad_input, "{}: the channels of {} do not form {} groups", call.op->name(), to_string(shape),
+         groups);
   check_channels(call, shape[1]);
 }
 
@@ -153,7 +160,8 @@ DimSet weight_norm_row(const OpCall& call) {
 std::vector<TensorType> infer_weight_norm(const OpCall& call) {
   const TensorType& v = call.type("v");
   if (broadcast_shapes(call.type("g").shape, v.shape) != v.shape)
-    fail(ErrorKind::bad_input, "{}: g {} does not fit v {}", call.op->name(), to_string(call.type("g").shape), to_string(v.shape));
+    fail(ErrorKind::bad_input, "{}: g {} does not fit v {}", call.op->name(), to_string(call.type("g").shape),
+         to_string(v.shape));
   return {v};
 }
 
@@ -165,8 +173,10 @@ void lower_weight_norm(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at;
   const size_t lead = shape.size() - k.shape(g).size();
   for (size_t d = 0; d < k.shape(g).size(); ++d) {
-    if (k.shape(g)[d] == 1) at.emplace_back(int64_t{0});
-    else at.emplace_back(k.position(lead + d));
+    if (k.shape(g)[d] == 1)
+      at.emplace_back(int64_t{0});
+    else
+      at.emplace_back(k.position(lead + d));
   }
   k.store_element(lowering.output(0), v * (k.load(g, at) / sqrt(k.reduce(Reduction::sum, v * v))));
   k.done("weight_norm");
@@ -186,8 +196,10 @@ void lower_cosine(const OpCall& call, Lowering& lowering) {
     const Shape& own = k.shape(arg);
     std::vector<Coord> at;
     for (size_t d = 0; d < own.size(); ++d) {
-      if (own[d] == 1) at.emplace_back(int64_t{0});
-      else at.emplace_back(k.position(shape.size() - own.size() + d));
+      if (own[d] == 1)
+        at.emplace_back(int64_t{0});
+      else
+        at.emplace_back(k.position(shape.size() - own.size() + d));
     }
     return k.load(arg, at);
   };
@@ -197,19 +209,30 @@ void lower_cosine(const OpCall& call, Lowering& lowering) {
   k.done("cosine_similarity");
 }
 
+constexpr OpRecord normalization(std::string_view schema, std::vector<TensorType> (*infer)(const OpCall&),
+                                 void (*lower)(const OpCall&, Lowering&)) {
+  return row_op(schema, infer, lower, norm_tolerance);
+}
+
 constexpr OpRecord records[] = {
-    row_op("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-           "float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor", infer_layer_norm, lower_layer_norm),
-    row_op("native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) "
-           "-> (Tensor, Tensor, Tensor)", infer_layer_statistics<2>, lower_layer_norm),
-    row_op("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-           infer_layer_norm, lower_rms_norm),
-    row_op("_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
-           infer_layer_statistics<1>, lower_rms_norm),
-    row_op("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
-           "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor", infer_group_norm, lower_group_norm),
-    row_op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, "
-           "float eps) -> (Tensor, Tensor, Tensor)", infer_native_group_norm, lower_native_group_norm),
+    normalization("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+                  "float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
+                  infer_layer_norm, lower_layer_norm),
+    normalization("native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) "
+                  "-> (Tensor, Tensor, Tensor)",
+                  infer_layer_statistics<2>, lower_layer_norm),
+    normalization("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+                  infer_layer_norm, lower_rms_norm),
+    normalization(
+        "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+        infer_layer_statistics<1>, lower_rms_norm),
+    normalization("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+                  "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor",
+                  infer_group_norm, lower_group_norm),
+    normalization(
+        "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, "
+        "float eps) -> (Tensor, Tensor, Tensor)",
+        infer_native_group_norm, lower_native_group_norm),
     row_op("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", infer_weight_norm, lower_weight_norm),
     row_op("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", infer_cosine, lower_cosine),
 };

@@ -10,8 +10,22 @@
 namespace npusim {
 namespace {
 
-// "aten.relu_.default" -> "aten.relu.default"; empty if it has no in-place form.
+// In-place overloads whose functional form has another overload name.
+constexpr std::pair<std::string_view, std::string_view> renamed_overloads[] = {
+    {"aten.pow_.Scalar", "aten.pow.Tensor_Scalar"},
+    {"aten.pow_.Tensor", "aten.pow.Tensor_Tensor"},
+    {"aten.float_power_.Scalar", "aten.float_power.Tensor_Scalar"},
+    {"aten.float_power_.Tensor", "aten.float_power.Tensor_Tensor"},
+    {"aten.floor_divide_.Tensor", "aten.floor_divide.default"},
+    {"aten.transpose_.default", "aten.transpose.int"},
+};
+
+// "aten.relu_.default" -> "aten.relu.default", "aten.__iand__.Tensor" -> "aten.__and__.Tensor"; empty if it has no
+// in-place form.
 std::string functional_name(std::string_view name) {
+  for (const auto& [in_place, functional] : renamed_overloads)
+    if (name == in_place) return std::string(functional);
+  if (name.starts_with("aten.__i")) return "aten.__" + std::string(name.substr(8));
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos || dot == 0 || name[dot - 1] != '_' || !name.starts_with("aten.")) return {};
   if (dot >= 2 && name[dot - 2] == '_') return {};  // dunder names

@@ -2,6 +2,7 @@
 #include "ops/reduce.h"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -112,13 +113,18 @@ void lower_moments(const OpCall& call, Lowering& lowering) {
 }
 
 template <bool root>
-constexpr OpRecord moment(std::string_view schema) { return row_op(schema, infer_reduction, lower_moments<root, false>); }
+constexpr OpRecord moment(std::string_view schema) {
+  return row_op(schema, infer_reduction, lower_moments<root, false>);
+}
 template <bool root>
-constexpr OpRecord moments(std::string_view schema) { return row_op(schema, infer_pair, lower_moments<root, true>); }
+constexpr OpRecord moments(std::string_view schema) {
+  return row_op(schema, infer_pair, lower_moments<root, true>);
+}
 
 // Σ over bins: elements x with low <= x <= high, the last bin closed. low == high means the operand's own extremes.
 std::vector<TensorType> infer_histogram(const OpCall& call) {
-  if (call.integer("bins") < 1) fail(ErrorKind::bad_input, "aten.histc: bins must be positive, found {}", call.integer("bins"));
+  if (call.integer("bins") < 1)
+    fail(ErrorKind::bad_input, "aten.histc: bins must be positive, found {}", call.integer("bins"));
   return {{call.inputs[0]->dtype, {call.integer("bins")}}};
 }
 
@@ -140,7 +146,8 @@ void lower_histogram(const OpCall& call, Lowering& lowering) {
   const Ex real = is_real(x) ? x : k.cast(x, Scalar::f32);
   const auto bins = static_cast<double>(call.integer("bins"));
   const Ex inside = real >= low && real <= high;
-  const Ex bin = min(k.cast(floor(select(inside, (real - low) * bins / (high - low), 0.0)), Scalar::i64), call.integer("bins") - 1);
+  const Ex bin = min(k.cast(floor(select(inside, (real - low) * bins / (high - low), 0.0)), Scalar::i64),
+                     call.integer("bins") - 1);
   k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, inside && bin == k.index(0)));
   k.done("histc");
 }
@@ -151,15 +158,18 @@ constexpr OpRecord histogram(std::string_view schema) {
   return record;
 }
 
+// Terms that cancel leave a sum far smaller than what was rounded.
+constexpr double sum_tolerance = 256;
+
 constexpr OpRecord records[] = {
-    reduction<sum>("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum),
+    reduction<sum>("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum, sum_tolerance),
     reduction<sum>("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                   infer_sum),
+                   infer_sum, sum_tolerance),
     reduction<nan_sum>("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                       infer_sum),
-    reduction<mean>("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_reduction),
+                       infer_sum, sum_tolerance),
+    reduction<mean>("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_reduction, sum_tolerance),
     reduction<mean>("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                    infer_reduction),
+                    infer_reduction, sum_tolerance),
     reduction<product>("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum),
     reduction<product>("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
                        infer_sum),
@@ -181,12 +191,15 @@ constexpr OpRecord records[] = {
     reduction<count>("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", infer_index, 0),
     moment<false>("var(Tensor self, bool unbiased=True) -> Tensor"),
     moment<false>("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
-    moment<false>("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+    moment<false>(
+        "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
     moment<true>("std(Tensor self, bool unbiased=True) -> Tensor"),
     moment<true>("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"),
-    moment<true>("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+    moment<true>(
+        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
     moments<false>("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)"),
-    moments<false>("var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)"),
+    moments<false>(
+        "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)"),
     moments<false>("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) "
                    "-> (Tensor, Tensor)"),
     moments<true>("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)"),
@@ -197,10 +210,12 @@ constexpr OpRecord records[] = {
     reduction<norm>("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
                     infer_reduction),
     reduction<norm>("norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) "
-                    "-> Tensor", infer_reduction),
+                    "-> Tensor",
+                    infer_reduction),
     reduction<norm>("norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", infer_reduction),
     reduction<norm>("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
-                    "ScalarType? dtype=None) -> Tensor", infer_reduction),
+                    "ScalarType? dtype=None) -> Tensor",
+                    infer_reduction),
     reduction<frobenius>("frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", infer_reduction),
     histogram("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"),
 };

@@ -20,13 +20,13 @@ int64_t row_size(const Shape& shape, const DimSet& dims);
 class RowKernel : public OpKernel {
  public:
   RowKernel(Lowering& lowering, const Shape& shape, const DimSet& row);
-  Ex load_element(int operand);             // of an operand with the tensor's shape
-  Ex load_row(int operand);                 // of an operand shaped like the row alone
-  void store_element(int operand, Ex x);    // one per element, into the tensor's shape
-  void store_row(int operand, Ex x);        // one per row, into the reduced shape with or without its dimensions
-  Ex row_index();                           // row-major position within the row
+  Ex load_element(int operand);           // of an operand with the tensor's shape
+  Ex load_row(int operand);               // of an operand shaped like the row alone
+  void store_element(int operand, Ex x);  // one per element, into the tensor's shape
+  void store_row(int operand, Ex x);      // one per row, into the reduced shape with or without its dimensions
+  Ex row_index();                         // row-major position within the row
   Affine position(size_t dim) const { return dim_[dim]; }  // the index along dimension `dim` of the tensor
-  int64_t size() const { return size_; }    // elements of a row
+  int64_t size() const { return size_; }                   // elements of a row
 
  private:
   std::vector<Coord> element() const;
@@ -40,11 +40,11 @@ class RowKernel : public OpKernel {
 Ex converted(Ex x, const OpCall& call);
 
 // A reduction with one result. `meaning` is (RowKernel&, Ex element, const OpCall&) -> Ex, the same along the row.
-std::vector<TensorType> infer_reduction(const OpCall& call);          // dtype of self, or the dtype attribute
-std::vector<TensorType> infer_sum(const OpCall& call);                // the same, but integers become i64
-std::vector<TensorType> infer_real_reduction(const OpCall& call);     // the same, but integers become f32
-std::vector<TensorType> infer_truth(const OpCall& call);              // bool, but u8 stays u8
-std::vector<TensorType> infer_index(const OpCall& call);              // i64
+std::vector<TensorType> infer_reduction(const OpCall& call);       // dtype of self, or the dtype attribute
+std::vector<TensorType> infer_sum(const OpCall& call);             // the same, but integers become i64
+std::vector<TensorType> infer_real_reduction(const OpCall& call);  // the same, but integers become f32
+std::vector<TensorType> infer_truth(const OpCall& call);           // bool, but u8 stays u8
+std::vector<TensorType> infer_index(const OpCall& call);           // i64
 // Rows of extremes must have elements: throws bad_input.
 void require_rows(const OpCall& call, const DimSet& dims);
 // The dimensions the call reduces: `dim` when the schema has it, else all.
@@ -58,6 +58,9 @@ void lower_reduction(const OpCall& call, Lowering& lowering) {
   k.store_row(lowering.output(0), meaning(k, x, call));
   k.done(kernel_name(call));
 }
+
+// Small deviations of a large mean lose what the mean was rounded by.
+inline constexpr double norm_tolerance = 64;
 
 constexpr OpRecord row_op(std::string_view schema, std::vector<TensorType> (*infer)(const OpCall&),
                           void (*lower)(const OpCall&, Lowering&), double tolerance = 16) {

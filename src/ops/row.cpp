@@ -63,8 +63,10 @@ DimSet dims_of(const OpCall& call, std::string_view arg, size_t rank) {
 Shape reduced_shape(const Shape& shape, const DimSet& dims, bool keepdim) {
   Shape result;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (!dims[d]) result.push_back(shape[d]);
-    else if (keepdim) result.push_back(1);
+    if (!dims[d])
+      result.push_back(shape[d]);
+    else if (keepdim)
+      result.push_back(1);
   }
   return result;
 }
@@ -77,7 +79,10 @@ int64_t row_size(const Shape& shape, const DimSet& dims) {
 }
 
 RowKernel::RowKernel(Lowering& lowering, const Shape& shape, const DimSet& row)
-    : OpKernel(lowering, space_of(shape, row), row_dims_of(row)), shape_(shape), row_(row), size_(row_size(shape, row)) {
+    : OpKernel(lowering, space_of(shape, row), row_dims_of(row)),
+      shape_(shape),
+      row_(row),
+      size_(row_size(shape, row)) {
   int next_other = 0, next_row = static_cast<int>(std::count(row.begin(), row.end(), false));
   for (size_t d = 0; d < shape.size(); ++d) dim_.push_back(dim(row[d] ? next_row++ : next_other++));
 }
@@ -107,8 +112,10 @@ void RowKernel::store_row(int operand, Ex x) {
   const bool keepdim = shape(arg).size() == shape_.size();
   std::vector<Coord> at;
   for (size_t d = 0; d < dim_.size(); ++d) {
-    if (!row_[d]) at.emplace_back(dim_[d]);
-    else if (keepdim) at.emplace_back(int64_t{0});
+    if (!row_[d])
+      at.emplace_back(dim_[d]);
+    else if (keepdim)
+      at.emplace_back(int64_t{0});
   }
   store(arg, at, x);
 }
@@ -156,7 +163,8 @@ void require_rows(const OpCall& call, const DimSet& dims) {
   const Shape& shape = call.inputs[0]->shape;
   for (size_t d = 0; d < shape.size(); ++d)
     if (dims[d] && shape[d] == 0)
-      fail(ErrorKind::bad_input, "{}: no identity for the empty dimension {} of {}", call.op->name(), d, to_string(shape));
+      fail(ErrorKind::bad_input, "{}: no identity for the empty dimension {} of {}", call.op->name(), d,
+           to_string(shape));
 }
 
 }  // namespace npusim

@@ -1,4 +1,6 @@
 // Softmax and its logarithm along any dimension, and the logarithm of a sum of exponentials.
+#include <limits>
+
 #include "ops/reduce.h"
 
 namespace npusim {
@@ -35,8 +37,10 @@ Ex log_sum_exp(RowKernel& k, Ex x, const OpCall&) {
 std::vector<TensorType> infer_softmax(const OpCall& call) {
   TensorType type = call.type("self");
   normalize_dim(call.integer("dim"), type.shape.size());
-  if (call.op->schema.find("dtype") >= 0) type.dtype = call.dtype("dtype").value_or(type.dtype);
-  else if (call.boolean("half_to_float")) type.dtype = DType::f32;
+  if (call.op->schema.find("dtype") >= 0)
+    type.dtype = call.dtype("dtype").value_or(type.dtype);
+  else if (call.boolean("half_to_float"))
+    type.dtype = DType::f32;
   return {type};
 }
 
@@ -50,7 +54,9 @@ void lower_softmax(const OpCall& call, Lowering& lowering) {
 }
 
 template <auto meaning>
-constexpr OpRecord along_dim(std::string_view schema) { return row_op(schema, infer_softmax, lower_softmax<meaning>); }
+constexpr OpRecord along_dim(std::string_view schema) {
+  return row_op(schema, infer_softmax, lower_softmax<meaning>);
+}
 
 constexpr OpRecord records[] = {
     along_dim<softmax>("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"),

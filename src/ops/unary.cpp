@@ -1,5 +1,6 @@
 // Mathematical functions of one operand.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "ops/formula.h"

@@ -44,7 +44,8 @@ void lower_clamp(const OpCall& call, Lowering& lowering) {
     if (at < 0) return;
     if (call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor(name) >= 0)
       x = apply(x, p.kernel.load_broadcast(p.kernel.read(lowering.input(call.tensor(name)))));
-    else if (!call.is_none(name)) x = apply(x, p.attr(name));
+    else if (!call.is_none(name))
+      x = apply(x, p.attr(name));
   };
   bound("min", [](Ex a, Ex b) { return max(a, b); });
   bound("max", [](Ex a, Ex b) { return min(a, b); });

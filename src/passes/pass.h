@@ -30,12 +30,14 @@ struct Pass {
 // Every pass in order: the compiler's table of contents.
 std::vector<Pass> pipeline();
 
+// Fusions that can be switched off by name beside the passes themselves.
+std::vector<std::string> fusion_names();
+
 // On ATen nodes.
 void functionalize(Graph& graph, PassContext& context);
 void eliminate_noops(Graph& graph, PassContext& context);
 void fold_constants(Graph& graph, PassContext& context);
 void eliminate_common(Graph& graph, PassContext& context);
-void fold_batch_norm(Graph& graph, PassContext& context);
 // From ATen nodes to kernel nodes.
 void lower(Graph& graph, PassContext& context);
 // On kernel nodes.
@@ -44,6 +46,7 @@ void fuse_pointwise(Graph& graph, PassContext& context);
 void fuse_epilogues(Graph& graph, PassContext& context);
 void fuse_attention(Graph& graph, PassContext& context);
 void fuse_rows(Graph& graph, PassContext& context);
+void fold_batch_norm(Graph& graph, PassContext& context);
 void choose_dtype(Graph& graph, PassContext& context);
 void choose_layout(Graph& graph, PassContext& context);
 void count_fusions(Graph& graph, PassContext& context);

@@ -1,8 +1,11 @@
 // Matchers of expression DAGs.
 #include "passes/recognize.h"
 
+
 #include <algorithm>
 #include <limits>
+
+#include "passes/pass.h"
 
 namespace npusim {
 namespace {
@@ -148,6 +151,16 @@ std::vector<std::string> recognize(const Kernel& kernel) {
     if (const int norm = m.norm()) names.emplace_back(norm == 1 ? "rms_norm" : "layer_norm");
   }
   return names;
+}
+
+bool is_copy_or_cast(const Kernel& kernel) {
+  if (kernel.contraction || kernel.row_dims || kernel.stores.size() != 1) return false;
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [](const Expr& e) { return e.op == ExprOp::load || e.op == ExprOp::cast || e.op == ExprOp::round_to; });
+}
+
+std::vector<std::string> fusion_names() {
+  return {"attention", "conv_bn", "conv_bn_relu", "layer_norm", "rms_norm", "rope", "silu_mul", "softmax"};
 }
 
 }  // namespace npusim

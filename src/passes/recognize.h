@@ -13,4 +13,8 @@ std::vector<std::string> recognize(const Kernel& kernel);
 // `safe`: rows whose maximum is −inf give 0.
 int32_t softmax_argument(const Kernel& kernel, int32_t stored, bool& safe);
 
+// A pointwise kernel that moves or converts elements and does nothing else.
+bool is_copy_or_cast(const Kernel& kernel);
+
+
 }  // namespace npusim

@@ -30,6 +30,7 @@ struct Buffer {
   Shape strides;           // element strides of an image stored channels last; empty: row-major
   uint64_t offset = 0;     // arena: bytes
   std::string fqn;         // weight: name in the weight file
+  std::vector<std::string> tied;  // weight: other names of a tied embedding
   int32_t constant = -1;   // position in Program::constants
 };
 

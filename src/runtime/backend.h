@@ -52,13 +52,20 @@ class Backend {
                                                 std::span<const Placement> placements) = 0;
 };
 
-// "cpu", "null", "cuda:0": throws usage for an unknown name, device when there is none.
-std::unique_ptr<Backend> open_backend(const std::string& device, int threads);
+struct DeviceOptions {
+  int index = 0;    // cuda:1
+  int threads = 0;  // host threads; 0: all available
+};
 
 struct DeviceInfo {
-  std::string name, description;
+  std::string name;         // "cpu"
+  std::string description;  // what it is, or why it cannot be used
+  bool usable = false;
 };
-// Every backend of this build and what it found, or why it cannot be used.
+
+// "cpu", "null", "cuda:0": throws usage for an unknown name, device when it cannot be opened.
+std::unique_ptr<Backend> open_backend(const std::string& device, int threads);
+// Every backend of this build and what it found. Both are generated from the folders of backends/.
 std::vector<DeviceInfo> list_devices();
 
 }  // namespace npusim

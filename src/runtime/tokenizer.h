@@ -72,9 +72,10 @@ Tokenizer parse_tokenizer(std::string_view text, const std::string& origin);
 Tokenizer load_tokenizer(const std::string& path);
 
 // The ids of `text`; tokens such as <|endoftext|> are recognised inside it. `add_special_tokens` adds prefix and
-// suffix. Throws bad_input for text that is not UTF-8 or has a byte that the vocabulary cannot express. Limit: with
-// NFC, text that normalization might change (decomposed accents or Hangul, CJK compatibility ideographs, combining
-// marks out of order) is refused as unsupported; all other text is its own NFC.
+// suffix. Throws bad_input for text that is not UTF-8 or has a byte that the vocabulary cannot express. Limits:
+// - With NFC, text that normalization might change (decomposed accents or Hangul, CJK compatibility ideographs,
+//   combining marks out of order) is refused as unsupported; all other text is its own NFC.
+// - Letters and digits are those of PCRE2's Unicode version (14 in 10.42); newer characters may be cut differently.
 std::vector<int64_t> encode(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens = true);
 
 // The text of `ids`; bytes that are not UTF-8 become U+FFFD. Ids that the file does not define stand for no text, as

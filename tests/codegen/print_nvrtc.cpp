@@ -30,10 +30,10 @@ const Nvrtc& nvrtc() {
     void* library = nullptr;
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"})
       if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    n.loaded = library && find(library, "nvrtcCreateProgram", n.create) && find(library, "nvrtcCompileProgram", n.compile) &&
-               find(library, "nvrtcGetProgramLogSize", n.log_size) && find(library, "nvrtcGetProgramLog", n.log) &&
-               find(library, "nvrtcGetCUBINSize", n.cubin_size) && find(library, "nvrtcGetCUBIN", n.cubin) &&
-               find(library, "nvrtcDestroyProgram", n.destroy);
+    n.loaded = library && find(library, "nvrtcCreateProgram", n.create) &&
+               find(library, "nvrtcCompileProgram", n.compile) && find(library, "nvrtcGetProgramLogSize", n.log_size) &&
+               find(library, "nvrtcGetProgramLog", n.log) && find(library, "nvrtcGetCUBINSize", n.cubin_size) &&
+               find(library, "nvrtcGetCUBIN", n.cubin) && find(library, "nvrtcDestroyProgram", n.destroy);
     return n;
   }();
   return table;

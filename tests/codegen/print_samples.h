@@ -13,6 +13,7 @@ struct PrintSample {
   Kernel kernel;
   double low = -3, high = 3;  // of float inputs
   int64_t integers = 4;       // integer inputs are in [0, integers)
+  bool distinct = false;      // integer inputs are different from each other
   double tolerance = 4;       // in rounding steps of the output's dtype at max(1, |expected|)
   bool is_golden = false;     // its text is kept in golden/
   bool traps = false;         // inputs make it trap

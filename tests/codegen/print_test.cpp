@@ -104,7 +104,8 @@ TEST(Print, refuses_with_reasons) {
   odd.exprs.push_back({.op = ExprOp::exp, .type = Scalar::i64, .in = {0, -1, -1}});
   odd.exprs[0].type = Scalar::i64;
   odd.stores[0].expr = static_cast<int32_t>(odd.exprs.size()) - 1;
-  EXPECT_EQ(reason(odd, cuda_dialect), "e" + std::to_string(odd.exprs.size() - 1) + ": CUDA C++ has no exp of integers");
+  EXPECT_EQ(reason(odd, cuda_dialect),
+            "e" + std::to_string(odd.exprs.size() - 1) + ": CUDA C++ has no exp of integers");
 }
 
 Kernel row_sum(Shape shape, int row_dims = 1) {
@@ -146,7 +147,9 @@ TEST(Print, index_width) {
   const Kernel big = copy({(int64_t{1} << 33) + 5});
   EXPECT_EQ(launch_of(big, cuda_dialect).blocks, (int64_t{1} << 25) + 1);
   EXPECT_NE(print_kernel(big, cuda_dialect).find("(unsigned long long)blockIdx.x * 256"), std::string::npos);
-  if (has_nvrtc()) EXPECT_EQ(compile_cuda(print_kernel(big, cuda_dialect), "sm_80").problem, "");
+  if (has_nvrtc()) {
+    EXPECT_EQ(compile_cuda(print_kernel(big, cuda_dialect), "sm_80").problem, "");
+  }
 }
 
 TEST(Print, merges_dimensions) {
@@ -175,8 +178,12 @@ TEST(Print, accumulation_is_serial_where_addresses_meet) {
 TEST(Print, traps_are_explained) {
   const std::vector<PrintSample> samples = print_samples();
   for (const PrintSample& sample : samples) {
-    if (sample.name == "mul_silu") EXPECT_FALSE(takes_trap(sample.kernel));
-    if (sample.name == "division_by_zero") EXPECT_EQ(trap_message(sample.kernel, 1), "integer division by zero");
+    if (sample.name == "mul_silu") {
+      EXPECT_FALSE(takes_trap(sample.kernel));
+    }
+    if (sample.name == "division_by_zero") {
+      EXPECT_EQ(trap_message(sample.kernel, 1), "integer division by zero");
+    }
     if (sample.name != "scatter_add") continue;
     EXPECT_TRUE(takes_trap(sample.kernel));
     EXPECT_EQ(trap_message(sample.kernel, 2), "an index is out of range for a dimension of 4 of argument %3");

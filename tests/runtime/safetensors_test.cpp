@@ -76,10 +76,11 @@ TEST(Safetensors, ReadsEveryDtype) {
 }
 
 TEST(Safetensors, ReadsMetadataScalarsZeroSizesAndAnyName) {
-  const std::string file = file_of(
-      R"({"__metadata__":{"format":"pt"},"z":{"dtype":"F32","shape":[0,7],"data_offsets":[4,4]},)"
-      R"("\u00e9\n":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"":{"dtype":"I8","shape":[0],"data_offsets":[0,0]}}  )",
-      std::string("\0\0\x80\x3f", 4));
+  const std::string file =
+      file_of(R"({"__metadata__":{"format":"pt"},"z":{"dtype":"F32","shape":[0,7],"data_offsets":[4,4]},)"
+              R"("\u00e9\n":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+              R"("":{"dtype":"I8","shape":[0],"data_offsets":[0,0]}}  )",
+              std::string("\0\0\x80\x3f", 4));
   const Safetensors parsed = parse_safetensors(bytes_of(file), "w.st");
   EXPECT_EQ(parsed.metadata.at("format"), "pt");
   ASSERT_EQ(parsed.entries.size(), 3u);  // in header order

@@ -65,7 +65,7 @@ class AttentionStep final : public Step {
       return o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1 &&
              (o.dtype == DType::f32 || o.dtype == DType::f16 || o.dtype == DType::bf16);
     };
-    direct_ = rows_ <= direct_rows && direct(k_) && direct(v_);
+    direct_ = rows_ <= direct_rows && depth_ <= attention_depth && direct(k_) && direct(v_);
     plan();
   }
 
@@ -73,11 +73,9 @@ class AttentionStep final : public Step {
     on_threads(threads_, [this](int thread) {
       for (int64_t i = items_ * thread / threads_; i < items_ * (thread + 1) / threads_; ++i) item(i, thread);
     });
-    if (splits_ == 1) return;
-    on_threads(threads_, [this](int thread) {
-      const int64_t blocks = items_ / splits_;
-      for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i) merge(i, thread);
-    });
+    if (splits_ > 1) merge_parts();
+    if (score_) score_->check();
+    epilogue_.check();
   }
 
   std::string describe() const override {
@@ -203,7 +201,7 @@ class AttentionStep final : public Step {
     const float* q = base + layout_.q;
     float *s = base + layout_.s, *panels = base + layout_.k;
     const int64_t rows = r1 - r0, width = tile_shape().columns;
-    if (direct_ && slices_ == 1) {
+    if (direct_) {
       for (int64_t r = 0; r < rows; r += gemv_max_rows)
         dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * attention_stride, attention_stride,
                     std::min(gemv_max_rows, rows - r), s + r * attention_stride, attention_stride);
@@ -232,6 +230,13 @@ class AttentionStep final : public Step {
       pack(v_, {batch, k0, k1, n, n + count}, panel, width);
       multiply_attention(s, rows, panel, k1 - k0, o + n, ld_, true);
     }
+  }
+
+  void merge_parts() {
+    on_threads(threads_, [this](int thread) {
+      const int64_t blocks = items_ / splits_;
+      for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i) merge(i, thread);
+    });
   }
 
   // Adds the parts of a block in their order, then finishes it.

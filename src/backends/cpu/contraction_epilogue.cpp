@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace npusim::cpu {
 namespace {
 
@@ -96,7 +98,7 @@ TileEpilogue::TileEpilogue(const Kernel& kernel, std::span<const Binding> args, 
                            const Axis& columns, int64_t ld, int threads, bool in_place)
     : batch_(batch), rows_(rows), columns_(columns), ld_(ld), in_place_(in_place),
       epilogue_(make_epilogue(kernel, tile_strides(kernel.space.size(), rows, columns, ld))),
-      loops_(epilogue_.kernel, threads) {
+      loops_(epilogue_.kernel, threads, true) {
   PerThread state;
   state.args = epilogue_args(epilogue_, args);
   state.begin.assign(kernel.space.size(), 0);
@@ -127,9 +129,17 @@ void TileEpilogue::run(float* tile, int64_t at_batch, int64_t r0, int64_t r1, in
     place(rows_, t.row_lo, t.row_hi);
     for_boxes(columns_.extents, c0, c1, t.col_lo.data(), t.col_hi.data(), [&] {
       place(columns_, t.col_lo, t.col_hi);
-      loops_.run_box(t.args.data(), t.begin.data(), t.end.data(), thread);
+      t.trapped |= !loops_.run_box(t.args.data(), t.begin.data(), t.end.data(), thread);
     });
   });
+}
+
+void TileEpilogue::check() {
+  if (std::none_of(threads_.begin(), threads_.end(), [](const PerThread& t) { return t.trapped; })) return;
+  const std::string message = loops_.trap_message();
+  loops_.clear_trap();
+  for (PerThread& t : threads_) t.trapped = false;
+  fail(ErrorKind::bad_input, "{}: {}", epilogue_.kernel.name, message);
 }
 
 }  // namespace npusim::cpu

@@ -35,10 +35,13 @@ class TileEpilogue {
                const Axis& columns, int64_t ld, int threads, bool in_place = false);
   // `tile` holds rows [r0, r1) and columns [c0, c1) of a batch, (r0, c0) first.
   void run(float* tile, int64_t at_batch, int64_t r0, int64_t r1, int64_t c0, int64_t c1, int thread);
+  // After all tiles: throws bad_input when an index left its extent or an integer was divided by zero.
+  void check();
 
  private:
   struct PerThread {
     std::vector<void*> args;
+    bool trapped = false;
     std::vector<int64_t> begin, end;                 // the box over the space
     std::vector<int64_t> row_lo, row_hi, col_lo, col_hi;
   };

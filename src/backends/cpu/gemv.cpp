@@ -111,6 +111,7 @@ class GemvStep final : public Step {
         epilogue_.run(out, 0, 0, rows_, n, n + count, thread);
       }
     });
+    epilogue_.check();
   }
 
   std::string describe() const override {

@@ -41,6 +41,7 @@ struct Move {
   Span span = Span::full;
   int64_t row_stride = 0, column_stride = 0;  // elements in memory
   int reg = -1;                  // the raw elements in scratch
+  int source_move = -1;          // store: of this load's memory, where that is read in place
   bool in_place = false;         // instructions may use the memory itself where the columns fill whole blocks
   int depth = -1;
 };

@@ -72,7 +72,7 @@ NPUSIM_BINARY(Max, max_nan(a, b))
 #define NPUSIM_COMPARE(name, expression) \
   struct name { HWY_INLINE hn::Mask<D> operator()(V a, V b) const { return expression; } };
 NPUSIM_COMPARE(Eq, hn::Eq(a, b))
-NPUSIM_COMPARE(Ne, hn::Ne(a, b))
+NPUSIM_COMPARE(Ne, hn::Not(hn::Eq(a, b)))  // Ne is ordered on some targets
 NPUSIM_COMPARE(Lt, hn::Lt(a, b))
 NPUSIM_COMPARE(Le, hn::Le(a, b))
 #undef NPUSIM_COMPARE
@@ -182,125 +182,6 @@ struct Select {
   }
 };
 
-struct Sum {
-  static constexpr float identity = 0;
-  static HWY_INLINE V combine(V a, V b) { return hn::Add(a, b); }
-  static HWY_INLINE double combine(double a, double b) { return a + b; }
-  static HWY_INLINE float combine(float a, float b) { return a + b; }
-  static HWY_INLINE float lanes(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
-};
-struct Product {
-  static constexpr float identity = 1;
-  static HWY_INLINE V combine(V a, V b) { return hn::Mul(a, b); }
-  static HWY_INLINE float combine(float a, float b) { return a * b; }
-  static HWY_INLINE float lanes(D d, V v) {
-    HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
-    hn::StoreU(v, d, buffer);
-    float product = 1;
-    for (float f : buffer) product *= f;
-    return product;
-  }
-};
-struct Least {
-  static constexpr float identity = std::numeric_limits<float>::infinity();
-  static HWY_INLINE V combine(V a, V b) { return min_nan(a, b); }
-  static HWY_INLINE float combine(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
-  static HWY_INLINE float lanes(D d, V v) {
-    if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<float>::quiet_NaN();
-    return hn::GetLane(hn::MinOfLanes(d, v));
-  }
-};
-struct Greatest {
-  static constexpr float identity = -std::numeric_limits<float>::infinity();
-  static HWY_INLINE V combine(V a, V b) { return max_nan(a, b); }
-  static HWY_INLINE float combine(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
-  static HWY_INLINE float lanes(D d, V v) {
-    if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<float>::quiet_NaN();
-    return hn::GetLane(hn::MaxOfLanes(d, v));
-  }
-};
-
-// One row's fold: four accumulators, the rest of the row masked to the identity.
-template <class R>
-HWY_INLINE float fold_row(D d, const float* a, int64_t columns) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const V identity = hn::Set(d, R::identity);
-  V s0 = identity, s1 = identity, s2 = identity, s3 = identity;
-  int64_t j = 0;
-  for (; j + 4 * lanes <= columns; j += 4 * lanes) {
-    s0 = R::combine(s0, hn::LoadU(d, a + j));
-    s1 = R::combine(s1, hn::LoadU(d, a + j + lanes));
-    s2 = R::combine(s2, hn::LoadU(d, a + j + 2 * lanes));
-    s3 = R::combine(s3, hn::LoadU(d, a + j + 3 * lanes));
-  }
-  for (; j + lanes <= columns; j += lanes) s0 = R::combine(s0, hn::LoadU(d, a + j));
-  if (j < columns) {
-    const auto valid = hn::FirstN(d, static_cast<size_t>(columns - j));
-    s1 = R::combine(s1, hn::IfThenElse(valid, hn::LoadU(d, a + j), identity));
-  }
-  return R::lanes(d, R::combine(R::combine(s0, s1), R::combine(s2, s3)));
-}
-
-template <class R, class Accumulator>
-void fold_columns(const TileCall& c) {
-  const D d;
-  for (int64_t r = 0; r < c.rows; ++r) {
-    Accumulator& sum = static_cast<Accumulator*>(c.dst)[r * c.dst_row];
-    sum = R::combine(sum, static_cast<Accumulator>(fold_row<R>(d, row_of(c, 0, r), c.columns)));
-  }
-}
-
-HWY_INLINE void add_wide(D d, V v, double* out) {
-  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
-  hn::StoreU(v, d, buffer);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) out[i] += static_cast<double>(buffer[i]);
-}
-
-template <class R, bool wide>
-void fold_rows(const TileCall& c) {
-  const D d;
-  for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) {
-    const V identity = hn::Set(d, R::identity);
-    V s0 = identity, s1 = identity;
-    const float* a = row_of(c, 0, 0) + j;
-    int64_t r = 0;
-    for (; r + 2 <= c.rows; r += 2, a += 2 * c.in_row[0]) {
-      s0 = R::combine(s0, hn::LoadU(d, a));
-      s1 = R::combine(s1, hn::LoadU(d, a + c.in_row[0]));
-    }
-    if (r < c.rows) s0 = R::combine(s0, hn::LoadU(d, a));
-    const V sum = R::combine(s0, s1);
-    if constexpr (wide) {
-      add_wide(d, sum, static_cast<double*>(c.dst) + j);
-    } else {
-      float* out = static_cast<float*>(c.dst) + j;
-      hn::StoreU(R::combine(hn::LoadU(d, out), sum), d, out);
-    }
-  }
-}
-
-template <class R, bool wide>
-void fold_none(const TileCall& c) {
-  const D d;
-  for (int64_t r = 0; r < c.rows; ++r) {
-    const float* a = row_of(c, 0, r);
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) {
-      if constexpr (wide) {
-        add_wide(d, hn::LoadU(d, a + j), static_cast<double*>(c.dst) + r * c.dst_row + j);
-      } else {
-        float* out = dst_row_of(c, r) + j;
-        hn::StoreU(R::combine(hn::LoadU(d, out), hn::LoadU(d, a + j)), d, out);
-      }
-    }
-  }
-}
-
-template <class R>
-TileFn choose_fold(Fold fold) {
-  if (fold == Fold::columns) return fold_columns<R, float>;
-  return fold == Fold::rows ? fold_rows<R, false> : fold_none<R, false>;
-}
-
 template <template <class, unsigned> class Form, class F>
 TileFn by_scalars(unsigned scalars) {
   switch (scalars) {
@@ -372,18 +253,6 @@ TileFn find_fused(FusedOp op, unsigned scalars) {
   return by_three_scalars<Fused, NegMulAdd>(scalars);
 }
 
-TileFn find_reduce(Reduction reduction, Fold fold, bool wide) {
-  switch (reduction) {
-    case Reduction::sum:
-      if (!wide) return choose_fold<Sum>(fold);
-      if (fold == Fold::columns) return fold_columns<Sum, double>;
-      return fold == Fold::rows ? fold_rows<Sum, true> : fold_none<Sum, true>;
-    case Reduction::product: return choose_fold<Product>(fold);
-    case Reduction::min: return choose_fold<Least>(fold);
-    default: return choose_fold<Greatest>(fold);
-  }
-}
-
 }  // namespace
 }  // namespace npusim::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -394,12 +263,10 @@ HWY_EXPORT(find_unary);
 HWY_EXPORT(find_binary);
 HWY_EXPORT(find_select);
 HWY_EXPORT(find_fused);
-HWY_EXPORT(find_reduce);
 
 TileFn float_unary_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_unary)(op); }
 TileFn float_binary_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_binary)(op, scalars); }
 TileFn float_select_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_select)(scalars); }
 TileFn fused_fn(FusedOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_fused)(op, scalars); }
-TileFn float_reduce_fn(Reduction reduction, Fold fold, bool wide) { return HWY_DYNAMIC_DISPATCH(find_reduce)(reduction, fold, wide); }
 }  // namespace npusim::cpu
 #endif

@@ -117,6 +117,7 @@ class MatmulStep final : public Step {
 
   void run() override {
     on_threads(threads_, [this](int thread) { part(thread); });
+    epilogue_.check();
   }
 
   std::string describe() const override {

@@ -36,40 +36,53 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-// e^r · 2^n for |r| <= ln 2 / 2 and integral n in [-151, 129]; the scale goes in two halves, so that it rounds once
-// into the subnormals.
+// p · 2^n for integral n in [-151, 129]: in two halves, so that it rounds once into the subnormals.
 template <class D, class V>
-HWY_INLINE V exp_scaled(D d, V r, V n) {
+HWY_INLINE V scale(D d, V p, V n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_scalef_ps(p.raw, n.raw)};
+#else
   const IntOf<D> di;
-  V p = polynomial(d, r, hn::Set(d, 1.9875691500e-4f), 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                   1.6666665459e-1f, 5.0000001201e-1f);
-  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
   const auto whole = hn::ConvertTo(di, n);
   const auto half = hn::ShiftRight<1>(whole);
   return hn::Mul(hn::Mul(p, power_of_two(d, half)), power_of_two(d, hn::Sub(whole, half)));
+#endif
 }
 
+// e^r for |r| <= ln 2 / 2.
+template <class D, class V>
+HWY_INLINE V exp_polynomial(D d, V r) {
+  const V p = polynomial(d, r, hn::Set(d, 1.9875691500e-4f), 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                         1.6666665459e-1f, 5.0000001201e-1f);
+  return hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+}
+
+// Where both are ordered, the lesser and the greater; x where x is NaN (minps gives its second operand then).
 template <class D, class V>
 HWY_INLINE V clamp_keeping_nan(D d, V x, float low, float high) {
-  const V lo = hn::Set(d, low), hi = hn::Set(d, high);
-  const V c = hn::IfThenElse(hn::Lt(x, lo), lo, x);
-  return hn::IfThenElse(hn::Gt(c, hi), hi, c);
+  return hn::Min(hn::Set(d, high), hn::Max(hn::Set(d, low), x));
+}
+
+// e^x for x in [-104, 89] or NaN.
+template <class D, class V>
+HWY_INLINE V exp_in_range(D d, V x) {
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  return scale(d, exp_polynomial(d, r), n);
 }
 
 template <class D, class V>
 HWY_INLINE V vector_exp(D d, V x) {
-  const V c = clamp_keeping_nan(d, x, -104.0f, 89.0f);
-  const V n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
-  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
-  return exp_scaled(d, r, n);
+  return exp_in_range(d, clamp_keeping_nan(d, x, -104.0f, 89.0f));
 }
 
 template <class D, class V>
 HWY_INLINE V vector_exp2(D d, V x) {
   const V c = clamp_keeping_nan(d, x, -151.0f, 129.0f);
   const V n = hn::Round(c);
-  return exp_scaled(d, hn::Mul(hn::Sub(c, n), hn::Set(d, 0.69314718056f)), n);
+  return scale(d, exp_polynomial(d, hn::Mul(hn::Sub(c, n), hn::Set(d, 0.69314718056f))), n);
 }
 
 // x = m · 2^e with m in [sqrt(1/2), sqrt(2)), for positive finite x; gives m − 1.
@@ -159,7 +172,8 @@ HWY_INLINE V vector_tanh(D d, V x) {
   const V p = polynomial(d, z, hn::Set(d, -5.70498872745e-3f), 2.06390887954e-2f, -5.37397155531e-2f,
                          1.33314422036e-1f, -3.33332819422e-1f);
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);
-  const V e = vector_exp(d, hn::Add(a, a));
+  const V far = hn::Min(hn::Set(d, 20.0f), a);
+  const V e = exp_in_range(d, hn::Add(far, far));
   const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
 }
@@ -169,11 +183,11 @@ template <class D, class V>
 HWY_INLINE V vector_erf(D d, V x) {
   const V t = hn::Abs(x);
   const V s = hn::Mul(x, x);
-  const V far = clamp_keeping_nan(d, t, 0.0f, 6.0f);
+  const V far = hn::Min(hn::Set(d, 6.0f), t);
   V q = polynomial(d, far, hn::Set(d, -1.72853470e-5f), 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f,
                    -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f);
   q = hn::Sub(hn::Mul(q, far), far);
-  const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), vector_exp(d, q)), x);
+  const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_in_range(d, q)), x);
   const V p = polynomial(d, s, hn::Set(d, -5.96761703e-4f), 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
                          -3.76125336e-1f, 1.28379166e-1f);
   return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, hn::MulAdd(p, x, x));

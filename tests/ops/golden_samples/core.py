@@ -17,6 +17,12 @@ SPECIALS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e4
             1e-30, -1e-5, 3.0, -3.0, 6.0, 88.0, -88.0, 100.0, 0.25]
 
 
+def special(values, dtype):
+    """NaNs positive: torch's conversion to bfloat16 gives negative ones, and a NaN's sign is nobody's promise."""
+    t = torch.tensor(values, dtype=torch.float64).to(dtype)
+    return torch.where(t.isnan(), torch.full_like(t, NAN).abs(), t) if t.is_floating_point() else t
+
+
 class T:
     """One input tensor: shape, dtype and generator."""
 
@@ -34,10 +40,10 @@ class T:
             return torch.tensor(self.vals, dtype=dt).reshape(shape)
         n = math.prod(shape)
         if g == "special":
-            return torch.tensor((SPECIALS * (n // len(SPECIALS) + 1))[:n], dtype=torch.float64).to(dt).reshape(shape)
+            return special((SPECIALS * (n // len(SPECIALS) + 1))[:n], dt).reshape(shape)
         if g == "special2":  # the same values in another order, so that pairs meet
             v = [SPECIALS[(7 * k + 3 * (k // len(SPECIALS)) + 2) % len(SPECIALS)] for k in range(n)]
-            return torch.tensor(v, dtype=torch.float64).to(dt).reshape(shape)
+            return special(v, dt).reshape(shape)
         if g.startswith("idx"):  # idx7: 0..6   nidx7: -7..6
             return torch.randint(0, int(g[3:]), shape, generator=gen).to(dt)
         if g.startswith("nidx"):

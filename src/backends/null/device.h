@@ -1,0 +1,13 @@
+// The null device: memory that is real, work that is not done. Copy this folder to start a backend.
+#pragma once
+#include <memory>
+
+#include "runtime/backend.h"
+
+namespace npusim::null {
+
+// Found by the build through the folder's name: npusim::<folder>::open_device() and probe_device().
+std::unique_ptr<Backend> open_device(const DeviceOptions& options);
+DeviceInfo probe_device();
+
+}  // namespace npusim::null

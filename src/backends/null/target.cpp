@@ -1,0 +1,32 @@
+// A target that takes every kernel and has no language of its own.
+#include "backends/null/target.h"
+
+namespace npusim::null {
+namespace {
+
+class NullTarget : public CodegenTarget {
+ public:
+  // The hardware's rules as data. The name is the folder's; --config overrides any field.
+  NullTarget() { config_.name = "null"; }
+  const TargetConfig& config() const override { return config_; }
+
+  // Kernels the device cannot run: give the reason, for people. The compiler refuses the model with it (or, when
+  // partitioning, sends the node to the host).
+  std::string refuse(const Kernel&) const override { return {}; }
+
+  // A device with a compiler of its own prints the kernel in its dialect here (kernel/print.h); one that interprets
+  // kernel IR returns nothing.
+  std::string source(const Kernel&) const override { return {}; }
+
+ private:
+  TargetConfig config_;
+};
+
+}  // namespace
+
+const CodegenTarget& target() {
+  static const NullTarget instance;
+  return instance;
+}
+
+}  // namespace npusim::null

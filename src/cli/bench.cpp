@@ -1,0 +1,104 @@
+// npusim bench: the time of one method against what the machine can do.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/threads.h"
+#include "cli/cli.h"
+#include "cli/inputs.h"
+#include "cli/probe.h"
+#include "cli/session.h"
+#include "cli/timing.h"
+
+namespace npusim::cli {
+namespace {
+
+struct Flags {
+  SessionFlags session;
+  InputFlags inputs;
+  std::string method;
+  double seconds = 2;
+  bool json = false;
+};
+
+constexpr int warm_up_runs = 3;
+constexpr size_t wanted_runs = 20;  // percentiles of fewer mean little
+constexpr size_t least_runs = 5;    // of a model so slow that 20 take five times as long as asked
+
+std::vector<double> measure(Executor& executor, size_t method, double seconds) {
+  const Stopwatch warming;
+  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) executor.run(method);
+  std::vector<double> ms;
+  const Stopwatch total;
+  auto enough = [&] {
+    const double elapsed = total.ms() / 1e3;
+    return elapsed >= seconds && (ms.size() >= wanted_runs || (ms.size() >= least_runs && elapsed >= 5 * seconds));
+  };
+  while (!enough()) {
+    const Stopwatch watch;
+    executor.run(method);
+    ms.push_back(watch.ms());
+  }
+  return ms;
+}
+
+std::string report(const std::string& method, const std::vector<double>& ms, const Work& work, bool json) {
+  const Timing t = summarize(ms);
+  const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
+  const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
+  const double probe_read = probe_read_gb_s(), probe_gflop = probe_gflop_s();
+  const uint64_t moved = work.read_bytes + work.written_bytes;
+  if (json)
+    return nlohmann::ordered_json{{"method", method},
+                                  {"runs", ms.size()},
+                                  {"min_ms", t.min_ms},
+                                  {"median_ms", t.median_ms},
+                                  {"p10_ms", t.p10_ms},
+                                  {"p90_ms", t.p90_ms},
+                                  {"bytes_moved", moved},
+                                  {"flops", work.flops},
+                                  {"read_gb_s", read},
+                                  {"gflop_s", gflop},
+                                  {"probe_read_gb_s", probe_read},
+                                  {"probe_gflop_s", probe_gflop},
+                                  {"threads", thread_count()}}
+               .dump(2) +
+           "\n";
+  return fmt::format(
+      "{}: median {:.3f} ms (min {:.3f}, p10 {:.3f}, p90 {:.3f}, {} runs, {} threads)\n"
+      "  moves {:.2f} MB; reads {:.2f} GB/s, {:.0f} % of the {:.1f} GB/s this machine reads\n"
+      "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s, {:.0f} % of the {:.0f} GFLOP/s of its multiply-adds\n",
+      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), static_cast<double>(moved) / 1e6, read,
+      100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop, 100 * gflop / probe_gflop,
+      probe_gflop);
+}
+
+int run(const Flags& flags) {
+  const std::shared_ptr<const Program> program = load_program(flags.session.program);
+  const std::string method = choose_method(*program, flags.method);
+  const std::vector<TensorInfo> infos = method_inputs(*program, method);
+  std::vector<HostTensor> inputs;
+  if (flags.inputs.given()) inputs = read_inputs(flags.inputs, infos);
+  else
+    for (size_t i = 0; i < infos.size(); ++i) inputs.push_back(random_tensor(infos[i].type, i));
+  const Session session = open_session(program, flags.session);
+  const size_t position = session.executor->method(method);
+  write_inputs(*session.executor, position, inputs);
+  const std::vector<double> ms = measure(*session.executor, position, flags.seconds);
+  print_report(report(method, ms, method_work(*program, program->methods[position]), flags.json));
+  return 0;
+}
+
+}  // namespace
+
+Action add_bench(CLI::App& verb) {
+  auto flags = std::make_shared<Flags>();
+  add_session_flags(verb, flags->session);
+  verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
+  add_input_flags(verb, flags->inputs);
+  verb.add_option("--seconds", flags->seconds, "how long to measure")->type_name("S")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
+  verb.add_flag("--json", flags->json, "report as JSON");
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace npusim::cli

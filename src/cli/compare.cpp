@@ -1,0 +1,88 @@
+// Metrics of closeness.
+#include "cli/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace npusim::cli {
+namespace {
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+struct Moments {
+  double mean = 0, deviation = 0;
+};
+
+Moments moments(std::span<const double> values) {
+  Moments m;
+  for (double x : values) m.mean += x;
+  m.mean /= static_cast<double>(std::max<size_t>(values.size(), 1));
+  for (double x : values) m.deviation += (x - m.mean) * (x - m.mean);
+  m.deviation = std::sqrt(m.deviation / static_cast<double>(std::max<size_t>(values.size(), 1)));
+  return m;
+}
+
+double pearson(std::span<const double> a, std::span<const double> b, const Moments& ma, const Moments& mb) {
+  const double limit = 1e-12;
+  if (mb.deviation <= limit * std::abs(mb.mean) || b.size() < 2) {
+    for (size_t i = 0; i < b.size(); ++i)
+      if (!same(a[i], b[i]) && !(std::abs(a[i] - b[i]) <= 0.01 * std::abs(b[i]))) return 0;
+    return 1;
+  }
+  if (ma.deviation == 0) return 0;
+  double sum = 0;
+  for (size_t i = 0; i < b.size(); ++i) sum += (a[i] - ma.mean) / ma.deviation * ((b[i] - mb.mean) / mb.deviation);
+  return sum / static_cast<double>(b.size());
+}
+
+bool rows_agree(std::span<const double> found, std::span<const double> expected, size_t row, double margin) {
+  for (size_t begin = 0; row > 1 && begin + row <= expected.size(); begin += row) {
+    const auto golden = expected.subspan(begin, row);
+    const auto best = std::max_element(golden.begin(), golden.end());
+    double second = -std::numeric_limits<double>::infinity();
+    for (auto it = golden.begin(); it != golden.end(); ++it)
+      if (it != best) second = std::max(second, *it);
+    if (!(*best - second > margin)) continue;
+    const auto mine = found.subspan(begin, row);
+    if (std::max_element(mine.begin(), mine.end()) - mine.begin() != best - golden.begin()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row) {
+  found = found.first(std::min(found.size(), expected.size()));
+  Comparison result;
+  result.elements = static_cast<int64_t>(expected.size());
+  double dot = 0, found_square = 0, expected_square = 0, square = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    dot += found[i] * expected[i];
+    found_square += found[i] * found[i];
+    expected_square += expected[i] * expected[i];
+    if (same(found[i], expected[i])) continue;
+    const double difference = std::abs(found[i] - expected[i]);
+    const double d = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+    ++result.l0;
+    result.l1 += d;
+    square += d * d;
+    result.l_inf = std::max(result.l_inf, d);
+  }
+  result.l2 = std::sqrt(square);
+  const double norms = std::sqrt(found_square) * std::sqrt(expected_square);
+  result.cosine = result.l0 == 0 ? 1 : norms > 0 ? dot / norms : 0;
+  const Moments golden = moments(expected);
+  result.pearson_r = result.l0 == 0 ? 1 : pearson(found, expected, moments(found), golden);
+  result.argmax_equal = rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * golden.deviation);
+  return result;
+}
+
+std::vector<double> to_doubles(const TensorView& tensor) {
+  std::vector<double> values(static_cast<size_t>(element_count(tensor.type.shape)));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = load_double(tensor.data, tensor.type.dtype, static_cast<int64_t>(i));
+  return values;
+}
+
+}  // namespace npusim::cli

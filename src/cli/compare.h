@@ -1,0 +1,27 @@
+// How far one tensor is from another: norms of the difference, correlation, agreement of the largest elements.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/tensor.h"
+
+namespace npusim::cli {
+
+struct Comparison {
+  int64_t elements = 0;     // compared
+  int64_t l0 = 0;           // how many differ
+  double l1 = 0, l2 = 0;    // of the difference; infinite where one side is not finite and the other differs
+  double l_inf = 0;
+  double cosine = 0;
+  double pearson_r = 0;     // of constants and single elements, which have none: 1 if they agree to 1 %, else 0
+  bool argmax_equal = true;
+};
+
+// `expected` may be the first part of what is compared. argmax_equal asks for the same largest element in every whole
+// row of `row` elements whose largest expected element leads by more than 2 % of the standard deviation.
+Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row);
+
+std::vector<double> to_doubles(const TensorView& tensor);
+
+}  // namespace npusim::cli

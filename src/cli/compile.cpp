@@ -1,0 +1,120 @@
+// npusim compile: IR JSON to a program file.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/compile_flags.h"
+#include "cli/progress.h"
+#include "npusim/compiler.h"
+#include "npusim/program.h"
+
+namespace npusim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  std::string ir;
+  std::vector<std::string> methods;
+  std::string output;
+  std::string dump;
+  bool no_fallback = false;
+  bool json = false;
+  CompileFlags compile;
+};
+
+std::vector<MethodSource> sources(const Flags& flags) {
+  if (flags.ir.empty() == flags.methods.empty())
+    fail(ErrorKind::usage, "expected either IR.json or --method NAME=IR.json, found {}", flags.ir.empty() ? "neither" : "both");
+  if (!flags.ir.empty()) return {{.path = flags.ir, .json = {}}};
+  std::vector<MethodSource> list;
+  for (const std::string& method : flags.methods) {
+    const size_t equals = method.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == method.size())
+      fail(ErrorKind::usage, "--method: expected NAME=IR.json, found '{}'", method);
+    list.push_back({method.substr(0, equals), method.substr(equals + 1), {}});
+  }
+  return list;
+}
+
+// Where the program goes: without -o, the IR's name in the working directory.
+std::string output_path(const Flags& flags) {
+  if (!flags.output.empty()) return flags.output;
+  if (flags.ir.empty() || flags.ir == "-") fail(ErrorKind::usage, "expected -o OUT.npubin: there is no one IR file to name it after");
+  return std::filesystem::path(flags.ir).stem().string() + ".npubin";
+}
+
+Json report_json(const CompileResult& result, const std::string& path) {
+  const Json all = Json::parse(describe(*result.program, true));
+  Json report = {{"program", path}, {"target", all["target"]}, {"dtype", all["dtype"]}, {"methods", Json::object()}};
+  for (const auto& [name, method] : all["methods"].items())
+    for (const char* key : {"nodes", "kernels", "steps", "weights_bytes", "arena_bytes", "arena_lower_bound_bytes", "fusions", "materialized"})
+      report["methods"][name][key] = method[key];
+  for (const char* stage : {"import", "passes", "codegen", "plan", "total"}) {
+    const auto found = result.seconds.find(stage);
+    report["seconds"][stage] = found == result.seconds.end() ? 0.0 : found->second;
+  }
+  report["notes"] = result.notes;
+  return report;
+}
+
+std::string report_text(const Json& report) {
+  std::string text = fmt::format("{}: target {}, dtype {}, {:.2f} s\n", report["program"].get<std::string>(),
+                                 report["target"].get<std::string>(), report["dtype"].get<std::string>(),
+                                 report["seconds"]["total"].get<double>());
+  for (const auto& [name, m] : report["methods"].items()) {
+    std::string fusions;
+    for (const auto& [fusion, count] : m["fusions"].items()) fusions += fmt::format(", {} {}", fusion, count.get<int64_t>());
+    text += fmt::format("  {}: {} nodes -> {} kernels -> {} steps, weights {:.1f} MB, arena {:.2f} MB{}\n", name,
+                        m["nodes"].get<int64_t>(), m["kernels"].get<int64_t>(), m["steps"].get<int64_t>(),
+                        m["weights_bytes"].get<double>() / 1e6, m["arena_bytes"].get<double>() / 1e6, fusions);
+  }
+  return text;
+}
+
+int run(const Flags& flags) {
+  const std::vector<MethodSource> methods = sources(flags);
+  const std::string path = output_path(flags);
+  if (path == "-" && (flags.json || !flags.dump.empty()))
+    fail(ErrorKind::usage, "-o - leaves no standard output for {}", flags.json ? "--json" : "--dump");
+  CompileOptions options = compile_options(flags.compile);
+  options.dump_pass = flags.dump;
+  options.dump = [&](const std::string& text) {
+    if (flags.json) std::fputs(text.c_str(), stderr);
+    else print_report(text);
+  };
+  CompileResult result;
+  {
+    Progress progress;
+    options.progress = [&](const std::string& stage) { progress.stage(stage); };
+    result = compile(methods, options);
+    save_program(*result.program, path);
+  }
+  for (const std::string& note : result.notes) print_note(note);
+  if (path == "-") return 0;
+  const Json report = report_json(result, path);
+  print_report(flags.json ? report.dump(2) + "\n" : report_text(report));
+  return 0;
+}
+
+}  // namespace
+
+Action add_compile(CLI::App& verb) {
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("ir", flags->ir, "the IR of the one method, main; - is standard input")->type_name("IR.json");
+  verb.add_option("--method", flags->methods, "a method and its IR; once per method")
+      ->type_name("NAME=IR.json")
+      ->allow_extra_args(false);
+  verb.add_option("-o,--output", flags->output, "the program; - is standard output")->type_name("OUT.npubin");
+  add_compile_flags(verb, flags->compile);
+  verb.add_option("--kv-map", flags->compile.kv_map, "which prefill outputs fill which decode states")->type_name("KV.json");
+  verb.add_flag("--no-fallback", flags->no_fallback, "refuse what the target cannot run (always so for now)");
+  verb.add_option("--dump", flags->dump, "print the graph after this pass")->type_name("PASS");
+  verb.add_flag("--json", flags->json, "report as JSON");
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace npusim::cli

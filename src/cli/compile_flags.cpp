@@ -1,0 +1,30 @@
+// Declares the compiler's flags.
+#include "cli/compile_flags.h"
+
+namespace npusim::cli {
+
+void add_compile_flags(CLI::App& verb, CompileFlags& flags) {
+  verb.add_option("--target", flags.target, "what to compile for")->type_name("T")->capture_default_str();
+  verb.add_option("--dtype", flags.dtype, "compute dtype: auto, float16, bfloat16 or float32")
+      ->type_name("D")
+      ->capture_default_str();
+  verb.add_option("--config", flags.config, "overrides of the target's hardware rules")->type_name("TARGET.json");
+  verb.add_option("--disable-fusion", flags.disabled, "fusions to switch off, or all")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb.add_flag("--strict", flags.strict, "round at every edge of the IR, as eager PyTorch does");
+}
+
+CompileOptions compile_options(const CompileFlags& flags) {
+  CompileOptions options;
+  options.target = flags.target;
+  options.dtype = flags.dtype;
+  options.config = flags.config;
+  options.strict = flags.strict;
+  options.kv_map = flags.kv_map;
+  options.disabled_fusions = {flags.disabled.begin(), flags.disabled.end()};
+  return options;
+}
+
+}  // namespace npusim::cli

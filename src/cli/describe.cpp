@@ -1,0 +1,21 @@
+// npusim describe: what a program holds.
+#include "cli/cli.h"
+#include "npusim/program.h"
+
+namespace npusim::cli {
+
+Action add_describe(CLI::App& verb) {
+  struct Flags {
+    std::string program;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("program", flags->program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
+  verb.add_flag("--json", flags->json, "report as JSON");
+  return [flags] {
+    print_report(describe(*load_program(flags->program), flags->json));
+    return 0;
+  };
+}
+
+}  // namespace npusim::cli

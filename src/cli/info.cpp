@@ -1,0 +1,21 @@
+// npusim info: what an IR file holds and whether it can be compiled.
+#include "cli/cli.h"
+#include "npusim/compiler.h"
+
+namespace npusim::cli {
+
+Action add_info(CLI::App& verb) {
+  struct Flags {
+    std::string ir;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
+  verb.add_flag("--json", flags->json, "report as JSON");
+  return [flags] {
+    print_report(describe_ir({.path = flags->ir, .json = {}}, flags->json));
+    return 0;
+  };
+}
+
+}  // namespace npusim::cli

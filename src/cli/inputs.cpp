@@ -1,0 +1,142 @@
+// Reading of input files, checks against what a method declares, random values.
+#include "cli/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace npusim::cli {
+namespace {
+
+class InputReader {
+ public:
+  explicit InputReader(const std::vector<TensorInfo>& inputs) : inputs_(inputs), found_(inputs.size()) {}
+
+  void add_file(const std::string& path) {
+    const std::string bytes = read_file(path);
+    const Safetensors file = parse_safetensors(std::as_bytes(std::span(bytes)), display(path));
+    for (const TensorEntry& entry : file.entries) {
+      if (!entry.unknown_dtype.empty())
+        problem("input '{}': dtype {} in {} is not supported", entry.name, entry.unknown_dtype, display(path));
+      else take(entry.name, copy_tensor(entry.tensor), display(path));
+    }
+  }
+
+  // NAME=FILE: an .npy file, the tensor of that name in a safetensors file, or the only one in it.
+  void add_one(const std::string& argument) {
+    const size_t equals = argument.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == argument.size())
+      fail(ErrorKind::usage, "--input: expected NAME=FILE, found '{}'", argument);
+    const std::string name = argument.substr(0, equals), path = argument.substr(equals + 1);
+    const std::string bytes = read_file(path);
+    const auto span = std::as_bytes(std::span(bytes));
+    if (bytes.starts_with("\x93NUMPY") || path.ends_with(".npy")) {
+      const size_t at = position(name);
+      const bool bf16 = at < inputs_.size() && inputs_[at].type.dtype == DType::bf16;
+      return take(name, parse_npy(span, display(path), bf16 ? std::optional(DType::bf16) : std::nullopt), display(path));
+    }
+    const Safetensors file = parse_safetensors(span, display(path));
+    const TensorEntry* entry = file.entries.size() == 1 ? &file.entries[0] : nullptr;
+    for (const TensorEntry& candidate : file.entries)
+      if (candidate.name == name) entry = &candidate;
+    if (!entry) return problem("input '{}': {} holds no tensor of that name", name, display(path));
+    if (!entry->unknown_dtype.empty())
+      return problem("input '{}': dtype {} in {} is not supported", name, entry->unknown_dtype, display(path));
+    take(name, copy_tensor(entry->tensor), display(path));
+  }
+
+  std::vector<HostTensor> finish() {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (!found_[i]) problem("input '{}' of {} is missing", inputs_[i].name, to_string(inputs_[i].type));
+    if (!problems_.empty()) throw Error(ErrorKind::bad_input, fmt::format("{}", fmt::join(problems_, "\n")));
+    std::vector<HostTensor> tensors;
+    for (auto& tensor : found_) tensors.push_back(std::move(*tensor));
+    return tensors;
+  }
+
+ private:
+  static std::string display(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+  template <typename... Args>
+  void problem(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  size_t position(const std::string& name) const {
+    const auto at = std::find_if(inputs_.begin(), inputs_.end(), [&](const TensorInfo& i) { return i.name == name; });
+    return static_cast<size_t>(at - inputs_.begin());
+  }
+
+  void take(const std::string& name, HostTensor tensor, const std::string& from) {
+    const size_t at = position(name);
+    if (at == inputs_.size()) {
+      std::vector<std::string> names;
+      for (const TensorInfo& input : inputs_) names.push_back(input.name);
+      return problem("input '{}' from {} is unknown: expected {}", name, from, fmt::join(names, ", "));
+    }
+    const TensorType& expected = inputs_[at].type;
+    if (found_[at]) return problem("input '{}' is given twice, the second time by {}", name, from);
+    if (tensor.type != expected) problem("{}", mismatch(name, expected, tensor.type, from));
+    found_[at] = std::move(tensor);
+  }
+
+  static std::string mismatch(const std::string& name, const TensorType& expected, const TensorType& found,
+                              const std::string& from) {
+    std::string text = fmt::format("input '{}': expected {}, found {} in {}", name, to_string(expected), to_string(found), from);
+    if (expected.shape != found.shape || !is_float(expected.dtype) || !is_float(found.dtype)) return text;
+    text += fmt::format(" (nothing is converted silently: store it as {}", dtype_name(expected.dtype));
+    return text + (expected.dtype == DType::bf16 ? ", in a safetensors file)" : ")");
+  }
+
+  const std::vector<TensorInfo>& inputs_;
+  std::vector<std::optional<HostTensor>> found_;
+  std::vector<std::string> problems_;
+};
+
+uint64_t next_random(uint64_t& state) {  // splitmix64
+  uint64_t x = state += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+void add_input_flags(CLI::App& verb, InputFlags& flags) {
+  verb.add_option("--input", flags.each, "an input's tensor, from .npy or .safetensors; once per input")
+      ->type_name("NAME=FILE")
+      ->allow_extra_args(false);
+  verb.add_option("--inputs", flags.all, "inputs under their names")->type_name("FILE.safetensors");
+}
+
+std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
+  InputReader reader(inputs);
+  if (!flags.all.empty()) reader.add_file(flags.all);
+  for (const std::string& argument : flags.each) reader.add_one(argument);
+  return reader.finish();
+}
+
+HostTensor random_tensor(const TensorType& type, uint64_t seed) {
+  HostTensor tensor = make_tensor(type);
+  uint64_t state = seed;
+  const int64_t count = element_count(type.shape);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = next_random(state);
+    if (is_float(type.dtype))
+      store_double(tensor.data.data(), type.dtype, i, static_cast<double>(bits >> 11) * 0x1p-52 - 1);
+    else store_int(tensor.data.data(), type.dtype, i, static_cast<int64_t>(bits >> 63));
+  }
+  return tensor;
+}
+
+void write_inputs(Executor& executor, size_t method, const std::vector<HostTensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (const auto to = executor.input(method, i); !to.empty()) std::memcpy(to.data(), tensors[i].data.data(), to.size());
+}
+
+}  // namespace npusim::cli

@@ -1,0 +1,27 @@
+// Tensors from files, bound to a method's inputs by name.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "npusim/runtime.h"
+
+namespace npusim::cli {
+
+struct InputFlags {
+  std::vector<std::string> each;  // NAME=FILE
+  std::string all;                // a safetensors file, keys = input names
+  bool given() const { return !each.empty() || !all.empty(); }
+};
+void add_input_flags(CLI::App& verb, InputFlags& flags);
+
+// One tensor per entry of `inputs`, in their order. Throws bad_input naming every one that is missing, unknown, given
+// twice, or of another shape or dtype.
+std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<TensorInfo>& inputs);
+
+// Values that any model takes: floats in [-1, 1), booleans, integers in [0, 2). The same for the same seed.
+HostTensor random_tensor(const TensorType& type, uint64_t seed);
+
+void write_inputs(Executor& executor, size_t method, const std::vector<HostTensor>& tensors);
+
+}  // namespace npusim::cli

@@ -1,0 +1,93 @@
+// The command line: picks the verb, maps errors to exit codes and one line each on standard error.
+#include <cstdio>
+#include <new>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "cli/cli.h"
+
+namespace npusim::cli {
+namespace {
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  Action (*add)(CLI::App&);
+};
+
+constexpr Verb verbs[] = {
+    {"compile", "IR JSON to a program", add_compile},
+    {"run", "runs a program once or more often", add_run},
+    {"generate", "continues a text with a language model", add_generate},
+    {"verify", "compares a model with golden outputs or with the reference", add_verify},
+    {"bench", "measures a program against the machine's limits", add_bench},
+    {"describe", "what a program holds", add_describe},
+    {"info", "what an IR file holds", add_info},
+    {"ops", "the operators that can be compiled", add_ops},
+    {"devices", "the devices of this machine", add_devices},
+};
+
+// One line per problem, whatever characters its names have.
+void print_errors(std::string_view message) {
+  std::string text;
+  while (true) {
+    const size_t end = message.find('\n');
+    text += "error: ";
+    for (char c : message.substr(0, end)) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+    text += '\n';
+    if (end == std::string_view::npos || end + 1 == message.size()) break;
+    message.remove_prefix(end + 1);
+  }
+  std::fputs(text.c_str(), stderr);
+}
+
+int run_action(const Action& action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    print_errors(error.what());
+    return exit_code(error.kind());
+  } catch (const std::bad_alloc&) {
+    print_errors("out of memory");
+    return exit_code(ErrorKind::device);
+  } catch (const std::exception& error) {
+    print_errors(std::string("internal: ") + error.what());
+    return exit_code(ErrorKind::internal);
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("npusim: compiles PyTorch models for a simulated NPU and runs them", "npusim");
+  app.set_version_flag("--version", NPUSIM_VERSION);
+  app.require_subcommand(1);
+  Action chosen;
+  for (const Verb& verb : verbs) {
+    CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
+    sub->callback([&chosen, action = verb.add(*sub)] { chosen = action; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    print_errors(error.what());
+    return exit_code(ErrorKind::usage);
+  }
+  return run_action(chosen);
+}
+
+}  // namespace
+
+void print_report(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail(ErrorKind::bad_input, "cannot write to standard output");
+}
+
+void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); }
+
+}  // namespace npusim::cli
+
+int main(int argc, char** argv) {
+  npusim::bind_threads(argv);
+  return npusim::cli::run(argc, argv);
+}

@@ -1,0 +1,43 @@
+// Opening of programs, weights and devices.
+#include "cli/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace npusim::cli {
+
+void add_threads_flag(CLI::App& verb, int& threads) {
+  verb.add_option("--threads", threads, "host threads; default: one per core")->type_name("N")->check(CLI::Range(1, 4096));
+}
+
+void add_session_flags(CLI::App& verb, SessionFlags& flags) {
+  verb.add_option("program", flags.program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
+  verb.add_option("--weights", flags.weights, "weights: .safetensors, or an index of shards")->type_name("W.safetensors");
+  verb.add_option("--device", flags.device, "where to run, such as cpu or cuda:0; default: the program's target")
+      ->type_name("D");
+  add_threads_flag(verb, flags.threads);
+}
+
+Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags) {
+  Session session;
+  if (!flags.weights.empty()) session.weights = open_weights(flags.weights);
+  const std::string device = flags.device.empty() ? program->target : flags.device;
+  session.executor = std::make_unique<Executor>(std::move(program), session.weights ? &*session.weights : nullptr,
+                                                open_backend(device, flags.threads));
+  return session;
+}
+
+Session open_session(const SessionFlags& flags) { return open_session(load_program(flags.program), flags); }
+
+std::string choose_method(const Program& program, const std::string& asked) {
+  const std::vector<std::string> names = method_names(program);
+  const std::string wanted = !asked.empty() ? asked : names.size() == 1 ? names[0] : "main";
+  if (std::find(names.begin(), names.end(), wanted) != names.end()) return wanted;
+  if (asked.empty()) fail(ErrorKind::usage, "expected --method: the program has {}", fmt::join(names, ", "));
+  fail(ErrorKind::usage, "--method {}: the program has {}", asked, fmt::join(names, ", "));
+}
+
+}  // namespace npusim::cli

@@ -1,0 +1,31 @@
+// A program opened for running: its file, weights and device, as run, bench and generate take them.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "npusim/runtime.h"
+
+namespace npusim::cli {
+
+struct SessionFlags {
+  std::string program, weights, device;
+  int threads = 0;
+};
+void add_session_flags(CLI::App& verb, SessionFlags& flags);
+// --threads alone, for verbs that open no program file.
+void add_threads_flag(CLI::App& verb, int& threads);
+
+// The executor borrows the weights.
+struct Session {
+  std::optional<WeightFiles> weights;
+  std::unique_ptr<Executor> executor;
+};
+Session open_session(const SessionFlags& flags);
+Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags);
+
+// The method asked for, or the only one, or `main`. Throws usage.
+std::string choose_method(const Program& program, const std::string& asked);
+
+}  // namespace npusim::cli

@@ -1,0 +1,150 @@
+// compile(): import → passes → codegen → plan → Program.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "codegen/build_program.h"
+#include "codegen/target.h"
+#include "compiler/link_states.h"
+#include "compiler/read_config.h"
+#include "graph/import.h"
+#include "graph/text.h"
+#include "npusim/compiler.h"
+#include "passes/pass.h"
+#include "program/program.h"
+
+namespace npusim {
+namespace {
+
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+std::optional<DType> compute_dtype(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  const auto dtype = parse_dtype(name);
+  if (!dtype || !is_float(*dtype) || *dtype == DType::f64)
+    fail(ErrorKind::usage, "--dtype {}: expected auto, float16, bfloat16 or float32", name);
+  return dtype;
+}
+
+// C7: bfloat16 when the IR's weights or inputs are, else float16.
+DType automatic_dtype(const Graph& graph) {
+  for (const Value& v : graph.values)
+    if ((v.source == ValueSource::weight || v.source == ValueSource::input) && v.type.dtype == DType::bf16) return DType::bf16;
+  return DType::f16;
+}
+
+void run_passes(MethodGraph& method, PassContext& context, const CompileOptions& options) {
+  for (const Pass& pass : pipeline()) {
+    if (pass.optional && !context.enabled(pass.name)) continue;
+    pass.run(method.graph, context);
+    if (options.dump && options.dump_pass == pass.name) options.dump(to_text(method.graph));
+  }
+}
+
+void check_names(const CompileOptions& options) {
+  const auto passes = pipeline();
+  auto known = [&](const std::string& name, bool optional) {
+    return std::any_of(passes.begin(), passes.end(), [&](const Pass& p) { return name == p.name && (!optional || p.optional); });
+  };
+  if (!options.dump_pass.empty() && !known(options.dump_pass, false))
+    fail(ErrorKind::usage, "--dump {}: no such pass", options.dump_pass);
+  const auto fusions = fusion_names();
+  for (const std::string& name : options.disabled_fusions)
+    if (name != "all" && !known(name, true) && std::find(fusions.begin(), fusions.end(), name) == fusions.end())
+      fail(ErrorKind::usage, "--disable-fusion {}: no such fusion", name);
+}
+
+void refuse_kernels(const Program& program, const CodegenTarget& target) {
+  std::string problems;
+  for (const Method& method : program.methods)
+    for (const Step& step : method.steps)
+      if (const std::string reason = target.refuse(program.kernels[static_cast<size_t>(step.kernel)]); !reason.empty())
+        problems += fmt::format("{}node {}: {}", problems.empty() ? "" : "\n", step.node, reason);
+  if (!problems.empty()) fail(ErrorKind::unsupported, "{}", problems);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, bool>> pass_names() {
+  std::vector<std::pair<std::string, bool>> names;
+  for (const Pass& pass : pipeline()) names.emplace_back(pass.name, pass.optional);
+  return names;
+}
+
+CompileResult compile(const std::vector<MethodSource>& sources, const CompileOptions& options) {
+  check_names(options);
+  const std::string target_name = options.target.substr(0, options.target.find(':'));
+  const CodegenTarget* target = find_target(target_name);
+  if (!target) fail(ErrorKind::usage, "unknown target {}: this build has {}", options.target, fmt::join(target_names(), ", "));
+  auto stage = [&](const char* name) {
+    if (options.progress) options.progress(name);
+  };
+  CompileResult result;
+  Stopwatch watch;
+  double total = 0;
+  auto lap = [&](const char* name) {
+    const double seconds = watch.lap();
+    result.seconds[name] += seconds;
+    total += seconds;
+  };
+
+  PassContext context;
+  context.target = target->config();
+  if (!options.config.empty()) read_config(options.config, context.target);
+  context.strict = options.strict;
+  context.disabled = options.disabled_fusions;
+  context.dtype = compute_dtype(options.dtype);
+
+  std::vector<MethodGraph> methods;
+  for (const MethodSource& source : sources) {
+    for (const MethodGraph& other : methods)
+      if (other.name == source.name) fail(ErrorKind::usage, "two methods are called {}", source.name);
+    stage("import");
+    MethodGraph method;
+    method.name = source.name;
+    method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path);
+    method.ir_nodes = static_cast<int64_t>(method.graph.nodes.size());
+    methods.push_back(std::move(method));
+  }
+  if (!context.dtype) {
+    context.dtype = DType::f16;
+    for (const MethodGraph& method : methods)
+      if (automatic_dtype(method.graph) == DType::bf16) context.dtype = DType::bf16;
+  }
+  lap("import");
+  stage("passes");
+  for (MethodGraph& method : methods) {
+    context.fusions.clear();
+    context.materialized.clear();
+    run_passes(method, context, options);
+    method.fusions.insert(context.fusions.begin(), context.fusions.end());
+    method.materialized.insert(context.materialized.begin(), context.materialized.end());
+  }
+  lap("passes");
+  stage("codegen");
+  Program program = build_program(methods, context);
+  program.model = methods.empty() ? "" : methods.front().graph.name;
+  lap("plan");
+  refuse_kernels(program, *target);
+  link_states(program, options.kv_map, result.notes);
+  lap("codegen");
+  result.seconds["total"] = total;
+  result.program = std::make_shared<const Program>(std::move(program));
+  return result;
+}
+
+}  // namespace npusim

@@ -1,0 +1,102 @@
+// Evaluation of a graph of ATen calls, node by node.
+#include "compiler/reference.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "graph/import.h"
+#include "npusim/compiler.h"
+#include "passes/pass.h"
+#include "runtime/weights.h"
+
+namespace npusim {
+namespace {
+
+HostTensor reference_weight(const Value& value, const WeightFiles* weights, std::vector<std::string>& problems) {
+  Buffer buffer;
+  buffer.type = value.type;
+  buffer.fqn = value.fqn;
+  buffer.tied = value.tied;
+  const TensorView* found = weights ? find_program_weight(*weights, buffer) : nullptr;
+  if (found && found->type.shape == value.type.shape)
+    return found->type.dtype == value.type.dtype ? copy_tensor(*found) : convert_tensor(*found, value.type.dtype);
+  if (!found && weights)
+    if (auto computed = rotary_frequencies(*weights, buffer))
+      return computed->type.dtype == value.type.dtype ? *computed : convert_tensor(view_of(*computed), value.type.dtype);
+  if (found) problems.push_back(fmt::format("weight '{}': expected {}, found {}", value.fqn, to_string(value.type), to_string(found->type)));
+  else problems.push_back(fmt::format("weight '{}' of {} is missing", value.fqn, to_string(value.type)));
+  return {};
+}
+
+// Tensors live from the node that makes them to the last that reads them.
+class ReferenceRun {
+ public:
+  ReferenceRun(const Graph& graph, const std::vector<HostTensor>& inputs, const WeightFiles* weights)
+      : graph_(graph), tensors_(graph.values.size()), readers_(graph.values.size()) {
+    for (const Node& node : graph.nodes)
+      for (ValueId id : node.inputs)
+        if (id != no_value) ++readers_[static_cast<size_t>(id)];
+    for (const GraphOutput& output : graph.outputs) ++readers_[static_cast<size_t>(output.value)];
+    for (size_t i = 0; i < graph.inputs.size(); ++i) tensors_[static_cast<size_t>(graph.inputs[i])] = inputs[i];
+    std::vector<std::string> problems;
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const Value& value = graph.values[v];
+      if (readers_[v] == 0) continue;
+      if (value.source == ValueSource::weight) tensors_[v] = reference_weight(value, weights, problems);
+      if (value.source == ValueSource::constant) tensors_[v] = *value.data;
+    }
+    if (!problems.empty()) throw Error(ErrorKind::bad_input, fmt::format("{}", fmt::join(problems, "\n")));
+  }
+
+  std::vector<HostTensor> run() {
+    for (const Node& node : graph_.nodes) evaluate_node(node);
+    std::vector<HostTensor> outputs;
+    for (const GraphOutput& output : graph_.outputs) outputs.push_back(tensors_[static_cast<size_t>(output.value)]);
+    return outputs;
+  }
+
+ private:
+  void evaluate_node(const Node& node) {
+    if (node.op->record.is_check && node.outputs.empty()) return;
+    std::vector<TensorView> views(node.inputs.size());
+    std::vector<const TensorView*> inputs(node.inputs.size(), nullptr);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == no_value) continue;
+      views[i] = view_of(tensors_[static_cast<size_t>(node.inputs[i])]);
+      inputs[i] = &views[i];
+    }
+    std::vector<HostTensor> results;
+    try {
+      results = evaluate_call(call_of(graph_, node), inputs);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("node {}: {}", node.name, error.what()));
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (readers_[static_cast<size_t>(node.outputs[i])] > 0)
+        tensors_[static_cast<size_t>(node.outputs[i])] = std::move(results[i]);
+    for (ValueId id : node.inputs)
+      if (id != no_value && --readers_[static_cast<size_t>(id)] == 0) tensors_[static_cast<size_t>(id)] = {};
+  }
+
+  const Graph& graph_;
+  std::vector<HostTensor> tensors_;  // by value
+  std::vector<int64_t> readers_;     // by value: reads that are still to come
+};
+
+}  // namespace
+
+std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs, const WeightFiles* weights) {
+  Graph plain = graph;
+  PassContext context;
+  functionalize(plain, context);
+  return ReferenceRun(plain, inputs, weights).run();
+}
+
+std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
+                                    const WeightFiles* weights) {
+  const std::string json = source.json.empty() ? read_file(source.path) : source.json;
+  return run_reference(import_ir(json, source.path), inputs, weights);
+}
+
+}  // namespace npusim

@@ -1,0 +1,191 @@
+// The kernels of a convolution: direct, and transposed as a direct one over a spread-out image.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/conv.h"
+
+namespace npusim {
+namespace {
+
+// Extents of one convolution, read off its operands.
+struct Geometry {
+  size_t spatial;   // number of spatial dimensions
+  bool batched;
+  int64_t batch, group_in, group_out;
+  std::vector<int64_t> in, out, kernel;  // spatial
+};
+
+Geometry geometry(const Lowering& lowering, const ConvSpec& spec, int image, int weight, int result) {
+  const Shape &i = lowering.type(image).shape, &w = lowering.type(weight).shape, &r = lowering.type(result).shape;
+  Geometry g{w.size() - 2, i.size() == w.size(), 1, 0, 0, {}, {}, {}};
+  if (g.batched) g.batch = i[0];
+  g.group_in = i[g.batched] / spec.groups;
+  g.group_out = r[g.batched] / spec.groups;
+  g.in.assign(i.end() - static_cast<std::ptrdiff_t>(g.spatial), i.end());
+  g.out.assign(r.end() - static_cast<std::ptrdiff_t>(g.spatial), r.end());
+  g.kernel.assign(w.begin() + 2, w.end());
+  return g;
+}
+
+// Space [n, group, out channel, out…], reduced [in channel, kernel…].
+void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias, int result) {
+  const Geometry g = geometry(lowering, spec, image, weight, result);
+  Shape space{g.batch, spec.groups, g.group_out};
+  space.insert(space.end(), g.out.begin(), g.out.end());
+  Shape reduced{g.group_in};
+  reduced.insert(reduced.end(), g.kernel.begin(), g.kernel.end());
+  const bool contract = is_narrow_float(lowering.type(image).dtype) && is_narrow_float(lowering.type(weight).dtype) &&
+                        element_count(reduced) > 0;
+  const int rank = static_cast<int>(space.size());
+  if (!contract) space.insert(space.end(), reduced.begin(), reduced.end());
+  OpKernel k(lowering, std::move(space), contract ? 0 : static_cast<int>(reduced.size()));
+
+  const int image_arg = k.read(image), weight_arg = k.read(weight);
+  const Affine in_channel = k.dim(rank), group = k.dim(1), channel = group * g.group_out + k.dim(2);
+  std::vector<Coord> image_at, result_at, weight_at;
+  if (g.batched) image_at.emplace_back(k.dim(0)), result_at.emplace_back(k.dim(0));
+  image_at.emplace_back(group * g.group_in + in_channel);
+  result_at.emplace_back(channel);
+  if (spec.transposed) weight_at = {Coord(group * g.group_in + in_channel), Coord(k.dim(2))};
+  else weight_at = {Coord(channel), Coord(in_channel)};
+  Ex inside = k.integer(1, Scalar::boolean);
+  for (size_t d = 0; d < g.spatial; ++d) {
+    const int out = 3 + static_cast<int>(d), tap = rank + 1 + static_cast<int>(d);
+    const Affine at = k.dim(out) * spec.stride[d] + k.dim(tap) * spec.dilation[d] + (-spec.before[d]);
+    image_at.emplace_back(at);
+    result_at.emplace_back(k.dim(out));
+    weight_at.emplace_back(spec.transposed ? k.dim(tap) * -1 + (g.kernel[d] - 1) : k.dim(tap));
+    if (!contract) inside = inside && k.in_bounds(at, g.in[d]);
+  }
+  Ex x;
+  if (contract) {
+    x = k.contract(ContractionKind::conv, reduced, image_arg, image_at, weight_arg, weight_at);
+  } else {
+    const Ex product = k.load(image_arg, image_at) * k.load(weight_arg, weight_at);
+    x = k.reduce(Reduction::sum, select(inside, product, 0));
+  }
+  if (bias >= 0) {
+    const Coord at[] = {channel};
+    x = x + k.load(k.read(bias), at);
+  }
+  k.store(k.write(result), result_at, x);
+  k.done(std::move(name));
+}
+
+// The image with stride − 1 zeros between neighbours, cropped and padded for a direct convolution of stride 1:
+// [n, C, spread…], where element t of a dimension is in[(t − lead) / stride] if that is one.
+int spread(Lowering& lowering, const ConvSpec& spec, int image, const Geometry& g) {
+  TensorType type = lowering.type(image);
+  const size_t first = type.shape.size() - g.spatial;
+  for (size_t d = 0; d < g.spatial; ++d) type.shape[first + d] = g.out[d] + (g.kernel[d] - 1) * spec.dilation[d];
+  const int result = lowering.temporary(type);
+  OpKernel k(lowering, type.shape);
+  const int from = k.read(image);
+  std::vector<Coord> at;
+  for (size_t d = 0; d < first; ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+  Ex inside = k.integer(1, Scalar::boolean);
+  for (size_t d = 0; d < g.spatial; ++d) {
+    const Affine shifted = k.dim(static_cast<int>(first + d)) + (spec.before[d] - (g.kernel[d] - 1) * spec.dilation[d]);
+    if (spec.stride[d] == 1) {
+      at.emplace_back(shifted);
+      inside = inside && k.in_bounds(shifted, g.in[d]);
+      continue;
+    }
+    const Ex t = k.value(shifted), stride = k.integer(spec.stride[d]);
+    inside = inside && (irem(t, stride) == 0) && t >= 0 && t < g.in[d] * spec.stride[d];
+    at.emplace_back(min(max(idiv(t, stride), 0), std::max<int64_t>(g.in[d] - 1, 0)));
+  }
+  const bool empty = element_count(lowering.type(image).shape) == 0;
+  const Ex zero = k.number(0);
+  const Ex x = empty ? zero : select(inside, k.load(from, at), 0);
+  k.store(k.write(result), x);
+  k.done("spread");
+  return result;
+}
+
+// Kernel and stride tile the result: each of its elements is one product over the channels. A matmul over
+// [n, group, out channel, in…, kernel…].
+void lower_tiling(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias, int result,
+                  const Geometry& g) {
+  Shape space{g.batch, spec.groups, g.group_out};
+  for (size_t d = 0; d < g.spatial; ++d) {
+    space.push_back(g.in[d]);
+    space.push_back(g.kernel[d]);
+  }
+  const int rank = static_cast<int>(space.size());
+  OpKernel k(lowering, std::move(space));
+  const int image_arg = k.read(image), weight_arg = k.read(weight);
+  const Affine in_channel = k.dim(1) * g.group_in + k.dim(rank), channel = k.dim(1) * g.group_out + k.dim(2);
+  std::vector<Coord> image_at, result_at, weight_at{Coord(in_channel), Coord(k.dim(2))};
+  if (g.batched) image_at.emplace_back(k.dim(0)), result_at.emplace_back(k.dim(0));
+  image_at.emplace_back(in_channel);
+  result_at.emplace_back(channel);
+  for (size_t d = 0; d < g.spatial; ++d) {
+    const int in = 3 + 2 * static_cast<int>(d);
+    image_at.emplace_back(k.dim(in));
+    weight_at.emplace_back(k.dim(in + 1));
+    result_at.emplace_back(k.dim(in) * g.kernel[d] + k.dim(in + 1));
+  }
+  Ex x = k.contract(ContractionKind::matmul, {g.group_in}, image_arg, image_at, weight_arg, weight_at);
+  if (bias >= 0) {
+    const Coord at[] = {channel};
+    x = x + k.load(k.read(bias), at);
+  }
+  k.store(k.write(result), result_at, x);
+  k.done(std::move(name));
+}
+
+bool tiles(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, int image, int weight) {
+  if (!is_narrow_float(lowering.type(image).dtype) || !is_narrow_float(lowering.type(weight).dtype) || g.group_in == 0)
+    return false;
+  for (size_t d = 0; d < g.spatial; ++d)
+    if (spec.stride[d] != g.kernel[d] || spec.before[d] != 0 || (spec.dilation[d] != 1 && g.kernel[d] != 1) ||
+        g.out[d] != g.in[d] * g.kernel[d])
+      return false;
+  return true;
+}
+
+}  // namespace
+
+void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, int weight, int bias, int result) {
+  if (!spec.transposed) return lower_direct(lowering, std::move(name), spec, image, weight, bias, result);
+  const Geometry g = geometry(lowering, spec, image, weight, result);
+  if (tiles(lowering, spec, g, image, weight))
+    return lower_tiling(lowering, std::move(name), spec, image, weight, bias, result, g);
+  // o·1 + tap·dilation, with taps counted from the far end, is where the image element stands in the spread image.
+  const bool dense = std::all_of(spec.stride.begin(), spec.stride.end(), [](int64_t s) { return s == 1; });
+  if (!dense) image = spread(lowering, spec, image, g);
+  for (size_t d = 0; d < g.spatial; ++d) {
+    spec.before[d] = dense ? (g.kernel[d] - 1) * spec.dilation[d] - spec.before[d] : 0;
+    spec.stride[d] = 1;
+  }
+  lower_direct(lowering, std::move(name), spec, image, weight, bias, result);
+}
+
+Shape conv_shape(const OpCall& call, const ConvSpec& spec, const Shape& image, const Shape& weight) {
+  const size_t spatial = weight.size() - 2;
+  const bool batched = image.size() == weight.size();
+  if (weight.size() < 3 || (!batched && image.size() + 1 != weight.size()))
+    fail(ErrorKind::bad_input, "{}: input {} and weight {} do not fit", call.op->name(), to_string(image), to_string(weight));
+  const int64_t channels = image[batched], wanted = spec.transposed ? weight[0] : weight[1] * spec.groups;
+  if (spec.groups < 1 || channels != wanted || (spec.transposed ? channels : weight[0]) % spec.groups != 0)
+    fail(ErrorKind::bad_input, "{}: input {} and weight {} do not fit {} groups", call.op->name(), to_string(image),
+         to_string(weight), spec.groups);
+  Shape shape(image.begin(), image.begin() + batched);
+  shape.push_back(spec.transposed ? weight[1] * spec.groups : weight[0]);
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t in = image[batched + 1 + d], reach = spec.dilation[d] * (weight[2 + d] - 1) + 1;
+    if (spec.stride[d] < 1 || spec.dilation[d] < 1)
+      fail(ErrorKind::bad_input, "{}: stride and dilation must be positive", call.op->name());
+    const int64_t room = in + spec.before[d] + spec.after[d] - reach;
+    const int64_t extent = spec.transposed ? (in - 1) * spec.stride[d] - spec.before[d] - spec.after[d] + reach +
+                                                 spec.output_padding[d]
+                                           : room < 0 ? -1 : room / spec.stride[d] + 1;
+    if (extent < 0)
+      fail(ErrorKind::bad_input, "{}: a kernel of {} does not fit input {}", call.op->name(), to_string(weight), to_string(image));
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
+}  // namespace npusim

@@ -1,0 +1,106 @@
+// Positions of extremes: argmax and argmin, max and min along a dimension, running extremes. NaN is the extreme.
+#include <limits>
+
+#include "base/error.h"
+#include "ops/reduce.h"
+
+namespace npusim {
+namespace {
+
+constexpr int64_t nowhere = std::numeric_limits<int64_t>::max();
+
+// The first position in the row that holds the extreme `top`.
+Ex first_at(RowKernel& k, Ex x, Ex top) {
+  const Ex hit = is_real(x) ? x == top || isnan(x) : x == top;
+  return k.reduce(Reduction::min, select(hit, k.row_index(), nowhere));
+}
+
+DimSet searched_dims(const OpCall& call) {
+  const size_t rank = call.inputs[0]->shape.size();
+  return call.is_none("dim") ? all_dims(rank) : one_dim(call.integer("dim"), rank);
+}
+
+std::vector<TensorType> infer_position(const OpCall& call) {
+  const DimSet dims = searched_dims(call);
+  require_rows(call, dims);
+  const bool keepdim = call.boolean("keepdim");
+  return {{DType::i64, reduced_shape(call.inputs[0]->shape, dims, keepdim)}};
+}
+
+template <Reduction extreme>
+void lower_position(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, searched_dims(call));
+  const Ex x = k.load_element(lowering.input(0));
+  k.store_row(lowering.output(0), first_at(k, x, k.reduce(extreme, x)));
+  k.done(kernel_name(call));
+}
+
+std::vector<TensorType> infer_value_and_position(const OpCall& call) {
+  const TensorType position = infer_position(call)[0];
+  return {{call.inputs[0]->dtype, position.shape}, position};
+}
+
+template <Reduction extreme>
+void lower_value_and_position(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, searched_dims(call));
+  const Ex x = k.load_element(lowering.input(0));
+  const Ex top = k.reduce(extreme, x);
+  const Ex at = first_at(k, x, top);
+  k.store_row(lowering.output(0), top);
+  k.store_row(lowering.output(1), at);
+  k.done(kernel_name(call));
+}
+
+std::vector<TensorType> infer_running(const OpCall& call) {
+  const TensorType& self = *call.inputs[0];
+  normalize_dim(call.integer("dim"), self.shape.size());
+  return {self, {DType::i64, self.shape}};
+}
+
+// The extreme of everything up to each position, and the last position that holds it: a row per element, of which the
+// elements after it are masked.
+template <Reduction extreme>
+void lower_running(const OpCall& call, Lowering& lowering) {
+  const Shape& shape = call.inputs[0]->shape;
+  const auto dim = static_cast<size_t>(normalize_dim(call.integer("dim"), shape.size()));
+  const int rank = static_cast<int>(shape.size());
+  Shape space = shape;
+  space.push_back(shape.empty() ? 1 : shape[dim]);
+  OpKernel k(lowering, space, 1);
+  std::vector<Coord> at;
+  for (int d = 0; d < rank; ++d) at.emplace_back(k.dim(d));
+  if (rank) at[dim] = k.dim(rank);
+  const Ex x = k.load(k.read(lowering.input(0)), at);
+  const Ex before = rank ? k.index(rank) <= k.index(static_cast<int>(dim)) : k.integer(1, Scalar::boolean);
+  constexpr bool max = extreme == Reduction::max;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Ex identity = is_real(x) ? literal(x, max ? -infinity : infinity)
+                                 : literal(x, max ? std::numeric_limits<int64_t>::min() : nowhere);
+  const Ex top = k.reduce(extreme, select(before, x, identity));
+  const Ex hit = before && (is_real(x) ? x == top || isnan(x) : x == top);
+  const Ex position = k.reduce(Reduction::max, select(hit, k.index(rank), int64_t{-1}));
+  k.store(k.write(lowering.output(0)), top);
+  k.store(k.write(lowering.output(1)), position);
+  k.done(kernel_name(call));
+}
+
+constexpr OpRecord records[] = {
+    row_op("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", infer_position,
+           lower_position<Reduction::max>, 0),
+    row_op("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", infer_position,
+           lower_position<Reduction::min>, 0),
+    row_op("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+           infer_value_and_position, lower_value_and_position<Reduction::max>, 0),
+    row_op("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+           infer_value_and_position, lower_value_and_position<Reduction::min>, 0),
+    row_op("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", infer_running,
+           lower_running<Reduction::max>, 0),
+    row_op("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", infer_running,
+           lower_running<Reduction::min>, 0),
+};
+
+}  // namespace
+
+std::span<const OpRecord> extremum_ops() { return records; }
+
+}  // namespace npusim

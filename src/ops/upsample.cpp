@@ -1,0 +1,330 @@
+// Resampling of the last one, two or three dimensions: nearest, linear and cubic, with and without antialiasing.
+//
+// A source position is a fixed-point number, (o · scale + shift) / 2^32 in i64: its integer part is the element and its
+// rest the weight, alike on every device. Only float64 tensors, which need more, have positions in f64.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+#include "ops/window.h"
+
+namespace npusim {
+namespace {
+
+constexpr int fraction_bits = 32;
+constexpr double one = 0x1p32;
+
+struct Axis {
+  int64_t in = 0, out = 0;
+  std::optional<double> factor;  // output over input, as the caller gave it
+};
+
+int input_of(const OpCall& call) { return call.tensor(call.op->schema.find("input") >= 0 ? "input" : "self"); }
+
+// "vec" overloads give output_size or scale_factors; the others output_size and perhaps one factor per dimension.
+std::vector<Axis> axes_of(const OpCall& call, size_t spatial) {
+  const Shape& shape = call.inputs[static_cast<size_t>(input_of(call))]->shape;
+  std::vector<int64_t> sizes;
+  if (!call.is_none("output_size")) sizes = call.ints("output_size", spatial);
+  std::vector<double> factors;
+  if (call.op->schema.find("scale_factors") >= 0) factors = call.reals("scale_factors");
+  if (sizes.empty() && factors.size() != spatial)
+    fail(ErrorKind::bad_input, "{}: needs output_size or {} scale_factors", call.op->name(), spatial);
+  constexpr const char* names[] = {"scales_d", "scales_h", "scales_w"};
+  std::vector<Axis> axes;
+  for (size_t d = 0; d < spatial; ++d) {
+    Axis axis;
+    axis.in = shape[shape.size() - spatial + d];
+    if (factors.size() == spatial) axis.factor = factors[d];
+    const char* name = spatial == 1 ? "scales" : names[3 - spatial + d];
+    if (call.op->schema.find(name) >= 0 && !call.is_none(name)) axis.factor = call.number(name);
+    axis.out = sizes.empty() ? static_cast<int64_t>(static_cast<double>(axis.in) * factors[d]) : sizes[d];
+    if (axis.factor && !(*axis.factor > 0)) axis.factor.reset();
+    if (axis.in < 1 || axis.out < 1)
+      fail(ErrorKind::bad_input, "{}: cannot resize {} elements to {}", call.op->name(), axis.in, axis.out);
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+template <int spatial>
+std::vector<TensorType> infer_upsample(const OpCall& call) {
+  TensorType type = *call.inputs[static_cast<size_t>(input_of(call))];
+  if (type.shape.size() != spatial + 2)
+    fail(ErrorKind::bad_input, "{}: input {} must have {} dimensions", call.op->name(), to_string(type.shape),
+         spatial + 2);
+  const std::vector<Axis> axes = axes_of(call, spatial);
+  for (size_t d = 0; d < spatial; ++d) type.shape[2 + d] = axes[d].out;
+  return {type};
+}
+
+// o · scale + shift in elements.
+struct Line {
+  double scale = 0, shift = 0;
+};
+
+int64_t fixed(double x) { return std::llround(x * one); }
+
+// The line's value at the index along dimension d of the space.
+struct Position {
+  Position(KernelBuilder& k, int d, Line line, Scalar type) : type(type) {
+    if (type == Scalar::f64)
+      value = k.cast(k.index(d), type) * line.scale + line.shift;
+    else
+      value = k.index(d) * fixed(line.scale) + fixed(line.shift);
+  }
+  Ex shifted(double by) const { return type == Scalar::f64 ? value + by : value + fixed(by); }
+  Ex whole(Ex x) const {
+    if (type == Scalar::f64) return x.builder->cast(floor(x), Scalar::i64);
+    return shr(x, literal(x, int64_t{fraction_bits}));
+  }
+  Ex whole() const { return whole(value); }
+  Ex fraction() const {
+    if (type == Scalar::f64) return value - floor(value);
+    return value.builder->cast(bit_and(value, literal(value, (int64_t{1} << fraction_bits) - 1)), type) * (1 / one);
+  }
+  Ex distance_to(Ex element) const {
+    if (type == Scalar::f64) return element.builder->cast(element, type) - value;
+    return value.builder->cast(element * (int64_t{1} << fraction_bits) - value, type) * (1 / one);
+  }
+
+  Scalar type;
+  Ex value;
+};
+
+// The element ATen's float32 arithmetic picks for output o.
+int64_t nearest_element(const Axis& axis, bool exact, int64_t o) {
+  const float scale =
+      axis.factor ? static_cast<float>(1.0 / *axis.factor) : static_cast<float>(axis.in) / static_cast<float>(axis.out);
+  if (!exact && axis.out == axis.in) return o;
+  if (!exact && axis.out == 2 * axis.in) return o >> 1;
+  const float at = exact ? (static_cast<float>(o) + 0.5f) * scale : static_cast<float>(o) * scale;
+  return std::min(static_cast<int64_t>(std::floor(at)), axis.in - 1);
+}
+
+// A position whose integer part is that element for every output: the exact ratio, raised by float32's rounding where
+// that reaches the next element.
+Line nearest_line(const Axis& axis, bool exact) {
+  const double ratio = axis.factor ? 1.0 / *axis.factor : static_cast<double>(axis.in) / static_cast<double>(axis.out);
+  const double half = exact ? 0.5 : 0.0;
+  auto agrees = [&](Line line) {
+    for (int64_t o = 0; o < axis.out; ++o) {
+      const int64_t element = (o * fixed(line.scale) + fixed(line.shift)) >> fraction_bits;
+      if (std::min(element, axis.in - 1) != nearest_element(axis, exact, o)) return false;
+    }
+    return true;
+  };
+  for (const double scale : {ratio, static_cast<double>(static_cast<float>(ratio)), 0.5, 1.0})
+    for (const double raise : {0.0, 0x1p-31, 0x1p-24, 0x1p-20, 0x1p-16, 0x1p-12, -0x1p-24, -0x1p-20, -0x1p-16}) {
+      const Line line{scale, std::max(half * scale + raise, 0.0)};
+      if (agrees(line)) return line;
+    }
+  fail(ErrorKind::unsupported, "no exact nearest positions from {} to {} elements", axis.in, axis.out);
+}
+
+double scale_of(const Axis& axis, bool align_corners) {
+  if (align_corners) return axis.out > 1 ? static_cast<double>(axis.in - 1) / static_cast<double>(axis.out - 1) : 0;
+  return axis.factor ? 1.0 / *axis.factor : static_cast<double>(axis.in) / static_cast<double>(axis.out);
+}
+
+// Corners aligned: o · scale. Else the centres are: (o + 1/2) · scale − 1/2.
+Line smooth_line(const Axis& axis, bool align_corners) {
+  const double scale = scale_of(axis, align_corners);
+  return {scale, align_corners ? 0 : scale * 0.5 - 0.5};
+}
+
+// One of the elements that make up a result along one axis.
+struct Tap {
+  Ex element;  // clamped into the input
+  Ex weight;
+};
+using Taps = std::vector<Tap>;
+
+Taps linear_taps(KernelBuilder& k, int d, const Axis& axis, bool align_corners, Scalar type) {
+  Position at(k, d, smooth_line(axis, align_corners), type);
+  at.value = max(at.value, 0);
+  const Ex first = min(at.whole(), axis.in - 1);
+  const Ex weight = at.fraction();
+  return {{first, 1 - weight}, {min(first + 1, axis.in - 1), weight}};
+}
+
+// Keys' cubic convolution with a = −3/4, as ATen and OpenCV have it.
+Ex cubic_near(Ex x) { return ((x * 1.25 - 2.25) * x) * x + 1; }          // |x| <= 1
+Ex cubic_far(Ex x) { return ((x * -0.75 + 3.75) * x - 6.0) * x + 3.0; }  // 1 < |x| < 2
+
+Taps cubic_taps(KernelBuilder& k, int d, const Axis& axis, bool align_corners, Scalar type) {
+  const Position at(k, d, smooth_line(axis, align_corners), type);
+  const Ex first = at.whole();
+  const Ex t = at.fraction();
+  const Ex weights[] = {cubic_far(t + 1), cubic_near(t), cubic_near(1 - t), cubic_far(2 - t)};
+  Taps taps;
+  for (int64_t tap = 0; tap < 4; ++tap) taps.push_back({min(max(first + (tap - 1), 0), axis.in - 1), weights[tap]});
+  return taps;
+}
+
+// Σ over the taps of all axes of weight · element, innermost axis first as ATen sums.
+Ex weighted(OpKernel& k, int arg, std::vector<Coord>& at, const std::vector<Taps>& taps, size_t axis) {
+  if (axis == taps.size()) return k.load(arg, at);
+  Ex sum;
+  for (const Tap& tap : taps[axis]) {
+    at[2 + axis] = tap.element;
+    const Ex term = weighted(k, arg, at, taps, axis + 1) * tap.weight;
+    sum = sum.builder ? sum + term : term;
+  }
+  return sum;
+}
+
+using MakeTaps = Taps (*)(KernelBuilder&, int, const Axis&, bool, Scalar);
+
+template <int spatial, MakeTaps make_taps>
+void lower_smooth(const OpCall& call, Lowering& lowering) {
+  const int input = input_of(call);
+  Pointwise p(call, lowering);
+  OpKernel& k = p.kernel;
+  const int arg = k.read(lowering.input(input));
+  const Scalar type = scalar_of(k.dtype(arg)) == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+  const std::vector<Axis> axes = axes_of(call, spatial);
+  std::vector<Coord> at{k.dim(0), k.dim(1)};
+  at.resize(2 + spatial, Coord(int64_t{0}));
+  std::vector<Taps> taps;
+  for (int d = 0; d < spatial; ++d)
+    taps.push_back(make_taps(k, 2 + d, axes[static_cast<size_t>(d)], call.boolean("align_corners"), type));
+  p.store(weighted(k, arg, at, taps, 0));
+}
+
+template <int spatial, bool exact>
+void lower_nearest(const OpCall& call, Lowering& lowering) {
+  const int input = input_of(call);
+  Pointwise p(call, lowering);
+  OpKernel& k = p.kernel;
+  const std::vector<Axis> axes = axes_of(call, spatial);
+  std::vector<Coord> at{k.dim(0), k.dim(1)};
+  for (int d = 0; d < spatial; ++d) {
+    const Axis& axis = axes[static_cast<size_t>(d)];
+    const Line line = nearest_line(axis, exact);
+    if (line.scale == 1 && line.shift < 1 && axis.out <= axis.in)
+      at.emplace_back(k.dim(2 + d));
+    else
+      at.emplace_back(min(Position(k, 2 + d, line, Scalar::f32).whole(), axis.in - 1));
+  }
+  p.store(k.load(k.read(lowering.input(input)), at));
+}
+
+// Antialiased filters as PIL has them: a triangle or cubic (a = −1/2) as wide as one output element at least.
+double filter_radius(bool cubic) { return cubic ? 2 : 1; }
+Ex filter_value(bool cubic, Ex distance) {
+  const Ex x = abs(distance);
+  if (!cubic) return max(1 - x, 0);
+  const Ex near = ((x * 1.5 - 2.5) * x) * x + 1, far = ((x * -0.5 + 2.5) * x - 4.0) * x + 2.0;
+  return select(x < 1, near, select(x < 2, far, 0.0));
+}
+
+// The weight of each position of the row along every axis, and their sums, which normalise them.
+template <bool cubic>
+void lower_antialiased(const OpCall& call, Lowering& lowering) {
+  const int input = input_of(call);
+  const TensorType& type = lowering.type(lowering.input(input));
+  const std::vector<Axis> axes = axes_of(call, 2);
+  std::vector<Window> windows;
+  for (const Axis& axis : axes) {
+    const double support = filter_radius(cubic) * std::max(scale_of(axis, call.boolean("align_corners")), 1.0);
+    windows.push_back({axis.in, 2 * static_cast<int64_t>(std::ceil(support)) + 1, 1, 0, 1, axis.out});
+  }
+  WindowKernel k(lowering, type, windows);
+  std::vector<Coord> at{k.dim(0), k.dim(1)};
+  Ex weight = k.number(1, scalar_of(type.dtype) == Scalar::f64 ? Scalar::f64 : Scalar::f32);
+  for (int d = 0; d < 2; ++d) {
+    const Axis& axis = axes[static_cast<size_t>(d)];
+    const double scale = scale_of(axis, call.boolean("align_corners")), width = std::max(scale, 1.0);
+    const double support = filter_radius(cubic) * width;
+    const Position middle(k, 2 + d, {scale, scale * 0.5}, weight.type());
+    auto edge = [&](double by) { return middle.whole(middle.shifted(by + 0.5)); };
+    const Ex first = max(edge(-support), 0), end = min(edge(support), axis.in);
+    const Ex position = first + k.index(4 + d);
+    const Ex distance = middle.distance_to(position) + 0.5;
+    weight = weight * select(position < end, filter_value(cubic, distance * (1 / width)), 0.0);
+    at.emplace_back(min(position, axis.in - 1));
+  }
+  const Ex x = k.load(k.read(lowering.input(input)), at);
+  k.store_window(lowering.output(0), k.reduce(Reduction::sum, weight * x) / k.reduce(Reduction::sum, weight));
+  k.done(kernel_name(call));
+}
+
+template <int spatial, bool exact>
+constexpr OpRecord nearest(std::string_view schema) {
+  OpRecord record;
+  record.schema = schema;
+  record.infer = infer_upsample<spatial>;
+  record.lower = lower_nearest<spatial, exact>;
+  record.tolerance = 0;
+  return record;
+}
+
+// Weights carry float32's error of a position, which grows with the extent.
+template <int spatial, MakeTaps make_taps>
+constexpr OpRecord smooth(std::string_view schema) {
+  OpRecord record;
+  record.schema = schema;
+  record.infer = infer_upsample<spatial>;
+  record.lower = lower_smooth<spatial, make_taps>;
+  record.tolerance = 32;
+  return record;
+}
+
+template <bool cubic>
+constexpr OpRecord antialiased(std::string_view schema) {
+  return row_op(schema, infer_upsample<2>, lower_antialiased<cubic>, 64);
+}
+
+constexpr OpRecord records[] = {
+    nearest<1, false>("upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"),
+    nearest<1, false>("upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"),
+    nearest<2, false>("upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, "
+                      "float? scales_w=None) -> Tensor"),
+    nearest<2, false>("upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"),
+    nearest<3, false>("upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, "
+                      "float? scales_h=None, float? scales_w=None) -> Tensor"),
+    nearest<3, false>("upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"),
+    nearest<1, true>("_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"),
+    nearest<1, true>("_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) "
+                     "-> Tensor"),
+    nearest<2, true>("_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, "
+                     "float? scales_w=None) -> Tensor"),
+    nearest<2, true>("_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) "
+                     "-> Tensor"),
+    nearest<3, true>("_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, "
+                     "float? scales_h=None, float? scales_w=None) -> Tensor"),
+    nearest<3, true>("_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) "
+                     "-> Tensor"),
+    smooth<1, linear_taps>("upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, "
+                           "float? scales=None) -> Tensor"),
+    smooth<1, linear_taps>("upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+                           "float[]? scale_factors) -> Tensor"),
+    smooth<2, linear_taps>("upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, "
+                           "float? scales_h=None, float? scales_w=None) -> Tensor"),
+    smooth<2, linear_taps>("upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+                           "float[]? scale_factors) -> Tensor"),
+    smooth<3, linear_taps>("upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, "
+                           "float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"),
+    smooth<3, linear_taps>("upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+                           "float[]? scale_factors) -> Tensor"),
+    smooth<2, cubic_taps>("upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, "
+                          "float? scales_h=None, float? scales_w=None) -> Tensor"),
+    smooth<2, cubic_taps>("upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+                          "float[]? scale_factors) -> Tensor"),
+    antialiased<false>("_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
+                       "float? scales_h=None, float? scales_w=None) -> Tensor"),
+    antialiased<false>("_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+                       "float[]? scale_factors) -> Tensor"),
+    antialiased<true>("_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
+                      "float? scales_h=None, float? scales_w=None) -> Tensor"),
+    antialiased<true>("_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+                      "float[]? scale_factors) -> Tensor"),
+};
+
+}  // namespace
+
+std::span<const OpRecord> upsample_ops() { return records; }
+
+}  // namespace npusim

@@ -1,0 +1,137 @@
+// Views that keep every element in its place: view, flatten, squeeze, unsqueeze and their kind.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/view.h"
+
+namespace npusim {
+namespace {
+
+// `wanted` with its one -1 replaced so that the count of elements stays.
+Shape resolve_shape(const OpCall& call, const Shape& self, Shape wanted) {
+  const int64_t count = element_count(self);
+  int64_t known = 1;
+  int64_t* open = nullptr;
+  for (int64_t& extent : wanted) {
+    if (extent >= 0) known *= extent;
+    else if (extent != -1 || open)
+      fail(ErrorKind::bad_input, "{}: bad shape {}", call.op->name(), to_string(wanted));
+    else open = &extent;
+  }
+  if (open && known != 0 && count % known == 0) *open = count / known;
+  else if (open && known == 0 && count == 0)
+    fail(ErrorKind::bad_input, "{}: -1 in {} is ambiguous for no elements", call.op->name(), to_string(wanted));
+  if ((open && *open < 0) || element_count(wanted) != count)
+    fail(ErrorKind::bad_input, "{}: {} does not have the elements of {}", call.op->name(), to_string(wanted),
+         to_string(self));
+  return wanted;
+}
+
+template <const char* arg>
+Shape view_shape(const OpCall& call) { return resolve_shape(call, call.type("self").shape, call.ints(arg)); }
+constexpr char size_arg[] = "size", shape_arg[] = "shape";
+
+Shape other_shape(const OpCall& call) { return resolve_shape(call, call.type("self").shape, call.type("other").shape); }
+
+Shape flatten_shape(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  const size_t begin = dim_argument(call, "start_dim", self.size()), end = dim_argument(call, "end_dim", self.size());
+  if (begin > end) fail(ErrorKind::bad_input, "{}: start_dim {} comes after end_dim {}", call.op->name(), begin, end);
+  if (self.empty()) return {1};
+  Shape shape(self.begin(), self.begin() + static_cast<std::ptrdiff_t>(begin));
+  int64_t joined = 1;
+  for (size_t d = begin; d <= end; ++d) joined *= self[d];
+  shape.push_back(joined);
+  shape.insert(shape.end(), self.begin() + static_cast<std::ptrdiff_t>(end) + 1, self.end());
+  return shape;
+}
+
+Shape ravel_shape(const OpCall& call) { return {element_count(call.type("self").shape)}; }
+
+Shape unflatten_shape(const OpCall& call) {
+  Shape shape = call.type("self").shape;
+  const size_t dim = dim_argument(call, "dim", shape.size());
+  if (shape.empty()) fail(ErrorKind::bad_input, "{}: a scalar has no dimension to split", call.op->name());
+  const Shape parts = resolve_shape(call, {shape[dim]}, call.ints("sizes"));
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), parts.begin(), parts.end());
+  return shape;
+}
+
+Shape squeeze_shape(const OpCall& call) {
+  Shape shape = call.type("self").shape;
+  std::erase(shape, 1);
+  return shape;
+}
+
+Shape squeeze_dims_shape(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  std::vector<bool> dropped(self.size() + 1, false);
+  for (int64_t d : call.ints("dim")) dropped[static_cast<size_t>(normalize_dim(d, self.size()))] = true;
+  Shape shape;
+  for (size_t d = 0; d < self.size(); ++d)
+    if (!dropped[d] || self[d] != 1) shape.push_back(self[d]);
+  return shape;
+}
+
+Shape unsqueeze_shape(const OpCall& call) {
+  Shape shape = call.type("self").shape;
+  const size_t dim = dim_argument(call, "dim", shape.size() + 1);
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
+  return shape;
+}
+
+// atleast_3d puts a matrix before its new dimension and a vector in the middle.
+template <size_t rank>
+Shape atleast_shape_of(Shape shape) {
+  if (rank == 3 && shape.size() == 2) shape.push_back(1);
+  else if (rank == 3 && shape.size() == 1) shape = {1, shape[0], 1};
+  while (shape.size() < rank) shape.insert(shape.begin(), 1);
+  return shape;
+}
+template <size_t rank>
+Shape atleast_shape(const OpCall& call) { return atleast_shape_of<rank>(call.type("self").shape); }
+
+template <size_t rank>
+constexpr OpRecord atleast_all(std::string_view schema) {
+  return view(schema, [](const OpCall& call) {
+    std::vector<TensorType> types;
+    for (const TensorType* input : call.inputs) types.push_back({input->dtype, atleast_shape_of<rank>(input->shape)});
+    return types;
+  }, [](const OpCall& call, Lowering& lowering) {
+    for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i) lower_reshape(lowering, "atleast", i, i);
+  });
+}
+
+constexpr OpRecord records[] = {
+    reshaped_view<view_shape<size_arg>>("view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
+    fresh(reshaped_view<view_shape<size_arg>>("view_copy(Tensor self, SymInt[] size) -> Tensor")),
+    reshaped_view<view_shape<shape_arg>>("reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"),
+    fresh(reshaped_view<view_shape<size_arg>>("_unsafe_view(Tensor self, SymInt[] size) -> Tensor")),
+    reshaped_view<view_shape<size_arg>>("_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"),
+    reshaped_view<other_shape>("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
+    reshaped_view<other_shape>("view_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
+    reshaped_view<flatten_shape>("flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"),
+    reshaped_view<ravel_shape>("ravel(Tensor(a) self) -> Tensor(a)"),
+    reshaped_view<unflatten_shape>("unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"),
+    reshaped_view<squeeze_shape>("squeeze(Tensor(a) self) -> Tensor(a)"),
+    reshaped_view<squeeze_dims_shape>("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"),
+    reshaped_view<squeeze_dims_shape>("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
+    fresh(reshaped_view<squeeze_shape>("squeeze_copy(Tensor self) -> Tensor")),
+    fresh(reshaped_view<squeeze_dims_shape>("squeeze_copy.dim(Tensor self, int dim) -> Tensor")),
+    fresh(reshaped_view<squeeze_dims_shape>("squeeze_copy.dims(Tensor self, int[] dim) -> Tensor")),
+    reshaped_view<unsqueeze_shape>("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
+    fresh(reshaped_view<unsqueeze_shape>("unsqueeze_copy(Tensor self, int dim) -> Tensor")),
+    reshaped_view<atleast_shape<1>>("atleast_1d(Tensor self) -> Tensor"),
+    reshaped_view<atleast_shape<2>>("atleast_2d(Tensor self) -> Tensor"),
+    reshaped_view<atleast_shape<3>>("atleast_3d(Tensor self) -> Tensor"),
+    atleast_all<1>("atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]"),
+    atleast_all<2>("atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"),
+    atleast_all<3>("atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]"),
+};
+
+}  // namespace
+
+std::span<const OpRecord> view_reshape_ops() { return records; }
+
+}  // namespace npusim

@@ -1,0 +1,128 @@
+// The compute dtype (C7): what contractions produce and what derives from it is stored in 16 bits; all arithmetic stays
+// float32. Masks, positions, rotary angles, graph inputs and outputs keep their own dtypes.
+#include <algorithm>
+
+#include "passes/early_values.h"
+#include "passes/pass.h"
+#include "passes/retype.h"
+
+namespace npusim {
+namespace {
+
+bool gathers_weight(const Graph& graph, const Node& node) {
+  for (const Access& a : node.kernel->accesses) {
+    if (a.terms.empty()) continue;
+    const Value& v = value_of(graph, node.inputs[static_cast<size_t>(a.arg)]);
+    if (v.source == ValueSource::weight && is_float(v.type.dtype)) return true;
+  }
+  return false;
+}
+
+// Activations: results of contractions and embeddings and all that is computed from them.
+std::vector<bool> activations(const Graph& graph) {
+  std::vector<bool> hot(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    const bool own = node.kernel->contraction || gathers_weight(graph, node);
+    const bool any = own || std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return hot[static_cast<size_t>(v)]; });
+    for (ValueId v : node.outputs) hot[static_cast<size_t>(v)] = any;
+  }
+  return hot;
+}
+
+// Values that share a buffer through in-place updates keep one dtype: left alone.
+std::vector<bool> updated_values(const Graph& graph) {
+  std::vector<bool> fixed(graph.values.size(), false);
+  for (const Node& node : graph.nodes)
+    for (size_t i = 0; i < node.kernel->args.size(); ++i)
+      if (const int source = node.kernel->args[i].updates; source >= 0) {
+        fixed[static_cast<size_t>(node.inputs[static_cast<size_t>(source)])] = true;
+        fixed[static_cast<size_t>(node.outputs[i - node.inputs.size()])] = true;
+      }
+  return fixed;
+}
+
+// A kernel that converts a float32 weight, run once at load.
+void narrow_operands(Graph& graph, DType dtype) {
+  const std::vector<bool> early = early_values(graph);
+  std::map<ValueId, ValueId> narrowed;
+  std::vector<Node> nodes;
+  for (Node& node : graph.nodes) {
+    if (node.kernel->contraction && node.kernel->contraction->kind != ContractionKind::attention) {
+      std::shared_ptr<Kernel> edited;
+      for (const Access* operand : {&node.kernel->contraction->a, &node.kernel->contraction->b}) {
+        const auto slot = static_cast<size_t>(operand->arg);
+        const ValueId v = node.inputs[slot];
+        if (static_cast<size_t>(v) >= early.size() || !early[static_cast<size_t>(v)] || value_of(graph, v).type.dtype != DType::f32) continue;
+        // Only if the operand is all it is used for here: an epilogue that reads it too keeps the wide one.
+        const auto& accesses = node.kernel->accesses;
+        if (std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.arg == operand->arg; })) continue;
+        auto [known, fresh] = narrowed.try_emplace(v, no_value);
+        if (fresh) {
+          const TensorType wide = value_of(graph, v).type;
+          known->second = add_value(graph, value_of(graph, v).name + "_" + std::string(dtype_name(dtype)), {dtype, wide.shape});
+          KernelBuilder k({element_count(wide.shape)});
+          const Ex x = k.load_flat(k.input(wide));
+          k.store_flat(k.output({dtype, wide.shape}), x);
+          Node cast;
+          cast.name = value_of(graph, v).name;
+          cast.inputs = {v};
+          cast.outputs = {known->second};
+          cast.kernel = std::make_shared<const Kernel>(k.finish("cast"));
+          nodes.push_back(std::move(cast));
+        }
+        if (!edited) edited = std::make_shared<Kernel>(*node.kernel);
+        edited->args[slot].dtype = dtype;
+        node.inputs[slot] = known->second;
+      }
+      if (edited) node.kernel = edited;
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+  compact(graph, std::vector<bool>(graph.nodes.size(), false), true);
+}
+
+void narrow(Graph& graph, DType dtype) {
+  const std::vector<bool> hot = activations(graph), early = early_values(graph), updated = updated_values(graph);
+  std::vector<bool> output(graph.values.size(), false);
+  for (const GraphOutput& o : graph.outputs) output[static_cast<size_t>(o.value)] = true;
+  std::vector<DType> wanted(graph.values.size());
+  for (size_t v = 0; v < wanted.size(); ++v) {
+    const Value& value = graph.values[v];
+    wanted[v] = value.type.dtype;
+    if (value.source == ValueSource::node && value.type.dtype == DType::f32 && hot[v] && !early[v] && !updated[v] && !output[v])
+      wanted[v] = dtype;
+  }
+  retype_values(graph, wanted);
+  narrow_operands(graph, dtype);
+}
+
+// --dtype float32 of a 16-bit model: everything but its weights is stored wide, inputs and outputs too.
+void widen(Graph& graph) {
+  std::vector<DType> wanted(graph.values.size());
+  for (size_t v = 0; v < wanted.size(); ++v) {
+    const Value& value = graph.values[v];
+    wanted[v] = value.type.dtype;
+    const bool half = value.type.dtype == DType::bf16 || value.type.dtype == DType::f16;
+    if (half && value.source != ValueSource::weight && value.source != ValueSource::constant) wanted[v] = DType::f32;
+  }
+  retype_values(graph, wanted);
+}
+
+}  // namespace
+
+void choose_dtype(Graph& graph, PassContext& context) {
+  // Rotary frequencies stay float32 whatever the file says: an angle's error grows with the position (W-20).
+  std::vector<DType> wanted(graph.values.size());
+  for (size_t v = 0; v < wanted.size(); ++v) {
+    const Value& value = graph.values[v];
+    const bool frequencies = value.source == ValueSource::weight && value.fqn.ends_with("inv_freq") && is_float(value.type.dtype);
+    wanted[v] = frequencies && value.type.dtype != DType::f64 ? DType::f32 : value.type.dtype;
+  }
+  retype_values(graph, wanted);
+  if (!context.dtype || context.strict) return;
+  if (*context.dtype == DType::f32) widen(graph);
+  else narrow(graph, *context.dtype);
+}
+
+}  // namespace npusim

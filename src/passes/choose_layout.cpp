@@ -1,0 +1,190 @@
+// Images between convolutions are stored as the target wants them (channels last on the CPU): strides of their readers
+// and writers change, and no conversion is needed because nobody else sees them.
+#include <algorithm>
+
+#include "kernel/index_map.h"
+#include "kernel/simplify.h"
+#include "passes/early_values.h"
+#include "passes/pass.h"
+
+namespace npusim {
+namespace {
+
+// A value's row-major storage by dimension (extents of 1 left out).
+StoredDims row_major(const Shape& shape) {
+  StoredDims stored;
+  const Shape strides = row_major_strides(shape);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    stored.dims.push_back(d);
+    stored.strides.push_back(strides[d]);
+    stored.extents.push_back(shape[d]);
+  }
+  return stored;
+}
+
+// Strides of [n, c, spatial…] stored as [n, spatial…, c], for the stored dimensions only.
+std::vector<int64_t> channels_last_strides(const Shape& shape, const StoredDims& stored) {
+  Shape strides(shape.size());
+  int64_t stride = 1;
+  strides[1] = stride;
+  stride *= shape[1];
+  for (size_t d = shape.size(); d-- > 2;) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  strides[0] = stride;
+  std::vector<int64_t> picked;
+  for (size_t d : stored.dims) picked.push_back(strides[d]);
+  return picked;
+}
+
+std::vector<int64_t> wide_extents(const Kernel& k) {
+  std::vector<int64_t> extents = k.space;
+  if (k.contraction) extents.insert(extents.end(), k.contraction->reduce.begin(), k.contraction->reduce.end());
+  return extents;
+}
+
+// Splits the kernel until all its accesses to `arg` map onto the value's dimensions.
+bool split_to_fit(Kernel& k, int arg, const StoredDims& stored) {
+  for (int rounds = 0; rounds < 32; ++rounds) {
+    std::optional<SplitRequest> split;
+    bool ok = true;
+    auto visit = [&](const Access& a, const std::vector<int64_t>& extents) {
+      if (a.arg == arg && !split) ok = ok && (map_access(a, extents, stored, split).has_value() || split.has_value());
+    };
+    for (const Access& a : k.accesses) visit(a, k.space);
+    for (const Store& s : k.stores) visit(s.access, k.space);
+    if (k.contraction) {
+      if (k.contraction->kind == ContractionKind::attention) return false;
+      visit(k.contraction->a, wide_extents(k));
+      visit(k.contraction->b, wide_extents(k));
+    }
+    if (!ok) return false;
+    if (!split) return true;
+    if (k.contraction && k.contraction->kind != ContractionKind::matmul) return false;
+    split_dim(k, split->dim, split->inner);
+  }
+  return false;
+}
+
+void restride_all(Kernel& k, int arg, const StoredDims& stored, const std::vector<int64_t>& strides) {
+  for (Access& a : k.accesses)
+    if (a.arg == arg) a = restride(a, k.space, stored, strides);
+  for (Store& s : k.stores)
+    if (s.access.arg == arg) s.access = restride(s.access, k.space, stored, strides);
+  if (!k.contraction) return;
+  auto c = std::make_shared<Contraction>(*k.contraction);
+  for (Access* a : {&c->a, &c->b})
+    if (a->arg == arg) *a = restride(*a, wide_extents(k), stored, strides);
+  k.contraction = c;
+}
+
+class LayoutChooser {
+ public:
+  explicit LayoutChooser(Graph& graph) : graph_(graph), eligible_(graph.values.size(), false), wanted_(graph.values.size(), false) {
+    const std::vector<bool> early = early_values(graph);
+    for (size_t v = 0; v < graph.values.size(); ++v)
+      eligible_[v] = graph.values[v].source == ValueSource::node && !early[v] && graph.values[v].type.shape.size() >= 3 &&
+                     graph.values[v].type.shape[1] > 1;
+    for (const GraphOutput& o : graph.outputs) eligible_[static_cast<size_t>(o.value)] = false;
+    for (const Node& node : graph.nodes)
+      for (size_t i = 0; i < node.kernel->args.size(); ++i)
+        if (const int source = node.kernel->args[i].updates; source >= 0) {
+          eligible_[static_cast<size_t>(node.inputs[static_cast<size_t>(source)])] = false;
+          eligible_[static_cast<size_t>(node.outputs[i - node.inputs.size()])] = false;
+        }
+  }
+
+  void run() {
+    for (const Node& node : graph_.nodes) want(node);
+    touching_.resize(graph_.values.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      for (ValueId v : graph_.nodes[n].inputs) touching_[static_cast<size_t>(v)].push_back(n);
+      for (ValueId v : graph_.nodes[n].outputs) touching_[static_cast<size_t>(v)].push_back(n);
+    }
+    for (size_t v = 0; v < wanted_.size(); ++v)
+      if (wanted_[v]) apply(static_cast<ValueId>(v));
+  }
+
+ private:
+  void want(const Node& node) {
+    const Kernel& k = *node.kernel;
+    auto mark = [&](ValueId v) { wanted_[static_cast<size_t>(v)] = wanted_[static_cast<size_t>(v)] || eligible_[static_cast<size_t>(v)]; };
+    if (k.contraction && k.contraction->kind == ContractionKind::conv) {
+      mark(node.inputs[static_cast<size_t>(k.contraction->a.arg)]);
+      for (const Store& s : k.stores) {
+        const ValueId out = node.outputs[static_cast<size_t>(s.access.arg) - node.inputs.size()];
+        // [n, group, channel, spatial…] stored as an image: the channel's stride is the number of pixels.
+        int64_t pixels = 1;
+        const Shape& shape = value_of(graph_, out).type.shape;
+        for (size_t d = 2; d < shape.size(); ++d) pixels *= shape[d];
+        if (shape.size() + 1 == k.space.size() && (k.space[2] == 1 || s.access.strides[2] == pixels)) mark(out);
+      }
+      return;
+    }
+    if (k.contraction) return;
+    // Pointwise, pooling, concatenation: an image in gives an image out, when channels run along the same indices.
+    for (const Access& a : k.accesses) {
+      const ValueId in = node.inputs[static_cast<size_t>(a.arg)];
+      if (!wanted_[static_cast<size_t>(in)]) continue;
+      for (const Store& s : k.stores) {
+        const ValueId out = node.outputs[static_cast<size_t>(s.access.arg) - node.inputs.size()];
+        if (value_of(graph_, out).type.shape.size() == value_of(graph_, in).type.shape.size() && same_channels(k, a, in, s.access, out)) mark(out);
+      }
+    }
+  }
+
+  bool same_channels(const Kernel& k, const Access& from, ValueId in, const Access& to, ValueId out) const {
+    const StoredDims source = row_major(value_of(graph_, in).type.shape), target = row_major(value_of(graph_, out).type.shape);
+    bool any = false;
+    for (size_t d = 0; d < k.space.size(); ++d) {
+      if (k.space[d] <= 1) continue;
+      const int b = stored_digit(to, d, target);
+      const bool channel_out = b >= 0 && target.dims[static_cast<size_t>(b)] == 1;
+      const int a = stored_digit(from, d, source);
+      bool channel_in = a >= 0 && source.dims[static_cast<size_t>(a)] == 1;
+      for (const Guard& g : from.guards) {
+        const Access probe{0, 0, {g.stride}, {}, {}};
+        const int digit = g.coeffs[d] != 0 ? stored_digit(probe, 0, source) : -1;
+        channel_in = channel_in || (digit >= 0 && source.dims[static_cast<size_t>(digit)] == 1);
+      }
+      if (channel_in != channel_out) return false;
+      any = any || channel_in;
+    }
+    return any;
+  }
+
+  void apply(ValueId v) {
+    const Shape& shape = value_of(graph_, v).type.shape;
+    if (element_count(shape) == 0) return;
+    const StoredDims stored = row_major(shape);
+    const std::vector<int64_t> strides = channels_last_strides(shape, stored);
+    std::vector<std::pair<size_t, std::shared_ptr<Kernel>>> edited;
+    for (size_t n : touching_[static_cast<size_t>(v)]) {
+      if (!edited.empty() && edited.back().first == n) continue;
+      const Node& node = graph_.nodes[n];
+      auto kernel = std::make_shared<Kernel>(*node.kernel);
+      for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
+        const ValueId at = i < node.inputs.size() ? node.inputs[i] : node.outputs[i - node.inputs.size()];
+        if (at != v) continue;
+        if (!split_to_fit(*kernel, static_cast<int>(i), stored)) return;
+        restride_all(*kernel, static_cast<int>(i), stored, strides);
+      }
+      edited.emplace_back(n, std::move(kernel));
+    }
+    for (auto& [n, kernel] : edited) graph_.nodes[n].kernel = std::move(kernel);
+  }
+
+  Graph& graph_;
+  std::vector<bool> eligible_, wanted_;
+  std::vector<std::vector<size_t>> touching_;
+};
+
+}  // namespace
+
+void choose_layout(Graph& graph, PassContext& context) {
+  if (context.target.image_layout == ImageLayout::channels_last) LayoutChooser(graph).run();
+}
+
+}  // namespace npusim

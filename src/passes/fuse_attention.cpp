@@ -1,0 +1,190 @@
+// matmul → scale, mask → softmax → matmul becomes one attention kernel; shared keys and values are never expanded.
+#include <algorithm>
+
+#include "kernel/simplify.h"
+#include "passes/fuser.h"
+#include "passes/recognize.h"
+
+namespace npusim {
+namespace {
+
+bool is_matmul(const Kernel& k) { return k.contraction && k.contraction->kind == ContractionKind::matmul; }
+
+// The pointwise part of a softmax kernel, up to its argument x: a kernel that stores x where the softmax is stored.
+BoundKernel score_tail(const BoundKernel& softmax, int32_t x, int value) {
+  BoundKernel tail = softmax;
+  tail.kernel.row_dims = 0;
+  tail.kernel.stores.resize(1);
+  tail.kernel.stores[0].expr = x;
+  const auto arg = static_cast<size_t>(tail.kernel.stores[0].access.arg);
+  tail.kernel.args[arg].dtype = DType::f32;
+  tail.values[arg] = value;
+  simplify(tail);
+  return tail;
+}
+
+// `kernel`'s space in the order of its one store, which is dense; the extents in that order.
+void order_by_store(Kernel& kernel) {
+  std::vector<size_t> order(kernel.space.size());
+  for (size_t d = 0; d < order.size(); ++d) order[d] = d;
+  const Access& store = kernel.stores[0].access;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return store.strides[a] > store.strides[b]; });
+  permute_dims(kernel, order);
+}
+
+class AttentionBuilder {
+ public:
+  AttentionBuilder(const BoundKernel& score, const BoundKernel& product, int weights, const FuseOptions& options)
+      : score_(score), product_(product), weights_(weights), options_(options) {}
+
+  std::optional<BoundKernel> build(bool safe) {
+    const Contraction& c = *product_.kernel.contraction;
+    if (c.reduce.size() != 1) return std::nullopt;
+    const bool first = product_.values[static_cast<size_t>(c.a.arg)] == weights_;
+    const bool second = product_.values[static_cast<size_t>(c.b.arg)] == weights_;
+    if (first == second) return std::nullopt;
+    const Access weights = first ? c.a : c.b;
+    Access values = first ? c.b : c.a;
+    if (!weights.guards.empty() || weights.offset != 0) return std::nullopt;
+    // Exactly one dimension the softmax weights do not depend on: the values' own.
+    const size_t rank = product_.kernel.space.size();
+    size_t column = rank;
+    for (size_t d = 0; d < rank; ++d) {
+      if (weights.strides[d] != 0) continue;
+      if (column != rank) return std::nullopt;
+      column = d;
+    }
+    if (column == rank) return std::nullopt;
+    std::vector<size_t> order;
+    for (size_t d = 0; d < rank; ++d)
+      if (d != column) order.push_back(d);
+    order.push_back(column);
+
+    // A copy from the weights' layout into the product's order of indices; appended to the score it leaves the score
+    // over the product's own (possibly split) dimensions.
+    BoundKernel reorder;
+    Kernel& k = reorder.kernel;
+    Access load;
+    load.arg = 0;
+    for (size_t d : order)
+      if (d != column) {
+        k.space.push_back(product_.kernel.space[d]);
+        load.strides.push_back(weights.strides[d]);
+      }
+    k.space.push_back(c.reduce[0]);
+    load.strides.push_back(weights.strides[rank]);
+    int64_t elements = 1;
+    for (int64_t n : k.space) elements *= n;
+    Access store;
+    store.arg = 1;
+    store.strides = row_major_strides(k.space);
+    k.args = {{DType::f32, elements, false, -1}, {DType::f32, elements, true, -1}};
+    k.accesses = {load};
+    k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
+    k.stores = {{store, 0, false}};
+    reorder.values = {score_value_, result_value_};
+    auto score = append_consumer(score_, reorder, score_value_, false, options_);
+    if (!score || score->kernel.stores.size() != 1) return std::nullopt;
+    order_by_store(score->kernel);
+    if (score->kernel.space.empty() || score->kernel.space.back() != c.reduce[0]) return std::nullopt;
+
+    // Split the product's leading dimensions as the score's are.
+    BoundKernel out = product_;
+    permute_dims(out.kernel, order);
+    for (size_t d = 0; d + 1 < score->kernel.space.size(); ++d) {
+      if (d + 1 >= out.kernel.space.size()) return std::nullopt;
+      const int64_t have = out.kernel.space[d], want = score->kernel.space[d];
+      if (have == want) continue;
+      if (have % want != 0) return std::nullopt;
+      split_dim(out.kernel, d, have / want);
+    }
+    if (out.kernel.space.size() != score->kernel.space.size()) return std::nullopt;
+    return assemble(std::move(out), std::move(*score), first, safe);
+  }
+
+  static constexpr int score_value_ = -2;  // names no value of the graph
+  static constexpr int result_value_ = -3;
+
+ private:
+  std::optional<BoundKernel> assemble(BoundKernel out, BoundKernel score, bool weights_first, bool safe) {
+    auto attention = std::make_shared<Contraction>();
+    attention->kind = ContractionKind::attention;
+    attention->reduce = out.kernel.contraction->reduce;
+    attention->b = weights_first ? out.kernel.contraction->b : out.kernel.contraction->a;
+    attention->masked_rows_are_zero = safe;
+    // The score's arguments become the outer kernel's.
+    std::vector<int> rename(score.values.size(), -1);
+    for (size_t i = 0; i < score.values.size(); ++i) {
+      if (score.kernel.args[i].written) continue;
+      for (size_t j = 0; j < out.values.size(); ++j)
+        if (out.values[j] == score.values[i] && !out.kernel.args[j].written) rename[i] = static_cast<int>(j);
+      if (rename[i] >= 0) continue;
+      rename[i] = static_cast<int>(out.values.size());
+      out.values.push_back(score.values[i]);
+      out.kernel.args.push_back(score.kernel.args[i]);
+    }
+    auto inner = std::make_shared<Kernel>(std::move(score.kernel));
+    inner->args.clear();
+    for (Access& a : inner->accesses) a.arg = rename[static_cast<size_t>(a.arg)];
+    auto dot = std::make_shared<Contraction>(*inner->contraction);
+    dot->a.arg = rename[static_cast<size_t>(dot->a.arg)];
+    dot->b.arg = rename[static_cast<size_t>(dot->b.arg)];
+    inner->contraction = dot;
+    inner->stores[0].access.arg = 0;  // nothing is stored: the expression is the score
+    attention->score = inner;
+    out.kernel.contraction = attention;
+    order_args(out);
+    simplify(out);
+    out.kernel.name = "attention";
+    return out;
+  }
+
+  BoundKernel score_;
+  const BoundKernel& product_;
+  int weights_;
+  FuseOptions options_;
+};
+
+}  // namespace
+
+void fuse_attention(Graph& graph, PassContext& context) {
+  if (!context.enabled("attention")) return;
+  Fuser f(graph, context);
+  for (size_t n = 0; n < f.size(); ++n) {
+    if (!f.alive(n) || f.kernel(n).contraction || f.kernel(n).row_dims != 1) continue;
+    // The softmax takes up what is pointwise behind it (casts) before it is matched.
+    for (bool grown = true; grown;) {
+      grown = false;
+      const auto written = f.writes(n);
+      if (written.size() != 1) break;
+      const auto readers = f.readers(written[0]);
+      if (readers.size() != 1 || f.is_output(written[0]) || !is_copy_or_cast(f.kernel(readers[0]))) break;
+      if (!f.inline_into(n, readers[0], written[0], true)) break;
+      n = readers[0];
+      grown = true;
+    }
+    const auto written = f.writes(n);
+    if (written.size() != 1 || f.kernel(n).stores.size() != 1) continue;
+    const auto readers = f.readers(written[0]);
+    if (readers.size() != 1 || f.is_output(written[0]) || !is_matmul(f.kernel(readers[0]))) continue;
+    bool safe = false;
+    const int32_t x = softmax_argument(f.kernel(n), f.kernel(n).stores[0].expr, safe);
+    if (x < 0) continue;
+    const BoundKernel tail = score_tail(f.at(n), x, AttentionBuilder::score_value_);
+    for (int value : f.reads(n)) {
+      const int p = f.producer(value);
+      if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || !f.only_reader(value, n)) continue;
+      auto score = append_consumer(f.at(static_cast<size_t>(p)), tail, value, false, f.options);
+      if (!score) continue;
+      auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], f.options).build(safe);
+      if (!attention) continue;
+      f.replace(readers[0], std::move(*attention));
+      f.remove(n);
+      f.remove(static_cast<size_t>(p));
+      break;
+    }
+  }
+  f.finish();
+}
+
+}  // namespace npusim

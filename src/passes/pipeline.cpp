@@ -1,0 +1,28 @@
+// The table of contents: every pass in the order it runs.
+#include "passes/pass.h"
+
+namespace npusim {
+
+std::vector<Pass> pipeline() {
+  return {
+      // ATen nodes
+      {"functionalize", functionalize, false},
+      {"eliminate_noops", eliminate_noops, false},
+      {"fold_constants", fold_constants, true},
+      {"eliminate_common", eliminate_common, true},
+      // ATen nodes to kernels
+      {"lower", lower, false},
+      // kernels
+      {"fold_views", fold_views, true},
+      {"fuse_pointwise", fuse_pointwise, true},
+      {"fuse_epilogues", fuse_epilogues, true},
+      {"fold_batch_norm", fold_batch_norm, true},
+      {"fuse_attention", fuse_attention, true},
+      {"fuse_rows", fuse_rows, true},
+      {"choose_dtype", choose_dtype, false},
+      {"choose_layout", choose_layout, true},
+      {"count_fusions", count_fusions, false},
+  };
+}
+
+}  // namespace npusim

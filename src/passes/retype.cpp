@@ -1,0 +1,22 @@
+// Rewrites the argument dtypes of kernels; expressions stay as they are.
+#include "passes/retype.h"
+
+namespace npusim {
+
+void retype_values(Graph& graph, const std::vector<DType>& wanted) {
+  for (Node& node : graph.nodes) {
+    std::vector<ValueId> values = node.inputs;
+    values.insert(values.end(), node.outputs.begin(), node.outputs.end());
+    std::shared_ptr<Kernel> edited;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const DType dtype = wanted[static_cast<size_t>(values[i])];
+      if (node.kernel->args[i].dtype == dtype) continue;
+      if (!edited) edited = std::make_shared<Kernel>(*node.kernel);
+      edited->args[i].dtype = dtype;
+    }
+    if (edited) node.kernel = edited;
+  }
+  for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].type.dtype = wanted[v];
+}
+
+}  // namespace npusim

@@ -1,0 +1,256 @@
+// What a program holds, as text for people and as JSON for scripts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "npusim/program.h"
+#include "program/program.h"
+#include "program/work.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Buffer& buffer_at(const Program& program, int32_t id) { return program.buffers[static_cast<size_t>(id)]; }
+
+std::set<int32_t> buffers_of(const std::vector<Step>& steps) {
+  std::set<int32_t> used;
+  for (const Step& step : steps) used.insert(step.buffers.begin(), step.buffers.end());
+  return used;
+}
+
+// Bytes of the weights and states that a method's steps and outputs reach, through the recipes that prepare for it.
+struct Footprint {
+  uint64_t weights = 0, states = 0;
+  size_t kernels = 0;  // different ones
+};
+
+Footprint footprint(const Program& program, const Method& method) {
+  std::set<int32_t> used = buffers_of(method.steps), kernels;
+  for (const TensorSpec& spec : method.outputs) used.insert(spec.buffer);
+  for (auto recipe = program.recipes.rbegin(); recipe != program.recipes.rend(); ++recipe)
+    if (std::any_of(recipe->buffers.begin(), recipe->buffers.end(), [&](int32_t id) { return used.contains(id); }))
+      used.insert(recipe->buffers.begin(), recipe->buffers.end());
+  Footprint result;
+  for (const Step& step : method.steps) kernels.insert(step.kernel);
+  result.kernels = kernels.size();
+  for (int32_t id : used) {
+    const Buffer& b = buffer_at(program, id);
+    if (b.kind == BufferKind::weight) result.weights += byte_size(b.type);
+    if (b.kind == BufferKind::state) result.states += byte_size(b.type);
+  }
+  return result;
+}
+
+uint64_t bytes_of_kind(const Program& program, BufferKind kind) {
+  uint64_t bytes = 0;
+  for (const Buffer& b : program.buffers)
+    if (b.kind == kind) bytes += byte_size(b.type);
+  return bytes;
+}
+
+std::string readable(uint64_t bytes) {
+  if (bytes < 10000) return fmt::format("{} bytes", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string counts_text(const std::map<std::string, int64_t>& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, count);
+  return text.empty() ? "none" : text;
+}
+
+// Steps that launch each kernel, of all methods.
+std::vector<size_t> launches(const Program& program) {
+  std::vector<size_t> counts(program.kernels.size());
+  for (const Method& method : program.methods)
+    for (const Step& step : method.steps) ++counts[static_cast<size_t>(step.kernel)];
+  return counts;
+}
+
+std::string hash_of(const Kernel& kernel) { return fmt::format("{:016x}", content_hash(kernel)); }
+
+std::string arguments_text(const Kernel& kernel) {
+  std::string text;
+  for (const KernelArg& arg : kernel.args)
+    text += fmt::format("{}{}{} x{}", text.empty() ? "" : ", ", arg.written ? "-> " : "", dtype_name(arg.dtype),
+                        arg.elements);
+  return text;
+}
+
+std::string kind_text(const Kernel& kernel) {
+  if (!kernel.contraction) return kernel.row_dims > 0 ? "rows" : "elementwise";
+  switch (kernel.contraction->kind) {
+    case ContractionKind::matmul:
+      return "matmul";
+    case ContractionKind::conv:
+      return "conv";
+    case ContractionKind::attention:
+      return "attention";
+  }
+  return "";
+}
+
+std::string specs_text(const Program& program, std::string_view title, const std::vector<TensorSpec>& specs) {
+  std::string text;
+  for (const TensorSpec& spec : specs) {
+    const bool state = buffer_at(program, spec.buffer).kind == BufferKind::state;
+    text += fmt::format("  {:<8} {:<24} {}{}\n", title, spec.name, to_string(spec.type), state ? "  (state)" : "");
+    title = "";
+  }
+  return text;
+}
+
+std::string method_text(const Program& program, const Method& method) {
+  const Footprint use = footprint(program, method);
+  const Work work = method_work(program, method);
+  std::string text = fmt::format("\nmethod {}\n", method.name);
+  text += specs_text(program, "inputs", method.inputs);
+  text += specs_text(program, "outputs", method.outputs);
+  text += fmt::format("  {} nodes -> {} kernels -> {} steps\n", method.nodes, use.kernels, method.steps.size());
+  text += fmt::format("  fusions      {}\n", counts_text(method.fusions));
+  text += fmt::format("  materialized {}\n", counts_text(method.materialized));
+  text += fmt::format("  weights      {}\n", readable(use.weights));
+  text += fmt::format("  arena        {} (lower bound {})\n", readable(method.arena_bytes),
+                      readable(method.arena_lower_bound_bytes));
+  if (use.states) text += fmt::format("  state        {}\n", readable(use.states));
+  text += fmt::format("  work         {} read, {} written, {:.3f} GFLOP\n", readable(work.read_bytes),
+                      readable(work.written_bytes), static_cast<double>(work.flops) / 1e9);
+  return text;
+}
+
+std::string program_text(const Program& program) {
+  const uint64_t constants = bytes_of_kind(program, BufferKind::constant);
+  const uint64_t prepared = bytes_of_kind(program, BufferKind::prepared);
+  std::string text = fmt::format("program    {}\ntarget     {}\ndtype      {}\nnumerics   {}\n", program.model,
+                                 program.target, dtype_name(program.dtype), program.strict ? "strict" : "fused");
+  if (!program.toolchain.empty()) text += fmt::format("toolchain  {}\n", program.toolchain);
+  text += fmt::format("weights    {}\nconstants  {}\n", readable(weights_bytes(program)), readable(constants));
+  text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.size(), readable(prepared));
+  for (const Method& method : program.methods) text += method_text(program, method);
+  if (!program.links.empty()) text += "\nlinks\n";
+  for (const StateLink& link : program.links)
+    text += fmt::format("  {}.{} -> {}.{}\n", link.from_method, link.output, link.to_method, link.input);
+  text += "\nkernels\n   steps  kind         name\n";
+  const std::vector<size_t> counts = launches(program);
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Kernel& k = program.kernels[i];
+    if (counts[i] == 0) continue;
+    text += fmt::format("  {:>6}  {:<11}  {}  {}({})\n", counts[i], kind_text(k), k.name, to_string(k.space),
+                        arguments_text(k));
+  }
+  return text;
+}
+
+Json specs_json(const Program& program, const std::vector<TensorSpec>& specs) {
+  Json list = Json::array();
+  for (const TensorSpec& spec : specs)
+    list.push_back({{"name", spec.name},
+                    {"dtype", dtype_name(spec.type.dtype)},
+                    {"shape", spec.type.shape},
+                    {"state", buffer_at(program, spec.buffer).kind == BufferKind::state}});
+  return list;
+}
+
+Json method_json(const Program& program, const Method& method) {
+  const Footprint use = footprint(program, method);
+  const Work work = method_work(program, method);
+  return {{"nodes", method.nodes},
+          {"kernels", use.kernels},
+          {"steps", method.steps.size()},
+          {"weights_bytes", use.weights},
+          {"arena_bytes", method.arena_bytes},
+          {"arena_lower_bound_bytes", method.arena_lower_bound_bytes},
+          {"fusions", method.fusions},
+          {"materialized", method.materialized},
+          {"state_bytes", use.states},
+          {"read_bytes", work.read_bytes},
+          {"written_bytes", work.written_bytes},
+          {"flops", work.flops},
+          {"inputs", specs_json(program, method.inputs)},
+          {"outputs", specs_json(program, method.outputs)}};
+}
+
+Json config_json(const TargetConfig& c) {
+  return {{"name", c.name},
+          {"channel_alignment_bytes", c.channel_alignment_bytes},
+          {"channel_tile", c.channel_tile},
+          {"matmul_tile", c.matmul_tile},
+          {"max_threadgroup_1d", c.max_threadgroup_1d},
+          {"max_threadgroup_2d", c.max_threadgroup_2d},
+          {"max_threadgroup_3d", c.max_threadgroup_3d},
+          {"max_dispatches_per_batch", c.max_dispatches_per_batch},
+          {"buffer_alignment_bytes", c.buffer_alignment_bytes},
+          {"max_rank", c.max_rank},
+          {"image_layout", c.image_layout == ImageLayout::channels_last ? "channels_last" : "channels_first"}};
+}
+
+Json program_json(const Program& program) {
+  Json json = {{"version", program_version},
+               {"model", program.model},
+               {"target", program.target},
+               {"dtype", dtype_name(program.dtype)},
+               {"numerics", program.strict ? "strict" : "fused"},
+               {"toolchain", program.toolchain},
+               {"config", config_json(program.config)},
+               {"weights_bytes", weights_bytes(program)},
+               {"constants_bytes", bytes_of_kind(program, BufferKind::constant)},
+               {"prepared_bytes", bytes_of_kind(program, BufferKind::prepared)},
+               {"recipes", program.recipes.size()},
+               {"methods", Json::object()},
+               {"links", Json::array()},
+               {"kernels", Json::array()}};
+  for (const Method& method : program.methods) json["methods"][method.name] = method_json(program, method);
+  for (const StateLink& link : program.links)
+    json["links"].push_back(
+        {{"from", link.from_method}, {"output", link.output}, {"to", link.to_method}, {"input", link.input}});
+  const std::vector<size_t> counts = launches(program);
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Kernel& k = program.kernels[i];
+    json["kernels"].push_back(
+        {{"name", k.name}, {"hash", hash_of(k)}, {"kind", kind_text(k)}, {"steps", counts[i]}, {"text", to_text(k)}});
+  }
+  return json;
+}
+
+const Method& find_method(const Program& program, const std::string& name) {
+  for (const Method& method : program.methods)
+    if (method.name == name) return method;
+  fail(ErrorKind::usage, "there is no method '{}': expected {}", name, fmt::join(method_names(program), " or "));
+}
+
+std::vector<TensorInfo> infos(const std::vector<TensorSpec>& specs) {
+  std::vector<TensorInfo> result;
+  for (const TensorSpec& spec : specs) result.push_back({spec.name, spec.type});
+  return result;
+}
+
+}  // namespace
+
+uint64_t weights_bytes(const Program& program) { return bytes_of_kind(program, BufferKind::weight); }
+
+std::string describe(const Program& program, bool json) {
+  return json ? program_json(program).dump(2) + "\n" : program_text(program);
+}
+
+std::vector<std::string> method_names(const Program& program) {
+  std::vector<std::string> names;
+  for (const Method& method : program.methods) names.push_back(method.name);
+  return names;
+}
+
+std::vector<TensorInfo> method_inputs(const Program& program, const std::string& method) {
+  return infos(find_method(program, method).inputs);
+}
+
+std::vector<TensorInfo> method_outputs(const Program& program, const std::string& method) {
+  return infos(find_method(program, method).outputs);
+}
+
+}  // namespace npusim

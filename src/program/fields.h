@@ -1,0 +1,142 @@
+// What a program file holds of each struct, in order: one description for reading and for writing.
+//
+// A struct is a map from field names to values; the small ones of kernel IR, of which there are many, are arrays.
+#pragma once
+#include <concepts>
+#include <type_traits>
+
+#include "program/program.h"
+
+namespace npusim {
+
+// T or const T: an archive that writes visits const structs.
+template <typename S, typename T>
+concept Like = std::same_as<std::remove_const_t<S>, T>;
+
+// Largest value of each enumeration that a file may hold.
+template <typename E>
+inline constexpr E last_of = E{};
+template <>
+inline constexpr DType last_of<DType> = static_cast<DType>(dtype_count - 1);
+template <>
+inline constexpr Scalar last_of<Scalar> = Scalar::f64;
+template <>
+inline constexpr ExprOp last_of<ExprOp> = static_cast<ExprOp>(expr_op_count - 1);
+template <>
+inline constexpr Reduction last_of<Reduction> = Reduction::max;
+template <>
+inline constexpr ContractionKind last_of<ContractionKind> = ContractionKind::attention;
+template <>
+inline constexpr ImageLayout last_of<ImageLayout> = ImageLayout::channels_last;
+template <>
+inline constexpr BufferKind last_of<BufferKind> = BufferKind::arena;
+
+template <typename T>
+inline constexpr bool is_compact =
+    std::same_as<T, Expr> || std::same_as<T, Guard> || std::same_as<T, IndexTerm> || std::same_as<T, Access> ||
+    std::same_as<T, Store> || std::same_as<T, KernelArg> || std::same_as<T, TensorType>;
+
+template <typename Archive, Like<TensorType> S>
+void fields(Archive& a, S& s) {
+  a("dtype", s.dtype), a("shape", s.shape);
+}
+
+template <typename Archive, Like<HostTensor> S>
+void fields(Archive& a, S& s) {
+  a("type", s.type), a("data", s.data);
+}
+
+template <typename Archive, Like<Expr> S>
+void fields(Archive& a, S& s) {
+  a("op", s.op), a("type", s.type), a("dtype", s.dtype), a("reduction", s.reduction);
+  a("in", s.in), a("number", s.number), a("integer", s.integer);
+}
+
+template <typename Archive, Like<Guard> S>
+void fields(Archive& a, S& s) {
+  a("coeffs", s.coeffs), a("offset", s.offset), a("limit", s.limit), a("stride", s.stride);
+}
+
+template <typename Archive, Like<IndexTerm> S>
+void fields(Archive& a, S& s) {
+  a("expr", s.expr), a("stride", s.stride), a("extent", s.extent);
+}
+
+template <typename Archive, Like<Access> S>
+void fields(Archive& a, S& s) {
+  a("arg", s.arg), a("offset", s.offset), a("strides", s.strides), a("guards", s.guards), a("terms", s.terms);
+}
+
+template <typename Archive, Like<Store> S>
+void fields(Archive& a, S& s) {
+  a("access", s.access), a("expr", s.expr), a("accumulate", s.accumulate);
+}
+
+template <typename Archive, Like<KernelArg> S>
+void fields(Archive& a, S& s) {
+  a("dtype", s.dtype), a("elements", s.elements), a("written", s.written), a("updates", s.updates);
+}
+
+template <typename Archive, Like<Contraction> S>
+void fields(Archive& a, S& s) {
+  a("kind", s.kind), a("reduce", s.reduce), a("a", s.a), a("b", s.b), a("score", s.score);
+  a("masked_rows_are_zero", s.masked_rows_are_zero);
+}
+
+template <typename Archive, Like<Kernel> S>
+void fields(Archive& a, S& s) {
+  a("name", s.name), a("space", s.space), a("row_dims", s.row_dims), a("args", s.args), a("accesses", s.accesses);
+  a("exprs", s.exprs), a("stores", s.stores), a("contraction", s.contraction);
+}
+
+template <typename Archive, Like<TargetConfig> S>
+void fields(Archive& a, S& s) {
+  a("name", s.name), a("channel_alignment_bytes", s.channel_alignment_bytes), a("channel_tile", s.channel_tile);
+  a("matmul_tile", s.matmul_tile), a("max_threadgroup_1d", s.max_threadgroup_1d);
+  a("max_threadgroup_2d", s.max_threadgroup_2d), a("max_threadgroup_3d", s.max_threadgroup_3d);
+  a("max_dispatches_per_batch", s.max_dispatches_per_batch), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
+  a("max_rank", s.max_rank), a("image_layout", s.image_layout);
+}
+
+template <typename Archive, Like<Buffer> S>
+void fields(Archive& a, S& s) {
+  a("name", s.name), a("kind", s.kind), a("type", s.type), a("strides", s.strides), a("offset", s.offset);
+  a("fqn", s.fqn), a("tied", s.tied), a("constant", s.constant);
+}
+
+template <typename Archive, Like<TensorSpec> S>
+void fields(Archive& a, S& s) {
+  a("name", s.name), a("type", s.type), a("buffer", s.buffer);
+}
+
+template <typename Archive, Like<Step> S>
+void fields(Archive& a, S& s) {
+  a("kernel", s.kernel), a("buffers", s.buffers), a("node", s.node);
+}
+
+template <typename Archive, Like<Method> S>
+void fields(Archive& a, S& s) {
+  a("name", s.name), a("inputs", s.inputs), a("outputs", s.outputs), a("steps", s.steps);
+  a("arena_bytes", s.arena_bytes), a("arena_lower_bound_bytes", s.arena_lower_bound_bytes), a("nodes", s.nodes);
+  a("fusions", s.fusions), a("materialized", s.materialized);
+}
+
+template <typename Archive, Like<StateLink> S>
+void fields(Archive& a, S& s) {
+  a("from_method", s.from_method), a("output", s.output), a("to_method", s.to_method), a("input", s.input);
+}
+
+template <typename Archive, Like<KernelSource> S>
+void fields(Archive& a, S& s) {
+  a("language", s.language), a("text", s.text), a("binaries", s.binaries);
+}
+
+template <typename Archive, Like<Program> S>
+void fields(Archive& a, S& s) {
+  a("model", s.model), a("target", s.target), a("dtype", s.dtype), a("strict", s.strict), a("config", s.config);
+  a("toolchain", s.toolchain), a("buffers", s.buffers), a("constants", s.constants), a("kernels", s.kernels);
+  a("sources", s.sources), a("recipes", s.recipes), a("recipe_arena_bytes", s.recipe_arena_bytes);
+  a("methods", s.methods), a("links", s.links);
+}
+
+}  // namespace npusim

@@ -1,0 +1,38 @@
+// Lookup in the table of devices.
+#include "runtime/backend.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/error.h"
+#include "runtime/device_table.h"
+
+namespace npusim {
+
+std::unique_ptr<Backend> open_backend(const std::string& device, int threads) {
+  const size_t colon = device.find(':');
+  const std::string name = device.substr(0, colon);
+  DeviceOptions options;
+  options.threads = threads;
+  if (colon != std::string::npos) {
+    const char* end = device.data() + device.size();
+    const auto [stop, error] = std::from_chars(device.data() + colon + 1, end, options.index);
+    if (error != std::errc{} || stop != end || options.index < 0)
+      fail(ErrorKind::usage, "device {}: expected a number after the colon", device);
+  }
+  std::vector<std::string> names;
+  for (const DeviceRow& row : device_table()) {
+    if (name == row.name) return row.open(options);
+    names.emplace_back(row.name);
+  }
+  fail(ErrorKind::usage, "unknown device {}: this build has {}", device, fmt::join(names, ", "));
+}
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> devices;
+  for (const DeviceRow& row : device_table()) devices.push_back(row.probe());
+  return devices;
+}
+
+}  // namespace npusim

@@ -1,0 +1,14 @@
+// The devices of this build; its definition is generated from the folders of backends/ (src/CMakeLists.txt).
+#pragma once
+#include "runtime/backend.h"
+
+namespace npusim {
+
+struct DeviceRow {
+  const char* name;
+  std::unique_ptr<Backend> (*open)(const DeviceOptions&);
+  DeviceInfo (*probe)();
+};
+std::vector<DeviceRow> device_table();
+
+}  // namespace npusim

@@ -1,0 +1,332 @@
+// Recognising text models by their signatures, and the loop of prefill and decode.
+#include "runtime/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace npusim {
+namespace {
+
+constexpr const char* no_text_model = "this is no program that generates text";
+
+// Reads the signature of one method; problems are collected so that all are told.
+class SignatureReader {
+ public:
+  SignatureReader(const Program& program, size_t position, std::vector<std::string>& problems)
+      : program_(program), method_(program.methods[position]), problems_(problems) {
+    text_.method = static_cast<int>(position);
+  }
+
+  TextMethod read() {
+    for (size_t i = 0; i < method_.inputs.size(); ++i) input(static_cast<int>(i));
+    if (text_.input_ids < 0) {
+      add("has no input input_ids of int64 [1, length]");
+      return text_;
+    }
+    logits();
+    return text_;
+  }
+
+ private:
+  template <typename... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back(fmt::format("{}: method '{}' {}", no_text_model, method_.name, fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  void input(int i) {
+    const TensorSpec& spec = method_.inputs[static_cast<size_t>(i)];
+    if (is_state(spec)) return;
+    const Shape& shape = spec.type.shape;
+    const bool row = shape.size() == 2 && shape[0] == 1;
+    const bool whole = is_integer(spec.type.dtype);
+    auto is = [&](std::string_view name) { return spec.name.find(name) != std::string::npos; };
+    if (is("input_ids") && whole && row) {
+      text_.input_ids = i;
+      text_.length = shape[1];
+    } else if (is("position_ids") && whole && row) {
+      text_.position_ids = i;
+    } else if (is("cache_position") && whole && shape.size() == 1) {
+      text_.cache_position = i;
+    } else if (is("attention_mask") && (row || (shape.size() == 4 && shape[0] == 1 && !whole))) {
+      text_.attention_mask = i;
+    } else {
+      add("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type));
+    }
+  }
+
+  bool is_state(const TensorSpec& spec) const {
+    if (program_.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state) return true;
+    return std::any_of(program_.links.begin(), program_.links.end(),
+                       [&](const StateLink& l) { return l.to_method == method_.name && l.input == spec.name; });
+  }
+
+  void logits() {
+    std::set<std::string_view> linked;
+    for (const StateLink& link : program_.links)
+      if (link.from_method == method_.name) linked.insert(link.output);
+    for (size_t i = 0; i < method_.outputs.size() && text_.logits < 0; ++i) {
+      const TensorSpec& spec = method_.outputs[i];
+      const Shape& s = spec.type.shape;
+      const bool rows = s.size() == 3 && s[0] == 1 && (s[1] == 1 || s[1] == text_.length);
+      if (!rows || !is_float(spec.type.dtype) || linked.contains(spec.name) || is_state(spec)) continue;
+      text_.logits = static_cast<int>(i);
+      text_.logit_rows = s[1];
+    }
+    if (text_.logits < 0) add("has no output of logits [1, {} or 1, vocabulary]", text_.length);
+  }
+
+  const Program& program_;
+  const Method& method_;
+  std::vector<std::string>& problems_;
+  TextMethod text_;
+};
+
+int find_method(const Program& program, std::string_view name) {
+  for (size_t i = 0; i < program.methods.size(); ++i)
+    if (program.methods[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+const TensorSpec& input_of(const Program& program, const TextMethod& m, int i) {
+  return program.methods[static_cast<size_t>(m.method)].inputs[static_cast<size_t>(i)];
+}
+const TensorSpec& logits_of(const Program& program, const TextMethod& m) {
+  return program.methods[static_cast<size_t>(m.method)].outputs[static_cast<size_t>(m.logits)];
+}
+
+// How many positions decode's states hold: the mask's width, or the dimension along which prefill fills a state.
+int64_t state_capacity(const Program& program, const TextMethod& decode) {
+  if (decode.attention_mask >= 0) return input_of(program, decode, decode.attention_mask).type.shape.back();
+  const Method& method = program.methods[static_cast<size_t>(decode.method)];
+  for (const StateLink& link : program.links) {
+    const Method& from = program.methods[static_cast<size_t>(find_method(program, link.from_method))];
+    const auto named = [](const std::vector<TensorSpec>& specs, const std::string& name) {
+      return std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; })->type.shape;
+    };
+    const Shape a = named(from.outputs, link.output), b = named(method.inputs, link.input);
+    for (size_t d = 0; d < a.size(); ++d)
+      if (a[d] != b[d]) return b[d];
+  }
+  return 0;
+}
+
+// Runs a text model's methods on tokens at given positions.
+class Runner {
+ public:
+  Runner(Executor& executor, const TextModel& model) : executor_(executor), model_(model) {}
+
+  // The first `count` tokens at positions 0, 1, …; what is behind them is padding that nothing attends to.
+  void prefill(const std::vector<int64_t>& tokens, int64_t count) {
+    run(model_.prefill, tokens.data(), count, 0);
+    executor_.follow_links(static_cast<size_t>(model_.prefill.method), count);
+  }
+  void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
+
+  std::vector<double> logits(const TextMethod& m, int64_t row) const {
+    const auto bytes = executor_.output(static_cast<size_t>(m.method), static_cast<size_t>(m.logits));
+    const DType dtype = logits_of(executor_.program(), m).type.dtype;
+    std::vector<double> values(static_cast<size_t>(model_.vocabulary));
+    for (int64_t i = 0; i < model_.vocabulary; ++i)
+      values[static_cast<size_t>(i)] = load_double(bytes.data(), dtype, row * model_.vocabulary + i);
+    return values;
+  }
+
+ private:
+  void run(const TextMethod& m, const int64_t* tokens, int64_t count, int64_t first) {
+    for (int64_t i = 0; i < m.length; ++i) {
+      put(m, m.input_ids, i, i < count ? tokens[i] : 0);
+      put(m, m.position_ids, i, first + i);
+      put(m, m.cache_position, i, first + i);
+    }
+    mask(m, count, first);
+    executor_.run(static_cast<size_t>(m.method));
+  }
+
+  void put(const TextMethod& m, int input, int64_t at, int64_t value) {
+    if (input < 0) return;
+    const auto bytes = executor_.input(static_cast<size_t>(m.method), static_cast<size_t>(input));
+    store_int(bytes.data(), input_of(executor_.program(), m, input).type.dtype, at, value);
+  }
+
+  // [1, heads, queries, keys]: query i at position first + i sees the keys up to there; 0 or the dtype's lowest value
+  // is added to its scores, or a boolean says which keys count. [1, keys]: 1 for every key that holds a token.
+  void mask(const TextMethod& m, int64_t count, int64_t first) {
+    if (m.attention_mask < 0) return;
+    const TensorType& type = input_of(executor_.program(), m, m.attention_mask).type;
+    const auto bytes = executor_.input(static_cast<size_t>(m.method), static_cast<size_t>(m.attention_mask));
+    const int64_t keys = type.shape.back();
+    if (type.shape.size() == 2) {
+      for (int64_t j = 0; j < keys; ++j) store_double(bytes.data(), type.dtype, j, j < first + count ? 1 : 0);
+      return;
+    }
+    const int64_t queries = type.shape[2];
+    const bool additive = is_float(type.dtype);
+    for (int64_t row = 0; row < type.shape[1] * queries; ++row)
+      for (int64_t j = 0; j < keys; ++j) {
+        const bool seen = j <= first + row % queries;
+        const double value = additive ? (seen ? 0 : lowest(type.dtype)) : (seen ? 1 : 0);
+        store_double(bytes.data(), type.dtype, row * keys + j, value);
+      }
+  }
+
+  static double lowest(DType dtype) {
+    switch (dtype) {
+      case DType::f16: return -65504;
+      case DType::bf16: return -static_cast<double>(bf16_to_float(0x7f7f));
+      case DType::f64: return std::numeric_limits<double>::lowest();
+      default: return std::numeric_limits<float>::lowest();
+    }
+  }
+
+  Executor& executor_;
+  const TextModel& model_;
+};
+
+// The likeliest token, the first of equals.
+int64_t likeliest(const std::vector<double>& logits) {
+  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
+class Sampler {
+ public:
+  explicit Sampler(const GenerateOptions& options) : options_(options), random_(options.seed) {}
+
+  int64_t operator()(const std::vector<double>& logits) {
+    if (options_.temperature <= 0) return likeliest(logits);
+    std::vector<int64_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return at(logits, a) > at(logits, b); });
+    std::vector<double> weights;
+    double sum = 0;
+    for (int64_t token : order) sum += weights.emplace_back(std::exp((at(logits, token) - at(logits, order[0])) / options_.temperature));
+    // The smallest set of likeliest tokens that reaches top_p.
+    double kept = 0;
+    size_t count = 0;
+    while (count < weights.size() && (count == 0 || kept < options_.top_p * sum)) kept += weights[count++];
+    double point = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
+    for (size_t i = 0; i < count; ++i)
+      if ((point -= weights[i]) < 0) return order[i];
+    return order[count - 1];
+  }
+
+ private:
+  static double at(const std::vector<double>& values, int64_t i) { return values[static_cast<size_t>(i)]; }
+  const GenerateOptions& options_;
+  std::mt19937_64 random_;
+};
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Puts the prompt into the states; returns the logits after its last token.
+std::vector<double> read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt) {
+  const auto count = static_cast<int64_t>(prompt.size());
+  int64_t done = 0;
+  if (model.prefill.method >= 0) {
+    done = std::min(count, model.prefill.length);
+    runner.prefill(prompt, done);
+    const bool has_row = model.prefill.logit_rows > 1 || done == model.prefill.length;
+    if (done == count && has_row) return runner.logits(model.prefill, model.prefill.logit_rows > 1 ? count - 1 : 0);
+    if (done == count) --done;  // decoding the last token again gives its logits and the same state
+  }
+  for (; done < count; ++done) runner.decode(prompt[static_cast<size_t>(done)], done);
+  return runner.logits(model.decode, 0);
+}
+
+void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
+  if (prompt.empty()) fail(ErrorKind::bad_input, "the prompt has no tokens: expected at least one");
+  if (static_cast<int64_t>(prompt.size()) > model.capacity)
+    fail(ErrorKind::bad_input, "the prompt has {} tokens: expected at most {}, which the program's states hold",
+         prompt.size(), model.capacity);
+  for (int64_t token : prompt)
+    if (token < 0 || token >= model.vocabulary)
+      fail(ErrorKind::bad_input, "token {} of the prompt is not in the model's vocabulary of {}: is this its tokenizer?",
+           token, model.vocabulary);
+}
+
+}  // namespace
+
+TextModel find_text_model(const Program& program) {
+  std::vector<std::string> problems;
+  TextModel model;
+  const int prefill = find_method(program, "prefill"), decode = find_method(program, "decode");
+  if (decode < 0) fail(ErrorKind::unsupported, "{}: expected a method 'decode'", no_text_model);
+  if (prefill >= 0) model.prefill = SignatureReader(program, static_cast<size_t>(prefill), problems).read();
+  model.decode = SignatureReader(program, static_cast<size_t>(decode), problems).read();
+  if (problems.empty()) {
+    if (model.decode.length != 1)
+      problems.push_back(fmt::format("{}: method 'decode' takes {} tokens, expected 1", no_text_model, model.decode.length));
+    if (model.decode.cache_position < 0 && model.decode.position_ids < 0)
+      problems.push_back(fmt::format("{}: method 'decode' has no cache_position or position_ids", no_text_model));
+    const bool linked = std::any_of(program.links.begin(), program.links.end(),
+                                    [](const StateLink& l) { return l.from_method == "prefill" && l.to_method == "decode"; });
+    if (prefill >= 0 && !linked)
+      problems.push_back(fmt::format("{}: nothing links prefill's outputs to decode's states: compile with --kv-map", no_text_model));
+    model.vocabulary = logits_of(program, model.decode).type.shape[2];
+    if (prefill >= 0 && logits_of(program, model.prefill).type.shape[2] != model.vocabulary)
+      problems.push_back(fmt::format("{}: the logits of prefill and decode differ in size", no_text_model));
+    model.capacity = state_capacity(program, model.decode);
+    if (model.capacity < 1)
+      problems.push_back(fmt::format("{}: nothing tells how many positions decode's states hold", no_text_model));
+  }
+  if (!problems.empty()) throw Error(ErrorKind::unsupported, fmt::format("{}", fmt::join(problems, "\n")));
+  return model;
+}
+
+Generation generate(Executor& executor, const TextModel& model, const std::vector<int64_t>& prompt,
+                    const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
+  check_prompt(model, prompt);
+  Runner runner(executor, model);
+  Sampler sample(options);
+  Generation result;
+  auto start = std::chrono::steady_clock::now();
+  std::vector<double> logits = read_prompt(runner, model, prompt);
+  auto position = static_cast<int64_t>(prompt.size());
+  while (true) {
+    const int64_t token = sample(logits);
+    if (result.tokens.empty()) {
+      result.prefill_ms = ms_since(start);
+      start = std::chrono::steady_clock::now();
+    }
+    result.tokens.push_back(token);
+    on_token(token);
+    const bool stop = std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
+    if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity) break;
+    runner.decode(token, position++);
+    logits = runner.logits(model.decode, 0);
+  }
+  if (result.tokens.size() > 1) result.decode_ms_per_token = ms_since(start) / static_cast<double>(result.tokens.size() - 1);
+  return result;
+}
+
+std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
+  const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
+  std::error_code error;
+  if (tokenizer_path == "-" || !std::filesystem::exists(path, error)) return {};
+  const auto config = nlohmann::json::parse(read_file(path.string()), nullptr, false);
+  if (!config.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object", path.string());
+  const auto found = config.find("eos_token_id");
+  if (found == config.end() || found->is_null()) return {};
+  std::vector<int64_t> tokens;
+  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
+    if (!id.is_number_integer())
+      fail(ErrorKind::bad_input, "{}: eos_token_id: expected an integer or a list of them, found {}", path.string(), id.dump());
+    tokens.push_back(id.get<int64_t>());
+  }
+  return tokens;
+}
+
+}  // namespace npusim

@@ -1,0 +1,54 @@
+// Text generation with a program that has a method `decode` and usually `prefill`: tokens in, tokens out.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace npusim {
+
+// What a method takes and gives: positions among its inputs and outputs, -1 where it has no such tensor.
+struct TextMethod {
+  int method = -1;  // position in the program; -1: the program has none
+  int input_ids = -1, attention_mask = -1, position_ids = -1, cache_position = -1;
+  int logits = -1;      // [1, length or 1, vocabulary]
+  int64_t length = 0;   // tokens per run
+  int64_t logit_rows = 0;
+};
+
+struct TextModel {
+  TextMethod prefill;  // optional: without it the prompt goes through decode
+  TextMethod decode;   // one token per run
+  int64_t capacity = 0;  // positions the states hold
+  int64_t vocabulary = 0;
+};
+
+// Recognises inputs by name (input_ids, attention_mask, position_ids, cache_position) and shape, logits by shape.
+// Throws unsupported naming each thing that is missing or not understood.
+TextModel find_text_model(const Program& program);
+
+struct GenerateOptions {
+  int64_t max_new_tokens = 64;
+  double temperature = 0;  // 0: the likeliest token
+  double top_p = 1;
+  uint64_t seed = 0;
+  std::vector<int64_t> stop_tokens;
+};
+
+struct Generation {
+  std::vector<int64_t> tokens;  // new ones, a stop token included
+  double prefill_ms = 0;        // until the first new token
+  double decode_ms_per_token = 0;  // mean of the others
+};
+
+// Calls `on_token` for each new token. Ends at a stop token, after max_new_tokens, or when the states are full.
+// Throws bad_input for a prompt that is empty or does not fit.
+Generation generate(Executor& executor, const TextModel& model, const std::vector<int64_t>& prompt,
+                    const GenerateOptions& options, const std::function<void(int64_t)>& on_token);
+
+// eos_token_id of the generation_config.json beside `tokenizer_path`; empty when there is none.
+std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path);
+
+}  // namespace npusim

@@ -1,0 +1,84 @@
+// Resolution of weight names and conversion to the dtype the program declares.
+#include "runtime/weights.h"
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace npusim {
+namespace {
+
+const TensorView* find_with_prefixes(const WeightFiles& weights, std::string_view name) {
+  if (const TensorView* found = find_weight(weights, name)) return found;
+  for (std::string_view rest = name; rest.starts_with("model.");) {
+    rest.remove_prefix(6);
+    if (const TensorView* found = find_weight(weights, rest)) return found;
+  }
+  return find_weight(weights, "model." + std::string(name));
+}
+
+// rope_theta of a config, and the number of rotated elements per head; refuses scalings it does not know (W-21).
+bool read_rope(const nlohmann::json& config, double& theta, int64_t& width) {
+  const nlohmann::json* rope = config.contains("rope_parameters") ? &config["rope_parameters"]
+                               : config.contains("rope_scaling")  ? &config["rope_scaling"]
+                                                                  : nullptr;
+  if (rope && rope->is_object()) {
+    const std::string type = rope->value("rope_type", rope->value("type", std::string("default")));
+    if (type != "default") return false;
+  }
+  if (config.contains("rope_theta")) theta = config["rope_theta"].get<double>();
+  else if (rope && rope->is_object() && rope->contains("rope_theta")) theta = (*rope)["rope_theta"].get<double>();
+  else return false;
+  if (config.contains("head_dim") && config["head_dim"].is_number()) width = config["head_dim"].get<int64_t>();
+  else if (config.contains("hidden_size") && config.contains("num_attention_heads"))
+    width = config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
+  else return false;
+  return true;
+}
+
+}  // namespace
+
+const TensorView* find_program_weight(const WeightFiles& weights, const Buffer& buffer) {
+  if (const TensorView* found = find_with_prefixes(weights, buffer.fqn)) return found;
+  for (const std::string& other : buffer.tied)
+    if (const TensorView* found = find_with_prefixes(weights, other)) return found;
+  return nullptr;
+}
+
+std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const Buffer& buffer) {
+  if (!buffer.fqn.ends_with("inv_freq") || buffer.type.shape.size() != 1) return std::nullopt;
+  const auto path = std::filesystem::path(weights.path).parent_path() / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  const auto config = nlohmann::json::parse(read_file(path.string()), nullptr, false);
+  double theta = 0;
+  int64_t width = 0;
+  try {
+    if (!config.is_object() || !read_rope(config, theta, width)) return std::nullopt;
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorKind::bad_input, "{}: {}", path.string(), error.what());
+  }
+  if (width != 2 * buffer.type.shape[0]) return std::nullopt;
+  HostTensor tensor = make_tensor({DType::f32, buffer.type.shape});
+  auto* values = reinterpret_cast<float*>(tensor.data.data());
+  for (int64_t i = 0; i < buffer.type.shape[0]; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
+    values[i] = 1.0f / static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+  }
+  return tensor;
+}
+
+HostTensor convert_tensor(const TensorView& from, DType dtype) {
+  HostTensor to = make_tensor({dtype, from.type.shape});
+  const int64_t count = element_count(from.type.shape);
+  const bool ints = !is_float(from.type.dtype) && !is_float(dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    if (ints) store_int(to.data.data(), dtype, i, load_int(from.data, from.type.dtype, i));
+    else store_double(to.data.data(), dtype, i, load_double(from.data, from.type.dtype, i));
+  }
+  return to;
+}
+
+}  // namespace npusim

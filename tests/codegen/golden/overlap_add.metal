@@ -1,0 +1,24 @@
+#include <metal_stdlib>
+using namespace metal;
+
+
+// overlap_add: [6, 4, 3]
+// in0 bfloat16[24] in1 float32[72] out0 bfloat16[24] is in0
+// 1 blocks of 256 threads, one thread a point
+kernel void overlap_add_f6c3fa2d24147c44(
+    device const bfloat* in0 [[buffer(0)]],
+    device const float* in1 [[buffer(1)]],
+    device bfloat* out0 [[buffer(2)]],
+    uint block_index [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_position_in_threadgroup]]) {
+  const uint point = block_index * 256 + thread_index;
+  if (point >= 3) return;
+  const int i2 = point;
+  for (int i0 = 0; i0 < 6; ++i0) {
+    for (int i1 = 0; i1 < 4; ++i1) {
+      const float x_0 = in1[i0 * 12 + i1 * 3 + i2];
+      const int at0 = i0 + i1 - 1;
+      if (at0 >= 0) out0[i2 + at0 * 3] = bfloat((float(out0[i2 + at0 * 3]) + x_0));
+    }
+  }
+}

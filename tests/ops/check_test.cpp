@@ -1,0 +1,117 @@
+// Ops without a golden file: assertions, tokens and unwritten memory; and what records refuse or find wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ops/call.h"
+
+namespace npusim {
+namespace {
+
+using namespace testing_ops;
+using testing::HasSubstr;
+using Ints = std::vector<int64_t>;
+
+TEST(Checks, LowerToNothing) {
+  HandCall metadata("aten._assert_tensor_metadata.default", {counting({2, 3})},
+                    {{"size", Ints{2, 3}}, {"dtype", DType::f32}});
+  EXPECT_TRUE(metadata.lowered().calls.empty());
+  EXPECT_TRUE(metadata.run().empty());
+  for (const char* name : {"aten._assert_async.default", "aten._assert_async.msg"}) {
+    HandCall call(name, {counting({1})}, {{"assert_msg", std::string("no")}});
+    EXPECT_TRUE(call.call().op->record.is_check);
+    EXPECT_TRUE(call.lowered().calls.empty());
+  }
+  for (const char* name : {"aten._assert_scalar.default", "aten.sym_constrain_range.default",
+                           "aten.sym_constrain_range_for_size.default"}) {
+    HandCall call(name, {}, {{"self", int64_t{1}}, {"size", int64_t{1}}});
+    EXPECT_TRUE(call.lowered().calls.empty());
+  }
+}
+
+TEST(Checks, MetadataThatDoesNotFitIsNamed) {
+  const char* name = "aten._assert_tensor_metadata.default";
+  EXPECT_THAT(problem(name, {counting({2, 3})}, {{"dtype", DType::bf16}}),
+              HasSubstr("expected bfloat16, found float32[2, 3]"));
+  EXPECT_THAT(problem(name, {counting({2, 3})}, {{"size", Ints{3, 2}}}),
+              HasSubstr("expected shape [3, 2], found [2, 3]"));
+}
+
+TEST(Checks, TokensPassThrough) {
+  EXPECT_EQ(result("aten._functional_assert_async.msg", {counting({1}), floats({}, {3})}), std::vector<double>{3});
+  EXPECT_EQ(result("aten._functional_sym_constrain_range.default", {floats({}, {4})}, {{"size", int64_t{1}}}),
+            std::vector<double>{4});
+}
+
+TEST(Unwritten, MemoryIsZero) {
+  const HandCall::Attrs attrs{
+      {"size", Ints{2, 2}}, {"stride", Ints{2, 1}}, {"physical_layout", Ints{0, 1}}, {"dtype", DType::i32}};
+  const std::vector<double> zeros(4);
+  for (const char* name : {"aten.empty.memory_format", "aten.empty_strided.default", "aten.empty_permuted.default"})
+    EXPECT_EQ(result(name, {}, attrs), zeros) << name;
+  for (const char* name : {"aten.new_empty.default", "aten.new_empty_strided.default"})
+    EXPECT_EQ(result(name, {counting({3})}, attrs), zeros) << name;
+  EXPECT_EQ(result("aten.empty_like.default", {counting({4})}), zeros);
+}
+
+// W-23: what only training does is refused, never aliased.
+TEST(Refusals, TrainingIsRefusedByName) {
+  for (const char* name :
+       {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
+        "aten.feature_alpha_dropout.default", "aten.native_dropout.default", "aten.dropout_.default"}) {
+    EXPECT_THAT(problem(name, {counting({4})}, {{"p", 0.5}, {"train", true}}), HasSubstr("train=true")) << name;
+    EXPECT_EQ(problem(name, {counting({4})}, {{"p", 0.5}, {"train", false}}), "") << name;
+    EXPECT_EQ(problem(name, {counting({4})}, {{"p", 0.0}, {"train", true}}), "") << name;
+  }
+  HandCall::Attrs norm{{"training", true}, {"momentum", 0.1}, {"eps", 1e-5}, {"cudnn_enabled", true}};
+  const HostTensor x = counting({2, 3, 4}), c = counting({3});
+  for (const char* name : {"aten.batch_norm.default", "aten.native_batch_norm.default"}) {
+    norm["training"] = true;
+    EXPECT_THAT(problem(name, {x, c, c, c, c}, norm), HasSubstr("training=true")) << name;
+    norm["training"] = false;
+    EXPECT_EQ(problem(name, {x, c, c, c, c}, norm), "") << name;
+    EXPECT_THAT(problem(name, {x, c, c}, norm), HasSubstr("running statistics")) << name;
+  }
+  EXPECT_THAT(problem("aten.rrelu.default", {x}, {{"training", true}}), HasSubstr("training=true"));
+  EXPECT_THAT(problem("aten.instance_norm.default", {x}, {{"use_input_stats", false}, {"eps", 1e-5}}),
+              HasSubstr("use_input_stats=false"));
+}
+
+TEST(Refusals, AttributesWithoutAMeaningAreNamed) {
+  const HostTensor x = counting({2, 3});
+  EXPECT_THAT(problem("aten.gelu.default", {x}, {{"approximate", std::string("fast")}}), HasSubstr("'fast'"));
+  EXPECT_THAT(problem("aten.div.Tensor_mode", {x, x}, {{"rounding_mode", std::string("up")}}), HasSubstr("'up'"));
+  EXPECT_THAT(problem("aten.histc.default", {x}), HasSubstr("min equals max"));
+  EXPECT_THAT(problem("aten.one_hot.default", {counting({2}, DType::i64)}), HasSubstr("num_classes=-1"));
+  EXPECT_THAT(problem("aten.avg_pool2d.default", {counting({1, 1, 4, 4})},
+                      {{"kernel_size", Ints{2}}, {"divisor_override", int64_t{0}}}),
+              HasSubstr("divisor_override=0"));
+}
+
+TEST(Shapes, WhatDoesNotFitIsNamed) {
+  const HostTensor x = counting({2, 3}), y = counting({4});
+  EXPECT_THAT(problem("aten.add.Tensor", {x, y}), HasSubstr("[2, 3] and [4] do not broadcast"));
+  EXPECT_THAT(problem("aten.sum.dim_IntList", {x}, {{"dim", Ints{2}}}),
+              HasSubstr("dimension 2 is out of range for rank 2"));
+  EXPECT_THAT(problem("aten.sum.dim_IntList", {x}, {{"dim", Ints{1, -1}}}), HasSubstr("dimension -1 is named twice"));
+  EXPECT_THAT(problem("aten.softmax.int", {x}, {{"dim", int64_t{-3}}}), HasSubstr("dimension -3 is out of range"));
+  EXPECT_THAT(problem("aten.amax.default", {counting({0, 3})}, {{"dim", Ints{0}}}), HasSubstr("no identity"));
+  EXPECT_THAT(problem("aten.argmax.default", {counting({0, 3})}), HasSubstr("no identity"));
+  EXPECT_THAT(problem("aten.layer_norm.default", {x}, {{"normalized_shape", Ints{2}}}),
+              HasSubstr("normalized_shape [2] does not end input [2, 3]"));
+  EXPECT_THAT(problem("aten.layer_norm.default", {x, y}, {{"normalized_shape", Ints{3}}}),
+              HasSubstr("weight [4] is not normalized_shape [3]"));
+  EXPECT_THAT(problem("aten.group_norm.default", {counting({1, 4, 2})}, {{"num_groups", int64_t{3}}}),
+              HasSubstr("do not form 3 groups"));
+  EXPECT_THAT(problem("aten.max_pool2d.default", {counting({1, 1, 2, 2})}, {{"kernel_size", Ints{3}}}),
+              HasSubstr("a window of 3 does not fit the extent 2"));
+  EXPECT_THAT(problem("aten.avg_pool2d.default", {counting({4, 4})}, {{"kernel_size", Ints{2}}}),
+              HasSubstr("must have 3 or 4 dimensions"));
+  EXPECT_THAT(problem("aten.glu.default", {x}), HasSubstr("cannot halve a dimension of 3"));
+  EXPECT_THAT(problem("aten.upsample_nearest2d.vec", {counting({1, 1, 2, 2})}),
+              HasSubstr("needs output_size or 2 scale_factors"));
+  EXPECT_THAT(problem("aten.prelu.default", {counting({1, 3, 2}), y}),
+              HasSubstr("weight [4] does not fit input [1, 3, 2]"));
+}
+
+}  // namespace
+}  // namespace npusim

@@ -1,0 +1,198 @@
+// Every op record against PyTorch's answers in tests/ops/golden: one test per op file, listing all failing samples.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "graph/import.h"
+#include "ops/op.h"
+#include "runtime/safetensors.h"
+
+namespace npusim {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path golden_folder = fs::path(NPUSIM_SOURCE_DIR) / "tests/ops/golden";
+
+std::vector<std::string> golden_ops() {
+  std::vector<std::string> ops;
+  for (const auto& entry : fs::directory_iterator(golden_folder))
+    if (entry.path().extension() == ".json") ops.push_back(entry.path().stem().string());
+  std::sort(ops.begin(), ops.end());
+  return ops;
+}
+
+// Bare NaN and Infinity, which Python writes, become the strings that import reads as numbers.
+nlohmann::json read_json(const fs::path& path) {
+  std::stringstream stream;
+  stream << std::ifstream(path).rdbuf();
+  std::string text = stream.str();
+  for (const std::string_view bare : {"-Infinity", "Infinity", "NaN"})
+    for (const std::string_view before : {":", "[", ","})
+      for (const std::string_view after : {",", "}", "]"}) {
+        const std::string from = fmt::format("{}{}{}", before, bare, after);
+        for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
+          text.replace(at, from.size(), fmt::format("{}\"{}\"{}", before, bare, after));
+      }
+  return nlohmann::json::parse(text);
+}
+
+// Distance of neighbouring numbers of the dtype near `magnitude`.
+double rounding_step(DType dtype, double magnitude) {
+  switch (dtype) {
+    case DType::f16:
+      return std::ldexp(1.0, std::max(std::ilogb(magnitude), -14) - 10);
+    case DType::bf16:
+      return std::ldexp(1.0, std::max(std::ilogb(magnitude), -126) - 7);
+    case DType::f32:
+      return std::ldexp(1.0, std::max(std::ilogb(magnitude), -126) - 23);
+    default:
+      return std::ldexp(1.0, std::max(std::ilogb(magnitude), -1022) - 52);
+  }
+}
+
+std::string compare_integers(const HostTensor& got, const TensorView& want) {
+  const int64_t count = element_count(want.type.shape);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t a = load_int(got.data.data(), got.type.dtype, i), b = load_int(want.data, want.type.dtype, i);
+    if (a != b) return fmt::format("element {} of {}: {}, expected {}", i, to_string(want.type), a, b);
+  }
+  return {};
+}
+
+// `exact` is the float64 answer, or the stored one.
+std::string compare_reals(const HostTensor& got, const TensorView& want, const TensorView& exact, double tolerance) {
+  const DType dtype = got.type.dtype;
+  const int64_t count = element_count(want.type.shape);
+  std::vector<double> answer(static_cast<size_t>(count));
+  double magnitude = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    double& value = answer[static_cast<size_t>(i)];
+    value = load_double(exact.data, exact.type.dtype, i);
+    const double stored = load_double(want.data, want.type.dtype, i);
+    // Numbers beyond the dtype are what it makes of them; where float64 has other limits the stored answer counts.
+    if (!std::isfinite(round_through(dtype, value)) || !std::isfinite(stored)) value = stored;
+    if (std::isfinite(value)) magnitude = std::max(magnitude, std::fabs(value));
+  }
+  const double allowed = (tolerance + 0.5) * rounding_step(dtype, magnitude > 0 ? magnitude : 1e-300);
+  double worst = 0;
+  int64_t worst_at = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    const double a = load_double(got.data.data(), dtype, i), b = answer[static_cast<size_t>(i)];
+    if (std::isnan(b) ? std::isnan(a) : std::isinf(b) ? a == b : std::isfinite(a) && std::fabs(a - b) <= allowed)
+      continue;
+    const double error =
+        std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : std::numeric_limits<double>::infinity();
+    if (error > worst) worst = error, worst_at = i;
+    if (worst_at < 0) worst_at = i;
+  }
+  if (worst_at < 0) return {};
+  return fmt::format("element {} of {}: {}, expected {} ({:.1f} steps)", worst_at, to_string(want.type),
+                     load_double(got.data.data(), dtype, worst_at), answer[static_cast<size_t>(worst_at)],
+                     worst / rounding_step(dtype, magnitude > 0 ? magnitude : 1));
+}
+
+std::string compare(const HostTensor& got, const WeightFiles& tensors, const std::string& name, double tolerance) {
+  const TensorView& want = get_weight(tensors, name);
+  if (!is_float(want.type.dtype)) return compare_integers(got, want);
+  const TensorView* exact = find_weight(tensors, name + ".f64");
+  return compare_reals(got, want, exact ? *exact : want, tolerance);
+}
+
+// Empty when the call's results are PyTorch's.
+std::string run_sample(const nlohmann::json& sample, const WeightFiles& tensors) {
+  const auto prefix = sample.at("name").get<std::string>() + "/";
+  const Graph graph = import_ir(sample.at("ir").dump(), prefix);
+  if (graph.nodes.empty()) return {};  // a check, of which import keeps nothing
+  const Node& node = graph.nodes.at(0);
+  const OpCall call = call_of(graph, node);
+  if (const std::string problem = check_call(call); !problem.empty()) return problem;
+  std::vector<const TensorView*> inputs;
+  for (ValueId id : node.inputs)
+    inputs.push_back(id == no_value ? nullptr : &get_weight(tensors, prefix + value_of(graph, id).name));
+  const Lowering lowering = lower_call(call);
+  for (const Lowering::Call& step : lowering.calls)
+    if (const auto problems = check_kernel(step.kernel); !problems.empty())
+      return fmt::format("kernel {}: {}\n{}", step.kernel.name, problems[0], to_text(step.kernel));
+  // In double, the reference; and in float32, as devices compute: the tolerance must leave room for that.
+  for (const bool single : {false, true}) {
+    const std::vector<HostTensor> results = evaluate_call(call, inputs, single);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const std::string problem =
+          compare(results[i], tensors, prefix + value_of(graph, node.outputs[i]).name, node.op->record.tolerance);
+      if (!problem.empty()) return fmt::format("result {}{}: {}", i, single ? " in float32" : "", problem);
+    }
+  }
+  return {};
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+
+TEST_P(Golden, Agrees) {
+  const std::string& op = GetParam();
+  if (!find_op(op)) GTEST_SKIP() << "no record for " << op;
+  const nlohmann::json document = read_json(golden_folder / (op + ".json"));
+  const WeightFiles tensors = open_weights((golden_folder / (op + ".safetensors")).string());
+  std::string failures;
+  int failed = 0;
+  for (const auto& sample : document.at("samples")) {
+    std::string problem;
+    try {
+      problem = run_sample(sample, tensors);
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    if (problem.empty()) continue;
+    ++failed;
+    failures += fmt::format("\n  {}: {}", sample.at("name").get<std::string>(), problem);
+  }
+  EXPECT_EQ(failed, 0) << op << ": " << failed << " of " << document.at("samples").size() << " samples" << failures;
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param.substr(5);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Ops, Golden, testing::ValuesIn(golden_ops()), test_name);
+
+// Records whose meaning another test of this folder checks by hand.
+const std::set<std::string, std::less<>> tested_by_hand{
+    // check_test.cpp
+    "aten._assert_async.default",
+    "aten._assert_async.msg",
+    "aten._assert_scalar.default",
+    "aten._assert_tensor_metadata.default",
+    "aten._functional_assert_async.msg",
+    "aten._functional_sym_constrain_range.default",
+    "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default",
+    "aten.empty.memory_format",
+    "aten.empty_like.default",
+    "aten.empty_permuted.default",
+    "aten.empty_strided.default",
+    "aten.new_empty.default",
+    "aten.new_empty_strided.default",
+};
+
+TEST(GoldenFiles, CoverEveryRecord) {
+  std::set<std::string> covered;
+  for (const std::string& name : golden_ops())
+    if (const Op* op = find_op(name)) covered.insert(op->name());
+  std::string missing;
+  int count = 0;
+  for (const auto& [name, op] : op_table())
+    if (!covered.contains(name) && !tested_by_hand.contains(name)) missing += "\n  " + name, ++count;
+  EXPECT_EQ(count, 0) << "op records without a golden file:" << missing;
+}
+
+}  // namespace
+}  // namespace npusim

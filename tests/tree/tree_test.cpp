@@ -1,0 +1,145 @@
+// The source tree keeps the order of docs/design.md: no include goes upward, no folder but its own names a backend, and
+// operators are named in ops/ only.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path root = NPUSIM_SOURCE_DIR;
+
+struct Line {
+  std::string file;  // relative to the root
+  int number = 0;
+  std::string text;
+  std::string where() const { return file + ":" + std::to_string(number) + ": " + text; }
+};
+
+std::vector<Line> read_lines(const fs::path& path) {
+  std::vector<Line> lines;
+  std::ifstream in(path);
+  const std::string name = fs::relative(path, root).string();
+  for (std::string text; std::getline(in, text);) lines.push_back({name, static_cast<int>(lines.size()) + 1, text});
+  return lines;
+}
+
+// Every line of src/ and include/.
+const std::vector<Line>& all_lines() {
+  static const std::vector<Line> lines = [] {
+    std::vector<Line> result;
+    for (const char* top : {"src", "include"})
+      for (const auto& entry : fs::recursive_directory_iterator(root / top))
+        if (entry.is_regular_file() && (entry.path().extension() == ".cpp" || entry.path().extension() == ".h"))
+          for (Line& line : read_lines(entry.path())) result.push_back(std::move(line));
+    return result;
+  }();
+  return lines;
+}
+
+// "src/backends/cpu/x.cpp" -> "backends/cpu", "include/npusim/x.h" -> "npusim".
+std::string folder_of(const std::string& file) {
+  const size_t begin = file.find('/') + 1, end = file.rfind('/');
+  return begin > end ? "" : file.substr(begin, end - begin);
+}
+
+std::string without_comment(const std::string& text) { return text.substr(0, text.find("//")); }
+
+// What each folder may include beside itself. include/npusim/compiler.h and program.h are interfaces that compiler/ and
+// program/ implement; runtime.h is for those above.
+const std::map<std::string, std::set<std::string>> may_see = {
+    {"base", {}},
+    {"kernel", {"base"}},
+    {"ops", {"base", "kernel"}},
+    {"graph", {"base", "kernel", "ops"}},
+    {"passes", {"base", "kernel", "ops", "graph"}},
+    {"program", {"base", "kernel", "npusim/program.h"}},
+    {"partition", {"base", "kernel", "ops", "graph", "passes", "program"}},
+    {"codegen", {"base", "kernel", "ops", "graph", "passes", "program"}},
+    {"runtime", {"base", "kernel", "ops", "program", "npusim/program.h"}},
+    {"compiler",
+     {"base", "kernel", "ops", "graph", "passes", "partition", "codegen", "program", "runtime", "npusim/compiler.h",
+      "npusim/program.h"}},
+    {"npusim", {"base", "program", "runtime"}},
+    {"cli", {"base", "npusim"}},
+};
+const std::set<std::string> backend_may_see = {"base", "kernel", "ops", "codegen", "program", "runtime"};
+
+std::set<std::string> backends() {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(root / "src/backends"))
+    if (entry.is_directory()) names.insert(entry.path().filename().string());
+  return names;
+}
+
+TEST(Tree, NoIncludeGoesUpward) {
+  const std::regex include("\\s*#\\s*include\\s*\"([^\"]+)\".*");
+  std::smatch match;
+  int includes = 0;
+  for (const Line& line : all_lines()) {
+    if (!std::regex_match(line.text, match, include)) continue;
+    ++includes;
+    const std::string path = match[1], from = folder_of(line.file), to = folder_of("/" + path);
+    if (from == to || path == "hwy/foreach_target.h") continue;
+    const bool backend = from.starts_with("backends/");
+    ASSERT_TRUE(backend || may_see.contains(from)) << "folder " << from << " is not in this test's table";
+    const std::set<std::string>& allowed = backend ? backend_may_see : may_see.at(from);
+    EXPECT_TRUE(allowed.contains(to) || allowed.contains(path)) << line.where();
+  }
+  EXPECT_GT(includes, 300);  // the reader reads
+}
+
+TEST(Tree, EveryFolderIsInTheTable) {
+  for (const auto& entry : fs::directory_iterator(root / "src")) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name != "backends") {
+      EXPECT_TRUE(may_see.contains(name)) << name;
+    }
+  }
+}
+
+// Names may appear as the default of an option and in text; deciding something by a backend's name may not.
+TEST(Tree, NoFolderButItsOwnKnowsABackend) {
+  for (const std::string& name : backends()) {
+    const std::regex knows("\"backends/" + name + "/|\\b" + name + "::|[=!]= *\"" + name + "\"|\"" + name + "\" *[=!]=");
+    for (const Line& line : all_lines()) {
+      if (line.file.starts_with("src/backends/" + name + "/")) continue;
+      EXPECT_FALSE(std::regex_search(without_comment(line.text), knows)) << line.where();
+    }
+  }
+}
+
+// graph/ reads and writes the IR's operator names: spellings in import.cpp, the calls that stand for the rotary
+// embedding's lost body in rotary.cpp. Reports know how in-place forms are spelled.
+TEST(Tree, OperatorsAreNamedInOpsOnly) {
+  const std::regex names("\"aten\\.[a-z0-9_]+");
+  const std::set<std::string> exempt = {"src/graph/import.cpp", "src/graph/rotary.cpp", "src/compiler/reports.cpp"};
+  for (const Line& line : all_lines()) {
+    if (line.file.starts_with("src/ops/") || exempt.contains(line.file)) continue;
+    EXPECT_FALSE(std::regex_search(without_comment(line.text), names)) << line.where();
+  }
+}
+
+TEST(Tree, FilesOpenWithOneSentence) {
+  for (const Line& line : all_lines()) {
+    if (line.number != 1) continue;
+    EXPECT_TRUE(line.text.starts_with("// ")) << line.where();
+  }
+}
+
+// Device SDKs are for the one file of a backend that talks to the device.
+TEST(Tree, NoSdkOutsideBackends) {
+  const std::regex sdk("#\\s*include\\s*[<\"](cuda|cudnn|cublas|nvrtc|Metal/|Foundation/|dnnl|oneapi/)");
+  for (const Line& line : all_lines()) {
+    if (line.file.starts_with("src/backends/")) continue;
+    EXPECT_FALSE(std::regex_search(line.text, sdk)) << line.where();
+  }
+}
+
+}  // namespace
