@@ -31,8 +31,10 @@ struct Bench {
     for (const KernelArg& arg : kernel.args) {
       memory.push_back(aligned_bytes(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64));
       for (int64_t i = 0; i < arg.elements; ++i) {
-        if (arg.dtype == DType::bf16) reinterpret_cast<uint16_t*>(memory.back().get())[i] = static_cast<uint16_t>(0x3d00 + random() % 256);
-        else store_double(memory.back().get(), arg.dtype, i, static_cast<double>(random() % 1024) / 4096 - 0.125);
+        if (arg.dtype == DType::bf16)
+          reinterpret_cast<uint16_t*>(memory.back().get())[i] = static_cast<uint16_t>(0x3d00 + random() % 256);
+        else
+          store_double(memory.back().get(), arg.dtype, i, static_cast<double>(random() % 1024) / 4096 - 0.125);
       }
       const int at = static_cast<int>(bindings.size());
       bindings.push_back({memory.back().get(), std::count(constant.begin(), constant.end(), at) > 0});
@@ -113,7 +115,8 @@ void onednn_matmul(benchmark::State& state) {
   constexpr auto f32 = memory::data_type::f32;
   dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
-  const memory::desc x({m, k}, f32, memory::format_tag::ab), w({k, n}, f32, memory::format_tag::any), y({m, n}, f32, memory::format_tag::ab);
+  const memory::desc x({m, k}, f32, memory::format_tag::ab), w({k, n}, f32, memory::format_tag::any),
+      y({m, n}, f32, memory::format_tag::ab);
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::matmul::primitive_desc desc(engine, x, w, y);
 #else
@@ -141,9 +144,10 @@ Kernel conv(int64_t batch, int64_t size, int64_t in, int64_t out, int64_t kernel
   const int x = b.input({DType::f32, {batch, size, size, in}}), w = b.input({DType::f32, {out, in, kernel, kernel}});
   const int bias = b.input({DType::f32, {out}}), rest = b.input({DType::f32, {batch, to, to, out}});
   const int y = b.output({DType::f32, {batch, to, to, out}});
-  Ex leaf = b.contract(ContractionKind::conv, {in, kernel, kernel}, x,
-                       Coords{b.dim(0), b.dim(3) * stride + b.dim(6) + -pad, b.dim(4) * stride + b.dim(7) + -pad, b.dim(5)}, w,
-                       Coords{b.dim(2), b.dim(5), b.dim(6), b.dim(7)});
+  Ex leaf =
+      b.contract(ContractionKind::conv, {in, kernel, kernel}, x,
+                 Coords{b.dim(0), b.dim(3) * stride + b.dim(6) + -pad, b.dim(4) * stride + b.dim(7) + -pad, b.dim(5)},
+                 w, Coords{b.dim(2), b.dim(5), b.dim(6), b.dim(7)});
   const Coords at{b.dim(0), b.dim(3), b.dim(4), b.dim(2)};
   Ex value = leaf + b.load(bias, Coords{b.dim(2)});
   if (residual) value = value + b.load(rest, at);
@@ -174,11 +178,15 @@ void resnet50(benchmark::State& state) {
 }
 
 // [kv head, group, q, d]: q [q, head, d], k and v [keys, kv head, d], mask [q, keys].
-Kernel attention(int64_t kv_heads, int64_t group, int64_t queries, int64_t keys, int64_t depth, DType type, bool causal) {
+Kernel attention(int64_t kv_heads, int64_t group, int64_t queries, int64_t keys, int64_t depth, DType type,
+                 bool causal) {
   const TensorType q_type{type, {queries, kv_heads, group, depth}}, k_type{type, {keys, kv_heads, depth}};
   KernelBuilder s({kv_heads, group, queries, keys});
-  const int q = s.input(q_type), k = s.input(k_type), out_scores = s.output({DType::f32, {kv_heads, group, queries, keys}});
-  Ex leaf = s.contract(ContractionKind::matmul, {depth}, q, Coords{s.dim(2), s.dim(0), s.dim(1), s.dim(4)}, k, Coords{s.dim(3), s.dim(0), s.dim(4)}) * 0.125;
+  const int q = s.input(q_type), k = s.input(k_type),
+            out_scores = s.output({DType::f32, {kv_heads, group, queries, keys}});
+  Ex leaf = s.contract(ContractionKind::matmul, {depth}, q, Coords{s.dim(2), s.dim(0), s.dim(1), s.dim(4)}, k,
+                       Coords{s.dim(3), s.dim(0), s.dim(4)}) *
+            0.125;
   s.store(out_scores, causal ? select(s.index(3) <= s.index(2), leaf, -HUGE_VAL) : leaf);
   Kernel score = s.finish("score");
   score.args.clear();
@@ -187,7 +195,8 @@ Kernel attention(int64_t kv_heads, int64_t group, int64_t queries, int64_t keys,
   b.input(k_type);
   const int v = b.input(k_type), out = b.output({type, {queries, kv_heads, group, depth}});
   const Coords v_at{b.dim(4), b.dim(0), b.dim(3)};
-  b.store(out, Coords{b.dim(2), b.dim(0), b.dim(1), b.dim(3)}, b.contract(ContractionKind::attention, {keys}, v, v_at, v, v_at));
+  b.store(out, Coords{b.dim(2), b.dim(0), b.dim(1), b.dim(3)},
+          b.contract(ContractionKind::attention, {keys}, v, v_at, v, v_at));
   Kernel kernel = b.finish("attention");
   auto contraction = std::make_shared<Contraction>(*kernel.contraction);
   contraction->score = std::make_shared<Kernel>(std::move(score));
@@ -196,10 +205,12 @@ Kernel attention(int64_t kv_heads, int64_t group, int64_t queries, int64_t keys,
 }
 
 void attend(benchmark::State& state, DType type, bool causal) {
-  const int64_t kv_heads = state.range(0), group = state.range(1), queries = state.range(2), keys = state.range(3), depth = state.range(4);
+  const int64_t kv_heads = state.range(0), group = state.range(1), queries = state.range(2), keys = state.range(3),
+                depth = state.range(4);
   Bench bench;
   // As many layers as keep a decoder's keys and values out of the caches.
-  const int copies = queries == 1 ? static_cast<int>(std::max<int64_t>(2, (64 << 20) / (keys * kv_heads * depth * 4))) : 1;
+  const int copies =
+      queries == 1 ? static_cast<int>(std::max<int64_t>(2, (64 << 20) / (keys * kv_heads * depth * 4))) : 1;
   for (int i = 0; i < copies; ++i) bench.add(attention(kv_heads, group, queries, keys, depth, type, causal), {});
   measure(state, bench, 4.0 * copies * static_cast<double>(kv_heads * group * queries * keys * depth),
           copies * 2.0 * static_cast<double>(keys * kv_heads * depth) * static_cast<double>(dtype_size(type)));
@@ -218,12 +229,23 @@ BENCHMARK(onednn_matmul)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f32, DType::f32, Tail::none)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f32_gelu, DType::f32, Tail::gelu)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f16, DType::f16, Tail::bias)->Apply(bert_shapes);
-BENCHMARK_CAPTURE(gemv, bf16, DType::bf16)->Args({1, 1536, 8960})->Args({1, 8960, 1536})->Args({4, 1536, 8960})->Args({8, 1536, 8960})->Apply(with_minimum);
+BENCHMARK_CAPTURE(gemv, bf16, DType::bf16)
+    ->Args({1, 1536, 8960})
+    ->Args({1, 8960, 1536})
+    ->Args({4, 1536, 8960})
+    ->Args({8, 1536, 8960})
+    ->Apply(with_minimum);
 BENCHMARK_CAPTURE(gemv, f16, DType::f16)->Args({1, 1536, 8960})->Apply(with_minimum);
 BENCHMARK_CAPTURE(gemv, f32, DType::f32)->Args({1, 1536, 8960})->Apply(with_minimum);
-BENCHMARK_CAPTURE(attend, f32, DType::f32, false)->Args({12, 1, 128, 128, 64})->Args({12, 1, 512, 512, 64})->Apply(with_minimum);
+BENCHMARK_CAPTURE(attend, f32, DType::f32, false)
+    ->Args({12, 1, 128, 128, 64})
+    ->Args({12, 1, 512, 512, 64})
+    ->Apply(with_minimum);
 BENCHMARK_CAPTURE(attend, bf16_causal, DType::bf16, true)->Args({2, 6, 512, 512, 128})->Apply(with_minimum);
-BENCHMARK_CAPTURE(attend, bf16, DType::bf16, false)->Args({2, 6, 1, 2048, 128})->Args({2, 6, 1, 32768, 128})->Apply(with_minimum);
+BENCHMARK_CAPTURE(attend, bf16, DType::bf16, false)
+    ->Args({2, 6, 1, 2048, 128})
+    ->Args({2, 6, 1, 32768, 128})
+    ->Apply(with_minimum);
 
 }  // namespace
 }  // namespace npusim::cpu

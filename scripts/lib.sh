@@ -12,20 +12,24 @@ python_with_numpy() {
   return 1
 }
 
-# Lines of ninja on a terminal as they come; elsewhere one per tenth, and all that is not progress.
+# Lines of ninja as they come on a terminal; elsewhere one per tenth, and all that is not progress.
 show_progress() {
   if [ -t 2 ]; then cat >&2; return; fi
-  awk '/^\[ *[0-9]+%/ { p = $0; gsub(/[^0-9].*/, "", p); p = substr($0, 2); sub(/%.*/, "", p); p = int(p / 10)
-         if (p != last) { print "  built " p * 10 "%"; fflush(); last = p } next }
+  awk '/^\[ *[0-9]+%\]/ { tenth = int(substr($0, 2) / 10); if (tenth > shown) { print "  " tenth * 10 " %"; fflush(); shown = tenth } next }
        /^ninja: no work to do/ { next } { print; fflush() }' >&2
 }
 
-# Configures and builds targets of a preset; quiet when there is nothing to do.
-build() { # PRESET TARGET...
-  local preset=$1 log=build/$1.configure.log
-  shift
+configure() { # PRESET OPTION...
   mkdir -p build
-  echo "building ($preset)" >&2
-  if ! cmake --preset "$preset" >"$log" 2>&1; then cat "$log" >&2 && return 1; fi
-  NINJA_STATUS='[%p] ' cmake --build --preset "$preset" ${@:+--target "$@"} | show_progress
+  if ! cmake --preset "$@" >"build/$1.configure.log" 2>&1; then
+    cat "build/$1.configure.log" >&2
+    return 1
+  fi
+}
+
+# Configures a preset and builds targets of it, or all.
+build() { # PRESET TARGET...
+  echo "building build/$1" >&2
+  configure "$1" || return 1
+  NINJA_STATUS='[%p] ' cmake --build --preset "$1" ${2:+--target "${@:2}"} | show_progress
 }

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "graph/graph.h"
-#include "ops/formula.h"
 
 namespace npusim {
 namespace {
@@ -175,8 +174,10 @@ struct Checker {
 }  // namespace
 
 std::string check_operands(const Node& node) {
-  const OpRecord& record = node.op->record;
   const std::vector<SchemaArg>& args = node.op->schema.args;
+  const bool pointwise = node.op->record.family == OpFamily::formula;
+  // `2 - x` is sub.Tensor with a number first; ops without an `other` take their result's type from the first operand.
+  const bool reflected = node.op->schema.find("other") >= 0 && !node.in_place;
   const bool any = std::any_of(node.inputs.begin(), node.inputs.end(), [](ValueId id) { return id != no_value; });
   size_t at = 0, list = 0;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -192,7 +193,7 @@ std::string check_operands(const Node& node) {
     const bool empty = std::holds_alternative<std::monostate>(node.attrs[i]);
     if (!none && empty) continue;
     if (!none) return fmt::format("argument '{}' is a tensor and {}", args[i].name, to_string(node.attrs[i]));
-    const bool number = any && record.family == OpFamily::formula && (at > 1 || record.infer != infer_same);
+    const bool number = any && pointwise && (at > 1 || reflected);
     if (empty ? !args[i].optional : !number)
       return fmt::format("argument '{}' must be a tensor, found {}", args[i].name, to_string(node.attrs[i]));
   }

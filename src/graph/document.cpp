@@ -66,8 +66,10 @@ struct Reader {
 
   std::string_view text(const Json& object, const Path& parent, std::string_view key, bool& broken) {
     const Json* value = member(object, parent, key);
-    if (value && value->is_string()) return value->get_ref<const std::string&>();
-    if (value) expected(Path{&parent, key}, "a string", *value);
+    const bool is_text = value && value->is_string();
+    if (is_text && !value->get_ref<const std::string&>().empty()) return value->get_ref<const std::string&>();
+    if (is_text) problems.bad("{}: expected a string, found an empty one", to_string(Path{&parent, key}));
+    else if (value) expected(Path{&parent, key}, "a string", *value);
     broken = true;
     return {};
   }

@@ -20,7 +20,7 @@ Resolver::Resolver(const IrDocument& document, Problems& problems, Graph& graph)
     const ValueId id = make_value(tensor, nullptr, "graph input");
     value_of(graph, id).source = ValueSource::input;
     graph.inputs.push_back(id);
-    if (!inputs_.emplace(tensor.name, id).second)
+    if (!tensor.name.empty() && !inputs_.emplace(tensor.name, id).second)
       problems.bad("graph input '{}': the name is given twice", tensor.name);
   }
   index_names();
@@ -39,9 +39,11 @@ void Resolver::index_names() {
   for (size_t i = 0; i < document_.nodes.size(); ++i) {
     const IrNode& node = document_.nodes[i];
     const auto position = static_cast<int32_t>(i);
-    if (!nodes_.emplace(node.name, position).second) problems_.bad("{}: the name is given to two nodes", label(node));
+    if (!node.name.empty() && !nodes_.emplace(node.name, position).second)
+      problems_.bad("{}: the name is given to two nodes", label(node));
     if (inputs_.count(node.name)) problems_.bad("{}: the name is a graph input's too", label(node));
     for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k].name.empty()) continue;
       Outputs& outputs = outputs_[node.outputs[k].name];
       if (node.outputs.size() == 1) {
         if (outputs.node >= 0)

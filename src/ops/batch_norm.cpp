@@ -1,4 +1,4 @@
-// Batch and instance normalisation of [N, C, …] at inference.
+// Batch and instance normalisation of [N, C, …] by running statistics or by those of the batch or image.
 #include "base/error.h"
 #include "ops/formula.h"
 #include "ops/reduce.h"
@@ -12,12 +12,15 @@ void check_channels(const OpCall& call) {
   const Shape& shape = call.type("input").shape;
   if (shape.size() < 2) fail(ErrorKind::bad_input, "{}: input {} has no channels", call.op->name(), to_string(shape));
   for (std::string_view name : channel_args)
-    if (call.tensor(name) >= 0 && element_count(call.type(name).shape) != shape[1])
+    if (call.op->schema.find(name) >= 0 && call.tensor(name) >= 0 && element_count(call.type(name).shape) != shape[1])
       fail(ErrorKind::bad_input, "{}: {} {} does not fit the channels of {}", call.op->name(), name,
            to_string(call.type(name).shape), to_string(shape));
 }
 
-bool has_statistics(const OpCall& call) { return call.tensor("running_mean") >= 0 && call.tensor("running_var") >= 0; }
+bool has_statistics(const OpCall& call) {
+  return call.op->schema.find("running_mean") >= 0 && call.tensor("running_mean") >= 0 &&
+         call.tensor("running_var") >= 0;
+}
 
 // (x − mean) / sqrt(var + eps) · weight + bias, channel by channel.
 Ex normalized(OpKernel& k, const OpCall& call, Ex x, Ex mean, Ex scale, const std::vector<Coord>& channel) {
@@ -27,8 +30,32 @@ Ex normalized(OpKernel& k, const OpCall& call, Ex x, Ex mean, Ex scale, const st
   return y;
 }
 
-// Results after the first are statistics of training, empty at inference.
+// The dimensions a batch's statistics are over: all but the channels.
+DimSet batch_dims(const Shape& shape) {
+  DimSet dims = all_dims(shape.size());
+  dims[1] = false;
+  return dims;
+}
+
+bool trains(const OpCall& call) { return call.op->schema.find("training") >= 0 && call.boolean("training"); }
+
+void lower_row_norm(const OpCall& call, Lowering& lowering, const DimSet& row) {
+  RowKernel k(lowering, call.type("input").shape, row);
+  const Ex x = k.load_element(lowering.input(0));
+  const Ex mean = k.reduce(Reduction::sum, x) / k.size();
+  const Ex deviation = x - mean;
+  const Ex scale = rsqrt(k.reduce(Reduction::sum, deviation * deviation) / k.size() + call.number("eps"));
+  k.store_element(lowering.output(0), normalized(k, call, x, mean, scale, {k.position(1)}));
+  if (call.outputs.size() == 3) {
+    k.store_row(lowering.output(1), mean);
+    k.store_row(lowering.output(2), scale);
+  }
+  k.done(kernel_name(call));
+}
+
+// By the running statistics; by the batch's where it trains and has none to update (weight standardisation does so).
 void lower_batch_norm(const OpCall& call, Lowering& lowering) {
+  if (trains(call)) return lower_row_norm(call, lowering, batch_dims(call.type("input").shape));
   Pointwise p(call, lowering);
   OpKernel& k = p.kernel;
   const std::vector<Coord> channel{k.dim(1)};
@@ -38,28 +65,31 @@ void lower_batch_norm(const OpCall& call, Lowering& lowering) {
   p.store(normalized(k, call, x, mean, scale, channel));
 }
 
-template <int empty>
+// Results after the first are the batch's statistics, empty where the running ones are used.
+template <int statistics>
 std::vector<TensorType> infer_batch_norm(const OpCall& call) {
   check_channels(call);
-  std::vector<TensorType> types(1 + empty, {DType::f32, {0}});
-  types[0] = call.type("input");
+  const TensorType& input = call.type("input");
+  const Shape shape{trains(call) ? input.shape[1] : 0};
+  std::vector<TensorType> types(1 + statistics, {input.dtype == DType::f64 ? DType::f64 : DType::f32, shape});
+  types[0] = input;
   return types;
 }
 
 std::string refuse_training(const OpCall& call) {
-  if (call.op->schema.find("training") >= 0 && call.boolean("training"))
-    return "training=true normalises by the batch and updates the running statistics; only inference is compiled";
-  return has_statistics(call) ? ""
-                              : "without running statistics it normalises by the batch; only inference is compiled";
+  if (trains(call))
+    return has_statistics(call) ? "training=true updates the running statistics; only inference is compiled" : "";
+  return has_statistics(call) ? "" : "training=false without running statistics";
 }
 
-template <int empty>
+template <int statistics>
 constexpr OpRecord batch_norm(std::string_view schema) {
   OpRecord record;
   record.schema = schema;
-  record.infer = infer_batch_norm<empty>;
+  record.infer = infer_batch_norm<statistics>;
   record.lower = lower_batch_norm;
   record.refuse = refuse_training;
+  record.tolerance = norm_tolerance;
   return record;
 }
 
@@ -76,15 +106,8 @@ std::string refuse_instance_norm(const OpCall& call) {
 // By the statistics of each image's channel, or by the running ones.
 void lower_instance_norm(const OpCall& call, Lowering& lowering) {
   if (!call.boolean("use_input_stats")) return lower_batch_norm(call, lowering);
-  const Shape& shape = call.type("input").shape;
-  RowKernel k(lowering, shape, last_dims(shape.size() - 2, shape.size()));
-  const Ex x = k.load_element(lowering.input(0));
-  const Ex mean = k.reduce(Reduction::sum, x) / k.size();
-  const Ex deviation = x - mean;
-  const Ex scale = rsqrt(k.reduce(Reduction::sum, deviation * deviation) / k.size() + call.number("eps"));
-  const std::vector<Coord> channel{k.position(1)};
-  k.store_element(lowering.output(0), normalized(k, call, x, mean, scale, channel));
-  k.done("instance_norm");
+  const size_t rank = call.type("input").shape.size();
+  lower_row_norm(call, lowering, last_dims(rank - 2, rank));
 }
 
 constexpr OpRecord instance_norm(std::string_view schema) {

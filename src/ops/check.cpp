@@ -79,14 +79,15 @@ constexpr OpRecord native_dropout(std::string_view schema) {
   return record;
 }
 
+// Symbolic scalars leave no trace in the IR: the arguments that hold them are optional here.
 constexpr OpRecord records[] = {
     metadata_check("_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
                    "ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()"),
     check("_assert_async(Tensor self) -> ()"),
     check("_assert_async.msg(Tensor self, str assert_msg) -> ()"),
-    check("_assert_scalar(Scalar self, str assert_msg) -> ()"),
-    check("sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()"),
-    check("sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()"),
+    check("_assert_scalar(Scalar? self=None, str assert_msg='') -> ()"),
+    check("sym_constrain_range(Scalar? size=None, *, int? min=None, int? max=None) -> ()"),
+    check("sym_constrain_range_for_size(Scalar? size=None, *, int? min=None, int? max=None) -> ()"),
     token_check("_functional_assert_async.msg(Tensor self, str assert_msg, Tensor dep_token) -> Tensor"),
     token_check("_functional_sym_constrain_range(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor"),
     dropout("dropout(Tensor input, float p, bool train) -> Tensor"),

@@ -85,9 +85,9 @@ void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b,
       order.push_back(label);
       summed_extents.push_back(extents.at(label));
     }
-  const bool contract = two && !summed_extents.empty() && is_narrow_float(a_type.dtype) && is_narrow_float(b_type.dtype) &&
-                        element_count(summed_extents) > 0;
-  const int rows = contract ? 0 : static_cast<int>(summed_extents.size());
+  const bool nothing = element_count(summed_extents) == 0;  // the sum of no elements
+  const bool contract = two && !summed_extents.empty() && is_narrow_float(a_type.dtype) && is_narrow_float(b_type.dtype);
+  const int rows = contract || nothing ? 0 : static_cast<int>(summed_extents.size());
   if (rows) space.insert(space.end(), summed_extents.begin(), summed_extents.end());
 
   OpKernel k(lowering, std::move(space), rows);
@@ -95,7 +95,9 @@ void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b,
   const auto a_at = coordinates_of(k, a_type.shape, a.labels, order);
   const auto b_at = two ? coordinates_of(k, b_type.shape, b.labels, order) : std::vector<Coord>{};
   Ex x;
-  if (contract) {
+  if (nothing) {
+    x = k.integer(0, scalar_of(promote_types(a_type.dtype, b_type.dtype)));
+  } else if (contract) {
     x = k.contract(ContractionKind::matmul, summed_extents, a_arg, a_at, b_arg, b_at);
   } else {
     x = two ? k.load(a_arg, a_at) * k.load(b_arg, b_at) : k.load(a_arg, a_at);

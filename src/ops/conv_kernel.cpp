@@ -34,11 +34,11 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   space.insert(space.end(), g.out.begin(), g.out.end());
   Shape reduced{g.group_in};
   reduced.insert(reduced.end(), g.kernel.begin(), g.kernel.end());
-  const bool contract = is_narrow_float(lowering.type(image).dtype) && is_narrow_float(lowering.type(weight).dtype) &&
-                        element_count(reduced) > 0;
+  const bool nothing = element_count(reduced) == 0 || element_count(lowering.type(image).shape) == 0;
+  const bool contract = is_narrow_float(lowering.type(image).dtype) && is_narrow_float(lowering.type(weight).dtype);
   const int rank = static_cast<int>(space.size());
-  if (!contract) space.insert(space.end(), reduced.begin(), reduced.end());
-  OpKernel k(lowering, std::move(space), contract ? 0 : static_cast<int>(reduced.size()));
+  if (!contract && !nothing) space.insert(space.end(), reduced.begin(), reduced.end());
+  OpKernel k(lowering, std::move(space), contract || nothing ? 0 : static_cast<int>(reduced.size()));
 
   const int image_arg = k.read(image), weight_arg = k.read(weight);
   const Affine in_channel = k.dim(rank), group = k.dim(1), channel = group * g.group_out + k.dim(2);
@@ -55,10 +55,12 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
     image_at.emplace_back(at);
     result_at.emplace_back(k.dim(out));
     weight_at.emplace_back(spec.transposed ? k.dim(tap) * -1 + (g.kernel[d] - 1) : k.dim(tap));
-    if (!contract) inside = inside && k.in_bounds(at, g.in[d]);
+    if (!contract && !nothing) inside = inside && k.in_bounds(at, g.in[d]);
   }
   Ex x;
-  if (contract) {
+  if (nothing) {
+    x = k.number(0);
+  } else if (contract) {
     x = k.contract(ContractionKind::conv, reduced, image_arg, image_at, weight_arg, weight_at);
   } else {
     const Ex product = k.load(image_arg, image_at) * k.load(weight_arg, weight_at);

@@ -209,6 +209,7 @@ void lower_triangle(const OpCall& call, Lowering& lowering) {
   k.done("triangle_indices");
 }
 
+// The arguments that every creation schema ends with.
 #define NPUSIM_OPTIONS "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 #define NPUSIM_FORMAT NPUSIM_OPTIONS ", MemoryFormat? memory_format=None) -> Tensor"
 
@@ -254,6 +255,9 @@ constexpr OpRecord records[] = {
              "Device? device=None, bool? pin_memory=None) -> Tensor",
              infer_triangle, lower_triangle, 0),
 };
+
+#undef NPUSIM_FORMAT
+#undef NPUSIM_OPTIONS
 
 }  // namespace
 

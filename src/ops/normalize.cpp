@@ -1,4 +1,4 @@
-// Normalisation by statistics of each row: layer, group, instance, RMS and weight norm.
+// Normalisation by statistics of each row: layer, group and RMS norm.
 #include "base/error.h"
 #include "ops/reduce.h"
 
@@ -149,66 +149,6 @@ void lower_native_group_norm(const OpCall& call, Lowering& lowering) {
   lower_groups(call, lowering, call.integer("group"), call.number("eps"));
 }
 
-// v · g / ‖v‖, the norm over all dimensions but `dim` (-1: over all).
-DimSet weight_norm_row(const OpCall& call) {
-  const size_t rank = call.type("v").shape.size();
-  DimSet row = all_dims(rank);
-  if (call.integer("dim") != -1) row[static_cast<size_t>(normalize_dim(call.integer("dim"), rank))] = false;
-  return row;
-}
-
-std::vector<TensorType> infer_weight_norm(const OpCall& call) {
-  const TensorType& v = call.type("v");
-  if (broadcast_shapes(call.type("g").shape, v.shape) != v.shape)
-    fail(ErrorKind::bad_input, "{}: g {} does not fit v {}", call.op->name(), to_string(call.type("g").shape),
-         to_string(v.shape));
-  return {v};
-}
-
-void lower_weight_norm(const OpCall& call, Lowering& lowering) {
-  const Shape& shape = call.type("v").shape;
-  RowKernel k(lowering, shape, weight_norm_row(call));
-  const Ex v = k.load_element(lowering.input(0));
-  const int g = k.read(lowering.input(1));
-  std::vector<Coord> at;
-  const size_t lead = shape.size() - k.shape(g).size();
-  for (size_t d = 0; d < k.shape(g).size(); ++d) {
-    if (k.shape(g)[d] == 1)
-      at.emplace_back(int64_t{0});
-    else
-      at.emplace_back(k.position(lead + d));
-  }
-  k.store_element(lowering.output(0), v * (k.load(g, at) / sqrt(k.reduce(Reduction::sum, v * v))));
-  k.done("weight_norm");
-}
-
-// Σ x·y / max(‖x‖, eps) / max(‖y‖, eps) along one dimension of the broadcast operands.
-std::vector<TensorType> infer_cosine(const OpCall& call) {
-  const Shape shape = broadcast_shapes(call.type("x1").shape, call.type("x2").shape);
-  return {{common_dtype(call), reduced_shape(shape, one_dim(call.integer("dim"), shape.size()), false)}};
-}
-
-void lower_cosine(const OpCall& call, Lowering& lowering) {
-  const Shape shape = broadcast_shapes(call.type("x1").shape, call.type("x2").shape);
-  RowKernel k(lowering, shape, one_dim(call.integer("dim"), shape.size()));
-  auto load = [&](int operand) {
-    const int arg = k.read(operand);
-    const Shape& own = k.shape(arg);
-    std::vector<Coord> at;
-    for (size_t d = 0; d < own.size(); ++d) {
-      if (own[d] == 1)
-        at.emplace_back(int64_t{0});
-      else
-        at.emplace_back(k.position(shape.size() - own.size() + d));
-    }
-    return k.load(arg, at);
-  };
-  const Ex x = load(lowering.input(0)), y = load(lowering.input(1));
-  auto length = [&](Ex v) { return max(sqrt(k.reduce(Reduction::sum, v * v)), call.number("eps")); };
-  k.store_row(lowering.output(0), k.reduce(Reduction::sum, x / length(x) * (y / length(y))));
-  k.done("cosine_similarity");
-}
-
 constexpr OpRecord normalization(std::string_view schema, std::vector<TensorType> (*infer)(const OpCall&),
                                  void (*lower)(const OpCall&, Lowering&)) {
   return row_op(schema, infer, lower, norm_tolerance);
@@ -233,8 +173,6 @@ constexpr OpRecord records[] = {
         "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, "
         "float eps) -> (Tensor, Tensor, Tensor)",
         infer_native_group_norm, lower_native_group_norm),
-    row_op("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", infer_weight_norm, lower_weight_norm),
-    row_op("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", infer_cosine, lower_cosine),
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace npusim {
 namespace {
 
-enum class PadMode { constant, reflect, replicate, circular };
+enum class PadMode { reflect, replicate, circular, constant };  // ATen's numbers
 
 // Elements added before and after each dimension of the operand.
 struct Padding {
@@ -23,7 +23,11 @@ PadMode mode_of(const OpCall& call) {
   if (name.starts_with("replication")) return PadMode::replicate;
   if (name == "_pad_circular") return PadMode::circular;
   if (call.op->schema.find("mode") < 0) return PadMode::constant;
-  if (std::holds_alternative<int64_t>(call.attr("mode"))) return static_cast<PadMode>(std::clamp<int64_t>(call.integer("mode"), 0, 3));
+  if (std::holds_alternative<int64_t>(call.attr("mode"))) {
+    if (call.integer("mode") < 0 || call.integer("mode") > 3)
+      fail(ErrorKind::bad_input, "{}: unknown mode {}", call.op->name(), call.integer("mode"));
+    return static_cast<PadMode>(call.integer("mode"));
+  }
   const std::string mode = call.text("mode");
   if (mode == "constant") return PadMode::constant;
   if (mode == "reflect") return PadMode::reflect;
@@ -66,12 +70,13 @@ std::vector<TensorType> infer_pad(const OpCall& call) {
   return {type};
 }
 
-// Which of the operand's n elements stands at `at`, counted from its first.
-Ex border_index(KernelBuilder& k, PadMode mode, const Affine& at, int64_t n) {
-  const Ex j = k.value(at);
-  if (mode == PadMode::replicate) return max(min(j, n - 1), 0);
-  if (mode == PadMode::circular) return select(j < 0, j + n, select(j >= n, j - n, j));
-  return (n - 1) - abs((n - 1) - abs(j));
+// Which of the operand's n elements stands at `at`, counted from its first. What is cropped takes no part in a circle.
+Ex border_index(KernelBuilder& k, const Padding& p, size_t d, int64_t n) {
+  const Ex j = k.value(k.dim(static_cast<int>(d)) + (-p.before[d]));
+  if (p.mode == PadMode::replicate) return max(min(j, n - 1), 0);
+  if (p.mode == PadMode::reflect) return (n - 1) - abs((n - 1) - abs(j));
+  const int64_t first = std::max<int64_t>(-p.before[d], 0), end = n - std::max<int64_t>(-p.after[d], 0);
+  return select(j < first, j + (end - first), select(j >= end, j - (end - first), j));
 }
 
 void lower_pad(const OpCall& call, Lowering& lowering) {
@@ -86,7 +91,7 @@ void lower_pad(const OpCall& call, Lowering& lowering) {
     const Affine own = k.dim(static_cast<int>(d)) + (-p.before[d]);
     const bool crosses = p.before[d] > 0 || p.after[d] > 0;
     if (!crosses || p.mode == PadMode::constant) at.emplace_back(own);
-    else at.emplace_back(border_index(k, p.mode, own, self[d]));
+    else at.emplace_back(border_index(k, p, d, self[d]));
     if (crosses && p.mode == PadMode::constant) {
       inside = bordered ? inside && k.in_bounds(own, self[d]) : k.in_bounds(own, self[d]);
       bordered = true;

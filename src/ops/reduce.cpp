@@ -30,17 +30,6 @@ constexpr auto count = [](RowKernel& k, Ex x, const OpCall&) {
   return k.reduce(Reduction::sum, k.cast(x, Scalar::boolean));
 };
 
-// (Σ |x|^p)^(1/p) with ATen's limits for p = 0 and ±infinity.
-Ex vector_norm(RowKernel& k, Ex x, double p) {
-  const Ex size = abs(is_real(x) ? x : k.cast(x, Scalar::f32));
-  if (p == infinity) return k.reduce(Reduction::max, size);
-  if (p == -infinity) return k.reduce(Reduction::min, size);
-  if (p == 0) return k.reduce(Reduction::sum, k.cast(size != 0, size.type()));
-  if (p == 1) return k.reduce(Reduction::sum, size);
-  if (p == 2) return sqrt(k.reduce(Reduction::sum, size * size));
-  return pow(k.reduce(Reduction::sum, pow(size, p)), 1 / p);
-}
-
 constexpr auto norm = [](RowKernel& k, Ex x, const OpCall& c) {
   const char* order = c.op->schema.find("p") >= 0 ? "p" : "ord";
   const Ex value = vector_norm(k, x, c.is_none(order) ? 2 : c.number(order));
@@ -48,6 +37,20 @@ constexpr auto norm = [](RowKernel& k, Ex x, const OpCall& c) {
   return k.size() == 0 && !(c.number(order) < 0) ? k.number(0, value.type()) : value;
 };
 constexpr auto frobenius = [](RowKernel& k, Ex x, const OpCall&) { return vector_norm(k, x, 2); };
+
+// The norm of the difference of broadcast operands.
+std::vector<TensorType> infer_dist(const OpCall& call) {
+  broadcast_shapes(call.type("self").shape, call.type("other").shape);
+  return {{common_dtype(call), {}}};
+}
+
+void lower_dist(const OpCall& call, Lowering& lowering) {
+  const Shape shape = broadcast_shapes(call.type("self").shape, call.type("other").shape);
+  RowKernel k(lowering, shape, all_dims(shape.size()));
+  const Ex x = k.load_broadcast_element(lowering.input(0)), y = k.load_broadcast_element(lowering.input(1));
+  k.store_row(lowering.output(0), vector_norm(k, x - y, call.number("p")));
+  k.done("dist");
+}
 
 std::vector<TensorType> infer_extreme(const OpCall& call) {
   require_rows(call, reduced_dims(call));
@@ -217,6 +220,7 @@ constexpr OpRecord records[] = {
                     "ScalarType? dtype=None) -> Tensor",
                     infer_reduction),
     reduction<frobenius>("frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", infer_reduction),
+    row_op("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", infer_dist, lower_dist),
     histogram("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"),
 };
 

@@ -20,11 +20,12 @@ int64_t row_size(const Shape& shape, const DimSet& dims);
 class RowKernel : public OpKernel {
  public:
   RowKernel(Lowering& lowering, const Shape& shape, const DimSet& row);
-  Ex load_element(int operand);           // of an operand with the tensor's shape
-  Ex load_row(int operand);               // of an operand shaped like the row alone
-  void store_element(int operand, Ex x);  // one per element, into the tensor's shape
-  void store_row(int operand, Ex x);      // one per row, into the reduced shape with or without its dimensions
-  Ex row_index();                         // row-major position within the row
+  Ex load_element(int operand);            // of an operand with the tensor's shape
+  Ex load_broadcast_element(int operand);  // of an operand that broadcasts to that shape
+  Ex load_row(int operand);                // of an operand shaped like the row alone
+  void store_element(int operand, Ex x);   // one per element, into the tensor's shape
+  void store_row(int operand, Ex x);       // one per row, into the reduced shape with or without its dimensions
+  Ex row_index();                          // row-major position within the row
   Affine position(size_t dim) const { return dim_[dim]; }  // the index along dimension `dim` of the tensor
   int64_t size() const { return size_; }                   // elements of a row
 
@@ -36,6 +37,8 @@ class RowKernel : public OpKernel {
   int64_t size_;
 };
 
+// (Σ |x|^p)^(1/p) along the row, with ATen's limits for p = 0 and ±infinity.
+Ex vector_norm(KernelBuilder& k, Ex x, double p);
 // x as ATen's `dtype` argument has it: converted before anything is computed. Reals are not rounded.
 Ex converted(Ex x, const OpCall& call);
 

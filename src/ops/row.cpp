@@ -1,5 +1,6 @@
 // Rows of tensors: dimension sets, their shapes, and kernels over them.
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/reduce.h"
@@ -95,6 +96,19 @@ std::vector<Coord> RowKernel::element() const {
 
 Ex RowKernel::load_element(int operand) { return load(read(operand), element()); }
 
+Ex RowKernel::load_broadcast_element(int operand) {
+  const int arg = read(operand);
+  const Shape& own = shape(arg);
+  std::vector<Coord> at;
+  for (size_t d = 0; d < own.size(); ++d) {
+    if (own[d] == 1)
+      at.emplace_back(int64_t{0});
+    else
+      at.emplace_back(dim_[dim_.size() - own.size() + d]);
+  }
+  return load(arg, at);
+}
+
 Ex RowKernel::load_row(int operand) {
   std::vector<Coord> at;
   for (size_t d = 0; d < dim_.size(); ++d)
@@ -125,6 +139,17 @@ Ex RowKernel::row_index() {
   for (size_t d = 0; d < dim_.size(); ++d)
     if (row_[d]) sum = sum * shape_[d] + dim_[d];
   return value(sum);
+}
+
+Ex vector_norm(KernelBuilder& k, Ex x, double p) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Ex size = abs(is_real(x) ? x : k.cast(x, Scalar::f32));
+  if (p == infinity) return k.reduce(Reduction::max, size);
+  if (p == -infinity) return k.reduce(Reduction::min, size);
+  if (p == 0) return k.reduce(Reduction::sum, k.cast(size != 0, size.type()));
+  if (p == 1) return k.reduce(Reduction::sum, size);
+  if (p == 2) return sqrt(k.reduce(Reduction::sum, size * size));
+  return pow(k.reduce(Reduction::sum, pow(size, p)), 1 / p);
 }
 
 Ex converted(Ex x, const OpCall& call) {

@@ -12,6 +12,12 @@ namespace {
   fail(ErrorKind::bad_input, "{}: {} {} does not fit self {}", call.op->name(), what, to_string(a), to_string(self));
 }
 
+// The operand index_fill writes, -1 where it writes a number.
+int fill_operand(const OpCall& call) {
+  const int at = call.op->schema.find("value");
+  return at >= 0 && call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor ? call.tensor("value") : -1;
+}
+
 // index[i] stands for dimension dim of self; source (when there is one) has self's shape but that extent.
 std::vector<TensorType> infer_index_write(const OpCall& call) {
   const TensorType &self = call.type("self"), &index = call.type("index");
@@ -22,7 +28,7 @@ std::vector<TensorType> infer_index_write(const OpCall& call) {
     Shape expected = at_least_vector(self.shape);
     expected[dim] = element_count(index.shape);
     if (at_least_vector(call.type("source").shape) != expected) misfit(call, call.type("source"), "source", self);
-  } else if (call.op->schema.find("value") >= 0 && call.tensor("value") >= 0 && !call.type("value").shape.empty()) {
+  } else if (fill_operand(call) >= 0 && !call.type("value").shape.empty()) {
     misfit(call, call.type("value"), "value", self);
   }
   return {self};
@@ -71,9 +77,7 @@ void lower_index_add(const OpCall& call, Lowering& lowering) {
 
 void lower_index_fill(const OpCall& call, Lowering& lowering) {
   lower_index_write(lowering, "index_fill", true, false, [&](OpKernel& k) {
-    const bool given = call.op->schema.args[static_cast<size_t>(call.op->schema.find("value"))].kind == ArgKind::tensor &&
-                       call.tensor("value") >= 0;
-    if (given) return k.load_broadcast(k.read(lowering.input(call.tensor("value"))));
+    if (fill_operand(call) >= 0) return k.load_broadcast(k.read(lowering.input(fill_operand(call))));
     return k.number(call.number("value"), scalar_of(call.outputs[0].dtype));
   });
 }
@@ -121,47 +125,79 @@ void lower_scatter_as(const OpCall& call, Lowering& lowering, bool accumulate) {
 void lower_scatter(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, false); }
 void lower_scatter_add(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, true); }
 
-// A mask alone with one value (or one per element of what follows the masked dimensions) is a choice.
-bool is_masked_fill(const OpCall& call) {
+// The only index is a mask over the first dimensions of self.
+bool is_masked(const OpCall& call) {
   const std::vector<int> indices = call.list("indices");
   if (indices.size() != 1 || !call.inputs[static_cast<size_t>(indices[0])]) return false;
   const TensorType &mask = *call.inputs[static_cast<size_t>(indices[0])], &self = call.type("self");
-  if (mask.dtype != DType::boolean || mask.shape.size() > self.shape.size() || call.boolean("accumulate")) return false;
-  if (!std::equal(mask.shape.begin(), mask.shape.end(), self.shape.begin())) return false;
-  const Shape& values = call.type("values").shape;
-  const size_t rest = self.shape.size() - mask.shape.size();
-  return values.size() <= rest || (values.size() == rest + 1 && values[0] == 1) || element_count(values) == 1;
+  return mask.dtype == DType::boolean && mask.shape.size() <= self.shape.size() &&
+         std::equal(mask.shape.begin(), mask.shape.end(), self.shape.begin());
 }
 
 std::string refuse_index_put(const OpCall& call) {
   const std::string reason = AdvancedIndex::refuse(call);
-  return reason.empty() || is_masked_fill(call) ? "" : "a mask with one value per masked element has no static shape";
+  return reason.empty() || is_masked(call) ? "" : "a mask beside other indices selects a number of elements not known before it runs";
+}
+
+// Of each element of a mask, how many true ones come before it: a vector.
+int lower_places(Lowering& lowering, int mask) {
+  const int64_t count = element_count(lowering.type(mask).shape);
+  const int flat = lowering.temporary({DType::boolean, {count}}), places = lowering.temporary({DType::i64, {count}});
+  lower_flat(lowering, "view", mask, flat);
+  OpKernel k(lowering, {count}, 1);
+  const Ex hit = k.cast(k.load_broadcast(k.read(flat)), Scalar::i64);
+  k.store(k.write(places), k.scan(Reduction::sum, hit) - hit);
+  k.done("places");
+  return places;
+}
+
+// self, and where the mask holds the next of `values` [count, rest…], or the one there is.
+void lower_masked(Lowering& lowering, int mask, int values, bool accumulate) {
+  const Shape mask_shape = lowering.type(mask).shape, values_shape = lowering.type(values).shape;
+  const Shape& shape = lowering.type(lowering.output(0)).shape;
+  const size_t rest = shape.size() - mask_shape.size();
+  const bool several = values_shape.size() > rest && values_shape[0] != 1;
+  int places = several ? lower_places(lowering, mask) : -1;
+  OpKernel k(lowering, shape);
+  const Ex x = k.load_broadcast(k.read(lowering.input(0)));
+  const auto mask_at = coordinates(identity_coordinates(mask_shape.size()));
+  const Ex hit = k.load(k.read(mask), mask_at);
+  std::vector<Coord> at;
+  for (size_t d = 0; d < values_shape.size(); ++d) {
+    const size_t from = shape.size() - values_shape.size() + d;
+    if (values_shape[d] == 1) at.emplace_back(int64_t{0});
+    else if (several && d == 0) {
+      Affine place;
+      const Shape strides = row_major_strides(mask_shape);
+      for (size_t i = 0; i < mask_shape.size(); ++i) place = place + k.dim(static_cast<int>(i)) * strides[i];
+      const Coord place_at[] = {place};
+      at.emplace_back(min(k.load(k.read(places), place_at), values_shape[0] - 1));
+    } else {
+      at.emplace_back(k.dim(static_cast<int>(from)));
+    }
+  }
+  const Ex value = element_count(values_shape) > 0 ? k.load(k.read(values), at) : x;
+  k.store(k.write(lowering.output(0)), select(hit, accumulate ? x + value : value, x));
+  k.done("masked_put");
 }
 
 std::vector<TensorType> infer_index_put(const OpCall& call) {
   const TensorType& self = call.type("self");
-  if (is_masked_fill(call)) return {self};
+  if (is_masked(call)) {
+    const size_t rest = self.shape.size() - call.inputs[static_cast<size_t>(call.list("indices")[0])]->shape.size();
+    const Shape& values = call.type("values").shape;
+    if (values.size() > rest + 1) misfit(call, call.type("values"), "values", self);
+    return {self};
+  }
   const AdvancedIndex index(call);
   if (broadcast_shapes(index.shape, call.type("values").shape) != index.shape) misfit(call, call.type("values"), "values", self);
   return {self};
 }
 
-void lower_masked_fill(const OpCall& call, Lowering& lowering) {
-  OpKernel k(lowering, call.outputs[0].shape);
-  const Ex x = k.load_broadcast(k.read(lowering.input(0)));
-  const int mask_arg = k.read(lowering.input(call.list("indices")[0])), values = k.read(lowering.input(call.tensor("values")));
-  const Ex mask = k.load(mask_arg, coordinates(identity_coordinates(k.shape(mask_arg).size())));
-  std::vector<Coord> at;
-  const size_t own = k.shape(values).size(), rank = call.outputs[0].shape.size();
-  for (size_t d = 0; d < own; ++d)
-    at.emplace_back(k.shape(values)[d] == 1 ? Affine{} : k.dim(static_cast<int>(rank - own + d)));
-  const Ex value = k.load(values, at);
-  k.store(k.write(lowering.output(0)), select(mask, value, x));
-  k.done("masked_fill");
-}
-
 void lower_index_put(const OpCall& call, Lowering& lowering) {
-  if (is_masked_fill(call)) return lower_masked_fill(call, lowering);
+  if (is_masked(call))
+    return lower_masked(lowering, lowering.input(call.list("indices")[0]), lowering.input(call.tensor("values")),
+                        call.boolean("accumulate"));
   const AdvancedIndex index(call);
   const int target = in_result_dtype(lowering, lowering.input(0));
   OpKernel k(lowering, index.shape);
@@ -170,6 +206,25 @@ void lower_index_put(const OpCall& call, Lowering& lowering) {
   const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor("values"))));
   k.store(k.write(lowering.output(0), from), at, x, call.boolean("accumulate"));
   k.done("index_put");
+}
+
+// The elements of source in order where the mask, broadcast to self, holds.
+std::vector<TensorType> infer_masked_scatter(const OpCall& call) {
+  const TensorType& self = call.type("self");
+  return {{self.dtype, broadcast_shapes(self.shape, call.type("mask").shape)}};
+}
+
+void lower_masked_scatter(const OpCall& call, Lowering& lowering) {
+  const Shape& shape = call.outputs[0].shape;
+  const TensorType& source = call.type("source");
+  const int mask = lowering.temporary({DType::boolean, shape});
+  const int values = lowering.temporary({source.dtype, {element_count(source.shape)}});
+  OpKernel k(lowering, shape);
+  const Ex hit = k.load_broadcast(k.read(lowering.input(call.tensor("mask"))));
+  k.store(k.write(mask), hit);
+  k.done("expand");
+  lower_flat(lowering, "view", lowering.input(call.tensor("source")), values);
+  lower_masked(lowering, mask, values, false);
 }
 
 // self as a flat vector.
@@ -221,6 +276,7 @@ constexpr OpRecord records[] = {
     indexed("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", infer_scatter, lower_scatter),
     indexed("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", infer_scatter, lower_scatter),
     summed(indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", infer_scatter, lower_scatter_add)),
+    indexed("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", infer_masked_scatter, lower_masked_scatter),
     put("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"),
     put("index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor"),
     put("_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"),

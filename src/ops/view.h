@@ -30,6 +30,11 @@ size_t dim_argument(const OpCall& call, std::string_view arg, size_t rank);
 // The same for a list; throws where one dimension is named twice.
 std::vector<size_t> dim_list(const OpCall& call, std::string_view arg, size_t rank);
 
+// What slice.Tensor, select.int and diagonal see of their operand (view_slice.cpp, view_affine.cpp).
+ViewMap slice_map(const OpCall& call);
+ViewMap select_map(const OpCall& call);
+ViewMap diagonal_map(const OpCall& call);
+
 // Appends the copy kernel from operand to operand of the lowering.
 void lower_map(Lowering& lowering, std::string name, const ViewMap& map, int from, int to);
 // The same elements in the same order under another shape.

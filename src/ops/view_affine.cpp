@@ -145,27 +145,7 @@ ViewMaps rot90(const OpCall& call) {
   return {map};
 }
 
-// The diagonal becomes the last dimension.
-ViewMap diagonal_map(const OpCall& call, const Shape& self, int64_t offset, size_t dim1, size_t dim2) {
-  if (dim1 == dim2 || self.size() < 2)
-    fail(ErrorKind::bad_input, "{}: {} has no diagonal of dimensions {} and {}", call.op->name(), to_string(self), dim1, dim2);
-  const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
-  ViewMap map{{}, std::vector<Affine>(self.size())};
-  for (size_t d = 0; d < self.size(); ++d) {
-    if (d == dim1 || d == dim2) continue;
-    map.from[d] = along(map.shape.size());
-    map.shape.push_back(self[d]);
-  }
-  map.from[dim1] = along(map.shape.size()) + down;
-  map.from[dim2] = along(map.shape.size()) + right;
-  map.shape.push_back(std::max<int64_t>(std::min(self[dim1] - down, self[dim2] - right), 0));
-  return map;
-}
-ViewMaps diagonal(const OpCall& call) {
-  const Shape& self = call.type("self").shape;
-  return {diagonal_map(call, self, call.integer("offset"), dim_argument(call, "dim1", self.size()),
-                       dim_argument(call, "dim2", self.size()))};
-}
+ViewMaps diagonal(const OpCall& call) { return {diagonal_map(call)}; }
 
 // Windows of `size` along a dimension, `step` apart; the place within the window becomes the last dimension.
 ViewMaps unfold(const OpCall& call) {
@@ -216,6 +196,26 @@ constexpr OpRecord records[] = {
 };
 
 }  // namespace
+
+// The diagonal becomes the last dimension.
+ViewMap diagonal_map(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  const size_t dim1 = dim_argument(call, "dim1", self.size()), dim2 = dim_argument(call, "dim2", self.size());
+  const int64_t offset = call.integer("offset");
+  if (dim1 == dim2 || self.size() < 2)
+    fail(ErrorKind::bad_input, "{}: {} has no diagonal of dimensions {} and {}", call.op->name(), to_string(self), dim1, dim2);
+  const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
+  ViewMap map{{}, std::vector<Affine>(self.size())};
+  for (size_t d = 0; d < self.size(); ++d) {
+    if (d == dim1 || d == dim2) continue;
+    map.from[d] = along(map.shape.size());
+    map.shape.push_back(self[d]);
+  }
+  map.from[dim1] = along(map.shape.size()) + down;
+  map.from[dim2] = along(map.shape.size()) + right;
+  map.shape.push_back(std::max<int64_t>(std::min(self[dim1] - down, self[dim2] - right), 0));
+  return map;
+}
 
 std::span<const OpRecord> view_affine_ops() { return records; }
 

@@ -18,21 +18,7 @@ void need_dimension(const OpCall& call, const Shape& self) {
   if (self.empty()) fail(ErrorKind::bad_input, "{}: a scalar has no dimension to cut", call.op->name());
 }
 
-// Bounds count from the end when negative and are clamped to the dimension.
-ViewMaps slice(const OpCall& call) {
-  const Shape& self = call.type("self").shape;
-  need_dimension(call, self);
-  const size_t dim = dim_argument(call, "dim", self.size());
-  const int64_t n = self[dim], step = call.integer("step");
-  if (step < 1) fail(ErrorKind::bad_input, "{}: step must be positive, found {}", call.op->name(), step);
-  auto bound = [&](std::string_view arg, int64_t open) {
-    if (call.is_none(arg)) return open;
-    const int64_t at = call.integer(arg);
-    return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n);
-  };
-  const int64_t start = bound("start", 0), end = std::max(bound("end", n), start);
-  return {sliced(self, dim, start, (end - start) / step + ((end - start) % step != 0), step)};
-}
+ViewMaps slice(const OpCall& call) { return {slice_map(call)}; }
 
 ViewMap selected(const Shape& self, size_t dim, int64_t index) {
   ViewMap map{self, {}};
@@ -42,15 +28,7 @@ ViewMap selected(const Shape& self, size_t dim, int64_t index) {
   return map;
 }
 
-ViewMaps select(const OpCall& call) {
-  const Shape& self = call.type("self").shape;
-  need_dimension(call, self);
-  const size_t dim = dim_argument(call, "dim", self.size());
-  const int64_t index = call.integer("index");
-  if (index < -self[dim] || index >= self[dim])
-    fail(ErrorKind::bad_input, "{}: index {} is out of range for a dimension of {}", call.op->name(), index, self[dim]);
-  return {selected(self, dim, index < 0 ? index + self[dim] : index)};
-}
+ViewMaps select(const OpCall& call) { return {select_map(call)}; }
 
 ViewMaps narrow(const OpCall& call) {
   const Shape& self = call.type("self").shape;
@@ -247,6 +225,32 @@ constexpr OpRecord records[] = {
 };
 
 }  // namespace
+
+// Bounds count from the end when negative and are clamped to the dimension.
+ViewMap slice_map(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  need_dimension(call, self);
+  const size_t dim = dim_argument(call, "dim", self.size());
+  const int64_t n = self[dim], step = call.integer("step");
+  if (step < 1) fail(ErrorKind::bad_input, "{}: step must be positive, found {}", call.op->name(), step);
+  auto bound = [&](std::string_view arg, int64_t open) {
+    if (call.is_none(arg)) return open;
+    const int64_t at = call.integer(arg);
+    return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n);
+  };
+  const int64_t start = bound("start", 0), end = std::max(bound("end", n), start);
+  return sliced(self, dim, start, (end - start) / step + ((end - start) % step != 0), step);
+}
+
+ViewMap select_map(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  need_dimension(call, self);
+  const size_t dim = dim_argument(call, "dim", self.size());
+  const int64_t index = call.integer("index");
+  if (index < -self[dim] || index >= self[dim])
+    fail(ErrorKind::bad_input, "{}: index {} is out of range for a dimension of {}", call.op->name(), index, self[dim]);
+  return selected(self, dim, index < 0 ? index + self[dim] : index);
+}
 
 std::span<const OpRecord> view_slice_ops() { return records; }
 

@@ -23,8 +23,7 @@ void lower(Graph& graph, PassContext&) {
       nodes.push_back(std::move(node));
       continue;
     }
-    for (ValueId& input : node.inputs)
-      if (input >= 0) input = alias[static_cast<size_t>(input)];
+    // The call sees its operands' own shapes; only the kernels' bindings follow aliases.
     const OpCall call = call_of(graph, node);
     Lowering lowering(call);
     try {

@@ -18,13 +18,14 @@ template <typename Score>
 Kernel attention(const Case& c, DType mask_type, Score&& score_of) {
   const int64_t heads = c.kv_heads * c.group;
   const TensorType q_type{c.type, {c.batch, c.queries, c.kv_heads, c.group, c.depth}};
-  const TensorType k_type{c.type, {c.batch, c.keys, c.kv_heads, c.depth}}, v_type{c.type, {c.batch, c.keys, c.kv_heads, c.columns}};
+  const TensorType k_type{c.type, {c.batch, c.keys, c.kv_heads, c.depth}},
+      v_type{c.type, {c.batch, c.keys, c.kv_heads, c.columns}};
   const TensorType m_type{mask_type, {c.batch, c.queries, c.keys}};
   KernelBuilder s({c.batch, c.kv_heads, c.group, c.queries, c.keys});
   const int q = s.input(q_type), k = s.input(k_type), v = s.input(v_type), m = s.input(m_type);
   const int scores = s.output({DType::f32, {c.batch, c.kv_heads, c.group, c.queries, c.keys}});
-  Ex leaf = s.contract(ContractionKind::matmul, {c.depth}, q, Coords{s.dim(0), s.dim(3), s.dim(1), s.dim(2), s.dim(5)}, k,
-                       Coords{s.dim(0), s.dim(4), s.dim(1), s.dim(5)});
+  Ex leaf = s.contract(ContractionKind::matmul, {c.depth}, q, Coords{s.dim(0), s.dim(3), s.dim(1), s.dim(2), s.dim(5)},
+                       k, Coords{s.dim(0), s.dim(4), s.dim(1), s.dim(5)});
   s.store(scores, score_of(s, leaf, s.load(m, Coords{s.dim(0), s.dim(3), s.dim(4)})));
   Kernel score = s.finish("score");
   score.args.clear();
@@ -52,16 +53,28 @@ TEST(ContractionAttention, Sizes) {
   for (int64_t depth : {1, 17, 64, 130, 256})
     for (int64_t columns : {1, 33, 64})
       for (int64_t queries : {3, 20})
-        check_contraction(attention({.queries = queries, .depth = depth, .columns = columns}, DType::f32, scaled), {}, {}, 1e-4);
+        check_contraction(attention({.queries = queries, .depth = depth, .columns = columns}, DType::f32, scaled), {},
+                          {}, 1e-4);
 }
 
 TEST(ContractionAttention, GroupsAndTypes) {
   for (DType type : {DType::f32, DType::f16, DType::bf16})
     for (int64_t queries : {1, 2, 30})
-      check_contraction(attention({.batch = 2, .kv_heads = 2, .group = 6, .queries = queries, .keys = 200, .depth = 32, .columns = 32, .type = type}, DType::f32, scaled));
+      check_contraction(attention({.batch = 2,
+                                   .kv_heads = 2,
+                                   .group = 6,
+                                   .queries = queries,
+                                   .keys = 200,
+                                   .depth = 32,
+                                   .columns = 32,
+                                   .type = type},
+                                  DType::f32, scaled));
   // One head: the keys are split over the threads.
-  check_contraction(attention({.kv_heads = 1, .group = 3, .queries = 1, .keys = 1000, .depth = 64, .columns = 64, .type = DType::bf16}, DType::f32, scaled));
-  check_contraction(attention({.kv_heads = 3, .queries = 4, .keys = 1000, .depth = 64, .columns = 64}, DType::f32, scaled));
+  check_contraction(attention(
+      {.kv_heads = 1, .group = 3, .queries = 1, .keys = 1000, .depth = 64, .columns = 64, .type = DType::bf16},
+      DType::f32, scaled));
+  check_contraction(
+      attention({.kv_heads = 3, .queries = 4, .keys = 1000, .depth = 64, .columns = 64}, DType::f32, scaled));
 }
 
 TEST(ContractionAttention, AdditiveMasks) {
@@ -86,20 +99,22 @@ TEST(ContractionAttention, Causal) {
     for (double low : {-HUGE_VAL, -3e38, -1.0}) {
       const int64_t keys = 320;
       const int64_t past = keys - queries;
-      check_contraction(attention({.kv_heads = 1, .queries = queries, .keys = keys}, DType::f32, [&](KernelBuilder& b, Ex x, Ex) {
-        return select(b.index(4) <= b.index(3) + past, x * 0.5, low);
-      }));
-      check_contraction(attention({.kv_heads = 1, .queries = queries, .keys = keys}, DType::f32, [&](KernelBuilder& b, Ex x, Ex mask) {
-        return select(b.index(4) > b.index(3) + past, low, x * 0.5 + mask);
-      }));
+      check_contraction(
+          attention({.kv_heads = 1, .queries = queries, .keys = keys}, DType::f32,
+                    [&](KernelBuilder& b, Ex x, Ex) { return select(b.index(4) <= b.index(3) + past, x * 0.5, low); }));
+      check_contraction(attention({.kv_heads = 1, .queries = queries, .keys = keys}, DType::f32,
+                                  [&](KernelBuilder& b, Ex x, Ex mask) {
+                                    return select(b.index(4) > b.index(3) + past, low, x * 0.5 + mask);
+                                  }));
     }
 }
 
 TEST(ContractionAttention, GeneralScores) {
   for (int64_t queries : {1, 40})
-    check_contraction(attention({.group = 2, .queries = queries, .keys = 150}, DType::boolean, [](KernelBuilder& b, Ex x, Ex mask) {
-      return select(mask, tanh(x) * 3.0 + b.cast(b.index(3) - b.index(4), Scalar::f32) * 0.01, -HUGE_VAL);
-    }));
+    check_contraction(
+        attention({.group = 2, .queries = queries, .keys = 150}, DType::boolean, [](KernelBuilder& b, Ex x, Ex mask) {
+          return select(mask, tanh(x) * 3.0 + b.cast(b.index(3) - b.index(4), Scalar::f32) * 0.01, -HUGE_VAL);
+        }));
 }
 
 TEST(ContractionAttention, EmptyExtents) {

@@ -30,15 +30,18 @@ inline ContractionRun prepare(const Kernel& kernel, const std::vector<int>& cons
   for (const KernelArg& arg : kernel.args) {
     std::vector<std::byte> data(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64);
     for (int64_t i = 0; i < arg.elements; ++i) {
-      if (is_float(arg.dtype)) store_double(data.data(), arg.dtype, i, uniform(random));
-      else store_int(data.data(), arg.dtype, i, random() % 2);
+      if (is_float(arg.dtype))
+        store_double(data.data(), arg.dtype, i, uniform(random));
+      else
+        store_int(data.data(), arg.dtype, i, random() % 2);
     }
     run.memory.push_back(std::move(data));
   }
   if (fill) fill(run);
   run.expected = run.memory;
   for (size_t i = 0; i < run.memory.size(); ++i)
-    run.bindings.push_back({run.memory[i].data(), std::count(constant.begin(), constant.end(), static_cast<int>(i)) > 0});
+    run.bindings.push_back(
+        {run.memory[i].data(), std::count(constant.begin(), constant.end(), static_cast<int>(i)) > 0});
   run.step = make_contraction_step(kernel, run.bindings, make_context(threads));
   run.scratch.resize(run.step->scratch_bytes() + 64);
   const auto at = (reinterpret_cast<uintptr_t>(run.scratch.data()) + 63) / 64 * 64;
@@ -64,14 +67,18 @@ inline void check_contraction(const Kernel& kernel, const std::vector<int>& cons
       if (!arg.written) continue;
       const double step = arg.dtype == DType::f16 ? 2e-3 : arg.dtype == DType::bf16 ? 1.6e-2 : tolerance;
       for (int64_t e = 0; e < arg.elements; ++e) {
-        const double want = load_double(run.expected[i].data(), arg.dtype, e), got = load_double(run.memory[i].data(), arg.dtype, e);
+        const double want = load_double(run.expected[i].data(), arg.dtype, e),
+                     got = load_double(run.memory[i].data(), arg.dtype, e);
         if (std::isnan(want) && std::isnan(got)) continue;
         ASSERT_NEAR(got, want, step * (1 + std::fabs(want)))
-            << run.step->describe() << ", element " << e << " of %" << i << ", " << threads << " threads\n" << to_text(kernel);
+            << run.step->describe() << ", element " << e << " of %" << i << ", " << threads << " threads\n"
+            << to_text(kernel);
       }
       if (threads == 2 && i + 1 == kernel.args.size()) {
-        if (first.empty()) first = run.memory[i];
-        else ASSERT_EQ(first, run.memory[i]) << "not repeatable: " << run.step->describe();
+        if (first.empty())
+          first = run.memory[i];
+        else
+          ASSERT_EQ(first, run.memory[i]) << "not repeatable: " << run.step->describe();
       }
     }
   }

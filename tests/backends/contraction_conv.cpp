@@ -33,14 +33,17 @@ template <typename Epilogue>
 Kernel conv(const Case& c, Epilogue&& epilogue) {
   const size_t rank = c.input.size();
   std::vector<int64_t> out(rank);
-  for (size_t i = 0; i < rank; ++i) out[i] = (c.input[i] + 2 * c.pad[i] - c.dilation[i] * (c.kernel[i] - 1) - 1) / c.stride[i] + 1;
-  Shape space{c.batch, c.groups, c.out_channels}, reduce{c.in_channels}, weight{c.groups * c.out_channels, c.in_channels};
+  for (size_t i = 0; i < rank; ++i)
+    out[i] = (c.input[i] + 2 * c.pad[i] - c.dilation[i] * (c.kernel[i] - 1) - 1) / c.stride[i] + 1;
+  Shape space{c.batch, c.groups, c.out_channels}, reduce{c.in_channels},
+      weight{c.groups * c.out_channels, c.in_channels};
   space.insert(space.end(), out.begin(), out.end());
   reduce.insert(reduce.end(), c.kernel.begin(), c.kernel.end());
   weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
   KernelBuilder b(space);
   const int channel_dim = static_cast<int>(space.size());
-  const int image = b.input({c.type, layout(c, c.groups * c.in_channels, c.input)}), w = b.input({c.weight_type, weight});
+  const int image = b.input({c.type, layout(c, c.groups * c.in_channels, c.input)}),
+            w = b.input({c.weight_type, weight});
   const int bias = b.input({DType::f32, {c.groups * c.out_channels}});
   const int residual = b.input({c.type, layout(c, c.groups * c.out_channels, out)});
   const int result = b.output({c.type, layout(c, c.groups * c.out_channels, out)});
@@ -53,7 +56,8 @@ Kernel conv(const Case& c, Epilogue&& epilogue) {
     pixel.push_back(b.dim(o));
     w_at.emplace_back(b.dim(k));
   }
-  Ex leaf = b.contract(ContractionKind::conv, reduce, image, coords(c, b.dim(0), b.dim(1) * c.in_channels + b.dim(channel_dim), window), w, w_at);
+  Ex leaf = b.contract(ContractionKind::conv, reduce, image,
+                       coords(c, b.dim(0), b.dim(1) * c.in_channels + b.dim(channel_dim), window), w, w_at);
   const Coords at = coords(c, b.dim(0), out_channel, pixel);
   b.store(result, at, epilogue(b, leaf, b.load(bias, Coords{out_channel}), b.load(residual, at)));
   return b.finish("conv");
@@ -69,12 +73,26 @@ void check_fused(const Kernel& kernel) {
 
 TEST(ContractionConv, Geometries) {
   for (bool last : {true, false})
-    for (Case c : {Case{}, Case{.batch = 2, .stride = {2, 2}}, Case{.pad = {0, 0}}, Case{.stride = {2, 1}, .pad = {0, 2}},
-                   Case{.pad = {2, 2}, .dilation = {2, 2}}, Case{.kernel = {1, 1}, .pad = {0, 0}},
-                   Case{.batch = 2, .in_channels = 16, .out_channels = 32, .input = {8, 8}, .kernel = {1, 1}, .stride = {2, 2}, .pad = {0, 0}},
-                   Case{.groups = 2}, Case{.groups = 20, .in_channels = 1, .out_channels = 1}, Case{.groups = 3, .in_channels = 1, .out_channels = 2},
-                   Case{.in_channels = 3, .out_channels = 16, .input = {23, 17}, .kernel = {7, 7}, .stride = {2, 2}, .pad = {3, 3}},
-                   Case{.in_channels = 1, .out_channels = 1}, Case{.input = {1, 1}}, Case{.input = {5, 5}, .kernel = {5, 5}, .pad = {0, 0}}}) {
+    for (Case c :
+         {Case{}, Case{.batch = 2, .stride = {2, 2}}, Case{.pad = {0, 0}}, Case{.stride = {2, 1}, .pad = {0, 2}},
+          Case{.pad = {2, 2}, .dilation = {2, 2}}, Case{.kernel = {1, 1}, .pad = {0, 0}},
+          Case{.batch = 2,
+          .in_channels = 16,
+          .out_channels = 32,
+          .input = {8, 8},
+          .kernel = {1, 1},
+          .stride = {2, 2},
+          .pad = {0, 0}},
+          Case{.groups = 2}, Case{.groups = 20, .in_channels = 1, .out_channels = 1},
+          Case{.groups = 3, .in_channels = 1, .out_channels = 2},
+          Case{.in_channels = 3,
+          .out_channels = 16,
+          .input = {23, 17},
+          .kernel = {7, 7},
+          .stride = {2, 2},
+          .pad = {3, 3}},
+          Case{.in_channels = 1, .out_channels = 1}, Case{.input = {1, 1}},
+          Case{.input = {5, 5}, .kernel = {5, 5}, .pad = {0, 0}}}) {
       c.channels_last = last;
       check_contraction(conv(c, plain), {1});
       check_contraction(conv(c, block), {1, 2});
@@ -84,16 +102,42 @@ TEST(ContractionConv, Geometries) {
 
 TEST(ContractionConv, OneAndThreeDimensions) {
   for (bool last : {true, false}) {
-    check_contraction(conv({.batch = 2, .input = {40}, .kernel = {5}, .stride = {2}, .pad = {2}, .dilation = {1}, .channels_last = last}, block), {1, 2});
-    check_contraction(conv({.groups = 4, .in_channels = 1, .out_channels = 1, .input = {40}, .kernel = {4}, .stride = {1}, .pad = {3}, .dilation = {1}, .channels_last = last}, plain), {1});
-    check_contraction(conv({.input = {5, 6, 7}, .kernel = {3, 2, 3}, .stride = {1, 2, 1}, .pad = {1, 0, 1}, .dilation = {1, 1, 1}, .channels_last = last}, block), {1, 2});
+    check_contraction(conv({.batch = 2,
+                            .input = {40},
+                            .kernel = {5},
+                            .stride = {2},
+                            .pad = {2},
+                            .dilation = {1},
+                            .channels_last = last},
+                           block),
+                      {1, 2});
+    check_contraction(conv({.groups = 4,
+                            .in_channels = 1,
+                            .out_channels = 1,
+                            .input = {40},
+                            .kernel = {4},
+                            .stride = {1},
+                            .pad = {3},
+                            .dilation = {1},
+                            .channels_last = last},
+                           plain),
+                      {1});
+    check_contraction(conv({.input = {5, 6, 7},
+                            .kernel = {3, 2, 3},
+                            .stride = {1, 2, 1},
+                            .pad = {1, 0, 1},
+                            .dilation = {1, 1, 1},
+                            .channels_last = last},
+                           block),
+                      {1, 2});
   }
 }
 
 TEST(ContractionConv, Types) {
   for (DType type : {DType::f32, DType::f16, DType::bf16})
     for (DType weight : {DType::f32, DType::f16, DType::bf16})
-      for (int64_t groups : {1, 2}) check_contraction(conv({.groups = groups, .type = type, .weight_type = weight}, block), {1, 2});
+      for (int64_t groups : {1, 2})
+        check_contraction(conv({.groups = groups, .type = type, .weight_type = weight}, block), {1, 2});
 }
 
 TEST(ContractionConv, Epilogues) {
@@ -105,10 +149,22 @@ TEST(ContractionConv, Epilogues) {
   check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; });
   check(true, [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return residual + max(bias + x, 0.0); });
   check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return min(max(x + bias, 0.0), 6.0); });
-  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { x = x + bias; return select(x > 0.0, x, x * 0.1); });
-  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { x = x + bias; return x / (1.0 + exp(-x)); });
-  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { x = x + bias; return x * 0.5 * (erf(x * 0.70710678) + 1.0); });
-  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { x = x + bias; return x * (min(max(x + 3.0, 0.0), 6.0) / 6.0); });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return select(x > 0.0, x, x * 0.1);
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x / (1.0 + exp(-x));
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x * 0.5 * (erf(x * 0.70710678) + 1.0);
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x * (min(max(x + 3.0, 0.0), 6.0) / 6.0);
+  });
   check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return tanh(x * 0.25 + bias); });
   check(false, [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return (x + bias) * residual; });
   check(false, [](KernelBuilder&, Ex x, Ex, Ex) { return sin(x); });

@@ -22,7 +22,8 @@ Ex plain(KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }
 TEST(ContractionMatmul, Sizes) {
   for (int64_t m : {1, 2, 3, 4, 5, 13, 64, 200})
     for (int64_t n : {1, 10, 32, 33, 130})
-      for (int64_t k : {1, 7, 16, 100}) check_contraction(linear(m, n, k, DType::f32, DType::f32, DType::f32, plain), {1});
+      for (int64_t k : {1, 7, 16, 100})
+        check_contraction(linear(m, n, k, DType::f32, DType::f32, DType::f32, plain), {1});
 }
 
 TEST(ContractionMatmul, DeepAndWide) {
@@ -48,7 +49,10 @@ TEST(ContractionMatmul, Epilogues) {
     check([](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; });
     check([](KernelBuilder&, Ex x, Ex bias, Ex) { return max(x + bias, 0.0); });
     check([](KernelBuilder&, Ex x, Ex bias, Ex residual) { return max(x * 0.5 + bias + residual, 0.0); });
-    check([](KernelBuilder&, Ex x, Ex bias, Ex) { x = x + bias; return x * 0.5 * (erf(x * 0.70710678) + 1.0); });
+    check([](KernelBuilder&, Ex x, Ex bias, Ex) {
+      x = x + bias;
+      return x * 0.5 * (erf(x * 0.70710678) + 1.0);
+    });
     check([](KernelBuilder&, Ex x, Ex, Ex residual) { return residual * (x / (1.0 + exp(-x))); });
     check([](KernelBuilder& b, Ex x, Ex, Ex) { return x + b.cast(b.index(0) * 3 + b.index(1), Scalar::f32); });
   }
@@ -60,19 +64,23 @@ TEST(ContractionMatmul, BatchesAndTransposes) {
     const int x = b.input({DType::f32, {2, q, 3, 20}}), w = b.input({DType::f16, {2, 50, 3, 20}});
     const int out = b.output({DType::f32, {2, 3, q, 50}});
     b.store(out, b.contract(ContractionKind::matmul, {20}, x, Coords{b.dim(0), b.dim(2), b.dim(1), b.dim(4)}, w,
-                            Coords{b.dim(0), b.dim(3), b.dim(1), b.dim(4)}) * 0.25);
+                            Coords{b.dim(0), b.dim(3), b.dim(1), b.dim(4)}) *
+                     0.25);
     check_contraction(b.finish("scores"));
   }
   KernelBuilder b({4, 9, 37});  // both operands transposed, the result too
-  const int x = b.input({DType::f32, {4, 21, 9}}), w = b.input({DType::f32, {21, 37}}), out = b.output({DType::f32, {37, 4, 9}});
-  Ex leaf = b.contract(ContractionKind::matmul, {21}, x, Coords{b.dim(0), b.dim(3), b.dim(1)}, w, Coords{b.dim(3), b.dim(2)});
+  const int x = b.input({DType::f32, {4, 21, 9}}), w = b.input({DType::f32, {21, 37}}),
+            out = b.output({DType::f32, {37, 4, 9}});
+  Ex leaf =
+      b.contract(ContractionKind::matmul, {21}, x, Coords{b.dim(0), b.dim(3), b.dim(1)}, w, Coords{b.dim(3), b.dim(2)});
   b.store(out, Coords{b.dim(2), b.dim(0), b.dim(1)}, leaf);
   check_contraction(b.finish("transposed"), {1});
 }
 
 TEST(ContractionMatmul, GroupedQueries) {  // [1, kv head, group, q] rows: the weight has no group dimension
   KernelBuilder b({2, 3, 5, 40});
-  const int x = b.input({DType::bf16, {2, 3, 5, 16}}), w = b.input({DType::bf16, {2, 40, 16}}), out = b.output({DType::f32, {2, 3, 5, 40}});
+  const int x = b.input({DType::bf16, {2, 3, 5, 16}}), w = b.input({DType::bf16, {2, 40, 16}}),
+            out = b.output({DType::f32, {2, 3, 5, 40}});
   b.store(out, b.contract(ContractionKind::matmul, {16}, x, Coords{b.dim(0), b.dim(1), b.dim(2), b.dim(4)}, w,
                           Coords{b.dim(0), b.dim(3), b.dim(4)}));
   check_contraction(b.finish("grouped"));
@@ -82,7 +90,8 @@ TEST(ContractionMatmul, SeveralReducedAndStores) {
   KernelBuilder b({6, 35});
   const int x = b.input({DType::f32, {3, 6, 11}}), w = b.input({DType::f32, {35, 11, 3}});
   const int out = b.output({DType::f32, {6, 35}}), half = b.output({DType::f16, {35, 6}});
-  Ex leaf = b.contract(ContractionKind::matmul, {3, 11}, x, Coords{b.dim(2), b.dim(0), b.dim(3)}, w, Coords{b.dim(1), b.dim(3), b.dim(2)});
+  Ex leaf = b.contract(ContractionKind::matmul, {3, 11}, x, Coords{b.dim(2), b.dim(0), b.dim(3)}, w,
+                       Coords{b.dim(1), b.dim(3), b.dim(2)});
   b.store(out, leaf);
   b.store(half, Coords{b.dim(1), b.dim(0)}, tanh(leaf));
   check_contraction(b.finish("einsum"), {1});
@@ -90,18 +99,24 @@ TEST(ContractionMatmul, SeveralReducedAndStores) {
 
 TEST(ContractionMatmul, GuardsReversalAndConstantOnTheLeft) {
   KernelBuilder b({8, 12});
-  const int x = b.input({DType::f32, {6, 10}}), w = b.input({DType::f16, {9, 12}}), out = b.output({DType::f32, {8, 12}});
-  b.store(out, b.contract(ContractionKind::matmul, {9}, x, Coords{b.dim(0) + -1, b.dim(2) * -1 + 8}, w, Coords{b.dim(2) + 2, b.dim(1)}));
+  const int x = b.input({DType::f32, {6, 10}}), w = b.input({DType::f16, {9, 12}}),
+            out = b.output({DType::f32, {8, 12}});
+  b.store(out, b.contract(ContractionKind::matmul, {9}, x, Coords{b.dim(0) + -1, b.dim(2) * -1 + 8}, w,
+                          Coords{b.dim(2) + 2, b.dim(1)}));
   check_contraction(b.finish("guarded"));
   KernelBuilder c({40, 3});  // a is the weight
-  const int left = c.input({DType::bf16, {40, 64}}), right = c.input({DType::f32, {64, 3}}), to = c.output({DType::f32, {40, 3}});
-  c.store(to, c.contract(ContractionKind::matmul, {64}, left, Coords{c.dim(0), c.dim(2)}, right, Coords{c.dim(2), c.dim(1)}));
+  const int left = c.input({DType::bf16, {40, 64}}), right = c.input({DType::f32, {64, 3}}),
+            to = c.output({DType::f32, {40, 3}});
+  c.store(to, c.contract(ContractionKind::matmul, {64}, left, Coords{c.dim(0), c.dim(2)}, right,
+                         Coords{c.dim(2), c.dim(1)}));
   check_contraction(c.finish("left"), {0});
 }
 
 TEST(ContractionMatmul, EmptyAndScalar) {
   check_contraction(linear(0, 4, 3, DType::f32, DType::f32, DType::f32, plain), {1});
-  check_contraction(linear(3, 40, 0, DType::f32, DType::f32, DType::f32, [](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; }), {1});
+  check_contraction(
+      linear(3, 40, 0, DType::f32, DType::f32, DType::f32, [](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; }),
+      {1});
   check_contraction(linear(30, 40, 0, DType::f32, DType::f32, DType::f32, plain));
   KernelBuilder b{Shape{}};
   const int x = b.input({DType::f32, {33}}), y = b.input({DType::f32, {33}}), out = b.output({DType::f32, {}});
@@ -111,9 +126,11 @@ TEST(ContractionMatmul, EmptyAndScalar) {
 
 TEST(ContractionMatmul, DimensionOfNeitherOperand) {
   KernelBuilder b({5, 4, 33});
-  const int x = b.input({DType::f32, {4, 20}}), w = b.input({DType::f32, {33, 20}}), y = b.input({DType::f32, {5, 4, 33}});
+  const int x = b.input({DType::f32, {4, 20}}), w = b.input({DType::f32, {33, 20}}),
+            y = b.input({DType::f32, {5, 4, 33}});
   const int out = b.output({DType::f32, {5, 4, 33}});
-  b.store(out, b.load_broadcast(y) + b.contract(ContractionKind::matmul, {20}, x, Coords{b.dim(1), b.dim(3)}, w, Coords{b.dim(2), b.dim(3)}));
+  b.store(out, b.load_broadcast(y) + b.contract(ContractionKind::matmul, {20}, x, Coords{b.dim(1), b.dim(3)}, w,
+                                                Coords{b.dim(2), b.dim(3)}));
   check_contraction(b.finish("spread"), {1});
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "kernel/evaluate.h"
@@ -17,7 +16,7 @@ std::vector<HostTensor> sample_memory(const PrintSample& sample) {
   for (const KernelArg& arg : sample.kernel.args) {
     HostTensor t = make_tensor({arg.dtype, {arg.elements}});
     if (arg.written) {
-      std::memset(t.data.data(), 0xcd, t.data.size());
+      std::fill(t.data.begin(), t.data.end(), std::byte{0xcd});
       if (arg.updates >= 0) t.data = memory[static_cast<size_t>(arg.updates)].data;
     } else {
       std::uniform_real_distribution<double> real(sample.low, sample.high);

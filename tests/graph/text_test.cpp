@@ -86,12 +86,12 @@ TEST(Text, Errors) {
   EXPECT_EQ(refusal(start + "%x: float32[2] = aten.relu.default(%x)\n"),
             "graph text, line 3, column 39: expected a new name, 'x' is taken,, found the end of the line");
   EXPECT_EQ(refusal(start + "%y: float32[2] = aten.nothing.default(%x)\n"),
-            "graph text, line 3, column 17: expected a line's keyword or a known op, found ' aten.nothing.default(%x)'");
+            "graph text, line 3, column 18: expected a line's keyword or a known op, found 'aten.nothing.default(%x)'");
   EXPECT_EQ(refusal(start + "%y: float32[2] = kernel relu(%x)\n"), "graph text, line 3: kernels are printed, not parsed");
   EXPECT_EQ(refusal(start + "%y: float32[3] = aten.relu.default(%x)\n"),
             "graph text: node 'y': declares result 0 as float32[3], expected float32[2]");
   EXPECT_EQ(refusal("constant %c: float32[1000000000] = [1]\n"),
-            "graph text, line 1, column 35: expected 1000000000 elements, found '[1]'");
+            "graph text, line 1, column 36: expected 1000000000 elements, found '[1]'");
 }
 
 }  // namespace

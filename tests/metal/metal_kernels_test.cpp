@@ -1,7 +1,8 @@
 // Every sample kernel printed as MSL: checked, executed in the emulator in three orders, compared with evaluate().
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <memory>
 
 #include "codegen/print_samples.h"
 #include "compile.h"
@@ -42,7 +43,7 @@ int run_sample(const PrintSample& sample, const mslx::Library& library, const ms
     const int shared = sample.kernel.args[i].updates;
     if (shared < 0) {
       buffers.push_back(std::make_unique<mslx::GuardedBuffer>(memory[i].data.size(), 4));
-      std::memcpy(buffers[i]->data(), memory[i].data.data(), memory[i].data.size());
+      std::copy(memory[i].data.begin(), memory[i].data.end(), buffers[i]->as<std::byte>());
     } else {
       buffers.push_back(nullptr);
     }
@@ -58,7 +59,7 @@ int run_sample(const PrintSample& sample, const mslx::Library& library, const ms
                                                     {static_cast<unsigned>(launch.threads), 1, 1}, bindings, options);
   EXPECT_TRUE(result.ok()) << sample.name << ": " << result.error;
   for (size_t i = 0; i < memory.size(); ++i)
-    std::memcpy(memory[i].data.data(), bindings.buffers[i], memory[i].data.size());
+    std::copy_n(static_cast<const std::byte*>(bindings.buffers[i]), memory[i].data.size(), memory[i].data.begin());
   return *trap.as<int>();
 }
 

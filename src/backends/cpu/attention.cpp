@@ -42,15 +42,24 @@ struct Axes {
 
 class AttentionStep final : public Step {
  public:
-  AttentionStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const Axes& axes, Operand q,
-                Operand k, Operand v)
-      : q_(std::move(q)), k_(std::move(k)), v_(std::move(v)), rows_(q_.size(1)), keys_(k_.size(1)), depth_(k_.size(2)),
-        columns_(v_.size(2)), threads_(usable_threads(kernel, context)), safe_(kernel.contraction->masked_rows_are_zero),
+  AttentionStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const Axes& axes,
+                Operand q, Operand k, Operand v)
+      : q_(std::move(q)),
+        k_(std::move(k)),
+        v_(std::move(v)),
+        rows_(q_.size(1)),
+        keys_(k_.size(1)),
+        depth_(k_.size(2)),
+        columns_(v_.size(2)),
+        threads_(usable_threads(kernel, context)),
+        safe_(kernel.contraction->masked_rows_are_zero),
         ld_(ceil_div(columns_, tile_shape().columns) * tile_shape().columns + 16),
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
     const Kernel& score = *kernel.contraction->score;
-    if (auto form = match_score(score)) form_ = *form;
-    else make_score(kernel, args, axes);
+    if (auto form = match_score(score))
+      form_ = *form;
+    else
+      make_score(kernel, args, axes);
     if (form_.mask >= 0) {
       const Access& access = score.accesses[static_cast<size_t>(form_.mask)];
       const auto arg = static_cast<size_t>(access.arg);
@@ -79,8 +88,8 @@ class AttentionStep final : public Step {
   }
 
   std::string describe() const override {
-    return fmt::format("attention {}x{} rows, {} keys x {}, {} values{}{}{}", q_.size(0), rows_, keys_, depth_, columns_,
-                       direct_ ? " direct" : "", splits_ > 1 ? fmt::format(" in {} parts", splits_) : "",
+    return fmt::format("attention {}x{} rows, {} keys x {}, {} values{}{}{}", q_.size(0), rows_, keys_, depth_,
+                       columns_, direct_ ? " direct" : "", splits_ > 1 ? fmt::format(" in {} parts", splits_) : "",
                        score_ ? " general score" : "");
   }
 
@@ -92,7 +101,8 @@ class AttentionStep final : public Step {
     for (size_t i = 0; i < args.size(); ++i)
       if (!kernel.args[i].written) bindings.push_back(args[i]);
     bindings.push_back({});
-    score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, attention_stride, threads_, true);
+    score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, attention_stride,
+                                            threads_, true);
   }
 
   // Items are (batch, block of rows, part of the keys); keys are split only where there are too few blocks.
@@ -131,7 +141,8 @@ class AttentionStep final : public Step {
 
   void item(int64_t index, int thread) {
     const int64_t block = index / splits_, part = index % splits_;
-    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_), r1 = first_row(block % row_blocks_ + 1);
+    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
+                  r1 = first_row(block % row_blocks_ + 1);
     const int64_t tiles = ceil_div(keys_, tile_keys), t0 = tiles * part / splits_, t1 = tiles * (part + 1) / splits_;
     const Result out = result(splits_ == 1 ? thread : index);
     const int64_t padded = (block_rows_ + 15) / 16 * 16;
@@ -184,7 +195,8 @@ class AttentionStep final : public Step {
     if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : attention_stride, rows, k1 - k0);
     if (form_.limited)
       for (int64_t r = 0; r < rows; ++r)
-        for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j) s[r * attention_stride + j] = form_.masked;
+        for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j)
+          s[r * attention_stride + j] = form_.masked;
     if (score_) score_->run(s, batch, r0, r1, k0, k1, thread);
     softmax_tile(s, rows, k1 - k0, out.top, out.sum, out.factor);
     scale_rows(out.o, ld_, rows, columns_, out.factor);
@@ -203,8 +215,8 @@ class AttentionStep final : public Step {
     const int64_t rows = r1 - r0, width = tile_shape().columns;
     if (direct_) {
       for (int64_t r = 0; r < rows; r += gemv_max_rows)
-        dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * attention_stride, attention_stride,
-                    std::min(gemv_max_rows, rows - r), s + r * attention_stride, attention_stride);
+        dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * attention_stride,
+                    attention_stride, std::min(gemv_max_rows, rows - r), s + r * attention_stride, attention_stride);
       return;
     }
     for (int64_t j = k0; j < k1; j += width) {
@@ -213,7 +225,8 @@ class AttentionStep final : public Step {
       for (int64_t slice = 0; slice < slices_; ++slice) {
         const int64_t d0 = slice * attention_depth, d1 = std::min(depth_, d0 + attention_depth);
         pack_transposed(k_, {batch, j, j + count, d0, d1}, panel, width);
-        multiply_attention(q + slice * block_rows_ * attention_stride, rows, panel, d1 - d0, s + (j - k0), attention_stride, slice > 0);
+        multiply_attention(q + slice * block_rows_ * attention_stride, rows, panel, d1 - d0, s + (j - k0),
+                           attention_stride, slice > 0);
       }
     }
   }
@@ -241,7 +254,8 @@ class AttentionStep final : public Step {
 
   // Adds the parts of a block in their order, then finishes it.
   void merge(int64_t block, int thread) {
-    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_), r1 = first_row(block % row_blocks_ + 1);
+    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
+                  r1 = first_row(block % row_blocks_ + 1);
     const Result all = result(block * splits_);
     for (int64_t part = 1; part < splits_; ++part) {
       const Result next = result(block * splits_ + part);
@@ -298,7 +312,8 @@ std::unique_ptr<Step> make_attention_step(const Kernel& kernel, std::span<const 
   const Contraction& outer = *kernel.contraction;
   const Kernel& score = *outer.score;
   const Contraction& inner = *score.contraction;
-  const int rank = static_cast<int>(kernel.space.size()), last = rank - 1;  // last: the keys in score, the values' columns
+  const int rank = static_cast<int>(kernel.space.size()),
+            last = rank - 1;  // last: the keys in score, the values' columns
   const Access *q = &inner.a, *k = &inner.b;
   if (depends_on(*q, last)) std::swap(q, k);
   if (depends_on(*q, last)) return std::make_unique<ReferenceStep>(kernel, args);

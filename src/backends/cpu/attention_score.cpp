@@ -30,7 +30,9 @@ struct Matcher {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] = x.op == ExprOp::add ? (*a)[i] + (*b)[i] : (*a)[i] - (*b)[i];
       return sum;
     }
-    auto fixed = [](const std::vector<int64_t>& v) { return std::all_of(v.begin(), v.end() - 1, [](int64_t c) { return c == 0; }); };
+    auto fixed = [](const std::vector<int64_t>& v) {
+      return std::all_of(v.begin(), v.end() - 1, [](int64_t c) { return c == 0; });
+    };
     if (!fixed(*a)) std::swap(a, b);
     if (!fixed(*a)) return std::nullopt;
     for (size_t i = 0; i < sum.size(); ++i) sum[i] = a->back() * (*b)[i];
@@ -50,7 +52,8 @@ struct Matcher {
     const int64_t slope = (*b)[key] - (*a)[key];
     if (slope != (wanted ? -1 : 1)) return false;
     form.limited = true;
-    const int64_t sign = wanted ? 1 : -1;  // limit = g - least + 1, or least - g, for g = the difference without the key
+    const int64_t sign =
+        wanted ? 1 : -1;  // limit = g - least + 1, or least - g, for g = the difference without the key
     for (size_t d = 0; d < key; ++d) form.limit_coeffs.push_back(sign * ((*b)[d] - (*a)[d]));
     form.limit_offset = sign * (b->back() - a->back()) + (wanted ? 1 - least : least);
     return true;
@@ -60,7 +63,8 @@ struct Matcher {
     const Expr& x = at(e);
     if (x.type != Scalar::f32) return false;
     switch (x.op) {
-      case ExprOp::contraction: return true;
+      case ExprOp::contraction:
+        return true;
       case ExprOp::mul:
       case ExprOp::div: {
         if (form.mask >= 0) return false;
@@ -76,7 +80,8 @@ struct Matcher {
           const Expr& load = at(x.in[static_cast<size_t>(n)]);
           if (load.op != ExprOp::load || load.type != Scalar::f32) continue;
           const Access& access = k.accesses[static_cast<size_t>(load.integer)];
-          if (!access.terms.empty() || !access.guards.empty() || !match_scale(x.in[static_cast<size_t>(1 - n)], form)) return false;
+          if (!access.terms.empty() || !access.guards.empty() || !match_scale(x.in[static_cast<size_t>(1 - n)], form))
+            return false;
           form.mask = static_cast<int>(load.integer);
           return true;
         }
@@ -90,7 +95,8 @@ struct Matcher {
           return true;
         }
         return false;
-      default: return false;
+      default:
+        return false;
     }
   }
 

@@ -24,20 +24,26 @@ constexpr float lowest = -std::numeric_limits<float>::infinity();
 void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, float* factor) {
   const F f;
   HWY_ALIGN float part[16];
+  float base[16];
   for (int64_t r0 = 0; r0 < rows; r0 += 16) {
     const int64_t count = std::min<int64_t>(16, rows - r0);
+    // All maxima before all exponentials: no row waits for its own.
     for (int64_t r = r0; r < r0 + count; ++r) {
       float* row = s + r * attention_stride;
       hn::StoreU(hn::Set(f, lowest), f, row + keys);
       VF most = hn::Set(f, lowest);
       for (int64_t j = 0; j < keys; j += attention_lanes) most = hn::Max(most, hn::LoadU(f, row + j));
       const float now = std::max(top[r], hn::GetLane(hn::MaxOfLanes(f, most)));
-      const float base = now == lowest ? 0 : now;
-      factor[r] = top[r] - base;
+      base[r - r0] = now == lowest ? 0 : now;
+      factor[r] = top[r] - base[r - r0];
       top[r] = now;
+    }
+    for (int64_t r = r0; r < r0 + count; ++r) {
+      float* row = s + r * attention_stride;
+      const VF shift = hn::Set(f, base[r - r0]);
       VF total = hn::Zero(f);
       for (int64_t j = 0; j < keys; j += attention_lanes) {
-        const VF p = exp_of(hn::Sub(hn::LoadU(f, row + j), hn::Set(f, base)));
+        const VF p = exp_of(hn::Sub(hn::LoadU(f, row + j), shift));
         hn::StoreU(p, f, row + j);
         total = hn::Add(total, p);
       }
@@ -90,8 +96,8 @@ float largest(const float* x, int64_t count) {
 }
 
 template <class Type, int rows>
-HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys, int64_t columns, const float* p, float* out,
-                         int64_t ld) {
+HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
+                         float* out, int64_t ld) {
   const F f;
   int64_t n = 0;
   for (; n + 2 * attention_lanes <= columns; n += 2 * attention_lanes) {
@@ -121,17 +127,21 @@ HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys
       for (int64_t j = 0; j < keys; ++j) out[r * ld + n] += p[r * attention_stride + j] * Type::one(v[j * stride + n]);
 }
 
-void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p, int64_t rows,
-                  float* out, int64_t ld) {
+void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
+                  int64_t rows, float* out, int64_t ld) {
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
     const auto* from = static_cast<const typename Type::T*>(v);
     while (rows > 0) {
       const int64_t now = rows >= 4 ? 4 : rows;
-      if (now == 4) weighted<Type, 4>(from, stride, keys, columns, p, out, ld);
-      else if (now == 3) weighted<Type, 3>(from, stride, keys, columns, p, out, ld);
-      else if (now == 2) weighted<Type, 2>(from, stride, keys, columns, p, out, ld);
-      else weighted<Type, 1>(from, stride, keys, columns, p, out, ld);
+      if (now == 4)
+        weighted<Type, 4>(from, stride, keys, columns, p, out, ld);
+      else if (now == 3)
+        weighted<Type, 3>(from, stride, keys, columns, p, out, ld);
+      else if (now == 2)
+        weighted<Type, 2>(from, stride, keys, columns, p, out, ld);
+      else
+        weighted<Type, 1>(from, stride, keys, columns, p, out, ld);
       rows -= now, p += now * attention_stride, out += now * ld;
     }
   });
@@ -159,8 +169,8 @@ void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t key
   HWY_DYNAMIC_DISPATCH(add_mask)(s, mask, ld, rows, keys);
 }
 float largest(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(largest)(x, count); }
-void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p, int64_t rows,
-                  float* out, int64_t ld) {
+void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
+                  int64_t rows, float* out, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(add_weighted)(dtype, v, stride, keys, columns, p, rows, out, ld);
 }
 }  // namespace npusim::cpu

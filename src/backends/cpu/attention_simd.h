@@ -19,7 +19,7 @@ void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t key
 float largest(const float* x, int64_t count);  // −inf when empty; NaN is ignored
 
 // out[r·ld + n] += Σ_j p[r, j] · v[j·stride + n] for few rows; f32, f16 or bf16.
-void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p, int64_t rows,
-                  float* out, int64_t ld);
+void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
+                  int64_t rows, float* out, int64_t ld);
 
 }  // namespace npusim::cpu

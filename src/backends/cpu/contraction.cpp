@@ -15,7 +15,8 @@ Context make_context(int threads) {
   return {std::max(1, threads), std::make_shared<WeightCache>(), make_primitive_cache()};
 }
 
-std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
+std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args,
+                                            const Context& context) {
   if (!kernel.contraction) fail(ErrorKind::internal, "kernel {} has no contraction", kernel.name);
   if (args.size() != kernel.args.size())
     fail(ErrorKind::internal, "kernel {}: {} bindings for {} arguments", kernel.name, args.size(), kernel.args.size());

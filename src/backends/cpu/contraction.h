@@ -43,6 +43,7 @@ class Step {
 };
 
 // One binding per kernel argument, those written included. The kernel must satisfy check_kernel().
-std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args, const Context& context);
+std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args,
+                                            const Context& context);
 
 }  // namespace npusim::cpu

@@ -30,9 +30,8 @@ void erase_dim(Kernel& kernel, std::vector<std::vector<int64_t>*>& lists, size_t
 }
 
 bool reads_index(const Kernel& kernel, size_t dim) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const Expr& e) {
-    return e.op == ExprOp::index && e.integer == static_cast<int64_t>(dim);
-  });
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [&](const Expr& e) { return e.op == ExprOp::index && e.integer == static_cast<int64_t>(dim); });
 }
 
 }  // namespace
@@ -43,13 +42,15 @@ Kernel simplify_space(Kernel kernel) {
   for (size_t d = kernel.space.size(); d-- > 0;) {
     if (kernel.space[d] != 1) continue;
     for (Expr& e : kernel.exprs)
-      if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d)) e = {.op = ExprOp::constant, .type = Scalar::i64};
+      if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d))
+        e = {.op = ExprOp::constant, .type = Scalar::i64};
     erase_dim(kernel, lists, d);
   }
   for (size_t d = kernel.space.size(); d-- > 1;) {
     const int64_t inner = kernel.space[d];
     if (reads_index(kernel, d) || reads_index(kernel, d - 1)) continue;
-    if (!std::all_of(lists.begin(), lists.end(), [&](auto* list) { return (*list)[d - 1] == inner * (*list)[d]; })) continue;
+    if (!std::all_of(lists.begin(), lists.end(), [&](auto* list) { return (*list)[d - 1] == inner * (*list)[d]; }))
+      continue;
     for (auto* list : lists) (*list)[d - 1] = (*list)[d];
     kernel.space[d - 1] *= inner;
     erase_dim(kernel, lists, d);
@@ -61,7 +62,8 @@ Kernel simplify_space(Kernel kernel) {
 std::vector<int64_t> tile_strides(size_t rank, const Axis& rows, const Axis& columns, int64_t ld) {
   std::vector<int64_t> strides(rank, 0);
   auto fill = [&](const Axis& axis, int64_t stride) {
-    for (size_t d = axis.dims.size(); d-- > 0; stride *= axis.extents[d]) strides[static_cast<size_t>(axis.dims[d])] = stride;
+    for (size_t d = axis.dims.size(); d-- > 0; stride *= axis.extents[d])
+      strides[static_cast<size_t>(axis.dims[d])] = stride;
   };
   fill(rows, ld);
   fill(columns, 1);
@@ -96,7 +98,11 @@ std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const
 
 TileEpilogue::TileEpilogue(const Kernel& kernel, std::span<const Binding> args, const Axis& batch, const Axis& rows,
                            const Axis& columns, int64_t ld, int threads, bool in_place)
-    : batch_(batch), rows_(rows), columns_(columns), ld_(ld), in_place_(in_place),
+    : batch_(batch),
+      rows_(rows),
+      columns_(columns),
+      ld_(ld),
+      in_place_(in_place),
       epilogue_(make_epilogue(kernel, tile_strides(kernel.space.size(), rows, columns, ld))),
       loops_(epilogue_.kernel, threads, true) {
   PerThread state;

@@ -42,7 +42,7 @@ class TileEpilogue {
   struct PerThread {
     std::vector<void*> args;
     bool trapped = false;
-    std::vector<int64_t> begin, end;                 // the box over the space
+    std::vector<int64_t> begin, end;  // the box over the space
     std::vector<int64_t> row_lo, row_hi, col_lo, col_hi;
   };
   Axis batch_, rows_, columns_;

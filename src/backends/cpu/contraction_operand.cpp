@@ -37,10 +37,14 @@ float element(const Operand& o, int64_t batch, int64_t i, int64_t j) {
     address += bound.stride * value;
   }
   switch (o.dtype) {
-    case DType::f32: return reinterpret_cast<const float*>(o.data)[address];
-    case DType::bf16: return bf16_to_float(reinterpret_cast<const uint16_t*>(o.data)[address]);
-    case DType::f16: return f16_to_float(reinterpret_cast<const uint16_t*>(o.data)[address]);
-    default: return static_cast<float>(load_double(o.data, o.dtype, address));
+    case DType::f32:
+      return reinterpret_cast<const float*>(o.data)[address];
+    case DType::bf16:
+      return bf16_to_float(reinterpret_cast<const uint16_t*>(o.data)[address]);
+    case DType::f16:
+      return f16_to_float(reinterpret_cast<const uint16_t*>(o.data)[address]);
+    default:
+      return static_cast<float>(load_double(o.data, o.dtype, address));
   }
 }
 
@@ -92,8 +96,7 @@ void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
   if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
   if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, ld, 1);
   if (o.step[2] == 1) {
-    for (int64_t i = p.i0; i < p.i1; ++i)
-      widen(o.dtype, o.at(p.batch, i, p.j0), p.j1 - p.j0, dst + (i - p.i0) * ld);
+    for (int64_t i = p.i0; i < p.i1; ++i) widen(o.dtype, o.at(p.batch, i, p.j0), p.j1 - p.j0, dst + (i - p.i0) * ld);
   } else if (o.step[1] == 1 && o.step[2] != -1) {
     transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[2], p.j1 - p.j0, p.i1 - p.i0, dst, ld);
   } else {
@@ -105,8 +108,7 @@ void pack_transposed(const Operand& o, const Part& p, float* dst, int64_t ld) {
   if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
   if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, 1, ld);
   if (o.step[1] == 1) {
-    for (int64_t j = p.j0; j < p.j1; ++j)
-      widen(o.dtype, o.at(p.batch, p.i0, j), p.i1 - p.i0, dst + (j - p.j0) * ld);
+    for (int64_t j = p.j0; j < p.j1; ++j) widen(o.dtype, o.at(p.batch, p.i0, j), p.i1 - p.i0, dst + (j - p.j0) * ld);
   } else if (o.step[2] == 1 && o.step[1] != -1) {
     transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[1], p.i1 - p.i0, p.j1 - p.j0, dst, ld);
   } else {

@@ -37,7 +37,8 @@ struct Operand {
   int64_t size(int axis) const { return static_cast<int64_t>(offsets[static_cast<size_t>(axis)].size()); }
   const std::byte* at(int64_t batch, int64_t i, int64_t j) const {
     return data + (offset + offsets[0][static_cast<size_t>(batch)] + offsets[1][static_cast<size_t>(i)] +
-                   offsets[2][static_cast<size_t>(j)]) * static_cast<int64_t>(dtype_size(dtype));
+                   offsets[2][static_cast<size_t>(j)]) *
+                      static_cast<int64_t>(dtype_size(dtype));
   }
 };
 Operand make_operand(const Access& access, DType dtype, const void* data, const std::array<Axis, 3>& axes);
@@ -55,7 +56,8 @@ void pack_transposed(const Operand& operand, const Part& part, float* dst, int64
 // Calls body() for boxes [lower, upper) over `extents` that together cover the flat range [begin, end), in order.
 // `lower` and `upper` have extents.size() elements.
 template <typename Body>
-void for_boxes(std::span<const int64_t> extents, int64_t begin, int64_t end, int64_t* lower, int64_t* upper, Body&& body) {
+void for_boxes(std::span<const int64_t> extents, int64_t begin, int64_t end, int64_t* lower, int64_t* upper,
+               Body&& body) {
   const size_t rank = extents.size();
   while (begin < end) {
     int64_t rest = begin;

@@ -59,9 +59,12 @@ std::vector<double> sampled(const Kernel& k, int32_t from, int32_t to) {
   used.back() = true;
   for (size_t i = f.exprs.size(); i-- > 0;) {
     Expr& e = f.exprs[i];
-    if (static_cast<int32_t>(i) == from) e = {.op = ExprOp::load, .type = Scalar::f32};
-    else if (!used[i]) e = {.op = ExprOp::constant, .type = e.type};
-    else if (e.op == ExprOp::load || e.op == ExprOp::index || e.op == ExprOp::contraction || e.op == ExprOp::round_to) return {};
+    if (static_cast<int32_t>(i) == from)
+      e = {.op = ExprOp::load, .type = Scalar::f32};
+    else if (!used[i])
+      e = {.op = ExprOp::constant, .type = e.type};
+    else if (e.op == ExprOp::load || e.op == ExprOp::index || e.op == ExprOp::contraction || e.op == ExprOp::round_to)
+      return {};
     for (int n = 0; n < expr_arity(e.op); ++n) used[static_cast<size_t>(e.in[static_cast<size_t>(n)])] = true;
   }
   f.exprs.push_back({.op = ExprOp::cast, .type = Scalar::f64, .in = {to, -1, -1}});
@@ -72,7 +75,8 @@ std::vector<double> sampled(const Kernel& k, int32_t from, int32_t to) {
 }
 
 std::optional<PostOp> match_activation(const Kernel& k, int32_t from, int32_t to) {
-  if (k.exprs[static_cast<size_t>(to)].type != Scalar::f32 || k.exprs[static_cast<size_t>(from)].type != Scalar::f32) return std::nullopt;
+  if (k.exprs[static_cast<size_t>(to)].type != Scalar::f32 || k.exprs[static_cast<size_t>(from)].type != Scalar::f32)
+    return std::nullopt;
   const std::vector<double> ys = sampled(k, from, to);
   if (ys.empty()) return std::nullopt;
   const std::vector<float>& xs = sample_points();
@@ -94,7 +98,8 @@ std::optional<PostOp> match_activation(const Kernel& k, int32_t from, int32_t to
   };
   if (is([&](double x) { return slope * x + zero; })) return op(Activation::linear, slope, zero);
   if (is([&](double x) { return x > 0 ? x : below * x; })) return op(Activation::relu, below);
-  if (floor <= ceiling && is([&](double x) { return std::clamp(x, floor, ceiling); })) return op(Activation::clip, floor, ceiling);
+  if (floor <= ceiling && is([&](double x) { return std::clamp(x, floor, ceiling); }))
+    return op(Activation::clip, floor, ceiling);
   if (is([](double x) { return 1 / (1 + std::exp(-x)); })) return op(Activation::logistic);
   if (is([](double x) { return std::tanh(x); })) return op(Activation::tanh);
   if (is([](double x) { return x / (1 + std::exp(-x)); })) return op(Activation::swish, 1);

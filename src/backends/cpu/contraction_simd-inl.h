@@ -45,9 +45,12 @@ struct F16 {
 // Calls body with the tag of dtype.
 template <typename Body>
 HWY_INLINE void with_type(DType dtype, Body&& body) {
-  if (dtype == DType::f32) body(F32{});
-  else if (dtype == DType::bf16) body(BF16{});
-  else body(F16{});
+  if (dtype == DType::f32)
+    body(F32{});
+  else if (dtype == DType::bf16)
+    body(BF16{});
+  else
+    body(F16{});
 }
 
 // e^x, 0 below −87.3 (where the result would be subnormal); NaN stays NaN. Relative error < 2^-22.

@@ -55,8 +55,8 @@ void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64
 }
 
 template <int rows, int64_t stride>
-void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c, int64_t ldc,
-          bool add) {
+void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
+          int64_t ldc, bool add) {
   const F f;
   VF sum[rows][2];
 #pragma GCC unroll 16
@@ -88,9 +88,21 @@ template <int64_t stride>
 void multiply(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
   using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool);
   static constexpr Tile tiles[] = {
-      tile<1, stride>, tile<2, stride>, tile<3, stride>, tile<4, stride>, tile<5, stride>, tile<6, stride>,
-      tile<tile_rows == 12 ? 7 : 1, stride>, tile<tile_rows == 12 ? 8 : 1, stride>, tile<tile_rows == 12 ? 9 : 1, stride>,
-      tile<tile_rows == 12 ? 10 : 1, stride>, tile<tile_rows == 12 ? 11 : 1, stride>, tile<tile_rows == 12 ? 12 : 1, stride>};
+      tile<1, stride>,
+      tile<2, stride>,
+      tile<3, stride>,
+      tile<4, stride>,
+      tile<5, stride>,
+      tile<6, stride>,
+      tile < tile_rows == 12 ? 7 : 1,
+      stride >,
+      tile < tile_rows == 12 ? 8 : 1,
+      stride >,
+      tile < tile_rows == 12 ? 9 : 1,
+      stride >,
+      tile < tile_rows == 12 ? 10 : 1,
+      stride >
+      , tile < tile_rows == 12 ? 11 : 1, stride >, tile < tile_rows == 12 ? 12 : 1, stride > };
   const int64_t blocks = (rows + tile_rows - 1) / tile_rows;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t r0 = rows * i / blocks, r1 = rows * (i + 1) / blocks;
@@ -100,7 +112,8 @@ void multiply(const float* a, int64_t rows, const float* panel, int64_t depth, f
 void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
   multiply<matmul_stride>(a, rows, panel, depth, c, ldc, add);
 }
-void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
+void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc,
+                        bool add) {
   multiply<attention_stride>(a, rows, panel, depth, c, ldc, add);
 }
 
@@ -118,14 +131,17 @@ HWY_EXPORT(multiply_matmul);
 HWY_EXPORT(multiply_attention);
 HWY_EXPORT(tile_shape);
 
-void widen(DType dtype, const void* src, int64_t count, float* dst) { HWY_DYNAMIC_DISPATCH(widen)(dtype, src, count, dst); }
+void widen(DType dtype, const void* src, int64_t count, float* dst) {
+  HWY_DYNAMIC_DISPATCH(widen)(dtype, src, count, dst);
+}
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(transpose)(dtype, src, stride, rows, cols, dst, ld);
 }
 void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
   HWY_DYNAMIC_DISPATCH(multiply_matmul)(a, rows, panel, depth, c, ldc, add);
 }
-void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
+void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc,
+                        bool add) {
   HWY_DYNAMIC_DISPATCH(multiply_attention)(a, rows, panel, depth, c, ldc, add);
 }
 TileShape tile_shape() { return HWY_DYNAMIC_DISPATCH(tile_shape)(); }

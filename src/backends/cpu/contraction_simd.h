@@ -26,6 +26,7 @@ inline constexpr int64_t attention_depth = 128, attention_stride = attention_dep
 // c[r·ldc + n] (+)= Σ_k a[r·stride + k] · panel[k·columns + n] for r < rows, n < tile_shape().columns, where stride is
 // matmul_stride or attention_stride. The sum over k is in order, so results do not depend on the blocking of rows.
 void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add);
-void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add);
+void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc,
+                        bool add);
 
 }  // namespace npusim::cpu

@@ -53,7 +53,8 @@ std::vector<int64_t> tensor_extents(int64_t n, int64_t channels, const std::vect
 
 // Strides over [n, channel, spatial…] of an access over the kernel's space; false when group and channel do not join,
 // or the access is more than strides.
-bool output_strides(const Kernel& k, const Access& access, const std::vector<int64_t>& extents, std::vector<int64_t>& strides) {
+bool output_strides(const Kernel& k, const Access& access, const std::vector<int64_t>& extents,
+                    std::vector<int64_t>& strides) {
   if (!access.guards.empty() || !access.terms.empty()) return false;
   const int64_t groups = k.space[1], channels = k.space[2];
   if (groups > 1 && channels > 1 && access.strides[1] != channels * access.strides[2]) return false;
@@ -91,7 +92,8 @@ Window free_window(const Kernel& k, const Dims& dims, size_t i, const std::vecto
   int64_t next = 0;
   for (int64_t stride : strides)
     if (stride > w.stride && (next == 0 || stride < next)) next = stride;
-  if (next % w.stride == 0 && next / w.stride >= w.extent && next / w.stride < w.extent + w.step) w.extent = next / w.stride;
+  if (next % w.stride == 0 && next / w.stride >= w.extent && next / w.stride < w.extent + w.step)
+    w.extent = next / w.stride;
   return w;
 }
 
@@ -107,7 +109,8 @@ bool find_windows(const Kernel& k, const Dims& dims, std::vector<Window>& window
     if (!found) return false;
   }
   std::vector<int64_t> strides{c.a.strides[0], c.a.strides[1], c.a.strides[dims.in_channel()]};
-  for (size_t i = 0; i < dims.spatial; ++i) strides.push_back(known[i] ? windows[i].stride : c.a.strides[dims.kernel(i)]);
+  for (size_t i = 0; i < dims.spatial; ++i)
+    strides.push_back(known[i] ? windows[i].stride : c.a.strides[dims.kernel(i)]);
   strides[1] *= k.space[1] > 1 && c.reduce[0] == 1 ? 1 : 0;  // a group of channels is no dimension of its own
   for (size_t i = 0; i < dims.spatial; ++i) {
     Window& w = windows[i];
@@ -178,8 +181,10 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
       continue;
     }
     // Along the channels alone: the bias when it comes first.
-    const bool channels = (s.out_channels == 1 || access.strides[2] == 1) && (s.groups == 1 || access.strides[1] == s.out_channels);
-    const bool only = access.strides[0] == 0 && std::all_of(access.strides.begin() + 3, access.strides.end(), [](int64_t d) { return d == 0; });
+    const bool channels =
+        (s.out_channels == 1 || access.strides[2] == 1) && (s.groups == 1 || access.strides[1] == s.out_channels);
+    const bool only = access.strides[0] == 0 &&
+                      std::all_of(access.strides.begin() + 3, access.strides.end(), [](int64_t d) { return d == 0; });
     if (!channels || !only) return false;
     if (&op == ops->data()) {
       s.bias = true;
@@ -197,12 +202,13 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
 
 class ConvStep final : public Step {
  public:
-  ConvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, std::unique_ptr<Convolution> conv,
-           const ConvSpec& spec, bool fused, int64_t elements)
+  ConvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context,
+           std::unique_ptr<Convolution> conv, const ConvSpec& spec, bool fused, int64_t elements)
       : cache_(context.primitives), conv_(std::move(conv)), threads_(usable_threads(kernel, context)) {
     const Access& image = kernel.contraction->a;
     dtype_ = kernel.args[static_cast<size_t>(image.arg)].dtype;
-    image_ = static_cast<const std::byte*>(args[static_cast<size_t>(image.arg)].data) + image.offset * static_cast<int64_t>(dtype_size(dtype_));
+    image_ = static_cast<const std::byte*>(args[static_cast<size_t>(image.arg)].data) +
+             image.offset * static_cast<int64_t>(dtype_size(dtype_));
     elements_ = dtype_ == DType::f32 ? 0 : elements;
     src_bytes_ = (static_cast<size_t>(elements_) * 4 + 63) / 64 * 64;
     if (!fused) {
@@ -228,7 +234,8 @@ class ConvStep final : public Step {
     if (elements_) {
       on_threads(threads_, [this](int thread) {
         const int64_t begin = elements_ * thread / threads_, end = elements_ * (thread + 1) / threads_;
-        widen(dtype_, image_ + begin * static_cast<int64_t>(dtype_size(dtype_)), end - begin, reinterpret_cast<float*>(scratch_) + begin);
+        widen(dtype_, image_ + begin * static_cast<int64_t>(dtype_size(dtype_)), end - begin,
+              reinterpret_cast<float*>(scratch_) + begin);
       });
     }
     conv_->run();
@@ -237,7 +244,8 @@ class ConvStep final : public Step {
   }
 
   std::string describe() const override {
-    return fmt::format("conv {}{}{}", conv_->implementation(), elements_ ? " widened" : "", loops_ ? " + epilogue" : "");
+    return fmt::format("conv {}{}{}", conv_->implementation(), elements_ ? " widened" : "",
+                       loops_ ? " + epilogue" : "");
   }
 
  private:
@@ -259,8 +267,10 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
   const Contraction& c = *kernel.contraction;
   ConvSpec spec;
   ConvMemory memory;
-  if (!context.primitives || !args[static_cast<size_t>(c.b.arg)].constant || !find_geometry(kernel, spec)) return nullptr;
-  const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype, weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
+  if (!context.primitives || !args[static_cast<size_t>(c.b.arg)].constant || !find_geometry(kernel, spec))
+    return nullptr;
+  const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
+              weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
 
@@ -269,7 +279,8 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
   int64_t elements = 1;
   for (size_t d = 0; d < extents.size(); ++d) elements += extents[d] > 1 ? (extents[d] - 1) * spec.src_strides[d] : 0;
   if (c.a.offset + elements > kernel.args[static_cast<size_t>(c.a.arg)].elements) return nullptr;
-  memory.src = static_cast<const float*>(args[static_cast<size_t>(c.a.arg)].data) + (image_type == DType::f32 ? c.a.offset : 0);
+  memory.src =
+      static_cast<const float*>(args[static_cast<size_t>(c.a.arg)].data) + (image_type == DType::f32 ? c.a.offset : 0);
 
   // A 16-bit weight is widened once, dense in the order of its strides' dimensions.
   std::vector<float> wide;
@@ -289,14 +300,16 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
     spec.weight_strides = row_major_strides(dense);
   }
   const bool fused = fuse_epilogue(kernel, args, spec, memory);
-  auto conv = fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
+  auto conv =
+      fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
   if (conv) return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements);
   spec.bias = false;
   spec.ops.clear();
   spec.add_strides.clear();
   memory.adds.clear();
   const bool channels_last = spec.src_strides[1] == 1;
-  spec.dst_strides = dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
+  spec.dst_strides =
+      dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
   conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
   if (!conv) return nullptr;
   return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements);

@@ -56,16 +56,20 @@ HWY_INLINE void dot_column(const typename Type::T* w, int64_t depth, const float
   }
 }
 
-void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x, int64_t ld_x,
-                 int64_t rows, float* out, int64_t ld_out) {
+void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
+                 int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
     const auto* from = static_cast<const typename Type::T*>(w);
     for (int64_t n = 0; n < columns; ++n, from += stride) {
-      if (rows == 1) dot_column<Type, 1>(from, depth, x, ld_x, out + n, ld_out);
-      else if (rows == 2) dot_column<Type, 2>(from, depth, x, ld_x, out + n, ld_out);
-      else if (rows == 3) dot_column<Type, 3>(from, depth, x, ld_x, out + n, ld_out);
-      else dot_column<Type, 4>(from, depth, x, ld_x, out + n, ld_out);
+      if (rows == 1)
+        dot_column<Type, 1>(from, depth, x, ld_x, out + n, ld_out);
+      else if (rows == 2)
+        dot_column<Type, 2>(from, depth, x, ld_x, out + n, ld_out);
+      else if (rows == 3)
+        dot_column<Type, 3>(from, depth, x, ld_x, out + n, ld_out);
+      else
+        dot_column<Type, 4>(from, depth, x, ld_x, out + n, ld_out);
     }
   });
 }
@@ -78,8 +82,8 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(dot_columns);
 
-void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x, int64_t ld_x,
-                 int64_t rows, float* out, int64_t ld_out) {
+void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
+                 int64_t ld_x, int64_t rows, float* out, int64_t ld_out) {
   HWY_DYNAMIC_DISPATCH(dot_columns)(dtype, w, stride, columns, depth, x, ld_x, rows, out, ld_out);
 }
 
@@ -91,7 +95,11 @@ class GemvStep final : public Step {
  public:
   GemvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
            const Operand& a, const Operand& b)
-      : a_(a), b_(b), rows_(a.size(1)), columns_(b.size(1)), depth_(a.size(2)),
+      : a_(a),
+        b_(b),
+        rows_(a.size(1)),
+        columns_(b.size(1)),
+        depth_(a.size(2)),
         threads_(static_cast<int>(std::min<int64_t>(usable_threads(kernel, context), columns_))),
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, chunk_columns, threads_) {
     ld_x_ = (depth_ + 31) / 16 * 16;
@@ -120,7 +128,8 @@ class GemvStep final : public Step {
 
  private:
   void products(int64_t n, int64_t count, const float* x, float* out) const {
-    if (b_.step[1] != -1) return dot_columns(b_.dtype, b_.at(0, n, 0), b_.step[1], count, depth_, x, ld_x_, rows_, out, chunk_columns);
+    if (b_.step[1] != -1)
+      return dot_columns(b_.dtype, b_.at(0, n, 0), b_.step[1], count, depth_, x, ld_x_, rows_, out, chunk_columns);
     for (int64_t i = 0; i < count; ++i)
       dot_columns(b_.dtype, b_.at(0, n + i, 0), 0, 1, depth_, x, ld_x_, rows_, out + i, chunk_columns);
   }

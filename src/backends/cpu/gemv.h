@@ -12,7 +12,7 @@ std::unique_ptr<Step> make_gemv_step(const Kernel& kernel, std::span<const Bindi
                                      const MatmulAxes& axes, const Operand& a, const Operand& b);
 
 // out[r·ld_out + n] = Σ_k x[r·ld_x + k] · w[n·stride + k] for r < rows <= gemv_max_rows, n < columns.
-void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x, int64_t ld_x,
-                 int64_t rows, float* out, int64_t ld_out);
+void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,
+                 int64_t ld_x, int64_t rows, float* out, int64_t ld_out);
 
 }  // namespace npusim::cpu

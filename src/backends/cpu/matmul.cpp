@@ -48,8 +48,10 @@ std::shared_ptr<const PackedWeight> pack_weight(const Operand& b, int threads) {
     for (int64_t p = all * thread / threads; p < all * (thread + 1) / threads; ++p) {
       std::byte* dst = packed->data.get() + p * panel_bytes;
       const int64_t batch = p / panels, j0 = p % panels * width;
-      if (packed->dtype == DType::f32) pack_panel(b, batch, j0, 0, depth, reinterpret_cast<float*>(dst));
-      else pack_panel_bits(b, batch, j0, reinterpret_cast<uint16_t*>(dst));
+      if (packed->dtype == DType::f32)
+        pack_panel(b, batch, j0, 0, depth, reinterpret_cast<float*>(dst));
+      else
+        pack_panel_bits(b, batch, j0, reinterpret_cast<uint16_t*>(dst));
     }
   });
   return packed;
@@ -65,8 +67,8 @@ std::string weight_key(const Operand& b) {
     for (const auto& values : bound.values)
       for (int64_t value : values) mix(value);
   }
-  return fmt::format("{} {} {} {}x{}x{} {:x}", static_cast<const void*>(b.data), dtype_name(b.dtype), b.offset, b.size(0),
-                     b.size(1), b.size(2), hash);
+  return fmt::format("{} {} {} {}x{}x{} {:x}", static_cast<const void*>(b.data), dtype_name(b.dtype), b.offset,
+                     b.size(0), b.size(1), b.size(2), hash);
 }
 
 std::shared_ptr<const PackedWeight> cached_weight(const Operand& b, const Context& context) {
@@ -102,8 +104,13 @@ class MatmulStep final : public Step {
  public:
   MatmulStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
              Operand a, Operand b, bool constant)
-      : threads_(usable_threads(kernel, context)), a_(std::move(a)), b_(std::move(b)), rows_(a_.size(1)),
-        columns_(b_.size(1)), depth_(a_.size(2)), panels_(ceil_div(columns_, tile_shape().columns)),
+      : threads_(usable_threads(kernel, context)),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        rows_(a_.size(1)),
+        columns_(b_.size(1)),
+        depth_(a_.size(2)),
+        panels_(ceil_div(columns_, tile_shape().columns)),
         grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
         ld_(ceil_div(panels_, grid_.panels) * tile_shape().columns + 16),
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
@@ -153,7 +160,8 @@ class MatmulStep final : public Step {
       for (int64_t p = p0; p < p1; ++p) {
         multiply_matmul(a, r1 - r0, panel_of(batch, p, k0, k1, panel), k1 - k0, c + (p - p0) * width, ld_, slice > 0);
         if (slice + 1 < slices || (p + 1 - done < epilogue_panels && p + 1 < p1)) continue;
-        epilogue_.run(c + (done - p0) * width, batch, r0, r1, done * width, std::min(columns_, (p + 1) * width), thread);
+        epilogue_.run(c + (done - p0) * width, batch, r0, r1, done * width, std::min(columns_, (p + 1) * width),
+                      thread);
         done = p + 1;
       }
     }
@@ -165,8 +173,8 @@ class MatmulStep final : public Step {
       pack_panel(b_, batch, p * width, k0, k1, buffer);
       return buffer;
     }
-    const std::byte* from = weight_->data.get() +
-                            ((batch * panels_ + p) * depth_ + k0) * width * static_cast<int64_t>(dtype_size(weight_->dtype));
+    const std::byte* from = weight_->data.get() + ((batch * panels_ + p) * depth_ + k0) * width *
+                                                      static_cast<int64_t>(dtype_size(weight_->dtype));
     if (weight_->dtype == DType::f32) return reinterpret_cast<const float*>(from);
     widen(weight_->dtype, from, (k1 - k0) * width, buffer);
     return buffer;
@@ -197,7 +205,8 @@ std::shared_ptr<std::byte> aligned_bytes(size_t size) {
 }
 
 int usable_threads(const Kernel& kernel, const Context& context) {
-  const bool adds = std::any_of(kernel.stores.begin(), kernel.stores.end(), [](const Store& s) { return s.accumulate; });
+  const bool adds =
+      std::any_of(kernel.stores.begin(), kernel.stores.end(), [](const Store& s) { return s.accumulate; });
   return adds ? 1 : std::max(1, context.threads);
 }
 
@@ -205,9 +214,12 @@ MatmulAxes classify(const Kernel& kernel, const Access& a, const Access& b) {
   std::vector<int> batch, rows, columns, depth;
   for (int d = 0; d < static_cast<int>(kernel.space.size()); ++d) {
     const bool in_a = depends_on(a, d), in_b = depends_on(b, d);
-    if (in_a && in_b) batch.push_back(d);
-    else if (in_a) rows.push_back(d);
-    else if (in_b) columns.push_back(d);
+    if (in_a && in_b)
+      batch.push_back(d);
+    else if (in_a)
+      rows.push_back(d);
+    else if (in_b)
+      columns.push_back(d);
   }
   std::vector<int64_t> all = kernel.space;
   for (int64_t extent : kernel.contraction->reduce) {
@@ -224,7 +236,9 @@ std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const B
   auto constant = [&](const Access* access) { return args[static_cast<size_t>(access->arg)].constant; };
   MatmulAxes axes = classify(kernel, *left, *right);
   // The product is symmetric: the weight goes right, and otherwise the operand with more columns than rows.
-  const bool swap = constant(left) != constant(right) ? constant(left) : axes.rows.size() > axes.columns.size() && axes.columns.size() <= 4;
+  const bool swap = constant(left) != constant(right)
+                        ? constant(left)
+                        : axes.rows.size() > axes.columns.size() && axes.columns.size() <= 4;
   if (swap) {
     std::swap(left, right);
     std::swap(axes.rows, axes.columns);

@@ -7,7 +7,8 @@
 
 namespace npusim::cpu {
 
-// A weight in panels, in its own dtype (f32, f16 or bf16): [batch][panel][k][columns of a tile], 0 past the last column.
+// A weight in panels, in its own dtype (f32, f16 or bf16): [batch][panel][k][columns of a tile], 0 past the last
+// column.
 struct PackedWeight {
   DType dtype = DType::f32;
   std::shared_ptr<std::byte> data;

@@ -37,15 +37,24 @@ constexpr auto f32 = memory::data_type::f32;
 
 dnnl::algorithm algorithm_of(Activation activation) {
   switch (activation) {
-    case Activation::relu: return dnnl::algorithm::eltwise_relu;
-    case Activation::clip: return dnnl::algorithm::eltwise_clip;
-    case Activation::linear: return dnnl::algorithm::eltwise_linear;
-    case Activation::logistic: return dnnl::algorithm::eltwise_logistic;
-    case Activation::tanh: return dnnl::algorithm::eltwise_tanh;
-    case Activation::swish: return dnnl::algorithm::eltwise_swish;
-    case Activation::hardswish: return dnnl::algorithm::eltwise_hardswish;
-    case Activation::gelu_erf: return dnnl::algorithm::eltwise_gelu_erf;
-    case Activation::gelu_tanh: return dnnl::algorithm::eltwise_gelu_tanh;
+    case Activation::relu:
+      return dnnl::algorithm::eltwise_relu;
+    case Activation::clip:
+      return dnnl::algorithm::eltwise_clip;
+    case Activation::linear:
+      return dnnl::algorithm::eltwise_linear;
+    case Activation::logistic:
+      return dnnl::algorithm::eltwise_logistic;
+    case Activation::tanh:
+      return dnnl::algorithm::eltwise_tanh;
+    case Activation::swish:
+      return dnnl::algorithm::eltwise_swish;
+    case Activation::hardswish:
+      return dnnl::algorithm::eltwise_hardswish;
+    case Activation::gelu_erf:
+      return dnnl::algorithm::eltwise_gelu_erf;
+    case Activation::gelu_tanh:
+      return dnnl::algorithm::eltwise_gelu_tanh;
   }
   return dnnl::algorithm::undef;
 }
@@ -86,8 +95,10 @@ std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpe
     const Dims& strides = s.add_strides[made->adds.size()];
     Dims dims(dst_dims.size(), 1), dense(dst_dims.size(), 1);
     dims[1] = dense[0] = dst_dims[1];
-    if (strides.empty()) made->adds.emplace_back(dims, f32, dense);
-    else made->adds.emplace_back(dst_dims, f32, strides);
+    if (strides.empty())
+      made->adds.emplace_back(dims, f32, dense);
+    else
+      made->adds.emplace_back(dst_dims, f32, strides);
     ops.append_binary(dnnl::algorithm::binary_add, made->adds.back());
   }
   dnnl::primitive_attr attr;
@@ -97,13 +108,13 @@ std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpe
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
   try {
 #if DNNL_VERSION_MAJOR >= 3
-    made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias, dst,
-                                                                    s.stride, dilates, s.pad_low, s.pad_high, attr)
+    made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias,
+                                                                    dst, s.stride, dilates, s.pad_low, s.pad_high, attr)
                         : dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, dst,
                                                                     s.stride, dilates, s.pad_low, s.pad_high, attr);
 #else
-    const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride, dilates,
-                                                               s.pad_low, s.pad_high)
+    const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride,
+                                                               dilates, s.pad_low, s.pad_high)
                              : dnnl::convolution_forward::desc(kind, algorithm, src, weight, dst, s.stride, dilates,
                                                                s.pad_low, s.pad_high);
     made->desc = dnnl::convolution_forward::primitive_desc(desc, attr, cache.engine);
@@ -116,13 +127,15 @@ std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpe
 }
 
 std::string key_of(const ConvSpec& s) {
-  std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.out_channels, s.in_channels,
-                                s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low, s.pad_high, s.src_strides,
-                                s.dst_strides, s.bias);
+  std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.out_channels,
+                                s.in_channels, s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low, s.pad_high,
+                                s.src_strides, s.dst_strides, s.bias);
   size_t add = 0;
   for (const PostOp& op : s.ops) {
-    if (op.add >= 0) key += fmt::format(" + {}", s.add_strides[add++]);
-    else key += fmt::format(" {} {} {}", static_cast<int>(op.activation), op.alpha, op.beta);
+    if (op.add >= 0)
+      key += fmt::format(" + {}", s.add_strides[add++]);
+    else
+      key += fmt::format(" {} {} {}", static_cast<int>(op.activation), op.alpha, op.beta);
   }
   return key;
 }
@@ -145,10 +158,13 @@ memory reordered_weight(PrimitiveCache& cache, const ConvSpec& s, const ConvPrim
 
 class BoundConvolution final : public Convolution {
  public:
-  BoundConvolution(PrimitiveCache& cache, std::shared_ptr<const ConvPrimitive> conv, const ConvSpec& spec, const ConvMemory& m,
-                   const float* wide)
-      : cache_(cache), conv_(std::move(conv)), weight_(reordered_weight(cache, spec, *conv_, m.weight, wide)),
-        src_(conv_->desc.src_desc(), cache.engine, const_cast<void*>(m.src)), dst_(conv_->desc.dst_desc(), cache.engine, m.dst),
+  BoundConvolution(PrimitiveCache& cache, std::shared_ptr<const ConvPrimitive> conv, const ConvSpec& spec,
+                   const ConvMemory& m, const float* wide)
+      : cache_(cache),
+        conv_(std::move(conv)),
+        weight_(reordered_weight(cache, spec, *conv_, m.weight, wide)),
+        src_(conv_->desc.src_desc(), cache.engine, const_cast<void*>(m.src)),
+        dst_(conv_->desc.dst_desc(), cache.engine, m.dst),
         workspace_(conv_->desc.scratchpad_desc(), cache.engine, nullptr) {
     scratch_bytes = conv_->desc.scratchpad_desc().get_size();
     auto add = [this](int arg, const memory& what) { args_.push_back({arg, what.get()}); };
@@ -170,8 +186,10 @@ class BoundConvolution final : public Convolution {
   }
 
   void run() override {
-    const dnnl_status_t status = dnnl_primitive_execute(conv_->primitive.get(), cache_.stream.get(), static_cast<int>(args_.size()), args_.data());
-    if (status != dnnl_success) fail(ErrorKind::device, "oneDNN convolution failed with status {}", static_cast<int>(status));
+    const dnnl_status_t status = dnnl_primitive_execute(conv_->primitive.get(), cache_.stream.get(),
+                                                        static_cast<int>(args_.size()), args_.data());
+    if (status != dnnl_success)
+      fail(ErrorKind::device, "oneDNN convolution failed with status {}", static_cast<int>(status));
   }
   const char* implementation() const override { return conv_->desc.impl_info_str(); }
   void rebind(void* workspace, void* src, void* dst) override {

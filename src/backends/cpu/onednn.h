@@ -20,7 +20,8 @@ struct ConvSpec {
   std::vector<int64_t> src_strides, weight_strides, dst_strides;
   bool bias = false;
   std::vector<PostOp> ops;
-  std::vector<std::vector<int64_t>> add_strides;  // of each op that adds, over [n, channel, spatial…]; empty: along channels
+  std::vector<std::vector<int64_t>>
+      add_strides;  // of each op that adds, over [n, channel, spatial…]; empty: along channels
 };
 
 struct ConvMemory {

@@ -97,6 +97,13 @@ inline void poison_region([[maybe_unused]] void* at, [[maybe_unused]] size_t byt
 #endif
 }
 
+// Before memory is unmapped: whoever gets its addresses next must not inherit the poison.
+inline void unpoison_region([[maybe_unused]] void* at, [[maybe_unused]] size_t bytes) {
+#if defined(MSLX_ASAN)
+  __asan_unpoison_memory_region(at, bytes);
+#endif
+}
+
 // Fills and copies that no sanitizer intercepts.
 inline void raw_fill(void* to, size_t bytes) {
   asm volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(0xff) : "memory");

@@ -175,13 +175,20 @@ void renew_memory([[maybe_unused]] Execution& e) {
 }  // namespace
 
 Execution::~Execution() {
-  if (stacks) munmap(stacks, capacity * stack_bytes);
-  if (arena) munmap(arena, arena_bytes);
+  if (stacks) {
+    unpoison_region(stacks, capacity * stack_bytes);
+    munmap(stacks, capacity * stack_bytes);
+  }
+  if (arena) {
+    unpoison_region(arena, arena_bytes);
+    munmap(arena, arena_bytes);
+  }
 }
 
 void Execution::reserve(unsigned count) {
   if (!arena) arena = map_memory(arena_bytes);
   if (count <= capacity) return;
+  if (stacks) unpoison_region(stacks, capacity * stack_bytes);
   if (stacks) munmap(stacks, capacity * stack_bytes);
   capacity = count;
   fibers.resize(count);

@@ -129,3 +129,21 @@ S("__ilshift__.Scalar", i(4, g="shift"), 2)
 S("__irshift__.Tensor", i(4, g="big"), i(4, g="shift"))
 S("__ixor__.Scalar", i(4), 5)
 S("__ior__.Scalar", bl(4), True)
+for mk in (f, d, b):
+    for p in (2.0, 1.0, 3.0, INF, 0.0):
+        S("pairwise_distance", mk(3, 5), mk(3, 5), p, need=False)
+        S("cdist", mk(3, 5), mk(4, 5), p, need=False)
+        S("dist", mk(3, 5), mk(5), p, need=False)
+S("pairwise_distance", f(3, 5), f(5), 2.0, 1e-3, True)
+S("cdist", f(2, 1, 3, 5), f(4, 2, 5))
+for mk in (f, d):
+    S("_native_batch_norm_legit.no_stats", mk(3, 4, 5), mk(4), mk(4), True, 0.1, 1e-5)
+    S("batch_norm", mk(1, 16, 27), None, None, None, None, True, 0.0, 1e-8, False, name=f"batch statistics {mk(1).dtype}")
+    S("batch_norm", mk(3, 4, 2, 5), mk(4), mk(4), None, None, True, 0.1, 1e-5, True,
+      name=f"affine batch statistics {mk(1).dtype}")
+S("argsort", V([3.0, 1.0, 2.0, -INF]))
+S("argsort", V([4, 2, 9, 1, 0]), 0, True)
+for right in (False, True):
+    S("searchsorted.Tensor", V([-1.0, 0.0, 0.0, 2.0, 5.0]), V([[-2.0, 0.0, 6.0], [5.0, 1.0, NAN]]), right=right)
+    S("searchsorted.Tensor", V([[1, 3, 5], [2, 4, 6]]), V([[3, 5], [4, 7]]), right=right, out_int32=True)
+S("searchsorted.Tensor", V([1.0, 2.0]), f(3), side="right")

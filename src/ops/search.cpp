@@ -1,0 +1,106 @@
+// Where values stand among others, by counting: bucketize, searchsorted, isin.
+#include "base/error.h"
+#include "ops/formula.h"
+#include "ops/index.h"
+
+namespace npusim {
+namespace {
+
+bool out_of_order(const OpCall& call, const Shape& sorted, const Shape& values) {
+  if (call.op->schema.find("sorted_sequence") < 0) return sorted.size() != 1;
+  if (sorted.size() == 1) return false;
+  if (sorted.size() != values.size() || sorted.empty()) return true;
+  return !std::equal(sorted.begin(), sorted.end() - 1, values.begin());
+}
+
+// The value searched for: a tensor, or a number.
+bool has_values(const OpCall& call) {
+  const int at = call.op->schema.find("self");
+  return call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor("self") >= 0;
+}
+
+std::vector<TensorType> infer_search(const OpCall& call) {
+  const TensorType& sorted = call.type(call.op->schema.find("boundaries") >= 0 ? "boundaries" : "sorted_sequence");
+  const Shape values = has_values(call) ? call.type("self").shape : Shape{};
+  if (out_of_order(call, sorted.shape, values))
+    fail(ErrorKind::bad_input, "{}: values {} do not fit sorted {}", call.op->name(), to_string(values), to_string(sorted));
+  return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
+}
+
+// How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above all.
+void lower_search(const OpCall& call, Lowering& lowering) {
+  const bool sequence = call.op->schema.find("sorted_sequence") >= 0;
+  const int sorted = lowering.input(call.tensor(sequence ? "sorted_sequence" : "boundaries"));
+  bool right = call.boolean("right");
+  if (sequence && !call.is_none("side")) right = call.text("side") == "right";
+  const Shape sorted_shape = lowering.type(sorted).shape;
+  Shape space = call.outputs[0].shape;
+  const int row = static_cast<int>(space.size());
+  space.push_back(sorted_shape.back());
+  OpKernel k(lowering, space, 1);
+  const int sorted_arg = k.read(sorted);
+  std::vector<Coord> at;
+  for (size_t d = 0; d + 1 < sorted_shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+  at.emplace_back(k.dim(row));
+  if (sequence && call.tensor("sorter") >= 0) at.back() = Coord(k.load(k.read(lowering.input(call.tensor("sorter"))), at));
+  const Ex boundary = k.load(sorted_arg, at);
+  Ex value;
+  if (has_values(call)) value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))), 1);
+  else value = call.is_real("self") ? k.number(call.number("self"), std::max(boundary.type(), Scalar::f32)) : k.integer(call.integer("self"));
+  const Ex before = right ? !(value < boundary) : !(value <= boundary);
+  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, k.cast(before, Scalar::i64)));
+  k.done(kernel_name(call));
+}
+
+std::vector<TensorType> infer_isin(const OpCall& call) {
+  const bool tensor = call.op->schema.find("elements") >= 0;
+  return {{DType::boolean, tensor ? call.type("elements").shape : Shape{}}};
+}
+
+void lower_isin(const OpCall& call, Lowering& lowering) {
+  const bool elements = call.op->schema.find("elements") >= 0, tests = call.op->schema.find("test_elements") >= 0;
+  Shape space = call.outputs[0].shape;
+  const int row = static_cast<int>(space.size());
+  int list = -1;
+  if (tests) {
+    const TensorType type = call.type("test_elements");
+    list = lowering.temporary({type.dtype, {element_count(type.shape)}});
+    lower_flat(lowering, "view", lowering.input(call.tensor("test_elements")), list);
+    space.push_back(element_count(type.shape));
+  }
+  OpKernel k(lowering, space, tests);
+  auto number = [&](std::string_view arg) { return call.is_real(arg) ? k.number(call.number(arg)) : k.integer(call.integer(arg)); };
+  const Ex x = elements ? k.load_broadcast(k.read(lowering.input(call.tensor("elements"))), tests) : number("element");
+  Ex found;
+  if (tests) {
+    const Coord at[] = {k.dim(row)};
+    found = k.reduce(Reduction::max, k.cast(x == k.load(k.read(list), at), Scalar::i64)) > 0;
+  } else {
+    found = x == number("test_element");
+  }
+  k.store(k.write(lowering.output(0)), call.boolean("invert") ? !found : found);
+  k.done("isin");
+}
+
+constexpr OpRecord records[] = {
+    indexed("bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+            infer_search, lower_search),
+    indexed("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+            infer_search, lower_search),
+    indexed("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, "
+            "str? side=None, Tensor? sorter=None) -> Tensor", infer_search, lower_search),
+    indexed("searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, "
+            "str? side=None, Tensor? sorter=None) -> Tensor", infer_search, lower_search),
+    indexed("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+            infer_isin, lower_isin),
+    indexed("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor",
+            infer_isin, lower_isin),
+    indexed("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+            infer_isin, lower_isin),
+};
+
+}  // namespace
+
+std::span<const OpRecord> search_ops() { return records; }
+
+}  // namespace npusim

@@ -1,0 +1,40 @@
+// Matmul, GEMV and attention steps allocate nothing while they run (oneDNN's convolutions do, inside the library).
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "backends/contraction_check.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace npusim::cpu {
+namespace {
+
+using Coords = std::vector<Coord>;
+
+TEST(ContractionAllocation, RunAllocatesNothing) {
+  for (int64_t rows : {1, 40}) {
+    KernelBuilder b({rows, 600});
+    const int x = b.input({DType::bf16, {rows, 700}}), w = b.input({DType::bf16, {600, 700}}),
+              out = b.output({DType::bf16, {rows, 600}});
+    b.store(out, tanh(b.contract(ContractionKind::matmul, {700}, x, Coords{b.dim(0), b.dim(2)}, w,
+                                 Coords{b.dim(1), b.dim(2)})));
+    ContractionRun run = prepare(b.finish("linear"), {1}, 2);
+    run.step->run();
+    const int64_t before = allocations;
+    for (int i = 0; i < 3; ++i) run.step->run();
+    EXPECT_EQ(allocations - before, 0) << run.step->describe();
+  }
+}
+
+}  // namespace
+}  // namespace npusim::cpu

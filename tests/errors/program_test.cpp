@@ -1,0 +1,213 @@
+// Damaged and hostile programs: each gives one bad_input error that says what, where, what was expected and found.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "program/pack.h"
+#include "program/sample.h"
+
+namespace npusim {
+namespace {
+
+constexpr size_t header = 7 + 4 + 8;
+
+std::string little_endian(uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+  return text;
+}
+
+// A file around a body, with a right checksum.
+std::string sealed(const std::string& body) {
+  std::string file = std::string("NPUSIM\0", 7) + little_endian(program_version, 4) + little_endian(body.size(), 8) + body;
+  return file + little_endian(hash_bytes(file), 8);
+}
+std::string body_of(const std::string& file) { return file.substr(header, file.size() - header - 8); }
+
+std::string load_error(const std::string& bytes) {
+  try {
+    deserialize(bytes, "p.npubin");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input) << error.what();
+    return error.what();
+  }
+  return "none";
+}
+
+std::string check_error(const std::function<void(Program&)>& damage) {
+  Program program = sample_program();
+  damage(program);
+  const std::string error = load_error(serialize(program));
+  EXPECT_TRUE(error.starts_with("p.npubin: ")) << error;
+  return error.substr(std::min<size_t>(error.size(), 10));
+}
+
+TEST(ProgramFile, Envelope) {
+  const std::string good = serialize(sample_program());
+  EXPECT_EQ(load_error(""), "p.npubin: expected a .npubin program, found another kind of file");
+  EXPECT_EQ(load_error("{\"model\": 1}"), "p.npubin: expected a .npubin program, found another kind of file");
+  EXPECT_EQ(load_error(good.substr(0, 20)), "p.npubin: the program file is cut short");
+  EXPECT_EQ(load_error(good.substr(0, good.size() - 1)),
+            fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
+  std::string other = good;
+  other[7] = 9;
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 1, found 9: compile the model again");
+  other = good;
+  other[100] ^= 1;
+  EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
+}
+
+TEST(ProgramFile, EveryTruncationIsAnError) {
+  const std::string body = body_of(serialize(sample_program()));
+  for (size_t size = 0; size < body.size(); ++size) EXPECT_NE(load_error(sealed(body.substr(0, size))), "none") << size;
+  EXPECT_EQ(load_error(sealed(body + "x")), "p.npubin: expected the end of the program, found more data");
+}
+
+// Nothing that loads differs from what is written for it.
+TEST(ProgramFile, DamagedBytesNeverCrash) {
+  const std::string body = body_of(serialize(sample_program()));
+  std::mt19937 random(7);
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = body;
+    for (unsigned n = random() % 3 + 1; n > 0; --n) damaged[random() % damaged.size()] = static_cast<char>(random());
+    try {
+      EXPECT_EQ(serialize(deserialize(sealed(damaged), "p")), sealed(damaged));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input) << error.what();
+    }
+  }
+}
+
+TEST(ProgramFile, Fields) {
+  PackWriter w;
+  w.array(1);
+  w.nil();
+  EXPECT_EQ(load_error(sealed(w.take())), "p.npubin: body: expected a map, found an array");
+  w.map(2);
+  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 14 fields, found 2");
+  w.map(14);
+  w.text("modal");
+  EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected this field, found 'modal'");
+  w.map(14);
+  w.text("model");
+  w.boolean(true);
+  EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected text, found a boolean");
+  w.map(14);
+  w.text("model");
+  w.text("\xff");
+  EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected UTF-8 text, found other bytes");
+  w.map(14);
+  w.text("model");
+  w.text("m");
+  w.text("target");
+  w.text("cpu");
+  w.text("dtype");
+  w.natural(10);
+  EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: dtype: expected 0 to 9, found 10");
+  // A count that only the bytes that are left can limit.
+  std::string huge = "\x8e\xa5model\xdb\xff\xff\xff\xff";
+  EXPECT_EQ(load_error(sealed(huge + "abc")), "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
+}
+
+TEST(ProgramFile, NoScoreWithinAScore) {
+  EXPECT_EQ(check_error([](Program& p) {
+              auto inner = std::make_shared<Kernel>(p.kernels[1]);
+              auto product = *p.kernels[1].contraction->score->contraction;
+              product.score = inner;
+              auto score = *p.kernels[1].contraction->score;
+              score.contraction = std::make_shared<const Contraction>(product);
+              auto attention = *p.kernels[1].contraction;
+              attention.score = std::make_shared<const Kernel>(score);
+              p.kernels[1].contraction = std::make_shared<const Contraction>(attention);
+            }),
+            "kernels[1].contraction.score.contraction.score: expected no score within a score, found one");
+}
+
+TEST(ProgramCheck, Buffers) {
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].type.shape = {1, -4}; }),
+            "buffer 2: negative dimension in shape [1, -4]");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].type.shape = {int64_t{1} << 40, int64_t{1} << 40}; }),
+            "buffer 2: shape [1099511627776, 1099511627776] has too many elements");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].type.shape = {int64_t{1} << 50}; }),
+            "buffer 2 'x': float32[1125899906842624] is too large");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[5].constant = 1; }), "buffer 5 'q': expected a constant 0 to 1, found 1");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[5].type.dtype = DType::i32; }),
+            "buffer 5 'q': expected constant 0 of int32[2, 4], found float32[2, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].strides = {4, 2}; }),
+            "buffer 2 'x': strides [4, 2] are no dense order of float32[1, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[6].offset = 66; }), "buffer 6 'mixed': offset 66 is not aligned for float32[2, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.constants[0].data.pop_back(); }),
+            "constant 0: expected 32 bytes for float32[2, 4], found 31");
+}
+
+TEST(ProgramCheck, Steps) {
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[0].kernel = 4; }),
+            "method 'decode': step 0 'index_copy': expected a kernel 0 to 4, found 4");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers.pop_back(); }),
+            "method 'decode': step 2 'mul': expected 2 buffers for kernel 'scale', found 1");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 10; }),
+            "method 'decode': step 2 'mul': argument 1: expected a buffer 0 to 10, found 10");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[0] = 2; }),
+            "method 'decode': step 2 'mul': argument 0: expected 8 elements of float32, found buffer 'x' of float32[1, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[0].buffers[3] = 4; }),
+            "method 'decode': step 0 'index_copy': argument 3: expected the buffer of argument 0, which it updates, found "
+            "'w_scaled'");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 5; }),
+            "method 'decode': step 2 'mul': argument 1: buffer 'q' must not be written here");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[0] = 8; }),
+            "method 'decode': step 2 'mul': argument 0: buffer 'given' is no input of the method");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 9; }),
+            "method 'decode': step 2 'mul': argument 1: buffer 'filled' is no output of the method");
+  EXPECT_EQ(check_error([](Program& p) { p.recipes.clear(); }),
+            "method 'decode': step 1 'attention': argument 2: no recipe prepares buffer 'w_scaled' before");
+  EXPECT_EQ(check_error([](Program& p) { p.recipes[0].buffers[1] = 0; }),
+            "recipes: step 0 'scale': argument 1: buffer 'cache' must not be written here");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].arena_bytes = 95; }),
+            "method 'decode': step 1 'attention': argument 3: buffer 'mixed' at 64 with 32 bytes is not within the arena of 95\n"
+            "p.npubin: method 'decode': step 2 'mul': argument 0: buffer 'mixed' at 64 with 32 bytes is not within the arena of 95");
+  EXPECT_EQ(check_error([](Program& p) {
+              p.methods[0].arena_bytes = 96;
+              p.methods[0].steps[0].buffers[1] = 6;
+            }),
+            "method 'decode': step 1 'attention': argument 3: arena buffer 'mixed' belongs to another method\n"
+            "p.npubin: method 'decode': step 2 'mul': argument 0: arena buffer 'mixed' belongs to another method");
+}
+
+TEST(ProgramCheck, Kernels) {
+  EXPECT_EQ(check_error([](Program& p) { p.kernels[2].accesses[0].offset = 1; }),
+            "kernel 2 'scale': e0: elements 1..8 of argument %0, which has 8");
+  EXPECT_EQ(check_error([](Program& p) { p.sources.resize(1); }), "expected a source for each of the 4 kernels, found 1");
+}
+
+TEST(ProgramCheck, Methods) {
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].name = "prefill"; }).substr(0, 43),
+            "method 'prefill': expected a name of its ow");
+  EXPECT_EQ(check_error([](Program& p) { p.methods.clear(), p.links.clear(); }), "expected at least one method, found none");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].inputs[0].buffer = 3; }).substr(0, 62),
+            "method 'decode': input 'x': expected a buffer of float32[1, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[0].inputs[0].buffer = 5; }),
+            "method 'prefill': input 'given': buffer 'q' is not the caller's");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].outputs[0].buffer = 6; }),
+            "method 'decode': output 'y': buffer 'mixed' does not outlive the run");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].inputs[1].name = "x"; }),
+            "method 'decode': input 'x': expected a name and a buffer of its own");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].arena_lower_bound_bytes = 97; }),
+            "method 'decode': the arena has 96 bytes, below its lower bound of 97");
+}
+
+TEST(ProgramCheck, Links) {
+  EXPECT_EQ(check_error([](Program& p) { p.links[0].output = "nothing"; }), "link: there is no 'nothing' in method 'prefill'");
+  EXPECT_EQ(check_error([](Program& p) { p.links[0].input = "x"; }),
+            "link: output 'filled' of float32[2, 4] does not fill input 'x' of float32[1, 4] along one dimension");
+}
+
+TEST(ProgramCheck, Config) {
+  EXPECT_EQ(check_error([](Program& p) { p.config.buffer_alignment_bytes = 48; }),
+            "config: expected a power of two up to 65536 as buffer_alignment_bytes, found 48");
+}
+
+}  // namespace
+}  // namespace npusim

@@ -1,0 +1,27 @@
+// A target that takes what its device can evaluate: no kernel with a contraction.
+#include "backends/toy/target.h"
+
+namespace npusim::toy {
+namespace {
+
+class ToyTarget : public CodegenTarget {
+ public:
+  ToyTarget() { config_.name = "toy"; }
+  const TargetConfig& config() const override { return config_; }
+  std::string refuse(const Kernel& kernel) const override {
+    return kernel.contraction ? "the toy has no contractions" : "";
+  }
+  std::string source(const Kernel&) const override { return {}; }
+
+ private:
+  TargetConfig config_;
+};
+
+}  // namespace
+
+const CodegenTarget& target() {
+  static const ToyTarget instance;
+  return instance;
+}
+
+}  // namespace npusim::toy

@@ -1,0 +1,115 @@
+// Compiling, running and comparing models; the executable's operator new counts.
+#include "models/model.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <new>
+
+namespace {
+std::atomic<int64_t> allocations{0};
+
+void* allocate(size_t size, size_t align) {
+  ++allocations;
+  const size_t rounded = (std::max(size, size_t{1}) + align - 1) / align * align;
+  if (void* p = align <= alignof(std::max_align_t) ? std::malloc(rounded) : std::aligned_alloc(align, rounded)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(size_t size) { return allocate(size, 1); }
+void* operator new(size_t size, std::align_val_t align) { return allocate(size, static_cast<size_t>(align)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace npusim {
+
+int64_t allocation_count() { return allocations; }
+
+std::string materialize(const std::string& model) {
+  const std::string python = NPUSIM_PYTHON, folder = NPUSIM_MODELS_DIR;
+  if (python.empty()) return "";
+  const std::string command = python + " '" + examples + "materialize.py' '" + folder + "' '" + examples + model + "'";
+  if (std::system(command.c_str()) != 0) throw Error(ErrorKind::internal, "failed: " + command);
+  return folder + "/" + std::filesystem::path(model).filename().string() + "/";
+}
+
+Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& dtype,
+                 const std::string& kv_map) {
+  CompileOptions options;
+  options.dtype = dtype;
+  options.kv_map = kv_map;
+  Model model;
+  model.program = compile(methods, options).program;
+  model.weights = std::make_unique<WeightFiles>(open_weights(weights));
+  model.executor = std::make_unique<Executor>(model.program, model.weights.get(), open_backend("cpu", 0));
+  return model;
+}
+
+std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs) {
+  const size_t position = model.executor->method(method);
+  const std::vector<TensorInfo> in = method_inputs(*model.program, method), out = method_outputs(*model.program, method);
+  for (size_t i = 0; i < in.size(); ++i) {
+    const TensorView& tensor = get_weight(inputs, in[i].name);
+    EXPECT_EQ(to_string(tensor.type), to_string(in[i].type)) << in[i].name;
+    const std::span<std::byte> memory = model.executor->input(position, i);
+    std::memcpy(memory.data(), tensor.data, memory.size());
+  }
+  const int64_t before = allocation_count();
+  model.executor->run(position);
+  EXPECT_EQ(allocation_count() - before, 0) << "run() allocates";
+  std::vector<HostTensor> outputs;
+  for (size_t i = 0; i < out.size(); ++i)
+    outputs.push_back(copy_tensor({out[i].type, model.executor->output(position, i).data()}));
+  return outputs;
+}
+
+std::vector<double> to_doubles(const TensorView& tensor) {
+  std::vector<double> values(static_cast<size_t>(element_count(tensor.type.shape)));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = load_double(tensor.data, tensor.type.dtype, static_cast<int64_t>(i));
+  return values;
+}
+
+double one_minus_r(const std::vector<double>& found, const std::vector<double>& golden) {
+  const size_t count = golden.size();
+  if (found.size() < count || count == 0) return 2;
+  double mean_f = 0, mean_g = 0;
+  for (size_t i = 0; i < count; ++i) mean_f += found[i], mean_g += golden[i];
+  mean_f /= static_cast<double>(count), mean_g /= static_cast<double>(count);
+  double ff = 0, gg = 0, fg = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double f = found[i] - mean_f, g = golden[i] - mean_g;
+    ff += f * f, gg += g * g, fg += f * g;
+  }
+  const double r = fg / std::sqrt(ff * gg);
+  return std::isfinite(r) ? 1 - r : 2;
+}
+
+int64_t argmax_differences(const std::vector<double>& found, const std::vector<double>& golden, int64_t row) {
+  double mean = 0, variance = 0;
+  for (double x : golden) mean += x / static_cast<double>(golden.size());
+  for (double x : golden) variance += (x - mean) * (x - mean) / static_cast<double>(golden.size());
+  const double margin = 0.02 * std::sqrt(variance);
+  int64_t differences = 0;
+  for (int64_t begin = 0; row > 1 && begin + row <= static_cast<int64_t>(golden.size()); begin += row) {
+    const auto first = golden.begin() + begin, last = first + row, top = std::max_element(first, last);
+    const auto ours = found.begin() + begin, found_top = std::max_element(ours, ours + row);
+    double second = -INFINITY;
+    for (auto it = first; it != last; ++it)
+      if (it != top) second = std::max(second, *it);
+    differences += *top - second > margin && top - first != found_top - ours;
+  }
+  return differences;
+}
+
+nlohmann::json method_report(const Program& program, const std::string& method) {
+  return nlohmann::json::parse(describe(program, true)).at("methods").at(method);
+}
+
+}  // namespace npusim

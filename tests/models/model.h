@@ -1,0 +1,50 @@
+// A model compiled, loaded and run through the public interface, and what its answers are compared by.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "npusim/compiler.h"
+#include "npusim/runtime.h"
+
+namespace npusim {
+
+inline const std::string examples = NPUSIM_SOURCE_DIR "/examples/";
+
+// Allocations by operator new since the process began.
+int64_t allocation_count();
+
+// The folder with the files that examples/materialize.py makes of examples/`model`; "" when no Python has numpy.
+std::string materialize(const std::string& model);
+// The same, leaving the test as skipped.
+#define MATERIALIZE_OR_SKIP(folder, model) \
+  const std::string folder = materialize(model); \
+  if (folder.empty()) GTEST_SKIP() << "no python3 with numpy"
+
+// A program ready to run on the CPU. `weights` must stay where it is while the executor lives.
+struct Model {
+  std::shared_ptr<const Program> program;
+  std::unique_ptr<WeightFiles> weights;
+  std::unique_ptr<Executor> executor;
+};
+Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& dtype,
+                 const std::string& kv_map = "");
+
+// Writes the inputs, by name, runs, checks that the run allocated nothing, and returns every output.
+std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs);
+
+std::vector<double> to_doubles(const TensorView& tensor);
+// The first golden.size() elements of `found` against `golden`: 1 − r, r being Pearson's.
+double one_minus_r(const std::vector<double>& found, const std::vector<double>& golden);
+// Whole rows of `row` golden elements whose largest leads by more than 2 % of the golden's standard deviation, and in
+// which another element of `found` is the largest.
+int64_t argmax_differences(const std::vector<double>& found, const std::vector<double>& golden, int64_t row);
+
+// describe(): the report as JSON, of one method.
+nlohmann::json method_report(const Program& program, const std::string& method);
+
+}  // namespace npusim

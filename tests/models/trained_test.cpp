@@ -1,0 +1,125 @@
+// The two trained models: digits classifies its test images, tinyqwen writes PyTorch's tokens.
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "models/model.h"
+
+namespace npusim {
+namespace {
+
+class Trained : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Dtype, Trained, ::testing::Values("auto", "float32"),
+                         [](const auto& info) { return std::string(info.param); });
+
+int64_t largest(const std::vector<double>& values, size_t begin, size_t count) {
+  const auto first = values.begin() + static_cast<int64_t>(begin);
+  return std::max_element(first, first + static_cast<int64_t>(count)) - first;
+}
+
+TEST_P(Trained, Digits) {
+  MATERIALIZE_OR_SKIP(folder, "models/digits");
+  const std::string source = examples + "models/digits/";
+  Model model = load_model({{.path = source + "ir.json", .json = {}}}, source + "model.safetensors", GetParam());
+  const WeightFiles test = open_weights(folder + "test.safetensors");
+  const TensorView &images = get_weight(test, "images"), &labels = get_weight(test, "labels");
+  const std::vector<double> golden = to_doubles(get_weight(test, "logits"));
+  const TensorType input = method_inputs(*model.program, "main")[0].type, output = method_outputs(*model.program, "main")[0].type;
+  const int64_t pixels = element_count(input.shape), count = images.type.shape[0];
+  ASSERT_EQ(count, 397);
+  int64_t right = 0, same = 0;
+  for (int64_t image = 0; image < count; ++image) {
+    for (int64_t i = 0; i < pixels; ++i)
+      store_double(model.executor->input(0, 0).data(), input.dtype, i,
+                   load_double(images.data, images.type.dtype, image * pixels + i));
+    model.executor->run(0);
+    const int64_t digit = largest(to_doubles({output, model.executor->output(0, 0).data()}), 0, 10);
+    right += digit == load_int(labels.data, labels.type.dtype, image);
+    same += digit == largest(golden, static_cast<size_t>(image) * 10, 10);
+  }
+  EXPECT_GE(right * 100, count * 99);
+  EXPECT_EQ(same, count);
+}
+
+Model load_tinyqwen(const std::string& dtype) {
+  const std::string source = examples + "models/tinyqwen/";
+  return load_model({{"prefill", source + "prefill_ir.json", {}}, {"decode", source + "decode_ir.json", {}}},
+                    source + "model.safetensors", dtype, source + "kv_mapping.json");
+}
+
+nlohmann::json read_json(const std::string& path) {
+  std::ifstream in(path);
+  return nlohmann::json::parse(in);
+}
+
+// PyTorch's tokens as far as its margin says that they are no matter of rounding.
+TEST_P(Trained, TinyqwenWritesPyTorchsTokens) {
+  const double sure = std::string(GetParam()) == "float32" ? 0.001 : 0.1;
+  Model model = load_tinyqwen(GetParam());
+  const TextModel text = find_text_model(*model.program);
+  const Tokenizer tokenizer = load_tokenizer(examples + "models/tinyqwen/tokenizer.json");
+  for (const nlohmann::json& example : read_json(examples + "models/tinyqwen/golden_greedy.json")) {
+    const std::string prompt = example.at("prompt");
+    const std::vector<int64_t> ids = encode(tokenizer, prompt), expected = example.at("fp32");
+    EXPECT_EQ(ids, example.at("prompt_ids").get<std::vector<int64_t>>()) << prompt;
+    const std::vector<double> margins = example.at("fp32_margin");
+    GenerateOptions options;
+    options.max_new_tokens = static_cast<int64_t>(expected.size());
+    int64_t streamed = 0;
+    const Generation found = generate(*model.executor, text, ids, options, [&](int64_t) { ++streamed; });
+    EXPECT_EQ(streamed, options.max_new_tokens);
+    ASSERT_EQ(found.tokens.size(), expected.size());
+    size_t checked = 0;
+    for (; checked < expected.size() && margins[checked] > sure; ++checked)
+      ASSERT_EQ(found.tokens[checked], expected[checked]) << "'" << prompt << "', token " << checked;
+    std::printf("  '%s': %zu of %zu tokens checked\n", prompt.c_str(), checked, expected.size());
+  }
+}
+
+// The same text again: the states of the run before are overwritten, whatever they hold.
+TEST(Tinyqwen, RepeatsItself) {
+  Model model = load_tinyqwen("auto");
+  const TextModel text = find_text_model(*model.program);
+  GenerateOptions options;
+  options.max_new_tokens = 24;
+  const std::vector<int64_t> one = {321, 564, 262, 8}, other = {285, 314, 263};
+  const auto write = [&](const std::vector<int64_t>& prompt) {
+    return generate(*model.executor, text, prompt, options, [](int64_t) {}).tokens;
+  };
+  const std::vector<int64_t> first = write(one);
+  write(other);
+  EXPECT_EQ(write(one), first);
+}
+
+// Prefill alone on 64 real tokens with a causal mask.
+TEST(Tinyqwen, PrefillLogits) {
+  MATERIALIZE_OR_SKIP(folder, "models/tinyqwen");
+  const WeightFiles golden = open_weights(folder + "golden_logits.safetensors");
+  std::vector<double> expected = to_doubles(get_weight(golden, "logits"));  // [1, 68, 2048]
+  expected.resize(64 * 2048);
+  const std::vector<double> ids = to_doubles(get_weight(golden, "ids"));
+  Model model = load_tinyqwen("float32");
+  const size_t prefill = model.executor->method("prefill");
+  const std::vector<TensorInfo> inputs = method_inputs(*model.program, "prefill");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const DType dtype = inputs[i].type.dtype;
+    std::byte* to = model.executor->input(prefill, i).data();
+    if (inputs[i].name == "attention_mask") {
+      for (int64_t q = 0; q < 64; ++q)
+        for (int64_t k = 0; k < 64; ++k) store_double(to, dtype, q * 64 + k, k <= q ? 0 : -1e9);
+    } else {
+      for (int64_t t = 0; t < 64; ++t)
+        store_int(to, dtype, t, inputs[i].name == "input_ids" ? static_cast<int64_t>(ids[static_cast<size_t>(t)]) : t);
+    }
+  }
+  const int64_t before = allocation_count();
+  model.executor->run(prefill);
+  EXPECT_EQ(allocation_count() - before, 0);
+  const TensorInfo logits = method_outputs(*model.program, "prefill")[0];
+  const std::vector<double> found = to_doubles({logits.type, model.executor->output(prefill, 0).data()});
+  EXPECT_LE(one_minus_r(found, expected), 1e-4);  // the logits are stored in bfloat16
+  EXPECT_EQ(argmax_differences(found, expected, 2048), 0);
+}
+
+}  // namespace
+}  // namespace npusim

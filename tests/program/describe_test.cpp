@@ -1,0 +1,74 @@
+// Reports on programs: what they say, and how much work they count.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "npusim/program.h"
+#include "program/sample.h"
+#include "program/work.h"
+
+namespace npusim {
+namespace {
+
+TEST(Describe, Json) {
+  const auto json = nlohmann::json::parse(describe(sample_program(), true));
+  EXPECT_EQ(json["target"], "cpu");
+  EXPECT_EQ(json["dtype"], "float32");
+  EXPECT_EQ(json["weights_bytes"], 128);
+  const auto& decode = json["methods"]["decode"];
+  EXPECT_EQ(decode["nodes"], 5);
+  EXPECT_EQ(decode["kernels"], 3);
+  EXPECT_EQ(decode["steps"], 3);
+  EXPECT_EQ(decode["weights_bytes"], 128);  // through the recipe
+  EXPECT_EQ(decode["state_bytes"], 128);
+  EXPECT_EQ(decode["arena_bytes"], 96);
+  EXPECT_EQ(decode["arena_lower_bound_bytes"], 32);
+  EXPECT_EQ(decode["fusions"]["attention"], 1);
+  EXPECT_EQ(decode["inputs"][2]["state"], true);
+  EXPECT_EQ(json["methods"]["prefill"]["weights_bytes"], 0);
+  EXPECT_EQ(json["kernels"][2]["steps"], 2);
+}
+
+TEST(Describe, TextNamesEverything) {
+  const std::string text = describe(sample_program(), false);
+  for (const char* part : {"program    sample", "target     cpu", "method prefill", "method decode", "float32[8, 4]  (state)",
+                           "5 nodes -> 3 kernels -> 3 steps", "fusions      attention 1", "prefill.filled -> decode.cache",
+                           "attention  [2, 4]", "arena        96 bytes (lower bound 32 bytes)"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(Describe, Methods) {
+  const Program program = sample_program();
+  EXPECT_EQ(method_names(program), (std::vector<std::string>{"prefill", "decode"}));
+  EXPECT_EQ(method_inputs(program, "decode")[1].name, "position");
+  EXPECT_EQ(to_string(method_outputs(program, "decode")[0].type), "float32[2, 4]");
+  EXPECT_THROW(method_inputs(program, "main"), Error);
+}
+
+TEST(Work, Attention) {
+  const Work work = kernel_work(attention_kernel());
+  EXPECT_EQ(work.flops, 2u * 2 * 4 * 8 + 2u * 2 * 8 * 4);
+  EXPECT_EQ(work.read_bytes, 4u * (8 + 32 + 32));
+  EXPECT_EQ(work.written_bytes, 4u * 8);
+}
+
+TEST(Work, OnlyTheRowThatAnUpdateWrites) {
+  const Work work = kernel_work(update_kernel({DType::f32, {8, 4}}));
+  EXPECT_EQ(work.read_bytes, 4u * 4 + 8);
+  EXPECT_EQ(work.written_bytes, 4u * 4);
+}
+
+TEST(Work, GatheredRows) {
+  KernelBuilder k({3, 16});
+  const int table = k.input({DType::f32, {1000, 16}}), ids = k.input({DType::i64, {3}});
+  const Coord id_at[] = {k.dim(0)};
+  const Ex id = k.load(ids, id_at);
+  const Coord at[] = {Coord(id), Coord(k.dim(1))};
+  const Ex x = k.load(table, at);
+  k.store(k.output({DType::f32, {3, 16}}), x);
+  EXPECT_EQ(kernel_work(k.finish("embedding")).read_bytes, 3u * 16 * 4 + 3 * 8);
+}
+
+}  // namespace
+}  // namespace npusim
