@@ -23,6 +23,13 @@ Moments moments(std::span<const double> values) {
   return m;
 }
 
+double cosine(std::span<const double> a, std::span<const double> b) {
+  double dot = 0, a_square = 0, b_square = 0;
+  for (size_t i = 0; i < b.size(); ++i) dot += a[i] * b[i], a_square += a[i] * a[i], b_square += b[i] * b[i];
+  const double norms = std::sqrt(a_square) * std::sqrt(b_square);
+  return norms > 0 ? dot / norms : 0;
+}
+
 double pearson(std::span<const double> a, std::span<const double> b, const Moments& ma, const Moments& mb) {
   const double limit = 1e-12;
   if (mb.deviation <= limit * std::abs(mb.mean) || b.size() < 2) {
@@ -53,28 +60,31 @@ bool rows_agree(std::span<const double> found, std::span<const double> expected,
 }  // namespace
 
 Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row) {
-  found = found.first(std::min(found.size(), expected.size()));
   Comparison result;
   result.elements = static_cast<int64_t>(expected.size());
-  double dot = 0, found_square = 0, expected_square = 0, square = 0;
+  std::vector<double> mine, golden;  // the finite pairs: equal infinities and NaN say nothing of direction
+  bool finite = true;                // … and unequal ones spoil it
+  double square = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    dot += found[i] * expected[i];
-    found_square += found[i] * found[i];
-    expected_square += expected[i] * expected[i];
+    const bool both = std::isfinite(found[i]) && std::isfinite(expected[i]);
+    if (both) mine.push_back(found[i]), golden.push_back(expected[i]);
     if (same(found[i], expected[i])) continue;
-    const double difference = std::abs(found[i] - expected[i]);
-    const double d = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+    finite = finite && both;
+    const double d = both ? std::abs(found[i] - expected[i]) : std::numeric_limits<double>::infinity();
     ++result.l0;
     result.l1 += d;
     square += d * d;
     result.l_inf = std::max(result.l_inf, d);
   }
   result.l2 = std::sqrt(square);
-  const double norms = std::sqrt(found_square) * std::sqrt(expected_square);
-  result.cosine = result.l0 == 0 ? 1 : norms > 0 ? dot / norms : 0;
-  const Moments golden = moments(expected);
-  result.pearson_r = result.l0 == 0 ? 1 : pearson(found, expected, moments(found), golden);
-  result.argmax_equal = rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * golden.deviation);
+  const Moments spread = moments(golden);
+  if (result.l0 == 0) {
+    result.cosine = result.pearson_r = 1;
+  } else if (finite) {
+    result.cosine = cosine(mine, golden);
+    result.pearson_r = pearson(mine, golden, moments(mine), spread);
+  }
+  result.argmax_equal = rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * spread.deviation);
   return result;
 }
 

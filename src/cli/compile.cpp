@@ -29,13 +29,13 @@ struct Flags {
 std::vector<MethodSource> sources(const Flags& flags) {
   if (flags.ir.empty() == flags.methods.empty())
     fail(ErrorKind::usage, "expected either IR.json or --method NAME=IR.json, found {}", flags.ir.empty() ? "neither" : "both");
-  if (!flags.ir.empty()) return {{.path = flags.ir, .json = {}}};
+  if (!flags.ir.empty()) return {read_source("main", flags.ir)};
   std::vector<MethodSource> list;
   for (const std::string& method : flags.methods) {
     const size_t equals = method.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == method.size())
       fail(ErrorKind::usage, "--method: expected NAME=IR.json, found '{}'", method);
-    list.push_back({method.substr(0, equals), method.substr(equals + 1), {}});
+    list.push_back(read_source(method.substr(0, equals), method.substr(equals + 1)));
   }
   return list;
 }

@@ -1,6 +1,9 @@
 // Declares the compiler's flags.
 #include "cli/compile_flags.h"
 
+#include "base/error.h"
+#include "base/file.h"
+
 namespace npusim::cli {
 
 void add_compile_flags(CLI::App& verb, CompileFlags& flags) {
@@ -25,6 +28,13 @@ CompileOptions compile_options(const CompileFlags& flags) {
   options.kv_map = flags.kv_map;
   options.disabled_fusions = {flags.disabled.begin(), flags.disabled.end()};
   return options;
+}
+
+MethodSource read_source(const std::string& name, const std::string& path) {
+  if (path != "-") return {name, path, {}};
+  MethodSource source{name, "standard input", read_file(path)};
+  if (source.json.empty()) fail(ErrorKind::bad_input, "standard input: expected IR JSON, found nothing");
+  return source;
 }
 
 }  // namespace npusim::cli

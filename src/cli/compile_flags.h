@@ -17,4 +17,7 @@ struct CompileFlags {
 void add_compile_flags(CLI::App& verb, CompileFlags& flags);
 CompileOptions compile_options(const CompileFlags& flags);
 
+// The IR at `path`, read here when it is standard input, which can be read only once.
+MethodSource read_source(const std::string& name, const std::string& path);
+
 }  // namespace npusim::cli

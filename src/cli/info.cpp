@@ -1,5 +1,6 @@
 // npusim info: what an IR file holds and whether it can be compiled.
 #include "cli/cli.h"
+#include "cli/compile_flags.h"
 #include "npusim/compiler.h"
 
 namespace npusim::cli {
@@ -13,7 +14,7 @@ Action add_info(CLI::App& verb) {
   verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
-    print_report(describe_ir({.path = flags->ir, .json = {}}, flags->json));
+    print_report(describe_ir(read_source("main", flags->ir), flags->json));
     return 0;
   };
 }

@@ -56,7 +56,23 @@ int run_action(const Action& action) {
   }
 }
 
+// Why the command names no verb; empty when it does, or asks for help.
+std::string refuse_verb(int argc, char** argv) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  std::string known;
+  for (const Verb& verb : verbs) {
+    if (word == verb.name) return {};
+    known += (known.empty() ? "" : ", ") + std::string(verb.name);
+  }
+  if (word.starts_with("-")) return {};
+  return word.empty() ? "expected a verb: " + known : fmt::format("there is no verb '{}': expected {}", word, known);
+}
+
 int run(int argc, char** argv) {
+  if (const std::string problem = refuse_verb(argc, argv); !problem.empty()) {
+    print_errors(problem);
+    return exit_code(ErrorKind::usage);
+  }
   CLI::App app("npusim: compiles PyTorch models for a simulated NPU and runs them", "npusim");
   app.set_version_flag("--version", NPUSIM_VERSION);
   app.require_subcommand(1);

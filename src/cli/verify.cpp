@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/compare.h"
 #include "cli/compile_flags.h"
@@ -123,7 +122,7 @@ int run(const Flags& flags) {
   std::vector<Row> rows;
   {
     Progress progress;
-    MethodSource source{.path = flags.ir, .json = read_file(flags.ir)};
+    const MethodSource source = read_source("main", flags.ir);
     CompileOptions options = compile_options(flags.compile);
     options.progress = [&](const std::string& stage) { progress.stage(stage); };
     const std::shared_ptr<const Program> program = compile({source}, options).program;
@@ -156,7 +155,7 @@ Action add_verify(CLI::App& verb) {
   verb.add_option("--device", flags->session.device, "where to run; default: the target")->type_name("D");
   add_threads_flag(verb, flags->session.threads);
   verb.add_option("--min-pearson", flags->min_pearson, "tolerance: smallest r")->type_name("R")->capture_default_str();
-  verb.add_option("--max-l-inf", flags->max_l_inf, "tolerance: largest difference; default: none")->type_name("X");
+  verb.add_option("--max-l-inf", flags->max_l_inf, "tolerance: largest difference; default: none")->type_name("X")->check(CLI::NonNegativeNumber);
   verb.add_flag("--no-argmax", flags->no_argmax, "tolerance: rows may differ in their largest element");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

@@ -112,7 +112,8 @@ enum class ContractionKind : uint8_t { matmul, conv, attention };
 //   attention  leaf[…, d] = Σ over reduce [kv] of softmax over kv of score[…, kv] · b[…, d, kv]. The leading dimensions
 //              are heads and queries in any order and number: one along which b has stride 0 shares keys and values.
 //              `score` is a kernel with a matmul and an epilogue over the space […, kv]; its one store's expression
-//              is the score. It has no arguments of its own: its accesses name the outer kernel's.
+//              is the score. It has no arguments of its own: its accesses name the outer kernel's (and its store
+//              none: -1).
 struct Contraction {
   ContractionKind kind = ContractionKind::matmul;
   std::vector<int64_t> reduce;

@@ -21,7 +21,8 @@ void for_each_access(Kernel& k, const std::function<void(Access&, bool wide)>& e
 
 void rename_args(Kernel& k, const std::vector<int>& to) {
   for (Access& a : k.accesses) a.arg = to[static_cast<size_t>(a.arg)];
-  for (Store& s : k.stores) s.access.arg = to[static_cast<size_t>(s.access.arg)];
+  for (Store& s : k.stores)
+    if (s.access.arg >= 0) s.access.arg = to[static_cast<size_t>(s.access.arg)];
   for (KernelArg& arg : k.args)
     if (arg.updates >= 0) arg.updates = to[static_cast<size_t>(arg.updates)];
   if (!k.contraction) return;
@@ -38,7 +39,8 @@ void rename_args(Kernel& k, const std::vector<int>& to) {
 
 void mark_args(const Kernel& k, std::vector<bool>& used) {
   for (const Access& a : k.accesses) used[static_cast<size_t>(a.arg)] = true;
-  for (const Store& s : k.stores) used[static_cast<size_t>(s.access.arg)] = true;
+  for (const Store& s : k.stores)
+    if (s.access.arg >= 0) used[static_cast<size_t>(s.access.arg)] = true;
   if (!k.contraction) return;
   if (k.contraction->a.arg >= 0) used[static_cast<size_t>(k.contraction->a.arg)] = true;
   used[static_cast<size_t>(k.contraction->b.arg)] = true;

@@ -108,7 +108,7 @@ void lower_addmm_activation(const OpCall& call, Lowering& lowering) {
   lower_product(lowering, "addmm_activation", a, b, result, [&](OpKernel& k, Ex x) {
     x = add_bias(k, x, call.number("alpha"), lowering.input(0), call.number("beta"));
     if (!call.boolean("use_gelu")) return max(x, 0);
-    return 0.5 * x * (1 + tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    return 0.5 * x * (1 + erf(x * std::sqrt(0.5)));
   });
 }
 

@@ -130,7 +130,7 @@ class AttentionBuilder {
     dot->a.arg = rename[static_cast<size_t>(dot->a.arg)];
     dot->b.arg = rename[static_cast<size_t>(dot->b.arg)];
     inner->contraction = dot;
-    inner->stores[0].access.arg = 0;  // nothing is stored: the expression is the score
+    inner->stores[0].access.arg = -1;  // nothing is stored: the expression is the score
     attention->score = inner;
     out.kernel.contraction = attention;
     order_args(out);

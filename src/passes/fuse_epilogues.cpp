@@ -12,7 +12,8 @@ void fuse_epilogues(Graph& graph, PassContext& context) {
     for (int value : f.reads(n)) {
       const int p = f.producer(value);
       if (p <= best || !f.kernel(static_cast<size_t>(p)).contraction) continue;
-      if (!f.can_move_to(static_cast<size_t>(p), n)) continue;
+      // A result that others need too would be stored beside the epilogue's: no gain, and its rounding would be lost.
+      if (f.readers(value).size() != 1 || !f.can_move_to(static_cast<size_t>(p), n)) continue;
       best = p;
       best_value = value;
     }

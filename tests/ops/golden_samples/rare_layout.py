@@ -207,7 +207,7 @@ S("cross", f(3, 4), f(3, 4))
 S("cross", f(4, 3), f(4, 3), 1)
 
 for op, x, g in (("grid_sampler", f(2, 3, 5, 6), f(2, 4, 3, 2)), ("grid_sampler", f(1, 2, 3, 4, 5), f(1, 2, 3, 2, 3)), ("grid_sampler_2d", f(1, 2, 4, 1), f(1, 3, 5, 2)), ("grid_sampler_3d", f(1, 1, 2, 3, 4), f(1, 2, 2, 3, 3))):
-    for mode in (0, 1, 2):
+    for mode in (0, 1, 2)[: 7 - len(x.shape)]:  # ATen's bicubic answer in three dimensions is whatever memory held
         for border in (0, 1, 2):
             for align in (False, True):
                 S(op, x, g, mode, border, align, need=False)
