@@ -40,7 +40,10 @@ class Builder {
     for (size_t n = 0; n < g.nodes.size(); ++n)
       if (!is_recipe_[n]) out.steps.push_back(step_of(g, g.nodes[n]));
     for (ValueId id : g.inputs) out.inputs.push_back(spec(g, value_of(g, id).name, id));
-    for (const GraphOutput& o : g.outputs) out.outputs.push_back(spec(g, o.name, o.value));
+    for (const GraphOutput& o : g.outputs) {
+      out.outputs.push_back(spec(g, o.name, o.value));
+      out.outputs.back().type.shape = o.shape;
+    }
     program_.methods.push_back(std::move(out));
   }
 

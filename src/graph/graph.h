@@ -49,6 +49,7 @@ struct Node {
 struct GraphOutput {
   std::string name;  // the IR's, kept whatever the value becomes
   ValueId value = no_value;
+  Shape shape = {};  // set by lowering, which may make the value an alias of one of another shape
 };
 
 struct Graph {

@@ -42,7 +42,8 @@ std::string refuse_rotary(const std::vector<TensorType>& inputs, const std::vect
   const std::string reason = fmt::format(
       "is understood only as a rotary embedding, float32[D/2], int64[B, S] -> [B, S, D] [B, S, D]; found {}", found);
   if (inputs.size() != 2 || outputs.size() != 2) return reason;
-  const TensorType &inv_freq = inputs[0], &positions = inputs[1];
+  const bool positions_first = is_integer(inputs[0].dtype);  // exporters capture the two in either order
+  const TensorType &inv_freq = inputs[positions_first ? 1 : 0], &positions = inputs[positions_first ? 0 : 1];
   if (inv_freq.dtype != DType::f32 || inv_freq.shape.size() != 1) return reason;
   if (!is_integer(positions.dtype) || positions.shape.size() != 2) return reason;
   for (const TensorType& type : outputs)
@@ -53,6 +54,7 @@ std::string refuse_rotary(const std::vector<TensorType>& inputs, const std::vect
 
 void expand_rotary(Graph& graph, const std::string& name, ValueId inv_freq, ValueId positions,
                    const std::vector<ValueId>& outputs) {
+  if (is_integer(value_of(graph, inv_freq).type.dtype)) std::swap(inv_freq, positions);
   const Shape rows = value_of(graph, positions).type.shape;  // [B, S]
   const int64_t half = value_of(graph, inv_freq).type.shape[0];
   auto make = [&](const char* part, Shape shape) {

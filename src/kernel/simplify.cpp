@@ -92,6 +92,25 @@ void drop_unused_exprs(Kernel& k) {
   k.accesses = std::move(accesses);
 }
 
+// A reduction or scan along a row of one element is that element.
+void drop_reductions(Kernel& k) {
+  std::vector<int32_t> to(k.exprs.size());
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    Expr& e = k.exprs[i];
+    for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    to[i] = e.op == ExprOp::reduce || e.op == ExprOp::scan ? e.in[0] : static_cast<int32_t>(i);
+  }
+  auto rename_terms = [&](Access& a) {
+    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
+  };
+  for (Access& a : k.accesses) rename_terms(a);
+  for (Store& s : k.stores) {
+    s.expr = to[static_cast<size_t>(s.expr)];
+    rename_terms(s.access);
+  }
+  drop_unused_exprs(k);
+}
+
 void drop_unit_dims(Kernel& k) {
   if (k.contraction && k.contraction->kind != ContractionKind::matmul) return;
   const size_t rank = k.space.size();
@@ -124,6 +143,7 @@ void drop_unit_dims(Kernel& k) {
     }
   }
   pick(k.space);
+  if (k.row_dims > 0 && row == 0) drop_reductions(k);
   k.row_dims = row;
 }
 

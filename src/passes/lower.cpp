@@ -18,6 +18,7 @@ void lower(Graph& graph, PassContext&) {
   nodes.reserve(graph.nodes.size());
   std::vector<ValueId> alias(graph.values.size());
   std::iota(alias.begin(), alias.end(), 0);
+  for (GraphOutput& output : graph.outputs) output.shape = value_of(graph, output.value).type.shape;
   for (Node& node : graph.nodes) {
     if (node.kernel) {
       nodes.push_back(std::move(node));

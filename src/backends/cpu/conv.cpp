@@ -282,10 +282,15 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
   memory.src =
       static_cast<const float*>(args[static_cast<size_t>(c.a.arg)].data) + (image_type == DType::f32 ? c.a.offset : 0);
 
-  // A 16-bit weight is widened once, dense in the order of its strides' dimensions.
+  // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned, dense in the order of its
+  // strides' dimensions.
   std::vector<float> wide;
   memory.weight = static_cast<const float*>(args[static_cast<size_t>(c.b.arg)].data) + c.b.offset;
-  if (weight_type != DType::f32) {
+  const auto backwards = [](const std::vector<int64_t>& strides) {
+    return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
+  };
+  if (backwards(spec.src_strides)) return nullptr;
+  if (weight_type != DType::f32 || backwards(spec.weight_strides)) {
     std::vector<int64_t> all = kernel.space;
     all.insert(all.end(), c.reduce.begin(), c.reduce.end());
     std::vector<int> depth;

@@ -1,0 +1,240 @@
+// What scripts rely on: reports, files and exit codes of every verb (docs/cli.md).
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/invoke.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> keys(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object.items()) names.push_back(key);
+  return names;  // sorted, as nlohmann's objects are
+}
+
+TEST_F(CliTest, CompileReport) {
+  write_model();
+  const Invocation result = npusim({"compile", "model.json", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"dtype", "methods", "notes", "program", "seconds", "target"}));
+  EXPECT_EQ(json["program"], "model.npubin");
+  EXPECT_EQ(json["dtype"], "float16");
+  EXPECT_EQ(keys(json["seconds"]), (std::vector<std::string>{"codegen", "import", "passes", "plan", "total"}));
+  EXPECT_EQ(keys(json["methods"]["main"]),
+            (std::vector<std::string>{"arena_bytes", "arena_lower_bound_bytes", "fusions", "kernels", "materialized", "nodes",
+                                      "steps", "weights_bytes"}));
+  EXPECT_EQ(json["methods"]["main"]["nodes"], 2);
+  EXPECT_EQ(json["methods"]["main"]["weights_bytes"], 12);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(CliTest, CompileIsByteIdenticalAndTakesStandardStreams) {
+  write_model();
+  ASSERT_EQ(npusim({"compile", "model.json", "-o", "a.npubin"}).code, 0);
+  ASSERT_EQ(npusim({"compile", "model.json", "-o", "b.npubin"}).code, 0);
+  const Invocation piped = npusim({"compile", "-", "-o", "-"}, path("model.json"));
+  ASSERT_EQ(piped.code, 0) << piped.err;
+  EXPECT_EQ(read_file(path("a.npubin")), read_file(path("b.npubin")));
+  EXPECT_EQ(read_file(path("a.npubin")), piped.out);
+  const Invocation described = npusim({"describe", "-", "--json"}, path("a.npubin"));
+  ASSERT_EQ(described.code, 0) << described.err;
+  EXPECT_EQ(Json::parse(described.out)["model"], "small");
+}
+
+TEST_F(CliTest, RunWritesOutputsInOrder) {
+  make_program();
+  const Invocation result = npusim({"run", "model.npubin", "--weights", "w.safetensors", "--inputs", "x.safetensors", "-o",
+                                    "out.safetensors", "--repeat", "3", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"median_ms", "method", "min_ms", "output", "outputs", "p10_ms", "p90_ms", "repeat"}));
+  const WeightFiles out = open_weights(path("out.safetensors"));
+  ASSERT_EQ(out.entries.size(), 2u);
+  EXPECT_EQ(out.entries[0].name, "y");
+  EXPECT_EQ(out.entries[1].name, "z");
+  for (int i = 0; i < 6; ++i) {
+    const double expected = -12 + i + 10 + i % 3;
+    EXPECT_EQ(load_double(out.entries[0].tensor.data, DType::f32, i), expected);
+    EXPECT_EQ(load_double(out.entries[1].tensor.data, DType::f32, i), std::max(expected, 0.0));
+  }
+}
+
+TEST_F(CliTest, RunTakesNpyAndPipes) {
+  make_program();
+  write_npy(path("x.npy"), view_of(counting({DType::f32, {2, 3}}, -12)));
+  const std::vector<std::string> base = {"run", "model.npubin", "--weights", "w.safetensors"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const Invocation file = npusim(with({"--input", "x=x.npy", "-o", "-"}));
+  ASSERT_EQ(file.code, 0) << file.err;
+  EXPECT_EQ(parse_safetensors(std::as_bytes(std::span(file.out)), "out").entries.size(), 2u);
+  EXPECT_EQ(npusim(with({"--input", "x=-", "-o", "-"}), path("x.npy")).out, file.out);
+  EXPECT_EQ(npusim(with({"--input", "x=-", "-o", "-"}), path("x.safetensors")).out, file.out);
+  EXPECT_EQ(npusim(with({"--inputs", "-", "-o", "-"}), path("x.safetensors")).out, file.out);
+  const Invocation text = npusim(with({"--input", "x=x.npy"}));
+  EXPECT_NE(text.out.find("float32[2, 3]  min -2  mean 0.5  max 3"), std::string::npos) << text.out;
+}
+
+TEST_F(CliTest, VerifyAgainstReferenceAndGolden) {
+  make_program();
+  const std::vector<std::string> base = {"verify", "model.json", "--weights", "w.safetensors", "--inputs", "x.safetensors", "--json"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const Invocation reference = npusim(base);
+  ASSERT_EQ(reference.code, 0) << reference.err;
+  const Json json = Json::parse(reference.out);
+  EXPECT_EQ(json["ok"], true);
+  EXPECT_EQ(keys(json["outputs"][0]),
+            (std::vector<std::string>{"argmax_equal", "cosine", "l0", "l1", "l2", "l_inf", "name", "pearson_r"}));
+
+  // By position, flattened and cut, with the true shape.
+  HostTensor shape = make_tensor({DType::i64, {2}});
+  store_int(shape.data.data(), DType::i64, 0, 2);
+  store_int(shape.data.data(), DType::i64, 1, 3);
+  HostTensor start = make_tensor({DType::f32, {4}});
+  for (int i = 0; i < 4; ++i) store_double(start.data.data(), DType::f32, i, -12 + i + 10 + i % 3);
+  save("golden.safetensors", {{"out0", start}, {"shape0", shape}});
+  const Invocation golden = npusim(with({"--golden", "golden.safetensors"}));
+  EXPECT_EQ(golden.code, 0) << golden.err << golden.out;
+  EXPECT_EQ(Json::parse(golden.out)["outputs"].size(), 1u);
+  EXPECT_EQ(golden.err, "note: output 'z' has no golden tensor and is not compared\n");
+
+  // By name, and wrong.
+  HostTensor wrong = counting({DType::f32, {2, 3}});
+  store_double(wrong.data.data(), DType::f32, 0, 50);
+  save("wrong.safetensors", {{"y", wrong}});
+  const Invocation failed = npusim(with({"--golden", "wrong.safetensors"}));
+  EXPECT_EQ(failed.code, 1);
+  const Json failure = Json::parse(failed.out);
+  EXPECT_EQ(failure["ok"], false);
+  EXPECT_EQ(failure["outputs"][0]["argmax_equal"], false);
+  EXPECT_EQ(failure["outputs"][0]["l_inf"], 52);
+
+  // Infinities are compared, not averaged.
+  HostTensor infinite = start;
+  store_double(infinite.data.data(), DType::f32, 1, INFINITY);
+  save("infinite.safetensors", {{"out0", infinite}});
+  const Invocation spoiled = npusim(with({"--golden", "infinite.safetensors"}));
+  EXPECT_EQ(spoiled.code, 1);
+  EXPECT_TRUE(Json::parse(spoiled.out)["outputs"][0]["l_inf"].is_null());
+}
+
+TEST_F(CliTest, VerifyTolerances) {
+  make_program();
+  HostTensor near = make_tensor({DType::f32, {2, 3}});
+  for (int i = 0; i < 6; ++i) store_double(near.data.data(), DType::f32, i, -12 + i + 10 + i % 3 + 0.001 * i);
+  save("near.safetensors", {{"y", near}});
+  const std::vector<std::string> base = {"verify", "model.json", "--weights", "w.safetensors", "--inputs", "x.safetensors",
+                                         "--golden", "near.safetensors", "--dtype", "float32"};
+  auto code = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return npusim(more).code;
+  };
+  EXPECT_EQ(code({}), 0);
+  EXPECT_EQ(code({"--max-l-inf", "0.01"}), 0);
+  EXPECT_EQ(code({"--max-l-inf", "0.001"}), 1);
+  EXPECT_EQ(code({"--min-pearson", "1"}), 1);
+}
+
+TEST_F(CliTest, BenchReport) {
+  make_program();
+  const Invocation result = npusim({"bench", "model.npubin", "--weights", "w.safetensors", "--seconds", "0.01", "--threads", "1", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(keys(json),
+            (std::vector<std::string>{"bytes_moved", "flops", "gflop_s", "median_ms", "method", "min_ms", "p10_ms", "p90_ms",
+                                      "probe_gflop_s", "probe_read_gb_s", "read_gb_s", "runs", "threads"}));
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["flops"], 0);
+  EXPECT_EQ(json["bytes_moved"], 4 * (6 + 3 + 6 + 6));
+  EXPECT_GE(json["runs"], 5);
+  EXPECT_GT(json["probe_read_gb_s"], 0.1);
+  EXPECT_GT(json["probe_gflop_s"], 0.1);
+}
+
+TEST_F(CliTest, GenerateReport) {
+  const Invocation compiled =
+      npusim({"compile", "--method", "prefill=" + tinyqwen("prefill_ir.json"), "--method", "decode=" + tinyqwen("decode_ir.json"),
+              "--kv-map", tinyqwen("kv_mapping.json"), "--dtype", "float32", "-o", "lm.npubin"});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  const std::vector<std::string> base = {"generate", "lm.npubin", "--weights", tinyqwen("model.safetensors"),
+                                         "--tokenizer", tinyqwen("tokenizer.json"), "--prompt", "def main("};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return npusim(more);
+  };
+  const Invocation result = with({"--max-new-tokens", "16", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"decode_ms_per_token", "prefill_ms", "prompt_tokens", "text", "tokens"}));
+  EXPECT_EQ(json["prompt_tokens"], 4);
+  const Json golden = Json::parse(read_file(tinyqwen("golden_greedy.json")))[0];
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(json["tokens"][i], golden["fp32"][i]) << i;
+  EXPECT_EQ(with({"--max-new-tokens", "16"}).out, json["text"].get<std::string>() + "\n");
+
+  // A prompt longer than the prefill's 64 tokens goes on through decode, and says what a shorter one says.
+  const std::string longer = "def main(" + Json::parse(with({"--max-new-tokens", "100", "--json"}).out)["text"].get<std::string>();
+  const Invocation rest = npusim({"generate", "lm.npubin", "--weights", tinyqwen("model.safetensors"), "--tokenizer",
+                                  tinyqwen("tokenizer.json"), "--prompt", longer, "--max-new-tokens", "8", "--json"});
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_GT(Json::parse(rest.out)["prompt_tokens"], 64);
+  // Sampling repeats itself with the same seed.
+  const std::string sampled = with({"--seed", "3", "--top-p", "0.9", "--max-new-tokens", "12"}).out;
+  EXPECT_EQ(with({"--seed", "3", "--top-p", "0.9", "--max-new-tokens", "12"}).out, sampled);
+  // The states hold 256 positions, the last token needs none.
+  EXPECT_LE(Json::parse(with({"--max-new-tokens", "1000", "--json"}).out)["tokens"].size(), 253u);
+}
+
+TEST_F(CliTest, InfoReport) {
+  write_model();
+  const Json json = Json::parse(npusim({"info", "model.json", "--json"}).out);
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"dtypes", "inputs", "model", "nodes", "ops", "outputs", "supported",
+                                                  "unsupported", "weights", "weights_bytes"}));
+  EXPECT_EQ(json["ops"]["aten.relu.default"], 1);
+  EXPECT_EQ(json["supported"], true);
+  std::string text = read_file(path("model.json"));
+  text.replace(text.find("aten.relu.default"), 17, "aten.wonder.default");
+  write("strange.json", text);
+  const Invocation strange = npusim({"info", "strange.json", "--json"});
+  EXPECT_EQ(strange.code, 0);
+  EXPECT_EQ(Json::parse(strange.out)["unsupported"][0], "op aten.wonder.default is not supported (1 node: z)");
+  EXPECT_NE(npusim({"info", "strange.json"}).out.find("not supported\n  op aten.wonder.default"), std::string::npos);
+}
+
+TEST_F(CliTest, OpsAndDevices) {
+  const Json ops = Json::parse(npusim({"ops", "--json"}).out);
+  EXPECT_EQ(ops["target"], "cpu");
+  const auto relu = std::find_if(ops["ops"].begin(), ops["ops"].end(), [](const Json& op) { return op["name"] == "aten.relu.default"; });
+  ASSERT_NE(relu, ops["ops"].end());
+  EXPECT_EQ(*relu, Json({{"name", "aten.relu.default"},
+                         {"family", "formula"},
+                         {"schema", "relu(Tensor self) -> Tensor"},
+                         {"in_place", {"aten.relu_.default"}},
+                         {"supported", true}}));
+  EXPECT_NE(npusim({"ops"}).out.find("aten.relu.default"), std::string::npos);
+  const Json devices = Json::parse(npusim({"devices", "--json"}).out);
+  EXPECT_EQ(devices[0]["name"], "cpu");
+  EXPECT_EQ(devices[0]["usable"], true);
+}
+
+TEST_F(CliTest, DumpGoesToTheReport) {
+  write_model();
+  const Invocation plain = npusim({"compile", "model.json", "--dump", "lower"});
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  const Invocation json = npusim({"compile", "model.json", "--dump", "lower", "--json"});
+  EXPECT_EQ(json.code, 0);
+  EXPECT_FALSE(json.err.empty());
+  EXPECT_TRUE(plain.out.starts_with(json.err));
+  EXPECT_NO_THROW(Json::parse(json.out));
+}
+
+}  // namespace
+}  // namespace npusim

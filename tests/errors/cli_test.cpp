@@ -1,0 +1,189 @@
+// Bad invocations and bad files: exit code, one line per problem, and no output left behind.
+#include "cli/invoke.h"
+
+namespace npusim {
+namespace {
+
+class CliErrors : public CliTest {
+ protected:
+  // Expects this code and exactly these lines, each after "error: "; nothing on standard output, no new file.
+  void expect(const std::vector<std::string>& args, int code, const std::string& lines) const {
+    const std::vector<std::string> before = files();
+    const Invocation result = npusim(args);
+    std::string expected;
+    for (size_t begin = 0; begin < lines.size();) {
+      const size_t end = std::min(lines.find('\n', begin), lines.size());
+      expected += "error: " + lines.substr(begin, end - begin) + "\n";
+      begin = end + 1;
+    }
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_EQ(result.err, expected);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(files(), before);
+  }
+};
+
+TEST_F(CliErrors, Verbs) {
+  const std::string verbs = "compile, run, generate, verify, bench, describe, info, ops, devices";
+  expect({}, 2, "expected a verb: " + verbs);
+  expect({"foo"}, 2, "there is no verb 'foo': expected " + verbs);
+}
+
+TEST_F(CliErrors, Flags) {
+  expect({"compile", "--frobnicate"}, 2, "The following argument was not expected: --frobnicate");
+  expect({"run"}, 2, "program is required");
+  expect({"run", "p.npubin", "--repeat", "0"}, 2, "--repeat: Value 0 not in range 1 to 1000000000");
+  expect({"run", "p.npubin", "--threads", "many"}, 2, "--threads: Value many not in range 1 to 4096");
+  expect({"generate", "p.npubin", "--prompt", "x"}, 2, "--tokenizer is required");
+  expect({"describe", "a", "b"}, 2, "The following argument was not expected: b");
+}
+
+TEST_F(CliErrors, CompileUsage) {
+  write_model();
+  expect({"compile"}, 2, "expected either IR.json or --method NAME=IR.json, found neither");
+  expect({"compile", "model.json", "--method", "a=model.json"}, 2,
+         "expected either IR.json or --method NAME=IR.json, found both");
+  expect({"compile", "--method", "model.json", "-o", "p.npubin"}, 2, "--method: expected NAME=IR.json, found 'model.json'");
+  expect({"compile", "--method", "a=model.json"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
+  expect({"compile", "-"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
+  expect({"compile", "model.json", "-o", "-", "--json"}, 2, "-o - leaves no standard output for --json");
+  expect({"compile", "model.json", "--dtype", "int8"}, 2, "--dtype int8: expected auto, float16, bfloat16 or float32");
+  expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, null");
+  expect({"compile", "model.json", "--dump", "nothing"}, 2, "--dump nothing: no such pass");
+  expect({"compile", "model.json", "--disable-fusion", "all,magic"}, 2, "--disable-fusion magic: no such fusion");
+  expect({"compile", "--method", "a=model.json", "--method", "a=model.json", "-o", "p.npubin"}, 2, "two methods are called a");
+}
+
+TEST_F(CliErrors, CompileInput) {
+  expect({"compile", "none.json"}, 3, "cannot open none.json: No such file or directory");
+  expect({"compile", "-", "-o", "p.npubin"}, 3, "standard input: expected IR JSON, found nothing");
+  write("bad.json", "{\"nodes\": 1}");
+  const Invocation bad = npusim({"compile", "bad.json", "-o", "p.npubin"});
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_TRUE(bad.err.starts_with("error: bad.json: ")) << bad.err;
+  write_model("strange.json");
+  std::string text = read_file(path("strange.json"));
+  text.replace(text.find("aten.relu.default"), 17, "aten.wonder.default");
+  text.replace(text.find("aten.add.Tensor"), 15, "aten.plus.Tensor");
+  write("strange.json", text);
+  expect({"compile", "strange.json"}, 4,
+         "strange.json: op aten.plus.Tensor is not supported (1 node: y)\n"
+         "strange.json: op aten.wonder.default is not supported (1 node: z)");
+  write_model();
+  const Invocation nowhere = npusim({"compile", "model.json", "-o", "no/such/folder/p.npubin"});
+  EXPECT_EQ(nowhere.code, 3);
+  EXPECT_EQ(nowhere.err, "error: cannot write no/such/folder/p.npubin: No such file or directory\n");
+}
+
+TEST_F(CliErrors, ProgramFiles) {
+  make_program();
+  expect({"describe", "none.npubin"}, 3, "cannot open none.npubin: No such file or directory");
+  expect({"describe", "model.json"}, 3, "model.json: expected a .npubin program, found another kind of file");
+  std::string damaged = read_file(path("model.npubin"));
+  damaged[damaged.size() / 2] ^= 1;
+  write("damaged.npubin", damaged);
+  const Invocation result = npusim({"run", "damaged.npubin", "--weights", "w.safetensors", "-o", "o.safetensors"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_TRUE(result.err.starts_with("error: damaged.npubin: the program file is damaged: expected checksum ")) << result.err;
+  write("empty.npubin", "");
+  expect({"bench", "empty.npubin"}, 3, "empty.npubin: expected a .npubin program, found another kind of file");
+}
+
+TEST_F(CliErrors, RunInputs) {
+  make_program();
+  const std::vector<std::string> base = {"run", "model.npubin", "--weights", "w.safetensors", "-o", "out.safetensors"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  expect(base, 3, "input 'x' of float32[2, 3] is missing");
+  expect(with({"--input", "x"}), 2, "--input: expected NAME=FILE, found 'x'");
+  expect(with({"--input", "x=none.npy"}), 3, "cannot open none.npy: No such file or directory");
+  expect(with({"--input", "x=x.safetensors", "--inputs", "x.safetensors"}), 3,
+         "input 'x' is given twice, the second time by x.safetensors");
+  save("two.safetensors", {{"x", counting({DType::f32, {2, 3}})}, {"y", counting({DType::f32, {2, 3}})}});
+  expect(with({"--inputs", "two.safetensors"}), 3, "input 'y' from two.safetensors is unknown: expected x");
+  expect(with({"--input", "x=x.safetensors", "--input", "q=two.safetensors"}), 3,
+         "input 'q': two.safetensors holds no tensor of that name");
+  save("shape.safetensors", {{"x", counting({DType::f32, {3, 2}})}});
+  expect(with({"--inputs", "shape.safetensors"}), 3,
+         "input 'x': expected float32[2, 3], found float32[3, 2] in shape.safetensors");
+  write_npy(path("wide.npy"), view_of(counting({DType::f64, {2, 3}})));
+  expect(with({"--input", "x=wide.npy"}), 3,
+         "input 'x': expected float32[2, 3], found float64[2, 3] in wide.npy (nothing is converted silently: store it as float32)");
+  write_npy(path("whole.npy"), view_of(counting({DType::i64, {2, 3}})));
+  expect(with({"--input", "x=whole.npy"}), 3, "input 'x': expected float32[2, 3], found int64[2, 3] in whole.npy");
+  write("broken.npy", "\x93NUMPY garbage");
+  EXPECT_EQ(npusim(with({"--input", "x=broken.npy"})).code, 3);
+  write("broken.safetensors", "garbage");
+  EXPECT_EQ(npusim(with({"--inputs", "broken.safetensors"})).code, 3);
+  EXPECT_FALSE(std::filesystem::exists(path("out.safetensors")));
+}
+
+TEST_F(CliErrors, RunUsage) {
+  make_program();
+  const std::vector<std::string> base = {"run", "model.npubin", "--weights", "w.safetensors", "--inputs", "x.safetensors"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  expect(with({"--method", "decode"}), 2, "--method decode: the program has main");
+  expect(with({"--device", "abacus"}), 2, "unknown device abacus: this build has cpu, null");
+  expect(with({"-o", "out.npy"}), 2, "-o out.npy: an .npy file holds one tensor, there are 2: use .safetensors");
+  expect(with({"-o", "-", "--json"}), 2, "-o - leaves no standard output for --json");
+  EXPECT_EQ(npusim(with({"-o", "no/such/folder/o.safetensors"})).code, 3);
+}
+
+TEST_F(CliErrors, Weights) {
+  make_program();
+  const Invocation none = npusim({"run", "model.npubin", "--inputs", "x.safetensors", "-o", "o.safetensors"});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_NE(none.err.find("layer.w"), std::string::npos) << none.err;
+  save("other.safetensors", {{"layer.v", counting({DType::f32, {3}})}});
+  const Invocation missing = npusim({"run", "model.npubin", "--weights", "other.safetensors", "--inputs", "x.safetensors"});
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_NE(missing.err.find("layer.w"), std::string::npos) << missing.err;
+  save("shape.safetensors", {{"layer.w", counting({DType::f32, {4}})}});
+  const Invocation shape = npusim({"verify", "model.json", "--weights", "shape.safetensors", "--inputs", "x.safetensors"});
+  EXPECT_EQ(shape.code, 3);
+  EXPECT_NE(shape.err.find("expected [3], found [4]"), std::string::npos) << shape.err;
+}
+
+TEST_F(CliErrors, Verify) {
+  make_program();
+  const std::vector<std::string> base = {"verify", "model.json", "--weights", "w.safetensors"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  save("golden.safetensors", {{"nothing", counting({DType::f32, {3}})}});
+  expect(with({"--golden", "golden.safetensors"}), 3, "input 'x' of float32[2, 3] is missing");
+  const Invocation none = npusim(with({"--inputs", "x.safetensors", "--golden", "golden.safetensors"}));
+  EXPECT_EQ(none.code, 3);
+  EXPECT_NE(none.err.find("error: golden.safetensors: no tensor is called like an output or out0, out1, …\n"), std::string::npos)
+      << none.err;
+  save("long.safetensors", {{"y", counting({DType::f32, {2, 4}})}});
+  expect(with({"--inputs", "x.safetensors", "--golden", "long.safetensors"}), 3,
+         "output 'y': expected [2, 3], found [2, 4] in long.safetensors");
+}
+
+TEST_F(CliErrors, Generate) {
+  make_program();
+  expect({"generate", "model.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4,
+         "this is no program that generates text: expected a method 'decode'");
+  const Invocation compiled = npusim({"compile", "--method", "prefill=model.json", "--method", "decode=model.json", "-o", "lm.npubin"});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  const std::string no_text = "this is no program that generates text: method ";
+  const std::string missing = "has no input input_ids of int64 [1, length]";
+  const std::string strange = "has an input that is not understood: 'x' of float32[2, 3]";
+  expect({"generate", "lm.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4,
+         no_text + "'prefill' " + strange + "\n" + no_text + "'prefill' " + missing + "\n" + no_text + "'decode' " + strange +
+             "\n" + no_text + "'decode' " + missing);
+}
+
+TEST_F(CliErrors, NamesInMessagesStayOnOneLine) {
+  expect({"describe", "a\nb"}, 3, "cannot open a\nb: No such file or directory");
+}
+
+}  // namespace
+}  // namespace npusim
