@@ -12,7 +12,7 @@ namespace npusim {
 Attr read_attr(const nlohmann::json& value, const SchemaArg& arg);
 // What an argument that is not given holds: its default, typed as read_attr() would; None where it has none.
 Attr default_attr(const SchemaArg& arg);
-// Whether the argument's value means nothing to a static device program.
+// Whether the argument is given by tensors, not by an attribute.
 inline bool is_operand(const SchemaArg& arg) { return arg.kind == ArgKind::tensor || arg.kind == ArgKind::tensor_list; }
 // "NaN", "Infinity", "-inf", …: numbers JSON cannot write.
 bool is_special_number(std::string_view text);

@@ -68,8 +68,10 @@ struct Reader {
     const Json* value = member(object, parent, key);
     const bool is_text = value && value->is_string();
     if (is_text && !value->get_ref<const std::string&>().empty()) return value->get_ref<const std::string&>();
-    if (is_text) problems.bad("{}: expected a string, found an empty one", to_string(Path{&parent, key}));
-    else if (value) expected(Path{&parent, key}, "a string", *value);
+    if (is_text)
+      problems.bad("{}: expected a string, found an empty one", to_string(Path{&parent, key}));
+    else if (value)
+      expected(Path{&parent, key}, "a string", *value);
     broken = true;
     return {};
   }

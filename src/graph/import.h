@@ -8,8 +8,7 @@
 namespace npusim {
 
 struct ImportOptions {
-  // Unknown ops become an error listing them all; otherwise the graph keeps them out (never used by compile).
-  int max_problems = 50;
+  int max_problems = 50;  // lines of the error; the rest is counted
 };
 
 // Throws one bad_input error whose lines are the problems (unsupported, when all of them are ops without a record or

@@ -81,8 +81,10 @@ std::string data_text(const HostTensor& tensor) {
 // The schema's name, or that of its in-place form: "aten.__and__.Tensor" -> "aten.__iand__.Tensor".
 std::string op_text(const Node& node) {
   std::string name = node.op->name();
-  if (node.in_place && name.starts_with("aten.__")) name.insert(7, "i");
-  else if (node.in_place) name.insert(name.rfind('.'), "_");
+  if (node.in_place && name.starts_with("aten.__"))
+    name.insert(7, "i");
+  else if (node.in_place)
+    name.insert(name.rfind('.'), "_");
   return name;
 }
 

@@ -184,6 +184,42 @@ bool split_until_mapped(Kernel& consumer, int arg, const StoredDims& stored) {
   return false;
 }
 
+// A copy's stored dimensions split where guarded coordinates of `arg` run within one: [hw] becomes [h, w] for a window.
+void split_at_guards(BoundKernel& producer, int out_arg, const Kernel& consumer, int arg) {
+  auto visit = [&](const Access& a) {
+    if (a.arg != arg) return;
+    for (const Guard& g : a.guards) {
+      const Store* store = store_of(producer.kernel, out_arg);
+      const auto stored = stored_dims(producer.kernel, store->access, producer.kernel.args[static_cast<size_t>(out_arg)].elements);
+      if (!stored) return;
+      for (size_t i = 0; i < stored->dims.size(); ++i) {
+        if (stored->strides[i] >= g.stride) continue;
+        const int64_t q = g.stride / stored->strides[i];
+        if (g.stride % stored->strides[i] == 0 && q < stored->extents[i] && stored->extents[i] % q == 0)
+          split_dim(producer.kernel, stored->dims[i], q);
+        break;
+      }
+    }
+  };
+  for (const Access& a : consumer.accesses) visit(a);
+  if (!consumer.contraction || consumer.contraction->kind == ContractionKind::attention) return;
+  visit(consumer.contraction->a);
+  visit(consumer.contraction->b);
+}
+
+// Whether every guard of an operand is a stored dimension of its own: outside it the operand is 0, which a guard on
+// several dimensions at once could not say.
+bool guards_are_exact(const Access& access, const StoredDims& stored, const std::vector<MappedIndex>& map) {
+  for (const Guard& g : access.guards) {
+    bool exact = false;
+    for (size_t i = 0; i < map.size(); ++i)
+      exact = exact || (map[i].guarded && g.stride == stored.strides[i] && g.limit == stored.extents[i] &&
+                        map[i].offset == g.offset && map[i].coeffs == g.coeffs);
+    if (!exact) return false;
+  }
+  return true;
+}
+
 // Moves the dimensions `row` (in this order) behind all others and makes them the row.
 void make_row(Kernel& k, const std::vector<size_t>& row) {
   std::vector<size_t> order;
@@ -280,7 +316,7 @@ bool compose_operands(BoundKernel& out, const BoundKernel& producer, int arg, co
     if (!is_copy(producer.kernel)) return false;
     std::optional<SplitRequest> split;
     auto map = map_access(*operand, extents, stored, split);
-    if (!map) return false;
+    if (!map || !guards_are_exact(*operand, stored, *map)) return false;
     std::vector<MappedIndex> full(producer.kernel.space.size());
     for (MappedIndex& m : full) m.coeffs.assign(extents.size(), 0);
     for (size_t i = 0; i < stored.dims.size(); ++i) full[stored.dims[i]] = (*map)[i];
@@ -292,8 +328,9 @@ bool compose_operands(BoundKernel& out, const BoundKernel& producer, int arg, co
     std::vector<int> args(producer.kernel.args.size(), -1);
     args[static_cast<size_t>(source.arg)] = renamed;
     Substitution s(producer.kernel, wide, std::move(full), args);
+    const size_t guards = operand->guards.size();
     *operand = s.access(source);
-    if (!s.ok()) return false;
+    if (!s.ok() || operand->guards.size() != guards) return false;
     touched = true;
   }
   if (touched) k.contraction = c;
@@ -302,11 +339,14 @@ bool compose_operands(BoundKernel& out, const BoundKernel& producer, int arg, co
 
 }  // namespace
 
-std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const BoundKernel& producer, int value, bool aligned,
-                                        const FuseOptions& options) {
+std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const BoundKernel& given_producer, int value,
+                                        bool aligned, const FuseOptions& options) {
   const int arg = find_arg(consumer, value, false);
-  const int out_arg = find_arg(producer, value, true);
-  if (arg < 0 || out_arg < 0 || producer.kernel.contraction) return std::nullopt;
+  const int out_arg = find_arg(given_producer, value, true);
+  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction) return std::nullopt;
+  BoundKernel producer = given_producer;
+  if (store_of(producer.kernel, out_arg) && is_copy(producer.kernel))
+    split_at_guards(producer, out_arg, consumer.kernel, arg);
   if (producer.kernel.args[static_cast<size_t>(out_arg)].updates >= 0) return std::nullopt;
   for (const KernelArg& a : consumer.kernel.args)
     if (a.updates == arg) return std::nullopt;  // it needs the buffer itself

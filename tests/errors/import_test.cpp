@@ -57,8 +57,9 @@ TEST(ImportErrors, MissingKeys) {
 TEST(ImportErrors, WrongKeys) {
   Ir ir = good();
   ir.inputs = {R"({"name":"x","shape":[2],"dtype":"float32","producer_output_idx":-1})", "7"};
-  ir.nodes = {R"({"name":"a","op_type":"aten.relu.default","inputs":[{"name":"x","shape":"[2]"}],"outputs":[]})",
-              R"({"name":5,"op_type":"aten.relu.default","inputs":{},"outputs":[{"name":"y","shape":[2.5],"dtype":"float32"}]})"};
+  ir.nodes = {
+      R"({"name":"a","op_type":"aten.relu.default","inputs":[{"name":"x","shape":"[2]"}],"outputs":[]})",
+      R"({"name":5,"op_type":"aten.relu.default","inputs":{},"outputs":[{"name":"y","shape":[2.5],"dtype":"float32"}]})"};
   EXPECT_EQ(message(ir.json()),
             "ir.json: graph_inputs[0].producer_output_idx: expected an index, found -1\n"
             "ir.json: graph_inputs[1]: expected a tensor object, found number\n"
@@ -76,8 +77,9 @@ TEST(ImportErrors, P17Shapes) {
   EXPECT_EQ(message(ir.json()),
             "ir.json: graph_inputs[0].shape[0]: tensor 'x': expected a static dimension of at least 0, found -1");
   ir.inputs = {tensor("x", "[4294967296,4294967296,4294967296]")};
-  EXPECT_EQ(message(ir.json()),
-            "ir.json: graph_inputs[0].shape: tensor 'x': shape [4294967296, 4294967296, 4294967296] has too many elements");
+  EXPECT_EQ(
+      message(ir.json()),
+      "ir.json: graph_inputs[0].shape: tensor 'x': shape [4294967296, 4294967296, 4294967296] has too many elements");
 }
 
 TEST(ImportErrors, Dtypes) {
@@ -106,12 +108,13 @@ TEST(ImportErrors, Order) {
               node("c", "aten.relu.default", {read("ghost", "[2]")}, {tensor("c", "[2]")}),
               node("d", "aten.relu.default", {tensor("ghost", "[2]")}, {tensor("d", "[2]")}),
               node("y", "aten.relu.default", {read("x", "[2]")}, {tensor("y", "[2]")})};
-  EXPECT_EQ(message(ir.json()),
-            "ir.json: node 'a' (aten.relu.default): reads 'y', which is produced later: nodes must stand in topological "
-            "order\n"
-            "ir.json: node 'b' (aten.relu.default): reads 'b', which is produced by itself\n"
-            "ir.json: node 'c' (aten.relu.default): reads 'ghost' of 'ghost', which is no node, graph input or weight\n"
-            "ir.json: node 'd' (aten.relu.default): reads 'ghost', which is no output, graph input or weight");
+  EXPECT_EQ(
+      message(ir.json()),
+      "ir.json: node 'a' (aten.relu.default): reads 'y', which is produced later: nodes must stand in topological "
+      "order\n"
+      "ir.json: node 'b' (aten.relu.default): reads 'b', which is produced by itself\n"
+      "ir.json: node 'c' (aten.relu.default): reads 'ghost' of 'ghost', which is no node, graph input or weight\n"
+      "ir.json: node 'd' (aten.relu.default): reads 'ghost', which is no output, graph input or weight");
 }
 
 TEST(ImportErrors, Names) {
@@ -119,13 +122,14 @@ TEST(ImportErrors, Names) {
   ir.inputs = {tensor("x", "[2]"), tensor("x", "[2]")};
   ir.nodes.push_back(node("x", "aten.relu.default", {read("y", "[2]")}, {tensor("z", "[2]")}));
   ir.nodes.push_back(node("y", "aten.relu.default", {read("x", "[2]")}, {tensor("y", "[2]")}));
-  EXPECT_EQ(message(ir.json()),
-            "ir.json: graph input 'x': the name is given twice\n"
-            "ir.json: node 'x' (aten.relu.default): the name is a graph input's too\n"
-            "ir.json: node 'y' (aten.relu.default): the name is given to two nodes\n"
-            "ir.json: node 'y' (aten.relu.default): its output 'y' is also that of node 'y' (aten.relu.default)\n"
-            "ir.json: node 'y' (aten.relu.default): reads 'x', which is produced later: nodes must stand in topological "
-            "order");
+  EXPECT_EQ(
+      message(ir.json()),
+      "ir.json: graph input 'x': the name is given twice\n"
+      "ir.json: node 'x' (aten.relu.default): the name is a graph input's too\n"
+      "ir.json: node 'y' (aten.relu.default): the name is given to two nodes\n"
+      "ir.json: node 'y' (aten.relu.default): its output 'y' is also that of node 'y' (aten.relu.default)\n"
+      "ir.json: node 'y' (aten.relu.default): reads 'x', which is produced later: nodes must stand in topological "
+      "order");
 }
 
 TEST(ImportErrors, TypesOfEdges) {
@@ -146,10 +150,11 @@ TEST(ImportErrors, ProducerIndices) {
   Ir ir = good();
   ir.nodes = {node("a", "aten.relu.default", {tensor("x", "[2]", "float32", "x", 0)}, {tensor("a", "[2]")}),
               node("y", "aten.relu.default", {tensor("a", "[2]", "float32", "a", 1)}, {tensor("y", "[2]")})};
-  EXPECT_EQ(message(ir.json()),
-            "ir.json: node 'y' (aten.relu.default): reads 'a' as output 1 of node 'a' (aten.relu.default), but it is output "
-            "0\n"
-            "ir.json: node 'y' (aten.relu.default): reads output 1 of node 'a' (aten.relu.default), which has 1");
+  EXPECT_EQ(
+      message(ir.json()),
+      "ir.json: node 'y' (aten.relu.default): reads 'a' as output 1 of node 'a' (aten.relu.default), but it is output "
+      "0\n"
+      "ir.json: node 'y' (aten.relu.default): reads output 1 of node 'a' (aten.relu.default), which has 1");
 }
 
 TEST(ImportErrors, Calls) {
@@ -206,7 +211,8 @@ TEST(ImportErrors, OneLineEach) {
   Ir ir = good();
   ir.nodes = {node("two\\nlines", "aten.nothing.default", {}, {})};
   ir.outputs = {};
-  EXPECT_EQ(message(ir.json(), ErrorKind::unsupported), "ir.json: op aten.nothing.default is not supported (1 node: two lines)");
+  EXPECT_EQ(message(ir.json(), ErrorKind::unsupported),
+            "ir.json: op aten.nothing.default is not supported (1 node: two lines)");
 }
 
 }  // namespace

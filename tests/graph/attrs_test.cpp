@@ -65,7 +65,8 @@ TEST(Attrs, DtypesAndObjects) {
 }
 
 TEST(Attrs, Defaults) {
-  const Schema schema = parse_schema("f(SymInt[2] stride=1, bool flag=True, float? scale=None, int[] none, Layout? l=None) -> Tensor");
+  const Schema schema =
+      parse_schema("f(SymInt[2] stride=1, bool flag=True, float? scale=None, int[] none, Layout? l=None) -> Tensor");
   EXPECT_EQ(to_string(default_attr(schema.args[0])), "[1, 1]");
   EXPECT_EQ(to_string(default_attr(schema.args[1])), "true");
   EXPECT_EQ(to_string(default_attr(schema.args[2])), "None");
@@ -93,7 +94,8 @@ TEST(Constants, P12Shapes) {
   EXPECT_EQ(refusal("[[1,2],[3,4],[5,6]]", {DType::i16, {2, 3}}),
             "expected data of shape [2, 3], found a list of 3 at depth 0");
   EXPECT_EQ(refusal("[1,2]", {DType::f32, {3}}), "expected 3 numbers for float32[3], found 2");
-  EXPECT_EQ(refusal("[1,2]", {DType::f32, {1LL << 40}}), "expected 1099511627776 numbers for float32[1099511627776], found 2");
+  EXPECT_EQ(refusal("[1,2]", {DType::f32, {1LL << 40}}),
+            "expected 1099511627776 numbers for float32[1099511627776], found 2");
 }
 
 // P12: every dtype keeps its own bits.

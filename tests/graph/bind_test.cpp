@@ -56,8 +56,9 @@ const std::string layer_norm =
 const std::string last = R"({"normalized_shape":[3]})";
 
 TEST(Bind, P5BatchNormWithoutAffine) {
-  EXPECT_EQ(bind({batch_norm, {value("x", 0), buffer("bn.running_mean", 1), buffer("bn.running_var", 2)}, inference}).inputs,
-            (Ids{0, -1, -1, 1, 2}));
+  EXPECT_EQ(
+      bind({batch_norm, {value("x", 0), buffer("bn.running_mean", 1), buffer("bn.running_var", 2)}, inference}).inputs,
+      (Ids{0, -1, -1, 1, 2}));
   EXPECT_EQ(bind({batch_norm, {value("x", 0), value("mul", 1), value("mul_1", 2)}, inference}).inputs,
             (Ids{0, -1, -1, 1, 2}));  // inference needs its statistics
 }
@@ -107,7 +108,8 @@ TEST(Bind, P5OptionalAtTheEnd) {
 
 TEST(Bind, P5AttentionWithoutMask) {
   const std::string attention =
-      "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+      "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "
+      "dropout_p=0.0, "
       "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor";
   const Binding binding = bind({attention, {value("q", 0), value("k", 1), value("v", 2)}, R"({"is_causal":true})"});
   EXPECT_EQ(binding.inputs, (Ids{0, 1, 2, -1}));
@@ -133,16 +135,17 @@ TEST(Bind, ListsOfTensors) {
   EXPECT_EQ(sized.inputs, (Ids{0, 1, 2}));
   EXPECT_EQ(sized.list_sizes, (std::vector<int>{3}));
   EXPECT_EQ(bind({cat, three}).inputs, (Ids{0, 1, 2}));  // one list takes all
-  EXPECT_EQ(refusal({cat, three, R"({"_tensor_list_sizes":[2]})"}, ErrorKind::bad_input), "expected 2 tensors, found 3");
+  EXPECT_EQ(refusal({cat, three, R"({"_tensor_list_sizes":[2]})"}, ErrorKind::bad_input),
+            "expected 2 tensors, found 3");
   EXPECT_EQ(refusal({cat, three, R"({"_tensor_list_sizes":[9]})"}, ErrorKind::bad_input),
             "_tensor_list_sizes: expected counts of at most 3 tensors, found 9");
 }
 
 TEST(Bind, ListsWithNones) {
   const std::string index = "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor";
-  const Binding binding =
-      bind({index, {value("x", 0), value("i", 1)},
-            R"({"_tensor_list_sizes":[1],"_tensor_list_none_masks":[[true,false,true]]})"});
+  const Binding binding = bind({index,
+                                {value("x", 0), value("i", 1)},
+                                R"({"_tensor_list_sizes":[1],"_tensor_list_none_masks":[[true,false,true]]})"});
   EXPECT_EQ(binding.inputs, (Ids{0, -1, 1, -1}));
   EXPECT_EQ(binding.list_sizes, (std::vector<int>{3}));
 }

@@ -21,13 +21,20 @@ struct Form {
 
 std::string attribute(const SchemaArg& arg, const Form& form) {
   switch (arg.kind) {
-    case ArgKind::boolean: return form.elements ? "true" : "false";
-    case ArgKind::dtype: return "\"torch.float32\"";
-    case ArgKind::text: return "\"none\"";
-    case ArgKind::int_list: return "[" + form.integer + "," + form.integer + "]";
-    case ArgKind::real_list: return "[0.5]";
-    case ArgKind::bool_list: return "[true,false]";
-    default: return form.integer;
+    case ArgKind::boolean:
+      return form.elements ? "true" : "false";
+    case ArgKind::dtype:
+      return "\"torch.float32\"";
+    case ArgKind::text:
+      return "\"none\"";
+    case ArgKind::int_list:
+      return "[" + form.integer + "," + form.integer + "]";
+    case ArgKind::real_list:
+      return "[0.5]";
+    case ArgKind::bool_list:
+      return "[true,false]";
+    default:
+      return form.integer;
   }
 }
 
@@ -36,8 +43,10 @@ std::string call_of(const Op& op, const Form& form) {
   int tensors = 0;
   for (const SchemaArg& arg : op.schema.args) {
     if (arg.kind == ArgKind::tensor) {
-      if (tensors++ == form.number_at) attrs.push_back(fmt::format("\"{}\":2.5", arg.name));
-      else inputs.push_back(test::read("x", form.shape, form.dtype));
+      if (tensors++ == form.number_at)
+        attrs.push_back(fmt::format("\"{}\":2.5", arg.name));
+      else
+        inputs.push_back(test::read("x", form.shape, form.dtype));
     } else if (arg.kind == ArgKind::tensor_list) {
       for (int i = 0; i < form.elements; ++i) inputs.push_back(test::read("x", form.shape, form.dtype));
       sizes.push_back(std::to_string(form.elements));
@@ -56,13 +65,20 @@ std::string call_of(const Op& op, const Form& form) {
 }
 
 TEST(Hostile, EveryOp) {
-  const Form forms[] = {
-      {"[]", "float32", 0, "0", -1},          {"[]", "int64", 1, "-1", -1},      {"[0]", "float32", 2, "0", -1},
-      {"[2]", "bool", 1, "1", -1},            {"[2,3]", "float32", 2, "2", -1},  {"[2,3]", "int64", 1, "-3", 0},
-      {"[2,3]", "float32", 2, "1", 1},        {"[2,3]", "float32", 1, "1", 2},   {"[1,0,3]", "float16", 1, "-1", -1},
-      {"[1,2,3,4]", "bfloat16", 2, "1", -1},  {"[1,2,3,4]", "float32", 1, "0", -1},
-      {"[1,2,3,4,5]", "float32", 3, "-2", -1}, {"[2,2]", "float32", 1, "9223372036854775807", -1},
-      {"[2,2]", "float32", 1, "-9223372036854775808", -1}};
+  const Form forms[] = {{"[]", "float32", 0, "0", -1},
+                        {"[]", "int64", 1, "-1", -1},
+                        {"[0]", "float32", 2, "0", -1},
+                        {"[2]", "bool", 1, "1", -1},
+                        {"[2,3]", "float32", 2, "2", -1},
+                        {"[2,3]", "int64", 1, "-3", 0},
+                        {"[2,3]", "float32", 2, "1", 1},
+                        {"[2,3]", "float32", 1, "1", 2},
+                        {"[1,0,3]", "float16", 1, "-1", -1},
+                        {"[1,2,3,4]", "bfloat16", 2, "1", -1},
+                        {"[1,2,3,4]", "float32", 1, "0", -1},
+                        {"[1,2,3,4,5]", "float32", 3, "-2", -1},
+                        {"[2,2]", "float32", 1, "9223372036854775807", -1},
+                        {"[2,2]", "float32", 1, "-9223372036854775808", -1}};
   int refused = 0;
   for (const auto& [name, op] : op_table())
     for (const Form& form : forms) {

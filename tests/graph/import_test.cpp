@@ -72,7 +72,8 @@ TEST(Import, P15PlaceholderNamedWeights) {
   ir.inputs = {tensor("x", "[2,3]")};
   ir.outputs = {tensor("l", "[2,4]")};
   ir.weights = {tensor("p_fc_weight", "[4,3]")};
-  ir.nodes = {node("l", "aten.linear.default", {read("x", "[2,3]"), tensor("p_fc_weight", "[4,3]")}, {tensor("l", "[2,4]")})};
+  ir.nodes = {
+      node("l", "aten.linear.default", {read("x", "[2,3]"), tensor("p_fc_weight", "[4,3]")}, {tensor("l", "[2,4]")})};
   EXPECT_EQ(import(ir).values[1].fqn, "p_fc_weight");
   ir.mapping = R"({"p_fc_weight":"fc.weight"})";
   EXPECT_EQ(import(ir).values[1].fqn, "fc.weight");
@@ -83,10 +84,12 @@ TEST(Import, W64TiedAndUnusedWeights) {
   Ir ir;
   ir.inputs = {tensor("x", "[3,3]")};
   ir.outputs = {tensor("b", "[3,3]")};
-  ir.weights = {tensor("w", "[3,3]"), tensor("bn.num_batches_tracked", "[]", "int64"), tensor("odd", "[2]", "complex64")};
+  ir.weights = {tensor("w", "[3,3]"), tensor("bn.num_batches_tracked", "[]", "int64"),
+                tensor("odd", "[2]", "complex64")};
   ir.mapping = R"({"p_w":"w","p_tied":"w","b_n":"bn.num_batches_tracked"})";
-  ir.nodes = {node("a", "aten.matmul.default", {read("x", "[3,3]"), tensor("p_w", "[3,3]")}, {tensor("a", "[3,3]")}),
-              node("b", "aten.matmul.default", {read("a", "[3,3]"), tensor("p_tied", "[3,3]")}, {tensor("b", "[3,3]")})};
+  ir.nodes = {
+      node("a", "aten.matmul.default", {read("x", "[3,3]"), tensor("p_w", "[3,3]")}, {tensor("a", "[3,3]")}),
+      node("b", "aten.matmul.default", {read("a", "[3,3]"), tensor("p_tied", "[3,3]")}, {tensor("b", "[3,3]")})};
   const Graph graph = import(ir);
   EXPECT_EQ(graph.values.size(), 4u);
   EXPECT_EQ(graph.nodes[0].inputs[1], graph.nodes[1].inputs[1]);
@@ -103,7 +106,8 @@ TEST(Import, W63Constants) {
   ir.outputs = {tensor("b", "[2,2]", "bfloat16")};
   ir.weights = {tensor("mask", "[2,2]", "bfloat16"), tensor("k", "[]", "bfloat16")};
   ir.mapping = R"({"c_mask":"mask","c_k":"k"})";
-  ir.constants = R"({"mask":{"data":[[1.0,0.5],[NaN,-Infinity]],"dtype":"bfloat16"},"k":{"data":3.5,"dtype":"bfloat16"}})";
+  ir.constants =
+      R"({"mask":{"data":[[1.0,0.5],[NaN,-Infinity]],"dtype":"bfloat16"},"k":{"data":3.5,"dtype":"bfloat16"}})";
   ir.nodes = {node("a", "aten.mul.Tensor", {read("x", "[2,2]", "bfloat16"), tensor("c_mask", "[2,2]", "bfloat16")},
                    {tensor("a", "[2,2]", "bfloat16")}),
               node("b", "aten.mul.Tensor", {read("a", "[2,2]", "bfloat16"), tensor("c_k", "[]", "bfloat16")},
@@ -129,13 +133,14 @@ TEST(Import, P1NamesThatClash) {
   ir.outputs = {tensor("split_1", "[2]"), tensor("mean", "[2]")};
   ir.weights = {tensor("mean", "[2]")};
   ir.mapping = R"({"b_mean":"mean"})";
-  ir.nodes = {node("split", "aten.split.Tensor", {read("x", "[4]")}, {tensor("split_0", "[2]"), tensor("split_1", "[2]")},
-                   R"({"split_size":2})"),
-              node("getitem", "<built-in function getitem>",
-                   {tensor("split_0", "[2]", "float32", "split", 0), tensor("split_1", "[2]", "float32", "split", 1)},
-                   {tensor("getitem", "[2]")}, R"({"index":1})"),
-              node("split_1", "aten.relu.default", {read("getitem", "[2]")}, {tensor("split_1", "[2]")}),
-              node("mean", "aten.mul.Tensor", {read("split_1", "[2]"), tensor("b_mean", "[2]")}, {tensor("mean", "[2]")})};
+  ir.nodes = {
+      node("split", "aten.split.Tensor", {read("x", "[4]")}, {tensor("split_0", "[2]"), tensor("split_1", "[2]")},
+           R"({"split_size":2})"),
+      node("getitem", "<built-in function getitem>",
+           {tensor("split_0", "[2]", "float32", "split", 0), tensor("split_1", "[2]", "float32", "split", 1)},
+           {tensor("getitem", "[2]")}, R"({"index":1})"),
+      node("split_1", "aten.relu.default", {read("getitem", "[2]")}, {tensor("split_1", "[2]")}),
+      node("mean", "aten.mul.Tensor", {read("split_1", "[2]"), tensor("b_mean", "[2]")}, {tensor("mean", "[2]")})};
   const Graph graph = import(ir);
   EXPECT_EQ(body(graph),
             "input %x: float32[4]\n"
@@ -154,9 +159,10 @@ TEST(Import, P1AmbiguousNameIsRefused) {
   ir.weights = {tensor("mean", "[2]")};
   ir.nodes = {node("mean", "aten.relu.default", {read("x", "[2]")}, {tensor("mean", "[2]")}),
               node("r", "aten.relu.default", {tensor("mean", "[2]")}, {tensor("r", "[2]")})};
-  EXPECT_EQ(refusal(ir),
-            "test: node 'r' (aten.relu.default): reads 'mean' without producer_node, and the name is a weight, the output "
-            "of node 'mean' (aten.relu.default)");
+  EXPECT_EQ(
+      refusal(ir),
+      "test: node 'r' (aten.relu.default): reads 'mean' without producer_node, and the name is a weight, the output "
+      "of node 'mean' (aten.relu.default)");
 }
 
 // P13: the index counts the tuple, in which what is no tensor left a gap in the names.
@@ -165,17 +171,18 @@ TEST(Import, P13CompactedTuples) {
   ir.inputs = {tensor("x", "[4]")};
   ir.outputs = {tensor("item", "[4]")};
   ir.nodes = {node("f", "aten.log_sigmoid_forward.default", {read("x", "[4]")}, {tensor("f_1", "[4]")}),
-              node("item", "<built-in function getitem>", {tensor("f_1", "[4]", "float32", "f", 0)}, {tensor("item", "[4]")},
-                   R"({"index":1})")};
+              node("item", "<built-in function getitem>", {tensor("f_1", "[4]", "float32", "f", 0)},
+                   {tensor("item", "[4]")}, R"({"index":1})")};
   EXPECT_EQ(body(import(ir)),
             "input %x: float32[4]\n"
             "%f_0: float32[4], %f_1: float32[4] = aten.log_sigmoid_forward.default(%x) @f\n"
             "output \"item\" = %f_1\n");
-  ir.nodes[1] = node("item", "<built-in function getitem>", {tensor("f_1", "[4]", "float32", "f", 0)}, {tensor("item", "[4]")},
-                     R"({"index":0})");
-  EXPECT_EQ(refusal(ir),
-            "test: node 'item' (<built-in function getitem>): element 0 of node 'f' (aten.log_sigmoid_forward.default) is "
-            "no tensor");
+  ir.nodes[1] = node("item", "<built-in function getitem>", {tensor("f_1", "[4]", "float32", "f", 0)},
+                     {tensor("item", "[4]")}, R"({"index":0})");
+  EXPECT_EQ(
+      refusal(ir),
+      "test: node 'item' (<built-in function getitem>): element 0 of node 'f' (aten.log_sigmoid_forward.default) is "
+      "no tensor");
 }
 
 // P14: graph outputs may be inputs, weights, or the same value twice.
@@ -204,9 +211,10 @@ TEST(Import, P6KeywordTensors) {
   ir.outputs = {tensor("add", "[2]")};
   ir.weights = {tensor("w", "[2]")};
   ir.mapping = R"({"p_w":"w"})";
-  ir.nodes = {node("relu", "aten.relu.default", {read("y", "[2]")}, {tensor("relu", "[2]")}),
-              node("mul", "aten.mul.Tensor", {read("x", "[2]")}, {tensor("mul", "[2]")}, R"({"other":"p_w"})"),
-              node("add", "aten.add.Tensor", {read("mul", "[2]")}, {tensor("add", "[2]")}, R"({"other":"relu","alpha":2})")};
+  ir.nodes = {
+      node("relu", "aten.relu.default", {read("y", "[2]")}, {tensor("relu", "[2]")}),
+      node("mul", "aten.mul.Tensor", {read("x", "[2]")}, {tensor("mul", "[2]")}, R"({"other":"p_w"})"),
+      node("add", "aten.add.Tensor", {read("mul", "[2]")}, {tensor("add", "[2]")}, R"({"other":"relu","alpha":2})")};
   EXPECT_EQ(body(import(ir)),
             "input %x: float32[2]\n"
             "input %y: float32[2]\n"
@@ -276,10 +284,11 @@ Ir rotary(std::string inv_freq, std::string positions, std::string output, std::
   ir.inputs = {tensor("f", inv_freq), tensor("p", positions, "int64")};
   ir.outputs = {tensor("cos", output, dtype), tensor("sin", output, dtype)};
   const std::string zero = tensor("w_0", output, dtype, "w", 0), one = tensor("w_1", output, dtype, "w", 1);
-  ir.nodes = {node("w", "wrap_with_set_grad_enabled", {read("f", inv_freq), read("p", positions, "int64")},
-                   {tensor("w_0", output, dtype), tensor("w_1", output, dtype)}),
-              node("cos", "<built-in function getitem>", {zero, one}, {tensor("cos", output, dtype)}, R"({"index":0})"),
-              node("sin", "<built-in function getitem>", {zero, one}, {tensor("sin", output, dtype)}, R"({"index":1})")};
+  ir.nodes = {
+      node("w", "wrap_with_set_grad_enabled", {read("f", inv_freq), read("p", positions, "int64")},
+           {tensor("w_0", output, dtype), tensor("w_1", output, dtype)}),
+      node("cos", "<built-in function getitem>", {zero, one}, {tensor("cos", output, dtype)}, R"({"index":0})"),
+      node("sin", "<built-in function getitem>", {zero, one}, {tensor("sin", output, dtype)}, R"({"index":1})")};
   return ir;
 }
 
@@ -293,7 +302,8 @@ TEST(Import, W22Rotary) {
 
 TEST(Import, W22OtherHigherOrderNodesAreRefused) {
   const std::string expected =
-      "test: node 'w' (wrap_with_set_grad_enabled): is understood only as a rotary embedding, float32[D/2], int64[B, S] -> "
+      "test: node 'w' (wrap_with_set_grad_enabled): is understood only as a rotary embedding, float32[D/2], int64[B, "
+      "S] -> "
       "[B, S, D] [B, S, D]; found ";
   EXPECT_EQ(refusal(rotary("[4]", "[1,5]", "[1,5,4]"), ErrorKind::unsupported),
             expected + "float32[4], int64[1, 5] -> float32[1, 5, 4] float32[1, 5, 4]");
@@ -304,12 +314,23 @@ TEST(Import, W22OtherHigherOrderNodesAreRefused) {
 // Every IR of the examples imports, holds together, and survives its text.
 TEST(Import, Examples) {
   const std::string root = NPUSIM_SOURCE_DIR "/examples/";
-  const std::vector<std::string> files = {
-      "zoo/convnext_tiny/ir.json", "zoo/densenet121/ir.json", "zoo/gpt2_2l/ir.json", "zoo/minilm_l6/ir.json",
-      "zoo/mobilenet_v2/ir.json", "zoo/qwen2.5_1.5b_decode2048/ir.json", "zoo/qwen2.5_1.5b_decode32768/ir.json",
-      "zoo/qwen2.5_1.5b_prefill128/ir.json", "zoo/qwen2.5_1.5b_prefill2048/ir.json", "zoo/qwen2_2l/ir.json",
-      "zoo/resnet18/ir.json", "zoo/resnet50/ir.json", "zoo/t5_enc_2l/ir.json", "zoo/vit_b_16/ir.json",
-      "models/digits/ir.json", "models/tinyqwen/prefill_ir.json", "models/tinyqwen/decode_ir.json"};
+  const std::vector<std::string> files = {"zoo/convnext_tiny/ir.json",
+                                          "zoo/densenet121/ir.json",
+                                          "zoo/gpt2_2l/ir.json",
+                                          "zoo/minilm_l6/ir.json",
+                                          "zoo/mobilenet_v2/ir.json",
+                                          "zoo/qwen2.5_1.5b_decode2048/ir.json",
+                                          "zoo/qwen2.5_1.5b_decode32768/ir.json",
+                                          "zoo/qwen2.5_1.5b_prefill128/ir.json",
+                                          "zoo/qwen2.5_1.5b_prefill2048/ir.json",
+                                          "zoo/qwen2_2l/ir.json",
+                                          "zoo/resnet18/ir.json",
+                                          "zoo/resnet50/ir.json",
+                                          "zoo/t5_enc_2l/ir.json",
+                                          "zoo/vit_b_16/ir.json",
+                                          "models/digits/ir.json",
+                                          "models/tinyqwen/prefill_ir.json",
+                                          "models/tinyqwen/decode_ir.json"};
   int found = 0;
   for (const std::string& file : files) {
     SCOPED_TRACE(file);

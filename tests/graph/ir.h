@@ -30,7 +30,7 @@ inline std::string node(std::string name, std::string op, const Strings& inputs,
 
 struct Ir {
   Strings inputs, outputs, weights, nodes;
-  std::string mapping = "{}";    // weight_name_mapping
+  std::string mapping = "{}";  // weight_name_mapping
   std::string constants = "{}";
   std::string json() const {
     return fmt::format(R"({{"model_name":"test","graph_inputs":{},"graph_outputs":{},"weights":{},)"

@@ -71,7 +71,8 @@ TEST(Text, TuplesListsAndAttributes) {
 
 // Attributes left out have their defaults.
 TEST(Text, Defaults) {
-  const Graph graph = parse_graph("graph \"g\"\ninput %x: float32[2]\n%y: float32[2] = aten.add.Tensor(%x, %x)\noutput %y\n");
+  const Graph graph =
+      parse_graph("graph \"g\"\ninput %x: float32[2]\n%y: float32[2] = aten.add.Tensor(%x, %x)\noutput %y\n");
   EXPECT_EQ(to_string(graph.nodes[0].attrs[2]), "1");
 }
 
@@ -87,7 +88,8 @@ TEST(Text, Errors) {
             "graph text, line 3, column 39: expected a new name, 'x' is taken,, found the end of the line");
   EXPECT_EQ(refusal(start + "%y: float32[2] = aten.nothing.default(%x)\n"),
             "graph text, line 3, column 18: expected a line's keyword or a known op, found 'aten.nothing.default(%x)'");
-  EXPECT_EQ(refusal(start + "%y: float32[2] = kernel relu(%x)\n"), "graph text, line 3: kernels are printed, not parsed");
+  EXPECT_EQ(refusal(start + "%y: float32[2] = kernel relu(%x)\n"),
+            "graph text, line 3: kernels are printed, not parsed");
   EXPECT_EQ(refusal(start + "%y: float32[3] = aten.relu.default(%x)\n"),
             "graph text: node 'y': declares result 0 as float32[3], expected float32[2]");
   EXPECT_EQ(refusal("constant %c: float32[1000000000] = [1]\n"),
