@@ -68,9 +68,9 @@ std::string report(const std::string& method, const std::vector<double>& ms, con
       "{}: median {:.3f} ms (min {:.3f}, p10 {:.3f}, p90 {:.3f}, {} runs, {} threads)\n"
       "  moves {:.2f} MB; reads {:.2f} GB/s, {:.0f} % of the {:.1f} GB/s this machine reads\n"
       "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s, {:.0f} % of the {:.0f} GFLOP/s of its multiply-adds\n",
-      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), static_cast<double>(moved) / 1e6, read,
-      100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop, 100 * gflop / probe_gflop,
-      probe_gflop);
+      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), static_cast<double>(moved) / 1e6,
+      read, 100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop,
+      100 * gflop / probe_gflop, probe_gflop);
 }
 
 int run(const Flags& flags) {
@@ -78,7 +78,8 @@ int run(const Flags& flags) {
   const std::string method = choose_method(*program, flags.method);
   const std::vector<TensorInfo> infos = method_inputs(*program, method);
   std::vector<HostTensor> inputs;
-  if (flags.inputs.given()) inputs = read_inputs(flags.inputs, infos);
+  if (flags.inputs.given())
+    inputs = read_inputs(flags.inputs, infos);
   else
     for (size_t i = 0; i < infos.size(); ++i) inputs.push_back(random_tensor(infos[i].type, i));
   const Session session = open_session(program, flags.session);
@@ -96,7 +97,10 @@ Action add_bench(CLI::App& verb) {
   add_session_flags(verb, flags->session);
   verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
   add_input_flags(verb, flags->inputs);
-  verb.add_option("--seconds", flags->seconds, "how long to measure")->type_name("S")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
+  verb.add_option("--seconds", flags->seconds, "how long to measure")
+      ->type_name("S")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

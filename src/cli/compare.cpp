@@ -84,7 +84,8 @@ Comparison compare(std::span<const double> found, std::span<const double> expect
     result.cosine = cosine(mine, golden);
     result.pearson_r = pearson(mine, golden, moments(mine), spread);
   }
-  result.argmax_equal = rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * spread.deviation);
+  result.argmax_equal =
+      rows_agree(found, expected, static_cast<size_t>(std::max<int64_t>(row, 0)), 0.02 * spread.deviation);
   return result;
 }
 

@@ -9,12 +9,12 @@
 namespace npusim::cli {
 
 struct Comparison {
-  int64_t elements = 0;     // compared
-  int64_t l0 = 0;           // how many differ
-  double l1 = 0, l2 = 0;    // of the difference; infinite where one side is not finite and the other differs,
+  int64_t elements = 0;   // compared
+  int64_t l0 = 0;         // how many differ
+  double l1 = 0, l2 = 0;  // of the difference; infinite where one side is not finite and the other differs,
   double l_inf = 0;
-  double cosine = 0;        // … and this and r are then 0
-  double pearson_r = 0;     // of constants and single elements, which have none: 1 if they agree to 1 %, else 0
+  double cosine = 0;     // … and this and r are then 0
+  double pearson_r = 0;  // of constants and single elements, which have none: 1 if they agree to 1 %, else 0
   bool argmax_equal = true;
 };
 

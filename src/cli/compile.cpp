@@ -27,8 +27,6 @@ struct Flags {
 };
 
 std::vector<MethodSource> sources(const Flags& flags) {
-  if (flags.ir.empty() == flags.methods.empty())
-    fail(ErrorKind::usage, "expected either IR.json or --method NAME=IR.json, found {}", flags.ir.empty() ? "neither" : "both");
   if (!flags.ir.empty()) return {read_source("main", flags.ir)};
   std::vector<MethodSource> list;
   for (const std::string& method : flags.methods) {
@@ -43,7 +41,8 @@ std::vector<MethodSource> sources(const Flags& flags) {
 // Where the program goes: without -o, the IR's name in the working directory.
 std::string output_path(const Flags& flags) {
   if (!flags.output.empty()) return flags.output;
-  if (flags.ir.empty() || flags.ir == "-") fail(ErrorKind::usage, "expected -o OUT.npubin: there is no one IR file to name it after");
+  if (flags.ir.empty() || flags.ir == "-")
+    fail(ErrorKind::usage, "expected -o OUT.npubin: there is no one IR file to name it after");
   return std::filesystem::path(flags.ir).stem().string() + ".npubin";
 }
 
@@ -51,7 +50,8 @@ Json report_json(const CompileResult& result, const std::string& path) {
   const Json all = Json::parse(describe(*result.program, true));
   Json report = {{"program", path}, {"target", all["target"]}, {"dtype", all["dtype"]}, {"methods", Json::object()}};
   for (const auto& [name, method] : all["methods"].items())
-    for (const char* key : {"nodes", "kernels", "steps", "weights_bytes", "arena_bytes", "arena_lower_bound_bytes", "fusions", "materialized"})
+    for (const char* key : {"nodes", "kernels", "steps", "weights_bytes", "arena_bytes", "arena_lower_bound_bytes",
+                            "fusions", "materialized"})
       report["methods"][name][key] = method[key];
   for (const char* stage : {"import", "passes", "codegen", "plan", "total"}) {
     const auto found = result.seconds.find(stage);
@@ -67,7 +67,8 @@ std::string report_text(const Json& report) {
                                  report["seconds"]["total"].get<double>());
   for (const auto& [name, m] : report["methods"].items()) {
     std::string fusions;
-    for (const auto& [fusion, count] : m["fusions"].items()) fusions += fmt::format(", {} {}", fusion, count.get<int64_t>());
+    for (const auto& [fusion, count] : m["fusions"].items())
+      fusions += fmt::format(", {} {}", fusion, count.get<int64_t>());
     text += fmt::format("  {}: {} nodes -> {} kernels -> {} steps, weights {:.1f} MB, arena {:.2f} MB{}\n", name,
                         m["nodes"].get<int64_t>(), m["kernels"].get<int64_t>(), m["steps"].get<int64_t>(),
                         m["weights_bytes"].get<double>() / 1e6, m["arena_bytes"].get<double>() / 1e6, fusions);
@@ -76,15 +77,20 @@ std::string report_text(const Json& report) {
 }
 
 int run(const Flags& flags) {
-  const std::vector<MethodSource> methods = sources(flags);
+  if (flags.ir.empty() == flags.methods.empty())
+    fail(ErrorKind::usage, "expected either IR.json or --method NAME=IR.json, found {}",
+         flags.ir.empty() ? "neither" : "both");
   const std::string path = output_path(flags);
   if (path == "-" && (flags.json || !flags.dump.empty()))
     fail(ErrorKind::usage, "-o - leaves no standard output for {}", flags.json ? "--json" : "--dump");
+  const std::vector<MethodSource> methods = sources(flags);
   CompileOptions options = compile_options(flags.compile);
   options.dump_pass = flags.dump;
   options.dump = [&](const std::string& text) {
-    if (flags.json) std::fputs(text.c_str(), stderr);
-    else print_report(text);
+    if (flags.json)
+      std::fputs(text.c_str(), stderr);
+    else
+      print_report(text);
   };
   CompileResult result;
   {
@@ -110,7 +116,8 @@ Action add_compile(CLI::App& verb) {
       ->allow_extra_args(false);
   verb.add_option("-o,--output", flags->output, "the program; - is standard output")->type_name("OUT.npubin");
   add_compile_flags(verb, flags->compile);
-  verb.add_option("--kv-map", flags->compile.kv_map, "which prefill outputs fill which decode states")->type_name("KV.json");
+  verb.add_option("--kv-map", flags->compile.kv_map, "which prefill outputs fill which decode states")
+      ->type_name("KV.json");
   verb.add_flag("--no-fallback", flags->no_fallback, "refuse what the target cannot run (always so for now)");
   verb.add_option("--dump", flags->dump, "print the graph after this pass")->type_name("PASS");
   verb.add_flag("--json", flags->json, "report as JSON");

@@ -47,7 +47,8 @@ int run(const Flags& flags) {
 Action add_generate(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--tokenizer", flags->tokenizer, "tokenizer.json; generation_config.json beside it tells where to stop")
+  verb.add_option("--tokenizer", flags->tokenizer,
+                  "tokenizer.json; generation_config.json beside it tells where to stop")
       ->required()
       ->type_name("FILE");
   verb.add_option("--prompt", flags->prompt, "the text to continue")->required()->type_name("TEXT");
@@ -59,7 +60,8 @@ Action add_generate(CLI::App& verb) {
       ->type_name("T")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  verb.add_option("--top-p", flags->options.top_p, "samples from the likeliest tokens that have this probability together")
+  verb.add_option("--top-p", flags->options.top_p,
+                  "samples from the likeliest tokens that have this probability together")
       ->type_name("P")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
@@ -67,7 +69,8 @@ Action add_generate(CLI::App& verb) {
   verb.add_flag("--json", flags->json, "report as JSON");
   // Asking for a way of sampling is asking to sample.
   return [flags, &verb] {
-    if (verb.count("--temperature") == 0 && (verb.count("--top-p") > 0 || verb.count("--seed") > 0)) flags->options.temperature = 1;
+    if (verb.count("--temperature") == 0 && (verb.count("--top-p") > 0 || verb.count("--seed") > 0))
+      flags->options.temperature = 1;
     return run(*flags);
   };
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "runtime/weights.h"
 
 namespace npusim::cli {
 namespace {
@@ -23,7 +24,8 @@ class InputReader {
     for (const TensorEntry& entry : file.entries) {
       if (!entry.unknown_dtype.empty())
         problem("input '{}': dtype {} in {} is not supported", entry.name, entry.unknown_dtype, display(path));
-      else take(entry.name, copy_tensor(entry.tensor), display(path));
+      else
+        take(entry.name, copy_tensor(entry.tensor), display(path));
     }
   }
 
@@ -38,7 +40,8 @@ class InputReader {
     if (bytes.starts_with("\x93NUMPY") || path.ends_with(".npy")) {
       const size_t at = position(name);
       const bool bf16 = at < inputs_.size() && inputs_[at].type.dtype == DType::bf16;
-      return take(name, parse_npy(span, display(path), bf16 ? std::optional(DType::bf16) : std::nullopt), display(path));
+      return take(name, parse_npy(span, display(path), bf16 ? std::optional(DType::bf16) : std::nullopt),
+                  display(path));
     }
     const Safetensors file = parse_safetensors(span, display(path));
     const TensorEntry* entry = file.entries.size() == 1 ? &file.entries[0] : nullptr;
@@ -81,13 +84,18 @@ class InputReader {
     }
     const TensorType& expected = inputs_[at].type;
     if (found_[at]) return problem("input '{}' is given twice, the second time by {}", name, from);
+    // --dtype float32 makes the 16-bit inputs of a model float32: widening loses nothing.
+    const bool half = tensor.type.dtype == DType::f16 || tensor.type.dtype == DType::bf16;
+    if (half && expected.dtype == DType::f32 && tensor.type.shape == expected.shape)
+      tensor = convert_tensor(view_of(tensor), DType::f32);
     if (tensor.type != expected) problem("{}", mismatch(name, expected, tensor.type, from));
     found_[at] = std::move(tensor);
   }
 
   static std::string mismatch(const std::string& name, const TensorType& expected, const TensorType& found,
                               const std::string& from) {
-    std::string text = fmt::format("input '{}': expected {}, found {} in {}", name, to_string(expected), to_string(found), from);
+    std::string text =
+        fmt::format("input '{}': expected {}, found {} in {}", name, to_string(expected), to_string(found), from);
     if (expected.shape != found.shape || !is_float(expected.dtype) || !is_float(found.dtype)) return text;
     text += fmt::format(" (nothing is converted silently: store it as {}", dtype_name(expected.dtype));
     return text + (expected.dtype == DType::bf16 ? ", in a safetensors file)" : ")");
@@ -129,14 +137,16 @@ HostTensor random_tensor(const TensorType& type, uint64_t seed) {
     const uint64_t bits = next_random(state);
     if (is_float(type.dtype))
       store_double(tensor.data.data(), type.dtype, i, static_cast<double>(bits >> 11) * 0x1p-52 - 1);
-    else store_int(tensor.data.data(), type.dtype, i, static_cast<int64_t>(bits >> 63));
+    else
+      store_int(tensor.data.data(), type.dtype, i, static_cast<int64_t>(bits >> 63));
   }
   return tensor;
 }
 
 void write_inputs(Executor& executor, size_t method, const std::vector<HostTensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (const auto to = executor.input(method, i); !to.empty()) std::memcpy(to.data(), tensors[i].data.data(), to.size());
+    if (const auto to = executor.input(method, i); !to.empty())
+      std::memcpy(to.data(), tensors[i].data.data(), to.size());
 }
 
 }  // namespace npusim::cli

@@ -79,10 +79,11 @@ double probe_read_gb_s() {
   double best = 1e30;
   for (int i = 0; i < repetitions; ++i)
     best = std::min(best, seconds_of([&] {
-      parallel_for(words, 1, [&](int64_t begin, int64_t end, int thread) {
-        sums[static_cast<size_t>(thread) * 8] += HWY_DYNAMIC_DISPATCH(sum_words)(memory.data() + begin, end - begin);
-      });
-    }));
+                      parallel_for(words, 1, [&](int64_t begin, int64_t end, int thread) {
+                        sums[static_cast<size_t>(thread) * 8] +=
+                            HWY_DYNAMIC_DISPATCH(sum_words)(memory.data() + begin, end - begin);
+                      });
+                    }));
   volatile uint64_t sink = sums[0];
   static_cast<void>(sink);
   return static_cast<double>(words) * 8 / best / 1e9;
@@ -96,11 +97,11 @@ double probe_gflop_s() {
   double best = 1e30;
   for (int i = 0; i < repetitions; ++i)
     best = std::min(best, seconds_of([&] {
-      parallel_for(threads, 1, [&](int64_t, int64_t, int thread) {
-        const auto at = static_cast<size_t>(thread);
-        results[at * 16] = HWY_DYNAMIC_DISPATCH(multiply_add)(rounds, &flops[at * 8]);
-      });
-    }));
+                      parallel_for(threads, 1, [&](int64_t, int64_t, int thread) {
+                        const auto at = static_cast<size_t>(thread);
+                        results[at * 16] = HWY_DYNAMIC_DISPATCH(multiply_add)(rounds, &flops[at * 8]);
+                      });
+                    }));
   volatile float sink = results[0];
   static_cast<void>(sink);
   double total = 0;

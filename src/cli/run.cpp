@@ -23,7 +23,8 @@ struct Flags {
 };
 
 // A state is written by the run: every repetition starts from the given one.
-std::vector<double> run_repeatedly(Executor& executor, size_t method, const std::vector<HostTensor>& inputs, int repeat) {
+std::vector<double> run_repeatedly(Executor& executor, size_t method, const std::vector<HostTensor>& inputs,
+                                   int repeat) {
   std::vector<double> ms;
   for (int i = 0; i < repeat; ++i) {
     write_inputs(executor, method, inputs);
@@ -46,7 +47,8 @@ std::vector<NamedTensor> outputs_of(Executor& executor, size_t method, const std
 void write_outputs(const std::string& path, const std::vector<NamedTensor>& tensors) {
   if (!path.ends_with(".npy")) return write_safetensors(path, tensors);
   if (tensors.size() != 1)
-    fail(ErrorKind::usage, "-o {}: an .npy file holds one tensor, there are {}: use .safetensors", path, tensors.size());
+    fail(ErrorKind::usage, "-o {}: an .npy file holds one tensor, there are {}: use .safetensors", path,
+         tensors.size());
   write_npy(path, tensors[0].tensor);
 }
 
@@ -65,12 +67,16 @@ std::string summary(const TensorView& tensor) {
                      sum / static_cast<double>(count), high);
 }
 
-std::string report(const Flags& flags, const std::string& method, const std::vector<NamedTensor>& outputs, const Timing& t) {
-  nlohmann::ordered_json json = {{"method", method},         {"repeat", flags.repeat},   {"min_ms", t.min_ms},
-                                 {"median_ms", t.median_ms}, {"p10_ms", t.p10_ms},       {"p90_ms", t.p90_ms},
-                                 {"output", flags.output},   {"outputs", nlohmann::ordered_json::array()}};
+std::string report(const Flags& flags, const std::string& method, const std::vector<NamedTensor>& outputs,
+                   const Timing& t) {
+  nlohmann::ordered_json json = {{"method", method},       {"repeat", flags.repeat},
+                                 {"min_ms", t.min_ms},     {"median_ms", t.median_ms},
+                                 {"p10_ms", t.p10_ms},     {"p90_ms", t.p90_ms},
+                                 {"output", flags.output}, {"outputs", nlohmann::ordered_json::array()}};
   std::string text = fmt::format("{}: {:.3f} ms", method, t.median_ms);
-  if (flags.repeat > 1) text += fmt::format(" (median of {}; min {:.3f}, p10 {:.3f}, p90 {:.3f})", flags.repeat, t.min_ms, t.p10_ms, t.p90_ms);
+  if (flags.repeat > 1)
+    text +=
+        fmt::format(" (median of {}; min {:.3f}, p10 {:.3f}, p90 {:.3f})", flags.repeat, t.min_ms, t.p10_ms, t.p90_ms);
   text += '\n';
   for (const NamedTensor& output : outputs) {
     const TensorType& type = output.tensor.type;
@@ -103,7 +109,10 @@ Action add_run(CLI::App& verb) {
   add_input_flags(verb, flags->inputs);
   verb.add_option("-o,--output", flags->output, "the outputs under their names; - is standard output")
       ->type_name("OUT.safetensors");
-  verb.add_option("--repeat", flags->repeat, "how often to run")->type_name("N")->check(CLI::Range(1, 1000000000))->capture_default_str();
+  verb.add_option("--repeat", flags->repeat, "how often to run")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000000))
+      ->capture_default_str();
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

@@ -10,12 +10,15 @@
 namespace npusim::cli {
 
 void add_threads_flag(CLI::App& verb, int& threads) {
-  verb.add_option("--threads", threads, "host threads; default: one per core")->type_name("N")->check(CLI::Range(1, 4096));
+  verb.add_option("--threads", threads, "host threads; default: one per core")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   verb.add_option("program", flags.program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
-  verb.add_option("--weights", flags.weights, "weights: .safetensors, or an index of shards")->type_name("W.safetensors");
+  verb.add_option("--weights", flags.weights, "weights: .safetensors, or an index of shards")
+      ->type_name("W.safetensors");
   verb.add_option("--device", flags.device, "where to run, such as cpu or cuda:0; default: the program's target")
       ->type_name("D");
   add_threads_flag(verb, flags.threads);

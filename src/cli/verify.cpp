@@ -71,17 +71,16 @@ std::vector<Row> against_golden(const Flags& flags, Executor& executor, const st
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (const TensorView* expected = find_golden(golden, outputs[i], i))
       rows.push_back(compare_output(flags, outputs[i], executor.output(0, i).data(), *expected, true, flags.golden));
-    else print_note(fmt::format("output '{}' has no golden tensor and is not compared", outputs[i].name));
+    else
+      print_note(fmt::format("output '{}' has no golden tensor and is not compared", outputs[i].name));
   }
-  if (rows.empty())
-    fail(ErrorKind::bad_input, "{}: no tensor is called like an output or out0, out1, …", flags.golden);
+  if (rows.empty()) fail(ErrorKind::bad_input, "{}: no tensor is called like an output or out0, out1, …", flags.golden);
   return rows;
 }
 
 std::vector<Row> against_reference(const Flags& flags, const Session& session, const MethodSource& source,
                                    const std::vector<HostTensor>& inputs, const std::vector<TensorInfo>& outputs) {
-  const std::vector<HostTensor> expected =
-      evaluate_ir(source, inputs, session.weights ? &*session.weights : nullptr);
+  const std::vector<HostTensor> expected = evaluate_ir(source, inputs, session.weights ? &*session.weights : nullptr);
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i)
     rows.push_back(compare_output(flags, outputs[i], session.executor->output(0, i).data(), view_of(expected[i]), false,
@@ -91,8 +90,8 @@ std::vector<Row> against_reference(const Flags& flags, const Session& session, c
 
 std::string report(const std::vector<Row>& rows, bool ok, bool json) {
   Json list = Json::array();
-  std::string text = fmt::format("{:<20} {:>9} {:>11} {:>11} {:>11} {:>10} {:>10}  argmax\n", "output", "l0", "l1", "l2",
-                                 "l_inf", "cosine", "r");
+  std::string text = fmt::format("{:<20} {:>9} {:>11} {:>11} {:>11} {:>10} {:>10}  argmax\n", "output", "l0", "l1",
+                                 "l2", "l_inf", "cosine", "r");
   for (const Row& row : rows) {
     const Comparison& c = row.comparison;
     list.push_back({{"name", row.name},
@@ -103,8 +102,9 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
                     {"cosine", c.cosine},
                     {"pearson_r", c.pearson_r},
                     {"argmax_equal", c.argmax_equal}});
-    text += fmt::format("{:<20} {:>9} {:>11.4g} {:>11.4g} {:>11.4g} {:>10.7f} {:>10.7f}  {}{}\n", row.name, c.l0, c.l1, c.l2,
-                        c.l_inf, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs", row.ok ? "" : "  FAILED");
+    text += fmt::format("{:<20} {:>9} {:>11.4g} {:>11.4g} {:>11.4g} {:>10.7f} {:>10.7f}  {}{}\n", row.name, c.l0, c.l1,
+                        c.l2, c.l_inf, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs",
+                        row.ok ? "" : "  FAILED");
   }
   if (json) return Json{{"ok", ok}, {"outputs", list}}.dump(2) + "\n";
   return text + (ok ? "ok\n" : "not within tolerance\n");
@@ -147,7 +147,8 @@ int run(const Flags& flags) {
 Action add_verify(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
-  verb.add_option("--weights", flags->session.weights, "weights: .safetensors, or an index of shards")->type_name("W.safetensors");
+  verb.add_option("--weights", flags->session.weights, "weights: .safetensors, or an index of shards")
+      ->type_name("W.safetensors");
   add_input_flags(verb, flags->inputs);
   verb.add_option("--golden", flags->golden, "expected outputs; without it the reference evaluates the IR")
       ->type_name("G.safetensors");
@@ -155,7 +156,9 @@ Action add_verify(CLI::App& verb) {
   verb.add_option("--device", flags->session.device, "where to run; default: the target")->type_name("D");
   add_threads_flag(verb, flags->session.threads);
   verb.add_option("--min-pearson", flags->min_pearson, "tolerance: smallest r")->type_name("R")->capture_default_str();
-  verb.add_option("--max-l-inf", flags->max_l_inf, "tolerance: largest difference; default: none")->type_name("X")->check(CLI::NonNegativeNumber);
+  verb.add_option("--max-l-inf", flags->max_l_inf, "tolerance: largest difference; default: none")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber);
   verb.add_flag("--no-argmax", flags->no_argmax, "tolerance: rows may differ in their largest element");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

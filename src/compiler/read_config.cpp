@@ -12,21 +12,28 @@ namespace npusim {
 void read_config(const std::string& path, TargetConfig& config) {
   const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
   if (!json.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object", path);
-  const std::map<std::string, int64_t*> numbers{
-      {"channel_alignment_bytes", &config.channel_alignment_bytes}, {"channel_tile", &config.channel_tile},
-      {"matmul_tile", &config.matmul_tile},                         {"max_threadgroup_1d", &config.max_threadgroup_1d},
-      {"max_threadgroup_2d", &config.max_threadgroup_2d},           {"max_threadgroup_3d", &config.max_threadgroup_3d},
-      {"max_dispatches_per_batch", &config.max_dispatches_per_batch},
-      {"buffer_alignment_bytes", &config.buffer_alignment_bytes},   {"max_rank", &config.max_rank}};
+  const std::map<std::string, int64_t*> numbers{{"channel_alignment_bytes", &config.channel_alignment_bytes},
+                                                {"channel_tile", &config.channel_tile},
+                                                {"matmul_tile", &config.matmul_tile},
+                                                {"max_threadgroup_1d", &config.max_threadgroup_1d},
+                                                {"max_threadgroup_2d", &config.max_threadgroup_2d},
+                                                {"max_threadgroup_3d", &config.max_threadgroup_3d},
+                                                {"max_dispatches_per_batch", &config.max_dispatches_per_batch},
+                                                {"buffer_alignment_bytes", &config.buffer_alignment_bytes},
+                                                {"max_rank", &config.max_rank}};
   for (const auto& [key, value] : json.items()) {
     if (key == "name") {
       if (!value.is_string()) fail(ErrorKind::bad_input, "{}: name must be a string", path);
       continue;  // the target's own name stays: it decides which backend runs the program
     }
     if (key == "image_layout") {
-      if (value == "channels_last") config.image_layout = ImageLayout::channels_last;
-      else if (value == "channels_first") config.image_layout = ImageLayout::channels_first;
-      else fail(ErrorKind::bad_input, "{}: image_layout must be channels_last or channels_first, found {}", path, value.dump());
+      if (value == "channels_last")
+        config.image_layout = ImageLayout::channels_last;
+      else if (value == "channels_first")
+        config.image_layout = ImageLayout::channels_first;
+      else
+        fail(ErrorKind::bad_input, "{}: image_layout must be channels_last or channels_first, found {}", path,
+             value.dump());
       continue;
     }
     const auto field = numbers.find(key);

@@ -23,9 +23,13 @@ HostTensor reference_weight(const Value& value, const WeightFiles* weights, std:
     return found->type.dtype == value.type.dtype ? copy_tensor(*found) : convert_tensor(*found, value.type.dtype);
   if (!found && weights)
     if (auto computed = rotary_frequencies(*weights, buffer))
-      return computed->type.dtype == value.type.dtype ? *computed : convert_tensor(view_of(*computed), value.type.dtype);
-  if (found) problems.push_back(fmt::format("weight '{}': expected {}, found {}", value.fqn, to_string(value.type), to_string(found->type)));
-  else problems.push_back(fmt::format("weight '{}' of {} is missing", value.fqn, to_string(value.type)));
+      return computed->type.dtype == value.type.dtype ? *computed
+                                                      : convert_tensor(view_of(*computed), value.type.dtype);
+  if (found)
+    problems.push_back(
+        fmt::format("weight '{}': expected {}, found {}", value.fqn, to_string(value.type), to_string(found->type)));
+  else
+    problems.push_back(fmt::format("weight '{}' of {} is missing", value.fqn, to_string(value.type)));
   return {};
 }
 
@@ -86,7 +90,8 @@ class ReferenceRun {
 
 }  // namespace
 
-std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs, const WeightFiles* weights) {
+std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
+                                      const WeightFiles* weights) {
   Graph plain = graph;
   PassContext context;
   functionalize(plain, context);

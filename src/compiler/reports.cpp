@@ -73,9 +73,15 @@ IrReport read_ir(const MethodSource& source) {
   }
   uint64_t weights_bytes = 0;
   for (const IrTensor& weight : document.weights) weights_bytes += byte_size(weight.type);
-  report.json = {{"model", document.model_name}, {"nodes", document.nodes.size()}, {"inputs", Json::array()},
-                 {"outputs", Json::array()},     {"weights", document.weights.size()}, {"weights_bytes", weights_bytes},
-                 {"dtypes", dtypes},             {"ops", ops},                     {"supported", report.problems.empty()},
+  report.json = {{"model", document.model_name},
+                 {"nodes", document.nodes.size()},
+                 {"inputs", Json::array()},
+                 {"outputs", Json::array()},
+                 {"weights", document.weights.size()},
+                 {"weights_bytes", weights_bytes},
+                 {"dtypes", dtypes},
+                 {"ops", ops},
+                 {"supported", report.problems.empty()},
                  {"unsupported", report.problems}};
   for (const IrTensor& tensor : document.inputs) report.json["inputs"].push_back(tensor_json(tensor));
   for (const IrTensor& tensor : document.outputs) report.json["outputs"].push_back(tensor_json(tensor));
@@ -92,9 +98,11 @@ std::string tensors_text(std::string_view title, const Json& tensors) {
 
 std::string ir_text(const IrReport& report) {
   const Json& j = report.json;
-  std::string text = fmt::format("model      {}\nnodes      {}\n", j["model"].get<std::string>(), j["nodes"].get<int64_t>());
+  std::string text =
+      fmt::format("model      {}\nnodes      {}\n", j["model"].get<std::string>(), j["nodes"].get<int64_t>());
   text += tensors_text("inputs", j["inputs"]) + tensors_text("outputs", j["outputs"]);
-  text += fmt::format("weights    {} tensors, {:.2f} MB\n", j["weights"].get<int64_t>(), j["weights_bytes"].get<double>() / 1e6);
+  text += fmt::format("weights    {} tensors, {:.2f} MB\n", j["weights"].get<int64_t>(),
+                      j["weights_bytes"].get<double>() / 1e6);
   text += "dtypes    ";
   for (const auto& [dtype, count] : j["dtypes"].items()) text += fmt::format(" {} {}", dtype, count.get<int64_t>());
   text += "\nops\n";
@@ -111,7 +119,8 @@ std::string ir_text(const IrReport& report) {
 
 std::string describe_ops(const std::string& target, bool json) {
   const std::string name = target.substr(0, target.find(':'));
-  if (!find_target(name)) fail(ErrorKind::usage, "unknown target {}: this build has {}", target, fmt::join(target_names(), ", "));
+  if (!find_target(name))
+    fail(ErrorKind::usage, "unknown target {}: this build has {}", target, fmt::join(target_names(), ", "));
   Json list = Json::array();
   std::string text;
   for (const auto& [op_name, op] : op_table()) {

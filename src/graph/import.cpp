@@ -167,6 +167,10 @@ class Importer {
       fail(ErrorKind::unsupported, "{}", reason);
     if (node.attrs && !node.attrs->empty())
       fail(ErrorKind::unsupported, "is understood only without attributes, as a rotary embedding");
+    if (interleaved_)
+      fail(ErrorKind::unsupported,
+           "is a rotary embedding whose body the file has lost, in a graph that takes every second element: pairs may be "
+           "interleaved or halves, which cannot be told");
     if (op) return true;
     expand_rotary(graph_, std::string(node.name), inputs[0], inputs[1], outputs);
     return false;
@@ -252,9 +256,19 @@ class Importer {
     node.outputs = std::move(all);
   }
 
+  // Whether any node slices with step 2, as models do that rotate interleaved pairs.
+  static bool takes_every_second(const IrDocument& document) {
+    return std::any_of(document.nodes.begin(), document.nodes.end(), [](const IrNode& node) {
+      if (!node.attrs) return false;
+      const auto step = node.attrs->find("step");
+      return step != node.attrs->end() && step->is_number_integer() && step->template get<int64_t>() == 2;
+    });
+  }
+
   const IrDocument& document_;
   Problems& problems_;
   Graph& graph_;
+  const bool interleaved_ = takes_every_second(document_);
   Resolver resolver_;
   std::unordered_map<std::string_view, OpName> ops_;
   std::vector<std::string_view> unknown_;  // ops, in order of first use

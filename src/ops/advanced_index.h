@@ -7,8 +7,9 @@
 
 namespace npusim {
 
-// For a call with arguments `self` and `indices`. Index tensors broadcast to each other; their dimensions take the place
-// of the indexed ones where those are neighbours and come first otherwise; None and missing ones keep a dimension.
+// For a call with arguments `self` and `indices`. Index tensors broadcast to each other; their dimensions take the
+// place of the indexed ones where those are neighbours and come first otherwise; None and missing ones keep a
+// dimension.
 struct AdvancedIndex {
   explicit AdvancedIndex(const OpCall& call);  // throws bad_input where the operands do not fit
 

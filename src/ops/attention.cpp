@@ -16,7 +16,7 @@ struct Attention {
   int mask = -1;          // broadcasts to […, heads, L, S]
   bool causal = false;
   double scale = 1;
-  Shape lead = {};        // batch and heads; with groups: batch, key heads, query heads per key head
+  Shape lead = {};  // batch and heads; with groups: batch, key heads, query heads per key head
   bool grouped = false;
   DType compute = DType::f32;
 };
@@ -28,17 +28,20 @@ int operand_of(const OpCall& call, std::initializer_list<std::string_view> names
 }
 
 [[noreturn]] void misfit(const OpCall& call) {
-  fail(ErrorKind::bad_input, "{}: query {}, key {} and value {} do not fit", call.op->name(), to_string(call.type("query")),
-       to_string(call.type("key")), to_string(call.type("value")));
+  fail(ErrorKind::bad_input, "{}: query {}, key {} and value {} do not fit", call.op->name(),
+       to_string(call.type("query")), to_string(call.type("key")), to_string(call.type("value")));
 }
 
 // Batch and heads of the result: the broadcast leading dimensions, but for heads in groups.
 Shape leading(const OpCall& call, bool grouped) {
   const Shape &q = call.type("query").shape, &k = call.type("key").shape, &v = call.type("value").shape;
   const size_t least = grouped ? 3 : 2;
-  if (q.size() < least || k.size() < least || v.size() < least || q.back() != k.back() || k[k.size() - 2] != v[v.size() - 2])
+  if (q.size() < least || k.size() < least || v.size() < least || q.back() != k.back() ||
+      k[k.size() - 2] != v[v.size() - 2])
     misfit(call);
-  auto lead = [&](const Shape& shape) { return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(least)); };
+  auto lead = [&](const Shape& shape) {
+    return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(least));
+  };
   Shape shape = broadcast_shapes(broadcast_shapes(lead(q), lead(k)), lead(v));
   if (grouped) {
     const int64_t heads = q[q.size() - 3], key_heads = k[k.size() - 3];
@@ -53,10 +56,12 @@ bool is_grouped(const OpCall& call) {
 }
 
 Attention attention_of(const OpCall& call, Lowering& lowering) {
-  Attention a{lowering.input(call.tensor("query")), lowering.input(call.tensor("key")), lowering.input(call.tensor("value"))};
+  Attention a{lowering.input(call.tensor("query")), lowering.input(call.tensor("key")),
+              lowering.input(call.tensor("value"))};
   a.mask = operand_of(call, {"attn_mask", "attn_bias"});
   a.causal = call.boolean("is_causal");
-  a.scale = call.is_none("scale") ? 1 / std::sqrt(static_cast<double>(call.type("query").shape.back())) : call.number("scale");
+  a.scale = call.is_none("scale") ? 1 / std::sqrt(static_cast<double>(call.type("query").shape.back()))
+                                  : call.number("scale");
   a.grouped = is_grouped(call);
   a.lead = leading(call, a.grouped);
   if (a.grouped) {
@@ -65,21 +70,27 @@ Attention attention_of(const OpCall& call, Lowering& lowering) {
     a.lead.back() /= key_heads;
     a.lead.insert(a.lead.end() - 1, key_heads);
   }
-  a.compute = compute_dtype(promote_types(call.type("query").dtype, promote_types(call.type("key").dtype, call.type("value").dtype)));
+  a.compute = compute_dtype(
+      promote_types(call.type("query").dtype, promote_types(call.type("key").dtype, call.type("value").dtype)));
   return a;
 }
 
 // Coordinates of an operand with leading dimensions like `lead` and the last two given. With groups its head is
 // group · heads per group + place in the group (`by_query`), or the group.
-std::vector<Coord> at(const KernelBuilder& k, const Attention& a, const Shape& shape, bool by_query, Coord row, Coord column) {
+std::vector<Coord> at(const KernelBuilder& k, const Attention& a, const Shape& shape, bool by_query, Coord row,
+                      Coord column) {
   const size_t lead = a.lead.size() - a.grouped;  // as the operand counts them
   std::vector<Coord> coords;
   for (size_t d = 0; d + 2 < shape.size(); ++d) {
     const size_t from = lead + 2 - shape.size() + d;
-    if (shape[d] == 1) coords.emplace_back(int64_t{0});
-    else if (!a.grouped || from + 1 < lead) coords.emplace_back(k.dim(static_cast<int>(from)));
-    else if (by_query) coords.emplace_back(k.dim(static_cast<int>(from)) * a.lead.back() + k.dim(static_cast<int>(from) + 1));
-    else coords.emplace_back(k.dim(static_cast<int>(from)));
+    if (shape[d] == 1)
+      coords.emplace_back(int64_t{0});
+    else if (!a.grouped || from + 1 < lead)
+      coords.emplace_back(k.dim(static_cast<int>(from)));
+    else if (by_query)
+      coords.emplace_back(k.dim(static_cast<int>(from)) * a.lead.back() + k.dim(static_cast<int>(from) + 1));
+    else
+      coords.emplace_back(k.dim(static_cast<int>(from)));
   }
   if (shape.size() >= 2) coords.push_back(std::move(row));
   if (!shape.empty()) coords.push_back(std::move(column));
@@ -91,7 +102,8 @@ Coord broadcast(const Shape& shape, size_t from_end, const Affine& index) {
 }
 
 // The sum over dimension `rank` of a·b: a contraction, or the row of a kernel in float64.
-Ex product(OpKernel& k, bool contract, int64_t extent, int a, const std::vector<Coord>& a_at, int b, const std::vector<Coord>& b_at) {
+Ex product(OpKernel& k, bool contract, int64_t extent, int a, const std::vector<Coord>& a_at, int b,
+           const std::vector<Coord>& b_at) {
   if (contract) return k.contract(ContractionKind::matmul, {extent}, a, a_at, b, b_at);
   return k.reduce(Reduction::sum, k.load(a, a_at) * k.load(b, b_at));
 }
@@ -240,7 +252,8 @@ std::vector<TensorType> infer_attention(const OpCall& call) {
 
 std::string refuse_dropout(const OpCall& call) {
   if (call.number("dropout_p") != 0) return "dropout_p drops random weights; only inference is compiled";
-  if (call.op->schema.find("dropout_mask") >= 0 && call.tensor("dropout_mask") >= 0) return "dropout_mask is not supported";
+  if (call.op->schema.find("dropout_mask") >= 0 && call.tensor("dropout_mask") >= 0)
+    return "dropout_mask is not supported";
   return "";
 }
 
@@ -252,18 +265,22 @@ constexpr OpRecord attention(std::string_view schema) {
 }
 
 constexpr OpRecord records[] = {
-    attention<Extra::none>("scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-                           "float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"),
-    attention<Extra::weights>("_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, "
-                              "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, "
-                              "*, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)"),
-    attention<Extra::logsumexp>("_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
-                                "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) "
-                                "-> (Tensor output, Tensor logsumexp)"),
-    attention<Extra::efficient>("_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, "
-                                "Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0., bool is_causal=False, *, "
-                                "float? scale=None) -> (Tensor output, Tensor log_sumexp, Tensor philox_seed, "
-                                "Tensor philox_offset)"),
+    attention<Extra::none>(
+        "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
+        "float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"),
+    attention<Extra::weights>(
+        "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, "
+        "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, "
+        "*, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)"),
+    attention<Extra::logsumexp>(
+        "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
+        "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) "
+        "-> (Tensor output, Tensor logsumexp)"),
+    attention<Extra::efficient>(
+        "_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, "
+        "Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0., bool is_causal=False, *, "
+        "float? scale=None) -> (Tensor output, Tensor log_sumexp, Tensor philox_seed, "
+        "Tensor philox_offset)"),
 };
 
 }  // namespace

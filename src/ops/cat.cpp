@@ -62,7 +62,8 @@ Join stack(const OpCall& call) {
   return join;
 }
 
-// hstack joins columns (elements of vectors), vstack rows, dstack along a third dimension, column_stack vectors as columns.
+// hstack joins columns (elements of vectors), vstack rows, dstack along a third dimension, column_stack vectors as
+// columns.
 enum class Stacking { horizontal, vertical, deep, columns };
 
 template <Stacking how>
@@ -88,8 +89,8 @@ Shape joined_shape(const OpCall& call, const Join& join) {
     Shape other = piece.shape;
     if (other.size() == shape.size()) other[join.dim] = shape[join.dim];
     if (other != shape)
-      fail(ErrorKind::bad_input, "{}: operand {} of shape {} does not fit the others along dimension {}", call.op->name(),
-           piece.operand, to_string(call.inputs[static_cast<size_t>(piece.operand)]->shape), join.dim);
+      fail(ErrorKind::bad_input, "{}: operand {} of shape {} does not fit the others along dimension {}",
+           call.op->name(), piece.operand, to_string(call.inputs[static_cast<size_t>(piece.operand)]->shape), join.dim);
     shape[join.dim] += piece.shape[join.dim];
   }
   return shape;
@@ -113,7 +114,8 @@ void lower_pieces(Lowering& lowering, const std::string& name, Join join, int re
     for (size_t begin = 0; begin < join.pieces.size(); begin += max_pieces) {
       const size_t end = std::min(begin + max_pieces, join.pieces.size());
       Join part{{join.pieces.begin() + static_cast<std::ptrdiff_t>(begin),
-                 join.pieces.begin() + static_cast<std::ptrdiff_t>(end)}, join.dim};
+                 join.pieces.begin() + static_cast<std::ptrdiff_t>(end)},
+                join.dim};
       TensorType part_type = type;
       part_type.shape[join.dim] = 0;
       for (const Piece& piece : part.pieces) part_type.shape[join.dim] += piece.shape[join.dim];
@@ -137,7 +139,8 @@ void lower_pieces(Lowering& lowering, const std::string& name, Join join, int re
     ends.push_back(start += piece.shape[join.dim]);
   }
   Ex x = values.empty() ? k.number(0) : values.back();
-  for (size_t i = values.size(); i-- > 1;) x = select(k.index(static_cast<int>(join.dim)) < ends[i - 1], values[i - 1], x);
+  for (size_t i = values.size(); i-- > 1;)
+    x = select(k.index(static_cast<int>(join.dim)) < ends[i - 1], values[i - 1], x);
   k.store(k.write(result), x);
   k.done(name);
 }
@@ -148,13 +151,16 @@ void lower_join(const OpCall& call, Lowering& lowering) {
 }
 
 template <auto join>
-constexpr OpRecord joined(std::string_view schema) { return fresh(view(schema, infer_join<join>, lower_join<join>)); }
+constexpr OpRecord joined(std::string_view schema) {
+  return fresh(view(schema, infer_join<join>, lower_join<join>));
+}
 
 // Operands as matrices down the diagonal, zeros elsewhere.
 Shape as_matrix(const OpCall& call, size_t operand) {
   Shape shape = call.inputs[operand]->shape;
   if (shape.size() > 2)
-    fail(ErrorKind::bad_input, "{}: operand {} has more than 2 dimensions: {}", call.op->name(), operand, to_string(shape));
+    fail(ErrorKind::bad_input, "{}: operand {} has more than 2 dimensions: {}", call.op->name(), operand,
+         to_string(shape));
   while (shape.size() < 2) shape.insert(shape.begin(), 1);
   return shape;
 }

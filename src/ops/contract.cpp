@@ -38,8 +38,10 @@ std::vector<Coord> coordinates_of(const KernelBuilder& k, const Shape& shape, co
                                   const std::vector<int>& order) {
   std::vector<Coord> at;
   for (size_t d = 0; d < labels.size(); ++d) {
-    if (shape[d] == 1) at.emplace_back(int64_t{0});
-    else at.emplace_back(k.dim(static_cast<int>(std::find(order.begin(), order.end(), labels[d]) - order.begin())));
+    if (shape[d] == 1)
+      at.emplace_back(int64_t{0});
+    else
+      at.emplace_back(k.dim(static_cast<int>(std::find(order.begin(), order.end(), labels[d]) - order.begin())));
   }
   return at;
 }
@@ -86,7 +88,8 @@ void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b,
       summed_extents.push_back(extents.at(label));
     }
   const bool nothing = element_count(summed_extents) == 0;  // the sum of no elements
-  const bool contract = two && !summed_extents.empty() && is_narrow_float(a_type.dtype) && is_narrow_float(b_type.dtype);
+  const bool contract =
+      two && !summed_extents.empty() && is_narrow_float(a_type.dtype) && is_narrow_float(b_type.dtype);
   const int rows = contract || nothing ? 0 : static_cast<int>(summed_extents.size());
   if (rows) space.insert(space.end(), summed_extents.begin(), summed_extents.end());
 

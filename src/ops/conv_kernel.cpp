@@ -9,7 +9,7 @@ namespace {
 
 // Extents of one convolution, read off its operands.
 struct Geometry {
-  size_t spatial;   // number of spatial dimensions
+  size_t spatial;  // number of spatial dimensions
   bool batched;
   int64_t batch, group_in, group_out;
   std::vector<int64_t> in, out, kernel;  // spatial
@@ -28,7 +28,8 @@ Geometry geometry(const Lowering& lowering, const ConvSpec& spec, int image, int
 }
 
 // Space [n, group, out channel, out…], reduced [in channel, kernel…].
-void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias, int result) {
+void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
+                  int result) {
   const Geometry g = geometry(lowering, spec, image, weight, result);
   Shape space{g.batch, spec.groups, g.group_out};
   space.insert(space.end(), g.out.begin(), g.out.end());
@@ -46,8 +47,10 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   if (g.batched) image_at.emplace_back(k.dim(0)), result_at.emplace_back(k.dim(0));
   image_at.emplace_back(group * g.group_in + in_channel);
   result_at.emplace_back(channel);
-  if (spec.transposed) weight_at = {Coord(group * g.group_in + in_channel), Coord(k.dim(2))};
-  else weight_at = {Coord(channel), Coord(in_channel)};
+  if (spec.transposed)
+    weight_at = {Coord(group * g.group_in + in_channel), Coord(k.dim(2))};
+  else
+    weight_at = {Coord(channel), Coord(in_channel)};
   Ex inside = k.integer(1, Scalar::boolean);
   for (size_t d = 0; d < g.spatial; ++d) {
     const int out = 3 + static_cast<int>(d), tap = rank + 1 + static_cast<int>(d);
@@ -107,8 +110,8 @@ int spread(Lowering& lowering, const ConvSpec& spec, int image, const Geometry& 
 
 // Kernel and stride tile the result: each of its elements is one product over the channels. A matmul over
 // [n, group, out channel, in…, kernel…].
-void lower_tiling(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias, int result,
-                  const Geometry& g) {
+void lower_tiling(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
+                  int result, const Geometry& g) {
   Shape space{g.batch, spec.groups, g.group_out};
   for (size_t d = 0; d < g.spatial; ++d) {
     space.push_back(g.in[d]);
@@ -168,7 +171,8 @@ Shape conv_shape(const OpCall& call, const ConvSpec& spec, const Shape& image, c
   const size_t spatial = weight.size() - 2;
   const bool batched = image.size() == weight.size();
   if (weight.size() < 3 || (!batched && image.size() + 1 != weight.size()))
-    fail(ErrorKind::bad_input, "{}: input {} and weight {} do not fit", call.op->name(), to_string(image), to_string(weight));
+    fail(ErrorKind::bad_input, "{}: input {} and weight {} do not fit", call.op->name(), to_string(image),
+         to_string(weight));
   const int64_t channels = image[batched], wanted = spec.transposed ? weight[0] : weight[1] * spec.groups;
   if (spec.groups < 1 || channels != wanted || (spec.transposed ? channels : weight[0]) % spec.groups != 0)
     fail(ErrorKind::bad_input, "{}: input {} and weight {} do not fit {} groups", call.op->name(), to_string(image),
@@ -180,11 +184,13 @@ Shape conv_shape(const OpCall& call, const ConvSpec& spec, const Shape& image, c
     if (spec.stride[d] < 1 || spec.dilation[d] < 1)
       fail(ErrorKind::bad_input, "{}: stride and dilation must be positive", call.op->name());
     const int64_t room = in + spec.before[d] + spec.after[d] - reach;
-    const int64_t extent = spec.transposed ? (in - 1) * spec.stride[d] - spec.before[d] - spec.after[d] + reach +
-                                                 spec.output_padding[d]
-                                           : room < 0 ? -1 : room / spec.stride[d] + 1;
+    const int64_t extent =
+        spec.transposed ? (in - 1) * spec.stride[d] - spec.before[d] - spec.after[d] + reach + spec.output_padding[d]
+        : room < 0      ? -1
+                        : room / spec.stride[d] + 1;
     if (extent < 0)
-      fail(ErrorKind::bad_input, "{}: a kernel of {} does not fit input {}", call.op->name(), to_string(weight), to_string(image));
+      fail(ErrorKind::bad_input, "{}: a kernel of {} does not fit input {}", call.op->name(), to_string(weight),
+           to_string(image));
     shape.push_back(extent);
   }
   return shape;

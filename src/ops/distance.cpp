@@ -28,8 +28,10 @@ Ex load_row(OpKernel& k, int operand, const Shape& shape, size_t row) {
   std::vector<Coord> at;
   for (size_t i = 0; i < own.size(); ++i) {
     const size_t d = shape.size() - own.size() + i;
-    if (own[i] == 1) at.emplace_back(int64_t{0});
-    else at.emplace_back(k.dim(static_cast<int>(d == row ? shape.size() - 1 : d - (d > row))));
+    if (own[i] == 1)
+      at.emplace_back(int64_t{0});
+    else
+      at.emplace_back(k.dim(static_cast<int>(d == row ? shape.size() - 1 : d - (d > row))));
   }
   return k.load(arg, at);
 }
@@ -145,8 +147,10 @@ void lower_weight_norm(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> g_at;
   const Shape& g_shape = k.shape(g);
   for (size_t d = 0; d < g_shape.size(); ++d) {
-    if (g_shape[d] == 1) g_at.emplace_back(int64_t{0});
-    else g_at.push_back(at[v.size() - g_shape.size() + d]);
+    if (g_shape[d] == 1)
+      g_at.emplace_back(int64_t{0});
+    else
+      g_at.push_back(at[v.size() - g_shape.size() + d]);
   }
   const Ex norm = rows == 0 ? abs(x) : row_norm(k, x, 2);
   const Ex scale = k.load(g, g_at) / norm;
@@ -158,10 +162,11 @@ void lower_weight_norm(const OpCall& call, Lowering& lowering) {
 // result[…, o] = Σ input1[…, i] · weight[o, i, j] · input2[…, j] + bias[o]
 std::vector<TensorType> infer_bilinear(const OpCall& call) {
   const Shape &a = call.inputs[0]->shape, &b = call.inputs[1]->shape, &w = call.type("weight").shape;
-  const bool fits = w.size() == 3 && !a.empty() && a.size() == b.size() && std::equal(a.begin(), a.end() - 1, b.begin()) &&
-                    a.back() == w[1] && b.back() == w[2];
+  const bool fits = w.size() == 3 && !a.empty() && a.size() == b.size() &&
+                    std::equal(a.begin(), a.end() - 1, b.begin()) && a.back() == w[1] && b.back() == w[2];
   if (!fits)
-    fail(ErrorKind::bad_input, "{}: operands {}, {} and weight {} do not fit", call.op->name(), to_string(a), to_string(b), to_string(w));
+    fail(ErrorKind::bad_input, "{}: operands {}, {} and weight {} do not fit", call.op->name(), to_string(a),
+         to_string(b), to_string(w));
   Shape shape(a.begin(), a.end() - 1);
   shape.push_back(w[0]);
   return {real_result(call, shape)};
@@ -180,7 +185,8 @@ void lower_bilinear(const OpCall& call, Lowering& lowering) {
   Shape partial(a.begin(), a.end() - 1);
   partial.insert(partial.end(), {w[0], w[2]});
   const Labelled half{lowering.temporary({compute_dtype(call.outputs[0].dtype), partial}), with({out, right})};
-  lower_product(lowering, "bilinear", {lowering.input(0), with({left})}, {lowering.input(call.tensor("weight")), {out, left, right}}, half);
+  lower_product(lowering, "bilinear", {lowering.input(0), with({left})},
+                {lowering.input(call.tensor("weight")), {out, left, right}}, half);
   const int bias = call.tensor("bias");
   lower_product(lowering, "bilinear", half, {lowering.input(1), with({right})}, {lowering.output(0), with({out})},
                 [&](OpKernel& k, Ex x) { return add_bias(k, x, 1, bias, 1); });
@@ -190,8 +196,10 @@ void lower_bilinear(const OpCall& call, Lowering& lowering) {
 size_t cross_dim(const OpCall& call) {
   const Shape shape = common_shape(call);
   size_t dim = 0;
-  if (!call.is_none("dim")) dim = dim_argument(call, "dim", shape.size());
-  else dim = static_cast<size_t>(std::find(shape.begin(), shape.end(), 3) - shape.begin());
+  if (!call.is_none("dim"))
+    dim = dim_argument(call, "dim", shape.size());
+  else
+    dim = static_cast<size_t>(std::find(shape.begin(), shape.end(), 3) - shape.begin());
   if (dim >= shape.size() || shape[dim] != 3)
     fail(ErrorKind::bad_input, "{}: no dimension of 3 to cross in {}", call.op->name(), to_string(shape));
   return dim;
@@ -212,8 +220,10 @@ void lower_cross(const OpCall& call, Lowering& lowering) {
     std::vector<Coord> at;
     for (size_t i = 0; i < own.size(); ++i) {
       const size_t d = shape.size() - own.size() + i;
-      if (d == dim) at.emplace_back(irem(k.index(static_cast<int>(d)) + ahead, k.integer(3)));
-      else at.emplace_back(own[i] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
+      if (d == dim)
+        at.emplace_back(irem(k.index(static_cast<int>(d)) + ahead, k.integer(3)));
+      else
+        at.emplace_back(own[i] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
     }
     return k.load(arg, at);
   };
@@ -223,15 +233,19 @@ void lower_cross(const OpCall& call, Lowering& lowering) {
 }
 
 constexpr OpRecord records[] = {
-    contraction("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", infer_cosine, lower_cosine),
-    contraction("pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=9.9999999999999995e-07, bool keepdim=False) -> Tensor",
+    contraction("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", infer_cosine,
+                lower_cosine),
+    contraction("pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=9.9999999999999995e-07, bool "
+                "keepdim=False) -> Tensor",
                 infer_pairwise, lower_pairwise),
     contraction("cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor", infer_cdist, lower_cdist),
     contraction("_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", infer_cdist, lower_cdist),
     contraction("_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", infer_cdist, lower_cdist),
     contraction("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", infer_weight_norm, lower_weight_norm),
-    contraction("_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", infer_weight_norm, lower_weight_norm),
-    contraction("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", infer_bilinear, lower_bilinear),
+    contraction("_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", infer_weight_norm,
+                lower_weight_norm),
+    contraction("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", infer_bilinear,
+                lower_bilinear),
     contraction("cross(Tensor self, Tensor other, int? dim=None) -> Tensor", infer_cross, lower_cross),
     contraction("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", infer_cross, lower_cross),
 };

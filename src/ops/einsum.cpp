@@ -43,17 +43,21 @@ Equation parse(const OpCall& call) {
   const size_t arrow = text.find("->");
   std::vector<std::string> terms{""};
   for (char c : text.substr(0, arrow)) {
-    if (c == ',') terms.emplace_back();
-    else terms.back() += c;
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
   }
   if (terms.size() != call.inputs.size())
-    fail(ErrorKind::bad_input, "{}: equation '{}' has {} terms for {} operands", call.op->name(), text, terms.size(), call.inputs.size());
+    fail(ErrorKind::bad_input, "{}: equation '{}' has {} terms for {} operands", call.op->name(), text, terms.size(),
+         call.inputs.size());
   Equation equation;
   size_t ellipsis = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     const size_t rank = call.inputs[i]->shape.size(), named = letters(terms[i]);
     if (rank < named || (rank != named && !has_ellipsis(terms[i])))
-      fail(ErrorKind::bad_input, "{}: term '{}' does not fit operand {}", call.op->name(), terms[i], to_string(*call.inputs[i]));
+      fail(ErrorKind::bad_input, "{}: term '{}' does not fit operand {}", call.op->name(), terms[i],
+           to_string(*call.inputs[i]));
     if (has_ellipsis(terms[i])) ellipsis = std::max(ellipsis, rank - named);
     equation.operands.push_back(parse_term(call, terms[i], rank - named));
   }
@@ -109,7 +113,9 @@ void lower_einsum(const OpCall& call, Lowering& lowering) {
     const Labelled next{lowering.input(static_cast<int>(i)), equation.operands[i]};
     if (i + 1 == count) return lower_product(lowering, "einsum", so_far, next, result);
     auto needed = [&](int label) {
-      auto in = [&](const std::vector<int>& labels) { return std::find(labels.begin(), labels.end(), label) != labels.end(); };
+      auto in = [&](const std::vector<int>& labels) {
+        return std::find(labels.begin(), labels.end(), label) != labels.end();
+      };
       return in(equation.result) ||
              std::any_of(equation.operands.begin() + static_cast<std::ptrdiff_t>(i) + 1, equation.operands.end(), in);
     };
@@ -117,7 +123,8 @@ void lower_einsum(const OpCall& call, Lowering& lowering) {
     Shape shape;
     for (const Labelled* x : std::initializer_list<const Labelled*>{&so_far, &next})
       for (int label : x->labels) {
-        if (!needed(label) || std::find(partial.labels.begin(), partial.labels.end(), label) != partial.labels.end()) continue;
+        if (!needed(label) || std::find(partial.labels.begin(), partial.labels.end(), label) != partial.labels.end())
+          continue;
         partial.labels.push_back(label);
         int64_t extent = 1;  // among the first operands only: a later one may still broadcast it
         for (size_t j = 0; j <= i; ++j)

@@ -39,8 +39,10 @@ void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int se
     index_at.emplace_back(broadcast && index_shape[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
   const Ex i = k.load(index_arg, index_at);
   for (size_t d = 0; d < extents.size(); ++d) {
-    if (d == dim) at.emplace_back(i);
-    else at.emplace_back(broadcast && extents[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
+    if (d == dim)
+      at.emplace_back(i);
+    else
+      at.emplace_back(broadcast && extents[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
   }
   const Ex x = k.load(from, at);
   k.store(k.write(lowering.output(0)), x);
@@ -54,7 +56,8 @@ std::vector<TensorType> infer_gather(const OpCall& call) {
   const size_t dim = dim_argument(call, "dim", self.shape.size());
   bool fits = a.size() == b.size() || element_count(b) == 0;
   for (size_t d = 0; fits && element_count(b) > 0 && d < a.size(); ++d) fits = d == dim || b[d] <= a[d];
-  if (!fits) fail(ErrorKind::bad_input, "{}: index {} does not fit self {}", call.op->name(), to_string(index), to_string(self));
+  if (!fits)
+    fail(ErrorKind::bad_input, "{}: index {} does not fit self {}", call.op->name(), to_string(index), to_string(self));
   return {{self.dtype, index.shape}};
 }
 
@@ -70,7 +73,8 @@ std::vector<TensorType> infer_take_along(const OpCall& call) {
   need_index(call, indices);
   if (call.is_none("dim")) return {{self.dtype, {element_count(indices.shape)}}};
   if (self.shape.size() != indices.shape.size())
-    fail(ErrorKind::bad_input, "{}: indices {} and self {} differ in rank", call.op->name(), to_string(indices), to_string(self));
+    fail(ErrorKind::bad_input, "{}: indices {} and self {} differ in rank", call.op->name(), to_string(indices),
+         to_string(self));
   Shape a = self.shape;
   const size_t dim = dim_argument(call, "dim", a.size());
   if (a.empty()) return {{self.dtype, {}}};
@@ -160,7 +164,8 @@ void lower_index(const OpCall& call, Lowering& lowering) {
 std::vector<TensorType> infer_masked_index(const OpCall& call) {
   TensorType type = infer_index(call)[0];
   if (broadcast_shapes(type.shape, call.type("mask").shape) != type.shape)
-    fail(ErrorKind::bad_input, "{}: mask {} does not fit {}", call.op->name(), to_string(call.type("mask")), to_string(type));
+    fail(ErrorKind::bad_input, "{}: mask {} does not fit {}", call.op->name(), to_string(call.type("mask")),
+         to_string(type));
   return {type};
 }
 
@@ -190,8 +195,10 @@ constexpr OpRecord advanced(std::string_view schema) {
 
 constexpr OpRecord records[] = {
     indexed("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
-            "bool sparse=False) -> Tensor", infer_embedding, lower_embedding),
-    indexed("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", infer_gather, lower_gather),
+            "bool sparse=False) -> Tensor",
+            infer_embedding, lower_embedding),
+    indexed("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", infer_gather,
+            lower_gather),
     indexed("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", infer_take_along, lower_take_along),
     indexed("index_select(Tensor self, int dim, Tensor index) -> Tensor", infer_index_select, lower_index_select),
     indexed("take(Tensor self, Tensor index) -> Tensor", infer_take, lower_take),

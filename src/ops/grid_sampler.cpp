@@ -19,7 +19,8 @@ std::vector<TensorType> infer_grid_sampler(const OpCall& call) {
   const bool fits = (rank == 4 || rank == 5) && grid.size() == rank && grid[0] == input.shape[0] &&
                     grid.back() == static_cast<int64_t>(rank) - 2;
   if (!fits)
-    fail(ErrorKind::bad_input, "{}: input {} and grid {} do not fit", call.op->name(), to_string(input), to_string(grid));
+    fail(ErrorKind::bad_input, "{}: input {} and grid {} do not fit", call.op->name(), to_string(input),
+         to_string(grid));
   const int64_t mode = call.integer("interpolation_mode"), border = call.integer("padding_mode");
   if (mode < 0 || mode > 2 || border < 0 || border > 2 || (mode == 2 && rank == 5))
     fail(ErrorKind::bad_input, "{}: interpolation {} or padding {} is unknown", call.op->name(), mode, border);
@@ -108,7 +109,8 @@ Ex cubic(const Sampler& s, const std::vector<Ex>& places) {
   for (size_t i = 0; i < 4; ++i) {
     Ex line = s.k.number(0);
     for (size_t j = 0; j < 4; ++j) {
-      const Ex y = s.bordered(top + (static_cast<double>(i) - 1), 0), x = s.bordered(left + (static_cast<double>(j) - 1), 1);
+      const Ex y = s.bordered(top + (static_cast<double>(i) - 1), 0),
+               x = s.bordered(left + (static_cast<double>(j) - 1), 1);
       line = line + s.at({y, x}) * across[j];
     }
     sum = sum + line * down[i];
@@ -124,7 +126,8 @@ void lower_grid_sampler(const OpCall& call, Lowering& lowering) {
     k.store(k.write(lowering.output(0)), k.number(0));
     return k.done("grid_sampler");
   }
-  const Sampler s{k, k.read(lowering.input(0)), static_cast<Border>(call.integer("padding_mode")), call.boolean("align_corners")};
+  const Sampler s{k, k.read(lowering.input(0)), static_cast<Border>(call.integer("padding_mode")),
+                  call.boolean("align_corners")};
   const int grid = k.read(lowering.input(1));
   const auto mode = static_cast<Interpolation>(call.integer("interpolation_mode"));
   std::vector<Ex> places;
@@ -154,7 +157,8 @@ std::vector<TensorType> infer_affine_grid(const OpCall& call) {
   const auto size = call.ints("size");
   const auto spatial = static_cast<int64_t>(size.size()) - 2;
   if ((spatial != 2 && spatial != 3) || theta.shape != Shape{size[0], spatial, spatial + 1})
-    fail(ErrorKind::bad_input, "{}: theta {} and size {} do not fit", call.op->name(), to_string(theta), to_string(size));
+    fail(ErrorKind::bad_input, "{}: theta {} and size {} do not fit", call.op->name(), to_string(theta),
+         to_string(size));
   Shape shape{size[0]};
   shape.insert(shape.end(), size.begin() + 2, size.end());
   shape.push_back(spatial);
@@ -191,11 +195,17 @@ constexpr OpRecord sampled(std::string_view schema) {
 }
 
 constexpr OpRecord records[] = {
-    sampled("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"),
-    sampled("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"),
-    sampled("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"),
-    {.schema = "affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", .family = OpFamily::create,
-     .infer = infer_affine_grid, .lower = lower_affine_grid, .tolerance = 8},
+    sampled("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> "
+            "Tensor"),
+    sampled("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
+            "-> Tensor"),
+    sampled("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
+            "-> Tensor"),
+    {.schema = "affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor",
+     .family = OpFamily::create,
+     .infer = infer_affine_grid,
+     .lower = lower_affine_grid,
+     .tolerance = 8},
 };
 
 }  // namespace

@@ -82,7 +82,8 @@ Windows column_windows(const OpCall& call) {
     fail(ErrorKind::bad_input, "{}: {} columns for an image of {}", call.op->name(), to_string(self), to_string(size));
   const Windows w = windows(call, size[0], size[1]);
   if (self.back() != w.out[0] * w.out[1] || self[self.size() - 2] % (w.kernel[0] * w.kernel[1]) != 0)
-    fail(ErrorKind::bad_input, "{}: {} does not hold {}x{} windows", call.op->name(), to_string(self), w.out[0], w.out[1]);
+    fail(ErrorKind::bad_input, "{}: {} does not hold {}x{} windows", call.op->name(), to_string(self), w.out[0],
+         w.out[1]);
   return w;
 }
 
@@ -128,7 +129,8 @@ constexpr OpRecord records[] = {
     fresh(view("im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
                infer_im2col, lower_im2col)),
     summed(fresh(view("col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, "
-                      "int[2] stride) -> Tensor", infer_col2im, lower_col2im))),
+                      "int[2] stride) -> Tensor",
+                      infer_col2im, lower_col2im))),
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What ops with computed indices share: gathers read at them, scatters write at them into a copy of their first operand.
+// What ops with computed indices share: gathers read at them, scatters write at them into a copy of their first
+// operand.
 #pragma once
 #include "ops/view.h"
 

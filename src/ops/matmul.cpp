@@ -66,7 +66,8 @@ std::vector<TensorType> infer_linear(const OpCall& call) {
   shape.pop_back();
   if (weight.size() == 2) shape.push_back(weight[0]);
   if (call.tensor("bias") >= 0 && broadcast_shapes(shape, call.type("bias").shape) != shape)
-    fail(ErrorKind::bad_input, "{}: bias {} does not fit {}", call.op->name(), to_string(call.type("bias")), to_string(shape));
+    fail(ErrorKind::bad_input, "{}: bias {} does not fit {}", call.op->name(), to_string(call.type("bias")),
+         to_string(shape));
   return {{product_dtype(call), shape}};
 }
 
@@ -243,7 +244,8 @@ constexpr OpRecord records[] = {
     contraction("mm(Tensor self, Tensor mat2) -> Tensor", infer_matmul<2, 2>, lower_matmul),
     contraction("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", infer_matmul<2, 2>, lower_matmul),
     contraction("bmm(Tensor self, Tensor mat2) -> Tensor", infer_matmul<3, 3>, lower_matmul),
-    contraction("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", infer_matmul<3, 3>, lower_matmul),
+    contraction("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", infer_matmul<3, 3>,
+                lower_matmul),
     contraction("mv(Tensor self, Tensor vec) -> Tensor", infer_matmul<2, 1>, lower_matmul),
     contraction("dot(Tensor self, Tensor tensor) -> Tensor", infer_matmul<1, 1>, lower_matmul),
     contraction("vdot(Tensor self, Tensor other) -> Tensor", infer_matmul<1, 1>, lower_matmul),
@@ -251,15 +253,18 @@ constexpr OpRecord records[] = {
     contraction("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
                 infer_add_matmul<2, 2>, lower_add_matmul),
     contraction("addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, "
-                "Scalar alpha=1) -> Tensor", infer_add_matmul<2, 2>, lower_add_matmul),
+                "Scalar alpha=1) -> Tensor",
+                infer_add_matmul<2, 2>, lower_add_matmul),
     contraction("_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, "
-                "bool use_gelu=False) -> Tensor", infer_add_matmul<2, 2>, lower_addmm_activation),
+                "bool use_gelu=False) -> Tensor",
+                infer_add_matmul<2, 2>, lower_addmm_activation),
     contraction("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
                 infer_add_matmul<2, 1>, lower_add_matmul),
     contraction("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
                 infer_add_matmul<3, 3>, lower_add_matmul),
     contraction("baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, "
-                "Scalar alpha=1) -> Tensor", infer_add_matmul<3, 3>, lower_add_matmul),
+                "Scalar alpha=1) -> Tensor",
+                infer_add_matmul<3, 3>, lower_add_matmul),
     contraction("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
                 infer_addbmm, lower_addbmm),
     contraction("outer(Tensor self, Tensor vec2) -> Tensor", infer_outer<0>, lower_outer<0>),

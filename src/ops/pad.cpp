@@ -51,8 +51,8 @@ Padding padding_of(const OpCall& call) {
     p.before[d] = list[2 * i];
     p.after[d] = list[2 * i + 1];
     const int64_t most = std::max(p.before[d], p.after[d]);
-    if ((p.mode == PadMode::reflect && most >= self[d] && most > 0) || (p.mode == PadMode::circular && most > self[d]) ||
-        (p.mode == PadMode::replicate && most > 0 && self[d] == 0))
+    if ((p.mode == PadMode::reflect && most >= self[d] && most > 0) ||
+        (p.mode == PadMode::circular && most > self[d]) || (p.mode == PadMode::replicate && most > 0 && self[d] == 0))
       fail(ErrorKind::bad_input, "{}: padding {} is too large for {}", call.op->name(), most, to_string(self));
   }
   if (call.op->schema.find("value") >= 0 && !call.is_none("value")) p.value = call.number("value");
@@ -90,8 +90,10 @@ void lower_pad(const OpCall& call, Lowering& lowering) {
   for (size_t d = 0; d < self.size(); ++d) {
     const Affine own = k.dim(static_cast<int>(d)) + (-p.before[d]);
     const bool crosses = p.before[d] > 0 || p.after[d] > 0;
-    if (!crosses || p.mode == PadMode::constant) at.emplace_back(own);
-    else at.emplace_back(border_index(k, p, d, self[d]));
+    if (!crosses || p.mode == PadMode::constant)
+      at.emplace_back(own);
+    else
+      at.emplace_back(border_index(k, p, d, self[d]));
     if (crosses && p.mode == PadMode::constant) {
       inside = bordered ? inside && k.in_bounds(own, self[d]) : k.in_bounds(own, self[d]);
       bordered = true;

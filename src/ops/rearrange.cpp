@@ -122,13 +122,16 @@ void lower_roll(const OpCall& call, Lowering& lowering) {
       const auto dim = static_cast<size_t>(normalize_dim(dims[i], self.shape.size()));
       if (self.shape.empty()) continue;
       const auto known = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.first == dim; });
-      if (known == list.end()) list.emplace_back(dim, shifts[i]);
-      else known->second += shifts[i];
+      if (known == list.end())
+        list.emplace_back(dim, shifts[i]);
+      else
+        known->second += shifts[i];
     }
     return lower_rolls(lowering, list, lowering.input(0), lowering.output(0));
   }
   if (shifts.size() != 1) fail(ErrorKind::bad_input, "{}: {} shifts for a flat roll", call.op->name(), shifts.size());
-  const int flat = lowering.temporary({self.dtype, {element_count(self.shape)}}), moved = lowering.temporary(lowering.type(flat));
+  const int flat = lowering.temporary({self.dtype, {element_count(self.shape)}}),
+            moved = lowering.temporary(lowering.type(flat));
   lower_flat(lowering, "view", lowering.input(0), flat);
   lower_rolls(lowering, {{0, shifts[0]}}, flat, moved);
   lower_flat(lowering, "view", moved, lowering.output(0));
@@ -141,12 +144,15 @@ ViewMaps pixel_shuffle(const OpCall& call) {
   const size_t lead = self.size() - 3;
   if (self.size() < 3 || r < 1 || self[lead] % (r * r) != 0)
     fail(ErrorKind::bad_input, "{}: {} does not divide into {}x{} blocks", call.op->name(), to_string(self), r, r);
-  ViewMap map{{self.begin(), self.end() - 3}, identity_coordinates(lead), {self.begin(), self.end() - 3},
+  ViewMap map{{self.begin(), self.end() - 3},
+              identity_coordinates(lead),
+              {self.begin(), self.end() - 3},
               identity_coordinates(lead)};
   const int64_t c = self[lead] / (r * r), h = self[lead + 1], w = self[lead + 2];
   map.shape.insert(map.shape.end(), {c, h * r, w * r});
   map.space.insert(map.space.end(), {c, h, r, w, r});
-  const Affine channel = along(lead), y = along(lead + 1), i = along(lead + 2), x = along(lead + 3), j = along(lead + 4);
+  const Affine channel = along(lead), y = along(lead + 1), i = along(lead + 2), x = along(lead + 3),
+               j = along(lead + 4);
   map.from.insert(map.from.end(), {channel * (r * r) + i * r + j, y, x});
   map.to.insert(map.to.end(), {channel, y * r + i, x * r + j});
   return {map};
@@ -159,12 +165,15 @@ ViewMaps pixel_unshuffle(const OpCall& call) {
   const size_t lead = self.size() - 3;
   if (self.size() < 3 || r < 1 || self[lead + 1] % r != 0 || self[lead + 2] % r != 0)
     fail(ErrorKind::bad_input, "{}: {} does not divide into {}x{} blocks", call.op->name(), to_string(self), r, r);
-  ViewMap map{{self.begin(), self.end() - 3}, identity_coordinates(lead), {self.begin(), self.end() - 3},
+  ViewMap map{{self.begin(), self.end() - 3},
+              identity_coordinates(lead),
+              {self.begin(), self.end() - 3},
               identity_coordinates(lead)};
   const int64_t c = self[lead], h = self[lead + 1] / r, w = self[lead + 2] / r;
   map.shape.insert(map.shape.end(), {c * r * r, h, w});
   map.space.insert(map.space.end(), {c, r, r, h, w});
-  const Affine channel = along(lead), i = along(lead + 1), j = along(lead + 2), y = along(lead + 3), x = along(lead + 4);
+  const Affine channel = along(lead), i = along(lead + 1), j = along(lead + 2), y = along(lead + 3),
+               x = along(lead + 4);
   map.from.insert(map.from.end(), {channel, y * r + i, x * r + j});
   map.to.insert(map.to.end(), {channel * (r * r) + i * r + j, y, x});
   return {map};
@@ -176,7 +185,9 @@ ViewMaps channel_shuffle(const OpCall& call) {
   const int64_t groups = call.integer("groups");
   if (self.size() < 3 || groups < 1 || self[1] % groups != 0)
     fail(ErrorKind::bad_input, "{}: the channels of {} are not in {} groups", call.op->name(), to_string(self), groups);
-  ViewMap map{self, {along(0), along(1) * (self[1] / groups) + along(2)}, {self[0], groups, self[1] / groups},
+  ViewMap map{self,
+              {along(0), along(1) * (self[1] / groups) + along(2)},
+              {self[0], groups, self[1] / groups},
               {along(0), along(2) * groups + along(1)}};
   for (size_t d = 2; d < self.size(); ++d) {
     map.space.push_back(self[d]);
@@ -192,7 +203,8 @@ ViewMaps meshgrid(const OpCall& call) {
   std::vector<size_t> where(rank);
   for (size_t i = 0; i < rank; ++i) where[i] = i;
   const std::string indexing = call.op->schema.find("indexing") >= 0 ? call.text("indexing") : "ij";
-  if (indexing == "xy" && rank > 1) std::swap(where[0], where[1]);
+  if (indexing == "xy" && rank > 1)
+    std::swap(where[0], where[1]);
   else if (indexing != "ij" && indexing != "xy")
     fail(ErrorKind::bad_input, "{}: indexing must be 'ij' or 'xy', found '{}'", call.op->name(), indexing);
   Shape shape(rank);
@@ -210,22 +222,26 @@ ViewMaps meshgrid(const OpCall& call) {
 }
 
 constexpr OpRecord grid(std::string_view schema) {
-  return view(schema, [](const OpCall& call) {
-    std::vector<TensorType> types;
-    for (const ViewMap& map : meshgrid(call)) types.push_back({call.inputs[types.size()]->dtype, map.shape});
-    return types;
-  }, [](const OpCall& call, Lowering& lowering) {
-    const ViewMaps maps = meshgrid(call);
-    for (int i = 0; i < static_cast<int>(maps.size()); ++i)
-      lower_map(lowering, "meshgrid", maps[static_cast<size_t>(i)], lowering.input(i), lowering.output(i));
-  });
+  return view(
+      schema,
+      [](const OpCall& call) {
+        std::vector<TensorType> types;
+        for (const ViewMap& map : meshgrid(call)) types.push_back({call.inputs[types.size()]->dtype, map.shape});
+        return types;
+      },
+      [](const OpCall& call, Lowering& lowering) {
+        const ViewMaps maps = meshgrid(call);
+        for (int i = 0; i < static_cast<int>(maps.size()); ++i)
+          lower_map(lowering, "meshgrid", maps[static_cast<size_t>(i)], lowering.input(i), lowering.output(i));
+      });
 }
 
 constexpr OpRecord records[] = {
     fresh(mapped_view<repeat>("repeat(Tensor self, SymInt[] repeats) -> Tensor")),
     fresh(mapped_view<repeat>("tile(Tensor self, SymInt[] dims) -> Tensor")),
-    fresh(view("repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-               infer_interleave, lower_interleave)),
+    fresh(view(
+        "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        infer_interleave, lower_interleave)),
     fresh(view("roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", infer_same, lower_roll)),
     fresh(mapped_view<pixel_shuffle>("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")),
     fresh(mapped_view<pixel_unshuffle>("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor")),

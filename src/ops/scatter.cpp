@@ -1,4 +1,5 @@
-// Writes at computed indices into a copy of self: index_copy, index_put, index_add, index_fill, scatter and scatter_add.
+// Writes at computed indices into a copy of self: index_copy, index_put, index_add, index_fill, scatter and
+// scatter_add.
 #include <algorithm>
 
 #include "base/error.h"
@@ -96,7 +97,9 @@ std::vector<TensorType> infer_scatter(const OpCall& call) {
     const Shape c = at_least_vector(call.type("src").shape);
     fits = c.size() == b.size();
     for (size_t d = 0; fits && d < c.size(); ++d) fits = b[d] <= c[d];
-    if (!fits) fail(ErrorKind::bad_input, "{}: index {} does not fit src {}", call.op->name(), to_string(index), to_string(call.type("src")));
+    if (!fits)
+      fail(ErrorKind::bad_input, "{}: index {} does not fit src {}", call.op->name(), to_string(index),
+           to_string(call.type("src")));
   }
   return {self};
 }
@@ -136,7 +139,9 @@ bool is_masked(const OpCall& call) {
 
 std::string refuse_index_put(const OpCall& call) {
   const std::string reason = AdvancedIndex::refuse(call);
-  return reason.empty() || is_masked(call) ? "" : "a mask beside other indices selects a number of elements not known before it runs";
+  return reason.empty() || is_masked(call)
+             ? ""
+             : "a mask beside other indices selects a number of elements not known before it runs";
 }
 
 // Of each element of a mask, how many true ones come before it: a vector.
@@ -165,7 +170,8 @@ void lower_masked(Lowering& lowering, int mask, int values, bool accumulate) {
   std::vector<Coord> at;
   for (size_t d = 0; d < values_shape.size(); ++d) {
     const size_t from = shape.size() - values_shape.size() + d;
-    if (values_shape[d] == 1) at.emplace_back(int64_t{0});
+    if (values_shape[d] == 1)
+      at.emplace_back(int64_t{0});
     else if (several && d == 0) {
       Affine place;
       const Shape strides = row_major_strides(mask_shape);
@@ -190,7 +196,8 @@ std::vector<TensorType> infer_index_put(const OpCall& call) {
     return {self};
   }
   const AdvancedIndex index(call);
-  if (broadcast_shapes(index.shape, call.type("values").shape) != index.shape) misfit(call, call.type("values"), "values", self);
+  if (broadcast_shapes(index.shape, call.type("values").shape) != index.shape)
+    misfit(call, call.type("values"), "values", self);
   return {self};
 }
 
@@ -266,7 +273,8 @@ constexpr OpRecord summed(OpRecord record) {
 }
 
 constexpr OpRecord records[] = {
-    indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", infer_index_write, lower_index_copy),
+    indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", infer_index_write,
+            lower_index_copy),
     summed(indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
                    infer_index_write, lower_index_add)),
     indexed("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", infer_index_write,
@@ -275,14 +283,18 @@ constexpr OpRecord records[] = {
             lower_index_fill),
     indexed("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", infer_scatter, lower_scatter),
     indexed("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", infer_scatter, lower_scatter),
-    summed(indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", infer_scatter, lower_scatter_add)),
-    indexed("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", infer_masked_scatter, lower_masked_scatter),
+    summed(indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", infer_scatter,
+                   lower_scatter_add)),
+    indexed("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", infer_masked_scatter,
+            lower_masked_scatter),
     put("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"),
     put("index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor"),
     put("_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"),
     put("_unsafe_index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor"),
-    put("_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor"),
-    summed(indexed("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", infer_put, lower_put)),
+    put("_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> "
+        "Tensor"),
+    summed(indexed("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", infer_put,
+                   lower_put)),
 };
 
 }  // namespace

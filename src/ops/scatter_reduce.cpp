@@ -33,7 +33,8 @@ std::vector<TensorType> infer_combining(const OpCall& call) {
   const Shape a = at_least_vector(self.shape);
   Shape b = at_least_vector(index.shape);
   if (vector) {
-    if (b.size() != 1) fail(ErrorKind::bad_input, "{}: index must be a vector, found {}", call.op->name(), to_string(index));
+    if (b.size() != 1)
+      fail(ErrorKind::bad_input, "{}: index must be a vector, found {}", call.op->name(), to_string(index));
     const int64_t count = b[0];
     b = a;
     b[dim] = count;
@@ -46,7 +47,8 @@ std::vector<TensorType> infer_combining(const OpCall& call) {
     fits = fits && c.size() == b.size();
     for (size_t d = 0; fits && d < c.size(); ++d) fits = b[d] <= c[d];
   }
-  if (!fits) fail(ErrorKind::bad_input, "{}: index {} does not fit self {}", call.op->name(), to_string(index), to_string(self));
+  if (!fits)
+    fail(ErrorKind::bad_input, "{}: index {} does not fit self {}", call.op->name(), to_string(index), to_string(self));
   return {self};
 }
 
@@ -55,28 +57,36 @@ Ex combined(Combine how, Ex hits, Ex x, OpKernel& k) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   const bool real = type >= Scalar::f32;
   switch (how) {
-    case Combine::product: return k.reduce(Reduction::product, select(hits, x, k.integer(1, type)));
+    case Combine::product:
+      return k.reduce(Reduction::product, select(hits, x, k.integer(1, type)));
     case Combine::smallest:
-      return k.reduce(Reduction::min, select(hits, x, real ? k.number(inf, type) : k.integer(std::numeric_limits<int64_t>::max())));
+      return k.reduce(Reduction::min,
+                      select(hits, x, real ? k.number(inf, type) : k.integer(std::numeric_limits<int64_t>::max())));
     case Combine::largest:
-      return k.reduce(Reduction::max, select(hits, x, real ? k.number(-inf, type) : k.integer(std::numeric_limits<int64_t>::min())));
-    default: return k.reduce(Reduction::sum, select(hits, x, k.integer(0, type)));
+      return k.reduce(Reduction::max,
+                      select(hits, x, real ? k.number(-inf, type) : k.integer(std::numeric_limits<int64_t>::min())));
+    default:
+      return k.reduce(Reduction::sum, select(hits, x, k.integer(0, type)));
   }
 }
 
 Ex joined(Combine how, Ex a, Ex b) {
   switch (how) {
-    case Combine::product: return a * b;
-    case Combine::smallest: return min(a, b);
-    case Combine::largest: return max(a, b);
-    default: return a + b;
+    case Combine::product:
+      return a * b;
+    case Combine::smallest:
+      return min(a, b);
+    case Combine::largest:
+      return max(a, b);
+    default:
+      return a + b;
   }
 }
 
 // Space: self, then the position along the index.
 void lower_combining(const OpCall& call, Lowering& lowering) {
   const Shape self = call.type("self").shape;
-  const Shape &index = call.type("index").shape;
+  const Shape& index = call.type("index").shape;
   if (element_count(index) == 0) return lower_flat(lowering, "copy", lowering.input(0), lowering.output(0));
   const bool vector = is_vector_index(call);
   const size_t dim = dim_argument(call, "dim", self.size());
@@ -95,8 +105,10 @@ void lower_combining(const OpCall& call, Lowering& lowering) {
     at.emplace_back(k.dim(d == dim ? rank : static_cast<int>(d)));
     if (d != dim && !vector && index[d] < self[d]) inside = inside && k.index(static_cast<int>(d)) < index[d];
   }
-  if (vector && !index.empty()) index_at.emplace_back(k.dim(rank));
-  else if (!vector && !index.empty()) index_at = self.empty() ? std::vector<Coord>{Coord(k.dim(0))} : at;
+  if (vector && !index.empty())
+    index_at.emplace_back(k.dim(rank));
+  else if (!vector && !index.empty())
+    index_at = self.empty() ? std::vector<Coord>{Coord(k.dim(0))} : at;
   const Ex own = self.empty() ? k.integer(0) : k.index(static_cast<int>(dim));
   const Ex hits = inside && k.load(index_arg, index_at) == own;
   const Scalar type = scalar_of(call.outputs[0].dtype);
@@ -116,7 +128,8 @@ void lower_combining(const OpCall& call, Lowering& lowering) {
   }
   if (how == Combine::mean) {
     const Ex n = max(hit_count, 1);
-    if (x.type() >= Scalar::f32) result = result / n;
+    if (x.type() >= Scalar::f32)
+      result = result / n;
     else {  // integers round down
       const Ex q = idiv(result, n);
       result = select((irem(result, n) != 0) && result < 0, q - 1, q);
@@ -136,8 +149,10 @@ constexpr OpRecord combining(std::string_view schema) {
 constexpr OpRecord records[] = {
     combining("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor"),
     combining("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"),
-    combining("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"),
-    combining("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"),
+    combining("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
+              "include_self=True) -> Tensor"),
+    combining("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) "
+              "-> Tensor"),
 };
 
 }  // namespace

@@ -23,11 +23,13 @@ std::vector<TensorType> infer_search(const OpCall& call) {
   const TensorType& sorted = call.type(call.op->schema.find("boundaries") >= 0 ? "boundaries" : "sorted_sequence");
   const Shape values = has_values(call) ? call.type("self").shape : Shape{};
   if (out_of_order(call, sorted.shape, values))
-    fail(ErrorKind::bad_input, "{}: values {} do not fit sorted {}", call.op->name(), to_string(values), to_string(sorted));
+    fail(ErrorKind::bad_input, "{}: values {} do not fit sorted {}", call.op->name(), to_string(values),
+         to_string(sorted));
   return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
 }
 
-// How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above all.
+// How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above
+// all.
 void lower_search(const OpCall& call, Lowering& lowering) {
   const bool sequence = call.op->schema.find("sorted_sequence") >= 0;
   const int sorted = lowering.input(call.tensor(sequence ? "sorted_sequence" : "boundaries"));
@@ -42,11 +44,15 @@ void lower_search(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at;
   for (size_t d = 0; d + 1 < sorted_shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
   at.emplace_back(k.dim(row));
-  if (sequence && call.tensor("sorter") >= 0) at.back() = Coord(k.load(k.read(lowering.input(call.tensor("sorter"))), at));
+  if (sequence && call.tensor("sorter") >= 0)
+    at.back() = Coord(k.load(k.read(lowering.input(call.tensor("sorter"))), at));
   const Ex boundary = k.load(sorted_arg, at);
   Ex value;
-  if (has_values(call)) value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))), 1);
-  else value = call.is_real("self") ? k.number(call.number("self"), std::max(boundary.type(), Scalar::f32)) : k.integer(call.integer("self"));
+  if (has_values(call))
+    value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))), 1);
+  else
+    value = call.is_real("self") ? k.number(call.number("self"), std::max(boundary.type(), Scalar::f32))
+                                 : k.integer(call.integer("self"));
   const Ex before = right ? !(value < boundary) : !(value <= boundary);
   k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, k.cast(before, Scalar::i64)));
   k.done(kernel_name(call));
@@ -69,7 +75,9 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
     space.push_back(element_count(type.shape));
   }
   OpKernel k(lowering, space, tests);
-  auto number = [&](std::string_view arg) { return call.is_real(arg) ? k.number(call.number(arg)) : k.integer(call.integer(arg)); };
+  auto number = [&](std::string_view arg) {
+    return call.is_real(arg) ? k.number(call.number(arg)) : k.integer(call.integer(arg));
+  };
   const Ex x = elements ? k.load_broadcast(k.read(lowering.input(call.tensor("elements"))), tests) : number("element");
   Ex found;
   if (tests) {
@@ -88,14 +96,19 @@ constexpr OpRecord records[] = {
     indexed("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
             infer_search, lower_search),
     indexed("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, "
-            "str? side=None, Tensor? sorter=None) -> Tensor", infer_search, lower_search),
+            "str? side=None, Tensor? sorter=None) -> Tensor",
+            infer_search, lower_search),
     indexed("searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, "
-            "str? side=None, Tensor? sorter=None) -> Tensor", infer_search, lower_search),
-    indexed("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+            "str? side=None, Tensor? sorter=None) -> Tensor",
+            infer_search, lower_search),
+    indexed("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) "
+            "-> Tensor",
             infer_isin, lower_isin),
-    indexed("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor",
+    indexed("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) "
+            "-> Tensor",
             infer_isin, lower_isin),
-    indexed("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+    indexed("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) "
+            "-> Tensor",
             infer_isin, lower_isin),
 };
 

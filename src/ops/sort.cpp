@@ -1,6 +1,8 @@
-// Orders along a dimension by counting, for each element, how many come before it: sort, argsort, topk, kthvalue, median.
+// Orders along a dimension by counting, for each element, how many come before it: sort, argsort, topk, kthvalue,
+// median.
 //
-// The count is exact and stable and puts NaN last (first when descending), as ATen does; it costs the square of the row.
+// The count is exact and stable and puts NaN last (first when descending), as ATen does; it costs the square of the
+// row.
 #include <algorithm>
 
 #include "base/error.h"
@@ -30,7 +32,8 @@ Order order_of(const OpCall& call) {
   order.descending = flag(call, "descending", flag(call, "largest", false));
   if (call.op->schema.find("largest") >= 0) order.kept = call.integer("k");
   if (order.kept < 0 || order.kept > self[order.dim])
-    fail(ErrorKind::bad_input, "{}: k {} is out of range for a dimension of {}", call.op->name(), order.kept, self[order.dim]);
+    fail(ErrorKind::bad_input, "{}: k {} is out of range for a dimension of {}", call.op->name(), order.kept,
+         self[order.dim]);
   return order;
 }
 
@@ -38,7 +41,8 @@ std::string refuse_long(const OpCall& call) {
   const Shape self = at_least_vector(call.type("self").shape);
   const bool flat = call.op->schema.find("dim") < 0 && call.op->name() != "aten.msort.default";
   const int64_t row = flat ? element_count(self) : self[order_of(call).dim];
-  return row > longest_row ? fmt::format("rows of {} elements are too long to sort (at most {})", row, longest_row) : "";
+  return row > longest_row ? fmt::format("rows of {} elements are too long to sort (at most {})", row, longest_row)
+                           : "";
 }
 
 // Whether a comes before b whatever their places.
@@ -122,9 +126,13 @@ void lower_sort(const OpCall& call, Lowering& lowering) {
 }
 
 std::vector<TensorType> infer_argsort(const OpCall& call) { return {infer_sort(call)[1]}; }
-void lower_argsort(const OpCall& call, Lowering& lowering) { lower_sorted(lowering, order_of(call), -1, lowering.output(0)); }
+void lower_argsort(const OpCall& call, Lowering& lowering) {
+  lower_sorted(lowering, order_of(call), -1, lowering.output(0));
+}
 
-void lower_msort(const OpCall& call, Lowering& lowering) { lower_sorted(lowering, order_of(call), lowering.output(0), -1); }
+void lower_msort(const OpCall& call, Lowering& lowering) {
+  lower_sorted(lowering, order_of(call), lowering.output(0), -1);
+}
 
 // One element of each sorted row. median takes the lower middle, or NaN where there is one; nanmedian ignores NaN.
 enum class Pick { kth, median, nanmedian };
@@ -138,8 +146,10 @@ std::vector<TensorType> infer_pick(const OpCall& call) {
     fail(ErrorKind::bad_input, "{}: {} has no element to pick", call.op->name(), to_string(self));
   if (call.op->schema.find("k") >= 0 && (call.integer("k") < 1 || call.integer("k") > at_least_vector(shape)[dim]))
     fail(ErrorKind::bad_input, "{}: k {} is out of range for {}", call.op->name(), call.integer("k"), to_string(self));
-  if (!shape.empty() && call.boolean("keepdim")) shape[dim] = 1;
-  else if (!shape.empty()) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  if (!shape.empty() && call.boolean("keepdim"))
+    shape[dim] = 1;
+  else if (!shape.empty())
+    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
   return {{self.dtype, shape}, {DType::i64, shape}};
 }
 
@@ -170,8 +180,10 @@ void lower_pick(const OpCall& call, Lowering& lowering) {
   if (pick == Pick::kth) wanted = k.integer(call.integer("k") - 1);
   if (pick != Pick::kth && is_float(lowering.type(self).dtype)) {
     const Ex numbers = k.reduce(Reduction::sum, k.cast(!isnan(x), Scalar::i64));
-    if (pick == Pick::median) wanted = select(numbers < n, numbers, wanted);
-    else wanted = max(idiv(numbers - 1, k.integer(2)), 0);
+    if (pick == Pick::median)
+      wanted = select(numbers < n, numbers, wanted);
+    else
+      wanted = max(idiv(numbers - 1, k.integer(2)), 0);
   }
   const Ex found = rank == wanted;
   const Ex value = k.reduce(Reduction::sum, select(found, k.cast(x, std::max(x.type(), Scalar::i64)), 0));
@@ -196,16 +208,20 @@ constexpr OpRecord order(std::string_view schema, std::vector<TensorType> (*infe
 }
 
 constexpr OpRecord records[] = {
-    order("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", infer_sort, lower_sort),
-    order("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+    order("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", infer_sort,
+          lower_sort),
+    order("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor "
+          "indices)",
           infer_sort, lower_sort),
-    order("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
+    order("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor "
+          "indices)",
           infer_sort, lower_sort),
     order("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", infer_argsort, lower_argsort),
-    order("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", infer_argsort, lower_argsort),
+    order("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", infer_argsort,
+          lower_argsort),
     order("msort(Tensor self) -> Tensor", infer_same, lower_msort),
-    order("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", infer_pick,
-          lower_pick<Pick::kth>),
+    order("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+          infer_pick, lower_pick<Pick::kth>),
     order("median(Tensor self) -> Tensor", infer_pick, lower_pick<Pick::median>),
     order("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", infer_pick,
           lower_pick<Pick::median>),

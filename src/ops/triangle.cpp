@@ -22,7 +22,8 @@ void lower_triangle(const OpCall& call, Lowering& lowering) {
   OpKernel k(lowering, call.outputs[0].shape);
   const Ex x = k.load_broadcast(k.read(lowering.input(0)));
   const Ex offset = k.index(rank - 1) - k.index(rank - 2);
-  k.store(k.write(lowering.output(0)), select(lower ? offset <= diagonal : offset >= diagonal, x, k.integer(0, x.type())));
+  k.store(k.write(lowering.output(0)),
+          select(lower ? offset <= diagonal : offset >= diagonal, x, k.integer(0, x.type())));
   k.done(kernel_name(call));
 }
 
@@ -37,7 +38,8 @@ Embedding embedding(const OpCall& call, const Shape& self, int64_t offset, size_
   if (row == column) fail(ErrorKind::bad_input, "{}: dimension {} is named twice", call.op->name(), row);
   const int64_t extent = self.back() + std::abs(offset);
   Embedding e{{}, offset, row, column};
-  for (size_t d = 0, from = 0; d < self.size() + 1; ++d) e.shape.push_back(d == row || d == column ? extent : self[from++]);
+  for (size_t d = 0, from = 0; d < self.size() + 1; ++d)
+    e.shape.push_back(d == row || d == column ? extent : self[from++]);
   return e;
 }
 
@@ -62,14 +64,17 @@ Embedding diag_embed(const OpCall& call) {
                    dim_argument(call, "dim2", self.size() + 1));
 }
 
-std::vector<TensorType> infer_diag_embed(const OpCall& call) { return {{call.type("self").dtype, diag_embed(call).shape}}; }
+std::vector<TensorType> infer_diag_embed(const OpCall& call) {
+  return {{call.type("self").dtype, diag_embed(call).shape}};
+}
 void lower_diag_embed(const OpCall& call, Lowering& lowering) {
   lower_embedding(lowering, diag_embed(call), lowering.input(0), lowering.output(0));
 }
 
 // A vector becomes a matrix with it on the diagonal, a matrix gives its diagonal.
 ViewMap matrix_diagonal(const OpCall& call, const Shape& self, int64_t offset) {
-  if (self.size() != 2) fail(ErrorKind::bad_input, "{}: expected a vector or a matrix, found {}", call.op->name(), to_string(self));
+  if (self.size() != 2)
+    fail(ErrorKind::bad_input, "{}: expected a vector or a matrix, found {}", call.op->name(), to_string(self));
   const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
   return {{std::max<int64_t>(std::min(self[0] - down, self[1] - right), 0)}, {along(0) + down, along(0) + right}};
 }
@@ -123,7 +128,8 @@ constexpr OpRecord summed(OpRecord record) {
 constexpr OpRecord records[] = {
     fresh(view("tril(Tensor self, SymInt diagonal=0) -> Tensor", infer_triangle, lower_triangle<true>)),
     fresh(view("triu(Tensor self, SymInt diagonal=0) -> Tensor", infer_triangle, lower_triangle<false>)),
-    fresh(view("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", infer_diag_embed, lower_diag_embed)),
+    fresh(view("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", infer_diag_embed,
+               lower_diag_embed)),
     fresh(view("diag(Tensor self, int diagonal=0) -> Tensor", infer_diag, lower_diag)),
     fresh(view("diagflat(Tensor self, int offset=0) -> Tensor", infer_diagflat, lower_diagflat)),
     summed(fresh(view("trace(Tensor self) -> Tensor", infer_trace, lower_trace))),

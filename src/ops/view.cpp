@@ -44,8 +44,10 @@ void lower_map(Lowering& lowering, std::string name, const ViewMap& map, int fro
   OpKernel k(lowering, map.to.empty() ? map.shape : map.space);
   const Ex x = k.load(k.read(from), coordinates(map.from));
   const int result = k.write(to);
-  if (map.to.empty()) k.store(result, x);
-  else k.store(result, coordinates(map.to), x);
+  if (map.to.empty())
+    k.store(result, x);
+  else
+    k.store(result, coordinates(map.to), x);
   k.done(std::move(name));
 }
 

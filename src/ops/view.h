@@ -42,7 +42,8 @@ void lower_flat(Lowering& lowering, std::string name, int from, int to);
 
 // The same for one result of one operand of the call, by position.
 void lower_copy(Lowering& lowering, std::string name,
-                const std::function<std::vector<Coord>(const KernelBuilder&)>& coordinates, int operand = 0, int result = 0);
+                const std::function<std::vector<Coord>(const KernelBuilder&)>& coordinates, int operand = 0,
+                int result = 0);
 void lower_reshape(Lowering& lowering, std::string name, int operand = 0, int result = 0);
 
 std::vector<TensorType> types_of(const OpCall& call, const ViewMaps& maps);
@@ -63,17 +64,22 @@ constexpr OpRecord view(std::string_view schema, std::vector<TensorType> (*infer
 // `maps(call)` says what each result is of the first operand.
 template <auto maps>
 constexpr OpRecord mapped_view(std::string_view schema) {
-  return view(schema, [](const OpCall& call) { return types_of(call, maps(call)); },
-              [](const OpCall& call, Lowering& lowering) { lower_maps(call, lowering, maps(call)); });
+  return view(
+      schema, [](const OpCall& call) { return types_of(call, maps(call)); },
+      [](const OpCall& call, Lowering& lowering) { lower_maps(call, lowering, maps(call)); });
 }
 
 // `shape(call)` is the result's; the elements stay in their order.
 template <auto shape>
 constexpr OpRecord reshaped_view(std::string_view schema) {
-  return view(schema, [](const OpCall& call) { return std::vector<TensorType>{{call.inputs[0]->dtype, shape(call)}}; },
-              [](const OpCall& call, Lowering& lowering) {
-                lower_reshape(lowering, std::string(call.op->name()).substr(5, call.op->name().rfind('.') - 5));
-              });
+  return view(
+      schema,
+      [](const OpCall& call) {
+        return std::vector<TensorType>{{call.inputs[0]->dtype, shape(call)}};
+      },
+      [](const OpCall& call, Lowering& lowering) {
+        lower_reshape(lowering, std::string(call.op->name()).substr(5, call.op->name().rfind('.') - 5));
+      });
 }
 
 // The same meaning, but the result is memory of its own.

@@ -1,4 +1,5 @@
-// Views whose elements are the operand's in another order or repeated: transpose, permute, expand, flip, diagonal, unfold.
+// Views whose elements are the operand's in another order or repeated: transpose, permute, expand, flip, diagonal,
+// unfold.
 #include <algorithm>
 
 #include "base/error.h"
@@ -133,7 +134,8 @@ ViewMaps flip_fixed(const OpCall& call) {
 ViewMaps rot90(const OpCall& call) {
   const Shape& self = call.type("self").shape;
   const std::vector<size_t> dims = dim_list(call, "dims", self.size());
-  if (dims.size() != 2) fail(ErrorKind::bad_input, "{}: expected two dimensions, found {}", call.op->name(), dims.size());
+  if (dims.size() != 2)
+    fail(ErrorKind::bad_input, "{}: expected two dimensions, found {}", call.op->name(), dims.size());
   const size_t a = dims[0], b = dims[1];
   const int64_t turns = ((call.integer("k") % 4) + 4) % 4;
   ViewMap map = identity_map(self);
@@ -153,7 +155,8 @@ ViewMaps unfold(const OpCall& call) {
   const size_t dim = dim_argument(call, "dimension", self.size());
   const int64_t size = call.integer("size"), step = call.integer("step"), extent = self.empty() ? 1 : self[dim];
   if (size < 0 || size > extent || step < 1)
-    fail(ErrorKind::bad_input, "{}: windows of {} every {} do not fit {}", call.op->name(), size, step, to_string(self));
+    fail(ErrorKind::bad_input, "{}: windows of {} every {} do not fit {}", call.op->name(), size, step,
+         to_string(self));
   ViewMap map = identity_map(self);
   if (self.empty()) return {{{size}, {}}};
   map.shape[dim] = (extent - size) / step + 1;
@@ -203,7 +206,8 @@ ViewMap diagonal_map(const OpCall& call) {
   const size_t dim1 = dim_argument(call, "dim1", self.size()), dim2 = dim_argument(call, "dim2", self.size());
   const int64_t offset = call.integer("offset");
   if (dim1 == dim2 || self.size() < 2)
-    fail(ErrorKind::bad_input, "{}: {} has no diagonal of dimensions {} and {}", call.op->name(), to_string(self), dim1, dim2);
+    fail(ErrorKind::bad_input, "{}: {} has no diagonal of dimensions {} and {}", call.op->name(), to_string(self), dim1,
+         dim2);
   const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
   ViewMap map{{}, std::vector<Affine>(self.size())};
   for (size_t d = 0; d < self.size(); ++d) {

@@ -13,12 +13,15 @@ Shape resolve_shape(const OpCall& call, const Shape& self, Shape wanted) {
   int64_t known = 1;
   int64_t* open = nullptr;
   for (int64_t& extent : wanted) {
-    if (extent >= 0) known *= extent;
+    if (extent >= 0)
+      known *= extent;
     else if (extent != -1 || open)
       fail(ErrorKind::bad_input, "{}: bad shape {}", call.op->name(), to_string(wanted));
-    else open = &extent;
+    else
+      open = &extent;
   }
-  if (open && known != 0 && count % known == 0) *open = count / known;
+  if (open && known != 0 && count % known == 0)
+    *open = count / known;
   else if (open && known == 0 && count == 0)
     fail(ErrorKind::bad_input, "{}: -1 in {} is ambiguous for no elements", call.op->name(), to_string(wanted));
   if ((open && *open < 0) || element_count(wanted) != count)
@@ -28,7 +31,9 @@ Shape resolve_shape(const OpCall& call, const Shape& self, Shape wanted) {
 }
 
 template <const char* arg>
-Shape view_shape(const OpCall& call) { return resolve_shape(call, call.type("self").shape, call.ints(arg)); }
+Shape view_shape(const OpCall& call) {
+  return resolve_shape(call, call.type("self").shape, call.ints(arg));
+}
 constexpr char size_arg[] = "size", shape_arg[] = "shape";
 
 Shape other_shape(const OpCall& call) { return resolve_shape(call, call.type("self").shape, call.type("other").shape); }
@@ -84,23 +89,31 @@ Shape unsqueeze_shape(const OpCall& call) {
 // atleast_3d puts a matrix before its new dimension and a vector in the middle.
 template <size_t rank>
 Shape atleast_shape_of(Shape shape) {
-  if (rank == 3 && shape.size() == 2) shape.push_back(1);
-  else if (rank == 3 && shape.size() == 1) shape = {1, shape[0], 1};
+  if (rank == 3 && shape.size() == 2)
+    shape.push_back(1);
+  else if (rank == 3 && shape.size() == 1)
+    shape = {1, shape[0], 1};
   while (shape.size() < rank) shape.insert(shape.begin(), 1);
   return shape;
 }
 template <size_t rank>
-Shape atleast_shape(const OpCall& call) { return atleast_shape_of<rank>(call.type("self").shape); }
+Shape atleast_shape(const OpCall& call) {
+  return atleast_shape_of<rank>(call.type("self").shape);
+}
 
 template <size_t rank>
 constexpr OpRecord atleast_all(std::string_view schema) {
-  return view(schema, [](const OpCall& call) {
-    std::vector<TensorType> types;
-    for (const TensorType* input : call.inputs) types.push_back({input->dtype, atleast_shape_of<rank>(input->shape)});
-    return types;
-  }, [](const OpCall& call, Lowering& lowering) {
-    for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i) lower_reshape(lowering, "atleast", i, i);
-  });
+  return view(
+      schema,
+      [](const OpCall& call) {
+        std::vector<TensorType> types;
+        for (const TensorType* input : call.inputs)
+          types.push_back({input->dtype, atleast_shape_of<rank>(input->shape)});
+        return types;
+      },
+      [](const OpCall& call, Lowering& lowering) {
+        for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i) lower_reshape(lowering, "atleast", i, i);
+      });
 }
 
 constexpr OpRecord records[] = {

@@ -10,7 +10,8 @@ template <ViewMap (*seen)(const OpCall&)>
 std::vector<TensorType> infer_view_scatter(const OpCall& call) {
   const Shape wanted = seen(call).shape;
   if (call.type("src").shape != wanted)
-    fail(ErrorKind::bad_input, "{}: src must be {}, found {}", call.op->name(), to_string(wanted), to_string(call.type("src")));
+    fail(ErrorKind::bad_input, "{}: src must be {}, found {}", call.op->name(), to_string(wanted),
+         to_string(call.type("src")));
   return {call.type("self")};
 }
 
@@ -34,7 +35,8 @@ std::vector<TensorType> infer_strided_scatter(const OpCall& call) {
   const Shape size = call.ints("size");
   const Affine element = strided_element(call);
   if (call.type("src").shape != size || element.coeffs.size() != size.size())
-    fail(ErrorKind::bad_input, "{}: src must be {}, found {}", call.op->name(), to_string(size), to_string(call.type("src")));
+    fail(ErrorKind::bad_input, "{}: src must be {}, found {}", call.op->name(), to_string(size),
+         to_string(call.type("src")));
   int64_t last = element.offset;
   for (size_t d = 0; d < size.size(); ++d) last += element.coeffs[d] * (size[d] - 1);
   if (element_count(size) > 0 && (element.offset < 0 || last >= element_count(call.type("self").shape)))
@@ -61,10 +63,12 @@ constexpr OpRecord scatter(std::string_view schema) {
 }
 
 constexpr OpRecord records[] = {
-    scatter<slice_map>("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"),
+    scatter<slice_map>("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt "
+                       "step=1) -> Tensor"),
     scatter<select_map>("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
     scatter<diagonal_map>("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"),
-    indexed("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+    indexed("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
+            "-> Tensor",
             infer_strided_scatter, lower_strided_scatter),
 };
 

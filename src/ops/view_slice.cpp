@@ -23,8 +23,7 @@ ViewMaps slice(const OpCall& call) { return {slice_map(call)}; }
 ViewMap selected(const Shape& self, size_t dim, int64_t index) {
   ViewMap map{self, {}};
   map.shape.erase(map.shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  for (size_t d = 0; d < self.size(); ++d)
-    map.from.push_back(d == dim ? Affine{{}, index} : along(d - (d > dim)));
+  for (size_t d = 0; d < self.size(); ++d) map.from.push_back(d == dim ? Affine{{}, index} : along(d - (d > dim)));
   return map;
 }
 
@@ -38,7 +37,8 @@ ViewMaps narrow(const OpCall& call) {
   if (start < 0) start += self[dim];
   const int64_t length = call.integer("length");
   if (start < 0 || length < 0 || start + length > self[dim])
-    fail(ErrorKind::bad_input, "{}: {} elements from {} exceed a dimension of {}", call.op->name(), length, start, self[dim]);
+    fail(ErrorKind::bad_input, "{}: {} elements from {} exceed a dimension of {}", call.op->name(), length, start,
+         self[dim]);
   return {sliced(self, dim, start, length)};
 }
 
@@ -47,9 +47,11 @@ std::vector<TensorType> infer_narrow_tensor(const OpCall& call) {
   need_dimension(call, type.shape);
   int64_t& extent = type.shape[dim_argument(call, "dim", type.shape.size())];
   if (call.integer("length") < 0 || call.integer("length") > extent)
-    fail(ErrorKind::bad_input, "{}: length {} exceeds a dimension of {}", call.op->name(), call.integer("length"), extent);
+    fail(ErrorKind::bad_input, "{}: length {} exceeds a dimension of {}", call.op->name(), call.integer("length"),
+         extent);
   if (element_count(call.type("start").shape) != 1)
-    fail(ErrorKind::bad_input, "{}: start must be one element, found {}", call.op->name(), to_string(call.type("start")));
+    fail(ErrorKind::bad_input, "{}: start must be one element, found {}", call.op->name(),
+         to_string(call.type("start")));
   extent = call.integer("length");
   return {type};
 }
@@ -145,7 +147,9 @@ ViewMaps pieces_at(const OpCall& call, size_t dim, const std::vector<int64_t>& i
   return maps;
 }
 
-ViewMaps tensor_split_sections(const OpCall& call) { return sections_of(call, split_dim(call), call.integer("sections")); }
+ViewMaps tensor_split_sections(const OpCall& call) {
+  return sections_of(call, split_dim(call), call.integer("sections"));
+}
 ViewMaps tensor_split_indices(const OpCall& call) { return pieces_at(call, split_dim(call), call.ints("indices")); }
 
 // hsplit cuts dimension 1 (0 of a vector), vsplit 0, dsplit 2.
@@ -162,7 +166,9 @@ ViewMaps split_sections(const OpCall& call) {
   return sections_of(call, fixed_split_dim<dim>(call), call.integer("sections"), true);
 }
 template <size_t dim>
-ViewMaps split_indices(const OpCall& call) { return pieces_at(call, fixed_split_dim<dim>(call), call.ints("indices")); }
+ViewMaps split_indices(const OpCall& call) {
+  return pieces_at(call, fixed_split_dim<dim>(call), call.ints("indices"));
+}
 
 // Elements of self's memory, which is dense and row-major.
 std::vector<TensorType> infer_as_strided(const OpCall& call) {
@@ -190,8 +196,10 @@ void lower_as_strided(const OpCall& call, Lowering& lowering) {
 }
 
 constexpr OpRecord records[] = {
-    mapped_view<slice>("slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
-    fresh(mapped_view<slice>("slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor")),
+    mapped_view<slice>(
+        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
+    fresh(mapped_view<slice>(
+        "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor")),
     mapped_view<select>("select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
     fresh(mapped_view<select>("select_copy.int(Tensor self, int dim, SymInt index) -> Tensor")),
     mapped_view<narrow>("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"),
@@ -203,15 +211,20 @@ constexpr OpRecord records[] = {
     fresh(mapped_view<split>("unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]")),
     mapped_view<split_at_sizes>("split(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]"),
     mapped_view<split_at_sizes>("split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"),
-    mapped_view<split_at_sizes>("split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"),
-    fresh(mapped_view<split_at_sizes>("split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")),
-    fresh(mapped_view<split_at_sizes>("unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")),
+    mapped_view<split_at_sizes>(
+        "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"),
+    fresh(
+        mapped_view<split_at_sizes>("split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")),
+    fresh(mapped_view<split_at_sizes>(
+        "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")),
     mapped_view<chunk>("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"),
     fresh(mapped_view<chunk>("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]")),
     mapped_view<unbind>("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"),
     fresh(mapped_view<unbind>("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]")),
-    mapped_view<tensor_split_sections>("tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"),
-    mapped_view<tensor_split_indices>("tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]"),
+    mapped_view<tensor_split_sections>(
+        "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"),
+    mapped_view<tensor_split_indices>(
+        "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]"),
     mapped_view<split_sections<1>>("hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"),
     mapped_view<split_indices<1>>("hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"),
     mapped_view<split_sections<0>>("vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"),

@@ -42,7 +42,8 @@ class SignatureReader {
  private:
   template <typename... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
-    problems_.push_back(fmt::format("{}: method '{}' {}", no_text_model, method_.name, fmt::format(format, std::forward<Args>(args)...)));
+    problems_.push_back(fmt::format("{}: method '{}' {}", no_text_model, method_.name,
+                                    fmt::format(format, std::forward<Args>(args)...)));
   }
 
   void input(int i) {
@@ -183,10 +184,14 @@ class Runner {
 
   static double lowest(DType dtype) {
     switch (dtype) {
-      case DType::f16: return -65504;
-      case DType::bf16: return -static_cast<double>(bf16_to_float(0x7f7f));
-      case DType::f64: return std::numeric_limits<double>::lowest();
-      default: return std::numeric_limits<float>::lowest();
+      case DType::f16:
+        return -65504;
+      case DType::bf16:
+        return -static_cast<double>(bf16_to_float(0x7f7f));
+      case DType::f64:
+        return std::numeric_limits<double>::lowest();
+      default:
+        return std::numeric_limits<float>::lowest();
     }
   }
 
@@ -210,7 +215,8 @@ class Sampler {
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return at(logits, a) > at(logits, b); });
     std::vector<double> weights;
     double sum = 0;
-    for (int64_t token : order) sum += weights.emplace_back(std::exp((at(logits, token) - at(logits, order[0])) / options_.temperature));
+    for (int64_t token : order)
+      sum += weights.emplace_back(std::exp((at(logits, token) - at(logits, order[0])) / options_.temperature));
     // The smallest set of likeliest tokens that reaches top_p.
     double kept = 0;
     size_t count = 0;
@@ -253,8 +259,9 @@ void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
          prompt.size(), model.capacity);
   for (int64_t token : prompt)
     if (token < 0 || token >= model.vocabulary)
-      fail(ErrorKind::bad_input, "token {} of the prompt is not in the model's vocabulary of {}: is this its tokenizer?",
-           token, model.vocabulary);
+      fail(ErrorKind::bad_input,
+           "token {} of the prompt is not in the model's vocabulary of {}: is this its tokenizer?", token,
+           model.vocabulary);
 }
 
 }  // namespace
@@ -268,13 +275,16 @@ TextModel find_text_model(const Program& program) {
   model.decode = SignatureReader(program, static_cast<size_t>(decode), problems).read();
   if (problems.empty()) {
     if (model.decode.length != 1)
-      problems.push_back(fmt::format("{}: method 'decode' takes {} tokens, expected 1", no_text_model, model.decode.length));
+      problems.push_back(
+          fmt::format("{}: method 'decode' takes {} tokens, expected 1", no_text_model, model.decode.length));
     if (model.decode.cache_position < 0 && model.decode.position_ids < 0)
       problems.push_back(fmt::format("{}: method 'decode' has no cache_position or position_ids", no_text_model));
-    const bool linked = std::any_of(program.links.begin(), program.links.end(),
-                                    [](const StateLink& l) { return l.from_method == "prefill" && l.to_method == "decode"; });
+    const bool linked = std::any_of(program.links.begin(), program.links.end(), [](const StateLink& l) {
+      return l.from_method == "prefill" && l.to_method == "decode";
+    });
     if (prefill >= 0 && !linked)
-      problems.push_back(fmt::format("{}: nothing links prefill's outputs to decode's states: compile with --kv-map", no_text_model));
+      problems.push_back(
+          fmt::format("{}: nothing links prefill's outputs to decode's states: compile with --kv-map", no_text_model));
     model.vocabulary = logits_of(program, model.decode).type.shape[2];
     if (prefill >= 0 && logits_of(program, model.prefill).type.shape[2] != model.vocabulary)
       problems.push_back(fmt::format("{}: the logits of prefill and decode differ in size", no_text_model));
@@ -303,12 +313,15 @@ Generation generate(Executor& executor, const TextModel& model, const std::vecto
     }
     result.tokens.push_back(token);
     on_token(token);
-    const bool stop = std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
-    if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity) break;
+    const bool stop =
+        std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
+    if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity)
+      break;
     runner.decode(token, position++);
     logits = runner.logits(model.decode, 0);
   }
-  if (result.tokens.size() > 1) result.decode_ms_per_token = ms_since(start) / static_cast<double>(result.tokens.size() - 1);
+  if (result.tokens.size() > 1)
+    result.decode_ms_per_token = ms_since(start) / static_cast<double>(result.tokens.size() - 1);
   return result;
 }
 
@@ -323,7 +336,8 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   std::vector<int64_t> tokens;
   for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
     if (!id.is_number_integer())
-      fail(ErrorKind::bad_input, "{}: eos_token_id: expected an integer or a list of them, found {}", path.string(), id.dump());
+      fail(ErrorKind::bad_input, "{}: eos_token_id: expected an integer or a list of them, found {}", path.string(),
+           id.dump());
     tokens.push_back(id.get<int64_t>());
   }
   return tokens;

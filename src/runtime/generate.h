@@ -13,14 +13,14 @@ namespace npusim {
 struct TextMethod {
   int method = -1;  // position in the program; -1: the program has none
   int input_ids = -1, attention_mask = -1, position_ids = -1, cache_position = -1;
-  int logits = -1;      // [1, length or 1, vocabulary]
-  int64_t length = 0;   // tokens per run
+  int logits = -1;     // [1, length or 1, vocabulary]
+  int64_t length = 0;  // tokens per run
   int64_t logit_rows = 0;
 };
 
 struct TextModel {
-  TextMethod prefill;  // optional: without it the prompt goes through decode
-  TextMethod decode;   // one token per run
+  TextMethod prefill;    // optional: without it the prompt goes through decode
+  TextMethod decode;     // one token per run
   int64_t capacity = 0;  // positions the states hold
   int64_t vocabulary = 0;
 };
@@ -38,8 +38,8 @@ struct GenerateOptions {
 };
 
 struct Generation {
-  std::vector<int64_t> tokens;  // new ones, a stop token included
-  double prefill_ms = 0;        // until the first new token
+  std::vector<int64_t> tokens;     // new ones, a stop token included
+  double prefill_ms = 0;           // until the first new token
   double decode_ms_per_token = 0;  // mean of the others
 };
 

@@ -36,7 +36,8 @@ TEST_F(CliTest, EveryFlagIsDocumented) {
     std::set<std::string> flags = matches(help_of.out, "\n  (?:-[a-z],)?(--[a-z0-9-]+)");
     flags.erase("--help");
     for (const std::string& flag : flags)
-      EXPECT_TRUE(std::regex_search(text, std::regex(flag + "[^a-z-]"))) << verb << " " << flag << " is not in docs/cli.md";
+      EXPECT_TRUE(std::regex_search(text, std::regex(flag + "[^a-z-]")))
+          << verb << " " << flag << " is not in docs/cli.md";
     // Flags in the tables are the verb's own.
     for (const std::string& flag : matches(text, "[|,] `(--[a-z0-9-]+)"))
       EXPECT_TRUE(flags.contains(flag)) << "docs/cli.md: " << verb << " has no " << flag;

@@ -43,15 +43,18 @@ TEST_F(CliErrors, CompileUsage) {
   expect({"compile"}, 2, "expected either IR.json or --method NAME=IR.json, found neither");
   expect({"compile", "model.json", "--method", "a=model.json"}, 2,
          "expected either IR.json or --method NAME=IR.json, found both");
-  expect({"compile", "--method", "model.json", "-o", "p.npubin"}, 2, "--method: expected NAME=IR.json, found 'model.json'");
-  expect({"compile", "--method", "a=model.json"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
+  expect({"compile", "--method", "model.json", "-o", "p.npubin"}, 2,
+         "--method: expected NAME=IR.json, found 'model.json'");
+  expect({"compile", "--method", "a=model.json"}, 2,
+         "expected -o OUT.npubin: there is no one IR file to name it after");
   expect({"compile", "-"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
   expect({"compile", "model.json", "-o", "-", "--json"}, 2, "-o - leaves no standard output for --json");
   expect({"compile", "model.json", "--dtype", "int8"}, 2, "--dtype int8: expected auto, float16, bfloat16 or float32");
   expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, null");
   expect({"compile", "model.json", "--dump", "nothing"}, 2, "--dump nothing: no such pass");
   expect({"compile", "model.json", "--disable-fusion", "all,magic"}, 2, "--disable-fusion magic: no such fusion");
-  expect({"compile", "--method", "a=model.json", "--method", "a=model.json", "-o", "p.npubin"}, 2, "two methods are called a");
+  expect({"compile", "--method", "a=model.json", "--method", "a=model.json", "-o", "p.npubin"}, 2,
+         "two methods are called a");
 }
 
 TEST_F(CliErrors, CompileInput) {
@@ -84,7 +87,8 @@ TEST_F(CliErrors, ProgramFiles) {
   write("damaged.npubin", damaged);
   const Invocation result = npusim({"run", "damaged.npubin", "--weights", "w.safetensors", "-o", "o.safetensors"});
   EXPECT_EQ(result.code, 3);
-  EXPECT_TRUE(result.err.starts_with("error: damaged.npubin: the program file is damaged: expected checksum ")) << result.err;
+  EXPECT_TRUE(result.err.starts_with("error: damaged.npubin: the program file is damaged: expected checksum "))
+      << result.err;
   write("empty.npubin", "");
   expect({"bench", "empty.npubin"}, 3, "empty.npubin: expected a .npubin program, found another kind of file");
 }
@@ -110,10 +114,11 @@ TEST_F(CliErrors, RunInputs) {
          "input 'x': expected float32[2, 3], found float32[3, 2] in shape.safetensors");
   write_npy(path("wide.npy"), view_of(counting({DType::f64, {2, 3}})));
   expect(with({"--input", "x=wide.npy"}), 3,
-         "input 'x': expected float32[2, 3], found float64[2, 3] in wide.npy (nothing is converted silently: store it as float32)");
+         "input 'x': expected float32[2, 3], found float64[2, 3] in wide.npy (nothing is converted silently: store it "
+         "as float32)");
   write_npy(path("whole.npy"), view_of(counting({DType::i64, {2, 3}})));
   expect(with({"--input", "x=whole.npy"}), 3, "input 'x': expected float32[2, 3], found int64[2, 3] in whole.npy");
-  write("broken.npy", "\x93NUMPY garbage");
+  write("broken.npy", std::string("\x93NUMPY\x01\x00\x76\x00{", 11));
   EXPECT_EQ(npusim(with({"--input", "x=broken.npy"})).code, 3);
   write("broken.safetensors", "garbage");
   EXPECT_EQ(npusim(with({"--inputs", "broken.safetensors"})).code, 3);
@@ -122,7 +127,8 @@ TEST_F(CliErrors, RunInputs) {
 
 TEST_F(CliErrors, RunUsage) {
   make_program();
-  const std::vector<std::string> base = {"run", "model.npubin", "--weights", "w.safetensors", "--inputs", "x.safetensors"};
+  const std::vector<std::string> base = {"run",           "model.npubin", "--weights",
+                                         "w.safetensors", "--inputs",     "x.safetensors"};
   auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), base.begin(), base.end());
     return more;
@@ -140,11 +146,13 @@ TEST_F(CliErrors, Weights) {
   EXPECT_EQ(none.code, 3);
   EXPECT_NE(none.err.find("layer.w"), std::string::npos) << none.err;
   save("other.safetensors", {{"layer.v", counting({DType::f32, {3}})}});
-  const Invocation missing = npusim({"run", "model.npubin", "--weights", "other.safetensors", "--inputs", "x.safetensors"});
+  const Invocation missing =
+      npusim({"run", "model.npubin", "--weights", "other.safetensors", "--inputs", "x.safetensors"});
   EXPECT_EQ(missing.code, 3);
   EXPECT_NE(missing.err.find("layer.w"), std::string::npos) << missing.err;
   save("shape.safetensors", {{"layer.w", counting({DType::f32, {4}})}});
-  const Invocation shape = npusim({"verify", "model.json", "--weights", "shape.safetensors", "--inputs", "x.safetensors"});
+  const Invocation shape =
+      npusim({"verify", "model.json", "--weights", "shape.safetensors", "--inputs", "x.safetensors"});
   EXPECT_EQ(shape.code, 3);
   EXPECT_NE(shape.err.find("expected [3], found [4]"), std::string::npos) << shape.err;
 }
@@ -160,7 +168,8 @@ TEST_F(CliErrors, Verify) {
   expect(with({"--golden", "golden.safetensors"}), 3, "input 'x' of float32[2, 3] is missing");
   const Invocation none = npusim(with({"--inputs", "x.safetensors", "--golden", "golden.safetensors"}));
   EXPECT_EQ(none.code, 3);
-  EXPECT_NE(none.err.find("error: golden.safetensors: no tensor is called like an output or out0, out1, …\n"), std::string::npos)
+  EXPECT_NE(none.err.find("error: golden.safetensors: no tensor is called like an output or out0, out1, …\n"),
+            std::string::npos)
       << none.err;
   save("long.safetensors", {{"y", counting({DType::f32, {2, 4}})}});
   expect(with({"--inputs", "x.safetensors", "--golden", "long.safetensors"}), 3,
@@ -171,14 +180,15 @@ TEST_F(CliErrors, Generate) {
   make_program();
   expect({"generate", "model.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4,
          "this is no program that generates text: expected a method 'decode'");
-  const Invocation compiled = npusim({"compile", "--method", "prefill=model.json", "--method", "decode=model.json", "-o", "lm.npubin"});
+  const Invocation compiled =
+      npusim({"compile", "--method", "prefill=model.json", "--method", "decode=model.json", "-o", "lm.npubin"});
   ASSERT_EQ(compiled.code, 0) << compiled.err;
   const std::string no_text = "this is no program that generates text: method ";
   const std::string missing = "has no input input_ids of int64 [1, length]";
   const std::string strange = "has an input that is not understood: 'x' of float32[2, 3]";
   expect({"generate", "lm.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4,
-         no_text + "'prefill' " + strange + "\n" + no_text + "'prefill' " + missing + "\n" + no_text + "'decode' " + strange +
-             "\n" + no_text + "'decode' " + missing);
+         no_text + "'prefill' " + strange + "\n" + no_text + "'prefill' " + missing + "\n" + no_text + "'decode' " +
+             strange + "\n" + no_text + "'decode' " + missing);
 }
 
 TEST_F(CliErrors, NamesInMessagesStayOnOneLine) {

@@ -22,7 +22,8 @@ std::string little_endian(uint64_t value, int bytes) {
 
 // A file around a body, with a right checksum.
 std::string sealed(const std::string& body) {
-  std::string file = std::string("NPUSIM\0", 7) + little_endian(program_version, 4) + little_endian(body.size(), 8) + body;
+  std::string file =
+      std::string("NPUSIM\0", 7) + little_endian(program_version, 4) + little_endian(body.size(), 8) + body;
   return file + little_endian(hash_bytes(file), 8);
 }
 std::string body_of(const std::string& file) { return file.substr(header, file.size() - header - 8); }
@@ -98,7 +99,8 @@ TEST(ProgramFile, Fields) {
   w.map(14);
   w.text("model");
   w.text("\xff");
-  EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected UTF-8 text, found other bytes");
+  EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))),
+            "p.npubin: model: expected UTF-8 text, found other bytes");
   w.map(14);
   w.text("model");
   w.text("m");
@@ -109,7 +111,8 @@ TEST(ProgramFile, Fields) {
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: dtype: expected 0 to 9, found 10");
   // A count that only the bytes that are left can limit.
   std::string huge = "\x8e\xa5model\xdb\xff\xff\xff\xff";
-  EXPECT_EQ(load_error(sealed(huge + "abc")), "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
+  EXPECT_EQ(load_error(sealed(huge + "abc")),
+            "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
 }
 
 TEST(ProgramFile, NoScoreWithinAScore) {
@@ -127,18 +130,26 @@ TEST(ProgramFile, NoScoreWithinAScore) {
 }
 
 TEST(ProgramCheck, Buffers) {
-  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].type.shape = {1, -4}; }),
+  EXPECT_EQ(check_error([](Program& p) {
+              p.buffers[2].type.shape = {1, -4};
+            }),
             "buffer 2: negative dimension in shape [1, -4]");
-  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].type.shape = {int64_t{1} << 40, int64_t{1} << 40}; }),
+  EXPECT_EQ(check_error([](Program& p) {
+              p.buffers[2].type.shape = {int64_t{1} << 40, int64_t{1} << 40};
+            }),
             "buffer 2: shape [1099511627776, 1099511627776] has too many elements");
   EXPECT_EQ(check_error([](Program& p) { p.buffers[2].type.shape = {int64_t{1} << 50}; }),
             "buffer 2 'x': float32[1125899906842624] is too large");
-  EXPECT_EQ(check_error([](Program& p) { p.buffers[5].constant = 1; }), "buffer 5 'q': expected a constant 0 to 1, found 1");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[5].constant = 1; }),
+            "buffer 5 'q': expected a constant 0 to 1, found 1");
   EXPECT_EQ(check_error([](Program& p) { p.buffers[5].type.dtype = DType::i32; }),
             "buffer 5 'q': expected constant 0 of int32[2, 4], found float32[2, 4]");
-  EXPECT_EQ(check_error([](Program& p) { p.buffers[2].strides = {4, 2}; }),
+  EXPECT_EQ(check_error([](Program& p) {
+              p.buffers[2].strides = {4, 2};
+            }),
             "buffer 2 'x': strides [4, 2] are no dense order of float32[1, 4]");
-  EXPECT_EQ(check_error([](Program& p) { p.buffers[6].offset = 66; }), "buffer 6 'mixed': offset 66 is not aligned for float32[2, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[6].offset = 66; }),
+            "buffer 6 'mixed': offset 66 is not aligned for float32[2, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.constants[0].data.pop_back(); }),
             "constant 0: expected 32 bytes for float32[2, 4], found 31");
 }
@@ -150,11 +161,13 @@ TEST(ProgramCheck, Steps) {
             "method 'decode': step 2 'mul': expected 2 buffers for kernel 'scale', found 1");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 10; }),
             "method 'decode': step 2 'mul': argument 1: expected a buffer 0 to 10, found 10");
-  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[0] = 2; }),
-            "method 'decode': step 2 'mul': argument 0: expected 8 elements of float32, found buffer 'x' of float32[1, 4]");
-  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[0].buffers[3] = 4; }),
-            "method 'decode': step 0 'index_copy': argument 3: expected the buffer of argument 0, which it updates, found "
-            "'w_scaled'");
+  EXPECT_EQ(
+      check_error([](Program& p) { p.methods[1].steps[2].buffers[0] = 2; }),
+      "method 'decode': step 2 'mul': argument 0: expected 8 elements of float32, found buffer 'x' of float32[1, 4]");
+  EXPECT_EQ(
+      check_error([](Program& p) { p.methods[1].steps[0].buffers[3] = 4; }),
+      "method 'decode': step 0 'index_copy': argument 3: expected the buffer of argument 0, which it updates, found "
+      "'w_scaled'");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 5; }),
             "method 'decode': step 2 'mul': argument 1: buffer 'q' must not be written here");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[0] = 8; }),
@@ -166,8 +179,10 @@ TEST(ProgramCheck, Steps) {
   EXPECT_EQ(check_error([](Program& p) { p.recipes[0].buffers[1] = 0; }),
             "recipes: step 0 'scale': argument 1: buffer 'cache' must not be written here");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].arena_bytes = 95; }),
-            "method 'decode': step 1 'attention': argument 3: buffer 'mixed' at 64 with 32 bytes is not within the arena of 95\n"
-            "p.npubin: method 'decode': step 2 'mul': argument 0: buffer 'mixed' at 64 with 32 bytes is not within the arena of 95");
+            "method 'decode': step 1 'attention': argument 3: buffer 'mixed' at 64 with 32 bytes is not within the "
+            "arena of 95\n"
+            "p.npubin: method 'decode': step 2 'mul': argument 0: buffer 'mixed' at 64 with 32 bytes is not within the "
+            "arena of 95");
   EXPECT_EQ(check_error([](Program& p) {
               p.methods[0].arena_bytes = 96;
               p.methods[0].steps[0].buffers[1] = 6;
@@ -179,13 +194,15 @@ TEST(ProgramCheck, Steps) {
 TEST(ProgramCheck, Kernels) {
   EXPECT_EQ(check_error([](Program& p) { p.kernels[2].accesses[0].offset = 1; }),
             "kernel 2 'scale': e0: elements 1..8 of argument %0, which has 8");
-  EXPECT_EQ(check_error([](Program& p) { p.sources.resize(1); }), "expected a source for each of the 4 kernels, found 1");
+  EXPECT_EQ(check_error([](Program& p) { p.sources.resize(1); }),
+            "expected a source for each of the 4 kernels, found 1");
 }
 
 TEST(ProgramCheck, Methods) {
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].name = "prefill"; }).substr(0, 43),
             "method 'prefill': expected a name of its ow");
-  EXPECT_EQ(check_error([](Program& p) { p.methods.clear(), p.links.clear(); }), "expected at least one method, found none");
+  EXPECT_EQ(check_error([](Program& p) { p.methods.clear(), p.links.clear(); }),
+            "expected at least one method, found none");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].inputs[0].buffer = 3; }).substr(0, 62),
             "method 'decode': input 'x': expected a buffer of float32[1, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.methods[0].inputs[0].buffer = 5; }),
@@ -199,7 +216,8 @@ TEST(ProgramCheck, Methods) {
 }
 
 TEST(ProgramCheck, Links) {
-  EXPECT_EQ(check_error([](Program& p) { p.links[0].output = "nothing"; }), "link: there is no 'nothing' in method 'prefill'");
+  EXPECT_EQ(check_error([](Program& p) { p.links[0].output = "nothing"; }),
+            "link: there is no 'nothing' in method 'prefill'");
   EXPECT_EQ(check_error([](Program& p) { p.links[0].input = "x"; }),
             "link: output 'filled' of float32[2, 4] does not fill input 'x' of float32[1, 4] along one dimension");
 }

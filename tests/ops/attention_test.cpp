@@ -53,7 +53,8 @@ TEST(Attention, FullyMaskedRowsAreZero) {
 }
 
 TEST(Attention, HonoursTheScale) {
-  const HostTensor q = floats({1, 1, 4}, {1, 1, 1, 1}), k = floats({1, 2, 4}, {0, 0, 0, 0, 1, 0, 0, 0}), v = floats({1, 2, 1}, {0, 1});
+  const HostTensor q = floats({1, 1, 4}, {1, 1, 1, 1}), k = floats({1, 2, 4}, {0, 0, 0, 0, 1, 0, 0, 0}),
+                   v = floats({1, 2, 1}, {0, 1});
   EXPECT_THAT(result(sdpa, {q, k, v}), Pointwise(near(), {1 / (1 + std::exp(-0.5))}));
   EXPECT_THAT(result(sdpa, {q, k, v}, {{"scale", 1.0}}), Pointwise(near(), {1 / (1 + std::exp(-1.0))}));
 }
@@ -66,7 +67,8 @@ TEST(Attention, CausalStartsAtTheFirstKey) {
 // W-36: query heads that share a key head read it with stride 0; nothing is expanded.
 TEST(Attention, GroupsHeadsByStride) {
   const int64_t heads = 6, key_heads = 2;
-  HandCall call(sdpa, {counting({1, heads, 3, 4}), counting({1, key_heads, 5, 4}), counting({1, key_heads, 5, 4})}, {{"enable_gqa", true}});
+  HandCall call(sdpa, {counting({1, heads, 3, 4}), counting({1, key_heads, 5, 4}), counting({1, key_heads, 5, 4})},
+                {{"enable_gqa", true}});
   const auto list = kernels(call);
   ASSERT_EQ(list.size(), 3u);
   EXPECT_EQ(list[0].space, (Shape{1, key_heads, heads / key_heads, 3, 5}));
@@ -80,7 +82,8 @@ TEST(Attention, GroupsAnswerLikeRepeatedHeads) {
   for (int64_t i = 0; i < 16; ++i) store_double(q.data.data(), DType::f32, i, 0.1 * static_cast<double>(i % 5) - 0.2);
   HandCall wide_k("aten.repeat_interleave.self_int", {k}, {{"repeats", int64_t{2}}, {"dim", int64_t{1}}});
   HandCall wide_v("aten.repeat_interleave.self_int", {v}, {{"repeats", int64_t{2}}, {"dim", int64_t{1}}});
-  const HostTensor mask = floats({4, 2, 3}, {0, 1, 2, 0, -inf, 1, 0, 0, 0, 1, 1, 2, 3, 0, 0, 0, 0, 1, -1, -1, 0, 0, 0, 0});
+  const HostTensor mask =
+      floats({4, 2, 3}, {0, 1, 2, 0, -inf, 1, 0, 0, 0, 1, 1, 2, 3, 0, 0, 0, 0, 1, -1, -1, 0, 0, 0, 0});
   const auto expected = result(sdpa, {q, wide_k.run()[0], wide_v.run()[0], mask});
   EXPECT_THAT(result(sdpa, {q, k, v, mask}, {{"enable_gqa", true}}), Pointwise(near(), expected));
 }
@@ -90,7 +93,8 @@ TEST(Attention, BroadcastsTheMask) {
   HandCall call(sdpa, {counting({2, 3, 5, 4}), counting({2, 3, 7, 4}), counting({2, 3, 7, 4}), counting({2, 1, 1, 7})});
   const auto list = kernels(call);
   EXPECT_EQ(list[0].args[2].elements, 14);
-  EXPECT_THAT(problem(sdpa, {counting({2, 3, 5, 4}), counting({2, 3, 7, 4}), counting({2, 3, 7, 4}), counting({5, 6})}), HasSubstr("do not broadcast"));
+  EXPECT_THAT(problem(sdpa, {counting({2, 3, 5, 4}), counting({2, 3, 7, 4}), counting({2, 3, 7, 4}), counting({5, 6})}),
+              HasSubstr("do not broadcast"));
 }
 
 // W-35: any number of keys.
@@ -101,18 +105,21 @@ TEST(Attention, TakesLongContexts) {
 
 // W-23.
 TEST(Attention, RefusesDropout) {
-  EXPECT_THAT(problem(sdpa, {counting({1, 2, 2}), counting({1, 2, 2}), counting({1, 2, 2})}, {{"dropout_p", 0.5}}), HasSubstr("dropout_p"));
+  EXPECT_THAT(problem(sdpa, {counting({1, 2, 2}), counting({1, 2, 2}), counting({1, 2, 2})}, {{"dropout_p", 0.5}}),
+              HasSubstr("dropout_p"));
 }
 
 TEST(Attention, Float64StaysWide) {
-  HandCall call(sdpa, {counting({1, 2, 2}, DType::f64), counting({1, 2, 2}, DType::f64), counting({1, 2, 2}, DType::f64)});
+  HandCall call(sdpa,
+                {counting({1, 2, 2}, DType::f64), counting({1, 2, 2}, DType::f64), counting({1, 2, 2}, DType::f64)});
   for (const Kernel& kernel : kernels(call)) EXPECT_FALSE(kernel.contraction);
   EXPECT_EQ(call.run()[0].type.dtype, DType::f64);
 }
 
 // Only for devices this build is not, so without a golden: rows of the log-sum padded to tiles of 32.
 TEST(Attention, EfficientPadsItsLogSums) {
-  HandCall call("aten._scaled_dot_product_efficient_attention.default", {counting({1, 1, 3, 2}), counting({1, 1, 4, 2}), counting({1, 1, 4, 2}), std::nullopt},
+  HandCall call("aten._scaled_dot_product_efficient_attention.default",
+                {counting({1, 1, 3, 2}), counting({1, 1, 4, 2}), counting({1, 1, 4, 2}), std::nullopt},
                 {{"compute_log_sumexp", true}, {"scale", 0.0}});
   const auto results = call.run();
   ASSERT_EQ(results.size(), 4u);

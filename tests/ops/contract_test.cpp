@@ -18,7 +18,9 @@ Kernel only_kernel(HandCall& call) {
   return lowering.calls.at(0).kernel;
 }
 
-bool is_contraction(const Kernel& kernel, ContractionKind kind) { return kernel.contraction && kernel.contraction->kind == kind; }
+bool is_contraction(const Kernel& kernel, ContractionKind kind) {
+  return kernel.contraction && kernel.contraction->kind == kind;
+}
 
 HostTensor filled(Shape shape, double value, DType dtype = DType::f32) {
   return tensor(dtype, shape, std::vector<double>(static_cast<size_t>(element_count(shape)), value));
@@ -34,7 +36,8 @@ TEST(Matmul, AddmmScalesBothTerms) {
 
 TEST(Matmul, BetaZeroIgnoresTheBias) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  HandCall call("aten.addmm.default", {floats({1}, {nan}), floats({1, 1}, {2}), floats({1, 1}, {3})}, {{"beta", int64_t{0}}});
+  HandCall call("aten.addmm.default", {floats({1}, {nan}), floats({1, 1}, {2}), floats({1, 1}, {3})},
+                {{"beta", int64_t{0}}});
   EXPECT_THAT(values(call.run()[0]), ElementsAre(6));
 }
 
@@ -73,19 +76,22 @@ TEST(Matmul, OfNothingIsTheBias) {
 }
 
 TEST(Matmul, NamesWhatDoesNotFit) {
-  EXPECT_THAT(problem("aten.mm.default", {counting({2, 3}), counting({2, 3})}), HasSubstr("float32[2, 3] and float32[2, 3] do not fit"));
+  EXPECT_THAT(problem("aten.mm.default", {counting({2, 3}), counting({2, 3})}),
+              HasSubstr("float32[2, 3] and float32[2, 3] do not fit"));
   EXPECT_THAT(problem("aten.bmm.default", {counting({2, 3}), counting({3, 2})}), HasSubstr("3 dimensions"));
 }
 
 TEST(Einsum, OfTwoOperandsIsOneMatmul) {
   for (const char* equation : {"bhid,bhjd->bhij", "...ij,...kj->...ik", "bhid,bhjd->bijh"}) {
-    HandCall call("aten.einsum.default", {counting({2, 3, 4, 5}), counting({2, 3, 6, 5})}, {{"equation", std::string(equation)}}, {2});
+    HandCall call("aten.einsum.default", {counting({2, 3, 4, 5}), counting({2, 3, 6, 5})},
+                  {{"equation", std::string(equation)}}, {2});
     EXPECT_TRUE(is_contraction(only_kernel(call), ContractionKind::matmul)) << equation;
   }
 }
 
 TEST(Einsum, SumsLabelsOfOneOperandFirst) {
-  HandCall call("aten.einsum.default", {filled({2, 3}, 1), filled({2, 4}, 1)}, {{"equation", std::string("ij,ik->k")}}, {2});
+  HandCall call("aten.einsum.default", {filled({2, 3}, 1), filled({2, 4}, 1)}, {{"equation", std::string("ij,ik->k")}},
+                {2});
   EXPECT_EQ(call.lowered().calls.size(), 2u);
   EXPECT_THAT(values(call.run()[0]), ElementsAre(6, 6, 6, 6));
 }
@@ -106,19 +112,22 @@ TEST(Conv, HasItsSpaceAndGuards) {
 }
 
 TEST(Conv, SamePadsTheOddElementAtTheEnd) {
-  HandCall call("aten.conv1d.padding", {floats({1, 1, 3}, {1, 2, 3}), floats({1, 1, 2}, {10, 1})}, {{"padding", std::string("same")}});
+  HandCall call("aten.conv1d.padding", {floats({1, 1, 3}, {1, 2, 3}), floats({1, 1, 2}, {10, 1})},
+                {{"padding", std::string("same")}});
   EXPECT_THAT(values(call.run()[0]), ElementsAre(12, 23, 30));
 }
 
 TEST(Conv, TakesSinglesForLists) {
-  HandCall call("aten.conv2d.default", {counting({1, 3, 3}), filled({2, 1, 2, 2}, 1)}, {{"stride", Ints{1}}, {"padding", int64_t{0}}});
+  HandCall call("aten.conv2d.default", {counting({1, 3, 3}), filled({2, 1, 2, 2}, 1)},
+                {{"stride", Ints{1}}, {"padding", int64_t{0}}});
   const HostTensor result = call.run()[0];
   EXPECT_EQ(result.type.shape, (Shape{2, 2, 2}));  // without a batch
   EXPECT_THAT(values(result), ElementsAre(8, 12, 20, 24, 8, 12, 20, 24));
 }
 
 TEST(Conv, OfFloat64IsAReduction) {
-  HandCall call("aten.conv1d.default", {counting({1, 1, 3}, DType::f64), filled({1, 1, 2}, 1, DType::f64)}, {{"padding", Ints{1}}});
+  HandCall call("aten.conv1d.default", {counting({1, 1, 3}, DType::f64), filled({1, 1, 2}, 1, DType::f64)},
+                {{"padding", Ints{1}}});
   EXPECT_FALSE(only_kernel(call).contraction);
   EXPECT_THAT(values(call.run()[0]), ElementsAre(0, 1, 3, 2));
 }
@@ -130,8 +139,10 @@ TEST(ConvTranspose, OfStrideOneIsOneConv) {
 }
 
 TEST(ConvTranspose, ThatTilesIsOneMatmul) {
-  HandCall call("aten.conv_transpose2d.input", {floats({1, 1, 1, 2}, {1, 10}), floats({1, 1, 2, 2}, {1, 2, 3, 4})}, {{"stride", Ints{2, 2}}});
-  HandCall larger("aten.conv_transpose2d.input", {counting({1, 4, 3, 3}), counting({4, 2, 2, 2})}, {{"stride", Ints{2, 2}}, {"groups", int64_t{2}}});
+  HandCall call("aten.conv_transpose2d.input", {floats({1, 1, 1, 2}, {1, 10}), floats({1, 1, 2, 2}, {1, 2, 3, 4})},
+                {{"stride", Ints{2, 2}}});
+  HandCall larger("aten.conv_transpose2d.input", {counting({1, 4, 3, 3}), counting({4, 2, 2, 2})},
+                  {{"stride", Ints{2, 2}}, {"groups", int64_t{2}}});
   EXPECT_TRUE(is_contraction(only_kernel(larger), ContractionKind::matmul));
   EXPECT_THAT(values(call.run()[0]), ElementsAre(1, 2, 10, 20, 3, 4, 30, 40));
 }
@@ -145,10 +156,13 @@ TEST(ConvTranspose, SpreadsAStridedImage) {
 }
 
 TEST(Conv, NamesWhatDoesNotFit) {
-  EXPECT_THAT(problem("aten.conv2d.default", {counting({1, 3, 4, 4}), counting({2, 4, 3, 3})}), HasSubstr("do not fit 1 groups"));
-  EXPECT_THAT(problem("aten.conv1d.default", {counting({1, 1, 2}), counting({1, 1, 3})}), HasSubstr("does not fit input"));
+  EXPECT_THAT(problem("aten.conv2d.default", {counting({1, 3, 4, 4}), counting({2, 4, 3, 3})}),
+              HasSubstr("do not fit 1 groups"));
+  EXPECT_THAT(problem("aten.conv1d.default", {counting({1, 1, 2}), counting({1, 1, 3})}),
+              HasSubstr("does not fit input"));
   EXPECT_THAT(problem("aten.conv1d.padding", {counting({1, 1, 4}), counting({1, 1, 3})},
-                      {{"padding", std::string("same")}, {"stride", Ints{2}}}), HasSubstr("stride of 1"));
+                      {{"padding", std::string("same")}, {"stride", Ints{2}}}),
+              HasSubstr("stride of 1"));
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Ints = std::vector<int64_t>;
 
-HostTensor indices(Shape shape, const std::vector<double>& values) { return tensor(DType::i64, std::move(shape), values); }
+HostTensor indices(Shape shape, const std::vector<double>& values) {
+  return tensor(DType::i64, std::move(shape), values);
+}
 
 void expect_sound(const Lowering& lowering) {
   for (const Lowering::Call& step : lowering.calls) EXPECT_THAT(check_kernel(step.kernel), ElementsAre());
@@ -48,8 +50,9 @@ TEST(IndexCopy, TakesMixedDtypes) {
 }
 
 TEST(Indices, WrapWhereAtenWraps) {
-  EXPECT_THAT(result("aten.index_fill.int_Scalar", {counting({3}), indices({1}, {-1})},
-                     {{"dim", int64_t{0}}, {"value", 7.0}}), ElementsAre(0, 1, 7));
+  EXPECT_THAT(
+      result("aten.index_fill.int_Scalar", {counting({3}), indices({1}, {-1})}, {{"dim", int64_t{0}}, {"value", 7.0}}),
+      ElementsAre(0, 1, 7));
   EXPECT_THAT(result("aten.take.default", {counting({3}), indices({2}, {-3, 2})}), ElementsAre(0, 2));
   HandCall index("aten.index.Tensor", {counting({3}), indices({2}, {-1, 0})}, {}, {1});
   EXPECT_THAT(values(index.run()[0]), ElementsAre(2, 0));
@@ -132,7 +135,8 @@ TEST(Sort, RefusesLongRowsByName) {
 }
 
 TEST(Search, FollowsTheSorter) {
-  HandCall call("aten.searchsorted.Tensor", {floats({3}, {2, -1, 0.5}), floats({2}, {0, 0.5}), indices({3}, {1, 2, 0})});
+  HandCall call("aten.searchsorted.Tensor",
+                {floats({3}, {2, -1, 0.5}), floats({2}, {0, 0.5}), indices({3}, {1, 2, 0})});
   EXPECT_THAT(values(call.run()[0]), ElementsAre(1, 1));
 }
 

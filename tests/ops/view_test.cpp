@@ -84,8 +84,10 @@ TEST(View, BadShapesAreNamed) {
 
 // W-13, P10: every operand counts, empty ones anywhere, and [0] ones of any rank's company are skipped.
 TEST(Cat, KeepsEveryOperand) {
-  HandCall call("aten.cat.default", {floats({0}, {}), floats({1, 2}, {1, 2}), floats({0, 2}, {}), floats({2, 2}, {3, 4, 5, 6}),
-                                     floats({0}, {})}, {}, {5});
+  HandCall call(
+      "aten.cat.default",
+      {floats({0}, {}), floats({1, 2}, {1, 2}), floats({0, 2}, {}), floats({2, 2}, {3, 4, 5, 6}), floats({0}, {})}, {},
+      {5});
   EXPECT_EQ(only_kernel(call).stores.size(), 1u);
   const HostTensor result = call.run()[0];
   EXPECT_EQ(result.type.shape, (Shape{3, 2}));
@@ -126,7 +128,8 @@ TEST(Pad, IsOneKernelAndCropsToo) {
 }
 
 TEST(Roll, OverManyDimensions) {
-  HandCall call("aten.roll.default", {counting({2, 2, 2, 2})}, {{"shifts", Ints{1, 1, 1, 1}}, {"dims", Ints{0, 1, 2, -1}}});
+  HandCall call("aten.roll.default", {counting({2, 2, 2, 2})},
+                {{"shifts", Ints{1, 1, 1, 1}}, {"dims", Ints{0, 1, 2, -1}}});
   EXPECT_EQ(values(call.run()[0]), (Numbers{15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
 }
 

@@ -45,7 +45,8 @@ inline Kernel attention_kernel() {
   Kernel kernel;
   kernel.name = "attention";
   kernel.space = {2, 4};
-  kernel.args = {{DType::f32, 8, false, -1}, {DType::f32, 32, false, -1}, {DType::f32, 32, false, -1}, {DType::f32, 8, true, -1}};
+  kernel.args = {
+      {DType::f32, 8, false, -1}, {DType::f32, 32, false, -1}, {DType::f32, 32, false, -1}, {DType::f32, 8, true, -1}};
   Contraction attention;
   attention.kind = ContractionKind::attention;
   attention.reduce = {8};
@@ -58,22 +59,26 @@ inline Kernel attention_kernel() {
 }
 
 inline Program sample_program() {
-  const TensorType row{DType::f32, {1, 4}}, rows{DType::f32, {2, 4}}, state{DType::f32, {8, 4}}, position{DType::i64, {1}};
+  const TensorType row{DType::f32, {1, 4}}, rows{DType::f32, {2, 4}}, state{DType::f32, {8, 4}},
+      position{DType::i64, {1}};
   Program p;
   p.model = "sample";
   p.target = "cpu";
   p.config.name = "cpu";
   p.toolchain = "none";
   HostTensor constant = make_tensor(rows);
-  for (int i = 0; i < 8; ++i) store_double(constant.data.data(), DType::f32, i, i == 3 ? std::numeric_limits<double>::infinity() : i);
+  for (int i = 0; i < 8; ++i)
+    store_double(constant.data.data(), DType::f32, i, i == 3 ? std::numeric_limits<double>::infinity() : i);
   p.constants = {constant};
   auto buffer = [&](std::string name, BufferKind kind, TensorType type) {
-    p.buffers.push_back({.name = std::move(name), .kind = kind, .type = std::move(type), .strides = {}, .fqn = {}, .tied = {}});
+    p.buffers.push_back(
+        {.name = std::move(name), .kind = kind, .type = std::move(type), .strides = {}, .fqn = {}, .tied = {}});
     return static_cast<int32_t>(p.buffers.size()) - 1;
   };
   const int32_t cache = buffer("cache", BufferKind::state, state), at = buffer("position", BufferKind::input, position);
   const int32_t x = buffer("x", BufferKind::input, row), weight = buffer("w", BufferKind::weight, state);
-  const int32_t ready = buffer("w_scaled", BufferKind::prepared, state), queries = buffer("q", BufferKind::constant, rows);
+  const int32_t ready = buffer("w_scaled", BufferKind::prepared, state),
+                queries = buffer("q", BufferKind::constant, rows);
   const int32_t mixed = buffer("mixed", BufferKind::arena, rows), y = buffer("y", BufferKind::output, rows);
   const int32_t given = buffer("given", BufferKind::input, rows), filled = buffer("filled", BufferKind::output, rows);
   p.buffers[static_cast<size_t>(weight)].fqn = "layer.weight";
@@ -87,7 +92,9 @@ inline Program sample_program() {
   decode.name = "decode";
   decode.inputs = {{"x", row, x}, {"position", position, at}, {"cache", state, cache}};
   decode.outputs = {{"y", rows, y}, {"cache_out", state, cache}};
-  decode.steps = {{0, {cache, x, at, cache}, "index_copy"}, {1, {queries, cache, ready, mixed}, "attention"}, {2, {mixed, y}, "mul"}};
+  decode.steps = {{0, {cache, x, at, cache}, "index_copy"},
+                  {1, {queries, cache, ready, mixed}, "attention"},
+                  {2, {mixed, y}, "mul"}};
   decode.arena_bytes = 96;
   decode.arena_lower_bound_bytes = 32;
   decode.nodes = 5;

@@ -42,9 +42,10 @@ TEST(Serialize, NumbersKeepTheirBits) {
 }
 
 TEST(Serialize, IntegersOfEveryLength) {
-  for (const int64_t value : {int64_t{0}, int64_t{127}, int64_t{128}, int64_t{255}, int64_t{256}, int64_t{65535}, int64_t{65536},
-                              int64_t{1} << 32, INT64_MAX, int64_t{-1}, int64_t{-32}, int64_t{-33}, int64_t{-128}, int64_t{-129},
-                              int64_t{-32768}, int64_t{-32769}, int64_t{INT32_MIN}, int64_t{INT32_MIN} - 1, INT64_MIN}) {
+  for (const int64_t value :
+       {int64_t{0}, int64_t{127}, int64_t{128}, int64_t{255}, int64_t{256}, int64_t{65535}, int64_t{65536},
+        int64_t{1} << 32, INT64_MAX, int64_t{-1}, int64_t{-32}, int64_t{-33}, int64_t{-128}, int64_t{-129},
+        int64_t{-32768}, int64_t{-32769}, int64_t{INT32_MIN}, int64_t{INT32_MIN} - 1, INT64_MIN}) {
     Program program = sample_program();
     program.methods[1].nodes = value;
     EXPECT_EQ(deserialize(serialize(program), "p").methods[1].nodes, value);
@@ -69,8 +70,10 @@ struct Any {
 };
 template <typename T, typename... A>
 constexpr size_t members() {
-  if constexpr (requires { T{A{}..., Any{}}; }) return members<T, A..., Any>();
-  else return sizeof...(A);
+  if constexpr (requires { T{A{}..., Any{}}; })
+    return members<T, A..., Any>();
+  else
+    return sizeof...(A);
 }
 struct Counter {
   size_t count = 0;
