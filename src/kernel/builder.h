@@ -48,7 +48,6 @@ class KernelBuilder {
   int output(const TensorType& type, int updates = -1);
   const Shape& shape(int arg) const { return shapes_[static_cast<size_t>(arg)]; }
   DType dtype(int arg) const { return kernel_.args[static_cast<size_t>(arg)].dtype; }
-  int row_dims() const { return kernel_.row_dims; }
 
   Affine dim(int d) const;    // the index along dimension d
   Ex index(int d);            // the same as an expression, i64

@@ -106,19 +106,19 @@ void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b,
     x = two ? k.load(a_arg, a_at) * k.load(b_arg, b_at) : k.load(a_arg, a_at);
     if (rows) x = k.reduce(Reduction::sum, x);
   }
-  if (epilogue) x = epilogue(k, x);
+  if (epilogue) x = epilogue(k, x, rows);
   k.store(k.write(result.operand), x);
   k.done(std::move(name));
 }
 
-Ex add_bias(OpKernel& kernel, Ex sum, double alpha, int bias, double beta) {
+Ex add_bias(OpKernel& kernel, Ex sum, int rows, double alpha, int bias, double beta) {
   auto scaled = [](Ex x, double by) {
     if (by == 1) return x;
     return x.type() < Scalar::f32 ? x * static_cast<int64_t>(by) : x * by;
   };
   sum = scaled(sum, alpha);
   if (bias < 0 || beta == 0) return sum;
-  return sum + scaled(kernel.load_broadcast(kernel.read(bias), kernel.row_dims()), beta);
+  return sum + scaled(kernel.load_broadcast(kernel.read(bias), rows), beta);
 }
 
 void lower_matmul(Lowering& lowering, std::string name, const MatmulSpec& spec) {
@@ -142,7 +142,7 @@ void lower_matmul(Lowering& lowering, std::string name, const MatmulSpec& spec) 
   b.labels.push_back(inner);
   if (b_rank > 1 && !spec.b_transposed) b.labels.push_back(column);
   lower_product(lowering, std::move(name), a, b, result,
-                [&](OpKernel& k, Ex x) { return add_bias(k, x, spec.alpha, spec.bias, spec.beta); });
+                [&](OpKernel& k, Ex x, int rows) { return add_bias(k, x, rows, spec.alpha, spec.bias, spec.beta); });
 }
 
 }  // namespace npusim

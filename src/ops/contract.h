@@ -24,8 +24,8 @@ struct Labelled {
   std::vector<int> labels;
 };
 
-// What is stored of the sum at each point of the kernel's space, whose first dimensions are the result's.
-using Epilogue = std::function<Ex(OpKernel& kernel, Ex sum)>;
+// What is stored of the sum at each point of the kernel's space: the result's dimensions, then `rows` summed ones.
+using Epilogue = std::function<Ex(OpKernel& kernel, Ex sum, int rows)>;
 
 // result[its labels] = Σ over all other labels of a · b (of a alone where b.operand < 0). Floats become a matmul
 // contraction; integers and float64 a reduction in their own arithmetic; what sums nothing a plain product (rotary
@@ -46,7 +46,7 @@ struct MatmulSpec {
 void lower_matmul(Lowering& lowering, std::string name, const MatmulSpec& spec);
 
 // alpha · sum + beta · bias; beta 0 ignores the bias altogether.
-Ex add_bias(OpKernel& kernel, Ex sum, double alpha, int bias, double beta);
+Ex add_bias(OpKernel& kernel, Ex sum, int rows, double alpha, int bias, double beta);
 
 // Whether products of these are summed in f32.
 inline bool is_narrow_float(DType d) { return is_float(d) && d != DType::f64; }

@@ -101,7 +101,7 @@ Ex sigmoid(Ex x) { return 1 / (1 + exp(-x)); }
 int lower_hidden_gates(Lowering& lowering, const Direction& d, int hidden) {
   const int gates = lowering.temporary({d.compute, {d.n.batch, gates_of(d.cell) * d.n.hidden}});
   lower_product(lowering, "hidden_gates", {hidden, {0, 1}}, {d.weight, {2, 1}}, {gates, {0, 2}},
-                [&](OpKernel& k, Ex x) { return add_bias(k, x, 1, d.bias, 1); });
+                [&](OpKernel& k, Ex x, int rows) { return add_bias(k, x, rows, 1, d.bias, 1); });
   return gates;
 }
 
@@ -180,8 +180,9 @@ void lower_recurrent(const OpCall& call, Lowering& lowering) {
       next_param += n.biases ? 4 : 2;
       const int gates_in = lowering.temporary({compute, {n.steps, n.batch, gates_of(cell) * n.hidden}});
       lower_product(lowering, "input_gates", {input, batch_first ? std::vector{1, 0, 2} : std::vector{0, 1, 2}},
-                    {weights[0], {3, 2}}, {gates_in, {0, 1, 3}},
-                    [&](OpKernel& k, Ex x) { return add_bias(k, x, 1, n.biases ? weights[2] : -1, 1); });
+                    {weights[0], {3, 2}}, {gates_in, {0, 1, 3}}, [&](OpKernel& k, Ex x, int rows) {
+                      return add_bias(k, x, rows, 1, n.biases ? weights[2] : -1, 1);
+                    });
       const Direction d{cell, n, compute, gates_in, weights[1], n.biases ? weights[3] : -1};
       Step state{-1, -1};
       for (int i = 0; i < static_cast<int>(states.size()); ++i) {

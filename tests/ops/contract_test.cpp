@@ -75,6 +75,19 @@ TEST(Matmul, OfNothingIsTheBias) {
   EXPECT_THAT(values(call.run()[0]), ElementsAre(1, 2, 1, 2, 1, 2));
 }
 
+// CPU ATen has no kernel for these overloads, so they have no golden.
+TEST(Matmul, TakesTheNamedDtype) {
+  const HandCall::Attrs f32{{"out_dtype", DType::f32}};
+  const HostTensor a = counting({1, 2, 2}, DType::f16), m = counting({2, 2}, DType::f16);
+  for (const HostTensor& result :
+       {HandCall("aten.mm.dtype", {m, m}, f32).run()[0], HandCall("aten.bmm.dtype", {a, a}, f32).run()[0],
+        HandCall("aten.addmm.dtype", {floats({1}, {0}), m, m}, f32).run()[0],
+        HandCall("aten.baddbmm.dtype", {floats({1}, {0}), a, a}, f32).run()[0]}) {
+    EXPECT_EQ(result.type.dtype, DType::f32);
+    EXPECT_THAT(values(result), ElementsAre(2, 3, 6, 11));
+  }
+}
+
 TEST(Matmul, NamesWhatDoesNotFit) {
   EXPECT_THAT(problem("aten.mm.default", {counting({2, 3}), counting({2, 3})}),
               HasSubstr("float32[2, 3] and float32[2, 3] do not fit"));
