@@ -137,7 +137,7 @@ Schema parse_schema(std::string_view text) {
   if (open == std::string_view::npos || arrow == std::string_view::npos)
     fail(ErrorKind::internal, "unreadable schema: {}", text);
   const std::string_view name = text.substr(0, open);
-  schema.name = name.find("::") != std::string_view::npos || name.starts_with("<") || name.starts_with("wrap_")
+  schema.name = name.find("::") != std::string_view::npos || name.find('.') != name.rfind('.') || name.starts_with("<") || name.starts_with("wrap_")
                     ? std::string(name)
                     : fmt::format("aten.{}{}", name, name.find('.') == std::string_view::npos ? ".default" : "");
   const size_t close = text.rfind(')', arrow);

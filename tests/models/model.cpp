@@ -1,6 +1,8 @@
 // Compiling, running and comparing models; the executable's operator new counts.
 #include "models/model.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -10,18 +12,43 @@
 #include <new>
 
 namespace {
-std::atomic<int64_t> allocations{0};
 
-void* allocate(size_t size, size_t align) {
-  ++allocations;
+struct AddressRange {
+  uintptr_t begin = 0, end = 0;
+};
+
+// Where oneDNN's library is mapped; empty when the program has none.
+AddressRange find_onednn() {
+  AddressRange range;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* found) {
+        if (!std::strstr(info->dlpi_name, "libdnnl")) return 0;
+        auto& range = *static_cast<AddressRange*>(found);
+        range.begin = info->dlpi_addr;
+        for (int i = 0; i < info->dlpi_phnum; ++i)
+          range.end = std::max<uintptr_t>(range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+        return 1;
+      },
+      &range);
+  return range;
+}
+
+std::atomic<int64_t> allocations{0}, allocations_in_onednn{0};
+
+void* allocate(size_t size, size_t align, void* caller) {
+  static const AddressRange onednn = find_onednn();
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  ++(address >= onednn.begin && address < onednn.end ? allocations_in_onednn : allocations);
   const size_t rounded = (std::max(size, size_t{1}) + align - 1) / align * align;
   if (void* p = align <= alignof(std::max_align_t) ? std::malloc(rounded) : std::aligned_alloc(align, rounded)) return p;
   throw std::bad_alloc();
 }
 }  // namespace
 
-void* operator new(size_t size) { return allocate(size, 1); }
-void* operator new(size_t size, std::align_val_t align) { return allocate(size, static_cast<size_t>(align)); }
+void* operator new(size_t size) { return allocate(size, 1, __builtin_return_address(0)); }
+void* operator new(size_t size, std::align_val_t align) {
+  return allocate(size, static_cast<size_t>(align), __builtin_return_address(0));
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
@@ -29,7 +56,7 @@ void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p);
 
 namespace npusim {
 
-int64_t allocation_count() { return allocations; }
+AllocationCount allocation_count() { return {allocations, allocations_in_onednn}; }
 
 std::string materialize(const std::string& model) {
   const std::string python = NPUSIM_PYTHON, folder = NPUSIM_MODELS_DIR;
@@ -60,9 +87,11 @@ std::vector<HostTensor> run_model(Model& model, const std::string& method, const
     const std::span<std::byte> memory = model.executor->input(position, i);
     std::memcpy(memory.data(), tensor.data, memory.size());
   }
-  const int64_t before = allocation_count();
+  const AllocationCount before = allocation_count();
   model.executor->run(position);
-  EXPECT_EQ(allocation_count() - before, 0) << "run() allocates";
+  const AllocationCount after = allocation_count();
+  EXPECT_EQ(after.own - before.own, 0) << "run() allocates";
+  model.onednn_allocations = after.in_onednn - before.in_onednn;
   std::vector<HostTensor> outputs;
   for (size_t i = 0; i < out.size(); ++i)
     outputs.push_back(copy_tensor({out[i].type, model.executor->output(position, i).data()}));

@@ -15,8 +15,12 @@ namespace npusim {
 
 inline const std::string examples = NPUSIM_SOURCE_DIR "/examples/";
 
-// Allocations by operator new since the process began.
-int64_t allocation_count();
+// Allocations by operator new since the process began. oneDNN's execute() makes its own for every primitive, which its
+// callers can do nothing about: they are counted apart.
+struct AllocationCount {
+  int64_t own = 0, in_onednn = 0;
+};
+AllocationCount allocation_count();
 
 // The folder with the files that examples/materialize.py makes of examples/`model`; "" when no Python has numpy.
 std::string materialize(const std::string& model);
@@ -30,11 +34,12 @@ struct Model {
   std::shared_ptr<const Program> program;
   std::unique_ptr<WeightFiles> weights;
   std::unique_ptr<Executor> executor;
+  int64_t onednn_allocations = 0;  // of the last run
 };
 Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& dtype,
                  const std::string& kv_map = "");
 
-// Writes the inputs, by name, runs, checks that the run allocated nothing, and returns every output.
+// Writes the inputs, by name, runs, checks that npusim allocated nothing, and returns every output.
 std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs);
 
 std::vector<double> to_doubles(const TensorView& tensor);

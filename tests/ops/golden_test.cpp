@@ -1,4 +1,6 @@
 // Every op record against PyTorch's answers in tests/ops/golden: one test per op file, listing all failing samples.
+// Each sample is evaluated by the reference, and compiled and run on the CPU: with all tensors as inputs, and with all
+// but the first as weights, which are folded, prepared and packed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +13,10 @@
 
 #include "base/error.h"
 #include "graph/import.h"
+#include "npusim/compiler.h"
 #include "ops/op.h"
+#include "program/program.h"
+#include "runtime/executor.h"
 #include "runtime/safetensors.h"
 
 namespace npusim {
@@ -133,6 +138,92 @@ std::string run_sample(const nlohmann::json& sample, const WeightFiles& tensors)
   return {};
 }
 
+std::string show(const TensorSpec& output) { return fmt::format("output '{}'", output.name); }
+
+// Empty when the compiled sample's outputs are PyTorch's.
+std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, const WeightFiles& tensors) {
+  CompileOptions options;
+  options.dtype = "float32";
+  const Graph graph = import_ir(ir.dump(), prefix);
+  for (const Value& value : graph.values)
+    if (value.type.dtype == DType::f16 || value.type.dtype == DType::bf16) options.dtype = "auto";
+  MethodSource source;
+  source.json = ir.dump();
+  const std::shared_ptr<const Program> program = compile({source}, options).program;
+
+  WeightFiles weights;
+  weights.path = prefix;
+  for (const auto& weight : ir.at("weights")) {
+    const auto name = weight.at("name").get<std::string>();
+    weights.by_name.emplace(name, weights.entries.size());
+    weights.entries.push_back({name, get_weight(tensors, prefix + name), {}});
+  }
+  Executor executor(program, &weights, open_backend("cpu", 2));
+  const Method& method = program->methods.at(0);
+  for (size_t i = 0; i < method.inputs.size(); ++i) {
+    const TensorView& tensor = get_weight(tensors, prefix + method.inputs[i].name);
+    const std::span<std::byte> memory = executor.input(0, i);
+    if (tensor.type != method.inputs[i].type || memory.size() != byte_size(tensor.type))
+      return fmt::format("input '{}' is {}", method.inputs[i].name, to_string(method.inputs[i].type));
+    std::copy_n(tensor.data, memory.size(), memory.data());
+  }
+  executor.run(0);
+  if (method.outputs.size() != graph.outputs.size()) return fmt::format("{} outputs", method.outputs.size());
+  const double tolerance = 2 * graph.nodes.at(0).op->record.tolerance + 0.5;
+  for (size_t i = 0; i < method.outputs.size(); ++i) {
+    const TensorSpec& output = method.outputs[i];
+    const std::span<const std::byte> memory = executor.output(0, i);
+    const HostTensor got{output.type, {memory.begin(), memory.end()}};
+    if (output.type != get_weight(tensors, prefix + output.name).type || memory.size() != byte_size(output.type))
+      return fmt::format("{} is {}", show(output), to_string(output.type));
+    const std::string problem = compare(got, tensors, prefix + output.name, tolerance);
+    if (!problem.empty()) {
+      std::string steps;
+      for (size_t step = 0; step < method.steps.size(); ++step)
+        steps += fmt::format("; {}", executor.device_method(0).step_info(step));
+      return fmt::format("{}: {}{}", show(output), problem, steps);
+    }
+  }
+  return {};
+}
+
+// The sample with every input but the first turned into a weight.
+nlohmann::json with_weights(nlohmann::json ir) {
+  auto& inputs = ir.at("graph_inputs");
+  while (inputs.size() > 1) {
+    ir.at("weights").insert(ir.at("weights").begin(), inputs.back());
+    inputs.erase(inputs.size() - 1);
+  }
+  std::set<std::string> names;
+  for (const auto& weight : ir.at("weights")) names.insert(weight.at("name").get<std::string>());
+  for (auto& node : ir.at("nodes"))
+    for (auto& input : node.at("inputs"))
+      if (input.is_object() && names.contains(input.value("name", ""))) {
+        input.erase("producer_node");
+        input.erase("producer_output_idx");
+      }
+  return ir;
+}
+
+std::string run_all(const nlohmann::json& sample, const WeightFiles& tensors) {
+  if (std::string problem = run_sample(sample, tensors); !problem.empty()) return problem;
+  const auto prefix = sample.at("name").get<std::string>() + "/";
+  const nlohmann::json& ir = sample.at("ir");
+  if (ir.at("graph_outputs").empty()) return {};  // a check
+  const auto compiled = [&](const nlohmann::json& what, const char* how) -> std::string {
+    std::string problem;
+    try {
+      problem = run_compiled(what, prefix, tensors);
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    return problem.empty() ? problem : fmt::format("compiled{}: {}", how, problem);
+  };
+  std::string problem = compiled(ir, "");
+  if (problem.empty() && ir.at("graph_inputs").size() > 1) problem = compiled(with_weights(ir), " with weights");
+  return problem;
+}
+
 class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, Agrees) {
@@ -145,7 +236,7 @@ TEST_P(Golden, Agrees) {
   for (const auto& sample : document.at("samples")) {
     std::string problem;
     try {
-      problem = run_sample(sample, tensors);
+      problem = run_all(sample, tensors);
     } catch (const std::exception& error) {
       problem = error.what();
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "backends/cpu/contraction_epilogue.h"
@@ -124,6 +125,20 @@ bool find_windows(const Kernel& k, const Dims& dims, std::vector<Window>& window
   return true;
 }
 
+// Strides along extents of 1 become what the rest spans; false when the weight is the same along a dimension.
+bool name_weight_strides(ConvSpec& s) {
+  std::vector<int64_t> extents{s.groups, s.out_channels, s.in_channels};
+  extents.insert(extents.end(), s.kernel.begin(), s.kernel.end());
+  int64_t span = 1;
+  for (size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] > 1 && s.weight_strides[d] == 0) return false;
+    if (extents[d] > 1) span = std::max(span, extents[d] * std::abs(s.weight_strides[d]));
+  }
+  for (size_t d = 0; d < extents.size(); ++d)
+    if (extents[d] == 1) s.weight_strides[d] = span;
+  return true;
+}
+
 bool find_geometry(const Kernel& k, ConvSpec& s) {
   const Contraction& c = *k.contraction;
   if (k.space.size() < 4 || k.space.size() > 6 || c.reduce.size() != k.space.size() - 2) return false;
@@ -156,7 +171,7 @@ bool find_geometry(const Kernel& k, ConvSpec& s) {
   const auto extents = tensor_extents(s.batch, s.groups * s.in_channels, s.input);
   for (size_t d = 0; d < extents.size(); ++d)
     if (extents[d] > 1 && s.src_strides[d] < 1) return false;
-  for (int64_t& stride : s.weight_strides) stride = std::max<int64_t>(stride, 1);
+  if (!name_weight_strides(s)) return false;
   s.src_strides = named_layout(s.src_strides, extents);
   return true;
 }
@@ -200,16 +215,44 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
   return true;
 }
 
+// A copy of the image, stored with strides `from`, into dense float32 channels last.
+Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from) {
+  const Access& image = kernel.contraction->a;
+  std::vector<size_t> order{0};  // [n, spatial…, channel]
+  for (size_t d = 2; d < extents.size(); ++d) order.push_back(d);
+  order.push_back(1);
+  Kernel k;
+  k.name = "turn_image";
+  Access load{0, image.offset, {}, {}, {}};
+  for (size_t d : order) {
+    k.space.push_back(extents[d]);
+    load.strides.push_back(from[d]);
+  }
+  k.args = {kernel.args[static_cast<size_t>(image.arg)], {DType::f32, element_count(extents), true, -1}};
+  k.accesses = {load};
+  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
+  k.stores = {{{1, 0, row_major_strides(k.space), {}, {}}, 0, false}};
+  return k;
+}
+
 class ConvStep final : public Step {
  public:
+  // `turned` is the image as stored when the convolution wants it channels last and it is not; else empty.
   ConvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-           std::unique_ptr<Convolution> conv, const ConvSpec& spec, bool fused, int64_t elements)
+           std::unique_ptr<Convolution> conv, const ConvSpec& spec, bool fused, int64_t elements,
+           const std::vector<int64_t>& turned)
       : cache_(context.primitives), conv_(std::move(conv)), threads_(usable_threads(kernel, context)) {
     const Access& image = kernel.contraction->a;
     dtype_ = kernel.args[static_cast<size_t>(image.arg)].dtype;
     image_ = static_cast<const std::byte*>(args[static_cast<size_t>(image.arg)].data) +
              image.offset * static_cast<int64_t>(dtype_size(dtype_));
-    elements_ = dtype_ == DType::f32 ? 0 : elements;
+    elements_ = dtype_ == DType::f32 && turned.empty() ? 0 : elements;
+    if (!turned.empty()) {
+      const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
+      elements_ = element_count(extents);
+      turn_ = std::make_unique<Loops>(turn_image(kernel, extents, turned), threads_);
+      turn_args_ = {args[static_cast<size_t>(image.arg)].data, nullptr};
+    }
     src_bytes_ = (static_cast<size_t>(elements_) * 4 + 63) / 64 * 64;
     if (!fused) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output);
@@ -227,11 +270,14 @@ class ConvStep final : public Step {
     Step::set_scratch(scratch);
     void* dst = scratch_ + src_bytes_;
     if (loops_) epilogue_args_[static_cast<size_t>(epilogue_.leaf)] = dst;
+    if (turn_) turn_args_[1] = scratch_;
     conv_->rebind(scratch_ + src_bytes_ + dst_bytes_, elements_ ? scratch_ : nullptr, loops_ ? dst : nullptr);
   }
 
   void run() override {
-    if (elements_) {
+    if (turn_) {
+      turn_->run(turn_args_.data());
+    } else if (elements_) {
       on_threads(threads_, [this](int thread) {
         const int64_t begin = elements_ * thread / threads_, end = elements_ * (thread + 1) / threads_;
         widen(dtype_, image_ + begin * static_cast<int64_t>(dtype_size(dtype_)), end - begin,
@@ -244,7 +290,7 @@ class ConvStep final : public Step {
   }
 
   std::string describe() const override {
-    return fmt::format("conv {}{}{}", conv_->implementation(), elements_ ? " widened" : "",
+    return fmt::format("conv {}{}{}", conv_->implementation(), turn_ ? " turned" : elements_ ? " widened" : "",
                        loops_ ? " + epilogue" : "");
   }
 
@@ -259,6 +305,8 @@ class ConvStep final : public Step {
   EpilogueKernel epilogue_;
   std::vector<void*> epilogue_args_;
   std::unique_ptr<Loops> loops_;
+  std::unique_ptr<Loops> turn_;
+  std::vector<void*> turn_args_;
 };
 
 }  // namespace
@@ -304,10 +352,23 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
     dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
     spec.weight_strides = row_major_strides(dense);
   }
+  // oneDNN has fast code for dense channels last and, with a channels-first image or the strided view a 1x1 window of
+  // stride 2 sees, only its reference.
+  std::vector<int64_t> turned;
+  const auto turn = [&] {
+    const std::vector<int64_t> dense = dense_strides(extents, true);
+    bool same = true;
+    for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.src_strides[d] == dense[d]);
+    if (same || !turned.empty()) return;
+    turned = spec.src_strides;
+    spec.src_strides = dense;
+  };
   const bool fused = fuse_epilogue(kernel, args, spec, memory);
+  if (fused && spec.dst_strides[1] == 1) turn();
   auto conv =
       fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
-  if (conv) return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements);
+  if (conv) return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements, turned);
+  turn();
   spec.bias = false;
   spec.ops.clear();
   spec.add_strides.clear();
@@ -317,7 +378,7 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
       dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
   conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
   if (!conv) return nullptr;
-  return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements);
+  return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements, turned);
 }
 
 }  // namespace npusim::cpu

@@ -94,10 +94,11 @@ void sine(const TileCall& c) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
     bool far = false;
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);
     for (int64_t j = 0; j < c.columns; ++j) far |= std::fabs(a[j]) > largest_fast_angle;
-    for (int64_t j = 0; far && j < c.columns; ++j)
-      if (std::fabs(a[j]) > largest_fast_angle) out[j] = shift ? std::cos(a[j]) : std::sin(a[j]);
+    if (far)  // `out` may be `a`: no second look at it
+      for (int64_t j = 0; j < c.columns; ++j) out[j] = shift ? std::cos(a[j]) : std::sin(a[j]);
+    else
+      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);
   }
 }
 

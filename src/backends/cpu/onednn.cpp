@@ -74,6 +74,7 @@ Dims tensor_dims(int64_t n, int64_t channels, const std::vector<int64_t>& spatia
   return dims;
 }
 
+// Throws dnnl::error for what oneDNN does not do.
 std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpec& s) {
   const Dims src_dims = tensor_dims(s.batch, s.groups * s.in_channels, s.input);
   const Dims dst_dims = tensor_dims(s.batch, s.groups * s.out_channels, s.output);
@@ -106,23 +107,19 @@ std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpe
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
-  try {
 #if DNNL_VERSION_MAJOR >= 3
-    made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias,
-                                                                    dst, s.stride, dilates, s.pad_low, s.pad_high, attr)
-                        : dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, dst,
-                                                                    s.stride, dilates, s.pad_low, s.pad_high, attr);
+  made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias,
+                                                                  dst, s.stride, dilates, s.pad_low, s.pad_high, attr)
+                      : dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, dst,
+                                                                  s.stride, dilates, s.pad_low, s.pad_high, attr);
 #else
-    const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride,
-                                                               dilates, s.pad_low, s.pad_high)
-                             : dnnl::convolution_forward::desc(kind, algorithm, src, weight, dst, s.stride, dilates,
-                                                               s.pad_low, s.pad_high);
-    made->desc = dnnl::convolution_forward::primitive_desc(desc, attr, cache.engine);
+  const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride,
+                                                             dilates, s.pad_low, s.pad_high)
+                           : dnnl::convolution_forward::desc(kind, algorithm, src, weight, dst, s.stride, dilates,
+                                                             s.pad_low, s.pad_high);
+  made->desc = dnnl::convolution_forward::primitive_desc(desc, attr, cache.engine);
 #endif
-    made->primitive = dnnl::convolution_forward(made->desc);
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
+  made->primitive = dnnl::convolution_forward(made->desc);
   return made;
 }
 
@@ -214,10 +211,18 @@ std::unique_ptr<Convolution> make_convolution(PrimitiveCache& cache, const ConvS
                                               const float* wide) {
   const std::lock_guard lock(cache.mutex);
   const std::string key = key_of(spec);
-  auto it = cache.convolutions.find(key);
-  if (it == cache.convolutions.end()) it = cache.convolutions.emplace(key, create(cache, spec)).first;
-  if (!it->second) return nullptr;
-  return std::make_unique<BoundConvolution>(cache, it->second, spec, memory, wide);
+  try {
+    auto it = cache.convolutions.find(key);
+    if (it == cache.convolutions.end()) {
+      it = cache.convolutions.emplace(key, nullptr).first;  // stays so when oneDNN refuses
+      it->second = create(cache, spec);
+    }
+    if (!it->second) return nullptr;
+    return std::make_unique<BoundConvolution>(cache, it->second, spec, memory, wide);
+  } catch (const dnnl::error& e) {
+    if (getenv("DBG")) fmt::print(stderr, "refused {} ws {} : {}\n", key, spec.weight_strides, e.what());
+    return nullptr;
+  }
 }
 
 }  // namespace npusim::cpu
