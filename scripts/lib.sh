@@ -12,11 +12,18 @@ python_with_numpy() {
   return 1
 }
 
-# Lines of ninja as they come on a terminal; elsewhere one per tenth, and all that is not progress.
+# From ninja's output on stdin: how far it is. A line that changes on a terminal, elsewhere one line per tenth.
 show_progress() {
-  if [ -t 2 ]; then cat >&2; return; fi
-  awk '/^\[ *[0-9]+%\]/ { tenth = int(substr($0, 2) / 10); if (tenth > shown) { print "  " tenth * 10 " %"; fflush(); shown = tenth } next }
-       /^ninja: no work to do/ { next } { print; fflush() }' >&2
+  local terminal=0
+  if [ -t 2 ]; then terminal=1; fi
+  awk -v terminal="$terminal" '
+    /^\[ *[0-9]+%\]/ {
+      done = substr($0, 2) + 0
+      if (terminal) printf "\r  %d %%", done
+      else if (int(done / 10) > shown) { shown = int(done / 10); print "  " shown * 10 " %" }
+      fflush()
+    }
+    END { if (terminal && done) print "" }' >&2
 }
 
 configure() { # PRESET OPTION...
@@ -27,9 +34,12 @@ configure() { # PRESET OPTION...
   fi
 }
 
-# Configures a preset and builds targets of it, or all.
+# Builds targets of a configured preset, or all. What the compiler says is in build/PRESET.log and shown if it fails.
 build() { # PRESET TARGET...
+  local log=build/$1.log
   echo "building build/$1" >&2
-  configure "$1" || return 1
-  NINJA_STATUS='[%p] ' cmake --build --preset "$1" ${2:+--target "${@:2}"} | show_progress
+  if ! NINJA_STATUS='[%p] ' cmake --build --preset "$1" ${2:+--target "${@:2}"} 2>&1 | tee "$log" | show_progress; then
+    grep -vE '^\[ *[0-9]+%\]' "$log" | tail -n 60 >&2
+    return 1
+  fi
 }

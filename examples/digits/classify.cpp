@@ -42,7 +42,8 @@ int classify(const std::string& program_path, const std::string& weights_path, c
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("{} of {} images right ({:.2f} %), {} answers equal to PyTorch's, {:.0f} images/s\n", right, count,
-             100.0 * static_cast<double>(right) / static_cast<double>(count), same, static_cast<double>(count) / seconds);
+             100.0 * static_cast<double>(right) / static_cast<double>(count), same,
+             static_cast<double>(count) / seconds);
   return right * 100 >= count * 99 && same == count ? 0 : 1;
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "runtime/weights.h"
+#include "npusim/runtime.h"
 
 namespace npusim::cli {
 namespace {

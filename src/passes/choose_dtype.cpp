@@ -121,8 +121,12 @@ void choose_dtype(Graph& graph, PassContext& context) {
   }
   retype_values(graph, wanted);
   if (!context.dtype || context.strict) return;
+  // A model that has 16-bit tensors of its own has chosen where it wants float32: only float32 models are narrowed.
+  const bool mixed = std::any_of(graph.values.begin(), graph.values.end(), [](const Value& v) {
+    return v.type.dtype == DType::f16 || v.type.dtype == DType::bf16;
+  });
   if (*context.dtype == DType::f32) widen(graph);
-  else narrow(graph, *context.dtype);
+  else if (!mixed) narrow(graph, *context.dtype);
 }
 
 }  // namespace npusim

@@ -1,20 +1,6 @@
-// Matmul, GEMV and attention steps allocate nothing while they run (oneDNN's convolutions do, inside the library).
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+// Matmul and GEMV steps allocate nothing while they run (oneDNN's convolutions do, inside the library).
+#include "backends/allocations.h"
 #include "backends/contraction_check.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}
-void* operator new(size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size ? size : 1)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace npusim::cpu {
 namespace {
@@ -30,9 +16,9 @@ TEST(ContractionAllocation, RunAllocatesNothing) {
                                  Coords{b.dim(1), b.dim(2)})));
     ContractionRun run = prepare(b.finish("linear"), {1}, 2);
     run.step->run();
-    const int64_t before = allocations;
+    const int64_t before = allocations();
     for (int i = 0; i < 3; ++i) run.step->run();
-    EXPECT_EQ(allocations - before, 0) << run.step->describe();
+    EXPECT_EQ(allocations() - before, 0) << run.step->describe();
   }
 }
 

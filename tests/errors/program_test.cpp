@@ -1,10 +1,12 @@
 // Damaged and hostile programs: each gives one bad_input error that says what, where, what was expected and found.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <random>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "program/pack.h"
 #include "program/sample.h"
@@ -79,6 +81,18 @@ TEST(ProgramFile, DamagedBytesNeverCrash) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::bad_input) << error.what();
     }
+  }
+}
+
+// The fuzzer starts from programs of the present format. NPUSIM_WRITE_SEEDS=1 writes them anew.
+TEST(ProgramFile, FuzzSeedsAreUpToDate) {
+  Program with_source = sample_program();
+  with_source.sources.assign(with_source.kernels.size(), {"cuda", "void f() {}", {{"sm_90", {std::byte{1}}}}});
+  for (const auto& [name, program] :
+       {std::pair<std::string, Program>{"sample", sample_program()}, {"with_source", with_source}}) {
+    const std::string path = NPUSIM_SOURCE_DIR "/tests/fuzz/seeds/program/" + name;
+    if (std::getenv("NPUSIM_WRITE_SEEDS")) write_file(path, serialize(program));
+    EXPECT_EQ(read_file(path), serialize(program)) << path;
   }
 }
 

@@ -35,7 +35,8 @@ void run_and_check(const std::string& device) {
   for (int64_t i = 0; i < 6; ++i) store_double(executor.input(0, 0).data(), DType::f32, i, static_cast<double>(i - 3));
   executor.run(0);
   for (int64_t i = 0; i < 6; ++i)
-    EXPECT_EQ(load_double(executor.output(0, 0).data(), DType::f32, i), std::max(0.0, static_cast<double>((i - 3) * (i - 3) - 4)));
+    EXPECT_EQ(load_double(executor.output(0, 0).data(), DType::f32, i),
+              std::max(0.0, static_cast<double>((i - 3) * (i - 3) - 4)));
 }
 
 TEST(Extend, ToyOpRunsOnTheCpu) { run_and_check("cpu"); }
@@ -55,7 +56,8 @@ TEST(Extend, ToyTargetRefusesByName) {
   // toy [2, 3] times weight [3, 3]
   const std::string weight = R"({"name": "w", "shape": [3, 3], "dtype": "float32"})";
   linear.replace(linear.find("\"weights\": []"), 13, "\"weights\": [" + weight + "]");
-  const std::string operand = R"("name": "toy", "shape": [2, 3], "dtype": "float32", "producer_node": "toy", "producer_output_idx": 0})";
+  const std::string operand =
+      R"("name": "toy", "shape": [2, 3], "dtype": "float32", "producer_node": "toy", "producer_output_idx": 0})";
   linear.insert(linear.find(operand) + operand.size(), ", " + weight);
   CompileOptions options;
   options.target = "toy";
@@ -78,7 +80,8 @@ std::string read_text(const std::string& path) {
 TEST(Extend, DocumentsShowTheToys) {
   const std::string root = NPUSIM_SOURCE_DIR;
   EXPECT_NE(read_text(root + "/docs/add-an-op.md").find(read_text(root + "/tests/extend/toy.cpp")), std::string::npos);
-  EXPECT_NE(read_text(root + "/docs/add-a-backend.md").find(read_text(root + "/tests/extend/toy/target.cpp")), std::string::npos);
+  EXPECT_NE(read_text(root + "/docs/add-a-backend.md").find(read_text(root + "/tests/extend/toy/target.cpp")),
+            std::string::npos);
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ AddressRange find_onednn() {
         auto& range = *static_cast<AddressRange*>(found);
         range.begin = info->dlpi_addr;
         for (int i = 0; i < info->dlpi_phnum; ++i)
-          range.end = std::max<uintptr_t>(range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+          range.end =
+              std::max<uintptr_t>(range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
         return 1;
       },
       &range);
@@ -40,7 +41,8 @@ void* allocate(size_t size, size_t align, void* caller) {
   const auto address = reinterpret_cast<uintptr_t>(caller);
   ++(address >= onednn.begin && address < onednn.end ? allocations_in_onednn : allocations);
   const size_t rounded = (std::max(size, size_t{1}) + align - 1) / align * align;
-  if (void* p = align <= alignof(std::max_align_t) ? std::malloc(rounded) : std::aligned_alloc(align, rounded)) return p;
+  if (void* p = align <= alignof(std::max_align_t) ? std::malloc(rounded) : std::aligned_alloc(align, rounded))
+    return p;
   throw std::bad_alloc();
 }
 }  // namespace
@@ -80,7 +82,8 @@ Model load_model(const std::vector<MethodSource>& methods, const std::string& we
 
 std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs) {
   const size_t position = model.executor->method(method);
-  const std::vector<TensorInfo> in = method_inputs(*model.program, method), out = method_outputs(*model.program, method);
+  const std::vector<TensorInfo> in = method_inputs(*model.program, method),
+                                out = method_outputs(*model.program, method);
   for (size_t i = 0; i < in.size(); ++i) {
     const TensorView& tensor = get_weight(inputs, in[i].name);
     EXPECT_EQ(to_string(tensor.type), to_string(in[i].type)) << in[i].name;

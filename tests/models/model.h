@@ -25,7 +25,7 @@ AllocationCount allocation_count();
 // The folder with the files that examples/materialize.py makes of examples/`model`; "" when no Python has numpy.
 std::string materialize(const std::string& model);
 // The same, leaving the test as skipped.
-#define MATERIALIZE_OR_SKIP(folder, model) \
+#define MATERIALIZE_OR_SKIP(folder, model)       \
   const std::string folder = materialize(model); \
   if (folder.empty()) GTEST_SKIP() << "no python3 with numpy"
 

@@ -24,7 +24,8 @@ TEST_P(Trained, Digits) {
   const WeightFiles test = open_weights(folder + "test.safetensors");
   const TensorView &images = get_weight(test, "images"), &labels = get_weight(test, "labels");
   const std::vector<double> golden = to_doubles(get_weight(test, "logits"));
-  const TensorType input = method_inputs(*model.program, "main")[0].type, output = method_outputs(*model.program, "main")[0].type;
+  const TensorType input = method_inputs(*model.program, "main")[0].type,
+                   output = method_outputs(*model.program, "main")[0].type;
   const int64_t pixels = element_count(input.shape), count = images.type.shape[0];
   ASSERT_EQ(count, 397);
   int64_t right = 0, same = 0;

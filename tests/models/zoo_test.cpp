@@ -7,15 +7,15 @@
 namespace npusim {
 namespace {
 
-const char* const with_golden[] = {"resnet18",      "resnet50",  "mobilenet_v2", "densenet121", "convnext_tiny",
-                                   "vit_b_16",      "minilm_l6", "gpt2_2l",      "t5_enc_2l",   "qwen2_2l"};
+const char* const with_golden[] = {"resnet18", "resnet50",  "mobilenet_v2", "densenet121", "convnext_tiny",
+                                   "vit_b_16", "minilm_l6", "gpt2_2l",      "t5_enc_2l",   "qwen2_2l"};
 
 std::string position(const char* name, size_t i) { return name + std::to_string(i); }
 
 class Zoo : public ::testing::TestWithParam<const char*> {};
 
-// 1 − r that an output may have. qwen2_2l's weight file is in bfloat16, but its golden was computed on the numbers before
-// they were rounded to that: with the file's weights exact arithmetic is 3.33e-5 away from it.
+// 1 − r that an output may have. qwen2_2l's weight file is in bfloat16, but its golden was computed on the numbers
+// before they were rounded to that: with the file's weights exact arithmetic is 3.33e-5 away from it.
 double bound(const std::string& model, const std::string& dtype, const std::vector<double>& golden,
              const std::vector<double>& half) {
   if (dtype == "float32") return model == "qwen2_2l" ? 3.34e-5 : 1e-6;
@@ -40,12 +40,14 @@ void check_outputs(const std::string& model, const std::vector<HostTensor>& outp
 void check_model(const std::string& name, const std::string& folder, const std::string& dtype) {
   const std::string ir = examples + "zoo/" + name + "/ir.json";
   Model model = load_model({{.path = ir, .json = {}}}, folder + "model.safetensors", dtype);
-  const WeightFiles inputs = open_weights(folder + "inputs.safetensors"), golden = open_weights(folder + "golden.safetensors");
+  const WeightFiles inputs = open_weights(folder + "inputs.safetensors"),
+                    golden = open_weights(folder + "golden.safetensors");
   const std::vector<HostTensor> outputs = run_model(model, "main", inputs);
   check_outputs(name, outputs, golden, dtype);
   for (int repeat = 0; repeat < 2; ++repeat) {
     const std::vector<HostTensor> again = run_model(model, "main", inputs);
-    for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(again[i].data == outputs[i].data) << dtype << ", output " << i;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_TRUE(again[i].data == outputs[i].data) << dtype << ", output " << i;
   }
 }
 

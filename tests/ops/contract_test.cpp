@@ -34,6 +34,14 @@ TEST(Matmul, AddmmScalesBothTerms) {
   EXPECT_THAT(values(call.run()[0]), ElementsAre(2 + 3 * 31, 4 + 3 * 42));
 }
 
+// Rows 0 and 1 with the first matrix, row 2 with the third; the second group is empty.
+TEST(GroupedMatmul, EachRowMeetsItsGroupsMatrix) {
+  HandCall call("transformers.grouped_mm_fallback.default",
+                {floats({3, 2}, {1, 2, 3, 4, 5, 6}), floats({3, 2, 1}, {1, 10, 7, 7, 2, 20}),
+                 tensor(DType::i32, {3}, {2, 2, 3})});
+  EXPECT_EQ(values(call.run()[0]), (std::vector<double>{21, 43, 130}));
+}
+
 TEST(Matmul, BetaZeroIgnoresTheBias) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   HandCall call("aten.addmm.default", {floats({1}, {nan}), floats({1, 1}, {2}), floats({1, 1}, {3})},

@@ -107,7 +107,8 @@ TEST(Tree, EveryFolderIsInTheTable) {
 // Names may appear as the default of an option and in text; deciding something by a backend's name may not.
 TEST(Tree, NoFolderButItsOwnKnowsABackend) {
   for (const std::string& name : backends()) {
-    const std::regex knows("\"backends/" + name + "/|\\b" + name + "::|[=!]= *\"" + name + "\"|\"" + name + "\" *[=!]=");
+    const std::regex knows("\"backends/" + name + "/|\\b" + name + "::|[=!]= *\"" + name + "\"|\"" + name +
+                           "\" *[=!]=");
     for (const Line& line : all_lines()) {
       if (line.file.starts_with("src/backends/" + name + "/")) continue;
       EXPECT_FALSE(std::regex_search(without_comment(line.text), knows)) << line.where();

@@ -191,6 +191,7 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
     std::vector<int64_t> strides;
     if (!is_f32(access) || !access.guards.empty() || !access.terms.empty()) return false;
     if (output_strides(k, access, extents, strides)) {
+      if (strides != s.dst_strides) return false;  // oneDNN adds where it writes, whatever the layout it is given
       s.add_strides.push_back(strides);
       m.adds.push_back(at(access));
       continue;
