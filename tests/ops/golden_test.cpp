@@ -169,7 +169,8 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
   }
   executor.run(0);
   if (method.outputs.size() != graph.outputs.size()) return fmt::format("{} outputs", method.outputs.size());
-  const double tolerance = 2 * graph.nodes.at(0).op->record.tolerance + 0.5;
+  // Twice the reference's, and room for sums that cancel in another order.
+  const double tolerance = 3 * graph.nodes.at(0).op->record.tolerance + 0.5;
   for (size_t i = 0; i < method.outputs.size(); ++i) {
     const TensorSpec& output = method.outputs[i];
     const std::span<const std::byte> memory = executor.output(0, i);
