@@ -19,8 +19,10 @@ void run_kernel(benchmark::State& state, const Kernel& k) {
   for (const KernelArg& a : k.args) {
     memory.emplace_back(static_cast<size_t>(a.elements) * dtype_size(a.dtype));
     for (int64_t i = 0; i < a.elements; ++i) {
-      if (is_float(a.dtype)) store_double(memory.back().data(), a.dtype, i, static_cast<double>(i % 64) / 32 - 1);
-      else store_int(memory.back().data(), a.dtype, i, i % 2);
+      if (is_float(a.dtype))
+        store_double(memory.back().data(), a.dtype, i, static_cast<double>(i % 64) / 32 - 1);
+      else
+        store_int(memory.back().data(), a.dtype, i, i % 2);
     }
     bytes += static_cast<int64_t>(memory.back().size());
     args.push_back(memory.back().data());
@@ -78,7 +80,8 @@ Kernel silu_mul(int64_t n, DType d) {
 Kernel to_channels_last(int64_t c, int64_t size, DType d, bool back) {
   const Shape nchw{1, c, size, size}, nhwc{1, size, size, c};
   KernelBuilder b(back ? nchw : nhwc);
-  const std::vector<Coord> at = back ? std::vector<Coord>{b.dim(0), b.dim(2), b.dim(3), b.dim(1)} : std::vector<Coord>{b.dim(0), b.dim(3), b.dim(1), b.dim(2)};
+  const std::vector<Coord> at = back ? std::vector<Coord>{b.dim(0), b.dim(2), b.dim(3), b.dim(1)}
+                                     : std::vector<Coord>{b.dim(0), b.dim(3), b.dim(1), b.dim(2)};
   const Ex x = b.load(b.input({d, back ? nhwc : nchw}), at);
   b.store(b.output({d, back ? nchw : nhwc}), x);
   return b.finish("transpose");
@@ -94,20 +97,25 @@ Kernel max_pool(int64_t c, int64_t size) {
   KernelBuilder b({1, out, out, c, 3, 3}, 2);
   const int x = b.input({DType::f32, {1, size, size, c}});
   const Affine r = b.dim(1) * 2 + b.dim(4) + (-1), q = b.dim(2) * 2 + b.dim(5) + (-1);
-  const Ex v = select(b.in_bounds(r, size) && b.in_bounds(q, size), b.load(x, std::vector<Coord>{b.dim(0), r, q, b.dim(3)}), -INFINITY);
-  b.store(b.output({DType::f32, {1, out, out, c}}), std::vector<Coord>{b.dim(0), b.dim(1), b.dim(2), b.dim(3)}, b.reduce(Reduction::max, v));
+  const Ex v = select(b.in_bounds(r, size) && b.in_bounds(q, size),
+                      b.load(x, std::vector<Coord>{b.dim(0), r, q, b.dim(3)}), -INFINITY);
+  b.store(b.output({DType::f32, {1, out, out, c}}), std::vector<Coord>{b.dim(0), b.dim(1), b.dim(2), b.dim(3)},
+          b.reduce(Reduction::max, v));
   return b.finish("max_pool");
 }
 Kernel mean_hw(int64_t c, int64_t size) {
   KernelBuilder b({1, c, size, size}, 2);
-  const Ex v = b.load(b.input({DType::f32, {1, size, size, c}}), std::vector<Coord>{b.dim(0), b.dim(2), b.dim(3), b.dim(1)});
-  b.store(b.output({DType::f32, {1, c}}), std::vector<Coord>{b.dim(0), b.dim(1)}, b.reduce(Reduction::sum, v) / static_cast<double>(size * size));
+  const Ex v =
+      b.load(b.input({DType::f32, {1, size, size, c}}), std::vector<Coord>{b.dim(0), b.dim(2), b.dim(3), b.dim(1)});
+  b.store(b.output({DType::f32, {1, c}}), std::vector<Coord>{b.dim(0), b.dim(1)},
+          b.reduce(Reduction::sum, v) / static_cast<double>(size * size));
   return b.finish("mean");
 }
 Kernel concat(int64_t rows, int64_t a, int64_t c) {
   KernelBuilder b({rows, a + c});
   const int x = b.input({DType::f32, {rows, a}}), y = b.input({DType::f32, {rows, c}});
-  const Ex p = b.load(x, std::vector<Coord>{b.dim(0), b.dim(1)}), q = b.load(y, std::vector<Coord>{b.dim(0), b.dim(1) + (-a)});
+  const Ex p = b.load(x, std::vector<Coord>{b.dim(0), b.dim(1)}),
+           q = b.load(y, std::vector<Coord>{b.dim(0), b.dim(1) + (-a)});
   b.store(b.output({DType::f32, {rows, a + c}}), select(b.index(1) < a, p, q));
   return b.finish("concat");
 }

@@ -19,13 +19,13 @@ struct MethodSource {
 };
 
 struct CompileOptions {
-  std::string target = "cpu";            // "cpu", "null"; "cuda[:sm_90]" and "metal" when their backends exist
-  std::string dtype = "auto";            // "auto", "float16", "bfloat16", "float32"
-  std::string config;                    // path of a TargetConfig JSON that overrides the target's own
-  bool strict = false;                   // numerics: round at every ATen edge
+  std::string target = "cpu";              // "cpu", "null"; "cuda[:sm_90]" and "metal" when their backends exist
+  std::string dtype = "auto";              // "auto", "float16", "bfloat16", "float32"
+  std::string config;                      // path of a TargetConfig JSON that overrides the target's own
+  bool strict = false;                     // numerics: round at every ATen edge
   std::set<std::string> disabled_fusions;  // names, or "all"
-  std::string kv_map;                    // path of a KV mapping; empty: methods' states are paired by shape and order
-  std::string dump_pass;                 // print the graph after this pass
+  std::string kv_map;                      // path of a KV mapping; empty: methods' states are paired by shape and order
+  std::string dump_pass;                   // print the graph after this pass
   std::function<void(const std::string&)> dump;      // receives the text
   std::function<void(const std::string&)> progress;  // receives the name of each stage as it begins
 };

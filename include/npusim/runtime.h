@@ -6,5 +6,5 @@
 #include "runtime/generate.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
-#include "runtime/weights.h"
 #include "runtime/tokenizer.h"
+#include "runtime/weights.h"

@@ -106,67 +106,102 @@ uint16_t float_to_f16(float value) {
 
 double round_through(DType dtype, double value) {
   switch (dtype) {
-    case DType::f64: return value;
-    case DType::f32: return static_cast<float>(value);
-    case DType::bf16: return round_to_format(value, 7, -126, 0x1.fep127);
-    case DType::f16: return round_to_format(value, 10, -14, 65504);
-    default: return static_cast<double>(wrap_through(dtype, double_to_int(value)));
+    case DType::f64:
+      return value;
+    case DType::f32:
+      return static_cast<float>(value);
+    case DType::bf16:
+      return round_to_format(value, 7, -126, 0x1.fep127);
+    case DType::f16:
+      return round_to_format(value, 10, -14, 65504);
+    default:
+      return static_cast<double>(wrap_through(dtype, double_to_int(value)));
   }
 }
 
 int64_t wrap_through(DType dtype, int64_t value) {
   switch (dtype) {
-    case DType::boolean: return value != 0;
-    case DType::u8: return static_cast<uint8_t>(value);
-    case DType::i8: return static_cast<int8_t>(value);
-    case DType::i16: return static_cast<int16_t>(value);
-    case DType::i32: return static_cast<int32_t>(value);
-    default: return value;
+    case DType::boolean:
+      return value != 0;
+    case DType::u8:
+      return static_cast<uint8_t>(value);
+    case DType::i8:
+      return static_cast<int8_t>(value);
+    case DType::i16:
+      return static_cast<int16_t>(value);
+    case DType::i32:
+      return static_cast<int32_t>(value);
+    default:
+      return value;
   }
 }
 
 double load_double(const void* data, DType dtype, int64_t index) {
   switch (dtype) {
-    case DType::f16: return f16_to_float(read<uint16_t>(data, index));
-    case DType::bf16: return bf16_to_float(read<uint16_t>(data, index));
-    case DType::f32: return read<float>(data, index);
-    case DType::f64: return read<double>(data, index);
-    default: return static_cast<double>(load_int(data, dtype, index));
+    case DType::f16:
+      return f16_to_float(read<uint16_t>(data, index));
+    case DType::bf16:
+      return bf16_to_float(read<uint16_t>(data, index));
+    case DType::f32:
+      return read<float>(data, index);
+    case DType::f64:
+      return read<double>(data, index);
+    default:
+      return static_cast<double>(load_int(data, dtype, index));
   }
 }
 
 int64_t load_int(const void* data, DType dtype, int64_t index) {
   switch (dtype) {
-    case DType::boolean: return read<uint8_t>(data, index) != 0;
-    case DType::u8: return read<uint8_t>(data, index);
-    case DType::i8: return read<int8_t>(data, index);
-    case DType::i16: return read<int16_t>(data, index);
-    case DType::i32: return read<int32_t>(data, index);
-    case DType::i64: return read<int64_t>(data, index);
-    default: return double_to_int(load_double(data, dtype, index));
+    case DType::boolean:
+      return read<uint8_t>(data, index) != 0;
+    case DType::u8:
+      return read<uint8_t>(data, index);
+    case DType::i8:
+      return read<int8_t>(data, index);
+    case DType::i16:
+      return read<int16_t>(data, index);
+    case DType::i32:
+      return read<int32_t>(data, index);
+    case DType::i64:
+      return read<int64_t>(data, index);
+    default:
+      return double_to_int(load_double(data, dtype, index));
   }
 }
 
 void store_double(void* data, DType dtype, int64_t index, double value) {
   switch (dtype) {
-    case DType::f16: return write(data, index, float_to_f16(static_cast<float>(round_through(dtype, value))));
-    case DType::bf16: return write(data, index, float_to_bf16(static_cast<float>(round_through(dtype, value))));
-    case DType::f32: return write(data, index, static_cast<float>(value));
-    case DType::f64: return write(data, index, value);
-    case DType::boolean: return write(data, index, static_cast<uint8_t>(value != 0));
-    default: return store_int(data, dtype, index, double_to_int(value));
+    case DType::f16:
+      return write(data, index, float_to_f16(static_cast<float>(round_through(dtype, value))));
+    case DType::bf16:
+      return write(data, index, float_to_bf16(static_cast<float>(round_through(dtype, value))));
+    case DType::f32:
+      return write(data, index, static_cast<float>(value));
+    case DType::f64:
+      return write(data, index, value);
+    case DType::boolean:
+      return write(data, index, static_cast<uint8_t>(value != 0));
+    default:
+      return store_int(data, dtype, index, double_to_int(value));
   }
 }
 
 void store_int(void* data, DType dtype, int64_t index, int64_t value) {
   switch (dtype) {
-    case DType::boolean: return write(data, index, static_cast<uint8_t>(value != 0));
+    case DType::boolean:
+      return write(data, index, static_cast<uint8_t>(value != 0));
     case DType::u8:
-    case DType::i8: return write(data, index, static_cast<uint8_t>(value));
-    case DType::i16: return write(data, index, static_cast<uint16_t>(value));
-    case DType::i32: return write(data, index, static_cast<uint32_t>(value));
-    case DType::i64: return write(data, index, value);
-    default: return store_double(data, dtype, index, static_cast<double>(value));
+    case DType::i8:
+      return write(data, index, static_cast<uint8_t>(value));
+    case DType::i16:
+      return write(data, index, static_cast<uint16_t>(value));
+    case DType::i32:
+      return write(data, index, static_cast<uint32_t>(value));
+    case DType::i64:
+      return write(data, index, value);
+    default:
+      return store_double(data, dtype, index, static_cast<double>(value));
   }
 }
 

@@ -5,11 +5,16 @@ namespace npusim {
 
 int exit_code(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::usage: return 2;
-    case ErrorKind::bad_input: return 3;
-    case ErrorKind::unsupported: return 4;
-    case ErrorKind::device: return 5;
-    case ErrorKind::internal: return 1;
+    case ErrorKind::usage:
+      return 2;
+    case ErrorKind::bad_input:
+      return 3;
+    case ErrorKind::unsupported:
+      return 4;
+    case ErrorKind::device:
+      return 5;
+    case ErrorKind::internal:
+      return 1;
   }
   return 1;
 }

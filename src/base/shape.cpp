@@ -52,8 +52,7 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
 
 int normalize_dim(int64_t dim, size_t rank) {
   const int64_t limit = std::max<int64_t>(static_cast<int64_t>(rank), 1);
-  if (dim < -limit || dim >= limit)
-    fail(ErrorKind::bad_input, "dimension {} is out of range for rank {}", dim, rank);
+  if (dim < -limit || dim >= limit) fail(ErrorKind::bad_input, "dimension {} is out of range for rank {}", dim, rank);
   return static_cast<int>(dim < 0 ? dim + limit : dim);
 }
 

@@ -27,7 +27,7 @@ void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t
     if (count > 0) body(0, count, 0);
     return;
   }
-#pragma omp parallel num_threads(static_cast<int>(parts))
+#pragma omp parallel num_threads(static_cast <int>(parts))
   {
     const int64_t part = omp_get_thread_num();
     body(count * part / parts, count * (part + 1) / parts, static_cast<int>(part));

@@ -51,7 +51,8 @@ class Builder {
 
  private:
   ValueId root(ValueId id) {
-    while (parent_[static_cast<size_t>(id)] != id) id = parent_[static_cast<size_t>(id)] = parent_[static_cast<size_t>(parent_[static_cast<size_t>(id)])];
+    while (parent_[static_cast<size_t>(id)] != id)
+      id = parent_[static_cast<size_t>(id)] = parent_[static_cast<size_t>(parent_[static_cast<size_t>(id)])];
     return id;
   }
   int32_t& buffer(ValueId id) { return buffers_[static_cast<size_t>(root(id))]; }
@@ -64,7 +65,8 @@ class Builder {
       early[v] = g.values[v].source == ValueSource::weight || g.values[v].source == ValueSource::constant;
     for (size_t n = 0; n < g.nodes.size(); ++n) {
       const Node& node = g.nodes[n];
-      is_recipe_[n] = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return early[static_cast<size_t>(v)]; });
+      is_recipe_[n] =
+          std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return early[static_cast<size_t>(v)]; });
       for (ValueId v : node.outputs) early[static_cast<size_t>(v)] = is_recipe_[n];
     }
     // A value that a later step updates in place must not be a recipe's: protect_updated_values copied it into one of
@@ -86,7 +88,8 @@ class Builder {
     for (const Node& node : g.nodes)
       for (size_t i = 0; i < node.kernel->args.size(); ++i)
         if (const int source = node.kernel->args[i].updates; source >= 0)
-          parent_[static_cast<size_t>(root(node.outputs[i - node.inputs.size()]))] = root(node.inputs[static_cast<size_t>(source)]);
+          parent_[static_cast<size_t>(root(node.outputs[i - node.inputs.size()]))] =
+              root(node.inputs[static_cast<size_t>(source)]);
   }
 
   int32_t add_buffer(Buffer b) {
@@ -97,7 +100,8 @@ class Builder {
   void share_inputs_and_weights(const Graph& g) {
     std::vector<bool> updated(g.values.size(), false);
     for (size_t v = 0; v < g.values.size(); ++v)
-      if (root(static_cast<ValueId>(v)) != static_cast<ValueId>(v)) updated[static_cast<size_t>(root(static_cast<ValueId>(v)))] = true;
+      if (root(static_cast<ValueId>(v)) != static_cast<ValueId>(v))
+        updated[static_cast<size_t>(root(static_cast<ValueId>(v)))] = true;
     for (size_t v = 0; v < g.values.size(); ++v) {
       const Value& value = g.values[v];
       Buffer b;
@@ -162,7 +166,12 @@ class Builder {
       }
       const Value& value = value_of(g, node.outputs[i]);
       if (buffer(node.outputs[i]) < 0)  // it may update an earlier recipe's result
-        buffer(node.outputs[i]) = add_buffer({.name = value.name, .kind = BufferKind::prepared, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
+        buffer(node.outputs[i]) = add_buffer({.name = value.name,
+                                              .kind = BufferKind::prepared,
+                                              .type = value.type,
+                                              .strides = {},
+                                              .fqn = {},
+                                              .tied = {}});
       shared_[name] = buffer(node.outputs[i]);
     }
     if (fresh) program_.recipes.push_back(step_of(g, node));
@@ -171,7 +180,9 @@ class Builder {
   void assign_outputs(const Graph& g) {
     for (const GraphOutput& o : g.outputs) {
       const Value& value = value_of(g, o.value);
-      if (buffer(o.value) < 0) buffer(o.value) = add_buffer({.name = o.name, .kind = BufferKind::output, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
+      if (buffer(o.value) < 0)
+        buffer(o.value) = add_buffer(
+            {.name = o.name, .kind = BufferKind::output, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
     }
   }
 
@@ -190,7 +201,8 @@ class Builder {
         }
         if (buffers_[static_cast<size_t>(r)] >= 0) return;
         const Value& value = value_of(g, v);
-        buffers_[static_cast<size_t>(r)] = add_buffer({.name = value.name, .kind = BufferKind::arena, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
+        buffers_[static_cast<size_t>(r)] = add_buffer(
+            {.name = value.name, .kind = BufferKind::arena, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
         life_of[r] = lives.size();
         lives.push_back({byte_size(value.type), step, step});
         ids.push_back(buffers_[static_cast<size_t>(r)]);
@@ -205,7 +217,9 @@ class Builder {
     out.arena_lower_bound_bytes = plan.lower_bound;
   }
 
-  TensorSpec spec(const Graph& g, const std::string& name, ValueId id) { return {name, value_of(g, id).type, buffer(id)}; }
+  TensorSpec spec(const Graph& g, const std::string& name, ValueId id) {
+    return {name, value_of(g, id).type, buffer(id)};
+  }
 
   Program program_;
   std::vector<int32_t> buffers_;  // by value (root of its updates): its buffer

@@ -12,7 +12,8 @@ uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignmen
 
 // Places values in the given order, each at the lowest offset free for its whole life. Values alive at a step are kept
 // in a list per step, so a value is compared with its true neighbours only: the work is the sum of lifetimes.
-MemoryPlan place(const std::vector<Lifetime>& lives, const std::vector<size_t>& order, uint64_t alignment, int32_t steps) {
+MemoryPlan place(const std::vector<Lifetime>& lives, const std::vector<size_t>& order, uint64_t alignment,
+                 int32_t steps) {
   MemoryPlan plan;
   plan.offsets.assign(lives.size(), 0);
   std::vector<std::vector<uint32_t>> alive(static_cast<size_t>(steps));

@@ -38,10 +38,12 @@ void protect_updated_values(Graph& graph) {
       const Value& value = value_of(graph, old);
       bool safe = value.source == ValueSource::node || value.source == ValueSource::input;
       if (static_cast<size_t>(old) < readers.size())
-        for (int32_t reader : readers[static_cast<size_t>(old)]) safe = safe && reader != -1 && reader <= static_cast<int32_t>(n);
+        for (int32_t reader : readers[static_cast<size_t>(old)])
+          safe = safe && reader != -1 && reader <= static_cast<int32_t>(n);
       if (value.source == ValueSource::input) {
         // A state: the updated value is what the caller gets back.
-        safe = safe && std::any_of(graph.outputs.begin(), graph.outputs.end(), [&](const GraphOutput& o) { return o.value == updated; });
+        safe = safe && std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                                   [&](const GraphOutput& o) { return o.value == updated; });
       }
       if (safe) continue;
       ValueId copy = no_value;

@@ -43,7 +43,8 @@ std::optional<DType> compute_dtype(const std::string& name) {
 // C7: bfloat16 when the IR's weights or inputs are, else float16.
 DType automatic_dtype(const Graph& graph) {
   for (const Value& v : graph.values)
-    if ((v.source == ValueSource::weight || v.source == ValueSource::input) && v.type.dtype == DType::bf16) return DType::bf16;
+    if ((v.source == ValueSource::weight || v.source == ValueSource::input) && v.type.dtype == DType::bf16)
+      return DType::bf16;
   return DType::f16;
 }
 
@@ -58,7 +59,8 @@ void run_passes(MethodGraph& method, PassContext& context, const CompileOptions&
 void check_names(const CompileOptions& options) {
   const auto passes = pipeline();
   auto known = [&](const std::string& name, bool optional) {
-    return std::any_of(passes.begin(), passes.end(), [&](const Pass& p) { return name == p.name && (!optional || p.optional); });
+    return std::any_of(passes.begin(), passes.end(),
+                       [&](const Pass& p) { return name == p.name && (!optional || p.optional); });
   };
   if (!options.dump_pass.empty() && !known(options.dump_pass, false))
     fail(ErrorKind::usage, "--dump {}: no such pass", options.dump_pass);
@@ -89,7 +91,8 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   check_names(options);
   const std::string target_name = options.target.substr(0, options.target.find(':'));
   const CodegenTarget* target = find_target(target_name);
-  if (!target) fail(ErrorKind::usage, "unknown target {}: this build has {}", options.target, fmt::join(target_names(), ", "));
+  if (!target)
+    fail(ErrorKind::usage, "unknown target {}: this build has {}", options.target, fmt::join(target_names(), ", "));
   auto stage = [&](const char* name) {
     if (options.progress) options.progress(name);
   };

@@ -45,13 +45,15 @@ void link_by_file(Program& program, const Method& prefill, const Method& decode,
           fail(ErrorKind::bad_input, "{}: layers[{}].{} must be a string", path, i, key);
         return layer[key].get<std::string>();
       };
-      const std::string from = name_of(fmt::format("prefill_{}_output", which)), to = name_of(fmt::format("decode_{}_input", which));
+      const std::string from = name_of(fmt::format("prefill_{}_output", which)),
+                        to = name_of(fmt::format("decode_{}_input", which));
       const TensorSpec* source = find_spec(prefill.outputs, from);
       const TensorSpec* target = find_spec(decode.inputs, to);
       if (!source) fail(ErrorKind::bad_input, "{}: layers[{}]: {} has no output {}", path, i, prefill.name, from);
       if (!target) fail(ErrorKind::bad_input, "{}: layers[{}]: {} has no input {}", path, i, decode.name, to);
       if (!fits(*source, *target))
-        fail(ErrorKind::bad_input, "{}: layers[{}]: {} {} does not fit {} {}", path, i, from, to_string(source->type), to, to_string(target->type));
+        fail(ErrorKind::bad_input, "{}: layers[{}]: {} {} does not fit {} {}", path, i, from, to_string(source->type),
+             to, to_string(target->type));
       program.links.push_back({prefill.name, from, decode.name, to});
     }
   }
@@ -63,16 +65,19 @@ void link_by_order(Program& program, const Method& prefill, const Method& decode
     if (is_state(program, spec)) states.push_back(&spec);
   if (states.empty()) return;
   for (const TensorSpec& spec : prefill.outputs)
-    if (std::any_of(states.begin(), states.end(), [&](const TensorSpec* s) { return fits(spec, *s); })) caches.push_back(&spec);
+    if (std::any_of(states.begin(), states.end(), [&](const TensorSpec* s) { return fits(spec, *s); }))
+      caches.push_back(&spec);
   if (caches.size() != states.size())
-    fail(ErrorKind::bad_input, "{} has {} states, {} has {} outputs that fit them: give --kv-map", decode.name, states.size(),
-         prefill.name, caches.size());
+    fail(ErrorKind::bad_input, "{} has {} states, {} has {} outputs that fit them: give --kv-map", decode.name,
+         states.size(), prefill.name, caches.size());
   for (size_t i = 0; i < states.size(); ++i) {
     if (!fits(*caches[i], *states[i]))
-      fail(ErrorKind::bad_input, "{} {} does not fit {} {}: give --kv-map", prefill.name, caches[i]->name, decode.name, states[i]->name);
+      fail(ErrorKind::bad_input, "{} {} does not fit {} {}: give --kv-map", prefill.name, caches[i]->name, decode.name,
+           states[i]->name);
     program.links.push_back({prefill.name, caches[i]->name, decode.name, states[i]->name});
   }
-  notes.push_back(fmt::format("paired {} outputs of {} with the states of {} by shape and order", states.size(), prefill.name, decode.name));
+  notes.push_back(fmt::format("paired {} outputs of {} with the states of {} by shape and order", states.size(),
+                              prefill.name, decode.name));
 }
 
 }  // namespace
@@ -91,8 +96,10 @@ void link_states(Program& program, const std::string& kv_map, std::vector<std::s
     if (!kv_map.empty()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");
     return;
   }
-  if (kv_map.empty()) link_by_order(program, *prefill, *decode, notes);
-  else link_by_file(program, *prefill, *decode, kv_map);
+  if (kv_map.empty())
+    link_by_order(program, *prefill, *decode, notes);
+  else
+    link_by_file(program, *prefill, *decode, kv_map);
 }
 
 }  // namespace npusim

@@ -169,7 +169,8 @@ class Importer {
       fail(ErrorKind::unsupported, "is understood only without attributes, as a rotary embedding");
     if (interleaved_)
       fail(ErrorKind::unsupported,
-           "is a rotary embedding whose body the file has lost, in a graph that takes every second element: pairs may be "
+           "is a rotary embedding whose body the file has lost, in a graph that takes every second element: pairs may "
+           "be "
            "interleaved or halves, which cannot be told");
     if (op) return true;
     expand_rotary(graph_, std::string(node.name), inputs[0], inputs[1], outputs);

@@ -113,7 +113,8 @@ Access KernelBuilder::access(int arg, std::span<const Coord> at) {
     fail(ErrorKind::internal, "kernel access with {} coordinates of a tensor {}", at.size(), to_string(extents));
   const Shape strides = row_major_strides(extents);
   std::vector<int64_t> dims = kernel_.space;
-  if (kernel_.contraction) dims.insert(dims.end(), kernel_.contraction->reduce.begin(), kernel_.contraction->reduce.end());
+  if (kernel_.contraction)
+    dims.insert(dims.end(), kernel_.contraction->reduce.begin(), kernel_.contraction->reduce.end());
   Access access;
   access.arg = arg;
   access.strides.assign(kernel_.space.size(), 0);
@@ -156,11 +157,14 @@ Ex KernelBuilder::load_broadcast(int arg, int row) {
   const Shape& extents = shape(arg);
   const size_t rank = kernel_.space.size() - static_cast<size_t>(row);
   if (extents.size() > rank)
-    fail(ErrorKind::internal, "operand {} does not broadcast to the space {}", to_string(extents), to_string(kernel_.space));
+    fail(ErrorKind::internal, "operand {} does not broadcast to the space {}", to_string(extents),
+         to_string(kernel_.space));
   std::vector<Coord> at;
   for (size_t d = 0; d < extents.size(); ++d) {
-    if (extents[d] == 1) at.emplace_back(int64_t{0});
-    else at.emplace_back(dim(static_cast<int>(rank - extents.size() + d)));
+    if (extents[d] == 1)
+      at.emplace_back(int64_t{0});
+    else
+      at.emplace_back(dim(static_cast<int>(rank - extents.size() + d)));
   }
   return load(arg, at);
 }
@@ -182,7 +186,8 @@ Ex KernelBuilder::in_bounds(const Affine& at, int64_t extent) {
 }
 
 Ex KernelBuilder::unary(ExprOp op, Ex x) {
-  if (op == ExprOp::logical_not) x = cast(x, Scalar::boolean);
+  if (op == ExprOp::logical_not)
+    x = cast(x, Scalar::boolean);
   else if (op == ExprOp::isnan) {
     if (x.type() < Scalar::f32) return integer(0, Scalar::boolean);
   } else if (op == ExprOp::neg || op == ExprOp::abs) {
@@ -226,7 +231,9 @@ Ex KernelBuilder::cast(Ex x, Scalar type) {
   const Expr& source = kernel_.exprs[static_cast<size_t>(x.id)];
   if (source.op == ExprOp::constant && !std::isnan(source.number)) {
     if (type < Scalar::f32)
-      return integer(x.type() < Scalar::f32 ? source.integer : wrap_through(DType::i64, static_cast<int64_t>(source.number)), type);
+      return integer(
+          x.type() < Scalar::f32 ? source.integer : wrap_through(DType::i64, static_cast<int64_t>(source.number)),
+          type);
     return number(x.type() < Scalar::f32 ? static_cast<double>(source.integer) : source.number, type);
   }
   Expr e{.op = ExprOp::cast, .type = type};
@@ -324,17 +331,19 @@ Ex select(Ex condition, Ex a, Ex b) { return builder_of(a).select(condition, a, 
 
 #define NPUSIM_UNARY(name) \
   Ex name(Ex x) { return builder_of(x).unary(ExprOp::name, x); }
-NPUSIM_UNARY(neg) NPUSIM_UNARY(abs) NPUSIM_UNARY(exp) NPUSIM_UNARY(exp2) NPUSIM_UNARY(expm1) NPUSIM_UNARY(log)
-NPUSIM_UNARY(log2) NPUSIM_UNARY(log10) NPUSIM_UNARY(log1p) NPUSIM_UNARY(sqrt) NPUSIM_UNARY(rsqrt) NPUSIM_UNARY(sin)
-NPUSIM_UNARY(cos) NPUSIM_UNARY(tan) NPUSIM_UNARY(asin) NPUSIM_UNARY(acos) NPUSIM_UNARY(atan) NPUSIM_UNARY(sinh)
-NPUSIM_UNARY(cosh) NPUSIM_UNARY(tanh) NPUSIM_UNARY(asinh) NPUSIM_UNARY(acosh) NPUSIM_UNARY(atanh) NPUSIM_UNARY(erf)
-NPUSIM_UNARY(erfc) NPUSIM_UNARY(floor) NPUSIM_UNARY(ceil) NPUSIM_UNARY(round) NPUSIM_UNARY(trunc) NPUSIM_UNARY(isnan)
+NPUSIM_UNARY(neg)
+NPUSIM_UNARY(abs) NPUSIM_UNARY(exp) NPUSIM_UNARY(exp2) NPUSIM_UNARY(expm1) NPUSIM_UNARY(log) NPUSIM_UNARY(log2)
+    NPUSIM_UNARY(log10) NPUSIM_UNARY(log1p) NPUSIM_UNARY(sqrt) NPUSIM_UNARY(rsqrt) NPUSIM_UNARY(sin) NPUSIM_UNARY(cos)
+        NPUSIM_UNARY(tan) NPUSIM_UNARY(asin) NPUSIM_UNARY(acos) NPUSIM_UNARY(atan) NPUSIM_UNARY(sinh) NPUSIM_UNARY(cosh)
+            NPUSIM_UNARY(tanh) NPUSIM_UNARY(asinh) NPUSIM_UNARY(acosh) NPUSIM_UNARY(atanh) NPUSIM_UNARY(erf)
+                NPUSIM_UNARY(erfc) NPUSIM_UNARY(floor) NPUSIM_UNARY(ceil) NPUSIM_UNARY(round) NPUSIM_UNARY(trunc)
+                    NPUSIM_UNARY(isnan)
 #undef NPUSIM_UNARY
 #define NPUSIM_BINARY(name) \
   Ex name(Ex a, Ex b) { return builder_of(a).binary(ExprOp::name, a, b); }
-NPUSIM_BINARY(min) NPUSIM_BINARY(max) NPUSIM_BINARY(pow) NPUSIM_BINARY(fmod) NPUSIM_BINARY(atan2) NPUSIM_BINARY(idiv)
-NPUSIM_BINARY(irem) NPUSIM_BINARY(bit_and) NPUSIM_BINARY(bit_or) NPUSIM_BINARY(bit_xor) NPUSIM_BINARY(shl)
-NPUSIM_BINARY(shr)
+                        NPUSIM_BINARY(min) NPUSIM_BINARY(max) NPUSIM_BINARY(pow) NPUSIM_BINARY(fmod)
+                            NPUSIM_BINARY(atan2) NPUSIM_BINARY(idiv) NPUSIM_BINARY(irem) NPUSIM_BINARY(bit_and)
+                                NPUSIM_BINARY(bit_or) NPUSIM_BINARY(bit_xor) NPUSIM_BINARY(shl) NPUSIM_BINARY(shr)
 #undef NPUSIM_BINARY
 
 }  // namespace npusim

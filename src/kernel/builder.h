@@ -75,7 +75,8 @@ class KernelBuilder {
 
   // The contraction's leaf. Coordinates run over space ++ reduce (dim(d) for d >= rank of the space names a reduced
   // dimension).
-  Ex contract(ContractionKind kind, Shape reduce, int a, std::span<const Coord> a_at, int b, std::span<const Coord> b_at);
+  Ex contract(ContractionKind kind, Shape reduce, int a, std::span<const Coord> a_at, int b,
+              std::span<const Coord> b_at);
 
   void store(int arg, std::span<const Coord> at, Ex x, bool accumulate = false);
   // Stores at the index of the space (its first rank(arg) dimensions, or all of a space of the same size).
@@ -117,31 +118,88 @@ Ex literal(Ex partner, double value);
 Ex literal(Ex partner, int64_t value);
 template <Number T>
 Ex literal_of(Ex partner, T value) {
-  if constexpr (std::is_floating_point_v<T>) return literal(partner, static_cast<double>(value));
-  else return literal(partner, static_cast<int64_t>(value));
+  if constexpr (std::is_floating_point_v<T>)
+    return literal(partner, static_cast<double>(value));
+  else
+    return literal(partner, static_cast<int64_t>(value));
 }
-#define NPUSIM_MIXED(op)                                                                \
-  template <Number T> Ex operator op(Ex a, T b) { return a op literal_of(a, b); }       \
-  template <Number T> Ex operator op(T a, Ex b) { return literal_of(b, a) op b; }
-NPUSIM_MIXED(+) NPUSIM_MIXED(-) NPUSIM_MIXED(*) NPUSIM_MIXED(/) NPUSIM_MIXED(<) NPUSIM_MIXED(<=) NPUSIM_MIXED(>)
-NPUSIM_MIXED(>=) NPUSIM_MIXED(==) NPUSIM_MIXED(!=)
+#define NPUSIM_MIXED(op)          \
+  template <Number T>             \
+  Ex operator op(Ex a, T b) {     \
+    return a op literal_of(a, b); \
+  }                               \
+  template <Number T>             \
+  Ex operator op(T a, Ex b) {     \
+    return literal_of(b, a) op b; \
+  }
+NPUSIM_MIXED(+)
+NPUSIM_MIXED(-) NPUSIM_MIXED(*) NPUSIM_MIXED(/) NPUSIM_MIXED(<) NPUSIM_MIXED(<=) NPUSIM_MIXED(>) NPUSIM_MIXED(>=)
+    NPUSIM_MIXED(==) NPUSIM_MIXED(!=)
 #undef NPUSIM_MIXED
 
-Ex select(Ex condition, Ex a, Ex b);
+        Ex select(Ex condition, Ex a, Ex b);
 template <Number T>
-Ex select(Ex condition, Ex a, T b) { return select(condition, a, literal_of(a, b)); }
+Ex select(Ex condition, Ex a, T b) {
+  return select(condition, a, literal_of(a, b));
+}
 template <Number T>
-Ex select(Ex condition, T a, Ex b) { return select(condition, literal_of(b, a), b); }
+Ex select(Ex condition, T a, Ex b) {
+  return select(condition, literal_of(b, a), b);
+}
 
-Ex neg(Ex x); Ex abs(Ex x); Ex exp(Ex x); Ex exp2(Ex x); Ex expm1(Ex x); Ex log(Ex x); Ex log2(Ex x); Ex log10(Ex x);
-Ex log1p(Ex x); Ex sqrt(Ex x); Ex rsqrt(Ex x); Ex sin(Ex x); Ex cos(Ex x); Ex tan(Ex x); Ex asin(Ex x); Ex acos(Ex x);
-Ex atan(Ex x); Ex sinh(Ex x); Ex cosh(Ex x); Ex tanh(Ex x); Ex asinh(Ex x); Ex acosh(Ex x); Ex atanh(Ex x);
-Ex erf(Ex x); Ex erfc(Ex x); Ex floor(Ex x); Ex ceil(Ex x); Ex round(Ex x); Ex trunc(Ex x); Ex isnan(Ex x);
-Ex min(Ex a, Ex b); Ex max(Ex a, Ex b); Ex pow(Ex a, Ex b); Ex fmod(Ex a, Ex b); Ex atan2(Ex a, Ex b);
-Ex idiv(Ex a, Ex b); Ex irem(Ex a, Ex b);
-Ex bit_and(Ex a, Ex b); Ex bit_or(Ex a, Ex b); Ex bit_xor(Ex a, Ex b); Ex shl(Ex a, Ex b); Ex shr(Ex a, Ex b);
-template <Number T> Ex min(Ex a, T b) { return min(a, literal_of(a, b)); }
-template <Number T> Ex max(Ex a, T b) { return max(a, literal_of(a, b)); }
-template <Number T> Ex pow(Ex a, T b) { return pow(a, literal_of(a, b)); }
+Ex neg(Ex x);
+Ex abs(Ex x);
+Ex exp(Ex x);
+Ex exp2(Ex x);
+Ex expm1(Ex x);
+Ex log(Ex x);
+Ex log2(Ex x);
+Ex log10(Ex x);
+Ex log1p(Ex x);
+Ex sqrt(Ex x);
+Ex rsqrt(Ex x);
+Ex sin(Ex x);
+Ex cos(Ex x);
+Ex tan(Ex x);
+Ex asin(Ex x);
+Ex acos(Ex x);
+Ex atan(Ex x);
+Ex sinh(Ex x);
+Ex cosh(Ex x);
+Ex tanh(Ex x);
+Ex asinh(Ex x);
+Ex acosh(Ex x);
+Ex atanh(Ex x);
+Ex erf(Ex x);
+Ex erfc(Ex x);
+Ex floor(Ex x);
+Ex ceil(Ex x);
+Ex round(Ex x);
+Ex trunc(Ex x);
+Ex isnan(Ex x);
+Ex min(Ex a, Ex b);
+Ex max(Ex a, Ex b);
+Ex pow(Ex a, Ex b);
+Ex fmod(Ex a, Ex b);
+Ex atan2(Ex a, Ex b);
+Ex idiv(Ex a, Ex b);
+Ex irem(Ex a, Ex b);
+Ex bit_and(Ex a, Ex b);
+Ex bit_or(Ex a, Ex b);
+Ex bit_xor(Ex a, Ex b);
+Ex shl(Ex a, Ex b);
+Ex shr(Ex a, Ex b);
+template <Number T>
+Ex min(Ex a, T b) {
+  return min(a, literal_of(a, b));
+}
+template <Number T>
+Ex max(Ex a, T b) {
+  return max(a, literal_of(a, b));
+}
+template <Number T>
+Ex pow(Ex a, T b) {
+  return pow(a, literal_of(a, b));
+}
 
 }  // namespace npusim

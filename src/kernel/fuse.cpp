@@ -63,8 +63,10 @@ class Substitution {
       const int64_t stride = a.strides[d];
       if (stride == 0) continue;
       const MappedIndex& m = map_[d];
-      if (m.term >= 0) out.terms.push_back({index(d), stride, from_.space[d]});
-      else if (m.guarded) out.guards.push_back({m.coeffs, m.offset, from_.space[d], stride});
+      if (m.term >= 0)
+        out.terms.push_back({index(d), stride, from_.space[d]});
+      else if (m.guarded)
+        out.guards.push_back({m.coeffs, m.offset, from_.space[d], stride});
       else {
         out.offset += stride * m.offset;
         for (size_t i = 0; i < rank; ++i) out.strides[i] += stride * m.coeffs[i];
@@ -95,7 +97,8 @@ class Substitution {
 
   int64_t load(const Access& a) {
     Access composed = access(a);
-    const auto same = composed.terms.empty() ? std::find(into_.accesses.begin(), into_.accesses.end(), composed) : into_.accesses.end();
+    const auto same = composed.terms.empty() ? std::find(into_.accesses.begin(), into_.accesses.end(), composed)
+                                             : into_.accesses.end();
     if (same != into_.accesses.end()) return same - into_.accesses.begin();
     into_.accesses.push_back(std::move(composed));
     return static_cast<int64_t>(into_.accesses.size()) - 1;
@@ -137,7 +140,8 @@ class Substitution {
 };
 
 bool same_map(const MappedIndex& a, const MappedIndex& b) {
-  return a.coeffs == b.coeffs && a.offset == b.offset && a.guarded == b.guarded && a.term == b.term && a.term_scale == b.term_scale;
+  return a.coeffs == b.coeffs && a.offset == b.offset && a.guarded == b.guarded && a.term == b.term &&
+         a.term_scale == b.term_scale;
 }
 
 // The value's bits as its buffer would hold them: integers wrap, floats are rounded only under strict numerics.
@@ -174,14 +178,16 @@ bool split_until_mapped(Kernel& consumer, int arg, const StoredDims& stored) {
       } else {
         std::vector<int64_t> extents = consumer.space;
         extents.insert(extents.end(), consumer.contraction->reduce.begin(), consumer.contraction->reduce.end());
-        if (!try_access(consumer.contraction->a, extents) || !try_access(consumer.contraction->b, extents)) return false;
+        if (!try_access(consumer.contraction->a, extents) || !try_access(consumer.contraction->b, extents))
+          return false;
       }
     }
     if (!split) return true;
     if (consumer.contraction && consumer.contraction->kind != ContractionKind::matmul) return false;
     // A scan runs along one dimension.
     const bool row = split->dim + static_cast<size_t>(consumer.row_dims) >= consumer.space.size();
-    if (row && std::any_of(consumer.exprs.begin(), consumer.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; }))
+    if (row &&
+        std::any_of(consumer.exprs.begin(), consumer.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; }))
       return false;
     split_dim(consumer, split->dim, split->inner);
   }
@@ -194,7 +200,8 @@ void split_at_guards(BoundKernel& producer, int out_arg, const Kernel& consumer,
     if (a.arg != arg) return;
     for (const Guard& g : a.guards) {
       const Store* store = store_of(producer.kernel, out_arg);
-      const auto stored = stored_dims(producer.kernel, store->access, producer.kernel.args[static_cast<size_t>(out_arg)].elements);
+      const auto stored =
+          stored_dims(producer.kernel, store->access, producer.kernel.args[static_cast<size_t>(out_arg)].elements);
       if (!stored) return;
       for (size_t i = 0; i < stored->dims.size(); ++i) {
         if (stored->strides[i] >= g.stride) continue;
@@ -356,7 +363,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
     if (a.updates == arg) return std::nullopt;  // it needs the buffer itself
   const Store* store = store_of(producer.kernel, out_arg);
   if (!store) return std::nullopt;
-  const auto stored = stored_dims(producer.kernel, store->access, producer.kernel.args[static_cast<size_t>(out_arg)].elements);
+  const auto stored =
+      stored_dims(producer.kernel, store->access, producer.kernel.args[static_cast<size_t>(out_arg)].elements);
   if (!stored) return std::nullopt;
 
   BoundKernel out = consumer;
@@ -382,7 +390,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
     if (append) {
       if (k.row_dims > 0) return std::nullopt;
       const size_t first = k.space.size();
-      append_row(k, {producer.kernel.space.begin() + static_cast<std::ptrdiff_t>(outer_p), producer.kernel.space.end()});
+      append_row(k,
+                 {producer.kernel.space.begin() + static_cast<std::ptrdiff_t>(outer_p), producer.kernel.space.end()});
       for (size_t j = 0; j < row_p; ++j) row.push_back(first + j);
     } else {
       make_row(k, *matched);
@@ -390,7 +399,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
     }
     // A reduction is computed once per outer point: no more of them than the producer had.
     if (product(k.space, 0, k.space.size() - row_p) != product(producer.kernel.space, 0, outer_p)) return std::nullopt;
-  } else if (aligned && product(k.space, 0, k.space.size()) != product(producer.kernel.space, 0, producer.kernel.space.size())) {
+  } else if (aligned &&
+             product(k.space, 0, k.space.size()) != product(producer.kernel.space, 0, producer.kernel.space.size())) {
     return std::nullopt;
   }
 
@@ -470,8 +480,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
   return out;
 }
 
-std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const BoundKernel& consumer, int value, bool keep,
-                                           const FuseOptions& options) {
+std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const BoundKernel& consumer, int value,
+                                           bool keep, const FuseOptions& options) {
   const int arg = find_arg(consumer, value, false);
   const int out_arg = find_arg(producer, value, true);
   if (arg < 0 || out_arg < 0 || consumer.kernel.contraction || consumer.kernel.row_dims || producer.kernel.row_dims)
@@ -489,7 +499,8 @@ std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const Bo
     if (!store) return std::nullopt;
     const auto stored = stored_dims(p, store->access, p.args[static_cast<size_t>(out_arg)].elements);
     if (!stored || !split_until_mapped(tail.kernel, arg, *stored)) return std::nullopt;
-    if (product(tail.kernel.space, 0, tail.kernel.space.size()) != product(p.space, 0, p.space.size())) return std::nullopt;
+    if (product(tail.kernel.space, 0, tail.kernel.space.size()) != product(p.space, 0, p.space.size()))
+      return std::nullopt;
     std::optional<std::vector<MappedIndex>> map;
     for (const Access& a : tail.kernel.accesses) {
       if (a.arg != arg) continue;

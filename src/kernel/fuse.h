@@ -17,7 +17,8 @@ struct BoundKernel {
 // arguments nothing needs. Arguments that are updated stay.
 void simplify(BoundKernel& bound);
 
-// Splits dimension d (of the space, or of a contraction's reduced ones when d >= rank) of extent n into (n/inner, inner).
+// Splits dimension d (of the space, or of a contraction's reduced ones when d >= rank) of extent n into (n/inner,
+// inner).
 void split_dim(Kernel& kernel, size_t d, int64_t inner);
 
 // Whether the kernel only moves elements of one argument to another of the same dtype: a view made real.
@@ -33,12 +34,12 @@ struct FuseOptions {
 // affine or the rows do not match. The producer has no contraction; into a contraction's operands only copies go. The
 // result reads what both read and writes what the consumer writes. `aligned` also demands that every point of the
 // producer's space is visited exactly once (no recomputation).
-std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const BoundKernel& producer, int value, bool aligned,
-                                        const FuseOptions& options);
+std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const BoundKernel& producer, int value,
+                                        bool aligned, const FuseOptions& options);
 
 // `producer`, which may hold a contraction, with the pointwise `consumer` of `value` as its epilogue: they visit the
 // same points once. Writes what the consumer writes, and `value` too when `keep` is set.
-std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const BoundKernel& consumer, int value, bool keep,
-                                           const FuseOptions& options);
+std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const BoundKernel& consumer, int value,
+                                           bool keep, const FuseOptions& options);
 
 }  // namespace npusim

@@ -11,8 +11,8 @@ namespace npusim {
 struct MappedIndex {
   std::vector<int64_t> coeffs;
   int64_t offset = 0;
-  bool guarded = false;        // may leave the dimension where a guard of the access does not hold
-  int32_t term = -1;           // expression of the consumer that is part of it, times term_scale
+  bool guarded = false;  // may leave the dimension where a guard of the access does not hold
+  int32_t term = -1;     // expression of the consumer that is part of it, times term_scale
   int64_t term_scale = 0;
 };
 
@@ -23,15 +23,16 @@ struct SplitRequest {
 
 // The dimensions of a kernel that its store to a value runs over, from the largest stride to the smallest.
 struct StoredDims {
-  std::vector<size_t> dims;       // positions in the space
-  std::vector<int64_t> strides;   // dense: strides[i] = strides[i+1] · extents[i+1]
+  std::vector<size_t> dims;      // positions in the space
+  std::vector<int64_t> strides;  // dense: strides[i] = strides[i+1] · extents[i+1]
   std::vector<int64_t> extents;
 };
 // nullopt unless the store is dense and covers `elements` (dimensions of extent 1 are left out).
 std::optional<StoredDims> stored_dims(const Kernel& kernel, const Access& store, int64_t elements);
 
 // Each stored dimension as a function of the indices `extents` that `access` runs over. When an index spans several
-// stored dimensions it must be split first: then nullopt and `split` says how. nullopt without a request: no affine map.
+// stored dimensions it must be split first: then nullopt and `split` says how. nullopt without a request: no affine
+// map.
 std::optional<std::vector<MappedIndex>> map_access(const Access& access, const std::vector<int64_t>& extents,
                                                    const StoredDims& stored, std::optional<SplitRequest>& split);
 

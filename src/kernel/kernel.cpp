@@ -15,14 +15,15 @@ struct OpRow {
   int arity;
 };
 constexpr std::array<OpRow, expr_op_count> op_rows{{
-    {"constant", 0}, {"index", 0}, {"load", 0}, {"contraction", 0},
-    {"neg", 1}, {"abs", 1}, {"exp", 1}, {"exp2", 1}, {"expm1", 1}, {"log", 1}, {"log2", 1}, {"log10", 1}, {"log1p", 1},
-    {"sqrt", 1}, {"rsqrt", 1}, {"sin", 1}, {"cos", 1}, {"tan", 1}, {"asin", 1}, {"acos", 1}, {"atan", 1}, {"sinh", 1},
-    {"cosh", 1}, {"tanh", 1}, {"asinh", 1}, {"acosh", 1}, {"atanh", 1}, {"erf", 1}, {"erfc", 1}, {"floor", 1},
-    {"ceil", 1}, {"round", 1}, {"trunc", 1}, {"isnan", 1}, {"not", 1},
-    {"add", 2}, {"sub", 2}, {"mul", 2}, {"div", 2}, {"min", 2}, {"max", 2}, {"pow", 2}, {"fmod", 2}, {"atan2", 2},
-    {"idiv", 2}, {"irem", 2}, {"and", 2}, {"or", 2}, {"xor", 2}, {"shl", 2}, {"shr", 2}, {"eq", 2}, {"ne", 2},
-    {"lt", 2}, {"le", 2}, {"select", 3}, {"cast", 1}, {"round_to", 1}, {"reduce", 1}, {"scan", 1},
+    {"constant", 0}, {"index", 0},    {"load", 0},   {"contraction", 0}, {"neg", 1},   {"abs", 1},   {"exp", 1},
+    {"exp2", 1},     {"expm1", 1},    {"log", 1},    {"log2", 1},        {"log10", 1}, {"log1p", 1}, {"sqrt", 1},
+    {"rsqrt", 1},    {"sin", 1},      {"cos", 1},    {"tan", 1},         {"asin", 1},  {"acos", 1},  {"atan", 1},
+    {"sinh", 1},     {"cosh", 1},     {"tanh", 1},   {"asinh", 1},       {"acosh", 1}, {"atanh", 1}, {"erf", 1},
+    {"erfc", 1},     {"floor", 1},    {"ceil", 1},   {"round", 1},       {"trunc", 1}, {"isnan", 1}, {"not", 1},
+    {"add", 2},      {"sub", 2},      {"mul", 2},    {"div", 2},         {"min", 2},   {"max", 2},   {"pow", 2},
+    {"fmod", 2},     {"atan2", 2},    {"idiv", 2},   {"irem", 2},        {"and", 2},   {"or", 2},    {"xor", 2},
+    {"shl", 2},      {"shr", 2},      {"eq", 2},     {"ne", 2},          {"lt", 2},    {"le", 2},    {"select", 3},
+    {"cast", 1},     {"round_to", 1}, {"reduce", 1}, {"scan", 1},
 }};
 
 constexpr std::array<std::string_view, 4> scalar_names{"bool", "i64", "f32", "f64"};
@@ -41,7 +42,8 @@ void append_text(std::string& out, const Kernel& k, std::string_view indent) {
   out += fmt::format("{}space {} row {}\n", indent, to_string(k.space), k.row_dims);
   for (size_t i = 0; i < k.args.size(); ++i) {
     const KernelArg& arg = k.args[i];
-    out += fmt::format("{}%{} = {} {} x{}", indent, i, arg.written ? "write" : "read", dtype_name(arg.dtype), arg.elements);
+    out += fmt::format("{}%{} = {} {} x{}", indent, i, arg.written ? "write" : "read", dtype_name(arg.dtype),
+                       arg.elements);
     out += arg.updates >= 0 ? fmt::format(" updates %{}\n", arg.updates) : "\n";
   }
   if (k.contraction) {
@@ -57,17 +59,29 @@ void append_text(std::string& out, const Kernel& k, std::string_view indent) {
     out += fmt::format("{}e{} = {}", indent, i, expr_op_name(e.op));
     switch (e.op) {
       case ExprOp::constant:
-        if (e.type >= Scalar::f32) out += fmt::format(" {}", e.number);
-        else out += fmt::format(" {}", e.integer);
+        if (e.type >= Scalar::f32)
+          out += fmt::format(" {}", e.number);
+        else
+          out += fmt::format(" {}", e.integer);
         break;
-      case ExprOp::index: out += fmt::format(" {}", e.integer); break;
-      case ExprOp::load: out += " " + text_of(k.accesses[static_cast<size_t>(e.integer)]); break;
-      case ExprOp::round_to: out += fmt::format(" {}", dtype_name(e.dtype)); break;
+      case ExprOp::index:
+        out += fmt::format(" {}", e.integer);
+        break;
+      case ExprOp::load:
+        out += " " + text_of(k.accesses[static_cast<size_t>(e.integer)]);
+        break;
+      case ExprOp::round_to:
+        out += fmt::format(" {}", dtype_name(e.dtype));
+        break;
       case ExprOp::reduce:
-      case ExprOp::scan: out += fmt::format(" {}", reduction_names[static_cast<size_t>(e.reduction)]); break;
-      default: break;
+      case ExprOp::scan:
+        out += fmt::format(" {}", reduction_names[static_cast<size_t>(e.reduction)]);
+        break;
+      default:
+        break;
     }
-    for (int operand = 0; operand < expr_arity(e.op); ++operand) out += fmt::format(" e{}", e.in[static_cast<size_t>(operand)]);
+    for (int operand = 0; operand < expr_arity(e.op); ++operand)
+      out += fmt::format(" e{}", e.in[static_cast<size_t>(operand)]);
     out += fmt::format(" : {}\n", scalar_names[static_cast<size_t>(e.type)]);
   }
   for (const Store& s : k.stores)
@@ -121,8 +135,10 @@ struct Checker {
       if (g.limit < 1) return;
     }
     for (const IndexTerm& t : a.terms) {
-      if (t.expr < 0 || static_cast<size_t>(t.expr) >= exprs_before) return add("{}: bad index expression e{}", what, t.expr);
-      if (k.exprs[static_cast<size_t>(t.expr)].type != Scalar::i64) add("{}: index expression e{} is not i64", what, t.expr);
+      if (t.expr < 0 || static_cast<size_t>(t.expr) >= exprs_before)
+        return add("{}: bad index expression e{}", what, t.expr);
+      if (k.exprs[static_cast<size_t>(t.expr)].type != Scalar::i64)
+        add("{}: index expression e{} is not i64", what, t.expr);
       widen(t.stride, t.extent);
       if (t.extent < 1) return;
     }
@@ -138,18 +154,22 @@ struct Checker {
     std::array<Scalar, 3> types{};
     for (int n = 0; n < expr_arity(e.op); ++n) {
       const int32_t operand = e.in[static_cast<size_t>(n)];
-      if (operand < 0 || static_cast<size_t>(operand) >= i) return add("e{}: operand {} is not an earlier expression", i, operand);
+      if (operand < 0 || static_cast<size_t>(operand) >= i)
+        return add("e{}: operand {} is not an earlier expression", i, operand);
       types[static_cast<size_t>(n)] = k.exprs[static_cast<size_t>(operand)].type;
     }
     switch (e.op) {
       case ExprOp::constant:
-      case ExprOp::cast: return;
+      case ExprOp::cast:
+        return;
       case ExprOp::index:
-        if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.space.size()) add("e{}: no dimension {}", i, e.integer);
+        if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.space.size())
+          add("e{}: no dimension {}", i, e.integer);
         if (e.type != Scalar::i64) add("e{}: an index is i64", i);
         return;
       case ExprOp::load: {
-        if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.accesses.size()) return add("e{}: no access {}", i, e.integer);
+        if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.accesses.size())
+          return add("e{}: no access {}", i, e.integer);
         access(k.accesses[static_cast<size_t>(e.integer)], k.space, i, false, fmt::format("e{}", i).c_str());
         return;
       }
@@ -161,7 +181,8 @@ struct Checker {
         if (types[0] != Scalar::boolean || types[1] != types[2] || types[1] != e.type) add("e{}: ill-typed select", i);
         return;
       case ExprOp::scan:
-        if (k.row_dims != 1 || e.reduction > Reduction::product) add("e{}: a scan is a sum or product along one dimension", i);
+        if (k.row_dims != 1 || e.reduction > Reduction::product)
+          add("e{}: a scan is a sum or product along one dimension", i);
         [[fallthrough]];
       default:
         if (expr_arity(e.op) == 2 && types[0] != types[1]) return add("e{}: operands of different types", i);
@@ -170,7 +191,8 @@ struct Checker {
   }
 
   void run() {
-    if (k.row_dims < 0 || static_cast<size_t>(k.row_dims) > k.space.size()) return add("row of {} dimensions", k.row_dims);
+    if (k.row_dims < 0 || static_cast<size_t>(k.row_dims) > k.space.size())
+      return add("row of {} dimensions", k.row_dims);
     int64_t points = 1;
     for (int64_t n : k.space)
       if (n < 0 || (n > 0 && __builtin_mul_overflow(points, n, &points)) || points > (int64_t{1} << 56))
@@ -178,8 +200,10 @@ struct Checker {
     if (k.contraction) contraction(*k.contraction);
     for (size_t i = 0; i < k.exprs.size(); ++i) expression(i);
     for (const Store& s : k.stores) {
-      if (s.expr < 0 || static_cast<size_t>(s.expr) >= k.exprs.size()) add("store of no expression e{}", s.expr);
-      else access(s.access, k.space, k.exprs.size(), true, "store");
+      if (s.expr < 0 || static_cast<size_t>(s.expr) >= k.exprs.size())
+        add("store of no expression e{}", s.expr);
+      else
+        access(s.access, k.space, k.exprs.size(), true, "store");
     }
   }
 
@@ -193,12 +217,14 @@ struct Checker {
     if (k.row_dims != 0) add("a contraction has no row");
     if (!c.a.terms.empty() || !c.b.terms.empty()) return add("a contraction's operands have no index terms");
     if (c.kind == ContractionKind::attention) {
-      if (!c.score || c.reduce.size() != 1 || k.space.empty()) return add("attention needs a score, one reduced dimension, rank 1");
+      if (!c.score || c.reduce.size() != 1 || k.space.empty())
+        return add("attention needs a score, one reduced dimension, rank 1");
       Checker score{*c.score, args, problems};
       std::vector<int64_t> expected(k.space.begin(), k.space.end() - 1);
       expected.push_back(c.reduce[0]);
-      if (c.score->space != expected || !c.score->contraction || c.score->contraction->kind != ContractionKind::matmul ||
-          c.score->stores.size() != 1 || !c.score->args.empty())
+      if (c.score->space != expected || !c.score->contraction ||
+          c.score->contraction->kind != ContractionKind::matmul || c.score->stores.size() != 1 ||
+          !c.score->args.empty())
         return add("attention's score is not a matmul over the queries and keys");
       score.contraction(*c.score->contraction);
       for (size_t i = 0; i < c.score->exprs.size(); ++i) score.expression(i);
@@ -231,11 +257,16 @@ Scalar result_type(ExprOp op, Scalar first, Scalar second) {
     case ExprOp::eq:
     case ExprOp::ne:
     case ExprOp::lt:
-    case ExprOp::le: return Scalar::boolean;
-    case ExprOp::select: return second;
-    case ExprOp::index: return Scalar::i64;
-    case ExprOp::contraction: return Scalar::f32;
-    default: return first;
+    case ExprOp::le:
+      return Scalar::boolean;
+    case ExprOp::select:
+      return second;
+    case ExprOp::index:
+      return Scalar::i64;
+    case ExprOp::contraction:
+      return Scalar::f32;
+    default:
+      return first;
   }
 }
 

@@ -30,10 +30,58 @@ enum class ExprOp : uint8_t {
   load,         // kernel.accesses[integer], converted from the argument's dtype to `type`
   contraction,  // the kernel's contraction, f32
   // unary; integers wrap
-  neg, abs, exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
-  asinh, acosh, atanh, erf, erfc, floor, ceil, round, trunc, isnan, logical_not,
+  neg,
+  abs,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sqrt,
+  rsqrt,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  erf,
+  erfc,
+  floor,
+  ceil,
+  round,
+  trunc,
+  isnan,
+  logical_not,
   // binary; `min` and `max` propagate NaN; `idiv` and `irem` truncate toward zero and trap on zero
-  add, sub, mul, div, min, max, pow, fmod, atan2, idiv, irem, bit_and, bit_or, bit_xor, shl, shr, eq, ne, lt, le,
+  add,
+  sub,
+  mul,
+  div,
+  min,
+  max,
+  pow,
+  fmod,
+  atan2,
+  idiv,
+  irem,
+  bit_and,
+  bit_or,
+  bit_xor,
+  shl,
+  shr,
+  eq,
+  ne,
+  lt,
+  le,
   select,    // in[0] ? in[1] : in[2]; the branch not taken may be unspecified
   cast,      // to `type`: float to integer truncates, anything to boolean is != 0
   round_to,  // as stored in `dtype` and loaded again
@@ -47,11 +95,11 @@ enum class Reduction : uint8_t { sum, product, min, max };  // min and max propa
 struct Expr {
   ExprOp op = ExprOp::constant;
   Scalar type = Scalar::f32;
-  DType dtype = DType::f32;                // round_to
-  Reduction reduction = Reduction::sum;    // reduce, scan
-  std::array<int32_t, 3> in{-1, -1, -1};   // operands: indices of earlier expressions
-  double number = 0;                       // constant
-  int64_t integer = 0;                     // constant, index, load
+  DType dtype = DType::f32;               // round_to
+  Reduction reduction = Reduction::sum;   // reduce, scan
+  std::array<int32_t, 3> in{-1, -1, -1};  // operands: indices of earlier expressions
+  double number = 0;                      // constant
+  int64_t integer = 0;                    // constant, index, load
   bool operator==(const Expr&) const = default;
 };
 
@@ -77,8 +125,8 @@ struct IndexTerm {
 };
 
 // Element offset + Σ strides[d]·index[d] + Σ guards + Σ terms of argument `arg`. Where a guard does not hold a load
-// gives 0 (fusion may change that: its user selects it away) and a store does nothing. The form makes bounds provable: see
-// check_kernel().
+// gives 0 (fusion may change that: its user selects it away) and a store does nothing. The form makes bounds provable:
+// see check_kernel().
 struct Access {
   int arg = -1;
   int64_t offset = 0;
@@ -98,7 +146,7 @@ struct KernelArg {
   DType dtype = DType::f32;
   int64_t elements = 0;  // every access stays within [0, elements)
   bool written = false;
-  int updates = -1;      // written: argument whose buffer this one shares; elements not stored keep its values
+  int updates = -1;  // written: argument whose buffer this one shares; elements not stored keep its values
 };
 
 struct Kernel;

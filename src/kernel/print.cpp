@@ -108,8 +108,10 @@ void KernelWriter::define(int32_t id) {
     for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms) define(t.expr);
   scope_.defined[i] = printed_[i] = true;
   const std::string text = expression(id);
-  if (e.op == ExprOp::scan) line(fmt::format("{} = {};", name(id), text));
-  else line(fmt::format("const {} {} = {};", type_of(id), name(id), text));
+  if (e.op == ExprOp::scan)
+    line(fmt::format("{} = {};", name(id), text));
+  else
+    line(fmt::format("const {} {} = {};", type_of(id), name(id), text));
 }
 
 void KernelWriter::store(size_t number) {
@@ -124,8 +126,10 @@ void KernelWriter::store(size_t number) {
   std::string value = convert(name(s.expr), k_.exprs[static_cast<size_t>(s.expr)].type, scalar);
   if (s.accumulate) {
     const std::string old = fmt::format(fmt::runtime(element_text.load), memory);
-    if (scalar == Scalar::boolean) value = fmt::format("({} || {})", old, value);
-    else value = combine(Reduction::sum, scalar, old, value);
+    if (scalar == Scalar::boolean)
+      value = fmt::format("({} || {})", old, value);
+    else
+      value = combine(Reduction::sum, scalar, old, value);
     if (scalar >= Scalar::f32) value = "(" + value + ")";
   }
   if (p_.row == RowLoop::none && row_constant(s))
@@ -258,8 +262,10 @@ void KernelWriter::rows() {
 std::string KernelWriter::body() {
   scope_.defined.assign(k_.exprs.size(), false);
   positions();
-  if (p_.row == RowLoop::none) points();
-  else rows();
+  if (p_.row == RowLoop::none)
+    points();
+  else
+    rows();
   while (!outer_scopes_.empty()) close();
   return std::move(out_);
 }

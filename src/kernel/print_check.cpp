@@ -16,17 +16,23 @@ bool has_operator(ExprOp op, Scalar type) {
     case ExprOp::lt:
     case ExprOp::le:
     case ExprOp::isnan:
-    case ExprOp::logical_not: return type != Scalar::f32 && type != Scalar::f64 ? true : op != ExprOp::isnan;
+    case ExprOp::logical_not:
+      return type != Scalar::f32 && type != Scalar::f64 ? true : op != ExprOp::isnan;
     case ExprOp::bit_and:
     case ExprOp::bit_or:
-    case ExprOp::bit_xor: return type < Scalar::f32;
-    case ExprOp::abs: return type == Scalar::i64;
+    case ExprOp::bit_xor:
+      return type < Scalar::f32;
+    case ExprOp::abs:
+      return type == Scalar::i64;
     case ExprOp::shl:
     case ExprOp::shr:
     case ExprOp::idiv:
-    case ExprOp::irem: return type == Scalar::i64;
-    case ExprOp::pow: return type == Scalar::i64;
-    case ExprOp::div: return type >= Scalar::f32;
+    case ExprOp::irem:
+      return type == Scalar::i64;
+    case ExprOp::pow:
+      return type == Scalar::i64;
+    case ExprOp::div:
+      return type >= Scalar::f32;
     case ExprOp::neg:
     case ExprOp::add:
     case ExprOp::sub:
@@ -34,11 +40,14 @@ bool has_operator(ExprOp op, Scalar type) {
     case ExprOp::min:
     case ExprOp::max:
     case ExprOp::reduce:
-    case ExprOp::scan: return type != Scalar::boolean;
+    case ExprOp::scan:
+      return type != Scalar::boolean;
     case ExprOp::select:
     case ExprOp::cast:
-    case ExprOp::round_to: return true;
-    default: return false;
+    case ExprOp::round_to:
+      return true;
+    default:
+      return false;
   }
 }
 

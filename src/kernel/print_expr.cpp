@@ -11,32 +11,53 @@ namespace {
 
 std::string_view operator_of(ExprOp op) {
   switch (op) {
-    case ExprOp::add: return "+";
-    case ExprOp::sub: return "-";
-    case ExprOp::mul: return "*";
-    case ExprOp::div: return "/";
-    case ExprOp::eq: return "==";
-    case ExprOp::ne: return "!=";
-    case ExprOp::lt: return "<";
-    case ExprOp::le: return "<=";
-    case ExprOp::bit_and: return "&";
-    case ExprOp::bit_or: return "|";
-    case ExprOp::bit_xor: return "^";
-    case ExprOp::idiv: return "/";
-    case ExprOp::irem: return "%";
-    default: return "";
+    case ExprOp::add:
+      return "+";
+    case ExprOp::sub:
+      return "-";
+    case ExprOp::mul:
+      return "*";
+    case ExprOp::div:
+      return "/";
+    case ExprOp::eq:
+      return "==";
+    case ExprOp::ne:
+      return "!=";
+    case ExprOp::lt:
+      return "<";
+    case ExprOp::le:
+      return "<=";
+    case ExprOp::bit_and:
+      return "&";
+    case ExprOp::bit_or:
+      return "|";
+    case ExprOp::bit_xor:
+      return "^";
+    case ExprOp::idiv:
+      return "/";
+    case ExprOp::irem:
+      return "%";
+    default:
+      return "";
   }
 }
 
 std::string_view integer_helper(ExprOp op) {
   switch (op) {
-    case ExprOp::add: return "wrap_add";
-    case ExprOp::sub: return "wrap_sub";
-    case ExprOp::mul: return "wrap_mul";
-    case ExprOp::pow: return "int_pow";
-    case ExprOp::shl: return "int_shl";
-    case ExprOp::shr: return "int_shr";
-    default: return "";
+    case ExprOp::add:
+      return "wrap_add";
+    case ExprOp::sub:
+      return "wrap_sub";
+    case ExprOp::mul:
+      return "wrap_mul";
+    case ExprOp::pow:
+      return "int_pow";
+    case ExprOp::shl:
+      return "int_shl";
+    case ExprOp::shr:
+      return "int_shr";
+    default:
+      return "";
   }
 }
 
@@ -79,12 +100,18 @@ std::string KernelWriter::index_number(int64_t value) const {
 std::string KernelWriter::name(int32_t id) const {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
   switch (e.op) {
-    case ExprOp::constant: return literal(e, p_.narrow[static_cast<size_t>(id)]);
-    case ExprOp::index: return fmt::format("i{}", e.integer);
-    case ExprOp::load: return fmt::format("x_{}", id);
-    case ExprOp::reduce: return fmt::format("{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
-    case ExprOp::scan: return fmt::format("cum{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
-    default: return fmt::format("{}_{}", expr_op_name(e.op), id);
+    case ExprOp::constant:
+      return literal(e, p_.narrow[static_cast<size_t>(id)]);
+    case ExprOp::index:
+      return fmt::format("i{}", e.integer);
+    case ExprOp::load:
+      return fmt::format("x_{}", id);
+    case ExprOp::reduce:
+      return fmt::format("{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
+    case ExprOp::scan:
+      return fmt::format("cum{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
+    default:
+      return fmt::format("{}_{}", expr_op_name(e.op), id);
   }
 }
 
@@ -241,12 +268,18 @@ std::string KernelWriter::expression(int32_t id) {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
   const bool narrow = p_.narrow[static_cast<size_t>(id)];
   switch (e.op) {
-    case ExprOp::load: return load(id);
-    case ExprOp::select: return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
-    case ExprOp::cast: return convert(name(e.in[0]), k_.exprs[static_cast<size_t>(e.in[0])].type, e.type, narrow);
-    case ExprOp::round_to: return rounded(e);
-    case ExprOp::scan: return combine(e.reduction, e.type, name(id), name(e.in[0]));
-    default: return expr_arity(e.op) == 1 ? unary(e, name(e.in[0]), narrow) : binary(e, narrow);
+    case ExprOp::load:
+      return load(id);
+    case ExprOp::select:
+      return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
+    case ExprOp::cast:
+      return convert(name(e.in[0]), k_.exprs[static_cast<size_t>(e.in[0])].type, e.type, narrow);
+    case ExprOp::round_to:
+      return rounded(e);
+    case ExprOp::scan:
+      return combine(e.reduction, e.type, name(id), name(e.in[0]));
+    default:
+      return expr_arity(e.op) == 1 ? unary(e, name(e.in[0]), narrow) : binary(e, narrow);
   }
 }
 

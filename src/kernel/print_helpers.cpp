@@ -73,10 +73,18 @@ std::string warp_reduction(const Dialect& d, Reduction reduction, Scalar type) {
   const bool ints = type == Scalar::i64;
   std::string_view format;
   switch (reduction) {
-    case Reduction::sum: format = ints ? "wrap_add(x, {1})" : "x + {1}"; break;
-    case Reduction::product: format = ints ? "wrap_mul(x, {1})" : "x * {1}"; break;
-    case Reduction::min: format = ints ? "min(x, ({2}){1})" : "nan_min{0}(x, {1})"; break;
-    case Reduction::max: format = ints ? "max(x, ({2}){1})" : "nan_max{0}(x, {1})"; break;
+    case Reduction::sum:
+      format = ints ? "wrap_add(x, {1})" : "x + {1}";
+      break;
+    case Reduction::product:
+      format = ints ? "wrap_mul(x, {1})" : "x * {1}";
+      break;
+    case Reduction::min:
+      format = ints ? "min(x, ({2}){1})" : "nan_min{0}(x, {1})";
+      break;
+    case Reduction::max:
+      format = ints ? "max(x, ({2}){1})" : "nan_max{0}(x, {1})";
+      break;
   }
   const std::string other = fmt::format(fmt::runtime(d.shuffles[static_cast<size_t>(type)]), "x", "mask");
   return fmt::format("{} {} {}({} x) {{\n  for (int mask = {}; mask > 0; mask /= 2) x = {};\n  return x;\n}}",

@@ -56,8 +56,10 @@ Kernel merged(Kernel k) {
   for (Expr& e : k.exprs) {
     if (e.op != ExprOp::index) continue;
     const int dim = kept[static_cast<size_t>(e.integer)];
-    if (dim < 0) e = {.op = ExprOp::constant, .type = Scalar::i64};
-    else e.integer = dim;
+    if (dim < 0)
+      e = {.op = ExprOp::constant, .type = Scalar::i64};
+    else
+      e.integer = dim;
   }
   k.space = std::move(space);
   k.row_dims = row_dims;
@@ -130,12 +132,18 @@ bool needs_64_bits(const PrintPlan& p) {
 
 std::optional<Range> element_range(DType dtype) {
   switch (dtype) {
-    case DType::boolean: return Range{0, 1};
-    case DType::u8: return Range{0, 255};
-    case DType::i8: return Range{-128, 127};
-    case DType::i16: return Range{-32768, 32767};
-    case DType::i32: return Range{std::numeric_limits<int32_t>::min(), int32_limit};
-    default: return std::nullopt;
+    case DType::boolean:
+      return Range{0, 1};
+    case DType::u8:
+      return Range{0, 255};
+    case DType::i8:
+      return Range{-128, 127};
+    case DType::i16:
+      return Range{-32768, 32767};
+    case DType::i32:
+      return Range{std::numeric_limits<int32_t>::min(), int32_limit};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -148,19 +156,24 @@ std::optional<Range> hull(std::initializer_list<__int128> values) {
 std::optional<Range> binary_range(ExprOp op, Range a, Range b) {
   using Big = __int128;
   switch (op) {
-    case ExprOp::add: return hull({Big{a.low} + b.low, Big{a.high} + b.high});
-    case ExprOp::sub: return hull({Big{a.low} - b.high, Big{a.high} - b.low});
+    case ExprOp::add:
+      return hull({Big{a.low} + b.low, Big{a.high} + b.high});
+    case ExprOp::sub:
+      return hull({Big{a.low} - b.high, Big{a.high} - b.low});
     case ExprOp::mul:
       return hull({Big{a.low} * b.low, Big{a.low} * b.high, Big{a.high} * b.low, Big{a.high} * b.high});
-    case ExprOp::min: return Range{std::min(a.low, b.low), std::min(a.high, b.high)};
-    case ExprOp::max: return Range{std::max(a.low, b.low), std::max(a.high, b.high)};
+    case ExprOp::min:
+      return Range{std::min(a.low, b.low), std::min(a.high, b.high)};
+    case ExprOp::max:
+      return Range{std::max(a.low, b.low), std::max(a.high, b.high)};
     case ExprOp::idiv:
       if (b.low != b.high || b.low <= 0) return std::nullopt;
       return Range{a.low / b.low, a.high / b.low};
     case ExprOp::irem:
       if (b.low != b.high || b.low <= 0) return std::nullopt;
       return Range{a.low < 0 ? 1 - b.low : 0, a.high > 0 ? b.low - 1 : 0};
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -174,7 +187,9 @@ void find_ranges(PrintPlan& p) {
     if (e.type != Scalar::i64) continue;
     auto in = [&](int n) { return static_cast<size_t>(e.in[static_cast<size_t>(n)]); };
     switch (e.op) {
-      case ExprOp::constant: p.range[i] = Range{e.integer, e.integer}; break;
+      case ExprOp::constant:
+        p.range[i] = Range{e.integer, e.integer};
+        break;
       case ExprOp::index:
         p.range[i] = Range{0, std::max<int64_t>(k.space[static_cast<size_t>(e.integer)] - 1, 0)};
         break;
@@ -241,10 +256,14 @@ RowLoop choose_row_loop(const PrintPlan& p) {
 LaunchShape choose_launch(const PrintPlan& p, const Dialect& d) {
   auto blocks = [&](int64_t per_block) { return p.points / per_block + (p.points % per_block != 0); };
   switch (p.row) {
-    case RowLoop::none: return {blocks(256), 256};
-    case RowLoop::thread: return {blocks(128), 128};
-    case RowLoop::warp: return {blocks(4), 4 * d.warp};
-    case RowLoop::block: break;
+    case RowLoop::none:
+      return {blocks(256), 256};
+    case RowLoop::thread:
+      return {blocks(128), 128};
+    case RowLoop::warp:
+      return {blocks(4), 4 * d.warp};
+    case RowLoop::block:
+      break;
   }
   const int wanted = p.row_length >= 8192 ? 1024 : p.row_length >= 2048 ? 512 : 256;
   return {p.points, std::min(wanted, d.max_threads)};

@@ -19,7 +19,7 @@ class KernelWriter {
 
  private:
   struct Scope {
-    std::vector<bool> defined;                  // by expression
+    std::vector<bool> defined;                       // by expression
     std::map<std::string, std::string> coordinates;  // text to the name that holds it
   };
 
@@ -42,7 +42,7 @@ class KernelWriter {
   std::string wide_product(const std::string& a, int64_t b) const;
 
   // print_expr.cpp: text of one expression
-  std::string name(int32_t id) const;          // how others refer to it
+  std::string name(int32_t id) const;  // how others refer to it
   std::string literal(const Expr& e, bool narrow) const;
   std::string zero(Scalar type) const;
   std::string type_of(int32_t id) const;
@@ -68,7 +68,7 @@ class KernelWriter {
   Scope scope_;
   std::vector<Scope> outer_scopes_;
   std::vector<bool> printed_ = std::vector<bool>(p_.kernel.exprs.size(), false);  // in any scope
-  std::set<int32_t> scans_;  // declared
+  std::set<int32_t> scans_;                                                       // declared
   int coordinates_ = 0;
 };
 

@@ -59,7 +59,8 @@ void drop_unused_exprs(Kernel& k) {
     const Expr& e = k.exprs[i];
     for (int n = 0; n < expr_arity(e.op); ++n) live[static_cast<size_t>(e.in[static_cast<size_t>(n)])] = true;
     if (e.op == ExprOp::load)
-      for (const IndexTerm& t : k.accesses[static_cast<size_t>(e.integer)].terms) live[static_cast<size_t>(t.expr)] = true;
+      for (const IndexTerm& t : k.accesses[static_cast<size_t>(e.integer)].terms)
+        live[static_cast<size_t>(t.expr)] = true;
   }
   std::vector<int32_t> to(k.exprs.size(), -1);
   std::vector<int64_t> access_to(k.accesses.size(), -1);
@@ -71,7 +72,8 @@ void drop_unused_exprs(Kernel& k) {
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     if (!live[i]) continue;
     Expr e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
     if (e.op == ExprOp::load) {
       int64_t& renamed = access_to[static_cast<size_t>(e.integer)];
       if (renamed < 0) {
@@ -97,7 +99,8 @@ void drop_reductions(Kernel& k) {
   std::vector<int32_t> to(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     Expr& e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
     to[i] = e.op == ExprOp::reduce || e.op == ExprOp::scan ? e.in[0] : static_cast<int32_t>(i);
   }
   auto rename_terms = [&](Access& a) {
@@ -201,7 +204,8 @@ void split_dim(Kernel& kernel, size_t d, int64_t inner) {
   };
   for (size_t i = 0; i < old.size(); ++i) {
     Expr e = old[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
     if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d)) {
       to[i] = binary(ExprOp::add, binary(ExprOp::mul, index(d), integer(inner)), index(d + 1));
       continue;
@@ -289,7 +293,8 @@ bool is_identity(const Kernel& k) {
   if (!is_copy(k)) return false;
   const Store& s = k.stores[0];
   const Access& a = k.accesses[static_cast<size_t>(k.exprs[static_cast<size_t>(s.expr)].integer)];
-  if (k.args[static_cast<size_t>(a.arg)].elements != k.args[static_cast<size_t>(s.access.arg)].elements || a.offset != s.access.offset)
+  if (k.args[static_cast<size_t>(a.arg)].elements != k.args[static_cast<size_t>(s.access.arg)].elements ||
+      a.offset != s.access.offset)
     return false;
   for (size_t d = 0; d < k.space.size(); ++d)
     if (k.space[d] > 1 && a.strides[d] != s.access.strides[d]) return false;

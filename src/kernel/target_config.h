@@ -9,13 +9,13 @@ enum class ImageLayout : uint8_t { channels_first, channels_last };
 
 struct TargetConfig {
   std::string name;
-  int64_t channel_alignment_bytes = 64;   // channels are padded to channel_alignment_bytes / element size
-  int64_t channel_tile = 0;               // 0: dense channels; otherwise images are stored in tiles of this many
+  int64_t channel_alignment_bytes = 64;  // channels are padded to channel_alignment_bytes / element size
+  int64_t channel_tile = 0;              // 0: dense channels; otherwise images are stored in tiles of this many
   int64_t matmul_tile = 0;
   int64_t max_threadgroup_1d = 1024;
   int64_t max_threadgroup_2d = 32;
   int64_t max_threadgroup_3d = 8;
-  int64_t max_dispatches_per_batch = 0;   // 0: unlimited
+  int64_t max_dispatches_per_batch = 0;  // 0: unlimited
   int64_t buffer_alignment_bytes = 64;
   int64_t max_rank = 8;
   ImageLayout image_layout = ImageLayout::channels_last;

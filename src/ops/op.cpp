@@ -45,7 +45,8 @@ int position(const OpCall& call, std::string_view arg) {
 }  // namespace
 
 std::string_view family_name(OpFamily family) {
-  constexpr std::array<std::string_view, 7> names{"formula", "view", "contract", "reduce", "index", "create", "host_only"};
+  constexpr std::array<std::string_view, 7> names{"formula", "view",   "contract", "reduce",
+                                                  "index",   "create", "host_only"};
   return names[static_cast<size_t>(family)];
 }
 
@@ -82,8 +83,10 @@ int OpCall::tensor(std::string_view arg) const {
   size_t list_index = 0;
   for (int i = 0; i < wanted; ++i) {
     const ArgKind kind = op->schema.args[static_cast<size_t>(i)].kind;
-    if (kind == ArgKind::tensor) ++at;
-    else if (kind == ArgKind::tensor_list) at += list_sizes[list_index++];
+    if (kind == ArgKind::tensor)
+      ++at;
+    else if (kind == ArgKind::tensor_list)
+      at += list_sizes[list_index++];
   }
   return inputs[static_cast<size_t>(at)] ? at : -1;
 }
@@ -94,8 +97,10 @@ std::vector<int> OpCall::list(std::string_view arg) const {
   size_t list_index = 0;
   for (int i = 0; i < wanted; ++i) {
     const ArgKind kind = op->schema.args[static_cast<size_t>(i)].kind;
-    if (kind == ArgKind::tensor) ++at;
-    else if (kind == ArgKind::tensor_list) at += list_sizes[list_index++];
+    if (kind == ArgKind::tensor)
+      ++at;
+    else if (kind == ArgKind::tensor_list)
+      at += list_sizes[list_index++];
   }
   std::vector<int> positions;
   for (int i = 0; i < list_sizes[list_index]; ++i) positions.push_back(at + i);
@@ -154,9 +159,12 @@ std::string OpCall::text(std::string_view arg) const {
 std::vector<int64_t> OpCall::ints(std::string_view arg, size_t size) const {
   const Attr& a = attr(arg);
   std::vector<int64_t> list;
-  if (const auto* v = std::get_if<std::vector<int64_t>>(&a)) list = *v;
-  else if (const int64_t* i = std::get_if<int64_t>(&a)) list = {*i};
-  else if (!std::holds_alternative<std::monostate>(a)) wrong_kind(*this, arg, "a list of integers", a);
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&a))
+    list = *v;
+  else if (const int64_t* i = std::get_if<int64_t>(&a))
+    list = {*i};
+  else if (!std::holds_alternative<std::monostate>(a))
+    wrong_kind(*this, arg, "a list of integers", a);
   if (size && list.size() == 1) list.assign(size, list[0]);
   if (size && !list.empty() && list.size() != size)
     fail(ErrorKind::bad_input, "{}: argument {} must have {} elements, found {}", op->name(), arg, size, to_string(a));
@@ -210,7 +218,8 @@ std::string check_call(const OpCall& call) {
     return fmt::format("declares {} results, expected {}", call.outputs.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i)
     if (expected[i].shape != call.outputs[i].shape)
-      return fmt::format("declares result {} as {}, expected {}", i, to_string(call.outputs[i]), to_string(expected[i]));
+      return fmt::format("declares result {} as {}, expected {}", i, to_string(call.outputs[i]),
+                         to_string(expected[i]));
   return {};
 }
 

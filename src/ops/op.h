@@ -65,7 +65,7 @@ struct OpCall {
 
   // Positions in `inputs`. tensor(): -1 when None or given as a scalar.
   int tensor(std::string_view arg) const;
-  std::vector<int> list(std::string_view arg) const;  // elements may be None: see inputs
+  std::vector<int> list(std::string_view arg) const;   // elements may be None: see inputs
   const TensorType& type(std::string_view arg) const;  // of a tensor argument that must be there
 
   bool is_none(std::string_view arg) const;  // attribute
@@ -118,6 +118,7 @@ std::string check_call(const OpCall& call);
 Lowering lower_call(const OpCall& call);
 
 // Runs the call's kernels by evaluate(): the reference. `inputs[i]` is null for None.
-std::vector<HostTensor> evaluate_call(const OpCall& call, std::span<const TensorView* const> inputs, bool single = false);
+std::vector<HostTensor> evaluate_call(const OpCall& call, std::span<const TensorView* const> inputs,
+                                      bool single = false);
 
 }  // namespace npusim

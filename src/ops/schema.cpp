@@ -59,8 +59,10 @@ Attr default_of(std::string_view text, ArgKind kind) {
     std::vector<int64_t> ints;
     std::vector<bool> bools;
     for (auto part : split(text.substr(1, text.size() - 2))) {
-      if (kind == ArgKind::bool_list) bools.push_back(part == "True");
-      else ints.push_back(std::atoll(std::string(part).c_str()));
+      if (kind == ArgKind::bool_list)
+        bools.push_back(part == "True");
+      else
+        ints.push_back(std::atoll(std::string(part).c_str()));
     }
     if (kind == ArgKind::bool_list) return bools;
     return ints;
@@ -137,15 +139,18 @@ Schema parse_schema(std::string_view text) {
   if (open == std::string_view::npos || arrow == std::string_view::npos)
     fail(ErrorKind::internal, "unreadable schema: {}", text);
   const std::string_view name = text.substr(0, open);
-  schema.name = name.find("::") != std::string_view::npos || name.find('.') != name.rfind('.') || name.starts_with("<") || name.starts_with("wrap_")
+  schema.name = name.find("::") != std::string_view::npos || name.find('.') != name.rfind('.') ||
+                        name.starts_with("<") || name.starts_with("wrap_")
                     ? std::string(name)
                     : fmt::format("aten.{}{}", name, name.find('.') == std::string_view::npos ? ".default" : "");
   const size_t close = text.rfind(')', arrow);
   for (auto part : split(text.substr(open + 1, close - open - 1)))
     if (part != "*") schema.args.push_back(parse_arg(part));
   const std::string_view results = trim(text.substr(arrow + 2));
-  if (results.starts_with("(")) schema.results = static_cast<int>(split(results.substr(1, results.size() - 2)).size());
-  else if (results.find("[]") != std::string_view::npos) schema.results = -1;
+  if (results.starts_with("("))
+    schema.results = static_cast<int>(split(results.substr(1, results.size() - 2)).size());
+  else if (results.find("[]") != std::string_view::npos)
+    schema.results = -1;
   if (results == "()") schema.results = 0;
   return schema;
 }

@@ -17,26 +17,35 @@ using Attr = std::variant<std::monostate, bool, int64_t, double, DType, std::str
 std::string to_string(const Attr& attr);
 
 enum class ArgKind : uint8_t {
-  tensor, tensor_list,  // operands; everything else is an attribute
-  boolean, integer, real, scalar, text, dtype, int_list, real_list, bool_list,
+  tensor,
+  tensor_list,  // operands; everything else is an attribute
+  boolean,
+  integer,
+  real,
+  scalar,
+  text,
+  dtype,
+  int_list,
+  real_list,
+  bool_list,
   ignored,  // device, layout, memory format, pin_memory, generator: no meaning for a static device program
 };
 
 struct SchemaArg {
   std::string name;
   ArgKind kind = ArgKind::tensor;
-  bool optional = false;     // may be None (for a list: its elements may)
+  bool optional = false;  // may be None (for a list: its elements may)
   bool has_default = false;
-  int list_size = 0;         // int[2]: a single number stands for that many equal ones
+  int list_size = 0;  // int[2]: a single number stands for that many equal ones
   Attr default_value;
-  bool mutated = false;      // Tensor(a!)
-  bool aliased = false;      // Tensor(a): a result may share its storage
+  bool mutated = false;  // Tensor(a!)
+  bool aliased = false;  // Tensor(a): a result may share its storage
 };
 
 struct Schema {
   std::string name;  // "aten.add.Tensor"
   std::vector<SchemaArg> args;
-  int results = 1;   // number of results; -1 for a list
+  int results = 1;                       // number of results; -1 for a list
   int find(std::string_view arg) const;  // position or -1
 };
 

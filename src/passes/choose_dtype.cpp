@@ -23,7 +23,8 @@ std::vector<bool> activations(const Graph& graph) {
   std::vector<bool> hot(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
     const bool own = node.kernel->contraction || gathers_weight(graph, node);
-    const bool any = own || std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return hot[static_cast<size_t>(v)]; });
+    const bool any = own || std::any_of(node.inputs.begin(), node.inputs.end(),
+                                        [&](ValueId v) { return hot[static_cast<size_t>(v)]; });
     for (ValueId v : node.outputs) hot[static_cast<size_t>(v)] = any;
   }
   return hot;
@@ -52,14 +53,18 @@ void narrow_operands(Graph& graph, DType dtype) {
       for (const Access* operand : {&node.kernel->contraction->a, &node.kernel->contraction->b}) {
         const auto slot = static_cast<size_t>(operand->arg);
         const ValueId v = node.inputs[slot];
-        if (static_cast<size_t>(v) >= early.size() || !early[static_cast<size_t>(v)] || value_of(graph, v).type.dtype != DType::f32) continue;
+        if (static_cast<size_t>(v) >= early.size() || !early[static_cast<size_t>(v)] ||
+            value_of(graph, v).type.dtype != DType::f32)
+          continue;
         // Only if the operand is all it is used for here: an epilogue that reads it too keeps the wide one.
         const auto& accesses = node.kernel->accesses;
-        if (std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.arg == operand->arg; })) continue;
+        if (std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.arg == operand->arg; }))
+          continue;
         auto [known, fresh] = narrowed.try_emplace(v, no_value);
         if (fresh) {
           const TensorType wide = value_of(graph, v).type;
-          known->second = add_value(graph, value_of(graph, v).name + "_" + std::string(dtype_name(dtype)), {dtype, wide.shape});
+          known->second =
+              add_value(graph, value_of(graph, v).name + "_" + std::string(dtype_name(dtype)), {dtype, wide.shape});
           KernelBuilder k({element_count(wide.shape)});
           const Ex x = k.load_flat(k.input(wide));
           k.store_flat(k.output({dtype, wide.shape}), x);
@@ -90,7 +95,8 @@ void narrow(Graph& graph, DType dtype) {
   for (size_t v = 0; v < wanted.size(); ++v) {
     const Value& value = graph.values[v];
     wanted[v] = value.type.dtype;
-    if (value.source == ValueSource::node && value.type.dtype == DType::f32 && hot[v] && !early[v] && !updated[v] && !output[v])
+    if (value.source == ValueSource::node && value.type.dtype == DType::f32 && hot[v] && !early[v] && !updated[v] &&
+        !output[v])
       wanted[v] = dtype;
   }
   retype_values(graph, wanted);
@@ -116,7 +122,8 @@ void choose_dtype(Graph& graph, PassContext& context) {
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {
     const Value& value = graph.values[v];
-    const bool frequencies = value.source == ValueSource::weight && value.fqn.ends_with("inv_freq") && is_float(value.type.dtype);
+    const bool frequencies =
+        value.source == ValueSource::weight && value.fqn.ends_with("inv_freq") && is_float(value.type.dtype);
     wanted[v] = frequencies && value.type.dtype != DType::f64 ? DType::f32 : value.type.dtype;
   }
   retype_values(graph, wanted);
@@ -125,8 +132,10 @@ void choose_dtype(Graph& graph, PassContext& context) {
   const bool mixed = std::any_of(graph.values.begin(), graph.values.end(), [](const Value& v) {
     return v.type.dtype == DType::f16 || v.type.dtype == DType::bf16;
   });
-  if (*context.dtype == DType::f32) widen(graph);
-  else if (!mixed) narrow(graph, *context.dtype);
+  if (*context.dtype == DType::f32)
+    widen(graph);
+  else if (!mixed)
+    narrow(graph, *context.dtype);
 }
 
 }  // namespace npusim

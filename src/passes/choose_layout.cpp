@@ -82,11 +82,12 @@ void restride_all(Kernel& k, int arg, const StoredDims& stored, const std::vecto
 
 class LayoutChooser {
  public:
-  explicit LayoutChooser(Graph& graph) : graph_(graph), eligible_(graph.values.size(), false), wanted_(graph.values.size(), false) {
+  explicit LayoutChooser(Graph& graph)
+      : graph_(graph), eligible_(graph.values.size(), false), wanted_(graph.values.size(), false) {
     const std::vector<bool> early = early_values(graph);
     for (size_t v = 0; v < graph.values.size(); ++v)
-      eligible_[v] = graph.values[v].source == ValueSource::node && !early[v] && graph.values[v].type.shape.size() >= 3 &&
-                     graph.values[v].type.shape[1] > 1;
+      eligible_[v] = graph.values[v].source == ValueSource::node && !early[v] &&
+                     graph.values[v].type.shape.size() >= 3 && graph.values[v].type.shape[1] > 1;
     for (const GraphOutput& o : graph.outputs) eligible_[static_cast<size_t>(o.value)] = false;
     for (const Node& node : graph.nodes)
       for (size_t i = 0; i < node.kernel->args.size(); ++i)
@@ -110,7 +111,9 @@ class LayoutChooser {
  private:
   void want(const Node& node) {
     const Kernel& k = *node.kernel;
-    auto mark = [&](ValueId v) { wanted_[static_cast<size_t>(v)] = wanted_[static_cast<size_t>(v)] || eligible_[static_cast<size_t>(v)]; };
+    auto mark = [&](ValueId v) {
+      wanted_[static_cast<size_t>(v)] = wanted_[static_cast<size_t>(v)] || eligible_[static_cast<size_t>(v)];
+    };
     if (k.contraction && k.contraction->kind == ContractionKind::conv) {
       mark(node.inputs[static_cast<size_t>(k.contraction->a.arg)]);
       for (const Store& s : k.stores) {
@@ -130,13 +133,16 @@ class LayoutChooser {
       if (!wanted_[static_cast<size_t>(in)]) continue;
       for (const Store& s : k.stores) {
         const ValueId out = node.outputs[static_cast<size_t>(s.access.arg) - node.inputs.size()];
-        if (value_of(graph_, out).type.shape.size() == value_of(graph_, in).type.shape.size() && same_channels(k, a, in, s.access, out)) mark(out);
+        if (value_of(graph_, out).type.shape.size() == value_of(graph_, in).type.shape.size() &&
+            same_channels(k, a, in, s.access, out))
+          mark(out);
       }
     }
   }
 
   bool same_channels(const Kernel& k, const Access& from, ValueId in, const Access& to, ValueId out) const {
-    const StoredDims source = row_major(value_of(graph_, in).type.shape), target = row_major(value_of(graph_, out).type.shape);
+    const StoredDims source = row_major(value_of(graph_, in).type.shape),
+                     target = row_major(value_of(graph_, out).type.shape);
     bool any = false;
     for (size_t d = 0; d < k.space.size(); ++d) {
       if (k.space[d] <= 1) continue;

@@ -36,10 +36,12 @@ class Folder {
         continue;
       }
       if (e.op == ExprOp::index) early[i] = false;
-      if (e.op == ExprOp::load) early[i] = early_[static_cast<size_t>(k_.accesses[static_cast<size_t>(e.integer)].arg)] &&
-                                          k_.accesses[static_cast<size_t>(e.integer)].terms.empty() &&
-                                          k_.accesses[static_cast<size_t>(e.integer)].guards.empty();
-      for (int n = 0; n < expr_arity(e.op); ++n) early[i] = early[i] && early[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+      if (e.op == ExprOp::load)
+        early[i] = early_[static_cast<size_t>(k_.accesses[static_cast<size_t>(e.integer)].arg)] &&
+                   k_.accesses[static_cast<size_t>(e.integer)].terms.empty() &&
+                   k_.accesses[static_cast<size_t>(e.integer)].guards.empty();
+      for (int n = 0; n < expr_arity(e.op); ++n)
+        early[i] = early[i] && early[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
     }
     int32_t best = -1;
     for (size_t i = 0; i < count; ++i) {
@@ -57,14 +59,17 @@ class Folder {
  private:
   void combine(size_t i, const Expr& e, std::vector<Linear>& forms, const std::vector<bool>& early) {
     Linear out;
-    for (int n = 0; n < expr_arity(e.op); ++n) out.depends = out.depends || forms[static_cast<size_t>(e.in[static_cast<size_t>(n)])].depends;
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      out.depends = out.depends || forms[static_cast<size_t>(e.in[static_cast<size_t>(n)])].depends;
     if (!out.depends) return;
     out.linear = false;
     if (e.type == Scalar::f32 && expr_arity(e.op) == 2) {
       const Linear& a = forms[static_cast<size_t>(e.in[0])];
       const Linear& b = forms[static_cast<size_t>(e.in[1])];
-      if (a.depends && a.linear && !b.depends && early[static_cast<size_t>(e.in[1])]) out = apply(e.op, a, e.in[1], false);
-      else if (b.depends && b.linear && !a.depends && early[static_cast<size_t>(e.in[0])]) out = apply(e.op, b, e.in[0], true);
+      if (a.depends && a.linear && !b.depends && early[static_cast<size_t>(e.in[1])])
+        out = apply(e.op, a, e.in[1], false);
+      else if (b.depends && b.linear && !a.depends && early[static_cast<size_t>(e.in[0])])
+        out = apply(e.op, b, e.in[0], true);
     }
     forms[i] = out;
   }
@@ -72,10 +77,14 @@ class Folder {
   Linear apply(ExprOp op, Linear x, int32_t w, bool w_first) {
     x.depends = true;
     switch (op) {
-      case ExprOp::add: x.shift = x.shift < 0 ? w : binary(ExprOp::add, x.shift, w); break;
+      case ExprOp::add:
+        x.shift = x.shift < 0 ? w : binary(ExprOp::add, x.shift, w);
+        break;
       case ExprOp::sub:
-        if (w_first) x.linear = false;
-        else x.shift = x.shift < 0 ? unary(ExprOp::neg, w) : binary(ExprOp::sub, x.shift, w);
+        if (w_first)
+          x.linear = false;
+        else
+          x.shift = x.shift < 0 ? unary(ExprOp::neg, w) : binary(ExprOp::sub, x.shift, w);
         break;
       case ExprOp::mul:
         x.scale = x.scale < 0 ? w : binary(ExprOp::mul, x.scale, w);
@@ -89,7 +98,8 @@ class Folder {
         x.scale = x.scale < 0 ? binary(ExprOp::div, constant(1), w) : binary(ExprOp::div, x.scale, w);
         if (x.shift >= 0) x.shift = binary(ExprOp::div, x.shift, w);
         break;
-      default: x.linear = false;
+      default:
+        x.linear = false;
     }
     return x;
   }
@@ -100,9 +110,11 @@ class Folder {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       if (static_cast<int32_t>(i) == top) continue;
       if (k_.exprs[i].op == ExprOp::contraction) reaches[i] = true;
-      for (int n = 0; n < expr_arity(k_.exprs[i].op); ++n) reaches[i] = reaches[i] || reaches[static_cast<size_t>(k_.exprs[i].in[static_cast<size_t>(n)])];
+      for (int n = 0; n < expr_arity(k_.exprs[i].op); ++n)
+        reaches[i] = reaches[i] || reaches[static_cast<size_t>(k_.exprs[i].in[static_cast<size_t>(n)])];
     }
-    return std::none_of(k_.stores.begin(), k_.stores.end(), [&](const Store& s) { return reaches[static_cast<size_t>(s.expr)]; });
+    return std::none_of(k_.stores.begin(), k_.stores.end(),
+                        [&](const Store& s) { return reaches[static_cast<size_t>(s.expr)]; });
   }
 
   int32_t unary(ExprOp op, int32_t a) {
@@ -145,7 +157,8 @@ std::vector<bool> dims_of(const Kernel& k, int32_t expr) {
 }
 
 // A kernel over `dims` of `from` that stores `expr` (times the operand b's element when `weight` is set) densely.
-BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size_t>& dims, bool weight, int value, int64_t& elements) {
+BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size_t>& dims, bool weight, int value,
+                   int64_t& elements) {
   BoundKernel out;
   Kernel& k = out.kernel;
   const size_t rank = from.kernel.space.size();
@@ -165,11 +178,13 @@ BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size
   need[static_cast<size_t>(expr)] = true;
   for (size_t i = from.kernel.exprs.size(); i-- > 0;)
     if (need[i])
-      for (int n = 0; n < expr_arity(from.kernel.exprs[i].op); ++n) need[static_cast<size_t>(from.kernel.exprs[i].in[static_cast<size_t>(n)])] = true;
+      for (int n = 0; n < expr_arity(from.kernel.exprs[i].op); ++n)
+        need[static_cast<size_t>(from.kernel.exprs[i].in[static_cast<size_t>(n)])] = true;
   for (size_t i = 0; i < from.kernel.exprs.size(); ++i) {
     if (!need[i]) continue;
     Expr e = from.kernel.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
     if (e.op == ExprOp::load) {
       k.accesses.push_back(pick(from.kernel.accesses[static_cast<size_t>(e.integer)]));
       e.integer = static_cast<int64_t>(k.accesses.size()) - 1;
@@ -204,15 +219,15 @@ BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size
 Node node_of(BoundKernel bound, const std::string& name) {
   Node node;
   node.name = name;
-  for (size_t i = 0; i < bound.values.size(); ++i) (bound.kernel.args[i].written ? node.outputs : node.inputs).push_back(bound.values[i]);
+  for (size_t i = 0; i < bound.values.size(); ++i)
+    (bound.kernel.args[i].written ? node.outputs : node.inputs).push_back(bound.values[i]);
   node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));
   return node;
 }
 
 bool is_relu_of(const Kernel& k, int32_t x) {
-  return std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) {
-    return e.op == ExprOp::max && (e.in[0] == x || e.in[1] == x);
-  });
+  return std::any_of(k.exprs.begin(), k.exprs.end(),
+                     [&](const Expr& e) { return e.op == ExprOp::max && (e.in[0] == x || e.in[1] == x); });
 }
 
 }  // namespace
@@ -223,7 +238,8 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
     const auto& c = node.kernel->contraction;
-    const bool candidate = c && c->kind != ContractionKind::attention && early[static_cast<size_t>(node.inputs[static_cast<size_t>(c->b.arg)])] &&
+    const bool candidate = c && c->kind != ContractionKind::attention &&
+                           early[static_cast<size_t>(node.inputs[static_cast<size_t>(c->b.arg)])] &&
                            c->b.guards.empty();
     if (!candidate) {
       nodes.push_back(std::move(node));
@@ -259,7 +275,8 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
     }
     int64_t elements = 0;
     Shape shape;
-    for (size_t d : weight_dims) shape.push_back(d < k.space.size() ? k.space[d] : k.contraction->reduce[d - k.space.size()]);
+    for (size_t d : weight_dims)
+      shape.push_back(d < k.space.size() ? k.space[d] : k.contraction->reduce[d - k.space.size()]);
     const ValueId scaled = add_value(graph, node.name + "_scaled", {DType::f32, shape});
     nodes.push_back(node_of(recipe(bound, linear.scale, weight_dims, true, scaled, elements), node.name));
     auto contraction = std::make_shared<Contraction>(*k.contraction);
@@ -315,7 +332,8 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
           continue;
         }
         Expr e = old[i];
-        for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+        for (int n = 0; n < expr_arity(e.op); ++n)
+          e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
         to[i] = static_cast<int32_t>(k.exprs.size());
         k.exprs.push_back(e);
       }

@@ -26,7 +26,8 @@ void fold_constants(Graph& graph, PassContext&) {
       views[i] = view_of(*v.data);
       inputs[i] = &views[i];
     }
-    for (ValueId v : node.outputs) constant = constant && element_count(value_of(graph, v).type.shape) <= largest_folded;
+    for (ValueId v : node.outputs)
+      constant = constant && element_count(value_of(graph, v).type.shape) <= largest_folded;
     if (!constant) continue;
     std::vector<HostTensor> results = evaluate_call(call_of(graph, node), inputs, true);
     for (size_t i = 0; i < node.outputs.size(); ++i) {

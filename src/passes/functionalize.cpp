@@ -10,7 +10,8 @@ namespace {
 
 class Functionalizer {
  public:
-  explicit Functionalizer(Graph& graph) : graph_(graph), views_(graph.values.size()), current_(graph.values.size(), no_value) {}
+  explicit Functionalizer(Graph& graph)
+      : graph_(graph), views_(graph.values.size()), current_(graph.values.size(), no_value) {}
 
   void run() {
     if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.in_place; })) return;
@@ -75,7 +76,8 @@ class Functionalizer {
   ValueId read(ValueId v) {
     grow(v);
     View& view = views_[static_cast<size_t>(v)];
-    if (view.parent == no_value) return current_[static_cast<size_t>(v)] == no_value ? v : current_[static_cast<size_t>(v)];
+    if (view.parent == no_value)
+      return current_[static_cast<size_t>(v)] == no_value ? v : current_[static_cast<size_t>(v)];
     if (view.same) return read(view.parent);
     const int now = version(base(v));
     if (view.version == now) return current_[static_cast<size_t>(v)] == no_value ? v : current_[static_cast<size_t>(v)];
@@ -106,7 +108,8 @@ class Functionalizer {
     }
     if (view.same) return write(view.parent, result, name);
     const ValueId parent = read(view.parent);
-    const ValueId updated = add_value(graph_, value_of(graph_, parent).name + "_updated", value_of(graph_, parent).type);
+    const ValueId updated =
+        add_value(graph_, value_of(graph_, parent).name + "_updated", value_of(graph_, parent).type);
     graph_.nodes.push_back(store_through(view.op, v, parent, result, updated, name));
     write(view.parent, updated, name);
     views_[static_cast<size_t>(v)].version = version(base(v));
@@ -114,7 +117,8 @@ class Functionalizer {
   }
 
   // parent with the elements `op` shows replaced by `result`'s: the view's copy kernel, turned around.
-  Node store_through(const Node& op, ValueId v, ValueId parent, ValueId result, ValueId updated, const std::string& name) {
+  Node store_through(const Node& op, ValueId v, ValueId parent, ValueId result, ValueId updated,
+                     const std::string& name) {
     Node question = op;
     question.inputs[0] = parent;
     const OpCall call = call_of(graph_, question);
@@ -123,12 +127,15 @@ class Functionalizer {
     const Kernel& copy = lowering.calls.size() > nth ? lowering.calls[nth].kernel : Kernel{};
     bool invertible = is_copy(copy);
     if (invertible) {
-      const Access& from = copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(copy.stores[0].expr)].integer)];
-      for (size_t d = 0; d < copy.space.size(); ++d) invertible = invertible && (copy.space[d] <= 1 || from.strides[d] != 0);
+      const Access& from =
+          copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(copy.stores[0].expr)].integer)];
+      for (size_t d = 0; d < copy.space.size(); ++d)
+        invertible = invertible && (copy.space[d] <= 1 || from.strides[d] != 0);
     }
     if (!invertible)
-      fail(ErrorKind::unsupported, "node {}: writes in place through {} (node {}), which shows an element more than once or is computed",
-           name, op.op->name(), op.name);
+      fail(ErrorKind::unsupported,
+           "node {}: writes in place through {} (node {}), which shows an element more than once or is computed", name,
+           op.op->name(), op.name);
     Kernel k;
     k.name = "store_through_view";
     k.space = copy.space;
@@ -137,7 +144,8 @@ class Functionalizer {
     k.args = {{small.dtype, element_count(small.shape), false, -1},
               {big.dtype, element_count(big.shape), false, -1},
               {big.dtype, element_count(big.shape), true, 1}};
-    Access load = copy.stores[0].access, store = copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(copy.stores[0].expr)].integer)];
+    Access load = copy.stores[0].access,
+           store = copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(copy.stores[0].expr)].integer)];
     load.arg = 0;
     store.arg = 2;
     k.accesses = {load};

@@ -12,10 +12,14 @@ bool is_pointwise(const Kernel& k) { return !k.contraction && k.row_dims == 0; }
 bool is_cheap(const Kernel& k) {
   int work = 0, loads = 0;
   for (const Expr& e : k.exprs) {
-    if (e.op == ExprOp::load) ++loads;
-    else if (e.op >= ExprOp::exp && e.op <= ExprOp::erfc) return false;
-    else if (e.op == ExprOp::pow || e.op == ExprOp::reduce || e.op == ExprOp::scan) return false;
-    else if (e.op != ExprOp::constant && e.op != ExprOp::cast) ++work;
+    if (e.op == ExprOp::load)
+      ++loads;
+    else if (e.op >= ExprOp::exp && e.op <= ExprOp::erfc)
+      return false;
+    else if (e.op == ExprOp::pow || e.op == ExprOp::reduce || e.op == ExprOp::scan)
+      return false;
+    else if (e.op != ExprOp::constant && e.op != ExprOp::cast)
+      ++work;
   }
   return loads <= 1 && work <= 2;
 }

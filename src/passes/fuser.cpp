@@ -8,8 +8,12 @@
 namespace npusim {
 
 Fuser::Fuser(Graph& graph, const PassContext& context)
-    : options{context.strict}, graph_(graph), context_(context), producer_(graph.values.size(), -1),
-      output_(graph.values.size(), false), readers_(graph.values.size()) {
+    : options{context.strict},
+      graph_(graph),
+      context_(context),
+      producer_(graph.values.size(), -1),
+      output_(graph.values.size(), false),
+      readers_(graph.values.size()) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node& node = graph.nodes[n];
     BoundKernel bound{*node.kernel, {node.inputs.begin(), node.inputs.end()}};
@@ -87,14 +91,17 @@ bool Fuser::allowed(const BoundKernel& merged) const {
 
 void Fuser::join_names(BoundKernel& merged, const Kernel& first, const Kernel& second) const {
   std::string name = first.name;
-  if (!is_copy(first) && !is_copy(second)) name += "_" + second.name;
-  else if (is_copy(first)) name = second.name;
+  if (!is_copy(first) && !is_copy(second))
+    name += "_" + second.name;
+  else if (is_copy(first))
+    name = second.name;
   if (name.size() > 48) name.resize(48);
   merged.kernel.name = name;
 }
 
 bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligned) {
-  if (kernels_[producer].kernel.exprs.size() + kernels_[consumer].kernel.exprs.size() > 2 * max_fused_exprs) return false;
+  if (kernels_[producer].kernel.exprs.size() + kernels_[consumer].kernel.exprs.size() > 2 * max_fused_exprs)
+    return false;
   auto merged = inline_value(kernels_[consumer], kernels_[producer], value, aligned, options);
   if (!merged || !allowed(*merged)) return false;
   join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);

@@ -42,12 +42,14 @@ void lower(Graph& graph, PassContext&) {
     }
     for (Lowering::Call& step : calls) {
       BoundKernel bound{std::move(step.kernel), {}};
-      for (int operand : step.operands) bound.values.push_back(alias[static_cast<size_t>(operands[static_cast<size_t>(operand)])]);
+      for (int operand : step.operands)
+        bound.values.push_back(alias[static_cast<size_t>(operands[static_cast<size_t>(operand)])]);
       if (is_alias(bound.kernel)) {
         const Store& store = bound.kernel.stores[0];
         const Expr& load = bound.kernel.exprs[static_cast<size_t>(store.expr)];
         const int from = bound.kernel.accesses[static_cast<size_t>(load.integer)].arg;
-        alias[static_cast<size_t>(bound.values[static_cast<size_t>(store.access.arg)])] = bound.values[static_cast<size_t>(from)];
+        alias[static_cast<size_t>(bound.values[static_cast<size_t>(store.access.arg)])] =
+            bound.values[static_cast<size_t>(from)];
         continue;
       }
       simplify(bound);

@@ -13,9 +13,9 @@ namespace npusim {
 
 struct PassContext {
   TargetConfig target;
-  std::optional<DType> dtype;         // compute dtype; nullopt: chosen by choose_dtype
-  bool strict = false;                // numerics: round at every ATen edge
-  std::set<std::string> disabled;     // fusions switched off by name; "all"
+  std::optional<DType> dtype;               // compute dtype; nullopt: chosen by choose_dtype
+  bool strict = false;                      // numerics: round at every ATen edge
+  std::set<std::string> disabled;           // fusions switched off by name; "all"
   std::map<std::string, int> fusions;       // what fused, for the report
   std::map<std::string, int> materialized;  // views that became copies
   bool enabled(const std::string& fusion) const { return !disabled.contains(fusion) && !disabled.contains("all"); }

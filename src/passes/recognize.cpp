@@ -1,7 +1,6 @@
 // Matchers of expression DAGs.
 #include "passes/recognize.h"
 
-
 #include <algorithm>
 #include <limits>
 
@@ -14,11 +13,14 @@ struct Match {
   const Kernel& k;
   const Expr& at(int32_t id) const { return k.exprs[static_cast<size_t>(id)]; }
   int32_t uncast(int32_t id) const {
-    while (at(id).op == ExprOp::cast && at(id).type >= Scalar::f32 && at(at(id).in[0]).type >= Scalar::f32) id = at(id).in[0];
+    while (at(id).op == ExprOp::cast && at(id).type >= Scalar::f32 && at(at(id).in[0]).type >= Scalar::f32)
+      id = at(id).in[0];
     return id;
   }
   bool is(int32_t id, ExprOp op) const { return at(id).op == op; }
-  bool constant(int32_t id, double value) const { return is(id, ExprOp::constant) && at(id).type >= Scalar::f32 && at(id).number == value; }
+  bool constant(int32_t id, double value) const {
+    return is(id, ExprOp::constant) && at(id).type >= Scalar::f32 && at(id).number == value;
+  }
   bool reduces(int32_t id, Reduction r) const { return is(id, ExprOp::reduce) && at(id).reduction == r; }
 
   // x / (1 + exp(−x)) or x · 1/(1 + exp(−x)); gives x or -1.
@@ -37,7 +39,8 @@ struct Match {
     if (!is(id, ExprOp::add)) return -1;
     for (int side : {0, 1}) {
       const int32_t one = at(id).in[static_cast<size_t>(side)], power = at(id).in[static_cast<size_t>(1 - side)];
-      if (constant(one, 1) && is(power, ExprOp::exp) && is(at(power).in[0], ExprOp::neg)) return uncast(at(at(power).in[0]).in[0]);
+      if (constant(one, 1) && is(power, ExprOp::exp) && is(at(power).in[0], ExprOp::neg))
+        return uncast(at(at(power).in[0]).in[0]);
     }
     return -1;
   }
@@ -51,7 +54,9 @@ struct Match {
     for (const Expr& e : k.exprs)
       if (e.op == ExprOp::mul && e.in[0] != e.in[1])
         for (int side : {0, 1})
-          if (const int32_t x = silu(e.in[static_cast<size_t>(side)]); x >= 0 && uncast(e.in[static_cast<size_t>(1 - side)]) != x) return true;
+          if (const int32_t x = silu(e.in[static_cast<size_t>(side)]);
+              x >= 0 && uncast(e.in[static_cast<size_t>(1 - side)]) != x)
+            return true;
     return false;
   }
 
@@ -66,20 +71,24 @@ struct Match {
     for (const Expr& e : k.exprs) {
       root = root || e.op == ExprOp::rsqrt || e.op == ExprOp::sqrt;
       if (e.op == ExprOp::reduce && e.reduction == Reduction::sum) {
-        if (centered(e.in[0])) kind = 2;
-        else if (square(e.in[0]) && kind == 0) kind = 1;
+        if (centered(e.in[0]))
+          kind = 2;
+        else if (square(e.in[0]) && kind == 0)
+          kind = 1;
       }
     }
     if (!root) return 0;
     const bool varies = std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
-      return std::any_of(s.access.strides.end() - k.row_dims, s.access.strides.end(), [](int64_t stride) { return stride != 0; });
+      return std::any_of(s.access.strides.end() - k.row_dims, s.access.strides.end(),
+                         [](int64_t stride) { return stride != 0; });
     });
     return varies ? kind : 0;
   }
 
   bool softmax() const {
     bool safe = false;
-    return std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) { return softmax_argument(k, s.expr, safe) >= 0; });
+    return std::any_of(k.stores.begin(), k.stores.end(),
+                       [&](const Store& s) { return softmax_argument(k, s.expr, safe) >= 0; });
   }
 
   // x·cos + rotate_half(x)·sin: a sum of two products, one of them of a select between a load and a negated load.
@@ -87,7 +96,8 @@ struct Match {
     for (const Expr& e : k.exprs) {
       if (e.op != ExprOp::add || e.type < Scalar::f32) continue;
       for (int side : {0, 1}) {
-        const int32_t plain = uncast(e.in[static_cast<size_t>(side)]), turned = uncast(e.in[static_cast<size_t>(1 - side)]);
+        const int32_t plain = uncast(e.in[static_cast<size_t>(side)]),
+                      turned = uncast(e.in[static_cast<size_t>(1 - side)]);
         if (!is(plain, ExprOp::mul) || !is(turned, ExprOp::mul)) continue;
         for (int32_t half : {uncast(at(turned).in[0]), uncast(at(turned).in[1])})
           if (is(half, ExprOp::select) && (negated_load(at(half).in[1]) || negated_load(at(half).in[2]))) return true;
@@ -155,8 +165,9 @@ std::vector<std::string> recognize(const Kernel& kernel) {
 
 bool is_copy_or_cast(const Kernel& kernel) {
   if (kernel.contraction || kernel.row_dims || kernel.stores.size() != 1) return false;
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
-                     [](const Expr& e) { return e.op == ExprOp::load || e.op == ExprOp::cast || e.op == ExprOp::round_to; });
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& e) {
+    return e.op == ExprOp::load || e.op == ExprOp::cast || e.op == ExprOp::round_to;
+  });
 }
 
 std::vector<std::string> fusion_names() {

@@ -16,5 +16,4 @@ int32_t softmax_argument(const Kernel& kernel, int32_t stored, bool& safe);
 // A pointwise kernel that moves or converts elements and does nothing else.
 bool is_copy_or_cast(const Kernel& kernel);
 
-
 }  // namespace npusim

@@ -26,12 +26,12 @@ enum class BufferKind : uint8_t {
 struct Buffer {
   std::string name;  // of the value
   BufferKind kind = BufferKind::arena;
-  TensorType type;         // row-major unless `strides` says otherwise
-  Shape strides;           // element strides of an image stored channels last; empty: row-major
-  uint64_t offset = 0;     // arena: bytes
-  std::string fqn;         // weight: name in the weight file
+  TensorType type;                // row-major unless `strides` says otherwise
+  Shape strides;                  // element strides of an image stored channels last; empty: row-major
+  uint64_t offset = 0;            // arena: bytes
+  std::string fqn;                // weight: name in the weight file
   std::vector<std::string> tied;  // weight: other names of a tied embedding
-  int32_t constant = -1;   // position in Program::constants
+  int32_t constant = -1;          // position in Program::constants
 };
 
 struct TensorSpec {

@@ -40,8 +40,8 @@ class DeviceMethod {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string name() const = 0;         // "cpu"
-  virtual std::string description() const = 0;  // "Intel Xeon …, 2 threads, AVX-512"
+  virtual std::string name() const = 0;                              // "cpu"
+  virtual std::string description() const = 0;                       // "Intel Xeon …, 2 threads, AVX-512"
   virtual std::unique_ptr<DeviceBuffer> allocate(size_t bytes) = 0;  // zero-filled
   // Memory that already is there (a mapped weight file), copied only when the device cannot read it.
   virtual std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) = 0;

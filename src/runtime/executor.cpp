@@ -23,7 +23,7 @@ struct Executor::State {
   struct Port {
     int32_t buffer = -1;
     size_t bytes = 0;
-    std::byte* host = nullptr;       // the device's own memory, or `staging`
+    std::byte* host = nullptr;  // the device's own memory, or `staging`
     std::vector<std::byte> staging;
   };
   struct Ready {
@@ -41,8 +41,8 @@ struct Executor::State {
 namespace {
 
 // The bytes a buffer is loaded with: as the file maps them, or converted to the declared dtype.
-void load_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems, const TensorView*& found,
-                 std::optional<HostTensor>& converted) {
+void load_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems,
+                 const TensorView*& found, std::optional<HostTensor>& converted) {
   found = weights ? find_program_weight(*weights, buffer) : nullptr;
   if (!found && weights) converted = rotary_frequencies(*weights, buffer);
   if (converted) {
@@ -60,8 +60,8 @@ void load_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<s
     found = nullptr;
   } else if (found->type.dtype != buffer.type.dtype) {
     if (is_float(found->type.dtype) != is_float(buffer.type.dtype)) {
-      problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, dtype_name(buffer.type.dtype),
-                                     dtype_name(found->type.dtype), weights->path));
+      problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn,
+                                     dtype_name(buffer.type.dtype), dtype_name(found->type.dtype), weights->path));
       found = nullptr;
       return;
     }
@@ -85,7 +85,9 @@ Executor::Executor(std::shared_ptr<const Program> program, const WeightFiles* we
     Placement& p = s.placements[i];
     const size_t bytes = byte_size(b.type);
     switch (b.kind) {
-      case BufferKind::arena: p = {arena.buffer, b.offset, false}; break;
+      case BufferKind::arena:
+        p = {arena.buffer, b.offset, false};
+        break;
       case BufferKind::constant: {
         const HostTensor& c = program_->constants[static_cast<size_t>(b.constant)];
         p = s.place(bytes);
@@ -107,7 +109,9 @@ Executor::Executor(std::shared_ptr<const Program> program, const WeightFiles* we
         p.constant = true;
         break;
       }
-      default: p = s.place(bytes); break;
+      default:
+        p = s.place(bytes);
+        break;
     }
   }
   if (!problems.empty()) fail(ErrorKind::bad_input, "{}", fmt::join(problems, "\n"));
@@ -124,7 +128,8 @@ Executor::Executor(std::shared_ptr<const Program> program, const WeightFiles* we
       port.buffer = spec.buffer;
       port.bytes = byte_size(spec.type);
       const Placement& p = s.placements[static_cast<size_t>(spec.buffer)];
-      if (std::byte* host = p.buffer->host()) port.host = host + p.offset;
+      if (std::byte* host = p.buffer->host())
+        port.host = host + p.offset;
       else {
         port.staging.resize(port.bytes);
         port.host = port.staging.data();
@@ -180,8 +185,10 @@ void Executor::follow_links(size_t from_method, int64_t count) {
     if (link.from_method != from.name) continue;
     const size_t to_method = method(link.to_method);
     const Method& to = program_->methods[to_method];
-    const auto source = std::find_if(from.outputs.begin(), from.outputs.end(), [&](const TensorSpec& t) { return t.name == link.output; });
-    const auto target = std::find_if(to.inputs.begin(), to.inputs.end(), [&](const TensorSpec& t) { return t.name == link.input; });
+    const auto source = std::find_if(from.outputs.begin(), from.outputs.end(),
+                                     [&](const TensorSpec& t) { return t.name == link.output; });
+    const auto target =
+        std::find_if(to.inputs.begin(), to.inputs.end(), [&](const TensorSpec& t) { return t.name == link.input; });
     const Shape& a = source->type.shape;
     const Shape& b = target->type.shape;
     size_t along = 0;  // the dimension positions run along

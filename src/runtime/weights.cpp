@@ -28,13 +28,18 @@ bool read_rope(const nlohmann::json& config, double& theta, int64_t& width) {
     const std::string type = rope->value("rope_type", rope->value("type", std::string("default")));
     if (type != "default") return false;
   }
-  if (config.contains("rope_theta")) theta = config["rope_theta"].get<double>();
-  else if (rope && rope->is_object() && rope->contains("rope_theta")) theta = (*rope)["rope_theta"].get<double>();
-  else return false;
-  if (config.contains("head_dim") && config["head_dim"].is_number()) width = config["head_dim"].get<int64_t>();
+  if (config.contains("rope_theta"))
+    theta = config["rope_theta"].get<double>();
+  else if (rope && rope->is_object() && rope->contains("rope_theta"))
+    theta = (*rope)["rope_theta"].get<double>();
+  else
+    return false;
+  if (config.contains("head_dim") && config["head_dim"].is_number())
+    width = config["head_dim"].get<int64_t>();
   else if (config.contains("hidden_size") && config.contains("num_attention_heads"))
     width = config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
-  else return false;
+  else
+    return false;
   return true;
 }
 
@@ -75,8 +80,10 @@ HostTensor convert_tensor(const TensorView& from, DType dtype) {
   const int64_t count = element_count(from.type.shape);
   const bool ints = !is_float(from.type.dtype) && !is_float(dtype);
   for (int64_t i = 0; i < count; ++i) {
-    if (ints) store_int(to.data.data(), dtype, i, load_int(from.data, from.type.dtype, i));
-    else store_double(to.data.data(), dtype, i, load_double(from.data, from.type.dtype, i));
+    if (ints)
+      store_int(to.data.data(), dtype, i, load_int(from.data, from.type.dtype, i));
+    else
+      store_double(to.data.data(), dtype, i, load_double(from.data, from.type.dtype, i));
   }
   return to;
 }

@@ -15,7 +15,10 @@ void* operator new(size_t size) {
 }
 void* operator new(size_t size, std::align_val_t align) {
   ++count;
-  if (void* p = std::aligned_alloc(static_cast<size_t>(align), (size + static_cast<size_t>(align) - 1) / static_cast<size_t>(align) * static_cast<size_t>(align))) return p;
+  if (void* p =
+          std::aligned_alloc(static_cast<size_t>(align), (size + static_cast<size_t>(align) - 1) /
+                                                             static_cast<size_t>(align) * static_cast<size_t>(align)))
+    return p;
   throw std::bad_alloc();
 }
 void* operator new(size_t size, const std::nothrow_t&) noexcept {

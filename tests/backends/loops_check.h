@@ -16,10 +16,10 @@ namespace npusim::cpu {
 
 struct Check {
   unsigned seed = 1;
-  double low = -2, high = 2;             // of float inputs
-  int64_t least = 0, most = 5;           // of integer inputs
-  double tolerance = 4e-6;               // relative to max(1, |expected|), for f32; 16-bit floats add their own unit
-  std::vector<double> special;           // mixed into float inputs
+  double low = -2, high = 2;    // of float inputs
+  int64_t least = 0, most = 5;  // of integer inputs
+  double tolerance = 4e-6;      // relative to max(1, |expected|), for f32; 16-bit floats add their own unit
+  std::vector<double> special;  // mixed into float inputs
 };
 
 using Memory = std::vector<std::vector<std::byte>>;
@@ -61,7 +61,9 @@ inline void compare(const Kernel& k, const Memory& expected, const Memory& actua
         const double want = load_double(expected[a].data(), dtype, i), got = load_double(actual[a].data(), dtype, i);
         const bool same = (std::isnan(want) && std::isnan(got)) || want == got ||
                           std::fabs(want - got) <= tolerance * std::max(1.0, std::fabs(want));
-        if (!same) ADD_FAILURE() << k.name << " argument " << a << " element " << i << ": " << got << ", expected " << want, ++wrong;
+        if (!same)
+          ADD_FAILURE() << k.name << " argument " << a << " element " << i << ": " << got << ", expected " << want,
+              ++wrong;
       } else if (load_int(expected[a].data(), dtype, i) != load_int(actual[a].data(), dtype, i)) {
         ADD_FAILURE() << k.name << " argument " << a << " element " << i << ": " << load_int(actual[a].data(), dtype, i)
                       << ", expected " << load_int(expected[a].data(), dtype, i);
@@ -93,8 +95,10 @@ inline void check_kernel_runs(const Kernel& k, const Check& check = {}) {
     for (int64_t j = 0, n = k.space.back(), part = k.space.size() > 1 ? n / 3 + 1 : n; j < n; j += part) {
       begin.back() = j;
       end.back() = std::min(n, j + part);
-      if (k.space.size() > 1) begin[0] = i, end[0] = std::min(k.space[0], i + step);
-      else if (i > 0) continue;
+      if (k.space.size() > 1)
+        begin[0] = i, end[0] = std::min(k.space[0], i + step);
+      else if (i > 0)
+        continue;
       ASSERT_TRUE(boxes.run_box(pointers(k, boxed).data(), begin.data(), end.data(), 1)) << boxes.trap_message();
     }
   bool sums = false;

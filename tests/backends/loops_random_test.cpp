@@ -8,7 +8,11 @@ namespace {
 
 class Generator {
  public:
-  explicit Generator(unsigned seed) : random_(seed), space_(make_space()), row_dims_(static_cast<int>(pick(3) == 0 ? pick(static_cast<int64_t>(space_.size()) + 1) : 0)), b_(space_, row_dims_) {}
+  explicit Generator(unsigned seed)
+      : random_(seed),
+        space_(make_space()),
+        row_dims_(static_cast<int>(pick(3) == 0 ? pick(static_cast<int64_t>(space_.size()) + 1) : 0)),
+        b_(space_, row_dims_) {}
 
   Kernel make() {
     const auto loads = 1 + pick(4);
@@ -35,7 +39,8 @@ class Generator {
     return s;
   }
   DType dtype() {
-    const DType all[] = {DType::f32, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8, DType::boolean, DType::f64};
+    const DType all[] = {DType::f32, DType::f32, DType::f16,     DType::bf16, DType::i64,
+                         DType::i32, DType::u8,  DType::boolean, DType::f64};
     return all[pick(9)];
   }
 
@@ -70,18 +75,30 @@ class Generator {
   Ex step() {
     const Ex x = any(), y = any();
     switch (pick(14)) {
-      case 0: return x + y;
-      case 1: return x - y;
-      case 2: return x * y;
-      case 3: return min(x, y);
-      case 4: return max(x, y);
-      case 5: return select(x < y, x, y);
-      case 6: return x.type() == Scalar::f32 ? tanh(x) : abs(x);
-      case 7: return exp(min(x, 2.0)) + 0.5;
-      case 8: return x * y + any();
-      case 9: return sqrt(abs(x)) / (abs(y) + 1.0);
-      case 10: return x == y;
-      case 11: return b_.cast(x, Scalar::f32) * 0.25;
+      case 0:
+        return x + y;
+      case 1:
+        return x - y;
+      case 2:
+        return x * y;
+      case 3:
+        return min(x, y);
+      case 4:
+        return max(x, y);
+      case 5:
+        return select(x < y, x, y);
+      case 6:
+        return x.type() == Scalar::f32 ? tanh(x) : abs(x);
+      case 7:
+        return exp(min(x, 2.0)) + 0.5;
+      case 8:
+        return x * y + any();
+      case 9:
+        return sqrt(abs(x)) / (abs(y) + 1.0);
+      case 10:
+        return x == y;
+      case 11:
+        return b_.cast(x, Scalar::f32) * 0.25;
       default:
         if (row_dims_ == 0) return erf(x);
         if (row_dims_ == 1 && pick(3) == 0) return b_.scan(Reduction::sum, b_.cast(x, Scalar::f64)) * 0.01;
@@ -119,9 +136,11 @@ bool ill_conditioned(const Kernel& k, const Check& check) {
   evaluate(k, pointers(k, single), true);
   for (size_t a = 0; a < k.args.size(); ++a)
     for (int64_t i = 0; k.args[a].written && i < k.args[a].elements; ++i) {
-      const double x = load_double(exact[a].data(), k.args[a].dtype, i), y = load_double(single[a].data(), k.args[a].dtype, i);
+      const double x = load_double(exact[a].data(), k.args[a].dtype, i),
+                   y = load_double(single[a].data(), k.args[a].dtype, i);
       const double unit = k.args[a].dtype == DType::f16 ? 2e-3 : k.args[a].dtype == DType::bf16 ? 1.7e-2 : 1e-6;
-      if (x != y && !(std::isnan(x) && std::isnan(y)) && !(std::fabs(x - y) <= unit * std::max(1.0, std::fabs(x)))) return true;
+      if (x != y && !(std::isnan(x) && std::isnan(y)) && !(std::fabs(x - y) <= unit * std::max(1.0, std::fabs(x))))
+        return true;
     }
   return false;
 }

@@ -12,7 +12,8 @@ struct Rows {
   bool strided;
   Shape shape;
   std::vector<Coord> at;
-  Rows(int64_t rows, int64_t n, bool strided) : b({rows, n}, 1), strided(strided), shape(strided ? Shape{n, rows} : Shape{rows, n}) {
+  Rows(int64_t rows, int64_t n, bool strided)
+      : b({rows, n}, 1), strided(strided), shape(strided ? Shape{n, rows} : Shape{rows, n}) {
     at = strided ? std::vector<Coord>{b.dim(1), b.dim(0)} : std::vector<Coord>{b.dim(0), b.dim(1)};
   }
   Ex input(DType dtype) { return b.load(b.input({dtype, shape}), at); }
@@ -23,7 +24,11 @@ struct Rows {
     for (auto& s : sums) b.store(b.output({s.dtype, {s.rows}}), std::vector<Coord>{b.dim(0)}, s.x);
     return b.finish(name);
   }
-  struct Sum { DType dtype; Ex x; int64_t rows; };
+  struct Sum {
+    DType dtype;
+    Ex x;
+    int64_t rows;
+  };
   std::vector<std::pair<DType, Ex>> outputs;
   std::vector<Sum> sums;
 };
@@ -87,7 +92,8 @@ TEST(LoopRows, EveryReduction) {
           }
           check.least = -2;
           if (dtype == DType::boolean) check.least = 0, check.most = 1;
-          if (special) check.special = n > 50 ? std::vector<double>{1, 2} : std::vector<double>{nan, inf, 1, 1, 1, 1, 1};
+          if (special)
+            check.special = n > 50 ? std::vector<double>{1, 2} : std::vector<double>{nan, inf, 1, 1, 1, 1, 1};
           check_kernel_runs(r.finish("reduce"), check);
         });
 }
@@ -123,7 +129,8 @@ TEST(LoopRows, Scans) {
 }
 
 TEST(LoopRows, SeveralRowDimensions) {
-  for (const Shape& space : std::vector<Shape>{{2, 8, 4, 7, 7}, {1, 32, 5, 40, 40}, {3, 2, 2, 3, 100}, {1, 1, 16, 56, 56}}) {
+  for (const Shape& space :
+       std::vector<Shape>{{2, 8, 4, 7, 7}, {1, 32, 5, 40, 40}, {3, 2, 2, 3, 100}, {1, 1, 16, 56, 56}}) {
     // group norm: [n, groups | channels, h, w]
     KernelBuilder b(space, 3);
     const int64_t count = space[2] * space[3] * space[4];
@@ -138,7 +145,8 @@ TEST(LoopRows, SeveralRowDimensions) {
     KernelBuilder m({space[0], space[4], space[1], space[3]}, 2);
     const int y = m.input({DType::f32, {space[0], space[1], space[3], space[4]}});
     const Ex v = m.load(y, std::vector<Coord>{m.dim(0), m.dim(2), m.dim(3), m.dim(1)});
-    m.store(m.output({DType::f32, {space[0], space[4]}}), std::vector<Coord>{m.dim(0), m.dim(1)}, m.reduce(Reduction::sum, v) / static_cast<double>(space[1] * space[3]));
+    m.store(m.output({DType::f32, {space[0], space[4]}}), std::vector<Coord>{m.dim(0), m.dim(1)},
+            m.reduce(Reduction::sum, v) / static_cast<double>(space[1] * space[3]));
     check_kernel_runs(m.finish("mean"));
   }
 }
@@ -158,7 +166,8 @@ TEST(LoopRows, EmptyRows) {
   for (int reduction = 0; reduction < 4; ++reduction) {
     KernelBuilder b({5, 0}, 1);
     const Ex x = b.load_broadcast(b.input({DType::f32, {5, 0}}));
-    b.store(b.output({DType::f32, {5}}), std::vector<Coord>{b.dim(0)}, b.reduce(static_cast<Reduction>(reduction), x) / 0.0);
+    b.store(b.output({DType::f32, {5}}), std::vector<Coord>{b.dim(0)},
+            b.reduce(static_cast<Reduction>(reduction), x) / 0.0);
     check_kernel_runs(b.finish("empty_row"));
   }
 }

@@ -17,7 +17,10 @@ TEST(Loops, EveryUnaryOp) {
         KernelBuilder b({37, 29});
         const int x = b.input({dtype, {37, 29}});
         const Ex y = b.unary(static_cast<ExprOp>(op), b.load_broadcast(x));
-        const DType out = y.type() == Scalar::boolean ? DType::boolean : y.type() == Scalar::i64 ? DType::i64 : y.type() == Scalar::f32 ? DType::f32 : DType::f64;
+        const DType out = y.type() == Scalar::boolean ? DType::boolean
+                          : y.type() == Scalar::i64   ? DType::i64
+                          : y.type() == Scalar::f32   ? DType::f32
+                                                      : DType::f64;
         b.store(b.output({out, {37, 29}}), y);
         Check check;
         check.low = range == 0 ? -1.2 : range == 1 ? -30 : -1000;
@@ -26,7 +29,9 @@ TEST(Loops, EveryUnaryOp) {
         if (dtype == DType::boolean) check.least = 0, check.most = 1;
         if (range == 1) check.special = {0, -0.0, inf, -inf, nan, 1, -1};
         check.tolerance = 1e-6;
-        if (static_cast<ExprOp>(op) == ExprOp::tan || static_cast<ExprOp>(op) == ExprOp::sinh || static_cast<ExprOp>(op) == ExprOp::cosh) check.tolerance = 1e-5;
+        if (static_cast<ExprOp>(op) == ExprOp::tan || static_cast<ExprOp>(op) == ExprOp::sinh ||
+            static_cast<ExprOp>(op) == ExprOp::cosh)
+          check.tolerance = 1e-5;
         check_kernel_runs(b.finish(std::string(expr_op_name(static_cast<ExprOp>(op)))), check);
         if (HasFatalFailure()) return;
       }
@@ -36,8 +41,12 @@ TEST(Loops, EveryBinaryOpAndOperandForm) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (int op = static_cast<int>(ExprOp::add); op <= static_cast<int>(ExprOp::le); ++op)
     for (DType dtype : {DType::f32, DType::f64, DType::i64, DType::u8, DType::boolean, DType::bf16})
-      for (const auto& [first, second] : std::vector<std::pair<Shape, Shape>>{
-               {{21, 50}, {21, 50}}, {{21, 50}, {50}}, {{21, 1}, {21, 50}}, {{1}, {21, 50}}, {{21, 50}, {1}}, {{21, 1}, {50}}}) {
+      for (const auto& [first, second] : std::vector<std::pair<Shape, Shape>>{{{21, 50}, {21, 50}},
+                                                                              {{21, 50}, {50}},
+                                                                              {{21, 1}, {21, 50}},
+                                                                              {{1}, {21, 50}},
+                                                                              {{21, 50}, {1}},
+                                                                              {{21, 1}, {50}}}) {
         const auto o = static_cast<ExprOp>(op);
         const bool integers = !is_float(dtype);
         if ((o == ExprOp::div || o == ExprOp::fmod || o == ExprOp::atan2) && integers) continue;
@@ -46,7 +55,10 @@ TEST(Loops, EveryBinaryOpAndOperandForm) {
         KernelBuilder b({21, 50});
         const int x = b.input({dtype, first}), y = b.input({dtype, second});
         const Ex z = b.binary(o, b.load_broadcast(x), b.load_broadcast(y));
-        const DType out = z.type() == Scalar::boolean ? DType::boolean : z.type() == Scalar::i64 ? DType::i64 : z.type() == Scalar::f32 ? DType::f32 : DType::f64;
+        const DType out = z.type() == Scalar::boolean ? DType::boolean
+                          : z.type() == Scalar::i64   ? DType::i64
+                          : z.type() == Scalar::f32   ? DType::f32
+                                                      : DType::f64;
         b.store(b.output({out, {21, 50}}), z);
         Check check;
         check.least = o == ExprOp::idiv || o == ExprOp::irem ? 1 : 0;
@@ -131,7 +143,8 @@ TEST(Loops, Permutations) {
 }
 
 TEST(Loops, TransposeThenCompute) {
-  for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {100, 33}, {5, 700}, {700, 5}, {128, 1030}}) {
+  for (const auto& [n, m] :
+       std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {100, 33}, {5, 700}, {700, 5}, {128, 1030}}) {
     KernelBuilder b({n, m});
     const int x = b.input({DType::f32, {m, n}}), y = b.input({DType::f16, {n, m}}), z = b.input({DType::bf16, {m}});
     const std::vector<Coord> at{b.dim(1), b.dim(0)};
@@ -182,7 +195,8 @@ TEST(Loops, Pad) {
     const int x = b.input({DType::f32, {3, size, size}});
     const Affine row = b.dim(1) + (-2), column = b.dim(2) + (-1);
     const std::vector<Coord> at{b.dim(0), row, column};
-    b.store(b.output({DType::f32, {3, size + 5, size + 3}}), select(b.in_bounds(row, size) && b.in_bounds(column, size), b.load(x, at), 7.5));
+    b.store(b.output({DType::f32, {3, size + 5, size + 3}}),
+            select(b.in_bounds(row, size) && b.in_bounds(column, size), b.load(x, at), 7.5));
     check_kernel_runs(b.finish("pad"));
   }
 }
@@ -206,7 +220,8 @@ TEST(Loops, Gather) {
     check_kernel_runs(b.finish("embedding"), check);
   }
   KernelBuilder b({9, 40});
-  const int i = b.input({DType::i32, {9, 40}}), j = b.input({DType::i64, {40}}), table = b.input({DType::f32, {6, 6, 9}});
+  const int i = b.input({DType::i32, {9, 40}}), j = b.input({DType::i64, {40}}),
+            table = b.input({DType::f32, {6, 6, 9}});
   const std::vector<Coord> at{Coord(b.load_broadcast(i)), Coord(b.load_broadcast(j)), b.dim(0)};
   b.store(b.output({DType::f32, {9, 40}}), exp(b.load(table, at)) + 1.0);
   check_kernel_runs(b.finish("gather"));
@@ -225,7 +240,8 @@ TEST(Loops, ScatterAddsInOrder) {
     check_kernel_runs(b.finish("scatter_add"), check);
   }
   KernelBuilder b({2, 3, 8});
-  const int cache = b.input({DType::bf16, {2, 6, 8}}), at = b.input({DType::i64, {3}}), x = b.input({DType::bf16, {2, 3, 8}});
+  const int cache = b.input({DType::bf16, {2, 6, 8}}), at = b.input({DType::i64, {3}}),
+            x = b.input({DType::bf16, {2, 3, 8}});
   const int out = b.output({DType::bf16, {2, 6, 8}}, cache);
   const std::vector<Coord> place{b.dim(0), Coord(b.load(at, std::vector<Coord>{b.dim(1)})), b.dim(2)};
   b.store(out, place, b.load_broadcast(x));
@@ -255,7 +271,8 @@ TEST(Loops, Traps) {
 }
 
 // space [n, oh, ow, c | kh, kw] or [n, c, oh, ow | kh, kw]
-Kernel pooling(int64_t n, int64_t c, int64_t size, int64_t window, int64_t step, int64_t pad, bool channels_last, bool average) {
+Kernel pooling(int64_t n, int64_t c, int64_t size, int64_t window, int64_t step, int64_t pad, bool channels_last,
+               bool average) {
   const int64_t out = (size + 2 * pad - window) / step + 1;
   const Shape space = channels_last ? Shape{n, out, out, c, window, window} : Shape{n, c, out, out, window, window};
   KernelBuilder b(space, 2);

@@ -76,8 +76,9 @@ constinit const Dialect opencl_dialect{
 };
 
 TEST(Print, third_dialect_is_a_table) {
-  const std::string compiler = "clang++-19 -x cl -cl-std=CL3.0 -Xclang -cl-ext=+all --target=spir64 -fsyntax-only "
-                               "-Xclang -finclude-default-header -Wall -Wno-unused-function -Wno-unused-variable ";
+  const std::string compiler =
+      "clang++-19 -x cl -cl-std=CL3.0 -Xclang -cl-ext=+all --target=spir64 -fsyntax-only "
+      "-Xclang -finclude-default-header -Wall -Wno-unused-function -Wno-unused-variable ";
   if (std::system("clang++-19 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "SKIP: no clang++-19";
   std::vector<PrintSample> samples = print_samples();
   std::vector<const Kernel*> kernels;

@@ -22,9 +22,12 @@ std::vector<HostTensor> sample_memory(const PrintSample& sample) {
       std::uniform_real_distribution<double> real(sample.low, sample.high);
       std::uniform_int_distribution<int64_t> whole(0, sample.integers - 1);
       for (int64_t i = 0; i < arg.elements; ++i) {
-        if (is_float(arg.dtype)) store_double(t.data.data(), arg.dtype, i, real(random));
-        else if (sample.distinct) store_int(t.data.data(), arg.dtype, i, (3 + i * 7) % sample.integers);
-        else store_int(t.data.data(), arg.dtype, i, arg.dtype == DType::boolean ? whole(random) % 2 : whole(random));
+        if (is_float(arg.dtype))
+          store_double(t.data.data(), arg.dtype, i, real(random));
+        else if (sample.distinct)
+          store_int(t.data.data(), arg.dtype, i, (3 + i * 7) % sample.integers);
+        else
+          store_int(t.data.data(), arg.dtype, i, arg.dtype == DType::boolean ? whole(random) % 2 : whole(random));
       }
     }
     memory.push_back(std::move(t));
@@ -45,10 +48,10 @@ std::string sample_difference(const PrintSample& sample, const std::vector<HostT
   for (size_t n = 0; n < expected.size(); ++n) {
     const KernelArg& arg = sample.kernel.args[n];
     if (!arg.written) continue;
-    const double step = arg.dtype == DType::f64 ? 0x1p-52
-                        : arg.dtype == DType::f32      ? 0x1p-23
-                        : arg.dtype == DType::f16      ? 0x1p-10
-                                                : 0x1p-7;
+    const double step = arg.dtype == DType::f64   ? 0x1p-52
+                        : arg.dtype == DType::f32 ? 0x1p-23
+                        : arg.dtype == DType::f16 ? 0x1p-10
+                                                  : 0x1p-7;
     for (int64_t i = 0; i < arg.elements; ++i) {
       if (!is_float(arg.dtype)) {
         const int64_t a = load_int(expected[n].data.data(), arg.dtype, i),

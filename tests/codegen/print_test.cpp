@@ -39,8 +39,10 @@ TEST(Print, golden_text) {
     for (const Dialect* dialect : {&cuda_dialect, &metal_dialect}) {
       const std::string text = print_kernel(sample.kernel, *dialect);
       const fs::path path = folder / (sample.name + std::string(dialect->file_extension));
-      if (update) std::ofstream(path) << text;
-      else EXPECT_EQ(text, file_text(path)) << path << "\nrun with NPUSIM_UPDATE_GOLDEN=1 if the change is meant";
+      if (update)
+        std::ofstream(path) << text;
+      else
+        EXPECT_EQ(text, file_text(path)) << path << "\nrun with NPUSIM_UPDATE_GOLDEN=1 if the change is meant";
     }
   }
 }

@@ -54,9 +54,9 @@ int run_sample(const PrintSample& sample, const mslx::Library& library, const ms
   *trap.as<int>() = 0;
   if (takes_trap(sample.kernel)) bindings.buffer(static_cast<int>(memory.size()), trap.data());
   const LaunchShape launch = launch_of(sample.kernel, metal_dialect);
-  const mslx::Result result = mslx::dispatch_groups(library.find(kernel_name(sample.kernel)),
-                                                    {static_cast<unsigned>(launch.blocks), 1, 1},
-                                                    {static_cast<unsigned>(launch.threads), 1, 1}, bindings, options);
+  const mslx::Result result =
+      mslx::dispatch_groups(library.find(kernel_name(sample.kernel)), {static_cast<unsigned>(launch.blocks), 1, 1},
+                            {static_cast<unsigned>(launch.threads), 1, 1}, bindings, options);
   EXPECT_TRUE(result.ok()) << sample.name << ": " << result.error;
   for (size_t i = 0; i < memory.size(); ++i)
     std::copy_n(static_cast<const std::byte*>(bindings.buffers[i]), memory[i].data.size(), memory[i].data.begin());

@@ -291,7 +291,10 @@ class ConvStep final : public Step {
   }
 
   std::string describe() const override {
-    return fmt::format("conv {}{}{}", conv_->implementation(), turn_ ? " turned" : elements_ ? " widened" : "",
+    return fmt::format("conv {}{}{}", conv_->implementation(),
+                       turn_       ? " turned"
+                       : elements_ ? " widened"
+                                   : "",
                        loops_ ? " + epilogue" : "");
   }
 

@@ -15,13 +15,13 @@ namespace {
 constexpr double parallel_cost = 15000;  // ns of work that are worth waking the pool
 
 struct Aligned {
-  void operator()(char* p) const { ::operator delete(p, std::align_val_t{64}); }
+  void operator()(char* p) const { ::operator delete (p, std::align_val_t{64}); }
 };
 using Scratch = std::unique_ptr<char, Aligned>;
 
 Scratch new_scratch(int64_t bytes) {
   const auto size = static_cast<size_t>(bytes + 64);
-  auto* p = static_cast<char*>(::operator new(size, std::align_val_t{64}));
+  auto* p = static_cast<char*>(::operator new (size, std::align_val_t{64}));
   std::fill(p, p + size, char{0});
   return Scratch(p);
 }
@@ -30,11 +30,11 @@ Scratch new_scratch(int64_t bytes) {
 
 struct Loops::State {
   std::vector<std::unique_ptr<Plan>> plans;
-  std::vector<Scratch> scratch;              // by thread
-  std::vector<std::vector<Frame>> frames;    // by thread, then plan
-  std::vector<std::vector<int64_t>> extents; // by plan: the end of its space
+  std::vector<Scratch> scratch;               // by thread
+  std::vector<std::vector<Frame>> frames;     // by thread, then plan
+  std::vector<std::vector<int64_t>> extents;  // by plan: the end of its space
   std::vector<int64_t> zeros;
-  std::vector<std::vector<int64_t>> box;     // by thread: begin and end of a box in a piece's space
+  std::vector<std::vector<int64_t>> box;  // by thread: begin and end of a box in a piece's space
   Trap trap;
   bool parallel = false, boxes = false;
 
@@ -45,7 +45,8 @@ struct Loops::State {
       const int64_t share = plans[p]->serial ? 1 : parts;
       Frame& frame = frames[static_cast<size_t>(thread)][p];
       if (plans.size() > 1) frame.fill_constants();
-      frame.run(args, zeros.data(), extents[p].data(), plans[p]->tiles * part / share, plans[p]->tiles * (part + 1) / share);
+      frame.run(args, zeros.data(), extents[p].data(), plans[p]->tiles * part / share,
+                plans[p]->tiles * (part + 1) / share);
     }
   }
 };
@@ -88,7 +89,11 @@ bool Loops::run(void* const* args) {
   if (!s.parallel || threads <= 1) {
     s.run_part(args, 0, 1, 0);
   } else {
-    const struct { State& s; void* const* args; int64_t threads; } job{s, args, threads};  // one pointer: no allocation
+    const struct {
+      State& s;
+      void* const* args;
+      int64_t threads;
+    } job{s, args, threads};  // one pointer: no allocation
     parallel_for(threads, 1, [&job](int64_t begin, int64_t end, int thread) {
       for (int64_t part = begin; part < end; ++part) job.s.run_part(job.args, part, job.threads, thread);
     });

@@ -49,15 +49,41 @@ void analyse_expression(const Kernel& k, size_t i, Analysis& a) {
 
 double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keeping along a row
   switch (op) {
-    case ExprOp::constant: return 0;
-    case ExprOp::exp: case ExprOp::exp2: case ExprOp::log: case ExprOp::log2: case ExprOp::log10: case ExprOp::tanh:
-    case ExprOp::erf: return 0.5;
-    case ExprOp::expm1: case ExprOp::log1p: case ExprOp::sin: case ExprOp::cos: return 1;
-    case ExprOp::scan: return 1.5;
-    case ExprOp::tan: case ExprOp::asin: case ExprOp::acos: case ExprOp::atan: case ExprOp::sinh: case ExprOp::cosh:
-    case ExprOp::asinh: case ExprOp::acosh: case ExprOp::atanh: case ExprOp::erfc: case ExprOp::pow: case ExprOp::fmod:
-    case ExprOp::atan2: case ExprOp::idiv: case ExprOp::irem: return 10;
-    default: return 0.1;
+    case ExprOp::constant:
+      return 0;
+    case ExprOp::exp:
+    case ExprOp::exp2:
+    case ExprOp::log:
+    case ExprOp::log2:
+    case ExprOp::log10:
+    case ExprOp::tanh:
+    case ExprOp::erf:
+      return 0.5;
+    case ExprOp::expm1:
+    case ExprOp::log1p:
+    case ExprOp::sin:
+    case ExprOp::cos:
+      return 1;
+    case ExprOp::scan:
+      return 1.5;
+    case ExprOp::tan:
+    case ExprOp::asin:
+    case ExprOp::acos:
+    case ExprOp::atan:
+    case ExprOp::sinh:
+    case ExprOp::cosh:
+    case ExprOp::asinh:
+    case ExprOp::acosh:
+    case ExprOp::atanh:
+    case ExprOp::erfc:
+    case ExprOp::pow:
+    case ExprOp::fmod:
+    case ExprOp::atan2:
+    case ExprOp::idiv:
+    case ExprOp::irem:
+      return 10;
+    default:
+      return 0.1;
   }
 }
 

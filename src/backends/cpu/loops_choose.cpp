@@ -7,7 +7,7 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t tile_elements = 1024;    // a register of 4 KiB of floats: several fit L1
+constexpr int64_t tile_elements = 1024;  // a register of 4 KiB of floats: several fit L1
 constexpr int64_t longest_whole_row = 4096;
 
 struct Choice {
@@ -97,7 +97,8 @@ void choose_extents(Plan& plan, const Choice& c) {
 // Stores one by one in index order: the tile is a run of consecutive points.
 void choose_serial(Plan& plan, const Choice& c) {
   plan.column_dim = c.rank() - 1;
-  plan.tile_columns = std::min(c.extent(plan.column_dim), c.in_row(plan.column_dim) ? longest_whole_row : tile_elements);
+  plan.tile_columns =
+      std::min(c.extent(plan.column_dim), c.in_row(plan.column_dim) ? longest_whole_row : tile_elements);
   if (c.rank() < 2 || plan.tile_columns < c.extent(plan.column_dim) || plan.piece.kernel.row_dims > 1) return;
   plan.row_dim = c.rank() - 2;
   plan.tile_rows = std::min(c.extent(plan.row_dim), std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1));

@@ -42,7 +42,8 @@ class Folder {
     for (const Store& s : from_.stores) {
       Store store{access(s.access), map_[static_cast<size_t>(s.expr)], s.accumulate};
       const Scalar type = scalar_of(out_.args[static_cast<size_t>(s.access.arg)].dtype);
-      if (expr(store.expr).type != type) store.expr = add({.op = ExprOp::cast, .type = type, .in = {store.expr, -1, -1}});
+      if (expr(store.expr).type != type)
+        store.expr = add({.op = ExprOp::cast, .type = type, .in = {store.expr, -1, -1}});
       if (!never_) out_.stores.push_back(std::move(store));
     }
     return std::move(out_);
@@ -67,8 +68,10 @@ class Folder {
   }
   int32_t integer(int64_t value, Scalar type) {
     Expr e{.op = ExprOp::constant, .type = type};
-    if (type < Scalar::f32) e.integer = value;
-    else e.number = static_cast<double>(value);
+    if (type < Scalar::f32)
+      e.integer = value;
+    else
+      e.number = static_cast<double>(value);
     return add(e);
   }
   int32_t number(double value, Scalar type) {
@@ -84,7 +87,8 @@ class Folder {
 
   std::optional<Linear> linear_form(const Expr& e) const {
     if (e.type != Scalar::i64) return std::nullopt;
-    if (e.op == ExprOp::constant) return std::abs(e.integer) < largest_linear ? std::optional(fixed(e.integer)) : std::nullopt;
+    if (e.op == ExprOp::constant)
+      return std::abs(e.integer) < largest_linear ? std::optional(fixed(e.integer)) : std::nullopt;
     if (e.op == ExprOp::index) {
       Linear f = fixed(0);
       f.coeffs[static_cast<size_t>(e.integer)] = 1;
@@ -100,9 +104,12 @@ class Folder {
       const auto& b = linear(e.in[1]);
       if (!b) return std::nullopt;
       if (e.op == ExprOp::mul) {
-        if (constant(e.in[1])) f = combine(fixed(0), b->offset, *a);
-        else if (constant(e.in[0])) f = combine(fixed(0), a->offset, *b);
-        else return std::nullopt;
+        if (constant(e.in[1]))
+          f = combine(fixed(0), b->offset, *a);
+        else if (constant(e.in[0]))
+          f = combine(fixed(0), a->offset, *b);
+        else
+          return std::nullopt;
       } else {
         f = combine(*a, e.op == ExprOp::add ? 1 : -1, *b);
       }
@@ -166,7 +173,8 @@ class Folder {
   }
 
   bool foldable(const Expr& e) const {
-    if (e.op == ExprOp::reduce || e.op == ExprOp::scan || e.op == ExprOp::contraction || expr_arity(e.op) == 0) return false;
+    if (e.op == ExprOp::reduce || e.op == ExprOp::scan || e.op == ExprOp::contraction || expr_arity(e.op) == 0)
+      return false;
     for (int k = 0; k < expr_arity(e.op); ++k)
       if (!constant(e.in[static_cast<size_t>(k)])) return false;
     return !((e.op == ExprOp::idiv || e.op == ExprOp::irem) && expr(e.in[1]).integer == 0);
@@ -219,7 +227,8 @@ class Folder {
   // Arithmetic on booleans, which builders do not make: through integers.
   int32_t boolean_arithmetic(const Expr& e) {
     std::array<int32_t, 3> in = e.in;
-    for (int k = 0; k < expr_arity(e.op); ++k) in[static_cast<size_t>(k)] = op(ExprOp::cast, Scalar::i64, in[static_cast<size_t>(k)]);
+    for (int k = 0; k < expr_arity(e.op); ++k)
+      in[static_cast<size_t>(k)] = op(ExprOp::cast, Scalar::i64, in[static_cast<size_t>(k)]);
     Expr wide = e;
     wide.in = in;
     wide.type = Scalar::i64;
@@ -237,13 +246,17 @@ class Folder {
   }
 
   int32_t expression(Expr e) {
-    for (int k = 0; k < expr_arity(e.op); ++k) e.in[static_cast<size_t>(k)] = map_[static_cast<size_t>(e.in[static_cast<size_t>(k)])];
+    for (int k = 0; k < expr_arity(e.op); ++k)
+      e.in[static_cast<size_t>(k)] = map_[static_cast<size_t>(e.in[static_cast<size_t>(k)])];
     const Scalar in_type = e.in[0] >= 0 ? expr(e.in[0]).type : e.type;
     if (foldable(e)) return fold(e);
     switch (e.op) {
-      case ExprOp::load: return load(e);
-      case ExprOp::contraction: fail(ErrorKind::internal, "loops: a kernel with a contraction");
-      case ExprOp::index: return index(e);
+      case ExprOp::load:
+        return load(e);
+      case ExprOp::contraction:
+        fail(ErrorKind::internal, "loops: a kernel with a contraction");
+      case ExprOp::index:
+        return index(e);
       case ExprOp::eq:
       case ExprOp::ne:
       case ExprOp::lt:
@@ -252,12 +265,15 @@ class Folder {
         return add(e);
       case ExprOp::logical_not:
         return in_type == Scalar::boolean ? add(e) : op(ExprOp::eq, Scalar::boolean, e.in[0], integer(0, in_type));
-      case ExprOp::isnan: return in_type < Scalar::f32 ? integer(0, Scalar::boolean) : add(e);
+      case ExprOp::isnan:
+        return in_type < Scalar::f32 ? integer(0, Scalar::boolean) : add(e);
       case ExprOp::select:
         if (constant(e.in[0])) return expr(e.in[0]).integer ? e.in[1] : e.in[2];
         return e.in[1] == e.in[2] ? e.in[1] : add(e);
-      case ExprOp::cast: return in_type == e.type ? e.in[0] : add(e);
-      case ExprOp::round_to: return scalar_of(e.dtype) == e.type && stored_exactly(e.dtype) ? e.in[0] : add(e);
+      case ExprOp::cast:
+        return in_type == e.type ? e.in[0] : add(e);
+      case ExprOp::round_to:
+        return scalar_of(e.dtype) == e.type && stored_exactly(e.dtype) ? e.in[0] : add(e);
       case ExprOp::pow:
         if (e.type >= Scalar::f32 && constant(e.in[1]))
           if (const auto simple = power(e.in[0], expr(e.in[1]).number, e.type)) return *simple;
@@ -268,15 +284,20 @@ class Folder {
         return add(e);
       case ExprOp::bit_and:
       case ExprOp::bit_or:
-      case ExprOp::bit_xor: return e.type == Scalar::boolean ? logical(e) : add(e);
+      case ExprOp::bit_xor:
+        return e.type == Scalar::boolean ? logical(e) : add(e);
       case ExprOp::reduce:
       case ExprOp::scan:
-      case ExprOp::constant: return add(e);
-      default: return e.type == Scalar::boolean ? boolean_arithmetic(e) : add(e);
+      case ExprOp::constant:
+        return add(e);
+      default:
+        return e.type == Scalar::boolean ? boolean_arithmetic(e) : add(e);
     }
   }
 
-  static bool stored_exactly(DType d) { return d == DType::f32 || d == DType::f64 || d == DType::i64 || d == DType::boolean; }
+  static bool stored_exactly(DType d) {
+    return d == DType::f32 || d == DType::f64 || d == DType::i64 || d == DType::boolean;
+  }
 
   int32_t index(Expr e) {
     const auto d = static_cast<size_t>(e.integer);

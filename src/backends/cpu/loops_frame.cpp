@@ -9,10 +9,18 @@ namespace {
 void fill(char* at, int64_t bytes, Scalar type, double number, int64_t integer) {
   const auto n = [&](size_t size) { return bytes / static_cast<int64_t>(size); };
   switch (type) {
-    case Scalar::boolean: std::fill_n(reinterpret_cast<uint8_t*>(at), n(1), static_cast<uint8_t>(integer != 0)); break;
-    case Scalar::i64: std::fill_n(reinterpret_cast<int64_t*>(at), n(8), integer); break;
-    case Scalar::f32: std::fill_n(reinterpret_cast<float*>(at), n(4), static_cast<float>(number)); break;
-    case Scalar::f64: std::fill_n(reinterpret_cast<double*>(at), n(8), number); break;
+    case Scalar::boolean:
+      std::fill_n(reinterpret_cast<uint8_t*>(at), n(1), static_cast<uint8_t>(integer != 0));
+      break;
+    case Scalar::i64:
+      std::fill_n(reinterpret_cast<int64_t*>(at), n(8), integer);
+      break;
+    case Scalar::f32:
+      std::fill_n(reinterpret_cast<float*>(at), n(4), static_cast<float>(number));
+      break;
+    case Scalar::f64:
+      std::fill_n(reinterpret_cast<double*>(at), n(8), number);
+      break;
   }
 }
 
@@ -33,13 +41,17 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
       call.index = index_.data();
       call.trap = &trap_;
       call.row_dim = s.moves[m].span == Span::full ? plan.row_dim : -1;
-      call.column_dim = s.moves[m].span == Span::row ? plan.row_dim
-                        : s.moves[m].span == Span::one ? -1 : plan.column_dim;
+      call.column_dim = s.moves[m].span == Span::row   ? plan.row_dim
+                        : s.moves[m].span == Span::one ? -1
+                                                       : plan.column_dim;
       for (const Move::Term& t : s.moves[m].terms) {
-        const bool rows = t.span == Span::row || t.span == Span::full, columns = t.span == Span::column || t.span == Span::full;
+        const bool rows = t.span == Span::row || t.span == Span::full,
+                   columns = t.span == Span::column || t.span == Span::full;
         MoveCall::Term term{reinterpret_cast<const int64_t*>(reg(t.reg)), 0, columns};
-        if (s.moves[m].span == Span::row) term.column = rows;  // the move's columns are the tile's rows
-        else term.row = t.span == Span::full ? plan.pitch : rows;
+        if (s.moves[m].span == Span::row)
+          term.column = rows;  // the move's columns are the tile's rows
+        else
+          term.row = t.span == Span::full ? plan.pitch : rows;
         call.terms.push_back(term);
       }
     }
@@ -104,8 +116,10 @@ void Frame::run(void* const* args, const int64_t* begin, const int64_t* end, int
   int changed = -1;
   for (int64_t tile = first; tile < last; ++tile) {
     for (size_t s = 0; s < sections_.size(); ++s) {
-      if (sections_[s].section->in_row) run_in_row(sections_[s]);
-      else run_tile(sections_[s], s == 0 ? changed : -1, 0);
+      if (sections_[s].section->in_row)
+        run_in_row(sections_[s]);
+      else
+        run_tile(sections_[s], s == 0 ? changed : -1, 0);
     }
     if (tile + 1 < last) advance(plan_.outer, changed);
   }
@@ -150,8 +164,11 @@ void Frame::shape_call(Bound& b, size_t i) {
   }
   const bool in_place = inst.dst_move >= 0 && b.in_place[static_cast<size_t>(inst.dst_move)];
   call.dst = reg(inst.dst);
-  call.dst_row = inst.span != Span::full ? 0 : in_place ? b.section->moves[static_cast<size_t>(inst.dst_move)].row_stride : plan_.pitch;
-  if (inst.folds && inst.fold == Fold::columns) call.dst_row = plan_.registers[static_cast<size_t>(inst.dst)].span == Span::row;
+  call.dst_row = inst.span != Span::full ? 0
+                 : in_place              ? b.section->moves[static_cast<size_t>(inst.dst_move)].row_stride
+                                         : plan_.pitch;
+  if (inst.folds && inst.fold == Fold::columns)
+    call.dst_row = plan_.registers[static_cast<size_t>(inst.dst)].span == Span::row;
   if (flat && call.dst_row == plan_.pitch && call.columns == call.n) {
     call.columns = call.n = call.rows * call.n;
     call.rows = 1;
@@ -195,22 +212,30 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
     for (size_t d = 0; d < rank; ++d) at += move.strides[d] * index_[d];
     b.moves[m].memory = static_cast<char*>(args_[move.arg]) + at * static_cast<int64_t>(move.bytes);
   };
-  for (auto m = static_cast<size_t>(s.first_load[static_cast<size_t>(changed + 1)]); m < static_cast<size_t>(s.stores); ++m) {
+  for (auto m = static_cast<size_t>(s.first_load[static_cast<size_t>(changed + 1)]); m < static_cast<size_t>(s.stores);
+       ++m) {
     locate(m);
     if (!b.in_place[m] && s.moves[m].terms.empty()) run_move(b.moves[m]);
   }
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) locate(m);
   for (const Patch& p : b.active) {
-    char* at = p.reg >= 0 ? reg(p.reg) + tile * plan_.registers[static_cast<size_t>(p.reg)].per_tile : b.moves[static_cast<size_t>(p.move)].memory;
-    if (p.inst < 0) b.moves[static_cast<size_t>(p.slot)].scratch = at;
-    else if (p.slot == 3) b.calls[static_cast<size_t>(p.inst)].dst = at;
-    else b.calls[static_cast<size_t>(p.inst)].in[p.slot] = at;
+    char* at = p.reg >= 0 ? reg(p.reg) + tile * plan_.registers[static_cast<size_t>(p.reg)].per_tile
+                          : b.moves[static_cast<size_t>(p.move)].memory;
+    if (p.inst < 0)
+      b.moves[static_cast<size_t>(p.slot)].scratch = at;
+    else if (p.slot == 3)
+      b.calls[static_cast<size_t>(p.inst)].dst = at;
+    else
+      b.calls[static_cast<size_t>(p.inst)].in[p.slot] = at;
   }
-  for (auto i = static_cast<size_t>(s.first_inst[static_cast<size_t>(changed + 1)]); i < s.insts.size(); ++i) b.calls[i].fn(b.calls[i]);
+  for (auto i = static_cast<size_t>(s.first_inst[static_cast<size_t>(changed + 1)]); i < s.insts.size(); ++i)
+    b.calls[i].fn(b.calls[i]);
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) {
     if (b.in_place[m]) continue;
     const int from = s.moves[m].source_move;
-    if (from >= 0) b.moves[m].scratch = b.in_place[static_cast<size_t>(from)] ? b.moves[static_cast<size_t>(from)].memory : reg(s.moves[m].reg);
+    if (from >= 0)
+      b.moves[m].scratch =
+          b.in_place[static_cast<size_t>(from)] ? b.moves[static_cast<size_t>(from)].memory : reg(s.moves[m].reg);
     run_move(b.moves[m]);
   }
 }

@@ -30,9 +30,9 @@ class Frame {
     const Section* section = nullptr;
     std::vector<TileCall> calls;
     std::vector<MoveCall> moves;
-    std::vector<char> in_place;           // by move, at this shape
-    std::vector<Patch> patches;           // all that may be
-    std::vector<Patch> active;            // those at this shape, capacity reserved
+    std::vector<char> in_place;  // by move, at this shape
+    std::vector<Patch> patches;  // all that may be
+    std::vector<Patch> active;   // those at this shape, capacity reserved
     int64_t rows = -1, columns = -1;
   };
 

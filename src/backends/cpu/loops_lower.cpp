@@ -15,9 +15,15 @@ int lane_bytes(Scalar type) { return type == Scalar::boolean ? 1 : type == Scala
 class Lowering {
  public:
   explicit Lowering(Plan& plan)
-      : plan_(plan), k_(plan.piece.kernel), outer_(k_.space.size() - static_cast<size_t>(k_.row_dims)),
-        a_(analyse(plan)), value_(k_.exprs.size()), local_(k_.exprs.size()), accumulator_(k_.exprs.size(), -1),
-        wide_(k_.exprs.size(), 0), kept_(k_.exprs.size(), 0) {
+      : plan_(plan),
+        k_(plan.piece.kernel),
+        outer_(k_.space.size() - static_cast<size_t>(k_.row_dims)),
+        a_(analyse(plan)),
+        value_(k_.exprs.size()),
+        local_(k_.exprs.size()),
+        accumulator_(k_.exprs.size(), -1),
+        wide_(k_.exprs.size(), 0),
+        kept_(k_.exprs.size(), 0) {
     row_tiles_ = 1;
     for (const Loop& l : plan.inner) row_tiles_ *= (k_.space[static_cast<size_t>(l.dim)] + l.step - 1) / l.step;
   }
@@ -71,12 +77,14 @@ class Lowering {
   }
 
   void end_section() {
-    finish_section(section(), std::move(pending_), static_cast<int>((section().in_row ? plan_.inner : plan_.outer).size()));
+    finish_section(section(), std::move(pending_),
+                   static_cast<int>((section().in_row ? plan_.inner : plan_.outer).size()));
   }
 
   void emit_invariant(int stage) {
     for (size_t i = 0; i < k_.exprs.size(); ++i)
-      if (a_.stage[i] == stage && !varies_in_row(static_cast<int32_t>(i)) && !(k_.row_dims > 0 && k_.exprs[i].op == ExprOp::reduce))
+      if (a_.stage[i] == stage && !varies_in_row(static_cast<int32_t>(i)) &&
+          !(k_.row_dims > 0 && k_.exprs[i].op == ExprOp::reduce))
         emit(static_cast<int32_t>(i));
     for (size_t i = 0; i < k_.exprs.size(); ++i)
       if (local_[i].reg >= 0 && local_[i].move < 0) value_[i] = local_[i];
@@ -150,9 +158,10 @@ class Lowering {
   // ---- registers and instructions
 
   int new_register(Span span, int bytes) {
-    const int64_t lanes = span == Span::full ? plan_.tile_rows * plan_.pitch
+    const int64_t lanes = span == Span::full     ? plan_.tile_rows * plan_.pitch
                           : span == Span::column ? plan_.pitch
-                          : span == Span::row ? padded(plan_.tile_rows) : lane_block;
+                          : span == Span::row    ? padded(plan_.tile_rows)
+                                                 : lane_block;
     Register r;
     r.bytes = (lanes * bytes + 63) / 64 * 64;
     r.span = span;
@@ -231,7 +240,8 @@ class Lowering {
       const Operand& index = value(t.expr);
       m.terms.push_back({index.reg, index.span, t.stride, t.extent});
     }
-    m.in_place = m.guards.empty() && m.terms.empty() && m.column_stride == 1 && (span == Span::full || span == Span::column);
+    m.in_place =
+        m.guards.empty() && m.terms.empty() && m.column_stride == 1 && (span == Span::full || span == Span::column);
     return m;
   }
 
@@ -311,7 +321,8 @@ class Lowering {
     inst.in[1].reg = new_register(plan_.row_dim >= 0 ? Span::row : Span::one, 8);
     inst.in[1].span = plan_.row_dim >= 0 ? Span::row : Span::one;
     const int64_t start = e.reduction == Reduction::product;
-    section().fills.push_back({inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, static_cast<double>(start), start});
+    section().fills.push_back(
+        {inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, static_cast<double>(start), start});
     return push(inst, mask, span, lane_bytes(e.type));
   }
 
@@ -326,12 +337,19 @@ class Lowering {
     Inst inst;
     unsigned scalars = 0;
     for (int n = 0; n < expr_arity(e.op); ++n) scalars |= bind(inst, n, value(e.in[static_cast<size_t>(n)]), span);
-    if (e.op == ExprOp::select) inst.fn = select_fn(e.type, scalars);
-    else if (e.op == ExprOp::cast) inst.fn = cast_fn(in_type, e.type);
-    else if (e.op == ExprOp::round_to) inst.fn = round_fn(e.dtype, e.type);
-    else if (expr_arity(e.op) == 2) inst.fn = binary_fn(e.op, in_type, scalars);
-    else inst.fn = unary_fn(e.op, in_type);
-    if (!inst.fn) fail(ErrorKind::internal, "loops: no tile function for {} of type {}", expr_op_name(e.op), static_cast<int>(in_type));
+    if (e.op == ExprOp::select)
+      inst.fn = select_fn(e.type, scalars);
+    else if (e.op == ExprOp::cast)
+      inst.fn = cast_fn(in_type, e.type);
+    else if (e.op == ExprOp::round_to)
+      inst.fn = round_fn(e.dtype, e.type);
+    else if (expr_arity(e.op) == 2)
+      inst.fn = binary_fn(e.op, in_type, scalars);
+    else
+      inst.fn = unary_fn(e.op, in_type);
+    if (!inst.fn)
+      fail(ErrorKind::internal, "loops: no tile function for {} of type {}", expr_op_name(e.op),
+           static_cast<int>(in_type));
     return push(inst, mask, span, lane_bytes(e.type));
   }
 
@@ -427,7 +445,8 @@ class Lowering {
       inst.fn = narrow;
       bind(inst, 0, spread(from, mask, span), span);
       from = push(inst, mask, span, static_cast<int>(m.bytes));
-      m.in_place = m.guards.empty() && m.terms.empty() && m.column_stride == 1 && (span == Span::full || span == Span::column);
+      m.in_place =
+          m.guards.empty() && m.terms.empty() && m.column_stride == 1 && (span == Span::full || span == Span::column);
     } else if (from.span != span) {
       from = spread(from, mask, span);
       m.in_place = m.guards.empty() && m.terms.empty() && m.column_stride == 1 && !m.accumulate &&
@@ -444,11 +463,11 @@ class Lowering {
   size_t outer_;
   Analysis a_;
   int64_t row_tiles_ = 1, kept_bytes_ = 0;
-  std::vector<Operand> value_;   // seen by every later section
-  std::vector<Operand> local_;   // seen by this section
+  std::vector<Operand> value_;  // seen by every later section
+  std::vector<Operand> local_;  // seen by this section
   std::vector<int> accumulator_;
   std::vector<char> wide_, kept_;
-  std::vector<Move> pending_;    // this section's stores
+  std::vector<Move> pending_;  // this section's stores
 };
 
 }  // namespace

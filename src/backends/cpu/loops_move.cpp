@@ -1,11 +1,11 @@
 // Moves between memory and scratch.
 #include "backends/cpu/loops_move.h"
-#include "backends/cpu/loops_transpose.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/loops_transpose.h"
 #include "base/dtype.h"
 
 namespace npusim::cpu {
@@ -13,7 +13,8 @@ namespace {
 
 template <class T>
 void copy_run(T* dst, int64_t dst_step, const T* src, int64_t src_step, int64_t n) {
-  if (dst_step == 1 && src_step == 1) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(T));
+  if (dst_step == 1 && src_step == 1)
+    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(T));
   else
     for (int64_t i = 0; i < n; ++i) dst[i * dst_step] = src[i * src_step];
 }
@@ -21,8 +22,10 @@ void copy_run(T* dst, int64_t dst_step, const T* src, int64_t src_step, int64_t 
 template <class T>
 void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, int64_t src_row, int64_t src_column,
                    int64_t rows, int64_t columns) {
-  if (dst_column == 1 && src_column != 1 && src_row == 1 && rows > 1) return transpose(dst, dst_row, src, src_column, rows, columns);
-  if (src_column == 1 && dst_column != 1 && dst_row == 1 && rows > 1) return transpose(dst, dst_column, src, src_row, columns, rows);
+  if (dst_column == 1 && src_column != 1 && src_row == 1 && rows > 1)
+    return transpose(dst, dst_row, src, src_column, rows, columns);
+  if (src_column == 1 && dst_column != 1 && dst_row == 1 && rows > 1)
+    return transpose(dst, dst_column, src, src_row, columns, rows);
   for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
 }
 
@@ -35,20 +38,27 @@ void add_run(T* memory, int64_t step, const Lane* values, int64_t n) {
 void accumulate_run(DType dtype, char* memory, int64_t step, const char* lanes, int64_t n) {
   const auto* wide = reinterpret_cast<const int64_t*>(lanes);
   switch (dtype) {
-    case DType::f32: return add_run(reinterpret_cast<float*>(memory), step, reinterpret_cast<const float*>(lanes), n);
-    case DType::f64: return add_run(reinterpret_cast<double*>(memory), step, reinterpret_cast<const double*>(lanes), n);
-    case DType::i64: return add_run(reinterpret_cast<uint64_t*>(memory), step, wide, n);
-    case DType::i32: return add_run(reinterpret_cast<uint32_t*>(memory), step, wide, n);
-    case DType::i16: return add_run(reinterpret_cast<uint16_t*>(memory), step, wide, n);
+    case DType::f32:
+      return add_run(reinterpret_cast<float*>(memory), step, reinterpret_cast<const float*>(lanes), n);
+    case DType::f64:
+      return add_run(reinterpret_cast<double*>(memory), step, reinterpret_cast<const double*>(lanes), n);
+    case DType::i64:
+      return add_run(reinterpret_cast<uint64_t*>(memory), step, wide, n);
+    case DType::i32:
+      return add_run(reinterpret_cast<uint32_t*>(memory), step, wide, n);
+    case DType::i16:
+      return add_run(reinterpret_cast<uint16_t*>(memory), step, wide, n);
     case DType::i8:
-    case DType::u8: return add_run(reinterpret_cast<uint8_t*>(memory), step, wide, n);
+    case DType::u8:
+      return add_run(reinterpret_cast<uint8_t*>(memory), step, wide, n);
     case DType::boolean:
       for (int64_t i = 0; i < n; ++i) memory[i * step] = memory[i * step] || lanes[i];
       return;
     default:
       for (int64_t i = 0; i < n; ++i)
-        store_double(memory, dtype, i * step,
-                     load_double(memory, dtype, i * step) + static_cast<double>(reinterpret_cast<const float*>(lanes)[i]));
+        store_double(
+            memory, dtype, i * step,
+            load_double(memory, dtype, i * step) + static_cast<double>(reinterpret_cast<const float*>(lanes)[i]));
   }
 }
 
@@ -67,7 +77,7 @@ void narrow(const MoveCall& m, const Guard& g, int64_t r, int64_t& begin, int64_
   // 0 <= value + step·c <= limit − 1
   int64_t low = floor_div(-value + (step > 0 ? step - 1 : 0), step), high = floor_div(g.limit - 1 - value, step);
   if (step < 0) {
-    low = -floor_div(g.limit - 1 - value, -step);       // ceil((limit − 1 − value) / step)
+    low = -floor_div(g.limit - 1 - value, -step);  // ceil((limit − 1 − value) / step)
     high = floor_div(value, -step);
   }
   begin = std::max(begin, low);
@@ -92,8 +102,10 @@ bool term_offset(const MoveCall& m, int64_t r, int64_t c, int64_t& offset) {
 
 template <class T>
 void move_run(const MoveCall& m, T* memory, T* scratch, int64_t n) {
-  if (!m.move->store) copy_run(scratch, 1, memory, m.move->column_stride, n);
-  else copy_run(memory, m.move->column_stride, static_cast<const T*>(scratch), 1, n);
+  if (!m.move->store)
+    copy_run(scratch, 1, memory, m.move->column_stride, n);
+  else
+    copy_run(memory, m.move->column_stride, static_cast<const T*>(scratch), 1, n);
 }
 
 size_t lane_size(DType dtype) {
@@ -112,7 +124,8 @@ void move_row(const MoveCall& m, int64_t r) {
   if (!move.store && (begin > 0 || end < m.columns)) std::fill(scratch, scratch + m.columns, T{});
   const size_t lane = move.accumulate ? lane_size(move.dtype) : sizeof(T);
   const char* lanes = m.scratch + static_cast<size_t>(r * m.scratch_row) * lane;
-  const bool per_row = std::all_of(m.terms.begin(), m.terms.end(), [](const MoveCall::Term& t) { return t.column == 0; });
+  const bool per_row =
+      std::all_of(m.terms.begin(), m.terms.end(), [](const MoveCall::Term& t) { return t.column == 0; });
   const int64_t run = per_row ? end - begin : 1;
   for (int64_t c = begin; c < end; c += run) {
     int64_t offset = 0;
@@ -121,10 +134,15 @@ void move_row(const MoveCall& m, int64_t r) {
       continue;
     }
     T* at = memory + offset + c * move.column_stride;
-    if (move.accumulate) accumulate_run(move.dtype, reinterpret_cast<char*>(at), move.column_stride, lanes + static_cast<size_t>(c) * lane, run);
-    else if (run > 1) move_run(m, at, scratch + c, run);
-    else if (move.store) *at = scratch[c];
-    else scratch[c] = *at;
+    if (move.accumulate)
+      accumulate_run(move.dtype, reinterpret_cast<char*>(at), move.column_stride, lanes + static_cast<size_t>(c) * lane,
+                     run);
+    else if (run > 1)
+      move_run(m, at, scratch + c, run);
+    else if (move.store)
+      *at = scratch[c];
+    else
+      scratch[c] = *at;
   }
 }
 
@@ -134,8 +152,10 @@ void move_of(const MoveCall& m) {
   if (move.guards.empty() && move.terms.empty() && !move.accumulate) {
     T* memory = reinterpret_cast<T*>(m.memory);
     T* scratch = reinterpret_cast<T*>(m.scratch);
-    if (move.store) copy_block_of<T>(memory, move.row_stride, move.column_stride, scratch, m.scratch_row, 1, m.rows, m.columns);
-    else copy_block_of<T>(scratch, m.scratch_row, 1, memory, move.row_stride, move.column_stride, m.rows, m.columns);
+    if (move.store)
+      copy_block_of<T>(memory, move.row_stride, move.column_stride, scratch, m.scratch_row, 1, m.rows, m.columns);
+    else
+      copy_block_of<T>(scratch, m.scratch_row, 1, memory, move.row_stride, move.column_stride, m.rows, m.columns);
     return;
   }
   for (int64_t r = 0; r < m.rows; ++r) move_row<T>(m, r);
@@ -145,10 +165,14 @@ void move_of(const MoveCall& m) {
 
 void run_move(const MoveCall& m) {
   switch (m.move->bytes) {
-    case 1: return move_of<uint8_t>(m);
-    case 2: return move_of<uint16_t>(m);
-    case 4: return move_of<uint32_t>(m);
-    default: return move_of<uint64_t>(m);
+    case 1:
+      return move_of<uint8_t>(m);
+    case 2:
+      return move_of<uint16_t>(m);
+    case 4:
+      return move_of<uint32_t>(m);
+    default:
+      return move_of<uint64_t>(m);
   }
 }
 

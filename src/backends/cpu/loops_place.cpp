@@ -82,9 +82,12 @@ class Placing {
       const int64_t at = begin_of(s) + 1 + static_cast<int64_t>(i);
       if (inst.folds || inst.move >= 0 || life(inst.dst).begin != at) continue;
       for (const Operand& in : inst.in) {
-        if (in.reg < 0 || in.scalar || in.span != inst.span || life(in.reg).end != at || life(in.reg).begin == at) continue;
-        if (plan_.registers[static_cast<size_t>(in.reg)].bytes != plan_.registers[static_cast<size_t>(inst.dst)].bytes ||
-            plan_.registers[static_cast<size_t>(in.reg)].lane_bytes != plan_.registers[static_cast<size_t>(inst.dst)].lane_bytes)
+        if (in.reg < 0 || in.scalar || in.span != inst.span || life(in.reg).end != at || life(in.reg).begin == at)
+          continue;
+        if (plan_.registers[static_cast<size_t>(in.reg)].bytes !=
+                plan_.registers[static_cast<size_t>(inst.dst)].bytes ||
+            plan_.registers[static_cast<size_t>(in.reg)].lane_bytes !=
+                plan_.registers[static_cast<size_t>(inst.dst)].lane_bytes)
           continue;
         life(inst.dst).heir_of = in.reg;
         life(in.reg).end = at - 1;
@@ -117,7 +120,8 @@ class Placing {
       reg.offset = at;
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, at + reg.bytes);
       alive.insert(std::find_if(alive.begin(), alive.end(),
-                                [&](int a) { return plan_.registers[static_cast<size_t>(a)].offset > at; }), r);
+                                [&](int a) { return plan_.registers[static_cast<size_t>(a)].offset > at; }),
+                   r);
     }
   }
 

@@ -10,8 +10,9 @@ namespace {
 void order_loads(Section& s, std::vector<int>& place) {
   std::vector<int> order(s.moves.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return s.moves[static_cast<size_t>(a)].depth < s.moves[static_cast<size_t>(b)].depth; });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return s.moves[static_cast<size_t>(a)].depth < s.moves[static_cast<size_t>(b)].depth;
+  });
   std::vector<Move> moves;
   place.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -29,7 +30,8 @@ void write_in_place(Section& s, int deepest) {
     Inst& inst = s.insts[i];
     for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) {
       const Move& store = s.moves[m];
-      if (taken[m] || !store.in_place || store.reg != inst.dst || inst.folds || inst.move >= 0 || inst.depth != deepest) continue;
+      if (taken[m] || !store.in_place || store.reg != inst.dst || inst.folds || inst.move >= 0 || inst.depth != deepest)
+        continue;
       inst.dst_move = static_cast<int>(m);
       taken[m] = 1;
       break;
@@ -38,7 +40,8 @@ void write_in_place(Section& s, int deepest) {
     for (const Operand& in : inst.in) reads_memory = reads_memory || in.move >= 0;
     if (reads_memory) break;
   }
-  for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) s.moves[m].in_place = s.moves[m].in_place && taken[m];
+  for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m)
+    s.moves[m].in_place = s.moves[m].in_place && taken[m];
 }
 
 template <class List>

@@ -12,7 +12,9 @@ namespace {
 // Reductions over an empty row are their identities; of its stores only those that are the same along the row remain.
 Kernel without_empty_row(Kernel k) {
   const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
-  if (std::none_of(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(), [](int64_t n) { return n == 0; })) return k;
+  if (std::none_of(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(),
+                   [](int64_t n) { return n == 0; }))
+    return k;
   constexpr double inf = std::numeric_limits<double>::infinity();
   for (Expr& e : k.exprs) {
     if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
@@ -20,12 +22,15 @@ Kernel without_empty_row(Kernel k) {
     const int which = static_cast<int>(e.reduction);
     const double numbers[] = {0, 1, inf, -inf};
     const int64_t integers[] = {0, 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
-    if (e.type >= Scalar::f32) identity.number = numbers[which];
-    else identity.integer = integers[which];
+    if (e.type >= Scalar::f32)
+      identity.number = numbers[which];
+    else
+      identity.integer = integers[which];
     e = identity;
   }
   std::erase_if(k.stores, [&](const Store& s) {
-    return std::any_of(s.access.strides.begin() + static_cast<std::ptrdiff_t>(outer), s.access.strides.end(), [](int64_t n) { return n != 0; });
+    return std::any_of(s.access.strides.begin() + static_cast<std::ptrdiff_t>(outer), s.access.strides.end(),
+                       [](int64_t n) { return n != 0; });
   });
   std::fill(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(), 1);
   return k;
@@ -37,7 +42,8 @@ void add_cut(std::vector<int64_t>& cuts, int64_t at, int64_t extent) {
 
 // Where along dimension d the conditions change: those of d alone everywhere; those of several dimensions only where
 // most of the extent then holds for all values of the others (the interior of a padded window).
-std::vector<int64_t> cuts_along(size_t d, const std::vector<Linear>& conditions, const std::vector<int64_t>& space, bool interior) {
+std::vector<int64_t> cuts_along(size_t d, const std::vector<Linear>& conditions, const std::vector<int64_t>& space,
+                                bool interior) {
   std::vector<int64_t> cuts{0, space[d]};
   for (const Linear& f : conditions) {
     const int64_t c = f.coeffs[d];
@@ -45,7 +51,9 @@ std::vector<int64_t> cuts_along(size_t d, const std::vector<Linear>& conditions,
     const Range rest = range_of(f, space, d);
     if (rest.low != rest.high && !interior) continue;
     // c·i + rest.low >= 0: from `first` on, or up to `first`.
-    const int64_t first = c > 0 ? -(rest.low >= 0 ? rest.low / c : -((-rest.low + c - 1) / c)) : rest.low < 0 ? 0 : rest.low / -c + 1;
+    const int64_t first = c > 0          ? -(rest.low >= 0 ? rest.low / c : -((-rest.low + c - 1) / c))
+                          : rest.low < 0 ? 0
+                                         : rest.low / -c + 1;
     const int64_t holds = c > 0 ? space[d] - std::max<int64_t>(first, 0) : std::min(first, space[d]);
     if (rest.low != rest.high && holds * 2 < space[d]) continue;
     add_cut(cuts, first, space[d]);
@@ -64,9 +72,11 @@ void remove_dead(Kernel& k) {
   }
   for (size_t i = k.exprs.size(); i-- > 0;) {
     if (!live[i]) continue;
-    for (int n = 0; n < expr_arity(k.exprs[i].op); ++n) live[static_cast<size_t>(k.exprs[i].in[static_cast<size_t>(n)])] = 1;
+    for (int n = 0; n < expr_arity(k.exprs[i].op); ++n)
+      live[static_cast<size_t>(k.exprs[i].in[static_cast<size_t>(n)])] = 1;
     if (k.exprs[i].op == ExprOp::load)
-      for (const IndexTerm& t : k.accesses[static_cast<size_t>(k.exprs[i].integer)].terms) live[static_cast<size_t>(t.expr)] = 1;
+      for (const IndexTerm& t : k.accesses[static_cast<size_t>(k.exprs[i].integer)].terms)
+        live[static_cast<size_t>(t.expr)] = 1;
   }
   std::vector<int32_t> map(k.exprs.size(), -1);
   std::vector<Expr> exprs;
@@ -78,7 +88,8 @@ void remove_dead(Kernel& k) {
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     if (!live[i]) continue;
     Expr e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] = map[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = map[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
     if (e.op == ExprOp::load) {
       accesses.push_back(renamed(k.accesses[static_cast<size_t>(e.integer)]));
       e.integer = static_cast<int64_t>(accesses.size()) - 1;

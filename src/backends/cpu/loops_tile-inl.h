@@ -56,17 +56,36 @@ void binary(const TileCall& c) {
 template <class F, class In, class Out>
 TileFn by_scalars(unsigned scalars) {
   switch (scalars) {
-    case 0: return binary<F, In, Out, false, false>;
-    case 1: return binary<F, In, Out, true, false>;
-    case 2: return binary<F, In, Out, false, true>;
-    default: return binary<F, In, Out, true, true>;
+    case 0:
+      return binary<F, In, Out, false, false>;
+    case 1:
+      return binary<F, In, Out, true, false>;
+    case 2:
+      return binary<F, In, Out, false, true>;
+    default:
+      return binary<F, In, Out, true, true>;
   }
 }
 
 // Wrapping on integers; minima and maxima that propagate NaN.
-struct Plus { template <class T> static T of(T a, T b) { return a + b; } };
-struct Minus { template <class T> static T of(T a, T b) { return a - b; } };
-struct Times { template <class T> static T of(T a, T b) { return a * b; } };
+struct Plus {
+  template <class T>
+  static T of(T a, T b) {
+    return a + b;
+  }
+};
+struct Minus {
+  template <class T>
+  static T of(T a, T b) {
+    return a - b;
+  }
+};
+struct Times {
+  template <class T>
+  static T of(T a, T b) {
+    return a * b;
+  }
+};
 struct Lesser {
   static int64_t of(int64_t a, int64_t b) { return a < b ? a : b; }
   static double of(double a, double b) { return a != a ? a : b != b ? b : a < b ? a : b; }
@@ -75,9 +94,21 @@ struct Greater {
   static int64_t of(int64_t a, int64_t b) { return a > b ? a : b; }
   static double of(double a, double b) { return a != a ? a : b != b ? b : a > b ? a : b; }
 };
-struct WrapPlus { static int64_t of(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); } };
-struct WrapMinus { static int64_t of(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); } };
-struct WrapTimes { static int64_t of(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); } };
+struct WrapPlus {
+  static int64_t of(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  }
+};
+struct WrapMinus {
+  static int64_t of(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  }
+};
+struct WrapTimes {
+  static int64_t of(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  }
+};
 
 }  // namespace
 }  // namespace npusim::cpu::HWY_NAMESPACE

@@ -38,11 +38,11 @@ struct TileCall {
   TileFn fn = nullptr;
   void* dst = nullptr;
   const void* in[3] = {};
-  int64_t dst_row = 0;    // lanes from row to row
+  int64_t dst_row = 0;  // lanes from row to row
   int64_t in_row[3] = {};
   int64_t rows = 0;
-  int64_t n = 0;          // columns, padded
-  int64_t columns = 0;    // columns that count
+  int64_t n = 0;        // columns, padded
+  int64_t columns = 0;  // columns that count
   const void* extra = nullptr;
   Trap* trap = nullptr;
 };
@@ -60,11 +60,15 @@ TileFn cast_fn(Scalar from, Scalar to);
 TileFn widen_fn(DType dtype);   // memory to lanes of scalar_of(dtype); null where they are the same
 TileFn narrow_fn(DType dtype);  // lanes of scalar_of(dtype) to memory
 TileFn round_fn(DType dtype, Scalar type);
-TileFn iota_fn();               // i64: *(int64_t*)extra + column
-TileFn index_fn();              // i64: *(int64_t*)extra
+TileFn iota_fn();   // i64: *(int64_t*)extra + column
+TileFn index_fn();  // i64: *(int64_t*)extra
 
 // How a reduction's accumulator lies to its operand's tile.
-enum class Fold : uint8_t { columns, rows, none };  // columns: dst[row · dst_row]; rows: dst[column]; none: dst[row][column]
+enum class Fold : uint8_t {
+  columns,
+  rows,
+  none
+};  // columns: dst[row · dst_row]; rows: dst[column]; none: dst[row][column]
 // dst = dst (reduction) fold(in[0]). `wide`: f32 sums into double.
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.

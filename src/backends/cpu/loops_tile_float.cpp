@@ -38,8 +38,13 @@ HWY_INLINE hn::Mask<D> load_mask(D d, const uint8_t* in) {
 HWY_INLINE V min_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
 HWY_INLINE V max_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
 
-#define NPUSIM_UNARY(name, expression) \
-  struct name { HWY_INLINE V operator()(D d, V x) const { (void)d; return expression; } };
+#define NPUSIM_UNARY(name, expression)        \
+  struct name {                               \
+    HWY_INLINE V operator()(D d, V x) const { \
+      (void)d;                                \
+      return expression;                      \
+    }                                         \
+  };
 NPUSIM_UNARY(Neg, hn::Neg(x))
 NPUSIM_UNARY(Abs, hn::Abs(x))
 NPUSIM_UNARY(Exp, vector_exp(d, x))
@@ -59,8 +64,10 @@ NPUSIM_UNARY(Round, hn::Round(x))
 NPUSIM_UNARY(Trunc, hn::Trunc(x))
 #undef NPUSIM_UNARY
 
-#define NPUSIM_BINARY(name, expression) \
-  struct name { HWY_INLINE V operator()(V a, V b) const { return expression; } };
+#define NPUSIM_BINARY(name, expression)                            \
+  struct name {                                                    \
+    HWY_INLINE V operator()(V a, V b) const { return expression; } \
+  };
 NPUSIM_BINARY(Add, hn::Add(a, b))
 NPUSIM_BINARY(Sub, hn::Sub(a, b))
 NPUSIM_BINARY(Mul, hn::Mul(a, b))
@@ -69,8 +76,10 @@ NPUSIM_BINARY(Min, min_nan(a, b))
 NPUSIM_BINARY(Max, max_nan(a, b))
 #undef NPUSIM_BINARY
 
-#define NPUSIM_COMPARE(name, expression) \
-  struct name { HWY_INLINE hn::Mask<D> operator()(V a, V b) const { return expression; } };
+#define NPUSIM_COMPARE(name, expression)                                     \
+  struct name {                                                              \
+    HWY_INLINE hn::Mask<D> operator()(V a, V b) const { return expression; } \
+  };
 NPUSIM_COMPARE(Eq, hn::Eq(a, b))
 NPUSIM_COMPARE(Ne, hn::Not(hn::Eq(a, b)))  // Ne is ordered on some targets
 NPUSIM_COMPARE(Lt, hn::Lt(a, b))
@@ -83,7 +92,8 @@ void unary(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) hn::StoreU(F()(d, hn::LoadU(d, a + j)), d, out + j);
+    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+      hn::StoreU(F()(d, hn::LoadU(d, a + j)), d, out + j);
   }
 }
 
@@ -107,14 +117,17 @@ void is_nan(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     uint8_t* out = static_cast<uint8_t*>(c.dst) + r * c.dst_row;
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) store_mask(d, hn::IsNaN(hn::LoadU(d, a + j)), out + j);
+    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+      store_mask(d, hn::IsNaN(hn::LoadU(d, a + j)), out + j);
   }
 }
 
 template <bool scalar>
 HWY_INLINE V operand(D d, const float* p, V fixed, int64_t j) {
-  if constexpr (scalar) return fixed;
-  else return hn::LoadU(d, p + j);
+  if constexpr (scalar)
+    return fixed;
+  else
+    return hn::LoadU(d, p + j);
 }
 
 template <class F, unsigned scalars>
@@ -145,9 +158,15 @@ struct Compare {
   }
 };
 
-struct MulAdd { HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulAdd(a, b, c); } };
-struct MulSub { HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulSub(a, b, c); } };
-struct NegMulAdd { HWY_INLINE V operator()(V a, V b, V c) const { return hn::NegMulAdd(a, b, c); } };
+struct MulAdd {
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
+};
+struct MulSub {
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulSub(a, b, c); }
+};
+struct NegMulAdd {
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::NegMulAdd(a, b, c); }
+};
 
 template <class F, unsigned scalars>
 struct Fused {
@@ -159,7 +178,8 @@ struct Fused {
       const V fa = hn::Set(d, *a), fb = hn::Set(d, *b), fc = hn::Set(d, *c);
       for (int64_t j = 0; j < t.n; j += static_cast<int64_t>(hn::Lanes(d)))
         hn::StoreU(F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j),
-                       operand<(scalars & 4) != 0>(d, c, fc, j)), d, out + j);
+                       operand<(scalars & 4) != 0>(d, c, fc, j)),
+                   d, out + j);
     }
   }
 };
@@ -176,8 +196,9 @@ struct Select {
       const auto fixed = hn::MaskFromVec(hn::BitCast(d, hn::Set(Ints(), *c ? -1 : 0)));
       for (int64_t j = 0; j < t.n; j += static_cast<int64_t>(hn::Lanes(d))) {
         const auto mask = scalars & 1 ? fixed : load_mask(d, c + j);
-        hn::StoreU(hn::IfThenElse(mask, operand<(scalars & 2) != 0>(d, a, fa, j), operand<(scalars & 4) != 0>(d, b, fb, j)),
-                   d, out + j);
+        hn::StoreU(
+            hn::IfThenElse(mask, operand<(scalars & 2) != 0>(d, a, fa, j), operand<(scalars & 4) != 0>(d, b, fb, j)), d,
+            out + j);
       }
     }
   }
@@ -186,63 +207,104 @@ struct Select {
 template <template <class, unsigned> class Form, class F>
 TileFn by_scalars(unsigned scalars) {
   switch (scalars) {
-    case 0: return Form<F, 0>::run;
-    case 1: return Form<F, 1>::run;
-    case 2: return Form<F, 2>::run;
-    default: return Form<F, 3>::run;
+    case 0:
+      return Form<F, 0>::run;
+    case 1:
+      return Form<F, 1>::run;
+    case 2:
+      return Form<F, 2>::run;
+    default:
+      return Form<F, 3>::run;
   }
 }
 
 template <template <class, unsigned> class Form, class F>
 TileFn by_three_scalars(unsigned scalars) {
   switch (scalars) {
-    case 4: return Form<F, 4>::run;
-    case 5: return Form<F, 5>::run;
-    case 6: return Form<F, 6>::run;
-    case 7: return Form<F, 7>::run;
-    default: return by_scalars<Form, F>(scalars);
+    case 4:
+      return Form<F, 4>::run;
+    case 5:
+      return Form<F, 5>::run;
+    case 6:
+      return Form<F, 6>::run;
+    case 7:
+      return Form<F, 7>::run;
+    default:
+      return by_scalars<Form, F>(scalars);
   }
 }
 
 TileFn find_unary(ExprOp op) {
   switch (op) {
-    case ExprOp::neg: return unary<Neg>;
-    case ExprOp::abs: return unary<Abs>;
-    case ExprOp::exp: return unary<Exp>;
-    case ExprOp::exp2: return unary<Exp2>;
-    case ExprOp::expm1: return unary<Expm1>;
-    case ExprOp::log: return unary<Log>;
-    case ExprOp::log2: return unary<Log2>;
-    case ExprOp::log10: return unary<Log10>;
-    case ExprOp::log1p: return unary<Log1p>;
-    case ExprOp::sqrt: return unary<Sqrt>;
-    case ExprOp::rsqrt: return unary<Rsqrt>;
-    case ExprOp::sin: return sine<0>;
-    case ExprOp::cos: return sine<1>;
-    case ExprOp::tanh: return unary<Tanh>;
-    case ExprOp::erf: return unary<Erf>;
-    case ExprOp::floor: return unary<Floor>;
-    case ExprOp::ceil: return unary<Ceil>;
-    case ExprOp::round: return unary<Round>;
-    case ExprOp::trunc: return unary<Trunc>;
-    case ExprOp::isnan: return is_nan;
-    default: return nullptr;
+    case ExprOp::neg:
+      return unary<Neg>;
+    case ExprOp::abs:
+      return unary<Abs>;
+    case ExprOp::exp:
+      return unary<Exp>;
+    case ExprOp::exp2:
+      return unary<Exp2>;
+    case ExprOp::expm1:
+      return unary<Expm1>;
+    case ExprOp::log:
+      return unary<Log>;
+    case ExprOp::log2:
+      return unary<Log2>;
+    case ExprOp::log10:
+      return unary<Log10>;
+    case ExprOp::log1p:
+      return unary<Log1p>;
+    case ExprOp::sqrt:
+      return unary<Sqrt>;
+    case ExprOp::rsqrt:
+      return unary<Rsqrt>;
+    case ExprOp::sin:
+      return sine<0>;
+    case ExprOp::cos:
+      return sine<1>;
+    case ExprOp::tanh:
+      return unary<Tanh>;
+    case ExprOp::erf:
+      return unary<Erf>;
+    case ExprOp::floor:
+      return unary<Floor>;
+    case ExprOp::ceil:
+      return unary<Ceil>;
+    case ExprOp::round:
+      return unary<Round>;
+    case ExprOp::trunc:
+      return unary<Trunc>;
+    case ExprOp::isnan:
+      return is_nan;
+    default:
+      return nullptr;
   }
 }
 
 TileFn find_binary(ExprOp op, unsigned scalars) {
   switch (op) {
-    case ExprOp::add: return by_scalars<Binary, Add>(scalars);
-    case ExprOp::sub: return by_scalars<Binary, Sub>(scalars);
-    case ExprOp::mul: return by_scalars<Binary, Mul>(scalars);
-    case ExprOp::div: return by_scalars<Binary, Div>(scalars);
-    case ExprOp::min: return by_scalars<Binary, Min>(scalars);
-    case ExprOp::max: return by_scalars<Binary, Max>(scalars);
-    case ExprOp::eq: return by_scalars<Compare, Eq>(scalars);
-    case ExprOp::ne: return by_scalars<Compare, Ne>(scalars);
-    case ExprOp::lt: return by_scalars<Compare, Lt>(scalars);
-    case ExprOp::le: return by_scalars<Compare, Le>(scalars);
-    default: return nullptr;
+    case ExprOp::add:
+      return by_scalars<Binary, Add>(scalars);
+    case ExprOp::sub:
+      return by_scalars<Binary, Sub>(scalars);
+    case ExprOp::mul:
+      return by_scalars<Binary, Mul>(scalars);
+    case ExprOp::div:
+      return by_scalars<Binary, Div>(scalars);
+    case ExprOp::min:
+      return by_scalars<Binary, Min>(scalars);
+    case ExprOp::max:
+      return by_scalars<Binary, Max>(scalars);
+    case ExprOp::eq:
+      return by_scalars<Compare, Eq>(scalars);
+    case ExprOp::ne:
+      return by_scalars<Compare, Ne>(scalars);
+    case ExprOp::lt:
+      return by_scalars<Compare, Lt>(scalars);
+    case ExprOp::le:
+      return by_scalars<Compare, Le>(scalars);
+    default:
+      return nullptr;
   }
 }
 

@@ -168,7 +168,9 @@ void fold(const TileCall& c, Fold form) {
   }
 }
 template <class T, class F, Fold form>
-void fold_as(const TileCall& c) { fold<T, F>(c, form); }
+void fold_as(const TileCall& c) {
+  fold<T, F>(c, form);
+}
 template <class T, class F>
 TileFn choose_fold(Fold form) {
   if (form == Fold::columns) return fold_as<T, F, Fold::columns>;
@@ -193,19 +195,26 @@ TileFn find_float_reduce(Reduction reduction, Fold fold, bool wide) {
       if (!wide) return choose_float_fold<Sum>(fold);
       if (fold == Fold::columns) return fold_columns<Sum, double>;
       return fold == Fold::rows ? fold_rows<Sum, true> : fold_none<Sum, true>;
-    case Reduction::product: return choose_float_fold<Product>(fold);
-    case Reduction::min: return choose_float_fold<Least>(fold);
-    default: return choose_float_fold<Greatest>(fold);
+    case Reduction::product:
+      return choose_float_fold<Product>(fold);
+    case Reduction::min:
+      return choose_float_fold<Least>(fold);
+    default:
+      return choose_float_fold<Greatest>(fold);
   }
 }
 
 template <class T, class Add, class Multiply>
 TileFn find_fold(Reduction reduction, Fold form) {
   switch (reduction) {
-    case Reduction::sum: return choose_fold<T, Add>(form);
-    case Reduction::product: return choose_fold<T, Multiply>(form);
-    case Reduction::min: return choose_fold<T, Lesser>(form);
-    default: return choose_fold<T, Greater>(form);
+    case Reduction::sum:
+      return choose_fold<T, Add>(form);
+    case Reduction::product:
+      return choose_fold<T, Multiply>(form);
+    case Reduction::min:
+      return choose_fold<T, Lesser>(form);
+    default:
+      return choose_fold<T, Greater>(form);
   }
 }
 TileFn find_plain_reduce(Reduction reduction, Scalar type, Fold form) {

@@ -1,8 +1,9 @@
 // Transposition by squares of 128-bit vectors; along the source's runs first, so that its cache lines are used up.
 #include "backends/cpu/loops_transpose.h"
 
-#include "backends/cpu/vector_targets.h"
 #include <hwy/highway.h>
+
+#include "backends/cpu/vector_targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {

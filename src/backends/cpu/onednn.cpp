@@ -108,13 +108,13 @@ std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpe
   constexpr auto kind = dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias,
-                                                                  dst, s.stride, dilates, s.pad_low, s.pad_high, attr)
+  made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias, dst,
+                                                                  s.stride, dilates, s.pad_low, s.pad_high, attr)
                       : dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, dst,
                                                                   s.stride, dilates, s.pad_low, s.pad_high, attr);
 #else
-  const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride,
-                                                             dilates, s.pad_low, s.pad_high)
+  const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride, dilates,
+                                                             s.pad_low, s.pad_high)
                            : dnnl::convolution_forward::desc(kind, algorithm, src, weight, dst, s.stride, dilates,
                                                              s.pad_low, s.pad_high);
   made->desc = dnnl::convolution_forward::primitive_desc(desc, attr, cache.engine);
@@ -219,8 +219,7 @@ std::unique_ptr<Convolution> make_convolution(PrimitiveCache& cache, const ConvS
     }
     if (!it->second) return nullptr;
     return std::make_unique<BoundConvolution>(cache, it->second, spec, memory, wide);
-  } catch (const dnnl::error& e) {
-    if (getenv("DBG")) fmt::print(stderr, "refused {} ws {} : {}\n", key, spec.weight_strides, e.what());
+  } catch (const dnnl::error&) {
     return nullptr;
   }
 }

@@ -169,8 +169,8 @@ template <class D, class V>
 HWY_INLINE V vector_tanh(D d, V x) {
   const V a = hn::Abs(x), one = hn::Set(d, 1.0f);
   const V z = hn::Mul(x, x);
-  const V p = polynomial(d, z, hn::Set(d, -5.70498872745e-3f), 2.06390887954e-2f, -5.37397155531e-2f,
-                         1.33314422036e-1f, -3.33332819422e-1f);
+  const V p = polynomial(d, z, hn::Set(d, -5.70498872745e-3f), 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                         -3.33332819422e-1f);
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);
   const V far = hn::Min(hn::Set(d, 20.0f), a);
   const V e = exp_in_range(d, hn::Add(far, far));
@@ -210,8 +210,8 @@ HWY_INLINE void sine_block(DF64 dd, const float* in, float* out, int shift) {
   const auto z = hn::Mul(r, r);
   const auto s = polynomial(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f);
   const auto sine = hn::MulAdd(hn::Mul(s, z), r, r);
-  const auto c = polynomial(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f, -0.5f,
-                            1.0f);
+  const auto c =
+      polynomial(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f, -0.5f, 1.0f);
   const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::And(quadrant, hn::Set(di, 1)))));
   const auto sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
   hn::StoreU(hn::Xor(hn::IfThenElse(odd, c, sine), sign), d, out);

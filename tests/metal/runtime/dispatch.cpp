@@ -58,8 +58,7 @@ std::string check_bindings(const mslx_kernel_desc& k, Extent threadgroup, const 
     const bool optional = p.attr && p.attr[0];
     if (p.kind == 0) {
       used[p.index] = true;
-      if (!b.bound[p.index] && !optional)
-        return "buffer " + std::to_string(p.index) + " ('" + p.name + "') not bound";
+      if (!b.bound[p.index] && !optional) return "buffer " + std::to_string(p.index) + " ('" + p.name + "') not bound";
       if (reinterpret_cast<uintptr_t>(b.buffers[p.index]) % 4) return "buffer offset not 4-byte aligned";
     } else if (p.kind == 1) {
       const size_t bytes = b.threadgroup_bytes[p.index];
@@ -153,8 +152,14 @@ Result run(const mslx_kernel_desc* k, Extent grid, Extent groups, Extent threadg
   }
   catch_faults();
   fault_text[0] = 0;
-  Dispatch d{.kernel = k, .grid = grid, .groups = groups, .threadgroup = threadgroup, .bindings = b, .options = o,
-             .exact = exact, .order = {}};
+  Dispatch d{.kernel = k,
+             .grid = grid,
+             .groups = groups,
+             .threadgroup = threadgroup,
+             .bindings = b,
+             .options = o,
+             .exact = exact,
+             .order = {}};
   d.total = groups.x * groups.y * groups.z;
   if (o.order != Order::forward) {
     for (unsigned i = 0; i < d.total; ++i) d.order.push_back(o.order == Order::reverse ? d.total - 1 - i : i);
@@ -164,7 +169,8 @@ Result run(const mslx_kernel_desc* k, Extent grid, Extent groups, Extent threadg
   std::vector<std::unique_ptr<Execution>> executions;
   std::vector<std::thread> workers;
   for (int w = 0; w < std::max(1, o.workers); ++w) executions.push_back(std::make_unique<Execution>());
-  if (executions.size() == 1) work(d, *executions[0], 0);
+  if (executions.size() == 1)
+    work(d, *executions[0], 0);
   else
     for (unsigned w = 0; w < executions.size(); ++w) workers.emplace_back([&, w] { work(d, *executions[w], w); });
   for (std::thread& worker : workers) worker.join();

@@ -51,8 +51,10 @@ bool release_simdgroup(Execution& e, unsigned number) {
     if (f.state == State::ready) return false;
     if (f.state == State::at_barrier) mixed = true;
     if (f.state != State::at_simd) continue;
-    if (!first) first = &f;
-    else if (f.site != first->site) mixed = true;
+    if (!first)
+      first = &f;
+    else if (f.site != first->site)
+      mixed = true;
     mask |= 1u << (i - begin);
   }
   if (!first) return false;
@@ -105,8 +107,10 @@ bool all_done(Execution& e) {
     const Fiber& f = e.fibers[i];
     if (f.state == State::done) ++done;
     if (f.state != State::at_barrier) continue;
-    if (!first) first = &f;
-    else if (f.site != first->site) mixed = true;
+    if (!first)
+      first = &f;
+    else if (f.site != first->site)
+      mixed = true;
   }
   if (done == e.threads) return true;
   if (mixed)

@@ -77,8 +77,10 @@ void Scan::declarations(size_t begin, size_t end) {
     const Declaration d = declaration(i, end);
     const bool alias = is(d.start, "using") || is(d.start, "typedef");
     const bool callable = d.paren && is_word(d.paren - 1) && !alias;
-    if (d.is_instance) instance(d);
-    else if (callable && d.body) function(d);
+    if (d.is_instance)
+      instance(d);
+    else if (callable && d.body)
+      function(d);
     else if (!d.body && !d.has_record && !callable && !alias && !is(d.start, "static_assert") &&
              !is(d.start, "friend") && d.end > d.start + 1)
       variable(d);
@@ -96,8 +98,10 @@ void Scan::instance(const Declaration& d) {
   skip_attributes();
   if (is(q, "kernel")) ++q;
   skip_attributes();
-  if (is(q, "decltype")) q = match(q + 1) + 1;
-  else if (is(q, "void")) ++q;
+  if (is(q, "decltype"))
+    q = match(q + 1) + 1;
+  else if (is(q, "void"))
+    ++q;
   if (is(q, "kernel")) ++q;
   const size_t last = is(q + 1, "<") ? match_angle(q + 1) : q;
   std::string name = d.host_name;
@@ -153,8 +157,10 @@ std::vector<Parameter> Scan::parameters(size_t paren) const {
   size_t start = paren + 1;
   int angles = 0;
   for (size_t i = paren + 1; i <= close; ++i) {
-    if (is(i, "<")) ++angles;
-    else if (is(i, ">") && angles) --angles;
+    if (is(i, "<"))
+      ++angles;
+    else if (is(i, ">") && angles)
+      --angles;
     else if (is(i, "(") || is(i, "[")) {
       i = match(i);
       continue;
@@ -190,10 +196,14 @@ size_t Scan::threadgroup_variable(size_t at) {
   size_t end = at;
   int angles = 0;
   for (; !is(end, ";") && !is(end, "="); ++end) {
-    if (is(end, "(") || is(end, "[")) end = match(end);
-    else if (is(end, "<")) ++angles;
-    else if (is(end, ">")) --angles;
-    else if ((is(end, "*") || is(end, "&")) && !angles) return at;
+    if (is(end, "(") || is(end, "["))
+      end = match(end);
+    else if (is(end, "<"))
+      ++angles;
+    else if (is(end, ">"))
+      --angles;
+    else if ((is(end, "*") || is(end, "&")) && !angles)
+      return at;
   }
   if (is(end, "=")) {
     report("warning", tokens_[at].line, "initializer on a threadgroup variable is ignored (do not rely on it)");
@@ -206,10 +216,14 @@ size_t Scan::threadgroup_variable(size_t at) {
   size_t name = at + 1;  // the last word before [ , ;
   angles = 0;
   for (size_t q = at + 1; q <= end; ++q) {
-    if (is(q, "<")) ++angles;
-    else if (is(q, ">")) --angles;
-    else if (is_word(q) && !angles) name = q;
-    else if (is(q, "[") || is(q, ";") || (is(q, ",") && !angles)) break;
+    if (is(q, "<"))
+      ++angles;
+    else if (is(q, ">"))
+      --angles;
+    else if (is_word(q) && !angles)
+      name = q;
+    else if (is(q, "[") || is(q, ";") || (is(q, ",") && !angles))
+      break;
   }
   const std::string type = text(at + 1, name);
   std::string replacement;

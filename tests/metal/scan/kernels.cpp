@@ -65,10 +65,12 @@ void Scan::bind_built_in(const Instance& in, const Parameter& p, const Attribute
     if (components != "1") report("error", p.line, "[[" + a.name + "]] must be scalar");
     return;
   }
-  if (grid_components.empty()) grid_components = components;
+  if (grid_components.empty())
+    grid_components = components;
   else if (grid_components != components)
-    report("warning", p.line, "grid attributes of kernel '" + in.function +
-                                  "' mix component counts (Metal rejects this for several attribute pairs)");
+    report("warning", p.line,
+           "grid attributes of kernel '" + in.function +
+               "' mix component counts (Metal rejects this for several attribute pairs)");
 }
 
 Scan::Bound Scan::bind(const Instance& in, const Parameter& p, const std::string& type, std::string& grid_components) {
@@ -124,8 +126,9 @@ void Scan::kernel(const Instance& in, const Function& f, const std::string& id) 
       taken.insert(index);
       p.attributes.push_back({"buffer", std::to_string(index)});
       if (!warned_about_index_)
-        report("warning", p.line, "kernel parameter '" + p.name +
-                                      "' has no explicit [[buffer(n)]]: the index is assigned by the compiler");
+        report(
+            "warning", p.line,
+            "kernel parameter '" + p.name + "' has no explicit [[buffer(n)]]: the index is assigned by the compiler");
       warned_about_index_ = true;
     }
     const std::string type = "mslx::param<mslx_F" + id + ", " + std::to_string(position) + ">::type";

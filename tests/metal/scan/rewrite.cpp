@@ -42,8 +42,10 @@ size_t Scan::drop_address_space_twin(size_t i, size_t first_edit) {
   int depth = 0;
   while (begin > 0) {
     --begin;
-    if (is(begin, ")") || is(begin, "]")) ++depth;
-    else if (is(begin, "(") || is(begin, "[")) --depth;
+    if (is(begin, ")") || is(begin, "]"))
+      ++depth;
+    else if (is(begin, "(") || is(begin, "["))
+      --depth;
     else if (!depth && (is(begin, ";") || is(begin, "{") || is(begin, "}"))) {
       ++begin;
       break;

@@ -92,8 +92,10 @@ size_t Scan::match(size_t i) const {
   const std::string open = tokens_[i].text, close = open == "(" ? ")" : open == "[" ? "]" : "}";
   int depth = 0;
   for (; i < tokens_.size(); ++i) {
-    if (tokens_[i].text == open) ++depth;
-    else if (tokens_[i].text == close && --depth == 0) return i;
+    if (tokens_[i].text == open)
+      ++depth;
+    else if (tokens_[i].text == close && --depth == 0)
+      return i;
   }
   return tokens_.size() - 1;
 }
@@ -101,10 +103,14 @@ size_t Scan::match(size_t i) const {
 size_t Scan::match_angle(size_t i) const {
   int depth = 0;
   for (; i < tokens_.size(); ++i) {
-    if (is(i, "<")) ++depth;
-    else if (is(i, ">") && --depth == 0) return i;
-    else if (is(i, "(")) i = match(i);
-    else if (is(i, ";") || is(i, "{")) return 0;
+    if (is(i, "<"))
+      ++depth;
+    else if (is(i, ">") && --depth == 0)
+      return i;
+    else if (is(i, "("))
+      i = match(i);
+    else if (is(i, ";") || is(i, "{"))
+      return 0;
   }
   return 0;
 }

@@ -74,9 +74,9 @@ MSLX_VT(ulong)
 MSLX_VT(bool)
 }  // namespace metal
 // The scalar/vector type names are visible in MSL without 'using namespace metal'
-#define MSLX_USE(T) \
-  using metal::T##2;  \
-  using metal::T##3;  \
+#define MSLX_USE(T)  \
+  using metal::T##2; \
+  using metal::T##3; \
   using metal::T##4;
 MSLX_USE(float)
 MSLX_USE(half)
