@@ -18,19 +18,9 @@ HostTensor reference_weight(const Value& value, const WeightFiles* weights, std:
   buffer.type = value.type;
   buffer.fqn = value.fqn;
   buffer.tied = value.tied;
-  const TensorView* found = weights ? find_program_weight(*weights, buffer) : nullptr;
-  if (found && found->type.shape == value.type.shape)
-    return found->type.dtype == value.type.dtype ? copy_tensor(*found) : convert_tensor(*found, value.type.dtype);
-  if (!found && weights)
-    if (auto computed = rotary_frequencies(*weights, buffer))
-      return computed->type.dtype == value.type.dtype ? *computed
-                                                      : convert_tensor(view_of(*computed), value.type.dtype);
-  if (found)
-    problems.push_back(
-        fmt::format("weight '{}': expected {}, found {}", value.fqn, to_string(value.type), to_string(found->type)));
-  else
-    problems.push_back(fmt::format("weight '{}' of {} is missing", value.fqn, to_string(value.type)));
-  return {};
+  LoadedWeight weight = load_program_weight(weights, buffer, problems);
+  if (weight.mapped) return copy_tensor(*weight.mapped);
+  return weight.made ? std::move(*weight.made) : HostTensor{};
 }
 
 // Tensors live from the node that makes them to the last that reads them.

@@ -38,39 +38,6 @@ struct Executor::State {
   }
 };
 
-namespace {
-
-// The bytes a buffer is loaded with: as the file maps them, or converted to the declared dtype.
-void load_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems,
-                 const TensorView*& found, std::optional<HostTensor>& converted) {
-  found = weights ? find_program_weight(*weights, buffer) : nullptr;
-  if (!found && weights) converted = rotary_frequencies(*weights, buffer);
-  if (converted) {
-    if (converted->type.dtype != buffer.type.dtype) converted = convert_tensor(view_of(*converted), buffer.type.dtype);
-    return;
-  }
-  if (!found) {
-    problems.push_back(fmt::format("weight {} ({}) is not in {}", buffer.fqn, to_string(buffer.type),
-                                   weights ? weights->path : "any weight file: none was given"));
-    return;
-  }
-  if (found->type.shape != buffer.type.shape) {
-    problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, to_string(buffer.type.shape),
-                                   to_string(found->type.shape), weights->path));
-    found = nullptr;
-  } else if (found->type.dtype != buffer.type.dtype) {
-    if (is_float(found->type.dtype) != is_float(buffer.type.dtype)) {
-      problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn,
-                                     dtype_name(buffer.type.dtype), dtype_name(found->type.dtype), weights->path));
-      found = nullptr;
-      return;
-    }
-    converted = convert_tensor(*found, buffer.type.dtype);
-  }
-}
-
-}  // namespace
-
 Executor::Executor(std::shared_ptr<const Program> program, const WeightFiles* weights, std::unique_ptr<Backend> backend)
     : program_(std::move(program)), state_(std::make_unique<State>()) {
   State& s = *state_;
@@ -96,14 +63,12 @@ Executor::Executor(std::shared_ptr<const Program> program, const WeightFiles* we
         break;
       }
       case BufferKind::weight: {
-        const TensorView* found = nullptr;
-        std::optional<HostTensor> converted;
-        load_weight(weights, b, problems, found, converted);
-        if (converted) {
+        const LoadedWeight weight = load_program_weight(weights, b, problems);
+        if (weight.made) {
           p = s.place(bytes);
-          s.backend->upload(*p.buffer, 0, converted->data);
-        } else if (found) {
-          s.memory.push_back(s.backend->wrap({found->data, bytes}));
+          s.backend->upload(*p.buffer, 0, weight.made->data);
+        } else if (weight.mapped) {
+          s.memory.push_back(s.backend->wrap({weight.mapped->data, bytes}));
           p = {s.memory.back().get(), 0, false};
         }
         p.constant = true;

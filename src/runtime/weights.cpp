@@ -75,6 +75,29 @@ std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const B
   return tensor;
 }
 
+LoadedWeight load_program_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems) {
+  const TensorView* found = weights ? find_program_weight(*weights, buffer) : nullptr;
+  const DType declared = buffer.type.dtype;
+  if (!found) {
+    auto made = weights ? rotary_frequencies(*weights, buffer) : std::nullopt;
+    if (made && made->type.dtype != declared) made = convert_tensor(view_of(*made), declared);
+    if (!made)
+      problems.push_back(fmt::format("weight {} ({}) is not in {}", buffer.fqn, to_string(buffer.type),
+                                     weights ? weights->path : "any weight file: none was given"));
+    return {nullptr, std::move(made)};
+  }
+  if (found->type.shape != buffer.type.shape) {
+    problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, to_string(buffer.type.shape),
+                                   to_string(found->type.shape), weights->path));
+    return {};
+  }
+  if (found->type.dtype == declared) return {found, std::nullopt};
+  if (is_float(found->type.dtype) == is_float(declared)) return {nullptr, convert_tensor(*found, declared)};
+  problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, dtype_name(declared),
+                                 dtype_name(found->type.dtype), weights->path));
+  return {};
+}
+
 HostTensor convert_tensor(const TensorView& from, DType dtype) {
   HostTensor to = make_tensor({dtype, from.type.shape});
   const int64_t count = element_count(from.type.shape);

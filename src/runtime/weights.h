@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "program/program.h"
 #include "runtime/safetensors.h"
@@ -15,6 +16,14 @@ const TensorView* find_program_weight(const WeightFiles& weights, const Buffer& 
 // Rotary frequencies are a non-persistent buffer that checkpoints leave out: computed in float32 from rope_theta and
 // the head size of the config.json beside the weights. nullopt when the buffer is no such thing or there is no config.
 std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const Buffer& buffer);
+
+// What a buffer is loaded with: the file's own bytes, or values made from them in the declared dtype.
+struct LoadedWeight {
+  const TensorView* mapped = nullptr;
+  std::optional<HostTensor> made;
+};
+// Neither is set when the weight cannot be had; `problems` then has one line more, which names it.
+LoadedWeight load_program_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems);
 
 // The tensor in another dtype, each element rounded once.
 HostTensor convert_tensor(const TensorView& from, DType dtype);
