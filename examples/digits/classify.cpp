@@ -21,7 +21,7 @@ int64_t largest(const std::byte* data, DType dtype, int64_t begin, int64_t count
 int classify(const std::string& program_path, const std::string& weights_path, const std::string& test_path) {
   const std::shared_ptr<const Program> program = load_program(program_path);
   const WeightFiles weights = open_weights(weights_path), test = open_weights(test_path);
-  Executor executor(program, &weights, open_backend("cpu", 0));
+  Executor executor(program, &weights, open_backend("cpu", 1));           // one thread: an image is little work
   const TensorType input = method_inputs(*program, "main").at(0).type;    // [1, 1, 32, 32]
   const TensorType output = method_outputs(*program, "main").at(0).type;  // [1, 10]
   const TensorView& images = get_weight(test, "images");

@@ -72,13 +72,12 @@ std::string compare_integers(const HostTensor& got, const TensorView& want) {
   return {};
 }
 
-// `exact` is the float64 answer, or the stored one; steps are those of its largest number, `least` or larger.
-std::string compare_reals(const HostTensor& got, const TensorView& want, const TensorView& exact, double tolerance,
-                          double least) {
+// `exact` is the float64 answer, or the stored one.
+std::string compare_reals(const HostTensor& got, const TensorView& want, const TensorView& exact, double tolerance) {
   const DType dtype = got.type.dtype;
   const int64_t count = element_count(want.type.shape);
   std::vector<double> answer(static_cast<size_t>(count));
-  double magnitude = least;
+  double magnitude = 0;
   for (int64_t i = 0; i < count; ++i) {
     double& value = answer[static_cast<size_t>(i)];
     value = load_double(exact.data, exact.type.dtype, i);
@@ -105,12 +104,11 @@ std::string compare_reals(const HostTensor& got, const TensorView& want, const T
                      worst / rounding_step(dtype, magnitude > 0 ? magnitude : 1));
 }
 
-std::string compare(const HostTensor& got, const WeightFiles& tensors, const std::string& name, double tolerance,
-                    double least = 0) {
+std::string compare(const HostTensor& got, const WeightFiles& tensors, const std::string& name, double tolerance) {
   const TensorView& want = get_weight(tensors, name);
   if (!is_float(want.type.dtype)) return compare_integers(got, want);
   const TensorView* exact = find_weight(tensors, name + ".f64");
-  return compare_reals(got, want, exact ? *exact : want, tolerance, least);
+  return compare_reals(got, want, exact ? *exact : want, tolerance);
 }
 
 // Empty when the call's results are PyTorch's.
@@ -141,22 +139,6 @@ std::string run_sample(const nlohmann::json& sample, const WeightFiles& tensors)
 }
 
 std::string show(const TensorSpec& output) { return fmt::format("output '{}'", output.name); }
-
-// Products that cancel leave the rounding of what they cancelled: the largest finite number among the inputs of a
-// program with a contraction, and 0 for others.
-double cancelled_magnitude(const Program& program, const std::string& prefix, const Graph& graph,
-                           const WeightFiles& tensors) {
-  double largest = 0;
-  if (std::none_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& k) { return !!k.contraction; }))
-    return largest;
-  for (ValueId id : graph.inputs) {
-    const TensorView& tensor = get_weight(tensors, prefix + value_of(graph, id).name);
-    for (int64_t i = 0; is_float(tensor.type.dtype) && i < element_count(tensor.type.shape); ++i)
-      if (const double x = std::fabs(load_double(tensor.data, tensor.type.dtype, i)); std::isfinite(x))
-        largest = std::max(largest, x);
-  }
-  return largest;
-}
 
 // Empty when the compiled sample's outputs are PyTorch's.
 std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, const WeightFiles& tensors) {
@@ -195,7 +177,7 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
     const HostTensor got{output.type, {memory.begin(), memory.end()}};
     if (output.type != get_weight(tensors, prefix + output.name).type || memory.size() != byte_size(output.type))
       return fmt::format("{} is {}", show(output), to_string(output.type));
-    const std::string problem = compare(got, tensors, prefix + output.name, tolerance, least);
+    const std::string problem = compare(got, tensors, prefix + output.name, tolerance);
     if (!problem.empty()) {
       std::string steps;
       for (size_t step = 0; step < method.steps.size(); ++step)

@@ -1,7 +1,8 @@
 // Transposition by squares of 128-bit vectors; along the source's runs first, so that its cache lines are used up.
 #include "backends/cpu/loops_transpose.h"
 
-// clang-format off: the targets must be chosen before Highway is read
+// The targets must be chosen before Highway is read.
+// clang-format off
 #include "backends/cpu/vector_targets.h"
 #include <hwy/highway.h>
 // clang-format on
