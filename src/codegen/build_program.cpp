@@ -98,10 +98,10 @@ class Builder {
   }
 
   void share_inputs_and_weights(const Graph& g) {
-    std::vector<bool> updated(g.values.size(), false);
+    updated_.assign(g.values.size(), false);
     for (size_t v = 0; v < g.values.size(); ++v)
       if (root(static_cast<ValueId>(v)) != static_cast<ValueId>(v))
-        updated[static_cast<size_t>(root(static_cast<ValueId>(v)))] = true;
+        updated_[static_cast<size_t>(root(static_cast<ValueId>(v)))] = true;
     for (size_t v = 0; v < g.values.size(); ++v) {
       const Value& value = g.values[v];
       Buffer b;
@@ -118,7 +118,7 @@ class Builder {
         const auto* data = reinterpret_cast<const char*>(value.data->data.data());
         key = "constant:" + to_string(value.type) + ":" + hash_hex({data, value.data->data.size()});
       } else if (value.source == ValueSource::input) {
-        b.kind = updated[v] ? BufferKind::state : BufferKind::input;
+        b.kind = updated_[v] ? BufferKind::state : BufferKind::input;
         if (b.kind == BufferKind::state) key = "state:" + value.name + ":" + to_string(value.type);
       } else {
         continue;
@@ -152,8 +152,16 @@ class Builder {
     return step;
   }
 
-  // The same recipe of two methods runs once.
+  // The same recipe of two methods runs once, unless it has to do with a buffer that is updated: that holds another
+  // value after each update, so neither its number nor the kernel that first wrote it says what it holds.
   void add_recipe(const Graph& g, const Node& node) {
+    const auto updated = [&](ValueId v) { return updated_[static_cast<size_t>(root(v))]; };
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), updated) ||
+        std::any_of(node.outputs.begin(), node.outputs.end(), updated)) {
+      for (ValueId v : node.outputs) make_prepared(g, v);
+      program_.recipes.push_back(step_of(g, node));
+      return;
+    }
     std::string key = "recipe:" + std::to_string(kernel_id(*node.kernel));
     for (ValueId v : node.inputs) key += "," + std::to_string(buffer(v));
     bool fresh = true;
@@ -164,17 +172,17 @@ class Builder {
         fresh = false;
         continue;
       }
-      const Value& value = value_of(g, node.outputs[i]);
-      if (buffer(node.outputs[i]) < 0)  // it may update an earlier recipe's result
-        buffer(node.outputs[i]) = add_buffer({.name = value.name,
-                                              .kind = BufferKind::prepared,
-                                              .type = value.type,
-                                              .strides = {},
-                                              .fqn = {},
-                                              .tied = {}});
+      make_prepared(g, node.outputs[i]);
       shared_[name] = buffer(node.outputs[i]);
     }
     if (fresh) program_.recipes.push_back(step_of(g, node));
+  }
+
+  void make_prepared(const Graph& g, ValueId v) {
+    const Value& value = value_of(g, v);
+    if (buffer(v) < 0)  // it may update an earlier recipe's result
+      buffer(v) = add_buffer(
+          {.name = value.name, .kind = BufferKind::prepared, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
   }
 
   void assign_outputs(const Graph& g) {
@@ -225,6 +233,7 @@ class Builder {
   std::vector<int32_t> buffers_;  // by value (root of its updates): its buffer
   std::vector<ValueId> parent_;
   std::vector<bool> is_recipe_;
+  std::vector<bool> updated_;                            // by value: the root of others, so written more than once
   std::unordered_map<std::string, int32_t> shared_;      // what methods share, by content
   std::unordered_map<std::string, int32_t> kernel_ids_;  // by body
 };
