@@ -1,5 +1,7 @@
 // The .npubin file: "NPUSIM\0", version (u32), body size (u64), MessagePack body, XXH3 of all before it (u64); integers
 // outside the body are little-endian.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <limits>
 
@@ -257,6 +259,11 @@ std::shared_ptr<const Program> load_program(const std::string& path) {
       deserialize({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
 }
 
-void save_program(const Program& program, const std::string& path) { write_file(path, serialize(program)); }
+void save_program(const Program& program, const std::string& path) {
+  // What could not be loaded again is not written.
+  if (const std::vector<std::string> problems = check_program(program); !problems.empty())
+    fail(ErrorKind::internal, "the compiled program is not sound: {}", fmt::join(problems, "; "));
+  write_file(path, serialize(program));
+}
 
 }  // namespace npusim
