@@ -9,7 +9,7 @@
 #include <random>
 
 #include "backends/cpu/contraction.h"
-#include "backends/cpu/matmul.h"
+#include "backends/cpu/memory.h"
 #include "base/threads.h"
 #include "kernel/builder.h"
 

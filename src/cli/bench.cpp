@@ -1,6 +1,7 @@
 // npusim bench: the time of one method against what the machine can do.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/threads.h"
@@ -18,6 +19,7 @@ struct Flags {
   InputFlags inputs;
   std::string method;
   double seconds = 2;
+  size_t steps = 0;
   bool json = false;
 };
 
@@ -42,13 +44,40 @@ std::vector<double> measure(Executor& executor, size_t method, double seconds) {
   return ms;
 }
 
-std::string report(const std::string& method, const std::vector<double>& ms, const Work& work, bool json) {
+// The fastest of each step's runs.
+struct StepTime {
+  std::string node, how;
+  double min_ms = 0;
+};
+
+// The `count` slowest steps, slowest first.
+std::vector<StepTime> measure_steps(Executor& executor, size_t method, size_t count, double seconds) {
+  DeviceMethod& code = executor.device_method(method);
+  const std::vector<Step>& steps = executor.program().methods[method].steps;
+  std::vector<StepTime> times;
+  for (size_t i = 0; i < steps.size(); ++i) times.push_back({steps[i].node, code.step_info(i), 1e300});
+  const Stopwatch total;
+  for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs)
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Stopwatch watch;
+      code.run_step(i);
+      times[i].min_ms = std::min(times[i].min_ms, watch.ms());
+    }
+  std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
+  times.resize(std::min(count, times.size()));
+  return times;
+}
+
+std::string report(const std::string& method, const std::vector<double>& ms, const Work& work,
+                   const std::vector<StepTime>& steps, bool json) {
   const Timing t = summarize(ms);
   const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
   const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
   const double probe_read = probe_read_gb_s(), probe_gflop = probe_gflop_s();
   const uint64_t moved = work.read_bytes + work.written_bytes;
-  if (json)
+  if (json) {
+    auto slowest = nlohmann::ordered_json::array();
+    for (const StepTime& s : steps) slowest.push_back({{"node", s.node}, {"how", s.how}, {"min_ms", s.min_ms}});
     return nlohmann::ordered_json{{"method", method},
                                   {"runs", ms.size()},
                                   {"min_ms", t.min_ms},
@@ -61,16 +90,20 @@ std::string report(const std::string& method, const std::vector<double>& ms, con
                                   {"gflop_s", gflop},
                                   {"probe_read_gb_s", probe_read},
                                   {"probe_gflop_s", probe_gflop},
-                                  {"threads", thread_count()}}
+                                  {"threads", thread_count()},
+                                  {"slowest_steps", slowest}}
                .dump(2) +
            "\n";
-  return fmt::format(
+  }
+  std::string text = fmt::format(
       "{}: median {:.3f} ms (min {:.3f}, p10 {:.3f}, p90 {:.3f}, {} runs, {} threads)\n"
       "  moves {:.2f} MB; reads {:.2f} GB/s, {:.0f} % of the {:.1f} GB/s this machine reads\n"
       "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s, {:.0f} % of the {:.0f} GFLOP/s of its multiply-adds\n",
       method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), static_cast<double>(moved) / 1e6,
       read, 100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop,
       100 * gflop / probe_gflop, probe_gflop);
+  for (const StepTime& s : steps) text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.how);
+  return text;
 }
 
 int run(const Flags& flags) {
@@ -86,7 +119,9 @@ int run(const Flags& flags) {
   const size_t position = session.executor->method(method);
   write_inputs(*session.executor, position, inputs);
   const std::vector<double> ms = measure(*session.executor, position, flags.seconds);
-  print_report(report(method, ms, method_work(*program, program->methods[position]), flags.json));
+  std::vector<StepTime> steps;
+  if (flags.steps > 0) steps = measure_steps(*session.executor, position, flags.steps, flags.seconds);
+  print_report(report(method, ms, method_work(*program, program->methods[position]), steps, flags.json));
   return 0;
 }
 
@@ -101,6 +136,7 @@ Action add_bench(CLI::App& verb) {
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

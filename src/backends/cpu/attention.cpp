@@ -225,8 +225,13 @@ class AttentionStep final : public Step {
       for (int64_t slice = 0; slice < slices_; ++slice) {
         const int64_t d0 = slice * attention_depth, d1 = std::min(depth_, d0 + attention_depth);
         pack_transposed(k_, {batch, j, j + count, d0, d1}, panel, width);
-        multiply_attention(q + slice * block_rows_ * attention_stride, rows, panel, d1 - d0, s + (j - k0),
-                           attention_stride, slice > 0);
+        multiply_attention({.a = q + slice * block_rows_ * attention_stride,
+                            .rows = rows,
+                            .panels = panel,
+                            .depth = d1 - d0,
+                            .c = s + (j - k0),
+                            .ldc = attention_stride,
+                            .add = slice > 0});
       }
     }
   }
@@ -241,7 +246,8 @@ class AttentionStep final : public Step {
       const int64_t count = std::min(width, columns_ - n);
       if (count < width) std::memset(panel, 0, static_cast<size_t>((k1 - k0) * width) * 4);
       pack(v_, {batch, k0, k1, n, n + count}, panel, width);
-      multiply_attention(s, rows, panel, k1 - k0, o + n, ld_, true);
+      multiply_attention(
+          {.a = s, .rows = rows, .panels = panel, .depth = k1 - k0, .c = o + n, .ldc = ld_, .add = true});
     }
   }
 

@@ -1,6 +1,8 @@
 // Offset tables of operands and the choice of packing loop.
 #include "backends/cpu/contraction_operand.h"
 
+#include <algorithm>
+
 #include "backends/cpu/contraction_simd.h"
 
 namespace npusim::cpu {
@@ -28,6 +30,17 @@ int64_t common_step(const std::vector<int64_t>& values) {
   return step;
 }
 
+// The length of side-by-side elements that divides the axis evenly; 1 when neighbours are apart.
+int64_t common_run(const std::vector<int64_t>& values) {
+  const auto size = static_cast<int64_t>(values.size());
+  auto adjacent = [&](int64_t i) { return values[static_cast<size_t>(i)] == values[static_cast<size_t>(i - 1)] + 1; };
+  int64_t run = 1;
+  while (run < size && adjacent(run)) ++run;
+  for (int64_t i = run; i < size; ++i)
+    if (i % run != 0 && !adjacent(i)) return 1;
+  return run;
+}
+
 float element(const Operand& o, int64_t batch, int64_t i, int64_t j) {
   const std::array<size_t, 3> at{static_cast<size_t>(batch), static_cast<size_t>(i), static_cast<size_t>(j)};
   int64_t address = o.offset + o.offsets[0][at[0]] + o.offsets[1][at[1]] + o.offsets[2][at[2]];
@@ -49,6 +62,16 @@ float element(const Operand& o, int64_t batch, int64_t i, int64_t j) {
 }
 
 bool simd_type(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+// Calls body(begin, end) for the runs of `run` elements in [begin, end).
+template <typename Body>
+void for_runs(int64_t run, int64_t begin, int64_t end, Body&& body) {
+  for (int64_t next; begin < end; begin = next) {
+    next = std::min(end, (begin / run + 1) * run);
+    body(begin, next);
+  }
+}
+constexpr int64_t least_run = 8;  // worth a loop of its own
 
 // dst[(i - i0)·ld_i + (j - j0)·ld_j]
 void pack_elements(const Operand& o, const Part& p, float* dst, int64_t ld_i, int64_t ld_j) {
@@ -74,6 +97,7 @@ Operand make_operand(const Access& access, DType dtype, const void* data, const 
   for (size_t axis = 0; axis < 3; ++axis) {
     o.offsets[axis] = table(axes[axis], access.strides);
     o.step[axis] = common_step(o.offsets[axis]);
+    o.run[axis] = common_run(o.offsets[axis]);
   }
   for (const Guard& guard : access.guards) {
     Operand::Bound bound{guard.limit, guard.stride, {}};
@@ -95,8 +119,11 @@ bool depends_on(const Access& access, int dim) {
 void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
   if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
   if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, ld, 1);
-  if (o.step[2] == 1) {
-    for (int64_t i = p.i0; i < p.i1; ++i) widen(o.dtype, o.at(p.batch, i, p.j0), p.j1 - p.j0, dst + (i - p.i0) * ld);
+  if (o.run[2] >= std::min(least_run, o.size(2))) {
+    for (int64_t i = p.i0; i < p.i1; ++i)
+      for_runs(o.run[2], p.j0, p.j1, [&](int64_t j, int64_t end) {
+        widen(o.dtype, o.at(p.batch, i, j), end - j, dst + (i - p.i0) * ld + (j - p.j0));
+      });
   } else if (o.step[1] == 1 && o.step[2] != -1) {
     transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[2], p.j1 - p.j0, p.i1 - p.i0, dst, ld);
   } else {
@@ -107,8 +134,11 @@ void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
 void pack_transposed(const Operand& o, const Part& p, float* dst, int64_t ld) {
   if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
   if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, 1, ld);
-  if (o.step[1] == 1) {
-    for (int64_t j = p.j0; j < p.j1; ++j) widen(o.dtype, o.at(p.batch, p.i0, j), p.i1 - p.i0, dst + (j - p.j0) * ld);
+  if (o.run[1] >= std::min(least_run, o.size(1))) {
+    for (int64_t j = p.j0; j < p.j1; ++j)
+      for_runs(o.run[1], p.i0, p.i1, [&](int64_t i, int64_t end) {
+        widen(o.dtype, o.at(p.batch, i, j), end - i, dst + (j - p.j0) * ld + (i - p.i0));
+      });
   } else if (o.step[2] == 1 && o.step[1] != -1) {
     transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[1], p.i1 - p.i0, p.j1 - p.j0, dst, ld);
   } else {

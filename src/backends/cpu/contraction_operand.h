@@ -33,6 +33,8 @@ struct Operand {
   std::vector<Bound> bounds;
   // The distance of neighbours along an axis: its only stride, or -1 when there is none that holds throughout.
   std::array<int64_t, 3> step{};
+  // Along an axis whose neighbours are mostly adjacent: every `run` elements, from the first on, lie side by side.
+  std::array<int64_t, 3> run{};
 
   int64_t size(int axis) const { return static_cast<int64_t>(offsets[static_cast<size_t>(axis)].size()); }
   const std::byte* at(int64_t batch, int64_t i, int64_t j) const {

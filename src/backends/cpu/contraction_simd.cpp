@@ -2,6 +2,8 @@
 #include "backends/cpu/contraction_simd.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
@@ -54,21 +56,34 @@ void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64
   });
 }
 
+// What a tile fetches ahead: `lines` cache lines per `ahead_steps` steps of k.
+struct Ahead {
+  const std::byte* next;
+  int64_t lines;
+};
+constexpr int64_t ahead_steps = 8;
+
 template <int rows, int64_t stride>
 void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
-          int64_t ldc, bool add) {
+          int64_t ldc, bool add, Ahead ahead) {
   const F f;
   VF sum[rows][2];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) sum[r][0] = sum[r][1] = hn::Zero(f);
-  for (int64_t k = 0; k < depth; ++k) {
-    const VF b0 = hn::LoadU(f, panel), b1 = hn::LoadU(f, panel + lanes);
-    panel += tile_columns;
+  for (int64_t k = 0; k < depth;) {
+    for (int64_t line = 0; line < ahead.lines; ++line, ahead.next += 64) __builtin_prefetch(ahead.next, 0, 2);
+    for (const int64_t end = std::min(depth, k + ahead_steps); k < end; ++k) {
+      const VF b0 = hn::LoadU(f, panel), b1 = hn::LoadU(f, panel + lanes);
+      // The hardware's prefetcher into L1 does not keep up with two lines per step.
+      __builtin_prefetch(panel + 8 * tile_columns, 0, 3);
+      __builtin_prefetch(panel + 8 * tile_columns + lanes, 0, 3);
+      panel += tile_columns;
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      const VF x = hn::Set(f, a[r * stride + k]);
-      sum[r][0] = hn::MulAdd(x, b0, sum[r][0]);
-      sum[r][1] = hn::MulAdd(x, b1, sum[r][1]);
+      for (int r = 0; r < rows; ++r) {
+        const VF x = hn::Set(f, a[r * stride + k]);
+        sum[r][0] = hn::MulAdd(x, b0, sum[r][0]);
+        sum[r][1] = hn::MulAdd(x, b1, sum[r][1]);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -83,39 +98,30 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
   }
 }
 
-// Blocks of rows as even as can be.
+using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead);
+template <int64_t stride, int... rows>
+constexpr std::array<Tile, sizeof...(rows)> tiles_of(std::integer_sequence<int, rows...>) {
+  return {tile<rows + 1, stride>...};
+}
+
+// Blocks of rows as even as can be: one stays in L1 while the panels come from L2.
 template <int64_t stride>
-void multiply(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
-  using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool);
-  static constexpr Tile tiles[] = {
-      tile<1, stride>,
-      tile<2, stride>,
-      tile<3, stride>,
-      tile<4, stride>,
-      tile<5, stride>,
-      tile<6, stride>,
-      tile < tile_rows == 12 ? 7 : 1,
-      stride >,
-      tile < tile_rows == 12 ? 8 : 1,
-      stride >,
-      tile < tile_rows == 12 ? 9 : 1,
-      stride >,
-      tile < tile_rows == 12 ? 10 : 1,
-      stride >
-      , tile < tile_rows == 12 ? 11 : 1, stride >, tile < tile_rows == 12 ? 12 : 1, stride > };
-  const int64_t blocks = (rows + tile_rows - 1) / tile_rows;
+void multiply(const BlockProduct& p) {
+  static constexpr auto tiles = tiles_of<stride>(std::make_integer_sequence<int, tile_rows>());
+  const int64_t blocks = (p.rows + tile_rows - 1) / tile_rows, steps = (p.depth + ahead_steps - 1) / ahead_steps;
+  const int64_t lines = p.next && steps > 0 ? (p.next_bytes + 64 * blocks * steps - 1) / (64 * blocks * steps) : 0;
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t r0 = rows * i / blocks, r1 = rows * (i + 1) / blocks;
-    tiles[r1 - r0 - 1](a + r0 * stride, panel, depth, c + r0 * ldc, ldc, add);
+    const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks;
+    for (int64_t n = 0; n < p.panel_count; ++n) {
+      const bool fetch = i * steps * lines * 64 < p.next_bytes;
+      tiles[static_cast<size_t>(r1 - r0 - 1)](p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth,
+                                              p.c + r0 * p.ldc + n * tile_columns, p.ldc, p.add,
+                                              {p.next + n * p.next_stride + i * steps * lines * 64, fetch ? lines : 0});
+    }
   }
 }
-void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
-  multiply<matmul_stride>(a, rows, panel, depth, c, ldc, add);
-}
-void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc,
-                        bool add) {
-  multiply<attention_stride>(a, rows, panel, depth, c, ldc, add);
-}
+void multiply_matmul(const BlockProduct& product) { multiply<matmul_stride>(product); }
+void multiply_attention(const BlockProduct& product) { multiply<attention_stride>(product); }
 
 TileShape tile_shape() { return {tile_rows, tile_columns}; }
 
@@ -137,13 +143,8 @@ void widen(DType dtype, const void* src, int64_t count, float* dst) {
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(transpose)(dtype, src, stride, rows, cols, dst, ld);
 }
-void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add) {
-  HWY_DYNAMIC_DISPATCH(multiply_matmul)(a, rows, panel, depth, c, ldc, add);
-}
-void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc,
-                        bool add) {
-  HWY_DYNAMIC_DISPATCH(multiply_attention)(a, rows, panel, depth, c, ldc, add);
-}
+void multiply_matmul(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_matmul)(product); }
+void multiply_attention(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_attention)(product); }
 TileShape tile_shape() { return HWY_DYNAMIC_DISPATCH(tile_shape)(); }
 }  // namespace npusim::cpu
 #endif

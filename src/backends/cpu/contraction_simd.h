@@ -1,5 +1,6 @@
 // SIMD loops of contractions, chosen for the CPU at run time: widening, transposing, and the product of two tiles.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "base/dtype.h"
@@ -23,10 +24,23 @@ TileShape tile_shape();
 inline constexpr int64_t matmul_depth = 512, matmul_stride = matmul_depth + 16;
 inline constexpr int64_t attention_depth = 128, attention_stride = attention_depth + 16;
 
-// c[r·ldc + n] (+)= Σ_k a[r·stride + k] · panel[k·columns + n] for r < rows, n < tile_shape().columns, where stride is
-// matmul_stride or attention_stride. The sum over k is in order, so results do not depend on the blocking of rows.
-void multiply_matmul(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc, bool add);
-void multiply_attention(const float* a, int64_t rows, const float* panel, int64_t depth, float* c, int64_t ldc,
-                        bool add);
+// A block of packed rows times panels of packed columns, n < tile_shape().columns:
+// c[r·ldc + p·columns + n] (+)= Σ_k a[r·stride + k] · panels[p·panel_stride + k·columns + n],
+// where stride is matmul_stride or attention_stride. The sum over k is in order, so results do not depend on how rows
+// are blocked.
+struct BlockProduct {
+  const float* a = nullptr;
+  int64_t rows = 0;
+  const float* panels = nullptr;
+  int64_t panel_stride = 0, panel_count = 1, depth = 0;
+  float* c = nullptr;
+  int64_t ldc = 0;
+  bool add = false;
+  // What comes after these panels: brought into the cache meanwhile, `next_bytes` of every `next_stride` bytes.
+  const std::byte* next = nullptr;
+  int64_t next_stride = 0, next_bytes = 0;
+};
+void multiply_matmul(const BlockProduct& product);
+void multiply_attention(const BlockProduct& product);
 
 }  // namespace npusim::cpu

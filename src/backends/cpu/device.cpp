@@ -1,7 +1,6 @@
 // The CPU backend: buffers are host memory, a method is a flat array of steps with final pointers.
 #include "backends/cpu/device.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "backends/cpu/contraction.h"
 #include "backends/cpu/loops.h"
+#include "backends/cpu/memory.h"
 #include "base/error.h"
 #include "base/threads.h"
 
@@ -28,21 +28,13 @@ std::string describe_cpu(int threads) {
 
 class HostBuffer : public DeviceBuffer {
  public:
-  explicit HostBuffer(size_t bytes) : bytes_(bytes) {
-    const size_t rounded = (bytes + 4095) / 4096 * 4096;
-    data_ = static_cast<std::byte*>(std::aligned_alloc(4096, std::max<size_t>(rounded, 4096)));
-    if (!data_) fail(ErrorKind::device, "out of memory: {} bytes", bytes);
-    std::memset(data_, 0, bytes);
-  }
-  ~HostBuffer() override { std::free(data_); }
-  HostBuffer(const HostBuffer&) = delete;
-  HostBuffer& operator=(const HostBuffer&) = delete;
+  explicit HostBuffer(size_t bytes) : data_(aligned_bytes(bytes, true)), bytes_(bytes) {}
   size_t bytes() const override { return bytes_; }
-  std::byte* host() override { return data_; }
+  std::byte* host() override { return data_.get(); }
 
  private:
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
+  std::shared_ptr<std::byte> data_;
+  size_t bytes_;
 };
 
 // Memory owned by someone else: a mapped weight file. Never written.

@@ -8,12 +8,16 @@
 
 #include "backends/cpu/contraction_simd.h"
 #include "backends/cpu/gemv.h"
+#include "backends/cpu/memory.h"
 
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t max_block_rows = 192;  // of packed a: 192 x 528 floats stay in L2 beside a panel
-constexpr int64_t epilogue_panels = 8;   // columns of a tile of the epilogue
+// A block of rows of a meets a group of columns of b one slice of the depth after the other. In L2 lie a slice of the
+// rows (256 x 528 floats), of the group (512 x 128), of the group after it, and the sums (256 x 144).
+constexpr int64_t max_block_rows = 256;
+constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
+constexpr int64_t group_columns = 128;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -101,6 +105,8 @@ Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads) {
 }
 
 class MatmulStep final : public Step {
+  static constexpr int64_t ld = group_columns + 16;  // of the sums
+
  public:
   MatmulStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
              Operand a, Operand b, bool constant)
@@ -112,13 +118,15 @@ class MatmulStep final : public Step {
         depth_(a_.size(2)),
         panels_(ceil_div(columns_, tile_shape().columns)),
         grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
-        ld_(ceil_div(panels_, grid_.panels) * tile_shape().columns + 16),
-        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
+        slices_(std::max<int64_t>(1, ceil_div(depth_, matmul_depth))),
+        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld, threads_) {
     if (constant) weight_ = cached_weight(b_, context);
-    block_rows_ = std::min(max_block_rows, ceil_div(rows_, grid_.rows));
-    a_bytes_ = align_up(block_rows_ * matmul_stride * 4);
-    panel_bytes_ = align_up(matmul_depth * tile_shape().columns * 4);
-    thread_bytes_ = a_bytes_ + panel_bytes_ + align_up(block_rows_ * ld_ * 4);
+    const int64_t fitting = max_block_floats / (slices_ * matmul_stride);
+    block_rows_ =
+        std::min({max_block_rows, std::max<int64_t>(tile_shape().rows, fitting), ceil_div(rows_, grid_.rows)});
+    a_bytes_ = align_up(slices_ * block_rows_ * matmul_stride * 4);
+    group_bytes_ = weight_ && weight_->dtype == DType::f32 ? 0 : align_up(matmul_depth * group_columns * 4);
+    thread_bytes_ = a_bytes_ + group_bytes_ + align_up(block_rows_ * ld * 4);
     scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_);
   }
 
@@ -147,47 +155,77 @@ class MatmulStep final : public Step {
         block(batch, r0 + (r1 - r0) * i / blocks, r0 + (r1 - r0) * (i + 1) / blocks, p0, p1, thread);
   }
 
+  // Panels [p0, p1) of b at depths [k0, k1).
+  struct Group {
+    int64_t p0, p1, k0, k1;
+  };
+
   void block(int64_t batch, int64_t r0, int64_t r1, int64_t p0, int64_t p1, int thread) {
     std::byte* scratch = scratch_ + thread * thread_bytes_;
     auto* a = reinterpret_cast<float*>(scratch);
-    auto* panel = reinterpret_cast<float*>(scratch + a_bytes_);
-    auto* c = reinterpret_cast<float*>(scratch + a_bytes_ + panel_bytes_);
-    const int64_t width = tile_shape().columns, slices = std::max<int64_t>(1, ceil_div(depth_, matmul_depth));
-    for (int64_t slice = 0; slice < slices; ++slice) {
-      const int64_t k0 = depth_ * slice / slices, k1 = depth_ * (slice + 1) / slices;
-      pack(a_, {batch, r0, r1, k0, k1}, a, matmul_stride);
-      int64_t done = p0;  // panels whose epilogue has run
-      for (int64_t p = p0; p < p1; ++p) {
-        multiply_matmul(a, r1 - r0, panel_of(batch, p, k0, k1, panel), k1 - k0, c + (p - p0) * width, ld_, slice > 0);
-        if (slice + 1 < slices || (p + 1 - done < epilogue_panels && p + 1 < p1)) continue;
-        epilogue_.run(c + (done - p0) * width, batch, r0, r1, done * width, std::min(columns_, (p + 1) * width),
-                      thread);
-        done = p + 1;
-      }
+    auto* buffer = reinterpret_cast<float*>(scratch + a_bytes_);
+    auto* c = reinterpret_cast<float*>(scratch + a_bytes_ + group_bytes_);
+    const int64_t width = tile_shape().columns, groups = ceil_div((p1 - p0) * width, group_columns);
+    auto group_at = [&](int64_t i) {
+      const int64_t group = i / slices_, slice = i % slices_;
+      return Group{p0 + (p1 - p0) * group / groups, p0 + (p1 - p0) * (group + 1) / groups, depth_ * slice / slices_,
+                   depth_ * (slice + 1) / slices_};
+    };
+    for (int64_t slice = 0; slice < slices_; ++slice) {
+      const Group g = group_at(slice);
+      pack(a_, {batch, r0, r1, g.k0, g.k1}, a + slice * block_rows_ * matmul_stride, matmul_stride);
+    }
+    for (int64_t i = 0; i < groups * slices_; ++i) {
+      const Group g = group_at(i);
+      const int64_t slice = i % slices_;
+      BlockProduct product{.a = a + slice * block_rows_ * matmul_stride, .rows = r1 - r0, .c = c, .ldc = ld};
+      product.add = slice > 0;
+      set_panels(product, batch, g, buffer);
+      if (weight_ && i + 1 < groups * slices_) set_next(product, batch, group_at(i + 1));
+      multiply_matmul(product);
+      if (slice + 1 == slices_) epilogue_.run(c, batch, r0, r1, g.p0 * width, std::min(columns_, g.p1 * width), thread);
     }
   }
 
-  const float* panel_of(int64_t batch, int64_t p, int64_t k0, int64_t k1, float* buffer) const {
+  // Where the packed weight has depth k0 of panel p.
+  const std::byte* packed(int64_t batch, int64_t p, int64_t k0) const {
+    return weight_->data.get() + ((batch * panels_ + p) * depth_ + k0) * panel_row_bytes();
+  }
+  int64_t panel_row_bytes() const { return tile_shape().columns * static_cast<int64_t>(dtype_size(weight_->dtype)); }
+
+  // The group as f32: the packed weight itself, or a copy in `buffer`.
+  void set_panels(BlockProduct& product, int64_t batch, const Group& g, float* buffer) const {
     const int64_t width = tile_shape().columns;
-    if (!weight_) {
-      pack_panel(b_, batch, p * width, k0, k1, buffer);
-      return buffer;
+    product.panel_count = g.p1 - g.p0;
+    product.depth = g.k1 - g.k0;
+    if (weight_ && weight_->dtype == DType::f32) {
+      product.panels = reinterpret_cast<const float*>(packed(batch, g.p0, g.k0));
+      product.panel_stride = depth_ * width;
+      return;
     }
-    const std::byte* from = weight_->data.get() + ((batch * panels_ + p) * depth_ + k0) * width *
-                                                      static_cast<int64_t>(dtype_size(weight_->dtype));
-    if (weight_->dtype == DType::f32) return reinterpret_cast<const float*>(from);
-    widen(weight_->dtype, from, (k1 - k0) * width, buffer);
-    return buffer;
+    product.panels = buffer;
+    product.panel_stride = product.depth * width;
+    for (int64_t p = g.p0; p < g.p1; ++p, buffer += product.panel_stride)
+      if (weight_)
+        widen(weight_->dtype, packed(batch, p, g.k0), product.panel_stride, buffer);
+      else
+        pack_panel(b_, batch, p * width, g.k0, g.k1, buffer);
+  }
+
+  void set_next(BlockProduct& product, int64_t batch, const Group& g) const {
+    product.next = packed(batch, g.p0, g.k0);
+    product.next_stride = depth_ * panel_row_bytes();
+    product.next_bytes = (g.k1 - g.k0) * panel_row_bytes();
   }
 
   int threads_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   int64_t rows_, columns_, depth_, panels_;
   Grid grid_;
-  int64_t ld_;
+  int64_t slices_;  // of the depth
   TileEpilogue epilogue_;
   std::shared_ptr<const PackedWeight> weight_;
-  int64_t block_rows_ = 0, a_bytes_ = 0, panel_bytes_ = 0, thread_bytes_ = 0;
+  int64_t block_rows_ = 0, a_bytes_ = 0, group_bytes_ = 0, thread_bytes_ = 0;
 };
 
 class EmptyStep final : public Step {
@@ -197,12 +235,6 @@ class EmptyStep final : public Step {
 };
 
 }  // namespace
-
-std::shared_ptr<std::byte> aligned_bytes(size_t size) {
-  constexpr std::align_val_t alignment{64};
-  return {static_cast<std::byte*>(::operator new(std::max<size_t>(size, 64), alignment)),
-          [](std::byte* data) { ::operator delete(data, alignment); }};
-}
 
 int usable_threads(const Kernel& kernel, const Context& context) {
   const bool adds =

@@ -32,6 +32,4 @@ std::unique_ptr<Step> make_matmul_step(const Kernel& kernel, std::span<const Bin
 // Stores that add to memory need the order of one thread.
 int usable_threads(const Kernel& kernel, const Context& context);
 
-std::shared_ptr<std::byte> aligned_bytes(size_t size);  // 64-byte aligned, uninitialised
-
 }  // namespace npusim::cpu
