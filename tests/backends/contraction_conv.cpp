@@ -1,4 +1,6 @@
 // Convolution steps against the scalar interpreter: geometries, layouts, types, fused epilogues.
+#include <limits>
+
 #include "backends/contraction_check.h"
 
 namespace npusim::cpu {
@@ -168,6 +170,66 @@ TEST(ContractionConv, Epilogues) {
   check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return tanh(x * 0.25 + bias); });
   check(false, [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return (x + bias) * residual; });
   check(false, [](KernelBuilder&, Ex x, Ex, Ex) { return sin(x); });
+}
+
+std::string how(const Kernel& kernel) { return prepare(kernel, {1, 2}, 2).step->describe(); }
+Ex capped(KernelBuilder&, Ex leaf, Ex bias, Ex) { return min(max(leaf + bias, 0.0), 6.0); }
+
+TEST(ContractionConv, DepthwiseInSixteenBits) {
+  for (DType type : {DType::f16, DType::bf16})
+    for (int64_t groups : {2, 20, 64, 70, 144}) {
+      for (Case c : {Case{.batch = 2}, Case{.stride = {2, 2}}, Case{.kernel = {5, 3}, .pad = {2, 0}},
+                     Case{.input = {30, 40}, .stride = {2, 1}, .pad = {2, 2}, .dilation = {2, 2}},
+                     Case{.input = {40}, .kernel = {4}, .stride = {1}, .pad = {3}, .dilation = {1}}}) {
+        c.groups = groups, c.in_channels = c.out_channels = 1, c.type = c.weight_type = type;
+        for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
+          check_contraction(kernel, {1, 2});
+          EXPECT_EQ(how(kernel).find("depthwise"), 0u) << how(kernel);
+        }
+      }
+    }
+}
+
+TEST(ContractionConv, PointwiseInSixteenBitsIsAMatmul) {
+  for (DType type : {DType::f16, DType::bf16})
+    for (int64_t channels : {8, 32, 50})
+      for (int64_t stride : {1, 2}) {
+        const Case c{.batch = 2,
+                     .in_channels = 40,
+                     .out_channels = channels,
+                     .kernel = {1, 1},
+                     .stride = {stride, stride},
+                     .pad = {0, 0},
+                     .type = type,
+                     .weight_type = type};
+        for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
+          check_contraction(kernel, {1, 2});
+          EXPECT_EQ(how(kernel).find("matmul"), 0u) << how(kernel);
+          EXPECT_EQ(how(kernel).find("epilogue"), std::string::npos) << how(kernel);
+        }
+      }
+}
+
+// What tiles take along keeps NaN, infinities and the sign of what rounds to zero, as the epilogue run as Loops does.
+TEST(ContractionConv, FinishKeepsSpecialValues) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (DType type : {DType::f16, DType::bf16, DType::f32})
+    for (auto epilogue : {plain, block, capped}) {
+      const Case c{.in_channels = 8,
+                   .out_channels = 40,
+                   .input = {3, 16},
+                   .kernel = {1, 1},
+                   .pad = {0, 0},
+                   .type = type,
+                   .weight_type = type};
+      const std::vector<int> constant = type == DType::f32 ? std::vector<int>{2} : std::vector<int>{1, 2};  // no oneDNN
+      check_contraction(conv(c, epilogue), constant, [&](ContractionRun& run) {
+        auto* bias = reinterpret_cast<float*>(run.memory[2].data());
+        bias[0] = nan, bias[1] = infinity, bias[2] = -infinity, bias[33] = nan, bias[39] = infinity;
+        store_double(run.memory[3].data(), type, 5, nan);
+        store_double(run.memory[3].data(), type, 46, -infinity);
+      });
+    }
 }
 
 TEST(ContractionConv, AsMatmul) {  // weights that are no constants, padding of a half window that starts outside

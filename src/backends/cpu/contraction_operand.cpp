@@ -2,6 +2,7 @@
 #include "backends/cpu/contraction_operand.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backends/cpu/contraction_simd.h"
 
@@ -30,10 +31,16 @@ int64_t common_step(const std::vector<int64_t>& values) {
   return step;
 }
 
-// The length of side-by-side elements that divides the axis evenly; 1 when neighbours are apart.
-int64_t common_run(const std::vector<int64_t>& values) {
-  const auto size = static_cast<int64_t>(values.size());
-  auto adjacent = [&](int64_t i) { return values[static_cast<size_t>(i)] == values[static_cast<size_t>(i - 1)] + 1; };
+// The length of stretches, from the first element on, of side-by-side elements within the same bounds that divides an
+// axis evenly; 1 when neighbours are apart.
+int64_t common_run(const Operand& o, size_t axis) {
+  const int64_t size = o.size(static_cast<int>(axis));
+  auto adjacent = [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    for (const Operand::Bound& bound : o.bounds)
+      if (bound.values[axis][at] != bound.values[axis][at - 1]) return false;
+    return o.offsets[axis][at] == o.offsets[axis][at - 1] + 1;
+  };
   int64_t run = 1;
   while (run < size && adjacent(run)) ++run;
   for (int64_t i = run; i < size; ++i)
@@ -41,14 +48,32 @@ int64_t common_run(const std::vector<int64_t>& values) {
   return run;
 }
 
-float element(const Operand& o, int64_t batch, int64_t i, int64_t j) {
+constexpr int64_t outside = -1;
+
+// Where element (batch, i, j) is; `outside` its bounds.
+int64_t address_of(const Operand& o, int64_t batch, int64_t i, int64_t j) {
   const std::array<size_t, 3> at{static_cast<size_t>(batch), static_cast<size_t>(i), static_cast<size_t>(j)};
   int64_t address = o.offset + o.offsets[0][at[0]] + o.offsets[1][at[1]] + o.offsets[2][at[2]];
   for (const Operand::Bound& bound : o.bounds) {
     const int64_t value = bound.values[0][at[0]] + bound.values[1][at[1]] + bound.values[2][at[2]];
-    if (value < 0 || value >= bound.limit) return 0;
+    if (value < 0 || value >= bound.limit) return outside;
     address += bound.stride * value;
   }
+  return address;
+}
+
+// `count` elements from (batch, i, j) on, side by side within the same bounds, as f32.
+void widen_run(const Operand& o, int64_t batch, int64_t i, int64_t j, int64_t count, float* dst) {
+  const int64_t address = address_of(o, batch, i, j);
+  if (address == outside)
+    std::memset(dst, 0, static_cast<size_t>(count) * 4);
+  else
+    widen(o.dtype, o.data + address * static_cast<int64_t>(dtype_size(o.dtype)), count, dst);
+}
+
+float element(const Operand& o, int64_t batch, int64_t i, int64_t j) {
+  const int64_t address = address_of(o, batch, i, j);
+  if (address == outside) return 0;
   switch (o.dtype) {
     case DType::f32:
       return reinterpret_cast<const float*>(o.data)[address];
@@ -97,7 +122,6 @@ Operand make_operand(const Access& access, DType dtype, const void* data, const 
   for (size_t axis = 0; axis < 3; ++axis) {
     o.offsets[axis] = table(axes[axis], access.strides);
     o.step[axis] = common_step(o.offsets[axis]);
-    o.run[axis] = common_run(o.offsets[axis]);
   }
   for (const Guard& guard : access.guards) {
     Operand::Bound bound{guard.limit, guard.stride, {}};
@@ -105,6 +129,7 @@ Operand make_operand(const Access& access, DType dtype, const void* data, const 
     for (int64_t& value : bound.values[0]) value += guard.offset;
     o.bounds.push_back(std::move(bound));
   }
+  for (size_t axis = 0; axis < 3; ++axis) o.run[axis] = common_run(o, axis);
   return o;
 }
 
@@ -118,13 +143,15 @@ bool depends_on(const Access& access, int dim) {
 
 void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
   if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
-  if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, ld, 1);
-  if (o.run[2] >= std::min(least_run, o.size(2))) {
+  if (!simd_type(o.dtype)) return pack_elements(o, p, dst, ld, 1);
+  if (o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1) {
+    widen_rows(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[1], p.i1 - p.i0, p.j1 - p.j0, dst, ld);
+  } else if (o.run[2] >= std::min(least_run, o.size(2))) {
     for (int64_t i = p.i0; i < p.i1; ++i)
       for_runs(o.run[2], p.j0, p.j1, [&](int64_t j, int64_t end) {
-        widen(o.dtype, o.at(p.batch, i, j), end - j, dst + (i - p.i0) * ld + (j - p.j0));
+        widen_run(o, p.batch, i, j, end - j, dst + (i - p.i0) * ld + (j - p.j0));
       });
-  } else if (o.step[1] == 1 && o.step[2] != -1) {
+  } else if (o.bounds.empty() && o.step[1] == 1 && o.step[2] != -1) {
     transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[2], p.j1 - p.j0, p.i1 - p.i0, dst, ld);
   } else {
     pack_elements(o, p, dst, ld, 1);
@@ -133,13 +160,15 @@ void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {
 
 void pack_transposed(const Operand& o, const Part& p, float* dst, int64_t ld) {
   if (p.i0 >= p.i1 || p.j0 >= p.j1) return;
-  if (!o.bounds.empty() || !simd_type(o.dtype)) return pack_elements(o, p, dst, 1, ld);
-  if (o.run[1] >= std::min(least_run, o.size(1))) {
+  if (!simd_type(o.dtype)) return pack_elements(o, p, dst, 1, ld);
+  if (o.bounds.empty() && o.step[1] == 1 && o.step[2] != -1) {
+    widen_rows(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[2], p.j1 - p.j0, p.i1 - p.i0, dst, ld);
+  } else if (o.run[1] >= std::min(least_run, o.size(1))) {
     for (int64_t j = p.j0; j < p.j1; ++j)
       for_runs(o.run[1], p.i0, p.i1, [&](int64_t i, int64_t end) {
-        widen(o.dtype, o.at(p.batch, i, j), end - i, dst + (j - p.j0) * ld + (i - p.i0));
+        widen_run(o, p.batch, i, j, end - i, dst + (j - p.j0) * ld + (i - p.i0));
       });
-  } else if (o.step[2] == 1 && o.step[1] != -1) {
+  } else if (o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1) {
     transpose(o.dtype, o.at(p.batch, p.i0, p.j0), o.step[1], p.i1 - p.i0, p.j1 - p.j0, dst, ld);
   } else {
     pack_elements(o, p, dst, 1, ld);

@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "backends/cpu/contraction_finish.h"
+
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
@@ -22,13 +24,25 @@ constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 constexpr int tile_rows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t tile_columns = 2 * lanes;
 
+template <class Type>
+HWY_INLINE void widen_row(const typename Type::T* from, int64_t count, float* dst) {
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(Type::load(from + i), F(), dst + i);
+  for (; i < count; ++i) dst[i] = Type::one(from[i]);
+}
+
 void widen(DType dtype, const void* src, int64_t count, float* dst) {
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
+    widen_row<Type>(static_cast<const typename Type::T*>(src), count, dst);
+  });
+}
+
+void widen_rows(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
+  with_type(dtype, [&](auto type) {
+    using Type = decltype(type);
     const auto* from = static_cast<const typename Type::T*>(src);
-    int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) hn::StoreU(Type::load(from + i), F(), dst + i);
-    for (; i < count; ++i) dst[i] = Type::one(from[i]);
+    for (int64_t r = 0; r < rows; ++r) widen_row<Type>(from + r * stride, cols, dst + r * ld);
   });
 }
 
@@ -111,12 +125,15 @@ void multiply(const BlockProduct& p) {
   const int64_t blocks = (p.rows + tile_rows - 1) / tile_rows, steps = (p.depth + ahead_steps - 1) / ahead_steps;
   const int64_t lines = p.next && steps > 0 ? (p.next_bytes + 64 * blocks * steps - 1) / (64 * blocks * steps) : 0;
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks;
+    const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks, fetched = i * steps * lines * 64;
     for (int64_t n = 0; n < p.panel_count; ++n) {
-      const bool fetch = i * steps * lines * 64 < p.next_bytes;
-      tiles[static_cast<size_t>(r1 - r0 - 1)](p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth,
-                                              p.c + r0 * p.ldc + n * tile_columns, p.ldc, p.add,
-                                              {p.next + n * p.next_stride + i * steps * lines * 64, fetch ? lines : 0});
+      float* c = p.c + r0 * p.ldc + n * tile_columns;
+      tiles[static_cast<size_t>(r1 - r0 - 1)](
+          p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth, c, p.ldc, p.add,
+          {p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0});
+      const int64_t n0 = p.column + n * tile_columns;
+      if (p.finish)
+        finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, std::min(p.end_column, n0 + tile_columns));
     }
   }
 }
@@ -132,6 +149,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace npusim::cpu {
 HWY_EXPORT(widen);
+HWY_EXPORT(widen_rows);
 HWY_EXPORT(transpose);
 HWY_EXPORT(multiply_matmul);
 HWY_EXPORT(multiply_attention);
@@ -139,6 +157,9 @@ HWY_EXPORT(tile_shape);
 
 void widen(DType dtype, const void* src, int64_t count, float* dst) {
   HWY_DYNAMIC_DISPATCH(widen)(dtype, src, count, dst);
+}
+void widen_rows(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(widen_rows)(dtype, src, stride, rows, cols, dst, ld);
 }
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(transpose)(dtype, src, stride, rows, cols, dst, ld);

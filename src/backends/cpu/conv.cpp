@@ -9,6 +9,7 @@
 
 #include "backends/cpu/contraction_epilogue.h"
 #include "backends/cpu/contraction_simd.h"
+#include "backends/cpu/depthwise.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"
 #include "base/error.h"
@@ -176,6 +177,14 @@ bool find_geometry(const Kernel& k, ConvSpec& s) {
   return true;
 }
 
+// A product of the image's pixels with a matrix.
+bool is_pointwise(const ConvSpec& s) {
+  auto all = [](const std::vector<int64_t>& values, int64_t value) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+  };
+  return s.groups == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
+}
+
 // Where the store goes and what is added on the way; false when oneDNN cannot write the output itself.
 bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, ConvMemory& m) {
   if (k.stores.size() != 1 || k.stores[0].accumulate) return false;
@@ -325,6 +334,11 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
+  if (image_type != DType::f32) {
+    // oneDNN would need the image widened before and the result rounded after, in passes of their own.
+    if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
+    if (is_pointwise(spec)) return nullptr;
+  }
 
   // What the windows span in memory; widened as a whole.
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);

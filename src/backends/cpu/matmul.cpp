@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <tuple>
 
+#include "backends/cpu/contraction_finish.h"
 #include "backends/cpu/contraction_simd.h"
 #include "backends/cpu/gemv.h"
 #include "backends/cpu/memory.h"
@@ -121,6 +124,7 @@ class MatmulStep final : public Step {
         slices_(std::max<int64_t>(1, ceil_div(depth_, matmul_depth))),
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld, threads_) {
     if (constant) weight_ = cached_weight(b_, context);
+    finish_ = match_finish(kernel, args, axes);
     const int64_t fitting = max_block_floats / (slices_ * matmul_stride);
     block_rows_ =
         std::min({max_block_rows, std::max<int64_t>(tile_shape().rows, fitting), ceil_div(rows_, grid_.rows)});
@@ -136,8 +140,8 @@ class MatmulStep final : public Step {
   }
 
   std::string describe() const override {
-    return fmt::format("matmul {}x{}x{}x{} b {}{}", a_.size(0), rows_, columns_, depth_, dtype_name(b_.dtype),
-                       weight_ ? " packed" : "");
+    return fmt::format("matmul {}x{}x{}x{} b {}{}{}", a_.size(0), rows_, columns_, depth_, dtype_name(b_.dtype),
+                       weight_ ? " packed" : "", finish_ ? "" : " + epilogue");
   }
 
  private:
@@ -182,8 +186,13 @@ class MatmulStep final : public Step {
       product.add = slice > 0;
       set_panels(product, batch, g, buffer);
       if (weight_ && i + 1 < groups * slices_) set_next(product, batch, group_at(i + 1));
+      const bool last = slice + 1 == slices_;
+      if (last && finish_) {
+        product.finish = &*finish_;
+        product.row = r0, product.column = g.p0 * width, product.end_column = columns_;
+      }
       multiply_matmul(product);
-      if (slice + 1 == slices_) epilogue_.run(c, batch, r0, r1, g.p0 * width, std::min(columns_, g.p1 * width), thread);
+      if (last && !finish_) epilogue_.run(c, batch, r0, r1, g.p0 * width, std::min(columns_, g.p1 * width), thread);
     }
   }
 
@@ -224,6 +233,7 @@ class MatmulStep final : public Step {
   Grid grid_;
   int64_t slices_;  // of the depth
   TileEpilogue epilogue_;
+  std::optional<Finish> finish_;  // instead of the epilogue
   std::shared_ptr<const PackedWeight> weight_;
   int64_t block_rows_ = 0, a_bytes_ = 0, group_bytes_ = 0, thread_bytes_ = 0;
 };
@@ -261,6 +271,21 @@ MatmulAxes classify(const Kernel& kernel, const Access& a, const Access& b) {
   return {make_axis(all, batch), make_axis(all, rows), make_axis(all, columns), make_axis(all, depth)};
 }
 
+// Orders the dimensions of an axis so that it walks the access forward: long strides outside. The order of a sum is
+// free.
+static void walk_memory(Axis& axis, const Access& access) {
+  auto stride = [&](int dim) {
+    const auto d = static_cast<size_t>(dim);
+    int64_t total = access.strides[d];
+    for (const Guard& guard : access.guards) total += guard.stride * guard.coeffs[d];
+    return std::abs(total);
+  };
+  std::vector<std::pair<int, int64_t>> dims;
+  for (size_t i = 0; i < axis.dims.size(); ++i) dims.emplace_back(axis.dims[i], axis.extents[i]);
+  std::stable_sort(dims.begin(), dims.end(), [&](auto a, auto b) { return stride(a.first) > stride(b.first); });
+  for (size_t i = 0; i < dims.size(); ++i) std::tie(axis.dims[i], axis.extents[i]) = dims[i];
+}
+
 std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const Binding> args, const Context& context) {
   if (element_count(original.space) == 0) return std::make_unique<EmptyStep>();
   const Kernel kernel = simplify_space(original);
@@ -275,6 +300,7 @@ std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const B
     std::swap(left, right);
     std::swap(axes.rows, axes.columns);
   }
+  if (axes.rows.size() > gemv_max_rows) walk_memory(axes.depth, *left);
   auto operand = [&](const Access& access, const Axis& axis) {
     const auto arg = static_cast<size_t>(access.arg);
     return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axis, axes.depth});

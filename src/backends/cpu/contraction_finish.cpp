@@ -1,0 +1,205 @@
+// Recognising the ends of a product that tiles take along, and applying them, compiled once per instruction set.
+#include "backends/cpu/contraction_finish.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "backends/cpu/contraction_postops.h"
+#include "backends/cpu/matmul.h"
+
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/contraction_finish.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/contraction_simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t finish_lanes = static_cast<int64_t>(hn::MaxLanes(F()));
+
+HWY_INLINE VF clamp(VF x, VF low, VF high) {
+  const VF above = hn::IfThenElse(hn::Lt(x, low), low, x);
+  return hn::IfThenElse(hn::Gt(above, high), high, above);
+}
+
+// The elements of a row's last vector, of which only `count` are there.
+template <class Type>
+HWY_INLINE VF load_some(const typename Type::T* from, int64_t count) {
+  HWY_ALIGN typename Type::T some[finish_lanes] = {};
+  std::memcpy(some, from, static_cast<size_t>(count) * sizeof(typename Type::T));
+  return Type::load(some);
+}
+
+// Element types as tags: round one vector and store it.
+struct ToF32 {
+  using T = float;
+  static HWY_INLINE void store(VF x, T* to) { hn::StoreU(x, F(), to); }
+};
+struct ToF16 {
+  using T = uint16_t;
+  static HWY_INLINE void store(VF x, T* to) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    const hn::Rebind<hwy::float16_t, F> half;
+    hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
+#else
+    HWY_ALIGN float values[finish_lanes];
+    hn::Store(x, F(), values);
+    for (int64_t i = 0; i < finish_lanes; ++i) to[i] = float_to_f16(values[i]);
+#endif
+  }
+};
+struct ToBF16 {
+  using T = uint16_t;
+  // To nearest, ties to even; NaN stays NaN.
+  static HWY_INLINE void store(VF x, T* to) {
+    const hn::RebindToUnsigned<F> whole;
+    const hn::Rebind<uint16_t, F> half;
+    const auto bits = hn::BitCast(whole, x), top = hn::ShiftRight<16>(bits);
+    const auto rounded =
+        hn::ShiftRight<16>(hn::Add(bits, hn::Add(hn::Set(whole, 0x7fff), hn::And(top, hn::Set(whole, 1)))));
+    const auto nan = hn::RebindMask(whole, hn::Ne(x, x));
+    const auto result = hn::IfThenElse(nan, hn::Or(top, hn::Set(whole, 0x40)), rounded);
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(hn::RebindToSigned<decltype(whole)>(), result)), half, to);
+  }
+};
+
+// No residual.
+struct Nothing {
+  using T = uint8_t;
+};
+
+// The first `count` columns of `rows` rows, at most one vector of them.
+template <class Residual, class Out, bool whole>
+void finish_columns(const Finish& f, VF bias, const float* c, int64_t ldc, int64_t rows, int64_t count,
+                    const typename Residual::T* residual, typename Out::T* to) {
+  const VF low = hn::Set(F(), f.low), high = hn::Set(F(), f.high);
+  for (int64_t r = 0; r < rows; ++r, to += f.out.row_step, c += ldc) {
+    VF x = hn::Add(hn::LoadU(F(), c), bias);
+    if constexpr (!std::is_same_v<Residual, Nothing>) {
+      x = hn::Add(x, whole ? Residual::load(residual) : load_some<Residual>(residual, count));
+      residual += f.residual.row_step;
+    }
+    x = clamp(x, low, high);
+    if constexpr (whole) {
+      Out::store(x, to);
+    } else {
+      HWY_ALIGN typename Out::T some[finish_lanes];
+      Out::store(x, some);
+      std::memcpy(to, some, static_cast<size_t>(count) * sizeof(typename Out::T));
+    }
+  }
+}
+
+VF load_bias(const Finish::Tensor& bias, int64_t n, int64_t count) {
+  VF x = hn::Set(F(), -0.0f);  // leaves every sum as it is
+  if (bias.data)
+    with_type(bias.dtype, [&](auto type) {
+      using Type = decltype(type);
+      const auto* from = reinterpret_cast<const typename Type::T*>(bias.data) + n;
+      x = count >= finish_lanes ? Type::load(from) : load_some<Type>(from, count);
+    });
+  return x;
+}
+
+template <class Residual, class Out>
+void finish_types(const Finish& f, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  const auto* residual = reinterpret_cast<const typename Residual::T*>(f.residual.data) + f.residual.row_step * r0;
+  auto* to = reinterpret_cast<typename Out::T*>(f.out.data) + f.out.row_step * r0;
+  for (int64_t n = n0; n < n1; n += finish_lanes) {
+    const int64_t count = std::min(finish_lanes, n1 - n);
+    const VF bias = load_bias(f.bias, n, count);
+    if (count == finish_lanes)
+      finish_columns<Residual, Out, true>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual + n, to + n);
+    else
+      finish_columns<Residual, Out, false>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual + n, to + n);
+  }
+}
+
+void finish_tile(const Finish& f, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  auto with_out = [&](auto residual) {
+    using Residual = decltype(residual);
+    if (f.out.dtype == DType::f32)
+      finish_types<Residual, ToF32>(f, c, ldc, r0, r1, n0, n1);
+    else if (f.out.dtype == DType::f16)
+      finish_types<Residual, ToF16>(f, c, ldc, r0, r1, n0, n1);
+    else
+      finish_types<Residual, ToBF16>(f, c, ldc, r0, r1, n0, n1);
+  };
+  if (f.residual.data)
+    with_type(f.residual.dtype, with_out);
+  else
+    with_out(Nothing{});
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace npusim::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(finish_tile);
+
+void finish_tile(const Finish& finish, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  HWY_DYNAMIC_DISPATCH(finish_tile)(finish, c, ldc, r0, r1, n0, n1);
+}
+
+namespace {
+
+bool finish_type(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+// Rows one distance apart, columns side by side.
+std::optional<Operand> plain_matrix(const Kernel& kernel, const Access& access, std::span<const Binding> args,
+                                    const MatmulAxes& axes) {
+  const auto arg = static_cast<size_t>(access.arg);
+  if (!access.guards.empty() || !access.terms.empty() || !finish_type(kernel.args[arg].dtype)) return std::nullopt;
+  Operand o = make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.columns});
+  if (o.step[1] == -1 || o.step[2] != 1) return std::nullopt;
+  return o;
+}
+
+// Bounds that stand for "none" in a clip are the largest floats.
+float bound(float value) {
+  constexpr float most = std::numeric_limits<float>::max(), infinity = std::numeric_limits<float>::infinity();
+  return value == most ? infinity : value == -most ? -infinity : value;
+}
+
+}  // namespace
+
+std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes) {
+  const size_t known = axes.batch.dims.size() + axes.rows.dims.size() + axes.columns.dims.size();
+  if (kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size()) return std::nullopt;
+  if (axes.batch.size() != 1) return std::nullopt;
+  const auto out = plain_matrix(kernel, kernel.stores[0].access, args, axes);
+  if (!out) return std::nullopt;
+  const auto ops = match_post_ops(kernel, kernel.stores[0].expr);
+  if (!ops) return std::nullopt;
+  auto tensor = [](const Operand& o) {
+    return Finish::Tensor{const_cast<std::byte*>(o.at(0, 0, 0)), o.dtype, o.step[1]};
+  };
+  Finish finish;
+  finish.out = tensor(*out);
+  for (const PostOp& op : *ops) {
+    if (op.add >= 0) {
+      const auto added = plain_matrix(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
+      if (!added || finish.residual.data) return std::nullopt;
+      const bool per_column = added->step[1] == 0 || added->size(1) == 1;
+      Finish::Tensor& place = per_column && !finish.bias.data ? finish.bias : finish.residual;
+      place = tensor(*added);
+      continue;
+    }
+    const bool relu = op.activation == Activation::relu && op.alpha == 0;
+    if (&op != &ops->back() || (!relu && op.activation != Activation::clip)) return std::nullopt;
+    finish.low = relu ? 0 : bound(op.alpha);
+    if (!relu) finish.high = bound(op.beta);
+  }
+  return finish;
+}
+
+}  // namespace npusim::cpu
+#endif
