@@ -1,4 +1,6 @@
 // Matmul steps against the scalar interpreter: ranks, strides, dtypes, epilogues, empty extents.
+#include <limits>
+
 #include "backends/contraction_check.h"
 
 namespace npusim::cpu {
@@ -56,6 +58,37 @@ TEST(ContractionMatmul, Epilogues) {
     check([](KernelBuilder&, Ex x, Ex, Ex residual) { return residual * (x / (1.0 + exp(-x))); });
     check([](KernelBuilder& b, Ex x, Ex, Ex) { return x + b.cast(b.index(0) * 3 + b.index(1), Scalar::f32); });
   }
+}
+
+// Through oneDNN too: only ends that keep NaN are left to it.
+TEST(ContractionMatmul, EpiloguesKeepSpecialValues) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  auto check = [&](auto epilogue, float large) {
+    const Kernel kernel = linear(30, 70, 40, DType::f32, DType::f32, DType::f32, epilogue);
+    check_contraction(kernel, {1, 2}, [&](ContractionRun& run) {
+      auto* bias = reinterpret_cast<float*>(run.memory[2].data());
+      bias[0] = nan, bias[1] = large, bias[2] = -large, bias[69] = nan;
+    });
+  };
+  check([](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; }, infinity);
+  check([](KernelBuilder&, Ex x, Ex bias, Ex) { return max(x + bias, 0.0); }, infinity);
+  check([](KernelBuilder&, Ex x, Ex bias, Ex residual) { return min(max(x + bias + residual, -1.0), 1.0); }, infinity);
+  check([](KernelBuilder&, Ex x, Ex bias, Ex) { return tanh(x + bias); }, infinity);
+  check([](KernelBuilder&, Ex x, Ex bias, Ex) { return 1.0 / (1.0 + exp(-(x + bias))); }, infinity);
+  // Of -inf these are NaN by their formula, 0 as a function: only finite values.
+  auto gelu = [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x * 0.5 * (erf(x * 0.70710678) + 1.0);
+  };
+  auto gelu_tanh = [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x * 0.5 * (tanh((x + x * x * x * 0.044715) * 0.7978845608) + 1.0);
+  };
+  auto swish = [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x / (1.0 + exp(-x));
+  };
+  check(gelu, 50), check(gelu_tanh, 50), check(swish, 50);
 }
 
 TEST(ContractionMatmul, BatchesAndTransposes) {

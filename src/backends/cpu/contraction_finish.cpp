@@ -149,6 +149,17 @@ void finish_tile(const Finish& finish, const float* c, int64_t ldc, int64_t r0, 
   HWY_DYNAMIC_DISPATCH(finish_tile)(finish, c, ldc, r0, r1, n0, n1);
 }
 
+void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  auto fetch = [&](const Finish::Tensor& t, auto touch) {
+    if (!t.data) return;
+    const auto size = static_cast<int64_t>(dtype_size(t.dtype));
+    for (int64_t r = r0; r < r1; ++r)
+      for (int64_t at = (t.row_step * r + n0) * size; at < (t.row_step * r + n1) * size; at += 64) touch(t.data + at);
+  };
+  fetch(finish.residual, [](const std::byte* at) { __builtin_prefetch(at, 0, 2); });
+  fetch(finish.out, [](const std::byte* at) { __builtin_prefetch(at, 1, 2); });
+}
+
 namespace {
 
 bool finish_type(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }

@@ -28,6 +28,9 @@ struct Finish {
 // nullopt when the kernel ends in any other way. The axes are those of one batch of rows x columns.
 std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes);
 
+// Brings the memory that finish_tile will touch into the cache: its rows are too short for the hardware's prefetcher.
+void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int64_t n1);
+
 // Rows [r0, r1) and columns [n0, n1) of the output; c[(r - r0)·ldc + (n - n0)] are their sums, in rows of whole
 // vectors.
 void finish_tile(const Finish& finish, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1);

@@ -128,12 +128,12 @@ void multiply(const BlockProduct& p) {
     const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks, fetched = i * steps * lines * 64;
     for (int64_t n = 0; n < p.panel_count; ++n) {
       float* c = p.c + r0 * p.ldc + n * tile_columns;
-      tiles[static_cast<size_t>(r1 - r0 - 1)](
-          p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth, c, p.ldc, p.add,
-          {p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0});
-      const int64_t n0 = p.column + n * tile_columns;
-      if (p.finish)
-        finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, std::min(p.end_column, n0 + tile_columns));
+      const int64_t n0 = p.column + n * tile_columns, n1 = std::min(p.end_column, n0 + tile_columns);
+      if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n1);
+      const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
+      tiles[static_cast<size_t>(r1 - r0 - 1)](p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth, c, p.ldc,
+                                              p.add, ahead);
+      if (p.finish) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n1);
     }
   }
 }

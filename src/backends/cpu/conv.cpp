@@ -177,16 +177,16 @@ bool find_geometry(const Kernel& k, ConvSpec& s) {
   return true;
 }
 
-// A product of the image's pixels with a matrix.
+// Pixels, their channels side by side, times a matrix: products run faster than convolutions.
 bool is_pointwise(const ConvSpec& s) {
   auto all = [](const std::vector<int64_t>& values, int64_t value) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
   };
-  return s.groups == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
+  return s.groups == 1 && s.src_strides[1] == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
 }
 
 // Where the store goes and what is added on the way; false when oneDNN cannot write the output itself.
-bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, ConvMemory& m) {
+bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, PrimitiveMemory& m) {
   if (k.stores.size() != 1 || k.stores[0].accumulate) return false;
   const Access& to = k.stores[0].access;
   const auto extents = tensor_extents(s.batch, s.groups * s.out_channels, s.output);
@@ -249,7 +249,7 @@ class ConvStep final : public Step {
  public:
   // `turned` is the image as stored when the convolution wants it channels last and it is not; else empty.
   ConvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-           std::unique_ptr<Convolution> conv, const ConvSpec& spec, bool fused, int64_t elements,
+           std::unique_ptr<BoundPrimitive> conv, const ConvSpec& spec, bool fused, int64_t elements,
            const std::vector<int64_t>& turned)
       : cache_(context.primitives), conv_(std::move(conv)), threads_(usable_threads(kernel, context)) {
     const Access& image = kernel.contraction->a;
@@ -309,7 +309,7 @@ class ConvStep final : public Step {
 
  private:
   std::shared_ptr<PrimitiveCache> cache_;
-  std::unique_ptr<Convolution> conv_;
+  std::unique_ptr<BoundPrimitive> conv_;
   int threads_;
   DType dtype_;
   const std::byte* image_;
@@ -327,18 +327,17 @@ class ConvStep final : public Step {
 std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
   const Contraction& c = *kernel.contraction;
   ConvSpec spec;
-  ConvMemory memory;
+  PrimitiveMemory memory;
   if (!context.primitives || !args[static_cast<size_t>(c.b.arg)].constant || !find_geometry(kernel, spec))
     return nullptr;
   const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
-  if (image_type != DType::f32) {
-    // oneDNN would need the image widened before and the result rounded after, in passes of their own.
+  if (is_pointwise(spec)) return nullptr;
+  // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
+  if (image_type != DType::f32)
     if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
-    if (is_pointwise(spec)) return nullptr;
-  }
 
   // What the windows span in memory; widened as a whole.
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);

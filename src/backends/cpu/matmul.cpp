@@ -12,6 +12,7 @@
 #include "backends/cpu/contraction_simd.h"
 #include "backends/cpu/gemv.h"
 #include "backends/cpu/memory.h"
+#include "backends/cpu/product.h"
 
 namespace npusim::cpu {
 namespace {
@@ -307,6 +308,8 @@ std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const B
   };
   Operand a = operand(*left, axes.rows), b = operand(*right, axes.columns);
   if (auto step = make_gemv_step(kernel, args, context, axes, a, b)) return step;
+  if (constant(right))
+    if (auto step = make_product_step(kernel, args, context, axes, a, b)) return step;
   return std::make_unique<MatmulStep>(kernel, args, context, axes, std::move(a), std::move(b), constant(right));
 }
 

@@ -9,15 +9,17 @@
 #include <mutex>
 #include <string>
 
+#include "backends/cpu/memory.h"
 #include "base/error.h"
 
 namespace npusim::cpu {
 
 namespace {
-struct ConvPrimitive {
-  dnnl::convolution_forward::primitive_desc desc;
-  dnnl::convolution_forward primitive;
-  std::vector<dnnl::memory::desc> adds;
+struct Primitive {
+  dnnl::primitive primitive;
+  dnnl::memory::desc src, weight, bias, dst, workspace;
+  std::vector<dnnl::memory::desc> adds;  // of the post-ops that add
+  std::string implementation;
 };
 }  // namespace
 
@@ -25,8 +27,12 @@ struct PrimitiveCache {
   std::mutex mutex;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::map<std::string, std::shared_ptr<const ConvPrimitive>> convolutions;
-  std::map<std::string, dnnl::memory> weights;
+  std::map<std::string, std::shared_ptr<const Primitive>> primitives;
+  struct Weight {
+    std::shared_ptr<std::byte> data;
+    dnnl::memory memory;
+  };
+  std::map<std::string, Weight> weights;
 };
 
 namespace {
@@ -74,8 +80,31 @@ Dims tensor_dims(int64_t n, int64_t channels, const std::vector<int64_t>& spatia
   return dims;
 }
 
-// Throws dnnl::error for what oneDNN does not do.
-std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpec& s) {
+template <typename Desc>
+void describe(Primitive& made, const Desc& desc, bool bias) {
+  made.src = desc.src_desc(), made.weight = desc.weights_desc(), made.dst = desc.dst_desc();
+  if (bias) made.bias = desc.bias_desc();
+  made.workspace = desc.scratchpad_desc();
+  made.implementation = desc.impl_info_str();
+}
+
+// Post-ops; the nth that adds reads a tensor as adds[n] describes it.
+dnnl::primitive_attr attributes(const std::vector<PostOp>& ops, const std::vector<memory::desc>& adds) {
+  dnnl::post_ops post;
+  size_t n = 0;
+  for (const PostOp& op : ops)
+    if (op.add < 0)
+      append_activation(post, op);
+    else
+      post.append_binary(dnnl::algorithm::binary_add, adds[n++]);
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(post);
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+// These throw dnnl::error for what oneDNN does not do.
+std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s) {
   const Dims src_dims = tensor_dims(s.batch, s.groups * s.in_channels, s.input);
   const Dims dst_dims = tensor_dims(s.batch, s.groups * s.out_channels, s.output);
   Dims weight_dims{s.out_channels, s.in_channels};
@@ -86,109 +115,142 @@ std::shared_ptr<const ConvPrimitive> create(PrimitiveCache& cache, const ConvSpe
   Dims dilates = s.dilation;
   for (auto& d : dilates) d -= 1;
 
-  auto made = std::make_shared<ConvPrimitive>();
-  dnnl::post_ops ops;
-  for (const PostOp& op : s.ops) {
-    if (op.add < 0) {
-      append_activation(ops, op);
-      continue;
-    }
-    const Dims& strides = s.add_strides[made->adds.size()];
+  auto made = std::make_shared<Primitive>();
+  for (const Dims& strides : s.add_strides) {
     Dims dims(dst_dims.size(), 1), dense(dst_dims.size(), 1);
     dims[1] = dense[0] = dst_dims[1];
     if (strides.empty())
       made->adds.emplace_back(dims, f32, dense);
     else
       made->adds.emplace_back(dst_dims, f32, strides);
-    ops.append_binary(dnnl::algorithm::binary_add, made->adds.back());
   }
-  dnnl::primitive_attr attr;
-  attr.set_post_ops(ops);
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::primitive_attr attr = attributes(s.ops, made->adds);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+  using Conv = dnnl::convolution_forward;
 #if DNNL_VERSION_MAJOR >= 3
-  made->desc = s.bias ? dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, bias, dst,
-                                                                  s.stride, dilates, s.pad_low, s.pad_high, attr)
-                      : dnnl::convolution_forward::primitive_desc(cache.engine, kind, algorithm, src, weight, dst,
-                                                                  s.stride, dilates, s.pad_low, s.pad_high, attr);
+  const auto desc = s.bias ? Conv::primitive_desc(cache.engine, kind, algorithm, src, weight, bias, dst, s.stride,
+                                                  dilates, s.pad_low, s.pad_high, attr)
+                           : Conv::primitive_desc(cache.engine, kind, algorithm, src, weight, dst, s.stride, dilates,
+                                                  s.pad_low, s.pad_high, attr);
 #else
-  const auto desc = s.bias ? dnnl::convolution_forward::desc(kind, algorithm, src, weight, bias, dst, s.stride, dilates,
-                                                             s.pad_low, s.pad_high)
-                           : dnnl::convolution_forward::desc(kind, algorithm, src, weight, dst, s.stride, dilates,
-                                                             s.pad_low, s.pad_high);
-  made->desc = dnnl::convolution_forward::primitive_desc(desc, attr, cache.engine);
+  const auto wanted =
+      s.bias ? Conv::desc(kind, algorithm, src, weight, bias, dst, s.stride, dilates, s.pad_low, s.pad_high)
+             : Conv::desc(kind, algorithm, src, weight, dst, s.stride, dilates, s.pad_low, s.pad_high);
+  const Conv::primitive_desc desc(wanted, attr, cache.engine);
 #endif
-  made->primitive = dnnl::convolution_forward(made->desc);
+  describe(*made, desc, s.bias);
+  made->primitive = Conv(desc);
   return made;
 }
 
-std::string key_of(const ConvSpec& s) {
-  std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.out_channels,
-                                s.in_channels, s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low, s.pad_high,
-                                s.src_strides, s.dst_strides, s.bias);
+std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ProductSpec& s) {
+  const memory::desc src({s.rows, s.depth}, f32, {s.src_stride, 1}), dst({s.rows, s.columns}, f32, {s.dst_stride, 1});
+  const memory::desc weight({s.depth, s.columns}, f32, memory::format_tag::any);
+  const memory::desc bias({1, s.columns}, f32, {s.columns, 1});
+  auto made = std::make_shared<Primitive>();
+  for (int64_t stride : s.add_strides)
+    made->adds.push_back(stride == 0 ? bias : memory::desc({s.rows, s.columns}, f32, {stride, 1}));
+  const dnnl::primitive_attr attr = attributes(s.ops, made->adds);
+#if DNNL_VERSION_MAJOR >= 3
+  const auto desc = s.bias ? dnnl::matmul::primitive_desc(cache.engine, src, weight, bias, dst, attr)
+                           : dnnl::matmul::primitive_desc(cache.engine, src, weight, dst, attr);
+#else
+  const auto wanted = s.bias ? dnnl::matmul::desc(src, weight, bias, dst) : dnnl::matmul::desc(src, weight, dst);
+  const dnnl::matmul::primitive_desc desc(wanted, attr, cache.engine);
+#endif
+  describe(*made, desc, s.bias);
+  made->primitive = dnnl::matmul(desc);
+  return made;
+}
+
+template <typename Stride>
+std::string key_of_ops(const std::vector<PostOp>& ops, const std::vector<Stride>& add_strides) {
+  std::string key;
   size_t add = 0;
-  for (const PostOp& op : s.ops) {
+  for (const PostOp& op : ops) {
     if (op.add >= 0)
-      key += fmt::format(" + {}", s.add_strides[add++]);
+      key += fmt::format(" + {}", add_strides[add++]);
     else
       key += fmt::format(" {} {} {}", static_cast<int>(op.activation), op.alpha, op.beta);
   }
   return key;
 }
 
-// Called with the cache locked.
-memory reordered_weight(PrimitiveCache& cache, const ConvSpec& s, const ConvPrimitive& conv, const void* data,
-                        const float* wide) {
-  const memory::desc wanted = conv.desc.weights_desc();
+std::string key_of(const ConvSpec& s) {
+  return fmt::format("conv {} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.out_channels, s.in_channels,
+                     s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low, s.pad_high, s.src_strides,
+                     s.dst_strides, s.bias) +
+         key_of_ops(s.ops, s.add_strides);
+}
+
+std::string key_of(const ProductSpec& s) {
+  return fmt::format("product {} {} {} {} {} {}", s.rows, s.columns, s.depth, s.src_stride, s.dst_stride, s.bias) +
+         key_of_ops(s.ops, s.add_strides);
+}
+
+// Extents and strides of the weight as it lies in memory, in the order of the primitive's.
+memory::desc plain_weight(const ConvSpec& s) {
   Dims dims{s.groups, s.out_channels, s.in_channels}, strides = s.weight_strides;
   dims.insert(dims.end(), s.kernel.begin(), s.kernel.end());
   if (s.groups == 1) dims.erase(dims.begin()), strides.erase(strides.begin());
-  const std::string key = fmt::format("{} {} ", data, strides) + key_of(s);
-  if (const auto it = cache.weights.find(key); it != cache.weights.end()) return it->second;
-  const memory plain({dims, f32, strides}, cache.engine, wide ? const_cast<float*>(wide) : const_cast<void*>(data));
-  memory packed(wanted, cache.engine);
-  dnnl::reorder(plain, packed).execute(cache.stream, const_cast<memory&>(plain), packed);
-  cache.stream.wait();
-  return cache.weights.emplace(key, packed).first->second;
+  return {dims, f32, strides};
+}
+memory::desc plain_weight(const ProductSpec& s) {
+  return {{s.depth, s.columns}, f32, {s.weight_stride, s.weight_column_stride}};
 }
 
-class BoundConvolution final : public Convolution {
+const std::vector<int64_t>& weight_strides(const ConvSpec& s) { return s.weight_strides; }
+std::vector<int64_t> weight_strides(const ProductSpec& s) { return {s.weight_stride, s.weight_column_stride}; }
+
+// Called with the cache locked.
+memory reordered_weight(PrimitiveCache& cache, const std::string& key, const memory::desc& from,
+                        const memory::desc& wanted, const void* data) {
+  if (const auto it = cache.weights.find(key); it != cache.weights.end()) return it->second.memory;
+  auto bytes = aligned_bytes(wanted.get_size());
+  memory plain(from, cache.engine, const_cast<void*>(data)), packed(wanted, cache.engine, bytes.get());
+  dnnl::reorder(plain, packed).execute(cache.stream, plain, packed);
+  cache.stream.wait();
+  cache.weights.emplace(key, PrimitiveCache::Weight{std::move(bytes), packed});
+  return packed;
+}
+
+class Bound final : public BoundPrimitive {
  public:
-  BoundConvolution(PrimitiveCache& cache, std::shared_ptr<const ConvPrimitive> conv, const ConvSpec& spec,
-                   const ConvMemory& m, const float* wide)
+  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const std::vector<PostOp>& ops,
+        const PrimitiveMemory& m, memory weight)
       : cache_(cache),
-        conv_(std::move(conv)),
-        weight_(reordered_weight(cache, spec, *conv_, m.weight, wide)),
-        src_(conv_->desc.src_desc(), cache.engine, const_cast<void*>(m.src)),
-        dst_(conv_->desc.dst_desc(), cache.engine, m.dst),
-        workspace_(conv_->desc.scratchpad_desc(), cache.engine, nullptr) {
-    scratch_bytes = conv_->desc.scratchpad_desc().get_size();
+        made_(std::move(made)),
+        weight_(std::move(weight)),
+        src_(made_->src, cache.engine, const_cast<void*>(m.src)),
+        dst_(made_->dst, cache.engine, m.dst),
+        workspace_(made_->workspace, cache.engine, nullptr) {
+    scratch_bytes = made_->workspace.get_size();
     auto add = [this](int arg, const memory& what) { args_.push_back({arg, what.get()}); };
     add(DNNL_ARG_SRC, src_);
     add(DNNL_ARG_WEIGHTS, weight_);
     add(DNNL_ARG_DST, dst_);
     add(DNNL_ARG_SCRATCHPAD, workspace_);
-    if (spec.bias) {
-      bias_ = memory(conv_->desc.bias_desc(), cache.engine, const_cast<void*>(m.bias));
+    if (m.bias) {
+      bias_ = memory(made_->bias, cache.engine, const_cast<void*>(m.bias));
       add(DNNL_ARG_BIAS, bias_);
     }
     size_t n = 0;
-    for (size_t i = 0; i < spec.ops.size(); ++i) {
-      if (spec.ops[i].add < 0) continue;
-      adds_.emplace_back(conv_->adds[n], cache.engine, const_cast<void*>(m.adds[n]));
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].add < 0) continue;
+      adds_.emplace_back(made_->adds[n], cache.engine, const_cast<void*>(m.adds[n]));
       add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, adds_.back());
       ++n;
     }
   }
 
   void run() override {
-    const dnnl_status_t status = dnnl_primitive_execute(conv_->primitive.get(), cache_.stream.get(),
+    const dnnl_status_t status = dnnl_primitive_execute(made_->primitive.get(), cache_.stream.get(),
                                                         static_cast<int>(args_.size()), args_.data());
     if (status != dnnl_success)
-      fail(ErrorKind::device, "oneDNN convolution failed with status {}", static_cast<int>(status));
+      fail(ErrorKind::device, "oneDNN {} failed with status {}", made_->implementation, static_cast<int>(status));
   }
-  const char* implementation() const override { return conv_->desc.impl_info_str(); }
+  std::string implementation() const override { return made_->implementation; }
   void rebind(void* workspace, void* src, void* dst) override {
     workspace_.set_data_handle(workspace);
     if (src) src_.set_data_handle(src);
@@ -197,31 +259,45 @@ class BoundConvolution final : public Convolution {
 
  private:
   PrimitiveCache& cache_;
-  std::shared_ptr<const ConvPrimitive> conv_;
+  std::shared_ptr<const Primitive> made_;
   memory weight_, src_, dst_, workspace_, bias_;
   std::vector<memory> adds_;
   std::vector<dnnl_exec_arg_t> args_;
 };
 
+// The primitive of this spec, made once, with this memory.
+template <typename Spec>
+std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m,
+                                     const void* weight) {
+  const std::lock_guard lock(cache.mutex);
+  const std::string key = key_of(spec);
+  try {
+    auto it = cache.primitives.find(key);
+    if (it == cache.primitives.end()) {
+      it = cache.primitives.emplace(key, nullptr).first;  // stays so when oneDNN refuses
+      it->second = create(cache, spec);
+    }
+    if (!it->second) return nullptr;
+    return std::make_unique<Bound>(cache, it->second, spec.ops, m,
+                                   reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
+                                                    plain_weight(spec), it->second->weight, weight));
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<PrimitiveCache> make_primitive_cache() { return std::make_shared<PrimitiveCache>(); }
 
-std::unique_ptr<Convolution> make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const ConvMemory& memory,
-                                              const float* wide) {
-  const std::lock_guard lock(cache.mutex);
-  const std::string key = key_of(spec);
-  try {
-    auto it = cache.convolutions.find(key);
-    if (it == cache.convolutions.end()) {
-      it = cache.convolutions.emplace(key, nullptr).first;  // stays so when oneDNN refuses
-      it->second = create(cache, spec);
-    }
-    if (!it->second) return nullptr;
-    return std::make_unique<BoundConvolution>(cache, it->second, spec, memory, wide);
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
+std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
+                                                 const PrimitiveMemory& memory, const float* wide) {
+  return bind(cache, spec, memory, wide ? wide : memory.weight);
+}
+
+std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
+                                             const PrimitiveMemory& memory) {
+  return bind(cache, spec, memory, memory.weight);
 }
 
 }  // namespace npusim::cpu

@@ -1,8 +1,9 @@
-// oneDNN behind one door: the engine, convolutions, and the differences between its v2 and v3 API.
+// oneDNN behind one door: the engine, convolutions, products, and the differences between its v2 and v3 API.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/contraction_postops.h"
@@ -24,7 +25,17 @@ struct ConvSpec {
       add_strides;  // of each op that adds, over [n, channel, spatial…]; empty: along channels
 };
 
-struct ConvMemory {
+// rows x depth times depth x columns, all f32; elements of a row of src and dst lie side by side.
+struct ProductSpec {
+  int64_t rows = 1, columns = 1, depth = 1;
+  int64_t src_stride = 0, dst_stride = 0;               // between rows
+  int64_t weight_column_stride = 0, weight_stride = 0;  // between columns, along the depth
+  bool bias = false;
+  std::vector<PostOp> ops;
+  std::vector<int64_t> add_strides;  // of each op that adds, between rows; 0: the same for all
+};
+
+struct PrimitiveMemory {
   const void* src = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;
@@ -32,19 +43,21 @@ struct ConvMemory {
   std::vector<const void*> adds;
 };
 
-// A convolution bound to its memory, the weight already in the layout the primitive prefers.
-class Convolution {
+// A primitive bound to its memory, the weight already in the layout it prefers.
+class BoundPrimitive {
  public:
-  virtual ~Convolution() = default;
+  virtual ~BoundPrimitive() = default;
   virtual void run() = 0;
-  virtual const char* implementation() const = 0;
+  virtual std::string implementation() const = 0;
   size_t scratch_bytes = 0;
   // Moves what lies in scratch: oneDNN's own workspace, and src or dst when not null.
   virtual void rebind(void* workspace, void* src, void* dst) = 0;
 };
 // nullptr when oneDNN has no implementation. The weight is kept in the cache under its address; `wide`, when not null,
 // is what it holds as f32, and needed only now.
-std::unique_ptr<Convolution> make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const ConvMemory& memory,
-                                              const float* wide);
+std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
+                                                 const PrimitiveMemory& memory, const float* wide);
+std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
+                                             const PrimitiveMemory& memory);
 
 }  // namespace npusim::cpu

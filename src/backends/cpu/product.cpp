@@ -1,0 +1,102 @@
+// Recognising what oneDNN's matmul takes along.
+#include "backends/cpu/product.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "backends/cpu/onednn.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr int64_t least_rows = 16;
+
+class ProductStep final : public Step {
+ public:
+  ProductStep(const Context& context, std::unique_ptr<BoundPrimitive> product, const ProductSpec& spec)
+      : cache_(context.primitives),
+        product_(std::move(product)),
+        text_(fmt::format("matmul {}x{}x{} {}", spec.rows, spec.columns, spec.depth, product_->implementation())) {
+    scratch_bytes_ = product_->scratch_bytes;
+  }
+  void set_scratch(void* scratch) override {
+    Step::set_scratch(scratch);
+    product_->rebind(scratch, nullptr, nullptr);
+  }
+  void run() override { product_->run(); }
+  std::string describe() const override { return text_; }
+
+ private:
+  std::shared_ptr<PrimitiveCache> cache_;
+  std::unique_ptr<BoundPrimitive> product_;
+  std::string text_;
+};
+
+bool plain_f32(const Operand& o) { return o.dtype == DType::f32 && o.bounds.empty() && o.size(0) == 1; }
+
+// Rows a positive distance apart, elements of a row side by side.
+std::optional<Operand> dense_rows(const Kernel& kernel, const Access& access, std::span<const Binding> args,
+                                  const MatmulAxes& axes) {
+  const auto arg = static_cast<size_t>(access.arg);
+  if (!access.guards.empty() || !access.terms.empty() || kernel.args[arg].dtype != DType::f32) return std::nullopt;
+  Operand o = make_operand(access, DType::f32, args[arg].data, {axes.batch, axes.rows, axes.columns});
+  if (o.step[1] < 0 || o.step[2] != 1) return std::nullopt;
+  return o;
+}
+
+// oneDNN's relu, clip, logistic and tanh turn NaN into a number; convolutions have always run through them
+// (docs/numerics.md), products keep NaN.
+bool keeps_nan(Activation activation) {
+  return activation == Activation::linear || activation == Activation::gelu_erf ||
+         activation == Activation::gelu_tanh || activation == Activation::swish;
+}
+
+bool set_ops(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes, ProductSpec& spec,
+             PrimitiveMemory& memory) {
+  auto ops = match_post_ops(kernel, kernel.stores[0].expr);
+  if (!ops) return false;
+  for (const PostOp& op : *ops) {
+    if (op.add < 0) {
+      if (kernel.contraction->kind != ContractionKind::conv && !keeps_nan(op.activation)) return false;
+      continue;
+    }
+    const auto added = dense_rows(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
+    if (!added) return false;
+    if (&op == ops->data() && added->step[1] == 0) {
+      spec.bias = true;
+      memory.bias = added->at(0, 0, 0);
+      continue;
+    }
+    if (added->step[1] != 0 && added->step[1] != spec.dst_stride) return false;  // oneDNN adds where it writes
+    spec.add_strides.push_back(added->step[1]);
+    memory.adds.push_back(added->at(0, 0, 0));
+  }
+  if (spec.bias) ops->erase(ops->begin());
+  spec.ops = std::move(*ops);
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_product_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
+                                        const MatmulAxes& axes, const Operand& a, const Operand& b) {
+  const size_t known = axes.rows.dims.size() + axes.columns.dims.size();
+  if (!context.primitives || kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size())
+    return nullptr;
+  if (!plain_f32(a) || !plain_f32(b) || a.size(1) < least_rows || a.size(2) == 0) return nullptr;
+  if (a.step[1] < a.size(2) || a.step[2] != 1 || b.step[1] < 1 || b.step[2] < 1) return nullptr;
+  const auto out = dense_rows(kernel, kernel.stores[0].access, args, axes);
+  if (!out || out->step[1] < out->size(2)) return nullptr;
+  ProductSpec spec;
+  spec.rows = a.size(1), spec.columns = b.size(1), spec.depth = a.size(2);
+  spec.src_stride = a.step[1], spec.dst_stride = out->step[1];
+  spec.weight_column_stride = b.step[1], spec.weight_stride = b.step[2];
+  PrimitiveMemory memory{a.at(0, 0, 0), b.at(0, 0, 0), nullptr, const_cast<std::byte*>(out->at(0, 0, 0)), {}};
+  if (!set_ops(kernel, args, axes, spec, memory)) return nullptr;
+  auto product = make_product(*context.primitives, spec, memory);
+  if (!product) return nullptr;
+  return std::make_unique<ProductStep>(context, std::move(product), spec);
+}
+
+}  // namespace npusim::cpu
