@@ -42,6 +42,7 @@ void eliminate_common(Graph& graph, PassContext& context);
 void lower(Graph& graph, PassContext& context);
 // On kernel nodes.
 void fold_views(Graph& graph, PassContext& context);
+void fuse_parameters(Graph& graph, PassContext& context);
 void fuse_pointwise(Graph& graph, PassContext& context);
 void fuse_epilogues(Graph& graph, PassContext& context);
 void fuse_attention(Graph& graph, PassContext& context);

@@ -14,6 +14,7 @@ std::vector<Pass> pipeline() {
       {"lower", lower, false},
       // kernels
       {"fold_views", fold_views, true},
+      {"fuse_parameters", fuse_parameters, true},
       {"fuse_pointwise", fuse_pointwise, true},
       {"fuse_epilogues", fuse_epilogues, true},
       {"fold_batch_norm", fold_batch_norm, true},

@@ -148,13 +148,15 @@ TEST_F(CliTest, VerifyTolerances) {
 
 TEST_F(CliTest, BenchReport) {
   make_program();
-  const Invocation result =
-      npusim({"bench", "model.npubin", "--weights", "w.safetensors", "--seconds", "0.01", "--threads", "1", "--json"});
+  const Invocation result = npusim({"bench", "model.npubin", "--weights", "w.safetensors", "--seconds", "0.01",
+                                    "--threads", "1", "--steps", "1", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const Json json = Json::parse(result.out);
-  EXPECT_EQ(keys(json),
-            (std::vector<std::string>{"bytes_moved", "flops", "gflop_s", "median_ms", "method", "min_ms", "p10_ms",
-                                      "p90_ms", "probe_gflop_s", "probe_read_gb_s", "read_gb_s", "runs", "threads"}));
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"bytes_moved", "flops", "gflop_s", "median_ms", "method", "min_ms",
+                                                  "p10_ms", "p90_ms", "probe_gflop_s", "probe_read_gb_s", "read_gb_s",
+                                                  "runs", "slowest_steps", "threads"}));
+  ASSERT_EQ(json["slowest_steps"].size(), 1);
+  EXPECT_EQ(json["slowest_steps"][0]["how"], "loops");
   EXPECT_EQ(json["threads"], 1);
   EXPECT_EQ(json["flops"], 0);
   EXPECT_EQ(json["bytes_moved"], 4 * (6 + 3 + 6) + 4 * (6 + 6));  // y is an output: the second step reads it again
