@@ -1,4 +1,4 @@
-"""A decode step of Qwen2.5-1.5B with random bfloat16 weights: bound by memory, so its rate of reading is what counts."""
+"""A decode step of Qwen2.5-1.5B with random bfloat16 weights: bound by memory, it is judged by its reading rate."""
 import json
 import shutil
 import struct
@@ -104,7 +104,7 @@ def load(folder: Path) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     state["model.embed_tokens.weight"] = state["lm_head.weight"]
     model.load_state_dict(state, strict=False, assign=True)
     rotary = model.model.rotary_emb
-    rotary.inv_freq, rotary.original_inv_freq = (state[f"model.rotary_emb.{n}"] for n in ("inv_freq", "original_inv_freq"))
+    rotary.inv_freq = rotary.original_inv_freq = state["model.rotary_emb.inv_freq"]
     inputs = load_file(folder / "inputs.safetensors")
     cache = transformers.StaticCache(config, max_cache_len=CAPACITY)
     for i, layer in enumerate(cache.layers):

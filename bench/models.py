@@ -59,7 +59,7 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
     "mobilenet_v2-b1": lambda: (torchvision.models.mobilenet_v2(), images(1)),
     "vit_b_16-b1": lambda: (torchvision.models.vit_b_16(), images(1)),
     "bert_base-s128": lambda: bert(),
-    "minilm_l6-s128": lambda: bert(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536),
+    "minilm_l6-s128": lambda: bert(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
 }
 
 

@@ -23,6 +23,7 @@ OWN, HALF = "npusim float32", "npusim auto"
 MUST_HALF = 1.15  # times our float32
 MUST_SHARE = 0.80  # of the read probe
 MUST_STEP_NS = 300
+QUIET = 0.8  # of the fastest probe
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8")
 PACKAGES = ("torch", "torchvision", "transformers", "pytorch-ir", "onnx", "onnxruntime", "openvino")
 
@@ -141,8 +142,8 @@ def models_table(record: Record) -> str:
     names = [name for name in TITLES if any(name in row.entries for row in record.rows)]
     lines = [
         [row.work, *(cell(row, name) for name in names)]
-        + [number(row.lead, 3), verdict(row.lead, (row.lead or 0) >= 1)]
-        + [number(row.half, 3), verdict(row.half, (row.half or 9) <= MUST_HALF)]
+        + [number(row.lead, 3), verdict(row.lead, row.sound and (row.lead or 0) >= 1)]
+        + [number(row.half, 3), verdict(row.half, row.sound and (row.half or 9) <= MUST_HALF)]
         for row in record.rows
     ]
     header = ["ms", *(TITLES[name] for name in names)]
@@ -181,13 +182,19 @@ def answers_table(record: Record) -> str:
 
 
 def probes_line(record: Record) -> str:
-    def span(name: str, unit: str) -> str:
-        values = [probe[name] for probe in record.probes]
-        return f"{values[0]:.1f} before, {values[-1]:.1f} after, {max(values):.1f} at best {unit}"
-
+    """What the machine could do meanwhile, and whether others had a part of it."""
     if not record.probes:
         return ""
-    return f"Probes: multiply-adds {span('gflop_s', 'GFLOP/s')}; reading {span('read_gb_s', 'GB/s')}.\n"
+
+    def span(name: str, unit: str) -> str:
+        values = [probe[name] for probe in record.probes]
+        return f"{values[0]:.1f} before, {values[-1]:.1f} after, {min(values):.1f} to {max(values):.1f} {unit}"
+
+    speeds = [probe["gflop_s"] for probe in record.probes]
+    text = f"Probes: multiply-adds {span('gflop_s', 'GFLOP/s')}; reading {span('read_gb_s', 'GB/s')}.\n"
+    if min(speeds) < QUIET * max(speeds):
+        text += "The machine was busy with something else for a part of the time: repeat this when it is quiet.\n"
+    return text
 
 
 def markdown(record: Record) -> str:
