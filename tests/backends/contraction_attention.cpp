@@ -94,6 +94,33 @@ TEST(ContractionAttention, AdditiveMasks) {
         }
 }
 
+TEST(ContractionAttention, BooleanMasks) {
+  for (double low : {-HUGE_VAL, -3e38, -1.0})
+    for (int64_t queries : {1, 12})
+      for (bool keeps : {true, false})
+        for (bool safe : {false, true}) {
+          const Case c{.queries = queries, .keys = 400, .safe = safe};
+          const auto fill = [&](ContractionRun& run) {
+            for (int64_t q = 0; q < queries; ++q)
+              for (int64_t k = 0; k < c.keys; ++k) {
+                const bool keep = k < 140 + q && k != 5 && q != 3;  // whole tiles, parts of tiles, one whole row go
+                store_int(run.memory[3].data(), DType::boolean, q * c.keys + k, keep == keeps);
+              }
+          };
+          const Kernel plain = attention(c, DType::boolean, [&](KernelBuilder&, Ex x, Ex mask) {
+            return keeps ? select(mask, x * 0.5, low) : select(mask, low, x * 0.5);
+          });
+          check_contraction(plain, {}, fill);
+          EXPECT_EQ(prepare(plain, {}, 1).step->describe().find("general"), std::string::npos);
+          check_contraction(attention(c, DType::boolean,
+                                      [&](KernelBuilder& b, Ex x, Ex mask) {
+                                        const Ex causal = select(b.index(4) <= b.index(3) + 390, x * 0.5, low);
+                                        return keeps ? select(mask, causal, low) : select(mask, low, causal);
+                                      }),
+                            {}, fill);
+        }
+}
+
 TEST(ContractionAttention, Causal) {
   for (int64_t queries : {1, 40, 300})
     for (double low : {-HUGE_VAL, -3e38, -1.0}) {

@@ -56,15 +56,21 @@ class AttentionStep final : public Step {
         ld_(ceil_div(columns_, tile_shape().columns) * tile_shape().columns + 16),
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
     const Kernel& score = *kernel.contraction->score;
-    if (auto form = match_score(score))
+    auto score_operand = [&](int index) {
+      const Access& access = score.accesses[static_cast<size_t>(index)];
+      const auto arg = static_cast<size_t>(access.arg);
+      return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.keys});
+    };
+    auto form = match_score(score);
+    if (form && form->kept >= 0) {
+      kept_ = score_operand(form->kept);
+      if (kept_.step[1] == -1 || kept_.step[2] != 1) form.reset();  // booleans are read where they lie
+    }
+    if (form)
       form_ = *form;
     else
       make_score(kernel, args, axes);
-    if (form_.mask >= 0) {
-      const Access& access = score.accesses[static_cast<size_t>(form_.mask)];
-      const auto arg = static_cast<size_t>(access.arg);
-      mask_ = make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.keys});
-    }
+    if (form_.mask >= 0) mask_ = score_operand(form_.mask);
     if (form_.limited) {
       form_.limit_coeffs.resize(score.space.size(), 0);
       limit_ = make_operand({0, form_.limit_offset, form_.limit_coeffs, {}, {}}, DType::f32, nullptr,
@@ -189,10 +195,13 @@ class AttentionStep final : public Step {
       for (int64_t r = r0; r < r1; ++r) highest = std::max(highest, limit(batch, r));
       if (highest <= k0) best = std::min(best, form_.masked);
     }
+    if (form_.kept >= 0 && !any_kept(batch, r0, r1, k0, k1)) best = std::min(best, form_.masked);
     if (best == -infinity) return false;
     if ((best <= hopeless) != late) return !late;
     scores(batch, r0, r1, k0, k1, base);
     if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : attention_stride, rows, k1 - k0);
+    if (form_.kept >= 0)
+      keep_scores(s, kept_row(batch, r0, k0), kept_.step[1], form_.keeps, form_.masked, rows, k1 - k0);
     if (form_.limited)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j)
@@ -201,6 +210,20 @@ class AttentionStep final : public Step {
     softmax_tile(s, rows, k1 - k0, out.top, out.sum, out.factor);
     scale_rows(out.o, ld_, rows, columns_, out.factor);
     values(batch, rows, k0, k1, out.o, base);
+    return false;
+  }
+
+  const uint8_t* kept_row(int64_t batch, int64_t r, int64_t k) const {
+    return reinterpret_cast<const uint8_t*>(kept_.at(batch, r, k));
+  }
+  bool any_kept(int64_t batch, int64_t r0, int64_t r1, int64_t k0, int64_t k1) const {
+    const int64_t rows = kept_.step[1] == 0 ? 1 : r1 - r0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const uint8_t* row = kept_row(batch, r0 + r, k0);
+      bool any = false;
+      for (int64_t j = 0; j < k1 - k0; ++j) any |= (row[j] != 0) == form_.keeps;
+      if (any) return true;
+    }
     return false;
   }
 
@@ -286,7 +309,7 @@ class AttentionStep final : public Step {
     epilogue_.run(out.o, batch, r0, r1, 0, columns_, thread);
   }
 
-  Operand q_, k_, v_, mask_, limit_;  // axes: batch, rows | keys, depth | columns; the mask: batch, rows, keys
+  Operand q_, k_, v_, mask_, kept_, limit_;  // axes: batch, rows | keys, depth | columns; masks: batch, rows, keys
   int64_t rows_, keys_, depth_, columns_;
   int threads_;
   bool safe_, direct_ = false;

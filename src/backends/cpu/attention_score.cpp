@@ -59,6 +59,18 @@ struct Matcher {
     return true;
   }
 
+  // `condition` is a tensor of booleans that is `wanted` where keys count.
+  bool kept(int32_t condition, bool wanted, ScoreForm& form) const {
+    const Expr& c = at(condition);
+    if (c.op == ExprOp::logical_not && at(c.in[0]).type == Scalar::boolean) return kept(c.in[0], !wanted, form);
+    if (c.op != ExprOp::load || c.type != Scalar::boolean || form.kept >= 0) return false;
+    const Access& access = k.accesses[static_cast<size_t>(c.integer)];
+    if (!access.terms.empty() || !access.guards.empty()) return false;
+    form.kept = static_cast<int>(c.integer);
+    form.keeps = wanted;
+    return true;
+  }
+
   bool match(int32_t e, ScoreForm& form) const {
     const Expr& x = at(e);
     if (x.type != Scalar::f32) return false;
@@ -89,10 +101,12 @@ struct Matcher {
       case ExprOp::select:
         for (int n = 1; n < 3; ++n) {
           const auto masked = constant(x.in[static_cast<size_t>(n)]);
-          if (!masked || form.limited) continue;
-          if (!limit(x.in[0], n == 2, form) || !match(x.in[static_cast<size_t>(3 - n)], form)) return false;
+          if (!masked) continue;
+          const bool again = form.limited || form.kept >= 0;
+          if (again && form.masked != static_cast<float>(*masked)) return false;
           form.masked = static_cast<float>(*masked);
-          return true;
+          if (!kept(x.in[0], n == 2, form) && (form.limited || !limit(x.in[0], n == 2, form))) return false;
+          return match(x.in[static_cast<size_t>(3 - n)], form);
         }
         return false;
       default:

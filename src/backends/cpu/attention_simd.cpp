@@ -82,6 +82,25 @@ void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t key
   }
 }
 
+void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float masked, int64_t rows, int64_t keys) {
+  const F f;
+  const hn::Rebind<uint8_t, F> bytes;
+  const hn::RebindToSigned<F> whole;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = s + r * attention_stride;
+    const uint8_t* from = kept + r * ld;
+    int64_t j = 0;
+    for (; j + attention_lanes <= keys; j += attention_lanes) {
+      const auto zero = hn::Eq(hn::PromoteTo(whole, hn::LoadU(bytes, from + j)), hn::Zero(whole));
+      const VF x = hn::LoadU(f, row + j), off = hn::Set(f, masked);
+      const auto gone = hn::RebindMask(f, zero);
+      hn::StoreU(keeps ? hn::IfThenElse(gone, off, x) : hn::IfThenElse(gone, x, off), f, row + j);
+    }
+    for (; j < keys; ++j)
+      if ((from[j] != 0) != keeps) row[j] = masked;
+  }
+}
+
 float largest(const float* x, int64_t count) {
   const F f;
   VF most = hn::Set(f, lowest);
@@ -156,6 +175,7 @@ namespace npusim::cpu {
 HWY_EXPORT(softmax_tile);
 HWY_EXPORT(scale_rows);
 HWY_EXPORT(add_mask);
+HWY_EXPORT(keep_scores);
 HWY_EXPORT(largest);
 HWY_EXPORT(add_weighted);
 
@@ -167,6 +187,9 @@ void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* 
 }
 void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys) {
   HWY_DYNAMIC_DISPATCH(add_mask)(s, mask, ld, rows, keys);
+}
+void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float masked, int64_t rows, int64_t keys) {
+  HWY_DYNAMIC_DISPATCH(keep_scores)(s, kept, ld, keeps, masked, rows, keys);
 }
 float largest(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(largest)(x, count); }
 void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,

@@ -16,6 +16,8 @@ void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* 
 
 // s[r, j] += mask[r·ld + j]
 void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys);
+// s[r, j] = masked where kept[r·ld + j] is not `keeps`
+void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float masked, int64_t rows, int64_t keys);
 float largest(const float* x, int64_t count);  // −inf when empty; NaN is ignored
 
 // out[r·ld + n] += Σ_j p[r, j] · v[j·stride + n] for few rows; f32, f16 or bf16.
