@@ -1,5 +1,6 @@
-// Images between convolutions are stored as the target wants them (channels last on the CPU): strides of their readers
-// and writers change, and no conversion is needed because nobody else sees them.
+// Images between convolutions are stored as the target wants them (channels last on the CPU), results of attention as
+// the product that reads them walks them: strides of readers and writers change, and no conversion is needed because
+// nobody else sees them.
 #include <algorithm>
 
 #include "kernel/index_map.h"
@@ -56,7 +57,8 @@ bool split_to_fit(Kernel& k, int arg, const StoredDims& stored) {
     for (const Access& a : k.accesses) visit(a, k.space);
     for (const Store& s : k.stores) visit(s.access, k.space);
     if (k.contraction) {
-      if (k.contraction->kind == ContractionKind::attention) return false;
+      if (k.contraction->kind == ContractionKind::attention)
+        return ok && !split && k.args[static_cast<size_t>(arg)].written;
       visit(k.contraction->a, wide_extents(k));
       visit(k.contraction->b, wide_extents(k));
     }
@@ -97,15 +99,21 @@ class LayoutChooser {
         }
   }
 
-  void run() {
-    for (const Node& node : graph_.nodes) want(node);
+  void run(bool images) {
     touching_.resize(graph_.values.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       for (ValueId v : graph_.nodes[n].inputs) touching_[static_cast<size_t>(v)].push_back(n);
       for (ValueId v : graph_.nodes[n].outputs) touching_[static_cast<size_t>(v)].push_back(n);
     }
-    for (size_t v = 0; v < wanted_.size(); ++v)
-      if (wanted_[v]) apply(static_cast<ValueId>(v));
+    if (images)
+      for (const Node& node : graph_.nodes) want(node);
+    for (size_t v = 0; v < wanted_.size(); ++v) {
+      if (!wanted_[v]) continue;
+      const Shape& shape = value_of(graph_, static_cast<ValueId>(v)).type.shape;
+      const StoredDims stored = row_major(shape);
+      apply(static_cast<ValueId>(v), stored, channels_last_strides(shape, stored));
+    }
+    for (const Node& node : graph_.nodes) store_rows(node);
   }
 
  private:
@@ -161,11 +169,34 @@ class LayoutChooser {
     return any;
   }
 
-  void apply(ValueId v) {
-    const Shape& shape = value_of(graph_, v).type.shape;
-    if (element_count(shape) == 0) return;
-    const StoredDims stored = row_major(shape);
-    const std::vector<int64_t> strides = channels_last_strides(shape, stored);
+  // An attention's result that one matrix product reads as its left side: heads side by side within a row.
+  void store_rows(const Node& attention) {
+    const auto& c = attention.kernel->contraction;
+    if (!c || c->kind != ContractionKind::attention || attention.outputs.size() != 1) return;
+    const ValueId v = attention.outputs[0];
+    const std::vector<size_t>& touching = touching_[static_cast<size_t>(v)];
+    if (!eligible_[static_cast<size_t>(v)] || touching.size() != 2) return;
+    const Node& reader = graph_.nodes[touching[1]];
+    const auto& product = reader.kernel->contraction;
+    if (!product || product->kind != ContractionKind::matmul || reader.inputs[static_cast<size_t>(product->a.arg)] != v)
+      return;
+    const StoredDims stored = row_major(value_of(graph_, v).type.shape);
+    Kernel split = *reader.kernel;
+    if (!split_to_fit(split, product->a.arg, stored)) return;
+    // The stored dimensions in the order of the product's, from the last one on.
+    std::vector<int64_t> strides(stored.dims.size(), 0);
+    int64_t stride = 1;
+    for (size_t d = wide_extents(split).size(); d-- > 0;) {
+      const int digit = stored_digit(split.contraction->a, d, stored);
+      if (digit < 0 || strides[static_cast<size_t>(digit)] != 0) continue;
+      strides[static_cast<size_t>(digit)] = stride;
+      stride *= stored.extents[static_cast<size_t>(digit)];
+    }
+    if (std::find(strides.begin(), strides.end(), 0) == strides.end()) apply(v, stored, strides);
+  }
+
+  void apply(ValueId v, const StoredDims& stored, const std::vector<int64_t>& strides) {
+    if (element_count(value_of(graph_, v).type.shape) == 0) return;
     std::vector<std::pair<size_t, std::shared_ptr<Kernel>>> edited;
     for (size_t n : touching_[static_cast<size_t>(v)]) {
       if (!edited.empty() && edited.back().first == n) continue;
@@ -190,7 +221,7 @@ class LayoutChooser {
 }  // namespace
 
 void choose_layout(Graph& graph, PassContext& context) {
-  if (context.target.image_layout == ImageLayout::channels_last) LayoutChooser(graph).run();
+  LayoutChooser(graph).run(context.target.image_layout == ImageLayout::channels_last);
 }
 
 }  // namespace npusim
