@@ -63,7 +63,10 @@ std::vector<TensorType> infer_pad(const OpCall& call) {
   TensorType type = call.type("self");
   const Padding p = padding_of(call);
   for (size_t d = 0; d < type.shape.size(); ++d) {
-    type.shape[d] += p.before[d] + p.after[d];
+    int64_t both = 0;
+    if (__builtin_add_overflow(p.before[d], p.after[d], &both) ||
+        __builtin_add_overflow(type.shape[d], both, &type.shape[d]))
+      fail(ErrorKind::bad_input, "{}: padding {} and {} is too large", call.op->name(), p.before[d], p.after[d]);
     if (type.shape[d] < 0)
       fail(ErrorKind::bad_input, "{}: more is cropped than {} has", call.op->name(), to_string(call.type("self")));
   }

@@ -389,7 +389,7 @@ TEST(Tokenizer, UnsupportedPatterns) {
                                                        {"a)", "unmatched closing parenthesis"},
                                                        {R"(\p{Nonsense})", "unknown property after \\P or \\p"}};
   for (const auto& [pattern, what] : cases)
-    EXPECT_EQ(error_of(ErrorKind::unsupported, [&] { splitting(regex(pattern)); }),
+    EXPECT_EQ(error_of(ErrorKind::unsupported, [&, text = pattern] { splitting(regex(text)); }),
               fmt::format("t.json: pre_tokenizer.pretokenizers[0].pattern.Regex: {} in {} is not supported", what,
                           json(pattern).dump()));
   EXPECT_NO_THROW(splitting(regex(R"((?i)a|(?<!\\)[\p{L}\]&.-]++(?>x)?\x{1F600})")));

@@ -109,15 +109,17 @@ VF load_bias(const Finish::Tensor& bias, int64_t n, int64_t count) {
 
 template <class Residual, class Out>
 void finish_types(const Finish& f, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
-  const auto* residual = reinterpret_cast<const typename Residual::T*>(f.residual.data) + f.residual.row_step * r0;
+  const auto* residual = reinterpret_cast<const typename Residual::T*>(f.residual.data);
+  if constexpr (!std::is_same_v<Residual, Nothing>) residual += f.residual.row_step * r0 + n0;
   auto* to = reinterpret_cast<typename Out::T*>(f.out.data) + f.out.row_step * r0;
   for (int64_t n = n0; n < n1; n += finish_lanes) {
     const int64_t count = std::min(finish_lanes, n1 - n);
     const VF bias = load_bias(f.bias, n, count);
     if (count == finish_lanes)
-      finish_columns<Residual, Out, true>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual + n, to + n);
+      finish_columns<Residual, Out, true>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual, to + n);
     else
-      finish_columns<Residual, Out, false>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual + n, to + n);
+      finish_columns<Residual, Out, false>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual, to + n);
+    if constexpr (!std::is_same_v<Residual, Nothing>) residual += finish_lanes;
   }
 }
 
