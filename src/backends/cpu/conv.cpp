@@ -185,6 +185,15 @@ bool is_pointwise(const ConvSpec& s) {
   return s.groups == 1 && s.src_strides[1] == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
 }
 
+// Windows side by side, as a vision transformer's: a product too, for which oneDNN would copy the image. Worth it where
+// a window's row is a stretch of memory.
+bool is_patches(const ConvSpec& s) {
+  const int64_t row = s.kernel.back() * (s.src_strides[1] == 1 ? s.in_channels : 1);
+  const auto none = [](int64_t pad) { return pad == 0; };
+  return s.groups == 1 && s.kernel == s.stride && row >= 8 && s.src_strides.back() <= s.in_channels &&
+         std::all_of(s.pad_low.begin(), s.pad_low.end(), none);
+}
+
 // Where the store goes and what is added on the way; false when oneDNN cannot write the output itself.
 bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, PrimitiveMemory& m) {
   if (k.stores.size() != 1 || k.stores[0].accumulate) return false;
@@ -334,7 +343,7 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
-  if (is_pointwise(spec)) return nullptr;
+  if (is_pointwise(spec) || is_patches(spec)) return nullptr;
   // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
   if (image_type != DType::f32)
     if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
