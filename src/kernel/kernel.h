@@ -27,9 +27,9 @@ Scalar scalar_of(DType dtype);
 enum class ExprOp : uint8_t {
   constant,     // number (f32, f64) or integer (i64, boolean)
   index,        // the index along dimension `integer` of the space, i64
-  load,         // kernel.accesses[integer], converted from the argument's dtype to `type`
+  load,         // kernel.accesses[integer], of the type of the argument's dtype
   contraction,  // the kernel's contraction, f32
-  // unary; integers wrap
+  // unary: of floats, but neg and abs also of integers, which wrap, and logical_not of booleans only
   neg,
   abs,
   exp,
@@ -61,7 +61,8 @@ enum class ExprOp : uint8_t {
   trunc,
   isnan,
   logical_not,
-  // binary; `min` and `max` propagate NaN; `idiv` and `irem` truncate toward zero and trap on zero
+  // binary: arithmetic is of integers and floats, what has a quotient or an angle of floats, bits of booleans and
+  // integers; `min` and `max` propagate NaN; `idiv` and `irem` truncate toward zero and trap on zero
   add,
   sub,
   mul,
@@ -105,6 +106,7 @@ struct Expr {
 
 std::string_view expr_op_name(ExprOp op);
 int expr_arity(ExprOp op);
+std::string_view scalar_name(Scalar type);
 
 // A coordinate that can leave its dimension: value = offset + Σ coeffs[d]·index[d] adds stride · value to the address,
 // and the memory is touched only where 0 <= value < limit.
@@ -137,8 +139,8 @@ struct Access {
 };
 
 struct Store {
-  Access access;  // strides of 0 along the row: the value is the same along the row and stored once
-  int32_t expr = -1;
+  Access access;            // strides of 0 along the row: the value is the same along the row and stored once
+  int32_t expr = -1;        // of the type of the argument's dtype
   bool accumulate = false;  // adds to what is there, in index order (scatter_add)
 };
 
@@ -187,7 +189,8 @@ std::string to_text(const Kernel& kernel);
 // Hash of the body; kernels with equal hashes are the same kernel whatever they are called.
 uint64_t content_hash(const Kernel& kernel);
 
-// Every rule above (ranks, operand order and types, access bounds, argument roles); empty when the kernel is sound.
+// Every rule above (ranks, operand order and types, access bounds, argument roles); empty when the kernel is sound:
+// then every expression has a meaning, in the interpreter and on a device.
 // Program files are checked with it before anything runs.
 std::vector<std::string> check_kernel(const Kernel& kernel);
 

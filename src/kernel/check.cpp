@@ -1,0 +1,259 @@
+// The rules of kernel IR, checked: ranks, operand order and types, access bounds, argument roles.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernel/kernel.h"
+
+namespace npusim {
+namespace {
+
+// Whether an operation has a meaning for operands of a type. There is no arithmetic of booleans, no bits of floats,
+// and what integers have no results for (roots, quotients, logarithms) is of floats only.
+bool has_meaning(ExprOp op, Scalar type) {
+  const bool is_float = type >= Scalar::f32;
+  switch (op) {
+    case ExprOp::logical_not:
+      return type == Scalar::boolean;
+    case ExprOp::bit_and:
+    case ExprOp::bit_or:
+    case ExprOp::bit_xor:
+      return !is_float;
+    case ExprOp::idiv:
+    case ExprOp::irem:
+    case ExprOp::shl:
+    case ExprOp::shr:
+      return type == Scalar::i64;
+    case ExprOp::neg:
+    case ExprOp::abs:
+    case ExprOp::add:
+    case ExprOp::sub:
+    case ExprOp::mul:
+    case ExprOp::min:
+    case ExprOp::max:
+    case ExprOp::pow:
+    case ExprOp::reduce:
+    case ExprOp::scan:
+      return type != Scalar::boolean;
+    case ExprOp::eq:
+    case ExprOp::ne:
+    case ExprOp::lt:
+    case ExprOp::le:
+    case ExprOp::round_to:
+      return true;
+    default:
+      return is_float;
+  }
+}
+
+std::string text_of_op(const Expr& e) {
+  return e.op == ExprOp::round_to ? fmt::format("round_to {}", dtype_name(e.dtype)) : std::string(expr_op_name(e.op));
+}
+
+// Checks one kernel's parts against `args` (an attention's score uses the outer kernel's arguments).
+struct Checker {
+  const Kernel& k;
+  const std::vector<KernelArg>& args;
+  std::vector<std::string>& problems;
+
+  template <typename... T>
+  void add(fmt::format_string<T...> format, T&&... parts) {
+    if (problems.size() < 20) problems.push_back(fmt::format(format, std::forward<T>(parts)...));
+  }
+
+  // Extremes of offset + Σ coeffs·index over the dimensions; false when the arithmetic leaves int64.
+  static bool range(int64_t offset, const std::vector<int64_t>& coeffs, const std::vector<int64_t>& dims, int64_t& low,
+                    int64_t& high) {
+    low = high = offset;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      int64_t far = 0;
+      if (__builtin_mul_overflow(coeffs[d], dims[d] - 1, &far)) return false;
+      if (__builtin_add_overflow(far < 0 ? low : high, far, far < 0 ? &low : &high)) return false;
+    }
+    return true;
+  }
+
+  void access(const Access& a, const std::vector<int64_t>& dims, size_t exprs_before, bool write, const char* what) {
+    if (a.arg < 0 || static_cast<size_t>(a.arg) >= args.size()) return add("{}: no argument %{}", what, a.arg);
+    const KernelArg& arg = args[static_cast<size_t>(a.arg)];
+    if (arg.written != write) add("{}: argument %{} is for {}", what, a.arg, arg.written ? "writing" : "reading");
+    if (a.strides.size() != dims.size())
+      return add("{}: {} strides for {} dimensions", what, a.strides.size(), dims.size());
+    if (std::any_of(dims.begin(), dims.end(), [](int64_t n) { return n == 0; })) return;  // nothing is touched
+    int64_t low = 0, high = 0;
+    bool fits = range(a.offset, a.strides, dims, low, high);
+    auto widen = [&](int64_t stride, int64_t extent) {
+      if (extent < 1) return;  // never holds: the memory is never touched
+      int64_t far = 0;
+      fits = fits && !__builtin_mul_overflow(stride, extent - 1, &far) &&
+             !__builtin_add_overflow(far < 0 ? low : high, far, far < 0 ? &low : &high);
+    };
+    for (const Guard& g : a.guards) {
+      int64_t guard_low = 0, guard_high = 0;
+      if (g.coeffs.size() != dims.size())
+        return add("{}: guard has {} coefficients for {} dimensions", what, g.coeffs.size(), dims.size());
+      if (!range(g.offset, g.coeffs, dims, guard_low, guard_high)) fits = false;
+      widen(g.stride, g.limit);
+      if (g.limit < 1) return;
+    }
+    for (const IndexTerm& t : a.terms) {
+      if (t.expr < 0 || static_cast<size_t>(t.expr) >= exprs_before)
+        return add("{}: bad index expression e{}", what, t.expr);
+      if (k.exprs[static_cast<size_t>(t.expr)].type != Scalar::i64)
+        add("{}: index expression e{} is not i64", what, t.expr);
+      widen(t.stride, t.extent);
+      if (t.extent < 1) return;
+    }
+    if (!fits || low < 0 || high >= arg.elements)
+      add("{}: elements {}..{} of argument %{}, which has {}", what, low, high, a.arg, arg.elements);
+  }
+
+  void expression(size_t i) {
+    const Expr& e = k.exprs[i];
+    std::array<Scalar, 3> types{};
+    for (int n = 0; n < expr_arity(e.op); ++n) {
+      const int32_t operand = e.in[static_cast<size_t>(n)];
+      if (operand < 0 || static_cast<size_t>(operand) >= i)
+        return add("e{}: operand {} is not an earlier expression", i, operand);
+      types[static_cast<size_t>(n)] = k.exprs[static_cast<size_t>(operand)].type;
+    }
+    switch (e.op) {
+      case ExprOp::constant:
+      case ExprOp::cast:
+        return;
+      case ExprOp::index:
+        if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.space.size())
+          add("e{}: no dimension {}", i, e.integer);
+        if (e.type != Scalar::i64) add("e{}: an index is i64", i);
+        return;
+      case ExprOp::load: {
+        if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.accesses.size())
+          return add("e{}: no access {}", i, e.integer);
+        const Access& a = k.accesses[static_cast<size_t>(e.integer)];
+        access(a, k.space, i, false, fmt::format("e{}", i).c_str());
+        if (const KernelArg* arg = argument(a.arg); arg && e.type != scalar_of(arg->dtype))
+          add("e{}: a load of {} is {}, found {}", i, dtype_name(arg->dtype), scalar_name(scalar_of(arg->dtype)),
+              scalar_name(e.type));
+        return;
+      }
+      case ExprOp::contraction:
+        if (!k.contraction) add("e{}: the kernel has no contraction", i);
+        if (e.type != Scalar::f32) add("e{}: a contraction is f32", i);
+        return;
+      case ExprOp::select:
+        if (types[0] != Scalar::boolean || types[1] != types[2] || types[1] != e.type) add("e{}: ill-typed select", i);
+        return;
+      case ExprOp::scan:
+        if (k.row_dims != 1 || e.reduction > Reduction::product)
+          add("e{}: a scan is a sum or product along one dimension", i);
+        [[fallthrough]];
+      default:
+        if (expr_arity(e.op) == 2 && types[0] != types[1]) return add("e{}: operands of different types", i);
+        if (e.type != result_type(e.op, types[0], types[1])) return add("e{}: ill-typed {}", i, expr_op_name(e.op));
+        if (!has_meaning(e.op, types[0]) || (e.op == ExprOp::round_to && scalar_of(e.dtype) != types[0]))
+          add("e{}: there is no {} of {}", i, text_of_op(e), scalar_name(types[0]));
+    }
+  }
+
+  void expressions() {
+    for (size_t i = 0; i < k.exprs.size(); ++i) {
+      const Expr& e = k.exprs[i];
+      if (static_cast<int>(e.op) >= expr_op_count || e.type > Scalar::f64 || static_cast<int>(e.dtype) >= dtype_count ||
+          e.reduction > Reduction::max)
+        add("e{}: unknown operation or type", i);
+    }
+    if (!problems.empty()) return;  // what follows has names for all of them
+    for (size_t i = 0; i < k.exprs.size(); ++i) expression(i);
+  }
+
+  void run() {
+    if (k.row_dims < 0 || static_cast<size_t>(k.row_dims) > k.space.size())
+      return add("row of {} dimensions", k.row_dims);
+    int64_t points = 1;
+    for (int64_t n : k.space)
+      if (n < 0 || (n > 0 && __builtin_mul_overflow(points, n, &points)) || points > (int64_t{1} << 56))
+        return add("bad index space {}", to_string(k.space));
+    if (k.contraction) contraction(*k.contraction);
+    expressions();
+    if (!problems.empty()) return;
+    for (const Store& s : k.stores) {
+      if (s.expr < 0 || static_cast<size_t>(s.expr) >= k.exprs.size())
+        add("store of no expression e{}", s.expr);
+      else
+        store(s);
+    }
+  }
+
+  void store(const Store& s) {
+    access(s.access, k.space, k.exprs.size(), true, "store");
+    if (s.accumulate && k.row_dims > 0) add("store: what adds up has no row");
+    const Scalar type = k.exprs[static_cast<size_t>(s.expr)].type;
+    if (const KernelArg* arg = argument(s.access.arg); arg && type != scalar_of(arg->dtype))
+      add("store: e{} is {}, argument %{} is {}", s.expr, scalar_name(type), s.access.arg, dtype_name(arg->dtype));
+  }
+
+  const KernelArg* argument(int at) const {
+    return at < 0 || static_cast<size_t>(at) >= args.size() ? nullptr : &args[static_cast<size_t>(at)];
+  }
+
+  void contraction(const Contraction& c) {
+    if (c.kind > ContractionKind::attention) return add("unknown contraction");
+    std::vector<int64_t> dims = k.space;
+    for (int64_t n : c.reduce) {
+      if (n < 0 || n > (int64_t{1} << 40)) return add("bad reduced extents {}", to_string(c.reduce));
+      dims.push_back(n);
+    }
+    if (k.row_dims != 0) add("a contraction has no row");
+    if (!c.a.terms.empty() || !c.b.terms.empty()) return add("a contraction's operands have no index terms");
+    if (c.kind == ContractionKind::attention) {
+      if (!c.score || c.reduce.size() != 1 || k.space.empty())
+        return add("attention needs a score, one reduced dimension, rank 1");
+      Checker score{*c.score, args, problems};
+      std::vector<int64_t> expected(k.space.begin(), k.space.end() - 1);
+      expected.push_back(c.reduce[0]);
+      if (c.score->space != expected || !c.score->contraction ||
+          c.score->contraction->kind != ContractionKind::matmul || c.score->stores.size() != 1 ||
+          !c.score->args.empty())
+        return add("attention's score is not a matmul over the queries and keys");
+      score.contraction(*c.score->contraction);
+      score.expressions();
+      const int32_t expr = c.score->stores[0].expr;
+      if (expr < 0 || static_cast<size_t>(expr) >= c.score->exprs.size() ||
+          c.score->exprs[static_cast<size_t>(expr)].type != Scalar::f32)
+        add("attention's score stores no f32 expression");
+    } else {
+      operand(c.a, dims, "operand a");
+    }
+    operand(c.b, dims, "operand b");
+  }
+
+  void operand(const Access& a, const std::vector<int64_t>& dims, const char* what) {
+    access(a, dims, 0, false, what);
+    if (const KernelArg* arg = argument(a.arg); arg && scalar_of(arg->dtype) != Scalar::f32)
+      add("{}: a contraction of {}", what, dtype_name(arg->dtype));
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> check_kernel(const Kernel& kernel) {
+  std::vector<std::string> problems;
+  bool writes = false;
+  for (size_t i = 0; i < kernel.args.size(); ++i) {
+    const KernelArg& arg = kernel.args[i];
+    if (arg.elements < 0 || arg.elements > (int64_t{1} << 56) || static_cast<int>(arg.dtype) >= dtype_count)
+      problems.push_back(fmt::format("argument %{}: bad size or type", i));
+    if (writes && !arg.written) problems.push_back(fmt::format("argument %{}: reads come before writes", i));
+    writes = writes || arg.written;
+    if (arg.updates >= 0) {
+      const auto source = static_cast<size_t>(arg.updates);
+      if (!arg.written || source >= i || kernel.args[source].written || kernel.args[source].dtype != arg.dtype ||
+          kernel.args[source].elements != arg.elements)
+        problems.push_back(fmt::format("argument %{}: cannot update %{}", i, arg.updates));
+    }
+  }
+  if (problems.empty()) Checker{kernel, kernel.args, problems}.run();
+  return problems;
+}
+
+}  // namespace npusim

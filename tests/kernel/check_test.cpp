@@ -1,0 +1,155 @@
+// What check_kernel() refuses: operations without a meaning for their operands' types, loads and stores of another
+// type.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel/builder.h"
+
+namespace npusim {
+namespace {
+
+using testing::ElementsAre;
+using Problems = std::vector<std::string>;
+
+constexpr std::array<Scalar, 4> scalars{Scalar::boolean, Scalar::i64, Scalar::f32, Scalar::f64};
+constexpr std::array<DType, 4> dtypes{DType::boolean, DType::i64, DType::f32, DType::f64};
+
+// The types for which a kernel that stores `op` of two loads is sound, as letters: b, i, f, d.
+std::string types_of(ExprOp op) {
+  std::string sound;
+  for (size_t t = 0; t < scalars.size(); ++t) {
+    Kernel k;
+    k.space = {3};
+    Expr e{.op = op, .type = result_type(op, scalars[t], scalars[t]), .dtype = dtypes[t]};
+    for (int n = 0; n < expr_arity(op); ++n) e.in[static_cast<size_t>(n)] = 0;
+    if (op == ExprOp::scan || op == ExprOp::reduce) k.row_dims = 1;
+    const DType result = dtypes[static_cast<size_t>(e.type)];
+    k.args = {{dtypes[t], 3, false, -1}, {result, 3, true, -1}};
+    k.accesses = {{0, 0, {1}, {}, {}}};
+    k.exprs = {{.op = ExprOp::load, .type = scalars[t]}, e};
+    k.stores = {{{1, 0, {1}, {}, {}}, 1, false}};
+    if (check_kernel(k).empty()) sound += "bifd"[t];
+  }
+  return sound;
+}
+
+TEST(CheckKernel, OperationsHaveTheirTypes) {
+  for (int i = static_cast<int>(ExprOp::neg); i < expr_op_count; ++i) {
+    const auto op = static_cast<ExprOp>(i);
+    std::string expected = "fd";
+    switch (op) {
+      case ExprOp::logical_not:
+        expected = "b";
+        break;
+      case ExprOp::idiv:
+      case ExprOp::irem:
+      case ExprOp::shl:
+      case ExprOp::shr:
+        expected = "i";
+        break;
+      case ExprOp::bit_and:
+      case ExprOp::bit_or:
+      case ExprOp::bit_xor:
+        expected = "bi";
+        break;
+      case ExprOp::neg:
+      case ExprOp::abs:
+      case ExprOp::add:
+      case ExprOp::sub:
+      case ExprOp::mul:
+      case ExprOp::min:
+      case ExprOp::max:
+      case ExprOp::pow:
+      case ExprOp::reduce:
+      case ExprOp::scan:
+        expected = "ifd";
+        break;
+      case ExprOp::eq:
+      case ExprOp::ne:
+      case ExprOp::lt:
+      case ExprOp::le:
+      case ExprOp::cast:
+      case ExprOp::round_to:
+        expected = "bifd";
+        break;
+      case ExprOp::select:
+        expected = "b";  // of three loads of one type the first is no condition
+        break;
+      default:
+        break;
+    }
+    EXPECT_EQ(types_of(op), expected) << expr_op_name(op);
+  }
+}
+
+// y = op(x), ready to be broken.
+Kernel sound(ExprOp op, DType dtype) {
+  KernelBuilder b({4});
+  const int in = b.input({dtype, {4}}), out = b.output({dtype, {4}});
+  const Ex x = b.load_broadcast(in);
+  b.store(out, expr_arity(op) == 1 ? b.unary(op, x) : b.binary(op, x, x));
+  return b.finish("sound");
+}
+
+TEST(CheckKernel, MessagesNameTheExpression) {
+  Kernel k = sound(ExprOp::exp, DType::f32);
+  EXPECT_THAT(check_kernel(k), ElementsAre());
+  for (Expr& e : k.exprs) e.type = Scalar::i64;
+  for (KernelArg& arg : k.args) arg.dtype = DType::i32;
+  EXPECT_EQ(check_kernel(k), Problems{"e1: there is no exp of i64"});
+  k = sound(ExprOp::add, DType::i64);
+  for (Expr& e : k.exprs) e.type = Scalar::boolean;
+  for (KernelArg& arg : k.args) arg.dtype = DType::boolean;
+  EXPECT_EQ(check_kernel(k), Problems{"e1: there is no add of bool"});
+  k = sound(ExprOp::bit_and, DType::i64);
+  for (Expr& e : k.exprs) e.type = Scalar::f32;
+  for (KernelArg& arg : k.args) arg.dtype = DType::f16;
+  EXPECT_EQ(check_kernel(k), Problems{"e1: there is no and of f32"});
+  k = sound(ExprOp::neg, DType::f32);
+  k.exprs[1] = {.op = ExprOp::round_to, .type = Scalar::f32, .dtype = DType::i8, .in = {0, -1, -1}};
+  EXPECT_EQ(check_kernel(k), Problems{"e1: there is no round_to int8 of f32"});
+}
+
+TEST(CheckKernel, LoadsAndStoresHaveTheirArgumentsType) {
+  Kernel k = sound(ExprOp::neg, DType::f16);
+  k.args[0].dtype = DType::i32;
+  EXPECT_EQ(check_kernel(k), Problems{"e0: a load of int32 is i64, found f32"});
+  k = sound(ExprOp::neg, DType::f16);
+  k.args[1].dtype = DType::boolean;
+  EXPECT_EQ(check_kernel(k), Problems{"store: e1 is f32, argument %1 is bool"});
+}
+
+TEST(CheckKernel, ContractionsAreOfFloats) {
+  KernelBuilder b({2, 3});
+  const int x = b.input({DType::f32, {2, 4}}), y = b.input({DType::f32, {4, 3}});
+  const Coord x_at[] = {b.dim(0), b.dim(2)}, y_at[] = {b.dim(2), b.dim(1)};
+  const Ex sum = b.contract(ContractionKind::matmul, {4}, x, x_at, y, y_at);
+  b.store(b.output({DType::f32, {2, 3}}), sum);
+  Kernel k = b.finish("matmul");
+  EXPECT_THAT(check_kernel(k), ElementsAre());
+  k.args[1].dtype = DType::i64;
+  EXPECT_EQ(check_kernel(k), Problems{"operand b: a contraction of int64"});
+}
+
+// What adds up does so once per point of the space: a row has no say in how often.
+TEST(CheckKernel, NothingAddsUpAlongARow) {
+  KernelBuilder b({2, 5}, 1);
+  const int to = b.input({DType::f32, {1}}), x = b.input({DType::f32, {2, 5}});
+  const int out = b.output({DType::f32, {1}}, to);
+  const Coord first[] = {int64_t{0}};
+  b.store(out, first, b.reduce(Reduction::sum, b.load_broadcast(x)), true);
+  EXPECT_EQ(check_kernel(b.finish("add_rows")), Problems{"store: what adds up has no row"});
+}
+
+// What is no operation or type at all is named before anything relies on it.
+TEST(CheckKernel, UnknownNumbers) {
+  Kernel k = sound(ExprOp::neg, DType::f32);
+  k.exprs[0].type = static_cast<Scalar>(9);
+  EXPECT_EQ(check_kernel(k), Problems{"e0: unknown operation or type"});
+  k = sound(ExprOp::neg, DType::f32);
+  k.args[1].dtype = static_cast<DType>(77);
+  EXPECT_EQ(check_kernel(k), Problems{"argument %1: bad size or type"});
+}
+
+}  // namespace
+}  // namespace npusim
