@@ -6,204 +6,12 @@
 #include <limits>
 
 #include "base/error.h"
+#include "kernel/scalar.h"
 
 namespace npusim {
 namespace {
 
-struct Number {  // `i` holds boolean and i64 expressions, `f` the floats
-  double f = 0;
-  int64_t i = 0;
-};
-
 using Index = std::vector<int64_t>;
-
-int64_t wrap_add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-int64_t wrap_sub(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-}
-int64_t wrap_mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
-double nan_min(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
-double nan_max(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
-
-double float_unary(ExprOp op, double x) {
-  switch (op) {
-    case ExprOp::neg:
-      return -x;
-    case ExprOp::abs:
-      return std::fabs(x);
-    case ExprOp::exp:
-      return std::exp(x);
-    case ExprOp::exp2:
-      return std::exp2(x);
-    case ExprOp::expm1:
-      return std::expm1(x);
-    case ExprOp::log:
-      return std::log(x);
-    case ExprOp::log2:
-      return std::log2(x);
-    case ExprOp::log10:
-      return std::log10(x);
-    case ExprOp::log1p:
-      return std::log1p(x);
-    case ExprOp::sqrt:
-      return std::sqrt(x);
-    case ExprOp::rsqrt:
-      return 1 / std::sqrt(x);
-    case ExprOp::sin:
-      return std::sin(x);
-    case ExprOp::cos:
-      return std::cos(x);
-    case ExprOp::tan:
-      return std::tan(x);
-    case ExprOp::asin:
-      return std::asin(x);
-    case ExprOp::acos:
-      return std::acos(x);
-    case ExprOp::atan:
-      return std::atan(x);
-    case ExprOp::sinh:
-      return std::sinh(x);
-    case ExprOp::cosh:
-      return std::cosh(x);
-    case ExprOp::tanh:
-      return std::tanh(x);
-    case ExprOp::asinh:
-      return std::asinh(x);
-    case ExprOp::acosh:
-      return std::acosh(x);
-    case ExprOp::atanh:
-      return std::atanh(x);
-    case ExprOp::erf:
-      return std::erf(x);
-    case ExprOp::erfc:
-      return std::erfc(x);
-    case ExprOp::floor:
-      return std::floor(x);
-    case ExprOp::ceil:
-      return std::ceil(x);
-    case ExprOp::round:
-      return std::nearbyint(x);
-    case ExprOp::trunc:
-      return std::trunc(x);
-    default:
-      fail(ErrorKind::internal, "evaluate: {} of a float", expr_op_name(op));
-  }
-}
-
-double float_binary(ExprOp op, double a, double b) {
-  switch (op) {
-    case ExprOp::add:
-      return a + b;
-    case ExprOp::sub:
-      return a - b;
-    case ExprOp::mul:
-      return a * b;
-    case ExprOp::div:
-      return a / b;
-    case ExprOp::min:
-      return nan_min(a, b);
-    case ExprOp::max:
-      return nan_max(a, b);
-    case ExprOp::pow:
-      return std::pow(a, b);
-    case ExprOp::fmod:
-      return std::fmod(a, b);
-    case ExprOp::atan2:
-      return std::atan2(a, b);
-    default:
-      fail(ErrorKind::internal, "evaluate: {} of floats", expr_op_name(op));
-  }
-}
-
-int64_t integer_pow(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  int64_t result = 1;
-  for (; exponent; exponent >>= 1, base = wrap_mul(base, base))
-    if (exponent & 1) result = wrap_mul(result, base);
-  return result;
-}
-
-int64_t int_binary(ExprOp op, int64_t a, int64_t b) {
-  switch (op) {
-    case ExprOp::add:
-      return wrap_add(a, b);
-    case ExprOp::sub:
-      return wrap_sub(a, b);
-    case ExprOp::mul:
-      return wrap_mul(a, b);
-    case ExprOp::min:
-      return std::min(a, b);
-    case ExprOp::max:
-      return std::max(a, b);
-    case ExprOp::pow:
-      return integer_pow(a, b);
-    case ExprOp::idiv:
-    case ExprOp::irem:
-      if (b == 0) fail(ErrorKind::bad_input, "integer division by zero");
-      if (b == -1) return op == ExprOp::idiv ? wrap_sub(0, a) : 0;
-      return op == ExprOp::idiv ? a / b : a % b;
-    case ExprOp::bit_and:
-      return a & b;
-    case ExprOp::bit_or:
-      return a | b;
-    case ExprOp::bit_xor:
-      return a ^ b;
-    case ExprOp::shl:
-      return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
-    case ExprOp::shr:
-      return a >> (b < 0 || b > 63 ? 63 : b);
-    default:
-      fail(ErrorKind::internal, "evaluate: {} of integers", expr_op_name(op));
-  }
-}
-
-template <typename T>
-bool compare(ExprOp op, T a, T b) {
-  switch (op) {
-    case ExprOp::eq:
-      return a == b;
-    case ExprOp::ne:
-      return a != b;
-    case ExprOp::lt:
-      return a < b;
-    default:
-      return a <= b;
-  }
-}
-
-Number identity(Reduction reduction) {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  switch (reduction) {
-    case Reduction::sum:
-      return {0, 0};
-    case Reduction::product:
-      return {1, 1};
-    case Reduction::min:
-      return {inf, std::numeric_limits<int64_t>::max()};
-    case Reduction::max:
-      return {-inf, std::numeric_limits<int64_t>::min()};
-  }
-  return {};
-}
-
-Number combine(Reduction reduction, Number a, Number b) {
-  switch (reduction) {
-    case Reduction::sum:
-      return {a.f + b.f, wrap_add(a.i, b.i)};
-    case Reduction::product:
-      return {a.f * b.f, wrap_mul(a.i, b.i)};
-    case Reduction::min:
-      return {nan_min(a.f, b.f), std::min(a.i, b.i)};
-    case Reduction::max:
-      return {nan_max(a.f, b.f), std::max(a.i, b.i)};
-  }
-  return {};
-}
 
 // Steps a multi-index through a box of extents; false after the last one.
 bool advance(Index& index, const std::vector<int64_t>& extents, size_t begin, size_t end) {
@@ -223,6 +31,7 @@ class Evaluator {
         single_(single),
         values_(kernel.exprs.size()),
         stages_(kernel.exprs.size()),
+        varies_(kernel.exprs.size()),
         carry_(kernel.exprs.size()) {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
@@ -233,8 +42,10 @@ class Evaluator {
         for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms)
           stage = std::max(stage, stages_[static_cast<size_t>(t.expr)]);
       stages_[i] = stage + (e.op == ExprOp::reduce);
+      varies_[i] = varies(e);
       last_stage_ = std::max(last_stage_, stages_[i]);
     }
+    for (const Store& s : k_.stores) store_varies_.push_back(varies(s.access));
     if (k_.contraction && k_.contraction->kind == ContractionKind::attention)
       score_ = std::make_unique<Evaluator>(*k_.contraction->score, args_, memory_, single_);
   }
@@ -264,16 +75,7 @@ class Evaluator {
         if (k_.exprs[i].op == ExprOp::scan) carry_[i] = identity(k_.exprs[i].reduction);
       }
       std::fill(index.begin() + static_cast<std::ptrdiff_t>(outer), index.end(), 0);
-      if (empty) {
-        // Reductions keep their identities; what is the same along the row is still stored once.
-        if (stage == last_stage_) {
-          for (size_t i = 0; i < k_.exprs.size(); ++i)
-            if (k_.exprs[i].op != ExprOp::reduce && k_.exprs[i].op != ExprOp::load) values_[i] = value(i, index);
-          for (const Store& s : k_.stores)
-            if (along_row_constant(s.access, outer)) write(s, index);
-        }
-        continue;
-      }
+      if (empty) continue;
       do {
         for (size_t i = 0; i < k_.exprs.size(); ++i) {
           const Expr& e = k_.exprs[i];
@@ -283,15 +85,42 @@ class Evaluator {
           else if (stages_[i] == stage + 1)
             values_[i] = rounded(e.type, combine(e.reduction, values_[i], values_[static_cast<size_t>(e.in[0])]));
         }
-        if (stage == last_stage_)
-          for (const Store& s : k_.stores) write(s, index);
+        if (stage == last_stage_) write_stores(index, true);
       } while (advance(index, k_.space, outer, rank));
     }
+    // In an empty row reductions keep their identities. What is the same along the row still has a value; what varies
+    // has none: reading or dividing for it could trap.
+    for (size_t i = 0; empty && i < k_.exprs.size(); ++i)
+      if (!varies_[i]) values_[i] = value(i, index);
+    write_stores(index, false);
   }
 
-  bool along_row_constant(const Access& a, size_t outer) const {
-    return std::all_of(a.strides.begin() + static_cast<std::ptrdiff_t>(outer), a.strides.end(),
-                       [](int64_t s) { return s == 0; });
+  // Those that differ along the row at each of its points, the others once.
+  void write_stores(const Index& index, bool varying) {
+    for (size_t i = 0; i < k_.stores.size(); ++i)
+      if (store_varies_[i] == varying) write(k_.stores[i], index);
+  }
+
+  // Whether an access differs from point to point of a row.
+  bool varies(const Access& a) const {
+    const auto row = static_cast<std::ptrdiff_t>(k_.space.size()) - k_.row_dims;
+    const auto along = [&](const std::vector<int64_t>& coeffs) {
+      return std::any_of(coeffs.begin() + row, coeffs.end(), [](int64_t c) { return c != 0; });
+    };
+    return along(a.strides) ||
+           std::any_of(a.guards.begin(), a.guards.end(), [&](const Guard& g) { return along(g.coeffs); }) ||
+           std::any_of(a.terms.begin(), a.terms.end(),
+                       [&](const IndexTerm& t) { return varies_[static_cast<size_t>(t.expr)]; });
+  }
+
+  bool varies(const Expr& e) const {
+    if (e.op == ExprOp::reduce) return false;
+    if (e.op == ExprOp::scan) return true;
+    if (e.op == ExprOp::index)
+      return static_cast<size_t>(e.integer) >= k_.space.size() - static_cast<size_t>(k_.row_dims);
+    if (e.op == ExprOp::load) return varies(k_.accesses[static_cast<size_t>(e.integer)]);
+    return std::any_of(e.in.begin(), e.in.begin() + expr_arity(e.op),
+                       [&](int32_t in) { return varies_[static_cast<size_t>(in)]; });
   }
 
   // The element's position, or -1 where a guard does not hold.
@@ -382,7 +211,7 @@ class Evaluator {
       for (size_t key = 0; key < keys; ++key) {
         at.back() = static_cast<int64_t>(key);
         weights_[key] = score_->at(at, c.score->stores[0].expr).f;
-        top = nan_max(top, weights_[key]);
+        top = combine(Reduction::max, {top, 0}, {weights_[key], 0}).f;
       }
       double sum = 0;
       const bool empty = c.masked_rows_are_zero && std::isinf(top) && top < 0;
@@ -401,10 +230,7 @@ class Evaluator {
 
   Number value(size_t i, const Index& index) {
     const Expr& e = k_.exprs[i];
-    const Number a = e.in[0] >= 0 ? values_[static_cast<size_t>(e.in[0])] : Number{};
-    const Number b = e.in[1] >= 0 ? values_[static_cast<size_t>(e.in[1])] : Number{};
-    const Scalar in_type = e.in[0] >= 0 ? k_.exprs[static_cast<size_t>(e.in[0])].type : Scalar::f32;
-    const bool floats = in_type >= Scalar::f32;
+    const auto operand = [&](size_t n) { return e.in[n] >= 0 ? values_[static_cast<size_t>(e.in[n])] : Number{}; };
     switch (e.op) {
       case ExprOp::constant:
         return {e.number, e.integer};
@@ -418,42 +244,15 @@ class Evaluator {
       }
       case ExprOp::contraction:
         return rounded(e.type, contraction(index));
-      case ExprOp::isnan:
-        return {0, floats && std::isnan(a.f)};
-      case ExprOp::logical_not:
-        return {0, floats ? a.f == 0 : a.i == 0};
-      case ExprOp::eq:
-      case ExprOp::ne:
-      case ExprOp::lt:
-      case ExprOp::le:
-        return {0, floats ? compare(e.op, a.f, b.f) : compare(e.op, a.i, b.i)};
       case ExprOp::select:
-        return a.i ? b : values_[static_cast<size_t>(e.in[2])];
-      case ExprOp::cast:
-        if (e.type >= Scalar::f32) return rounded(e.type, {floats ? a.f : static_cast<double>(a.i), 0});
-        if (e.type == Scalar::boolean) return {0, floats ? a.f != 0 : a.i != 0};
-        return {0, floats ? wrap_through(DType::i64, to_integer(a.f)) : a.i};
-      case ExprOp::round_to:
-        return floats ? rounded(e.type, {round_through(e.dtype, a.f), 0}) : Number{0, wrap_through(e.dtype, a.i)};
+        return operand(0).i ? operand(1) : operand(2);
       case ExprOp::scan:
-        return carry_[i] = rounded(e.type, combine(e.reduction, carry_[i], a));
+        return carry_[i] = rounded(e.type, combine(e.reduction, carry_[i], operand(0)));
       case ExprOp::reduce:
         return values_[i];
       default:
-        break;
+        return rounded(e.type, apply(e, k_.exprs[static_cast<size_t>(e.in[0])].type, operand(0), operand(1)));
     }
-    if (expr_arity(e.op) == 1) {
-      if (floats) return rounded(e.type, {float_unary(e.op, a.f), 0});
-      return {0, e.op == ExprOp::neg ? wrap_sub(0, a.i) : a.i < 0 ? wrap_sub(0, a.i) : a.i};
-    }
-    if (floats) return rounded(e.type, {float_binary(e.op, a.f, b.f), 0});
-    return {0, int_binary(e.op, a.i, b.i)};
-  }
-
-  // As x86 converts: what does not fit (and NaN) gives the smallest integer.
-  static int64_t to_integer(double x) {
-    return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? static_cast<int64_t>(x)
-                                                                    : std::numeric_limits<int64_t>::min();
   }
 
   const Kernel& k_;
@@ -463,6 +262,8 @@ class Evaluator {
   std::vector<Number> values_;
   std::vector<int> stages_;  // how many reductions an expression waits for
   int last_stage_ = 0;
+  std::vector<bool> varies_;  // whether an expression differs along the row
+  std::vector<bool> store_varies_;
   std::vector<Number> carry_;  // scans
   std::unique_ptr<Evaluator> score_;
   Index query_;  // the query whose softmax weights are at hand
