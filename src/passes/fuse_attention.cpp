@@ -34,8 +34,10 @@ void order_by_store(Kernel& kernel) {
 
 class AttentionBuilder {
  public:
-  AttentionBuilder(const BoundKernel& score, const BoundKernel& product, int weights, const FuseOptions& options)
-      : score_(score), product_(product), weights_(weights), options_(options) {}
+  // `row_stride`: between neighbours along the softmax's row, in the buffer of its result `weights`.
+  AttentionBuilder(const BoundKernel& score, const BoundKernel& product, int weights, int64_t row_stride,
+                   const FuseOptions& options)
+      : score_(score), product_(product), weights_(weights), row_stride_(row_stride), options_(options) {}
 
   std::optional<BoundKernel> build(bool safe) {
     const Contraction& c = *product_.kernel.contraction;
@@ -46,6 +48,8 @@ class AttentionBuilder {
     const Access weights = first ? c.a : c.b;
     Access values = first ? c.b : c.a;
     if (!weights.guards.empty() || weights.offset != 0) return std::nullopt;
+    // The softmax must run along the keys, which the product sums over: the same stride in the weights' buffer.
+    if (weights.strides.back() != row_stride_) return std::nullopt;
     // Exactly one dimension the softmax weights do not depend on: the values' own.
     const size_t rank = product_.kernel.space.size();
     size_t column = rank;
@@ -142,6 +146,7 @@ class AttentionBuilder {
   BoundKernel score_;
   const BoundKernel& product_;
   int weights_;
+  int64_t row_stride_;
   FuseOptions options_;
 };
 
@@ -170,13 +175,17 @@ void fuse_attention(Graph& graph, PassContext& context) {
     bool safe = false;
     const int32_t x = softmax_argument(f.kernel(n), f.kernel(n).stores[0].expr, safe);
     if (x < 0) continue;
+    const Access& stored = f.kernel(n).stores[0].access;
+    // Strict numerics round the weights to their own dtype, which attention keeps in float32.
+    if (context.strict && f.kernel(n).args[static_cast<size_t>(stored.arg)].dtype != DType::f32) continue;
+    const int64_t row_stride = stored.strides.back();
     const BoundKernel tail = score_tail(f.at(n), x, AttentionBuilder::score_value_);
     for (int value : f.reads(n)) {
       const int p = f.producer(value);
       if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || !f.only_reader(value, n)) continue;
       auto score = append_consumer(f.at(static_cast<size_t>(p)), tail, value, false, f.options);
       if (!score) continue;
-      auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], f.options).build(safe);
+      auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], row_stride, f.options).build(safe);
       if (!attention) continue;
       f.replace(readers[0], std::move(*attention));
       f.remove(n);

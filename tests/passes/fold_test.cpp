@@ -1,0 +1,106 @@
+// Batch norms: folded behind contractions where that keeps every result, and kernels of their own where it would not.
+#include <fmt/format.h>
+
+#include "passes/run_graph.h"
+
+namespace npusim {
+namespace {
+
+using test::GraphRun;
+using test::run_graph;
+
+// Weights of a convolution 3 -> 5 and of a batch norm over 5 channels with random statistics.
+const std::string weights =
+    "input %x: float32[2, 3, 6, 6]\n"
+    "weight %w: float32[5, 3, 3, 3] = \"conv.weight\"\n"
+    "weight %b: float32[5] = \"conv.bias\"\n"
+    "weight %scale: float32[5] = \"bn.weight\"\n"
+    "weight %shift: float32[5] = \"bn.bias\"\n"
+    "weight %mean: float32[5] = \"bn.running_mean\"\n"
+    "weight %var: float32[5] = \"bn.running_var\"\n";
+
+std::string conv(const std::string& name, const std::string& bias) {
+  return fmt::format("%{}: float32[2, 5, 6, 6] = aten.conv2d.default(%x, %w, {}, padding=[1, 1])\n", name, bias);
+}
+std::string norm(const std::string& name, const std::string& input, const std::string& scale = "%scale") {
+  return fmt::format(
+      "%{}: float32[2, 5, 6, 6] = aten.batch_norm.default(%{}, {}, %shift, %mean, %var, training=false, momentum=0.1, "
+      "eps=0.001, cudnn_enabled=false)\n",
+      name, input, scale);
+}
+std::string relu(const std::string& name, const std::string& input) {
+  return fmt::format("%{}: float32[2, 5, 6, 6] = aten.relu.default(%{})\n", name, input);
+}
+
+// W-01: what folding subtracts becomes a bias where the convolution had none.
+TEST(Fold, W01ConvolutionWithoutBiasGetsOne) {
+  for (const char* bias : {"None", "%b"}) {
+    const GraphRun run = run_graph(weights + conv("c", bias) + norm("n", "c") + relu("y", "n") + "output %y\n");
+    EXPECT_EQ(run.steps(), 1U) << bias;
+    EXPECT_EQ(run.fusions.at("conv_bn_relu"), 1) << bias;
+  }
+}
+
+TEST(Fold, W01NormWithoutScale) {
+  const GraphRun run = run_graph(weights + conv("c", "None") + norm("y", "c", "None") + "output %y\n");
+  EXPECT_EQ(run.fusions.at("conv_bn"), 1);
+}
+
+// W-02: a convolution that something else reads too, or that is a graph output, keeps its weights.
+TEST(Fold, W02OnlyTheSingleReaderIsFolded) {
+  const std::string start = weights + conv("c", "%b") + norm("n", "c");
+  const GraphRun twice = run_graph(start + "%y: float32[2, 5, 6, 6] = aten.mul.Tensor(%n, %c)\noutput %y\n");
+  EXPECT_FALSE(twice.fusions.contains("conv_bn"));
+  const GraphRun output = run_graph(start + "output %c\noutput %n\n");
+  EXPECT_FALSE(output.fusions.contains("conv_bn"));
+}
+
+// W-02: two convolutions of one weight, of which one has a norm: the other reads the weight as it is.
+TEST(Fold, W02SharedWeightsStay) {
+  const GraphRun run = run_graph(weights +
+                                 "input %z: float32[2, 3, 6, 6]\n"
+                                 "%d: float32[2, 5, 6, 6] = aten.conv2d.default(%z, %w, %b, padding=[1, 1])\n" +
+                                 conv("c", "%b") + norm("n", "c") + "output %n\noutput %d\n");
+  EXPECT_EQ(run.fusions.at("conv_bn"), 1);
+}
+
+// W-03, W-27: a norm that is not next to a convolution is computed.
+TEST(Fold, W03NormsElsewhereAreNotLost) {
+  const GraphRun behind = run_graph(weights + conv("c", "None") + relu("r", "c") + norm("y", "r") + "output %y\n");
+  EXPECT_FALSE(behind.fusions.contains("conv_bn"));
+  run_graph(weights + conv("c", "None") + relu("r", "c") + norm("n", "r") + conv("d", "%b") + norm("m", "d") +
+            "%y: float32[2, 5, 6, 6] = aten.add.Tensor(%n, %m)\noutput %y\noutput %r\n");
+}
+
+TEST(Fold, W27NormAlone) {
+  const GraphRun run = run_graph(
+      "input %x: float32[2, 5, 3]\n"
+      "weight %scale: float32[5] = \"w\"\nweight %shift: float32[5] = \"b\"\n"
+      "weight %mean: float32[5] = \"m\"\nweight %var: float32[5] = \"v\"\n"
+      "%y: float32[2, 5, 3] = aten.batch_norm.default(%x, %scale, %shift, %mean, %var, training=false, momentum=0.1, "
+      "eps=0.001, cudnn_enabled=false)\noutput %y\n");
+  EXPECT_EQ(run.steps(), 1U);
+}
+
+// Statistics that are inputs are not known at load.
+TEST(Fold, StatisticsOfARunStay) {
+  std::string inputs = weights;
+  inputs.replace(inputs.find("weight %var: float32[5] = \"bn.running_var\""), 43, "input %var: float32[5]\n");
+  const GraphRun run = run_graph(inputs + conv("c", "None") + norm("y", "c") + "output %y\n");
+  EXPECT_FALSE(run.fusions.contains("conv_bn"));
+}
+
+// Behind a linear layer the channel is the last dimension.
+TEST(Fold, LinearLayers) {
+  run_graph(
+      "input %x: float32[4, 6]\n"
+      "weight %w: float32[5, 6] = \"w\"\n"
+      "weight %scale: float32[5] = \"s\"\nweight %shift: float32[5] = \"b\"\n"
+      "weight %mean: float32[5] = \"m\"\nweight %var: float32[5] = \"v\"\n"
+      "%l: float32[4, 5] = aten.linear.default(%x, %w, None)\n"
+      "%y: float32[4, 5] = aten.batch_norm.default(%l, %scale, %shift, %mean, %var, training=false, momentum=0.1, "
+      "eps=0.001, cudnn_enabled=false)\noutput %y\n");
+}
+
+}  // namespace
+}  // namespace npusim

@@ -1,0 +1,156 @@
+// What a program takes and gives: names, dtypes and memory are the IR's, whatever is fused or stored in 16 bits.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "passes/run_graph.h"
+#include "runtime/executor.h"
+#include "runtime/weights.h"
+
+namespace npusim {
+namespace {
+
+using test::GraphRun;
+using test::run_graph;
+using test::tensor_of;
+using test::values_of;
+
+std::vector<std::string> dtypes_of(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : specs) names.emplace_back(dtype_name(spec.type.dtype));
+  return names;
+}
+
+// W-19, W-26, W-57: a float32 model computed in 16 bits takes and gives float32, and integers of 64 bits.
+TEST(Outputs, W19DeclaredDtypesAreKept) {
+  const std::string text =
+      "input %x: float32[3, 8]\n"
+      "input %mask: float32[3, 4]\n"
+      "input %i: int64[2]\n"
+      "input %d: float64[2]\n"
+      "weight %w: float32[4, 8] = \"w\"\n"
+      "%l: float32[3, 4] = aten.linear.default(%x, %w, None)\n"
+      "%r: float32[3, 4] = aten.relu.default(%l)\n"
+      "%y: float32[3, 4] = aten.add.Tensor(%r, %mask)\n"
+      "%j: int64[2] = aten.mul.Tensor(%i, 3000000000)\n"
+      "%e: float64[2] = aten.mul.Tensor(%d, %d)\n"
+      "%a: int64[3] = aten.argmax.default(%y, dim=1)\n"
+      "%b: bool[2] = aten.gt.Scalar(%i, other=1)\n"
+      "output %y\noutput %j\noutput %e\noutput %a\noutput %b\noutput %mask\n";
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const double tolerance = dtype == DType::f32 ? 2e-6 : dtype == DType::f16 ? 4e-3 : 3e-2;
+    const GraphRun run =
+        run_graph(text, {.dtype = dtype,
+                         .tolerance = tolerance,
+                         .given = {{"mask", tensor_of({DType::f32, {3, 4}}, std::vector<double>(12, 1e-3))},
+                                   {"i", tensor_of({DType::i64, {2}}, {1, 3})},
+                                   {"d", tensor_of({DType::f64, {2}}, {1 + 0x1p-40, 1e200})}}});
+    EXPECT_EQ(dtypes_of(run.method().inputs), (std::vector<std::string>{"float32", "float32", "int64", "float64"}));
+    EXPECT_EQ(dtypes_of(run.method().outputs),
+              (std::vector<std::string>{"float32", "int64", "float64", "int64", "bool", "float32"}));
+    EXPECT_EQ(load_int(run.outputs[1].data.data(), DType::i64, 1), 9000000000);
+    EXPECT_EQ(values_of(run.outputs[2])[0], (1 + 0x1p-40) * (1 + 0x1p-40));
+    EXPECT_EQ(values_of(run.outputs[5])[0], static_cast<double>(1e-3F));
+  }
+}
+
+// W-41: each compute dtype is itself; bfloat16 is not float16, which cannot hold what it can.
+TEST(Outputs, W41ComputeDtypesAreNative) {
+  const std::string text =
+      "input %x: float32[2, 8]\n"
+      "weight %w: float32[8, 8] = \"w\"\n"
+      "%a: float32[2, 8] = aten.linear.default(%x, %w, None)\n"
+      "%b: float32[2, 8] = aten.linear.default(%a, %w, None)\n"
+      "output %b\n";
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const GraphRun run = run_graph(text, {.dtype = dtype, .tolerance = dtype == DType::f32 ? 2e-6 : 3e-2});
+    bool stored = false;
+    for (const Buffer& b : run.program->buffers)
+      stored = stored || (b.kind == BufferKind::arena && b.type.dtype == dtype);
+    EXPECT_TRUE(stored) << dtype_name(dtype);
+  }
+  const std::vector<double> large(16, 3e5);
+  const GraphRun run = run_graph(
+      text, {.dtype = DType::bf16, .tolerance = 3e-2, .given = {{"x", tensor_of({DType::f32, {2, 8}}, large)}}});
+  for (double x : values_of(run.outputs[0])) EXPECT_TRUE(std::isfinite(x));
+}
+
+// W-38: outputs that are views, inputs or each other keep their names and their memory.
+TEST(Outputs, W38AliasesKeepTheirNames) {
+  const GraphRun run = run_graph(
+      "input %x: float32[2, 3]\n"
+      "%a: float32[2, 3] = aten.relu.default(%x)\n"
+      "%v: float32[3, 2] = aten.view.default(%a, size=[3, 2])\n"
+      "%d: float32[2, 3] = aten.detach.default(%a)\n"
+      "%n: float32[2, 3] = aten.dropout.default(%x, p=0.5, train=false)\n"
+      "output %x\noutput %a\noutput \"same\" = %a\noutput %v\noutput %d\noutput %n\n");
+  ASSERT_EQ(run.outputs.size(), 6U);
+  EXPECT_EQ(run.method().outputs[2].name, "same");
+}
+
+// W-56: an output is valid until the next run of its method, which writes the same memory; inputs stay.
+TEST(Outputs, W56TheNextRunOverwrites) {
+  const GraphRun run = run_graph("input %x: float32[4]\n%y: float32[4] = aten.neg.default(%x)\noutput %y\n");
+  WeightFiles none;
+  Executor executor(run.program, &none, open_backend("cpu", 1));
+  auto* x = reinterpret_cast<float*>(executor.input(0, 0).data());
+  const auto* y = reinterpret_cast<const float*>(executor.output(0, 0).data());
+  std::fill_n(x, 4, 1.0F);
+  executor.run(0);
+  EXPECT_EQ(y[3], -1);
+  EXPECT_EQ(x[3], 1);
+  x[3] = 5;
+  EXPECT_EQ(y[3], -1);
+  executor.run(0);
+  EXPECT_EQ(y[3], -5);
+  EXPECT_EQ(reinterpret_cast<const float*>(executor.output(0, 0).data()), y);
+}
+
+// W-25: a weight in another floating dtype than the program's is rounded once, at load; integers are never converted.
+TEST(Outputs, W25WeightsAreCastToTheirSpec) {
+  const HostTensor wide = tensor_of({DType::f32, {2}}, {1 + 0x1p-8 + 0x1p-20, 3e38});
+  WeightFiles weights;
+  weights.path = "w.safetensors";
+  weights.by_name.emplace("w", 0);
+  weights.entries.push_back({"w", view_of(wide), {}});
+  Buffer buffer;
+  buffer.kind = BufferKind::weight;
+  buffer.fqn = "w";
+  buffer.type = {DType::bf16, {2}};
+  std::vector<std::string> problems;
+  const LoadedWeight loaded = load_program_weight(&weights, buffer, problems);
+  ASSERT_TRUE(loaded.made) << (problems.empty() ? "" : problems[0]);
+  EXPECT_EQ(values_of(*loaded.made), (std::vector<double>{1 + 0x1p-7, round_through(DType::bf16, 3e38)}));
+  buffer.type.dtype = DType::i64;
+  EXPECT_FALSE(load_program_weight(&weights, buffer, problems).made);
+  EXPECT_EQ(problems, std::vector<std::string>{"weight w: expected int64, found float32 in w.safetensors"});
+}
+
+// W-20, W-43: angles are float32 products of positions and frequencies, far out and in models of 16 bits too; cosine
+// and sine have width D, the frequencies D/2.
+TEST(Outputs, W20AnglesStayFloat32) {
+  const std::string text =
+      "input %p: int64[1, 2]\n"
+      "weight %f: float32[2] = \"rotary.inv_freq\"\n"
+      "%r: float32[1, 2] = aten.to.dtype(%p, dtype=float32)\n"
+      "%c: float32[1, 2, 1] = aten.unsqueeze.default(%r, dim=2)\n"
+      "%g: float32[1, 2, 2] = aten.mul.Tensor(%c, %f)\n"
+      "%e: float32[1, 2, 4] = aten.cat.default([%g, %g], dim=-1)\n"
+      "%y: float32[1, 2, 4] = aten.cos.default(%e)\n"
+      "output %y\n";
+  const std::vector<double> frequencies{1, 0.0100000001};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const GraphRun run = run_graph(text, {.dtype = dtype,
+                                          .given = {{"p", tensor_of({DType::i64, {1, 2}}, {31999, 3})},
+                                                    {"f", tensor_of({DType::f32, {2}}, frequencies)}}});
+    const std::vector<double> cosines = values_of(run.outputs[0]);
+    for (size_t i = 0; i < 4; ++i) {
+      const float angle = 31999.0F * static_cast<float>(frequencies[i % 2]);
+      EXPECT_NEAR(cosines[i], std::cos(static_cast<double>(angle)), 1e-5) << dtype_name(dtype) << " " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace npusim

@@ -1,0 +1,40 @@
+// Graphs written as text in tests: taken through every pass, run on the CPU, compared with the reference.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/pass.h"
+#include "program/program.h"
+#include "runtime/safetensors.h"
+
+namespace npusim::test {
+
+struct RunOptions {
+  DType dtype = DType::f32;  // compute dtype
+  bool strict = false;
+  std::set<std::string> disabled = {};  // fusions
+  double tolerance = 2e-6;  // of the largest magnitude of each output; for 16 bits two rounding steps are added
+  unsigned seed = 1;
+  std::map<std::string, HostTensor> given = {};  // inputs and weights by name; the others are random
+};
+
+struct GraphRun {
+  std::shared_ptr<const Program> program;
+  std::vector<HostTensor> outputs, expected;  // of the CPU and of the reference
+  std::map<std::string, int> fusions;
+  const Method& method() const { return program->methods[0]; }
+  size_t steps() const { return method().steps.size(); }
+};
+
+HostTensor tensor_of(TensorType type, const std::vector<double>& values);
+std::vector<double> values_of(const HostTensor& tensor);
+
+// Compiles `text`, checking the graph after every pass and the program at the end; runs it on the CPU twice and by the
+// reference, operator by operator. Adds a failure where outputs differ, in names, types or values.
+GraphRun run_graph(const std::string& text, const RunOptions& options = {});
+
+}  // namespace npusim::test
