@@ -2,7 +2,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "codegen/target.h"
+#include "graph/import.h"
 #include "models/model.h"
+#include "passes/pass.h"
+#include "program/program.h"
 
 namespace npusim {
 namespace {
@@ -23,6 +27,45 @@ std::shared_ptr<const Program> compile_zoo(const std::string& name, const std::s
 
 class Compile : public ::testing::TestWithParam<std::string> {};
 
+// After every pass every kernel is sound and fits its values.
+void check_passes(const std::string& path, const PassContext& given) {
+  PassContext context = given;
+  const MappedFile file(path);
+  Graph graph = import_ir({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+  for (const Pass& pass : pipeline()) {
+    if (pass.optional && !context.enabled(pass.name)) continue;
+    pass.run(graph, context);
+    const std::vector<std::string> problems = check_graph(graph);
+    EXPECT_EQ(problems, std::vector<std::string>{}) << "after " << pass.name;
+    if (!problems.empty()) return;
+  }
+}
+
+TEST_P(Compile, EveryKernelIsSoundAfterEveryPass) {
+  const std::string path = examples + "zoo/" + GetParam() + "/ir.json";
+  PassContext context;
+  context.target = find_target("cpu")->config();
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    context.dtype = dtype;
+    check_passes(path, context);
+  }
+  context.strict = true;
+  check_passes(path, context);
+  context.strict = false;
+  context.disabled = {"all"};
+  check_passes(path, context);
+}
+
+TEST_P(Compile, ProgramIsSound) {
+  for (const char* dtype : {"auto", "float32"}) {
+    const auto program = compile_zoo(GetParam(), dtype);
+    EXPECT_EQ(check_program(*program), std::vector<std::string>{}) << dtype;
+    for (const Kernel& kernel : program->kernels)
+      EXPECT_EQ(check_kernel(kernel), std::vector<std::string>{}) << dtype << "\n" << to_text(kernel);
+  }
+}
+
+// W-39: buffers are reused as their lifetimes allow, and the peak is reported.
 TEST_P(Compile, ArenaIsTight) {
   const nlohmann::json report = method_report(*compile_zoo(GetParam()), "main");
   const double arena = report.at("arena_bytes"), lower_bound = report.at("arena_lower_bound_bytes");
@@ -63,6 +106,7 @@ TEST(CompileZoo, ConvolutionNetsAreConvolutions) {
   EXPECT_LE(report.at("steps"), 60);  // 53 convolutions, pooling twice, the linear layer, conversions of the image
 }
 
+// W-55, W-69: the whole plan is one artifact, the same from the same IR.
 TEST(CompileZoo, SameIrSameBytes) {
   const std::string first = NPUSIM_MODELS_DIR "/first.npubin", second = NPUSIM_MODELS_DIR "/second.npubin";
   std::filesystem::create_directories(NPUSIM_MODELS_DIR);
