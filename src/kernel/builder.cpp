@@ -329,21 +329,48 @@ Ex literal(Ex partner, int64_t value) {
 }
 Ex select(Ex condition, Ex a, Ex b) { return builder_of(a).select(condition, a, b); }
 
-#define NPUSIM_UNARY(name) \
-  Ex name(Ex x) { return builder_of(x).unary(ExprOp::name, x); }
-NPUSIM_UNARY(neg)
-NPUSIM_UNARY(abs) NPUSIM_UNARY(exp) NPUSIM_UNARY(exp2) NPUSIM_UNARY(expm1) NPUSIM_UNARY(log) NPUSIM_UNARY(log2)
-    NPUSIM_UNARY(log10) NPUSIM_UNARY(log1p) NPUSIM_UNARY(sqrt) NPUSIM_UNARY(rsqrt) NPUSIM_UNARY(sin) NPUSIM_UNARY(cos)
-        NPUSIM_UNARY(tan) NPUSIM_UNARY(asin) NPUSIM_UNARY(acos) NPUSIM_UNARY(atan) NPUSIM_UNARY(sinh) NPUSIM_UNARY(cosh)
-            NPUSIM_UNARY(tanh) NPUSIM_UNARY(asinh) NPUSIM_UNARY(acosh) NPUSIM_UNARY(atanh) NPUSIM_UNARY(erf)
-                NPUSIM_UNARY(erfc) NPUSIM_UNARY(floor) NPUSIM_UNARY(ceil) NPUSIM_UNARY(round) NPUSIM_UNARY(trunc)
-                    NPUSIM_UNARY(isnan)
-#undef NPUSIM_UNARY
-#define NPUSIM_BINARY(name) \
-  Ex name(Ex a, Ex b) { return builder_of(a).binary(ExprOp::name, a, b); }
-                        NPUSIM_BINARY(min) NPUSIM_BINARY(max) NPUSIM_BINARY(pow) NPUSIM_BINARY(fmod)
-                            NPUSIM_BINARY(atan2) NPUSIM_BINARY(idiv) NPUSIM_BINARY(irem) NPUSIM_BINARY(bit_and)
-                                NPUSIM_BINARY(bit_or) NPUSIM_BINARY(bit_xor) NPUSIM_BINARY(shl) NPUSIM_BINARY(shr)
-#undef NPUSIM_BINARY
+Ex neg(Ex x) { return builder_of(x).unary(ExprOp::neg, x); }
+Ex abs(Ex x) { return builder_of(x).unary(ExprOp::abs, x); }
+Ex exp(Ex x) { return builder_of(x).unary(ExprOp::exp, x); }
+Ex exp2(Ex x) { return builder_of(x).unary(ExprOp::exp2, x); }
+Ex expm1(Ex x) { return builder_of(x).unary(ExprOp::expm1, x); }
+Ex log(Ex x) { return builder_of(x).unary(ExprOp::log, x); }
+Ex log2(Ex x) { return builder_of(x).unary(ExprOp::log2, x); }
+Ex log10(Ex x) { return builder_of(x).unary(ExprOp::log10, x); }
+Ex log1p(Ex x) { return builder_of(x).unary(ExprOp::log1p, x); }
+Ex sqrt(Ex x) { return builder_of(x).unary(ExprOp::sqrt, x); }
+Ex rsqrt(Ex x) { return builder_of(x).unary(ExprOp::rsqrt, x); }
+Ex sin(Ex x) { return builder_of(x).unary(ExprOp::sin, x); }
+Ex cos(Ex x) { return builder_of(x).unary(ExprOp::cos, x); }
+Ex tan(Ex x) { return builder_of(x).unary(ExprOp::tan, x); }
+Ex asin(Ex x) { return builder_of(x).unary(ExprOp::asin, x); }
+Ex acos(Ex x) { return builder_of(x).unary(ExprOp::acos, x); }
+Ex atan(Ex x) { return builder_of(x).unary(ExprOp::atan, x); }
+Ex sinh(Ex x) { return builder_of(x).unary(ExprOp::sinh, x); }
+Ex cosh(Ex x) { return builder_of(x).unary(ExprOp::cosh, x); }
+Ex tanh(Ex x) { return builder_of(x).unary(ExprOp::tanh, x); }
+Ex asinh(Ex x) { return builder_of(x).unary(ExprOp::asinh, x); }
+Ex acosh(Ex x) { return builder_of(x).unary(ExprOp::acosh, x); }
+Ex atanh(Ex x) { return builder_of(x).unary(ExprOp::atanh, x); }
+Ex erf(Ex x) { return builder_of(x).unary(ExprOp::erf, x); }
+Ex erfc(Ex x) { return builder_of(x).unary(ExprOp::erfc, x); }
+Ex floor(Ex x) { return builder_of(x).unary(ExprOp::floor, x); }
+Ex ceil(Ex x) { return builder_of(x).unary(ExprOp::ceil, x); }
+Ex round(Ex x) { return builder_of(x).unary(ExprOp::round, x); }
+Ex trunc(Ex x) { return builder_of(x).unary(ExprOp::trunc, x); }
+Ex isnan(Ex x) { return builder_of(x).unary(ExprOp::isnan, x); }
+
+Ex min(Ex a, Ex b) { return builder_of(a).binary(ExprOp::min, a, b); }
+Ex max(Ex a, Ex b) { return builder_of(a).binary(ExprOp::max, a, b); }
+Ex pow(Ex a, Ex b) { return builder_of(a).binary(ExprOp::pow, a, b); }
+Ex fmod(Ex a, Ex b) { return builder_of(a).binary(ExprOp::fmod, a, b); }
+Ex atan2(Ex a, Ex b) { return builder_of(a).binary(ExprOp::atan2, a, b); }
+Ex idiv(Ex a, Ex b) { return builder_of(a).binary(ExprOp::idiv, a, b); }
+Ex irem(Ex a, Ex b) { return builder_of(a).binary(ExprOp::irem, a, b); }
+Ex bit_and(Ex a, Ex b) { return builder_of(a).binary(ExprOp::bit_and, a, b); }
+Ex bit_or(Ex a, Ex b) { return builder_of(a).binary(ExprOp::bit_or, a, b); }
+Ex bit_xor(Ex a, Ex b) { return builder_of(a).binary(ExprOp::bit_xor, a, b); }
+Ex shl(Ex a, Ex b) { return builder_of(a).binary(ExprOp::shl, a, b); }
+Ex shr(Ex a, Ex b) { return builder_of(a).binary(ExprOp::shr, a, b); }
 
 }  // namespace npusim

@@ -123,21 +123,88 @@ Ex literal_of(Ex partner, T value) {
   else
     return literal(partner, static_cast<int64_t>(value));
 }
-#define NPUSIM_MIXED(op)          \
-  template <Number T>             \
-  Ex operator op(Ex a, T b) {     \
-    return a op literal_of(a, b); \
-  }                               \
-  template <Number T>             \
-  Ex operator op(T a, Ex b) {     \
-    return literal_of(b, a) op b; \
-  }
-NPUSIM_MIXED(+)
-NPUSIM_MIXED(-) NPUSIM_MIXED(*) NPUSIM_MIXED(/) NPUSIM_MIXED(<) NPUSIM_MIXED(<=) NPUSIM_MIXED(>) NPUSIM_MIXED(>=)
-    NPUSIM_MIXED(==) NPUSIM_MIXED(!=)
-#undef NPUSIM_MIXED
+template <Number T>
+Ex operator+(Ex a, T b) {
+  return a + literal_of(a, b);
+}
+template <Number T>
+Ex operator+(T a, Ex b) {
+  return literal_of(b, a) + b;
+}
+template <Number T>
+Ex operator-(Ex a, T b) {
+  return a - literal_of(a, b);
+}
+template <Number T>
+Ex operator-(T a, Ex b) {
+  return literal_of(b, a) - b;
+}
+template <Number T>
+Ex operator*(Ex a, T b) {
+  return a * literal_of(a, b);
+}
+template <Number T>
+Ex operator*(T a, Ex b) {
+  return literal_of(b, a) * b;
+}
+template <Number T>
+Ex operator/(Ex a, T b) {
+  return a / literal_of(a, b);
+}
+template <Number T>
+Ex operator/(T a, Ex b) {
+  return literal_of(b, a) / b;
+}
+template <Number T>
+Ex operator<(Ex a, T b) {
+  return a < literal_of(a, b);
+}
+template <Number T>
+Ex operator<(T a, Ex b) {
+  return literal_of(b, a) < b;
+}
+template <Number T>
+Ex operator<=(Ex a, T b) {
+  return a <= literal_of(a, b);
+}
+template <Number T>
+Ex operator<=(T a, Ex b) {
+  return literal_of(b, a) <= b;
+}
+template <Number T>
+Ex operator>(Ex a, T b) {
+  return a > literal_of(a, b);
+}
+template <Number T>
+Ex operator>(T a, Ex b) {
+  return literal_of(b, a) > b;
+}
+template <Number T>
+Ex operator>=(Ex a, T b) {
+  return a >= literal_of(a, b);
+}
+template <Number T>
+Ex operator>=(T a, Ex b) {
+  return literal_of(b, a) >= b;
+}
+template <Number T>
+Ex operator==(Ex a, T b) {
+  return a == literal_of(a, b);
+}
+template <Number T>
+Ex operator==(T a, Ex b) {
+  return literal_of(b, a) == b;
+}
+template <Number T>
+Ex operator!=(Ex a, T b) {
+  return a != literal_of(a, b);
+}
+template <Number T>
+Ex operator!=(T a, Ex b) {
+  return literal_of(b, a) != b;
+}
 
-        Ex select(Ex condition, Ex a, Ex b);
+Ex select(Ex condition, Ex a, Ex b);
 template <Number T>
 Ex select(Ex condition, Ex a, T b) {
   return select(condition, a, literal_of(a, b));

@@ -48,6 +48,7 @@ std::string check_error(const std::function<void(Program&)>& damage) {
   return error.substr(std::min<size_t>(error.size(), 10));
 }
 
+// W-65: magic, version, size and checksum, each with its message.
 TEST(ProgramFile, Envelope) {
   const std::string good = serialize(sample_program());
   EXPECT_EQ(load_error(""), "p.npubin: expected a .npubin program, found another kind of file");

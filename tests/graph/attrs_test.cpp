@@ -55,6 +55,7 @@ TEST(Attrs, Lists) {
   EXPECT_EQ(read("bool[3]", "[true,false,true]"), "[true, false, true]");
 }
 
+// W-61: "torch.float32" is a dtype, not a text.
 TEST(Attrs, DtypesAndObjects) {
   EXPECT_EQ(read("ScalarType?", "\"torch.float32\""), "float32");
   EXPECT_EQ(read("ScalarType", "\"bfloat16\""), "bfloat16");

@@ -125,7 +125,7 @@ TEST(Graph, CompactRefusesCycles) {
   EXPECT_THROW(compact(graph, {}, false), Error);
 }
 
-// All of it is linear: a chain as long as the longest models'.
+// W-40: all of it is linear: a chain as long as the longest models'.
 TEST(Graph, LongChains) {
   Graph graph;
   ValueId value = add_input(graph, "x");

@@ -166,6 +166,7 @@ TEST(Import, P1AmbiguousNameIsRefused) {
 }
 
 // P13: the index counts the tuple, in which what is no tensor left a gap in the names.
+// W-61 too: each result of a node is found by its position.
 TEST(Import, P13CompactedTuples) {
   Ir ir;
   ir.inputs = {tensor("x", "[4]")};

@@ -24,6 +24,7 @@ mslx::Library compile_samples(const std::vector<PrintSample>& samples, const std
   return mslx::compile_file(mslx::write_temporary("samples.metal", print_kernels(kernels, metal_dialect)), flags);
 }
 
+// W-73: the text is held to the compiler and to the reference on any machine.
 TEST(PrintedMetal, every_text_passes_the_check) {
   for (const PrintSample& sample : printable_samples()) {
     const mslx::Outcome outcome =
@@ -33,7 +34,8 @@ TEST(PrintedMetal, every_text_passes_the_check) {
   }
 }
 
-// Runs in guarded buffers; returns the trap word.
+// W-05, W-06: blocks are whole, so threads beyond the last point must touch nothing. Runs in guarded buffers; returns
+// the trap word.
 int run_sample(const PrintSample& sample, const mslx::Library& library, const mslx::Options& options,
                std::vector<HostTensor>& memory) {
   memory = sample_memory(sample);

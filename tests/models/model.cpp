@@ -89,6 +89,7 @@ std::vector<HostTensor> run_model(Model& model, const std::string& method, const
     const std::span<std::byte> memory = model.executor->input(position, i);
     std::memcpy(memory.data(), tensor.data, memory.size());
   }
+  // W-53, W-68: everything is resolved before a run.
   const AllocationCount before = allocation_count();
   model.executor->run(position);
   const AllocationCount after = allocation_count();

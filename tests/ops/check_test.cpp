@@ -76,6 +76,7 @@ TEST(Refusals, TrainingIsRefusedByName) {
               HasSubstr("use_input_stats=false"));
 }
 
+// W-62: whether an operator can be compiled depends on its attributes.
 TEST(Refusals, AttributesWithoutAMeaningAreNamed) {
   const HostTensor x = counting({2, 3});
   EXPECT_THAT(problem("aten.gelu.default", {x}, {{"approximate", std::string("fast")}}), HasSubstr("'fast'"));
