@@ -36,21 +36,21 @@ inline float exp10(float x) { return __builtin_powf(10.0f, x); }
 inline float sign(float x) { return x > 0 ? 1.0f : (x < 0 ? -1.0f : 0.0f); }
 inline float sat(float x) { return x != x ? 0.0f : (x < 0 ? 0.0f : (x > 1 ? 1.0f : x)); }
 }  // namespace d_
-#define MSLX_MATH                                                                                                      \
-  MSLX_F1(exp, __builtin_expf)                                                                                         \
-  MSLX_F1(exp2, __builtin_exp2f) MSLX_F1(exp10, d_::exp10) MSLX_F1(log, __builtin_logf) MSLX_F1(log2, __builtin_log2f) \
-      MSLX_F1(log10, __builtin_log10f) MSLX_F1(sqrt, __builtin_sqrtf) MSLX_F1(rsqrt, d_::rsqrt)                        \
-          MSLX_F1(sin, __builtin_sinf) MSLX_F1(cos, __builtin_cosf) MSLX_F1(tan, __builtin_tanf)                       \
-              MSLX_F1(sinh, __builtin_sinhf) MSLX_F1(cosh, __builtin_coshf) MSLX_F1(tanh, __builtin_tanhf) MSLX_F1(    \
-                  asin, __builtin_asinf) MSLX_F1(acos, __builtin_acosf) MSLX_F1(atan, __builtin_atanf)                 \
-                  MSLX_F1(asinh, __builtin_asinhf) MSLX_F1(acosh, __builtin_acoshf) MSLX_F1(atanh, __builtin_atanhf)   \
-                      MSLX_F1(floor, __builtin_floorf) MSLX_F1(ceil, __builtin_ceilf) MSLX_F1(round, __builtin_roundf) \
-                          MSLX_F1(rint, __builtin_rintf) MSLX_F1(trunc, __builtin_truncf) MSLX_F1(fract, d_::fract)    \
-                              MSLX_F1(fabs, __builtin_fabsf) MSLX_F1(sign, d_::sign) MSLX_F1(saturate, d_::sat)        \
-                                  MSLX_F2(pow, __builtin_powf) MSLX_F2(powr, __builtin_powf)                           \
-                                      MSLX_F2(fmod, __builtin_fmodf) MSLX_F2(atan2, __builtin_atan2f)                  \
-                                          MSLX_F2(fmin, __builtin_fminf) MSLX_F2(fmax, __builtin_fmaxf)                \
-                                              MSLX_F2(copysign, __builtin_copysignf)
+// clang-format off
+#define MSLX_MATH \
+  MSLX_F1(exp, __builtin_expf) MSLX_F1(exp2, __builtin_exp2f) MSLX_F1(exp10, d_::exp10) \
+  MSLX_F1(log, __builtin_logf) MSLX_F1(log2, __builtin_log2f) MSLX_F1(log10, __builtin_log10f) \
+  MSLX_F1(sqrt, __builtin_sqrtf) MSLX_F1(rsqrt, d_::rsqrt) MSLX_F1(sin, __builtin_sinf) \
+  MSLX_F1(cos, __builtin_cosf) MSLX_F1(tan, __builtin_tanf) MSLX_F1(sinh, __builtin_sinhf) \
+  MSLX_F1(cosh, __builtin_coshf) MSLX_F1(tanh, __builtin_tanhf) MSLX_F1(asin, __builtin_asinf) \
+  MSLX_F1(acos, __builtin_acosf) MSLX_F1(atan, __builtin_atanf) MSLX_F1(asinh, __builtin_asinhf) \
+  MSLX_F1(acosh, __builtin_acoshf) MSLX_F1(atanh, __builtin_atanhf) MSLX_F1(floor, __builtin_floorf) \
+  MSLX_F1(ceil, __builtin_ceilf) MSLX_F1(round, __builtin_roundf) MSLX_F1(rint, __builtin_rintf) \
+  MSLX_F1(trunc, __builtin_truncf) MSLX_F1(fract, d_::fract) MSLX_F1(fabs, __builtin_fabsf) \
+  MSLX_F1(sign, d_::sign) MSLX_F1(saturate, d_::sat) MSLX_F2(pow, __builtin_powf) MSLX_F2(powr, __builtin_powf) \
+  MSLX_F2(fmod, __builtin_fmodf) MSLX_F2(atan2, __builtin_atan2f) MSLX_F2(fmin, __builtin_fminf) \
+  MSLX_F2(fmax, __builtin_fmaxf) MSLX_F2(copysign, __builtin_copysignf)
+// clang-format on
 MSLX_MATH
 namespace precise {
 MSLX_MATH
