@@ -1,12 +1,8 @@
 // Every sample kernel printed as MSL: checked, executed in the emulator in three orders, compared with evaluate().
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
-
-#include "codegen/print_samples.h"
-#include "compile.h"
 #include "kernel/print.h"
+#include "run_printed.h"
 
 namespace npusim {
 namespace {
@@ -18,12 +14,6 @@ std::vector<PrintSample> printable_samples() {
   return samples;
 }
 
-mslx::Library compile_samples(const std::vector<PrintSample>& samples, const std::string& flags = "") {
-  std::vector<const Kernel*> kernels;
-  for (const PrintSample& sample : samples) kernels.push_back(&sample.kernel);
-  return mslx::compile_file(mslx::write_temporary("samples.metal", print_kernels(kernels, metal_dialect)), flags);
-}
-
 // W-73: the text is held to the compiler and to the reference on any machine.
 TEST(PrintedMetal, every_text_passes_the_check) {
   for (const PrintSample& sample : printable_samples()) {
@@ -32,37 +22,6 @@ TEST(PrintedMetal, every_text_passes_the_check) {
     EXPECT_EQ(outcome.status, 0) << outcome.messages;
     EXPECT_EQ(outcome.messages, "") << sample.name;
   }
-}
-
-// W-05, W-06: blocks are whole, so threads beyond the last point must touch nothing. Runs in guarded buffers; returns
-// the trap word.
-int run_sample(const PrintSample& sample, const mslx::Library& library, const mslx::Options& options,
-               std::vector<HostTensor>& memory) {
-  memory = sample_memory(sample);
-  std::vector<std::unique_ptr<mslx::GuardedBuffer>> buffers;
-  mslx::Bindings bindings;
-  for (size_t i = 0; i < memory.size(); ++i) {
-    const int shared = sample.kernel.args[i].updates;
-    if (shared < 0) {
-      buffers.push_back(std::make_unique<mslx::GuardedBuffer>(memory[i].data.size(), 4));
-      std::copy(memory[i].data.begin(), memory[i].data.end(), buffers[i]->as<std::byte>());
-    } else {
-      buffers.push_back(nullptr);
-    }
-    bindings.buffer(static_cast<int>(i),
-                    shared < 0 ? buffers[i]->data() : buffers[static_cast<size_t>(shared)]->data());
-  }
-  mslx::GuardedBuffer trap(4, 4);
-  *trap.as<int>() = 0;
-  if (takes_trap(sample.kernel)) bindings.buffer(static_cast<int>(memory.size()), trap.data());
-  const LaunchShape launch = launch_of(sample.kernel, metal_dialect);
-  const mslx::Result result =
-      mslx::dispatch_groups(library.find(kernel_name(sample.kernel)), {static_cast<unsigned>(launch.blocks), 1, 1},
-                            {static_cast<unsigned>(launch.threads), 1, 1}, bindings, options);
-  EXPECT_TRUE(result.ok()) << sample.name << ": " << result.error;
-  for (size_t i = 0; i < memory.size(); ++i)
-    std::copy_n(static_cast<const std::byte*>(bindings.buffers[i]), memory[i].data.size(), memory[i].data.begin());
-  return *trap.as<int>();
 }
 
 TEST(PrintedMetal, computes_what_evaluate_does) {

@@ -1,0 +1,18 @@
+// Samples printed as MSL, compiled into one library and executed in the emulator.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/print_samples.h"
+#include "compile.h"
+
+namespace npusim {
+
+mslx::Library compile_samples(const std::vector<PrintSample>& samples, const std::string& flags = "");
+
+// W-05, W-06: blocks are whole, so threads beyond the last point must touch nothing. Runs in guarded buffers; returns
+// the trap word.
+int run_sample(const PrintSample& sample, const mslx::Library& library, const mslx::Options& options,
+               std::vector<HostTensor>& memory);
+
+}  // namespace npusim
