@@ -1,9 +1,12 @@
 // What a program takes and gives: names, dtypes and memory are the IR's, whatever is fused or stored in 16 bits.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
+#include "base/file.h"
 #include "passes/run_graph.h"
 #include "runtime/executor.h"
 #include "runtime/weights.h"
@@ -125,6 +128,30 @@ TEST(Outputs, W25WeightsAreCastToTheirSpec) {
   buffer.type.dtype = DType::i64;
   EXPECT_FALSE(load_program_weight(&weights, buffer, problems).made);
   EXPECT_EQ(problems, std::vector<std::string>{"weight w: expected int64, found float32 in w.safetensors"});
+}
+
+// W-21: the base of rotary frequencies is the config's, never assumed; scalings that are not known give nothing.
+TEST(Outputs, W21RotaryBaseComesFromTheConfig) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("npusim_rope_{}", getpid());
+  std::filesystem::create_directories(folder);
+  WeightFiles weights;
+  weights.path = (folder / "model.safetensors").string();
+  Buffer buffer;
+  buffer.fqn = "model.rotary_emb.inv_freq";
+  buffer.type = {DType::f32, {2}};
+  const auto frequencies = [&](const std::string& config) -> std::vector<double> {
+    if (!config.empty()) write_file((folder / "config.json").string(), config);
+    const auto made = rotary_frequencies(weights, buffer);
+    return made ? values_of(*made) : std::vector<double>{};
+  };
+  const std::vector<double> none;
+  EXPECT_EQ(frequencies(""), none);
+  EXPECT_EQ(frequencies(R"({"head_dim": 4})"), none);
+  EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e6})"), (std::vector<double>{1, 1 / 1000.0F}));
+  EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e4})"), (std::vector<double>{1, 1 / 100.0F}));
+  EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e6, "rope_scaling": {"rope_type": "yarn"}})"), none);
+  EXPECT_EQ(frequencies(R"({"head_dim": 8, "rope_theta": 1e6})"), none);
+  std::filesystem::remove_all(folder);
 }
 
 // W-20, W-43: angles are float32 products of positions and frequencies, far out and in models of 16 bits too; cosine
