@@ -19,6 +19,12 @@ struct TensorType {
 inline size_t byte_size(const TensorType& type) {
   return static_cast<size_t>(element_count(type.shape)) * dtype_size(type.dtype);
 }
+// Elements in memory of a value whose extents there are `stored`, outermost first: its shape's in another order, some
+// of them split or padded. Empty: row-major.
+inline int64_t stored_elements(const TensorType& type, const Shape& stored) {
+  return element_count(stored.empty() ? type.shape : stored);
+}
+
 // "float32[1, 3]"
 std::string to_string(const TensorType& type);
 

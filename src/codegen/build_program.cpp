@@ -182,7 +182,7 @@ class Builder {
     const Value& value = value_of(g, v);
     if (buffer(v) < 0)  // it may update an earlier recipe's result
       buffer(v) = add_buffer(
-          {.name = value.name, .kind = BufferKind::prepared, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
+          {.name = value.name, .kind = BufferKind::prepared, .type = value.type, .stored = {}, .fqn = {}, .tied = {}});
   }
 
   void assign_outputs(const Graph& g) {
@@ -190,7 +190,7 @@ class Builder {
       const Value& value = value_of(g, o.value);
       if (buffer(o.value) < 0)
         buffer(o.value) = add_buffer(
-            {.name = o.name, .kind = BufferKind::output, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
+            {.name = o.name, .kind = BufferKind::output, .type = value.type, .stored = {}, .fqn = {}, .tied = {}});
     }
   }
 
@@ -209,10 +209,13 @@ class Builder {
         }
         if (buffers_[static_cast<size_t>(r)] >= 0) return;
         const Value& value = value_of(g, v);
-        buffers_[static_cast<size_t>(r)] = add_buffer(
-            {.name = value.name, .kind = BufferKind::arena, .type = value.type, .strides = {}, .fqn = {}, .tied = {}});
+        Buffer b;
+        b.name = value.name;
+        b.type = value.type;
+        b.stored = value.stored;
         life_of[r] = lives.size();
-        lives.push_back({byte_size(value.type), step, step});
+        lives.push_back({stored_bytes(b), step, step});
+        buffers_[static_cast<size_t>(r)] = add_buffer(std::move(b));
         ids.push_back(buffers_[static_cast<size_t>(r)]);
       };
       for (ValueId v : g.nodes[n].inputs) touch(v);

@@ -4,24 +4,6 @@
 #include "codegen/build_program.h"
 
 namespace npusim {
-namespace {
-
-Node copy_node(Graph& graph, ValueId from, ValueId& to) {
-  const TensorType type = value_of(graph, from).type;
-  to = add_value(graph, value_of(graph, from).name + "_copy", type);
-  KernelBuilder k({element_count(type.shape)});
-  const int in = k.input(type);
-  const Ex x = k.load_flat(in);
-  k.store_flat(k.output(type), x);
-  Node node;
-  node.name = value_of(graph, from).name;
-  node.inputs = {from};
-  node.outputs = {to};
-  node.kernel = std::make_shared<const Kernel>(k.finish("copy"));
-  return node;
-}
-
-}  // namespace
 
 void protect_updated_values(Graph& graph) {
   const auto readers = readers_of(graph);
@@ -46,8 +28,8 @@ void protect_updated_values(Graph& graph) {
                                    [&](const GraphOutput& o) { return o.value == updated; });
       }
       if (safe) continue;
-      ValueId copy = no_value;
-      nodes.push_back(copy_node(graph, old, copy));
+      const ValueId copy = add_value(graph, value.name + "_copy", value.type);
+      nodes.push_back(copy_node(graph, old, copy, "copy"));
       node.inputs[slot] = copy;
     }
     nodes.push_back(std::move(node));

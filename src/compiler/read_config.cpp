@@ -8,6 +8,11 @@
 #include "base/file.h"
 
 namespace npusim {
+namespace {
+
+constexpr int64_t largest_channels = 65536;  // of a tile, or bytes of an alignment
+
+}  // namespace
 
 void read_config(const std::string& path, TargetConfig& config) {
   const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
@@ -36,12 +41,25 @@ void read_config(const std::string& path, TargetConfig& config) {
              value.dump());
       continue;
     }
+    if (key == "pad_channels") {
+      if (!value.is_boolean())
+        fail(ErrorKind::bad_input, "{}: pad_channels must be true or false, found {}", path, value.dump());
+      config.pad_channels = value.get<bool>();
+      continue;
+    }
     const auto field = numbers.find(key);
     if (field == numbers.end()) fail(ErrorKind::bad_input, "{}: unknown field {}", path, key);
     if (!value.is_number_integer() || value.get<int64_t>() < 0)
       fail(ErrorKind::bad_input, "{}: {} must be a non-negative integer, found {}", path, key, value.dump());
     *field->second = value.get<int64_t>();
   }
+  if (config.channel_alignment_bytes < 1 || config.channel_alignment_bytes > largest_channels)
+    fail(ErrorKind::bad_input, "{}: channel_alignment_bytes must be 1 to {}, found {}", path, largest_channels,
+         config.channel_alignment_bytes);
+  if (config.channel_tile > largest_channels)
+    fail(ErrorKind::bad_input, "{}: channel_tile must be 0 to {}, found {}", path, largest_channels,
+         config.channel_tile);
+  if (config.max_rank < 1) fail(ErrorKind::bad_input, "{}: max_rank must be at least 1", path);
   if (config.buffer_alignment_bytes < 1 || (config.buffer_alignment_bytes & (config.buffer_alignment_bytes - 1)))
     fail(ErrorKind::bad_input, "{}: buffer_alignment_bytes must be a power of two", path);
 }

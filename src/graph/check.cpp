@@ -145,7 +145,7 @@ struct Checker {
         return;
       }
       const Value& value = value_of(graph, operands[at++]);
-      if (value.type.dtype != arg.dtype || element_count(value.type.shape) != arg.elements)
+      if (value.type.dtype != arg.dtype || stored_elements(value.type, value.stored) != arg.elements)
         add("node '{}': kernel {} takes '{}' as {} x{}, it is {}", node.name, kernel.name, value.name,
             dtype_name(arg.dtype), arg.elements, to_string(value.type));
     }

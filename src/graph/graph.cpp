@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernel/builder.h"
 
 namespace npusim {
 namespace {
@@ -136,6 +137,19 @@ int32_t add_node(Graph& graph, Node node) {
   for (ValueId id : node.outputs) value_of(graph, id).producer = position;
   graph.nodes.push_back(std::move(node));
   return position;
+}
+
+Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel) {
+  const Value& source = value_of(graph, from);
+  KernelBuilder k({element_count(source.type.shape)});
+  const Ex x = k.load_flat(k.input(source.type));
+  k.store_flat(k.output(value_of(graph, to).type), x);
+  Node node;
+  node.name = source.name;
+  node.inputs = {from};
+  node.outputs = {to};
+  node.kernel = std::make_shared<const Kernel>(k.finish(std::move(kernel)));
+  return node;
 }
 
 void set_producers(Graph& graph) {

@@ -28,6 +28,7 @@ enum class ValueSource : uint8_t {
 struct Value {
   std::string name;  // unique; the IR's own name for inputs and outputs
   TensorType type;
+  Shape stored = {};  // extents in memory, outermost first, once choose_layout gave it another than row-major
   ValueSource source = ValueSource::node;
   int32_t producer = -1;                   // node position, for ValueSource::node
   std::string fqn;                         // weight
@@ -70,6 +71,9 @@ ValueId add_value(Graph& graph, std::string name, TensorType type);
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
 // Appends a node and makes it the producer of its outputs; returns its position.
 int32_t add_node(Graph& graph, Node node);
+// A kernel node that copies `from` to `to`, a value of the same shape, cast where their dtypes differ. Not yet
+// appended.
+Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel);
 // Sets every value's producer from the nodes' outputs.
 void set_producers(Graph& graph);
 

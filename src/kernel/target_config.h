@@ -9,8 +9,9 @@ enum class ImageLayout : uint8_t { channels_first, channels_last };
 
 struct TargetConfig {
   std::string name;
-  int64_t channel_alignment_bytes = 64;  // channels are padded to channel_alignment_bytes / element size
-  int64_t channel_tile = 0;              // 0: dense channels; otherwise images are stored in tiles of this many
+  int64_t channel_alignment_bytes = 64;  // of an image's channels side by side; 1: any number of them will do
+  int64_t channel_tile = 0;              // images are stored in tiles of this many channels; 0: not in tiles
+  bool pad_channels = true;              // images are padded to the alignment; false: others are refused
   int64_t matmul_tile = 0;
   int64_t max_threadgroup_1d = 1024;
   int64_t max_threadgroup_2d = 32;

@@ -65,15 +65,7 @@ void narrow_operands(Graph& graph, DType dtype) {
           const TensorType wide = value_of(graph, v).type;
           known->second =
               add_value(graph, value_of(graph, v).name + "_" + std::string(dtype_name(dtype)), {dtype, wide.shape});
-          KernelBuilder k({element_count(wide.shape)});
-          const Ex x = k.load_flat(k.input(wide));
-          k.store_flat(k.output({dtype, wide.shape}), x);
-          Node cast;
-          cast.name = value_of(graph, v).name;
-          cast.inputs = {v};
-          cast.outputs = {known->second};
-          cast.kernel = std::make_shared<const Kernel>(k.finish("cast"));
-          nodes.push_back(std::move(cast));
+          nodes.push_back(copy_node(graph, v, known->second, "cast"));
         }
         if (!edited) edited = std::make_shared<Kernel>(*node.kernel);
         edited->args[slot].dtype = dtype;

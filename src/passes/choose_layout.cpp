@@ -1,11 +1,11 @@
-// Images between convolutions are stored as the target wants them (channels last on the CPU), results of attention as
-// the product that reads them walks them: strides of readers and writers change, and no conversion is needed because
-// nobody else sees them.
+// Images between convolutions are stored as the target wants them (channels last on the CPU; padded or in tiles of
+// channels), results of attention as the product that reads them walks them: strides of readers and writers change, and
+// no conversion is needed because nobody else sees them.
 #include <algorithm>
 
 #include "kernel/index_map.h"
 #include "kernel/simplify.h"
-#include "passes/early_values.h"
+#include "passes/image_layout.h"
 #include "passes/pass.h"
 
 namespace npusim {
@@ -24,30 +24,15 @@ StoredDims row_major(const Shape& shape) {
   return stored;
 }
 
-// Strides of [n, c, spatial…] stored as [n, spatial…, c], for the stored dimensions only.
-std::vector<int64_t> channels_last_strides(const Shape& shape, const StoredDims& stored) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  strides[1] = stride;
-  stride *= shape[1];
-  for (size_t d = shape.size(); d-- > 2;) {
-    strides[d] = stride;
-    stride *= shape[d];
-  }
-  strides[0] = stride;
-  std::vector<int64_t> picked;
-  for (size_t d : stored.dims) picked.push_back(strides[d]);
-  return picked;
-}
-
 std::vector<int64_t> wide_extents(const Kernel& k) {
   std::vector<int64_t> extents = k.space;
   if (k.contraction) extents.insert(extents.end(), k.contraction->reduce.begin(), k.contraction->reduce.end());
   return extents;
 }
 
-// Splits the kernel until all its accesses to `arg` map onto the value's dimensions.
-bool split_to_fit(Kernel& k, int arg, const StoredDims& stored) {
+// Splits the kernel until all its accesses to `arg` map onto the value's dimensions. A convolution whose channels are
+// `tiled` is split too: it is then a product like any other.
+bool split_to_fit(Kernel& k, int arg, const StoredDims& stored, bool tiled = false) {
   for (int rounds = 0; rounds < 32; ++rounds) {
     std::optional<SplitRequest> split;
     bool ok = true;
@@ -64,7 +49,12 @@ bool split_to_fit(Kernel& k, int arg, const StoredDims& stored) {
     }
     if (!ok) return false;
     if (!split) return true;
-    if (k.contraction && k.contraction->kind != ContractionKind::matmul) return false;
+    if (k.contraction && k.contraction->kind != ContractionKind::matmul) {
+      if (!tiled) return false;
+      auto product = std::make_shared<Contraction>(*k.contraction);
+      product->kind = ContractionKind::matmul;
+      k.contraction = std::move(product);
+    }
     split_dim(k, split->dim, split->inner);
   }
   return false;
@@ -84,53 +74,41 @@ void restride_all(Kernel& k, int arg, const StoredDims& stored, const std::vecto
 
 class LayoutChooser {
  public:
-  explicit LayoutChooser(Graph& graph)
-      : graph_(graph), eligible_(graph.values.size(), false), wanted_(graph.values.size(), false) {
-    const std::vector<bool> early = early_values(graph);
-    for (size_t v = 0; v < graph.values.size(); ++v)
-      eligible_[v] = graph.values[v].source == ValueSource::node && !early[v] &&
-                     graph.values[v].type.shape.size() >= 3 && graph.values[v].type.shape[1] > 1;
-    for (const GraphOutput& o : graph.outputs) eligible_[static_cast<size_t>(o.value)] = false;
-    for (const Node& node : graph.nodes)
-      for (size_t i = 0; i < node.kernel->args.size(); ++i)
-        if (const int source = node.kernel->args[i].updates; source >= 0) {
-          eligible_[static_cast<size_t>(node.inputs[static_cast<size_t>(source)])] = false;
-          eligible_[static_cast<size_t>(node.outputs[i - node.inputs.size()])] = false;
-        }
-  }
+  LayoutChooser(Graph& graph, PassContext& context)
+      : graph_(graph), context_(context), own_(private_values(graph)), wanted_(graph.values.size(), false) {}
 
-  void run(bool images) {
+  void run() {
     touching_.resize(graph_.values.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       for (ValueId v : graph_.nodes[n].inputs) touching_[static_cast<size_t>(v)].push_back(n);
       for (ValueId v : graph_.nodes[n].outputs) touching_[static_cast<size_t>(v)].push_back(n);
     }
-    if (images)
+    const TargetConfig& config = context_.target;
+    if (config.image_layout == ImageLayout::channels_last || has_own_images(config))
       for (const Node& node : graph_.nodes) want(node);
     for (size_t v = 0; v < wanted_.size(); ++v) {
       if (!wanted_[v]) continue;
-      const Shape& shape = value_of(graph_, static_cast<ValueId>(v)).type.shape;
-      const StoredDims stored = row_major(shape);
-      apply(static_cast<ValueId>(v), stored, channels_last_strides(shape, stored));
+      apply(static_cast<ValueId>(v), image_storage(value_of(graph_, static_cast<ValueId>(v)).type, config));
     }
     for (const Node& node : graph_.nodes) store_rows(node);
+    if (graph_.values.size() > wanted_.size()) compact(graph_, {}, false);  // conversions to their places
   }
 
  private:
+  void mark(ValueId v) {
+    const Shape& shape = value_of(graph_, v).type.shape;
+    if (own_[static_cast<size_t>(v)] && shape.size() >= 3 && (shape[1] > 1 || has_own_images(context_.target)))
+      wanted_[static_cast<size_t>(v)] = true;
+  }
+
   void want(const Node& node) {
     const Kernel& k = *node.kernel;
-    auto mark = [&](ValueId v) {
-      wanted_[static_cast<size_t>(v)] = wanted_[static_cast<size_t>(v)] || eligible_[static_cast<size_t>(v)];
-    };
     if (k.contraction && k.contraction->kind == ContractionKind::conv) {
-      mark(node.inputs[static_cast<size_t>(k.contraction->a.arg)]);
+      const ValueId in = node.inputs[static_cast<size_t>(k.contraction->a.arg)];
+      if (is_image(k, value_of(graph_, in), read_channel_stride(k))) mark(in);
       for (const Store& s : k.stores) {
         const ValueId out = node.outputs[static_cast<size_t>(s.access.arg) - node.inputs.size()];
-        // [n, group, channel, spatial…] stored as an image: the channel's stride is the number of pixels.
-        int64_t pixels = 1;
-        const Shape& shape = value_of(graph_, out).type.shape;
-        for (size_t d = 2; d < shape.size(); ++d) pixels *= shape[d];
-        if (shape.size() + 1 == k.space.size() && (k.space[2] == 1 || s.access.strides[2] == pixels)) mark(out);
+        if (is_image(k, value_of(graph_, out), written_channel_stride(k, s))) mark(out);
       }
       return;
     }
@@ -174,8 +152,9 @@ class LayoutChooser {
     const auto& c = attention.kernel->contraction;
     if (!c || c->kind != ContractionKind::attention || attention.outputs.size() != 1) return;
     const ValueId v = attention.outputs[0];
+    if (static_cast<size_t>(v) >= own_.size()) return;
     const std::vector<size_t>& touching = touching_[static_cast<size_t>(v)];
-    if (!eligible_[static_cast<size_t>(v)] || touching.size() != 2) return;
+    if (!own_[static_cast<size_t>(v)] || !value_of(graph_, v).stored.empty() || touching.size() != 2) return;
     const Node& reader = graph_.nodes[touching[1]];
     const auto& product = reader.kernel->contraction;
     if (!product || product->kind != ContractionKind::matmul || reader.inputs[static_cast<size_t>(product->a.arg)] != v)
@@ -184,44 +163,75 @@ class LayoutChooser {
     Kernel split = *reader.kernel;
     if (!split_to_fit(split, product->a.arg, stored)) return;
     // The stored dimensions in the order of the product's, from the last one on.
-    std::vector<int64_t> strides(stored.dims.size(), 0);
+    ImageStorage rows{stored, std::vector<int64_t>(stored.dims.size(), 0), {}, false};
+    std::vector<int64_t>& strides = rows.strides;
     int64_t stride = 1;
     for (size_t d = wide_extents(split).size(); d-- > 0;) {
       const int digit = stored_digit(split.contraction->a, d, stored);
       if (digit < 0 || strides[static_cast<size_t>(digit)] != 0) continue;
       strides[static_cast<size_t>(digit)] = stride;
       stride *= stored.extents[static_cast<size_t>(digit)];
+      rows.extents.insert(rows.extents.begin(), stored.extents[static_cast<size_t>(digit)]);
     }
-    if (std::find(strides.begin(), strides.end(), 0) == strides.end()) apply(v, stored, strides);
+    if (std::find(strides.begin(), strides.end(), 0) == strides.end()) apply(v, rows);
   }
 
-  void apply(ValueId v, const StoredDims& stored, const std::vector<int64_t>& strides) {
+  // The kernel with its arguments that are `v` in the given storage; null when an access does not follow it.
+  std::shared_ptr<Kernel> stored_as(const Node& node, ValueId v, const ImageStorage& storage) const {
+    auto kernel = std::make_shared<Kernel>(*node.kernel);
+    for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
+      const ValueId at = i < node.inputs.size() ? node.inputs[i] : node.outputs[i - node.inputs.size()];
+      if (at != v) continue;
+      if (!split_to_fit(*kernel, static_cast<int>(i), storage.dims, storage.tiled)) return nullptr;
+      restride_all(*kernel, static_cast<int>(i), storage.dims, storage.strides);
+      kernel->args[i].elements = element_count(storage.extents);
+    }
+    return kernel;
+  }
+
+  // Stores the value so. Who cannot follow reads or writes a row-major copy where convolutions take the image in no
+  // other form; else the value stays as it is.
+  void apply(ValueId v, const ImageStorage& storage) {
     if (element_count(value_of(graph_, v).type.shape) == 0) return;
     std::vector<std::pair<size_t, std::shared_ptr<Kernel>>> edited;
+    std::vector<size_t> others;
     for (size_t n : touching_[static_cast<size_t>(v)]) {
       if (!edited.empty() && edited.back().first == n) continue;
-      const Node& node = graph_.nodes[n];
-      auto kernel = std::make_shared<Kernel>(*node.kernel);
-      for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
-        const ValueId at = i < node.inputs.size() ? node.inputs[i] : node.outputs[i - node.inputs.size()];
-        if (at != v) continue;
-        if (!split_to_fit(*kernel, static_cast<int>(i), stored)) return;
-        restride_all(*kernel, static_cast<int>(i), stored, strides);
-      }
-      edited.emplace_back(n, std::move(kernel));
+      if (auto kernel = stored_as(graph_.nodes[n], v, storage))
+        edited.emplace_back(n, std::move(kernel));
+      else if (has_own_images(context_.target))
+        others.push_back(n);
+      else
+        return;
     }
     for (auto& [n, kernel] : edited) graph_.nodes[n].kernel = std::move(kernel);
+    value_of(graph_, v).stored = storage.extents;
+    if (!others.empty()) convert_for(others, v, storage);
+  }
+
+  void convert_for(const std::vector<size_t>& others, ValueId v, const ImageStorage& storage) {
+    const Value& image = value_of(graph_, v);
+    const ValueId copy = add_value(graph_, image.name + "_dense", image.type);
+    bool written = false;  // by one of the others, and then none of them reads it before
+    for (size_t n : others) {
+      Node& node = graph_.nodes[n];
+      written = written || std::find(node.outputs.begin(), node.outputs.end(), v) != node.outputs.end();
+      std::replace(node.inputs.begin(), node.inputs.end(), v, copy);
+      std::replace(node.outputs.begin(), node.outputs.end(), v, copy);
+    }
+    Node convert = written ? copy_node(graph_, copy, v, "to_image") : copy_node(graph_, v, copy, "from_image");
+    convert.kernel = stored_as(convert, v, storage);
+    add_node(graph_, std::move(convert));
   }
 
   Graph& graph_;
-  std::vector<bool> eligible_, wanted_;
+  PassContext& context_;
+  std::vector<bool> own_, wanted_;
   std::vector<std::vector<size_t>> touching_;
 };
 
 }  // namespace
 
-void choose_layout(Graph& graph, PassContext& context) {
-  LayoutChooser(graph).run(context.target.image_layout == ImageLayout::channels_last);
-}
+void choose_layout(Graph& graph, PassContext& context) { LayoutChooser(graph, context).run(); }
 
 }  // namespace npusim

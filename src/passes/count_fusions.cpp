@@ -15,7 +15,9 @@ void count_fusions(Graph& graph, PassContext& context) {
     const Access& from = k.accesses[0];
     bool expands = false;
     for (size_t d = 0; d < k.space.size(); ++d) expands = expands || (k.space[d] > 1 && from.strides[d] == 0);
-    ++context.materialized[expands ? "expand" : "transpose"];
+    const bool converts =
+        value_of(graph, node.inputs[0]).stored.empty() != value_of(graph, node.outputs[0]).stored.empty();
+    ++context.materialized[expands ? "expand" : converts ? "layout" : "transpose"];
   }
 }
 

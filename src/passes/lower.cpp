@@ -13,7 +13,7 @@ bool is_alias(const Kernel& kernel) { return is_identity(kernel); }
 
 }  // namespace
 
-void lower(Graph& graph, PassContext&) {
+void lower(Graph& graph, PassContext& context) {
   std::vector<Node> nodes;
   nodes.reserve(graph.nodes.size());
   std::vector<ValueId> alias(graph.values.size());
@@ -31,7 +31,8 @@ void lower(Graph& graph, PassContext&) {
       if (!node.op->record.lower) fail(ErrorKind::unsupported, "no kernel for {}", node.op->name());
       node.op->record.lower(call, lowering);
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("node {} ({}): {}", node.name, node.op->name(), error.what()));
+      context.violations.push_back({fmt::format("{} ({})", node.name, node.op->name()), error.kind(), error.what()});
+      continue;
     }
     std::vector<ValueId> operands = node.inputs;
     operands.insert(operands.end(), node.outputs.begin(), node.outputs.end());
@@ -62,6 +63,7 @@ void lower(Graph& graph, PassContext&) {
     }
   }
   graph.nodes = std::move(nodes);
+  if (!context.violations.empty()) return;  // the graph has holes: check_constraints ends the compilation
   replace_values(graph, alias);
   compact(graph, std::vector<bool>(graph.nodes.size(), false), true);
 }

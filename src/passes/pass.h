@@ -6,10 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "graph/graph.h"
 #include "kernel/target_config.h"
 
 namespace npusim {
+
+// Why the target cannot run a node.
+struct Violation {
+  std::string node;  // and its op, for messages
+  ErrorKind kind = ErrorKind::unsupported;
+  std::string reason;
+};
 
 struct PassContext {
   TargetConfig target;
@@ -17,7 +25,8 @@ struct PassContext {
   bool strict = false;                      // numerics: round at every ATen edge
   std::set<std::string> disabled;           // fusions switched off by name; "all"
   std::map<std::string, int> fusions;       // what fused, for the report
-  std::map<std::string, int> materialized;  // views that became copies
+  std::map<std::string, int> materialized;  // views that became copies, images converted to the target's layout
+  std::vector<Violation> violations;        // found by lower and check_constraints, which reports them together
   bool enabled(const std::string& fusion) const { return !disabled.contains(fusion) && !disabled.contains("all"); }
 };
 
@@ -40,6 +49,7 @@ void fold_constants(Graph& graph, PassContext& context);
 void eliminate_common(Graph& graph, PassContext& context);
 // From ATen nodes to kernel nodes.
 void lower(Graph& graph, PassContext& context);
+void check_constraints(Graph& graph, PassContext& context);
 // On kernel nodes.
 void fold_views(Graph& graph, PassContext& context);
 void fuse_parameters(Graph& graph, PassContext& context);
@@ -49,6 +59,7 @@ void fuse_attention(Graph& graph, PassContext& context);
 void fuse_rows(Graph& graph, PassContext& context);
 void fold_batch_norm(Graph& graph, PassContext& context);
 void choose_dtype(Graph& graph, PassContext& context);
+void convert_images(Graph& graph, PassContext& context);
 void choose_layout(Graph& graph, PassContext& context);
 void count_fusions(Graph& graph, PassContext& context);
 

@@ -12,6 +12,7 @@ std::vector<Pass> pipeline() {
       {"eliminate_common", eliminate_common, true},
       // ATen nodes to kernels
       {"lower", lower, false},
+      {"check_constraints", check_constraints, false},
       // kernels
       {"fold_views", fold_views, true},
       {"fuse_parameters", fuse_parameters, true},
@@ -21,6 +22,7 @@ std::vector<Pass> pipeline() {
       {"fuse_attention", fuse_attention, true},
       {"fuse_rows", fuse_rows, true},
       {"choose_dtype", choose_dtype, false},
+      {"convert_images", convert_images, true},
       {"choose_layout", choose_layout, true},
       {"count_fusions", count_fusions, false},
   };

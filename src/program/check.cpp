@@ -80,27 +80,23 @@ class ProgramChecker {
     }
   }
 
-  // Strides that reach every element of a dense block once: row-major in some order of the dimensions.
-  static bool dense(const Shape& shape, const Shape& strides) {
-    std::vector<size_t> order;
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (shape[d] != 1) order.push_back(d);
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] < strides[b]; });
-    int64_t expected = 1;
-    for (size_t d : order) {
-      if (strides[d] != expected) return false;
-      expected *= shape[d];
+  // Only values of the arena are in layouts of the target's own, and none has fewer elements than its type.
+  bool stored(const Buffer& b) {
+    if (b.kind != BufferKind::arena || b.stored.size() > max_rank) return false;
+    try {
+      return element_count(b.stored) >= element_count(b.type.shape) && stored_bytes(b) <= max_bytes;
+    } catch (const Error&) {
+      return false;
     }
-    return std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s >= 0; });
   }
 
   void buffer(size_t i) {
     const Buffer& b = program_.buffers[i];
     if (!type(b.type, "buffer", i)) return;
     if (byte_size(b.type) > max_bytes) return add("buffer {} '{}': {} is too large", i, b.name, to_string(b.type));
-    if (!b.strides.empty() && (b.strides.size() != b.type.shape.size() ||
-                               (element_count(b.type.shape) > 0 && !dense(b.type.shape, b.strides))))
-      add("buffer {} '{}': strides {} are no dense order of {}", i, b.name, to_string(b.strides), to_string(b.type));
+    if (!b.stored.empty() && !stored(b))
+      return add("buffer {} '{}': extents in memory {} do not hold {}", i, b.name, to_string(b.stored),
+                 to_string(b.type));
     if (b.kind == BufferKind::constant) {
       if (b.constant < 0 || static_cast<size_t>(b.constant) >= program_.constants.size())
         add("buffer {} '{}': expected a constant 0 to {}, found {}", i, b.name, program_.constants.size(), b.constant);
@@ -159,7 +155,7 @@ class ProgramChecker {
     if (id < 0 || static_cast<size_t>(id) >= program_.buffers.size())
       return fmt::format("expected a buffer 0 to {}, found {}", program_.buffers.size(), id);
     const Buffer& b = at(id);
-    if (b.type.dtype != arg.dtype || element_count(b.type.shape) != arg.elements)
+    if (b.type.dtype != arg.dtype || stored_elements(b.type, b.stored) != arg.elements)
       return fmt::format("expected {} elements of {}, found buffer '{}' of {}", arg.elements, dtype_name(arg.dtype),
                          b.name, to_string(b.type));
     if (arg.updates >= 0 && step.buffers[static_cast<size_t>(arg.updates)] != id)
@@ -200,9 +196,9 @@ class ProgramChecker {
     int& owner = arena_of_[static_cast<size_t>(id)];
     if (owner >= 0 && owner != list.id) return fmt::format("arena buffer '{}' belongs to another method", b.name);
     owner = list.id;
-    if (b.offset <= list.arena_bytes && byte_size(b.type) <= list.arena_bytes - b.offset) return {};
+    if (b.offset <= list.arena_bytes && stored_bytes(b) <= list.arena_bytes - b.offset) return {};
     return fmt::format("buffer '{}' at {} with {} bytes is not within the arena of {}", b.name, b.offset,
-                       byte_size(b.type), list.arena_bytes);
+                       stored_bytes(b), list.arena_bytes);
   }
 
   void method(size_t i) {

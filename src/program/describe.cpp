@@ -181,6 +181,7 @@ Json config_json(const TargetConfig& c) {
   return {{"name", c.name},
           {"channel_alignment_bytes", c.channel_alignment_bytes},
           {"channel_tile", c.channel_tile},
+          {"pad_channels", c.pad_channels},
           {"matmul_tile", c.matmul_tile},
           {"max_threadgroup_1d", c.max_threadgroup_1d},
           {"max_threadgroup_2d", c.max_threadgroup_2d},

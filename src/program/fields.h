@@ -92,7 +92,7 @@ void fields(Archive& a, S& s) {
 template <typename Archive, Like<TargetConfig> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("channel_alignment_bytes", s.channel_alignment_bytes), a("channel_tile", s.channel_tile);
-  a("matmul_tile", s.matmul_tile), a("max_threadgroup_1d", s.max_threadgroup_1d);
+  a("pad_channels", s.pad_channels), a("matmul_tile", s.matmul_tile), a("max_threadgroup_1d", s.max_threadgroup_1d);
   a("max_threadgroup_2d", s.max_threadgroup_2d), a("max_threadgroup_3d", s.max_threadgroup_3d);
   a("max_dispatches_per_batch", s.max_dispatches_per_batch), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
   a("max_rank", s.max_rank), a("image_layout", s.image_layout);
@@ -100,7 +100,7 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<Buffer> S>
 void fields(Archive& a, S& s) {
-  a("name", s.name), a("kind", s.kind), a("type", s.type), a("strides", s.strides), a("offset", s.offset);
+  a("name", s.name), a("kind", s.kind), a("type", s.type), a("stored", s.stored), a("offset", s.offset);
   a("fqn", s.fqn), a("tied", s.tied), a("constant", s.constant);
 }
 

@@ -26,13 +26,17 @@ enum class BufferKind : uint8_t {
 struct Buffer {
   std::string name;  // of the value
   BufferKind kind = BufferKind::arena;
-  TensorType type;                // row-major unless `strides` says otherwise
-  Shape strides;                  // element strides of an image stored channels last; empty: row-major
+  TensorType type;                // row-major unless `stored` says otherwise
+  Shape stored;                   // arena: extents in memory, outermost first, of a value in the target's own layout
   uint64_t offset = 0;            // arena: bytes
   std::string fqn;                // weight: name in the weight file
   std::vector<std::string> tied;  // weight: other names of a tied embedding
   int32_t constant = -1;          // position in Program::constants
 };
+
+inline size_t stored_bytes(const Buffer& b) {
+  return static_cast<size_t>(stored_elements(b.type, b.stored)) * dtype_size(b.type.dtype);
+}
 
 struct TensorSpec {
   std::string name;  // the IR's

@@ -160,9 +160,17 @@ TEST(ProgramCheck, Buffers) {
   EXPECT_EQ(check_error([](Program& p) { p.buffers[5].type.dtype = DType::i32; }),
             "buffer 5 'q': expected constant 0 of int32[2, 4], found float32[2, 4]");
   EXPECT_EQ(check_error([](Program& p) {
-              p.buffers[2].strides = {4, 2};
+              p.buffers[2].stored = {4, 2};
             }),
-            "buffer 2 'x': strides [4, 2] are no dense order of float32[1, 4]");
+            "buffer 2 'x': extents in memory [4, 2] do not hold float32[1, 4]");
+  EXPECT_EQ(check_error([](Program& p) {
+              p.buffers[6].stored = {2, 3};
+            }),
+            "buffer 6 'mixed': extents in memory [2, 3] do not hold float32[2, 4]");
+  EXPECT_EQ(check_error([](Program& p) {
+              p.buffers[6].stored = {int64_t{1} << 40, int64_t{1} << 40};
+            }),
+            "buffer 6 'mixed': extents in memory [1099511627776, 1099511627776] do not hold float32[2, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.buffers[6].offset = 66; }),
             "buffer 6 'mixed': offset 66 is not aligned for float32[2, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.constants[0].data.pop_back(); }),

@@ -54,6 +54,7 @@ Tensors make_tensors(const Graph& graph, const RunOptions& options) {
 std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOptions& options, GraphRun& run) {
   PassContext context;
   context.target = find_target("cpu")->config();
+  if (options.configure) options.configure(context.target);
   context.dtype = options.dtype;
   context.strict = options.strict;
   context.disabled = options.disabled;

@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ namespace npusim::test {
 struct RunOptions {
   DType dtype = DType::f32;  // compute dtype
   bool strict = false;
-  std::set<std::string> disabled = {};  // fusions
+  std::function<void(TargetConfig&)> configure = {};  // the target's rules, from the CPU's
+  std::set<std::string> disabled = {};                // fusions
   double tolerance = 2e-6;  // of the largest magnitude of each output; for 16 bits two rounding steps are added
   unsigned seed = 1;
   std::map<std::string, HostTensor> given = {};  // inputs and weights by name; the others are random

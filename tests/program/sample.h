@@ -72,7 +72,7 @@ inline Program sample_program() {
   p.constants = {constant};
   auto buffer = [&](std::string name, BufferKind kind, TensorType type) {
     p.buffers.push_back(
-        {.name = std::move(name), .kind = kind, .type = std::move(type), .strides = {}, .fqn = {}, .tied = {}});
+        {.name = std::move(name), .kind = kind, .type = std::move(type), .stored = {}, .fqn = {}, .tied = {}});
     return static_cast<int32_t>(p.buffers.size()) - 1;
   };
   const int32_t cache = buffer("cache", BufferKind::state, state), at = buffer("position", BufferKind::input, position);

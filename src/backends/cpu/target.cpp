@@ -8,6 +8,7 @@ class CpuTarget : public CodegenTarget {
  public:
   CpuTarget() {
     config_.name = "cpu";
+    config_.channel_alignment_bytes = 1;
     config_.max_rank = 16;
     config_.image_layout = ImageLayout::channels_last;
   }
