@@ -9,7 +9,6 @@
 namespace npusim {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 constexpr auto sum = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x); };
 constexpr auto nan_sum = [](RowKernel& k, Ex x, const OpCall&) {

@@ -191,6 +191,63 @@ TEST(ContractionConv, DepthwiseInSixteenBits) {
     }
 }
 
+// Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.
+TEST(ContractionConv, Winograd) {
+  const auto check = [](const Kernel& kernel, double tolerance = 2e-4) {
+    check_contraction(kernel, {1, 2}, {}, tolerance);
+    EXPECT_EQ(how(kernel).find("winograd"), 0u) << how(kernel);
+  };
+  for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+    Case c{.batch = 2, .in_channels = 16, .out_channels = 24, .input = {20, 17}};
+    c.type = c.weight_type = type;
+    check(conv(c, plain));
+    check(conv(c, block));
+    check(conv(c, capped));
+  }
+  check(conv(Case{.in_channels = 32, .out_channels = 33, .input = {21, 22}, .pad = {0, 2}}, block));
+  check(conv(Case{.in_channels = 16, .out_channels = 130, .input = {23, 19}, .pad = {2, 0}}, plain));
+  check(conv(Case{.batch = 3, .in_channels = 528, .out_channels = 17, .input = {12, 12}}, plain), 1e-3);
+}
+
+// An infinity or a NaN reaches the outputs whose window holds it, and no others of their tile.
+TEST(ContractionConv, WinogradKeepsSpecialValuesInTheirWindows) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (DType type : {DType::f32, DType::f16})
+    for (double special : {infinity, -infinity, std::nan("")}) {
+      const Case c{.in_channels = 16, .out_channels = 24, .input = {20, 20}, .type = type, .weight_type = type};
+      EXPECT_EQ(how(conv(c, plain)).find("winograd"), 0u);
+      check_contraction(
+          conv(c, plain), {1, 2},
+          [&](ContractionRun& run) { store_double(run.memory[0].data(), type, (7 * 20 + 9) * 16 + 3, special); }, 2e-4);
+    }
+}
+
+TEST(ContractionConv, WinogradLeavesOthersAlone) {
+  const Case pays{.in_channels = 32, .out_channels = 32, .input = {24, 24}};
+  EXPECT_EQ(how(conv(pays, plain)).find("winograd"), 0u);
+  for (auto change :
+       std::vector<void (*)(Case&)>{[](Case& c) {
+                                      c.stride = {2, 1};
+                                    },
+                                    [](Case& c) {
+                                      c.dilation = {1, 2};
+                                    },
+                                    [](Case& c) { c.groups = 2; }, [](Case& c) { c.channels_last = false; },
+                                    [](Case& c) {
+                                      c.kernel = {3, 1};
+                                    },
+                                    [](Case& c) { c.in_channels = 40; },
+                                    [](Case& c) {
+                                      c.input = {6, 6};
+                                    }}) {
+    Case c = pays;
+    change(c);
+    EXPECT_EQ(how(conv(c, plain)).find("winograd"), std::string::npos) << how(conv(c, plain));
+  }
+  const auto odd = [](KernelBuilder&, Ex x, Ex, Ex) { return sin(x); };
+  EXPECT_EQ(how(conv(pays, odd)).find("winograd"), std::string::npos);
+}
+
 TEST(ContractionConv, PointwiseInSixteenBitsIsAMatmul) {
   for (DType type : {DType::f16, DType::bf16})
     for (int64_t channels : {8, 32, 50})

@@ -12,6 +12,7 @@
 #include "backends/cpu/depthwise.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"
+#include "backends/cpu/winograd.h"
 #include "base/error.h"
 
 namespace npusim::cpu {
@@ -331,23 +332,13 @@ class ConvStep final : public Step {
   std::vector<void*> turn_args_;
 };
 
-}  // namespace
-
-std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
+// nullptr when oneDNN has no implementation.
+std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
+                                       ConvSpec spec) {
   const Contraction& c = *kernel.contraction;
-  ConvSpec spec;
-  PrimitiveMemory memory;
-  if (!context.primitives || !args[static_cast<size_t>(c.b.arg)].constant || !find_geometry(kernel, spec))
-    return nullptr;
   const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
-  for (DType type : {image_type, weight_type})
-    if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
-  if (is_pointwise(spec) || is_patches(spec)) return nullptr;
-  // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
-  if (image_type != DType::f32)
-    if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
-
+  PrimitiveMemory memory;
   // What the windows span in memory; widened as a whole.
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
   int64_t elements = 1;
@@ -405,6 +396,28 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
   conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
   if (!conv) return nullptr;
   return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements, turned);
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
+  const Contraction& c = *kernel.contraction;
+  ConvSpec spec;
+  if (!context.primitives || !args[static_cast<size_t>(c.b.arg)].constant || !find_geometry(kernel, spec))
+    return nullptr;
+  const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
+              weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
+  for (DType type : {image_type, weight_type})
+    if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
+  if (is_pointwise(spec) || is_patches(spec)) return nullptr;
+  // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
+  if (image_type != DType::f32)
+    if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
+
+  auto direct = make_direct_step(kernel, args, context, spec);
+  if (!direct) return nullptr;
+  if (auto winograd = make_winograd_step(kernel, args, context, spec, direct)) return winograd;
+  return direct;
 }
 
 }  // namespace npusim::cpu

@@ -88,26 +88,6 @@ std::shared_ptr<const PackedWeight> cached_weight(const Operand& b, const Contex
   return entry;
 }
 
-// How threads share batches, rows and panels: each its own contiguous part, no barrier.
-struct Grid {
-  int64_t batches = 1, rows = 1, panels = 1;
-};
-
-// Smallest estimated cycles of the slowest thread: products, packing of a (done by every thread of a row part) and
-// widening or reading of b (by every thread of a panel part).
-Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads) {
-  if (batches >= threads) return {threads, 1, 1};
-  Grid best;
-  double least = 0;
-  for (int64_t r = 1; r <= threads; ++r) {
-    const int64_t p = threads / r;
-    const auto my_rows = static_cast<double>(ceil_div(rows, r)), my_panels = static_cast<double>(ceil_div(panels, p));
-    const double cost = my_rows * my_panels + 0.5 * my_rows + 8 * my_panels;
-    if (r == 1 || cost < least) best = {1, r, p}, least = cost;
-  }
-  return best;
-}
-
 class MatmulStep final : public Step {
   static constexpr int64_t ld = group_columns + 16;  // of the sums
 
@@ -246,6 +226,21 @@ class EmptyStep final : public Step {
 };
 
 }  // namespace
+
+// Smallest estimated cycles of the slowest thread: products, packing of a (done by every thread of a row part) and
+// widening or reading of b (by every thread of a panel part).
+Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads) {
+  if (batches >= threads) return {threads, 1, 1};
+  Grid best;
+  double least = 0;
+  for (int64_t r = 1; r <= threads; ++r) {
+    const int64_t p = threads / r;
+    const auto my_rows = static_cast<double>(ceil_div(rows, r)), my_panels = static_cast<double>(ceil_div(panels, p));
+    const double cost = my_rows * my_panels + 0.5 * my_rows + 8 * my_panels;
+    if (r == 1 || cost < least) best = {1, r, p}, least = cost;
+  }
+  return best;
+}
 
 int usable_threads(const Kernel& kernel, const Context& context) {
   const bool adds =

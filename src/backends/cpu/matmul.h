@@ -26,6 +26,13 @@ struct MatmulAxes {
 };
 MatmulAxes classify(const Kernel& kernel, const Access& a, const Access& b);
 
+// How threads share batches, rows and panels: each its own contiguous part, no barrier.
+struct Grid {
+  int64_t batches = 1, rows = 1, panels = 1;
+};
+
+Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads);
+
 // Any matmul (and any convolution, as a matmul whose operand a is gathered).
 std::unique_ptr<Step> make_matmul_step(const Kernel& kernel, std::span<const Binding> args, const Context& context);
 
