@@ -23,9 +23,14 @@ namespace HWY_NAMESPACE {
 
 constexpr int64_t finish_lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 
+// NaN stays NaN.
 HWY_INLINE VF clamp(VF x, VF low, VF high) {
+#if HWY_ARCH_X86  // its min and max give the second operand when one is NaN
+  return hn::Min(high, hn::Max(low, x));
+#else
   const VF above = hn::IfThenElse(hn::Lt(x, low), low, x);
   return hn::IfThenElse(hn::Gt(above, high), high, above);
+#endif
 }
 
 // The elements of a row's last vector, of which only `count` are there.

@@ -77,51 +77,55 @@ struct Ahead {
 };
 constexpr int64_t ahead_steps = 8;
 
-template <int rows, int64_t stride>
+template <int rows, int64_t stride, int vectors>
 void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
           int64_t ldc, bool add, Ahead ahead) {
   const F f;
-  VF sum[rows][2];
+  VF sum[rows][vectors];
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) sum[r][0] = sum[r][1] = hn::Zero(f);
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(f);
   for (int64_t k = 0; k < depth;) {
     for (int64_t line = 0; line < ahead.lines; ++line, ahead.next += 64) __builtin_prefetch(ahead.next, 0, 2);
     for (const int64_t end = std::min(depth, k + ahead_steps); k < end; ++k) {
-      const VF b0 = hn::LoadU(f, panel), b1 = hn::LoadU(f, panel + lanes);
-      // The hardware's prefetcher into L1 does not keep up with two lines per step.
-      __builtin_prefetch(panel + 8 * tile_columns, 0, 3);
-      __builtin_prefetch(panel + 8 * tile_columns + lanes, 0, 3);
+      VF b[vectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) {
+        b[v] = hn::LoadU(f, panel + v * lanes);
+        // The hardware's prefetcher into L1 does not keep up with two lines per step.
+        __builtin_prefetch(panel + 8 * tile_columns + v * lanes, 0, 3);
+      }
       panel += tile_columns;
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
         const VF x = hn::Set(f, a[r * stride + k]);
-        sum[r][0] = hn::MulAdd(x, b0, sum[r][0]);
-        sum[r][1] = hn::MulAdd(x, b1, sum[r][1]);
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]);
       }
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
-    float* to = c + r * ldc;
-    if (add) {
-      sum[r][0] = hn::Add(sum[r][0], hn::LoadU(f, to));
-      sum[r][1] = hn::Add(sum[r][1], hn::LoadU(f, to + lanes));
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      float* to = c + r * ldc + v * lanes;
+      if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, to));
+      hn::StoreU(sum[r][v], f, to);
     }
-    hn::StoreU(sum[r][0], f, to);
-    hn::StoreU(sum[r][1], f, to + lanes);
-  }
 }
 
 using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead);
-template <int64_t stride, int... rows>
+template <int64_t stride, int vectors, int... rows>
 constexpr std::array<Tile, sizeof...(rows)> tiles_of(std::integer_sequence<int, rows...>) {
-  return {tile<rows + 1, stride>...};
+  return {tile<rows + 1, stride, vectors>...};
 }
 
 // Blocks of rows as even as can be: one stays in L1 while the panels come from L2.
 template <int64_t stride>
 void multiply(const BlockProduct& p) {
-  static constexpr auto tiles = tiles_of<stride>(std::make_integer_sequence<int, tile_rows>());
+  static constexpr auto rows = std::make_integer_sequence<int, tile_rows>();
+  static constexpr auto tiles = tiles_of<stride, 2>(rows), narrow_tiles = tiles_of<stride, 1>(rows);
   const int64_t blocks = (p.rows + tile_rows - 1) / tile_rows, steps = (p.depth + ahead_steps - 1) / ahead_steps;
   const int64_t lines = p.next && steps > 0 ? (p.next_bytes + 64 * blocks * steps - 1) / (64 * blocks * steps) : 0;
   for (int64_t i = 0; i < blocks; ++i) {
@@ -131,8 +135,9 @@ void multiply(const BlockProduct& p) {
       const int64_t n0 = p.column + n * tile_columns, n1 = std::min(p.end_column, n0 + tile_columns);
       if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n1);
       const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
-      tiles[static_cast<size_t>(r1 - r0 - 1)](p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth, c, p.ldc,
-                                              p.add, ahead);
+      const bool narrow = p.finish && n1 - n0 <= lanes;  // of the last panel only one vector is wanted
+      (narrow ? narrow_tiles : tiles)[static_cast<size_t>(r1 - r0 - 1)](
+          p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth, c, p.ldc, p.add, ahead);
       if (p.finish) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n1);
     }
   }

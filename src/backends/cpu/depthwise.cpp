@@ -41,6 +41,8 @@ HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 
+constexpr int neighbours = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+
 template <class Type, int vectors, bool part>
 HWY_INLINE void sum_taps(const Pixel& p, int64_t channels, float* out) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
@@ -80,6 +82,38 @@ HWY_INLINE void sum_vectors(const Pixel& p, int64_t channels, float* out) {
   sum_taps<Type, vectors, true>(p, channels, out);
 }
 
+// Neighbouring windows of three taps, each pixel loaded and widened once for all of them.
+template <class Type>
+HWY_INLINE void sum_neighbours(const Pixel& p, float* out) {
+  VF sum[neighbours];
+#pragma GCC unroll 8
+  for (int n = 0; n < neighbours; ++n) sum[n] = hn::Zero(F());
+  const auto* image_row = reinterpret_cast<const typename Type::T*>(p.image);
+  const float* weight_row = p.weight;
+  for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
+    const VF w0 = hn::LoadU(F(), weight_row), w1 = hn::LoadU(F(), weight_row + p.weight_column),
+             w2 = hn::LoadU(F(), weight_row + 2 * p.weight_column);
+    const auto* image = image_row;
+#pragma GCC unroll 16
+    for (int j = 0; j < neighbours + 2; ++j, image += p.column_stride) {
+      const VF x = Type::load(image);
+      if (j < neighbours) sum[j] = hn::MulAdd(x, w0, sum[j]);
+      if (j >= 1 && j <= neighbours) sum[j - 1] = hn::MulAdd(x, w1, sum[j - 1]);
+      if (j >= 2) sum[j - 2] = hn::MulAdd(x, w2, sum[j - 2]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int n = 0; n < neighbours; ++n) hn::StoreU(sum[n], F(), out + n * channel_block);
+}
+
+// Whether the windows from `first` on are neighbours of three taps each.
+HWY_INLINE bool are_neighbours(const Pixel* first, int64_t count, int64_t size) {
+  if (count < neighbours) return false;
+  const Pixel &a = first[0], &b = first[neighbours - 1];
+  return a.columns == 3 && b.columns == 3 && b.image - a.image == (neighbours - 1) * a.column_stride * size &&
+         first[1].columns == 3 && first[1].image - a.image == a.column_stride * size;
+}
+
 // out[i, c] = Σ over the taps of pixel i, for `channels` <= channel_block channels.
 void sum_pixels(DType dtype, const Pixel* pixels, int64_t count, int64_t channels, float* out) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
@@ -87,12 +121,19 @@ void sum_pixels(DType dtype, const Pixel* pixels, int64_t count, int64_t channel
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
     const auto size = static_cast<int64_t>(sizeof(typename Type::T));
-    for (int64_t c = 0; c < channels; c += most * lanes)
-      for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count;) {
+      const bool together = channels % lanes == 0 && are_neighbours(pixels + i, count - i, size);
+      const int64_t width = together ? lanes : most * lanes;
+      for (int64_t c = 0; c < channels; c += width) {
         Pixel part = pixels[i];
         part.image += c * size, part.weight += c;
-        sum_vectors<Type, most>(part, std::min(most * lanes, channels - c), out + i * channel_block + c);
+        if (together)
+          sum_neighbours<Type>(part, out + i * channel_block + c);
+        else
+          sum_vectors<Type, most>(part, std::min(width, channels - c), out + i * channel_block + c);
       }
+      i += together ? neighbours : 1;
+    }
   });
 }
 
