@@ -19,7 +19,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr int64_t tile_keys = attention_depth;
-constexpr int64_t max_block_rows = 128;
+constexpr int64_t max_block_rows = 256, shared_block_rows = 128;
 constexpr int64_t direct_rows = 8;  // up to here keys and values are read where they lie, not packed
 // A mask value from which on a key counts only where a row has no other: exp(score − top) is exactly 0 as long as
 // |q·k| stays far below it.
@@ -113,7 +113,8 @@ class AttentionStep final : public Step {
 
   // Items are (batch, block of rows, part of the keys); keys are split only where there are too few blocks.
   void plan() {
-    row_blocks_ = ceil_div(rows_, max_block_rows);
+    // Every block packs the keys and values again; smaller ones where threads would go without.
+    row_blocks_ = ceil_div(rows_, q_.size(0) >= 2 * threads_ ? max_block_rows : shared_block_rows);
     block_rows_ = ceil_div(rows_, row_blocks_);
     const int64_t blocks = q_.size(0) * row_blocks_, tiles = std::max<int64_t>(1, ceil_div(keys_, tile_keys));
     if (blocks < 4 * threads_ && blocks % threads_ != 0) splits_ = std::min<int64_t>(tiles, threads_);
