@@ -45,6 +45,8 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
   auto is_f32 = [&](const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype == DType::f32; };
   auto ops = match_post_ops(k, k.stores[0].expr);
   if (!is_f32(to) || !ops || !output_strides(k, to, extents, s.dst_strides)) return false;
+  // Into padded pixels oneDNN writes with its reference only.
+  if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false)) return false;
   for (const PostOp& op : *ops) {
     if (op.add < 0) continue;
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
