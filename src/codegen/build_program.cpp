@@ -194,20 +194,44 @@ class Builder {
     }
   }
 
+  // By value (root of its updates): the last node that has to do with it.
+  std::vector<size_t> last_uses(const Graph& g) {
+    std::vector<size_t> last(g.values.size(), 0);
+    for (size_t n = 0; n < g.nodes.size(); ++n)
+      for (const std::vector<ValueId>* values : {&g.nodes[n].inputs, &g.nodes[n].outputs})
+        for (ValueId v : *values) last[static_cast<size_t>(root(v))] = n;
+    return last;
+  }
+
   void plan_arena(const Graph& g, Method& out) {
     std::vector<Lifetime> lives;
     std::vector<int32_t> ids;
     std::unordered_map<ValueId, size_t> life_of;
+    const std::vector<size_t> last = last_uses(g);
     int32_t step = 0;
     for (size_t n = 0; n < g.nodes.size(); ++n) {
       if (is_recipe_[n]) continue;
-      auto touch = [&](ValueId v) {
+      const Node& node = g.nodes[n];
+      // A result takes the place of an operand that ends here where its kernel allows.
+      auto take_place = [&](ValueId result) {
+        for (size_t arg : in_place_arguments(*node.kernel)) {
+          const auto known = life_of.find(root(node.inputs[arg]));
+          if (known == life_of.end() || last[static_cast<size_t>(known->first)] != n) continue;
+          const auto same = [&](ValueId v) { return root(v) == known->first; };
+          if (std::count_if(node.inputs.begin(), node.inputs.end(), same) > 1) continue;
+          buffers_[static_cast<size_t>(result)] = buffers_[static_cast<size_t>(known->first)];
+          life_of.emplace(result, size_t{known->second});
+          return true;
+        }
+        return false;
+      };
+      auto touch = [&](ValueId v, bool written) {
         const ValueId r = root(v);
         if (auto known = life_of.find(r); known != life_of.end()) {
           lives[known->second].end = step;
           return;
         }
-        if (buffers_[static_cast<size_t>(r)] >= 0) return;
+        if (buffers_[static_cast<size_t>(r)] >= 0 || (written && take_place(r))) return;
         const Value& value = value_of(g, v);
         Buffer b;
         b.name = value.name;
@@ -218,8 +242,8 @@ class Builder {
         buffers_[static_cast<size_t>(r)] = add_buffer(std::move(b));
         ids.push_back(buffers_[static_cast<size_t>(r)]);
       };
-      for (ValueId v : g.nodes[n].inputs) touch(v);
-      for (ValueId v : g.nodes[n].outputs) touch(v);
+      for (ValueId v : node.inputs) touch(v, false);
+      for (ValueId v : node.outputs) touch(v, true);
       ++step;
     }
     const MemoryPlan plan = plan_memory(lives, static_cast<uint64_t>(program_.config.buffer_alignment_bytes));

@@ -22,6 +22,11 @@ Program build_program(std::vector<MethodGraph>& methods, const PassContext& cont
 
 // Inserts copies where a kernel would update a value in place that is still needed, or that is not the program's to
 // change (weights, constants, inputs that are no state).
+// The read arguments whose memory the kernel's result may take if nobody needs them afterwards: each point reads them
+// where it stores, and nowhere else. Kernels with one result and no contraction only: a contraction writes parts of its
+// result before it has read all it adds.
+std::vector<size_t> in_place_arguments(const Kernel& kernel);
+
 void protect_updated_values(Graph& graph);
 
 }  // namespace npusim

@@ -5,6 +5,29 @@
 
 namespace npusim {
 
+std::vector<size_t> in_place_arguments(const Kernel& kernel) {
+  if (kernel.contraction || kernel.stores.size() != 1 || kernel.stores[0].accumulate) return {};
+  const Access& to = kernel.stores[0].access;
+  const KernelArg& result = kernel.args[static_cast<size_t>(to.arg)];
+  if (result.updates >= 0 || !to.guards.empty() || !to.terms.empty()) return {};
+  std::vector<bool> reads(kernel.args.size()), elsewhere(kernel.args.size());
+  for (const Access& access : kernel.accesses) {
+    const auto arg = static_cast<size_t>(access.arg);
+    reads[arg] = true;
+    elsewhere[arg] = elsewhere[arg] || access.offset != to.offset || access.strides != to.strides ||
+                     !access.guards.empty() || !access.terms.empty();
+  }
+  // A result without the row's dimensions is stored once for all points of the row, which read on.
+  for (size_t d = kernel.space.size() - static_cast<size_t>(kernel.row_dims); d < kernel.space.size(); ++d)
+    if (kernel.space[d] > 1 && to.strides[d] == 0) return {};
+  std::vector<size_t> found;
+  for (size_t i = 0; i < kernel.args.size(); ++i)
+    if (reads[i] && !elsewhere[i] && !kernel.args[i].written && kernel.args[i].dtype == result.dtype &&
+        kernel.args[i].elements == result.elements)
+      found.push_back(i);
+  return found;
+}
+
 void protect_updated_values(Graph& graph) {
   const auto readers = readers_of(graph);
   std::vector<Node> nodes;
