@@ -41,7 +41,8 @@ Range range_of(const OpCall& call) {
 std::vector<TensorType> infer_arange(const OpCall& call) {
   const Range r = range_of(call);
   const double count = std::ceil((r.end - r.start) / r.step);
-  if (r.step == 0 || !(count >= 0))
+  const auto fits = [](double x) { return std::fabs(x) < 0x1p63; };
+  if (r.step == 0 || !(count >= 0 && count <= 0x1p56) || !fits(r.start) || !fits(r.step))
     fail(ErrorKind::bad_input, "aten.arange: no range from {} to {} in steps of {}", r.start, r.end, r.step);
   return {{call.dtype("dtype").value_or(r.real ? DType::f32 : DType::i64), {static_cast<int64_t>(count)}}};
 }

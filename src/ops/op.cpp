@@ -206,8 +206,42 @@ int OpKernel::write(int operand, int updates) {
 
 void OpKernel::done(std::string name) { lowering_.calls.push_back({finish(std::move(name)), std::move(operands_)}); }
 
+// What measures windows and repetitions is no larger than any dimension can be, so that records may calculate with it.
+static std::string check_sizes(const OpCall& call) {
+  constexpr int64_t largest = int64_t{1} << 30;
+  constexpr std::string_view sizes[] = {"kernel_size",
+                                        "stride",
+                                        "padding",
+                                        "dilation",
+                                        "output_padding",
+                                        "output_size",
+                                        "pad",
+                                        "repeats",
+                                        "shifts",
+                                        "block_size",
+                                        "upscale_factor",
+                                        "num_classes",
+                                        "downscale_factor",
+                                        "diagonal",
+                                        "offset",
+                                        "row",
+                                        "col",
+                                        "dims"};
+  for (const SchemaArg& arg : call.op->schema.args) {
+    const bool list = arg.kind == ArgKind::int_list;
+    if ((!list && arg.kind != ArgKind::integer) ||
+        std::find(std::begin(sizes), std::end(sizes), arg.name) == std::end(sizes))
+      continue;
+    if (call.is_none(arg.name)) continue;
+    for (int64_t value : list ? call.ints(arg.name) : std::vector<int64_t>{call.integer(arg.name)})
+      if (value > largest || value < -largest) return fmt::format("{}={} is beyond any dimension", arg.name, value);
+  }
+  return {};
+}
+
 std::string check_call(const OpCall& call) {
   const OpRecord& record = call.op->record;
+  if (std::string problem = check_sizes(call); !problem.empty()) return problem;
   if (record.refuse)
     if (std::string reason = record.refuse(call); !reason.empty()) return reason;
   if (!record.infer) return {};

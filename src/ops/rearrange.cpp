@@ -15,7 +15,7 @@ ViewMap repeated(const Shape& self, const std::vector<int64_t>& repeats) {
   for (size_t d = 0; d < repeats.size(); ++d) {
     const int64_t extent = d < lead ? 1 : self[d - lead];
     const Affine copy = along(map.space.size()), own = along(map.space.size() + 1);
-    map.shape.push_back(repeats[d] * extent);
+    map.shape.push_back(element_count({repeats[d], extent}));
     map.space.insert(map.space.end(), {repeats[d], extent});
     map.to.push_back(copy * extent + own);
     if (d >= lead) map.from.push_back(own);

@@ -10,16 +10,17 @@ namespace {
 // `wanted` with its one -1 replaced so that the count of elements stays.
 Shape resolve_shape(const OpCall& call, const Shape& self, Shape wanted) {
   const int64_t count = element_count(self);
-  int64_t known = 1;
+  Shape given;
   int64_t* open = nullptr;
   for (int64_t& extent : wanted) {
     if (extent >= 0)
-      known *= extent;
+      given.push_back(extent);
     else if (extent != -1 || open)
       fail(ErrorKind::bad_input, "{}: bad shape {}", call.op->name(), to_string(wanted));
     else
       open = &extent;
   }
+  const int64_t known = element_count(given);
   if (open && known != 0 && count % known == 0)
     *open = count / known;
   else if (open && known == 0 && count == 0)

@@ -177,12 +177,17 @@ std::vector<TensorType> infer_as_strided(const OpCall& call) {
   if (size.size() != stride.size())
     fail(ErrorKind::bad_input, "{}: {} strides for {}", call.op->name(), stride.size(), to_string(size));
   int64_t last = offset;
+  const bool empty = element_count(size) == 0;
+  bool inside = offset >= 0;
   for (size_t d = 0; d < size.size(); ++d) {
     if (stride[d] < 0) fail(ErrorKind::bad_input, "{}: negative stride {}", call.op->name(), stride[d]);
-    last += stride[d] * (size[d] - 1);
+    int64_t reach = 0;
+    inside = inside && !__builtin_mul_overflow(stride[d], size[d] - 1, &reach) &&
+             !__builtin_add_overflow(last, reach, &last);
   }
-  if (element_count(size) > 0 && (offset < 0 || last >= element_count(call.type("self").shape)))
-    fail(ErrorKind::bad_input, "{}: element {} is outside {}", call.op->name(), last, to_string(call.type("self")));
+  if (!empty && !(inside && last < element_count(call.type("self").shape)))
+    fail(ErrorKind::bad_input, "{}: {} with strides {} from {} leaves {}", call.op->name(), to_string(size),
+         to_string(stride), offset, to_string(call.type("self")));
   return {{call.type("self").dtype, size}};
 }
 

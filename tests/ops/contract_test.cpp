@@ -67,9 +67,10 @@ TEST(Matmul, KeepsItsArithmetic) {
     EXPECT_FALSE(kernel.contraction);
     EXPECT_EQ(kernel.row_dims, 1);
   }
-  const double big = 9007199254740993;  // needs 54 bits
-  HandCall exact("aten.mm.default", {tensor(DType::i64, {1, 2}, {0, 1}), tensor(DType::i64, {2, 1}, {0, big})});
-  EXPECT_EQ(load_int(exact.run()[0].data.data(), DType::i64, 0), static_cast<int64_t>(big));
+  const int64_t big = 9007199254740993;  // needs 54 bits: no double
+  HandCall exact("aten.mm.default",
+                 {tensor(DType::i64, {1, 2}, {0, 3}), tensor(DType::i64, {2, 1}, {0, static_cast<double>(big / 3)})});
+  EXPECT_EQ(load_int(exact.run()[0].data.data(), DType::i64, 0), big);
 }
 
 // Rotary angles: one reduced element is a product, not a contraction.
