@@ -9,7 +9,6 @@
 namespace npusim {
 namespace {
 
-
 constexpr auto sum = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x); };
 constexpr auto nan_sum = [](RowKernel& k, Ex x, const OpCall&) {
   return k.reduce(Reduction::sum, is_real(x) ? select(isnan(x), 0.0, x) : x);
