@@ -21,7 +21,7 @@ using Coords = std::vector<Coord>;
 // Steps with their memory; all share one scratch.
 struct Bench {
   Context context = make_context(thread_count());
-  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<std::shared_ptr<std::byte>> memory, activations;  // the latter are the same for all steps
   std::vector<std::unique_ptr<Step>> steps;
   std::shared_ptr<std::byte> scratch;
 
@@ -29,6 +29,12 @@ struct Bench {
     std::vector<Binding> bindings;
     std::mt19937 random(1);
     for (const KernelArg& arg : kernel.args) {
+      const auto at = bindings.size();
+      const bool is_constant = std::count(constant.begin(), constant.end(), static_cast<int>(at)) > 0;
+      if (!is_constant && at < activations.size() && activations[at]) {
+        bindings.push_back({activations[at].get(), false});
+        continue;
+      }
       memory.push_back(aligned_bytes(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64));
       for (int64_t i = 0; i < arg.elements; ++i) {
         if (arg.dtype == DType::bf16)
@@ -36,8 +42,9 @@ struct Bench {
         else
           store_double(memory.back().get(), arg.dtype, i, static_cast<double>(random() % 1024) / 4096 - 0.125);
       }
-      const int at = static_cast<int>(bindings.size());
-      bindings.push_back({memory.back().get(), std::count(constant.begin(), constant.end(), at) > 0});
+      activations.resize(std::max(activations.size(), at + 1));
+      if (!is_constant) activations[at] = memory.back();
+      bindings.push_back({memory.back().get(), is_constant});
     }
     steps.push_back(make_contraction_step(kernel, bindings, context));
   }
@@ -138,6 +145,14 @@ void gemv(benchmark::State& state, DType type) {
   measure(state, bench, 0, 10.0 * static_cast<double>(n * k) * static_cast<double>(dtype_size(type)));
 }
 
+// Twelve layers in turn: the weights come from memory, as in a model.
+void layers(benchmark::State& state, DType type, Tail tail) {
+  const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
+  Bench bench;
+  for (int i = 0; i < 12; ++i) bench.add(linear(m, n, k, type, type, tail), {1, 2});
+  measure(state, bench, 24.0 * static_cast<double>(m * n * k), 0);
+}
+
 Kernel conv(int64_t batch, int64_t size, int64_t in, int64_t out, int64_t kernel, int64_t stride, bool residual) {
   const int64_t pad = kernel / 2, to = (size + 2 * pad - kernel) / stride + 1;
   KernelBuilder b({batch, 1, out, to, to});
@@ -227,10 +242,18 @@ void bert_shapes(benchmark::internal::Benchmark* b) {
   for (const auto& shape : bert) b->Args(shape);
   with_minimum(b);
 }
+void transformer_layers(benchmark::internal::Benchmark* b) {
+  for (const int64_t rows : {128, 197}) b->Args({rows, 768, 768})->Args({rows, 3072, 768})->Args({rows, 768, 3072});
+  b->Args({128, 1536, 384})->Args({128, 384, 1536})->Args({128, 384, 384});
+  with_minimum(b);
+}
 BENCHMARK(onednn_matmul)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f32, DType::f32, Tail::none)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f32_gelu, DType::f32, Tail::gelu)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f16, DType::f16, Tail::bias)->Apply(bert_shapes);
+BENCHMARK_CAPTURE(layers, f32, DType::f32, Tail::bias)->Apply(transformer_layers);
+BENCHMARK_CAPTURE(layers, f32_gelu, DType::f32, Tail::gelu)->Apply(transformer_layers);
+BENCHMARK_CAPTURE(layers, f16, DType::f16, Tail::bias)->Apply(transformer_layers);
 BENCHMARK_CAPTURE(gemv, bf16, DType::bf16)
     ->Args({1, 1536, 8960})
     ->Args({1, 8960, 1536})

@@ -18,7 +18,7 @@ namespace npusim::cpu {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr int64_t tile_keys = attention_depth;
+constexpr int64_t tile_keys = narrow_depth;
 constexpr int64_t max_block_rows = 256, shared_block_rows = 128;
 constexpr int64_t direct_rows = 8;  // up to here keys and values are read where they lie, not packed
 // A mask value from which on a key counts only where a row has no other: exp(score − top) is exactly 0 as long as
@@ -53,7 +53,8 @@ class AttentionStep final : public Step {
         columns_(v_.size(2)),
         threads_(usable_threads(kernel, context)),
         safe_(kernel.contraction->masked_rows_are_zero),
-        ld_(ceil_div(columns_, tile_shape().columns) * tile_shape().columns + 16),
+        value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
+        ld_(ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
     const Kernel& score = *kernel.contraction->score;
     auto score_operand = [&](int index) {
@@ -80,7 +81,7 @@ class AttentionStep final : public Step {
       return o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1 &&
              (o.dtype == DType::f32 || o.dtype == DType::f16 || o.dtype == DType::bf16);
     };
-    direct_ = rows_ <= direct_rows && depth_ <= attention_depth && direct(k_) && direct(v_);
+    direct_ = rows_ <= direct_rows && depth_ <= narrow_depth && direct(k_) && direct(v_);
     plan();
   }
 
@@ -102,13 +103,13 @@ class AttentionStep final : public Step {
  private:
   void make_score(const Kernel& kernel, std::span<const Binding> args, const Axes& axes) {
     const size_t rank = kernel.space.size();
-    const Kernel score = score_kernel(kernel, tile_strides(rank, axes.rows, axes.keys, attention_stride));
+    const Kernel score = score_kernel(kernel, tile_strides(rank, axes.rows, axes.keys, narrow_stride));
     std::vector<Binding> bindings;
     for (size_t i = 0; i < args.size(); ++i)
       if (!kernel.args[i].written) bindings.push_back(args[i]);
     bindings.push_back({});
-    score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, attention_stride,
-                                            threads_, true);
+    score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, narrow_stride, threads_,
+                                            true);
   }
 
   // Items are (batch, block of rows, part of the keys); keys are split only where there are too few blocks.
@@ -119,18 +120,18 @@ class AttentionStep final : public Step {
     const int64_t blocks = q_.size(0) * row_blocks_, tiles = std::max<int64_t>(1, ceil_div(keys_, tile_keys));
     if (blocks < 4 * threads_ && blocks % threads_ != 0) splits_ = std::min<int64_t>(tiles, threads_);
     items_ = blocks * splits_;
-    const int64_t width = tile_shape().columns, slices = ceil_div(depth_, attention_depth);
+    const int64_t slices = ceil_div(depth_, narrow_depth);
     slices_ = std::max<int64_t>(1, slices);
     auto take = [this](int64_t floats) {
       const int64_t at = layout_.total;
       layout_.total += (floats + 15) / 16 * 16;
       return at;
     };
-    layout_.q = take(slices_ * block_rows_ * attention_stride);
-    layout_.s = take(block_rows_ * attention_stride + 16);
-    layout_.k = take(direct_ ? 0 : ceil_div(tile_keys, width) * width * depth_);
-    layout_.v = take(direct_ ? 0 : ceil_div(columns_, width) * width * tile_keys);
-    layout_.mask = take(form_.mask >= 0 ? block_rows_ * attention_stride : 0);
+    layout_.q = take(slices_ * block_rows_ * narrow_stride);
+    layout_.s = take(block_rows_ * narrow_stride + 16);
+    layout_.k = take(direct_ ? 0 : ceil_div(tile_keys, wide_tile().columns) * wide_tile().columns * depth_);
+    layout_.v = take(direct_ ? 0 : (ld_ - 16) * tile_keys);
+    layout_.mask = take(form_.mask >= 0 ? block_rows_ * narrow_stride : 0);
     result_floats_ = block_rows_ * ld_ + 3 * ((block_rows_ + 15) / 16 * 16);
     result_floats_ = (result_floats_ + 15) / 16 * 16;
     const int64_t results = splits_ == 1 ? threads_ : items_;
@@ -168,12 +169,12 @@ class AttentionStep final : public Step {
 
   void pack_queries(int64_t batch, int64_t r0, int64_t r1, float* to) const {
     for (int64_t slice = 0; slice < slices_; ++slice) {
-      float* dst = to + slice * block_rows_ * attention_stride;
-      const int64_t d0 = slice * attention_depth, d1 = std::min(depth_, d0 + attention_depth);
-      pack(q_, {batch, r0, r1, d0, d1}, dst, attention_stride);
+      float* dst = to + slice * block_rows_ * narrow_stride;
+      const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
+      pack(q_, {batch, r0, r1, d0, d1}, dst, narrow_stride);
       if (form_.scale == 1) continue;
       for (int64_t r = 0; r < r1 - r0; ++r)
-        for (int64_t d = 0; d < d1 - d0; ++d) dst[r * attention_stride + d] *= form_.scale;
+        for (int64_t d = 0; d < d1 - d0; ++d) dst[r * narrow_stride + d] *= form_.scale;
     }
   }
 
@@ -187,9 +188,9 @@ class AttentionStep final : public Step {
     float best = 0;
     if (form_.mask >= 0) {
       const int64_t mask_rows = one_mask ? 1 : rows;
-      pack(mask_, {batch, r0, r0 + mask_rows, k0, k1}, mask, attention_stride);
+      pack(mask_, {batch, r0, r0 + mask_rows, k0, k1}, mask, narrow_stride);
       best = -infinity;
-      for (int64_t r = 0; r < mask_rows; ++r) best = std::max(best, largest(mask + r * attention_stride, k1 - k0));
+      for (int64_t r = 0; r < mask_rows; ++r) best = std::max(best, largest(mask + r * narrow_stride, k1 - k0));
     }
     if (form_.limited) {
       int64_t highest = 0;
@@ -200,13 +201,13 @@ class AttentionStep final : public Step {
     if (best == -infinity) return false;
     if ((best <= hopeless) != late) return !late;
     scores(batch, r0, r1, k0, k1, base);
-    if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : attention_stride, rows, k1 - k0);
+    if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : narrow_stride, rows, k1 - k0);
     if (form_.kept >= 0)
       keep_scores(s, kept_row(batch, r0, k0), kept_.step[1], form_.keeps, form_.masked, rows, k1 - k0);
     if (form_.limited)
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j)
-          s[r * attention_stride + j] = form_.masked;
+          s[r * narrow_stride + j] = form_.masked;
     if (score_) score_->run(s, batch, r0, r1, k0, k1, thread);
     softmax_tile(s, rows, k1 - k0, out.top, out.sum, out.factor);
     scale_rows(out.o, ld_, rows, columns_, out.factor);
@@ -236,26 +237,28 @@ class AttentionStep final : public Step {
   void scores(int64_t batch, int64_t r0, int64_t r1, int64_t k0, int64_t k1, float* base) const {
     const float* q = base + layout_.q;
     float *s = base + layout_.s, *panels = base + layout_.k;
-    const int64_t rows = r1 - r0, width = tile_shape().columns;
+    const int64_t rows = r1 - r0, width = wide_tile().columns;
     if (direct_) {
       for (int64_t r = 0; r < rows; r += gemv_max_rows)
-        dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * attention_stride,
-                    attention_stride, std::min(gemv_max_rows, rows - r), s + r * attention_stride, attention_stride);
+        dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * narrow_stride, narrow_stride,
+                    std::min(gemv_max_rows, rows - r), s + r * narrow_stride, narrow_stride);
       return;
     }
     for (int64_t j = k0; j < k1; j += width) {
       const int64_t count = std::min(width, k1 - j);
       float* panel = panels;
       for (int64_t slice = 0; slice < slices_; ++slice) {
-        const int64_t d0 = slice * attention_depth, d1 = std::min(depth_, d0 + attention_depth);
+        const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
         pack_transposed(k_, {batch, j, j + count, d0, d1}, panel, width);
-        multiply_attention({.a = q + slice * block_rows_ * attention_stride,
-                            .rows = rows,
-                            .panels = panel,
-                            .depth = d1 - d0,
-                            .c = s + (j - k0),
-                            .ldc = attention_stride,
-                            .add = slice > 0});
+        multiply_narrow({.tile = wide_tile(),
+                         .a = q + slice * block_rows_ * narrow_stride,
+                         .rows = rows,
+                         .panels = panel,
+                         .columns = count,
+                         .depth = d1 - d0,
+                         .c = s + (j - k0),
+                         .ldc = narrow_stride,
+                         .add = slice > 0});
       }
     }
   }
@@ -265,13 +268,20 @@ class AttentionStep final : public Step {
     const float* s = base + layout_.s;
     if (direct_) return add_weighted(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_, s, rows, o, ld_);
     float* panel = base + layout_.v;
-    const int64_t width = tile_shape().columns;
+    const int64_t width = value_tile_.columns;
     for (int64_t n = 0; n < columns_; n += width) {
       const int64_t count = std::min(width, columns_ - n);
-      if (count < width) std::memset(panel, 0, static_cast<size_t>((k1 - k0) * width) * 4);
+      if (count % 16 != 0) std::memset(panel, 0, static_cast<size_t>((k1 - k0) * width) * 4);
       pack(v_, {batch, k0, k1, n, n + count}, panel, width);
-      multiply_attention(
-          {.a = s, .rows = rows, .panels = panel, .depth = k1 - k0, .c = o + n, .ldc = ld_, .add = true});
+      multiply_narrow({.tile = value_tile_,
+                       .a = s,
+                       .rows = rows,
+                       .panels = panel,
+                       .columns = count,
+                       .depth = k1 - k0,
+                       .c = o + n,
+                       .ldc = ld_,
+                       .add = true});
     }
   }
 
@@ -314,6 +324,7 @@ class AttentionStep final : public Step {
   int64_t rows_, keys_, depth_, columns_;
   int threads_;
   bool safe_, direct_ = false;
+  TileShape value_tile_;
   int64_t ld_;
   TileEpilogue epilogue_;
   ScoreForm form_;

@@ -29,7 +29,7 @@ void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, 
     const int64_t count = std::min<int64_t>(16, rows - r0);
     // All maxima before all exponentials: no row waits for its own.
     for (int64_t r = r0; r < r0 + count; ++r) {
-      float* row = s + r * attention_stride;
+      float* row = s + r * narrow_stride;
       hn::StoreU(hn::Set(f, lowest), f, row + keys);
       VF most = hn::Set(f, lowest);
       for (int64_t j = 0; j < keys; j += attention_lanes) most = hn::Max(most, hn::LoadU(f, row + j));
@@ -39,7 +39,7 @@ void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, 
       top[r] = now;
     }
     for (int64_t r = r0; r < r0 + count; ++r) {
-      float* row = s + r * attention_stride;
+      float* row = s + r * narrow_stride;
       const VF shift = hn::Set(f, base[r - r0]);
       VF total = hn::Zero(f);
       for (int64_t j = 0; j < keys; j += attention_lanes) {
@@ -73,7 +73,7 @@ void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* 
 void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys) {
   const F f;
   for (int64_t r = 0; r < rows; ++r) {
-    float* row = s + r * attention_stride;
+    float* row = s + r * narrow_stride;
     const float* from = mask + r * ld;
     int64_t j = 0;
     for (; j + attention_lanes <= keys; j += attention_lanes)
@@ -87,7 +87,7 @@ void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float ma
   const hn::Rebind<uint8_t, F> bytes;
   const hn::RebindToSigned<F> whole;
   for (int64_t r = 0; r < rows; ++r) {
-    float* row = s + r * attention_stride;
+    float* row = s + r * narrow_stride;
     const uint8_t* from = kept + r * ld;
     int64_t j = 0;
     for (; j + attention_lanes <= keys; j += attention_lanes) {
@@ -130,7 +130,7 @@ HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys
       const VF v0 = Type::load(v + j * stride + n), v1 = Type::load(v + j * stride + n + attention_lanes);
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
-        const VF x = hn::Set(f, p[r * attention_stride + j]);
+        const VF x = hn::Set(f, p[r * narrow_stride + j]);
         sum[r][0] = hn::MulAdd(x, v0, sum[r][0]);
         sum[r][1] = hn::MulAdd(x, v1, sum[r][1]);
       }
@@ -143,7 +143,7 @@ HWY_INLINE void weighted(const typename Type::T* v, int64_t stride, int64_t keys
   }
   for (; n < columns; ++n)
     for (int r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < keys; ++j) out[r * ld + n] += p[r * attention_stride + j] * Type::one(v[j * stride + n]);
+      for (int64_t j = 0; j < keys; ++j) out[r * ld + n] += p[r * narrow_stride + j] * Type::one(v[j * stride + n]);
 }
 
 void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
@@ -161,7 +161,7 @@ void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int6
         weighted<Type, 2>(from, stride, keys, columns, p, out, ld);
       else
         weighted<Type, 1>(from, stride, keys, columns, p, out, ld);
-      rows -= now, p += now * attention_stride, out += now * ld;
+      rows -= now, p += now * narrow_stride, out += now * ld;
     }
   });
 }

@@ -1,4 +1,4 @@
-// SIMD loops of attention over tiles whose rows are attention_stride floats apart.
+// SIMD loops of attention over tiles whose rows are narrow_stride floats apart.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 namespace npusim::cpu {
 
 // Online softmax of one tile of scores: s becomes exp(s − top), where top, the rows' maximum so far, and sum, of the
-// exponentials so far, are updated; factor is what earlier results must be multiplied by. keys <= attention_depth; all
+// exponentials so far, are updated; factor is what earlier results must be multiplied by. keys <= narrow_depth; all
 // arrays have room for `rows` rounded up to 16.
 void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, float* factor);
 

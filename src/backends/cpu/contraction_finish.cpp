@@ -6,7 +6,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cpu/contraction_postops.h"
 #include "backends/cpu/matmul.h"
 
 #undef HWY_DISABLED_TARGETS
@@ -16,6 +15,7 @@
 #include <hwy/foreach_target.h>
 
 #include "backends/cpu/contraction_simd-inl.h"
+#include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
@@ -128,7 +128,51 @@ void finish_types(const Finish& f, const float* c, int64_t ldc, int64_t r0, int6
   }
 }
 
-void finish_tile(const Finish& f, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+// c = act(c + bias)
+template <class Act>
+void activate_tile(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, int64_t n1, Act act) {
+  for (int64_t n = n0; n < n1; n += finish_lanes, c += finish_lanes) {
+    const VF bias = load_bias(f.bias, n, n1 - n);
+    for (int64_t r = 0; r < rows; ++r) hn::StoreU(act(hn::Add(hn::LoadU(F(), c + r * ldc), bias)), F(), c + r * ldc);
+  }
+}
+
+void activate(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, int64_t n1) {
+  const F d;
+  const VF half = hn::Set(d, 0.5f), one = hn::Set(d, 1.0f);
+  auto run = [&](auto act) { activate_tile(f, c, ldc, rows, n0, n1, act); };
+  auto denominator = [&](VF x) { return hn::Add(one, vector_exp(d, hn::Neg(x))); };
+  switch (f.activation) {
+    case Activation::logistic:
+      return run([&](VF x) { return hn::Div(one, denominator(x)); });
+    case Activation::tanh:
+      return run([&](VF x) { return vector_tanh(d, x); });
+    case Activation::swish:
+      return run([&](VF x) { return hn::Div(x, denominator(x)); });
+    case Activation::hardswish:
+      return run([&](VF x) { return hn::Mul(x, clamp(hn::MulAdd(x, hn::Set(d, 1.0f / 6), half), hn::Zero(d), one)); });
+    case Activation::gelu_erf:
+      return run([&](VF x) {
+        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
+      });
+    case Activation::gelu_tanh:
+      return run([&](VF x) {
+        const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
+        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_tanh(d, hn::Mul(cubic, hn::Set(d, 0.79788456f)))));
+      });
+    case Activation::relu:
+    case Activation::clip:
+    case Activation::linear:
+      return;
+  }
+}
+
+void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  Finish f = finish;
+  if (f.activation != Activation::linear) {
+    activate(f, c, ldc, r1 - r0, n0, n1);
+    f.bias = {};
+  }
   auto with_out = [&](auto residual) {
     using Residual = decltype(residual);
     if (f.out.dtype == DType::f32)
@@ -152,7 +196,7 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(finish_tile);
 
-void finish_tile(const Finish& finish, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
   HWY_DYNAMIC_DISPATCH(finish_tile)(finish, c, ldc, r0, r1, n0, n1);
 }
 
@@ -207,12 +251,20 @@ std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding
       const auto added = plain_matrix(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
       if (!added || finish.residual.data) return std::nullopt;
       const bool per_column = added->step[1] == 0 || added->size(1) == 1;
-      Finish::Tensor& place = per_column && !finish.bias.data ? finish.bias : finish.residual;
+      const bool first = finish.activation == Activation::linear;  // the bias comes before the activation
+      Finish::Tensor& place = per_column && first && !finish.bias.data ? finish.bias : finish.residual;
       place = tensor(*added);
       continue;
     }
     const bool relu = op.activation == Activation::relu && op.alpha == 0;
-    if (&op != &ops->back() || (!relu && op.activation != Activation::clip)) return std::nullopt;
+    if (!relu && op.activation != Activation::clip) {
+      const bool own = op.activation != Activation::linear && op.activation != Activation::relu &&
+                       (op.activation != Activation::swish || op.alpha == 1);
+      if (!own || finish.activation != Activation::linear || finish.residual.data) return std::nullopt;
+      finish.activation = op.activation;
+      continue;
+    }
+    if (&op != &ops->back()) return std::nullopt;
     finish.low = relu ? 0 : bound(op.alpha);
     if (!relu) finish.high = bound(op.beta);
   }

@@ -1,5 +1,5 @@
-// The usual ends of a product — bias, residual, clamp, rounding to the output's type — applied to each of its tiles
-// while it is in L1. Other epilogues run as Loops (contraction_epilogue.h).
+// The usual ends of a product — bias, activation, residual, clamp, rounding to the output's type — applied to each of
+// its tiles while it is in L1. Other epilogues run as Loops (contraction_epilogue.h).
 #pragma once
 #include <limits>
 #include <optional>
@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "backends/cpu/contraction_operand.h"
+#include "backends/cpu/contraction_postops.h"
 
 namespace npusim::cpu {
 
 struct Binding;
 struct MatmulAxes;
 
-// out[r·row_step + n] = clamp((sum + bias[n]) + residual[r·step + n], low, high) rounded to dtype; NaN stays. All types
-// are f32, f16 or bf16; bias and residual may be absent (null).
+// out[r·row_step + n] = clamp(activation(sum + bias[n]) + residual[r·step + n], low, high) rounded to dtype; NaN stays.
+// All types are f32, f16 or bf16; bias and residual may be absent (null), and the activation linear: none.
 struct Finish {
   struct Tensor {
     std::byte* data = nullptr;
@@ -22,6 +23,7 @@ struct Finish {
     int64_t row_step = 0;
   };
   Tensor bias, residual, out;
+  Activation activation = Activation::linear;
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 };
 
@@ -32,7 +34,7 @@ std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding
 void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int64_t n1);
 
 // Rows [r0, r1) and columns [n0, n1) of the output; c[(r - r0)·ldc + (n - n0)] are their sums, in rows of whole
-// vectors.
-void finish_tile(const Finish& finish, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1);
+// vectors, and may be overwritten.
+void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1);
 
 }  // namespace npusim::cpu

@@ -20,9 +20,11 @@ namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
-// 12 x 2 vectors of sums with 32 registers, 6 x 2 with 16.
-constexpr int tile_rows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
-constexpr int64_t tile_columns = 2 * lanes;
+// Vectors of sums: 6 x 4 or 12 x 2 with 32 registers, 6 x 2 with 16.
+constexpr bool many_registers = HWY_TARGET == HWY_AVX3;
+constexpr int wide_rows = 6, wide_vectors = many_registers ? 4 : 2;
+constexpr int tall_rows = many_registers ? 12 : 6, tall_vectors = 2;
+constexpr int64_t blocked = 0;
 
 template <class Type>
 HWY_INLINE void widen_row(const typename Type::T* from, int64_t count, float* dst) {
@@ -46,27 +48,51 @@ void widen_rows(DType dtype, const void* src, int64_t stride, int64_t rows, int6
   });
 }
 
-// Four rows become the four elements of an interleaved store; wider blocks come from the lanes.
+// Column n of the rows a, b, c and d goes to the four floats at block + n % 4 · lanes + n / 4 · 4.
+HWY_INLINE void transpose_four(VF a, VF b, VF c, VF d, float* HWY_RESTRICT block) {
+#if HWY_TARGET == HWY_SCALAR
+  block[0] = hn::GetLane(a), block[1] = hn::GetLane(b), block[2] = hn::GetLane(c), block[3] = hn::GetLane(d);
+#else
+  const F f;
+  const hn::Repartition<uint64_t, F> pair;
+  const auto low_ab = hn::BitCast(pair, hn::InterleaveLower(f, a, b));
+  const auto low_cd = hn::BitCast(pair, hn::InterleaveLower(f, c, d));
+  const auto high_ab = hn::BitCast(pair, hn::InterleaveUpper(f, a, b));
+  const auto high_cd = hn::BitCast(pair, hn::InterleaveUpper(f, c, d));
+  hn::Store(hn::BitCast(f, hn::InterleaveLower(pair, low_ab, low_cd)), f, block);
+  hn::Store(hn::BitCast(f, hn::InterleaveUpper(pair, low_ab, low_cd)), f, block + lanes);
+  hn::Store(hn::BitCast(f, hn::InterleaveLower(pair, high_ab, high_cd)), f, block + 2 * lanes);
+  hn::Store(hn::BitCast(f, hn::InterleaveUpper(pair, high_ab, high_cd)), f, block + 3 * lanes);
+#endif
+}
+
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
   with_type(dtype, [&](auto type) {
     using Type = decltype(type);
     const auto* from = static_cast<const typename Type::T*>(src);
+    const hn::CappedTag<float, 4> four;
     HWY_ALIGN float block[4 * lanes];
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-      const auto* row = from + r * stride;
-      int64_t c = 0;
-      for (; c + lanes <= cols; c += lanes) {
-        hn::StoreInterleaved4(Type::load(row + c), Type::load(row + stride + c), Type::load(row + 2 * stride + c),
-                              Type::load(row + 3 * stride + c), F(), block);
-        const hn::CappedTag<float, 4> four;
-        for (int64_t n = 0; n < lanes; ++n) hn::StoreU(hn::Load(four, block + 4 * n), four, dst + (c + n) * ld + r);
+    int64_t c = 0;
+    for (; c + lanes <= cols; c += lanes)
+      for (int64_t r = 0; r < rows; r += 4) {
+        const int64_t there = std::min<int64_t>(4, rows - r);
+        auto row = [&](int64_t i) {
+          const auto* at = from + (r + std::min(i, there - 1)) * stride + c;
+          __builtin_prefetch(at + 8 * lanes, 0, 3);
+          return Type::load(at);
+        };
+        transpose_four(row(0), row(1), row(2), row(3), block);
+        float* to = dst + c * ld + r;
+        if (there == 4)
+          for (int64_t n = 0; n < lanes; ++n, to += ld)
+            hn::StoreU(hn::Load(four, block + n % 4 * lanes + n / 4 * 4), four, to);
+        else  // the last row stood in for those that are not there
+          for (int64_t n = 0; n < lanes; ++n, to += ld)
+            hn::BlendedStore(hn::Load(four, block + n % 4 * lanes + n / 4 * 4),
+                             hn::FirstN(four, static_cast<size_t>(there)), four, to);
       }
-      for (; c < cols; ++c)
-        for (int64_t n = 0; n < 4; ++n) dst[c * ld + r + n] = Type::one(row[n * stride + c]);
-    }
-    for (; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) dst[c * ld + r] = Type::one(from[r * stride + c]);
+    for (; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) dst[c * ld + r] = Type::one(from[r * stride + c]);
   });
 }
 
@@ -77,37 +103,39 @@ struct Ahead {
 };
 constexpr int64_t ahead_steps = 8;
 
-template <int rows, int64_t stride, int vectors>
+// Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`.
+template <int rows, int64_t stride, int vectors, int panel_vectors>
 void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
           int64_t ldc, bool add, Ahead ahead) {
   const F f;
+  constexpr int64_t width = panel_vectors * lanes;
   VF sum[rows][vectors];
-#pragma GCC unroll 16
+#pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(f);
   for (int64_t k = 0; k < depth;) {
     for (int64_t line = 0; line < ahead.lines; ++line, ahead.next += 64) __builtin_prefetch(ahead.next, 0, 2);
     for (const int64_t end = std::min(depth, k + ahead_steps); k < end; ++k) {
       VF b[vectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
         b[v] = hn::LoadU(f, panel + v * lanes);
         // The hardware's prefetcher into L1 does not keep up with two lines per step.
-        __builtin_prefetch(panel + 8 * tile_columns + v * lanes, 0, 3);
+        __builtin_prefetch(panel + 8 * width + v * lanes, 0, 3);
       }
-      panel += tile_columns;
-#pragma GCC unroll 16
+      panel += width;
+#pragma GCC unroll 12
       for (int r = 0; r < rows; ++r) {
-        const VF x = hn::Set(f, a[r * stride + k]);
-#pragma GCC unroll 2
+        const VF x = hn::Set(f, stride == blocked ? a[k * rows + r] : a[r * stride + k]);
+#pragma GCC unroll 4
         for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]);
       }
     }
   }
-#pragma GCC unroll 16
+#pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       float* to = c + r * ldc + v * lanes;
       if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, to));
@@ -116,36 +144,44 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
 }
 
 using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead);
-template <int64_t stride, int vectors, int... rows>
-constexpr std::array<Tile, sizeof...(rows)> tiles_of(std::integer_sequence<int, rows...>) {
-  return {tile<rows + 1, stride, vectors>...};
+// Tile i has i / vectors + 1 rows and i % vectors + 1 of a panel's vectors.
+template <int64_t stride, int vectors, int... i>
+constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i...>) {
+  return {tile<i / vectors + 1, stride, i % vectors + 1, vectors>...};
 }
 
-// Blocks of rows as even as can be: one stays in L1 while the panels come from L2.
+// One block of rows stays in L1 while the panels come from L2.
 template <int64_t stride>
 void multiply(const BlockProduct& p) {
-  static constexpr auto rows = std::make_integer_sequence<int, tile_rows>();
-  static constexpr auto tiles = tiles_of<stride, 2>(rows), narrow_tiles = tiles_of<stride, 1>(rows);
-  const int64_t blocks = (p.rows + tile_rows - 1) / tile_rows, steps = (p.depth + ahead_steps - 1) / ahead_steps;
+  static constexpr auto tall =
+      tiles_of<stride, tall_vectors>(std::make_integer_sequence<int, tall_rows * tall_vectors>());
+  static constexpr auto wide =
+      tiles_of<stride, wide_vectors>(std::make_integer_sequence<int, wide_rows * wide_vectors>());
+  const int64_t panel_vectors = p.tile.columns / lanes;
+  const Tile* tiles = panel_vectors == tall_vectors ? tall.data() : wide.data();
+  const int64_t blocks = (p.rows + p.tile.rows - 1) / p.tile.rows, width = p.tile.columns;
+  const int64_t steps = (p.depth + ahead_steps - 1) / ahead_steps;
   const int64_t lines = p.next && steps > 0 ? (p.next_bytes + 64 * blocks * steps - 1) / (64 * blocks * steps) : 0;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks, fetched = i * steps * lines * 64;
-    for (int64_t n = 0; n < p.panel_count; ++n) {
-      float* c = p.c + r0 * p.ldc + n * tile_columns;
-      const int64_t n0 = p.column + n * tile_columns, n1 = std::min(p.end_column, n0 + tile_columns);
-      if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n1);
+    for (int64_t n = 0; n * width < p.columns; ++n) {
+      float* c = p.c + r0 * p.ldc + n * width;
+      const int64_t wanted = std::min(width, p.columns - n * width), n0 = p.column + n * width;
+      if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n0 + wanted);
       const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
-      const bool narrow = p.finish && n1 - n0 <= lanes;  // of the last panel only one vector is wanted
-      (narrow ? narrow_tiles : tiles)[static_cast<size_t>(r1 - r0 - 1)](
-          p.a + r0 * stride, p.panels + n * p.panel_stride, p.depth, c, p.ldc, p.add, ahead);
-      if (p.finish) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n1);
+      tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * (stride == blocked ? p.depth : stride),
+                                                                  p.panels + n * p.panel_stride, p.depth, c, p.ldc,
+                                                                  p.add, ahead);
+      if (p.finish) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n0 + wanted);
     }
   }
 }
-void multiply_matmul(const BlockProduct& product) { multiply<matmul_stride>(product); }
-void multiply_attention(const BlockProduct& product) { multiply<attention_stride>(product); }
+void multiply_blocks(const BlockProduct& product) { multiply<blocked>(product); }
+void multiply_wide(const BlockProduct& product) { multiply<wide_stride>(product); }
+void multiply_narrow(const BlockProduct& product) { multiply<narrow_stride>(product); }
 
-TileShape tile_shape() { return {tile_rows, tile_columns}; }
+TileShape wide_tile() { return {wide_rows, wide_vectors * lanes}; }
+TileShape tall_tile() { return {tall_rows, tall_vectors * lanes}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace npusim::cpu
@@ -156,9 +192,11 @@ namespace npusim::cpu {
 HWY_EXPORT(widen);
 HWY_EXPORT(widen_rows);
 HWY_EXPORT(transpose);
-HWY_EXPORT(multiply_matmul);
-HWY_EXPORT(multiply_attention);
-HWY_EXPORT(tile_shape);
+HWY_EXPORT(multiply_blocks);
+HWY_EXPORT(multiply_wide);
+HWY_EXPORT(multiply_narrow);
+HWY_EXPORT(wide_tile);
+HWY_EXPORT(tall_tile);
 
 void widen(DType dtype, const void* src, int64_t count, float* dst) {
   HWY_DYNAMIC_DISPATCH(widen)(dtype, src, count, dst);
@@ -169,8 +207,10 @@ void widen_rows(DType dtype, const void* src, int64_t stride, int64_t rows, int6
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(transpose)(dtype, src, stride, rows, cols, dst, ld);
 }
-void multiply_matmul(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_matmul)(product); }
-void multiply_attention(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_attention)(product); }
-TileShape tile_shape() { return HWY_DYNAMIC_DISPATCH(tile_shape)(); }
+void multiply_blocks(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_blocks)(product); }
+void multiply_wide(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_wide)(product); }
+void multiply_narrow(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_narrow)(product); }
+TileShape wide_tile() { return HWY_DYNAMIC_DISPATCH(wide_tile)(); }
+TileShape tall_tile() { return HWY_DYNAMIC_DISPATCH(tall_tile)(); }
 }  // namespace npusim::cpu
 #endif

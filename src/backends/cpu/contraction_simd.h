@@ -14,41 +14,49 @@ void widen_rows(DType dtype, const void* src, int64_t stride, int64_t rows, int6
 // dst[c·ld + r] = src[r·stride + c] as f32.
 void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64_t cols, float* dst, int64_t ld);
 
-// Columns of one packed panel of b, rows of one register tile.
+// Rows and columns of a register tile; the columns are those of a packed panel of b. A wide tile spends the fewest
+// instructions beside its multiply-adds, which other hyperthreads of the core pay for; a tall one wastes the least
+// where columns are few.
 struct TileShape {
-  int64_t rows;
-  int64_t columns;
+  int64_t rows = 0;
+  int64_t columns = 0;
 };
-TileShape tile_shape();
+TileShape wide_tile();
+TileShape tall_tile();
 
-// Row distances of packed blocks of a, known to the compiler so that one register addresses all rows of a tile. Both
-// are odd multiples of a cache line: rows do not share cache sets.
-inline constexpr int64_t matmul_depth = 512, matmul_stride = matmul_depth + 16;
-inline constexpr int64_t attention_depth = 128, attention_stride = attention_depth + 16;
+// Row distances of operands that are packed row by row, known to the compiler so that one register addresses all rows
+// of a tile. Both are odd multiples of a cache line: rows do not share cache sets.
+inline constexpr int64_t wide_depth = 512, wide_stride = wide_depth + 16;
+inline constexpr int64_t narrow_depth = 128, narrow_stride = narrow_depth + 16;
 
 struct Finish;
 
-// A block of packed rows times panels of packed columns, n < tile_shape().columns:
-// c[r·ldc + p·columns + n] (+)= Σ_k a[r·stride + k] · panels[p·panel_stride + k·columns + n],
-// where stride is matmul_stride or attention_stride. The sum over k is in order, so results do not depend on how rows
-// are blocked.
+// Rows times `columns` columns, which lie in panels of w = tile.columns:
+// c[r·ldc + n] (+)= Σ_k a(r, k) · panels[n / w·panel_stride + k·w + n % w]. The last panel has w columns too, and of c
+// whole vectors are written.
+// The sum over k is in order, so results do not depend on how rows are blocked.
 struct BlockProduct {
+  TileShape tile;
   const float* a = nullptr;
   int64_t rows = 0;
   const float* panels = nullptr;
-  int64_t panel_stride = 0, panel_count = 1, depth = 0;
+  int64_t panel_stride = 0, columns = 0, depth = 0;
   float* c = nullptr;
   int64_t ldc = 0;
   bool add = false;
   // What comes after these panels: brought into the cache meanwhile, `next_bytes` of every `next_stride` bytes.
   const std::byte* next = nullptr;
   int64_t next_stride = 0, next_bytes = 0;
-  // When not null, the sums are complete and end in its output, where c begins at (row, column); the columns from
-  // `end_column` on are padding.
+  // When not null, the sums are complete and end in its output, where c begins at (row, column).
   const Finish* finish = nullptr;
-  int64_t row = 0, column = 0, end_column = 0;
+  int64_t row = 0, column = 0;
 };
-void multiply_matmul(const BlockProduct& product);
-void multiply_attention(const BlockProduct& product);
+// a(r, k) = a[r·wide_stride + k]
+void multiply_wide(const BlockProduct& product);
+// a(r, k) = a[r·narrow_stride + k]
+void multiply_narrow(const BlockProduct& product);
+// The rows [begin, end) of register tile i, of n = ⌈rows / tile.rows⌉ as even as can be, lie in columns:
+// a(r, k) = a[begin·depth + k·(end - begin) + (r - begin)], begin = rows·i/n, end = rows·(i + 1)/n.
+void multiply_blocks(const BlockProduct& product);
 
 }  // namespace npusim::cpu

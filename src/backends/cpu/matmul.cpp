@@ -17,26 +17,36 @@
 namespace npusim::cpu {
 namespace {
 
-// A block of rows of a meets a group of columns of b one slice of the depth after the other. In L2 lie a slice of the
-// rows (256 x 528 floats), of the group (512 x 128), of the group after it, and the sums (256 x 144).
+// A block of rows of a meets a group of columns of b, one slice of the depth after the other. In L2 lie a slice of the
+// rows, the group's sums, and two slices of b.
+struct Blocking {
+  TileShape tile;
+  int64_t slice_depth, group_columns;
+  bool by_tile;  // rows are packed for multiply_blocks, else for multiply_wide
+};
 constexpr int64_t max_block_rows = 256;
 constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
-constexpr int64_t group_columns = 128;
+
+// Packing rows tile by tile costs more; many products of each packed element pay for it.
+Blocking choose_blocking(int64_t rows, int64_t columns, int64_t depth) {
+  if (rows >= 64 && columns >= 256 && depth >= 256) return {wide_tile(), 384, 64, true};
+  return {tall_tile(), wide_depth, 128, false};
+}
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 bool narrow_type(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-// One panel, columns [j0, j0 + columns of a tile) of depths [k0, k1), as f32. Operand axes: batch, columns, depth.
-void pack_panel(const Operand& b, int64_t batch, int64_t j0, int64_t k0, int64_t k1, float* dst) {
-  const int64_t width = tile_shape().columns, columns = std::min(width, b.size(1) - j0);
+// One panel, columns [j0, j0 + width) of depths [k0, k1), as f32. Operand axes: batch, columns, depth.
+void pack_panel(const Operand& b, int64_t width, int64_t batch, int64_t j0, int64_t k0, int64_t k1, float* dst) {
+  const int64_t columns = std::min(width, b.size(1) - j0);
   if (columns < width) std::memset(dst, 0, static_cast<size_t>((k1 - k0) * width) * 4);
   pack_transposed(b, {batch, j0, j0 + columns, k0, k1}, dst, width);
 }
 
 // The same without conversion, for a 16-bit operand without bounds.
-void pack_panel_bits(const Operand& b, int64_t batch, int64_t j0, uint16_t* dst) {
-  const int64_t width = tile_shape().columns, columns = std::min(width, b.size(1) - j0);
+void pack_panel_bits(const Operand& b, int64_t width, int64_t batch, int64_t j0, uint16_t* dst) {
+  const int64_t columns = std::min(width, b.size(1) - j0);
   const auto* from = reinterpret_cast<const uint16_t*>(b.data) + b.offset + b.offsets[0][static_cast<size_t>(batch)];
   for (int64_t k = 0; k < b.size(2); ++k) {
     const auto* row = from + b.offsets[2][static_cast<size_t>(k)];
@@ -45,8 +55,8 @@ void pack_panel_bits(const Operand& b, int64_t batch, int64_t j0, uint16_t* dst)
   }
 }
 
-std::shared_ptr<const PackedWeight> pack_weight(const Operand& b, int threads) {
-  const int64_t width = tile_shape().columns, panels = ceil_div(b.size(1), width), depth = b.size(2);
+std::shared_ptr<const PackedWeight> pack_weight(const Operand& b, int64_t width, int threads) {
+  const int64_t panels = ceil_div(b.size(1), width), depth = b.size(2);
   auto packed = std::make_shared<PackedWeight>();
   packed->dtype = narrow_type(b.dtype) && b.bounds.empty() ? b.dtype : DType::f32;
   const int64_t element = static_cast<int64_t>(dtype_size(packed->dtype)), panel_bytes = depth * width * element;
@@ -57,15 +67,15 @@ std::shared_ptr<const PackedWeight> pack_weight(const Operand& b, int threads) {
       std::byte* dst = packed->data.get() + p * panel_bytes;
       const int64_t batch = p / panels, j0 = p % panels * width;
       if (packed->dtype == DType::f32)
-        pack_panel(b, batch, j0, 0, depth, reinterpret_cast<float*>(dst));
+        pack_panel(b, width, batch, j0, 0, depth, reinterpret_cast<float*>(dst));
       else
-        pack_panel_bits(b, batch, j0, reinterpret_cast<uint16_t*>(dst));
+        pack_panel_bits(b, width, batch, j0, reinterpret_cast<uint16_t*>(dst));
     }
   });
   return packed;
 }
 
-std::string weight_key(const Operand& b) {
+std::string weight_key(const Operand& b, int64_t width) {
   uint64_t hash = 1469598103934665603u;
   auto mix = [&](int64_t value) { hash = (hash ^ static_cast<uint64_t>(value)) * 1099511628211u; };
   for (const auto& offsets : b.offsets)
@@ -75,22 +85,20 @@ std::string weight_key(const Operand& b) {
     for (const auto& values : bound.values)
       for (int64_t value : values) mix(value);
   }
-  return fmt::format("{} {} {} {}x{}x{} {:x}", static_cast<const void*>(b.data), dtype_name(b.dtype), b.offset,
-                     b.size(0), b.size(1), b.size(2), hash);
+  return fmt::format("{} {} {} {} {}x{}x{} {:x}", width, static_cast<const void*>(b.data), dtype_name(b.dtype),
+                     b.offset, b.size(0), b.size(1), b.size(2), hash);
 }
 
-std::shared_ptr<const PackedWeight> cached_weight(const Operand& b, const Context& context) {
-  if (!context.weights) return pack_weight(b, context.threads);
-  const std::string key = weight_key(b);
+std::shared_ptr<const PackedWeight> cached_weight(const Operand& b, int64_t width, const Context& context) {
+  if (!context.weights) return pack_weight(b, width, context.threads);
+  const std::string key = weight_key(b, width);
   const std::lock_guard lock(context.weights->mutex);
   auto& entry = context.weights->weights[key];
-  if (!entry) entry = pack_weight(b, context.threads);
+  if (!entry) entry = pack_weight(b, width, context.threads);
   return entry;
 }
 
 class MatmulStep final : public Step {
-  static constexpr int64_t ld = group_columns + 16;  // of the sums
-
  public:
   MatmulStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
              Operand a, Operand b, bool constant)
@@ -100,22 +108,27 @@ class MatmulStep final : public Step {
         rows_(a_.size(1)),
         columns_(b_.size(1)),
         depth_(a_.size(2)),
-        panels_(ceil_div(columns_, tile_shape().columns)),
+        blocking_(choose_blocking(rows_, columns_, depth_)),
+        width_(blocking_.tile.columns),
+        ld_(blocking_.group_columns + 16),
+        panels_(ceil_div(columns_, width_)),
         grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
-        slices_(std::max<int64_t>(1, ceil_div(depth_, matmul_depth))),
-        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld, threads_) {
-    if (constant) weight_ = cached_weight(b_, context);
+        slices_(std::max<int64_t>(1, ceil_div(depth_, blocking_.slice_depth))),
+        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
+    if (constant) weight_ = cached_weight(b_, width_, context);
     finish_ = match_finish(kernel, args, axes);
-    const int64_t fitting = max_block_floats / (slices_ * matmul_stride);
-    block_rows_ =
-        std::min({max_block_rows, std::max<int64_t>(tile_shape().rows, fitting), ceil_div(rows_, grid_.rows)});
-    a_bytes_ = align_up(slices_ * block_rows_ * matmul_stride * 4);
-    group_bytes_ = weight_ && weight_->dtype == DType::f32 ? 0 : align_up(matmul_depth * group_columns * 4);
-    thread_bytes_ = a_bytes_ + group_bytes_ + align_up(block_rows_ * ld * 4);
-    scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_);
+    const int64_t row_floats = blocking_.by_tile ? depth_ : slices_ * wide_stride;
+    const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
+    block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
+    a_bytes_ = align_up(block_rows_ * row_floats * 4);
+    group_bytes_ =
+        weight_ && weight_->dtype == DType::f32 ? 0 : align_up(blocking_.slice_depth * blocking_.group_columns * 4);
+    thread_bytes_ = group_bytes_ + align_up(block_rows_ * ld_ * 4) + (shares_rows() ? 0 : a_bytes_);
+    scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_ + (shares_rows() ? a_bytes_ : 0));
   }
 
   void run() override {
+    if (shares_rows()) on_threads(threads_, [this](int thread) { pack_share(thread); });
     on_threads(threads_, [this](int thread) { part(thread); });
     epilogue_.check();
   }
@@ -126,6 +139,13 @@ class MatmulStep final : public Step {
   }
 
  private:
+  // All threads read the same rows: they pack them together.
+  bool shares_rows() const { return grid_.panels > 1 && a_.size(0) == 1 && rows_ <= block_rows_; }
+  void pack_share(int thread) {
+    auto* a = reinterpret_cast<float*>(scratch_ + thread_bytes_ * threads_);
+    for (int64_t slice = 0; slice < slices_; ++slice) pack_slice(0, 0, rows_, slice, a, thread, threads_);
+  }
+
   // This thread's batches, rows and panels.
   void part(int thread) {
     const int64_t at_panels = thread % grid_.panels, at_rows = thread / grid_.panels % grid_.rows;
@@ -147,33 +167,56 @@ class MatmulStep final : public Step {
 
   void block(int64_t batch, int64_t r0, int64_t r1, int64_t p0, int64_t p1, int thread) {
     std::byte* scratch = scratch_ + thread * thread_bytes_;
-    auto* a = reinterpret_cast<float*>(scratch);
-    auto* buffer = reinterpret_cast<float*>(scratch + a_bytes_);
-    auto* c = reinterpret_cast<float*>(scratch + a_bytes_ + group_bytes_);
-    const int64_t width = tile_shape().columns, groups = ceil_div((p1 - p0) * width, group_columns);
+    auto* buffer = reinterpret_cast<float*>(scratch);
+    auto* c = reinterpret_cast<float*>(scratch + group_bytes_);
+    const bool shared = shares_rows();
+    auto* a =
+        reinterpret_cast<float*>(shared ? scratch_ + thread_bytes_ * threads_ : scratch + thread_bytes_ - a_bytes_);
+    const int64_t groups = ceil_div((p1 - p0) * width_, blocking_.group_columns), rows = r1 - r0;
     auto group_at = [&](int64_t i) {
       const int64_t group = i / slices_, slice = i % slices_;
       return Group{p0 + (p1 - p0) * group / groups, p0 + (p1 - p0) * (group + 1) / groups, depth_ * slice / slices_,
                    depth_ * (slice + 1) / slices_};
     };
-    for (int64_t slice = 0; slice < slices_; ++slice) {
-      const Group g = group_at(slice);
-      pack(a_, {batch, r0, r1, g.k0, g.k1}, a + slice * block_rows_ * matmul_stride, matmul_stride);
-    }
     for (int64_t i = 0; i < groups * slices_; ++i) {
       const Group g = group_at(i);
-      const int64_t slice = i % slices_;
-      BlockProduct product{.a = a + slice * block_rows_ * matmul_stride, .rows = r1 - r0, .c = c, .ldc = ld};
-      product.add = slice > 0;
+      if (i < slices_ && !shared) pack_slice(batch, r0, r1, i, a, 0, 1);
+      BlockProduct product{.tile = blocking_.tile,
+                           .a = a + slice_offset(i % slices_, rows),
+                           .rows = rows,
+                           .c = c,
+                           .ldc = ld_,
+                           .add = g.k0 > 0};
       set_panels(product, batch, g, buffer);
       if (weight_ && i + 1 < groups * slices_) set_next(product, batch, group_at(i + 1));
-      const bool last = slice + 1 == slices_;
+      const bool last = g.k1 == depth_;
       if (last && finish_) {
         product.finish = &*finish_;
-        product.row = r0, product.column = g.p0 * width, product.end_column = columns_;
+        product.row = r0, product.column = g.p0 * width_;
       }
-      multiply_matmul(product);
-      if (last && !finish_) epilogue_.run(c, batch, r0, r1, g.p0 * width, std::min(columns_, g.p1 * width), thread);
+      blocking_.by_tile ? multiply_blocks(product) : multiply_wide(product);
+      if (last && !finish_) epilogue_.run(c, batch, r0, r1, g.p0 * width_, std::min(columns_, g.p1 * width_), thread);
+    }
+  }
+
+  // Where a slice of `rows` packed rows begins.
+  int64_t slice_offset(int64_t slice, int64_t rows) const {
+    return rows * (blocking_.by_tile ? depth_ * slice / slices_ : slice * wide_stride);
+  }
+
+  // One of `shares` shares of a slice of rows [r0, r1).
+  void pack_slice(int64_t batch, int64_t r0, int64_t r1, int64_t slice, float* a, int share, int shares) const {
+    const int64_t rows = r1 - r0, k0 = depth_ * slice / slices_, k1 = depth_ * (slice + 1) / slices_;
+    const int64_t tiles = ceil_div(rows, blocking_.tile.rows);
+    const int64_t first = tiles * share / shares, last = tiles * (share + 1) / shares;
+    float* dst = a + slice_offset(slice, rows);
+    if (!blocking_.by_tile) {
+      const int64_t begin = rows * first / tiles, end = rows * last / tiles;
+      return pack(a_, {batch, r0 + begin, r0 + end, k0, k1}, dst + begin * wide_stride, wide_stride);
+    }
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t begin = rows * i / tiles, end = rows * (i + 1) / tiles;
+      pack_transposed(a_, {batch, r0 + begin, r0 + end, k0, k1}, dst + begin * (k1 - k0), end - begin);
     }
   }
 
@@ -181,25 +224,24 @@ class MatmulStep final : public Step {
   const std::byte* packed(int64_t batch, int64_t p, int64_t k0) const {
     return weight_->data.get() + ((batch * panels_ + p) * depth_ + k0) * panel_row_bytes();
   }
-  int64_t panel_row_bytes() const { return tile_shape().columns * static_cast<int64_t>(dtype_size(weight_->dtype)); }
+  int64_t panel_row_bytes() const { return width_ * static_cast<int64_t>(dtype_size(weight_->dtype)); }
 
   // The group as f32: the packed weight itself, or a copy in `buffer`.
   void set_panels(BlockProduct& product, int64_t batch, const Group& g, float* buffer) const {
-    const int64_t width = tile_shape().columns;
-    product.panel_count = g.p1 - g.p0;
+    product.columns = std::min(columns_, g.p1 * width_) - g.p0 * width_;
     product.depth = g.k1 - g.k0;
     if (weight_ && weight_->dtype == DType::f32) {
       product.panels = reinterpret_cast<const float*>(packed(batch, g.p0, g.k0));
-      product.panel_stride = depth_ * width;
+      product.panel_stride = depth_ * width_;
       return;
     }
     product.panels = buffer;
-    product.panel_stride = product.depth * width;
+    product.panel_stride = product.depth * width_;
     for (int64_t p = g.p0; p < g.p1; ++p, buffer += product.panel_stride)
       if (weight_)
         widen(weight_->dtype, packed(batch, p, g.k0), product.panel_stride, buffer);
       else
-        pack_panel(b_, batch, p * width, g.k0, g.k1, buffer);
+        pack_panel(b_, width_, batch, p * width_, g.k0, g.k1, buffer);
   }
 
   void set_next(BlockProduct& product, int64_t batch, const Group& g) const {
@@ -210,7 +252,9 @@ class MatmulStep final : public Step {
 
   int threads_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
-  int64_t rows_, columns_, depth_, panels_;
+  int64_t rows_, columns_, depth_;
+  Blocking blocking_;
+  int64_t width_, ld_, panels_;  // columns of a panel, distance of rows of sums, panels of b
   Grid grid_;
   int64_t slices_;  // of the depth
   TileEpilogue epilogue_;

@@ -161,10 +161,10 @@ class WinogradStep final : public Step {
         rows_(ceil_div(spec.output[0], out_edge)),
         columns_(ceil_div(spec.output[1], out_edge)),
         tiles_(spec.batch * rows_ * columns_),
-        panels_(ceil_div(spec.out_channels, tile_shape().columns)),
+        panels_(ceil_div(spec.out_channels, tall_tile().columns)),
         grid_(choose_grid(1, tiles_, panels_, threads_)),
-        slices_(ceil_div(spec.in_channels, matmul_depth)),
-        narrow_(spec.in_channels <= attention_depth) {
+        slices_(ceil_div(spec.in_channels, wide_depth)),
+        narrow_(spec.in_channels <= narrow_depth) {
     const Access& image = kernel.contraction->a;
     const auto arg = static_cast<size_t>(image.arg);
     dtype_ = kernel.args[arg].dtype;
@@ -196,10 +196,10 @@ class WinogradStep final : public Step {
   // weight is so large that more tiles must meet each part of it.
   void set_block() {
     const int64_t floats = positions * (spec_.in_channels + std::min(group_columns, spec_.out_channels));
-    const int64_t edge = tile_shape().rows, weight = positions * spec_.in_channels * spec_.out_channels;
+    const int64_t edge = tall_tile().rows, weight = positions * spec_.in_channels * spec_.out_channels;
     const int64_t fitting = std::max(cached_floats / floats, weight / weight_floats);
     block_ = std::min(std::max(edge, fitting / edge * edge), ceil_div(tiles_, grid_.rows));
-    row_stride_ = narrow_ ? attention_stride : matmul_stride;
+    row_stride_ = narrow_ ? narrow_stride : wide_stride;
     slice_stride_ = block_ * row_stride_;
     // Positions an odd number of cache lines apart do not share cache sets.
     position_stride_ = slices_ * slice_stride_ + (slices_ * slice_stride_ / 16 % 2 == 0 ? 16 : 0);
@@ -225,7 +225,7 @@ class WinogradStep final : public Step {
   }
 
   std::shared_ptr<const PackedWeight> pack_weight(const void* data, DType dtype, int64_t offset) const {
-    const int64_t width = tile_shape().columns, panel = spec_.in_channels * width;
+    const int64_t width = tall_tile().columns, panel = spec_.in_channels * width;
     auto packed = std::make_shared<PackedWeight>();
     packed->data = aligned_bytes(static_cast<size_t>(positions * panels_ * panel) * 4, true);
     auto* to = reinterpret_cast<float*>(packed->data.get());
@@ -261,7 +261,7 @@ class WinogradStep final : public Step {
   void block(int64_t t0, int64_t t1, int64_t p0, int64_t p1, float* inputs) {
     float *sums = inputs + positions * position_stride_, *outputs = sums + positions * sums_stride_;
     for (int64_t t = t0; t < t1; ++t) read_tile(t, inputs + (t - t0) * row_stride_);
-    const int64_t width = tile_shape().columns, group = group_columns / width;
+    const int64_t width = tall_tile().columns, group = group_columns / width;
     for (int64_t p = p0; p < p1; p += group) {
       const int64_t end = std::min(p1, p + group);
       multiply(t1 - t0, p, end, inputs, sums);
@@ -271,16 +271,17 @@ class WinogradStep final : public Step {
   }
 
   void multiply(int64_t tiles, int64_t p0, int64_t p1, const float* inputs, float* sums) const {
-    const int64_t width = tile_shape().columns, panel = spec_.in_channels * width;
+    const int64_t width = tall_tile().columns, panel = spec_.in_channels * width;
     const auto* weight = reinterpret_cast<const float*>(weight_->data.get());
     for (int64_t position = 0; position < positions; ++position)
       for (int64_t slice = 0; slice < slices_; ++slice) {
-        const int64_t k0 = slice * matmul_depth, k1 = std::min(spec_.in_channels, k0 + matmul_depth);
-        BlockProduct product{.a = inputs + position * position_stride_ + slice * slice_stride_,
+        const int64_t k0 = slice * wide_depth, k1 = std::min(spec_.in_channels, k0 + wide_depth);
+        BlockProduct product{.tile = tall_tile(),
+                             .a = inputs + position * position_stride_ + slice * slice_stride_,
                              .rows = tiles,
                              .panels = weight + (position * panels_ + p0) * panel + k0 * width,
                              .panel_stride = panel,
-                             .panel_count = p1 - p0,
+                             .columns = std::min(spec_.out_channels, p1 * width) - p0 * width,
                              .depth = k1 - k0,
                              .c = sums + position * sums_stride_,
                              .ldc = ld,
@@ -290,9 +291,9 @@ class WinogradStep final : public Step {
           product.next_stride = product.next_bytes = panel * 4;
         }
         if (narrow_)
-          multiply_attention(product);
+          multiply_narrow(product);
         else
-          multiply_matmul(product);
+          multiply_wide(product);
       }
   }
 
@@ -316,11 +317,11 @@ class WinogradStep final : public Step {
                  : outside_.get();
     }
     for (int64_t slice = 0; slice < slices_; ++slice) {
-      const int64_t c0 = slice * matmul_depth, c1 = std::min(spec_.in_channels, c0 + matmul_depth);
+      const int64_t c0 = slice * wide_depth, c1 = std::min(spec_.in_channels, c0 + wide_depth);
       HWY_DYNAMIC_DISPATCH(input_tile)(dtype_, pixels.data(), c1 - c0, to + slice * slice_stride_, position_stride_);
       if (c1 < spec_.in_channels)
         for (auto& pixel : pixels)
-          if (pixel != outside_.get()) pixel += matmul_depth * size;
+          if (pixel != outside_.get()) pixel += wide_depth * size;
     }
   }
 
