@@ -1,4 +1,5 @@
 // Matmul steps against the scalar interpreter: ranks, strides, dtypes, epilogues, empty extents.
+#include <functional>
 #include <limits>
 
 #include "backends/contraction_check.h"
@@ -34,6 +35,16 @@ TEST(ContractionMatmul, DeepAndWide) {
   check_contraction(linear(1, 700, 1100, DType::bf16, DType::bf16, DType::bf16, plain), {1}, {}, 2e-4);
 }
 
+// Rows packed tile by tile, in shares of the threads.
+TEST(ContractionMatmul, ManyRowsColumnsAndDepths) {
+  check_contraction(linear(64, 256, 256, DType::f16, DType::f16, DType::f16, plain), {1});
+  check_contraction(linear(67, 300, 790, DType::bf16, DType::bf16, DType::f32, plain), {1}, {}, 2e-4);
+  check_contraction(linear(130, 257, 400, DType::f32, DType::f16, DType::bf16, plain), {1}, {}, 2e-4);
+  check_contraction(linear(65, 340, 385, DType::f16, DType::f32, DType::f32, plain), {-1}, {}, 2e-4);
+  check_contraction(linear(290, 256, 257, DType::f16, DType::f16, DType::f32, plain), {1}, {}, 2e-4);
+  check_contraction(linear(64, 2200, 480, DType::f32, DType::f32, DType::f32, plain), {1}, {}, 2e-4);
+}
+
 TEST(ContractionMatmul, Types) {
   for (DType x : {DType::f32, DType::f16, DType::bf16})
     for (DType w : {DType::f32, DType::f16, DType::bf16})
@@ -57,6 +68,30 @@ TEST(ContractionMatmul, Epilogues) {
     });
     check([](KernelBuilder&, Ex x, Ex, Ex residual) { return residual * (x / (1.0 + exp(-x))); });
     check([](KernelBuilder& b, Ex x, Ex, Ex) { return x + b.cast(b.index(0) * 3 + b.index(1), Scalar::f32); });
+  }
+}
+
+// What a tile ends in while it is in the cache: an activation between bias and residual, in types that no library
+// takes.
+TEST(ContractionMatmul, Activations) {
+  using Function = Ex (*)(Ex);
+  using Tail = std::function<Ex(KernelBuilder&, Ex, Ex, Ex)>;
+  for (const Function activation : {
+           Function([](Ex x) { return 1.0 / (1.0 + exp(-x)); }),
+           Function([](Ex x) { return tanh(x); }),
+           Function([](Ex x) { return x / (1.0 + exp(-x)); }),
+           Function([](Ex x) { return x * min(max(x * (1.0 / 6) + 0.5, 0.0), 1.0); }),
+           Function([](Ex x) { return x * 0.5 * (erf(x * 0.70710678) + 1.0); }),
+           Function([](Ex x) { return x * 0.5 * (tanh((x + x * x * x * 0.044715) * 0.79788456) + 1.0); }),
+       }) {
+    const Tail biased = [activation](KernelBuilder&, Ex x, Ex bias, Ex) { return activation(x + bias); };
+    const Tail between = [activation](KernelBuilder&, Ex x, Ex bias, Ex residual) {
+      return max(activation(x + bias) + residual, -0.125);
+    };
+    for (DType type : {DType::f16, DType::bf16})
+      for (int64_t m : {5, 70})
+        for (const Tail& tail : {biased, between})
+          check_contraction(linear(m, 270, 256, type, type, type, tail), {1, 2});
   }
 }
 

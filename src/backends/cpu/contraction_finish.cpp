@@ -119,7 +119,7 @@ void finish_types(const Finish& f, const float* c, int64_t ldc, int64_t r0, int6
   auto* to = reinterpret_cast<typename Out::T*>(f.out.data) + f.out.row_step * r0;
   for (int64_t n = n0; n < n1; n += finish_lanes) {
     const int64_t count = std::min(finish_lanes, n1 - n);
-    const VF bias = load_bias(f.bias, n, count);
+    const VF bias = load_bias(f.activation == Activation::linear ? f.bias : Finish::Tensor(), n, count);
     if (count == finish_lanes)
       finish_columns<Residual, Out, true>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual, to + n);
     else
@@ -167,12 +167,8 @@ void activate(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, 
   }
 }
 
-void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
-  Finish f = finish;
-  if (f.activation != Activation::linear) {
-    activate(f, c, ldc, r1 - r0, n0, n1);
-    f.bias = {};
-  }
+void finish_tile(const Finish& f, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  if (f.activation != Activation::linear) activate(f, c, ldc, r1 - r0, n0, n1);
   auto with_out = [&](auto residual) {
     using Residual = decltype(residual);
     if (f.out.dtype == DType::f32)
