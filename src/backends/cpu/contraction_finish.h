@@ -21,6 +21,9 @@ struct Finish {
     std::byte* data = nullptr;
     DType dtype = DType::f32;
     int64_t row_step = 0;
+    std::byte* at(int64_t row, int64_t column) const {
+      return data + (row * row_step + column) * static_cast<int64_t>(dtype_size(dtype));
+    }
   };
   Tensor bias, residual, out;
   Activation activation = Activation::linear;

@@ -5,15 +5,13 @@
 #include <array>
 #include <utility>
 
-#include "backends/cpu/contraction_finish.h"
-
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/contraction_simd.cpp"
 #include <hwy/foreach_target.h>
 
-#include "backends/cpu/contraction_simd-inl.h"
+#include "backends/cpu/contraction_finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
@@ -103,10 +101,30 @@ struct Ahead {
 };
 constexpr int64_t ahead_steps = 8;
 
+// Where a tile's complete sums end without a detour: a Finish of bias and clamp. `bias` has a vector for each of the
+// tile's, `out` is the first element of its first row.
+struct Direct {
+  const float* bias;
+  const Finish* finish;
+  std::byte* out;
+};
+
+template <class Out, int rows, int vectors>
+HWY_INLINE void store_direct(const VF (&sum)[rows][vectors], const Direct& direct) {
+  const VF low = hn::Set(F(), direct.finish->low), high = hn::Set(F(), direct.finish->high);
+  auto* out = reinterpret_cast<typename Out::T*>(direct.out);
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v)
+      Out::store(clamp(hn::Add(sum[r][v], hn::LoadU(F(), direct.bias + v * lanes)), low, high),
+                 out + r * direct.finish->out.row_step + v * lanes);
+}
+
 // Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`.
 template <int rows, int64_t stride, int vectors, int panel_vectors>
 void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
-          int64_t ldc, bool add, Ahead ahead) {
+          int64_t ldc, bool add, Ahead ahead, const Direct* direct) {
   const F f;
   constexpr int64_t width = panel_vectors * lanes;
   VF sum[rows][vectors];
@@ -136,14 +154,23 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      float* to = c + r * ldc + v * lanes;
-      if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, to));
-      hn::StoreU(sum[r][v], f, to);
+    for (int v = 0; v < vectors; ++v)
+      if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, c + r * ldc + v * lanes));
+  if constexpr (stride == wide_stride && panel_vectors == tall_vectors) {
+    if (direct) {
+      const DType dtype = direct->finish->out.dtype;
+      if (dtype == DType::f32) return store_direct<ToF32>(sum, *direct);
+      if (dtype == DType::f16) return store_direct<ToF16>(sum, *direct);
+      return store_direct<ToBF16>(sum, *direct);
     }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) hn::StoreU(sum[r][v], f, c + r * ldc + v * lanes);
 }
 
-using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead);
+using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead, const Direct*);
 // Tile i has i / vectors + 1 rows and i % vectors + 1 of a panel's vectors.
 template <int64_t stride, int vectors, int... i>
 constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i...>) {
@@ -160,6 +187,13 @@ void multiply(const BlockProduct& p) {
   const int64_t panel_vectors = p.tile.columns / lanes;
   const Tile* tiles = panel_vectors == tall_vectors ? tall.data() : wide.data();
   const int64_t blocks = (p.rows + p.tile.rows - 1) / p.tile.rows, width = p.tile.columns;
+  constexpr int64_t most = 256;  // columns that end directly
+  const bool direct = stride == wide_stride && panel_vectors == tall_vectors && p.finish && !p.finish->residual.data &&
+                      p.finish->activation == Activation::linear && p.columns <= most;
+  HWY_ALIGN float bias[most];
+  if (direct)
+    for (int64_t n = 0; n < p.columns; n += lanes)
+      hn::Store(load_bias(p.finish->bias, p.column + n, p.columns - n), F(), bias + n);
   const int64_t steps = (p.depth + ahead_steps - 1) / ahead_steps;
   const int64_t lines = p.next && steps > 0 ? (p.next_bytes + 64 * blocks * steps - 1) / (64 * blocks * steps) : 0;
   for (int64_t i = 0; i < blocks; ++i) {
@@ -169,10 +203,13 @@ void multiply(const BlockProduct& p) {
       const int64_t wanted = std::min(width, p.columns - n * width), n0 = p.column + n * width;
       if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n0 + wanted);
       const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
+      const bool whole = direct && wanted % lanes == 0;
+      Direct end{bias + n * width, p.finish, nullptr};
+      if (whole) end.out = p.finish->out.at(p.row + r0, n0);
       tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * (stride == blocked ? p.depth : stride),
                                                                   p.panels + n * p.panel_stride, p.depth, c, p.ldc,
-                                                                  p.add, ahead);
-      if (p.finish) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n0 + wanted);
+                                                                  p.add, ahead, whole ? &end : nullptr);
+      if (p.finish && !whole) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n0 + wanted);
     }
   }
 }
