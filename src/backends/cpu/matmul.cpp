@@ -34,6 +34,7 @@ Blocking choose_blocking(int64_t rows, int64_t columns, int64_t depth) {
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Float32 products that oneDNN computes more slowly on Cascade Lake: of few rows, by 15 %, and where many columns meet
 // each packed row and the weight comes from memory, by 2 to 6 %.
 bool beats_library(int64_t rows, int64_t columns, int64_t depth) {
