@@ -27,9 +27,11 @@ struct Blocking {
 constexpr int64_t max_block_rows = 256;
 constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
 
-// Packing rows tile by tile costs more; many products of each packed element pay for it.
-Blocking choose_blocking(int64_t rows, int64_t columns, int64_t depth) {
-  if (rows >= 64 && columns >= 256 && depth >= 256) return {wide_tile(), 384, 64, true};
+// Packing rows tile by tile costs more, and element by element far more where rows are not evenly apart; many products
+// of each packed element pay for it.
+Blocking choose_blocking(const Operand& a, int64_t columns) {
+  const bool even = a.bounds.empty() && ((a.step[1] != -1 && a.step[2] == 1) || (a.step[1] == 1 && a.step[2] != -1));
+  if (even && a.size(1) >= 64 && columns >= 256 && a.size(2) >= 256) return {wide_tile(), 384, 64, true};
   return {tall_tile(), wide_depth, 128, false};
 }
 
@@ -37,9 +39,10 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Float32 products that oneDNN computes more slowly on Cascade Lake: of few rows, by 15 %, and where many columns meet
 // each packed row and the weight comes from memory, by 2 to 6 %.
-bool beats_library(int64_t rows, int64_t columns, int64_t depth) {
-  if (rows < 64 && depth >= 256) return true;
-  return choose_blocking(rows, columns, depth).by_tile && columns >= 2 * depth && columns * depth >= int64_t{1} << 20;
+bool beats_library(const Operand& a, int64_t columns) {
+  const int64_t depth = a.size(2);
+  if (a.size(1) < 64 && depth >= 256) return true;
+  return choose_blocking(a, columns).by_tile && columns >= 2 * depth && columns * depth >= int64_t{1} << 20;
 }
 
 int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -116,7 +119,7 @@ class MatmulStep final : public Step {
         rows_(a_.size(1)),
         columns_(b_.size(1)),
         depth_(a_.size(2)),
-        blocking_(choose_blocking(rows_, columns_, depth_)),
+        blocking_(choose_blocking(a_, columns_)),
         width_(blocking_.tile.columns),
         ld_(blocking_.group_columns + 16),
         panels_(ceil_div(columns_, width_)),
@@ -355,7 +358,7 @@ std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const B
   };
   Operand a = operand(*left, axes.rows), b = operand(*right, axes.columns);
   if (auto step = make_gemv_step(kernel, args, context, axes, a, b)) return step;
-  if (constant(right) && !beats_library(a.size(1), b.size(1), a.size(2)))
+  if (constant(right) && !beats_library(a, b.size(1)))
     if (auto step = make_product_step(kernel, args, context, axes, a, b)) return step;
   return std::make_unique<MatmulStep>(kernel, args, context, axes, std::move(a), std::move(b), constant(right));
 }
