@@ -68,12 +68,18 @@ std::vector<StepTime> measure_steps(Executor& executor, size_t method, size_t co
   return times;
 }
 
-std::string report(const std::string& method, const std::vector<double>& ms, const Work& work,
+// Of multiply-adds in the program's dtype where the machine has them, else in float32.
+double probe_multiply_adds(DType dtype) {
+  const double bf16 = dtype == DType::bf16 ? probe_bf16_gflop_s() : 0;
+  return bf16 > 0 ? bf16 : probe_gflop_s();
+}
+
+std::string report(const std::string& method, DType dtype, const std::vector<double>& ms, const Work& work,
                    const std::vector<StepTime>& steps, bool json) {
   const Timing t = summarize(ms);
   const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
   const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
-  const double probe_read = probe_read_gb_s(), probe_gflop = probe_gflop_s();
+  const double probe_read = probe_read_gb_s(), probe_gflop = probe_multiply_adds(dtype);
   const uint64_t moved = work.read_bytes + work.written_bytes;
   if (json) {
     auto slowest = nlohmann::ordered_json::array();
@@ -121,7 +127,8 @@ int run(const Flags& flags) {
   const std::vector<double> ms = measure(*session.executor, position, flags.seconds);
   std::vector<StepTime> steps;
   if (flags.steps > 0) steps = measure_steps(*session.executor, position, flags.steps, flags.seconds);
-  print_report(report(method, ms, method_work(*program, program->methods[position]), steps, flags.json));
+  print_report(
+      report(method, program->dtype, ms, method_work(*program, program->methods[position]), steps, flags.json));
   return 0;
 }
 

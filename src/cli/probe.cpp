@@ -59,8 +59,6 @@ namespace {
 HWY_EXPORT(sum_words);
 HWY_EXPORT(multiply_add);
 
-constexpr int repetitions = 8;  // the best counts: whatever else runs only slows a probe down
-
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
@@ -77,7 +75,7 @@ double probe_read_gb_s() {
   });
   std::vector<uint64_t> sums(static_cast<size_t>(thread_count()) * 8);
   double best = 1e30;
-  for (int i = 0; i < repetitions; ++i)
+  for (int i = 0; i < probe_repetitions; ++i)
     best = std::min(best, seconds_of([&] {
                       parallel_for(words, 1, [&](int64_t begin, int64_t end, int thread) {
                         sums[static_cast<size_t>(thread) * 8] +=
@@ -95,7 +93,7 @@ double probe_gflop_s() {
   std::vector<float> results(static_cast<size_t>(threads) * 16);
   std::vector<int64_t> flops(static_cast<size_t>(threads) * 8);
   double best = 1e30;
-  for (int i = 0; i < repetitions; ++i)
+  for (int i = 0; i < probe_repetitions; ++i)
     best = std::min(best, seconds_of([&] {
                       parallel_for(threads, 1, [&](int64_t, int64_t, int thread) {
                         const auto at = static_cast<size_t>(thread);

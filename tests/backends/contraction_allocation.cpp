@@ -14,7 +14,7 @@ TEST(ContractionAllocation, RunAllocatesNothing) {
               out = b.output({DType::bf16, {rows, 600}});
     b.store(out, tanh(b.contract(ContractionKind::matmul, {700}, x, Coords{b.dim(0), b.dim(2)}, w,
                                  Coords{b.dim(1), b.dim(2)})));
-    ContractionRun run = prepare(b.finish("linear"), {1}, 2);
+    ContractionRun run = prepare(b.finish("linear"), {1}, make_context(2));
     run.step->run();
     const int64_t before = allocations();
     for (int i = 0; i < 3; ++i) run.step->run();

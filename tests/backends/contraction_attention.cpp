@@ -111,7 +111,7 @@ TEST(ContractionAttention, BooleanMasks) {
             return keeps ? select(mask, x * 0.5, low) : select(mask, low, x * 0.5);
           });
           check_contraction(plain, {}, fill);
-          EXPECT_EQ(prepare(plain, {}, 1).step->describe().find("general"), std::string::npos);
+          EXPECT_EQ(prepare(plain, {}, make_context(1)).step->describe().find("general"), std::string::npos);
           check_contraction(attention(c, DType::boolean,
                                       [&](KernelBuilder& b, Ex x, Ex mask) {
                                         const Ex causal = select(b.index(4) <= b.index(3) + 390, x * 0.5, low);

@@ -68,7 +68,7 @@ Ex plain(KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }
 Ex block(KernelBuilder&, Ex leaf, Ex bias, Ex residual) { return max(leaf + bias + residual, 0.0); }
 
 void check_fused(const Kernel& kernel) {
-  ContractionRun run = prepare(kernel, {1, 2}, 2);
+  ContractionRun run = prepare(kernel, {1, 2}, make_context(2));
   EXPECT_EQ(run.step->describe().find("epilogue"), std::string::npos) << run.step->describe() << to_text(kernel);
   const bool product = kernel.contraction->reduce[1] == 1;  // pointwise, channels last
   EXPECT_TRUE(run.step->describe().starts_with("conv") || product) << run.step->describe();
@@ -173,7 +173,11 @@ TEST(ContractionConv, Epilogues) {
   check(false, [](KernelBuilder&, Ex x, Ex, Ex) { return sin(x); });
 }
 
-std::string how(const Kernel& kernel) { return prepare(kernel, {1, 2}, 2).step->describe(); }
+std::string how(const Kernel& kernel, bool bf16 = false) {
+  Context context = make_context(2);
+  context.bf16 = bf16;
+  return prepare(kernel, {1, 2}, context).step->describe();
+}
 Ex capped(KernelBuilder&, Ex leaf, Ex bias, Ex) { return min(max(leaf + bias, 0.0), 6.0); }
 
 TEST(ContractionConv, DepthwiseInSixteenBits) {
@@ -189,6 +193,22 @@ TEST(ContractionConv, DepthwiseInSixteenBits) {
         }
       }
     }
+}
+
+// With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
+TEST(ContractionConv, Bf16Operands) {
+  const Case square{.in_channels = 32, .out_channels = 48}, strided{.in_channels = 32, .stride = {2, 2}},
+      pointwise{.in_channels = 32, .out_channels = 48, .kernel = {1, 1}, .stride = {2, 2}, .pad = {0, 0}},
+      grouped{.groups = 2, .in_channels = 16, .out_channels = 16}, first{.in_channels = 3, .channels_last = false};
+  for (Case c : {square, strided, pointwise, grouped, first}) {
+    c.type = c.weight_type = DType::bf16;
+    for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
+      const std::string step = how(kernel, true);
+      if (!(hwy::SupportedTargets() & HWY_AVX3)) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
+      EXPECT_TRUE(step.starts_with("conv ") && step.find("widened") == std::string::npos) << step << to_text(kernel);
+      check_contraction(kernel, {1, 2});
+    }
+  }
 }
 
 // Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.

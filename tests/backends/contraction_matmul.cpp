@@ -45,6 +45,20 @@ TEST(ContractionMatmul, ManyRowsColumnsAndDepths) {
   check_contraction(linear(64, 2200, 480, DType::f32, DType::f32, DType::f32, plain), {1}, {}, 2e-4);
 }
 
+// With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
+TEST(ContractionMatmul, Bf16Operands) {
+  if (!(hwy::SupportedTargets() & HWY_AVX3)) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
+  Context context = make_context(2);
+  context.bf16 = true;
+  for (DType out : {DType::bf16, DType::f32}) {
+    const Kernel kernel = linear(67, 300, 190, DType::bf16, DType::bf16, out,
+                                 [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return x + bias + residual; });
+    const std::string step = prepare(kernel, {1, 2}, context).step->describe();
+    EXPECT_EQ(step.find("packed"), std::string::npos) << step;
+    check_contraction(kernel, {1, 2});
+  }
+}
+
 TEST(ContractionMatmul, Types) {
   for (DType x : {DType::f32, DType::f16, DType::bf16})
     for (DType w : {DType::f32, DType::f16, DType::bf16})

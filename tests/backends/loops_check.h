@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/loops.h"
+#include "backends/instruction_sets.h"
 #include "base/dtype.h"
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
@@ -74,19 +75,8 @@ inline void compare(const Kernel& k, const Memory& expected, const Memory& actua
   }
 }
 
-// The kernel as a whole, a second time (bitwise equal), and box by box when it has no row.
-inline void check_kernel_runs(const Kernel& k, const Check& check = {}) {
-  const auto problems = check_kernel(k);
-  ASSERT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(k);
-  const Memory start = random_arguments(k, check);
-  Memory expected = start, actual = start, again = start;
-  evaluate(k, pointers(k, expected), false);
-  Loops loops(k, 2);
-  ASSERT_TRUE(loops.run(pointers(k, actual).data())) << loops.trap_message() << "\n" << to_text(k);
-  compare(k, expected, actual, check);
-  ASSERT_TRUE(loops.run(pointers(k, again).data()));
-  for (size_t a = 0; a < k.args.size(); ++a) EXPECT_TRUE(actual[a] == again[a]) << k.name;
-  if (k.row_dims > 0 || k.space.empty()) return;
+// Box by box.
+inline void check_boxes(const Kernel& k, const Check& check, const Memory& start, const Memory& expected) {
   Loops boxes(k, 2, true);
   Memory boxed = start;
   std::vector<int64_t> begin(k.space.size(), 0), end = k.space;
@@ -104,6 +94,24 @@ inline void check_kernel_runs(const Kernel& k, const Check& check = {}) {
   bool sums = false;
   for (const Store& s : k.stores) sums = sums || s.accumulate || !s.access.terms.empty();
   if (!sums) compare(k, expected, boxed, check);
+}
+
+// The kernel as a whole, a second time (bitwise equal), and box by box when it has no row.
+inline void check_kernel_runs(const Kernel& k, const Check& check = {}) {
+  const auto problems = check_kernel(k);
+  ASSERT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(k);
+  const Memory start = random_arguments(k, check);
+  Memory expected = start;
+  evaluate(k, pointers(k, expected), false);
+  on_every_instruction_set([&] {
+    Memory actual = start, again = start;
+    Loops loops(k, 2);
+    ASSERT_TRUE(loops.run(pointers(k, actual).data())) << loops.trap_message() << "\n" << to_text(k);
+    compare(k, expected, actual, check);
+    ASSERT_TRUE(loops.run(pointers(k, again).data()));
+    for (size_t a = 0; a < k.args.size(); ++a) EXPECT_TRUE(actual[a] == again[a]) << k.name;
+    if (k.row_dims == 0 && !k.space.empty()) check_boxes(k, check, start, expected);
+  });
 }
 
 }  // namespace npusim::cpu

@@ -12,7 +12,7 @@
 namespace npusim::cpu {
 
 Context make_context(int threads) {
-  return {std::max(1, threads), std::make_shared<WeightCache>(), make_primitive_cache()};
+  return {std::max(1, threads), std::make_shared<WeightCache>(), make_primitive_cache(), multiplies_bf16()};
 }
 
 std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args,

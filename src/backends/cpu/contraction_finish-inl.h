@@ -43,14 +43,14 @@ struct ToF32 {
 struct ToF16 {
   using T = uint16_t;
   static HWY_INLINE void store(VF x, T* to) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-    const hn::Rebind<hwy::float16_t, F> half;
-    hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
-#else
-    HWY_ALIGN float values[finish_lanes];
-    hn::Store(x, F(), values);
-    for (int64_t i = 0; i < finish_lanes; ++i) to[i] = float_to_f16(values[i]);
-#endif
+    if constexpr (has_f16) {
+      const hn::Rebind<hwy::float16_t, F> half;
+      hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
+    } else {
+      HWY_ALIGN float values[finish_lanes];
+      hn::Store(x, F(), values);
+      for (int64_t i = 0; i < finish_lanes; ++i) to[i] = float_to_f16(values[i]);
+    }
   }
 };
 struct ToBF16 {

@@ -18,6 +18,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F = hn::ScalableTag<float>;
 using VF = hn::Vec<F>;
 
+// Highway's conversions of float16 without instructions for it make numbers of infinity and NaN.
+constexpr bool has_f16 = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
 // Element types as tags: load one vector, or one element.
 struct F32 {
   using T = float;
@@ -36,8 +39,14 @@ struct BF16 {
 struct F16 {
   using T = uint16_t;
   static HWY_INLINE VF load(const T* p) {
-    const hn::Rebind<hwy::float16_t, F> half;
-    return hn::PromoteTo(F(), hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+    if constexpr (has_f16) {
+      const hn::Rebind<hwy::float16_t, F> half;
+      return hn::PromoteTo(F(), hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+    } else {
+      HWY_ALIGN float values[hn::MaxLanes(F())];
+      for (size_t i = 0; i < hn::Lanes(F()); ++i) values[i] = f16_to_float(p[i]);
+      return hn::Load(F(), values);
+    }
   }
   static HWY_INLINE float one(T x) { return f16_to_float(x); }
 };

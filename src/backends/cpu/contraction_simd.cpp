@@ -156,7 +156,7 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
       if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, c + r * ldc + v * lanes));
-  if constexpr (stride == wide_stride && panel_vectors == tall_vectors) {
+  if constexpr (stride == wide_stride) {
     if (direct) {
       const DType dtype = direct->finish->out.dtype;
       if (dtype == DType::f32) return store_direct<ToF32>(sum, *direct);
@@ -178,17 +178,13 @@ constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i..
 }
 
 // One block of rows stays in L1 while the panels come from L2.
-template <int64_t stride>
+template <int64_t stride, int panel_rows, int panel_vectors>
 void multiply(const BlockProduct& p) {
-  static constexpr auto tall =
-      tiles_of<stride, tall_vectors>(std::make_integer_sequence<int, tall_rows * tall_vectors>());
-  static constexpr auto wide =
-      tiles_of<stride, wide_vectors>(std::make_integer_sequence<int, wide_rows * wide_vectors>());
-  const int64_t panel_vectors = p.tile.columns / lanes;
-  const Tile* tiles = panel_vectors == tall_vectors ? tall.data() : wide.data();
-  const int64_t blocks = (p.rows + p.tile.rows - 1) / p.tile.rows, width = p.tile.columns;
-  constexpr int64_t most = 256;  // columns that end directly
-  const bool direct = stride == wide_stride && panel_vectors == tall_vectors && p.finish && !p.finish->residual.data &&
+  static constexpr auto tiles =
+      tiles_of<stride, panel_vectors>(std::make_integer_sequence<int, panel_rows * panel_vectors>());
+  constexpr int64_t width = panel_vectors * lanes, most = 256;  // columns that end directly
+  const int64_t blocks = (p.rows + panel_rows - 1) / panel_rows;
+  const bool direct = stride == wide_stride && p.finish && !p.finish->residual.data &&
                       p.finish->activation == Activation::linear && p.columns <= most;
   HWY_ALIGN float bias[most];
   if (direct)
@@ -213,9 +209,13 @@ void multiply(const BlockProduct& p) {
     }
   }
 }
-void multiply_blocks(const BlockProduct& product) { multiply<blocked>(product); }
-void multiply_wide(const BlockProduct& product) { multiply<wide_stride>(product); }
-void multiply_narrow(const BlockProduct& product) { multiply<narrow_stride>(product); }
+void multiply_blocks(const BlockProduct& product) { multiply<blocked, wide_rows, wide_vectors>(product); }
+void multiply_wide(const BlockProduct& product) { multiply<wide_stride, tall_rows, tall_vectors>(product); }
+void multiply_narrow(const BlockProduct& product) {
+  const bool tall = product.tile.columns == tall_tile().columns;
+  tall ? multiply<narrow_stride, tall_rows, tall_vectors>(product)
+       : multiply<narrow_stride, wide_rows, wide_vectors>(product);
+}
 
 TileShape wide_tile() { return {wide_rows, wide_vectors * lanes}; }
 TileShape tall_tile() { return {tall_rows, tall_vectors * lanes}; }

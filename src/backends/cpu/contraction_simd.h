@@ -51,12 +51,12 @@ struct BlockProduct {
   const Finish* finish = nullptr;
   int64_t row = 0, column = 0;
 };
-// a(r, k) = a[r·wide_stride + k]
+// a(r, k) = a[r·wide_stride + k]; tall tiles only.
 void multiply_wide(const BlockProduct& product);
 // a(r, k) = a[r·narrow_stride + k]
 void multiply_narrow(const BlockProduct& product);
 // The rows [begin, end) of register tile i, of n = ⌈rows / tile.rows⌉ as even as can be, lie in columns:
-// a(r, k) = a[begin·depth + k·(end - begin) + (r - begin)], begin = rows·i/n, end = rows·(i + 1)/n.
+// a(r, k) = a[begin·depth + k·(end - begin) + (r - begin)], begin = rows·i/n, end = rows·(i + 1)/n. Wide tiles only.
 void multiply_blocks(const BlockProduct& product);
 
 }  // namespace npusim::cpu

@@ -27,6 +27,11 @@ bool is_pointwise(const ConvSpec& s) {
   return s.groups == 1 && s.src_strides[1] == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
 }
 
+bool skips_pixels(const ConvSpec& s) {
+  const bool strided = std::any_of(s.stride.begin(), s.stride.end(), [](int64_t stride) { return stride > 1; });
+  return strided || s.src_strides != dense_strides(tensor_extents(s.batch, s.in_channels, s.input), true);
+}
+
 // Windows side by side, as a vision transformer's: a product too, for which oneDNN would copy the image. Worth it where
 // a window's row is a stretch of memory.
 bool is_patches(const ConvSpec& s) {
@@ -36,25 +41,31 @@ bool is_patches(const ConvSpec& s) {
          std::all_of(s.pad_low.begin(), s.pad_low.end(), none);
 }
 
-// Where the store goes and what is added on the way; false when oneDNN cannot write the output itself.
+// Where the store goes and what is added on the way, in float32 or the type of the operands; false when oneDNN cannot
+// write the output itself.
 bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, PrimitiveMemory& m) {
   if (k.stores.size() != 1 || k.stores[0].accumulate) return false;
   const Access& to = k.stores[0].access;
   const auto extents = tensor_extents(s.batch, s.groups * s.out_channels, s.output);
-  auto at = [&](const Access& a) { return static_cast<float*>(args[static_cast<size_t>(a.arg)].data) + a.offset; };
-  auto is_f32 = [&](const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype == DType::f32; };
+  auto type_of = [&](const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype; };
+  auto at = [&](const Access& a) {
+    return static_cast<std::byte*>(args[static_cast<size_t>(a.arg)].data) +
+           a.offset * static_cast<int64_t>(dtype_size(type_of(a)));
+  };
+  auto is_known = [&](const Access& a) { return type_of(a) == DType::f32 || type_of(a) == s.types.operands; };
   auto ops = match_post_ops(k, k.stores[0].expr);
-  if (!is_f32(to) || !ops || !output_strides(k, to, extents, s.dst_strides)) return false;
+  if (!is_known(to) || !ops || !output_strides(k, to, extents, s.dst_strides)) return false;
   // Into padded pixels oneDNN writes with its reference only.
   if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false)) return false;
   for (const PostOp& op : *ops) {
     if (op.add < 0) continue;
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
     std::vector<int64_t> strides;
-    if (!is_f32(access) || !access.guards.empty() || !access.terms.empty()) return false;
+    if (!is_known(access) || !access.guards.empty() || !access.terms.empty()) return false;
     if (output_strides(k, access, extents, strides)) {
       if (strides != s.dst_strides) return false;  // oneDNN adds where it writes, whatever the layout it is given
       s.add_strides.push_back(strides);
+      s.types.adds.push_back(type_of(access));
       m.adds.push_back(at(access));
       continue;
     }
@@ -66,20 +77,24 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
     if (!channels || !only) return false;
     if (&op == ops->data()) {
       s.bias = true;
+      s.types.bias = type_of(access);
       m.bias = at(access);
     } else {
       s.add_strides.emplace_back();
+      s.types.adds.push_back(type_of(access));
       m.adds.push_back(at(access));
     }
   }
   if (s.bias) ops->erase(ops->begin());
   s.ops = std::move(*ops);
+  s.types.dst = type_of(to);
   m.dst = at(to);
   return true;
 }
 
-// A copy of the image, stored with strides `from`, into dense float32 channels last.
-Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from) {
+// A copy of the image, stored with strides `from`, into dense channels last of type `to`.
+Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from,
+                  DType to) {
   const Access& image = kernel.contraction->a;
   std::vector<size_t> order{0};  // [n, spatial…, channel]
   for (size_t d = 2; d < extents.size(); ++d) order.push_back(d);
@@ -91,7 +106,7 @@ Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, con
     k.space.push_back(extents[d]);
     load.strides.push_back(from[d]);
   }
-  k.args = {kernel.args[static_cast<size_t>(image.arg)], {DType::f32, element_count(extents), true, -1}};
+  k.args = {kernel.args[static_cast<size_t>(image.arg)], {to, element_count(extents), true, -1}};
   k.accesses = {load};
   k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
   k.stores = {{{1, 0, row_major_strides(k.space), {}, {}}, 0, false}};
@@ -109,14 +124,15 @@ class ConvStep final : public Step {
     dtype_ = kernel.args[static_cast<size_t>(image.arg)].dtype;
     image_ = static_cast<const std::byte*>(args[static_cast<size_t>(image.arg)].data) +
              image.offset * static_cast<int64_t>(dtype_size(dtype_));
-    elements_ = dtype_ == DType::f32 && turned.empty() ? 0 : elements;
+    const DType src = spec.types.operands;
+    elements_ = dtype_ == src && turned.empty() ? 0 : elements;
     if (!turned.empty()) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
       elements_ = element_count(extents);
-      turn_ = std::make_unique<Loops>(turn_image(kernel, extents, turned), threads_);
+      turn_ = std::make_unique<Loops>(turn_image(kernel, extents, turned, src), threads_);
       turn_args_ = {args[static_cast<size_t>(image.arg)].data, nullptr};
     }
-    src_bytes_ = (static_cast<size_t>(elements_) * 4 + 63) / 64 * 64;
+    src_bytes_ = (static_cast<size_t>(elements_) * dtype_size(src) + 63) / 64 * 64;
     if (!fused) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output);
       dst_bytes_ = (static_cast<size_t>(element_count(extents)) * 4 + 63) / 64 * 64;
@@ -181,24 +197,28 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
   const Contraction& c = *kernel.contraction;
   const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
+  spec.types.operands = image_type == weight_type && context.multiplies(image_type) ? image_type : DType::f32;
   PrimitiveMemory memory;
   // What the windows span in memory; widened as a whole.
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
   int64_t elements = 1;
   for (size_t d = 0; d < extents.size(); ++d) elements += extents[d] > 1 ? (extents[d] - 1) * spec.src_strides[d] : 0;
   if (c.a.offset + elements > kernel.args[static_cast<size_t>(c.a.arg)].elements) return nullptr;
-  memory.src =
-      static_cast<const float*>(args[static_cast<size_t>(c.a.arg)].data) + (image_type == DType::f32 ? c.a.offset : 0);
+  auto at = [&](const Access& a, DType type) {
+    return static_cast<const std::byte*>(args[static_cast<size_t>(a.arg)].data) +
+           a.offset * static_cast<int64_t>(dtype_size(type));
+  };
+  memory.src = at(c.a, image_type);
 
   // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned, dense in the order of its
   // strides' dimensions.
   std::vector<float> wide;
-  memory.weight = static_cast<const float*>(args[static_cast<size_t>(c.b.arg)].data) + c.b.offset;
+  memory.weight = at(c.b, weight_type);
   const auto backwards = [](const std::vector<int64_t>& strides) {
     return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
   };
   if (backwards(spec.src_strides)) return nullptr;
-  if (weight_type != DType::f32 || backwards(spec.weight_strides)) {
+  if (weight_type != spec.types.operands || backwards(spec.weight_strides)) {
     std::vector<int64_t> all = kernel.space;
     all.insert(all.end(), c.reduce.begin(), c.reduce.end());
     std::vector<int> depth;
@@ -207,7 +227,6 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
                                         {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
     wide.resize(static_cast<size_t>(weight.size(1) * weight.size(2)));
     pack(weight, {0, 0, weight.size(1), 0, weight.size(2)}, wide.data(), weight.size(2));
-    memory.weight = weight.data + c.b.offset * 2;  // names it in the cache
     std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
     dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
     spec.weight_strides = row_major_strides(dense);
@@ -232,6 +251,7 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
   spec.bias = false;
   spec.ops.clear();
   spec.add_strides.clear();
+  spec.types = {.operands = spec.types.operands, .adds = {}};
   memory.adds.clear();
   const bool channels_last = spec.src_strides[1] == 1;
   spec.dst_strides =
@@ -252,13 +272,16 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
-  if (is_pointwise(spec) || is_patches(spec)) return nullptr;
+  const bool bf16 = image_type == DType::bf16 && weight_type == DType::bf16 && context.bf16;
+  // Own products take any pixels, oneDNN's only those side by side.
+  if (is_pointwise(spec) && !(bf16 && skips_pixels(spec))) return nullptr;
+  if (is_patches(spec)) return nullptr;
   // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
   if (image_type != DType::f32)
     if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
 
   auto direct = make_direct_step(kernel, args, context, spec);
-  if (!direct) return nullptr;
+  if (!direct || bf16) return direct;
   if (auto winograd = make_winograd_step(kernel, args, context, spec, direct)) return winograd;
   return direct;
 }

@@ -41,6 +41,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // each packed row and the weight comes from memory, by 2 to 6 %.
 bool beats_library(const Operand& a, int64_t columns) {
   const int64_t depth = a.size(2);
+  if (a.dtype != DType::f32) return false;
   if (a.size(1) < 64 && depth >= 256) return true;
   return choose_blocking(a, columns).by_tile && columns >= 2 * depth && columns * depth >= int64_t{1} << 20;
 }

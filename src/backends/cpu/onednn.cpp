@@ -39,7 +39,10 @@ namespace {
 
 using dnnl::memory;
 using Dims = memory::dims;
-constexpr auto f32 = memory::data_type::f32;
+
+memory::data_type data_type(DType type) {
+  return type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
 
 dnnl::algorithm algorithm_of(Activation activation) {
   switch (activation) {
@@ -110,19 +113,21 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
   Dims weight_dims{s.out_channels, s.in_channels};
   if (s.groups > 1) weight_dims.insert(weight_dims.begin(), s.groups);
   weight_dims.insert(weight_dims.end(), s.kernel.begin(), s.kernel.end());
-  const memory::desc src(src_dims, f32, s.src_strides), dst(dst_dims, f32, s.dst_strides);
-  const memory::desc weight(weight_dims, f32, memory::format_tag::any), bias({dst_dims[1]}, f32, memory::format_tag::a);
+  const auto operands = data_type(s.types.operands);
+  const memory::desc src(src_dims, operands, s.src_strides), dst(dst_dims, data_type(s.types.dst), s.dst_strides);
+  const memory::desc weight(weight_dims, operands, memory::format_tag::any);
+  const memory::desc bias({dst_dims[1]}, data_type(s.types.bias), memory::format_tag::a);
   Dims dilates = s.dilation;
   for (auto& d : dilates) d -= 1;
 
   auto made = std::make_shared<Primitive>();
-  for (const Dims& strides : s.add_strides) {
+  for (size_t n = 0; n < s.add_strides.size(); ++n) {
     Dims dims(dst_dims.size(), 1), dense(dst_dims.size(), 1);
     dims[1] = dense[0] = dst_dims[1];
-    if (strides.empty())
-      made->adds.emplace_back(dims, f32, dense);
+    if (s.add_strides[n].empty())
+      made->adds.emplace_back(dims, data_type(s.types.adds[n]), dense);
     else
-      made->adds.emplace_back(dst_dims, f32, strides);
+      made->adds.emplace_back(dst_dims, data_type(s.types.adds[n]), s.add_strides[n]);
   }
   const dnnl::primitive_attr attr = attributes(s.ops, made->adds);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
@@ -145,12 +150,17 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
 }
 
 std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ProductSpec& s) {
-  const memory::desc src({s.rows, s.depth}, f32, {s.src_stride, 1}), dst({s.rows, s.columns}, f32, {s.dst_stride, 1});
-  const memory::desc weight({s.depth, s.columns}, f32, memory::format_tag::any);
-  const memory::desc bias({1, s.columns}, f32, {s.columns, 1});
+  const auto operands = data_type(s.types.operands);
+  const memory::desc src({s.rows, s.depth}, operands, {s.src_stride, 1});
+  const memory::desc dst({s.rows, s.columns}, data_type(s.types.dst), {s.dst_stride, 1});
+  const memory::desc weight({s.depth, s.columns}, operands, memory::format_tag::any);
+  const memory::desc bias({1, s.columns}, data_type(s.types.bias), {s.columns, 1});
   auto made = std::make_shared<Primitive>();
-  for (int64_t stride : s.add_strides)
-    made->adds.push_back(stride == 0 ? bias : memory::desc({s.rows, s.columns}, f32, {stride, 1}));
+  for (size_t n = 0; n < s.add_strides.size(); ++n) {
+    const int64_t stride = s.add_strides[n];
+    const Dims dims{stride == 0 ? 1 : s.rows, s.columns}, strides{stride == 0 ? s.columns : stride, 1};
+    made->adds.emplace_back(dims, data_type(s.types.adds[n]), strides);
+  }
   const dnnl::primitive_attr attr = attributes(s.ops, made->adds);
 #if DNNL_VERSION_MAJOR >= 3
   const auto desc = s.bias ? dnnl::matmul::primitive_desc(cache.engine, src, weight, bias, dst, attr)
@@ -177,27 +187,34 @@ std::string key_of_ops(const std::vector<PostOp>& ops, const std::vector<Stride>
   return key;
 }
 
+std::string key_of(const ElementTypes& t) {
+  std::string key = fmt::format("{} {} {}", dtype_name(t.operands), dtype_name(t.dst), dtype_name(t.bias));
+  for (DType add : t.adds) key += fmt::format(" {}", dtype_name(add));
+  return key;
+}
+
 std::string key_of(const ConvSpec& s) {
-  return fmt::format("conv {} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.batch, s.groups, s.out_channels, s.in_channels,
-                     s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low, s.pad_high, s.src_strides,
-                     s.dst_strides, s.bias) +
+  return fmt::format("conv {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", key_of(s.types), s.batch, s.groups,
+                     s.out_channels, s.in_channels, s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low,
+                     s.pad_high, s.src_strides, s.dst_strides, s.bias) +
          key_of_ops(s.ops, s.add_strides);
 }
 
 std::string key_of(const ProductSpec& s) {
-  return fmt::format("product {} {} {} {} {} {}", s.rows, s.columns, s.depth, s.src_stride, s.dst_stride, s.bias) +
+  return fmt::format("product {} {} {} {} {} {} {}", key_of(s.types), s.rows, s.columns, s.depth, s.src_stride,
+                     s.dst_stride, s.bias) +
          key_of_ops(s.ops, s.add_strides);
 }
 
 // Extents and strides of the weight as it lies in memory, in the order of the primitive's.
-memory::desc plain_weight(const ConvSpec& s) {
+memory::desc plain_weight(const ConvSpec& s, DType type) {
   Dims dims{s.groups, s.out_channels, s.in_channels}, strides = s.weight_strides;
   dims.insert(dims.end(), s.kernel.begin(), s.kernel.end());
   if (s.groups == 1) dims.erase(dims.begin()), strides.erase(strides.begin());
-  return {dims, f32, strides};
+  return {dims, data_type(type), strides};
 }
-memory::desc plain_weight(const ProductSpec& s) {
-  return {{s.depth, s.columns}, f32, {s.weight_stride, s.weight_column_stride}};
+memory::desc plain_weight(const ProductSpec& s, DType type) {
+  return {{s.depth, s.columns}, data_type(type), {s.weight_stride, s.weight_column_stride}};
 }
 
 const std::vector<int64_t>& weight_strides(const ConvSpec& s) { return s.weight_strides; }
@@ -265,10 +282,10 @@ class Bound final : public BoundPrimitive {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-// The primitive of this spec, made once, with this memory.
+// The primitive of this spec, made once, with this memory. `weight` has the elements of the weight, of `type`.
 template <typename Spec>
 std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m,
-                                     const void* weight) {
+                                     const void* weight, DType type) {
   const std::lock_guard lock(cache.mutex);
   const std::string key = key_of(spec);
   try {
@@ -280,7 +297,7 @@ std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, co
     if (!it->second) return nullptr;
     return std::make_unique<Bound>(cache, it->second, spec.ops, m,
                                    reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
-                                                    plain_weight(spec), it->second->weight, weight));
+                                                    plain_weight(spec, type), it->second->weight, weight));
   } catch (const dnnl::error&) {
     return nullptr;
   }
@@ -290,14 +307,20 @@ std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, co
 
 std::shared_ptr<PrimitiveCache> make_primitive_cache() { return std::make_shared<PrimitiveCache>(); }
 
+bool multiplies_bf16() {
+  constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+}
+
 std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
                                                  const PrimitiveMemory& memory, const float* wide) {
-  return bind(cache, spec, memory, wide ? wide : memory.weight);
+  if (wide) return bind(cache, spec, memory, wide, DType::f32);
+  return bind(cache, spec, memory, memory.weight, spec.types.operands);
 }
 
 std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
                                              const PrimitiveMemory& memory) {
-  return bind(cache, spec, memory, memory.weight);
+  return bind(cache, spec, memory, memory.weight, spec.types.operands);
 }
 
 }  // namespace npusim::cpu

@@ -7,15 +7,27 @@
 #include <vector>
 
 #include "backends/cpu/contraction_postops.h"
+#include "base/dtype.h"
 
 namespace npusim::cpu {
 
 struct PrimitiveCache;  // engine, primitives by shape, reordered weights by address
 std::shared_ptr<PrimitiveCache> make_primitive_cache();
 
-// A convolution of f32 tensors. Lists run over the spatial dimensions; strides over [n, channel, spatial…] and, of the
+// Whether this machine multiplies bf16 numbers and adds their products in f32 (AVX512_BF16, AMX).
+bool multiplies_bf16();
+
+// f32 or bf16 each. Sums and post-ops are f32; what is stored as bf16 is rounded once.
+struct ElementTypes {
+  DType operands = DType::f32;  // src and weight
+  DType dst = DType::f32, bias = DType::f32;
+  std::vector<DType> adds;  // of each op that adds
+};
+
+// A convolution. Lists run over the spatial dimensions; strides over [n, channel, spatial…] and, of the
 // weight, over [group, out channel, in channel, spatial…]. Channels of the weight are per group.
 struct ConvSpec {
+  ElementTypes types;
   int64_t batch = 1, groups = 1, out_channels = 1, in_channels = 1;
   std::vector<int64_t> input, output, kernel, stride, dilation, pad_low, pad_high;
   std::vector<int64_t> src_strides, weight_strides, dst_strides;
@@ -25,8 +37,9 @@ struct ConvSpec {
       add_strides;  // of each op that adds, over [n, channel, spatial…]; empty: along channels
 };
 
-// rows x depth times depth x columns, all f32; elements of a row of src and dst lie side by side.
+// rows x depth times depth x columns; elements of a row of src and dst lie side by side.
 struct ProductSpec {
+  ElementTypes types;
   int64_t rows = 1, columns = 1, depth = 1;
   int64_t src_stride = 0, dst_stride = 0;               // between rows
   int64_t weight_column_stride = 0, weight_stride = 0;  // between columns, along the depth

@@ -33,14 +33,16 @@ class ProductStep final : public Step {
   std::string text_;
 };
 
-bool plain_f32(const Operand& o) { return o.dtype == DType::f32 && o.bounds.empty() && o.size(0) == 1; }
+bool plain(const Operand& o, DType dtype) { return o.dtype == dtype && o.bounds.empty() && o.size(0) == 1; }
 
-// Rows a positive distance apart, elements of a row side by side.
+// Rows a positive distance apart, elements of a row side by side, in float32 or the type of the operands.
 std::optional<Operand> dense_rows(const Kernel& kernel, const Access& access, std::span<const Binding> args,
-                                  const MatmulAxes& axes) {
+                                  const MatmulAxes& axes, DType operands) {
   const auto arg = static_cast<size_t>(access.arg);
-  if (!access.guards.empty() || !access.terms.empty() || kernel.args[arg].dtype != DType::f32) return std::nullopt;
-  Operand o = make_operand(access, DType::f32, args[arg].data, {axes.batch, axes.rows, axes.columns});
+  const DType dtype = kernel.args[arg].dtype;
+  if (!access.guards.empty() || !access.terms.empty() || (dtype != DType::f32 && dtype != operands))
+    return std::nullopt;
+  Operand o = make_operand(access, dtype, args[arg].data, {axes.batch, axes.rows, axes.columns});
   if (o.step[1] < 0 || o.step[2] != 1) return std::nullopt;
   return o;
 }
@@ -61,15 +63,18 @@ bool set_ops(const Kernel& kernel, std::span<const Binding> args, const MatmulAx
       if (kernel.contraction->kind != ContractionKind::conv && !keeps_nan(op.activation)) return false;
       continue;
     }
-    const auto added = dense_rows(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
+    const auto added =
+        dense_rows(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes, spec.types.operands);
     if (!added) return false;
     if (&op == ops->data() && added->step[1] == 0) {
       spec.bias = true;
+      spec.types.bias = added->dtype;
       memory.bias = added->at(0, 0, 0);
       continue;
     }
     if (added->step[1] != 0 && added->step[1] != spec.dst_stride) return false;  // oneDNN adds where it writes
     spec.add_strides.push_back(added->step[1]);
+    spec.types.adds.push_back(added->dtype);
     memory.adds.push_back(added->at(0, 0, 0));
   }
   if (spec.bias) ops->erase(ops->begin());
@@ -84,11 +89,14 @@ std::unique_ptr<Step> make_product_step(const Kernel& kernel, std::span<const Bi
   const size_t known = axes.rows.dims.size() + axes.columns.dims.size();
   if (!context.primitives || kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size())
     return nullptr;
-  if (!plain_f32(a) || !plain_f32(b) || a.size(1) < least_rows || a.size(2) == 0) return nullptr;
+  const DType type = a.dtype;
+  if (!context.multiplies(type) || !plain(a, type) || !plain(b, type) || a.size(1) < least_rows || a.size(2) == 0)
+    return nullptr;
   if (a.step[1] < a.size(2) || a.step[2] != 1 || b.step[1] < 1 || b.step[2] < 1) return nullptr;
-  const auto out = dense_rows(kernel, kernel.stores[0].access, args, axes);
+  const auto out = dense_rows(kernel, kernel.stores[0].access, args, axes, type);
   if (!out || out->step[1] < out->size(2)) return nullptr;
   ProductSpec spec;
+  spec.types.operands = type, spec.types.dst = out->dtype;
   spec.rows = a.size(1), spec.columns = b.size(1), spec.depth = a.size(2);
   spec.src_stride = a.step[1], spec.dst_stride = out->step[1];
   spec.weight_column_stride = b.step[1], spec.weight_stride = b.step[2];
