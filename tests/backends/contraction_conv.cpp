@@ -211,28 +211,6 @@ TEST(ContractionConv, Bf16Operands) {
   }
 }
 
-// A float32 image meets bf16 weights in three bf16 parts whose sum it is, whatever its numbers.
-TEST(ContractionConv, Float32ImageInParts) {
-  if (!(hwy::SupportedTargets() & HWY_AVX3)) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
-  Case c{.batch = 2, .in_channels = 3, .out_channels = 20, .kernel = {5, 5}, .stride = {2, 2}, .channels_last = false};
-  c.weight_type = DType::bf16;
-  const Kernel kernel = conv(c, [](KernelBuilder&, Ex leaf, Ex bias, Ex) { return leaf + bias; });
-  Context context = make_context(2);
-  context.bf16 = true;
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  ContractionRun run = prepare(kernel, {1, 2}, context, [](ContractionRun& r) {
-    const double numbers[] = {infinity, std::nan(""), 3.4e38, 1.2345678e-20, -infinity, -3.39e38};
-    for (size_t i = 0; i < std::size(numbers); ++i)
-      store_double(r.memory[0].data(), DType::f32, static_cast<int64_t>(40 * i), numbers[i]);
-  });
-  EXPECT_TRUE(run.step->describe().ends_with(" split")) << run.step->describe();
-  std::vector<void*> pointers;
-  for (auto& data : run.expected) pointers.push_back(data.data());
-  evaluate(kernel, pointers, true);
-  run.step->run();
-  compare(kernel, run, 2e-6);
-}
-
 // Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.
 TEST(ContractionConv, Winograd) {
   const auto check = [](const Kernel& kernel, double tolerance = 2e-4) {

@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-#include <optional>
+#include <cstdlib>
+#include <numeric>
 
 #include "backends/cpu/contraction_epilogue.h"
 #include "backends/cpu/contraction_simd.h"
@@ -17,7 +15,6 @@
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/winograd.h"
 #include "base/error.h"
-#include "kernel/builder.h"
 
 namespace npusim::cpu {
 namespace {
@@ -95,67 +92,45 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
   return true;
 }
 
-// x as the exact sum of three bf16 numbers, as 8 bits of significand are a third of f32's 24.
-std::array<Ex, 3> three_parts(KernelBuilder& b, Ex x) {
-  constexpr double largest = 0x1.fep127;  // of bf16
-  const Ex infinite = abs(x) == std::numeric_limits<double>::infinity();
-  const Ex high = b.select(infinite, x, min(max(b.round_to(x, DType::bf16), -largest), largest));
-  const Ex rest = b.select(infinite, literal(x, 0.0), x - high), middle = b.round_to(rest, DType::bf16);
-  return {high, middle, rest - middle};
-}
-
-// A copy of the image, stored with strides `from`, into dense channels last of type `to`; or `split`, into the channels
-// of each of its three parts.
-Kernel copy_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from, DType to,
-                  bool split) {
+// A copy of the image, stored with strides `from`, into dense channels last of type `to`.
+Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, const std::vector<int64_t>& from,
+                  DType to) {
   const Access& image = kernel.contraction->a;
-  const KernelArg& arg = kernel.args[static_cast<size_t>(image.arg)];
-  Shape space{extents[0]};
-  std::vector<int64_t> strides{from[0]};
-  for (size_t d = 2; d < extents.size(); ++d) space.push_back(extents[d]), strides.push_back(from[d]);
-  space.push_back(extents[1]), strides.push_back(from[1]);
-  KernelBuilder b(space);
-  const int source = b.input({arg.dtype, space});
-  Shape shape = space;
-  shape.back() *= split ? 3 : 1;
-  const int copy = b.output({to, shape});
-  const Ex x = b.load_broadcast(source);
-  std::vector<Ex> parts{x};
-  if (split) {
-    const std::array<Ex, 3> three = three_parts(b, x);
-    parts.assign(three.begin(), three.end());
+  std::vector<size_t> order{0};  // [n, spatial…, channel]
+  for (size_t d = 2; d < extents.size(); ++d) order.push_back(d);
+  order.push_back(1);
+  Kernel k;
+  k.name = "turn_image";
+  Access load{0, image.offset, {}, {}, {}};
+  for (size_t d : order) {
+    k.space.push_back(extents[d]);
+    load.strides.push_back(from[d]);
   }
-  for (size_t part = 0; part < parts.size(); ++part) {
-    std::vector<Coord> at;
-    for (size_t d = 0; d < space.size(); ++d) at.emplace_back(b.dim(static_cast<int>(d)));
-    at.back() = b.dim(static_cast<int>(space.size()) - 1) + static_cast<int64_t>(part) * space.back();
-    b.store(copy, at, parts[part]);
-  }
-  Kernel k = b.finish(split ? "split" : "turned");
-  k.args[0] = arg;
-  k.accesses[static_cast<size_t>(k.exprs[static_cast<size_t>(x.id)].integer)] = {0, image.offset, strides, {}, {}};
+  k.args = {kernel.args[static_cast<size_t>(image.arg)], {to, element_count(extents), true, -1}};
+  k.accesses = {load};
+  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
+  k.stores = {{{1, 0, row_major_strides(k.space), {}, {}}, 0, false}};
   return k;
 }
 
 class ConvStep final : public Step {
  public:
-  // `copy` makes what the convolution reads from the image; else that is `elements` of the image, widened if need be.
+  // `turned` is the image as stored when the convolution wants it channels last and it is not; else empty.
   ConvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context,
            std::unique_ptr<BoundPrimitive> conv, const ConvSpec& spec, bool fused, int64_t elements,
-           const std::optional<Kernel>& copy)
+           const std::vector<int64_t>& turned)
       : cache_(context.primitives), conv_(std::move(conv)), threads_(usable_threads(kernel, context)) {
     const Access& image = kernel.contraction->a;
     dtype_ = kernel.args[static_cast<size_t>(image.arg)].dtype;
     image_ = static_cast<const std::byte*>(args[static_cast<size_t>(image.arg)].data) +
              image.offset * static_cast<int64_t>(dtype_size(dtype_));
     const DType src = spec.types.operands;
-    elements_ = dtype_ == src ? 0 : elements;
-    source_ = elements_ ? " widened" : "";
-    if (copy) {
-      source_ = " " + copy->name;
-      elements_ = copy->args.back().elements;
-      copy_ = std::make_unique<Loops>(*copy, threads_);
-      copy_args_ = {args[static_cast<size_t>(image.arg)].data, nullptr};
+    elements_ = dtype_ == src && turned.empty() ? 0 : elements;
+    if (!turned.empty()) {
+      const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
+      elements_ = element_count(extents);
+      turn_ = std::make_unique<Loops>(turn_image(kernel, extents, turned, src), threads_);
+      turn_args_ = {args[static_cast<size_t>(image.arg)].data, nullptr};
     }
     src_bytes_ = (static_cast<size_t>(elements_) * dtype_size(src) + 63) / 64 * 64;
     if (!fused) {
@@ -174,13 +149,13 @@ class ConvStep final : public Step {
     Step::set_scratch(scratch);
     void* dst = scratch_ + src_bytes_;
     if (loops_) epilogue_args_[static_cast<size_t>(epilogue_.leaf)] = dst;
-    if (copy_) copy_args_[1] = scratch_;
+    if (turn_) turn_args_[1] = scratch_;
     conv_->rebind(scratch_ + src_bytes_ + dst_bytes_, elements_ ? scratch_ : nullptr, loops_ ? dst : nullptr);
   }
 
   void run() override {
-    if (copy_) {
-      copy_->run(copy_args_.data());
+    if (turn_) {
+      turn_->run(turn_args_.data());
     } else if (elements_) {
       on_threads(threads_, [this](int thread) {
         const int64_t begin = elements_ * thread / threads_, end = elements_ * (thread + 1) / threads_;
@@ -194,7 +169,11 @@ class ConvStep final : public Step {
   }
 
   std::string describe() const override {
-    return fmt::format("conv {}{}{}", conv_->implementation(), source_, loops_ ? " + epilogue" : "");
+    return fmt::format("conv {}{}{}", conv_->implementation(),
+                       turn_       ? " turned"
+                       : elements_ ? " widened"
+                                   : "",
+                       loops_ ? " + epilogue" : "");
   }
 
  private:
@@ -203,36 +182,14 @@ class ConvStep final : public Step {
   int threads_;
   DType dtype_;
   const std::byte* image_;
-  int64_t elements_;    // of the image to copy or widen
-  std::string source_;  // how
+  int64_t elements_;  // of the image to widen
   size_t src_bytes_ = 0, dst_bytes_ = 0;
   EpilogueKernel epilogue_;
   std::vector<void*> epilogue_args_;
   std::unique_ptr<Loops> loops_;
-  std::unique_ptr<Loops> copy_;
-  std::vector<void*> copy_args_;
+  std::unique_ptr<Loops> turn_;
+  std::vector<void*> turn_args_;
 };
-
-// The weight as f32, dense in the order of its strides' dimensions, its input channels repeated.
-std::vector<float> widen_weight(const Kernel& kernel, std::span<const Binding> args, int64_t repeats, ConvSpec& spec) {
-  const Contraction& c = *kernel.contraction;
-  const auto arg = static_cast<size_t>(c.b.arg);
-  std::vector<int64_t> all = kernel.space;
-  all.insert(all.end(), c.reduce.begin(), c.reduce.end());
-  std::vector<int> depth;
-  for (size_t d = kernel.space.size(); d < all.size(); ++d) depth.push_back(static_cast<int>(d));
-  const Operand weight = make_operand(c.b, kernel.args[arg].dtype, args[arg].data,
-                                      {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
-  const int64_t rows = weight.size(1), elements = weight.size(2);
-  std::vector<float> wide(static_cast<size_t>(rows * elements * repeats));
-  for (int64_t i = 0; i < repeats; ++i)
-    pack(weight, {0, 0, rows, 0, elements}, wide.data() + i * elements, elements * repeats);
-  spec.in_channels *= repeats;
-  std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
-  dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
-  spec.weight_strides = row_major_strides(dense);
-  return wide;
-}
 
 // nullptr when oneDNN has no implementation.
 std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
@@ -240,10 +197,7 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
   const Contraction& c = *kernel.contraction;
   const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
-  // Exact, and with matrix instructions far faster than in float32.
-  const bool split = context.bf16 && image_type == DType::f32 && weight_type == DType::bf16 && spec.groups == 1;
-  const bool as_is = split || (image_type == weight_type && context.multiplies(weight_type));
-  spec.types.operands = as_is ? weight_type : DType::f32;
+  spec.types.operands = image_type == weight_type && context.multiplies(image_type) ? image_type : DType::f32;
   PrimitiveMemory memory;
   // What the windows span in memory; widened as a whole.
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
@@ -256,36 +210,43 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
   };
   memory.src = at(c.a, image_type);
 
-  // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned.
+  // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned, dense in the order of its
+  // strides' dimensions.
   std::vector<float> wide;
   memory.weight = at(c.b, weight_type);
   const auto backwards = [](const std::vector<int64_t>& strides) {
     return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
   };
   if (backwards(spec.src_strides)) return nullptr;
-  if (split || weight_type != spec.types.operands || backwards(spec.weight_strides))
-    wide = widen_weight(kernel, args, split ? 3 : 1, spec);
-  std::optional<Kernel> copy;
-  if (split) {
-    const auto finite = [](float w) { return std::isfinite(w); };
-    if (!std::all_of(wide.begin(), wide.end(), finite)) return nullptr;
-    copy = copy_image(kernel, extents, spec.src_strides, DType::bf16, true);
-    spec.src_strides = dense_strides(tensor_extents(spec.batch, spec.in_channels, spec.input), true);
+  if (weight_type != spec.types.operands || backwards(spec.weight_strides)) {
+    std::vector<int64_t> all = kernel.space;
+    all.insert(all.end(), c.reduce.begin(), c.reduce.end());
+    std::vector<int> depth;
+    for (size_t d = kernel.space.size(); d < all.size(); ++d) depth.push_back(static_cast<int>(d));
+    const Operand weight = make_operand(c.b, weight_type, args[static_cast<size_t>(c.b.arg)].data,
+                                        {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
+    wide.resize(static_cast<size_t>(weight.size(1) * weight.size(2)));
+    pack(weight, {0, 0, weight.size(1), 0, weight.size(2)}, wide.data(), weight.size(2));
+    std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
+    dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
+    spec.weight_strides = row_major_strides(dense);
   }
-  // oneDNN has fast code for dense channels last and, with a channels-first image, only its reference.
+  // oneDNN has fast code for dense channels last and, with a channels-first image or the strided view a 1x1 window of
+  // stride 2 sees, only its reference.
+  std::vector<int64_t> turned;
   const auto turn = [&] {
     const std::vector<int64_t> dense = dense_strides(extents, true);
     bool same = true;
     for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.src_strides[d] == dense[d]);
-    if (same || copy) return;
-    copy = copy_image(kernel, extents, spec.src_strides, spec.types.operands, false);
+    if (same || !turned.empty()) return;
+    turned = spec.src_strides;
     spec.src_strides = dense;
   };
   const bool fused = fuse_epilogue(kernel, args, spec, memory);
   if (fused && spec.dst_strides[1] == 1) turn();
   auto conv =
       fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
-  if (conv) return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements, copy);
+  if (conv) return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements, turned);
   turn();
   spec.bias = false;
   spec.ops.clear();
@@ -297,7 +258,7 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
       dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
   conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
   if (!conv) return nullptr;
-  return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements, copy);
+  return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements, turned);
 }
 
 }  // namespace
@@ -311,9 +272,9 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
-  const bool bf16 = weight_type == DType::bf16 && image_type != DType::f16 && context.bf16;
+  const bool bf16 = image_type == DType::bf16 && weight_type == DType::bf16 && context.bf16;
   // Own products take any pixels, oneDNN's only those side by side.
-  if (is_pointwise(spec) && !(bf16 && image_type == DType::bf16 && skips_pixels(spec))) return nullptr;
+  if (is_pointwise(spec) && !(bf16 && skips_pixels(spec))) return nullptr;
   if (is_patches(spec)) return nullptr;
   // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
   if (image_type != DType::f32)

@@ -101,26 +101,6 @@ bool name_weight_strides(ConvSpec& s) {
   return true;
 }
 
-// The view that a 1x1 window of stride 2 takes, every second pixel, as the dense image behind it and a stride. What the
-// image has beyond the last pixel that is read follows from the next larger stride.
-void name_steps(ConvSpec& s) {
-  if (s.src_strides[1] != 1) return;
-  int64_t dense = s.groups * s.in_channels;
-  for (size_t i = s.kernel.size(); i-- > 0;) {
-    int64_t& stride = s.src_strides[2 + i];
-    if (s.kernel[i] == 1 && s.stride[i] == 1 && s.output[i] > 1 && stride > dense && stride % dense == 0) {
-      s.stride[i] = stride / dense;
-      stride = dense;
-      const int64_t reach = (s.output[i] - 1) * s.stride[i] + 1, outer = s.src_strides[i == 0 ? 0 : 1 + i];
-      s.input[i] = reach;
-      for (int64_t extent = reach; extent < reach + s.stride[i]; ++extent)
-        if (outer % (extent * dense) == 0) s.input[i] = extent;
-      s.pad_high[i] = reach - s.input[i];
-    }
-    dense = stride * s.input[i];
-  }
-}
-
 }  // namespace
 
 std::vector<int64_t> tensor_extents(int64_t n, int64_t channels, const std::vector<int64_t>& spatial) {
@@ -181,7 +161,6 @@ bool find_geometry(const Kernel& k, ConvSpec& s) {
     s.src_strides.push_back(w.stride);
     s.weight_strides.push_back(c.b.strides[dims.kernel(i)]);
   }
-  name_steps(s);
   const auto extents = tensor_extents(s.batch, s.groups * s.in_channels, s.input);
   for (size_t d = 0; d < extents.size(); ++d)
     if (extents[d] > 1 && s.src_strides[d] < 1) return false;
