@@ -5,8 +5,8 @@
 #include <array>
 #include <utility>
 
-#undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "backends/cpu/vector_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/contraction_simd.cpp"
 #include <hwy/foreach_target.h>

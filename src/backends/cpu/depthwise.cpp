@@ -11,9 +11,8 @@
 #include "backends/cpu/contraction_simd.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/memory.h"
+#include "backends/cpu/vector_targets.h"
 
-#undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/depthwise.cpp"
 #include <hwy/foreach_target.h>

@@ -6,9 +6,8 @@
 #include <algorithm>
 
 #include "backends/cpu/contraction_simd.h"
+#include "backends/cpu/vector_targets.h"
 
-#undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/gemv.cpp"
 #include <hwy/foreach_target.h>
