@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 import record as records
 from contenders import HERE, Contender, Npusim, Peer, own_name
 from environment import Problem, say
-from record import DECODE, HALF, OWN, STEP, Entry, Record, Row
+from record import BF16, BF16_MODEL, BF16_PEERS, DECODE, HALF, OWN, STEP, Entry, Record, Row
 
 T = TypeVar("T")
-TOLERANCE = {OWN: 1e-5, HALF: 1e-3}  # of 1 - r, in float32 and in half precision
+TOLERANCE = {OWN: 1e-5, HALF: 1e-3, BF16: 2e-2}  # of 1 - r, in float32, half precision and bfloat16
 STEPS = 10_000
 DECODE_MEMORY_GB = {"eager": 7, "compile": 16}
 
@@ -59,11 +59,13 @@ def attempt(row: Row, name: str, action: Callable[[], T]) -> T | None:
         return None
 
 
-def start(args: argparse.Namespace, peers: list[str], dtypes: list[str], row: Row) -> Iterator[Contender]:
+def start(
+    args: argparse.Namespace, peers: list[str], dtypes: list[str], row: Row, peers_dtype: str = "float32"
+) -> Iterator[Contender]:
     folder = args.cache / row.work
     for name in peers:
         say(f"  starting {name}")
-        if peer := attempt(row, name, lambda: Peer(name, row.work, folder, args.threads)):
+        if peer := attempt(row, name, lambda: Peer(name, row.work, folder, args.threads, peers_dtype)):
             row.entries[name].setting = peer.setting
             yield peer
     for dtype in dtypes:
@@ -102,9 +104,12 @@ def run_rounds(args: argparse.Namespace, contenders: list[Contender], row: Row, 
 
 
 def note(report: dict, row: Row, record: Record) -> None:
-    record.probes.append({"gflop_s": report["probe_gflop_s"], "read_gb_s": report["probe_read_gb_s"]})
+    if row in record.rows:  # the others' programs are in bfloat16, and so may be the probe of multiply-adds
+        record.probes.append({"gflop_s": report["probe_gflop_s"], "read_gb_s": report["probe_read_gb_s"]})
     row.probe_read_gb_s = max(row.probe_read_gb_s, report["probe_read_gb_s"])
+    row.probe_gflop_s = max(row.probe_gflop_s, report["probe_gflop_s"])
     row.read_bytes = report["read_gb_s"] * report["median_ms"] * 1e6
+    row.flops = report["flops"]
 
 
 @contextmanager
@@ -126,6 +131,19 @@ def compare_model(args: argparse.Namespace, model: str, record: Record) -> None:
         contenders += start(args, args.peers, ["float32", "auto"], row)
         golden = load_file(folder / "golden.safetensors")["out0"].double().numpy().ravel()
         check(contenders, row, folder, golden, TOLERANCE[OWN])
+        run_rounds(args, contenders, row, record)
+
+
+def compare_bfloat16(args: argparse.Namespace, record: Record) -> None:
+    """What machines with AMX are for: everybody's bfloat16."""
+    folder = args.cache / BF16_MODEL
+    prepare(BF16_MODEL, folder)
+    say(f"{BF16_MODEL}, bfloat16")
+    row = record.bfloat16 = Row(BF16_MODEL)
+    with closing([]) as contenders:
+        contenders += start(args, [p for p in args.peers if p in BF16_PEERS], ["bfloat16"], row, "bfloat16")
+        golden = load_file(folder / "golden.safetensors")["out0"].double().numpy().ravel()
+        check(contenders, row, folder, golden, TOLERANCE[BF16])
         run_rounds(args, contenders, row, record)
 
 
@@ -193,4 +211,9 @@ def compare(args: argparse.Namespace) -> Record:
             compare_step(args, record)
         else:
             compare_model(args, model, record)
+    if BF16_MODEL in args.models:
+        if "amx_bf16" in record.machine["flags"]:
+            compare_bfloat16(args, record)
+        else:
+            say(f"no {BF16_MODEL} in bfloat16: this machine has no AMX")
     return record

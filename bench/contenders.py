@@ -34,14 +34,14 @@ def plain_environment() -> dict[str, str]:
 
 
 class Peer:
-    def __init__(self, name: str, model: str, folder: Path, threads: int) -> None:
+    def __init__(self, name: str, model: str, folder: Path, threads: int, dtype: str) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
         environment = plain_environment() | POLICY[name] | {"OMP_NUM_THREADS": str(threads)}
         environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder.parent / "inductor")
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "peers.py"), name, model, str(folder), str(threads)],
+                [sys.executable, str(HERE / "peers.py"), name, model, str(folder), str(threads), dtype],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
             )  # fmt: skip
         try:

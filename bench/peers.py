@@ -1,6 +1,6 @@
 """A peer of compare.py as a process of its own, which loads one model and then answers requests.
 
-    peers.py PEER MODEL FOLDER THREADS
+    peers.py PEER MODEL FOLDER THREADS DTYPE        float32, or bfloat16 throughout
 
 Requests and replies are lines of JSON on standard input and output:
     {"seconds": S}  ->  {"min_ms": t, "runs": n}     runs the model for about S seconds
@@ -49,9 +49,11 @@ def torch_setting(name: str, model: Callable[..., torch.Tensor], inputs: models.
     return Setting(name, run, lambda: last[0].float().numpy())
 
 
-def torch_settings(model_name: str, folder: Path, compiled: bool) -> list[Setting]:
+def torch_settings(model_name: str, folder: Path, dtype: str, compiled: bool) -> list[Setting]:
     """As the module is and, for images, with channels last."""
     model, inputs = models.load(model_name, folder)
+    if dtype == "bfloat16":
+        model, inputs = model.bfloat16(), tuple(t.bfloat16() if t.is_floating_point() else t for t in inputs)
     variants = [("contiguous", model, inputs)]
     if inputs[0].dim() == 4:
         last = torch.channels_last
@@ -60,21 +62,22 @@ def torch_settings(model_name: str, folder: Path, compiled: bool) -> list[Settin
     return [torch_setting(name, torch.compile(m) if compiled else m, given) for name, m, given in variants]
 
 
-def eager(model: str, folder: Path, threads: int) -> list[Setting]:
+def eager(model: str, folder: Path, threads: int, dtype: str) -> list[Setting]:
     torch.set_num_threads(threads)
-    return torch_settings(model, folder, compiled=False)
+    return torch_settings(model, folder, dtype, compiled=False)
 
 
-def compiled(model: str, folder: Path, threads: int) -> list[Setting]:
+def compiled(model: str, folder: Path, threads: int, dtype: str) -> list[Setting]:
     import torch._inductor.config
 
     torch.set_num_threads(threads)
     torch._inductor.config.freezing = True
     torch._inductor.config.compile_threads = threads
-    return torch_settings(model, folder, compiled=True)
+    return torch_settings(model, folder, dtype, compiled=True)
 
 
-def onnxruntime(model: str, folder: Path, threads: int) -> list[Setting]:
+def onnxruntime(model: str, folder: Path, threads: int, dtype: str) -> list[Setting]:
+    assert dtype == "float32"
     import onnxruntime
 
     cores = sorted(os.sched_getaffinity(0))
@@ -95,7 +98,7 @@ def onnxruntime(model: str, folder: Path, threads: int) -> list[Setting]:
     return [Setting("", lambda: session.run_with_iobinding(binding), lambda: binding.copy_outputs_to_cpu()[0])]
 
 
-def openvino(model: str, folder: Path, threads: int) -> list[Setting]:
+def openvino(model: str, folder: Path, threads: int, dtype: str) -> list[Setting]:
     """The model as ONNX and as OpenVINO's own reader of PyTorch gives it."""
     import openvino
 
@@ -103,7 +106,7 @@ def openvino(model: str, folder: Path, threads: int) -> list[Setting]:
     properties = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[dtype],
         "ENABLE_CPU_PINNING": True,
     }
     module, inputs = models.load(model, folder)
@@ -171,10 +174,10 @@ def end_with_parent() -> None:
 
 def main() -> None:
     end_with_parent()
-    peer, model, folder, threads = sys.argv[1:]
+    peer, model, folder, threads, dtype = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries may print
-    setting = fastest(PEERS[peer](model, Path(folder), int(threads)))
+    setting = fastest(PEERS[peer](model, Path(folder), int(threads), dtype))
     gc.collect()
     gc.disable()
     serve(setting, sys.stdin, replies)

@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,14 +16,17 @@ TITLES = {
     "openvino": "OpenVINO",
     "npusim float32": "npusim float32",
     "npusim auto": "npusim auto",
+    "npusim bfloat16": "npusim bfloat16",
 }
 MODELS = ("resnet50-b1", "resnet50-b8", "mobilenet_v2-b1", "vit_b_16-b1", "bert_base-s128", "minilm_l6-s128")
 DECODE, STEP = "qwen2.5_1.5b-decode2048", "step"
 PEERS = ("eager", "compile", "onnxruntime", "openvino")
-OWN, HALF = "npusim float32", "npusim auto"
+OWN, HALF, BF16 = "npusim float32", "npusim auto", "npusim bfloat16"
+BF16_MODEL, BF16_PEERS = "resnet50-b8", ("eager", "compile", "openvino")
 MUST_HALF = 1.15  # times our float32
 MUST_SHARE = 0.80  # of the read probe
 MUST_STEP_NS = 300
+MUST_AMX = 0.30  # of the AMX probe
 QUIET = 0.8  # of the fastest probe
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8")
 PACKAGES = ("torch", "torchvision", "transformers", "pytorch-ir", "onnx", "onnxruntime", "openvino")
@@ -49,7 +53,9 @@ class Row:
     work: str
     entries: dict[str, Entry] = field(default_factory=dict)
     read_bytes: float = 0  # of one run of npusim
+    flops: float = 0
     probe_read_gb_s: float = 0  # the best of npusim's rounds
+    probe_gflop_s: float = 0
 
     def best(self, name: str) -> float | None:
         return self.entries[name].best_ms if name in self.entries else None
@@ -79,12 +85,17 @@ class Record:
     settings: dict[str, object]
     rows: list[Row] = field(default_factory=list)
     decode: Row | None = None
+    bfloat16: Row | None = None  # where there is AMX
     step_ns: float | None = None
     probes: list[dict[str, float]] = field(default_factory=list)  # in the order of the rounds
 
     @property
     def sound(self) -> bool:
-        return all(row.sound for row in [*self.rows, *([self.decode] if self.decode else [])])
+        return all(row.sound for row in self.all_rows)
+
+    @property
+    def all_rows(self) -> list[Row]:
+        return [*self.rows, *(row for row in (self.decode, self.bfloat16) if row)]
 
     def as_json(self) -> dict:
         return asdict(self)
@@ -109,7 +120,10 @@ def versions(npusim: Path, repository: Path) -> dict[str, str]:
     commit = subprocess.run(
         ["git", "-C", repository, "describe", "--always", "--dirty"], capture_output=True, text=True
     ).stdout.strip()
-    found = {package: importlib.metadata.version(package) for package in PACKAGES}
+    found = {}
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):  # of a peer that is left out
+            found[package] = importlib.metadata.version(package)
     return {"npusim": f"{own} {commit}".strip(), "python": platform.python_version()} | found
 
 
@@ -161,8 +175,20 @@ def decode_lines(row: Row) -> list[list[str]]:
     return lines
 
 
+def bfloat16_lines(row: Row) -> list[list[str]]:
+    """How much of what AMX multiplies each reaches."""
+    lines = []
+    for name, entry in row.entries.items():
+        share = row.flops / entry.best_ms / 1e6 / row.probe_gflop_s if entry.best_ms and row.probe_gflop_s else None
+        must = f"{100 * MUST_AMX:.0f} % {verdict(share, (share or 0) >= MUST_AMX)}" if name == BF16 else ""
+        of_probe = f"{100 * share:.0f} % of the {row.probe_gflop_s:.0f} GFLOP/s AMX probe" if share else ""
+        lines.append([f"{row.work}, {TITLES[name]}, bfloat16", f"{cell(row, name)} ms", of_probe, must])
+    return lines
+
+
 def others_table(record: Record) -> str:
     lines = decode_lines(record.decode) if record.decode else []
+    lines += bfloat16_lines(record.bfloat16) if record.bfloat16 else []
     if record.step_ns is not None:
         met = verdict(record.step_ns, record.step_ns <= MUST_STEP_NS)
         lines.append(["executor, a step of 10,000", f"{record.step_ns:.0f} ns", "", f"{MUST_STEP_NS} ns {met}"])
@@ -171,7 +197,7 @@ def others_table(record: Record) -> str:
 
 def answers_table(record: Record) -> str:
     lines = []
-    for row in [*record.rows, *([record.decode] if record.decode else [])]:
+    for row in record.all_rows:
         for name, entry in row.entries.items():
             line = [row.work, TITLES[name], entry.setting]
             if entry.failure:

@@ -50,10 +50,11 @@ void* operator new(size_t size) { return allocate(size, 1, __builtin_return_addr
 void* operator new(size_t size, std::align_val_t align) {
   return allocate(size, static_cast<size_t>(align), __builtin_return_address(0));
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+// Not inlined: g++ would see memory of new given to free.
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace npusim {
 
