@@ -197,6 +197,7 @@ TEST(ContractionConv, DepthwiseInSixteenBits) {
 
 // With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
 TEST(ContractionConv, Bf16Operands) {
+  if (!(hwy::SupportedTargets() & HWY_AVX3)) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
   const Case square{.in_channels = 32, .out_channels = 48}, strided{.in_channels = 32, .stride = {2, 2}},
       pointwise{.in_channels = 32, .out_channels = 48, .kernel = {1, 1}, .stride = {2, 2}, .pad = {0, 0}},
       grouped{.groups = 2, .in_channels = 16, .out_channels = 16}, first{.in_channels = 3, .channels_last = false};
@@ -204,7 +205,6 @@ TEST(ContractionConv, Bf16Operands) {
     c.type = c.weight_type = DType::bf16;
     for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
       const std::string step = how(kernel, true);
-      if (!(hwy::SupportedTargets() & HWY_AVX3)) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
       EXPECT_TRUE(step.starts_with("conv ") && step.find("widened") == std::string::npos) << step << to_text(kernel);
       check_contraction(kernel, {1, 2});
     }
