@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/inputs.h"
@@ -84,21 +85,21 @@ std::string report(const std::string& method, DType dtype, const std::vector<dou
   if (json) {
     auto slowest = nlohmann::ordered_json::array();
     for (const StepTime& s : steps) slowest.push_back({{"node", s.node}, {"how", s.how}, {"min_ms", s.min_ms}});
-    return nlohmann::ordered_json{{"method", method},
-                                  {"runs", ms.size()},
-                                  {"min_ms", t.min_ms},
-                                  {"median_ms", t.median_ms},
-                                  {"p10_ms", t.p10_ms},
-                                  {"p90_ms", t.p90_ms},
-                                  {"bytes_moved", moved},
-                                  {"flops", work.flops},
-                                  {"read_gb_s", read},
-                                  {"gflop_s", gflop},
-                                  {"probe_read_gb_s", probe_read},
-                                  {"probe_gflop_s", probe_gflop},
-                                  {"threads", thread_count()},
-                                  {"slowest_steps", slowest}}
-               .dump(2) +
+    return json_text(nlohmann::ordered_json{{"method", method},
+                                            {"runs", ms.size()},
+                                            {"min_ms", t.min_ms},
+                                            {"median_ms", t.median_ms},
+                                            {"p10_ms", t.p10_ms},
+                                            {"p90_ms", t.p90_ms},
+                                            {"bytes_moved", moved},
+                                            {"flops", work.flops},
+                                            {"read_gb_s", read},
+                                            {"gflop_s", gflop},
+                                            {"probe_read_gb_s", probe_read},
+                                            {"probe_gflop_s", probe_gflop},
+                                            {"threads", thread_count()},
+                                            {"slowest_steps", slowest}},
+                     2) +
            "\n";
   }
   std::string text = fmt::format(

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
 #include "cli/progress.h"
@@ -102,7 +103,7 @@ int run(const Flags& flags) {
   for (const std::string& note : result.notes) print_note(note);
   if (path == "-") return 0;
   const Json report = report_json(result, path);
-  print_report(flags.json ? report.dump(2) + "\n" : report_text(report));
+  print_report(flags.json ? json_text(report, 2) + "\n" : report_text(report));
   return 0;
 }
 

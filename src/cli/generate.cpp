@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/session.h"
 #include "npusim/runtime.h"
@@ -38,7 +39,7 @@ int run(const Flags& flags) {
                                          {"text", decode(tokenizer, result.tokens)},
                                          {"prefill_ms", result.prefill_ms},
                                          {"decode_ms_per_token", result.decode_ms_per_token}};
-  print_report(report.dump(2) + "\n");
+  print_report(json_text(report, 2) + "\n");
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/inputs.h"
 #include "cli/session.h"
@@ -83,7 +84,7 @@ std::string report(const Flags& flags, const std::string& method, const std::vec
     json["outputs"].push_back({{"name", output.name}, {"dtype", dtype_name(type.dtype)}, {"shape", type.shape}});
     if (!flags.json) text += fmt::format("  {:<20} {}\n", output.name, summary(output.tensor));
   }
-  return flags.json ? json.dump(2) + "\n" : text;
+  return flags.json ? json_text(json, 2) + "\n" : text;
 }
 
 int run(const Flags& flags) {

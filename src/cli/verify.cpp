@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/compare.h"
 #include "cli/compile_flags.h"
@@ -106,7 +107,7 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
                         c.l2, c.l_inf, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs",
                         row.ok ? "" : "  FAILED");
   }
-  if (json) return Json{{"ok", ok}, {"outputs", list}}.dump(2) + "\n";
+  if (json) return json_text(Json{{"ok", ok}, {"outputs", list}}, 2) + "\n";
   return text + (ok ? "ok\n" : "not within tolerance\n");
 }
 

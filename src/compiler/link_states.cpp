@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/json.h"
 
 namespace npusim {
 namespace {
@@ -34,8 +34,8 @@ bool fits(const TensorSpec& from, const TensorSpec& to) {
 }
 
 void link_by_file(Program& program, const Method& prefill, const Method& decode, const std::string& path) {
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!json.is_object() || !json.contains("layers") || !json["layers"].is_array())
+  const auto json = read_json_object(path);
+  if (!json.contains("layers") || !json["layers"].is_array())
     fail(ErrorKind::bad_input, "{}: expected an object with a list of layers", path);
   for (size_t i = 0; i < json["layers"].size(); ++i) {
     const auto& layer = json["layers"][i];

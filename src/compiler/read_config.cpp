@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/json.h"
 
 namespace npusim {
 namespace {
@@ -15,8 +15,7 @@ constexpr int64_t largest_channels = 65536;  // of a tile, or bytes of an alignm
 }  // namespace
 
 void read_config(const std::string& path, TargetConfig& config) {
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (!json.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object", path);
+  const auto json = read_json_object(path);
   const std::map<std::string, int64_t*> numbers{{"channel_alignment_bytes", &config.channel_alignment_bytes},
                                                 {"channel_tile", &config.channel_tile},
                                                 {"matmul_tile", &config.matmul_tile},
@@ -38,19 +37,19 @@ void read_config(const std::string& path, TargetConfig& config) {
         config.image_layout = ImageLayout::channels_first;
       else
         fail(ErrorKind::bad_input, "{}: image_layout must be channels_last or channels_first, found {}", path,
-             value.dump());
+             json_text(value));
       continue;
     }
     if (key == "pad_channels") {
       if (!value.is_boolean())
-        fail(ErrorKind::bad_input, "{}: pad_channels must be true or false, found {}", path, value.dump());
+        fail(ErrorKind::bad_input, "{}: pad_channels must be true or false, found {}", path, json_text(value));
       config.pad_channels = value.get<bool>();
       continue;
     }
     const auto field = numbers.find(key);
     if (field == numbers.end()) fail(ErrorKind::bad_input, "{}: unknown field {}", path, key);
     if (!value.is_number_integer() || value.get<int64_t>() < 0)
-      fail(ErrorKind::bad_input, "{}: {} must be a non-negative integer, found {}", path, key, value.dump());
+      fail(ErrorKind::bad_input, "{}: {} must be a non-negative integer, found {}", path, key, json_text(value));
     *field->second = value.get<int64_t>();
   }
   if (config.channel_alignment_bytes < 1 || config.channel_alignment_bytes > largest_channels)

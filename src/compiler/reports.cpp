@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "codegen/target.h"
 #include "graph/document.h"
 #include "graph/import.h"
@@ -134,12 +135,12 @@ std::string describe_ops(const std::string& target, bool json) {
     text += fmt::format("{:<44} {:<10} {}{}\n", op_name, family_name(op.record.family), op.record.schema,
                         in_place.empty() ? "" : "  also " + in_place[0]);
   }
-  return json ? Json{{"target", name}, {"ops", list}}.dump(2) + "\n" : text;
+  return json ? json_text(Json{{"target", name}, {"ops", list}}, 2) + "\n" : text;
 }
 
 std::string describe_ir(const MethodSource& source, bool json) {
   const IrReport report = read_ir(source);
-  return json ? report.json.dump(2) + "\n" : ir_text(report);
+  return json ? json_text(report.json, 2) + "\n" : ir_text(report);
 }
 
 }  // namespace npusim

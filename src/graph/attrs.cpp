@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace npusim {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = json_text(value);
   if (text.size() > 80) text = text.substr(0, 80) + "…";
   return text;
 }

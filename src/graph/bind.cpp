@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "base/json.h"
 #include "graph/attrs.h"
 
 namespace npusim {
@@ -130,7 +131,7 @@ struct Binder {
     for (const Json& size : *value) {
       if (!size.is_number_unsigned() || size.get<uint64_t>() > tensors.size())
         fail(ErrorKind::bad_input, "_tensor_list_sizes: expected counts of at most {} tensors, found {}",
-             tensors.size(), size.dump());
+             tensors.size(), json_text(size));
       sizes.push_back(size.get<int>());
     }
     return sizes;
@@ -173,16 +174,18 @@ struct Binder {
         for (const Json& flag : mask)
           if (flag.is_boolean()) none.push_back(flag.get<bool>());
       if (!mask.is_array() || none.size() != mask.size())
-        fail(ErrorKind::bad_input, "_tensor_list_none_masks: expected lists of true and false, found {}", mask.dump());
+        fail(ErrorKind::bad_input, "_tensor_list_none_masks: expected lists of true and false, found {}",
+             json_text(mask));
       const auto present = static_cast<int>(std::count(none.begin(), none.end(), false));
       const size_t left = masks->size() - static_cast<size_t>(&mask - &masks->front());
       std::vector<size_t> candidates;
       for (size_t i = next; i < open.size(); ++i)
         if (open[i]->count == present) candidates.push_back(i);
       if (candidates.empty())
-        fail(ErrorKind::bad_input, "_tensor_list_none_masks: {} holds {} tensors, no list does", mask.dump(), present);
+        fail(ErrorKind::bad_input, "_tensor_list_none_masks: {} holds {} tensors, no list does", json_text(mask),
+             present);
       if (candidates.size() > left)
-        fail(ErrorKind::unsupported, "_tensor_list_none_masks: {} fits more than one list", mask.dump());
+        fail(ErrorKind::unsupported, "_tensor_list_none_masks: {} fits more than one list", json_text(mask));
       open[candidates[0]]->none_mask = std::move(none);
       next = candidates[0] + 1;
     }

@@ -1,6 +1,8 @@
 // Reading of IR JSON (docs/ir_format.md sections 1-3 and 5) into plain structs.
 #include "graph/document.h"
 
+#include "base/json.h"
+
 namespace npusim {
 namespace {
 
@@ -115,7 +117,7 @@ struct Reader {
     if (const Json* value = member(object, path, "producer_output_idx", false); value && !value->is_null()) {
       if (value->is_number_integer()) tensor.index = value->get<int64_t>();
       if (tensor.index >= 0) return;
-      problems.bad("{}.producer_output_idx: expected an index, found {}", to_string(path), value->dump());
+      problems.bad("{}.producer_output_idx: expected an index, found {}", to_string(path), json_text(*value));
       tensor.broken = true;
     }
   }
@@ -216,14 +218,7 @@ struct Reader {
 
 Json parse(std::string_view text, const std::string& where) {
   std::string storage;
-  const std::string_view prepared = prepare(text, storage, where);
-  try {
-    return Json::parse(prepared.begin(), prepared.end());
-  } catch (const Json::exception& error) {
-    std::string_view message = error.what();
-    if (const size_t end = message.find("] "); end != std::string_view::npos) message.remove_prefix(end + 2);
-    fail(ErrorKind::bad_input, "{}: not JSON: {}", where, message);
-  }
+  return parse_json(prepare(text, storage, where), where);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "npusim/program.h"
 #include "program/program.h"
 #include "program/work.h"
@@ -237,7 +238,7 @@ std::vector<TensorInfo> infos(const std::vector<TensorSpec>& specs) {
 uint64_t weights_bytes(const Program& program) { return bytes_of_kind(program, BufferKind::weight); }
 
 std::string describe(const Program& program, bool json) {
-  return json ? program_json(program).dump(2) + "\n" : program_text(program);
+  return json ? json_text(program_json(program), 2) + "\n" : program_text(program);
 }
 
 std::vector<std::string> method_names(const Program& program) {

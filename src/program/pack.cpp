@@ -5,35 +5,10 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace npusim {
 namespace {
-
-// Length of the UTF-8 sequence at the front of `text`; 0 when it is none.
-size_t utf8_length(std::string_view text) {
-  const auto at = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned lead = at(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  uint32_t point = lead & (0x7fu >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0u) != 0x80) return 0;
-    point = point << 6 | (at(i) & 0x3fu);
-  }
-  constexpr uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool valid =
-      lead >= 0xc2 && point >= smallest[length] && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
-  return valid ? length : 0;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = utf8_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
 
 std::string_view kind_of(unsigned code) {
   if (code < 0x80 || code >= 0xe0 || (code >= 0xcc && code <= 0xd3)) return "an integer";

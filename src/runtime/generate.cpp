@@ -14,7 +14,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/json.h"
 
 namespace npusim {
 namespace {
@@ -329,15 +329,14 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
   std::error_code error;
   if (tokenizer_path == "-" || !std::filesystem::exists(path, error)) return {};
-  const auto config = nlohmann::json::parse(read_file(path.string()), nullptr, false);
-  if (!config.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object", path.string());
+  const auto config = read_json_object(path.string());
   const auto found = config.find("eos_token_id");
   if (found == config.end() || found->is_null()) return {};
   std::vector<int64_t> tokens;
   for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
     if (!id.is_number_integer())
       fail(ErrorKind::bad_input, "{}: eos_token_id: expected an integer or a list of them, found {}", path.string(),
-           id.dump());
+           json_text(id));
     tokens.push_back(id.get<int64_t>());
   }
   return tokens;

@@ -14,6 +14,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and used in place");
 
@@ -33,11 +35,8 @@ std::optional<DType> parse_file_dtype(std::string_view name) {
   return static_cast<DType>(found - file_names.begin());
 }
 
-// A name as one line of printable text: JSON escapes, in double quotes.
-std::string show(std::string_view name) { return json(name).dump(-1, ' ', false, json::error_handler_t::replace); }
-
 // What was found, for a message: a number's value, else the kind of JSON value.
-std::string found(const json& value) { return value.is_number() ? value.dump() : value.type_name(); }
+std::string found(const json& value) { return value.is_number() ? json_text(value) : value.type_name(); }
 
 struct ParsedObject {
   json root;
@@ -48,25 +47,15 @@ struct ParsedObject {
 ParsedObject parse_object(std::string_view text, const std::string& what) {
   ParsedObject result;
   std::unordered_set<std::string> seen_keys, seen_fields;
-  const auto check_key = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event != json::parse_event_t::key || depth > 2) return true;
-    std::string key = parsed.get<std::string>();
+  result.root = parse_json(text, what, [&](int depth, const std::string& key) {
     if (depth == 1) {
-      if (!seen_keys.insert(key).second) fail(ErrorKind::bad_input, "{}: duplicate name {}", what, show(key));
+      if (!seen_keys.insert(key).second) fail(ErrorKind::bad_input, "{}: duplicate name {}", what, json_quoted(key));
       seen_fields.clear();
-      result.keys.push_back(std::move(key));
-    } else if (!seen_fields.insert(key).second) {
-      fail(ErrorKind::bad_input, "{}: {}: duplicate name {}", what, show(result.keys.back()), show(key));
+      result.keys.push_back(key);
+    } else if (depth == 2 && !seen_fields.insert(key).second) {
+      fail(ErrorKind::bad_input, "{}: {}: duplicate name {}", what, json_quoted(result.keys.back()), json_quoted(key));
     }
-    return true;
-  };
-  try {
-    result.root = json::parse(text.begin(), text.end(), check_key);
-  } catch (const json::parse_error& e) {
-    fail(ErrorKind::bad_input, "{}: not valid JSON at byte {}", what, e.byte);
-  } catch (const json::exception&) {
-    fail(ErrorKind::bad_input, "{}: a number is out of range", what);
-  }
+  });
   if (!result.root.is_object()) {
     fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", what, found(result.root));
   }
@@ -153,10 +142,10 @@ void check_cover(const std::vector<TensorEntry>& entries, const std::vector<Byte
   uint64_t reached = 0;
   for (size_t k = 0; k < order.size(); ++k) {
     const ByteRange& range = ranges[order[k]];
-    const std::string name = show(entries[order[k]].name);
+    const std::string name = json_quoted(entries[order[k]].name);
     if (range.begin < reached)
       fail(ErrorKind::bad_input, "{}: tensor {} at [{}, {}] overlaps tensor {}, which ends at {}", origin, name,
-           range.begin, range.end, show(entries[order[k - 1]].name), reached);
+           range.begin, range.end, json_quoted(entries[order[k - 1]].name), reached);
     if (range.begin > reached)
       fail(ErrorKind::bad_input, "{}: bytes [{}, {}] before tensor {} belong to no tensor", origin, reached,
            range.begin, name);
@@ -171,7 +160,7 @@ std::map<std::string, std::string> parse_metadata(const json& value, const std::
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(ErrorKind::bad_input, "{}: {}: expected a string, found {}", where, show(key), found(text));
+      fail(ErrorKind::bad_input, "{}: {}: expected a string, found {}", where, json_quoted(key), found(text));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -220,7 +209,7 @@ void open_sharded(WeightFiles& weights) {
     const auto entry = shard->second.find(name);
     if (entry == shard->second.end())
       fail(ErrorKind::bad_input, "{}: weight_map places tensor {} in {}, which does not have it", weights.path,
-           show(name), path);
+           json_quoted(name), path);
     add_entry(weights, std::move(entry->second));
   }
 }
@@ -228,11 +217,11 @@ void open_sharded(WeightFiles& weights) {
 std::string header_of(std::span<const NamedTensor> tensors, const std::vector<uint64_t>& begins,
                       const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
-  if (!metadata.empty()) text += "\"__metadata__\":" + json(metadata).dump() + ",";
+  if (!metadata.empty()) text += "\"__metadata__\":" + json_text(json(metadata)) + ",";
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [dtype, shape] = tensors[i].tensor.type;
-    text += fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}},)", json(tensors[i].name).dump(),
-                        file_names[static_cast<size_t>(dtype)], json(shape).dump(), begins[i],
+    text += fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}},)", json_quoted(tensors[i].name),
+                        file_names[static_cast<size_t>(dtype)], json_text(json(shape)), begins[i],
                         begins[i] + byte_size(tensors[i].tensor.type));
   }
   if (text.back() == ',') text.pop_back();
@@ -241,12 +230,18 @@ std::string header_of(std::span<const NamedTensor> tensors, const std::vector<ui
   return text;
 }
 
-void check_names(std::span<const NamedTensor> tensors, const std::string& path) {
+void check_header(std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata,
+                  const std::string& path) {
+  bool readable = true;
+  for (const auto& [key, text] : metadata) readable = readable && is_utf8(key) && is_utf8(text);
   std::set<std::string_view> names = {"__metadata__"};
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : tensors) {
+    readable = readable && is_utf8(name);
     if (!names.insert(name).second)
       fail(ErrorKind::bad_input, "cannot write {}: {} tensor name {}", path,
-           name == "__metadata__" ? "reserved" : "duplicate", show(name));
+           name == "__metadata__" ? "reserved" : "duplicate", json_quoted(name));
+  }
+  if (!readable) fail(ErrorKind::bad_input, "cannot write {}: a tensor name or metadata text is not UTF-8", path);
 }
 
 }  // namespace
@@ -263,7 +258,7 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
       result.metadata = parse_metadata(info, origin + ": __metadata__");
       continue;
     }
-    auto [entry, range] = parse_entry(name, info, fmt::format("{}: tensor {}", origin, show(name)), data.size());
+    auto [entry, range] = parse_entry(name, info, fmt::format("{}: tensor {}", origin, json_quoted(name)), data.size());
     if (entry.unknown_dtype.empty()) entry.tensor.data = data.data() + range.begin;
     result.entries.push_back(std::move(entry));
     ranges.push_back(range);
@@ -279,12 +274,12 @@ std::vector<std::pair<std::string, std::string>> parse_safetensors_index(std::st
   if (!map.is_object()) fail(ErrorKind::bad_input, "{}: weight_map: expected an object, found {}", origin, found(map));
   std::vector<std::pair<std::string, std::string>> result;
   for (const auto& [name, file] : map.items()) {
-    const std::string where = fmt::format("{}: weight_map: tensor {}", origin, show(name));
+    const std::string where = fmt::format("{}: weight_map: tensor {}", origin, json_quoted(name));
     if (!file.is_string()) fail(ErrorKind::bad_input, "{}: expected a file name, found {}", where, found(file));
     const auto& file_name = file.get_ref<const std::string&>();
     if (file_name.empty() || file_name == "." || file_name == ".." ||
         file_name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos)
-      fail(ErrorKind::bad_input, "{}: expected a plain file name, found {}", where, show(file_name));
+      fail(ErrorKind::bad_input, "{}: expected a plain file name, found {}", where, json_quoted(file_name));
     result.emplace_back(name, file_name);
   }
   return result;
@@ -308,22 +303,22 @@ const TensorView* find_weight(const WeightFiles& weights, std::string_view name)
   if (it == weights.by_name.end()) return nullptr;
   const TensorEntry& entry = weights.entries[it->second];
   if (!entry.unknown_dtype.empty())
-    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", weights.path, show(name),
-         show(entry.unknown_dtype));
+    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", weights.path, json_quoted(name),
+         json_quoted(entry.unknown_dtype));
   return &entry.tensor;
 }
 
 const TensorView& get_weight(const WeightFiles& weights, std::string_view name) {
   const TensorView* tensor = find_weight(weights, name);
   if (!tensor)
-    fail(ErrorKind::bad_input, "{}: no tensor {} among its {} tensors", weights.path, show(name),
+    fail(ErrorKind::bad_input, "{}: no tensor {} among its {} tensors", weights.path, json_quoted(name),
          weights.entries.size());
   return *tensor;
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  check_names(tensors, path);
+  check_header(tensors, metadata, path);
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -337,12 +332,7 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
     parts.emplace_back(tensors[i].tensor.data, byte_size(tensors[i].tensor.type));
     end += parts.back().size();
   }
-  std::string header;
-  try {
-    header = header_of(tensors, begins, metadata);
-  } catch (const json::exception&) {
-    fail(ErrorKind::bad_input, "cannot write {}: a tensor name or metadata text is not UTF-8", path);
-  }
+  const std::string header = header_of(tensors, begins, metadata);
   const uint64_t length = header.size();
   parts[0] = std::as_bytes(std::span(&length, 1));
   parts[1] = std::as_bytes(std::span(header));

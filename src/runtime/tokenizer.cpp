@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "runtime/tokenizer_merge.h"
 #include "runtime/tokenizer_split.h"
 #include "runtime/tokenizer_unicode.h"
@@ -13,12 +14,10 @@ namespace npusim {
 namespace {
 
 using bpe::begins_with_word;
-using bpe::CodePoint;
 using bpe::encode_piece;
 using bpe::is_space;
 using bpe::last_character;
 using bpe::Matcher;
-using bpe::read_code_point;
 using bpe::split_text;
 
 // The longest added token at the start of `text`, or null.

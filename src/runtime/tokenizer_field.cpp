@@ -2,6 +2,7 @@
 #include "runtime/tokenizer_field.h"
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace npusim::bpe {
 namespace {
@@ -13,17 +14,16 @@ const json missing_value = nullptr;
 }  // namespace
 
 std::string where(const Field& field) { return field.path.empty() ? field.origin : field.origin + ": " + field.path; }
-std::string show(std::string_view text) { return json(text).dump(-1, ' ', false, json::error_handler_t::replace); }
 
 void expected(const Field& field, std::string_view what) {
   fail(ErrorKind::bad_input, "{}: expected {}, found {}", where(field), what,
-       field.value.is_number() ? field.value.dump() : field.value.type_name());
+       field.value.is_number() ? json_text(field.value) : field.value.type_name());
 }
 
 void unsupported(const Field& field, std::string_view supported) {
   fail(ErrorKind::unsupported, "{}: {} is not supported (supported: {})", where(field),
-       field.value.is_string() ? show(field.value.get_ref<const std::string&>())
-                               : (field.value.is_primitive() ? field.value.dump() : field.value.type_name()),
+       field.value.is_string() ? json_quoted(field.value.get_ref<const std::string&>())
+                               : (field.value.is_primitive() ? json_text(field.value) : field.value.type_name()),
        supported);
 }
 

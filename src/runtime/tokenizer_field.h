@@ -15,7 +15,6 @@ struct Field {
 };
 
 std::string where(const Field& field);
-std::string show(std::string_view text);  // quoted
 [[noreturn]] void expected(const Field& field, std::string_view what);
 [[noreturn]] void unsupported(const Field& field, std::string_view supported);
 

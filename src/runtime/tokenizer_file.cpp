@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "runtime/tokenizer_pattern.h"
 
 namespace npusim {
@@ -103,16 +104,6 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
   }
   tokenizer.prefix.insert(tokenizer.prefix.begin(), before.begin(), before.end());
   tokenizer.suffix.insert(tokenizer.suffix.end(), after.begin(), after.end());
-}
-
-json parse_json(std::string_view text, const std::string& origin) {
-  try {
-    return json::parse(text.begin(), text.end());
-  } catch (const json::parse_error& e) {
-    fail(ErrorKind::bad_input, "{}: not valid JSON at byte {}", origin, e.byte);
-  } catch (const json::exception&) {
-    fail(ErrorKind::bad_input, "{}: a number is out of range", origin);
-  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace npusim::bpe {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::string_view non_spaces =
 constexpr std::string_view word_characters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 [[noreturn]] void refuse_syntax(const Field& pattern, std::string_view what) {
-  fail(ErrorKind::unsupported, "{}: {} in {} is not supported", where(pattern), what, show(string(pattern)));
+  fail(ErrorKind::unsupported, "{}: {} in {} is not supported", where(pattern), what, json_quoted(string(pattern)));
 }
 
 // The escape at text[at] in PCRE2's syntax, `at` moved behind it.

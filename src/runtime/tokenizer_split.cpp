@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "runtime/tokenizer_pattern.h"
 #include "runtime/tokenizer_unicode.h"
 

@@ -1,10 +1,11 @@
-// UTF-8, white space and the table behind NFC.
+// White space and the table behind NFC.
 #include "runtime/tokenizer_unicode.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace npusim::bpe {
 namespace {
@@ -79,25 +80,6 @@ uint8_t nfc_class(char32_t c) {
 }
 
 }  // namespace
-
-CodePoint read_code_point(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return {CodePoint::Kind::valid, 1, lead};
-  if (lead < 0xc2 || lead > 0xf4) return {CodePoint::Kind::invalid, 1, 0};
-  const size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-  unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  char32_t value = lead & (0x7fu >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if (i == text.size()) return {CodePoint::Kind::cut, i, 0};
-    if (byte(i) < low || byte(i) > high) return {CodePoint::Kind::invalid, i, 0};
-    low = 0x80;
-    high = 0xbf;
-    value = value << 6 | (byte(i) & 0x3fu);
-  }
-  return {CodePoint::Kind::valid, length, value};
-}
 
 bool is_space(char32_t c) {
   return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||

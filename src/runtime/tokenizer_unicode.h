@@ -1,18 +1,10 @@
-// What tokenizers need of Unicode: code points of UTF-8, white space, and text that is its own NFC.
+// What tokenizers need of Unicode: white space, and text that is its own NFC.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace npusim::bpe {
 
-struct CodePoint {
-  enum class Kind { valid, cut, invalid } kind;  // cut: the text ends inside it
-  size_t length;                                 // bytes; of what is not valid, the longest prefix that could begin one
-  char32_t value;
-};
-
-// The code point at the start of `text`, which is not empty (the Unicode Standard, table 3-7).
-CodePoint read_code_point(std::string_view text);
 // The last code point of valid UTF-8 that is not empty.
 std::string_view last_character(std::string_view text);
 // Unicode's White_Space.

@@ -1,5 +1,7 @@
 // The tokens of a tokenizer.json: the model's vocabulary and merges, and the tokens added to it.
 #include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
 #include "runtime/tokenizer_file.h"
 #include "runtime/tokenizer_unicode.h"
 
@@ -49,14 +51,15 @@ void define_token(Tokenizer& tokenizer, std::vector<bool>& defined, const Field&
     tokenizer.special.resize(index + 1);
   }
   if (defined[index])
-    fail(ErrorKind::bad_input, "{}: token {} has id {}, which is taken", where(field), show(token), id);
+    fail(ErrorKind::bad_input, "{}: token {} has id {}, which is taken", where(field), json_quoted(token), id);
   defined[index] = true;
   tokenizer.token_bytes[index] = bytes_of_token(token);
 }
 
 int32_t vocabulary_id(const json& vocab, const std::string& token, const Field& user) {
   const auto it = vocab.find(token);
-  if (it == vocab.end()) fail(ErrorKind::bad_input, "{}: token {} is not in model.vocab", where(user), show(token));
+  if (it == vocab.end())
+    fail(ErrorKind::bad_input, "{}: token {} is not in model.vocab", where(user), json_quoted(token));
   return it->get<int32_t>();
 }
 
@@ -73,7 +76,8 @@ void parse_merges(Tokenizer& tokenizer, const json& vocab, const Field& merges) 
       if (pair.starts_with("#version")) continue;
       const size_t space = pair.find(' ');
       if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos)
-        fail(ErrorKind::bad_input, "{}: expected two tokens around one space, found {}", where(merge), show(pair));
+        fail(ErrorKind::bad_input, "{}: expected two tokens around one space, found {}", where(merge),
+             json_quoted(pair));
       left = pair.substr(0, space);
       right = pair.substr(space + 1);
     } else {
@@ -106,7 +110,7 @@ void parse_model(Tokenizer& tokenizer, std::vector<bool>& defined, const Field& 
   const Field vocab = member(model, "vocab");
   if (!vocab.value.is_object()) expected(vocab, "an object");
   for (const auto& [token, id] : vocab.value.items()) {
-    const Field field = {id, vocab.origin, vocab.path + "[" + show(token) + "]"};
+    const Field field = {id, vocab.origin, vocab.path + "[" + json_quoted(token) + "]"};
     define_token(tokenizer, defined, vocab, token_id(field), token);
   }
   tokenizer.byte_ids.fill(-1);
@@ -140,8 +144,8 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     if (const auto it = vocab.find(token.content); it == vocab.end())
       define_token(tokenizer, defined, field, static_cast<int32_t>(token.id), token.content);
     else if (it->get<int64_t>() != token.id)
-      fail(ErrorKind::bad_input, "{}: token {} has id {}, but {} in model.vocab", where(field), show(token.content),
-           token.id, it->get<int64_t>());
+      fail(ErrorKind::bad_input, "{}: token {} has id {}, but {} in model.vocab", where(field),
+           json_quoted(token.content), token.id, it->get<int64_t>());
     tokenizer.special[static_cast<size_t>(token.id)] = boolean(member(field, "special"), false);
     // The normalized form of the tokens themselves is their text: check_text refuses all else.
     const bool normalized = boolean(member(field, "normalized"), false);
@@ -154,7 +158,7 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
       if (fresh) trie.nodes.emplace_back();
     }
     int& leaf = trie.nodes[static_cast<size_t>(node)].token;
-    if (leaf >= 0) fail(ErrorKind::bad_input, "{}: duplicate token {}", where(field), show(token.content));
+    if (leaf >= 0) fail(ErrorKind::bad_input, "{}: duplicate token {}", where(field), json_quoted(token.content));
     leaf = static_cast<int>(trie.tokens.size());
     trie.tokens.push_back(std::move(token));
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace npusim {
 namespace {
@@ -57,11 +58,11 @@ std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const B
   const auto path = std::filesystem::path(weights.path).parent_path() / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const auto config = nlohmann::json::parse(read_file(path.string()), nullptr, false);
+  const auto config = read_json_object(path.string());
   double theta = 0;
   int64_t width = 0;
   try {
-    if (!config.is_object() || !read_rope(config, theta, width)) return std::nullopt;
+    if (!read_rope(config, theta, width)) return std::nullopt;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::bad_input, "{}: {}", path.string(), error.what());
   }

@@ -35,6 +35,9 @@ std::string parse_error(const std::string& file) {
   return error_of([&] { parse_safetensors(bytes_of(file), "w.st"); });
 }
 // Of a file with this header and `size` bytes of data.
+// A message about text that is no JSON, up to the place.
+std::string place_of(const std::string& message) { return message.substr(0, message.find(": syntax error")); }
+
 std::string header_error(std::string_view header, size_t size = 0) {
   return parse_error(file_of(header, std::string(size, 'x')));
 }
@@ -176,12 +179,14 @@ TEST(Safetensors, CutFiles) {
 TEST(Safetensors, HostileHeaders) {
   EXPECT_EQ(parse_error(std::string(8, '\xff') + "{}"),
             "w.st: not a safetensors file: header length 18446744073709551615 is over the limit of 100000000");
-  EXPECT_EQ(header_error(""), "w.st: safetensors header: not valid JSON at byte 1");
-  EXPECT_EQ(header_error("{\"a\":}"), "w.st: safetensors header: not valid JSON at byte 6");
-  EXPECT_EQ(header_error("{\"\xff\":{}}"), "w.st: safetensors header: not valid JSON at byte 3");
-  EXPECT_EQ(header_error("{\"a\":1e999}"), "w.st: safetensors header: a number is out of range");
+  EXPECT_EQ(place_of(header_error("")), "w.st: safetensors header: not JSON: parse error at line 1, column 1");
+  EXPECT_EQ(place_of(header_error("{\"a\":}")), "w.st: safetensors header: not JSON: parse error at line 1, column 6");
+  EXPECT_EQ(place_of(header_error("{\"\xff\":{}}")),
+            "w.st: safetensors header: not JSON: parse error at line 1, column 3");
+  EXPECT_EQ(header_error("{\"a\":1e999}"), "w.st: safetensors header: not JSON: number overflow parsing '1e999'");
   EXPECT_EQ(header_error("[]"), "w.st: safetensors header: expected a JSON object, found array");
-  EXPECT_EQ(header_error(std::string(1'000'000, '[')), "w.st: safetensors header: not valid JSON at byte 1000001");
+  EXPECT_EQ(place_of(header_error(std::string(1'000'000, '['))),
+            "w.st: safetensors header: not JSON: parse error at line 1, column 1000001");
   EXPECT_EQ(header_error(std::string(500'000, '[') + std::string(500'000, ']')),
             "w.st: safetensors header: expected a JSON object, found array");
   EXPECT_EQ(header_error(R"({"a":1})"), "w.st: tensor \"a\": expected an object, found 1");
@@ -272,7 +277,7 @@ TEST(WeightFiles, MalformedIndex) {
   const auto index_error = [](std::string_view text) {
     return error_of([&] { parse_safetensors_index(text, "i.json"); });
   };
-  EXPECT_EQ(index_error("{"), "i.json: not valid JSON at byte 2");
+  EXPECT_EQ(place_of(index_error("{")), "i.json: not JSON: parse error at line 1, column 2");
   EXPECT_EQ(index_error("3"), "i.json: expected a JSON object, found 3");
   EXPECT_EQ(index_error("{}"), "i.json: missing \"weight_map\"");
   EXPECT_EQ(index_error(R"({"weight_map":[]})"), "i.json: weight_map: expected an object, found array");

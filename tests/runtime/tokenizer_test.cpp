@@ -280,11 +280,12 @@ TEST(Tokenizer, MalformedFiles) {
   const auto text_error = [](std::string_view text) {
     return error_of(ErrorKind::bad_input, [&] { parse_tokenizer(text, "t.json"); });
   };
-  EXPECT_EQ(text_error(""), "t.json: not valid JSON at byte 1");
-  EXPECT_EQ(text_error("{\"model\": 1e999}"), "t.json: a number is out of range");
+  EXPECT_EQ(text_error("").substr(0, 50), "t.json: not JSON: parse error at line 1, column 1:");
+  EXPECT_EQ(text_error("{\"model\": 1e999}"), "t.json: not JSON: number overflow parsing '1e999'");
   EXPECT_EQ(text_error("[]"), "t.json: expected an object, found array");
   EXPECT_EQ(text_error("{}"), "t.json: model: expected an object, found null");
-  EXPECT_EQ(text_error(std::string(100'000, '[')), "t.json: not valid JSON at byte 100001");
+  EXPECT_EQ(text_error(std::string(100'000, '[')).substr(0, 54),
+            "t.json: not JSON: parse error at line 1, column 100001");
   const std::string whole = document().dump();
   for (size_t size = 0; size < whole.size(); size += 97) EXPECT_NE(text_error(whole.substr(0, size)), "no error");
 

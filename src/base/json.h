@@ -1,0 +1,24 @@
+// JSON text, read and written in one place: errors name the origin, and one file pays for the parser's templates.
+#pragma once
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace npusim {
+
+// Called with every key, in the order of the text; keys of the root have depth 1.
+using JsonKeyCheck = std::function<void(int depth, const std::string& key)>;
+
+// Fails with bad_input "<origin>: not JSON: <what and where>", for numbers beyond double's range too.
+nlohmann::json parse_json(std::string_view text, const std::string& origin, const JsonKeyCheck& check = {});
+// A file that holds one object.
+nlohmann::json read_json_object(const std::string& path);
+
+// One line, or lines indented by `indent`. Bytes that are no UTF-8 become U+FFFD.
+std::string json_text(const nlohmann::json& value, int indent = -1);
+std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+// In double quotes, as one printable line.
+std::string json_quoted(std::string_view text);
+
+}  // namespace npusim

@@ -1,0 +1,18 @@
+// UTF-8, read a code point at a time.
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+namespace npusim {
+
+struct CodePoint {
+  enum class Kind { valid, cut, invalid } kind;  // cut: the text ends inside it
+  size_t length;                                 // bytes; of what is not valid, the longest prefix that could begin one
+  char32_t value;
+};
+
+// The code point at the start of `text`, which is not empty (the Unicode Standard, table 3-7).
+CodePoint read_code_point(std::string_view text);
+bool is_utf8(std::string_view text);
+
+}  // namespace npusim
