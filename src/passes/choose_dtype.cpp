@@ -42,9 +42,16 @@ std::vector<bool> updated_values(const Graph& graph) {
   return fixed;
 }
 
-// A kernel that converts a float32 weight, run once at load.
+// Kernels that convert the float32 operands of products and convolutions: a weight once, at load; of what comes from
+// outside only the images of convolutions, since positions and features may need more digits, and only to bfloat16,
+// since float16 cannot hold every float32.
 void narrow_operands(Graph& graph, DType dtype) {
   const std::vector<bool> early = early_values(graph);
+  const auto comes_narrow = [&](const Contraction& c, const Access* operand, ValueId v) {
+    if (static_cast<size_t>(v) >= early.size() || value_of(graph, v).type.dtype != DType::f32) return false;
+    const bool image = dtype == DType::bf16 && c.kind == ContractionKind::conv && operand == &c.a;
+    return early[static_cast<size_t>(v)] || (image && value_of(graph, v).source == ValueSource::input);
+  };
   std::map<ValueId, ValueId> narrowed;
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
@@ -53,9 +60,7 @@ void narrow_operands(Graph& graph, DType dtype) {
       for (const Access* operand : {&node.kernel->contraction->a, &node.kernel->contraction->b}) {
         const auto slot = static_cast<size_t>(operand->arg);
         const ValueId v = node.inputs[slot];
-        if (static_cast<size_t>(v) >= early.size() || !early[static_cast<size_t>(v)] ||
-            value_of(graph, v).type.dtype != DType::f32)
-          continue;
+        if (!comes_narrow(*node.kernel->contraction, operand, v)) continue;
         // Only if the operand is all it is used for here: an epilogue that reads it too keeps the wide one.
         const auto& accesses = node.kernel->accesses;
         if (std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.arg == operand->arg; }))

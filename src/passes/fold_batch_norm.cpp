@@ -73,7 +73,8 @@ Shape extents_of(const Kernel& k, const std::vector<size_t>& dims) {
 }
 
 // A kernel over `dims` of `from` that stores `expr` (times the operand b's element when `weight` is set) densely.
-BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size_t>& dims, bool weight, int value) {
+BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size_t>& dims, bool weight, int value,
+                   DType dtype) {
   BoundKernel out;
   Kernel& k = out.kernel;
   k.space = extents_of(from.kernel, dims);
@@ -99,7 +100,7 @@ BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size
   Access store;
   store.arg = static_cast<int>(k.args.size());
   store.strides = row_major_strides(k.space);
-  k.args.push_back({DType::f32, element_count(k.space), true, -1});
+  k.args.push_back({dtype, element_count(k.space), true, -1});
   out.values.push_back(value);
   k.stores.push_back({store, result, false});
   k.name = weight ? "scale_weights" : "shift";
@@ -156,25 +157,27 @@ std::optional<Fold> find_fold(const Node& node, const std::vector<bool>& early) 
   return fold;
 }
 
-// An argument for a value of the graph, in dense order of `shape`.
-int add_dense_arg(BoundKernel& bound, ValueId value, const Shape& shape) {
-  bound.kernel.args.push_back({DType::f32, element_count(shape), false, -1});
+// An argument for a value of the graph, in dense order of its shape.
+int add_dense_arg(BoundKernel& bound, ValueId value, const TensorType& type) {
+  bound.kernel.args.push_back({type.dtype, element_count(type.shape), false, -1});
   bound.values.push_back(value);
   return static_cast<int>(bound.values.size()) - 1;
 }
 
-// The contraction reads weights that a recipe has scaled.
-Node scale_weights(Graph& graph, Fold& fold) {
+// The contraction reads weights that a recipe has scaled; those of 16 bits stay so unless `wide`.
+Node scale_weights(Graph& graph, Fold& fold, bool wide) {
   Kernel& k = fold.bound.kernel;
-  const Shape shape = extents_of(k, fold.weight_dims);
-  const ValueId scaled = add_value(graph, fold.name + "_scaled", {DType::f32, shape});
-  Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled), fold.name);
+  const DType stored = k.args[static_cast<size_t>(k.contraction->b.arg)].dtype;
+  const bool keep = !wide && (stored == DType::f16 || stored == DType::bf16);
+  const TensorType type{keep ? stored : DType::f32, extents_of(k, fold.weight_dims)};
+  const ValueId scaled = add_value(graph, fold.name + "_scaled", type);
+  Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled, type.dtype), fold.name);
   auto contraction = std::make_shared<Contraction>(*k.contraction);
-  const Shape dense = row_major_strides(shape);
+  const Shape dense = row_major_strides(type.shape);
   std::fill(contraction->b.strides.begin(), contraction->b.strides.end(), 0);
   for (size_t i = 0; i < fold.weight_dims.size(); ++i) contraction->b.strides[fold.weight_dims[i]] = dense[i];
   contraction->b.offset = 0;
-  contraction->b.arg = add_dense_arg(fold.bound, scaled, shape);
+  contraction->b.arg = add_dense_arg(fold.bound, scaled, type);
   k.contraction = std::move(contraction);
   return node;
 }
@@ -221,13 +224,14 @@ int32_t put_shift(Graph& graph, Fold& fold, const BoundKernel& source, std::vect
   std::vector<size_t> dims;
   for (size_t d = 0; d < varies.size(); ++d)
     if (varies[d]) dims.push_back(d);
-  const Shape shape = extents_of(k, dims), strides = row_major_strides(shape);
-  const ValueId shift = add_value(graph, fold.name + "_shift", {DType::f32, shape});
-  recipes.push_back(node_of(recipe(source, fold.linear.shift, dims, false, shift), fold.name));
+  const TensorType type{DType::f32, extents_of(k, dims)};
+  const Shape strides = row_major_strides(type.shape);
+  const ValueId shift = add_value(graph, fold.name + "_shift", type);
+  recipes.push_back(node_of(recipe(source, fold.linear.shift, dims, false, shift, type.dtype), fold.name));
   Access bias;
   bias.strides.assign(k.space.size(), 0);
   for (size_t i = 0; i < dims.size(); ++i) bias.strides[dims[i]] = strides[i];
-  bias.arg = add_dense_arg(fold.bound, shift, shape);
+  bias.arg = add_dense_arg(fold.bound, shift, type);
   return put_bias(k, std::move(bias), fold.top);
 }
 
@@ -236,6 +240,7 @@ int32_t put_shift(Graph& graph, Fold& fold, const BoundKernel& source, std::vect
 void fold_batch_norm(Graph& graph, PassContext& context) {
   // A folded weight rounds where the IR does not: not under strict numerics.
   if (!context.enabled("conv_bn") || context.strict) return;
+  const bool wide = context.dtype == DType::f32;
   const std::vector<bool> early = early_values(graph);
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
@@ -245,7 +250,7 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
       continue;
     }
     const BoundKernel source = fold->bound;
-    nodes.push_back(scale_weights(graph, *fold));
+    nodes.push_back(scale_weights(graph, *fold, wide));
     const int32_t result = put_shift(graph, *fold, source, nodes);
     Kernel& k = fold->bound.kernel;
     const bool relu = is_relu_of(k, result);

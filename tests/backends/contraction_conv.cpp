@@ -205,7 +205,10 @@ TEST(ContractionConv, Bf16Operands) {
     c.type = c.weight_type = DType::bf16;
     for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
       const std::string step = how(kernel, true);
-      EXPECT_TRUE(step.starts_with("conv ") && step.find("widened") == std::string::npos) << step << to_text(kernel);
+      const bool product = c.kernel == pointwise.kernel;
+      EXPECT_TRUE(step.starts_with(product ? "matmul " : "conv ")) << step << to_text(kernel);
+      EXPECT_EQ(step.ends_with(" gathered"), product) << step << to_text(kernel);
+      EXPECT_EQ(step.find("widened"), std::string::npos) << step << to_text(kernel);
       check_contraction(kernel, {1, 2});
     }
   }

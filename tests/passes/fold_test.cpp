@@ -90,6 +90,23 @@ TEST(Fold, StatisticsOfARunStay) {
   EXPECT_FALSE(run.fusions.contains("conv_bn"));
 }
 
+// Scaled weights of a 16-bit model are rounded once and stay 16-bit, unless float32 is asked for.
+TEST(Fold, WeightsKeepTheirType) {
+  const std::string input = "input %x: float32[2, 3, 6, 6]\n";
+  std::string narrow = weights.substr(input.size()) +
+                       "%x: float32[2, 3, 6, 6] = aten.to.dtype(%given, dtype=float32)\n" + conv("c", "%b") +
+                       norm("n", "c");
+  for (size_t at; (at = narrow.find("float32")) != std::string::npos;) narrow.replace(at, 7, "bfloat16");
+  const std::string text = "input %given: float32[2, 3, 6, 6]\n" + narrow +
+                           "%y: float32[2, 5, 6, 6] = aten.to.dtype(%n, dtype=float32)\noutput %y\n";
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    const GraphRun run = run_graph(text, {.dtype = dtype, .tolerance = 2e-2});
+    EXPECT_EQ(run.fusions.at("conv_bn"), 1);
+    for (const Kernel& k : run.program->kernels)
+      if (k.contraction) EXPECT_EQ(k.args[static_cast<size_t>(k.contraction->b.arg)].dtype, dtype);
+  }
+}
+
 // Behind a linear layer the channel is the last dimension.
 TEST(Fold, LinearLayers) {
   run_graph(

@@ -79,6 +79,25 @@ TEST(Outputs, W41ComputeDtypesAreNative) {
   for (double x : values_of(run.outputs[0])) EXPECT_TRUE(std::isfinite(x));
 }
 
+// A float32 input that is a convolution's image is rounded to bfloat16 first, as its weight is; float16 could not hold
+// every input, and a product's operand may be a position.
+TEST(Outputs, ImagesAreRoundedToBfloat16) {
+  const std::string text =
+      "input %x: float32[2, 3, 6, 6]\nweight %w: float32[4, 3, 3, 3] = \"w\"\n"
+      "input %f: float32[2, 8]\nweight %v: float32[8, 8] = \"v\"\n"
+      "%c: float32[2, 4, 4, 4] = aten.conv2d.default(%x, %w, None)\n"
+      "%l: float32[2, 8] = aten.linear.default(%f, %v, None)\n"
+      "output %c\noutput %l\n";
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const GraphRun run = run_graph(text, {.dtype = dtype, .tolerance = dtype == DType::f32 ? 2e-6 : 2e-2});
+    for (const Kernel& k : run.program->kernels) {
+      if (!k.contraction) continue;
+      const bool rounded = dtype == DType::bf16 && k.contraction->kind == ContractionKind::conv;
+      EXPECT_EQ(k.args[static_cast<size_t>(k.contraction->a.arg)].dtype, rounded ? dtype : DType::f32);
+    }
+  }
+}
+
 // W-38: outputs that are views, inputs or each other keep their names and their memory.
 TEST(Outputs, W38AliasesKeepTheirNames) {
   const GraphRun run = run_graph(

@@ -27,11 +27,6 @@ bool is_pointwise(const ConvSpec& s) {
   return s.groups == 1 && s.src_strides[1] == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
 }
 
-bool skips_pixels(const ConvSpec& s) {
-  const bool strided = std::any_of(s.stride.begin(), s.stride.end(), [](int64_t stride) { return stride > 1; });
-  return strided || s.src_strides != dense_strides(tensor_extents(s.batch, s.in_channels, s.input), true);
-}
-
 // Windows side by side, as a vision transformer's: a product too, for which oneDNN would copy the image. Worth it where
 // a window's row is a stretch of memory.
 bool is_patches(const ConvSpec& s) {
@@ -273,9 +268,7 @@ std::unique_ptr<Step> make_conv_step(const Kernel& kernel, std::span<const Bindi
   for (DType type : {image_type, weight_type})
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
   const bool bf16 = image_type == DType::bf16 && weight_type == DType::bf16 && context.bf16;
-  // Own products take any pixels, oneDNN's only those side by side.
-  if (is_pointwise(spec) && !(bf16 && skips_pixels(spec))) return nullptr;
-  if (is_patches(spec)) return nullptr;
+  if (is_pointwise(spec) || is_patches(spec)) return nullptr;
   // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
   if (image_type != DType::f32)
     if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;

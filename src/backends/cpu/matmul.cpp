@@ -360,7 +360,7 @@ std::unique_ptr<Step> make_matmul_step(const Kernel& original, std::span<const B
   Operand a = operand(*left, axes.rows), b = operand(*right, axes.columns);
   if (auto step = make_gemv_step(kernel, args, context, axes, a, b)) return step;
   if (constant(right) && !beats_library(a, b.size(1)))
-    if (auto step = make_product_step(kernel, args, context, axes, a, b)) return step;
+    if (auto step = make_product_step(kernel, args, context, axes, *left, a, b)) return step;
   return std::make_unique<MatmulStep>(kernel, args, context, axes, std::move(a), std::move(b), constant(right));
 }
 

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "backends/cpu/loops.h"
 #include "backends/cpu/onednn.h"
 
 namespace npusim::cpu {
@@ -12,24 +13,59 @@ namespace {
 
 constexpr int64_t least_rows = 16;
 
+// Rows that are not dense, copied before they are multiplied.
+struct Gather {
+  Loops loops;
+  std::vector<void*> args;  // from, to
+  size_t bytes;
+};
+
+std::unique_ptr<Gather> gather_rows(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes,
+                                    const Access& rows, int threads) {
+  Kernel k;
+  k.name = "gather_rows";
+  Access load{0, rows.offset, {}, {}, {}};
+  for (const Axis* axis : {&axes.rows, &axes.depth})
+    for (size_t i = 0; i < axis->dims.size(); ++i) {
+      k.space.push_back(axis->extents[i]);
+      load.strides.push_back(rows.strides[static_cast<size_t>(axis->dims[i])]);
+    }
+  const auto arg = static_cast<size_t>(rows.arg);
+  const DType dtype = kernel.args[arg].dtype;
+  k.args = {kernel.args[arg], {dtype, element_count(k.space), true, -1}};
+  k.accesses = {load};
+  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
+  k.stores = {{{1, 0, row_major_strides(k.space), {}, {}}, 0, false}};
+  const size_t bytes = static_cast<size_t>(element_count(k.space)) * dtype_size(dtype);
+  return std::make_unique<Gather>(Gather{Loops(k, threads), {args[arg].data, nullptr}, (bytes + 63) / 64 * 64});
+}
+
 class ProductStep final : public Step {
  public:
-  ProductStep(const Context& context, std::unique_ptr<BoundPrimitive> product, const ProductSpec& spec)
+  ProductStep(const Context& context, std::unique_ptr<BoundPrimitive> product, const ProductSpec& spec,
+              std::unique_ptr<Gather> gather)
       : cache_(context.primitives),
         product_(std::move(product)),
-        text_(fmt::format("matmul {}x{}x{} {}", spec.rows, spec.columns, spec.depth, product_->implementation())) {
-    scratch_bytes_ = product_->scratch_bytes;
+        gather_(std::move(gather)),
+        text_(fmt::format("matmul {}x{}x{} {}{}", spec.rows, spec.columns, spec.depth, product_->implementation(),
+                          gather_ ? " gathered" : "")) {
+    scratch_bytes_ = product_->scratch_bytes + (gather_ ? gather_->bytes : 0);
   }
   void set_scratch(void* scratch) override {
     Step::set_scratch(scratch);
-    product_->rebind(scratch, nullptr, nullptr);
+    if (gather_) gather_->args[1] = scratch;
+    product_->rebind(scratch_ + (gather_ ? gather_->bytes : 0), gather_ ? scratch : nullptr, nullptr);
   }
-  void run() override { product_->run(); }
+  void run() override {
+    if (gather_) gather_->loops.run(gather_->args.data());
+    product_->run();
+  }
   std::string describe() const override { return text_; }
 
  private:
   std::shared_ptr<PrimitiveCache> cache_;
   std::unique_ptr<BoundPrimitive> product_;
+  std::unique_ptr<Gather> gather_;
   std::string text_;
 };
 
@@ -85,26 +121,31 @@ bool set_ops(const Kernel& kernel, std::span<const Binding> args, const MatmulAx
 }  // namespace
 
 std::unique_ptr<Step> make_product_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-                                        const MatmulAxes& axes, const Operand& a, const Operand& b) {
+                                        const MatmulAxes& axes, const Access& rows, const Operand& a,
+                                        const Operand& b) {
   const size_t known = axes.rows.dims.size() + axes.columns.dims.size();
   if (!context.primitives || kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size())
     return nullptr;
   const DType type = a.dtype;
   if (!context.multiplies(type) || !plain(a, type) || !plain(b, type) || a.size(1) < least_rows || a.size(2) == 0)
     return nullptr;
-  if (a.step[1] < a.size(2) || a.step[2] != 1 || b.step[1] < 1 || b.step[2] < 1) return nullptr;
+  if (b.step[1] < 1 || b.step[2] < 1) return nullptr;
+  // Own float32 products take any rows.
+  const bool dense = a.step[1] >= a.size(2) && a.step[2] == 1;
+  if (!dense && type == DType::f32) return nullptr;
   const auto out = dense_rows(kernel, kernel.stores[0].access, args, axes, type);
   if (!out || out->step[1] < out->size(2)) return nullptr;
   ProductSpec spec;
   spec.types.operands = type, spec.types.dst = out->dtype;
   spec.rows = a.size(1), spec.columns = b.size(1), spec.depth = a.size(2);
-  spec.src_stride = a.step[1], spec.dst_stride = out->step[1];
+  spec.src_stride = dense ? a.step[1] : a.size(2), spec.dst_stride = out->step[1];
   spec.weight_column_stride = b.step[1], spec.weight_stride = b.step[2];
   PrimitiveMemory memory{a.at(0, 0, 0), b.at(0, 0, 0), nullptr, const_cast<std::byte*>(out->at(0, 0, 0)), {}};
   if (!set_ops(kernel, args, axes, spec, memory)) return nullptr;
   auto product = make_product(*context.primitives, spec, memory);
   if (!product) return nullptr;
-  return std::make_unique<ProductStep>(context, std::move(product), spec);
+  auto gather = dense ? nullptr : gather_rows(kernel, args, axes, rows, context.threads);
+  return std::make_unique<ProductStep>(context, std::move(product), spec, std::move(gather));
 }
 
 }  // namespace npusim::cpu

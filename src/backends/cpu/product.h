@@ -5,9 +5,9 @@
 
 namespace npusim::cpu {
 
-// nullptr unless both operands are float32, or bfloat16 where context.bf16, rows are dense, and oneDNN can end the
-// kernel itself.
+// nullptr unless both operands are float32 in dense rows, or bfloat16 where context.bf16, and oneDNN can end the kernel
+// itself. Operand a is what `rows` reads.
 std::unique_ptr<Step> make_product_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-                                        const MatmulAxes& axes, const Operand& a, const Operand& b);
+                                        const MatmulAxes& axes, const Access& rows, const Operand& a, const Operand& b);
 
 }  // namespace npusim::cpu
