@@ -1,6 +1,7 @@
 // npusim verify: compiles a model, runs it, and compares with golden outputs or with the reference.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 

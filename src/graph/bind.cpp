@@ -1,6 +1,7 @@
 // The extractor leaves out None operands and flattens lists: this puts every tensor back to its argument.
 #include "graph/bind.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/json.h"

@@ -1,4 +1,6 @@
 // Normalisation by statistics of each row: layer, group and RMS norm.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/reduce.h"
 

@@ -1,4 +1,6 @@
 // Where values stand among others, by counting: bucketize, searchsorted, isin.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/formula.h"
 #include "ops/index.h"

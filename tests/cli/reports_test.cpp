@@ -1,4 +1,5 @@
 // What scripts rely on: reports, files and exit codes of every verb (docs/cli.md).
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -243,7 +244,7 @@ TEST_F(CliTest, DumpGoesToTheReport) {
   EXPECT_EQ(json.code, 0);
   EXPECT_FALSE(json.err.empty());
   EXPECT_TRUE(plain.out.starts_with(json.err));
-  EXPECT_NO_THROW(Json::parse(json.out));
+  EXPECT_TRUE(Json::accept(json.out));
 }
 
 }  // namespace

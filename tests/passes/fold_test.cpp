@@ -102,8 +102,11 @@ TEST(Fold, WeightsKeepTheirType) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const GraphRun run = run_graph(text, {.dtype = dtype, .tolerance = 2e-2});
     EXPECT_EQ(run.fusions.at("conv_bn"), 1);
-    for (const Kernel& k : run.program->kernels)
-      if (k.contraction) EXPECT_EQ(k.args[static_cast<size_t>(k.contraction->b.arg)].dtype, dtype);
+    for (const Kernel& k : run.program->kernels) {
+      if (k.contraction) {
+        EXPECT_EQ(k.args[static_cast<size_t>(k.contraction->b.arg)].dtype, dtype);
+      }
+    }
   }
 }
 
