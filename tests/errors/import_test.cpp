@@ -37,12 +37,12 @@ Ir good() {
 }
 
 TEST(ImportErrors, NotJson) {
-  EXPECT_EQ(message("{\n \"nodes\": [,]}"),
-            "ir.json: not JSON: parse error at line 2, column 12: syntax error while parsing value - unexpected ','; "
-            "expected '[', '{', or a literal");
-  EXPECT_EQ(message(""),
-            "ir.json: not JSON: parse error at line 1, column 1: syntax error while parsing value - unexpected end of "
-            "input; expected '[', '{', or a literal");
+  const auto starts = [](const std::string& text, const std::string& start) {  // the rest is the JSON library's
+    EXPECT_EQ(text.substr(0, start.size()), start);
+    EXPECT_GT(text.size(), start.size());
+  };
+  starts(message("{\n \"nodes\": [,]}"), "ir.json: not JSON: parse error at line 2, column 12: ");
+  starts(message(""), "ir.json: not JSON: parse error at line 1, column 1: ");
   EXPECT_EQ(message("[1]"), "ir.json: expected a JSON object with nodes, found array");
   EXPECT_EQ(message(std::string(200, '[')), "ir.json: nested deeper than 100 levels");
   EXPECT_EQ(message("{\"a\": 1e999}"), "ir.json: not JSON: number overflow parsing '1e999'");

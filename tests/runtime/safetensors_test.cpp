@@ -34,10 +34,12 @@ std::string error_of(Action action, ErrorKind kind = ErrorKind::bad_input) {
 std::string parse_error(const std::string& file) {
   return error_of([&] { parse_safetensors(bytes_of(file), "w.st"); });
 }
-// Of a file with this header and `size` bytes of data.
-// A message about text that is no JSON, up to the place.
-std::string place_of(const std::string& message) { return message.substr(0, message.find(": syntax error")); }
+// A message about text that is no JSON, up to the place; what follows depends on the JSON library's version.
+std::string place_of(const std::string& message) {
+  return message.substr(0, message.find(':', message.find(", column ")));
+}
 
+// Of a file with this header and `size` bytes of data.
 std::string header_error(std::string_view header, size_t size = 0) {
   return parse_error(file_of(header, std::string(size, 'x')));
 }
