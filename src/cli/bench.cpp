@@ -142,7 +142,7 @@ Action add_bench(CLI::App& verb) {
   add_input_flags(verb, flags->inputs);
   verb.add_option("--seconds", flags->seconds, "how long to measure")
       ->type_name("S")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(number_in(0.01, 3600))
       ->capture_default_str();
   verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
   verb.add_flag("--json", flags->json, "report as JSON");

@@ -1,6 +1,7 @@
 // What the verbs of the command line share: how a verb is declared, and where reports go.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,10 @@ Action add_info(CLI::App& verb);
 Action add_ops(CLI::App& verb);
 Action add_run(CLI::App& verb);
 Action add_verify(CLI::App& verb);
+
+// For App::add_option(…)->check(…): the bounds are allowed.
+CLI::Validator integer_in(int64_t low, int64_t high);
+CLI::Validator number_in(double low, double high);
 
 // To standard output, the place of reports; throws bad_input when it cannot be written.
 void print_report(const std::string& text);

@@ -55,16 +55,16 @@ Action add_generate(CLI::App& verb) {
   verb.add_option("--prompt", flags->prompt, "the text to continue")->required()->type_name("TEXT");
   verb.add_option("--max-new-tokens", flags->options.max_new_tokens, "the longest continuation")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->check(integer_in(1, int64_t{1} << 40))
       ->capture_default_str();
   verb.add_option("--temperature", flags->options.temperature, "0 takes the likeliest token; above it samples")
       ->type_name("T")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_in(0, 100))
       ->capture_default_str();
   verb.add_option("--top-p", flags->options.top_p,
                   "samples from the likeliest tokens that have this probability together")
       ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_in(0, 1))
       ->capture_default_str();
   verb.add_option("--seed", flags->options.seed, "of the sampling")->type_name("N")->capture_default_str();
   verb.add_flag("--json", flags->json, "report as JSON");

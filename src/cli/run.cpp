@@ -112,7 +112,7 @@ Action add_run(CLI::App& verb) {
       ->type_name("OUT.safetensors");
   verb.add_option("--repeat", flags->repeat, "how often to run")
       ->type_name("N")
-      ->check(CLI::Range(1, 1000000000))
+      ->check(integer_in(1, 1000000000))
       ->capture_default_str();
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

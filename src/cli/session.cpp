@@ -6,13 +6,14 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/cli.h"
 
 namespace npusim::cli {
 
 void add_threads_flag(CLI::App& verb, int& threads) {
   verb.add_option("--threads", threads, "host threads; default: one per core")
       ->type_name("N")
-      ->check(CLI::Range(1, 4096));
+      ->check(integer_in(1, 4096));
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {

@@ -32,8 +32,9 @@ TEST_F(CliErrors, Verbs) {
 TEST_F(CliErrors, Flags) {
   expect({"compile", "--frobnicate"}, 2, "The following argument was not expected: --frobnicate");
   expect({"run"}, 2, "program is required");
-  expect({"run", "p.npubin", "--repeat", "0"}, 2, "--repeat: Value 0 not in range 1 to 1000000000");
-  expect({"run", "p.npubin", "--threads", "many"}, 2, "--threads: Value many not in range 1 to 4096");
+  expect({"run", "p.npubin", "--repeat", "0"}, 2, "--repeat: expected an integer from 1 to 1000000000, found 0");
+  expect({"run", "p.npubin", "--threads", "many"}, 2, "--threads: expected an integer from 1 to 4096, found many");
+  expect({"bench", "p.npubin", "--seconds", "nan"}, 2, "--seconds: expected a number from 0.01 to 3600, found nan");
   expect({"generate", "p.npubin", "--prompt", "x"}, 2, "--tokenizer is required");
   expect({"describe", "a", "b"}, 2, "The following argument was not expected: b");
 }

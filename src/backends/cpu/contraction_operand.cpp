@@ -175,4 +175,16 @@ void pack_transposed(const Operand& o, const Part& p, float* dst, int64_t ld) {
   }
 }
 
+Kernel dense_copy(const KernelArg& from, int64_t offset, const std::vector<int64_t>& space,
+                  const std::vector<int64_t>& strides, DType to) {
+  Kernel k;
+  k.name = "dense_copy";
+  k.space = space;
+  k.args = {from, {to, element_count(space), true, -1}};
+  k.accesses = {{0, offset, strides, {}, {}}};
+  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
+  k.stores = {{{1, 0, row_major_strides(space), {}, {}}, 0, false}};
+  return k;
+}
+
 }  // namespace npusim::cpu

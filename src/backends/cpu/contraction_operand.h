@@ -55,6 +55,11 @@ void pack(const Operand& operand, const Part& part, float* dst, int64_t ld);
 // dst[(j - j0)·ld + (i - i0)] as f32.
 void pack_transposed(const Operand& operand, const Part& part, float* dst, int64_t ld);
 
+// A kernel that copies what `strides` reach of its argument 0, over `space`, to its argument 1: row-major, of type
+// `to`.
+Kernel dense_copy(const KernelArg& from, int64_t offset, const std::vector<int64_t>& space,
+                  const std::vector<int64_t>& strides, DType to);
+
 // Calls body() for boxes [lower, upper) over `extents` that together cover the flat range [begin, end), in order.
 // `lower` and `upper` have extents.size() elements.
 template <typename Body>

@@ -94,18 +94,12 @@ Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, con
   std::vector<size_t> order{0};  // [n, spatial…, channel]
   for (size_t d = 2; d < extents.size(); ++d) order.push_back(d);
   order.push_back(1);
-  Kernel k;
-  k.name = "turn_image";
-  Access load{0, image.offset, {}, {}, {}};
+  std::vector<int64_t> space, strides;
   for (size_t d : order) {
-    k.space.push_back(extents[d]);
-    load.strides.push_back(from[d]);
+    space.push_back(extents[d]);
+    strides.push_back(from[d]);
   }
-  k.args = {kernel.args[static_cast<size_t>(image.arg)], {to, element_count(extents), true, -1}};
-  k.accesses = {load};
-  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
-  k.stores = {{{1, 0, row_major_strides(k.space), {}, {}}, 0, false}};
-  return k;
+  return dense_copy(kernel.args[static_cast<size_t>(image.arg)], image.offset, space, strides, to);
 }
 
 class ConvStep final : public Step {

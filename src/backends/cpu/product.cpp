@@ -22,22 +22,19 @@ struct Gather {
 
 std::unique_ptr<Gather> gather_rows(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes,
                                     const Access& rows, int threads) {
-  Kernel k;
-  k.name = "gather_rows";
-  Access load{0, rows.offset, {}, {}, {}};
+  std::vector<int64_t> space, strides;
   for (const Axis* axis : {&axes.rows, &axes.depth})
     for (size_t i = 0; i < axis->dims.size(); ++i) {
-      k.space.push_back(axis->extents[i]);
-      load.strides.push_back(rows.strides[static_cast<size_t>(axis->dims[i])]);
+      space.push_back(axis->extents[i]);
+      strides.push_back(rows.strides[static_cast<size_t>(axis->dims[i])]);
     }
   const auto arg = static_cast<size_t>(rows.arg);
   const DType dtype = kernel.args[arg].dtype;
-  k.args = {kernel.args[arg], {dtype, element_count(k.space), true, -1}};
-  k.accesses = {load};
-  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
-  k.stores = {{{1, 0, row_major_strides(k.space), {}, {}}, 0, false}};
-  const size_t bytes = static_cast<size_t>(element_count(k.space)) * dtype_size(dtype);
-  return std::make_unique<Gather>(Gather{Loops(k, threads), {args[arg].data, nullptr}, (bytes + 63) / 64 * 64});
+  const size_t bytes = static_cast<size_t>(element_count(space)) * dtype_size(dtype);
+  return std::make_unique<Gather>(
+      Gather{Loops(dense_copy(kernel.args[arg], rows.offset, space, strides, dtype), threads),
+             {args[arg].data, nullptr},
+             (bytes + 63) / 64 * 64});
 }
 
 class ProductStep final : public Step {
