@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 
 namespace npusim {
 namespace {
@@ -15,8 +16,7 @@ constexpr size_t longest_message = 300;  // bytes; the parser quotes what it rea
 std::string message_of(const nlohmann::json::exception& error) {
   std::string_view message = error.what();
   if (const size_t end = message.find("] "); end != std::string_view::npos) message.remove_prefix(end + 2);
-  if (message.size() <= longest_message) return std::string(message);
-  return std::string(message.substr(0, longest_message)) + "…";
+  return shortened(message, longest_message);
 }
 
 template <typename Json>

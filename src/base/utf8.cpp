@@ -31,4 +31,10 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string shortened(std::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return std::string(text);
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  return std::string(text.substr(0, bytes)) + "…";
+}
+
 }  // namespace npusim

@@ -1,6 +1,7 @@
 // UTF-8, read a code point at a time.
 #pragma once
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace npusim {
@@ -14,5 +15,7 @@ struct CodePoint {
 // The code point at the start of `text`, which is not empty (the Unicode Standard, table 3-7).
 CodePoint read_code_point(std::string_view text);
 bool is_utf8(std::string_view text);
+// The text, or where it is longer its first whole code points within `bytes` and "…".
+std::string shortened(std::string_view text, size_t bytes);
 
 }  // namespace npusim

@@ -6,17 +6,14 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace npusim {
 namespace {
 
 using Json = nlohmann::json;
 
-std::string shown(const Json& value) {
-  std::string text = json_text(value);
-  if (text.size() > 80) text = text.substr(0, 80) + "…";
-  return text;
-}
+std::string shown(const Json& value) { return shortened(json_text(value), 80); }
 
 [[noreturn]] void expected(std::string_view what, const Json& found) {
   fail(ErrorKind::bad_input, "expected {}, found {}", what, shown(found));
