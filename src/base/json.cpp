@@ -41,12 +41,13 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, cons
 
 nlohmann::json read_json_object(const std::string& path) {
   nlohmann::json result = parse_json(read_file(path), path);
-  if (!result.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", path, result.type_name());
+  if (!result.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", path, json_found(result));
   return result;
 }
 
 std::string json_text(const nlohmann::json& value, int indent) { return text_of(value, indent); }
 std::string json_text(const nlohmann::ordered_json& value, int indent) { return text_of(value, indent); }
+std::string json_found(const nlohmann::json& value) { return value.is_number() ? json_text(value) : value.type_name(); }
 std::string json_quoted(std::string_view text) { return json_text(nlohmann::json(text)); }
 
 }  // namespace npusim

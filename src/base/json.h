@@ -18,6 +18,8 @@ nlohmann::json read_json_object(const std::string& path);
 // One line, or lines indented by `indent`. Bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+// What was found, for a message: a number's value, else the kind of JSON value.
+std::string json_found(const nlohmann::json& value);
 // In double quotes, as one printable line.
 std::string json_quoted(std::string_view text);
 

@@ -164,11 +164,12 @@ int add_dense_arg(BoundKernel& bound, ValueId value, const TensorType& type) {
   return static_cast<int>(bound.values.size()) - 1;
 }
 
-// The contraction reads weights that a recipe has scaled; those of 16 bits stay so unless `wide`.
+// The contraction reads weights that a recipe has scaled. Those of bfloat16 stay so unless `wide`; float16 may not hold
+// the product.
 Node scale_weights(Graph& graph, Fold& fold, bool wide) {
   Kernel& k = fold.bound.kernel;
   const DType stored = k.args[static_cast<size_t>(k.contraction->b.arg)].dtype;
-  const bool keep = !wide && (stored == DType::f16 || stored == DType::bf16);
+  const bool keep = !wide && stored == DType::bf16;
   const TensorType type{keep ? stored : DType::f32, extents_of(k, fold.weight_dims)};
   const ValueId scaled = add_value(graph, fold.name + "_scaled", type);
   Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled, type.dtype), fold.name);

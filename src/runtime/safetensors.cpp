@@ -35,9 +35,6 @@ std::optional<DType> parse_file_dtype(std::string_view name) {
   return static_cast<DType>(found - file_names.begin());
 }
 
-// What was found, for a message: a number's value, else the kind of JSON value.
-std::string found(const json& value) { return value.is_number() ? json_text(value) : value.type_name(); }
-
 struct ParsedObject {
   json root;
   std::vector<std::string> keys;  // of the root, in the order of the text
@@ -57,7 +54,7 @@ ParsedObject parse_object(std::string_view text, const std::string& what) {
     }
   });
   if (!result.root.is_object()) {
-    fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", what, found(result.root));
+    fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", what, json_found(result.root));
   }
   return result;
 }
@@ -70,7 +67,7 @@ const json& field(const json& object, const char* key, const std::string& where)
 
 int64_t natural(const json& value, const std::string& where) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{INT64_MAX})
-    fail(ErrorKind::bad_input, "{}: expected an integer from 0 to 2^63-1, found {}", where, found(value));
+    fail(ErrorKind::bad_input, "{}: expected an integer from 0 to 2^63-1, found {}", where, json_found(value));
   return value.get<int64_t>();
 }
 
@@ -82,7 +79,7 @@ ByteRange parse_range(const json& info, const std::string& where, uint64_t data_
   const json& offsets = field(info, "data_offsets", where);
   if (!offsets.is_array() || offsets.size() != 2)
     fail(ErrorKind::bad_input, "{}: data_offsets: expected [begin, end], found {}", where,
-         offsets.is_array() ? fmt::format("{} elements", offsets.size()) : found(offsets));
+         offsets.is_array() ? fmt::format("{} elements", offsets.size()) : json_found(offsets));
   const ByteRange range = {static_cast<uint64_t>(natural(offsets[0], where + ": data_offsets[0]")),
                            static_cast<uint64_t>(natural(offsets[1], where + ": data_offsets[1]"))};
   if (range.begin > range.end)
@@ -95,7 +92,8 @@ ByteRange parse_range(const json& info, const std::string& where, uint64_t data_
 
 Shape parse_shape(const json& info, const std::string& where) {
   const json& extents = field(info, "shape", where);
-  if (!extents.is_array()) fail(ErrorKind::bad_input, "{}: shape: expected an array, found {}", where, found(extents));
+  if (!extents.is_array())
+    fail(ErrorKind::bad_input, "{}: shape: expected an array, found {}", where, json_found(extents));
   Shape shape;
   for (size_t i = 0; i < extents.size(); ++i)
     shape.push_back(natural(extents[i], fmt::format("{}: shape[{}]", where, i)));
@@ -105,10 +103,10 @@ Shape parse_shape(const json& info, const std::string& where) {
 // The entry without its data pointer, and where its data is.
 std::pair<TensorEntry, ByteRange> parse_entry(const std::string& name, const json& info, const std::string& where,
                                               uint64_t data_size) {
-  if (!info.is_object()) fail(ErrorKind::bad_input, "{}: expected an object, found {}", where, found(info));
+  if (!info.is_object()) fail(ErrorKind::bad_input, "{}: expected an object, found {}", where, json_found(info));
   const json& dtype_text = field(info, "dtype", where);
   if (!dtype_text.is_string())
-    fail(ErrorKind::bad_input, "{}: dtype: expected a string, found {}", where, found(dtype_text));
+    fail(ErrorKind::bad_input, "{}: dtype: expected a string, found {}", where, json_found(dtype_text));
   TensorEntry entry;
   entry.name = name;
   entry.tensor.type.shape = parse_shape(info, where);
@@ -156,11 +154,11 @@ void check_cover(const std::vector<TensorEntry>& entries, const std::vector<Byte
 }
 
 std::map<std::string, std::string> parse_metadata(const json& value, const std::string& where) {
-  if (!value.is_object()) fail(ErrorKind::bad_input, "{}: expected an object, found {}", where, found(value));
+  if (!value.is_object()) fail(ErrorKind::bad_input, "{}: expected an object, found {}", where, json_found(value));
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(ErrorKind::bad_input, "{}: {}: expected a string, found {}", where, json_quoted(key), found(text));
+      fail(ErrorKind::bad_input, "{}: {}: expected a string, found {}", where, json_quoted(key), json_found(text));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -271,11 +269,12 @@ std::vector<std::pair<std::string, std::string>> parse_safetensors_index(std::st
                                                                          const std::string& origin) {
   const json root = parse_object(text, origin).root;
   const json& map = field(root, "weight_map", origin);
-  if (!map.is_object()) fail(ErrorKind::bad_input, "{}: weight_map: expected an object, found {}", origin, found(map));
+  if (!map.is_object())
+    fail(ErrorKind::bad_input, "{}: weight_map: expected an object, found {}", origin, json_found(map));
   std::vector<std::pair<std::string, std::string>> result;
   for (const auto& [name, file] : map.items()) {
     const std::string where = fmt::format("{}: weight_map: tensor {}", origin, json_quoted(name));
-    if (!file.is_string()) fail(ErrorKind::bad_input, "{}: expected a file name, found {}", where, found(file));
+    if (!file.is_string()) fail(ErrorKind::bad_input, "{}: expected a file name, found {}", where, json_found(file));
     const auto& file_name = file.get_ref<const std::string&>();
     if (file_name.empty() || file_name == "." || file_name == ".." ||
         file_name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos)

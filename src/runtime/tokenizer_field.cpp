@@ -16,8 +16,7 @@ const json missing_value = nullptr;
 std::string where(const Field& field) { return field.path.empty() ? field.origin : field.origin + ": " + field.path; }
 
 void expected(const Field& field, std::string_view what) {
-  fail(ErrorKind::bad_input, "{}: expected {}, found {}", where(field), what,
-       field.value.is_number() ? json_text(field.value) : field.value.type_name());
+  fail(ErrorKind::bad_input, "{}: expected {}, found {}", where(field), what, json_found(field.value));
 }
 
 void unsupported(const Field& field, std::string_view supported) {

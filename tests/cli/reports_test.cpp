@@ -33,6 +33,14 @@ TEST_F(CliTest, CompileReport) {
   EXPECT_EQ(result.err, "");
 }
 
+// A path may be any bytes; JSON is UTF-8.
+TEST_F(CliTest, ReportsNameAnyPath) {
+  write_model();
+  const Invocation result = npusim({"compile", "model.json", "-o", "\xff.npubin", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out)["program"], "\ufffd.npubin");
+}
+
 TEST_F(CliTest, CompileIsByteIdenticalAndTakesStandardStreams) {
   write_model();
   ASSERT_EQ(npusim({"compile", "model.json", "-o", "a.npubin"}).code, 0);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace npusim {
 namespace {
@@ -36,6 +37,18 @@ TEST(Attrs, Numbers) {
   EXPECT_EQ(read("Scalar", "2"), "2");
   EXPECT_EQ(read("Scalar", "\"NaN\""), "nan");
   EXPECT_EQ(read("Scalar", "\"(1+2j)\""), "unsupported complex number \"(1+2j)\"");
+}
+
+// What a message quotes is cut between characters, whatever their length.
+TEST(Attrs, LongFindingsAreCut) {
+  for (const std::string prefix : {"", "a", "ab"}) {
+    std::string text = prefix;
+    while (text.size() < 200) text += "\u20ac";
+    const std::string message = read("int", "\"" + text + "\"");
+    EXPECT_TRUE(message.ends_with("\u20ac\u2026")) << message;
+    EXPECT_TRUE(is_utf8(message));
+    EXPECT_LT(message.size(), 120U);
+  }
 }
 
 TEST(Attrs, None) {

@@ -1,6 +1,8 @@
 // Batch norms: folded behind contractions where that keeps every result, and kernels of their own where it would not.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "passes/run_graph.h"
 
 namespace npusim {
@@ -8,6 +10,8 @@ namespace {
 
 using test::GraphRun;
 using test::run_graph;
+using test::tensor_of;
+using test::values_of;
 
 // Weights of a convolution 3 -> 5 and of a batch norm over 5 channels with random statistics.
 const std::string weights =
@@ -90,7 +94,7 @@ TEST(Fold, StatisticsOfARunStay) {
   EXPECT_FALSE(run.fusions.contains("conv_bn"));
 }
 
-// Scaled weights of a 16-bit model are rounded once and stay 16-bit, unless float32 is asked for.
+// Scaled weights of a bfloat16 model are rounded once and stay so, unless float32 is asked for.
 TEST(Fold, WeightsKeepTheirType) {
   const std::string input = "input %x: float32[2, 3, 6, 6]\n";
   std::string narrow = weights.substr(input.size()) +
@@ -108,6 +112,23 @@ TEST(Fold, WeightsKeepTheirType) {
       }
     }
   }
+}
+
+// Weights times scales that float16 cannot hold, in a model whose values it all holds.
+TEST(Fold, ScaledWeightsDoNotOverflow) {
+  std::string narrow = weights + conv("c", "None") + norm("n", "c") + "output %n\n";
+  for (size_t at; (at = narrow.find("float32")) != std::string::npos;) narrow.replace(at, 7, "float16");
+  const TensorType channels{DType::f16, {5}}, image{DType::f16, {2, 3, 6, 6}};
+  std::vector<double> pixels(2 * 3 * 6 * 6);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = 0.001 * (static_cast<double>(i * 7 % 11) - 5);
+  const GraphRun run = run_graph(narrow, {.dtype = DType::f16,
+                                          .tolerance = 2e-2,
+                                          .given = {{"x", tensor_of(image, pixels)},
+                                                    {"scale", tensor_of(channels, std::vector<double>(5, 4000))},
+                                                    {"mean", tensor_of(channels, std::vector<double>(5, 0))},
+                                                    {"var", tensor_of(channels, std::vector<double>(5, 1e-4))}}});
+  EXPECT_EQ(run.fusions.at("conv_bn"), 1);
+  for (double y : values_of(run.outputs[0])) EXPECT_TRUE(std::isfinite(y));
 }
 
 // Behind a linear layer the channel is the last dimension.
