@@ -42,14 +42,23 @@ std::vector<bool> updated_values(const Graph& graph) {
   return fixed;
 }
 
+// By value: whether a kernel computes it; a copy does not.
+std::vector<bool> computed_values(const Graph& graph) {
+  std::vector<bool> computed(graph.values.size(), false);
+  for (const Node& node : graph.nodes)
+    for (ValueId v : node.outputs) computed[static_cast<size_t>(v)] = node.kernel->exprs.size() > 1;
+  return computed;
+}
+
 // Kernels that convert the float32 operands of products and convolutions: a weight once, at load; of what comes from
-// outside only the images of convolutions, since positions and features may need more digits, and only to bfloat16,
-// since float16 cannot hold every float32.
+// outside only the images of convolutions, since positions and features may need more digits. Float16 cannot hold every
+// float32: images and computed weights, such as those scaled by a batch norm, stay float32 there.
 void narrow_operands(Graph& graph, DType dtype) {
-  const std::vector<bool> early = early_values(graph);
+  const std::vector<bool> early = early_values(graph), computed = computed_values(graph);
   const auto comes_narrow = [&](const Contraction& c, const Access* operand, ValueId v) {
     if (static_cast<size_t>(v) >= early.size() || value_of(graph, v).type.dtype != DType::f32) return false;
     const bool image = dtype == DType::bf16 && c.kind == ContractionKind::conv && operand == &c.a;
+    if (dtype == DType::f16 && computed[static_cast<size_t>(v)]) return false;
     return early[static_cast<size_t>(v)] || (image && value_of(graph, v).source == ValueSource::input);
   };
   std::map<ValueId, ValueId> narrowed;
