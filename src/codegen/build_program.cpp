@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "codegen/plan_memory.h"
+#include "passes/early_values.h"
 
 namespace npusim {
 namespace {
@@ -57,29 +58,13 @@ class Builder {
   }
   int32_t& buffer(ValueId id) { return buffers_[static_cast<size_t>(root(id))]; }
 
-  // A node that needs nothing but weights and constants runs once, at load. What it updates it must own.
+  // A node whose results are known early runs once, at load.
   void find_recipes(const Graph& g) {
-    is_recipe_.assign(g.nodes.size(), false);
-    std::vector<bool> early(g.values.size(), false);
-    for (size_t v = 0; v < g.values.size(); ++v)
-      early[v] = g.values[v].source == ValueSource::weight || g.values[v].source == ValueSource::constant;
-    for (size_t n = 0; n < g.nodes.size(); ++n) {
-      const Node& node = g.nodes[n];
-      is_recipe_[n] =
-          std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return early[static_cast<size_t>(v)]; });
-      for (ValueId v : node.outputs) early[static_cast<size_t>(v)] = is_recipe_[n];
-    }
-    // A value that a later step updates in place must not be a recipe's: protect_updated_values copied it into one of
-    // its own, and that copy runs with the steps.
-    for (size_t n = g.nodes.size(); n-- > 0;) {
-      const Node& node = g.nodes[n];
-      for (size_t i = 0; i < node.kernel->args.size(); ++i) {
-        const int source = node.kernel->args[i].updates;
-        if (source < 0 || is_recipe_[n]) continue;
-        const int32_t producer = value_of(g, node.inputs[static_cast<size_t>(source)]).producer;
-        if (producer >= 0) is_recipe_[static_cast<size_t>(producer)] = false;
-      }
-    }
+    const std::vector<bool> early = early_values(g);
+    is_recipe_.clear();
+    for (const Node& node : g.nodes)
+      is_recipe_.push_back(std::all_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](ValueId v) { return early[static_cast<size_t>(v)]; }));
   }
 
   void unite_updates(const Graph& g) {

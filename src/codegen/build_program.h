@@ -20,13 +20,11 @@ struct MethodGraph {
 // name of the graph input).
 Program build_program(std::vector<MethodGraph>& methods, const PassContext& context);
 
-// Inserts copies where a kernel would update a value in place that is still needed, or that is not the program's to
-// change (weights, constants, inputs that are no state).
-// The read arguments whose memory the kernel's result may take if nobody needs them afterwards: each point reads them
-// where it stores, and nowhere else. Kernels with one result and no contraction only: a contraction writes parts of its
-// result before it has read all it adds.
+// The read arguments whose memory the kernel's one result may take if nobody needs them afterwards.
 std::vector<size_t> in_place_arguments(const Kernel& kernel);
 
+// Inserts copies where a kernel would update a value in place that is still needed, that it reads elsewhere than where
+// it stores, or that is not the program's to change (weights, constants, inputs that are no state).
 void protect_updated_values(Graph& graph);
 
 }  // namespace npusim

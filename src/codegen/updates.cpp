@@ -1,29 +1,34 @@
-// In-place updates made safe: a value that outlives its update is copied first.
+// In-place updates made safe: a value that outlives its update, or is read elsewhere by it, is copied first.
 #include <algorithm>
 
 #include "codegen/build_program.h"
+#include "kernel/fuse.h"
 
 namespace npusim {
+namespace {
+
+// The kernel with an argument of its own, the last of those it reads, for the value that argument `written` updates.
+std::shared_ptr<const Kernel> with_own_source(const Kernel& kernel, size_t written) {
+  auto own = std::make_shared<Kernel>(kernel);
+  const auto position = std::find_if(own->args.begin(), own->args.end(), [](const KernelArg& a) { return a.written; });
+  const auto source = static_cast<int>(position - own->args.begin());
+  own->args.insert(position, kernel.args[static_cast<size_t>(kernel.args[written].updates)]);
+  own->args[written + 1].updates = source;
+  for (Store& store : own->stores) ++store.access.arg;
+  return own;
+}
+
+}  // namespace
 
 std::vector<size_t> in_place_arguments(const Kernel& kernel) {
-  if (kernel.contraction || kernel.stores.size() != 1 || kernel.stores[0].accumulate) return {};
-  const Access& to = kernel.stores[0].access;
-  const KernelArg& result = kernel.args[static_cast<size_t>(to.arg)];
-  if (result.updates >= 0 || !to.guards.empty() || !to.terms.empty()) return {};
-  std::vector<bool> reads(kernel.args.size()), elsewhere(kernel.args.size());
-  for (const Access& access : kernel.accesses) {
-    const auto arg = static_cast<size_t>(access.arg);
-    reads[arg] = true;
-    elsewhere[arg] = elsewhere[arg] || access.offset != to.offset || access.strides != to.strides ||
-                     !access.guards.empty() || !access.terms.empty();
-  }
-  // A result without the row's dimensions is stored once for all points of the row, which read on.
-  for (size_t d = kernel.space.size() - static_cast<size_t>(kernel.row_dims); d < kernel.space.size(); ++d)
-    if (kernel.space[d] > 1 && to.strides[d] == 0) return {};
+  if (kernel.contraction || kernel.stores.size() != 1) return {};
+  const int to = kernel.stores[0].access.arg;
+  const KernelArg& result = kernel.args[static_cast<size_t>(to)];
+  if (result.updates >= 0) return {};
   std::vector<size_t> found;
   for (size_t i = 0; i < kernel.args.size(); ++i)
-    if (reads[i] && !elsewhere[i] && !kernel.args[i].written && kernel.args[i].dtype == result.dtype &&
-        kernel.args[i].elements == result.elements)
+    if (!kernel.args[i].written && kernel.args[i].dtype == result.dtype && kernel.args[i].elements == result.elements &&
+        may_share(kernel, static_cast<int>(i), to))
       found.push_back(i);
   return found;
 }
@@ -33,15 +38,15 @@ void protect_updated_values(Graph& graph) {
   std::vector<Node> nodes;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node node = graph.nodes[n];
-    const Kernel& kernel = *node.kernel;
-    for (size_t i = 0; i < kernel.args.size(); ++i) {
-      const int source = kernel.args[i].updates;
+    for (size_t i = 0; i < node.kernel->args.size(); ++i) {
+      const int source = node.kernel->args[i].updates;
       if (source < 0) continue;
       const auto slot = static_cast<size_t>(source);  // reads come first: the position among the inputs
       const ValueId old = node.inputs[slot];
       const ValueId updated = node.outputs[i - node.inputs.size()];
       const Value& value = value_of(graph, old);
-      bool safe = value.source == ValueSource::node || value.source == ValueSource::input;
+      const bool elsewhere = !may_share(*node.kernel, source, static_cast<int>(i));
+      bool safe = !elsewhere && (value.source == ValueSource::node || value.source == ValueSource::input);
       if (static_cast<size_t>(old) < readers.size())
         for (int32_t reader : readers[static_cast<size_t>(old)])
           safe = safe && reader != -1 && reader <= static_cast<int32_t>(n);
@@ -53,7 +58,13 @@ void protect_updated_values(Graph& graph) {
       if (safe) continue;
       const ValueId copy = add_value(graph, value.name + "_copy", value.type);
       nodes.push_back(copy_node(graph, old, copy, "copy"));
-      node.inputs[slot] = copy;
+      if (elsewhere) {
+        node.kernel = with_own_source(*node.kernel, i);
+        node.inputs.push_back(copy);
+        ++i;
+      } else {
+        node.inputs[slot] = copy;
+      }
     }
     nodes.push_back(std::move(node));
   }

@@ -141,6 +141,8 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   stage("codegen");
   Program program = build_program(methods, context);
   program.model = methods.empty() ? "" : methods.front().graph.name;
+  if (const auto problems = check_program(program); !problems.empty())
+    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
   lap("plan");
   refuse_kernels(program, *target);
   link_states(program, options.kv_map, result.notes);

@@ -149,6 +149,11 @@ struct Checker {
         add("node '{}': kernel {} takes '{}' as {} x{}, it is {}", node.name, kernel.name, value.name,
             dtype_name(arg.dtype), arg.elements, to_string(value.type));
     }
+    std::vector<ValueId> inputs = node.inputs;
+    std::sort(inputs.begin(), inputs.end());
+    if (const auto twice = std::adjacent_find(inputs.begin(), inputs.end()); twice != inputs.end())
+      add("node '{}': kernel {} reads '{}' through two arguments", node.name, kernel.name,
+          value_of(graph, *twice).name);
     if (read != node.inputs.size() || written != node.outputs.size())
       add("node '{}': kernel {} has {} arguments for {} operands", node.name, kernel.name, kernel.args.size(),
           node.inputs.size() + node.outputs.size());

@@ -7,24 +7,33 @@
 
 namespace npusim {
 
-// A kernel and what its arguments stand for: equal numbers are the same value.
+// A kernel and what its arguments stand for: equal numbers are the same value, which is read through one argument.
 struct BoundKernel {
   Kernel kernel;
   std::vector<int> values;
 };
 
 // Drops dimensions of extent 1 (not of convolutions, whose dimensions are fixed) and expressions, accesses and
-// arguments nothing needs. Arguments that are updated stay.
+// arguments nothing needs; arguments of equal values become one. Arguments that are updated stay.
 void simplify(BoundKernel& bound);
 
 // Splits dimension d (of the space, or of a contraction's reduced ones when d >= rank) of extent n into (n/inner,
 // inner).
 void split_dim(Kernel& kernel, size_t d, int64_t inner);
+// Not the row of a scan, which is one dimension.
+bool may_split(const Kernel& kernel, size_t d);
 
 // Whether the kernel only moves elements of one argument to another of the same dtype: a view made real.
 bool is_copy(const Kernel& kernel);
 // A copy that keeps every element at its address: the same value under another shape.
 bool is_identity(const Kernel& kernel);
+
+// Whether the memory of read argument `read` may be that of `written`: nothing reads it but each point of the space the
+// very element it stores. A contraction may store before it has read all it adds, and of several stores one may come
+// before another's loads, so those kernels may not read it at all.
+bool may_share(const Kernel& kernel, int read, int written);
+// Whether every argument that is updated may share the memory of its update.
+bool updates_in_place(const Kernel& kernel);
 
 struct FuseOptions {
   bool strict = false;  // round at every edge as eager does; otherwise floats stay in f32 within a kernel

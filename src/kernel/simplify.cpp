@@ -47,6 +47,20 @@ void mark_args(const Kernel& k, std::vector<bool>& used) {
   if (k.contraction->score) mark_args(*k.contraction->score, used);
 }
 
+// Each value is read through one argument.
+void merge_args(BoundKernel& bound) {
+  Kernel& k = bound.kernel;
+  std::unordered_map<int, int> first;  // argument by value
+  std::vector<int> to(k.args.size());
+  bool merged = false;
+  for (size_t i = 0; i < k.args.size(); ++i) {
+    to[i] = static_cast<int>(i);
+    if (!k.args[i].written) to[i] = first.try_emplace(bound.values[i], to[i]).first->second;
+    merged = merged || to[i] != static_cast<int>(i);
+  }
+  if (merged) rename_args(k, to);  // the arguments left over are unused
+}
+
 // Drops expressions no store needs, and accesses no expression needs.
 void drop_unused_exprs(Kernel& k) {
   std::vector<bool> live(k.exprs.size(), false);
@@ -160,6 +174,12 @@ int32_t add_expr(Kernel& kernel, const Expr& e) {
   return static_cast<int32_t>(kernel.exprs.size()) - 1;
 }
 
+bool may_split(const Kernel& kernel, size_t d) {
+  const size_t rank = kernel.space.size();
+  return d >= rank || d + static_cast<size_t>(kernel.row_dims) < rank ||
+         std::none_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+}
+
 void split_dim(Kernel& kernel, size_t d, int64_t inner) {
   auto split = [&](std::vector<int64_t>& v) {
     const int64_t stride = v[d];
@@ -258,6 +278,7 @@ void order_args(BoundKernel& bound) {
 
 void simplify(BoundKernel& bound) {
   Kernel& k = bound.kernel;
+  merge_args(bound);
   drop_unused_exprs(k);
   drop_unit_dims(k);
   std::vector<bool> used(k.args.size(), false);

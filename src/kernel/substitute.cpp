@@ -163,11 +163,7 @@ bool split_until_mapped(Kernel& consumer, int arg, const StoredDims& stored) {
     }
     if (!split) return true;
     if (consumer.contraction && consumer.contraction->kind != ContractionKind::matmul) return false;
-    // A scan runs along one dimension.
-    const bool row = split->dim + static_cast<size_t>(consumer.row_dims) >= consumer.space.size();
-    if (row &&
-        std::any_of(consumer.exprs.begin(), consumer.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; }))
-      return false;
+    if (!may_split(consumer, split->dim)) return false;
     split_dim(consumer, split->dim, split->inner);
   }
   return false;

@@ -49,6 +49,7 @@ bool split_to_fit(Kernel& k, int arg, const StoredDims& stored, bool tiled = fal
     }
     if (!ok) return false;
     if (!split) return true;
+    if (!may_split(k, split->dim)) return false;
     if (k.contraction && k.contraction->kind != ContractionKind::matmul) {
       if (!tiled) return false;
       auto product = std::make_shared<Contraction>(*k.contraction);

@@ -6,7 +6,8 @@
 
 namespace npusim {
 
-// By value: weights, constants, and what is computed from nothing else.
+// By value: weights, constants, and what is computed from nothing else. What is updated in place is known early only
+// if all of it is, every update and every reader of what they overwrite: else each run starts it afresh.
 std::vector<bool> early_values(const Graph& graph);
 
 }  // namespace npusim

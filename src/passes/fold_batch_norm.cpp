@@ -53,8 +53,8 @@ int32_t append_expr(Kernel& k, const Expr& e) {
 }
 
 int32_t append_load(Kernel& k, Access access) {
+  Expr load{.op = ExprOp::load, .type = scalar_of(k.args[static_cast<size_t>(access.arg)].dtype)};
   k.accesses.push_back(std::move(access));
-  Expr load{.op = ExprOp::load, .type = Scalar::f32};
   load.integer = static_cast<int64_t>(k.accesses.size()) - 1;
   return append_expr(k, load);
 }

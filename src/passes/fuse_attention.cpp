@@ -186,7 +186,7 @@ void fuse_attention(Graph& graph, PassContext& context) {
       auto score = append_consumer(f.at(static_cast<size_t>(p)), tail, value, false, f.options);
       if (!score) continue;
       auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], row_stride, f.options).build(safe);
-      if (!attention) continue;
+      if (!attention || !f.allowed(*attention)) continue;
       f.replace(readers[0], std::move(*attention));
       f.remove(n);
       f.remove(static_cast<size_t>(p));

@@ -82,6 +82,7 @@ void Fuser::remove_if_unread(size_t node) {
 }
 
 bool Fuser::allowed(const BoundKernel& merged) const {
+  if (!updates_in_place(merged.kernel)) return false;  // what it updates would be copied first
   if (merged.kernel.exprs.size() > max_fused_exprs || merged.values.size() > max_fused_args) return false;
   if (context_.disabled.empty()) return true;
   for (const std::string& name : recognize(merged.kernel))

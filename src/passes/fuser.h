@@ -42,8 +42,10 @@ class Fuser {
 
   const FuseOptions options;
 
- private:
+  // Whether the merged kernel is one to have: small, in place, no fusion that is switched off.
   bool allowed(const BoundKernel& merged) const;
+
+ private:
   void join_names(BoundKernel& merged, const Kernel& first, const Kernel& second) const;
   Graph& graph_;
   const PassContext& context_;

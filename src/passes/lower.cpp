@@ -8,8 +8,15 @@
 namespace npusim {
 namespace {
 
-// An identity copy of a whole value is that value, unless it is a graph input seen as an output of its own.
-bool is_alias(const Kernel& kernel) { return is_identity(kernel); }
+Node kernel_node(std::string name, BoundKernel bound) {
+  simplify(bound);
+  Node node;
+  node.name = std::move(name);
+  for (size_t i = 0; i < bound.values.size(); ++i)
+    (bound.kernel.args[i].written ? node.outputs : node.inputs).push_back(bound.values[i]);
+  node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));
+  return node;
+}
 
 }  // namespace
 
@@ -21,7 +28,10 @@ void lower(Graph& graph, PassContext& context) {
   for (GraphOutput& output : graph.outputs) output.shape = value_of(graph, output.value).type.shape;
   for (Node& node : graph.nodes) {
     if (node.kernel) {
-      nodes.push_back(std::move(node));
+      BoundKernel bound{*node.kernel, {}};
+      for (ValueId v : node.inputs) bound.values.push_back(alias[static_cast<size_t>(v)]);
+      bound.values.insert(bound.values.end(), node.outputs.begin(), node.outputs.end());
+      nodes.push_back(kernel_node(node.name, std::move(bound)));
       continue;
     }
     // The call sees its operands' own shapes; only the kernels' bindings follow aliases.
@@ -45,7 +55,8 @@ void lower(Graph& graph, PassContext& context) {
       BoundKernel bound{std::move(step.kernel), {}};
       for (int operand : step.operands)
         bound.values.push_back(alias[static_cast<size_t>(operands[static_cast<size_t>(operand)])]);
-      if (is_alias(bound.kernel)) {
+      // An identity copy of a whole value is that value.
+      if (is_identity(bound.kernel)) {
         const Store& store = bound.kernel.stores[0];
         const Expr& load = bound.kernel.exprs[static_cast<size_t>(store.expr)];
         const int from = bound.kernel.accesses[static_cast<size_t>(load.integer)].arg;
@@ -53,13 +64,7 @@ void lower(Graph& graph, PassContext& context) {
             bound.values[static_cast<size_t>(from)];
         continue;
       }
-      simplify(bound);
-      Node kernel_node;
-      kernel_node.name = node.name;
-      for (size_t i = 0; i < bound.values.size(); ++i)
-        (bound.kernel.args[i].written ? kernel_node.outputs : kernel_node.inputs).push_back(bound.values[i]);
-      kernel_node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));
-      nodes.push_back(std::move(kernel_node));
+      nodes.push_back(kernel_node(node.name, std::move(bound)));
     }
   }
   graph.nodes = std::move(nodes);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "kernel/fuse.h"
 #include "program/program.h"
 
 namespace npusim {
@@ -41,7 +42,7 @@ class ProgramChecker {
     if (!program_.sources.empty() && program_.sources.size() != program_.kernels.size())
       add("expected a source for each of the {} kernels, found {}", program_.kernels.size(), program_.sources.size());
     if (!problems_.empty()) return std::move(problems_);  // what follows relies on all of the above
-    prepared_.assign(program_.buffers.size(), false);
+    written_.assign(program_.buffers.size(), false);
     steps({"recipes", program_.recipes, program_.recipe_arena_bytes, nullptr, 0});
     if (program_.methods.empty()) add("expected at least one method, found none");
     for (size_t i = 0; i < program_.methods.size(); ++i) method(i);
@@ -161,13 +162,19 @@ class ProgramChecker {
     if (arg.updates >= 0 && step.buffers[static_cast<size_t>(arg.updates)] != id)
       return fmt::format("expected the buffer of argument {}, which it updates, found '{}'", arg.updates, b.name);
     if (arg.written && !may_write(list, b)) return fmt::format("buffer '{}' must not be written here", b.name);
-    if (b.kind == BufferKind::prepared) {
-      if (arg.written)
-        prepared_[static_cast<size_t>(id)] = true;
-      else if (!prepared_[static_cast<size_t>(id)])
-        return fmt::format("no recipe prepares buffer '{}' before", b.name);
-    }
+    if (arg.written)
+      written_[static_cast<size_t>(id)] = true;
+    else if (!written_[static_cast<size_t>(id)] && is_computed(b))
+      return fmt::format("nothing writes buffer '{}' before", b.name);
+    for (size_t w = 0; w < k.args.size() && !arg.written; ++w)
+      if (k.args[w].written && step.buffers[w] == id && !may_share(k, static_cast<int>(a), static_cast<int>(w)))
+        return fmt::format("buffer '{}' is overwritten while it is read", b.name);
     return place(list, id);
+  }
+
+  // Neither given nor kept from run to run.
+  static bool is_computed(const Buffer& b) {
+    return b.kind == BufferKind::prepared || b.kind == BufferKind::arena || b.kind == BufferKind::output;
   }
 
   static bool may_write(const StepList& list, const Buffer& b) {
@@ -235,7 +242,7 @@ class ProgramChecker {
       const bool given = b.kind == BufferKind::input || b.kind == BufferKind::state;
       if (b.kind == BufferKind::arena || (given && input_of_[position] != id))
         add("{}: output '{}': buffer '{}' does not outlive the run", where, spec.name, b.name);
-      if (b.kind == BufferKind::prepared && !prepared_[position])
+      if (b.kind == BufferKind::prepared && !written_[position])
         add("{}: output '{}': no recipe prepares buffer '{}'", where, spec.name, b.name);
       output_of_[position] = id;
     }
@@ -281,7 +288,7 @@ class ProgramChecker {
 
   const Program& program_;
   std::vector<std::string> problems_;
-  std::vector<bool> prepared_;
+  std::vector<bool> written_;  // by buffer, by the steps so far
   // By buffer: the last step list it is an input or an output of, and the one in whose arena it is.
   std::vector<int> input_of_, output_of_, arena_of_;
   std::set<std::string_view> names_;

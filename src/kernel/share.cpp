@@ -1,0 +1,55 @@
+// When a kernel's result may take the memory of what it reads.
+#include <algorithm>
+#include <numeric>
+
+#include "kernel/fuse.h"
+
+namespace npusim {
+namespace {
+
+// Whether any part of the kernel reads the argument.
+bool reads(const Kernel& k, int arg) {
+  const auto is = [&](const Access& a) { return a.arg == arg; };
+  if (std::any_of(k.accesses.begin(), k.accesses.end(), is)) return true;
+  if (!k.contraction) return false;
+  return is(k.contraction->a) || is(k.contraction->b) || (k.contraction->score && reads(*k.contraction->score, arg));
+}
+
+// Whether each point of the space has an element of its own.
+bool is_injective(const std::vector<int64_t>& strides, const std::vector<int64_t>& space) {
+  std::vector<size_t> order(space.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::abs(strides[a]) < std::abs(strides[b]); });
+  int64_t reach = 0;  // of all dimensions with smaller strides
+  for (size_t d : order) {
+    if (space[d] <= 1) continue;
+    if (std::abs(strides[d]) <= reach) return false;
+    reach += std::abs(strides[d]) * (space[d] - 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool may_share(const Kernel& k, int read, int written) {
+  if (!reads(k, read)) return true;
+  if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return false;
+  const Access& to = k.stores[0].access;
+  if (to.arg != written || !to.guards.empty() || !to.terms.empty() || !is_injective(to.strides, k.space)) return false;
+  return std::all_of(k.accesses.begin(), k.accesses.end(), [&](const Access& a) {
+    if (a.arg != read) return true;
+    if (a.offset != to.offset || !a.guards.empty() || !a.terms.empty()) return false;
+    for (size_t d = 0; d < k.space.size(); ++d)
+      if (k.space[d] > 1 && a.strides[d] != to.strides[d]) return false;
+    return true;
+  });
+}
+
+bool updates_in_place(const Kernel& k) {
+  for (size_t i = 0; i < k.args.size(); ++i)
+    if (k.args[i].updates >= 0 && !may_share(k, k.args[i].updates, static_cast<int>(i))) return false;
+  return true;
+}
+
+}  // namespace npusim
