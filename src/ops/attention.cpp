@@ -108,16 +108,19 @@ Ex product(OpKernel& k, bool contract, int64_t extent, int a, const std::vector<
   return k.reduce(Reduction::sum, k.load(a, a_at) * k.load(b, b_at));
 }
 
+// Masks are added, as ATen adds them: what is not a number stays so behind −inf.
 Ex masked(OpKernel& k, const Attention& a, Ex score, const Affine& row, const Affine& column) {
-  const double inf = std::numeric_limits<double>::infinity();
+  const auto added = [&](Ex kept) {
+    const Ex zero = k.number(0, score.type());
+    return score + select(kept, zero, k.number(-std::numeric_limits<double>::infinity(), score.type()));
+  };
   if (a.mask >= 0) {
     const int mask = k.read(a.mask);
     const Shape& shape = k.shape(mask);
     const Ex m = k.load(mask, at(k, a, shape, true, broadcast(shape, 2, row), broadcast(shape, 1, column)));
-    score = m.type() == Scalar::boolean ? select(m, score, -inf) : score + m;
+    score = m.type() == Scalar::boolean ? added(m) : score + m;
   }
-  if (a.causal) score = select(k.value(column) <= k.value(row), score, -inf);
-  return score;
+  return a.causal ? added(k.value(column) <= k.value(row)) : score;
 }
 
 // [lead…, L, S] of scaled and masked scores.

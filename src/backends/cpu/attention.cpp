@@ -192,27 +192,50 @@ class AttentionStep final : public Step {
       best = -infinity;
       for (int64_t r = 0; r < mask_rows; ++r) best = std::max(best, largest(mask + r * narrow_stride, k1 - k0));
     }
+    const auto mask_all = [&] { best = form_.added ? best + form_.masked : std::min(best, form_.masked); };
     if (form_.limited) {
       int64_t highest = 0;
       for (int64_t r = r0; r < r1; ++r) highest = std::max(highest, limit(batch, r));
-      if (highest <= k0) best = std::min(best, form_.masked);
+      if (highest <= k0) mask_all();
     }
-    if (form_.kept >= 0 && !any_kept(batch, r0, r1, k0, k1)) best = std::min(best, form_.masked);
-    if (best == -infinity) return false;
-    if ((best <= hopeless) != late) return !late;
+    if (form_.kept >= 0 && !any_kept(batch, r0, r1, k0, k1)) mask_all();
+    // A weight of 0 does not make up for a key or value that is infinite or no number.
+    const bool idle = best <= hopeless && is_finite(batch, k0, k1, base);
+    if (idle && best == -infinity) return false;
+    if (idle != late) return !late;
     scores(batch, r0, r1, k0, k1, base);
     if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : narrow_stride, rows, k1 - k0);
     if (form_.kept >= 0)
-      keep_scores(s, kept_row(batch, r0, k0), kept_.step[1], form_.keeps, form_.masked, rows, k1 - k0);
+      keep_scores(s, kept_row(batch, r0, k0), kept_.step[1], form_.keeps, {form_.masked, form_.added}, rows, k1 - k0);
     if (form_.limited)
       for (int64_t r = 0; r < rows; ++r)
-        for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j)
-          s[r * narrow_stride + j] = form_.masked;
+        for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j) {
+          float& score = s[r * narrow_stride + j];
+          score = form_.added ? score + form_.masked : form_.masked;
+        }
     if (score_) score_->run(s, batch, r0, r1, k0, k1, thread);
     softmax_tile(s, rows, k1 - k0, out.top, out.sum, out.factor);
     scale_rows(out.o, ld_, rows, columns_, out.factor);
     values(batch, rows, k0, k1, out.o, base);
     return false;
+  }
+
+  // Whether keys [k0, k1) and their values are all finite.
+  bool is_finite(int64_t batch, int64_t k0, int64_t k1, float* base) const {
+    if (direct_)
+      return all_finite(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_) &&
+             all_finite(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_);
+    for (const auto& [operand, columns] : {std::pair(&k_, depth_), std::pair(&v_, columns_)})
+      for (int64_t d = 0; d < columns; d += narrow_depth) {
+        const int64_t count = std::min(narrow_depth, columns - d);
+        float* part = base + layout_.s;  // where the scores will be: block_rows_ rows
+        for (int64_t k = k0; k < k1; k += block_rows_) {
+          const int64_t rows = std::min(block_rows_, k1 - k);
+          pack(*operand, {batch, k, k + rows, d, d + count}, part, narrow_stride);
+          if (!all_finite(DType::f32, part, narrow_stride, rows, count)) return false;
+        }
+      }
+    return true;
   }
 
   const uint8_t* kept_row(int64_t batch, int64_t r, int64_t k) const {

@@ -71,6 +71,26 @@ struct Matcher {
     return true;
   }
 
+  // Keys for which `condition` is not `wanted` are masked, all in one way.
+  bool match_masked(int32_t condition, bool wanted, float masked, bool added, ScoreForm& form) const {
+    const bool again = form.limited || form.kept >= 0;
+    if (again && (form.masked != masked || form.added != added)) return false;
+    form.masked = masked;
+    form.added = added;
+    return kept(condition, wanted, form) || (!form.limited && limit(condition, wanted, form));
+  }
+
+  // A term that is 0 for the keys that count and the same number for all others.
+  bool is_added(const Expr& e) const {
+    if (e.op != ExprOp::select) return false;
+    const auto first = constant(e.in[1]), second = constant(e.in[2]);
+    return first && second && (*first == 0) != (*second == 0);
+  }
+  bool match_added(const Expr& e, ScoreForm& form) const {
+    const bool wanted = *constant(e.in[1]) == 0;
+    return match_masked(e.in[0], wanted, static_cast<float>(*constant(e.in[wanted ? 2 : 1])), true, form);
+  }
+
   bool match(int32_t e, ScoreForm& form) const {
     const Expr& x = at(e);
     if (x.type != Scalar::f32) return false;
@@ -89,25 +109,21 @@ struct Matcher {
       }
       case ExprOp::add:
         for (int n = 0; n < 2; ++n) {
-          const Expr& load = at(x.in[static_cast<size_t>(n)]);
+          const int32_t term = x.in[static_cast<size_t>(n)], rest = x.in[static_cast<size_t>(1 - n)];
+          if (is_added(at(term))) return match_added(at(term), form) && match(rest, form);
+          const Expr& load = at(term);
           if (load.op != ExprOp::load || load.type != Scalar::f32) continue;
           const Access& access = k.accesses[static_cast<size_t>(load.integer)];
-          if (!access.terms.empty() || !access.guards.empty() || !match_scale(x.in[static_cast<size_t>(1 - n)], form))
-            return false;
+          if (!access.terms.empty() || !access.guards.empty() || !match_scale(rest, form)) return false;
           form.mask = static_cast<int>(load.integer);
           return true;
         }
         return false;
       case ExprOp::select:
-        for (int n = 1; n < 3; ++n) {
-          const auto masked = constant(x.in[static_cast<size_t>(n)]);
-          if (!masked) continue;
-          const bool again = form.limited || form.kept >= 0;
-          if (again && form.masked != static_cast<float>(*masked)) return false;
-          form.masked = static_cast<float>(*masked);
-          if (!kept(x.in[0], n == 2, form) && (form.limited || !limit(x.in[0], n == 2, form))) return false;
-          return match(x.in[static_cast<size_t>(3 - n)], form);
-        }
+        for (int n = 1; n < 3; ++n)
+          if (const auto masked = constant(x.in[static_cast<size_t>(n)]))
+            return match_masked(x.in[0], n == 2, static_cast<float>(*masked), false, form) &&
+                   match(x.in[static_cast<size_t>(3 - n)], form);
         return false;
       default:
         return false;

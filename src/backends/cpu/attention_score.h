@@ -6,13 +6,14 @@
 
 namespace npusim::cpu {
 
-// score = scale·(q·k) + mask[row, key], and `masked` for keys at or past the row's limit and for those that `kept`, a
-// tensor of booleans, does not keep.
+// score = scale·(q·k) + mask[row, key], and for keys at or past the row's limit and for those that `kept`, a tensor of
+// booleans, does not keep: `masked`, or `masked` added to it.
 struct ScoreForm {
   float scale = 1;
   int mask = -1, kept = -1;  // indices into the score kernel's accesses
   bool keeps = true;         // the value of `kept` that keeps
   bool limited = false;  // limit = limit_offset + Σ limit_coeffs[d]·index[d] over the score's dimensions but the last
+  bool added = false;
   float masked = 0;
   int64_t limit_offset = 0;
   std::vector<int64_t> limit_coeffs;

@@ -2,6 +2,7 @@
 #include "backends/cpu/attention_simd.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "backends/cpu/contraction_simd.h"
@@ -81,7 +82,7 @@ void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t key
   }
 }
 
-void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float masked, int64_t rows, int64_t keys) {
+void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked masked, int64_t rows, int64_t keys) {
   const F f;
   const hn::Rebind<uint8_t, F> bytes;
   const hn::RebindToSigned<F> whole;
@@ -91,12 +92,13 @@ void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float ma
     int64_t j = 0;
     for (; j + attention_lanes <= keys; j += attention_lanes) {
       const auto zero = hn::Eq(hn::PromoteTo(whole, hn::LoadU(bytes, from + j)), hn::Zero(whole));
-      const VF x = hn::LoadU(f, row + j), off = hn::Set(f, masked);
+      const VF x = hn::LoadU(f, row + j), value = hn::Set(f, masked.value);
+      const VF off = masked.added ? hn::Add(x, value) : value;
       const auto gone = hn::RebindMask(f, zero);
       hn::StoreU(keeps ? hn::IfThenElse(gone, off, x) : hn::IfThenElse(gone, x, off), f, row + j);
     }
     for (; j < keys; ++j)
-      if ((from[j] != 0) != keeps) row[j] = masked;
+      if ((from[j] != 0) != keeps) row[j] = masked.added ? row[j] + masked.value : masked.value;
   }
 }
 
@@ -106,11 +108,35 @@ float largest(const float* x, int64_t count) {
   int64_t n = 0;
   for (; n + attention_lanes <= count; n += attention_lanes) {
     const VF v = hn::LoadU(f, x + n);
-    most = hn::IfThenElse(hn::Gt(v, most), v, most);
+    most = hn::Max(most, hn::IfThenElse(hn::IsNaN(v), hn::Set(f, -lowest), v));
   }
   float result = hn::GetLane(hn::MaxOfLanes(f, most));
-  for (; n < count; ++n) result = x[n] > result ? x[n] : result;
+  for (; n < count; ++n) result = std::max(result, std::isnan(x[n]) ? -lowest : x[n]);
   return result;
+}
+
+// An exponent of all ones makes an infinity or a NaN.
+template <typename T, T exponent>
+HWY_INLINE bool finite(const T* x, int64_t stride, int64_t rows, int64_t columns) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t step = static_cast<int64_t>(hn::MaxLanes(d));
+  const auto ones = hn::Set(d, exponent);
+  for (int64_t r = 0; r < rows; ++r, x += stride) {
+    auto most = hn::Zero(d);
+    int64_t n = 0;
+    for (; n + step <= columns; n += step) most = hn::Max(most, hn::And(hn::LoadU(d, x + n), ones));
+    if (!hn::AllFalse(d, hn::Eq(most, ones))) return false;
+    for (; n < columns; ++n)
+      if ((x[n] & exponent) == exponent) return false;
+  }
+  return true;
+}
+
+bool all_finite(DType dtype, const void* x, int64_t stride, int64_t rows, int64_t columns) {
+  if (dtype == DType::f32) return finite<uint32_t, 0x7F800000>(static_cast<const uint32_t*>(x), stride, rows, columns);
+  const auto* half = static_cast<const uint16_t*>(x);
+  return dtype == DType::bf16 ? finite<uint16_t, 0x7F80>(half, stride, rows, columns)
+                              : finite<uint16_t, 0x7C00>(half, stride, rows, columns);
 }
 
 template <class Type, int rows>
@@ -176,6 +202,7 @@ HWY_EXPORT(scale_rows);
 HWY_EXPORT(add_mask);
 HWY_EXPORT(keep_scores);
 HWY_EXPORT(largest);
+HWY_EXPORT(all_finite);
 HWY_EXPORT(add_weighted);
 
 void softmax_tile(float* s, int64_t rows, int64_t keys, float* top, float* sum, float* factor) {
@@ -187,10 +214,13 @@ void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* 
 void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys) {
   HWY_DYNAMIC_DISPATCH(add_mask)(s, mask, ld, rows, keys);
 }
-void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float masked, int64_t rows, int64_t keys) {
+void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked masked, int64_t rows, int64_t keys) {
   HWY_DYNAMIC_DISPATCH(keep_scores)(s, kept, ld, keeps, masked, rows, keys);
 }
 float largest(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(largest)(x, count); }
+bool all_finite(DType dtype, const void* x, int64_t stride, int64_t rows, int64_t columns) {
+  return HWY_DYNAMIC_DISPATCH(all_finite)(dtype, x, stride, rows, columns);
+}
 void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,
                   int64_t rows, float* out, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(add_weighted)(dtype, v, stride, keys, columns, p, rows, out, ld);

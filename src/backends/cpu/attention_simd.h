@@ -16,9 +16,16 @@ void scale_rows(float* x, int64_t ld, int64_t rows, int64_t count, const float* 
 
 // s[r, j] += mask[r·ld + j]
 void add_mask(float* s, const float* mask, int64_t ld, int64_t rows, int64_t keys);
-// s[r, j] = masked where kept[r·ld + j] is not `keeps`
-void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, float masked, int64_t rows, int64_t keys);
-float largest(const float* x, int64_t count);  // −inf when empty; NaN is ignored
+// What becomes of a masked score: `value`, or that added to it.
+struct Masked {
+  float value;
+  bool added;
+};
+// s[r, j] masked where kept[r·ld + j] is not `keeps`
+void keep_scores(float* s, const uint8_t* kept, int64_t ld, bool keeps, Masked masked, int64_t rows, int64_t keys);
+float largest(const float* x, int64_t count);  // −inf when empty; inf where there is a NaN
+// Whether no element of rows `stride` apart, of f32, f16 or bf16, is infinite or NaN.
+bool all_finite(DType dtype, const void* x, int64_t stride, int64_t rows, int64_t columns);
 
 // out[r·ld + n] += Σ_j p[r, j] · v[j·stride + n] for few rows; f32, f16 or bf16.
 void add_weighted(DType dtype, const void* v, int64_t stride, int64_t keys, int64_t columns, const float* p,

@@ -62,7 +62,7 @@ struct ToBF16 {
     const auto bits = hn::BitCast(whole, x), top = hn::ShiftRight<16>(bits);
     const auto rounded =
         hn::ShiftRight<16>(hn::Add(bits, hn::Add(hn::Set(whole, 0x7fff), hn::And(top, hn::Set(whole, 1)))));
-    const auto nan = hn::RebindMask(whole, hn::Ne(x, x));
+    const auto nan = hn::RebindMask(whole, hn::IsNaN(x));
     const auto result = hn::IfThenElse(nan, hn::Or(top, hn::Set(whole, 0x40)), rounded);
     hn::StoreU(hn::DemoteTo(half, hn::BitCast(hn::RebindToSigned<decltype(whole)>(), result)), half, to);
   }

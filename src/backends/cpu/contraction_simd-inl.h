@@ -85,7 +85,7 @@ HWY_INLINE VF exp_of(VF x) {
   const VF first = hn::BitCast(f, hn::ShiftLeft<23>(hn::Add(half, bias)));
   const VF second = hn::BitCast(f, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
   const VF result = hn::Mul(hn::Mul(p, first), second);
-  return hn::IfThenElse(hn::Lt(x, low), hn::Zero(f), hn::IfThenElse(hn::Ne(x, x), x, result));
+  return hn::IfThenElse(hn::Lt(x, low), hn::Zero(f), hn::IfThenElse(hn::IsNaN(x), x, result));
 }
 
 }  // namespace HWY_NAMESPACE
