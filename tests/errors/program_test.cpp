@@ -198,7 +198,15 @@ TEST(ProgramCheck, Steps) {
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 9; }),
             "method 'decode': step 2 'mul': argument 1: buffer 'filled' is no output of the method");
   EXPECT_EQ(check_error([](Program& p) { p.recipes.clear(); }),
-            "method 'decode': step 1 'attention': argument 2: no recipe prepares buffer 'w_scaled' before");
+            "method 'decode': step 1 'attention': argument 2: nothing writes buffer 'w_scaled' before");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps.erase(p.methods[1].steps.begin() + 1); }),
+            "method 'decode': step 1 'mul': argument 0: nothing writes buffer 'mixed' before");
+  // The one row that the step reads is a part of what it overwrites.
+  EXPECT_EQ(check_error([](Program& p) {
+              p.kernels[0].args[1] = p.kernels[0].args[0];
+              p.methods[1].steps[0].buffers[1] = p.methods[1].steps[0].buffers[0];
+            }),
+            "method 'decode': step 0 'index_copy': argument 1: buffer 'cache' is overwritten while it is read");
   EXPECT_EQ(check_error([](Program& p) { p.recipes[0].buffers[1] = 0; }),
             "recipes: step 0 'scale': argument 1: buffer 'cache' must not be written here");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].arena_bytes = 95; }),
