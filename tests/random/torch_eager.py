@@ -1,0 +1,157 @@
+"""What PyTorch answers, and how far from it a right answer may be: per element, by running again with rounding noise.
+
+A program runs once as written and then several times with every arithmetic result multiplied by 1 ± a few rounding
+steps. Where those runs differ much the problem is ill-conditioned there and a difference says little; where they agree
+bit for bit (indices, copies, comparisons of exact numbers) an answer must too.
+"""
+import math
+from dataclasses import dataclass
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torch_program
+from torch_program import Program
+
+# What moves, chooses or compares numbers, or rounds to integers: no noise of its own.
+EXACT = set(
+    """neg abs relu relu6 clamp clamp_min clamp_max maximum minimum fmax fmin where eq ne lt le gt ge sign sgn floor ceil
+    trunc round isnan isinf isfinite isposinf isneginf signbit bitwise_and bitwise_or bitwise_xor bitwise_not logical_and
+    logical_or logical_xor logical_not masked_fill fill zero hardtanh threshold hardshrink nan_to_num copysign heaviside
+    positive _to_copy copy clone cat stack index_select index gather scatter index_copy index_put _index_put_impl
+    index_fill slice_scatter select_scatter diagonal_scatter as_strided_scatter flip roll constant_pad_nd reflection_pad1d
+    reflection_pad2d replication_pad1d replication_pad2d repeat repeat_interleave sort topk kthvalue median amax amin max
+    min argmax argmin any all cummax cummin tril triu embedding max_pool2d_with_indices max_pool3d_with_indices
+    adaptive_max_pool2d zeros ones full arange eye scalar_tensor zeros_like ones_like full_like new_zeros new_ones
+    new_full empty_like empty masked_scatter unfold_copy upsample_nearest1d upsample_nearest2d pixel_shuffle
+    pixel_unshuffle channel_shuffle _unsafe_view _local_scalar_dense lift_fresh rot90 diag_embed isin searchsorted
+    bucketize one_hot aminmax movedim empty_strided set_ resize tril_indices triu_indices""".split()
+)
+STEPS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+
+
+class Noise(TorchDispatchMode):
+    """Runs operators with their results, and the operands of sums, changed by up to `steps` rounding steps of
+    `unit` or of their dtype, whichever is larger. `exact`: what EXACT names is spared."""
+
+    def __init__(self, unit: float, steps: float, exact: bool, seed: int) -> None:
+        super().__init__()
+        self.unit, self.steps, self.exact = unit, steps, exact
+        self.generator = torch.Generator().manual_seed(seed)
+        self.largest = 0.0  # of all finite numbers
+
+    def shake(self, value: torch.Tensor) -> None:
+        if not value.is_floating_point() or value.numel() == 0:
+            return
+        noise = torch.rand(value.shape, generator=self.generator) * 2 - 1
+        value.mul_((1 + self.steps * max(self.unit, STEPS[value.dtype]) * noise).to(value.dtype))
+        if self.unit == STEPS[torch.float16]:  # its subnormal numbers
+            value.add_(torch.where(value != 0, noise * 2.0**-23, 0.0).to(value.dtype))
+        size = value.abs()
+        self.largest = max(self.largest, torch.where(size.isfinite(), size, 0).max().item())
+
+    def shaken(self, value):
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            value = value.clone()
+            self.shake(value)
+        return value
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        schema = func._schema
+        name = schema.name.removeprefix("aten::")
+        written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+        exact = (name.removesuffix("_") if any(written) else name) in EXACT
+        if not exact and torch.Tag.pointwise not in func.tags and not func.is_view:
+            args = [a if w else self.shaken(a) for a, w in zip(args, written, strict=False)]
+        out = func(*args, **kwargs)
+        outputs = [o for o in (out if isinstance(out, tuple | list) else [out]) if isinstance(o, torch.Tensor)]
+        floats = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
+        narrowed = any(o.is_floating_point() and STEPS[o.dtype] > STEPS[a.dtype] for o in outputs for a in floats)
+        made = any(isinstance(a, torch.Tensor | list) for a in args)
+        if not func.is_view and (not exact or narrowed or (not self.exact and made)):
+            for output in outputs:
+                self.shake(output)
+        return out
+
+
+@dataclass
+class Answer:
+    """Per output: PyTorch's numbers, how far they may be off, and which of them nobody can tell."""
+
+    outputs: list[torch.Tensor]
+    spread: list[torch.Tensor]
+    unstable: list[torch.Tensor]
+    largest: float
+
+
+def widened(program: Program, values: dict[str, torch.Tensor]) -> list[torch.Tensor] | None:
+    """The same in float64, for programs in float32."""
+    text = torch_program.source(program)
+    if "float16" in text or any(v.dtype in (torch.float16, torch.bfloat16) for v in values.values()):
+        return None
+    doubles = {n: v.double() if v.dtype == torch.float32 else v for n, v in values.items()}
+    try:
+        return torch_program.run(program, doubles, text.replace("float32", "float64"))
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return None  # it makes a float32 tensor by itself
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
+
+
+def measure(program: Program, unit: float, exact: bool, runs: list[float]) -> Answer:
+    """runs: the noise of each run, in rounding steps."""
+    values = torch_program.made(program)
+    first = torch_program.run(program, values)
+    samples = []
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+        samples.append(torch_program.run(program, values))
+    largest = max([0.0] + [v[v.isfinite()].abs().max().item() for v in values.values()
+                           if v.is_floating_point() and v.isfinite().any()])  # fmt: skip
+    for i, steps in enumerate(runs):
+        with Noise(unit, steps, exact, program.seed * 100 + i) as noise:
+            samples.append(torch_program.run(program, values))
+        largest = max(largest, noise.largest)
+    wide = widened(program, values)
+    answer = Answer([], [], [], largest)
+    for k, output in enumerate(first):
+        value = output.double()
+        spread, unstable = torch.zeros_like(value), torch.zeros(value.shape, dtype=torch.bool)
+        if wide is not None:
+            finite = value.isfinite() & wide[k].isfinite()
+            value = torch.where(finite, wide[k].double(), value)
+            spread = torch.where(finite, (value - output.double()).abs(), 0.0)
+        for sample in samples:
+            other = sample[k].double()
+            both = value.isfinite() & other.isfinite()
+            unstable |= ~both & ~same(value, other)
+            spread = torch.where(both, torch.maximum(spread, (value - other).abs()), spread)
+        answer.outputs.append(value)
+        answer.spread.append(spread)
+        answer.unstable.append(unstable)
+    return answer
+
+
+def differences(answer: Answer, found: list[torch.Tensor], dtypes: list[torch.dtype], unit: float) -> list[torch.Tensor]:
+    """Per output, which elements are wrong."""
+    wrong = []
+    for value, spread, unstable, output, dtype in zip(
+        answer.outputs, answer.spread, answer.unstable, found, dtypes, strict=True
+    ):
+        other = output.double()
+        both = value.isfinite() & other.isfinite()
+        allowed = 3 * spread
+        if dtype.is_floating_point:
+            allowed += 4 * max(unit, STEPS[dtype]) * value.abs() + (2.0**-22 if unit == 2.0**-11 else 1e-37)
+        bad = torch.where(both, (value - other).abs() > allowed, ~same(value, other))
+        wrong.append(bad & ~unstable)
+    return wrong
+
+
+def describe(wrong: torch.Tensor, value: torch.Tensor, found: torch.Tensor) -> str:
+    where = wrong.nonzero()[0].tolist() if wrong.dim() else []
+    a, b = value[tuple(where)].item(), found[tuple(where)].item()
+    return f"{int(wrong.sum())} of {math.prod(wrong.shape)} elements, first at {where}: PyTorch {a:.8g}, npusim {b:.8g}"
