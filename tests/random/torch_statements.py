@@ -42,8 +42,8 @@ TABLE = {
     "logic": """{x} > {y}|{x} <= {n}|{x} == {y}|{x} != 0|{b} & {mask}|{b} | {mask}|~{b}|{b} ^ {mask}|{i} & {k}|{i} << 1|{i} // 2|{i} % 3
         {i} + {k}|{i} * {y}|{i} - {i}|{f}.isnan()|{f}.isinf()|{f}.isfinite()|torch.logical_and({x}, {y})|torch.logical_not({x})
         {b}.any()|{b}.all()|{b}.sum()|{x+}.any({dim})|{b}.to(torch.int64)|{f} * {mask}|torch.isin({i}, {i})|{f}.signbit()""",
-    "cast": """{x}.to(torch.float32)|{x}.to(torch.float16)|{x}.to(torch.bfloat16)|{f}.to(torch.int64)|{f}.to(torch.int32)|{x}.to(torch.bool)
-        {i}.to(torch.int32)|{x}.float()|{x}.half()|{f}.type_as({y})|{x}.long()|{f}.to(torch.uint8)""",
+    "cast": """{x}.to(torch.float32)|{x}.to(torch.float16)|{x}.to(torch.bfloat16)|{f}.nan_to_num().clamp(-99, 99).to(torch.int64)|{f}.nan_to_num().clamp(-99, 99).to(torch.int32)|{i}.to(torch.int64)|{x}.to(torch.bool)
+        {i}.to(torch.int32)|{x}.float()|{x}.half()|{f}.type_as({y})|{f}.clamp(-99, 99).nan_to_num().long()|{f}.nan_to_num().clamp(0, 99).to(torch.uint8)""",
     "view": """{x2}.t()|{x+}.transpose({dim}, {dim2})|{x+}.permute({perm})|{x+}[{lo}:{hi}]|{x+}.narrow({dim}, 0, {size})|{x+}.select({dim}, -1)
         {x+}.unsqueeze({dim})|{x}.unsqueeze(0)|{x}.squeeze()|{x+}.squeeze({dim})|{x+}.view(-1)|{x}.view({shape})|{x+}.unflatten({dim}, (-1, 1))
         {x+}.movedim({dim}, {dim2})|{x+}[..., ::2]|{x+}[..., 1:]|{x+}.unfold({dim}, 2, 1)|{x2}.diagonal()|{x+}.expand(2, *{x+}.shape)
@@ -130,6 +130,7 @@ class Draw:
         self.program = Program(seed)
         self.tensors: dict[str, torch.Tensor] = {}
         self.contractions: list[str] = []
+        self.unwanted = ""  # a regular expression
         rng = self.rng
         self.sizes = [rng.choice(SIZES) for _ in range(3)]
         if rng.random() < 0.06:
@@ -403,6 +404,8 @@ def add(draw: Draw, family: str) -> bool:
             with warnings.catch_warnings(action="ignore"), torch.no_grad():
                 exec(line, {"torch": torch, "F": F}, draw.tensors)
             taken.append(line)
+            if draw.unwanted and re.search(draw.unwanted, line):
+                raise Unfit
             name = defined(line)
             if name:
                 result = draw.tensors[name]
@@ -422,9 +425,10 @@ def sensible(t: torch.Tensor) -> bool:
     return t.numel() <= MOST_ELEMENTS and t.dim() <= 6 and t.dtype in (*FLOATS, torch.int64, torch.int32, torch.bool, torch.uint8)
 
 
-def generate(seed: int, families: list[str]) -> Program:
+def generate(seed: int, families: list[str], unwanted: str = "") -> Program:
     """The program of a seed: a few families, mixed, so that their statements meet each other."""
     draw = Draw(seed)
+    draw.unwanted = unwanted
     rng = draw.rng
     for _ in range(rng.randrange(1, 4)):
         draw.value(INPUT, draw.shape(rng.choice([1, 2, 2, 2, 3, 3, 4])))
