@@ -21,7 +21,12 @@ using Coords = std::vector<Coord>;
 // Steps with their memory; all share one scratch.
 struct Bench {
   Context context = make_context(thread_count());
-  std::vector<std::shared_ptr<std::byte>> memory, activations;  // the latter are the same for all steps
+  struct Activation {
+    std::byte* data = nullptr;
+    size_t bytes = 0;
+  };
+  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<Activation> activations;  // shared by the steps: the nth argument of all that it is large enough for
   std::vector<std::unique_ptr<Step>> steps;
   std::shared_ptr<std::byte> scratch;
 
@@ -31,19 +36,20 @@ struct Bench {
     for (const KernelArg& arg : kernel.args) {
       const auto at = bindings.size();
       const bool is_constant = std::count(constant.begin(), constant.end(), static_cast<int>(at)) > 0;
-      if (!is_constant && at < activations.size() && activations[at]) {
-        bindings.push_back({activations[at].get(), false});
+      const size_t bytes = static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64;
+      activations.resize(std::max(activations.size(), at + 1));
+      if (!is_constant && activations[at].bytes >= bytes) {
+        bindings.push_back({activations[at].data, false});
         continue;
       }
-      memory.push_back(aligned_bytes(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64));
+      memory.push_back(aligned_bytes(bytes));
       for (int64_t i = 0; i < arg.elements; ++i) {
         if (arg.dtype == DType::bf16)
           reinterpret_cast<uint16_t*>(memory.back().get())[i] = static_cast<uint16_t>(0x3d00 + random() % 256);
         else
           store_double(memory.back().get(), arg.dtype, i, static_cast<double>(random() % 1024) / 4096 - 0.125);
       }
-      activations.resize(std::max(activations.size(), at + 1));
-      if (!is_constant) activations[at] = memory.back();
+      if (!is_constant) activations[at] = {memory.back().get(), bytes};
       bindings.push_back({memory.back().get(), is_constant});
     }
     steps.push_back(make_contraction_step(kernel, bindings, context));
@@ -277,6 +283,7 @@ BENCHMARK_CAPTURE(attend, bf16, DType::bf16, false)
 
 int main(int argc, char** argv) {
   npusim::bind_threads(argv);
+  npusim::cpu::make_context(1);  // limits oneDNN to the instruction set in use
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

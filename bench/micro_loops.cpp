@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "backends/cpu/loops.h"
+#include "base/instruction_set.h"
 #include "base/threads.h"
 #include "kernel/builder.h"
 
@@ -161,6 +162,7 @@ const int registered = [] {
 
 int main(int argc, char** argv) {
   npusim::bind_threads(argv);
+  npusim::instruction_set();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

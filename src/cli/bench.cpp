@@ -75,8 +75,8 @@ double probe_multiply_adds(DType dtype) {
   return bf16 > 0 ? bf16 : probe_gflop_s();
 }
 
-std::string report(const std::string& method, DType dtype, const std::vector<double>& ms, const Work& work,
-                   const std::vector<StepTime>& steps, bool json) {
+std::string report(const std::string& method, const std::string& device, DType dtype, const std::vector<double>& ms,
+                   const Work& work, const std::vector<StepTime>& steps, bool json) {
   const Timing t = summarize(ms);
   const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
   const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
@@ -86,6 +86,7 @@ std::string report(const std::string& method, DType dtype, const std::vector<dou
     auto slowest = nlohmann::ordered_json::array();
     for (const StepTime& s : steps) slowest.push_back({{"node", s.node}, {"how", s.how}, {"min_ms", s.min_ms}});
     return json_text(nlohmann::ordered_json{{"method", method},
+                                            {"device", device},
                                             {"runs", ms.size()},
                                             {"min_ms", t.min_ms},
                                             {"median_ms", t.median_ms},
@@ -104,11 +105,12 @@ std::string report(const std::string& method, DType dtype, const std::vector<dou
   }
   std::string text = fmt::format(
       "{}: median {:.3f} ms (min {:.3f}, p10 {:.3f}, p90 {:.3f}, {} runs, {} threads)\n"
+      "  on {}\n"
       "  moves {:.2f} MB; reads {:.2f} GB/s, {:.0f} % of the {:.1f} GB/s this machine reads\n"
       "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s, {:.0f} % of the {:.0f} GFLOP/s of its multiply-adds\n",
-      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), static_cast<double>(moved) / 1e6,
-      read, 100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop,
-      100 * gflop / probe_gflop, probe_gflop);
+      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), device,
+      static_cast<double>(moved) / 1e6, read, 100 * read / probe_read, probe_read,
+      static_cast<double>(work.flops) / 1e9, gflop, 100 * gflop / probe_gflop, probe_gflop);
   for (const StepTime& s : steps) text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.how);
   return text;
 }
@@ -128,8 +130,8 @@ int run(const Flags& flags) {
   const std::vector<double> ms = measure(*session.executor, position, flags.seconds);
   std::vector<StepTime> steps;
   if (flags.steps > 0) steps = measure_steps(*session.executor, position, flags.steps, flags.seconds);
-  print_report(
-      report(method, program->dtype, ms, method_work(*program, program->methods[position]), steps, flags.json));
+  print_report(report(method, session.executor->backend().description(), program->dtype, ms,
+                      method_work(*program, program->methods[position]), steps, flags.json));
   return 0;
 }
 

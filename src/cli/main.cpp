@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/instruction_set.h"
 #include "base/threads.h"
 #include "cli/cli.h"
 
@@ -47,6 +48,7 @@ void print_errors(std::string_view message) {
 
 int run_action(const Action& action) {
   try {
+    instruction_set();  // a wrong NPUSIM_ISA is refused whatever the verb
     return action();
   } catch (const Error& error) {
     print_errors(error.what());

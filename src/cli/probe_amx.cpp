@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/instruction_set.h"
 #include "base/threads.h"
 #include "cli/probe.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,9 +26,7 @@ constexpr int64_t tile_elements = 16 * 32, flops_of_round = 4 * 16 * 16 * 32 * 2
 
 // Also asks the kernel for the tiles' part of the thread state, once for all threads.
 bool may_use_tiles() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
-  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & amx_bf16) || !(edx & amx_tile)) return false;
+  if (instruction_set() < InstructionSet::amx) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }

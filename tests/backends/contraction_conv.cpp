@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "backends/contraction_check.h"
+#include "backends/cpu/onednn.h"
 
 namespace npusim::cpu {
 namespace {
@@ -197,7 +198,7 @@ TEST(ContractionConv, DepthwiseInSixteenBits) {
 
 // With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
 TEST(ContractionConv, Bf16Operands) {
-  if (!(hwy::SupportedTargets() & HWY_AVX3)) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
+  if (instruction_set() < InstructionSet::avx512) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
   const Case square{.in_channels = 32, .out_channels = 48}, strided{.in_channels = 32, .stride = {2, 2}},
       pointwise{.in_channels = 32, .out_channels = 48, .kernel = {1, 1}, .stride = {2, 2}, .pad = {0, 0}},
       grouped{.groups = 2, .in_channels = 16, .out_channels = 16}, first{.in_channels = 3, .channels_last = false};
@@ -215,6 +216,15 @@ TEST(ContractionConv, Bf16Operands) {
 }
 
 // Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.
+// What NPUSIM_ISA takes away is taken from oneDNN too.
+TEST(ContractionConv, LibraryHasTheSameInstructionSet) {
+  const Case wide{.in_channels = 32, .out_channels = 32, .stride = {2, 2}};
+  const std::string step =
+      prepare(conv(wide, [](KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }), {1}, make_context(1)).step->describe();
+  EXPECT_EQ(step.find("avx512") != std::string::npos, instruction_set() >= InstructionSet::avx512) << step;
+  EXPECT_EQ(multiplies_bf16(), instruction_set() >= InstructionSet::avx512_bf16);
+}
+
 TEST(ContractionConv, Winograd) {
   const auto check = [](const Kernel& kernel, double tolerance = 2e-4) {
     check_contraction(kernel, {1, 2}, {}, tolerance);

@@ -1,4 +1,4 @@
-// Runs a check once for every instruction set of this machine that the vector loops are compiled for.
+// Runs a check once for every instruction set in use (base/instruction_set.h) that the vector loops are compiled for.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -6,12 +6,14 @@
 // clang-format off
 #include "backends/cpu/vector_targets.h"
 #include <hwy/highway.h>
+#include "base/instruction_set.h"
 // clang-format on
 
 namespace npusim::cpu {
 
 template <class Check>
 void on_every_instruction_set(Check&& check) {
+  instruction_set();
   const int64_t all = hwy::SupportedTargets();
   bool checked = false;
   for (int64_t best : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON}) {

@@ -36,7 +36,8 @@ class CliTest : public ::testing::Test {
 
   Invocation npusim(const std::vector<std::string>& args, const std::string& input = "/dev/null") const {
     // Waiting actively costs more than it saves where tests share the cores.
-    std::string command = "cd '" + folder_.string() + "' && OMP_WAIT_POLICY=passive '" NPUSIM_BINARY "'";
+    std::string command =
+        "cd '" + folder_.string() + "' && " + environment_ + " OMP_WAIT_POLICY=passive '" NPUSIM_BINARY "'";
     for (const std::string& arg : args) command += " '" + arg + "'";
     command += " < '" + input + "' > .out 2> .err";
     const int status = std::system(command.c_str());
@@ -93,6 +94,7 @@ class CliTest : public ::testing::Test {
   }
 
   std::filesystem::path folder_;
+  std::string environment_;  // of commands: "NAME=value"
 };
 
 }  // namespace npusim

@@ -162,12 +162,13 @@ TEST_F(CliTest, BenchReport) {
                                     "--threads", "1", "--steps", "1", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const Json json = Json::parse(result.out);
-  EXPECT_EQ(keys(json), (std::vector<std::string>{"bytes_moved", "flops", "gflop_s", "median_ms", "method", "min_ms",
-                                                  "p10_ms", "p90_ms", "probe_gflop_s", "probe_read_gb_s", "read_gb_s",
-                                                  "runs", "slowest_steps", "threads"}));
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"bytes_moved", "device", "flops", "gflop_s", "median_ms", "method",
+                                                  "min_ms", "p10_ms", "p90_ms", "probe_gflop_s", "probe_read_gb_s",
+                                                  "read_gb_s", "runs", "slowest_steps", "threads"}));
   ASSERT_EQ(json["slowest_steps"].size(), 1);
   EXPECT_EQ(json["slowest_steps"][0]["how"], "loops");
   EXPECT_EQ(json["threads"], 1);
+  EXPECT_NE(json["device"].get<std::string>().find(", 1 threads, "), std::string::npos) << json["device"];
   EXPECT_EQ(json["flops"], 0);
   EXPECT_EQ(json["bytes_moved"], 4 * (6 + 3 + 6) + 4 * (6 + 6));  // y is an output: the second step reads it again
   EXPECT_GE(json["runs"], 5);
@@ -243,6 +244,22 @@ TEST_F(CliTest, OpsAndDevices) {
   EXPECT_EQ(devices[0]["name"], "cpu");
   EXPECT_EQ(devices[0]["usable"], true);
 }
+
+#if defined(__x86_64__)
+// NPUSIM_ISA takes away, and gives nothing the machine has not.
+TEST_F(CliTest, InstructionSetInUse) {
+  auto used = [&](const std::string& value) {
+    environment_ = "NPUSIM_ISA=" + value;
+    const std::string device = Json::parse(npusim({"devices", "--json"}).out)[0]["description"];
+    return device.substr(device.rfind(", ") + 2);
+  };
+  const std::string machine = used("");
+  EXPECT_EQ(used("sse4"), "SSE4");
+  EXPECT_EQ(used("avx2"), machine == "SSE4" ? "SSE4" : "AVX2");
+  EXPECT_EQ(used("avx512"), machine == "SSE4" || machine == "AVX2" ? machine : "AVX-512");
+  EXPECT_EQ(used("amx"), machine);
+}
+#endif
 
 TEST_F(CliTest, DumpGoesToTheReport) {
   write_model();

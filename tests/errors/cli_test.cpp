@@ -29,6 +29,16 @@ TEST_F(CliErrors, Verbs) {
   expect({"foo"}, 2, "there is no verb 'foo': expected " + verbs);
 }
 
+#if defined(__x86_64__)
+TEST_F(CliErrors, InstructionSet) {
+  const std::string problem =
+      "NPUSIM_ISA: there is no instruction set 'sse5': expected sse4, avx2, avx512, avx512_bf16, amx";
+  environment_ = "NPUSIM_ISA=sse5";
+  expect({"devices"}, 2, problem);
+  expect({"ops"}, 2, problem);
+}
+#endif
+
 TEST_F(CliErrors, Flags) {
   expect({"compile", "--frobnicate"}, 2, "The following argument was not expected: --frobnicate");
   expect({"run"}, 2, "program is required");

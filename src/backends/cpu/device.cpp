@@ -10,6 +10,7 @@
 #include "backends/cpu/loops.h"
 #include "backends/cpu/memory.h"
 #include "base/error.h"
+#include "base/instruction_set.h"
 #include "base/threads.h"
 
 namespace npusim::cpu {
@@ -23,7 +24,7 @@ std::string describe_cpu(int threads) {
       model = line.substr(line.find(':') + 2);
       break;
     }
-  return fmt::format("{}, {} threads", model, threads);
+  return fmt::format("{}, {} threads, {}", model, threads, instruction_set_name());
 }
 
 class HostBuffer : public DeviceBuffer {

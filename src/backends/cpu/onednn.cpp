@@ -11,6 +11,7 @@
 
 #include "backends/cpu/memory.h"
 #include "base/error.h"
+#include "base/instruction_set.h"
 
 namespace npusim::cpu {
 
@@ -36,6 +37,19 @@ struct PrimitiveCache {
 };
 
 namespace {
+
+// Tells oneDNN, which heeds it before its first primitive only, what instruction_set() says.
+void limit_library() {
+  static const bool told = [] {
+    using dnnl::cpu_isa;
+    constexpr cpu_isa sets[] = {cpu_isa::sse41, cpu_isa::sse41, cpu_isa::avx2, cpu_isa::avx512_core,
+                                cpu_isa::avx512_core_bf16};
+    const InstructionSet set = instruction_set();
+    return !instruction_set_is_limited() ||
+           dnnl::set_max_cpu_isa(sets[static_cast<size_t>(set)]) == dnnl::status::success;
+  }();
+  if (!told) fail(ErrorKind::internal, "oneDNN was used before its instruction set was limited");
+}
 
 using dnnl::memory;
 using Dims = memory::dims;
@@ -305,9 +319,13 @@ std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, co
 
 }  // namespace
 
-std::shared_ptr<PrimitiveCache> make_primitive_cache() { return std::make_shared<PrimitiveCache>(); }
+std::shared_ptr<PrimitiveCache> make_primitive_cache() {
+  limit_library();
+  return std::make_shared<PrimitiveCache>();
+}
 
 bool multiplies_bf16() {
+  limit_library();
   constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
 }
