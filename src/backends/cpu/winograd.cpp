@@ -89,8 +89,8 @@ void input_tile(DType dtype, const std::byte* const* pixels, int64_t channels, f
   with_type(dtype, [&](auto type) { input_tile_of<decltype(type)>(pixels, channels, to, to_stride); });
 }
 
-// Aᵀ m A of one tile for `channels` channels (whole vectors): pixel p goes to to[p · to_stride]. False when one of the
-// results is not finite.
+// Aᵀ m A of one tile for `channels` channels, rounded up to whole vectors: pixel p goes to to[p · to_stride]. False
+// when one of the results is not finite.
 bool output_tile(const float* from, int64_t from_stride, int64_t channels, float* to, int64_t to_stride) {
   const F f;
   VF half[out_edge][in_edge], x[in_edge], y[out_edge];
@@ -326,8 +326,7 @@ class WinogradStep final : public Step {
 
   // Output channels [n0, n1) of a tile, of which the part beyond the image is dropped.
   void write_tile(int64_t t, int64_t n0, int64_t n1, const float* sums, float* outputs) {
-    const int64_t channels = ceil_div(n1 - n0, channel_step) * channel_step;
-    if (!HWY_DYNAMIC_DISPATCH(output_tile)(sums, sums_stride_, channels, outputs, ld)) finite_ = false;
+    if (!HWY_DYNAMIC_DISPATCH(output_tile)(sums, sums_stride_, n1 - n0, outputs, ld)) finite_ = false;
     const Tile tile = tile_at(t);
     const int64_t rows = std::min(out_edge, spec_.output[0] - tile.y),
                   columns = std::min(out_edge, spec_.output[1] - tile.x);
