@@ -30,6 +30,19 @@ double cosine(std::span<const double> a, std::span<const double> b) {
   return norms > 0 ? dot / norms : 0;
 }
 
+// In units of the largest golden element, whose square may be no double.
+double relative_l2(std::span<const double> a, std::span<const double> b) {
+  double largest = 0;
+  for (double x : b) largest = std::max(largest, std::abs(x));
+  if (largest == 0) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] / largest - b[i] / largest) * (a[i] / largest - b[i] / largest);
+    norm += b[i] / largest * (b[i] / largest);
+  }
+  return std::sqrt(difference / norm);
+}
+
 double pearson(std::span<const double> a, std::span<const double> b, const Moments& ma, const Moments& mb) {
   const double limit = 1e-12;
   if (mb.deviation <= limit * std::abs(mb.mean) || b.size() < 2) {
@@ -68,7 +81,10 @@ Comparison compare(std::span<const double> found, std::span<const double> expect
   for (size_t i = 0; i < expected.size(); ++i) {
     const bool both = std::isfinite(found[i]) && std::isfinite(expected[i]);
     if (both) mine.push_back(found[i]), golden.push_back(expected[i]);
-    if (same(found[i], expected[i])) continue;
+    if (same(found[i], expected[i])) {
+      result.not_finite += !both;
+      continue;
+    }
     finite = finite && both;
     const double d = both ? std::abs(found[i] - expected[i]) : std::numeric_limits<double>::infinity();
     ++result.l0;
@@ -80,7 +96,10 @@ Comparison compare(std::span<const double> found, std::span<const double> expect
   const Moments spread = moments(golden);
   if (result.l0 == 0) {
     result.cosine = result.pearson_r = 1;
-  } else if (finite) {
+  } else if (!finite) {
+    result.relative_l2 = std::numeric_limits<double>::infinity();
+  } else {
+    result.relative_l2 = relative_l2(mine, golden);
     result.cosine = cosine(mine, golden);
     result.pearson_r = pearson(mine, golden, moments(mine), spread);
   }

@@ -1,4 +1,5 @@
-// How far one tensor is from another: norms of the difference, correlation, agreement of the largest elements.
+// How far one tensor is from another: norms of the difference, correlation, agreement of the largest elements. r is
+// blind to a scale and to a shift, norms to a single element: a check asks for more than one of them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,12 +10,14 @@
 namespace npusim::cli {
 
 struct Comparison {
-  int64_t elements = 0;   // compared
-  int64_t l0 = 0;         // how many differ
-  double l1 = 0, l2 = 0;  // of the difference; infinite where one side is not finite and the other differs,
+  int64_t elements = 0;    // compared
+  int64_t not_finite = 0;  // NaN or the same infinity on both sides: they agree, and count in no norm
+  int64_t l0 = 0;          // how many differ
+  double l1 = 0, l2 = 0;   // of the difference; infinite where one side is not finite and the other differs,
   double l_inf = 0;
-  double cosine = 0;     // … and this and r are then 0
-  double pearson_r = 0;  // of constants and single elements, which have none: 1 if they agree to 1 %, else 0
+  double relative_l2 = 0;  // … l2 by the norm of what is expected; of expected zeros: 0 if all is zero, else infinite
+  double cosine = 0;       // … and this and r are then 0
+  double pearson_r = 0;    // of constants and single elements, which have none: 1 if they agree to 1 %, else 0
   bool argmax_equal = true;
 };
 

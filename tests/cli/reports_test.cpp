@@ -104,7 +104,8 @@ TEST_F(CliTest, VerifyAgainstReferenceAndGolden) {
   const Json json = Json::parse(reference.out);
   EXPECT_EQ(json["ok"], true);
   EXPECT_EQ(keys(json["outputs"][0]),
-            (std::vector<std::string>{"argmax_equal", "cosine", "l0", "l1", "l2", "l_inf", "name", "pearson_r"}));
+            (std::vector<std::string>{"argmax_equal", "cosine", "failed", "l0", "l1", "l2", "l_inf", "max_rel_l2",
+                                      "name", "ok", "pearson_r", "rel_l2"}));
 
   // By position, flattened and cut, with the true shape.
   HostTensor shape = make_tensor({DType::i64, {2}});
@@ -141,7 +142,7 @@ TEST_F(CliTest, VerifyAgainstReferenceAndGolden) {
 TEST_F(CliTest, VerifyTolerances) {
   make_program();
   HostTensor near = make_tensor({DType::f32, {2, 3}});
-  for (int i = 0; i < 6; ++i) store_double(near.data.data(), DType::f32, i, -12 + i + 10 + i % 3 + 0.001 * i);
+  for (int i = 0; i < 6; ++i) store_double(near.data.data(), DType::f32, i, -12 + i + 10 + i % 3 + 0.0003 * i);
   save("near.safetensors", {{"y", near}});
   const std::vector<std::string> base = {"verify",        "model.json", "--weights",        "w.safetensors", "--inputs",
                                          "x.safetensors", "--golden",   "near.safetensors", "--dtype",       "float32"};
