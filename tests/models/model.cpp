@@ -125,6 +125,17 @@ double one_minus_r(const std::vector<double>& found, const std::vector<double>& 
   return std::isfinite(r) ? 1 - r : 2;
 }
 
+double relative_l2(const std::vector<double>& found, const std::vector<double>& golden) {
+  if (found.size() < golden.size() || golden.empty()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < golden.size(); ++i) {
+    difference += (found[i] - golden[i]) * (found[i] - golden[i]);
+    norm += golden[i] * golden[i];
+  }
+  const double ratio = std::sqrt(difference / norm);
+  return std::isfinite(ratio) ? ratio : INFINITY;
+}
+
 int64_t argmax_differences(const std::vector<double>& found, const std::vector<double>& golden, int64_t row) {
   double mean = 0, variance = 0;
   for (double x : golden) mean += x / static_cast<double>(golden.size());
@@ -140,6 +151,17 @@ int64_t argmax_differences(const std::vector<double>& found, const std::vector<d
     differences += *top - second > margin && top - first != found_top - ours;
   }
   return differences;
+}
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& golden, int64_t row, const Bars& bars,
+                  const std::string& what) {
+  const double direction = one_minus_r(found, golden), distance = relative_l2(found, golden);
+  EXPECT_LE(direction, bars.one_minus_r) << what << ": 1 - r";
+  EXPECT_LE(distance, bars.relative_l2) << what << ": relative L2";
+  ASSERT_GE(found.size(), golden.size()) << what;
+  EXPECT_EQ(argmax_differences(found, golden, row), 0) << what << ": rows with another largest element";
+  std::printf("  %s: 1 - r = %.2e, allowed %.2e; relative L2 = %.2e, allowed %.2e\n", what.c_str(), direction,
+              bars.one_minus_r, distance, bars.relative_l2);
 }
 
 nlohmann::json method_report(const Program& program, const std::string& method) {

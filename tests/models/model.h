@@ -45,9 +45,19 @@ std::vector<HostTensor> run_model(Model& model, const std::string& method, const
 std::vector<double> to_doubles(const TensorView& tensor);
 // The first golden.size() elements of `found` against `golden`: 1 − r, r being Pearson's.
 double one_minus_r(const std::vector<double>& found, const std::vector<double>& golden);
+// Of the same elements: the norm of the difference by that of the golden.
+double relative_l2(const std::vector<double>& found, const std::vector<double>& golden);
 // Whole rows of `row` golden elements whose largest leads by more than 2 % of the golden's standard deviation, and in
 // which another element of `found` is the largest.
 int64_t argmax_differences(const std::vector<double>& found, const std::vector<double>& golden, int64_t row);
+
+// How far an answer may be from its golden. All of it is asked for: r sees neither a scale nor a shift, the norms
+// hardly see one element, and the largest of a row is what a classifier says.
+struct Bars {
+  double one_minus_r = 0, relative_l2 = 0;
+};
+void expect_close(const std::vector<double>& found, const std::vector<double>& golden, int64_t row, const Bars& bars,
+                  const std::string& what);
 
 // describe(): the report as JSON, of one method.
 nlohmann::json method_report(const Program& program, const std::string& method);

@@ -7,40 +7,50 @@
 namespace npusim {
 namespace {
 
-const char* const with_golden[] = {"resnet18", "resnet50",  "mobilenet_v2", "densenet121", "convnext_tiny",
-                                   "vit_b_16", "minilm_l6", "gpt2_2l",      "t5_enc_2l",   "qwen2_2l"};
+struct Golden {
+  const char* name;
+  Bars float32;  // three times what was measured
+};
+
+// t5_enc_2l has not scaled scores: its softmax multiplies their errors.
+const Golden with_golden[] = {
+    {"resnet18", {3e-13, 1.2e-6}},    {"resnet50", {3e-13, 1.2e-6}},    {"mobilenet_v2", {4e-13, 1.6e-6}},
+    {"densenet121", {1e-13, 7e-7}},   {"convnext_tiny", {6e-13, 2e-6}}, {"vit_b_16", {4e-12, 5e-6}},
+    {"minilm_l6", {1.2e-12, 2.7e-6}}, {"gpt2_2l", {1.8e-12, 3.3e-6}},   {"t5_enc_2l", {8e-11, 2.2e-5}},
+    {"qwen2_2l", {3e-12, 4.2e-6}},
+};
 
 std::string position(const char* name, size_t i) { return name + std::to_string(i); }
 
-class Zoo : public ::testing::TestWithParam<const char*> {};
+class Zoo : public ::testing::TestWithParam<Golden> {};
 
-// 1 − r that an output may have.
-double bound(const std::string& dtype, const std::vector<double>& golden, const std::vector<double>& half) {
-  if (dtype == "float32") return 1e-6;
-  return std::max(4 * one_minus_r(half, golden), 2e-6);
+// At the default dtype ours rounds once per kernel, PyTorch's half precision at every operator: 1.5 times the distance
+// of that one leaves room for which of the two happens to cancel more.
+Bars bars_of(const Golden& model, const std::string& dtype, const std::vector<double>& golden,
+             const std::vector<double>& half) {
+  if (dtype == "float32") return model.float32;
+  return {2 * one_minus_r(half, golden), 1.5 * relative_l2(half, golden)};
 }
 
-void check_outputs(const std::vector<HostTensor>& outputs, const WeightFiles& golden, const std::string& dtype) {
+void check_outputs(const Golden& model, const std::vector<HostTensor>& outputs, const WeightFiles& golden,
+                   const std::string& dtype) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::vector<double> expected = to_doubles(get_weight(golden, position("out", i)));
     const std::vector<double> half = to_doubles(get_weight(golden, position("half", i)));
-    const std::vector<double> found = to_doubles(view_of(outputs[i]));
     const Shape& shape = outputs[i].type.shape;
-    const double error = one_minus_r(found, expected), allowed = bound(dtype, expected, half);
-    EXPECT_LE(error, allowed) << dtype << ", output " << i;
-    EXPECT_EQ(argmax_differences(found, expected, shape.empty() ? 1 : shape.back()), 0) << dtype << ", output " << i;
-    std::printf("  %s out%zu: 1 - r = %.2e, allowed %.2e\n", dtype.c_str(), i, error, allowed);
+    expect_close(to_doubles(view_of(outputs[i])), expected, shape.empty() ? 1 : shape.back(),
+                 bars_of(model, dtype, expected, half), dtype + " " + position("out", i));
   }
 }
 
 // Also: run() allocates nothing (run_model), and the same bits come out of every run.
-void check_model(const std::string& name, const std::string& folder, const std::string& dtype) {
-  const std::string ir = examples + "zoo/" + name + "/ir.json";
+void check_model(const Golden& golden_model, const std::string& folder, const std::string& dtype) {
+  const std::string ir = examples + "zoo/" + golden_model.name + "/ir.json";
   Model model = load_model({{.path = ir, .json = {}}}, folder + "model.safetensors", dtype);
   const WeightFiles inputs = open_weights(folder + "inputs.safetensors"),
                     golden = open_weights(folder + "golden.safetensors");
   const std::vector<HostTensor> outputs = run_model(model, "main", inputs);
-  check_outputs(outputs, golden, dtype);
+  check_outputs(golden_model, outputs, golden, dtype);
   for (int repeat = 0; repeat < 2; ++repeat) {
     const std::vector<HostTensor> again = run_model(model, "main", inputs);
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -49,17 +59,17 @@ void check_model(const std::string& name, const std::string& folder, const std::
 }
 
 TEST_P(Zoo, HalfPrecisionIsAsNearAsPyTorch) {
-  MATERIALIZE_OR_SKIP(folder, std::string("zoo/") + GetParam());
+  MATERIALIZE_OR_SKIP(folder, std::string("zoo/") + GetParam().name);
   check_model(GetParam(), folder, "auto");
 }
 
 TEST_P(Zoo, Float32) {
-  MATERIALIZE_OR_SKIP(folder, std::string("zoo/") + GetParam());
+  MATERIALIZE_OR_SKIP(folder, std::string("zoo/") + GetParam().name);
   check_model(GetParam(), folder, "float32");
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Zoo, ::testing::ValuesIn(with_golden),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace npusim
