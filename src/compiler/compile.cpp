@@ -141,12 +141,12 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   stage("codegen");
   Program program = build_program(methods, context);
   program.model = methods.empty() ? "" : methods.front().graph.name;
+  lap("codegen");
   if (const auto problems = check_program(program); !problems.empty())
     fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
-  lap("plan");
   refuse_kernels(program, *target);
   link_states(program, options.kv_map, result.notes);
-  lap("codegen");
+  lap("plan");
   result.seconds["total"] = total;
   result.program = std::make_shared<const Program>(std::move(program));
   return result;
