@@ -39,6 +39,7 @@ class Entry:
     setting: str = ""
     rounds_ms: list[float] = field(default_factory=list)
     one_minus_r: float | None = None  # Pearson's r against PyTorch eager
+    relative_l2: float | None = None  # the norm of the error by that of PyTorch eager's answer
     max_error: float | None = None
     wrong: bool = False
     failure: str = ""
@@ -201,10 +202,11 @@ def answers_table(record: Record) -> str:
         for name, entry in row.entries.items():
             line = [row.work, TITLES[name], entry.setting]
             if entry.failure:
-                lines.append([*line, f"failed: {entry.failure}", ""])
+                lines.append([*line, f"failed: {entry.failure}", "", ""])
             elif entry.one_minus_r is not None:
-                lines.append([*line, f"{entry.one_minus_r:.1e}", f"{entry.max_error:.1e}"])
-    return table(["work", "", "setting", "1 - r", "largest error"], lines)
+                measures = (entry.one_minus_r, entry.relative_l2, entry.max_error)
+                lines.append([*line, *(f"{measure:.1e}" for measure in measures)])
+    return table(["work", "", "setting", "1 - r", "relative L2", "largest error"], lines)
 
 
 def probes_line(record: Record) -> str:
