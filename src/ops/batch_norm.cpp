@@ -123,6 +123,8 @@ constexpr OpRecord records[] = {
                   "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"),
     batch_norm<2>("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                   "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"),
+    batch_norm<2>("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, "
+                  "float momentum, float eps) -> (Tensor, Tensor, Tensor)"),
     instance_norm(
         "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
         "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"),

@@ -88,6 +88,7 @@ constexpr OpRecord records[] = {
     alias("detach(Tensor(a) self) -> Tensor(a)"),
     copy("detach_copy(Tensor self) -> Tensor"),
     alias("alias(Tensor(a) self) -> Tensor(a)"),
+    alias("resolve_conj(Tensor(a) self) -> Tensor(a)"),
     copy("alias_copy(Tensor self) -> Tensor"),
     overwrite<[](Ex, Ex source) { return source; }>("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"),
     overwrite<[](Ex x, const OpCall& c) { return scalar_attr(x, c, "value"); }>(

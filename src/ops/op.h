@@ -33,7 +33,7 @@ struct OpRecord {
   std::string (*refuse)(const OpCall&) = nullptr;
   // Formulas and rows: constants of the generic lowering above, owned by the family's file.
   const void* detail = nullptr;
-  // Largest error against float64, in units of the output dtype's rounding step relative to the largest magnitude.
+  // Largest error against float64, in rounding steps of the output's dtype at the size of what an element sums up.
   double tolerance = 4;
   // Results that are the operand itself, seen through another shape or order: a mutation of one is seen by the other.
   bool is_view = false;
