@@ -24,6 +24,13 @@ inline double noise_of(DType dtype) {
   }
 }
 
+inline void add_noise(HostTensor& tensor, double noise, std::mt19937& random) {
+  for (int64_t i = 0; is_float(tensor.type.dtype) && i < element_count(tensor.type.shape); ++i) {
+    const double exact = load_double(tensor.data.data(), tensor.type.dtype, i);
+    store_double(tensor.data.data(), tensor.type.dtype, i, exact * (1 + (random() % 2 ? noise : -noise)));
+  }
+}
+
 // By output and element: how much it changes, in units of the noise, when every element of every input is off by a
 // relative noise with a sign of its own. That is |a| + |b| for a - b and |x| for x, however small the difference: what
 // rounding errors of operands and partial sums are relative to. Random signs add up to less than the sum of magnitudes,
@@ -31,7 +38,7 @@ inline double noise_of(DType dtype) {
 // its domain. `evaluate` gives the outputs of the inputs, in double precision.
 inline std::vector<std::vector<double>> summed_sizes(
     const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& outputs,
-    const std::function<std::vector<HostTensor>(const std::vector<HostTensor>&)>& evaluate) {
+    const std::function<std::vector<HostTensor>(const std::vector<HostTensor>&, double noise)>& evaluate) {
   double noise = 0;
   for (const std::vector<HostTensor>* tensors : {&inputs, &outputs})
     for (const HostTensor& tensor : *tensors)
@@ -43,12 +50,8 @@ inline std::vector<std::vector<double>> summed_sizes(
   constexpr int trials = 8;
   for (int trial = 0; trial < trials; ++trial) {
     std::vector<HostTensor> noisy = inputs;
-    for (HostTensor& tensor : noisy)
-      for (int64_t i = 0; is_float(tensor.type.dtype) && i < element_count(tensor.type.shape); ++i) {
-        const double exact = load_double(tensor.data.data(), tensor.type.dtype, i);
-        store_double(tensor.data.data(), tensor.type.dtype, i, exact * (1 + (random() % 2 ? noise : -noise)));
-      }
-    const std::vector<HostTensor> changed = evaluate(noisy);
+    for (HostTensor& tensor : noisy) add_noise(tensor, noise, random);
+    const std::vector<HostTensor> changed = evaluate(noisy, noise);
     for (size_t k = 0; k < outputs.size(); ++k)
       for (size_t i = 0; is_float(outputs[k].type.dtype) && i < sizes[k].size(); ++i) {
         const auto at = static_cast<int64_t>(i);

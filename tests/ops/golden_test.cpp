@@ -147,7 +147,7 @@ Sizes sample_sizes(const nlohmann::json& sample, const WeightFiles& tensors) {
   inputs.push_back(make_tensor({DType::f64, {static_cast<int64_t>(numbers.size())}}));
   for (size_t i = 0; i < numbers.size(); ++i)
     store_double(inputs.back().data.data(), DType::f64, static_cast<int64_t>(i), *numbers[i]);
-  const auto evaluate = [&](const std::vector<HostTensor>& given) {
+  const auto evaluate = [&](const std::vector<HostTensor>& given, double) {
     std::vector<TensorView> views;
     for (const HostTensor& tensor : given) views.push_back(view_of(tensor));
     std::vector<const TensorView*> pointers;
@@ -158,7 +158,7 @@ Sizes sample_sizes(const nlohmann::json& sample, const WeightFiles& tensors) {
     return evaluate_call(call_of(graph, node), pointers);
   };
   const double least = adds_one.contains(node.op->name()) ? 1 : 0;
-  std::vector<std::vector<double>> found = test::summed_sizes(inputs, evaluate(inputs), evaluate);
+  std::vector<std::vector<double>> found = test::summed_sizes(inputs, evaluate(inputs, 0), evaluate);
   Sizes sizes;
   for (size_t i = 0; i < found.size(); ++i) {
     for (double& size : found[i]) size = std::max(size, least);
@@ -294,14 +294,14 @@ TEST(GoldenCompare, EveryElementAtItsOwnScale) {
     return result;
   };
   const HostTensor a = tensor({1e6, 3, 1e6}), b = tensor({1, 2, 1e6 - 1});
-  const auto subtract = [](const std::vector<HostTensor>& in) {
+  const auto subtract = [](const std::vector<HostTensor>& in, double) {
     std::vector<HostTensor> out = {make_tensor(in[0].type)};
     for (int64_t i = 0; i < 3; ++i)
       store_double(out[0].data.data(), DType::f32, i,
                    load_double(in[0].data.data(), DType::f32, i) - load_double(in[1].data.data(), DType::f32, i));
     return out;
   };
-  const HostTensor exact = subtract({a, b})[0];
+  const HostTensor exact = subtract({a, b}, 0)[0];
   const std::vector<double> sizes = test::summed_sizes({a, b}, {exact}, subtract)[0];
   EXPECT_LE(sizes[1], 12);
   EXPECT_GE(sizes[2], 1e6);

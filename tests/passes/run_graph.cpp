@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "codegen/build_program.h"
@@ -10,6 +11,7 @@
 #include "compiler/reference.h"
 #include "graph/text.h"
 #include "runtime/executor.h"
+#include "summed_sizes.h"
 
 namespace npusim::test {
 namespace {
@@ -27,28 +29,42 @@ HostTensor random_tensor(const TensorType& type, bool positive, std::mt19937& ra
   return tensor;
 }
 
-struct Tensors {
-  std::map<std::string, HostTensor> by_name;
-  std::vector<HostTensor> inputs;
-  WeightFiles weights;  // borrows by_name
-};
+// The graph's inputs and weights, by name.
+using Tensors = std::map<std::string, HostTensor>;
 
 Tensors make_tensors(const Graph& graph, const RunOptions& options) {
-  Tensors t;
+  Tensors tensors;
   std::mt19937 random(options.seed);
   for (const Value& value : graph.values) {
     if (value.source != ValueSource::input && value.source != ValueSource::weight) continue;
     const auto given = options.given.find(value.name);
     const bool positive = value.name.find("var") != std::string::npos;
-    HostTensor& tensor = t.by_name[value.name];
-    tensor = given != options.given.end() ? given->second : random_tensor(value.type, positive, random);
-    if (value.source == ValueSource::input) continue;
-    t.weights.by_name.emplace(value.fqn, t.weights.entries.size());
-    t.weights.entries.push_back({value.fqn, view_of(tensor), {}});
+    tensors[value.name] = given != options.given.end() ? given->second : random_tensor(value.type, positive, random);
   }
-  t.weights.path = "weights";
-  for (ValueId id : graph.inputs) t.inputs.push_back(t.by_name.at(value_of(graph, id).name));
-  return t;
+  return tensors;
+}
+
+std::vector<HostTensor> inputs_of(const Graph& graph, const Tensors& tensors) {
+  std::vector<HostTensor> inputs;
+  for (ValueId id : graph.inputs) inputs.push_back(tensors.at(value_of(graph, id).name));
+  return inputs;
+}
+
+// Borrows the tensors.
+WeightFiles weights_of(const Graph& graph, const Tensors& tensors) {
+  WeightFiles weights;
+  weights.path = "weights";
+  for (const Value& value : graph.values) {
+    if (value.source != ValueSource::weight) continue;
+    weights.by_name.emplace(value.fqn, weights.entries.size());
+    weights.entries.push_back({value.fqn, view_of(tensors.at(value.name)), {}});
+  }
+  return weights;
+}
+
+std::vector<HostTensor> evaluate_graph(const Graph& graph, const Tensors& tensors) {
+  const WeightFiles weights = weights_of(graph, tensors);
+  return run_reference(graph, inputs_of(graph, tensors), &weights);
 }
 
 std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOptions& options, GraphRun& run) {
@@ -74,14 +90,16 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
   return program;
 }
 
-std::vector<HostTensor> run_program(const GraphRun& run, const Tensors& tensors) {
-  Executor executor(run.program, &tensors.weights, open_backend("cpu", 2));
+std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, const Tensors& tensors) {
+  const WeightFiles weights = weights_of(graph, tensors);
+  const std::vector<HostTensor> inputs = inputs_of(graph, tensors);
+  Executor executor(run.program, &weights, open_backend("cpu", 2));
   const Method& method = run.method();
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {
     outputs.clear();
     for (size_t i = 0; i < method.inputs.size(); ++i)
-      std::memcpy(executor.input(0, i).data(), tensors.inputs[i].data.data(), tensors.inputs[i].data.size());
+      std::memcpy(executor.input(0, i).data(), inputs[i].data.data(), inputs[i].data.size());
     executor.run(0);
     for (size_t i = 0; i < method.outputs.size(); ++i) {
       const auto memory = executor.output(0, i);
@@ -91,20 +109,69 @@ std::vector<HostTensor> run_program(const GraphRun& run, const Tensors& tensors)
   return outputs;
 }
 
-void compare(const std::string& name, const HostTensor& found, const HostTensor& expected, double tolerance) {
+void compare(const std::string& name, const HostTensor& found, const HostTensor& expected,
+             const std::vector<double>& sizes, double tolerance) {
   const DType dtype = expected.type.dtype;
   ASSERT_EQ(to_string(found.type), to_string(expected.type)) << name;
-  double magnitude = 0;
+  double largest = 0;
   const std::vector<double> a = values_of(found), b = values_of(expected);
   for (double x : b)
-    if (std::isfinite(x)) magnitude = std::max(magnitude, std::fabs(x));
+    if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
   const double unit = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0;
-  const double allowed = is_float(dtype) ? (tolerance + unit) * magnitude : 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (!(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= allowed)) {
-      ADD_FAILURE() << name << " element " << i << ": " << a[i] << ", expected " << b[i];
-      return;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double size = std::min(largest, std::max(std::fabs(b[i]), sizes[i]));
+    const double allowed = is_float(dtype) ? (tolerance + unit) * size : 0;
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= allowed) continue;
+    ADD_FAILURE() << name << " element " << i << ": " << a[i] << ", expected " << b[i] << " within " << allowed;
+    return;
+  }
+}
+
+// The graph with a noise after every operator that computes something: a program may round there, or not.
+Graph with_noise(const Graph& graph, double noise, std::mt19937& random) {
+  Graph plain = graph;
+  PassContext context;
+  functionalize(plain, context);
+  Graph noisy = plain;
+  noisy.nodes.clear();
+  std::vector<ValueId> now(plain.values.size());
+  std::iota(now.begin(), now.end(), 0);
+  for (Node node : plain.nodes) {
+    for (ValueId& id : node.inputs)
+      if (id != no_value) id = now[static_cast<size_t>(id)];
+    add_node(noisy, node);
+    if (!node.op || node.op->record.is_view) continue;
+    for (ValueId id : node.outputs) {
+      const TensorType type = value_of(noisy, id).type;
+      if (!is_float(type.dtype)) continue;
+      HostTensor factor = make_tensor(type);
+      for (int64_t i = 0; i < element_count(type.shape); ++i) store_double(factor.data.data(), type.dtype, i, 1);
+      add_noise(factor, noise, random);
+      Node product;
+      product.name = "noise";
+      product.op = find_op("aten.mul.Tensor");
+      product.inputs = {id, add_constant(noisy, "factor", std::move(factor))};
+      product.attrs.resize(product.op->schema.args.size());
+      product.outputs = {add_value(noisy, "noisy", type)};
+      now[static_cast<size_t>(id)] = product.outputs[0];
+      add_node(noisy, std::move(product));
     }
+  }
+  return noisy;
+}
+
+// By output and element: what its errors are relative to.
+std::vector<std::vector<double>> sizes_of(const Graph& graph, const Tensors& tensors,
+                                          const std::vector<HostTensor>& expected) {
+  std::vector<HostTensor> flat;
+  for (const auto& [name, tensor] : tensors) flat.push_back(tensor);
+  std::mt19937 random(2);
+  return summed_sizes(flat, expected, [&](const std::vector<HostTensor>& given, double noise) {
+    Tensors changed;
+    auto next = given.begin();
+    for (const auto& [name, tensor] : tensors) changed[name] = *next++;
+    return evaluate_graph(with_noise(graph, noise, random), changed);
+  });
 }
 
 }  // namespace
@@ -129,13 +196,14 @@ GraphRun run_graph(const std::string& text, const RunOptions& options) {
   GraphRun run;
   run.program = compile_graph(graph, options, run);
   if (testing::Test::HasFailure()) return run;
-  run.expected = run_reference(graph, tensors.inputs, &tensors.weights);
-  run.outputs = run_program(run, tensors);
+  run.expected = evaluate_graph(graph, tensors);
+  run.outputs = run_program(run, graph, tensors);
+  const std::vector<std::vector<double>> sizes = sizes_of(graph, tensors, run.expected);
   const Method& method = run.method();
   EXPECT_EQ(method.outputs.size(), graph.outputs.size());
   for (size_t i = 0; i < method.outputs.size(); ++i) {
     EXPECT_EQ(method.outputs[i].name, graph.outputs[i].name);
-    compare(method.outputs[i].name, run.outputs[i], run.expected[i], options.tolerance);
+    compare(method.outputs[i].name, run.outputs[i], run.expected[i], sizes[i], options.tolerance);
   }
   return run;
 }

@@ -19,7 +19,8 @@ struct RunOptions {
   bool strict = false;
   std::function<void(TargetConfig&)> configure = {};  // the target's rules, from the CPU's
   std::set<std::string> disabled = {};                // fusions
-  double tolerance = 2e-6;  // of the largest magnitude of each output; for 16 bits two rounding steps are added
+  // Relative to what each element is summed from; for 16 bits two rounding steps are added.
+  double tolerance = 2e-6;
   unsigned seed = 1;
   std::map<std::string, HostTensor> given = {};  // inputs and weights by name; the others are random
 };
