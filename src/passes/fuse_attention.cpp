@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel/simplify.h"
+#include "kernel/substitute.h"
 #include "passes/fuser.h"
 #include "passes/recognize.h"
 
@@ -139,6 +140,8 @@ class AttentionBuilder {
     out.kernel.contraction = attention;
     order_args(out);
     simplify(out);
+    // The epilogue may read the weights too: they have to be there then.
+    if (find_arg(out, weights_, false) >= 0) return std::nullopt;
     out.kernel.name = "attention";
     return out;
   }

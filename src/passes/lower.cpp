@@ -2,11 +2,21 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernel/builder.h"
 #include "kernel/fuse.h"
 #include "passes/pass.h"
 
 namespace npusim {
 namespace {
+
+// A result without elements, for which no record has a kernel.
+BoundKernel empty_result(ValueId value, const TensorType& type) {
+  KernelBuilder k({0});
+  const Scalar scalar = scalar_of(type.dtype);
+  const Ex nothing = scalar >= Scalar::f32 ? k.number(0, scalar) : k.integer(0, scalar);
+  k.store_flat(k.output(type), nothing);
+  return {k.finish("empty"), {value}};
+}
 
 Node kernel_node(std::string name, BoundKernel bound) {
   simplify(bound);
@@ -25,6 +35,7 @@ void lower(Graph& graph, PassContext& context) {
   nodes.reserve(graph.nodes.size());
   std::vector<ValueId> alias(graph.values.size());
   std::iota(alias.begin(), alias.end(), 0);
+  std::vector<bool> computed(graph.values.size(), false);
   for (GraphOutput& output : graph.outputs) output.shape = value_of(graph, output.value).type.shape;
   for (Node& node : graph.nodes) {
     if (node.kernel) {
@@ -50,6 +61,7 @@ void lower(Graph& graph, PassContext& context) {
     for (TensorType& type : lowering.temporaries) {
       operands.push_back(add_value(graph, node.name + "_t", std::move(type)));
       alias.push_back(operands.back());
+      computed.push_back(false);
     }
     for (Lowering::Call& step : calls) {
       BoundKernel bound{std::move(step.kernel), {}};
@@ -65,6 +77,12 @@ void lower(Graph& graph, PassContext& context) {
         continue;
       }
       nodes.push_back(kernel_node(node.name, std::move(bound)));
+      for (ValueId v : nodes.back().outputs) computed[static_cast<size_t>(v)] = true;
+    }
+    for (ValueId v : node.outputs) {
+      const TensorType& type = value_of(graph, v).type;
+      if (!computed[static_cast<size_t>(v)] && alias[static_cast<size_t>(v)] == v && element_count(type.shape) == 0)
+        nodes.push_back(kernel_node(node.name, empty_result(v, type)));
     }
   }
   graph.nodes = std::move(nodes);

@@ -100,5 +100,16 @@ TEST(MaskedAttention, AMaskThatIsNoNumberCounts) {
   }
 }
 
+// What reads the weights beside the product keeps them.
+TEST(Attention, WeightsThatAreReadElsewhereAreComputed) {
+  for (const char* reader : {"aten.lt.Tensor(%p, %o)", "aten.lt.Tensor(%o, %s)"})
+    run_graph(
+        fmt::format("input %q: float32[2, 4, 4]\ninput %k: float32[2, 4, 4]\ninput %v: float32[2, 4, 4]\n"
+                    "%s: float32[2, 4, 4] = aten.matmul.default(%q, %k)\n"
+                    "%p: float32[2, 4, 4] = aten.softmax.int(%s, dim=-1)\n"
+                    "%o: float32[2, 4, 4] = aten.matmul.default(%p, %v)\n%y: bool[2, 4, 4] = {}\noutput %y\n",
+                    reader));
+}
+
 }  // namespace
 }  // namespace npusim

@@ -22,6 +22,21 @@ TEST(Rows, AScanOfAConvolution) {
             "%y: float32[1, 4, 4, 4] = aten.masked_scatter.default(%b, %m, %s)\noutput %y\n");
 }
 
+// Results without elements, for which a record has no kernel, as graph outputs and read.
+TEST(Empty, ResultsAreComputedAllTheSame) {
+  run_graph(
+      "input %x: float32[2, 3, 4]\nweight %m: float32[3] = \"m\"\nweight %v: float32[3] = \"var\"\n"
+      "%y: float32[2, 3, 4], %s: float32[0], %t: float32[0] = "
+      "aten._native_batch_norm_legit_no_training.default(%x, None, None, %m, %v, momentum=0.1, eps=0.001)\n"
+      "%e: float32[0] = aten.exp.default(%t)\noutput %y\noutput %s\noutput %e\n");
+  run_graph(
+      "weight %w: float32[1, 0, 1, 1] = \"w\"\n"
+      "%y: float32[1, 0, 2, 3] = aten.adaptive_avg_pool2d.default(%w, output_size=[2, 3])\noutput %y\n");
+  run_graph(
+      "input %x: float32[0, 2, 4, 4]\n%y: float32[0, 2, 2, 3], %i: int64[0, 2, 2, 3] = "
+      "aten.adaptive_max_pool2d.default(%x, output_size=[2, 3])\noutput %y\noutput %i\n");
+}
+
 // Products and convolutions scaled by what no float is.
 TEST(Loads, AScaleOfIntegersAndBooleans) {
   for (const char* dtype : {"int64", "int32", "bool", "uint8", "float32", "float16"}) {
