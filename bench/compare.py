@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     add("--seconds", type=float, default=1.0, help="of one round (default 1)")
     add("--quick", action="store_true", help="two rounds of 0.3 s")
     add("--threads", type=int, default=min(2, os.cpu_count() or 1), help="of each contender (default 2)")
+    add("--isa", choices=("", "avx2"), default="", help="of all that have a switch for it; default: all the machine has")
     add("--npusim", type=Path, default=ROOT / "build/release/npusim", help="default build/release/npusim")
     add("--cache", type=Path, default=ROOT / "build/bench-cache", help="models, default build/bench-cache")
     add("--venv", type=Path, help="an environment that has the packages; default: build/bench-venv, made when missing")

@@ -69,12 +69,12 @@ def start(
     folder = args.cache / row.work
     for name in peers:
         say(f"  starting {name}")
-        if peer := attempt(row, name, lambda: Peer(name, row.work, folder, args.threads, peers_dtype)):
+        if peer := attempt(row, name, lambda: Peer(name, row.work, folder, args.threads, peers_dtype, args.isa)):
             row.entries[name].setting = peer.setting
             yield peer
     for dtype in dtypes:
         name = own_name(dtype)
-        if own := attempt(row, name, lambda: Npusim(args.npusim, dtype, folder, args.threads)):
+        if own := attempt(row, name, lambda: Npusim(args.npusim, dtype, folder, args.threads, args.isa)):
             row.entries[name].setting = own.setting
             yield own
 
@@ -201,7 +201,7 @@ def compare_step(args: argparse.Namespace, record: Record) -> None:
     folder = args.cache / STEP
     folder.mkdir(parents=True, exist_ok=True)
     write_chain(folder / "ir.json")
-    chain = Npusim(args.npusim, "float32", folder, args.threads, flags=("--disable-fusion", "all"))
+    chain = Npusim(args.npusim, "float32", folder, args.threads, args.isa, flags=("--disable-fusion", "all"))
     steps = chain.compiled["methods"]["main"]["steps"]
     if steps != STEPS:
         raise Problem(f"{STEP}: {STEPS} operators became {steps} steps, although --disable-fusion all was given")
@@ -211,6 +211,8 @@ def compare_step(args: argparse.Namespace, record: Record) -> None:
 
 def compare(args: argparse.Namespace) -> Record:
     settings = {"threads": args.threads, "rounds": args.rounds, "seconds": args.seconds}
+    if args.isa:
+        settings["instructions limited to"] = f"{args.isa}, but not ONNX Runtime's and OpenVINO's matrix products"
     record = Record(records.today(), records.machine(), records.versions(args.npusim, HERE), settings)
     for model in args.models:
         if model == DECODE:
@@ -220,8 +222,8 @@ def compare(args: argparse.Namespace) -> Record:
         else:
             compare_model(args, model, record)
     if BF16_MODEL in args.models:
-        if "amx_bf16" in record.machine["flags"]:
+        if "amx_bf16" in record.machine["flags"] and not args.isa:
             compare_bfloat16(args, record)
         else:
-            say(f"no {BF16_MODEL} in bfloat16: this machine has no AMX")
+            say(f"no {BF16_MODEL} in bfloat16: AMX is not in use")
     return record

@@ -28,16 +28,31 @@ class Contender(Protocol):
     def close(self) -> None: ...
 
 
-def plain_environment() -> dict[str, str]:
-    """Without the caller's settings of threads."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "KMP_", "MKL_", "NPUSIM_"))}
+# What makes contenders use no more than an instruction set, where they have a switch for it. ONNX Runtime, and with it
+# OpenVINO's matrix products, has none.
+LIMITS = {
+    "": {},
+    "avx2": {
+        "NPUSIM_ISA": "avx2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+    },
+}
+
+
+def plain_environment(isa: str) -> dict[str, str]:
+    """Without the caller's settings of threads, and with the limit of instructions."""
+    own = ("OMP_", "GOMP_", "KMP_", "MKL_", "NPUSIM_")
+    return {k: v for k, v in os.environ.items() if not k.startswith(own)} | LIMITS[isa]
 
 
 class Peer:
-    def __init__(self, name: str, model: str, folder: Path, threads: int, dtype: str) -> None:
+    def __init__(self, name: str, model: str, folder: Path, threads: int, dtype: str, isa: str) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        environment = plain_environment() | POLICY[name] | {"OMP_NUM_THREADS": str(threads)}
+        environment = plain_environment(isa) | POLICY[name] | {"OMP_NUM_THREADS": str(threads)}
         environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder.parent / "inductor")
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -79,8 +94,11 @@ def own_name(dtype: str) -> str:
 
 
 class Npusim:
-    def __init__(self, binary: Path, dtype: str, folder: Path, threads: int, flags: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, binary: Path, dtype: str, folder: Path, threads: int, isa: str, flags: tuple[str, ...] = ()
+    ) -> None:
         self.name = own_name(dtype)
+        self.environment = plain_environment(isa)
         self.binary = binary
         self.program = folder / f"{dtype}.npubin"
         self.compiled = json.loads(
@@ -95,7 +113,7 @@ class Npusim:
 
     def _run(self, *arguments: object) -> str:
         command = [str(self.binary), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment)
         if done.returncode != 0:
             raise Problem(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
