@@ -109,16 +109,25 @@ void narrow(Graph& graph, DType dtype) {
   narrow_operands(graph, dtype);
 }
 
-// --dtype float32 of a 16-bit model: everything but its weights is stored wide, inputs and outputs too.
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too.
 void widen(Graph& graph) {
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {
     const Value& value = graph.values[v];
     wanted[v] = value.type.dtype;
-    const bool half = value.type.dtype == DType::bf16 || value.type.dtype == DType::f16;
-    if (half && value.source != ValueSource::weight && value.source != ValueSource::constant) wanted[v] = DType::f32;
+    if (is_half(value.type.dtype) && value.source != ValueSource::weight && value.source != ValueSource::constant)
+      wanted[v] = DType::f32;
   }
   retype_values(graph, wanted);
+  for (GraphOutput& output : graph.outputs) {
+    const Value& value = value_of(graph, output.value);
+    if (!is_half(value.type.dtype)) continue;  // else a weight or constant
+    const ValueId wide = add_value(graph, value.name + "_float32", {DType::f32, value.type.shape});
+    add_node(graph, copy_node(graph, output.value, wide, "cast"));
+    output.value = wide;
+  }
 }
 
 }  // namespace
@@ -135,9 +144,8 @@ void choose_dtype(Graph& graph, PassContext& context) {
   retype_values(graph, wanted);
   if (!context.dtype || context.strict) return;
   // A model that has 16-bit tensors of its own has chosen where it wants float32: only float32 models are narrowed.
-  const bool mixed = std::any_of(graph.values.begin(), graph.values.end(), [](const Value& v) {
-    return v.type.dtype == DType::f16 || v.type.dtype == DType::bf16;
-  });
+  const bool mixed =
+      std::any_of(graph.values.begin(), graph.values.end(), [](const Value& v) { return is_half(v.type.dtype); });
   if (*context.dtype == DType::f32)
     widen(graph);
   else if (!mixed)

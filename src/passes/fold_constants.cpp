@@ -8,9 +8,14 @@ namespace {
 
 constexpr int64_t largest_folded = 16384;  // elements: the reference evaluates one at a time
 
+// A result that choose_dtype will widen must not be rounded here: it is left to a recipe, which computes it wide.
+bool is_widened(const TensorType& type, const PassContext& context) {
+  return context.dtype == DType::f32 && !context.strict && (type.dtype == DType::f16 || type.dtype == DType::bf16);
+}
+
 }  // namespace
 
-void fold_constants(Graph& graph, PassContext&) {
+void fold_constants(Graph& graph, PassContext& context) {
   std::vector<bool> dead(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
@@ -26,8 +31,10 @@ void fold_constants(Graph& graph, PassContext&) {
       views[i] = view_of(*v.data);
       inputs[i] = &views[i];
     }
-    for (ValueId v : node.outputs)
-      constant = constant && element_count(value_of(graph, v).type.shape) <= largest_folded;
+    for (ValueId v : node.outputs) {
+      const TensorType& type = value_of(graph, v).type;
+      constant = constant && element_count(type.shape) <= largest_folded && !is_widened(type, context);
+    }
     if (!constant) continue;
     std::vector<HostTensor> results = evaluate_call(call_of(graph, node), inputs, true);
     for (size_t i = 0; i < node.outputs.size(); ++i) {

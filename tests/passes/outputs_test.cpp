@@ -80,6 +80,42 @@ TEST(Outputs, W41ComputeDtypesAreNative) {
   for (double x : values_of(run.outputs[0])) EXPECT_TRUE(std::isfinite(x));
 }
 
+// float32 widens all of a 16-bit model: what comes from constants alone is not rounded to 16 bits on the way, and
+// weights and constants that are outputs are as wide as the others.
+TEST(Outputs, Float32WidensConstantsToo) {
+  const std::string text =
+      "input %x: T[3]\nweight %w: T[3] = \"w\"\n"
+      "%h: T[3] = aten.full.default(size=[3], fill_value=0.1)\n"
+      "%t: T[3] = aten.mul.Tensor(%h, 0.1)\n"
+      "%y: T[3] = aten.mul.Tensor(%x, %t)\n"
+      "%i: int64[3] = aten.arange.default(end=3)\n"
+      "%p: T[3] = aten.to.dtype(%i, dtype=T)\n"
+      "%f: T[3] = aten.mul.Tensor(%p, 0.3)\n"
+      "%c: T[3] = aten.cos.default(%f)\n"
+      "%v: T[1, 3] = aten.unsqueeze.default(%w, dim=0)\n"
+      "output %y\noutput %t\noutput %c\noutput %w\noutput %v\noutput %x\n";
+  for (const std::string dtype : {"float16", "bfloat16"}) {
+    std::string typed = text;
+    for (size_t at = typed.find('T'); at != std::string::npos; at = typed.find('T', at))
+      if (typed.compare(at, 2, "T[") == 0 || typed.compare(at, 2, "T)") == 0)
+        typed.replace(at, 1, dtype);
+      else
+        ++at;
+    const DType half = *parse_dtype(dtype);
+    const GraphRun run = run_graph(
+        typed, {.tolerance = 2e-2,
+                .given = {{"x", tensor_of({half, {3}}, {1, 2, 3})}, {"w", tensor_of({half, {3}}, {4, 5, 6})}}});
+    EXPECT_EQ(dtypes_of(run.method().outputs), std::vector<std::string>(6, "float32"));
+    const float tenth = 0.1F * 0.1F;
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_FLOAT_EQ(static_cast<float>(values_of(run.outputs[0])[i]), tenth * static_cast<float>(i + 1));
+      EXPECT_FLOAT_EQ(static_cast<float>(values_of(run.outputs[1])[i]), tenth);
+      EXPECT_FLOAT_EQ(static_cast<float>(values_of(run.outputs[2])[i]), std::cos(0.3F * static_cast<float>(i)));
+      EXPECT_EQ(values_of(run.outputs[3])[i], 4.0 + static_cast<double>(i));
+    }
+  }
+}
+
 // A float32 input that is a convolution's image is rounded to bfloat16 first, as its weight is; float16 could not hold
 // every input, and a product's operand may be a position.
 TEST(Outputs, ImagesAreRoundedToBfloat16) {
