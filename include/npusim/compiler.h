@@ -33,7 +33,7 @@ struct CompileOptions {
 struct CompileResult {
   std::shared_ptr<const Program> program;
   std::map<std::string, double> seconds;  // import, passes, codegen, plan, total
-  std::vector<std::string> notes;         // decisions worth telling (how states were paired)
+  std::vector<std::string> notes;         // worth telling: how states were paired, numbers beyond float16's range
 };
 
 CompileResult compile(const std::vector<MethodSource>& methods, const CompileOptions& options);
@@ -45,9 +45,12 @@ std::vector<std::pair<std::string, bool>> pass_names();
 std::string describe_ops(const std::string& target, bool json);
 // What an IR file holds and what of it is not supported, for people or as JSON. Throws bad_input for a malformed file.
 std::string describe_ir(const MethodSource& source, bool json);
-// The IR's outputs as the reference gives them: operator by operator in double precision, without the compiler.
-// `inputs` are in IR order.
+// Numbers that the program stores in a dtype that makes them infinite: of its kernels and constants, and with `weights`
+// those of the file. One line each, which names the first node; compile() has those without weights among its notes.
 struct WeightFiles;
+std::vector<std::string> overflow_notes(const Program& program, const WeightFiles* weights);
+// The IR's outputs as the reference gives them: operator by operator in double precision, without the compiler.
+// `inputs` are in IR order; one that the program takes wider than the IR is rounded to what the IR declares.
 std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
                                     const WeightFiles* weights);
 

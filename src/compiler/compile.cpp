@@ -146,6 +146,7 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
     fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
   refuse_kernels(program, *target);
   link_states(program, options.kv_map, result.notes);
+  for (std::string& note : overflow_notes(program, nullptr)) result.notes.push_back(std::move(note));
   lap("plan");
   result.seconds["total"] = total;
   result.program = std::make_shared<const Program>(std::move(program));

@@ -107,8 +107,12 @@ std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<Host
 
 std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
                                     const WeightFiles* weights) {
-  const std::string json = source.json.empty() ? read_file(source.path) : source.json;
-  return run_reference(import_ir(json, source.path), inputs, weights);
+  const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path);
+  std::vector<HostTensor> declared = inputs;
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (const DType dtype = value_of(graph, graph.inputs[i]).type.dtype; declared[i].type.dtype != dtype)
+      declared[i] = convert_tensor(view_of(inputs[i]), dtype);
+  return run_reference(graph, declared, weights);
 }
 
 }  // namespace npusim

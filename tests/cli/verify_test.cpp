@@ -117,6 +117,28 @@ TEST_F(VerifyTest, DefaultFollowsTheDtype) {
   EXPECT_EQ(Json::parse(strict.out)["outputs"][0]["max_rel_l2"], 1e-3);
 }
 
+// The reference of a model in 16 bits rounds at every operator, whatever the program does.
+TEST_F(VerifyTest, ReferenceIsAsNearAsItsDtypes) {
+  write("half.json", R"({"graph_inputs": [{"name": "x", "shape": [2, 3], "dtype": "bfloat16"}],
+    "graph_outputs": [{"name": "z", "shape": [2, 3], "dtype": "float32"}],
+    "weights": [{"name": "w", "shape": [3], "dtype": "bfloat16"}], "weight_name_mapping": {"p_w": "w"},
+    "nodes": [
+      {"name": "y", "op_type": "aten.mul.Tensor",
+       "inputs": [{"name": "x", "shape": [2, 3], "dtype": "bfloat16", "producer_node": "x", "producer_output_idx": 0},
+                  {"name": "p_w", "shape": [3], "dtype": "bfloat16"}],
+       "outputs": [{"name": "y", "shape": [2, 3], "dtype": "bfloat16"}], "attrs": {}},
+      {"name": "z", "op_type": "aten.to.dtype",
+       "inputs": [{"name": "y", "shape": [2, 3], "dtype": "bfloat16", "producer_node": "y", "producer_output_idx": 0}],
+       "outputs": [{"name": "z", "shape": [2, 3], "dtype": "float32"}], "attrs": {"dtype": "torch.float32"}}]})");
+  save("half.safetensors", {{"w", tensor({3}, {1.0078125, 3.015625, -7.03125}, DType::bf16)}});
+  const Invocation result =
+      npusim({"verify", "half.json", "--weights", "half.safetensors", "--dtype", "float32", "--json"});
+  EXPECT_EQ(result.code, 0) << result.err << result.out;
+  const Json output = Json::parse(result.out)["outputs"][0];
+  EXPECT_EQ(output["max_rel_l2"], 0.04);
+  EXPECT_GT(output["rel_l2"], 0);
+}
+
 // r of a constant says no more than that the other is one too; the norm says which.
 TEST_F(VerifyTest, ConstantOutputs) {
   const std::vector<double> five(6, 5);
@@ -187,6 +209,27 @@ TEST_F(VerifyTest, EmptyOutputs) {
   const Invocation empty = npusim({"verify", "empty.json", "--json"});
   EXPECT_EQ(empty.code, 0) << empty.err;
   EXPECT_EQ(Json::parse(empty.out)["outputs"][0]["rel_l2"], 0);
+}
+
+// A weight that float16 makes infinite: nobody could see it from the infinite output.
+TEST_F(VerifyTest, WeightsBeyondFloat16AreTold) {
+  write("linear.json", R"({"graph_inputs": [{"name": "x", "shape": [2, 3], "dtype": "float32"}],
+    "graph_outputs": [{"name": "y", "shape": [2, 2], "dtype": "float32"}],
+    "weights": [{"name": "layer.w", "shape": [2, 3], "dtype": "float32"}], "weight_name_mapping": {"p_w": "layer.w"},
+    "nodes": [{"name": "y", "op_type": "aten.linear.default",
+      "inputs": [{"name": "x", "shape": [2, 3], "dtype": "float32", "producer_node": "x", "producer_output_idx": 0},
+                 {"name": "p_w", "shape": [2, 3], "dtype": "float32"}],
+      "outputs": [{"name": "y", "shape": [2, 2], "dtype": "float32"}], "attrs": {}}]})");
+  save("large.safetensors", {{"layer.w", tensor({2, 3}, {1, 2, 3, 4, -1e6, 6})}});
+  const std::vector<std::string> base = {"verify", "linear.json", "--weights", "large.safetensors"};
+  const Invocation half = npusim(base);
+  EXPECT_EQ(half.code, 1);
+  EXPECT_NE(half.err.find("-1e+06 of weight 'layer.w' becomes -inf in float16; --dtype float32 keeps it\n"),
+            std::string::npos)
+      << half.err;
+  const Invocation wide = npusim({"verify", "linear.json", "--weights", "large.safetensors", "--dtype", "float32"});
+  EXPECT_EQ(wide.code, 0) << wide.out;
+  EXPECT_EQ(wide.err, "note: inputs are random: none were given\n");
 }
 
 }  // namespace

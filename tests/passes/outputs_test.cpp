@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "npusim/compiler.h"
 #include "passes/run_graph.h"
 #include "runtime/executor.h"
 #include "runtime/weights.h"
@@ -114,6 +115,41 @@ TEST(Outputs, Float32WidensConstantsToo) {
       EXPECT_EQ(values_of(run.outputs[3])[i], 4.0 + static_cast<double>(i));
     }
   }
+}
+
+// A number that float16 cannot hold is told of where it is stored in float16, not where it only takes part.
+TEST(Outputs, NumbersBeyondFloat16AreTold) {
+  const std::string text =
+      "input %x: float32[2, 8]\ninput %m: bool[2, 4]\nweight %w: float32[4, 8] = \"w\"\nweight %n: float32[] = \"n\"\n"
+      "%l: float32[2, 4] = aten.linear.default(%x, %w, None)\n"
+      "%s: float32[2, 4] = aten.masked_fill.VALUE\n"
+      "%t: float32[2, 4] = aten.neg.default(%s)\n"
+      "%y: float32[2, 4] = aten.sigmoid.default(%t)\n"
+      "output %y\n";
+  const auto notes = [&](const std::string& value, DType dtype, bool fused, double n = 0) {
+    std::string graph = text;
+    graph.replace(graph.find("VALUE"), 5, value);
+    const HostTensor number = tensor_of({DType::f32, {}}, {n});
+    const GraphRun run = run_graph(
+        graph, {.dtype = dtype,
+                .disabled = fused ? std::set<std::string>{} : std::set<std::string>{"all"},
+                .tolerance = 3e-2,
+                .given = {{"m", tensor_of({DType::boolean, {2, 4}}, {1, 0, 0, 0, 0, 1, 1, 0})}, {"n", number}}});
+    WeightFiles weights;
+    weights.by_name = {{"n", 0}};
+    weights.entries.push_back({"n", view_of(number), {}});
+    return overflow_notes(*run.program, &weights);
+  };
+  const std::string scalar = "Scalar(%l, %m, value=-1e10)", tensor = "Tensor(%l, %m, %n)";
+  EXPECT_EQ(notes(scalar, DType::f16, false),
+            std::vector<std::string>{"node 's': -1e+10 becomes -inf in float16; --dtype float32 keeps it"});
+  EXPECT_EQ(notes(tensor, DType::f16, false, 70000),
+            std::vector<std::string>{"node 's': 70000 of weight 'n' becomes inf in float16; --dtype float32 keeps it"});
+  const std::vector<std::string> none;
+  EXPECT_EQ(notes(tensor, DType::f16, false, 60000), none);
+  EXPECT_EQ(notes(scalar, DType::bf16, false), none);
+  EXPECT_EQ(notes(scalar, DType::f32, false), none);
+  EXPECT_EQ(notes(scalar, DType::f16, true), none);
 }
 
 // A float32 input that is a convolution's image is rounded to bfloat16 first, as its weight is; float16 could not hold

@@ -1,0 +1,138 @@
+// Follows large numbers from constants and weights through the kernels of a program to where they are stored.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "npusim/compiler.h"
+#include "program/program.h"
+#include "runtime/weights.h"
+
+namespace npusim {
+namespace {
+
+// A finite number that float16 cannot hold, and what it is a number of ("": of a kernel).
+struct Large {
+  double number = 0;
+  std::string origin;
+};
+using MaybeLarge = std::optional<Large>;
+
+constexpr double largest_half = 65504;
+
+MaybeLarge large(double number, const std::string& origin) {
+  if (!std::isfinite(number) || std::fabs(number) <= largest_half) return std::nullopt;
+  return Large{number, origin};
+}
+
+MaybeLarge largest_element(const TensorView& tensor, const std::string& origin) {
+  double found = 0;
+  for (int64_t i = 0; is_float(tensor.type.dtype) && i < element_count(tensor.type.shape); ++i) {
+    const double x = load_double(tensor.data, tensor.type.dtype, i);
+    if (std::isfinite(x) && std::fabs(x) > std::fabs(found)) found = x;
+  }
+  return large(found, origin);
+}
+
+class Finder {
+ public:
+  Finder(const Program& program, const WeightFiles* weights) : program_(program), of_buffer_(program.buffers.size()) {
+    for (size_t b = 0; b < program.buffers.size(); ++b) {
+      const Buffer& buffer = program.buffers[b];
+      if (buffer.kind == BufferKind::constant)
+        of_buffer_[b] = largest_element(view_of(program.constants[static_cast<size_t>(buffer.constant)]),
+                                        fmt::format("constant '{}'", buffer.name));
+      if (buffer.kind != BufferKind::weight || !weights) continue;
+      std::vector<std::string> problems;  // loading has reported them
+      const LoadedWeight weight = load_program_weight(weights, buffer, problems);
+      const std::string origin = fmt::format("weight '{}'", buffer.fqn);
+      if (weight.mapped) of_buffer_[b] = largest_element(*weight.mapped, origin);
+      if (weight.made) of_buffer_[b] = largest_element(view_of(*weight.made), origin);
+    }
+  }
+
+  std::vector<std::string> notes() {
+    for (const Step& step : program_.recipes) follow(step);
+    for (const Method& method : program_.methods)
+      for (const Step& step : method.steps) follow(step);
+    std::vector<std::string> lines;
+    for (const auto& [what, places] : places_) {
+      const std::string more = places.count > 1 ? fmt::format(" and {} more", places.count - 1) : "";
+      lines.push_back(fmt::format("node '{}'{}: {}", places.first, more, what));
+    }
+    return lines;
+  }
+
+ private:
+  struct Places {
+    std::string first;
+    int64_t count = 0;
+  };
+
+  // What the expression takes from its operands as it is: sums, choices and multiples. Functions and comparisons of a
+  // large number are none, and what one bounds is not it.
+  MaybeLarge result(const Kernel& kernel, const Step& step, const Expr& e, const std::vector<MaybeLarge>& known) const {
+    const auto operand = [&](int i) -> const MaybeLarge& {
+      return known[static_cast<size_t>(e.in[static_cast<size_t>(i)])];
+    };
+    const auto first_of = [&](int i, int j) { return operand(i) ? operand(i) : operand(j); };
+    switch (e.op) {
+      case ExprOp::constant:
+        return large(e.type == Scalar::f32 || e.type == Scalar::f64 ? e.number : static_cast<double>(e.integer), "");
+      case ExprOp::load: {
+        const Access& access = kernel.accesses[static_cast<size_t>(e.integer)];
+        return of_buffer_[static_cast<size_t>(step.buffers[static_cast<size_t>(access.arg)])];
+      }
+      case ExprOp::neg:
+        return operand(0) ? large(-operand(0)->number, operand(0)->origin) : std::nullopt;
+      case ExprOp::sub:
+        if (operand(0) || !operand(1)) return operand(0);
+        return large(-operand(1)->number, operand(1)->origin);
+      case ExprOp::add:
+      case ExprOp::mul:
+        return first_of(0, 1);
+      case ExprOp::select:
+        return first_of(1, 2);
+      case ExprOp::cast:
+      case ExprOp::round_to:
+      case ExprOp::reduce:
+      case ExprOp::scan:
+        return operand(0);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  void follow(const Step& step) {
+    const Kernel& kernel = program_.kernels[static_cast<size_t>(step.kernel)];
+    std::vector<MaybeLarge> known;
+    for (const Expr& e : kernel.exprs) known.push_back(result(kernel, step, e, known));
+    for (const Store& store : kernel.stores) {
+      const auto arg = static_cast<size_t>(store.access.arg);
+      const DType dtype = kernel.args[arg].dtype;
+      MaybeLarge stored = known[static_cast<size_t>(store.expr)];
+      if (stored && is_float(dtype) && std::isinf(round_through(dtype, stored->number))) {
+        const std::string of = stored->origin.empty() ? "" : " of " + stored->origin;
+        Places& places = places_[fmt::format("{:g}{} becomes {:g} in {}; --dtype float32 keeps it", stored->number, of,
+                                             round_through(dtype, stored->number), dtype_name(dtype))];
+        if (places.count++ == 0) places.first = step.node;
+        stored.reset();
+      }
+      of_buffer_[static_cast<size_t>(step.buffers[arg])] = stored;
+    }
+  }
+
+  const Program& program_;
+  std::vector<MaybeLarge> of_buffer_;
+  std::map<std::string, Places> places_;  // by what happens
+};
+
+}  // namespace
+
+std::vector<std::string> overflow_notes(const Program& program, const WeightFiles* weights) {
+  return Finder(program, weights).notes();
+}
+
+}  // namespace npusim
