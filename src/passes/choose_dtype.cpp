@@ -111,8 +111,28 @@ void narrow(Graph& graph, DType dtype) {
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
+// A weight or constant that is updated is copied first: only the copy can be stored otherwise.
+void copy_updated(Graph& graph) {
+  std::vector<Node> nodes;
+  for (Node& node : graph.nodes) {
+    for (const KernelArg& arg : node.kernel->args) {
+      if (arg.updates < 0) continue;
+      ValueId& old = node.inputs[static_cast<size_t>(arg.updates)];
+      const ValueSource source = value_of(graph, old).source;
+      if (!is_half(arg.dtype) || (source != ValueSource::weight && source != ValueSource::constant)) continue;
+      const ValueId copy = add_value(graph, value_of(graph, old).name + "_copy", value_of(graph, old).type);
+      nodes.push_back(copy_node(graph, old, copy, "copy"));
+      old = copy;
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+  set_producers(graph);
+}
+
 // --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too.
 void widen(Graph& graph) {
+  copy_updated(graph);
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {
     const Value& value = graph.values[v];

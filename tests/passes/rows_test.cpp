@@ -37,6 +37,22 @@ TEST(Empty, ResultsAreComputedAllTheSame) {
       "aten.adaptive_max_pool2d.default(%x, output_size=[2, 3])\noutput %y\noutput %i\n");
 }
 
+// --dtype float32 stores results wide, weights as they are: what updates one is no weight any more.
+TEST(Widened, UpdatesOf16BitWeightsAndConstants) {
+  for (const char* dtype : {"float16", "bfloat16"}) {
+    run_graph(
+        fmt::format("weight %w: {0}[31] = \"w\"\nweight %v: {0}[16] = \"v\"\n"
+                    "%y: {0}[31] = aten.slice_scatter.default(%w, %v, dim=0, start=15, end=31, step=1)\n"
+                    "output %y\n",
+                    dtype));
+    run_graph(
+        fmt::format("weight %w: {0}[4, 8] = \"w\"\ninput %x: {0}[8]\n%c: {0}[4, 8] = aten.exp.default(%w)\n"
+                    "%r: {0}[8] = aten.select.int(%w, dim=0, index=1)\n%d: {0}[8] = aten.copy_.default(%r, %x)\n"
+                    "output %w\noutput %c\n",
+                    dtype));
+  }
+}
+
 // Products and convolutions scaled by what no float is.
 TEST(Loads, AScaleOfIntegersAndBooleans) {
   for (const char* dtype : {"int64", "int32", "bool", "uint8", "float32", "float16"}) {
