@@ -4,54 +4,23 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernel/match_expr.h"
 #include "passes/pass.h"
 
 namespace npusim {
 namespace {
 
-struct Match {
-  const Kernel& k;
-  const Expr& at(int32_t id) const { return k.exprs[static_cast<size_t>(id)]; }
-  int32_t uncast(int32_t id) const {
-    while (at(id).op == ExprOp::cast && at(id).type >= Scalar::f32 && at(at(id).in[0]).type >= Scalar::f32)
-      id = at(id).in[0];
-    return id;
-  }
-  bool is(int32_t id, ExprOp op) const { return at(id).op == op; }
-  bool constant(int32_t id, double value) const {
-    return is(id, ExprOp::constant) && at(id).type >= Scalar::f32 && at(id).number == value;
-  }
+struct Match : ExprMatcher {
   bool reduces(int32_t id, Reduction r) const { return is(id, ExprOp::reduce) && at(id).reduction == r; }
-
-  // x / (1 + exp(−x)) or x · 1/(1 + exp(−x)); gives x or -1.
-  int32_t silu(int32_t id) const {
-    id = uncast(id);
-    const Expr& e = at(id);
-    if (e.op == ExprOp::div && sigmoid_denominator(e.in[1]) == uncast(e.in[0])) return uncast(e.in[0]);
-    if (e.op != ExprOp::mul) return -1;
-    for (int side : {0, 1}) {
-      const int32_t x = uncast(e.in[static_cast<size_t>(side)]), s = uncast(e.in[static_cast<size_t>(1 - side)]);
-      if (is(s, ExprOp::div) && constant(at(s).in[0], 1) && sigmoid_denominator(at(s).in[1]) == x) return x;
-    }
-    return -1;
-  }
-  int32_t sigmoid_denominator(int32_t id) const {  // 1 + exp(−x): x
-    if (!is(id, ExprOp::add)) return -1;
-    for (int side : {0, 1}) {
-      const int32_t one = at(id).in[static_cast<size_t>(side)], power = at(id).in[static_cast<size_t>(1 - side)];
-      if (constant(one, 1) && is(power, ExprOp::exp) && is(at(power).in[0], ExprOp::neg))
-        return uncast(at(at(power).in[0]).in[0]);
-    }
-    return -1;
-  }
 
   bool square(int32_t id) const {
     const Expr& e = at(uncast(id));
-    return (e.op == ExprOp::mul && uncast(e.in[0]) == uncast(e.in[1])) || (e.op == ExprOp::pow && constant(e.in[1], 2));
+    return (e.op == ExprOp::mul && uncast(e.in[0]) == uncast(e.in[1])) ||
+           (e.op == ExprOp::pow && is_constant(e.in[1], 2));
   }
 
   bool silu_mul() const {
-    for (const Expr& e : k.exprs)
+    for (const Expr& e : kernel.exprs)
       if (e.op == ExprOp::mul && e.in[0] != e.in[1])
         for (int side : {0, 1})
           if (const int32_t x = silu(e.in[static_cast<size_t>(side)]);
@@ -68,7 +37,7 @@ struct Match {
   int norm() const {  // 0 none, 1 rms, 2 layer
     bool root = false;
     int kind = 0;
-    for (const Expr& e : k.exprs) {
+    for (const Expr& e : kernel.exprs) {
       root = root || e.op == ExprOp::rsqrt || e.op == ExprOp::sqrt;
       if (e.op == ExprOp::reduce && e.reduction == Reduction::sum) {
         if (centered(e.in[0]))
@@ -78,8 +47,8 @@ struct Match {
       }
     }
     if (!root) return 0;
-    const bool varies = std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
-      return std::any_of(s.access.strides.end() - k.row_dims, s.access.strides.end(),
+    const bool varies = std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& s) {
+      return std::any_of(s.access.strides.end() - kernel.row_dims, s.access.strides.end(),
                          [](int64_t stride) { return stride != 0; });
     });
     return varies ? kind : 0;
@@ -87,13 +56,13 @@ struct Match {
 
   bool softmax() const {
     bool safe = false;
-    return std::any_of(k.stores.begin(), k.stores.end(),
-                       [&](const Store& s) { return softmax_argument(k, s.expr, safe) >= 0; });
+    return std::any_of(kernel.stores.begin(), kernel.stores.end(),
+                       [&](const Store& s) { return softmax_argument(kernel, s.expr, safe) >= 0; });
   }
 
   // x·cos + rotate_half(x)·sin: a sum of two products, one of them of a select between a load and a negated load.
   bool rope() const {
-    for (const Expr& e : k.exprs) {
+    for (const Expr& e : kernel.exprs) {
       if (e.op != ExprOp::add || e.type < Scalar::f32) continue;
       for (int side : {0, 1}) {
         const int32_t plain = uncast(e.in[static_cast<size_t>(side)]),
@@ -114,12 +83,12 @@ struct Match {
 }  // namespace
 
 int32_t softmax_argument(const Kernel& kernel, int32_t stored, bool& safe) {
-  const Match m{kernel};
+  const Match m{{kernel}};
   safe = false;
   int32_t id = m.uncast(stored);
   if (m.is(id, ExprOp::select)) {  // select(max == −inf, 0, softmax) and its mirror
     for (int side : {1, 2})
-      if (m.constant(m.at(id).in[static_cast<size_t>(side)], 0)) {
+      if (m.is_constant(m.at(id).in[static_cast<size_t>(side)], 0)) {
         safe = true;
         const int32_t condition = m.at(id).in[0];
         if (!m.is(condition, ExprOp::eq) && !m.is(condition, ExprOp::ne)) return -1;
@@ -131,7 +100,7 @@ int32_t softmax_argument(const Kernel& kernel, int32_t stored, bool& safe) {
   const int32_t power = m.uncast(m.at(id).in[0]);
   int32_t sum = m.uncast(m.at(id).in[1]);
   if (m.is(id, ExprOp::mul)) {
-    if (!m.is(sum, ExprOp::div) || !m.constant(m.at(sum).in[0], 1)) return -1;
+    if (!m.is(sum, ExprOp::div) || !m.is_constant(m.at(sum).in[0], 1)) return -1;
     sum = m.uncast(m.at(sum).in[1]);
   }
   if (!m.is(power, ExprOp::exp) || !m.reduces(sum, Reduction::sum) || m.uncast(m.at(sum).in[0]) != power) return -1;
@@ -153,7 +122,7 @@ int32_t softmax_argument(const Kernel& kernel, int32_t stored, bool& safe) {
 std::vector<std::string> recognize(const Kernel& kernel) {
   std::vector<std::string> names;
   if (kernel.contraction && kernel.contraction->kind == ContractionKind::attention) names.emplace_back("attention");
-  const Match m{kernel};
+  const Match m{{kernel}};
   if (m.silu_mul()) names.emplace_back("silu_mul");
   if (m.rope()) names.emplace_back("rope");
   if (kernel.row_dims > 0) {

@@ -3,23 +3,16 @@
 
 #include <algorithm>
 
+#include "kernel/match_expr.h"
+
 namespace npusim::cpu {
 namespace {
 
-struct Matcher {
-  const Kernel& k;
-
-  const Expr& at(int32_t e) const { return k.exprs[static_cast<size_t>(e)]; }
-  std::optional<double> constant(int32_t e) const {
-    if (at(e).op == ExprOp::cast && at(e).type >= Scalar::f32) return constant(at(e).in[0]);
-    if (at(e).op != ExprOp::constant) return std::nullopt;
-    return at(e).type >= Scalar::f32 ? at(e).number : static_cast<double>(at(e).integer);
-  }
-
+struct Matcher : ExprMatcher {
   // An i64 expression as offset + Σ coeffs·index.
   std::optional<std::vector<int64_t>> affine(int32_t e) const {  // [coeffs…, offset]
     const Expr& x = at(e);
-    std::vector<int64_t> sum(k.space.size() + 1, 0);
+    std::vector<int64_t> sum(kernel.space.size() + 1, 0);
     if (x.type != Scalar::i64) return std::nullopt;
     if (x.op == ExprOp::constant) return sum.back() = x.integer, sum;
     if (x.op == ExprOp::index) return sum[static_cast<size_t>(x.integer)] = 1, sum;
@@ -48,7 +41,7 @@ struct Matcher {
     if (!a || !b) return false;
     // Holds where difference = b - a >= least.
     const int64_t least = c.op == ExprOp::lt;
-    const size_t key = k.space.size() - 1;
+    const size_t key = kernel.space.size() - 1;
     const int64_t slope = (*b)[key] - (*a)[key];
     if (slope != (wanted ? -1 : 1)) return false;
     form.limited = true;
@@ -64,7 +57,7 @@ struct Matcher {
     const Expr& c = at(condition);
     if (c.op == ExprOp::logical_not && at(c.in[0]).type == Scalar::boolean) return kept(c.in[0], !wanted, form);
     if (c.op != ExprOp::load || c.type != Scalar::boolean || form.kept >= 0) return false;
-    const Access& access = k.accesses[static_cast<size_t>(c.integer)];
+    const Access& access = kernel.accesses[static_cast<size_t>(c.integer)];
     if (!access.terms.empty() || !access.guards.empty()) return false;
     form.kept = static_cast<int>(c.integer);
     form.keeps = wanted;
@@ -113,7 +106,7 @@ struct Matcher {
           if (is_added(at(term))) return match_added(at(term), form) && match(rest, form);
           const Expr& load = at(term);
           if (load.op != ExprOp::load || load.type != Scalar::f32) continue;
-          const Access& access = k.accesses[static_cast<size_t>(load.integer)];
+          const Access& access = kernel.accesses[static_cast<size_t>(load.integer)];
           if (!access.terms.empty() || !access.guards.empty() || !match_scale(rest, form)) return false;
           form.mask = static_cast<int>(load.integer);
           return true;
@@ -139,7 +132,7 @@ struct Matcher {
 
 std::optional<ScoreForm> match_score(const Kernel& score) {
   ScoreForm form;
-  if (!Matcher{score}.match(score.stores[0].expr, form)) return std::nullopt;
+  if (!Matcher{{score}}.match(score.stores[0].expr, form)) return std::nullopt;
   return form;
 }
 

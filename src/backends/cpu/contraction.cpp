@@ -6,13 +6,17 @@
 #include "backends/cpu/attention.h"
 #include "backends/cpu/conv.h"
 #include "backends/cpu/matmul.h"
+#include "backends/cpu/nan_guard.h"
 #include "backends/cpu/onednn.h"
 #include "base/error.h"
 
 namespace npusim::cpu {
 
 Context make_context(int threads) {
-  return {std::max(1, threads), std::make_shared<WeightCache>(), make_primitive_cache(), multiplies_bf16()};
+  threads = std::max(1, threads);
+  auto primitives = make_primitive_cache();
+  const bool sees_nan = sees_lost_nan(*primitives, threads);
+  return {threads, std::make_shared<WeightCache>(), std::move(primitives), multiplies_bf16(), sees_nan};
 }
 
 std::unique_ptr<Step> make_contraction_step(const Kernel& kernel, std::span<const Binding> args,

@@ -18,7 +18,8 @@ struct Context {
   int threads = 1;
   std::shared_ptr<WeightCache> weights;
   std::shared_ptr<PrimitiveCache> primitives;
-  bool bf16 = false;  // the machine has arithmetic for bf16 operands
+  bool bf16 = false;      // the machine has arithmetic for bf16 operands
+  bool sees_nan = false;  // where a library loses a NaN is seen (nan_guard.h): it may apply activations
   bool multiplies(DType type) const { return type == DType::f32 || (type == DType::bf16 && bf16); }  // else widened
 };
 Context make_context(int threads);

@@ -85,7 +85,10 @@ void activate(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, 
     case Activation::swish:
       return run([&](VF x) { return hn::Div(x, denominator(x)); });
     case Activation::hardswish:
-      return run([&](VF x) { return hn::Mul(x, clamp(hn::MulAdd(x, hn::Set(d, 1.0f / 6), half), hn::Zero(d), one)); });
+      return run([&](VF x) {
+        const VF gate = clamp(hn::Add(x, hn::Set(d, 3.0f)), hn::Zero(d), hn::Set(d, 6.0f));
+        return hn::Mul(hn::Mul(x, gate), hn::Set(d, 1.0f / 6));
+      });
     case Activation::gelu_erf:
       return run([&](VF x) {
         return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
@@ -95,9 +98,9 @@ void activate(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, 
         const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
         return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_tanh(d, hn::Mul(cubic, hn::Set(d, 0.79788456f)))));
       });
-    case Activation::relu:
-    case Activation::clip:
     case Activation::linear:
+    case Activation::clip:
+    case Activation::leaky_relu:
       return;
   }
 }
@@ -156,12 +159,6 @@ std::optional<Operand> plain_matrix(const Kernel& kernel, const Access& access, 
   return o;
 }
 
-// Bounds that stand for "none" in a clip are the largest floats.
-float bound(float value) {
-  constexpr float most = std::numeric_limits<float>::max(), infinity = std::numeric_limits<float>::infinity();
-  return value == most ? infinity : value == -most ? -infinity : value;
-}
-
 }  // namespace
 
 std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes) {
@@ -187,17 +184,14 @@ std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding
       place = tensor(*added);
       continue;
     }
-    const bool relu = op.activation == Activation::relu && op.alpha == 0;
-    if (!relu && op.activation != Activation::clip) {
-      const bool own = op.activation != Activation::linear && op.activation != Activation::relu &&
-                       (op.activation != Activation::swish || op.alpha == 1);
+    if (op.activation != Activation::clip) {
+      const bool own = op.activation != Activation::linear && op.activation != Activation::leaky_relu;
       if (!own || finish.activation != Activation::linear || finish.residual.data) return std::nullopt;
       finish.activation = op.activation;
       continue;
     }
     if (&op != &ops->back()) return std::nullopt;
-    finish.low = relu ? 0 : bound(op.alpha);
-    if (!relu) finish.high = bound(op.beta);
+    finish.low = op.alpha, finish.high = op.beta;
   }
   return finish;
 }

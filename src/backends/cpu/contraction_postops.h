@@ -7,15 +7,19 @@
 
 namespace npusim::cpu {
 
-enum class Activation : uint8_t { relu, clip, linear, logistic, tanh, swish, hardswish, gelu_erf, gelu_tanh };
+enum class Activation : uint8_t { linear, clip, leaky_relu, logistic, tanh, swish, hardswish, gelu_erf, gelu_tanh };
 
+// Whatever is added or applied, NaN stays NaN.
 struct PostOp {
   int add = -1;  // index into kernel.accesses of what is added; -1: an activation
-  Activation activation = Activation::relu;
-  float alpha = 0, beta = 0;  // relu: slope below 0; clip: bounds; linear: alpha·x + beta
+  Activation activation = Activation::linear;
+  // linear: alpha·x + beta; clip: min(max(x, alpha), beta) with alpha <= beta, either may be infinite; leaky_relu: x
+  // above 0, else alpha·x, alpha not 0; swish: x / (1 + exp(−x)); hardswish: x·min(max(x + 3, 0), 6) / 6
+  float alpha = 0, beta = 0;
 };
 
-// The operations from the contraction's leaf to expression `expr`, first one first; nullopt when there is another.
+// The operations from the contraction's leaf to expression `expr`, first one first, recognised by the form of the
+// expressions; nullopt when there is another.
 std::optional<std::vector<PostOp>> match_post_ops(const Kernel& kernel, int32_t expr);
 
 }  // namespace npusim::cpu

@@ -12,6 +12,7 @@
 #include "backends/cpu/conv_geometry.h"
 #include "backends/cpu/depthwise.h"
 #include "backends/cpu/matmul.h"
+#include "backends/cpu/nan_guard.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/winograd.h"
 #include "base/error.h"
@@ -37,8 +38,9 @@ bool is_patches(const ConvSpec& s) {
 }
 
 // Where the store goes and what is added on the way, in float32 or the type of the operands; false when oneDNN cannot
-// write the output itself.
-bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, PrimitiveMemory& m) {
+// write the output itself, or not without losing NaN.
+bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, const Context& context, ConvSpec& s,
+                   PrimitiveMemory& m) {
   if (k.stores.size() != 1 || k.stores[0].accumulate) return false;
   const Access& to = k.stores[0].access;
   const auto extents = tensor_extents(s.batch, s.groups * s.out_channels, s.output);
@@ -81,6 +83,7 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, ConvSpec& s, 
     }
   }
   if (s.bias) ops->erase(ops->begin());
+  if (may_lose_nan(*ops) && !(context.sees_nan && repeatable(k))) return false;
   s.ops = std::move(*ops);
   s.types.dst = type_of(to);
   m.dst = at(to);
@@ -231,11 +234,15 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
     turned = spec.src_strides;
     spec.src_strides = dense;
   };
-  const bool fused = fuse_epilogue(kernel, args, spec, memory);
+  const bool fused = fuse_epilogue(kernel, args, context, spec, memory);
   if (fused && spec.dst_strides[1] == 1) turn();
   auto conv =
       fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
-  if (conv) return std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements, turned);
+  if (conv) {
+    auto step = std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements, turned);
+    if (!may_lose_nan(spec.ops)) return step;
+    return guard_nan(std::move(step), make_streamed_step(kernel, args, context), context);
+  }
   turn();
   spec.bias = false;
   spec.ops.clear();

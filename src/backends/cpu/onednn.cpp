@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <dnnl.hpp>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,6 +22,7 @@ struct Primitive {
   dnnl::primitive primitive;
   dnnl::memory::desc src, weight, bias, dst, workspace;
   std::vector<dnnl::memory::desc> adds;  // of the post-ops that add
+  std::vector<int> add_positions;        // theirs among the post-ops
   std::string implementation;
 };
 }  // namespace
@@ -61,12 +63,12 @@ memory::data_type data_type(DType type) {
 
 dnnl::algorithm algorithm_of(Activation activation) {
   switch (activation) {
-    case Activation::relu:
-      return dnnl::algorithm::eltwise_relu;
-    case Activation::clip:
-      return dnnl::algorithm::eltwise_clip;
     case Activation::linear:
       return dnnl::algorithm::eltwise_linear;
+    case Activation::clip:
+      return dnnl::algorithm::eltwise_clip;
+    case Activation::leaky_relu:
+      return dnnl::algorithm::eltwise_relu;
     case Activation::logistic:
       return dnnl::algorithm::eltwise_logistic;
     case Activation::tanh:
@@ -83,13 +85,22 @@ dnnl::algorithm algorithm_of(Activation activation) {
   return dnnl::algorithm::undef;
 }
 
-void append_activation(dnnl::post_ops& ops, const PostOp& op) {
+void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha, float beta) {
 #if DNNL_VERSION_MAJOR >= 3
-  const bool hard = op.activation == Activation::hardswish;  // v3 made its constants parameters
-  ops.append_eltwise(algorithm_of(op.activation), hard ? 1.0f / 6 : op.alpha, hard ? 0.5f : op.beta);
+  ops.append_eltwise(algorithm, alpha, beta);
 #else
-  ops.append_eltwise(1.0f, algorithm_of(op.activation), op.alpha, op.beta);
+  ops.append_eltwise(1.0f, algorithm, alpha, beta);
 #endif
+}
+
+void append_activation(dnnl::post_ops& ops, const PostOp& op) {
+  const auto algorithm = algorithm_of(op.activation);
+  if (op.activation != Activation::hardswish)
+    return append_eltwise(ops, algorithm, op.activation == Activation::swish ? 1 : op.alpha, op.beta);
+  append_eltwise(ops, algorithm, 1.0f / 6, 0.5f);  // v3 made its constants parameters
+  // It divides before it multiplies: what overflows where the product comes first.
+  append_eltwise(ops, dnnl::algorithm::eltwise_linear, 6, -0.0f);
+  append_eltwise(ops, dnnl::algorithm::eltwise_linear, 1.0f / 6, -0.0f);
 }
 
 Dims tensor_dims(int64_t n, int64_t channels, const std::vector<int64_t>& spatial) {
@@ -106,22 +117,25 @@ void describe(Primitive& made, const Desc& desc, bool bias) {
   made.implementation = desc.impl_info_str();
 }
 
-// Post-ops; the nth that adds reads a tensor as adds[n] describes it.
-dnnl::primitive_attr attributes(const std::vector<PostOp>& ops, const std::vector<memory::desc>& adds) {
+// Post-ops; the nth that adds reads a tensor as adds[n] describes it and becomes number add_positions[n].
+dnnl::primitive_attr attributes(const std::vector<PostOp>& ops, Primitive& made) {
   dnnl::post_ops post;
-  size_t n = 0;
-  for (const PostOp& op : ops)
-    if (op.add < 0)
+  for (const PostOp& op : ops) {
+    if (op.add < 0) {
       append_activation(post, op);
-    else
-      post.append_binary(dnnl::algorithm::binary_add, adds[n++]);
+      continue;
+    }
+    const size_t n = made.add_positions.size();
+    made.add_positions.push_back(post.len());
+    post.append_binary(dnnl::algorithm::binary_add, made.adds[n]);
+  }
   dnnl::primitive_attr attr;
   attr.set_post_ops(post);
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }
 
-// These throw dnnl::error for what oneDNN does not do; nullptr: it does it wrongly.
+// These throw dnnl::error for what oneDNN does not do; null: it would do it wrong.
 std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s) {
   const Dims src_dims = tensor_dims(s.batch, s.groups * s.in_channels, s.input);
   const Dims dst_dims = tensor_dims(s.batch, s.groups * s.out_channels, s.output);
@@ -144,7 +158,7 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
     else
       made->adds.emplace_back(dst_dims, data_type(s.types.adds[n]), s.add_strides[n]);
   }
-  const dnnl::primitive_attr attr = attributes(s.ops, made->adds);
+  const dnnl::primitive_attr attr = attributes(s.ops, *made);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
   using Conv = dnnl::convolution_forward;
@@ -160,10 +174,10 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
   const Conv::primitive_desc desc(wanted, attr, cache.engine);
 #endif
   describe(*made, desc, s.bias);
-  // By gemm (sets before AVX-512), channels last, it adds the wrong pixels.
-  const bool adds_image =
-      std::any_of(s.add_strides.begin(), s.add_strides.end(), [](const auto& strides) { return !strides.empty(); });
-  if (s.dst_strides[1] == 1 && adds_image && made->implementation.find("gemm") != std::string::npos) return nullptr;
+  // Its convolutions by products add a whole tensor as if it lay channels first (2.6).
+  const bool adds_whole =
+      std::any_of(s.add_strides.begin(), s.add_strides.end(), [](auto& add) { return !add.empty(); });
+  if (adds_whole && s.dst_strides[1] == 1 && made->implementation.find("gemm") != std::string::npos) return nullptr;
   made->primitive = Conv(desc);
   return made;
 }
@@ -180,7 +194,7 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ProductSpec
     const Dims dims{stride == 0 ? 1 : s.rows, s.columns}, strides{stride == 0 ? s.columns : stride, 1};
     made->adds.emplace_back(dims, data_type(s.types.adds[n]), strides);
   }
-  const dnnl::primitive_attr attr = attributes(s.ops, made->adds);
+  const dnnl::primitive_attr attr = attributes(s.ops, *made);
 #if DNNL_VERSION_MAJOR >= 3
   const auto desc = s.bias ? dnnl::matmul::primitive_desc(cache.engine, src, weight, bias, dst, attr)
                            : dnnl::matmul::primitive_desc(cache.engine, src, weight, dst, attr);
@@ -253,8 +267,7 @@ memory reordered_weight(PrimitiveCache& cache, const std::string& key, const mem
 
 class Bound final : public BoundPrimitive {
  public:
-  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const std::vector<PostOp>& ops,
-        const PrimitiveMemory& m, memory weight)
+  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const PrimitiveMemory& m, memory weight)
       : cache_(cache),
         made_(std::move(made)),
         weight_(std::move(weight)),
@@ -271,12 +284,9 @@ class Bound final : public BoundPrimitive {
       bias_ = memory(made_->bias, cache.engine, const_cast<void*>(m.bias));
       add(DNNL_ARG_BIAS, bias_);
     }
-    size_t n = 0;
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (ops[i].add < 0) continue;
+    for (size_t n = 0; n < made_->adds.size(); ++n) {
       adds_.emplace_back(made_->adds[n], cache.engine, const_cast<void*>(m.adds[n]));
-      add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, adds_.back());
-      ++n;
+      add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(made_->add_positions[n]) | DNNL_ARG_SRC_1, adds_.back());
     }
   }
 
@@ -314,7 +324,7 @@ std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, co
       it->second = create(cache, spec);
     }
     if (!it->second) return nullptr;
-    return std::make_unique<Bound>(cache, it->second, spec.ops, m,
+    return std::make_unique<Bound>(cache, it->second, m,
                                    reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
                                                     plain_weight(spec, type), it->second->weight, weight));
   } catch (const dnnl::error&) {
@@ -333,6 +343,20 @@ bool multiplies_bf16() {
   limit_library();
   constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+}
+
+void apply_relu(PrimitiveCache& cache, float* values, int64_t count) {
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+  constexpr auto relu = dnnl::algorithm::eltwise_relu;
+  const memory::desc all({count}, memory::data_type::f32, memory::format_tag::a);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::eltwise_forward::primitive_desc desc(cache.engine, kind, relu, all, all, 0.0f);
+#else
+  const dnnl::eltwise_forward::primitive_desc desc(dnnl::eltwise_forward::desc(kind, relu, all, 0.0f), cache.engine);
+#endif
+  memory tensor(all, cache.engine, values);
+  dnnl::eltwise_forward(desc).execute(cache.stream, {{DNNL_ARG_SRC, tensor}, {DNNL_ARG_DST, tensor}});
+  cache.stream.wait();
 }
 
 std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,

@@ -17,6 +17,9 @@ std::shared_ptr<PrimitiveCache> make_primitive_cache();
 // Whether this machine multiplies bf16 numbers and adds their products in f32 (AVX512_BF16, AMX).
 bool multiplies_bf16();
 
+// values[i] = max(values[i], 0), on all of oneDNN's threads; NaN may become 0.
+void apply_relu(PrimitiveCache& cache, float* values, int64_t count);
+
 // f32 or bf16 each. Sums and post-ops are f32; what is stored as bf16 is rounded once.
 struct ElementTypes {
   DType operands = DType::f32;  // src and weight
@@ -66,8 +69,9 @@ class BoundPrimitive {
   // Moves what lies in scratch: oneDNN's own workspace, and src or dst when not null.
   virtual void rebind(void* workspace, void* src, void* dst) = 0;
 };
-// nullptr when oneDNN has no implementation. The weight is kept in the cache under its address; `wide`, when not null,
-// is what it holds as f32, and needed only now.
+// nullptr when oneDNN has no implementation, or one known to be wrong. Activations may turn NaN into numbers: see
+// nan_guard.h. The weight is kept in the cache under its address; `wide`, when not null, is what it holds as f32, and
+// needed only now.
 std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
                                                  const PrimitiveMemory& memory, const float* wide);
 std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,

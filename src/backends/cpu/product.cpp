@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backends/cpu/loops.h"
+#include "backends/cpu/nan_guard.h"
 #include "backends/cpu/onednn.h"
 
 namespace npusim::cpu {
@@ -80,9 +81,8 @@ std::optional<Operand> dense_rows(const Kernel& kernel, const Access& access, st
   return o;
 }
 
-// oneDNN's relu, clip, logistic and tanh turn NaN into a number; convolutions have always run through them
-// (docs/numerics.md), products keep NaN.
-bool keeps_nan(Activation activation) {
+// Own products of matrices end in the others by themselves.
+bool is_smooth(Activation activation) {
   return activation == Activation::linear || activation == Activation::gelu_erf ||
          activation == Activation::gelu_tanh || activation == Activation::swish;
 }
@@ -93,7 +93,7 @@ bool set_ops(const Kernel& kernel, std::span<const Binding> args, const MatmulAx
   if (!ops) return false;
   for (const PostOp& op : *ops) {
     if (op.add < 0) {
-      if (kernel.contraction->kind != ContractionKind::conv && !keeps_nan(op.activation)) return false;
+      if (kernel.contraction->kind != ContractionKind::conv && !is_smooth(op.activation)) return false;
       continue;
     }
     const auto added =
@@ -139,10 +139,14 @@ std::unique_ptr<Step> make_product_step(const Kernel& kernel, std::span<const Bi
   spec.weight_column_stride = b.step[1], spec.weight_stride = b.step[2];
   PrimitiveMemory memory{a.at(0, 0, 0), b.at(0, 0, 0), nullptr, const_cast<std::byte*>(out->at(0, 0, 0)), {}};
   if (!set_ops(kernel, args, axes, spec, memory)) return nullptr;
+  const bool guarded = may_lose_nan(spec.ops);
+  if (guarded && !(context.sees_nan && repeatable(kernel))) return nullptr;
   auto product = make_product(*context.primitives, spec, memory);
   if (!product) return nullptr;
   auto gather = dense ? nullptr : gather_rows(kernel, args, axes, rows, context.threads);
-  return std::make_unique<ProductStep>(context, std::move(product), spec, std::move(gather));
+  auto step = std::make_unique<ProductStep>(context, std::move(product), spec, std::move(gather));
+  if (!guarded) return step;
+  return guard_nan(std::move(step), make_streamed_step(kernel, args, context), context);
 }
 
 }  // namespace npusim::cpu

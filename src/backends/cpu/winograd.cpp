@@ -11,6 +11,7 @@
 #include "backends/cpu/contraction_simd.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/memory.h"
+#include "backends/cpu/nan_guard.h"
 #include "backends/cpu/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -377,7 +378,7 @@ std::unique_ptr<Step> make_winograd_step(const Kernel& kernel, std::span<const B
   const MatmulAxes axes{
       make_axis(kernel.space, {}), make_axis(kernel.space, {0, 3, 4}), make_axis(kernel.space, {1, 2}), {}};
   auto finish = match_finish(kernel, args, axes);
-  if (!finish) return nullptr;
+  if (!finish || !repeatable(kernel)) return nullptr;
   return std::make_unique<WinogradStep>(kernel, args, context, spec, std::move(*finish), std::move(direct));
 }
 

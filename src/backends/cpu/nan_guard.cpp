@@ -1,0 +1,106 @@
+// Flags of invalid operations, taken from all threads.
+#include "backends/cpu/nan_guard.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "backends/cpu/matmul.h"
+#include "backends/cpu/onednn.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace npusim::cpu {
+namespace {
+
+// This thread's flag, which is lowered.
+bool take_flag() {
+#if defined(__x86_64__)
+  const unsigned state = _mm_getcsr();
+  if (!(state & _MM_EXCEPT_INVALID)) return false;
+  _mm_setcsr(state & ~static_cast<unsigned>(_MM_EXCEPT_INVALID));
+#endif
+  return true;
+}
+
+// Any thread's. A pool that changes its size by itself may have dismissed threads with theirs.
+bool take_flags(int threads) {
+  threads = std::max(threads, omp_get_max_threads());
+  if (threads == 1) return take_flag();
+  bool found = omp_get_dynamic() != 0;
+#pragma omp parallel num_threads(threads) reduction(|| : found)
+  found = take_flag() || found;
+  return found;
+}
+
+class GuardedStep final : public Step {
+ public:
+  GuardedStep(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, int threads)
+      : fast_(std::move(fast)), exact_(std::move(exact)), threads_(threads) {
+    scratch_bytes_ = std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
+  }
+  void set_scratch(void* scratch) override {
+    Step::set_scratch(scratch);
+    fast_->set_scratch(scratch);
+    exact_->set_scratch(scratch);
+  }
+  void run() override {
+    fast_->run();
+    if (!take_flags(threads_)) return;
+    fast_->run();  // the flag may have been raised by a step before
+    if (!take_flags(threads_)) return;
+    exact_->run();
+    take_flags(threads_);
+    met_nan_ = true;
+  }
+  std::string describe() const override { return fast_->describe() + (met_nan_ ? ", again for NaN" : ""); }
+
+ private:
+  std::unique_ptr<Step> fast_, exact_;
+  int threads_;
+  bool met_nan_ = false;
+};
+
+}  // namespace
+
+bool sees_lost_nan(PrimitiveCache& primitives, int threads) {
+  constexpr int64_t share = 16 << 10;  // floats, enough for oneDNN to give every thread some
+  threads = std::max(threads, omp_get_max_threads());
+  std::vector<float> values(static_cast<size_t>(threads * share), 1);
+  take_flags(threads);
+  apply_relu(primitives, values.data(), threads * share);
+  if (take_flags(threads)) return false;
+  values.back() = std::numeric_limits<float>::quiet_NaN();  // the last thread's
+  apply_relu(primitives, values.data(), threads * share);
+  return take_flags(threads);
+}
+
+bool repeatable(const Kernel& kernel) {
+  const auto kept = [&](const Access& read) {
+    return std::none_of(kernel.args.begin(), kernel.args.end(),
+                        [&](const KernelArg& arg) { return arg.updates >= 0 && arg.updates == read.arg; });
+  };
+  return kept(kernel.contraction->a) && kept(kernel.contraction->b) &&
+         std::all_of(kernel.accesses.begin(), kernel.accesses.end(), kept);
+}
+
+bool may_lose_nan(const std::vector<PostOp>& ops) {
+  return std::any_of(ops.begin(), ops.end(),
+                     [](const PostOp& op) { return op.add < 0 && op.activation != Activation::linear; });
+}
+
+std::unique_ptr<Step> make_streamed_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
+  std::vector<Binding> changing(args.begin(), args.end());
+  for (Binding& binding : changing) binding.constant = false;
+  return make_matmul_step(kernel, changing, context);
+}
+
+std::unique_ptr<Step> guard_nan(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, const Context& context) {
+  return std::make_unique<GuardedStep>(std::move(fast), std::move(exact), context.threads);
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,30 @@
+// Steps of a library whose activations turn NaN into numbers, made right.
+//
+// A minimum, maximum or comparison that drops a NaN raises the processor's flag of an invalid operation, in the thread
+// that executes it; so does whatever makes a NaN of numbers. The flag stays until it is taken: a step after which no
+// thread has it met no NaN where one could get lost. Reading it costs nothing beside a convolution.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/contraction.h"
+#include "backends/cpu/contraction_postops.h"
+
+namespace npusim::cpu {
+
+// Whether oneDNN's threads are ours, and show in their flags that a NaN got lost: tried by losing one.
+bool sees_lost_nan(PrimitiveCache& primitives, int threads);
+
+// Whether the kernel can run twice: it reads nothing that it writes.
+bool repeatable(const Kernel& kernel);
+
+// Whether epilogues with these operations need a guard.
+bool may_lose_nan(const std::vector<PostOp>& ops);
+
+// The same kernel through no library, with nothing packed or kept in caches: slow, and right for every value.
+std::unique_ptr<Step> make_streamed_step(const Kernel& kernel, std::span<const Binding> args, const Context& context);
+
+// `fast`, and after it `exact`, of the same kernel, when `fast` may have lost a NaN. The kernel must be repeatable.
+std::unique_ptr<Step> guard_nan(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, const Context& context);
+
+}  // namespace npusim::cpu
