@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <dnnl.hpp>
-#include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "backends/cpu/memory.h"
@@ -85,23 +85,29 @@ dnnl::algorithm algorithm_of(Activation activation) {
   return dnnl::algorithm::undef;
 }
 
-void append_eltwise(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha, float beta) {
-#if DNNL_VERSION_MAJOR >= 3
-  ops.append_eltwise(algorithm, alpha, beta);
-#else
-  ops.append_eltwise(1.0f, algorithm, alpha, beta);
-#endif
-}
+// The post-ops of a primitive in the making. Its code has one set of constants per algorithm (2.6): a second operation
+// of one would get the first one's, so it is refused by an exception, as oneDNN refuses.
+struct PostOps {
+  dnnl::post_ops ops;
+  std::set<dnnl::algorithm> used;
 
-void append_activation(dnnl::post_ops& ops, const PostOp& op) {
-  const auto algorithm = algorithm_of(op.activation);
-  if (op.activation != Activation::hardswish)
-    return append_eltwise(ops, algorithm, op.activation == Activation::swish ? 1 : op.alpha, op.beta);
-  append_eltwise(ops, algorithm, 1.0f / 6, 0.5f);  // v3 made its constants parameters
-  // It divides before it multiplies: what overflows where the product comes first.
-  append_eltwise(ops, dnnl::algorithm::eltwise_linear, 6, -0.0f);
-  append_eltwise(ops, dnnl::algorithm::eltwise_linear, 1.0f / 6, -0.0f);
-}
+  void apply(dnnl::algorithm algorithm, float alpha, float beta) {
+    if (!used.insert(algorithm).second) throw dnnl::error(dnnl_unimplemented, "two operations of one algorithm");
+#if DNNL_VERSION_MAJOR >= 3
+    ops.append_eltwise(algorithm, alpha, beta);
+#else
+    ops.append_eltwise(1.0f, algorithm, alpha, beta);
+#endif
+  }
+  void apply(const PostOp& op) {
+    if (op.activation != Activation::hardswish)
+      return apply(algorithm_of(op.activation), op.activation == Activation::swish ? 1 : op.alpha, op.beta);
+    apply(dnnl::algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);  // v3 made its constants parameters
+    // It divides by 6 first. What overflows when it is multiplied first overflows here: y·6, then y^1 / 6.
+    apply(dnnl::algorithm::eltwise_linear, 6, -0.0f);
+    apply(dnnl::algorithm::eltwise_pow, 1.0f / 6, 1);
+  }
+};
 
 Dims tensor_dims(int64_t n, int64_t channels, const std::vector<int64_t>& spatial) {
   Dims dims{n, channels};
@@ -119,18 +125,18 @@ void describe(Primitive& made, const Desc& desc, bool bias) {
 
 // Post-ops; the nth that adds reads a tensor as adds[n] describes it and becomes number add_positions[n].
 dnnl::primitive_attr attributes(const std::vector<PostOp>& ops, Primitive& made) {
-  dnnl::post_ops post;
+  PostOps post;
   for (const PostOp& op : ops) {
     if (op.add < 0) {
-      append_activation(post, op);
+      post.apply(op);
       continue;
     }
     const size_t n = made.add_positions.size();
-    made.add_positions.push_back(post.len());
-    post.append_binary(dnnl::algorithm::binary_add, made.adds[n]);
+    made.add_positions.push_back(post.ops.len());
+    post.ops.append_binary(dnnl::algorithm::binary_add, made.adds[n]);
   }
   dnnl::primitive_attr attr;
-  attr.set_post_ops(post);
+  attr.set_post_ops(post.ops);
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }

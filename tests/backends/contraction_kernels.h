@@ -1,0 +1,81 @@
+// Kernels of products and convolutions with an epilogue: epilogue(builder, leaf, bias, residual), where the bias is one
+// number per column or channel and the residual one per result.
+#pragma once
+#include <vector>
+
+#include "kernel/builder.h"
+
+namespace npusim::cpu {
+
+using Coords = std::vector<Coord>;
+
+struct ConvCase {
+  int64_t batch = 1, groups = 1, in_channels = 4, out_channels = 6;  // per group
+  std::vector<int64_t> input{9, 8}, kernel{3, 3}, stride{1, 1}, pad{1, 1}, dilation{1, 1};
+  bool channels_last = true;
+  DType type = DType::f32, weight_type = DType::f32;
+};
+
+inline Shape layout(const ConvCase& c, int64_t channels, const std::vector<int64_t>& spatial) {
+  Shape shape{c.batch};
+  if (!c.channels_last) shape.push_back(channels);
+  shape.insert(shape.end(), spatial.begin(), spatial.end());
+  if (c.channels_last) shape.push_back(channels);
+  return shape;
+}
+inline Coords coords(const ConvCase& c, Affine n, Affine channel, const std::vector<Affine>& spatial) {
+  Coords at{n};
+  if (!c.channels_last) at.emplace_back(channel);
+  for (const Affine& s : spatial) at.emplace_back(s);
+  if (c.channels_last) at.emplace_back(channel);
+  return at;
+}
+
+// Arguments: image 0, weight 1, bias 2, residual 3.
+template <typename Epilogue>
+Kernel conv(const ConvCase& c, Epilogue&& epilogue) {
+  const size_t rank = c.input.size();
+  std::vector<int64_t> out(rank);
+  for (size_t i = 0; i < rank; ++i)
+    out[i] = (c.input[i] + 2 * c.pad[i] - c.dilation[i] * (c.kernel[i] - 1) - 1) / c.stride[i] + 1;
+  Shape space{c.batch, c.groups, c.out_channels}, reduce{c.in_channels},
+      weight{c.groups * c.out_channels, c.in_channels};
+  space.insert(space.end(), out.begin(), out.end());
+  reduce.insert(reduce.end(), c.kernel.begin(), c.kernel.end());
+  weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
+  KernelBuilder b(space);
+  const int channel_dim = static_cast<int>(space.size());
+  const int image = b.input({c.type, layout(c, c.groups * c.in_channels, c.input)}),
+            w = b.input({c.weight_type, weight});
+  const int bias = b.input({DType::f32, {c.groups * c.out_channels}});
+  const int residual = b.input({c.type, layout(c, c.groups * c.out_channels, out)});
+  const int result = b.output({c.type, layout(c, c.groups * c.out_channels, out)});
+  std::vector<Affine> window, pixel;
+  Affine out_channel = b.dim(1) * c.out_channels + b.dim(2);
+  Coords w_at{out_channel, b.dim(channel_dim)};
+  for (size_t i = 0; i < rank; ++i) {
+    const int o = 3 + static_cast<int>(i), k = channel_dim + 1 + static_cast<int>(i);
+    window.push_back(b.dim(o) * c.stride[i] + b.dim(k) * c.dilation[i] + -c.pad[i]);
+    pixel.push_back(b.dim(o));
+    w_at.emplace_back(b.dim(k));
+  }
+  Ex leaf = b.contract(ContractionKind::conv, reduce, image,
+                       coords(c, b.dim(0), b.dim(1) * c.in_channels + b.dim(channel_dim), window), w, w_at);
+  const Coords at = coords(c, b.dim(0), out_channel, pixel);
+  b.store(result, at, epilogue(b, leaf, b.load(bias, Coords{out_channel}), b.load(residual, at)));
+  return b.finish("conv");
+}
+// out[m, n] = f(Σ_k x[m, k]·w[n, k]), the shape of a linear layer; the same arguments.
+template <typename Epilogue>
+Kernel linear(int64_t m, int64_t n, int64_t k, DType x_type, DType w_type, DType out_type, Epilogue&& epilogue) {
+  KernelBuilder b({m, n});
+  const int x = b.input({x_type, {m, k}}), w = b.input({w_type, {n, k}});
+  const int bias = b.input({DType::f32, {n}}), residual = b.input({out_type, {m, n}});
+  const int out = b.output({out_type, {m, n}});
+  Ex leaf = b.contract(ContractionKind::matmul, {k}, x, Coords{b.dim(0), b.dim(2)}, w, Coords{b.dim(1), b.dim(2)});
+  b.store(out, epilogue(b, leaf, b.load_broadcast(bias), b.load_broadcast(residual)));
+  return b.finish("linear");
+}
+inline Ex plain(KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }
+
+}  // namespace npusim::cpu
