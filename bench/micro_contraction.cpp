@@ -1,9 +1,11 @@
 // Contractions alone: ResNet-50's convolutions, BERT's products, GEMV, attention, with probes of the machine and oneDNN
 // beside them. Compare the minima of one run: OMP_PROC_BIND=close OMP_PLACES=cores OMP_WAIT_POLICY=active.
 #include <benchmark/benchmark.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <dnnl.hpp>
 #include <random>
@@ -143,6 +145,26 @@ void onednn_matmul(benchmark::State& state) {
   state.SetLabel(desc.impl_info_str());
 }
 
+// The library that NPUSIM_BLAS names, if it does: libopenblas.so. Threads: OPENBLAS_NUM_THREADS;
+// OPENBLAS_CORETYPE=Haswell for its AVX2 kernels.
+void blas_matmul(benchmark::State& state) {
+  using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
+  const char* name = std::getenv("NPUSIM_BLAS");
+  void* library = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  const auto sgemm = library ? reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm")) : nullptr;
+  if (!sgemm) return state.SkipWithError(name ? dlerror() : "NPUSIM_BLAS names no library");
+  const auto m = static_cast<int>(state.range(0)), n = static_cast<int>(state.range(1)),
+             k = static_cast<int>(state.range(2));
+  const auto floats = [](int rows, int columns) {
+    return std::vector<float>(static_cast<size_t>(rows) * static_cast<size_t>(columns), 0.25f);
+  };
+  const std::vector<float> x = floats(m, k), w = floats(n, k);
+  std::vector<float> y = floats(m, n);
+  constexpr int row_major = 101, plain = 111, transposed = 112;
+  fastest(state, 2.0 * m * n * k, 0,
+          [&] { sgemm(row_major, plain, transposed, m, n, k, 1, x.data(), k, w.data(), k, 0, y.data(), n); });
+}
+
 // Ten weights in turn, so that none is left in a cache.
 void gemv(benchmark::State& state, DType type) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
@@ -254,6 +276,7 @@ void transformer_layers(benchmark::internal::Benchmark* b) {
   with_minimum(b);
 }
 BENCHMARK(onednn_matmul)->Apply(bert_shapes);
+BENCHMARK(blas_matmul)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f32, DType::f32, Tail::none)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f32_gelu, DType::f32, Tail::gelu)->Apply(bert_shapes);
 BENCHMARK_CAPTURE(matmul, f16, DType::f16, Tail::bias)->Apply(bert_shapes);

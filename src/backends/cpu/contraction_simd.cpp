@@ -19,10 +19,10 @@ namespace HWY_NAMESPACE {
 
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
 // Vectors of sums: 6 x 4 or 12 x 2 with 32 registers, 6 x 2 with 16.
-constexpr bool many_registers = HWY_TARGET == HWY_AVX3;
-constexpr int wide_rows = 6, wide_vectors = many_registers ? 4 : 2;
-constexpr int tall_rows = many_registers ? 12 : 6, tall_vectors = 2;
-constexpr int64_t blocked = 0;
+constexpr bool has_many = HWY_TARGET == HWY_AVX3;
+constexpr int wide_rows = 6, wide_vectors = has_many ? 4 : 2;
+constexpr int tall_rows = has_many ? 12 : 6, tall_vectors = 2;
+constexpr int64_t blocked = 0, any_stride = -1;  // beside strides of rows
 
 template <class Type>
 HWY_INLINE void widen_row(const typename Type::T* from, int64_t count, float* dst) {
@@ -121,10 +121,13 @@ HWY_INLINE void store_direct(const VF (&sum)[rows][vectors], const Direct& direc
                  out + r * direct.finish->out.row_step + v * lanes);
 }
 
-// Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`.
+constexpr bool ends_directly(int64_t stride) { return stride == wide_stride || stride == any_stride; }
+
+// Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`; a_stride is
+// any_stride's.
 template <int rows, int64_t stride, int vectors, int panel_vectors>
-void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
-          int64_t ldc, bool add, Ahead ahead, const Direct* direct) {
+void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT panel, int64_t depth,
+          float* HWY_RESTRICT c, int64_t ldc, bool add, Ahead ahead, const Direct* direct) {
   const F f;
   constexpr int64_t width = panel_vectors * lanes;
   VF sum[rows][vectors];
@@ -134,18 +137,22 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
     for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(f);
   for (int64_t k = 0; k < depth;) {
     for (int64_t line = 0; line < ahead.lines; ++line, ahead.next += 64) __builtin_prefetch(ahead.next, 0, 2);
+      // Unrolled, compilers move sums from register to register, and some to memory.
+#pragma GCC unroll 1
     for (const int64_t end = std::min(depth, k + ahead_steps); k < end; ++k) {
       VF b[vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
         b[v] = hn::LoadU(f, panel + v * lanes);
         // The hardware's prefetcher into L1 does not keep up with two lines per step.
-        __builtin_prefetch(panel + 8 * width + v * lanes, 0, 3);
+        if constexpr (stride != any_stride) __builtin_prefetch(panel + 8 * width + v * lanes, 0, 3);
       }
       panel += width;
 #pragma GCC unroll 12
       for (int r = 0; r < rows; ++r) {
-        const VF x = hn::Set(f, stride == blocked ? a[k * rows + r] : a[r * stride + k]);
+        const VF x = hn::Set(f, stride == blocked      ? a[k * rows + r]
+                                : stride == any_stride ? a[r * a_stride + k]
+                                                       : a[r * stride + k]);
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]);
       }
@@ -156,7 +163,7 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
       if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, c + r * ldc + v * lanes));
-  if constexpr (stride == wide_stride) {
+  if constexpr (ends_directly(stride)) {
     if (direct) {
       const DType dtype = direct->finish->out.dtype;
       if (dtype == DType::f32) return store_direct<ToF32>(sum, *direct);
@@ -170,21 +177,22 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
     for (int v = 0; v < vectors; ++v) hn::StoreU(sum[r][v], f, c + r * ldc + v * lanes);
 }
 
-using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead, const Direct*);
+using Tile = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, bool, Ahead, const Direct*);
 // Tile i has i / vectors + 1 rows and i % vectors + 1 of a panel's vectors.
 template <int64_t stride, int vectors, int... i>
 constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i...>) {
   return {tile<i / vectors + 1, stride, i % vectors + 1, vectors>...};
 }
 
-// One block of rows stays in L1 while the panels come from L2.
+// With 32 registers one block of rows stays in L1 while the panels come from L2; with 16 one panel, if it is small, and
+// the rows come: a step reads less of them.
 template <int64_t stride, int panel_rows, int panel_vectors>
-void multiply(const BlockProduct& p) {
+void multiply(const BlockProduct& p, int64_t a_stride = stride) {
   static constexpr auto tiles =
       tiles_of<stride, panel_vectors>(std::make_integer_sequence<int, panel_rows * panel_vectors>());
   constexpr int64_t width = panel_vectors * lanes, most = 256;  // columns that end directly
   const int64_t blocks = (p.rows + panel_rows - 1) / panel_rows;
-  const bool direct = stride == wide_stride && p.finish && !p.finish->residual.data &&
+  const bool direct = ends_directly(stride) && p.finish && !p.finish->residual.data &&
                       p.finish->activation == Activation::linear && p.columns <= most;
   HWY_ALIGN float bias[most];
   if (direct)
@@ -192,24 +200,39 @@ void multiply(const BlockProduct& p) {
       hn::Store(load_bias(p.finish->bias, p.column + n, p.columns - n), F(), bias + n);
   const int64_t steps = (p.depth + ahead_steps - 1) / ahead_steps;
   const int64_t lines = p.next && steps > 0 ? (p.next_bytes + 64 * blocks * steps - 1) / (64 * blocks * steps) : 0;
+  const auto multiply_tile = [&](int64_t i, int64_t r0, int64_t r1, int64_t n) __attribute__((always_inline)) {
+    float* c = p.c + r0 * p.ldc + n * width;
+    const int64_t wanted = std::min(width, p.columns - n * width), n0 = p.column + n * width;
+    if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n0 + wanted);
+    const int64_t fetched = i * steps * lines * 64;
+    const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
+    const bool whole = direct && wanted % lanes == 0;
+    Direct end{bias + n * width, p.finish, nullptr};
+    if (whole) end.out = p.finish->out.at(p.row + r0, n0);
+    tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * (stride == blocked ? p.depth : a_stride),
+                                                                a_stride, p.panels + n * p.panel_stride, p.depth, c,
+                                                                p.ldc, p.add, ahead, whole ? &end : nullptr);
+    if (p.finish && !whole) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n0 + wanted);
+  };
+  constexpr int64_t panel_bytes = 20 << 10;  // of 32 KB
+  if (!has_many && p.depth * width * 4 <= panel_bytes) {
+    for (int64_t n = 0; n * width < p.columns; ++n)
+      for (int64_t i = 0, r0 = 0, r1 = 0, rest = 0; i < blocks; ++i, r0 = r1) {  // r1 = rows · (i + 1) / blocks
+        r1 += p.rows / blocks, rest += p.rows % blocks;
+        if (rest >= blocks) rest -= blocks, ++r1;
+        multiply_tile(i, r0, r1, n);
+      }
+    return;
+  }
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks, fetched = i * steps * lines * 64;
-    for (int64_t n = 0; n * width < p.columns; ++n) {
-      float* c = p.c + r0 * p.ldc + n * width;
-      const int64_t wanted = std::min(width, p.columns - n * width), n0 = p.column + n * width;
-      if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n0 + wanted);
-      const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
-      const bool whole = direct && wanted % lanes == 0;
-      Direct end{bias + n * width, p.finish, nullptr};
-      if (whole) end.out = p.finish->out.at(p.row + r0, n0);
-      tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * (stride == blocked ? p.depth : stride),
-                                                                  p.panels + n * p.panel_stride, p.depth, c, p.ldc,
-                                                                  p.add, ahead, whole ? &end : nullptr);
-      if (p.finish && !whole) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n0 + wanted);
-    }
+    const int64_t r0 = p.rows * i / blocks, r1 = p.rows * (i + 1) / blocks;
+    for (int64_t n = 0; n * width < p.columns; ++n) multiply_tile(i, r0, r1, n);
   }
 }
 void multiply_blocks(const BlockProduct& product) { multiply<blocked, wide_rows, wide_vectors>(product); }
+void multiply_rows(const BlockProduct& product, int64_t a_stride) {
+  if constexpr (!has_many) multiply<any_stride, wide_rows, wide_vectors>(product, a_stride);
+}
 void multiply_wide(const BlockProduct& product) { multiply<wide_stride, tall_rows, tall_vectors>(product); }
 void multiply_narrow(const BlockProduct& product) {
   const bool tall = product.tile.columns == tall_tile().columns;
@@ -219,6 +242,7 @@ void multiply_narrow(const BlockProduct& product) {
 
 TileShape wide_tile() { return {wide_rows, wide_vectors * lanes}; }
 TileShape tall_tile() { return {tall_rows, tall_vectors * lanes}; }
+bool many_registers() { return has_many; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace npusim::cpu
@@ -230,10 +254,12 @@ HWY_EXPORT(widen);
 HWY_EXPORT(widen_rows);
 HWY_EXPORT(transpose);
 HWY_EXPORT(multiply_blocks);
+HWY_EXPORT(multiply_rows);
 HWY_EXPORT(multiply_wide);
 HWY_EXPORT(multiply_narrow);
 HWY_EXPORT(wide_tile);
 HWY_EXPORT(tall_tile);
+HWY_EXPORT(many_registers);
 
 void widen(DType dtype, const void* src, int64_t count, float* dst) {
   HWY_DYNAMIC_DISPATCH(widen)(dtype, src, count, dst);
@@ -245,9 +271,13 @@ void transpose(DType dtype, const void* src, int64_t stride, int64_t rows, int64
   HWY_DYNAMIC_DISPATCH(transpose)(dtype, src, stride, rows, cols, dst, ld);
 }
 void multiply_blocks(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_blocks)(product); }
+void multiply_rows(const BlockProduct& product, int64_t a_stride) {
+  HWY_DYNAMIC_DISPATCH(multiply_rows)(product, a_stride);
+}
 void multiply_wide(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_wide)(product); }
 void multiply_narrow(const BlockProduct& product) { HWY_DYNAMIC_DISPATCH(multiply_narrow)(product); }
 TileShape wide_tile() { return HWY_DYNAMIC_DISPATCH(wide_tile)(); }
 TileShape tall_tile() { return HWY_DYNAMIC_DISPATCH(tall_tile)(); }
+bool many_registers() { return HWY_DYNAMIC_DISPATCH(many_registers)(); }
 }  // namespace npusim::cpu
 #endif

@@ -23,6 +23,8 @@ struct TileShape {
 };
 TileShape wide_tile();
 TileShape tall_tile();
+// Whether there are 32 vector registers. With 16 both tiles are the same, of 12 vectors of sums.
+bool many_registers();
 
 // Row distances of operands that are packed row by row, known to the compiler so that one register addresses all rows
 // of a tile. Both are odd multiples of a cache line: rows do not share cache sets.
@@ -51,6 +53,9 @@ struct BlockProduct {
   const Finish* finish = nullptr;
   int64_t row = 0, column = 0;
 };
+// a(r, k) = a[r·a_stride + k]; where there are 16 registers. Best is one panel that stays in L1 while the rows come from
+// L2.
+void multiply_rows(const BlockProduct& product, int64_t a_stride);
 // a(r, k) = a[r·wide_stride + k]; tall tiles only.
 void multiply_wide(const BlockProduct& product);
 // a(r, k) = a[r·narrow_stride + k]

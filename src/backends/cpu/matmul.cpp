@@ -18,32 +18,54 @@ namespace npusim::cpu {
 namespace {
 
 // A block of rows of a meets a group of columns of b, one slice of the depth after the other. In L2 lie a slice of the
-// rows, the group's sums, and two slices of b.
+// rows, the group's sums, and what is used next of b.
 struct Blocking {
   TileShape tile;
   int64_t slice_depth, group_columns;
-  bool by_tile;  // rows are packed for multiply_blocks, else for multiply_wide
+  int64_t pass_columns;                          // of the group, that meet all rows before the next do
+  enum Rows { by_tile, by_row, in_place } rows;  // packed for multiply_blocks, packed, or as they are in memory
+  int64_t row_stride;
 };
 constexpr int64_t max_block_rows = 256;
 constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
 
-// Packing rows tile by tile costs more, and element by element far more where rows are not evenly apart; many products
-// of each packed element pay for it.
+// With 16 registers a step of a tile reads 16 numbers of b for 6 of a, and L1 is small: one panel stays there while the
+// rows come from L2. Rows of float32 may stay where they are unless they share cache sets; packing them pays where many
+// columns meet them.
+Blocking choose_narrow_blocking(const Operand& a, int64_t columns) {
+  constexpr int64_t slice_depth = 256, page_floats = 1024;
+  const bool dense = a.dtype == DType::f32 && a.bounds.empty() && a.step[1] != -1 && a.step[2] == 1 && a.size(2) > 0;
+  const bool in_place = dense && (a.step[1] % page_floats != 0 || columns < 128);
+  return {wide_tile(),
+          slice_depth,
+          128,
+          wide_tile().columns,
+          in_place ? Blocking::in_place : Blocking::by_row,
+          in_place ? a.step[1] : slice_depth + 16};
+}
+
+// With 32 registers a block of rows stays in L1 while the panels come from L2. Packing rows tile by tile costs more,
+// and element by element far more where rows are not evenly apart; many products of each packed element pay for it.
 Blocking choose_blocking(const Operand& a, int64_t columns) {
+  if (!many_registers()) return choose_narrow_blocking(a, columns);
   const bool even = a.bounds.empty() && ((a.step[1] != -1 && a.step[2] == 1) || (a.step[1] == 1 && a.step[2] != -1));
-  if (even && a.size(1) >= 64 && columns >= 256 && a.size(2) >= 256) return {wide_tile(), 384, 64, true};
-  return {tall_tile(), wide_depth, 128, false};
+  if (even && a.size(1) >= 64 && columns >= 256 && a.size(2) >= 256)
+    return {wide_tile(), 384, 64, 64, Blocking::by_tile, 0};
+  return {tall_tile(), wide_depth, 128, 128, Blocking::by_row, wide_stride};
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Float32 products that oneDNN computes more slowly on Cascade Lake: of few rows, by 15 %, and where many columns meet
-// each packed row and the weight comes from memory, by 2 to 6 %.
+// each packed row and the weight comes from memory, by 2 to 6 %. Without AVX-512 its products are the BLAS routine,
+// which packs the weight anew every time.
 bool beats_library(const Operand& a, int64_t columns) {
   const int64_t depth = a.size(2);
   if (a.dtype != DType::f32) return false;
+  if (!many_registers()) return depth >= 64;
   if (a.size(1) < 64 && depth >= 256) return true;
-  return choose_blocking(a, columns).by_tile && columns >= 2 * depth && columns * depth >= int64_t{1} << 20;
+  return choose_blocking(a, columns).rows == Blocking::by_tile && columns >= 2 * depth &&
+         columns * depth >= int64_t{1} << 20;
 }
 
 int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -129,13 +151,13 @@ class MatmulStep final : public Step {
         epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
     if (constant) weight_ = cached_weight(b_, width_, context);
     finish_ = match_finish(kernel, args, axes);
-    const int64_t row_floats = blocking_.by_tile ? depth_ : slices_ * wide_stride;
+    const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
     const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
     block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
-    a_bytes_ = align_up(block_rows_ * row_floats * 4);
-    group_bytes_ =
-        weight_ && weight_->dtype == DType::f32 ? 0 : align_up(blocking_.slice_depth * blocking_.group_columns * 4);
-    thread_bytes_ = group_bytes_ + align_up(block_rows_ * ld_ * 4) + (shares_rows() ? 0 : a_bytes_);
+    a_bytes_ = blocking_.rows == Blocking::in_place ? 0 : align_up(block_rows_ * row_floats * 4);
+    pass_bytes_ =
+        weight_ && weight_->dtype == DType::f32 ? 0 : align_up(blocking_.slice_depth * blocking_.pass_columns * 4);
+    thread_bytes_ = pass_bytes_ + align_up(block_rows_ * ld_ * 4) + (shares_rows() ? 0 : a_bytes_);
     scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_ + (shares_rows() ? a_bytes_ : 0));
   }
 
@@ -152,7 +174,9 @@ class MatmulStep final : public Step {
 
  private:
   // All threads read the same rows: they pack them together.
-  bool shares_rows() const { return grid_.panels > 1 && a_.size(0) == 1 && rows_ <= block_rows_; }
+  bool shares_rows() const {
+    return blocking_.rows != Blocking::in_place && grid_.panels > 1 && a_.size(0) == 1 && rows_ <= block_rows_;
+  }
   void pack_share(int thread) {
     auto* a = reinterpret_cast<float*>(scratch_ + thread_bytes_ * threads_);
     for (int64_t slice = 0; slice < slices_; ++slice) pack_slice(0, 0, rows_, slice, a, thread, threads_);
@@ -173,47 +197,69 @@ class MatmulStep final : public Step {
   }
 
   // Panels [p0, p1) of b at depths [k0, k1).
-  struct Group {
+  struct Pass {
     int64_t p0, p1, k0, k1;
   };
 
   void block(int64_t batch, int64_t r0, int64_t r1, int64_t p0, int64_t p1, int thread) {
     std::byte* scratch = scratch_ + thread * thread_bytes_;
     auto* buffer = reinterpret_cast<float*>(scratch);
-    auto* c = reinterpret_cast<float*>(scratch + group_bytes_);
+    auto* c = reinterpret_cast<float*>(scratch + pass_bytes_);
     const bool shared = shares_rows();
     auto* a =
         reinterpret_cast<float*>(shared ? scratch_ + thread_bytes_ * threads_ : scratch + thread_bytes_ - a_bytes_);
     const int64_t groups = ceil_div((p1 - p0) * width_, blocking_.group_columns), rows = r1 - r0;
-    auto group_at = [&](int64_t i) {
-      const int64_t group = i / slices_, slice = i % slices_;
-      return Group{p0 + (p1 - p0) * group / groups, p0 + (p1 - p0) * (group + 1) / groups, depth_ * slice / slices_,
-                   depth_ * (slice + 1) / slices_};
+    // Groups one after the other, in each the slices, in each the parts.
+    struct Position {
+      int64_t group = 0, slice = 0, part = 0;
     };
-    for (int64_t i = 0; i < groups * slices_; ++i) {
-      const Group g = group_at(i);
-      if (i < slices_ && !shared) pack_slice(batch, r0, r1, i, a, 0, 1);
+    auto first = [&](int64_t group) { return p0 + (p1 - p0) * group / groups; };
+    auto parts = [&](int64_t group) {
+      return ceil_div((first(group + 1) - first(group)) * width_, blocking_.pass_columns);
+    };
+    auto pass_at = [&](const Position& i) {
+      const int64_t begin = first(i.group), panels = first(i.group + 1) - begin, count = parts(i.group);
+      return Pass{begin + panels * i.part / count, begin + panels * (i.part + 1) / count, depth_ * i.slice / slices_,
+                  depth_ * (i.slice + 1) / slices_};
+    };
+    auto after = [&](Position i) {
+      if (++i.part < parts(i.group)) return i;
+      if (++i.slice < slices_) return Position{i.group, i.slice, 0};
+      return Position{i.group + 1, 0, 0};
+    };
+    for (Position i, next; i.group < groups; i = next) {
+      next = after(i);
+      const Pass g = pass_at(i);
+      const bool packs = blocking_.rows != Blocking::in_place && !shared;
+      if (packs && i.group == 0 && i.part == 0) pack_slice(batch, r0, r1, i.slice, a, 0, 1);
       BlockProduct product{.tile = blocking_.tile,
-                           .a = a + slice_offset(i % slices_, rows),
+                           .a = a + slice_offset(i.slice, rows),
                            .rows = rows,
-                           .c = c,
+                           .c = c + (g.p0 - first(i.group)) * width_,
                            .ldc = ld_,
                            .add = g.k0 > 0};
+      if (blocking_.rows == Blocking::in_place) product.a = reinterpret_cast<const float*>(a_.at(batch, r0, g.k0));
       set_panels(product, batch, g, buffer);
-      if (weight_ && i + 1 < groups * slices_) set_next(product, batch, group_at(i + 1));
+      if (weight_ && next.group < groups) set_next(product, batch, pass_at(next));
       const bool last = g.k1 == depth_;
       if (last && finish_) {
         product.finish = &*finish_;
         product.row = r0, product.column = g.p0 * width_;
       }
-      blocking_.by_tile ? multiply_blocks(product) : multiply_wide(product);
-      if (last && !finish_) epilogue_.run(c, batch, r0, r1, g.p0 * width_, std::min(columns_, g.p1 * width_), thread);
+      if (blocking_.rows == Blocking::by_tile)
+        multiply_blocks(product);
+      else if (many_registers())
+        multiply_wide(product);
+      else
+        multiply_rows(product, blocking_.row_stride);
+      if (last && !finish_ && g.p1 == first(i.group + 1))
+        epilogue_.run(c, batch, r0, r1, first(i.group) * width_, std::min(columns_, g.p1 * width_), thread);
     }
   }
 
   // Where a slice of `rows` packed rows begins.
   int64_t slice_offset(int64_t slice, int64_t rows) const {
-    return rows * (blocking_.by_tile ? depth_ * slice / slices_ : slice * wide_stride);
+    return rows * (blocking_.rows == Blocking::by_tile ? depth_ * slice / slices_ : slice * blocking_.row_stride);
   }
 
   // One of `shares` shares of a slice of rows [r0, r1).
@@ -222,9 +268,9 @@ class MatmulStep final : public Step {
     const int64_t tiles = ceil_div(rows, blocking_.tile.rows);
     const int64_t first = tiles * share / shares, last = tiles * (share + 1) / shares;
     float* dst = a + slice_offset(slice, rows);
-    if (!blocking_.by_tile) {
-      const int64_t begin = rows * first / tiles, end = rows * last / tiles;
-      return pack(a_, {batch, r0 + begin, r0 + end, k0, k1}, dst + begin * wide_stride, wide_stride);
+    if (blocking_.rows == Blocking::by_row) {
+      const int64_t begin = rows * first / tiles, end = rows * last / tiles, stride = blocking_.row_stride;
+      return pack(a_, {batch, r0 + begin, r0 + end, k0, k1}, dst + begin * stride, stride);
     }
     for (int64_t i = first; i < last; ++i) {
       const int64_t begin = rows * i / tiles, end = rows * (i + 1) / tiles;
@@ -238,8 +284,8 @@ class MatmulStep final : public Step {
   }
   int64_t panel_row_bytes() const { return width_ * static_cast<int64_t>(dtype_size(weight_->dtype)); }
 
-  // The group as f32: the packed weight itself, or a copy in `buffer`.
-  void set_panels(BlockProduct& product, int64_t batch, const Group& g, float* buffer) const {
+  // The panels as f32: the packed weight itself, or a copy in `buffer`.
+  void set_panels(BlockProduct& product, int64_t batch, const Pass& g, float* buffer) const {
     product.columns = std::min(columns_, g.p1 * width_) - g.p0 * width_;
     product.depth = g.k1 - g.k0;
     if (weight_ && weight_->dtype == DType::f32) {
@@ -256,7 +302,7 @@ class MatmulStep final : public Step {
         pack_panel(b_, width_, batch, p * width_, g.k0, g.k1, buffer);
   }
 
-  void set_next(BlockProduct& product, int64_t batch, const Group& g) const {
+  void set_next(BlockProduct& product, int64_t batch, const Pass& g) const {
     product.next = packed(batch, g.p0, g.k0);
     product.next_stride = depth_ * panel_row_bytes();
     product.next_bytes = (g.k1 - g.k0) * panel_row_bytes();
@@ -272,7 +318,7 @@ class MatmulStep final : public Step {
   TileEpilogue epilogue_;
   std::optional<Finish> finish_;  // instead of the epilogue
   std::shared_ptr<const PackedWeight> weight_;
-  int64_t block_rows_ = 0, a_bytes_ = 0, group_bytes_ = 0, thread_bytes_ = 0;
+  int64_t block_rows_ = 0, a_bytes_ = 0, pass_bytes_ = 0, thread_bytes_ = 0;
 };
 
 class EmptyStep final : public Step {
