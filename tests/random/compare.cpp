@@ -1,0 +1,78 @@
+// Spread of the noise as the measure of an element.
+#include "random/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace npusim::test {
+namespace {
+
+constexpr double spreads = 8;
+
+bool same_kind(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) == std::isnan(b);
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return true;
+}
+
+double step_of(DType dtype) {
+  return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+}
+
+double least_of(DType dtype) { return dtype == DType::f64 ? 0 : dtype == DType::f16 ? 0x1p-24 : 0x1p-126; }
+
+Comparison compare_integers(const HostTensor& found, const HostTensor& expected, const std::vector<HostTensor>& noisy) {
+  Comparison result;
+  result.elements = element_count(expected.type.shape);
+  for (int64_t i = 0; i < result.elements; ++i) {
+    const int64_t a = load_int(found.data.data(), found.type.dtype, i),
+                  b = load_int(expected.data.data(), expected.type.dtype, i);
+    if (std::any_of(noisy.begin(), noisy.end(),
+                    [&](const HostTensor& t) { return load_int(t.data.data(), t.type.dtype, i) != b; }))
+      ++result.skipped;
+    else if (a != b && result.wrong.empty())
+      result.wrong = fmt::format("element {}: {}, expected {}", i, a, b);
+  }
+  return result;
+}
+
+}  // namespace
+
+Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, const std::vector<HostTensor>& noisy,
+                          DType stored) {
+  Comparison result;
+  if (found.type.shape != expected.type.shape || is_float(found.type.dtype) != is_float(expected.type.dtype)) {
+    result.wrong = fmt::format("is {}, expected {}", to_string(found.type), to_string(expected.type));
+    return result;
+  }
+  const DType dtype = expected.type.dtype;
+  if (!is_float(dtype)) return compare_integers(found, expected, noisy);
+  result.elements = element_count(expected.type.shape);
+  const DType wider = dtype == DType::f64 || step_of(dtype) > step_of(stored) ? dtype : stored;
+  for (int64_t i = 0; i < result.elements; ++i) {
+    const double a = load_double(found.data.data(), found.type.dtype, i), b = load_double(expected.data.data(), dtype, i);
+    double spread = 0;
+    bool stable = true;
+    for (const HostTensor& t : noisy) {
+      const double x = load_double(t.data.data(), t.type.dtype, i);
+      stable = stable && same_kind(x, b);
+      if (stable && x != b) spread = std::max(spread, std::fabs(x - b));
+    }
+    if (!stable) {
+      ++result.skipped;
+      continue;
+    }
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    // What noise does not move is a copy or a choice, and exact.
+    const double allowed =
+        spread == 0 ? least_of(wider) : spreads * spread + 2 * step_of(wider) * std::fabs(b) + least_of(wider);
+    if (allowed > 0.1 * std::fabs(b) && std::fabs(b) > least_of(wider)) ++result.loose;
+    if (!(std::fabs(a - b) <= allowed) && result.wrong.empty())
+      result.wrong = fmt::format("element {} of {}: {}, expected {} within {:.3}", i, to_string(expected.type), a, b, allowed);
+  }
+  return result;
+}
+
+}  // namespace npusim::test

@@ -1,0 +1,261 @@
+// Compiling, running and comparing one graph.
+#include "random/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <random>
+
+#include "codegen/build_program.h"
+#include "codegen/target.h"
+#include "compiler/reference.h"
+#include "random/compare.h"
+#include "random/eager.h"
+#include "random/values.h"
+#include "runtime/executor.h"
+#include "runtime/weights.h"
+// The targets must be chosen before Highway is read.
+// clang-format off
+#include "backends/cpu/vector_targets.h"
+#include <hwy/highway.h>
+// clang-format on
+
+namespace npusim::test {
+namespace {
+
+struct Failure {
+  Result result;
+  std::string what;
+};
+
+struct Given {
+  Tensors by_name;
+  std::vector<HostTensor> inputs;
+  WeightFiles weights;  // borrows by_name
+};
+
+Given make_given(const Graph& graph, uint64_t seed) {
+  Given given;
+  for (const Value& value : graph.values) {
+    if (value.source != ValueSource::input && value.source != ValueSource::weight) continue;
+    const HostTensor& tensor = given.by_name[value.name] = make_values(value.name, value.type, seed);
+    if (value.source == ValueSource::input) continue;
+    given.weights.by_name.emplace(value.fqn, given.weights.entries.size());
+    given.weights.entries.push_back({value.fqn, view_of(tensor), {}});
+  }
+  given.weights.path = "weights";
+  for (const ValueId id : graph.inputs) given.inputs.push_back(given.by_name.at(value_of(graph, id).name));
+  return given;
+}
+
+// What must come out: exact arithmetic, and the same with rounding errors.
+struct Expected {
+  std::vector<HostTensor> exact;
+  std::vector<std::vector<HostTensor>> noisy;  // by output
+};
+
+Expected expect(const Graph& graph, const Given& given, DType dtype) {
+  Expected expected;
+  expected.exact = run_eager(graph, given.by_name);
+  expected.noisy.resize(expected.exact.size());
+  constexpr uint64_t runs = 4;
+  for (uint64_t seed = 0; seed < runs; ++seed) {
+    const Noise noise{seed, dtype, dtype != DType::f32 && seed == 0};
+    std::vector<HostTensor> outputs = run_eager(graph, given.by_name, &noise);
+    for (size_t i = 0; i < outputs.size(); ++i) expected.noisy[i].push_back(std::move(outputs[i]));
+  }
+  return expected;
+}
+
+bool identical(const HostTensor& a, const HostTensor& b) {
+  if (a.type != b.type) return false;
+  for (int64_t i = 0; i < element_count(a.type.shape); ++i) {
+    const double x = load_double(a.data.data(), a.type.dtype, i), y = load_double(b.data.data(), b.type.dtype, i);
+    if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
+  }
+  return true;
+}
+
+void check_reference(const Graph& graph, const Given& given, const Expected& expected) {
+  std::vector<HostTensor> outputs;
+  try {
+    outputs = run_reference(graph, given.inputs, &given.weights);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::unsupported) throw;
+    throw Failure{Result::reference, fmt::format("eager execution does not fail: {}", error.what())};
+  }
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!identical(outputs[i], expected.exact[i]))
+      throw Failure{Result::reference, fmt::format("output {}: the reference is not what eager execution gives",
+                                                   graph.outputs[i].name)};
+}
+
+std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way) {
+  PassContext context;
+  context.target = find_target("cpu")->config();
+  context.dtype = way.dtype;
+  context.strict = way.strict;
+  context.disabled = way.disabled;
+  std::vector<MethodGraph> methods(1);
+  methods[0].name = "main";
+  methods[0].graph = graph;
+  for (const Pass& pass : pipeline()) {
+    if (pass.optional && !context.enabled(pass.name)) continue;
+    pass.run(methods[0].graph, context);
+    for (const std::string& problem : check_graph(methods[0].graph))
+      throw Failure{Result::problem, fmt::format("after {}: {}", pass.name, problem)};
+  }
+  auto program = std::make_shared<const Program>(build_program(methods, context));
+  for (const std::string& problem : check_program(*program)) throw Failure{Result::problem, problem};
+  for (const Kernel& kernel : program->kernels)
+    if (const std::string reason = find_target("cpu")->refuse(kernel); !reason.empty())
+      throw Failure{Result::problem, "the target refuses " + kernel.name + ": " + reason};
+  return program;
+}
+
+std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program, const Given& given, const Way& way) {
+  hwy::GetChosenTarget().Update(way.instructions ? way.instructions : hwy::SupportedTargets());
+  Executor executor(program, &given.weights, open_backend("cpu", way.threads));
+  const Method& method = program->methods[0];
+  std::vector<HostTensor> outputs;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    std::vector<HostTensor> inputs;
+    for (size_t i = 0; i < method.inputs.size(); ++i) {
+      const DType wanted = method.inputs[i].type.dtype;
+      inputs.push_back(wanted == given.inputs[i].type.dtype ? given.inputs[i]
+                                                            : convert_tensor(view_of(given.inputs[i]), wanted));
+      const auto memory = executor.input(0, i);
+      if (memory.size() != inputs[i].data.size())
+        throw Failure{Result::problem, fmt::format("input {} takes {} bytes of {}", i, memory.size(), inputs[i].data.size())};
+      std::copy(inputs[i].data.begin(), inputs[i].data.end(), memory.begin());
+    }
+    executor.run(0);
+    for (size_t i = 0; i < method.inputs.size(); ++i)
+      if (program->buffers[static_cast<size_t>(method.inputs[i].buffer)].kind != BufferKind::state &&
+          !std::equal(inputs[i].data.begin(), inputs[i].data.end(), executor.input(0, i).begin()))
+        throw Failure{Result::changed, fmt::format("input {} is no state and was written", method.inputs[i].name)};
+    std::vector<HostTensor> found;
+    for (size_t i = 0; i < method.outputs.size(); ++i) {
+      const auto memory = executor.output(0, i);
+      found.push_back({method.outputs[i].type, {memory.begin(), memory.end()}});
+    }
+    if (repeat == 1)
+      for (size_t i = 0; i < found.size(); ++i)
+        if (found[i].data != outputs[i].data)
+          throw Failure{Result::wrong, fmt::format("output {}: the second run gives another result", method.outputs[i].name)};
+    outputs = std::move(found);
+  }
+  return outputs;
+}
+
+void compare_outputs(const Graph& graph, const Method& method, const std::vector<HostTensor>& found,
+                     const Expected& expected, const Way& way, Outcome& outcome) {
+  if (found.size() != expected.exact.size()) throw Failure{Result::problem, "another number of outputs"};
+  std::string wrong;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (method.outputs[i].name != graph.outputs[i].name)
+      throw Failure{Result::problem, fmt::format("output {} is called {}", graph.outputs[i].name, method.outputs[i].name)};
+    const Comparison c = compare_tensor(found[i], expected.exact[i], expected.noisy[i], way.dtype);
+    outcome.elements += c.elements;
+    outcome.skipped += c.skipped;
+    outcome.loose += c.loose;
+    if (!c.wrong.empty() && wrong.empty()) wrong = fmt::format("output {}: {}", graph.outputs[i].name, c.wrong);
+  }
+  if (!wrong.empty()) throw Failure{Result::wrong, wrong};
+}
+
+void run_way(const Graph& graph, const Given& given, const Expected& expected, const Way& way, Outcome& outcome) {
+  outcome.way = way;
+  const Tensors before = given.by_name;
+  const auto program = compile_graph(graph, way);
+  const std::vector<HostTensor> found = run_program(program, given, way);
+  for (const auto& [name, tensor] : before)
+    if (given.by_name.at(name).data != tensor.data) throw Failure{Result::changed, fmt::format("weight {} was written", name)};
+  compare_outputs(graph, program->methods[0], found, expected, way, outcome);
+}
+
+}  // namespace
+
+std::string to_string(const Way& way) {
+  std::string text = fmt::format("--dtype {} --threads {}", dtype_name(way.dtype), way.threads);
+  if (way.strict) text += " --strict";
+  if (!way.disabled.empty()) text += fmt::format(" --disable-fusion {}", fmt::join(way.disabled, ","));
+  if (way.instructions) text += fmt::format(" --instructions {}", hwy::TargetName(way.instructions));
+  return text;
+}
+
+std::vector<int64_t> instruction_sets() {
+  std::vector<int64_t> sets;
+  for (const int64_t best : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON})
+    if (hwy::SupportedTargets() & HWY_TARGETS & best) sets.push_back(best);
+  return sets;
+}
+
+std::vector<Way> ways_for(uint64_t seed, int threads) {
+  std::mt19937_64 random(seed * 0x9e3779b97f4a7c15ULL + 3);
+  const auto pick = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  Way fused;
+  fused.threads = threads ? threads : 1 + static_cast<int>(pick(2));
+  const size_t dtype = pick(10);
+  fused.dtype = dtype == 0 ? DType::f16 : dtype == 1 ? DType::bf16 : DType::f32;
+  if (const std::vector<int64_t> sets = instruction_sets(); !sets.empty() && pick(2)) fused.instructions = sets[pick(sets.size())];
+  Way other = fused;
+  std::vector<std::string> names = fusion_names();
+  for (const Pass& pass : pipeline())
+    if (pass.optional) names.emplace_back(pass.name);
+  switch (pick(4)) {
+    case 0:
+      other.strict = true;
+      break;
+    case 1:
+      other.disabled = {"all"};
+      other.strict = pick(3) == 0;
+      break;
+    default:
+      other.disabled = {names[pick(names.size())]};
+      if (pick(2)) other.disabled.insert(names[pick(names.size())]);
+      break;
+  }
+  return {fused, other};
+}
+
+std::string_view result_name(Result result) {
+  constexpr std::string_view names[] = {"passed", "blurred",   "refused", "trapped", "unspecified", "wrong",
+                                        "reference", "changed", "problem", "error",   "crashed"};
+  return names[static_cast<size_t>(result)];
+}
+
+Outcome check_graph_runs(const Graph& graph, uint64_t values, const std::vector<Way>& ways) {
+  Outcome outcome;
+  const Given given = make_given(graph, values);
+  Expected expected;
+  try {
+    expected = expect(graph, given, ways[0].dtype);
+  } catch (const Unspecified& why) {
+    outcome.result = Result::unspecified;
+    outcome.what = why.what();
+    return outcome;
+  } catch (const Error& error) {
+    outcome.result = error.kind() == ErrorKind::bad_input ? Result::trapped : Result::error;
+    outcome.what = error.what();
+    return outcome;
+  }
+  try {
+    check_reference(graph, given, expected);
+    for (const Way& way : ways) run_way(graph, given, expected, way, outcome);
+    if (2 * (outcome.skipped + outcome.loose) > outcome.elements) outcome.result = Result::blurred;
+  } catch (const Failure& failure) {
+    outcome.result = failure.result;
+    outcome.what = failure.what;
+  } catch (const Error& error) {
+    outcome.result = error.kind() == ErrorKind::unsupported ? Result::refused : Result::error;
+    outcome.what = error.what();
+  } catch (const std::exception& error) {
+    outcome.result = Result::error;
+    outcome.what = error.what();
+  }
+  return outcome;
+}
+
+}  // namespace npusim::test
