@@ -16,8 +16,8 @@ struct Comparison {
 
 // `noisy`: the same tensor from runs with different rounding errors. A float may be off by `spreads` times the largest
 // difference that noise made, and by rounding in the wider of `stored` and its own dtype. NaN matches NaN, an infinity
-// itself; integers, booleans and what no noise moves match exactly.
+// itself; integers, booleans and what is `exact` (no rounding made it) match exactly.
 Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, const std::vector<HostTensor>& noisy,
-                          DType stored);
+                          bool exact, DType stored);
 
 }  // namespace npusim::test

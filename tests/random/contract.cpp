@@ -108,7 +108,7 @@ ValueId normalized(Maker& m, ValueId x) {
   };
   const std::vector<Operand> operands{x, parameter("normal", false), parameter("normal", false),
                                       parameter("normal", true), parameter("positive", true)};
-  if (m.chance(50))
+  if (m.chance(60) || !m.on("native_batch_norm"))
     return m.one("aten.batch_norm.default", operands,
                  {{"training", false}, {"momentum", 0.1}, {"eps", 1e-5}, {"cudnn_enabled", false}});
   return m.one("aten._native_batch_norm_legit_no_training.default", operands, {{"momentum", 0.1}, {"eps", 1e-3}});

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "kernel/evaluate.h"
 #include "random/noise.h"
 
 namespace npusim::test {
@@ -18,6 +20,7 @@ namespace {
 struct Storage {
   HostTensor elements;  // one dimension
   bool doubtful = false;
+  bool exact = true;  // nothing in it was rounded
 };
 
 struct Placed {
@@ -69,7 +72,7 @@ class EagerRun {
     }
   }
 
-  std::vector<HostTensor> run() {
+  EagerResult run() {
     for (const Node& node : graph_.nodes) {
       try {
         step(node);
@@ -77,9 +80,12 @@ class EagerRun {
         throw Error(error.kind(), fmt::format("node {}: {}", node.name, error.what()));
       }
     }
-    std::vector<HostTensor> outputs;
-    for (const GraphOutput& output : graph_.outputs) outputs.push_back(gather(placed(output.value)));
-    return outputs;
+    EagerResult result;
+    for (const GraphOutput& output : graph_.outputs) {
+      result.outputs.push_back(gather(placed(output.value)));
+      result.exact.push_back(storages_[placed(output.value).storage].exact);
+    }
+    return result;
   }
 
  private:
@@ -93,7 +99,7 @@ class EagerRun {
     p.at.resize(static_cast<size_t>(element_count(tensor.type.shape)));
     std::iota(p.at.begin(), p.at.end(), 0);
     tensor.type.shape = {static_cast<int64_t>(p.at.size())};
-    storages_.push_back({std::move(tensor)});
+    storages_.push_back({std::move(tensor), false, true});
   }
 
   HostTensor gather(const Placed& p) const {
@@ -108,6 +114,7 @@ class EagerRun {
 
   void write(const Placed& p, const HostTensor& values, const Node& node) {
     Storage& storage = storages_[p.storage];
+    storage.exact = storage.exact && exact_;
     if (storage.doubtful) throw Unspecified(fmt::format("{}: writes what a reshape may have copied", node.name));
     if (std::unordered_set<int64_t>(p.at.begin(), p.at.end()).size() != p.at.size())
       throw Unspecified(fmt::format("{}: writes an element more than once", node.name));
@@ -134,24 +141,61 @@ class EagerRun {
     std::vector<TensorView> views(node.inputs.size());
     std::vector<const TensorView*> inputs(node.inputs.size(), nullptr);
     const OpCall call = call_of(graph_, node);
-    const CallTraits traits = noise_ ? traits_of(lower_call(call)) : CallTraits{};
+    const Lowering lowering = lower_call(call);
+    const CallTraits traits = traits_of(lowering);
+    exact_ = traits.exact;
+    bool finite = true;
     std::map<ValueId, size_t> known;  // one value is off by the same wherever this call reads it
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == no_value) continue;
+      exact_ = exact_ && storages_[placed(node.inputs[i]).storage].exact;
       const auto [first, fresh] = known.try_emplace(node.inputs[i], i);
       if (fresh) {
         tensors[i] = gather(placed(node.inputs[i]));
-        if (noise_ && !traits.simple) noise_->disturb_operand(tensors[i], traits);
+        finite = finite && is_finite(tensors[i]);
+        if (noise_ && traits.terms > 1) noise_->disturb_operand(tensors[i], traits);
       }
       views[i] = view_of(tensors[first->second]);
       inputs[i] = &views[i];
     }
-    std::vector<HostTensor> results = evaluate_call(call, inputs, noise_.has_value());
+    if (!noise_) return evaluate_call(call, inputs);
+    std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs);
     for (HostTensor& result : results) {
-      if (noise_) noise_->disturb_result(result, traits);
-      if (noise_ && node.inputs.size() == 1 && inputs[0]) noise_->disturb_casts(tensors[0], result);
+      noise_->disturb_result(result, traits);
+      if (finite && traits.terms > 1) noise_->disturb_overflow(result);
+      if (node.inputs.size() == 1 && inputs[0]) noise_->disturb_casts(tensors[0], result);
     }
     return results;
+  }
+
+  static bool is_finite(const HostTensor& tensor) {
+    for (int64_t i = 0; is_float(tensor.type.dtype) && i < element_count(tensor.type.shape); ++i)
+      if (!std::isfinite(load_double(tensor.data.data(), tensor.type.dtype, i))) return false;
+    return true;
+  }
+
+  // evaluate_call() of kernels whose expressions are off.
+  std::vector<HostTensor> evaluate_noisy(const OpCall& call, const Lowering& lowering,
+                                         const std::vector<const TensorView*>& inputs) {
+    std::vector<HostTensor> made;  // outputs, then temporaries
+    for (const TensorType& type : call.outputs) made.push_back(make_tensor(type));
+    for (const TensorType& type : lowering.temporaries) made.push_back(make_tensor(type));
+    for (const Lowering::Call& step : lowering.calls) {
+      std::vector<void*> args;
+      for (const int operand : step.operands) {
+        const auto at = static_cast<size_t>(operand);
+        args.push_back(at < inputs.size() ? const_cast<std::byte*>(inputs[at]->data) : made[at - inputs.size()].data.data());
+      }
+      for (size_t i = 0; i < step.kernel.args.size(); ++i) {
+        const KernelArg& arg = step.kernel.args[i];
+        if (arg.updates >= 0)
+          std::copy_n(static_cast<const std::byte*>(args[static_cast<size_t>(arg.updates)]),
+                      static_cast<size_t>(arg.elements) * dtype_size(arg.dtype), static_cast<std::byte*>(args[i]));
+      }
+      npusim::evaluate(noise_->disturbed(step.kernel), args, true);
+    }
+    made.resize(call.outputs.size());
+    return made;
   }
 
   void step(const Node& node) {
@@ -170,7 +214,10 @@ class EagerRun {
     const std::string& name = node.op->name();
     const bool odd = name.find("attention") != std::string::npos || name.find("einsum") != std::string::npos;
     std::vector<HostTensor> results = evaluate(node);
-    for (size_t i = 0; i < results.size(); ++i) place(node.outputs[i], std::move(results[i]), certain && !odd);
+    for (size_t i = 0; i < results.size(); ++i) {
+      place(node.outputs[i], std::move(results[i]), certain && !odd);
+      storages_.back().exact = exact_;
+    }
   }
 
   bool view(const Node& node) {
@@ -217,6 +264,7 @@ class EagerRun {
       if (!reshapes) throw Unspecified(fmt::format("{}: no strides show this", node.name));
       const HostTensor copy = gather(result);
       place(node.outputs[i], copy, self.certain);
+      storages_.back().exact = storages_[self.storage].exact;
       if (self.certain) continue;
       storages_[self.storage].doubtful = true;
       storages_.back().doubtful = true;
@@ -250,11 +298,12 @@ class EagerRun {
   std::optional<NoiseSource> noise_;
   std::vector<Placed> tensors_;  // by value
   std::vector<Storage> storages_;
+  bool exact_ = true;  // what was evaluated last
 };
 
 }  // namespace
 
-std::vector<HostTensor> run_eager(const Graph& graph, const Tensors& given, const Noise* noise) {
+EagerResult run_eager(const Graph& graph, const Tensors& given, const Noise* noise) {
   return EagerRun(graph, given, noise).run();
 }
 

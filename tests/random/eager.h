@@ -28,7 +28,12 @@ struct Noise {
 
 using Tensors = std::map<std::string, HostTensor>;
 
-// One tensor per graph output. `given`: inputs and weights by name. Throws Unspecified, and Error as evaluate does.
-std::vector<HostTensor> run_eager(const Graph& graph, const Tensors& given, const Noise* noise = nullptr);
+struct EagerResult {
+  std::vector<HostTensor> outputs;  // one per graph output
+  std::vector<bool> exact;          // made without any rounding
+};
+
+// `given`: inputs and weights by name. Throws Unspecified, and Error as evaluate does.
+EagerResult run_eager(const Graph& graph, const Tensors& given, const Noise* noise = nullptr);
 
 }  // namespace npusim::test

@@ -48,9 +48,6 @@ void choose_outputs(Maker& m) {
   const auto readers = readers_of(graph);
   for (size_t v = 0; v < graph.values.size(); ++v)
     wanted[v] = graph.values[v].source == ValueSource::node && readers[v].empty() && m.chance(75);
-  if (!m.on("extra_results"))
-    for (const Node& node : graph.nodes)
-      for (size_t i = 1; i < node.outputs.size(); ++i) wanted[static_cast<size_t>(node.outputs[i])] = false;
   for (const Node& node : graph.nodes)
     if (node.in_place && m.chance(60)) wanted[static_cast<size_t>(node.inputs[0])] = true;
   for (int64_t more = m.pick(3); more > 0; --more)
@@ -78,7 +75,7 @@ void drop_unread_inputs(Graph& graph) {
 std::vector<std::string> feature_names() {
   std::vector<std::string> names;
   for (const Action& action : all_actions()) names.emplace_back(action.name);
-  for (const char* name : {"alias_outputs", "double", "empty", "epilogue", "extra_results", "half", "huge", "large", "mask", "reshape",
+  for (const char* name : {"alias_outputs", "double", "empty", "epilogue", "half", "huge", "large", "mask", "native_batch_norm", "reshape",
                            "special", "states", "tiny", "twice", "update_weights", "zeros"})
     names.emplace_back(name);
   return names;

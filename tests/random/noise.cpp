@@ -40,10 +40,11 @@ bool narrows(const Kernel& k, DType result) {
     reads = true;
     same = same && (arg.dtype == result || (arg.dtype <= DType::bf16 && result >= DType::f32) || result == DType::f64);
   }
-  return !same || (!reads && result != DType::f64);
+  const bool constants = std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) {
+    return e.op == ExprOp::constant && e.type >= Scalar::f32 && e.number != round_through(result, e.number);
+  });
+  return !same || (constants && result < DType::f32) || (!reads && result != DType::f64);
 }
-
-bool is_arithmetic(ExprOp op) { return op == ExprOp::add || op == ExprOp::sub || op == ExprOp::mul || op == ExprOp::div; }
 
 }  // namespace
 
@@ -57,13 +58,12 @@ CallTraits traits_of(const Lowering& lowering) {
       row *= static_cast<double>(k.space[d]);
     for (const Expr& e : k.exprs) {
       if (!is_rounding(e)) continue;
-      // An integer that a float32 does not hold is rounded by its cast.
-      roundings += is_arithmetic(e.op) || e.op == ExprOp::cast || e.op == ExprOp::round_to ? 1 : 2;
+      ++roundings;
       if (e.op == ExprOp::reduce || e.op == ExprOp::scan) traits.terms = std::max(traits.terms, row);
     }
     for (const Store& s : k.stores)
       if (s.accumulate && k.exprs[static_cast<size_t>(s.expr)].type >= Scalar::f32) {
-        roundings += 2;
+        ++roundings;
         traits.terms = std::max(traits.terms, static_cast<double>(element_count(k.space)));
       }
     for (const Store& s : k.stores) roundings += narrows(k, k.args[static_cast<size_t>(s.access.arg)].dtype);
@@ -77,42 +77,83 @@ CallTraits traits_of(const Lowering& lowering) {
     const std::vector<int64_t>& reduce = k.contraction->reduce;
     if (k.contraction->kind == ContractionKind::conv && reduce.size() == 3 && reduce[1] == 3 && reduce[2] == 3)
       traits.window = 5;
-    roundings += 2;
+    traits.weighs = traits.weighs || k.contraction->kind == ContractionKind::attention;
+    ++roundings;
   }
   traits.exact = roundings == 0;
-  traits.simple = roundings <= 1;
   return traits;
 }
 
-double NoiseSource::unit(DType dtype) const {
-  const auto step = [](DType d) {
-    return d == DType::bf16 ? 0x1p-7 : d == DType::f16 ? 0x1p-10 : d == DType::f64 ? 0x1p-52 : 0x1p-23;
-  };
-  if (dtype == DType::f64) return step(dtype);
-  return std::max(step(dtype), step(noise_.storage));
+// The distance between x and its neighbours in `dtype`, at least that of the smallest normal numbers.
+static double step_at(double x, DType dtype) {
+  const int digits = dtype == DType::bf16 ? 7 : dtype == DType::f16 ? 10 : dtype == DType::f32 ? 23 : 52;
+  const int least = dtype == DType::f16 ? -14 : dtype == DType::f64 ? -1022 : -126;
+  return std::ldexp(1.0, std::max(x == 0 ? least : std::ilogb(x), least) - digits);
 }
 
 void NoiseSource::disturb(HostTensor& tensor, double steps) {
   const DType dtype = tensor.type.dtype;
-  const double size = steps * unit(dtype);
-  const double least = dtype == DType::f64 ? 0 : noise_.storage == DType::f16 ? 0x1p-14 : 0x1p-126;
+  const DType arithmetic = dtype == DType::f64 ? dtype : DType::f32;
+  const DType stored = dtype == DType::f32 ? noise_.storage : dtype;
+  const double least = dtype == DType::f64 ? 0 : stored == DType::f16 ? 0x1p-14 : 0x1p-126;
   for (int64_t i = 0; i < element_count(tensor.type.shape); ++i) {
     double x = load_double(tensor.data.data(), dtype, i);
     if (std::isnan(x) || std::isinf(x)) continue;
-    if (noise_.round && dtype != DType::f64) x = round_through(noise_.storage, x);
+    if (noise_.round) x = round_through(stored, x);
     // Never so little that rounding undoes it: what stays as it is counts as exact.
-    const double error = uniform();
-    const double off = x * (1 + size * (error < 0 ? error - 1 : error + 1) / 2);
-    // Small numbers lose digits and may become zero, whose sign is then any.
-    if (x != 0 && std::fabs(x) < 4 * least) x = uniform() < 0 ? 0.0 : off + least * unit(dtype) * uniform();
-    else x = off;
-    if (x == 0 && random_() % 2) x = -x;
-    store_double(tensor.data.data(), dtype, i, x);
+    double error = steps * step_at(x, arithmetic);
+    if (stored != arithmetic) error = std::max(error, step_at(x, stored));
+    double off = x + (random_() % 2 ? error : -error) * (0.6 + 0.4 * std::fabs(uniform()));
+    // Small numbers may become zero, whose sign is then any; zero itself is exact.
+    if (x == 0 || (std::fabs(x) < 4 * least && random_() % 2)) off = random_() % 2 ? 0.0 : -0.0;
+    store_double(tensor.data.data(), dtype, i, off);
   }
 }
 
+Kernel NoiseSource::disturbed(const Kernel& kernel) {
+  Kernel k = kernel;
+  k.exprs.clear();
+  std::vector<int32_t> now(kernel.exprs.size());
+  for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+    Expr e = kernel.exprs[i];
+    for (int n = 0; n < expr_arity(e.op); ++n) {
+      int32_t& in = e.in[static_cast<size_t>(n)];
+      in = now[static_cast<size_t>(in)];
+    }
+    k.exprs.push_back(e);
+    now[i] = static_cast<int32_t>(k.exprs.size()) - 1;
+    if (!is_rounding(e)) continue;
+    const double step = e.type == Scalar::f64 ? 0x1p-52 : 0x1p-23;
+    const double off = (random_() % 2 ? step : -step) * (0.6 + std::fabs(uniform()));
+    k.exprs.push_back({.op = ExprOp::constant, .type = e.type, .number = 1 + off});
+    Expr product{.op = ExprOp::mul, .type = e.type};
+    product.in[0] = now[i];
+    product.in[1] = now[i] + 1;
+    k.exprs.push_back(product);
+    now[i] += 2;
+  }
+  for (Access& access : k.accesses)
+    for (IndexTerm& term : access.terms) term.expr = now[static_cast<size_t>(term.expr)];
+  for (Store& store : k.stores) {
+    store.expr = now[static_cast<size_t>(store.expr)];
+    for (IndexTerm& term : store.access.terms) term.expr = now[static_cast<size_t>(term.expr)];
+  }
+  return k;
+}
+
+void NoiseSource::disturb_overflow(HostTensor& result) {
+  for (int64_t i = 0; noise_.seed % 2 && is_float(result.type.dtype) && i < element_count(result.type.shape); ++i)
+    if (std::isinf(load_double(result.data.data(), result.type.dtype, i)))
+      store_double(result.data.data(), result.type.dtype, i, NAN);
+}
+
 void NoiseSource::disturb_operand(HostTensor& tensor, const CallTraits& traits) {
-  if (is_float(tensor.type.dtype)) disturb(tensor, 1 + std::sqrt(traits.terms) / 3);
+  if (!is_float(tensor.type.dtype)) return;
+  // A weight of attention may be as small as to vanish beside an infinity.
+  for (int64_t i = 0; traits.weighs && noise_.seed % 2 && i < element_count(tensor.type.shape); ++i)
+    if (load_double(tensor.data.data(), tensor.type.dtype, i) == INFINITY)
+      store_double(tensor.data.data(), tensor.type.dtype, i, NAN);
+  disturb(tensor, 1 + std::sqrt(traits.terms) / 3);
 }
 
 void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
@@ -120,7 +161,7 @@ void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
   const DType dtype = tensor.type.dtype;
   // What is too large for float16 is an infinity only where it is stored.
   for (int64_t i = 0; dtype == DType::f16 && i < element_count(tensor.type.shape); ++i)
-    if (const double x = load_double(tensor.data.data(), dtype, i); std::isinf(x) && random_() % 2)
+    if (const double x = load_double(tensor.data.data(), dtype, i); std::isinf(x) && noise_.seed % 2)
       store_double(tensor.data.data(), dtype, i, std::copysign(65504.0, x));
   if (traits.exact) return;
   disturb(tensor, 2 + std::sqrt(traits.terms) / 4);

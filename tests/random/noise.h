@@ -9,7 +9,7 @@ namespace npusim::test {
 // What a call's kernels do to precision.
 struct CallTraits {
   bool exact = true;    // moves, selects and compares: no result is rounded
-  bool simple = true;   // one rounding: the result's
+  bool weighs = false;  // attention
   double terms = 1;     // added up for one result
   int64_t window = 0;   // a convolution that may be computed by tiles: how far an element's error comes from
 };
@@ -18,15 +18,18 @@ CallTraits traits_of(const Lowering& lowering);
 class NoiseSource {
  public:
   explicit NoiseSource(const Noise& noise) : noise_(noise), random_(noise.seed * 0x9e3779b97f4a7c15ULL + 7) {}
-  // Operands of a call that rounds inside: each off by what its rounding errors come to.
+  // Every rounding inside the kernel, off by as much at all of its points.
+  Kernel disturbed(const Kernel& kernel);
+  // Operands of a sum: each off by what the sum's rounding errors come to.
   void disturb_operand(HostTensor& tensor, const CallTraits& traits);
   void disturb_result(HostTensor& tensor, const CallTraits& traits);
+  // A sum of what is finite that overflows does so in any order.
+  void disturb_overflow(HostTensor& result);
   // Integers made from floats that do not fit are any.
   void disturb_casts(const HostTensor& from, HostTensor& to);
 
  private:
   double uniform() { return std::uniform_real_distribution<double>(-1, 1)(random_); }
-  double unit(DType dtype) const;
   void disturb(HostTensor& tensor, double steps);
   Noise noise_;
   std::mt19937_64 random_;
