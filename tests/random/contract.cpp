@@ -95,7 +95,8 @@ ValueId convolution(Maker& m) {
                    {"dilation", list({1, 1, 1, 2})},
                    {"groups", groups}};
   const Operand bias = m.chance(50) ? Operand(m.given_float({out}, true)) : Operand();
-  const ValueId w = m.given_float(weight, m.chance(90));
+  // Padding times an infinity is left out by some implementations: no such weights.
+  const ValueId w = m.chance(90) ? m.weight({m.real_dtype(), weight}, "normal") : m.input({m.real_dtype(), weight}, "normal");
   if (transposed)
     return m.one(spatial == 2 ? "aten.conv_transpose2d.input" : "aten.conv_transpose1d.default", {x, w, bias}, attrs);
   return m.one(spatial == 2 ? "aten.conv2d.default" : "aten.conv1d.default", {x, w, bias}, attrs);

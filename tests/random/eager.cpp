@@ -153,7 +153,7 @@ class EagerRun {
       if (fresh) {
         tensors[i] = gather(placed(node.inputs[i]));
         finite = finite && is_finite(tensors[i]);
-        if (noise_ && traits.terms > 1) noise_->disturb_operand(tensors[i], traits);
+        if (noise_ && traits.sums) noise_->disturb_operand(tensors[i], traits);
       }
       views[i] = view_of(tensors[first->second]);
       inputs[i] = &views[i];
@@ -162,7 +162,7 @@ class EagerRun {
     std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs);
     for (HostTensor& result : results) {
       noise_->disturb_result(result, traits);
-      if (finite && traits.terms > 1) noise_->disturb_overflow(result);
+      if (finite && traits.sums) noise_->disturb_overflow(result);
       if (node.inputs.size() == 1 && inputs[0]) noise_->disturb_casts(tensors[0], result);
     }
     return results;

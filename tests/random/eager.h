@@ -24,6 +24,7 @@ struct Noise {
   uint64_t seed = 0;
   DType storage = DType::f32;  // the widest rounding step of a float32 value
   bool round = false;          // rounds to `storage` first
+  bool opposite = false;       // the same errors with the other sign: of the two sides of a threshold one is met
 };
 
 using Tensors = std::map<std::string, HostTensor>;

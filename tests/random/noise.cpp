@@ -50,20 +50,24 @@ bool narrows(const Kernel& k, DType result) {
 
 CallTraits traits_of(const Lowering& lowering) {
   CallTraits traits;
-  int roundings = 0;
+  int roundings = 0, contractions = 0;
   for (const Lowering::Call& call : lowering.calls) {
     const Kernel& k = call.kernel;
     double row = 1;
     for (size_t d = k.space.size() - static_cast<size_t>(k.row_dims); d < k.space.size(); ++d)
       row *= static_cast<double>(k.space[d]);
+    for (const Access& access : k.accesses) traits.gathers = traits.gathers || !access.terms.empty();
     for (const Expr& e : k.exprs) {
       if (!is_rounding(e)) continue;
       ++roundings;
-      if (e.op == ExprOp::reduce || e.op == ExprOp::scan) traits.terms = std::max(traits.terms, row);
+      if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
+      traits.sums = true;
+      traits.terms = std::max(traits.terms, row);
     }
     for (const Store& s : k.stores)
       if (s.accumulate && k.exprs[static_cast<size_t>(s.expr)].type >= Scalar::f32) {
         ++roundings;
+        traits.sums = true;
         traits.terms = std::max(traits.terms, static_cast<double>(element_count(k.space)));
       }
     for (const Store& s : k.stores) roundings += narrows(k, k.args[static_cast<size_t>(s.access.arg)].dtype);
@@ -77,7 +81,8 @@ CallTraits traits_of(const Lowering& lowering) {
     const std::vector<int64_t>& reduce = k.contraction->reduce;
     if (k.contraction->kind == ContractionKind::conv && reduce.size() == 3 && reduce[1] == 3 && reduce[2] == 3)
       traits.window = 5;
-    traits.weighs = traits.weighs || k.contraction->kind == ContractionKind::attention;
+    traits.sums = true;
+    traits.weighs = traits.weighs || k.contraction->kind == ContractionKind::attention || ++contractions == 2;
     ++roundings;
   }
   traits.exact = roundings == 0;
@@ -101,9 +106,9 @@ void NoiseSource::disturb(HostTensor& tensor, double steps) {
     if (std::isnan(x) || std::isinf(x)) continue;
     if (noise_.round) x = round_through(stored, x);
     // Never so little that rounding undoes it: what stays as it is counts as exact.
-    double error = steps * step_at(x, arithmetic);
-    if (stored != arithmetic) error = std::max(error, step_at(x, stored));
-    double off = x + (random_() % 2 ? error : -error) * (0.6 + 0.4 * std::fabs(uniform()));
+    double most = steps * step_at(x, arithmetic);
+    if (stored != arithmetic) most = std::max(most, 2 * step_at(x, stored));
+    double off = x + most * error();
     // Small numbers may become zero, whose sign is then any; zero itself is exact.
     if (x == 0 || (std::fabs(x) < 4 * least && random_() % 2)) off = random_() % 2 ? 0.0 : -0.0;
     store_double(tensor.data.data(), dtype, i, off);
@@ -124,8 +129,7 @@ Kernel NoiseSource::disturbed(const Kernel& kernel) {
     now[i] = static_cast<int32_t>(k.exprs.size()) - 1;
     if (!is_rounding(e)) continue;
     const double step = e.type == Scalar::f64 ? 0x1p-52 : 0x1p-23;
-    const double off = (random_() % 2 ? step : -step) * (0.6 + std::fabs(uniform()));
-    k.exprs.push_back({.op = ExprOp::constant, .type = e.type, .number = 1 + off});
+    k.exprs.push_back({.op = ExprOp::constant, .type = e.type, .number = 1 + 4 * step * error()});
     Expr product{.op = ExprOp::mul, .type = e.type};
     product.in[0] = now[i];
     product.in[1] = now[i] + 1;
@@ -142,7 +146,7 @@ Kernel NoiseSource::disturbed(const Kernel& kernel) {
 }
 
 void NoiseSource::disturb_overflow(HostTensor& result) {
-  for (int64_t i = 0; noise_.seed % 2 && is_float(result.type.dtype) && i < element_count(result.type.shape); ++i)
+  for (int64_t i = 0; noise_.opposite && is_float(result.type.dtype) && i < element_count(result.type.shape); ++i)
     if (std::isinf(load_double(result.data.data(), result.type.dtype, i)))
       store_double(result.data.data(), result.type.dtype, i, NAN);
 }
@@ -150,10 +154,10 @@ void NoiseSource::disturb_overflow(HostTensor& result) {
 void NoiseSource::disturb_operand(HostTensor& tensor, const CallTraits& traits) {
   if (!is_float(tensor.type.dtype)) return;
   // A weight of attention may be as small as to vanish beside an infinity.
-  for (int64_t i = 0; traits.weighs && noise_.seed % 2 && i < element_count(tensor.type.shape); ++i)
-    if (load_double(tensor.data.data(), tensor.type.dtype, i) == INFINITY)
+  for (int64_t i = 0; traits.weighs && noise_.opposite && i < element_count(tensor.type.shape); ++i)
+    if (std::isinf(load_double(tensor.data.data(), tensor.type.dtype, i)))
       store_double(tensor.data.data(), tensor.type.dtype, i, NAN);
-  disturb(tensor, 1 + std::sqrt(traits.terms) / 3);
+  disturb(tensor, 2 + std::sqrt(traits.terms));
 }
 
 void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
@@ -161,10 +165,12 @@ void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
   const DType dtype = tensor.type.dtype;
   // What is too large for float16 is an infinity only where it is stored.
   for (int64_t i = 0; dtype == DType::f16 && i < element_count(tensor.type.shape); ++i)
-    if (const double x = load_double(tensor.data.data(), dtype, i); std::isinf(x) && noise_.seed % 2)
+    if (const double x = load_double(tensor.data.data(), dtype, i); std::isinf(x) && noise_.opposite)
       store_double(tensor.data.data(), dtype, i, std::copysign(65504.0, x));
-  if (traits.exact) return;
-  disturb(tensor, 2 + std::sqrt(traits.terms) / 4);
+  // A gathered weight is an activation, which 16 bits may hold.
+  const bool stored = traits.gathers && dtype == DType::f32 && noise_.storage != DType::f32;
+  if (traits.exact && !stored) return;
+  disturb(tensor, 4 + std::sqrt(traits.terms) / 2);
   const size_t rank = tensor.type.shape.size();
   if (traits.window == 0 || rank < 2) return;
   // Errors of one tile are as large as its largest element allows.

@@ -10,6 +10,8 @@ namespace npusim::test {
 struct CallTraits {
   bool exact = true;    // moves, selects and compares: no result is rounded
   bool weighs = false;  // attention
+  bool gathers = false;  // at computed places
+  bool sums = false;    // its operands may have been rounded, and are added up in another order
   double terms = 1;     // added up for one result
   int64_t window = 0;   // a convolution that may be computed by tiles: how far an element's error comes from
 };
@@ -29,6 +31,11 @@ class NoiseSource {
   void disturb_casts(const HostTensor& from, HostTensor& to);
 
  private:
+  // An error between 0.6 and 1, of either sign.
+  double error() {
+    const double sign = (random_() % 2 != 0) != noise_.opposite ? 1 : -1;
+    return sign * std::uniform_real_distribution<double>(0.6, 1)(random_);
+  }
   double uniform() { return std::uniform_real_distribution<double>(-1, 1)(random_); }
   void disturb(HostTensor& tensor, double steps);
   Noise noise_;
