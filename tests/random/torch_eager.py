@@ -39,17 +39,26 @@ class Noise(TorchDispatchMode):
         super().__init__()
         self.unit, self.steps, self.exact = unit, steps, exact
         self.generator = torch.Generator().manual_seed(seed)
-        self.largest = 0.0  # of all finite numbers
+        self.largest = 0.0  # of all finite numbers; infinite when a finite one left float16's range
+        self.half = False  # some number was float16
 
     def shake(self, value: torch.Tensor) -> None:
-        if not value.is_floating_point() or value.numel() == 0:
+        if not value.is_floating_point() or value.numel() == 0 or 0 in value.stride():
             return
         noise = torch.rand(value.shape, generator=self.generator) * 2 - 1
         value.mul_((1 + self.steps * max(self.unit, STEPS[value.dtype]) * noise).to(value.dtype))
         if STEPS[torch.float16] in (self.unit, STEPS[value.dtype]):  # its subnormal numbers
             value.add_(torch.where(value != 0, noise * 2.0**-23, 0.0).to(value.dtype))
-        size = value.abs()
+
+    def look(self, output: torch.Tensor, operands: list[torch.Tensor]) -> None:
+        if not output.is_floating_point() or output.numel() == 0:
+            return
+        size = output.abs()
         self.largest = max(self.largest, torch.where(size.isfinite(), size, 0).max().item())
+        if output.dtype == torch.float16:
+            self.half = True
+            if size.isinf().any() and not any(a.isinf().any() for a in operands):
+                self.largest = float("inf")
 
     def shaken(self, value):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -63,12 +72,15 @@ class Noise(TorchDispatchMode):
         name = schema.name.removeprefix("aten::")
         written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
         exact = (name.removesuffix("_") if any(written) else name) in EXACT
+        exact = exact and not ("index_put" in name and len(args) > 3 and args[3])  # which accumulates
         if not exact and torch.Tag.pointwise not in func.tags and not func.is_view:
             args = [a if w else self.shaken(a) for a, w in zip(args, written, strict=False)]
         out = func(*args, **kwargs)
         outputs = [o for o in (out if isinstance(out, tuple | list) else [out]) if isinstance(o, torch.Tensor)]
         floats = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
         narrowed = any(o.is_floating_point() and STEPS[o.dtype] > STEPS[a.dtype] for o in outputs for a in floats)
+        for output in outputs:
+            self.look(output, floats)
         made = any(isinstance(a, torch.Tensor | list) for a in args)
         if not func.is_view and (not exact or narrowed or (not self.exact and made)):
             for output in outputs:
@@ -97,12 +109,15 @@ class Unspecified(TorchDispatchMode):
 
 @dataclass
 class Answer:
-    """Per output: PyTorch's numbers, how far they may be off, and which of them nobody can tell."""
+    """Per output: PyTorch's numbers, how far they may be off, which of them nobody can tell, the rounding step of their
+    dtype. Of all numbers on the way: the largest, and whether one was float16."""
 
     outputs: list[torch.Tensor]
     spread: list[torch.Tensor]
     unstable: list[torch.Tensor]
+    steps: list[float]
     largest: float
+    half: bool
 
 
 def widened(program: Program, values: dict[str, torch.Tensor]) -> list[torch.Tensor] | None:
@@ -130,12 +145,13 @@ def measure(program: Program, unit: float, exact: bool, runs: list[float]) -> An
         samples.append(torch_program.run(program, values))
     largest = max([0.0] + [v[v.isfinite()].abs().max().item() for v in values.values()
                            if v.is_floating_point() and v.isfinite().any()])  # fmt: skip
+    half = any(v.dtype == torch.float16 for v in values.values())
     for i, steps in enumerate(runs):
         with Noise(unit, steps, exact, program.seed * 100 + i) as noise:
             samples.append(torch_program.run(program, values))
-        largest = max(largest, noise.largest)
+        largest, half = max(largest, noise.largest), half or noise.half
     wide = widened(program, values)
-    answer = Answer([], [], [], largest)
+    answer = Answer([], [], [], [], largest, half)
     for k, output in enumerate(first):
         value = output.double()
         spread, unstable = torch.zeros_like(value), torch.zeros(value.shape, dtype=torch.bool)
@@ -149,20 +165,23 @@ def measure(program: Program, unit: float, exact: bool, runs: list[float]) -> An
             unstable |= ~both & ~same(value, other)
             spread = torch.where(both, torch.maximum(spread, (value - other).abs()), spread)
         answer.outputs.append(value)
+        answer.steps.append(STEPS.get(output.dtype, 0.0))
         answer.spread.append(spread)
         answer.unstable.append(unstable)
     return answer
 
 
-def differences(answer: Answer, found: list[torch.Tensor], unit: float, half: bool) -> list[torch.Tensor]:
-    """Per output, which elements are wrong. half: some number was stored in float16."""
+def differences(answer: Answer, found: list[torch.Tensor], unit: float) -> list[torch.Tensor]:
+    """Per output, which elements are wrong."""
+    tiny = 2.0**-22 if answer.half or unit == STEPS[torch.float16] else 1e-37
     wrong = []
-    for value, spread, unstable, output in zip(answer.outputs, answer.spread, answer.unstable, found, strict=True):
+    parts = zip(answer.outputs, answer.spread, answer.unstable, answer.steps, found, strict=True)
+    for value, spread, unstable, step, output in parts:
         other = output.double()
         both = value.isfinite() & other.isfinite()
         allowed = 3 * spread
         if output.is_floating_point():
-            allowed += 4 * max(unit, STEPS[output.dtype]) * value.abs() + (2.0**-22 if half else 1e-37)
+            allowed += 4 * max(unit, step) * value.abs() + tiny
         bad = torch.where(both, (value - other).abs() > allowed, ~same(value, other))
         wrong.append(bad & ~unstable)
     return wrong

@@ -45,13 +45,14 @@ def unused_dropped(program: Program) -> Program:
 
 def smaller_ones(program: Program) -> Iterator[Program]:
     """Programs with a statement, an output, a value or an oddity less."""
-    for i in reversed(range(len(program.statements))):
-        smaller = copy.deepcopy(program)
-        name = defined(smaller.statements.pop(i))
-        if name in smaller.outputs:
-            smaller.outputs.remove(name)
-        if smaller.outputs:
-            yield unused_dropped(smaller)
+    for size in (8, 4, 2, 1):
+        for i in reversed(range(0, len(program.statements) - size + 1, max(size // 2, 1))):
+            smaller = copy.deepcopy(program)
+            gone = [defined(s) for s in smaller.statements[i : i + size]]
+            del smaller.statements[i : i + size]
+            smaller.outputs = [o for o in smaller.outputs if o not in gone]
+            if smaller.outputs:
+                yield unused_dropped(smaller)
     for i in range(len(program.outputs)):
         if len(program.outputs) > 1:
             smaller = copy.deepcopy(program)
@@ -91,7 +92,7 @@ def smaller_ones(program: Program) -> Iterator[Program]:
             yield smaller
 
 
-def shrink(program: Program, mode: str, text: str, failure: Failure, tries: int = 400) -> tuple[Program, str]:
+def shrink(program: Program, mode: str, text: str, failure: Failure, tries: int = 200) -> tuple[Program, str]:
     """The smallest program found that still fails in the mode, and how it does."""
     progress = True
     while progress and tries > 0:

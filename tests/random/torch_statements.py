@@ -63,7 +63,7 @@ TABLE = {
         !{f}.flatten().add_({n})|!{f}.div_({p})|{f}.add_({n})|{f}.mul_({y})|!{f}.sigmoid_()|!{f}.tanh_()|!{f}.neg_()|!{f+}.mT.mul_({n})
         !{f}.lerp_({same}, {n})|!{f}.addcmul_({same}, {same})|!{x+}[-1] = {x+}[0]|!{f}.pow_(2)|!{f}.mul_({f})|!{x+}.unbind({dim})[0].mul_(2)
         !{f}.squeeze().mul_({n})|!{x}.unsqueeze(0).add_({k})|!{x+}.chunk(2, {dim})[0].add_({k})|!{x+}[{lo}:{hi}][..., ::2] = {k}
-        !{f}.hardtanh_()|F.relu({f}, inplace=True)|F.silu({f}, inplace=True)|!{x+}[1:].t_().add_({k})|!{x}.data.add_({k})|!{x+}.masked_scatter_({mask}, {same})""",
+        !{f}.hardtanh_()|F.relu({f}, inplace=True)|F.silu({f}, inplace=True)|!{x+}[1:].t_().add_({k})|!{x+}.masked_scatter_({mask}, {same})""",
     "shift": """!{x+}[1:].copy_({x+}[:-1].clone())|!{x+}[1:].copy_({x+}[:-1] * 2)|!{x+}[1:] = {x+}[:-1] + {k}|!{x+}[..., 1:] = {x+}[..., :-1] * 1
         !{x+}.copy_({x+}.roll(1, {dim}))|!{x+}.copy_({x+}.flip({dim}))|!{x+}[{lo}:{hi}].copy_({x+}[{lo}:{hi}].flip(0))|!{x2}.copy_({x2}[{order0}])
         !{x+}.index_copy_({dim}, {order}, {x+}.index_select({dim}, {order}))|!{x+}.index_add_({dim}, {order}, {x+}.index_select({dim}, {order}))
@@ -118,6 +118,10 @@ FAMILIES = {name: [t.strip() for line in (text or "").splitlines() for t in line
             for name, text in TABLE.items()}  # fmt: skip
 
 
+# What the values of a program may be like, besides float32 numbers around 1 in small shapes.
+FEATURES = ["narrow", "special", "large", "zero"]  # 16-bit floats, infinities and NaN, hundreds in a dimension, none
+
+
 class Unfit(Exception):
     """No statement of this template fits the program."""
 
@@ -125,21 +129,22 @@ class Unfit(Exception):
 class Draw:
     """A program in the making, its tensors, and the holes of templates."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, features: list[str], unwanted: str) -> None:
         self.rng = random.Random(seed)
         self.program = Program(seed)
         self.tensors: dict[str, torch.Tensor] = {}
         self.contractions: list[str] = []
-        self.unwanted = ""  # a regular expression
+        self.unwanted = unwanted  # a regular expression
         rng = self.rng
         self.sizes = [rng.choice(SIZES) for _ in range(3)]
-        if rng.random() < 0.06:
+        if "large" in features and self.chance(0.06):
             self.sizes[0] = rng.choice([150, 200, 300])
-        if rng.random() < 0.03:
+        if "zero" in features and self.chance(0.03):
             self.sizes[1] = 0
-        self.dtype = rng.choice([torch.float32] * 8 + [torch.float16, torch.bfloat16])
-        kinds = rng.choice([["normal"]] * 6 + [["normal", "special"], ["normal", "halves"], ["wide", "normal"], ["positive", "small"]])
-        self.kinds = kinds
+        self.dtype = rng.choice(FLOATS) if "narrow" in features and self.chance(0.3) else torch.float32
+        self.kinds = rng.choice([["normal"]] * 6 + [["normal", "halves"], ["wide", "normal"], ["positive", "small"]])
+        if "special" in features and self.chance(0.1):
+            self.kinds = ["normal", "special"]
 
     def value(self, role: str, shape, dtype=None, kind: str | None = None) -> str:
         """A new tensor from outside."""
@@ -425,10 +430,9 @@ def sensible(t: torch.Tensor) -> bool:
     return t.numel() <= MOST_ELEMENTS and t.dim() <= 6 and t.dtype in (*FLOATS, torch.int64, torch.int32, torch.bool, torch.uint8)
 
 
-def generate(seed: int, families: list[str], unwanted: str = "") -> Program:
+def generate(seed: int, families: list[str], features: list[str], unwanted: str = "") -> Program:
     """The program of a seed: a few families, mixed, so that their statements meet each other."""
-    draw = Draw(seed)
-    draw.unwanted = unwanted
+    draw = Draw(seed, features, unwanted)
     rng = draw.rng
     for _ in range(rng.randrange(1, 4)):
         draw.value(INPUT, draw.shape(rng.choice([1, 2, 2, 2, 3, 3, 4])))
