@@ -102,6 +102,7 @@ std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<Host
   Graph plain = graph;
   PassContext context;
   functionalize(plain, context);
+  raise_violations(context);
   return ReferenceRun(plain, inputs, weights).run();
 }
 

@@ -124,7 +124,7 @@ bool is_special_number(std::string_view text) {
 
 Attr read_attr(const Json& value, const SchemaArg& arg) {
   if (value.is_null()) {
-    if (arg.optional || arg.kind == ArgKind::ignored) return std::monostate{};
+    if (arg.optional || arg.kind == ArgKind::memory_format || arg.kind == ArgKind::ignored) return std::monostate{};
     if (arg.has_default) return default_attr(arg);
     expected("a value", value);
   }
@@ -141,6 +141,8 @@ Attr read_attr(const Json& value, const SchemaArg& arg) {
     case ArgKind::text:
       if (!value.is_string()) expected("a string", value);
       return value.get<std::string>();
+    case ArgKind::memory_format:
+      return value.is_string() ? Attr(value.get<std::string>()) : Attr{};
     case ArgKind::dtype:
       return read_dtype(value);
     case ArgKind::int_list:

@@ -140,6 +140,7 @@ constexpr OpRecord rrelu_record(std::string_view schema) {
   }>(schema);
   record.infer = infer_same;
   record.refuse = refuse_training;
+  record.memory = Memory::row_major;
   return record;
 }
 
@@ -189,7 +190,8 @@ constexpr OpRecord records[] = {
         "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
     formula<[](Ex x, const OpCall& c) { return softplus(x, c); }>(
         "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
-    formula<[](Ex x) { return min(x, 0) - log1p(exp(-abs(x))); }>("log_sigmoid(Tensor self) -> Tensor"),
+    in_memory(formula<[](Ex x) { return min(x, 0) - log1p(exp(-abs(x))); }>("log_sigmoid(Tensor self) -> Tensor"),
+              Memory::row_major),
     {.schema = "log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)",
      .infer = infer_log_sigmoid_forward,
      .lower = lower_log_sigmoid_forward},

@@ -264,6 +264,7 @@ template <Extra extra>
 constexpr OpRecord attention(std::string_view schema) {
   OpRecord record = contraction(schema, infer_attention<extra>, lower_attention);
   record.refuse = refuse_dropout;
+  record.memory = Memory::arbitrary;
   return record;
 }
 

@@ -185,13 +185,15 @@ constexpr OpRecord records[] = {
     }>("fmod.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
     formula<[](Ex x, Ex y) { return pow(x, y); }>("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
     formula<power_scalar>("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
-    formula<[](Ex y, const OpCall& c) { return pow(scalar_attr(y, c, "self"), y); }>(
-        "pow.Scalar(Scalar self, Tensor exponent) -> Tensor"),
+    in_memory(formula<[](Ex y, const OpCall& c) { return pow(scalar_attr(y, c, "self"), y); }>(
+                  "pow.Scalar(Scalar self, Tensor exponent) -> Tensor"),
+              Memory::row_major),
     double_formula<wide_power>("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
     double_formula<[](Ex x, const OpCall& c) { return pow(wide(x), c.number("exponent")); }>(
         "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
-    double_formula<[](Ex y, const OpCall& c) { return pow(literal(wide(y), c.number("self")), wide(y)); }>(
-        "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor"),
+    in_memory(double_formula<[](Ex y, const OpCall& c) { return pow(literal(wide(y), c.number("self")), wide(y)); }>(
+                  "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor"),
+              Memory::row_major),
     formula<larger>("maximum(Tensor self, Tensor other) -> Tensor", 0),
     formula<smaller>("minimum(Tensor self, Tensor other) -> Tensor", 0),
     formula<larger>("max.other(Tensor self, Tensor other) -> Tensor", 0),

@@ -17,9 +17,10 @@ std::vector<TensorType> infer_cast(const OpCall& call) {
   return {type};
 }
 
-constexpr OpRecord cast(std::string_view schema) {
+constexpr OpRecord cast(std::string_view schema, Memory memory = Memory::converted) {
   OpRecord record = formula<same>(schema, 1);
   record.infer = infer_cast;
+  record.memory = memory;
   return record;
 }
 
@@ -32,18 +33,14 @@ template <DType dtype>
 constexpr OpRecord cast_to(std::string_view schema) {
   OpRecord record = formula<same>(schema, 1);
   record.infer = infer_fixed<dtype>;
+  record.memory = Memory::converted;
   return record;
 }
 
-constexpr OpRecord copy(std::string_view schema) {
+constexpr OpRecord copy(std::string_view schema, Memory memory) {
   OpRecord record = formula<same>(schema, 0);
   record.infer = infer_same;
-  return record;
-}
-
-constexpr OpRecord alias(std::string_view schema) {
-  OpRecord record = copy(schema);
-  record.is_view = true;
+  record.memory = memory;
   return record;
 }
 
@@ -75,21 +72,22 @@ constexpr OpRecord records[] = {
     cast("to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
          "MemoryFormat? memory_format=None) -> Tensor(a)"),
     cast("_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-         "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"),
+         "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+         Memory::preserved),
     cast("type_as(Tensor self, Tensor other) -> Tensor"),
     cast_to<DType::f32>("_cast_Float(Tensor self, bool non_blocking=False) -> Tensor"),
     cast_to<DType::f16>("_cast_Half(Tensor self, bool non_blocking=False) -> Tensor"),
     cast_to<DType::i64>("_cast_Long(Tensor self, bool non_blocking=False) -> Tensor"),
-    copy("contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"),
-    copy("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
-    copy("lift_fresh_copy(Tensor self) -> Tensor"),
-    alias("lift_fresh(Tensor(a) self) -> Tensor(a)"),
-    alias("lift(Tensor self) -> Tensor"),
-    alias("detach(Tensor(a) self) -> Tensor(a)"),
-    copy("detach_copy(Tensor self) -> Tensor"),
-    alias("alias(Tensor(a) self) -> Tensor(a)"),
-    alias("resolve_conj(Tensor(a) self) -> Tensor(a)"),
-    copy("alias_copy(Tensor self) -> Tensor"),
+    copy("contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)", Memory::contiguous),
+    copy("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Memory::preserved),
+    copy("lift_fresh_copy(Tensor self) -> Tensor", Memory::row_major),
+    copy("lift_fresh(Tensor(a) self) -> Tensor(a)", Memory::same),
+    copy("lift(Tensor self) -> Tensor", Memory::same),
+    copy("detach(Tensor(a) self) -> Tensor(a)", Memory::same),
+    copy("detach_copy(Tensor self) -> Tensor", Memory::row_major),
+    copy("alias(Tensor(a) self) -> Tensor(a)", Memory::same),
+    copy("resolve_conj(Tensor(a) self) -> Tensor(a)", Memory::same),
+    copy("alias_copy(Tensor self) -> Tensor", Memory::row_major),
     overwrite<[](Ex, Ex source) { return source; }>("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"),
     overwrite<[](Ex x, const OpCall& c) { return scalar_attr(x, c, "value"); }>(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor"),

@@ -58,14 +58,14 @@ constexpr OpRecord dropout(std::string_view schema) {
   OpRecord record = formula<[](Ex x) { return x; }>(schema, 0);
   record.infer = infer_same;
   record.refuse = refuse_training;
-  record.is_view = true;  // ATen returns its operand
+  record.memory = Memory::same;  // ATen returns its operand
   return record;
 }
 
 // The mask of a dropout that drops nothing: all true.
 constexpr OpRecord native_dropout(std::string_view schema) {
   OpRecord record = dropout(schema);
-  record.is_view = false;
+  record.memory = Memory::iterated;
   record.infer = [](const OpCall& call) {
     return std::vector<TensorType>{*call.inputs[0], {DType::boolean, call.inputs[0]->shape}};
   };

@@ -16,6 +16,8 @@ constexpr OpRecord creation(std::string_view schema, std::vector<TensorType> (*i
   record.infer = infer;
   record.lower = lower;
   record.tolerance = tolerance;
+  const bool like = schema.substr(0, schema.find('(')).ends_with("_like");
+  record.memory = like ? Memory::preserved : Memory::row_major;
   return record;
 }
 

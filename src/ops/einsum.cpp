@@ -139,7 +139,9 @@ void lower_einsum(const OpCall& call, Lowering& lowering) {
 }
 
 constexpr OpRecord records[] = {
-    contraction("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", infer_einsum, lower_einsum),
+    in_memory(contraction("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", infer_einsum,
+                          lower_einsum),
+              Memory::arbitrary),
 };
 
 }  // namespace

@@ -66,6 +66,7 @@ constexpr OpRecord formula(std::string_view schema, double tolerance = 4) {
   record.family = OpFamily::formula;
   record.infer = infer_pointwise;
   record.lower = lower_formula<meaning>;
+  record.memory = Memory::iterated;
   record.tolerance = tolerance;
   return record;
 }

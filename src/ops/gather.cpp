@@ -194,9 +194,10 @@ constexpr OpRecord advanced(std::string_view schema) {
 }
 
 constexpr OpRecord records[] = {
-    indexed("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
-            "bool sparse=False) -> Tensor",
-            infer_embedding, lower_embedding),
+    in_memory(indexed("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
+                      "bool sparse=False) -> Tensor",
+                      infer_embedding, lower_embedding),
+              Memory::row_major),
     indexed("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", infer_gather,
             lower_gather),
     indexed("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", infer_take_along, lower_take_along),

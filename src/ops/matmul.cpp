@@ -241,15 +241,19 @@ void lower_chain(const OpCall& call, Lowering& lowering) {
 constexpr OpRecord records[] = {
     contraction("matmul(Tensor self, Tensor other) -> Tensor", infer_matmul<0, 0>, lower_matmul),
     contraction("linalg_matmul(Tensor self, Tensor other) -> Tensor", infer_matmul<0, 0>, lower_matmul),
-    contraction("mm(Tensor self, Tensor mat2) -> Tensor", infer_matmul<2, 2>, lower_matmul),
+    in_memory(contraction("mm(Tensor self, Tensor mat2) -> Tensor", infer_matmul<2, 2>, lower_matmul),
+              Memory::row_major),
     contraction("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", infer_matmul<2, 2>, lower_matmul),
-    contraction("bmm(Tensor self, Tensor mat2) -> Tensor", infer_matmul<3, 3>, lower_matmul),
+    in_memory(contraction("bmm(Tensor self, Tensor mat2) -> Tensor", infer_matmul<3, 3>, lower_matmul),
+              Memory::row_major),
     contraction("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", infer_matmul<3, 3>,
                 lower_matmul),
     contraction("mv(Tensor self, Tensor vec) -> Tensor", infer_matmul<2, 1>, lower_matmul),
     contraction("dot(Tensor self, Tensor tensor) -> Tensor", infer_matmul<1, 1>, lower_matmul),
     contraction("vdot(Tensor self, Tensor other) -> Tensor", infer_matmul<1, 1>, lower_matmul),
-    contraction("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", infer_linear, lower_linear),
+    in_memory(
+        contraction("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", infer_linear, lower_linear),
+        Memory::row_major),
     contraction("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
                 infer_add_matmul<2, 2>, lower_add_matmul),
     contraction("addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, "

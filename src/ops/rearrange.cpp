@@ -222,7 +222,7 @@ ViewMaps meshgrid(const OpCall& call) {
 }
 
 constexpr OpRecord grid(std::string_view schema) {
-  return view(
+  OpRecord record = view(
       schema,
       [](const OpCall& call) {
         std::vector<TensorType> types;
@@ -234,6 +234,9 @@ constexpr OpRecord grid(std::string_view schema) {
         for (int i = 0; i < static_cast<int>(maps.size()); ++i)
           lower_map(lowering, "meshgrid", maps[static_cast<size_t>(i)], lowering.input(i), lowering.output(i));
       });
+  record.memory = Memory::mapped;
+  record.maps = meshgrid;
+  return record;
 }
 
 constexpr OpRecord records[] = {

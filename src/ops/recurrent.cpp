@@ -209,6 +209,7 @@ template <Cell cell>
 constexpr OpRecord recurrent(std::string_view schema) {
   OpRecord record = contraction(schema, infer_recurrent<cell>, lower_recurrent<cell>);
   record.refuse = refuse_recurrent<cell>;
+  record.memory = Memory::arbitrary;
   record.tolerance = 32;
   return record;
 }

@@ -79,7 +79,9 @@ constexpr OpRecord row_op(std::string_view schema, std::vector<TensorType> (*inf
 template <auto meaning>
 constexpr OpRecord reduction(std::string_view schema, std::vector<TensorType> (*infer)(const OpCall&),
                              double tolerance = 16) {
-  return row_op(schema, infer, lower_reduction<meaning>, tolerance);
+  OpRecord record = row_op(schema, infer, lower_reduction<meaning>, tolerance);
+  record.memory = Memory::row_major;
+  return record;
 }
 
 }  // namespace npusim

@@ -43,6 +43,7 @@ ArgKind kind_of(std::string_view type, bool list) {
   if (type == "Scalar") return list ? ArgKind::real_list : ArgKind::scalar;
   if (type == "str") return ArgKind::text;
   if (type == "ScalarType") return ArgKind::dtype;
+  if (type == "MemoryFormat") return ArgKind::memory_format;
   return ArgKind::ignored;
 }
 
@@ -51,6 +52,7 @@ Attr default_of(std::string_view text, ArgKind kind) {
   if (text == "True") return true;
   if (text == "False") return false;
   if (text == "Mean") return int64_t{1};
+  if (kind == ArgKind::memory_format) return std::monostate{};  // ATen's numbers say nothing here
   if (kind == ArgKind::text || kind == ArgKind::ignored) {
     if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'')) text = text.substr(1, text.size() - 2);
     return std::string(text);

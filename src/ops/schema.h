@@ -28,7 +28,8 @@ enum class ArgKind : uint8_t {
   int_list,
   real_list,
   bool_list,
-  ignored,  // device, layout, memory format, pin_memory, generator: no meaning for a static device program
+  memory_format,  // text: decides strides, which only functionalize asks for
+  ignored,        // device, layout, pin_memory, generator: no meaning for a static device program
 };
 
 struct SchemaArg {

@@ -55,7 +55,9 @@ void lower_softmax(const OpCall& call, Lowering& lowering) {
 
 template <auto meaning>
 constexpr OpRecord along_dim(std::string_view schema) {
-  return row_op(schema, infer_softmax, lower_softmax<meaning>);
+  OpRecord record = row_op(schema, infer_softmax, lower_softmax<meaning>);
+  record.memory = Memory::row_major;
+  return record;
 }
 
 constexpr OpRecord records[] = {

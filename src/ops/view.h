@@ -56,7 +56,6 @@ constexpr OpRecord view(std::string_view schema, std::vector<TensorType> (*infer
   record.family = OpFamily::view;
   record.infer = infer;
   record.lower = lower;
-  record.is_view = true;
   record.tolerance = 0;
   return record;
 }
@@ -64,15 +63,18 @@ constexpr OpRecord view(std::string_view schema, std::vector<TensorType> (*infer
 // `maps(call)` says what each result is of the first operand.
 template <auto maps>
 constexpr OpRecord mapped_view(std::string_view schema) {
-  return view(
+  OpRecord record = view(
       schema, [](const OpCall& call) { return types_of(call, maps(call)); },
       [](const OpCall& call, Lowering& lowering) { lower_maps(call, lowering, maps(call)); });
+  record.memory = Memory::mapped;
+  record.maps = maps;
+  return record;
 }
 
 // `shape(call)` is the result's; the elements stay in their order.
 template <auto shape>
 constexpr OpRecord reshaped_view(std::string_view schema) {
-  return view(
+  OpRecord record = view(
       schema,
       [](const OpCall& call) {
         return std::vector<TensorType>{{call.inputs[0]->dtype, shape(call)}};
@@ -80,12 +82,11 @@ constexpr OpRecord reshaped_view(std::string_view schema) {
       [](const OpCall& call, Lowering& lowering) {
         lower_reshape(lowering, std::string(call.op->name()).substr(5, call.op->name().rfind('.') - 5));
       });
+  record.memory = Memory::reshaped;
+  return record;
 }
 
 // The same meaning, but the result is memory of its own.
-constexpr OpRecord fresh(OpRecord record) {
-  record.is_view = false;
-  return record;
-}
+constexpr OpRecord fresh(OpRecord record) { return in_memory(record, Memory::dense); }
 
 }  // namespace npusim

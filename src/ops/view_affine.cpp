@@ -107,10 +107,20 @@ std::vector<TensorType> infer_broadcast_tensors(const OpCall& call) {
   for (const TensorType* input : call.inputs) types.push_back({input->dtype, shape});
   return types;
 }
+ViewMaps expand_all(const OpCall& call) {
+  ViewMaps maps;
+  for (const TensorType* input : call.inputs) maps.push_back(expanded(call, input->shape, call.outputs[0].shape));
+  return maps;
+}
 void lower_broadcast_tensors(const OpCall& call, Lowering& lowering) {
-  for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i)
-    lower_map(lowering, "expand", expanded(call, call.inputs[static_cast<size_t>(i)]->shape, call.outputs[0].shape),
-              lowering.input(i), lowering.output(i));
+  const ViewMaps maps = expand_all(call);
+  for (int i = 0; i < static_cast<int>(maps.size()); ++i)
+    lower_map(lowering, "expand", maps[static_cast<size_t>(i)], lowering.input(i), lowering.output(i));
+}
+constexpr OpRecord expansion(std::string_view schema) {
+  OpRecord record = in_memory(view(schema, infer_broadcast_tensors, lower_broadcast_tensors), Memory::mapped);
+  record.maps = expand_all;
+  return record;
 }
 
 ViewMaps flipped(const Shape& self, const std::vector<size_t>& dims) {
@@ -187,11 +197,11 @@ constexpr OpRecord records[] = {
     fresh(mapped_view<expand>("expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor")),
     mapped_view<expand>("broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
     mapped_view<expand_as>("expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
-    view("broadcast_tensors(Tensor[] tensors) -> Tensor[]", infer_broadcast_tensors, lower_broadcast_tensors),
-    fresh(mapped_view<flip>("flip(Tensor self, int[] dims) -> Tensor")),
-    fresh(mapped_view<flip_fixed<1>>("fliplr(Tensor self) -> Tensor")),
-    fresh(mapped_view<flip_fixed<0>>("flipud(Tensor self) -> Tensor")),
-    fresh(mapped_view<rot90>("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")),
+    expansion("broadcast_tensors(Tensor[] tensors) -> Tensor[]"),
+    in_memory(mapped_view<flip>("flip(Tensor self, int[] dims) -> Tensor"), Memory::preserved),
+    in_memory(mapped_view<flip_fixed<1>>("fliplr(Tensor self) -> Tensor"), Memory::preserved),
+    in_memory(mapped_view<flip_fixed<0>>("flipud(Tensor self) -> Tensor"), Memory::preserved),
+    in_memory(mapped_view<rot90>("rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"), Memory::arbitrary),
     mapped_view<diagonal>("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
     fresh(mapped_view<diagonal>("diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor")),
     mapped_view<unfold>("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/formula.h"
 #include "ops/view.h"
 
 namespace npusim {
@@ -64,27 +65,45 @@ Shape unflatten_shape(const OpCall& call) {
   return shape;
 }
 
-Shape squeeze_shape(const OpCall& call) {
-  Shape shape = call.type("self").shape;
-  std::erase(shape, 1);
-  return shape;
+// Without the dimensions of extent 1 among those named.
+ViewMap squeezed(const Shape& self, const std::vector<bool>& named) {
+  ViewMap map;
+  for (size_t d = 0; d < self.size(); ++d) {
+    if (named[d] && self[d] == 1) {
+      map.from.emplace_back();
+      continue;
+    }
+    map.from.push_back(along(map.shape.size()));
+    map.shape.push_back(self[d]);
+  }
+  return map;
 }
-
-Shape squeeze_dims_shape(const OpCall& call) {
+ViewMaps squeeze(const OpCall& call) {
   const Shape& self = call.type("self").shape;
-  std::vector<bool> dropped(self.size() + 1, false);
-  for (int64_t d : call.ints("dim")) dropped[static_cast<size_t>(normalize_dim(d, self.size()))] = true;
-  Shape shape;
-  for (size_t d = 0; d < self.size(); ++d)
-    if (!dropped[d] || self[d] != 1) shape.push_back(self[d]);
-  return shape;
+  return {squeezed(self, std::vector<bool>(self.size(), true))};
+}
+ViewMaps squeeze_dims(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  std::vector<bool> named(self.size() + 1, false);
+  for (int64_t d : call.ints("dim")) named[static_cast<size_t>(normalize_dim(d, self.size()))] = true;
+  return {squeezed(self, named)};
 }
 
-Shape unsqueeze_shape(const OpCall& call) {
-  Shape shape = call.type("self").shape;
-  const size_t dim = dim_argument(call, "dim", shape.size() + 1);
-  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
-  return shape;
+ViewMaps unsqueeze(const OpCall& call) {
+  const Shape& self = call.type("self").shape;
+  const size_t dim = dim_argument(call, "dim", self.size() + 1);
+  ViewMap map{self, {}};
+  map.shape.insert(map.shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
+  for (size_t d = 0; d < self.size(); ++d) map.from.push_back(along(d + (d >= dim)));
+  return {map};
+}
+
+// The elements stay in their order, which flat loops copy best.
+template <auto maps>
+constexpr OpRecord resized_view(std::string_view schema) {
+  OpRecord record = mapped_view<maps>(schema);
+  record.lower = [](const OpCall& call, Lowering& lowering) { lower_reshape(lowering, kernel_name(call)); };
+  return record;
 }
 
 // atleast_3d puts a matrix before its new dimension and a vector in the middle.
@@ -104,7 +123,7 @@ Shape atleast_shape(const OpCall& call) {
 
 template <size_t rank>
 constexpr OpRecord atleast_all(std::string_view schema) {
-  return view(
+  const OpRecord record = view(
       schema,
       [](const OpCall& call) {
         std::vector<TensorType> types;
@@ -115,27 +134,32 @@ constexpr OpRecord atleast_all(std::string_view schema) {
       [](const OpCall& call, Lowering& lowering) {
         for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i) lower_reshape(lowering, "atleast", i, i);
       });
+  return in_memory(record, Memory::reshaped);
 }
 
 constexpr OpRecord records[] = {
     reshaped_view<view_shape<size_arg>>("view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
     fresh(reshaped_view<view_shape<size_arg>>("view_copy(Tensor self, SymInt[] size) -> Tensor")),
-    reshaped_view<view_shape<shape_arg>>("reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"),
-    fresh(reshaped_view<view_shape<size_arg>>("_unsafe_view(Tensor self, SymInt[] size) -> Tensor")),
+    in_memory(reshaped_view<view_shape<shape_arg>>("reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"),
+              Memory::reshaped_or_own),
+    reshaped_view<view_shape<size_arg>>("_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
     reshaped_view<view_shape<size_arg>>("_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"),
-    reshaped_view<other_shape>("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
+    in_memory(reshaped_view<other_shape>("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
+              Memory::reshaped_or_own),
     reshaped_view<other_shape>("view_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
-    reshaped_view<flatten_shape>("flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"),
-    reshaped_view<ravel_shape>("ravel(Tensor(a) self) -> Tensor(a)"),
+    in_memory(
+        reshaped_view<flatten_shape>("flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"),
+        Memory::reshaped_or_own),
+    in_memory(reshaped_view<ravel_shape>("ravel(Tensor(a) self) -> Tensor(a)"), Memory::contiguous_raveled),
     reshaped_view<unflatten_shape>("unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"),
-    reshaped_view<squeeze_shape>("squeeze(Tensor(a) self) -> Tensor(a)"),
-    reshaped_view<squeeze_dims_shape>("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"),
-    reshaped_view<squeeze_dims_shape>("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
-    fresh(reshaped_view<squeeze_shape>("squeeze_copy(Tensor self) -> Tensor")),
-    fresh(reshaped_view<squeeze_dims_shape>("squeeze_copy.dim(Tensor self, int dim) -> Tensor")),
-    fresh(reshaped_view<squeeze_dims_shape>("squeeze_copy.dims(Tensor self, int[] dim) -> Tensor")),
-    reshaped_view<unsqueeze_shape>("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
-    fresh(reshaped_view<unsqueeze_shape>("unsqueeze_copy(Tensor self, int dim) -> Tensor")),
+    resized_view<squeeze>("squeeze(Tensor(a) self) -> Tensor(a)"),
+    resized_view<squeeze_dims>("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"),
+    resized_view<squeeze_dims>("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
+    fresh(resized_view<squeeze>("squeeze_copy(Tensor self) -> Tensor")),
+    fresh(resized_view<squeeze_dims>("squeeze_copy.dim(Tensor self, int dim) -> Tensor")),
+    fresh(resized_view<squeeze_dims>("squeeze_copy.dims(Tensor self, int[] dim) -> Tensor")),
+    resized_view<unsqueeze>("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
+    fresh(resized_view<unsqueeze>("unsqueeze_copy(Tensor self, int dim) -> Tensor")),
     reshaped_view<atleast_shape<1>>("atleast_1d(Tensor self) -> Tensor"),
     reshaped_view<atleast_shape<2>>("atleast_2d(Tensor self) -> Tensor"),
     reshaped_view<atleast_shape<3>>("atleast_3d(Tensor self) -> Tensor"),

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "ops/formula.h"
 #include "ops/index.h"
+#include "ops/placement.h"
 
 namespace npusim {
 namespace {
@@ -26,32 +27,28 @@ void lower_view_scatter(const OpCall& call, Lowering& lowering) {
   k.done(kernel_name(call));
 }
 
-// Element storage_offset + Σ index·stride of self's memory, which is dense and row-major.
-Affine strided_element(const OpCall& call) {
-  return {call.ints("stride"), call.is_none("storage_offset") ? 0 : call.integer("storage_offset")};
-}
-
 std::vector<TensorType> infer_strided_scatter(const OpCall& call) {
   const Shape size = call.ints("size");
-  const Affine element = strided_element(call);
-  if (call.type("src").shape != size || element.coeffs.size() != size.size())
+  strided_placement(call, 0);
+  if (call.type("src").shape != size)
     fail(ErrorKind::bad_input, "{}: src must be {}, found {}", call.op->name(), to_string(size),
          to_string(call.type("src")));
-  int64_t last = element.offset;
-  for (size_t d = 0; d < size.size(); ++d) last += element.coeffs[d] * (size[d] - 1);
-  if (element_count(size) > 0 && (element.offset < 0 || last >= element_count(call.type("self").shape)))
-    fail(ErrorKind::bad_input, "{}: element {} is outside {}", call.op->name(), last, to_string(call.type("self")));
   return {call.type("self")};
 }
 
+// Of a self that is the whole of its memory, row-major: functionalize leaves no other.
 void lower_strided_scatter(const OpCall& call, Lowering& lowering) {
+  const Placement element = strided_placement(call, 0);
+  if (!fits_memory(element, call.ints("size"), element_count(call.type("self").shape)))
+    fail(ErrorKind::bad_input, "{}: {} with strides {} from {} leaves {}", call.op->name(),
+         to_string(call.ints("size")), to_string(element.strides), element.offset, to_string(call.type("self")));
   const TensorType flat_type{call.outputs[0].dtype, {element_count(call.outputs[0].shape)}};
   const int flat = lowering.temporary(flat_type), updated = lowering.temporary(flat_type);
   lower_flat(lowering, "view", lowering.input(0), flat);
   OpKernel k(lowering, call.ints("size"));
   const int from = k.read(flat);
   const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor("src"))));
-  const Coord at[] = {strided_element(call)};
+  const Coord at[] = {Affine{element.strides, element.offset}};
   k.store(k.write(updated, from), at, x);
   k.done("as_strided_scatter");
   lower_flat(lowering, "view", updated, lowering.output(0));
@@ -67,9 +64,10 @@ constexpr OpRecord records[] = {
                        "step=1) -> Tensor"),
     scatter<select_map>("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
     scatter<diagonal_map>("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"),
-    indexed("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
-            "-> Tensor",
-            infer_strided_scatter, lower_strided_scatter),
+    in_memory(indexed("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
+                      "SymInt? storage_offset=None) -> Tensor",
+                      infer_strided_scatter, lower_strided_scatter),
+              Memory::strided_scatter),
 };
 
 }  // namespace

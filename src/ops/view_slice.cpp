@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/placement.h"
 #include "ops/view.h"
 
 namespace npusim {
@@ -170,34 +171,24 @@ ViewMaps split_indices(const OpCall& call) {
   return pieces_at(call, fixed_split_dim<dim>(call), call.ints("indices"));
 }
 
-// Elements of self's memory, which is dense and row-major.
+// Elements of the memory that self is a part of: what they are of self only functionalize knows, and whether they are
+// there.
 std::vector<TensorType> infer_as_strided(const OpCall& call) {
-  const Shape size = call.ints("size"), stride = call.ints("stride");
-  const int64_t offset = call.is_none("storage_offset") ? 0 : call.integer("storage_offset");
-  if (size.size() != stride.size())
-    fail(ErrorKind::bad_input, "{}: {} strides for {}", call.op->name(), stride.size(), to_string(size));
-  int64_t last = offset;
-  const bool empty = element_count(size) == 0;
-  bool inside = offset >= 0;
-  for (size_t d = 0; d < size.size(); ++d) {
-    if (stride[d] < 0) fail(ErrorKind::bad_input, "{}: negative stride {}", call.op->name(), stride[d]);
-    int64_t reach = 0;
-    inside = inside && !__builtin_mul_overflow(stride[d], size[d] - 1, &reach) &&
-             !__builtin_add_overflow(last, reach, &last);
-  }
-  if (!empty && !(inside && last < element_count(call.type("self").shape)))
-    fail(ErrorKind::bad_input, "{}: {} with strides {} from {} leaves {}", call.op->name(), to_string(size),
-         to_string(stride), offset, to_string(call.type("self")));
-  return {{call.type("self").dtype, size}};
+  strided_placement(call, 0);
+  return {{call.type("self").dtype, call.ints("size")}};
 }
 
+// Of a self that is the whole of its memory, row-major: functionalize leaves no other.
 void lower_as_strided(const OpCall& call, Lowering& lowering) {
   const TensorType& self = call.type("self");
-  const Shape size = call.ints("size"), stride = call.ints("stride");
+  const Shape size = call.ints("size");
+  const Placement at = strided_placement(call, 0);
+  if (!fits_memory(at, size, element_count(self.shape)))
+    fail(ErrorKind::bad_input, "{}: {} with strides {} from {} leaves {}", call.op->name(), to_string(size),
+         to_string(at.strides), at.offset, to_string(self));
   const int flat = lowering.temporary({self.dtype, {element_count(self.shape)}});
   lower_flat(lowering, "view", lowering.input(0), flat);
-  Affine at{stride, call.is_none("storage_offset") ? 0 : call.integer("storage_offset")};
-  lower_map(lowering, "as_strided", {size, {at}}, flat, lowering.output(0));
+  lower_map(lowering, "as_strided", {size, {{at.strides, at.offset}}}, flat, lowering.output(0));
 }
 
 constexpr OpRecord records[] = {
@@ -209,21 +200,21 @@ constexpr OpRecord records[] = {
     fresh(mapped_view<select>("select_copy.int(Tensor self, int dim, SymInt index) -> Tensor")),
     mapped_view<narrow>("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"),
     fresh(mapped_view<narrow>("narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor")),
-    view("narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", infer_narrow_tensor,
-         lower_narrow_tensor),
+    in_memory(view("narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
+                   infer_narrow_tensor, lower_narrow_tensor),
+              Memory::computed),
     mapped_view<split>("split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"),
     fresh(mapped_view<split>("split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]")),
-    fresh(mapped_view<split>("unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]")),
+    mapped_view<split>("unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"),
     mapped_view<split_at_sizes>("split(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]"),
     mapped_view<split_at_sizes>("split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"),
     mapped_view<split_at_sizes>(
         "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"),
     fresh(
         mapped_view<split_at_sizes>("split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")),
-    fresh(mapped_view<split_at_sizes>(
-        "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")),
+    mapped_view<split_at_sizes>("unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"),
     mapped_view<chunk>("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"),
-    fresh(mapped_view<chunk>("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]")),
+    mapped_view<chunk>("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"),
     mapped_view<unbind>("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"),
     fresh(mapped_view<unbind>("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]")),
     mapped_view<tensor_split_sections>(
@@ -236,10 +227,13 @@ constexpr OpRecord records[] = {
     mapped_view<split_indices<0>>("vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"),
     mapped_view<split_sections<2>>("dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"),
     mapped_view<split_indices<2>>("dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"),
-    view("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
-         infer_as_strided, lower_as_strided),
-    fresh(view("as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-               infer_as_strided, lower_as_strided)),
+    in_memory(
+        view("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
+             infer_as_strided, lower_as_strided),
+        Memory::strided),
+    in_memory(view("as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+                   infer_as_strided, lower_as_strided),
+              Memory::strided_own),
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ template <auto meaning>
 constexpr OpRecord masked_fill(std::string_view schema) {
   OpRecord record = formula<meaning>(schema, 0);
   record.infer = infer_masked_fill;
+  record.memory = Memory::row_major;
   return record;
 }
 
@@ -57,6 +58,7 @@ constexpr OpRecord clamp(std::string_view schema) {
   record.schema = schema;
   record.infer = infer_pointwise;
   record.lower = lower_clamp;
+  record.memory = Memory::iterated;
   record.tolerance = 0;
   return record;
 }

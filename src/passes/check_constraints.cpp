@@ -45,6 +45,10 @@ void check_node(const Graph& graph, const Node& node, PassContext& context) {
 void check_constraints(Graph& graph, PassContext& context) {
   if (context.violations.empty())
     for (const Node& node : graph.nodes) check_node(graph, node, context);
+  raise_violations(context);
+}
+
+void raise_violations(const PassContext& context) {
   if (context.violations.empty()) return;
   std::string message;
   for (const Violation& violation : context.violations)

@@ -1,179 +1,158 @@
-// In-place ops become out-of-place: every later read of the same storage, through whatever view, sees the new values.
+// In-place ops become out-of-place: every later read of the same memory, through whatever view, sees the new values; and
+// what addresses memory (as_strided) becomes a load from it.
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "base/error.h"
-#include "kernel/fuse.h"
-#include "passes/pass.h"
+#include "passes/memories.h"
 
 namespace npusim {
 namespace {
 
+bool addresses_memory(const Node& node) {
+  if (!node.op) return false;
+  const Memory memory = node.op->record.memory;
+  return memory == Memory::strided || memory == Memory::strided_own || memory == Memory::strided_scatter;
+}
+
+// In place, what gives its operand another shape or order writes nothing: the name becomes another view.
+bool is_write(const Node& node) {
+  if (!node.in_place) return false;
+  switch (node.op->record.memory) {
+    case Memory::same:
+    case Memory::mapped:
+    case Memory::reshaped:
+    case Memory::strided:
+      return false;
+    default:
+      return true;
+  }
+}
+
 class Functionalizer {
  public:
-  explicit Functionalizer(Graph& graph)
-      : graph_(graph), views_(graph.values.size()), current_(graph.values.size(), no_value) {}
+  Functionalizer(Graph& graph, PassContext& context) : graph_(graph), memories_(graph, context), context_(context) {}
 
   void run() {
-    if (std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.in_place; })) return;
     std::vector<Node> old = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (Node& node : old) {
-      const std::vector<ValueId> operands = node.inputs;
-      for (ValueId& v : node.inputs)
-        if (v >= 0) v = read(v);
-      if (!node.in_place) {
-        const bool view = node.op && node.op->record.is_view && !operands.empty();
-        const size_t position = graph_.nodes.size();
-        graph_.nodes.push_back(std::move(node));
-        if (view)
-          for (ValueId out : graph_.nodes[position].outputs) make_view(out, operands[0], graph_.nodes[position]);
-        continue;
-      }
-      node.in_place = false;
-      const ValueId target = operands[0], result = node.outputs[0];
-      const std::string name = node.name;
-      graph_.nodes.push_back(std::move(node));
-      write(target, result, name);
-      // The op's own result is the operand from now on.
-      grow(result);
-      views_[static_cast<size_t>(result)] = {target, {}, true, 0};
+      if (node.kernel)
+        keep_kernel(std::move(node));
+      else if (addresses_memory(node))
+        address(std::move(node));
+      else if (is_write(node))
+        write(std::move(node));
+      else
+        keep(std::move(node));
     }
-    for (GraphOutput& output : graph_.outputs) output.value = read(output.value);
+    for (GraphOutput& output : graph_.outputs) output.value = memories_.read(output.value, "output " + output.name);
     compact(graph_, std::vector<bool>(graph_.nodes.size(), false), true);
   }
 
  private:
-  struct View {
-    ValueId parent = no_value;
-    Node op;            // the view op that made it
-    bool same = false;  // another name of the parent
-    int version = 0;    // of its storage when it was last made
-  };
+  void read_operands(Node& node) {
+    for (ValueId& v : node.inputs)
+      if (v != no_value) v = memories_.read(v, node.name);
+  }
 
-  void grow(ValueId v) {
-    if (static_cast<size_t>(v) >= views_.size()) {
-      views_.resize(static_cast<size_t>(v) + 1);
-      current_.resize(static_cast<size_t>(v) + 1, no_value);
+  void keep_kernel(Node node) {
+    read_operands(node);
+    for (ValueId v : node.outputs) memories_.make_own(v, {row_major(value_of(graph_, v).type.shape), true});
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void keep(Node node) {
+    const std::vector<ValueId> operands = node.inputs;
+    std::vector<Residence> residences(operands.size());
+    std::vector<const Residence*> places(operands.size(), nullptr);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] == no_value) continue;
+      residences[i] = memories_.residence(operands[i]);
+      places[i] = &residences[i];
     }
-  }
-
-  ValueId base(ValueId v) const {
-    while (views_[static_cast<size_t>(v)].parent != no_value) v = views_[static_cast<size_t>(v)].parent;
-    return v;
-  }
-
-  int& version(ValueId root) {
-    if (static_cast<size_t>(root) >= versions_.size()) versions_.resize(static_cast<size_t>(root) + 1, 0);
-    return versions_[static_cast<size_t>(root)];
-  }
-
-  void make_view(ValueId out, ValueId parent, const Node& op) {
-    grow(out);
-    views_[static_cast<size_t>(out)] = {parent, op, false, version(base(parent))};
-  }
-
-  // The value that holds v's elements now: views older than their storage are made again.
-  ValueId read(ValueId v) {
-    grow(v);
-    View& view = views_[static_cast<size_t>(v)];
-    if (view.parent == no_value)
-      return current_[static_cast<size_t>(v)] == no_value ? v : current_[static_cast<size_t>(v)];
-    if (view.same) return read(view.parent);
-    const int now = version(base(v));
-    if (view.version == now) return current_[static_cast<size_t>(v)] == no_value ? v : current_[static_cast<size_t>(v)];
-    const ValueId parent = read(view.parent);
-    Node again = views_[static_cast<size_t>(v)].op;
-    again.inputs[0] = parent;
-    again.name += "_again";
-    ValueId fresh = no_value;
-    for (ValueId& out : again.outputs) {
-      const ValueId copy = add_value(graph_, value_of(graph_, out).name + "_again", value_of(graph_, out).type);
-      if (out == v) fresh = copy;
-      out = copy;
+    read_operands(node);
+    std::vector<ResultMemory> results;
+    if (!node.op->record.is_check) results = place_results(call_of(graph_, node), places);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ValueId out = node.outputs[i];
+      ResultMemory& result = results[i];
+      const ValueId of = result.operand < 0 ? no_value : operands[static_cast<size_t>(result.operand)];
+      if (result.kind == ResultMemory::Kind::shared) {
+        memories_.share(out, of, std::move(result.residence.at));
+        continue;
+      }
+      memories_.make_own(out, std::move(result.residence));
+      if (result.kind == ResultMemory::Kind::either)
+        memories_.may_share(out, of, fmt::format("'{}' may share its memory (node {}: {})", value_of(graph_, out).name,
+                                                 node.name, result.why));
     }
-    graph_.nodes.push_back(std::move(again));
-    grow(fresh);
-    views_[static_cast<size_t>(v)].version = now;
-    return current_[static_cast<size_t>(v)] = fresh;
+    for (size_t i = results.size(); i < node.outputs.size(); ++i)  // of a check: nobody reads them
+      memories_.make_own(node.outputs[i], {row_major(value_of(graph_, node.outputs[i]).type.shape), true});
+    if (node.in_place) memories_.same_part(operands[0], node.outputs[0]);
+    node.in_place = false;
+    graph_.nodes.push_back(std::move(node));
   }
 
-  // v's elements are now those of `result`: stored back through v's views into its storage.
-  void write(ValueId v, ValueId result, const std::string& name) {
-    grow(v);
-    const View view = views_[static_cast<size_t>(v)];
-    if (view.parent == no_value) {
-      ++version(v);
-      current_[static_cast<size_t>(v)] = result;
+  void write(Node node) {
+    const ValueId target = node.inputs[0], result = node.outputs[0];
+    const std::string name = node.name;
+    if (element_count(value_of(graph_, target).type.shape) == 0) {  // there is nothing to write
+      memories_.same_part(result, target);
       return;
     }
-    if (view.same) return write(view.parent, result, name);
-    const ValueId parent = read(view.parent);
-    const ValueId updated =
-        add_value(graph_, value_of(graph_, parent).name + "_updated", value_of(graph_, parent).type);
-    graph_.nodes.push_back(store_through(view.op, v, parent, result, updated, name));
-    write(view.parent, updated, name);
-    views_[static_cast<size_t>(v)].version = version(base(v));
-    current_[static_cast<size_t>(v)] = result;
+    read_operands(node);
+    node.in_place = false;
+    graph_.nodes.push_back(std::move(node));
+    memories_.write(target, result, name);
   }
 
-  // parent with the elements `op` shows replaced by `result`'s: the view's copy kernel, turned around.
-  Node store_through(const Node& op, ValueId v, ValueId parent, ValueId result, ValueId updated,
-                     const std::string& name) {
-    Node question = op;
-    question.inputs[0] = parent;
-    const OpCall call = call_of(graph_, question);
-    const Lowering lowering = lower_call(call);
-    const auto nth = static_cast<size_t>(std::find(op.outputs.begin(), op.outputs.end(), v) - op.outputs.begin());
-    const Kernel& copy = lowering.calls.size() > nth ? lowering.calls[nth].kernel : Kernel{};
-    bool invertible = is_copy(copy);
-    if (invertible) {
-      const Access& from =
-          copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(copy.stores[0].expr)].integer)];
-      for (size_t d = 0; d < copy.space.size(); ++d)
-        invertible = invertible && (copy.space[d] <= 1 || from.strides[d] != 0);
+  void address(Node node) {
+    const ValueId self = node.inputs[0], result = node.outputs[0];
+    const Memory kind = node.op->record.memory;
+    const Residence from = memories_.residence(self);
+    const OpCall call = call_of(graph_, node);
+    const Placement at = strided_placement(call, from.at.offset);
+    const Shape size = call.ints("size");
+    const std::string self_name = value_of(graph_, self).name;
+    read_operands(node);
+    std::optional<Violation> violation;
+    if (!from.known)
+      violation = {
+          node.name, ErrorKind::unsupported,
+          fmt::format("addresses the memory of '{}', whose order in eager PyTorch is not known here", self_name)};
+    else if (!fits_memory(at, size, memories_.elements(self)))
+      violation = {node.name, ErrorKind::bad_input,
+                   fmt::format("{} with strides {} from {} leaves the {} elements of the memory of '{}'",
+                               to_string(size), to_string(at.strides), at.offset, memories_.elements(self), self_name)};
+    if (violation) {
+      context_.violations.push_back(std::move(*violation));
+      memories_.make_own(result, {row_major(value_of(graph_, result).type.shape), false});
+      graph_.nodes.push_back(std::move(node));
+      return;
     }
-    if (!invertible)
-      fail(ErrorKind::unsupported,
-           "node {}: writes in place through {} (node {}), which shows an element more than once or is computed", name,
-           op.op->name(), op.name);
-    Kernel k;
-    k.name = "store_through_view";
-    k.space = copy.space;
-    const TensorType& big = value_of(graph_, parent).type;
-    const TensorType& small = value_of(graph_, result).type;
-    k.args = {{small.dtype, element_count(small.shape), false, -1},
-              {big.dtype, element_count(big.shape), false, -1},
-              {big.dtype, element_count(big.shape), true, 1}};
-    Access load = copy.stores[0].access,
-           store = copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(copy.stores[0].expr)].integer)];
-    load.arg = 0;
-    store.arg = 2;
-    k.accesses = {load};
-    k.exprs = {{.op = ExprOp::load, .type = scalar_of(small.dtype)}};
-    int32_t expr = 0;
-    if (scalar_of(small.dtype) != scalar_of(big.dtype)) {
-      Expr cast{.op = ExprOp::cast, .type = scalar_of(big.dtype)};
-      cast.in[0] = 0;
-      k.exprs.push_back(cast);
-      expr = 1;
+    if (kind == Memory::strided_scatter) {
+      memories_.scatter(self, at, node.inputs[1], result, node.name);
+      return;
     }
-    k.stores = {{store, expr, false}};
-    Node node;
-    node.name = name;
-    node.inputs = {result, parent};
-    node.outputs = {updated};
-    node.kernel = std::make_shared<const Kernel>(std::move(k));
-    return node;
+    memories_.load(self, at, result, node.name);
+    if (kind == Memory::strided_own)
+      memories_.make_own(result, {row_major(size), true});
+    else
+      memories_.share(result, self, at);
+    if (node.in_place) memories_.same_part(self, result);
   }
 
   Graph& graph_;
-  std::vector<View> views_;
-  std::vector<ValueId> current_;
-  std::vector<int> versions_;  // by storage: how often it was written
+  Memories memories_;
+  PassContext& context_;
 };
 
 }  // namespace
 
-void functionalize(Graph& graph, PassContext&) { Functionalizer(graph).run(); }
+void functionalize(Graph& graph, PassContext& context) {
+  const auto matters = [](const Node& node) { return node.in_place || addresses_memory(node); };
+  if (std::any_of(graph.nodes.begin(), graph.nodes.end(), matters)) Functionalizer(graph, context).run();
+}
 
 }  // namespace npusim

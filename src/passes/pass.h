@@ -26,7 +26,7 @@ struct PassContext {
   std::set<std::string> disabled;           // fusions switched off by name; "all"
   std::map<std::string, int> fusions;       // what fused, for the report
   std::map<std::string, int> materialized;  // views that became copies, images converted to the target's layout
-  std::vector<Violation> violations;        // found by lower and check_constraints, which reports them together
+  std::vector<Violation> violations;        // found up to check_constraints, which reports them together
   bool enabled(const std::string& fusion) const { return !disabled.contains(fusion) && !disabled.contains("all"); }
 };
 
@@ -35,6 +35,9 @@ struct Pass {
   void (*run)(Graph&, PassContext&);
   bool optional;  // can be switched off by name
 };
+
+// Throws what was found, one line each; nothing when that is nothing.
+void raise_violations(const PassContext& context);
 
 // Every pass in order: the compiler's table of contents.
 std::vector<Pass> pipeline();
