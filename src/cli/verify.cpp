@@ -161,17 +161,20 @@ std::vector<HostTensor> inputs_for(const Flags& flags, const std::vector<TensorI
 
 int run(const Flags& flags) {
   std::vector<Row> rows;
+  std::vector<std::string> notes;
   {
     Progress progress;
     const MethodSource source = read_source("main", flags.ir);
     CompileOptions options = compile_options(flags.compile);
     options.progress = [&](const std::string& stage) { progress.stage(stage); };
-    const std::shared_ptr<const Program> program = compile({source}, options).program;
+    const CompileResult compiled = compile({source}, options);
+    const std::shared_ptr<const Program> program = compiled.program;
+    notes = compiled.notes;
     const std::vector<HostTensor> inputs = inputs_for(flags, method_inputs(*program, "main"));
     progress.stage("load");
     const Session session = open_session(program, flags.session);
-    for (const std::string& note : overflow_notes(*program, session.weights ? &*session.weights : nullptr))
-      print_note(note);
+    for (std::string& note : overflow_notes(*program, session.weights ? &*session.weights : nullptr))
+      if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
     write_inputs(*session.executor, 0, inputs);
     progress.stage("run");
     session.executor->run(0);
@@ -180,6 +183,7 @@ int run(const Flags& flags) {
     rows = flags.golden.empty() ? against_reference(flags, *program, session, source, inputs, outputs)
                                 : against_golden(flags, *program, *session.executor, outputs);
   }
+  for (const std::string& note : notes) print_note(note);
   const bool ok = std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed.empty(); });
   print_report(report(rows, ok, flags.json));
   return ok ? 0 : 1;

@@ -56,18 +56,26 @@ void run_passes(MethodGraph& method, PassContext& context, const CompileOptions&
   }
 }
 
+// What --disable-fusion takes.
+std::vector<std::string> fusion_choices() {
+  std::vector<std::string> names = fusion_names();
+  for (const Pass& pass : pipeline())
+    if (pass.optional) names.emplace_back(pass.name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 void check_names(const CompileOptions& options) {
   const auto passes = pipeline();
-  auto known = [&](const std::string& name, bool optional) {
-    return std::any_of(passes.begin(), passes.end(),
-                       [&](const Pass& p) { return name == p.name && (!optional || p.optional); });
-  };
-  if (!options.dump_pass.empty() && !known(options.dump_pass, false))
+  const auto is_pass = [&](const Pass& pass) { return options.dump_pass == pass.name; };
+  if (!options.dump_pass.empty() && std::none_of(passes.begin(), passes.end(), is_pass))
     fail(ErrorKind::usage, "--dump {}: no such pass", options.dump_pass);
-  const auto fusions = fusion_names();
+  const std::vector<std::string> choices = fusion_choices();
   for (const std::string& name : options.disabled_fusions)
-    if (name != "all" && !known(name, true) && std::find(fusions.begin(), fusions.end(), name) == fusions.end())
-      fail(ErrorKind::usage, "--disable-fusion {}: no such fusion", name);
+    if (name != "all" && !std::binary_search(choices.begin(), choices.end(), name))
+      fail(ErrorKind::usage, "--disable-fusion {}: no such fusion: expected all, or some of {}", name,
+           fmt::join(choices, ", "));
 }
 
 void refuse_kernels(const Program& program, const CodegenTarget& target) {
@@ -119,7 +127,8 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
     stage("import");
     MethodGraph method;
     method.name = source.name;
-    method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path);
+    method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
+                             {.notes = &result.notes});
     method.ir_nodes = static_cast<int64_t>(method.graph.nodes.size());
     methods.push_back(std::move(method));
   }

@@ -12,6 +12,7 @@
 #include "graph/import.h"
 #include "npusim/compiler.h"
 #include "ops/op.h"
+#include "passes/pass.h"
 
 namespace npusim {
 namespace {
@@ -48,12 +49,22 @@ struct IrReport {
   std::vector<std::string> problems;  // why it cannot be compiled
 };
 
+// The passes that refuse, as compile() runs them for its default target; throws what it would.
+void check_graph_compiles(Graph graph) {
+  PassContext context;
+  context.target = find_target(CompileOptions{}.target)->config();
+  for (const Pass& pass : pipeline()) {
+    pass.run(graph, context);
+    if (pass.run == check_constraints) return;
+  }
+}
+
 // Throws bad_input when the file is malformed; what is only unsupported is reported.
 IrReport read_ir(const MethodSource& source) {
   const std::string text = source.json.empty() ? read_file(source.path) : source.json;
   IrReport report;
   try {
-    import_ir(text, source.path, {.max_problems = 1000});
+    check_graph_compiles(import_ir(text, source.path, {.max_problems = 1000}));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;
     std::string_view rest = error.what();

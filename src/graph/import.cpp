@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/json.h"
 #include "graph/attrs.h"
 #include "graph/bind.h"
 #include "graph/resolve.h"
@@ -53,8 +54,8 @@ std::string_view without_op(std::string_view message, const Op& op) {
 
 class Importer {
  public:
-  Importer(const IrDocument& document, Problems& problems, Graph& graph)
-      : document_(document), problems_(problems), graph_(graph), resolver_(document, problems, graph) {}
+  Importer(const IrDocument& document, Problems& problems, Graph& graph, std::vector<std::string>* notes)
+      : document_(document), problems_(problems), graph_(graph), notes_(notes), resolver_(document, problems, graph) {}
 
   void run() {
     graph_.name = std::string(document_.model_name);
@@ -172,6 +173,13 @@ class Importer {
            "is a rotary embedding whose body the file has lost, in a graph that takes every second element: pairs may "
            "be "
            "interleaved or halves, which cannot be told");
+    std::string type;
+    if (const std::string reason = refuse_rotary_body(problems_.where, type); !reason.empty())
+      fail(ErrorKind::unsupported, "{}", reason);
+    if (notes_)
+      notes_->push_back(fmt::format("{} is taken for a rotary embedding, cos and sin unscaled: its body is lost, and "
+                                    "config.json says type {}",
+                                    label(node), json_quoted(type)));
     if (op) return true;
     expand_rotary(graph_, std::string(node.name), inputs[0], inputs[1], outputs);
     return false;
@@ -269,6 +277,7 @@ class Importer {
   const IrDocument& document_;
   Problems& problems_;
   Graph& graph_;
+  std::vector<std::string>* notes_;
   const bool interleaved_ = takes_every_second(document_);
   Resolver resolver_;
   std::unordered_map<std::string_view, OpName> ops_;
@@ -307,7 +316,7 @@ Graph import_ir(std::string_view json, const std::string& where, const ImportOpt
   problems.limit = static_cast<size_t>(std::max(options.max_problems, 1));
   const IrDocument document = read_document(json, problems);
   Graph graph;
-  Importer(document, problems, graph).run();
+  Importer(document, problems, graph, options.notes).run();
   problems.raise();
   name_tied_weights(document, graph);
   return graph;

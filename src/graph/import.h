@@ -9,6 +9,7 @@ namespace npusim {
 
 struct ImportOptions {
   int max_problems = 50;  // lines of the error; the rest is counted
+  std::vector<std::string>* notes = nullptr;  // gets what was taken for granted
 };
 
 // Throws one bad_input error whose lines are the problems (unsupported, when all of them are ops without a record or

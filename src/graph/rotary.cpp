@@ -1,10 +1,15 @@
 // Verification and expansion of the rotary higher-order node: the node itself says nothing about its body, so only the
-// one signature known to be rotary is taken.
+// one signature known to be rotary is taken, of models whose config.json says that nothing is scaled.
 #include "graph/rotary.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "base/json.h"
+#include "base/rope_config.h"
 #include "graph/attrs.h"
 
 namespace npusim {
@@ -50,6 +55,22 @@ std::string refuse_rotary(const std::vector<TensorType>& inputs, const std::vect
     if (!is_float(type.dtype) || type.shape != Shape{positions.shape[0], positions.shape[1], 2 * inv_freq.shape[0]})
       return reason;
   return {};
+}
+
+std::string refuse_rotary_body(const std::string& where, std::string& type) {
+  namespace fs = std::filesystem;
+  const std::string way_out = "export the model under torch.no_grad(), which keeps the body";
+  std::error_code ignored;
+  const fs::path config = fs::path(where).parent_path() / "config.json";
+  if (!fs::is_regular_file(where, ignored) || !fs::is_regular_file(config, ignored))
+    return fmt::format("is a rotary embedding whose body the file has lost, which may scale cos and sin (YaRN does): {}, "
+                       "or put the model's config.json beside the IR",
+                       way_out);
+  type = rope_type(read_json_object(config.string()), config.string());
+  if (is_unscaled_rope(type)) return {};
+  return fmt::format("is a rotary embedding whose body the file has lost, of type {} by {}, which may scale cos and sin: "
+                     "{}",
+                     json_quoted(type), config.string(), way_out);
 }
 
 void expand_rotary(Graph& graph, const std::string& name, ValueId inv_freq, ValueId positions,

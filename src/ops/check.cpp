@@ -58,7 +58,7 @@ constexpr OpRecord dropout(std::string_view schema) {
   OpRecord record = formula<[](Ex x) { return x; }>(schema, 0);
   record.infer = infer_same;
   record.refuse = refuse_training;
-  record.memory = Memory::same;  // ATen returns its operand
+  record.memory = Memory::itself;  // ATen returns its operand
   return record;
 }
 

@@ -33,7 +33,8 @@ enum class Memory : uint8_t {
   preserved,  // in the order of the first operand's strides, or as the memory_format attribute says
   arbitrary,  // not known
   // The operand's memory (result i of a call on a list is operand i's).
-  same,               // the operand itself
+  itself,             // the operand itself
+  same,               // the same elements, another tensor
   mapped,             // the elements that `maps` says
   reshaped,           // the same elements in the same order
   reshaped_or_own,    // that where the strides allow it, else row-major memory of its own

@@ -151,7 +151,8 @@ Placement mapped_placement(const ViewMap& map, const Placement& from) {
 // The memory format a call asks for; none where it preserves its operand's.
 std::optional<Shape> asked_strides(const OpCall& call, const Shape& shape) {
   const int at = call.op->schema.find("memory_format");
-  const bool is_contiguous = call.op->record.memory == Memory::contiguous;
+  const Memory memory = call.op->record.memory;
+  const bool is_contiguous = memory == Memory::contiguous || memory == Memory::contiguous_raveled;
   std::string format;
   if (at >= 0)
     if (const auto* text = std::get_if<std::string>(&call.attrs[static_cast<size_t>(at)])) format = *text;
@@ -211,8 +212,8 @@ struct Placer {
     const Residence& from = *operands[0];
     const auto asked = asked_strides(call, shape);
     if (!asked) return either(0, shape, own(shape, false, {}), "its memory format does not fit its shape");
-    if (from.known && same_order(from.at.strides, *asked, shape)) return {Kind::shared, 0, from, {}};
-    if (from.known && !has_elements(shape)) return {Kind::shared, 0, from, {}};
+    if (from.known && same_order(from.at.strides, *asked, shape)) return {Kind::itself, 0, from, {}};
+    if (from.known && !has_elements(shape)) return {Kind::itself, 0, from, {}};
     if (from.known) return {Kind::own, -1, own(shape, true, *asked), {}};
     return either(0, shape, own(shape, true, *asked), "whether it copies depends on strides that are not known");
   }
@@ -221,7 +222,7 @@ struct Placer {
     const auto asked = asked_strides(call, result.shape);
     const bool copies = call.op->schema.find("copy") >= 0 && call.boolean("copy");
     if (copies || result.dtype != call.inputs[0]->dtype) return {Kind::own, -1, preserved(result.shape), {}};
-    if (!asked || !has_elements(result.shape)) return {Kind::shared, 0, *operands[0], {}};
+    if (!asked || !has_elements(result.shape)) return {Kind::itself, 0, *operands[0], {}};
     return contiguous(result.shape);
   }
 
@@ -242,6 +243,8 @@ struct Placer {
         return fresh(all_known(), iterated_strides(call, type.shape, operands));
       case Memory::preserved:
         return {Kind::own, -1, preserved(type.shape), {}};
+      case Memory::itself:
+        return {Kind::itself, source, *operands[at], {}};
       case Memory::same:
         return {Kind::shared, source, *operands[at], {}};
       case Memory::mapped: {
@@ -256,6 +259,7 @@ struct Placer {
         return contiguous(type.shape);
       case Memory::contiguous_raveled: {
         ResultMemory line = contiguous(call.inputs[0]->shape);
+        if (line.kind == Kind::itself) line.kind = Kind::shared;
         line.residence.at.strides = Shape{1};
         return line;
       }

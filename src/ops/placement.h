@@ -26,11 +26,12 @@ struct ResultMemory {
   enum class Kind : uint8_t {
     own,     // memory of its own
     shared,  // `operand`'s memory
+    itself,  // the operand: one tensor, which keeps its names when it is changed in place
     either,  // one or the other: `why` tells what it depends on
   };
   Kind kind = Kind::own;
   int operand = -1;     // position among the call's inputs
-  Residence residence;  // in its own memory or, for `shared`, in the operand's
+  Residence residence;  // in its own memory or in the operand's
   std::string why;
 };
 

@@ -127,9 +127,12 @@ void lower_diff(const OpCall& call, Lowering& lowering) {
 }
 
 constexpr OpRecord records[] = {
-    row_op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", infer_scan, lower_scan<Reduction::sum>),
-    row_op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", infer_scan,
-           lower_scan<Reduction::product>),
+    in_memory(row_op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", infer_scan,
+                     lower_scan<Reduction::sum>),
+              Memory::row_major),
+    in_memory(row_op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", infer_scan,
+                     lower_scan<Reduction::product>),
+              Memory::row_major),
     row_op("logcumsumexp(Tensor self, int dim) -> Tensor", infer_log_scan, lower_log_scan),
     {.schema = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
      .infer = infer_diff,

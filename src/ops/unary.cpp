@@ -104,7 +104,7 @@ constexpr OpRecord records[] = {
     formula<sign>("sign(Tensor self) -> Tensor", 0),
     formula<sign>("sgn(Tensor self) -> Tensor", 0),
     formula<[](Ex x) { return x * x; }>("square(Tensor self) -> Tensor"),
-    in_memory(formula<[](Ex x) { return x; }>("positive(Tensor(a) self) -> Tensor(a)", 0), Memory::same),
+    in_memory(formula<[](Ex x) { return x; }>("positive(Tensor(a) self) -> Tensor(a)", 0), Memory::itself),
     formula<bitwise_not>("bitwise_not(Tensor self) -> Tensor", 0),
     boolean_formula<[](Ex x) { return !x; }>("logical_not(Tensor self) -> Tensor"),
     boolean_formula<[](Ex x) { return signbit(x); }>("signbit(Tensor self) -> Tensor"),

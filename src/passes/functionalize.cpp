@@ -19,9 +19,9 @@ bool addresses_memory(const Node& node) {
 bool is_write(const Node& node) {
   if (!node.in_place) return false;
   switch (node.op->record.memory) {
+    case Memory::itself:
     case Memory::same:
     case Memory::mapped:
-    case Memory::reshaped:
     case Memory::strided:
       return false;
     default:
@@ -78,6 +78,14 @@ class Functionalizer {
       const ValueId out = node.outputs[i];
       ResultMemory& result = results[i];
       const ValueId of = result.operand < 0 ? no_value : operands[static_cast<size_t>(result.operand)];
+      if (node.in_place) {
+        memories_.change(of, out, std::move(result.residence.at));
+        continue;
+      }
+      if (result.kind == ResultMemory::Kind::itself) {
+        memories_.name(out, of);
+        continue;
+      }
       if (result.kind == ResultMemory::Kind::shared) {
         memories_.share(out, of, std::move(result.residence.at));
         continue;
@@ -89,7 +97,6 @@ class Functionalizer {
     }
     for (size_t i = results.size(); i < node.outputs.size(); ++i)  // of a check: nobody reads them
       memories_.make_own(node.outputs[i], {row_major(value_of(graph_, node.outputs[i]).type.shape), true});
-    if (node.in_place) memories_.same_part(operands[0], node.outputs[0]);
     node.in_place = false;
     graph_.nodes.push_back(std::move(node));
   }
@@ -98,7 +105,7 @@ class Functionalizer {
     const ValueId target = node.inputs[0], result = node.outputs[0];
     const std::string name = node.name;
     if (element_count(value_of(graph_, target).type.shape) == 0) {  // there is nothing to write
-      memories_.same_part(result, target);
+      memories_.name(result, target);
       return;
     }
     read_operands(node);
@@ -138,9 +145,10 @@ class Functionalizer {
     memories_.load(self, at, result, node.name);
     if (kind == Memory::strided_own)
       memories_.make_own(result, {row_major(size), true});
+    else if (node.in_place)
+      memories_.change(self, result, at);
     else
       memories_.share(result, self, at);
-    if (node.in_place) memories_.same_part(self, result);
   }
 
   Graph& graph_;

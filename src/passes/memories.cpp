@@ -56,9 +56,15 @@ Memories::Memories(Graph& graph, PassContext& context) : graph_(graph), context_
       make_own(static_cast<ValueId>(v), {row_major(graph.values[v].type.shape), true});
 }
 
-Memories::Part& Memories::part(ValueId v) {
-  if (static_cast<size_t>(v) >= parts_.size()) parts_.resize(static_cast<size_t>(v) + 1);
-  return parts_[static_cast<size_t>(v)];
+void Memories::add(ValueId v, Tensor tensor) {
+  if (static_cast<size_t>(v) >= names_.size()) names_.resize(static_cast<size_t>(v) + 1, -1);
+  names_[static_cast<size_t>(v)] = static_cast<int32_t>(tensors_.size());
+  tensors_.push_back(std::move(tensor));
+}
+
+void Memories::name(ValueId v, ValueId as) {
+  if (static_cast<size_t>(v) >= names_.size()) names_.resize(static_cast<size_t>(v) + 1, -1);
+  names_[static_cast<size_t>(v)] = names_[static_cast<size_t>(as)];
 }
 
 void Memories::make_own(ValueId v, Residence residence) {
@@ -67,13 +73,12 @@ void Memories::make_own(ValueId v, Residence residence) {
   memory.known = residence.known;
   memory.holder = v;
   memory.order = residence.at;
-  part(v) = {static_cast<int32_t>(memories_.size()), std::move(residence.at), v, 0, {}};
+  add(v, {static_cast<int32_t>(memories_.size()), std::move(residence.at), shape(v), v, 0});
   memories_.push_back(std::move(memory));
 }
 
 void Memories::share(ValueId v, ValueId of, Placement at) {
-  const int32_t memory = part(of).memory;
-  part(v) = {memory, std::move(at), v, memories_[static_cast<size_t>(memory)].version, {}};
+  add(v, {tensor(of).memory, std::move(at), shape(v), v, memory_of(of).version});
 }
 
 void Memories::may_share(ValueId a, ValueId b, std::string why) {
@@ -85,26 +90,26 @@ void Memories::may_share(ValueId a, ValueId b, std::string why) {
   memory_of(a).group = memory_of(b).group = id;
 }
 
-void Memories::same_part(ValueId v, ValueId as) {
-  const Part& to = part(as);
-  Part& from = part(v);
-  if (shape(v) != shape(as)) {
-    from.moved = fmt::format("'{}' got another shape in place, {}: the later value is '{}'", value_of(graph_, v).name,
-                             to_string(shape(as)), value_of(graph_, as).name);
-    return;
-  }
-  from = to;
+void Memories::change(ValueId v, ValueId result, Placement at) {
+  Tensor& changed = tensor(v);
+  changed.at = std::move(at);
+  changed.shape = shape(result);
+  changed.current = result;
+  changed.version = memory_of(v).version;
+  name(result, v);
 }
 
-Residence Memories::residence(ValueId v) const { return {part(v).at, memory_of(v).known}; }
+Residence Memories::residence(ValueId v) const { return {tensor(v).at, memory_of(v).known}; }
 
 void Memories::refuse(const std::string& node, std::string reason) {
   context_.violations.push_back({node, ErrorKind::unsupported, std::move(reason)});
 }
 
 ValueId Memories::read(ValueId v, const std::string& reader) {
-  if (const Part& p = part(v); !p.moved.empty()) {
-    refuse(reader, p.moved);
+  const Tensor now = tensor(v);
+  if (now.shape != shape(v)) {
+    refuse(reader, fmt::format("reads '{}' of {}, whose shape became {} in place", value_of(graph_, v).name,
+                               to_string(shape(v)), to_string(now.shape)));
     return v;
   }
   Block& memory = memory_of(v);
@@ -112,7 +117,6 @@ ValueId Memories::read(ValueId v, const std::string& reader) {
     refuse(reader, fmt::format("reads '{}', {}", value_of(graph_, v).name, memory.lost));
     return v;
   }
-  const Part now = part(v);
   if (now.version == memory.version) return now.current;
   const TensorType type = value_of(graph_, v).type;
   ValueId fresh = memory.holder;
@@ -121,8 +125,8 @@ ValueId Memories::read(ValueId v, const std::string& reader) {
     fresh = add_value(graph_, value_of(graph_, v).name + "_again", type);
     load(v, now.at, fresh, value_of(graph_, v).name + "_again");
   }
-  part(v).current = fresh;
-  part(v).version = memory.version;
+  tensor(v).current = fresh;
+  tensor(v).version = memory.version;
   return fresh;
 }
 
@@ -157,7 +161,7 @@ Node Memories::store_node(const Placement& at, ValueId source, ValueId content, 
 
 void Memories::write(ValueId v, ValueId result, const std::string& writer) {
   Block& memory = memory_of(v);
-  const Placement at = part(v).at;
+  const Placement at = tensor(v).at;
   if (shape(v) != shape(result))
     fail(ErrorKind::bad_input, "node {}: writes {} into '{}' of {}", writer, to_string(shape(result)),
          value_of(graph_, v).name, to_string(shape(v)));
@@ -175,11 +179,9 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
     memory.holder = updated;
   }
   ++memory.version;
-  Part written = part(v);
-  written.current = result;
-  written.version = memory.version;
-  part(v) = written;
-  part(result) = std::move(written);
+  tensor(v).current = result;
+  tensor(v).version = memory.version;
+  name(result, v);
   if (memory.group == -1) return;
   for (Block& other : memories_)
     if (other.group == memory.group && &other != &memory)
@@ -188,7 +190,7 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
 }
 
 void Memories::scatter(ValueId v, const Placement& at, ValueId source, ValueId result, const std::string& name) {
-  const Part place = part(v);
+  const Tensor place = tensor(v);
   const ValueId before = content(memory_of(v), name);
   const TensorType type = value_of(graph_, before).type;
   if (!is_injective(at, shape(source))) refuse(name, "writes an element more than once");

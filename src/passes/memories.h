@@ -21,17 +21,20 @@ class Memories {
   void make_own(ValueId v, Residence residence);
   // v is a part of the memory of `of`.
   void share(ValueId v, ValueId of, Placement at);
+  // v is another name of the tensor `as`.
+  void name(ValueId v, ValueId as);
   // The memories of the two may be one: after a write to either the other must not be read.
   void may_share(ValueId a, ValueId b, std::string why);
-  // The name v is from now on the part that `as` is.
-  void same_part(ValueId v, ValueId as);
+  // The tensor v, by all its names, is from now on the part `at` of its memory, of the shape of `result`, which is one
+  // more name and holds its elements.
+  void change(ValueId v, ValueId result, Placement at);
 
   // A value's place, and whether it is known.
   Residence residence(ValueId v) const;
   int64_t elements(ValueId v) const { return memory_of(v).elements; }
   // The value that holds v's elements now.
   ValueId read(ValueId v, const std::string& reader);
-  // v's elements are now those of `result`; both are then the same part.
+  // v's elements are now those of `result`, which is one more name of it.
   void write(ValueId v, ValueId result, const std::string& writer);
   // Appends the node that computes `result` from what `at` addresses in v's memory.
   void load(ValueId v, const Placement& at, ValueId result, const std::string& name);
@@ -39,12 +42,13 @@ class Memories {
   void scatter(ValueId v, const Placement& at, ValueId source, ValueId result, const std::string& name);
 
  private:
-  struct Part {
+  // A tensor of eager PyTorch: one object, whatever its names.
+  struct Tensor {
     int32_t memory = -1;
     Placement at;
-    ValueId current = no_value;  // holds its elements of this version
+    Shape shape;
+    ValueId current = no_value;  // holds its elements of this version of the memory
     int version = 0;
-    std::string moved;  // why the name no longer means what its type says
   };
   struct Block {
     int64_t elements = 0;
@@ -57,10 +61,11 @@ class Memories {
     std::string lost;    // why its content is not known
   };
 
-  Part& part(ValueId v);
-  const Part& part(ValueId v) const { return parts_[static_cast<size_t>(v)]; }
-  Block& memory_of(ValueId v) { return memories_[static_cast<size_t>(part(v).memory)]; }
-  const Block& memory_of(ValueId v) const { return memories_[static_cast<size_t>(part(v).memory)]; }
+  void add(ValueId v, Tensor tensor);
+  Tensor& tensor(ValueId v) { return tensors_[static_cast<size_t>(names_[static_cast<size_t>(v)])]; }
+  const Tensor& tensor(ValueId v) const { return tensors_[static_cast<size_t>(names_[static_cast<size_t>(v)])]; }
+  Block& memory_of(ValueId v) { return memories_[static_cast<size_t>(tensor(v).memory)]; }
+  const Block& memory_of(ValueId v) const { return memories_[static_cast<size_t>(tensor(v).memory)]; }
   const Shape& shape(ValueId v) const { return value_of(graph_, v).type.shape; }
   void refuse(const std::string& node, std::string reason);
   ValueId content(Block& memory, const std::string& name);
@@ -68,7 +73,8 @@ class Memories {
 
   Graph& graph_;
   PassContext& context_;
-  std::vector<Part> parts_;  // by value
+  std::vector<int32_t> names_;  // by value: its tensor
+  std::vector<Tensor> tensors_;
   std::vector<Block> memories_;
   std::vector<std::string> groups_;  // why each one's memories may be one
 };

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/rope_config.h"
 
 namespace npusim {
 namespace {
@@ -20,15 +21,12 @@ const TensorView* find_with_prefixes(const WeightFiles& weights, std::string_vie
   return find_weight(weights, "model." + std::string(name));
 }
 
-// rope_theta of a config, and the number of rotated elements per head; refuses scalings it does not know (W-21).
+// rope_theta of a config, and the number of rotated elements per head; false for scalings, which are not computed here (W-21).
 bool read_rope(const nlohmann::json& config, double& theta, int64_t& width) {
   const nlohmann::json* rope = config.contains("rope_parameters") ? &config["rope_parameters"]
                                : config.contains("rope_scaling")  ? &config["rope_scaling"]
                                                                   : nullptr;
-  if (rope && rope->is_object()) {
-    const std::string type = rope->value("rope_type", rope->value("type", std::string("default")));
-    if (type != "default") return false;
-  }
+  if (rope_type(config, "config.json") != "default") return false;
   if (config.contains("rope_theta"))
     theta = config["rope_theta"].get<double>();
   else if (rope && rope->is_object() && rope->contains("rope_theta"))

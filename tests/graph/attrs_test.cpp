@@ -74,7 +74,7 @@ TEST(Attrs, DtypesAndObjects) {
   EXPECT_EQ(read("ScalarType", "\"bfloat16\""), "bfloat16");
   EXPECT_EQ(read("ScalarType", "\"torch.complex64\""), "unsupported dtype \"torch.complex64\"");
   EXPECT_EQ(read("Device?", "\"cuda:0\""), "None");
-  EXPECT_EQ(read("MemoryFormat?", "\"torch.contiguous_format\""), "None");
+  EXPECT_EQ(read("MemoryFormat?", "\"torch.contiguous_format\""), "\"torch.contiguous_format\"");
   EXPECT_EQ(read("str", "\"none\""), "\"none\"");
 }
 

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes tests/ops/golden_memory.json: where eager PyTorch puts the results of the golden samples.
+
+For each op and some of its samples, with operands that are row-major ("rows") and with every operand of two or more
+dimensions stored with its dimensions reversed ("columns"): the operands' strides, and per result [operand, offset,
+strides], where operand is the position of the tensor whose memory it shares, or -1.
+"""
+import importlib
+import json
+import os
+import pkgutil
+
+import torch
+
+import golden_samples
+import make_goldens
+from golden_samples.core import REG
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def reverse_memory(t):
+    reverse = tuple(reversed(range(t.dim())))
+    return t.permute(reverse).contiguous().permute(reverse)
+
+
+def place(fn, sample, op, reverse):
+    tensors, inputs, _, args = make_goldens.encode(fn, sample, op)
+    tensors = {n: reverse_memory(t) if reverse else t for n, t in tensors.items()}
+    real = [tensors[v] if k == "t" else [None if n is None else tensors[n] for n in v] if k == "l" else v
+            for k, v in args]
+    out = fn(*real, **sample.kwargs)
+    outs = [out] if isinstance(out, torch.Tensor) else [t for t in out if isinstance(t, torch.Tensor)]
+    if any(t.is_complex() for t in outs) or any(t.numel() == 0 for t in outs):
+        return None
+    pointers = [tensors[n].untyped_storage().data_ptr() for n in inputs]
+    entries = []
+    for t in outs:
+        at = t.untyped_storage().data_ptr()
+        entries.append([pointers.index(at) if at in pointers else -1, t.storage_offset(), list(t.stride())])
+    return {"in": [list(tensors[n].stride()) for n in inputs], "out": entries}
+
+
+def main():
+    for module in sorted(m.name for m in pkgutil.iter_modules(golden_samples.__path__) if m.name != "core"):
+        importlib.import_module("golden_samples." + module)
+    result = {}
+    for op, samples in sorted(REG.items()):
+        fn = make_goldens.overload(op)
+        file = os.path.join(HERE, "golden", op + ".json")
+        if fn is None or fn._schema.is_mutable or not os.path.exists(file):
+            continue
+        with open(file) as fh:
+            written = {s["name"]: s["ir"] for s in json.load(fh)["samples"]}
+        seen = {}
+        for s in samples:
+            if s.name not in written or len(seen) == 6:
+                continue
+            try:
+                entry = {mode: place(fn, s, op, mode == "columns") for mode in ("rows", "columns")}
+            except RuntimeError:  # a view these strides do not allow
+                entry = {"rows": place(fn, s, op, False)}
+            entry = {mode: e for mode, e in entry.items() if e}
+            if entry:
+                seen[s.name] = entry
+        if seen:
+            result[op] = seen
+    lines = [f"{json.dumps(op)}: {json.dumps(seen, separators=(',', ':'))}" for op, seen in result.items()]
+    with open(os.path.join(HERE, "golden_memory.json"), "w") as fh:
+        fh.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

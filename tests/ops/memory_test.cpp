@@ -1,0 +1,101 @@
+// Where results are in memory, and whose, against eager PyTorch: golden_memory.json, which make_memory.py writes.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "graph/import.h"
+#include "ops/placement.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::json;
+const std::string folder = NPUSIM_SOURCE_DIR "/tests/ops/";
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Bare NaN and Infinity, which Python writes, as the strings that import reads as numbers.
+std::string quoted_numbers(std::string text) {
+  for (const std::string bare : {"-Infinity", "Infinity", "NaN"})
+    for (const char before : {':', '[', ','})
+      for (size_t at = 0; (at = text.find(before + bare, at)) != std::string::npos; at += bare.size())
+        text.replace(at + 1, bare.size(), '"' + bare + '"');
+  return text;
+}
+
+// Extents of 1 have no stride to compare.
+std::string strides_text(const Shape& strides, const Shape& shape) {
+  std::string text;
+  for (size_t d = 0; d < shape.size(); ++d) text += shape[d] == 1 ? " -" : fmt::format(" {}", strides[d]);
+  return text;
+}
+
+std::string expected_text(const Json& result, const Shape& shape) {
+  const int operand = result[0].get<int>();
+  return fmt::format("{} at {}:{}", operand, operand < 0 ? 0 : result[1].get<int64_t>(),
+                     strides_text(result[2].get<Shape>(), shape));
+}
+
+std::string found_text(const ResultMemory& result, const std::vector<int>& positions, const Shape& shape) {
+  if (result.kind == ResultMemory::Kind::either) return "either";
+  const int operand = result.kind == ResultMemory::Kind::own ? -1 : positions[static_cast<size_t>(result.operand)];
+  if (!result.residence.known) return "not known";
+  return fmt::format("{} at {}:{}", operand, result.residence.at.offset,
+                     strides_text(result.residence.at.strides, shape));
+}
+
+// What is not known is never wrong, but of row-major operands everything is known that has a rule.
+void check_sample(const Node& node, const OpCall& call, const std::string& mode, const Json& truth) {
+  std::vector<int> positions;  // of the call's inputs among the tensors that are there
+  std::vector<Residence> residences(call.inputs.size());
+  std::vector<const Residence*> operands(call.inputs.size(), nullptr);
+  int there = 0;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    positions.push_back(call.inputs[i] ? there : -1);
+    if (!call.inputs[i]) continue;
+    residences[i] = {{0, truth["in"][static_cast<size_t>(there++)].get<Shape>()}, true};
+    operands[i] = &residences[i];
+  }
+  const std::vector<ResultMemory> results = place_results(call, operands);
+  const Memory memory = node.op->record.memory;
+  const bool may_be_unknown = mode == "columns" || memory == Memory::arbitrary || memory == Memory::computed;
+  for (size_t i = 0; i < results.size() && i < truth["out"].size(); ++i) {
+    const Shape& shape = call.outputs[i].shape;
+    const std::string found = found_text(results[i], positions, shape);
+    if (may_be_unknown && (found == "not known" || found == "either")) continue;
+    EXPECT_EQ(found, expected_text(truth["out"][i], shape)) << mode << ", result " << i;
+  }
+}
+
+TEST(MemoryRules, AreThoseOfEagerPyTorch) {
+  const Json golden = Json::parse(read_text(folder + "golden_memory.json"));
+  size_t checked = 0;
+  for (const auto& [name, truths] : golden.items()) {
+    const Op* op = find_op(name);
+    ASSERT_NE(op, nullptr) << name;
+    const Memory memory = op->record.memory;
+    if (memory == Memory::strided || memory == Memory::strided_own || memory == Memory::strided_scatter) continue;
+    const Json samples = Json::parse(quoted_numbers(read_text(folder + "golden/" + name + ".json")));
+    for (const Json& written : samples["samples"]) {
+      const auto sample = written["name"].get<std::string>();
+      if (!truths.contains(sample)) continue;
+      const Json& modes = truths[sample];
+      const Graph graph = import_ir(written["ir"].dump(), name);
+      for (const char* mode : {"rows", "columns"}) {
+        if (!modes.contains(mode)) continue;
+        SCOPED_TRACE(fmt::format("{} {}", name, sample));
+        check_sample(graph.nodes[0], call_of(graph, graph.nodes[0]), mode, modes[mode]);
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 3000U);
+}
+
+}  // namespace
+}  // namespace npusim
