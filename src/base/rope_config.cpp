@@ -14,7 +14,8 @@ std::string type_in(const nlohmann::json& rope, const std::string& origin) {
   for (const char* key : {"rope_type", "type"}) {
     const auto type = rope.find(key);
     if (type == rope.end() || type->is_null()) continue;
-    if (!type->is_string()) fail(ErrorKind::bad_input, "{}: {} must be a string, found {}", origin, key, json_found(*type));
+    if (!type->is_string())
+      fail(ErrorKind::bad_input, "{}: {} must be a string, found {}", origin, key, json_found(*type));
     return type->get<std::string>();
   }
   for (const auto& [kind, inner] : rope.items())  // one per kind of layer

@@ -127,8 +127,8 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
     stage("import");
     MethodGraph method;
     method.name = source.name;
-    method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
-                             {.notes = &result.notes});
+    method.graph =
+        import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path, {.notes = &result.notes});
     method.ir_nodes = static_cast<int64_t>(method.graph.nodes.size());
     methods.push_back(std::move(method));
   }

@@ -227,7 +227,8 @@ Json parse(std::string_view text, const std::string& where) {
 IrDocument read_document(std::string_view json, Problems& problems) {
   if (is_pytorch_file(json))
     fail(ErrorKind::bad_input,
-         "{}: is a PyTorch file (a zip archive or a pickle), not IR JSON: docs/ir_format.md section 9 says how to get the "
+         "{}: is a PyTorch file (a zip archive or a pickle), not IR JSON: docs/ir_format.md section 9 says how to get "
+         "the "
          "IR of a model",
          problems.where);
   IrDocument document;

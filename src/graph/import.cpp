@@ -177,9 +177,10 @@ class Importer {
     if (const std::string reason = refuse_rotary_body(problems_.where, type); !reason.empty())
       fail(ErrorKind::unsupported, "{}", reason);
     if (notes_)
-      notes_->push_back(fmt::format("{} is taken for a rotary embedding, cos and sin unscaled: its body is lost, and "
-                                    "config.json says type {}",
-                                    label(node), json_quoted(type)));
+      notes_->push_back(
+          fmt::format("{} is taken for a rotary embedding, cos and sin unscaled: its body is lost, and "
+                      "config.json says type {}",
+                      label(node), json_quoted(type)));
     if (op) return true;
     expand_rotary(graph_, std::string(node.name), inputs[0], inputs[1], outputs);
     return false;

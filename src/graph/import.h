@@ -8,7 +8,7 @@
 namespace npusim {
 
 struct ImportOptions {
-  int max_problems = 50;  // lines of the error; the rest is counted
+  int max_problems = 50;                      // lines of the error; the rest is counted
   std::vector<std::string>* notes = nullptr;  // gets what was taken for granted
 };
 

@@ -63,14 +63,16 @@ std::string refuse_rotary_body(const std::string& where, std::string& type) {
   std::error_code ignored;
   const fs::path config = fs::path(where).parent_path() / "config.json";
   if (!fs::is_regular_file(where, ignored) || !fs::is_regular_file(config, ignored))
-    return fmt::format("is a rotary embedding whose body the file has lost, which may scale cos and sin (YaRN does): {}, "
-                       "or put the model's config.json beside the IR",
-                       way_out);
+    return fmt::format(
+        "is a rotary embedding whose body the file has lost, which may scale cos and sin (YaRN does): {}, "
+        "or put the model's config.json beside the IR",
+        way_out);
   type = rope_type(read_json_object(config.string()), config.string());
   if (is_unscaled_rope(type)) return {};
-  return fmt::format("is a rotary embedding whose body the file has lost, of type {} by {}, which may scale cos and sin: "
-                     "{}",
-                     json_quoted(type), config.string(), way_out);
+  return fmt::format(
+      "is a rotary embedding whose body the file has lost, of type {} by {}, which may scale cos and sin: "
+      "{}",
+      json_quoted(type), config.string(), way_out);
 }
 
 void expand_rotary(Graph& graph, const std::string& name, ValueId inv_freq, ValueId positions,

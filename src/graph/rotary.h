@@ -14,8 +14,8 @@ inline constexpr std::string_view rotary_op = "wrap_with_set_grad_enabled";
 // results [B, S, D].
 std::string refuse_rotary(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs);
 
-// Why the IR at `where` does not prove that cos and sin are unscaled; empty when the config.json beside it does, and then
-// `type` is what it says.
+// Why the IR at `where` does not prove that cos and sin are unscaled; empty when the config.json beside it does, and
+// then `type` is what it says.
 std::string refuse_rotary_body(const std::string& where, std::string& type);
 
 // Appends the ops that compute `outputs`, cos and sin of the angles, both halves of D equal. Throws unsupported when

@@ -23,8 +23,8 @@ struct ViewMap;
 enum class OpFamily : uint8_t { formula, view, contract, reduce, index, create, host_only };
 std::string_view family_name(OpFamily family);
 
-// Where eager PyTorch puts a call's results: which share an operand's memory, so that a write to one is seen through the
-// other, and what strides the others have (ops/placement.h).
+// Where eager PyTorch puts a call's results: which share an operand's memory, so that a write to one is seen through
+// the other, and what strides the others have (ops/placement.h).
 enum class Memory : uint8_t {
   // Own memory.
   dense,      // row-major where every operand is; else not known
@@ -33,19 +33,19 @@ enum class Memory : uint8_t {
   preserved,  // in the order of the first operand's strides, or as the memory_format attribute says
   arbitrary,  // not known
   // The operand's memory (result i of a call on a list is operand i's).
-  itself,             // the operand itself
-  same,               // the same elements, another tensor
-  mapped,             // the elements that `maps` says
-  reshaped,           // the same elements in the same order
-  reshaped_or_own,    // that where the strides allow it, else row-major memory of its own
-  contiguous,         // the operand where it has the memory format asked for, else memory of its own in that format
-  contiguous_raveled, // `contiguous`, then reshaped
-  converted,          // the operand where nothing is to be changed, else `preserved`
-  strided,            // addresses of the operand's whole memory
-  computed,           // a part of it that starts where a tensor says
+  itself,              // the operand itself
+  same,                // the same elements, another tensor
+  mapped,              // the elements that `maps` says
+  reshaped,            // the same elements in the same order
+  reshaped_or_own,     // that where the strides allow it, else row-major memory of its own
+  contiguous,          // the operand where it has the memory format asked for, else memory of its own in that format
+  contiguous_raveled,  // `contiguous`, then reshaped
+  converted,           // the operand where nothing is to be changed, else `preserved`
+  strided,             // addresses of the operand's whole memory
+  computed,            // a part of it that starts where a tensor says
   // Made from the addresses of the operand's whole memory.
-  strided_own,        // a copy of what `strided` would be
-  strided_scatter,    // a copy of the whole memory, seen as the operand is, with such elements replaced
+  strided_own,      // a copy of what `strided` would be
+  strided_scatter,  // a copy of the whole memory, seen as the operand is, with such elements replaced
 };
 
 struct OpRecord {

@@ -1,5 +1,5 @@
-// Where eager PyTorch keeps a tensor's elements. The IR says nothing of it, but a program can tell: results share memory
-// or not by it (reshape, contiguous), and as_strided addresses memory.
+// Where eager PyTorch keeps a tensor's elements. The IR says nothing of it, but a program can tell: results share
+// memory or not by it (reshape, contiguous), and as_strided addresses memory.
 #pragma once
 #include <optional>
 #include <span>

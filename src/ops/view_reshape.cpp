@@ -147,9 +147,9 @@ constexpr OpRecord records[] = {
     in_memory(reshaped_view<other_shape>("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
               Memory::reshaped_or_own),
     reshaped_view<other_shape>("view_as(Tensor(a) self, Tensor other) -> Tensor(a)"),
-    in_memory(
-        reshaped_view<flatten_shape>("flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"),
-        Memory::reshaped_or_own),
+    in_memory(reshaped_view<flatten_shape>(
+                  "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"),
+              Memory::reshaped_or_own),
     in_memory(reshaped_view<ravel_shape>("ravel(Tensor(a) self) -> Tensor(a)"), Memory::contiguous_raveled),
     reshaped_view<unflatten_shape>("unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"),
     resized_view<squeeze>("squeeze(Tensor(a) self) -> Tensor(a)"),

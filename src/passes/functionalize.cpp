@@ -1,5 +1,5 @@
-// In-place ops become out-of-place: every later read of the same memory, through whatever view, sees the new values; and
-// what addresses memory (as_strided) becomes a load from it.
+// In-place ops become out-of-place: every later read of the same memory, through whatever view, sees the new values;
+// and what addresses memory (as_strided) becomes a load from it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,8 +92,9 @@ class Functionalizer {
       }
       memories_.make_own(out, std::move(result.residence));
       if (result.kind == ResultMemory::Kind::either)
-        memories_.may_share(out, of, fmt::format("'{}' may share its memory (node {}: {})", value_of(graph_, out).name,
-                                                 node.name, result.why));
+        memories_.may_share(
+            out, of,
+            fmt::format("'{}' may share its memory (node {}: {})", value_of(graph_, out).name, node.name, result.why));
     }
     for (size_t i = results.size(); i < node.outputs.size(); ++i)  // of a check: nobody reads them
       memories_.make_own(node.outputs[i], {row_major(value_of(graph_, node.outputs[i]).type.shape), true});
@@ -132,6 +133,9 @@ class Functionalizer {
       violation = {node.name, ErrorKind::bad_input,
                    fmt::format("{} with strides {} from {} leaves the {} elements of the memory of '{}'",
                                to_string(size), to_string(at.strides), at.offset, memories_.elements(self), self_name)};
+    else if (kind == Memory::strided_scatter && !is_injective(from.at, value_of(graph_, self).type.shape))
+      violation = {node.name, ErrorKind::unsupported,
+                   fmt::format("replaces elements of '{}', which shows an element more than once", self_name)};
     if (violation) {
       context_.violations.push_back(std::move(*violation));
       memories_.make_own(result, {row_major(value_of(graph_, result).type.shape), false});

@@ -120,7 +120,8 @@ ValueId Memories::read(ValueId v, const std::string& reader) {
   if (now.version == memory.version) return now.current;
   const TensorType type = value_of(graph_, v).type;
   ValueId fresh = memory.holder;
-  const bool whole = now.at.offset == 0 && value_of(graph_, fresh).type == type && now.at.strides == memory.order.strides;
+  const bool whole =
+      now.at.offset == 0 && value_of(graph_, fresh).type == type && now.at.strides == memory.order.strides;
   if (!whole) {
     fresh = add_value(graph_, value_of(graph_, v).name + "_again", type);
     load(v, now.at, fresh, value_of(graph_, v).name + "_again");
@@ -153,8 +154,8 @@ void Memories::load(ValueId v, const Placement& at, ValueId result, const std::s
 
 Node Memories::store_node(const Placement& at, ValueId source, ValueId content, ValueId updated,
                           const std::string& name) {
-  Node node = move_node(graph_, shape(source), source, row_major(shape(source)), updated, at, content,
-                        "store_through_view");
+  Node node =
+      move_node(graph_, shape(source), source, row_major(shape(source)), updated, at, content, "store_through_view");
   node.name = name;
   return node;
 }
@@ -166,8 +167,8 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
     fail(ErrorKind::bad_input, "node {}: writes {} into '{}' of {}", writer, to_string(shape(result)),
          value_of(graph_, v).name, to_string(shape(v)));
   if (!is_injective(at, shape(v)))
-    refuse(writer, fmt::format("writes in place into '{}', which shows an element more than once",
-                               value_of(graph_, v).name));
+    refuse(writer,
+           fmt::format("writes in place into '{}', which shows an element more than once", value_of(graph_, v).name));
   if (at.offset == 0 && element_count(shape(v)) == memory.elements && is_dense(at, shape(v))) {
     memory.holder = result;
     memory.order = at;
@@ -185,8 +186,8 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
   if (memory.group == -1) return;
   for (Block& other : memories_)
     if (other.group == memory.group && &other != &memory)
-      other.lost = fmt::format("which node {} may have changed: {}", writer,
-                               groups_[static_cast<size_t>(memory.group)]);
+      other.lost =
+          fmt::format("which node {} may have changed: {}", writer, groups_[static_cast<size_t>(memory.group)]);
 }
 
 void Memories::scatter(ValueId v, const Placement& at, ValueId source, ValueId result, const std::string& name) {

@@ -248,7 +248,8 @@ void check_header(std::span<const NamedTensor> tensors, const std::map<std::stri
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& origin) {
   if (is_pytorch_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
     fail(ErrorKind::bad_input,
-         "{}: is a PyTorch checkpoint (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 says how "
+         "{}: is a PyTorch checkpoint (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 says "
+         "how "
          "to convert it",
          origin);
   const std::string_view text = header_text(bytes, origin);

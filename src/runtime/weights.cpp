@@ -21,7 +21,8 @@ const TensorView* find_with_prefixes(const WeightFiles& weights, std::string_vie
   return find_weight(weights, "model." + std::string(name));
 }
 
-// rope_theta of a config, and the number of rotated elements per head; false for scalings, which are not computed here (W-21).
+// rope_theta of a config, and the number of rotated elements per head; false for scalings, which are not computed here
+// (W-21).
 bool read_rope(const nlohmann::json& config, double& theta, int64_t& width) {
   const nlohmann::json* rope = config.contains("rope_parameters") ? &config["rope_parameters"]
                                : config.contains("rope_scaling")  ? &config["rope_scaling"]

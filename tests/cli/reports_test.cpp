@@ -229,6 +229,71 @@ TEST_F(CliTest, InfoReport) {
   EXPECT_NE(npusim({"info", "strange.json"}).out.find("not supported\n  op aten.wonder.default"), std::string::npos);
 }
 
+// What only a pass refuses: a write through a view that shows an element more than once, and a tensor beyond the
+// target's rank.
+TEST_F(CliTest, InfoSaysWhatCompileRefuses) {
+  write("wide.json", R"({"graph_inputs": [{"name": "x", "shape": [1, 3], "dtype": "float32"}],
+    "graph_outputs": [{"name": "a", "shape": [2, 3], "dtype": "float32"}, {"name": "b", "shape": [3, 3], "dtype": "float32"}],
+    "weights": [], "nodes": [
+      {"name": "two", "op_type": "aten.expand.default", "inputs": [{"name": "x", "shape": [1, 3], "dtype": "float32"}],
+       "outputs": [{"name": "two", "shape": [2, 3], "dtype": "float32"}], "attrs": {"size": [2, 3]}},
+      {"name": "a", "op_type": "aten.relu_.default", "inputs": [{"name": "two", "shape": [2, 3], "dtype": "float32"}],
+       "outputs": [{"name": "a", "shape": [2, 3], "dtype": "float32"}], "attrs": {}},
+      {"name": "three", "op_type": "aten.expand.default", "inputs": [{"name": "x", "shape": [1, 3], "dtype": "float32"}],
+       "outputs": [{"name": "three", "shape": [3, 3], "dtype": "float32"}], "attrs": {"size": [3, 3]}},
+      {"name": "b", "op_type": "aten.neg_.default", "inputs": [{"name": "three", "shape": [3, 3], "dtype": "float32"}],
+       "outputs": [{"name": "b", "shape": [3, 3], "dtype": "float32"}], "attrs": {}}]})");
+  const std::vector<std::string> reasons = {
+      "node a: writes in place into 'two', which shows an element more than once",
+      "node b: writes in place into 'three', which shows an element more than once"};
+  const Invocation info = npusim({"info", "wide.json", "--json"});
+  ASSERT_EQ(info.code, 0) << info.err;
+  EXPECT_EQ(Json::parse(info.out)["supported"], false);
+  EXPECT_EQ(Json::parse(info.out)["unsupported"], Json(reasons));
+  const Invocation compiled = npusim({"compile", "wide.json"});
+  EXPECT_EQ(compiled.code, 4);
+  EXPECT_EQ(compiled.err, "error: " + reasons[0] + "\nerror: " + reasons[1] + "\n");
+}
+
+// A rotary embedding whose body is lost is told by the config.json beside the IR, and noted.
+TEST_F(CliTest, RotaryBodies) {
+  write("ir.json", read_file(NPUSIM_SOURCE_DIR "/tests/fuzz/seeds/ir/rotary.json"));
+  const Invocation bare = npusim({"compile", "ir.json"});
+  EXPECT_EQ(bare.code, 4);
+  EXPECT_EQ(
+      bare.err,
+      "error: ir.json: node 'w' (wrap_with_set_grad_enabled): is a rotary embedding whose body the file has lost, "
+      "which may scale cos and sin (YaRN does): export the model under torch.no_grad(), which keeps the body, or "
+      "put the model's config.json beside the IR\n");
+  for (const std::string config :
+       {R"({"rope_theta": 1e6})", R"({"rope_scaling": null})", R"({"rope_parameters": {"rope_type": "default"}})",
+        R"({"rope_scaling": {"type": "linear", "factor": 2.0}})", R"({"rope_scaling": {"rope_type": "llama3"}})"}) {
+    write("config.json", config);
+    const std::string note =
+        "note: node 'w' (wrap_with_set_grad_enabled) is taken for a rotary embedding, cos and sin unscaled: its body "
+        "is "
+        "lost, and config.json says type ";
+    for (const char* verb : {"compile", "verify"}) {
+      const Invocation done = npusim({verb, "ir.json"});
+      EXPECT_EQ(done.code, 0) << done.err;
+      EXPECT_NE(done.err.find(note), std::string::npos) << done.err;
+    }
+  }
+  for (const std::string config :
+       {R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})", R"({"rope_parameters": {"rope_type": "yarn"}})",
+        R"({"text_config": {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}})"}) {
+    write("config.json", config);
+    for (const char* verb : {"compile", "verify"}) {
+      const Invocation refused = npusim({verb, "ir.json"});
+      EXPECT_EQ(refused.code, 4);
+      EXPECT_EQ(refused.err,
+                "error: ir.json: node 'w' (wrap_with_set_grad_enabled): is a rotary embedding whose body the file has "
+                "lost, of type \"yarn\" by config.json, which may scale cos and sin: export the model under "
+                "torch.no_grad(), which keeps the body\n");
+    }
+  }
+}
+
 TEST_F(CliTest, OpsAndDevices) {
   const Json ops = Json::parse(npusim({"ops", "--json"}).out);
   EXPECT_EQ(ops["target"], "cpu");

@@ -63,7 +63,12 @@ TEST_F(CliErrors, CompileUsage) {
   expect({"compile", "model.json", "--dtype", "int8"}, 2, "--dtype int8: expected auto, float16, bfloat16 or float32");
   expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, null");
   expect({"compile", "model.json", "--dump", "nothing"}, 2, "--dump nothing: no such pass");
-  expect({"compile", "model.json", "--disable-fusion", "all,magic"}, 2, "--disable-fusion magic: no such fusion");
+  const Invocation magic = npusim({"compile", "model.json", "--disable-fusion", "all,magic"});
+  EXPECT_EQ(magic.code, 2);
+  EXPECT_TRUE(magic.err.starts_with("error: --disable-fusion magic: no such fusion: expected all, or some of "))
+      << magic.err;
+  for (const char* name : {"eliminate_common, ", "fuse_attention, ", "fuse_rows"})
+    EXPECT_NE(magic.err.find(name), std::string::npos) << magic.err;
   expect({"compile", "--method", "a=model.json", "--method", "a=model.json", "-o", "p.npubin"}, 2,
          "two methods are called a");
 }
@@ -87,6 +92,24 @@ TEST_F(CliErrors, CompileInput) {
   const Invocation nowhere = npusim({"compile", "model.json", "-o", "no/such/folder/p.npubin"});
   EXPECT_EQ(nowhere.code, 3);
   EXPECT_EQ(nowhere.err, "error: cannot write no/such/folder/p.npubin: No such file or directory\n");
+}
+
+// What PyTorch writes is known by its first bytes: a zip archive, or a pickle of old.
+TEST_F(CliErrors, PyTorchFiles) {
+  make_program();
+  write("model.pt", "PK\x03\x04 archive/data.pkl");
+  write("old.bin", std::string("\x80\x02\x8a\nl\xfc\x9c\x46", 8));
+  for (const std::string file : {"model.pt", "old.bin"}) {
+    const std::string ir = file +
+                           ": is a PyTorch file (a zip archive or a pickle), not IR JSON: docs/ir_format.md section 9 "
+                           "says how to get the IR of a model";
+    expect({"compile", file, "-o", "p.npubin"}, 3, ir);
+    expect({"info", file}, 3, ir);
+    expect({"run", "model.npubin", "--weights", file, "--input", "x=x.safetensors", "-o", "o.safetensors"}, 3,
+           file +
+               ": is a PyTorch checkpoint (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 "
+               "says how to convert it");
+  }
 }
 
 TEST_F(CliErrors, ProgramFiles) {

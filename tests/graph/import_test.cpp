@@ -2,6 +2,10 @@
 #include "graph/import.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -295,7 +299,15 @@ Ir rotary(std::string inv_freq, std::string positions, std::string output, std::
 
 // W-22: the higher-order node is rotary only with its signature.
 TEST(Import, W22Rotary) {
-  const Graph graph = import(rotary("[4]", "[1,5]", "[1,5,8]", "bfloat16"));
+  // What the config.json beside the file says of cos and sin is tests/cli's matter.
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("npusim_rotary_{}", getpid());
+  std::filesystem::create_directory(folder);
+  const std::string ir = rotary("[4]", "[1,5]", "[1,5,8]", "bfloat16").json();
+  std::ofstream(folder / "ir.json") << ir;
+  std::ofstream(folder / "config.json") << "{}";
+  const Graph graph = import_ir(ir, (folder / "ir.json").string());
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(check_graph(graph), std::vector<std::string>{});
   const std::string text = body(graph);
   EXPECT_NE(text.find("aten.cos.default"), std::string::npos) << text;
   EXPECT_NE(text.find("output \"sin\" = %w_1\n"), std::string::npos) << text;
@@ -310,6 +322,20 @@ TEST(Import, W22OtherHigherOrderNodesAreRefused) {
             expected + "float32[4], int64[1, 5] -> float32[1, 5, 4] float32[1, 5, 4]");
   EXPECT_EQ(refusal(rotary("[1,4]", "[1,5]", "[1,5,8]"), ErrorKind::unsupported),
             expected + "float32[1, 4], int64[1, 5] -> float32[1, 5, 8] float32[1, 5, 8]");
+}
+
+// Each kind of operator that has no record yet is named, and so is what of a known one has no meaning here.
+TEST(Import, MissingOperatorsAreNamed) {
+  for (const char* op : {"aten._grouped_mm.default", "aten.mse_loss.default", "aten.bernoulli.p", "aten.rand.default",
+                         "aten.randn.default", "aten.item.default", "aten.le", "aten.fft_fft.default",
+                         "aten.sum_to_size.default", "aten.fill_diagonal_.default", "aten.add.out",
+                         "aten.resize_.default", "aten._native_batch_norm_legit.no_stats", "wrap_with_autocast"}) {
+    Ir ir;
+    ir.inputs = {tensor("x", "[2]")};
+    ir.outputs = {tensor("y", "[2]")};
+    ir.nodes = {node("y", op, {read("x", "[2]")}, {tensor("y", "[2]")})};
+    EXPECT_EQ(refusal(ir, ErrorKind::unsupported), fmt::format("test: op {} is not supported (1 node: y)", op));
+  }
 }
 
 // Every IR of the examples imports, holds together, and survives its text.

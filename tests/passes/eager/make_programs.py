@@ -147,7 +147,7 @@ class Program:
             return False
         kind = r.choice(("as_strided.default",) * 4 + ("as_strided_copy.default", "as_strided_scatter.default"))
         if kind == "as_strided_scatter.default":
-            if overlaps(torch.empty(room).as_strided(size, stride)):
+            if overlaps(t) or overlaps(torch.empty(room).as_strided(size, stride)):
                 return False
             source = self.call("full.default", [], size=size, fill_value=float(r.randint(-3, 3)))[0]
             self.call(kind, [o, source], size=size, stride=stride, **offset)
