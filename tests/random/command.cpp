@@ -33,7 +33,7 @@ struct Flags {
   double most_blurred = 10;
   std::vector<std::string> off, disabled;
   std::string graph, dtype = "float32", instructions;
-  bool strict = false, shrink = false, json = false, print = false, quiet = false;
+  bool strict = false, shrink = false, json = false, print = false, quiet = false, list = false;
 };
 
 struct Found {
@@ -196,6 +196,12 @@ int run(const Flags& flags) {
     if (std::find(features.begin(), features.end(), name) == features.end())
       fail(ErrorKind::usage, "--without {}: expected one of {}", name, fmt::join(features, ", "));
   if (!parse_dtype(flags.dtype)) fail(ErrorKind::usage, "--dtype {}: no such dtype", flags.dtype);
+  for (uint64_t seed = flags.seed; flags.list && seed < flags.seed + static_cast<uint64_t>(flags.count); ++seed) {
+    const Case one = case_of(flags, seed);
+    for (const Way& way : one.ways) fmt::print("# {}\n", to_string(way));
+    fmt::print("{}\n", to_text(one.graph));
+  }
+  if (flags.list) return 0;
   const Summary summary = run_seeds(flags);
   for (const Found& found : summary.failures) fmt::print(stderr, "{}\n", failure_text(flags, found));
   report(flags, summary);
@@ -217,6 +223,7 @@ int main(int argc, char** argv) {
   app.add_flag("--shrink", flags.shrink, "print each failure as the smallest program that fails the same way");
   app.add_option("--tries", flags.tries, "programs that shrinking may try for each");
   app.add_flag("--print", flags.print, "print the programs that fail");
+  app.add_flag("--list", flags.list, "print the programs and run none");
   app.add_option("--failures", flags.most_failures, "stop after this many");
   app.add_option("--blurred", flags.most_blurred, "percentage of programs that may say nothing");
   app.add_flag("--json", flags.json, "the summary as JSON");

@@ -67,10 +67,15 @@ Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, c
       continue;
     }
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    const double allowed =
-        exact && wider == dtype ? 0 : spreads_of(wider) * spread + (8 * step_of(dtype == DType::f64 ? dtype : DType::f32) + 2 * step_of(wider)) * std::fabs(b) + least_of(wider);
-    if (allowed > 0.1 * std::fabs(b) && std::fabs(b) > least_of(wider)) ++result.loose;
-    if (!(std::fabs(a - b) <= allowed) && result.wrong.empty())
+    const double rounding = 8 * step_of(dtype == DType::f64 ? dtype : DType::f32) + 2 * step_of(wider);
+    double allowed = exact && wider == dtype ? 0 : spreads_of(wider) * spread + rounding * std::fabs(b) + least_of(wider);
+    if (allowed > 0.1 * std::fabs(b) && std::fabs(b) > least_of(wider)) {
+      ++result.loose;
+      allowed *= 10;  // a few runs do not show how far what is so uncertain can go
+      if (std::isinf(a) && allowed > std::fabs(b)) continue;
+    }
+    const bool near = std::isfinite(a) && std::isfinite(b) && std::fabs(a - b) <= allowed;
+    if (!near && result.wrong.empty())
       result.wrong = fmt::format("element {} of {}: {}, expected {} within {:.3}", i, to_string(expected.type), a, b, allowed);
   }
   return result;

@@ -15,7 +15,8 @@ struct Comparison {
 };
 
 // `noisy`: the same tensor from runs with different rounding errors. A float may be off by `spreads` times the largest
-// difference that noise made, and by rounding in the wider of `stored` and its own dtype. NaN matches NaN, an infinity
+// difference that noise made (ten times that where this leaves less than a digit), and by rounding in the wider of
+// `stored` and its own dtype. NaN matches NaN, an infinity
 // itself; integers, booleans and what is `exact` (no rounding made it) match exactly.
 Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, const std::vector<HostTensor>& noisy,
                           bool exact, DType stored);

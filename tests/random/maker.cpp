@@ -14,6 +14,8 @@ namespace {
 const std::vector<int64_t> small_extents{1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8};
 const std::vector<int64_t> large_extents{9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 130};
 
+constexpr size_t most_results = 8;  // of one call
+
 // Multiplications and expressions that the reference would have to evaluate.
 double work_of(const Lowering& lowering) {
   double work = 0;
@@ -192,6 +194,7 @@ std::vector<ValueId> Maker::call(std::string_view name, const std::vector<Operan
       question.outputs[0].dtype = target.dtype;
     }
     if (!check_call(question).empty()) return {};
+    if (question.outputs.size() > most_results) return {};
     for (const TensorType& output : question.outputs)
       if (output.shape.size() > 6 || element_count(output.shape) > most_elements_) return {};
     const double work = work_of(lower_call(question));

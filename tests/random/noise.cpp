@@ -107,7 +107,7 @@ void NoiseSource::disturb(HostTensor& tensor, double steps) {
     if (noise_.round) x = round_through(stored, x);
     // Never so little that rounding undoes it: what stays as it is counts as exact.
     double most = steps * step_at(x, arithmetic);
-    if (stored != arithmetic) most = std::max(most, 2 * step_at(x, stored));
+    if (stored != arithmetic) most = std::max(most, 3 * step_at(x, stored));
     double off = x + most * error();
     // Small numbers may become zero, whose sign is then any; zero itself is exact.
     if (x == 0 || (std::fabs(x) < 4 * least && random_() % 2)) off = random_() % 2 ? 0.0 : -0.0;

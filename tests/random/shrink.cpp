@@ -213,7 +213,9 @@ class Shrinker {
     bool changed = false;
     for (size_t v = 0; v < best_.graph.values.size() && left_ > 0; ++v) {
       const Value& value = best_.graph.values[v];
-      if (!is_given(value) || !is_float(value.type.dtype) || kind_of(value.name).kind == "whole") continue;
+      if (!is_given(value) || !is_float(value.type.dtype) || kind_of(value.name).kind == "whole" ||
+          kind_of(value.name).kind == "positive")
+        continue;
       for (const char* kind : {"whole", "normal"}) {
         if (kind_of(value.name).kind == kind) break;
         Graph graph = best_.graph;
