@@ -32,11 +32,13 @@ uint64_t sum_words(const uint64_t* words, int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
 }
 
-// Ten independent chains hide the latency of a multiply-add. Returns something that depends on all of them.
+// Ten independent chains hide the latency of a multiply-add; begun alike, a compiler would make them one. Returns
+// something that depends on all of them.
 float multiply_add(int64_t rounds, int64_t* flops) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999f), term = hn::Set(d, 0.001f);
-  auto a = hn::Iota(d, 1), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a;
+  auto a = hn::Iota(d, 1), b = hn::Iota(d, 2), c = hn::Iota(d, 3), e = hn::Iota(d, 4), f = hn::Iota(d, 5);
+  auto g = hn::Iota(d, 6), h = hn::Iota(d, 7), i = hn::Iota(d, 8), j = hn::Iota(d, 9), k = hn::Iota(d, 10);
   for (int64_t n = 0; n < rounds; ++n) {
     a = hn::MulAdd(a, factor, term), b = hn::MulAdd(b, factor, term), c = hn::MulAdd(c, factor, term);
     e = hn::MulAdd(e, factor, term), f = hn::MulAdd(f, factor, term), g = hn::MulAdd(g, factor, term);
