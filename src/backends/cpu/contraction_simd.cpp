@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/vector_targets.h"
@@ -101,24 +102,32 @@ struct Ahead {
 };
 constexpr int64_t ahead_steps = 8;
 
-// Where a tile's complete sums end without a detour: a Finish of bias and clamp. `bias` has a vector for each of the
-// tile's, `out` is the first element of its first row.
+// Where a tile's complete sums end without a detour: a Finish of bias, residual of the output's type and clamp. `bias`
+// has a vector for each of the tile's; `residual`, null when there is none, and `out` are the first element of its
+// first row.
 struct Direct {
   const float* bias;
   const Finish* finish;
+  const std::byte* residual;
   std::byte* out;
 };
 
-template <class Out, int rows, int vectors>
+template <class In, class Out, int rows, int vectors>
 HWY_INLINE void store_direct(const VF (&sum)[rows][vectors], const Direct& direct) {
   const VF low = hn::Set(F(), direct.finish->low), high = hn::Set(F(), direct.finish->high);
+  const auto* residual = reinterpret_cast<const typename In::T*>(direct.residual);
   auto* out = reinterpret_cast<typename Out::T*>(direct.out);
+  const auto store = [&](auto add) __attribute__((always_inline)) {
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r)
+    for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v)
-      Out::store(clamp(hn::Add(sum[r][v], hn::LoadU(F(), direct.bias + v * lanes)), low, high),
-                 out + r * direct.finish->out.row_step + v * lanes);
+      for (int v = 0; v < vectors; ++v) {
+        VF x = hn::Add(sum[r][v], hn::LoadU(F(), direct.bias + v * lanes));
+        if constexpr (add) x = hn::Add(x, In::load(residual + r * direct.finish->residual.row_step + v * lanes));
+        Out::store(clamp(x, low, high), out + r * direct.finish->out.row_step + v * lanes);
+      }
+  };
+  residual ? store(std::true_type()) : store(std::false_type());
 }
 
 constexpr bool ends_directly(int64_t stride) { return stride == wide_stride || stride == any_stride; }
@@ -166,9 +175,9 @@ void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRI
   if constexpr (ends_directly(stride)) {
     if (direct) {
       const DType dtype = direct->finish->out.dtype;
-      if (dtype == DType::f32) return store_direct<ToF32>(sum, *direct);
-      if (dtype == DType::f16) return store_direct<ToF16>(sum, *direct);
-      return store_direct<ToBF16>(sum, *direct);
+      if (dtype == DType::f32) return store_direct<F32, ToF32>(sum, *direct);
+      if (dtype == DType::f16) return store_direct<F16, ToF16>(sum, *direct);
+      return store_direct<BF16, ToBF16>(sum, *direct);
     }
   }
 #pragma GCC unroll 12
@@ -192,8 +201,9 @@ void multiply(const BlockProduct& p, int64_t a_stride = stride) {
       tiles_of<stride, panel_vectors>(std::make_integer_sequence<int, panel_rows * panel_vectors>());
   constexpr int64_t width = panel_vectors * lanes, most = 256;  // columns that end directly
   const int64_t blocks = (p.rows + panel_rows - 1) / panel_rows;
-  const bool direct = ends_directly(stride) && p.finish && !p.finish->residual.data &&
-                      p.finish->activation == Activation::linear && p.columns <= most;
+  const bool direct = ends_directly(stride) && p.finish && p.finish->activation == Activation::linear &&
+                      (!p.finish->residual.data || p.finish->residual.dtype == p.finish->out.dtype) &&
+                      p.columns <= most;
   HWY_ALIGN float bias[most];
   if (direct)
     for (int64_t n = 0; n < p.columns; n += lanes)
@@ -207,8 +217,9 @@ void multiply(const BlockProduct& p, int64_t a_stride = stride) {
     const int64_t fetched = i * steps * lines * 64;
     const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
     const bool whole = direct && wanted % lanes == 0;
-    Direct end{bias + n * width, p.finish, nullptr};
+    Direct end{bias + n * width, p.finish, nullptr, nullptr};
     if (whole) end.out = p.finish->out.at(p.row + r0, n0);
+    if (whole && p.finish->residual.data) end.residual = p.finish->residual.at(p.row + r0, n0);
     tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * (stride == blocked ? p.depth : a_stride),
                                                                 a_stride, p.panels + n * p.panel_stride, p.depth, c,
                                                                 p.ldc, p.add, ahead, whole ? &end : nullptr);

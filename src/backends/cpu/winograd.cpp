@@ -357,7 +357,8 @@ class WinogradStep final : public Step {
 }  // namespace
 
 // In multiplications: the direct sum against 36 products, each weight fetched once from memory (worth 43
-// multiplications of a core each), and 260 of a core's in the time of transforming a tile for one channel.
+// multiplications of a core each, 24 of one that multiplies half as many at once), and 260 of a core's in the time of
+// transforming a tile for one channel.
 bool winograd_pays(const ConvSpec& s) {
   const auto is = [](const std::vector<int64_t>& values, int64_t value) {
     return values.size() == 2 && values[0] == value && values[1] == value;
@@ -366,7 +367,7 @@ bool winograd_pays(const ConvSpec& s) {
   const auto c = static_cast<double>(s.in_channels), k = static_cast<double>(s.out_channels);
   const auto pixels = static_cast<double>(s.batch * s.output[0] * s.output[1]);
   const auto tiles = static_cast<double>(s.batch * ceil_div(s.output[0], out_edge) * ceil_div(s.output[1], out_edge));
-  constexpr double product = 1.25, fetch = 43, transform = 260;
+  const double product = 1.25, fetch = many_registers() ? 43 : 24, transform = 260;
   const double direct = 9 * c * k * (product * pixels + fetch);
   const double winograd = positions * c * k * (product * tiles + fetch) + transform * tiles * (c + k);
   return winograd < 0.75 * direct;
