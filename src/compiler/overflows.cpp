@@ -1,6 +1,7 @@
 // Follows large numbers from constants and weights through the kernels of a program to where they are stored.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -34,6 +35,15 @@ MaybeLarge largest_element(const TensorView& tensor, const std::string& origin) 
     if (std::isfinite(x) && std::fabs(x) > std::fabs(found)) found = x;
   }
   return large(found, origin);
+}
+
+// Only where something is stored in 16 bits a weight can overflow: those of other programs need not be read.
+bool stores_halves(const Program& program) {
+  return std::any_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& kernel) {
+    return std::any_of(kernel.args.begin(), kernel.args.end(), [](const KernelArg& arg) {
+      return arg.written && is_float(arg.dtype) && dtype_size(arg.dtype) == 2;
+    });
+  });
 }
 
 class Finder {
@@ -132,7 +142,7 @@ class Finder {
 }  // namespace
 
 std::vector<std::string> overflow_notes(const Program& program, const WeightFiles* weights) {
-  return Finder(program, weights).notes();
+  return stores_halves(program) ? Finder(program, weights).notes() : std::vector<std::string>{};
 }
 
 }  // namespace npusim
