@@ -1,5 +1,6 @@
 // What the compiler makes of every zoo IR: the memory plan is tight, the fusions of the big model are all found.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "codegen/target.h"
@@ -106,11 +107,17 @@ TEST(CompileZoo, ConvolutionNetsAreConvolutions) {
   EXPECT_LE(report.at("steps"), 60);  // 53 convolutions, pooling twice, the linear layer, conversions of the image
 }
 
-// Building the program takes longer than the checks at its end, and the report says so.
+// Building the program takes longer than the checks at its end, and the report says so: the best of five, since other
+// processes may come between.
 TEST(CompileZoo, SecondsAreOfWhatTheyAreCalled) {
-  const CompileResult result =
-      compile({{.path = examples + "zoo/qwen2.5_1.5b_prefill128/ir.json", .json = {}}}, CompileOptions{});
-  EXPECT_GT(result.seconds.at("codegen"), result.seconds.at("plan"));
+  double codegen = INFINITY, plan = INFINITY;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const CompileResult result =
+        compile({{.path = examples + "zoo/qwen2.5_1.5b_prefill128/ir.json", .json = {}}}, CompileOptions{});
+    codegen = std::min(codegen, result.seconds.at("codegen"));
+    plan = std::min(plan, result.seconds.at("plan"));
+  }
+  EXPECT_GT(codegen, plan);
 }
 
 // W-55, W-69: the whole plan is one artifact, the same from the same IR.
