@@ -143,17 +143,16 @@ int lower_scores(Lowering& lowering, const Attention& a, int64_t queries, int64_
   return result;
 }
 
-// Rows that are all −inf (everything masked) give 0.
-int lower_softmax(Lowering& lowering, int scores, bool safe, int result = -1) {
+// Rows that are all −inf, as where everything is masked, give 0.
+int lower_softmax(Lowering& lowering, int scores) {
   const TensorType type = lowering.type(scores);
-  if (result < 0) result = lowering.temporary(type);
+  const int result = lowering.temporary(type);
   OpKernel k(lowering, type.shape, 1);
   const Ex x = k.load_broadcast(k.read(scores));
   const Ex top = k.reduce(Reduction::max, x);
   const Ex power = exp(x - top);
-  Ex weight = power / k.reduce(Reduction::sum, power);
-  if (safe) weight = select(top == -std::numeric_limits<double>::infinity(), 0.0, weight);
-  k.store(k.write(result), weight);
+  const Ex weight = power / k.reduce(Reduction::sum, power);
+  k.store(k.write(result), select(top == -std::numeric_limits<double>::infinity(), 0.0, weight));
   k.done("softmax");
   return result;
 }
@@ -204,7 +203,7 @@ void lower_attention(const OpCall& call, Lowering& lowering) {
   const Shape &query = call.type("query").shape, &key = call.type("key").shape;
   const int scores = lower_scores(lowering, a, query[query.size() - 2], key[key.size() - 2]);
   const bool math = call.op->schema.find("dropout_mask") >= 0;
-  const int weights = lower_softmax(lowering, scores, a.mask >= 0);
+  const int weights = lower_softmax(lowering, scores);
   lower_values(lowering, a, weights, lowering.output(0));
   if (math) {
     lower_flat(lowering, "attention_weights", weights, lowering.output(1));

@@ -35,9 +35,9 @@ TEST(Attention, IsMatmulSoftmaxMatmul) {
   ASSERT_EQ(list.size(), 3u);
   EXPECT_EQ(list[0].contraction->kind, ContractionKind::matmul);
   EXPECT_EQ(list[2].contraction->kind, ContractionKind::matmul);
-  bool safe = true;
+  bool safe = false;
   EXPECT_GE(softmax_argument(list[1], list[1].stores[0].expr, safe), 0);
-  EXPECT_FALSE(safe);
+  EXPECT_TRUE(safe);
 }
 
 // W-54: a row with everything masked gives 0, not NaN.
@@ -50,6 +50,12 @@ TEST(Attention, FullyMaskedRowsAreZero) {
     EXPECT_TRUE(safe);
     EXPECT_THAT(values(call.run()[0]), ElementsAre(5, 0));
   }
+}
+
+// So does one whose scores are all −inf by themselves.
+TEST(Attention, RowsOfInfiniteScoresAreZero) {
+  EXPECT_THAT(result(sdpa, {floats({1, 1, 1}, {1}), floats({1, 2, 1}, {-inf, -inf}), floats({1, 2, 1}, {5, 6})}),
+              ElementsAre(0));
 }
 
 TEST(Attention, HonoursTheScale) {

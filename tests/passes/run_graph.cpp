@@ -146,7 +146,7 @@ Graph with_noise(const Graph& graph, double noise, std::mt19937& random) {
     for (ValueId& id : node.inputs)
       if (id != no_value) id = now[static_cast<size_t>(id)];
     add_node(noisy, node);
-    if (!node.op || node.op->record.is_view) continue;
+    if (!node.op || (node.op->record.memory >= Memory::itself && node.op->record.memory <= Memory::computed)) continue;
     for (ValueId id : node.outputs) {
       const TensorType type = value_of(noisy, id).type;
       if (!is_float(type.dtype)) continue;
