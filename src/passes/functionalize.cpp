@@ -138,8 +138,10 @@ class Functionalizer {
                    fmt::format("replaces elements of '{}', which shows an element more than once", self_name)};
     if (violation) {
       context_.violations.push_back(std::move(*violation));
-      memories_.make_own(result, {row_major(value_of(graph_, result).type.shape), false});
-      graph_.nodes.push_back(std::move(node));
+      // Something stands in its place until check_constraints ends the compilation.
+      const Shape& shape = value_of(graph_, result).type.shape;
+      memories_.load(self, {0, Shape(shape.size(), 0)}, result, node.name);
+      memories_.make_own(result, {row_major(shape), true});
       return;
     }
     if (kind == Memory::strided_scatter) {

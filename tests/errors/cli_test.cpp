@@ -112,6 +112,18 @@ TEST_F(CliErrors, PyTorchFiles) {
   }
 }
 
+// The length at the start of a .safetensors file may begin like a pickle.
+TEST_F(CliErrors, ALengthIsNoPickle) {
+  make_program();
+  const std::string json = R"({"layer.w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})";
+  const size_t length = 0x0280;
+  std::string file("\x80\x02\0\0\0\0\0\0", 8);
+  file += json + std::string(length - json.size(), ' ') + std::string(12, '\0');
+  write("w640.safetensors", file);
+  const Invocation run = npusim({"run", "model.npubin", "--weights", "w640.safetensors", "--input", "x=x.safetensors"});
+  EXPECT_EQ(run.code, 0) << run.err;
+}
+
 TEST_F(CliErrors, ProgramFiles) {
   make_program();
   expect({"describe", "none.npubin"}, 3, "cannot open none.npubin: No such file or directory");

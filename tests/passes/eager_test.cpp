@@ -189,7 +189,7 @@ std::string refusal(const std::string& text) {
 TEST(EagerMemory, WhatDependsOnUnknownStridesIsRefused) {
   const std::string attention =
       "input %q: float32[1, 2, 4, 8]\n"
-      "%y: float32[1, 2, 4, 8] = aten.scaled_dot_product_attention.default(%q, %q, %q)\n";
+      "%y: float32[1, 2, 4, 8] = aten.scaled_dot_product_attention.default(%q, %q, %q, None)\n";
   EXPECT_EQ(
       refusal(attention + "%a: float32[64] = aten.reshape.default(%y, shape=[64])\n"
                           "%b: float32[64] = aten.mul_.Tensor(%a, 2.0)\noutput %b\noutput %y\n"),
