@@ -317,7 +317,8 @@ bool is_injective(const Placement& at, const Shape& shape) {
     nested = nested && at.strides[d] > reach;
     reach += at.strides[d] * (shape[d] - 1);
   }
-  if (nested || reach + 1 < element_count(shape)) return nested;
+  constexpr int64_t largest = int64_t{1} << 30;  // that is looked through; beyond, only what is nested counts
+  if (nested || reach + 1 < element_count(shape) || reach >= largest) return nested;
   std::vector<bool> taken(static_cast<size_t>(reach) + 1, false);
   Shape index(shape.size(), 0);
   for (int64_t left = element_count(shape), address = 0; left > 0; --left) {

@@ -51,14 +51,22 @@ class Functionalizer {
   }
 
  private:
-  void read_operands(Node& node) {
+  // False where an operand cannot be read: then nothing is known of where the results are.
+  bool read_operands(Node& node) {
+    const size_t before = context_.violations.size();
     for (ValueId& v : node.inputs)
       if (v != no_value) v = memories_.read(v, node.name);
+    return context_.violations.size() == before;
   }
 
   void keep_kernel(Node node) {
     read_operands(node);
+    make_own_results(std::move(node));
+  }
+
+  void make_own_results(Node node) {
     for (ValueId v : node.outputs) memories_.make_own(v, {row_major(value_of(graph_, v).type.shape), true});
+    node.in_place = false;
     graph_.nodes.push_back(std::move(node));
   }
 
@@ -71,9 +79,8 @@ class Functionalizer {
       residences[i] = memories_.residence(operands[i]);
       places[i] = &residences[i];
     }
-    read_operands(node);
-    std::vector<ResultMemory> results;
-    if (!node.op->record.is_check) results = place_results(call_of(graph_, node), places);
+    if (!read_operands(node) || node.op->record.is_check) return make_own_results(std::move(node));
+    std::vector<ResultMemory> results = place_results(call_of(graph_, node), places);
     for (size_t i = 0; i < results.size(); ++i) {
       const ValueId out = node.outputs[i];
       ResultMemory& result = results[i];
@@ -96,8 +103,6 @@ class Functionalizer {
             out, of,
             fmt::format("'{}' may share its memory (node {}: {})", value_of(graph_, out).name, node.name, result.why));
     }
-    for (size_t i = results.size(); i < node.outputs.size(); ++i)  // of a check: nobody reads them
-      memories_.make_own(node.outputs[i], {row_major(value_of(graph_, node.outputs[i]).type.shape), true});
     node.in_place = false;
     graph_.nodes.push_back(std::move(node));
   }
@@ -109,7 +114,7 @@ class Functionalizer {
       memories_.name(result, target);
       return;
     }
-    read_operands(node);
+    if (!read_operands(node)) return make_own_results(std::move(node));
     node.in_place = false;
     graph_.nodes.push_back(std::move(node));
     memories_.write(target, result, name);
@@ -123,7 +128,7 @@ class Functionalizer {
     const Placement at = strided_placement(call, from.at.offset);
     const Shape size = call.ints("size");
     const std::string self_name = value_of(graph_, self).name;
-    read_operands(node);
+    if (!read_operands(node)) return make_own_results(std::move(node));
     std::optional<Violation> violation;
     if (!from.known)
       violation = {

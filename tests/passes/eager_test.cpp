@@ -203,6 +203,13 @@ TEST(EagerMemory, WhatDependsOnUnknownStridesIsRefused) {
             "%b: float32[64] = aten.mul_.Tensor(%a, 2.0)\noutput %b\n");
   EXPECT_EQ(refusal("input %x: float32[2, 3]\n%t: float32[3, 2] = aten.t_.default(%x)\noutput %x\n"),
             "node output x: reads 'x' of [2, 3], whose shape became [3, 2] in place");
+  EXPECT_EQ(refusal("input %x: float32[1, 3]\n%t: float32[3] = aten.squeeze_.default(%x)\n"
+                    "%a: float32[1, 3] = aten.add.Tensor(%x, %t)\n%b: float32[1, 3] = aten.mul_.Tensor(%x, 2.0)\n"
+                    "%c: float32[1, 3] = aten.as_strided.default(%x, size=[1, 3], stride=[3, 1])\n"
+                    "output %a\noutput %b\noutput %c\n"),
+            "node a: reads 'x' of [1, 3], whose shape became [3] in place\n"
+            "node b: reads 'x' of [1, 3], whose shape became [3] in place\n"
+            "node c: reads 'x' of [1, 3], whose shape became [3] in place");
   EXPECT_EQ(refusal("input %x: float32[2, 3]\n"
                     "%a: float32[2, 3] = aten.as_strided.default(%x, size=[2, 3], stride=[3, 1], storage_offset=1)\n"
                     "output %a\n"),

@@ -43,12 +43,6 @@ class Program:
         names = [n for n, t in self.values.items() if fits(t)]
         return self.random.choice(names) if names else None
 
-    def text(self, argument):
-        if isinstance(argument, str):
-            return argument
-        return {True: "true", False: "false", None: "none"}.get(argument, str(argument)) if not isinstance(
-            argument, (int, float)) or isinstance(argument, bool) else str(argument)
-
     def call(self, op, operands, *, given=(), **attrs):
         """Runs torch.ops.aten.<op> and writes its line; `given` are numbers in tensors' places."""
         name, overload = op.rsplit(".", 1)
@@ -214,9 +208,9 @@ class Program:
                                                                                                   [o])
             else:
                 return False
-            declared = {l.split(":")[0][1:]: l for l in self.lines if l.startswith("%") or l.startswith("input %")}
-            self.values = {n: v for n, v in self.values.items() if v is not t or n in made or self.declared(n) == list(
-                v.shape)}
+            # A name of the same tensor goes where its shape is no longer the declared one.
+            self.values = {n: v for n, v in self.values.items()
+                           if v is not t or n in made or self.declared(n) == list(v.shape)}
         return True
 
     def declared(self, name):
