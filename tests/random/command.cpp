@@ -55,7 +55,8 @@ struct Summary {
 // The message without the name of the node, which comes first, and without numbers: refusals by reason.
 std::string reason_of(const std::string& what) {
   std::string text = what.substr(0, what.find('\n'));
-  if (const size_t colon = text.find(": "); text.starts_with("node ") && colon != std::string::npos) text = text.substr(colon + 2);
+  if (const size_t colon = text.find(": "); text.starts_with("node ") && colon != std::string::npos)
+    text = text.substr(colon + 2);
   if (text.size() > 110) text.resize(110);
   for (char& c : text)
     if (c >= '0' && c <= '9') c = '#';
@@ -93,9 +94,12 @@ void add_outcome(Summary& summary, uint64_t seed, Outcome outcome) {
 }
 
 nlohmann::json to_json(uint64_t seed, const Outcome& outcome, size_t way) {
-  return {{"seed", seed},           {"result", static_cast<int>(outcome.result)},
-          {"what", outcome.what},   {"way", way},
-          {"elements", outcome.elements}, {"skipped", outcome.skipped},
+  return {{"seed", seed},
+          {"result", static_cast<int>(outcome.result)},
+          {"what", outcome.what},
+          {"way", way},
+          {"elements", outcome.elements},
+          {"skipped", outcome.skipped},
           {"loose", outcome.loose}};
 }
 
@@ -177,15 +181,17 @@ void report(const Flags& flags, const Summary& summary) {
                           {"result", result_name(f.outcome.result)},
                           {"what", f.outcome.what},
                           {"way", to_string(f.outcome.way)}});
-    const nlohmann::json json{{"results", summary.results},   {"refusals", summary.refusals}, {"elements", summary.elements},
-                              {"skipped", summary.skipped},   {"loose", summary.loose},       {"blurred_percent", blurred},
-                              {"seconds", summary.seconds}, {"failures", failures}};
+    const nlohmann::json json{{"results", summary.results},   {"refusals", summary.refusals},
+                              {"elements", summary.elements}, {"skipped", summary.skipped},
+                              {"loose", summary.loose},       {"blurred_percent", blurred},
+                              {"seconds", summary.seconds},   {"failures", failures}};
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
   for (const auto& [reason, count] : summary.refusals) fmt::print("refused {:5}  {}\n", count, reason);
   std::string line;
-  for (const auto& [name, count] : summary.results) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", count, name);
+  for (const auto& [name, count] : summary.results)
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", count, name);
   fmt::print("{}; {} elements, {} unstable, {} loose; {:.1f} % of programs blurred; {:.1f} s\n", line, summary.elements,
              summary.skipped, summary.loose, blurred, summary.seconds);
 }

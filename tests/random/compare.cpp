@@ -54,7 +54,8 @@ Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, c
   result.elements = element_count(expected.type.shape);
   const DType wider = dtype == DType::f64 || step_of(dtype) > step_of(stored) ? dtype : stored;
   for (int64_t i = 0; i < result.elements; ++i) {
-    const double a = load_double(found.data.data(), found.type.dtype, i), b = load_double(expected.data.data(), dtype, i);
+    const double a = load_double(found.data.data(), found.type.dtype, i),
+                 b = load_double(expected.data.data(), dtype, i);
     double spread = 0;
     bool stable = true;
     for (const HostTensor& t : noisy) {
@@ -68,7 +69,8 @@ Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, c
     }
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     const double rounding = 8 * step_of(dtype == DType::f64 ? dtype : DType::f32) + 2 * step_of(wider);
-    double allowed = exact && wider == dtype ? 0 : spreads_of(wider) * spread + rounding * std::fabs(b) + least_of(wider);
+    double allowed =
+        exact && wider == dtype ? 0 : spreads_of(wider) * spread + rounding * std::fabs(b) + least_of(wider);
     if (allowed > 0.1 * std::fabs(b) && std::fabs(b) > least_of(wider)) {
       ++result.loose;
       allowed *= 10;  // a few runs do not show how far what is so uncertain can go
@@ -76,7 +78,8 @@ Comparison compare_tensor(const HostTensor& found, const HostTensor& expected, c
     }
     const bool near = std::isfinite(a) && std::isfinite(b) && std::fabs(a - b) <= allowed;
     if (!near && result.wrong.empty())
-      result.wrong = fmt::format("element {} of {}: {}, expected {} within {:.3}", i, to_string(expected.type), a, b, allowed);
+      result.wrong =
+          fmt::format("element {} of {}: {}, expected {} within {:.3}", i, to_string(expected.type), a, b, allowed);
   }
   return result;
 }

@@ -8,8 +8,9 @@ namespace {
 
 // A right operand: weights mostly, an activation else.
 ValueId factor(Maker& m, const Shape& shape) {
-  const ValueId known =
-      m.chance(15) ? m.some([&](const TensorType& t) { return t.dtype == m.real_dtype() && t.shape == shape; }) : no_value;
+  const ValueId known = m.chance(15)
+                            ? m.some([&](const TensorType& t) { return t.dtype == m.real_dtype() && t.shape == shape; })
+                            : no_value;
   return known != no_value ? known : m.given_float(shape, m.chance(75));
 }
 
@@ -53,10 +54,9 @@ ValueId product(Maker& m) {
 }
 
 ValueId image_for(Maker& m, size_t spatial) {
-  const ValueId known = m.chance(60) ? m.some([&](const TensorType& t) {
-    return is_float(t.dtype) && t.shape.size() == spatial + 2;
-  })
-                                     : no_value;
+  const ValueId known =
+      m.chance(60) ? m.some([&](const TensorType& t) { return is_float(t.dtype) && t.shape.size() == spatial + 2; })
+                   : no_value;
   if (known != no_value) return known;
   Shape shape{m.chance(60) ? 1 : m.positive_extent(), m.extent()};
   while (shape.size() < spatial + 2) shape.push_back(m.extent());
@@ -96,7 +96,8 @@ ValueId convolution(Maker& m) {
                    {"groups", groups}};
   const Operand bias = m.chance(50) ? Operand(m.given_float({out}, true)) : Operand();
   // Padding times an infinity is left out by some implementations: no such weights.
-  const ValueId w = m.chance(90) ? m.weight({m.real_dtype(), weight}, "normal") : m.input({m.real_dtype(), weight}, "normal");
+  const ValueId w =
+      m.chance(90) ? m.weight({m.real_dtype(), weight}, "normal") : m.input({m.real_dtype(), weight}, "normal");
   if (transposed)
     return m.one(spatial == 2 ? "aten.conv_transpose2d.input" : "aten.conv_transpose1d.default", {x, w, bias}, attrs);
   return m.one(spatial == 2 ? "aten.conv2d.default" : "aten.conv1d.default", {x, w, bias}, attrs);
@@ -139,18 +140,18 @@ bool product_then_scan(Maker& m) {
   const ValueId flat = m.one("aten.flatten.using_ints", {y});
   if (flat == no_value) return true;
   if (m.chance(50)) return m.one("aten.cumsum.default", {flat}, {{"dim", int64_t{0}}}) != no_value;
-  return m.one("aten.masked_scatter.default",
-               {flat, m.given({DType::boolean, m.shape_of(flat)}, "mask"), m.given_float(m.shape_of(flat))}) != no_value;
+  return m.one("aten.masked_scatter.default", {flat, m.given({DType::boolean, m.shape_of(flat)}, "mask"),
+                                               m.given_float(m.shape_of(flat))}) != no_value;
 }
 
 }  // namespace
 
 // Chains of what reads a product: bounds of every magnitude, a residual, the product itself a second time.
 bool epilogue(Maker& m, ValueId value) {
-  static const std::vector<std::string> common{"aten.relu.default",      "aten.gelu.default",        "aten.silu.default",
-                                               "aten.sigmoid.default",   "aten.tanh.default",        "aten.relu6.default",
-                                               "aten.hardswish.default", "aten.hardsigmoid.default", "aten.elu.default",
-                                               "aten.leaky_relu.default"};
+  static const std::vector<std::string> common{
+      "aten.relu.default", "aten.gelu.default",      "aten.silu.default",      "aten.sigmoid.default",
+      "aten.tanh.default", "aten.relu6.default",     "aten.hardswish.default", "aten.hardsigmoid.default",
+      "aten.elu.default",  "aten.leaky_relu.default"};
   static const std::vector<std::string> twice{"aten.mul.Tensor", "aten.add.Tensor", "aten.sub.Tensor",
                                               "aten.maximum.default", "aten.eq.Tensor"};
   static const std::vector<double> bounds{-1e30, -1e6, -3, -1e-4, 0, 1e-4, 3, 1e6};
@@ -192,7 +193,10 @@ bool epilogue(Maker& m, ValueId value) {
 }
 
 std::vector<Action> contract_actions() {
-  return {{"matmul", 8, matmul}, {"conv", 8, conv}, {"batch_norm", 2, batch_norm}, {"product_then_scan", 1, product_then_scan}};
+  return {{"matmul", 8, matmul},
+          {"conv", 8, conv},
+          {"batch_norm", 2, batch_norm},
+          {"product_then_scan", 1, product_then_scan}};
 }
 
 }  // namespace npusim::test

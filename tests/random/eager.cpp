@@ -63,7 +63,8 @@ bool is_one_of(const std::string& name, std::initializer_list<const char*> names
 
 class EagerRun {
  public:
-  EagerRun(const Graph& graph, const Tensors& given, const Noise* noise) : graph_(graph), tensors_(graph.values.size()) {
+  EagerRun(const Graph& graph, const Tensors& given, const Noise* noise)
+      : graph_(graph), tensors_(graph.values.size()) {
     if (noise) noise_.emplace(*noise);
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const Value& value = graph.values[v];
@@ -184,7 +185,8 @@ class EagerRun {
       std::vector<void*> args;
       for (const int operand : step.operands) {
         const auto at = static_cast<size_t>(operand);
-        args.push_back(at < inputs.size() ? const_cast<std::byte*>(inputs[at]->data) : made[at - inputs.size()].data.data());
+        args.push_back(at < inputs.size() ? const_cast<std::byte*>(inputs[at]->data)
+                                          : made[at - inputs.size()].data.data());
       }
       for (size_t i = 0; i < step.kernel.args.size(); ++i) {
         const KernelArg& arg = step.kernel.args[i];
@@ -227,7 +229,8 @@ class EagerRun {
     const Placed self = placed(node.inputs[0]);
     if (name.starts_with("aten.to.") || name == "aten.contiguous.default") {
       if (value_of(graph_, node.outputs[0]).type.dtype != self.type.dtype) return false;
-      const bool copies = name == "aten.contiguous.default" ? !in_order(self.at) : call_of(graph_, node).boolean("copy");
+      const bool copies =
+          name == "aten.contiguous.default" ? !in_order(self.at) : call_of(graph_, node).boolean("copy");
       if (copies) return false;
       if (name == "aten.contiguous.default" && !self.certain) storages_[self.storage].doubtful = true;
       placed(node.outputs[0]) = self;
@@ -241,7 +244,8 @@ class EagerRun {
       return add_value(question, value_of(graph_, v).name, {DType::i64, value_of(graph_, v).type.shape});
     };
     HostTensor at = make_tensor({DType::i64, self.type.shape});
-    for (size_t i = 0; i < self.at.size(); ++i) store_int(at.data.data(), DType::i64, static_cast<int64_t>(i), self.at[i]);
+    for (size_t i = 0; i < self.at.size(); ++i)
+      store_int(at.data.data(), DType::i64, static_cast<int64_t>(i), self.at[i]);
     const TensorView given = view_of(at);
     std::vector<const TensorView*> inputs(node.inputs.size(), nullptr);
     inputs[0] = &given;
@@ -249,8 +253,8 @@ class EagerRun {
       if (node.inputs[i] != no_value) asked.inputs[i] = positions(node.inputs[i]);
     for (size_t i = 0; i < node.outputs.size(); ++i) asked.outputs[i] = positions(node.outputs[i]);
     const std::vector<HostTensor> results = evaluate_call(call_of(question, asked), inputs);
-    const bool reshapes = is_one_of(name, {"aten.reshape.default", "aten.flatten.using_ints", "aten.ravel.default",
-                                           "aten.reshape_as.default"});
+    const bool reshapes = is_one_of(
+        name, {"aten.reshape.default", "aten.flatten.using_ints", "aten.ravel.default", "aten.reshape_as.default"});
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       Placed result = self;
       result.type.shape = results[i].type.shape;

@@ -30,7 +30,8 @@ void run_actions(Maker& m) {
   const auto wanted = static_cast<size_t>(3 + m.pick(m.chance(70) ? 10 : 23));
   for (int tries = 0; tries < 200 && m.graph().nodes.size() < wanted; ++tries) {
     int64_t at = m.pick(total);
-    const auto chosen = std::find_if(actions.begin(), actions.end(), [&](const Action& a) { return (at -= a.weight) < 0; });
+    const auto chosen =
+        std::find_if(actions.begin(), actions.end(), [&](const Action& a) { return (at -= a.weight) < 0; });
     chosen->run(m);
   }
 }
@@ -75,8 +76,9 @@ void drop_unread_inputs(Graph& graph) {
 std::vector<std::string> feature_names() {
   std::vector<std::string> names;
   for (const Action& action : all_actions()) names.emplace_back(action.name);
-  for (const char* name : {"alias_outputs", "double", "empty", "epilogue", "half", "huge", "large", "mask", "native_batch_norm", "reshape",
-                           "special", "states", "tiny", "twice", "update_weights", "zeros"})
+  for (const char* name :
+       {"alias_outputs", "double", "empty", "epilogue", "half", "huge", "large", "mask", "native_batch_norm", "reshape",
+        "special", "states", "tiny", "twice", "update_weights", "zeros"})
     names.emplace_back(name);
   return names;
 }

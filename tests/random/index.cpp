@@ -39,9 +39,9 @@ bool gather(Maker& m) {
     case 3: {  // two indices side by side
       if (m.rank(p.x) < 2 || m.shape_of(p.x)[0] == 0 || m.shape_of(p.x)[1] == 0) return false;
       const Shape shape = m.shape(1, 2);
-      return m.one("aten.index.Tensor", {p.x, std::vector<ValueId>{m.index(shape, m.shape_of(p.x)[0]),
-                                                                   m.index(m.broadcast_to(shape), m.shape_of(p.x)[1])}}) !=
-             no_value;
+      return m.one("aten.index.Tensor",
+                   {p.x, std::vector<ValueId>{m.index(shape, m.shape_of(p.x)[0]),
+                                              m.index(m.broadcast_to(shape), m.shape_of(p.x)[1])}}) != no_value;
     }
     default:
       return m.one("aten.gather.default", {p.x, m.index(with_extent(m, p, count), p.extent)}, {{"dim", p.dim}}) !=
@@ -67,18 +67,20 @@ bool scatter(Maker& m) {
   const bool rows = m.rank(p.x) == 1;  // several indices to one place write in an order that is not said
   switch (m.pick(6)) {
     case 0:
-      return m.one("aten.index_add.default", {p.x, m.index({count}, p.extent), source(m, p.x, shape)}, {{"dim", p.dim}}) !=
-             no_value;
+      return m.one("aten.index_add.default", {p.x, m.index({count}, p.extent), source(m, p.x, shape)},
+                   {{"dim", p.dim}}) != no_value;
     case 1:
       return m.one("aten.index_copy.default", {p.x, m.index({count}, p.extent, true), source(m, p.x, shape)},
                    {{"dim", p.dim}}) != no_value;
     case 2:
-      return m.one("aten.scatter_add.default", {p.x, m.index(shape, p.extent), source(m, p.x, shape)}, {{"dim", p.dim}}) !=
-             no_value;
+      return m.one("aten.scatter_add.default", {p.x, m.index(shape, p.extent), source(m, p.x, shape)},
+                   {{"dim", p.dim}}) != no_value;
     case 3: {
-      if (!rows) return m.one("aten.scatter.value", {p.x, m.index(shape, p.extent)}, {{"dim", p.dim}, {"value", m.real()}}) != no_value;
-      return m.one("aten.scatter.src", {p.x, m.index(shape, p.extent, true), source(m, p.x, shape)}, {{"dim", p.dim}}) !=
-             no_value;
+      if (!rows)
+        return m.one("aten.scatter.value", {p.x, m.index(shape, p.extent)}, {{"dim", p.dim}, {"value", m.real()}}) !=
+               no_value;
+      return m.one("aten.scatter.src", {p.x, m.index(shape, p.extent, true), source(m, p.x, shape)},
+                   {{"dim", p.dim}}) != no_value;
     }
     case 4: {
       Shape of = m.shape_of(p.x);
@@ -86,9 +88,8 @@ bool scatter(Maker& m) {
       if (n == 0) return false;
       of[0] = some;
       const bool adds = m.chance(40);
-      return m.one("aten.index_put.default",
-                   {p.x, std::vector<ValueId>{m.index({some}, n, !adds)}, source(m, p.x, of)}, {{"accumulate", adds}}) !=
-             no_value;
+      return m.one("aten.index_put.default", {p.x, std::vector<ValueId>{m.index({some}, n, !adds)}, source(m, p.x, of)},
+                   {{"accumulate", adds}}) != no_value;
     }
     default: {
       const int64_t start = m.pick(p.extent), end = start + 1 + m.pick(p.extent - start);

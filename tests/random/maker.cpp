@@ -37,7 +37,8 @@ double work_of(const Lowering& lowering) {
 
 }  // namespace
 
-Maker::Maker(uint64_t seed, std::set<std::string> off) : random_(seed * 0x9e3779b97f4a7c15ULL + 1), off_(std::move(off)) {
+Maker::Maker(uint64_t seed, std::set<std::string> off)
+    : random_(seed * 0x9e3779b97f4a7c15ULL + 1), off_(std::move(off)) {
   graph_.name = "random";
   const bool large = on("large") && chance(8);
   most_elements_ = large ? 60000 : 1500;
@@ -71,7 +72,8 @@ Shape Maker::shape(size_t least, size_t most) {
 }
 
 Shape Maker::broadcast_to(Shape shape) {
-  if (!shape.empty() && chance(40)) shape.erase(shape.begin(), shape.begin() + pick(static_cast<int64_t>(shape.size()) + 1));
+  if (!shape.empty() && chance(40))
+    shape.erase(shape.begin(), shape.begin() + pick(static_cast<int64_t>(shape.size()) + 1));
   for (int64_t& extent : shape)
     if (chance(25)) extent = 1;
   return shape;
@@ -128,7 +130,9 @@ ValueId Maker::floats(size_t least_rank, size_t most_rank) {
     return is_float(t.dtype) && t.shape.size() >= least_rank && t.shape.size() <= most_rank;
   };
   const ValueId known = chance(90) ? some(fits) : no_value;
-  return known != no_value ? known : given_float(shape(least_rank, std::min<size_t>(most_rank, std::max<size_t>(least_rank, 4))));
+  return known != no_value
+             ? known
+             : given_float(shape(least_rank, std::min<size_t>(most_rank, std::max<size_t>(least_rank, 4))));
 }
 
 ValueId Maker::like(const Shape& wanted, ValueId other) {

@@ -44,11 +44,11 @@ class Maker {
   bool on(const std::string& feature) const { return !off_.contains(feature); }
 
   // Shapes.
-  int64_t extent();                       // one of this graph's extents
-  int64_t positive_extent();              // not 0
+  int64_t extent();                        // one of this graph's extents
+  int64_t positive_extent();               // not 0
   Shape shape(size_t least, size_t most);  // of this many dimensions
-  Shape broadcast_to(Shape shape);        // some dimensions 1, some leading ones left out
-  int64_t dim(const Shape& shape);        // may be negative, as ATen counts
+  Shape broadcast_to(Shape shape);         // some dimensions 1, some leading ones left out
+  int64_t dim(const Shape& shape);         // may be negative, as ATen counts
 
   // New values.
   ValueId input(TensorType type, const std::string& kind);

@@ -8,12 +8,12 @@ namespace npusim::test {
 
 // What a call's kernels do to precision.
 struct CallTraits {
-  bool exact = true;    // moves, selects and compares: no result is rounded
-  bool weighs = false;  // attention
+  bool exact = true;     // moves, selects and compares: no result is rounded
+  bool weighs = false;   // attention
   bool gathers = false;  // at computed places
-  bool sums = false;    // its operands may have been rounded, and are added up in another order
-  double terms = 1;     // added up for one result
-  int64_t window = 0;   // a convolution that may be computed by tiles: how far an element's error comes from
+  bool sums = false;     // its operands may have been rounded, and are added up in another order
+  double terms = 1;      // added up for one result
+  int64_t window = 0;    // a convolution that may be computed by tiles: how far an element's error comes from
 };
 CallTraits traits_of(const Lowering& lowering);
 

@@ -10,10 +10,10 @@ namespace {
 // Formulas whose results are another thing than a function of their operands' elements, and those with domains of their
 // own, which have actions.
 bool is_apart(std::string_view name) {
-  constexpr std::string_view apart[] = {"dropout", "rrelu",  "_cast",  "copy",   "alias", "lift",        "detach", "to.",
-                                        "type_as", "assert", "sym_",   "fill",   "zero",  "bitwise",     "shift",  "__",
-                                        "where",   "clone",  "norm",   "contig", "glu",   "log_sigmoid_", "diff",  "upsample",
-                                        "affine",  "prelu",  "positive", "gcd"};
+  constexpr std::string_view apart[] = {"dropout",      "rrelu",   "_cast",    "copy",   "alias", "lift",     "detach",
+                                        "to.",          "type_as", "assert",   "sym_",   "fill",  "zero",     "bitwise",
+                                        "shift",        "__",      "where",    "clone",  "norm",  "contig",   "glu",
+                                        "log_sigmoid_", "diff",    "upsample", "affine", "prelu", "positive", "gcd"};
   return std::any_of(std::begin(apart), std::end(apart),
                      [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
@@ -74,8 +74,8 @@ bool unary(Maker& m) {
 }
 
 bool binary(Maker& m) {
-  static const std::vector<std::string> common{"aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor",
-                                               "aten.maximum.default", "aten.minimum.default"};
+  static const std::vector<std::string> common{"aten.add.Tensor", "aten.sub.Tensor",      "aten.mul.Tensor",
+                                               "aten.div.Tensor", "aten.maximum.default", "aten.minimum.default"};
   const Op& op = m.chance(60) ? *find_op(m.choose(common)) : *m.choose(formulas_of(2));
   const ValueId x = m.floats();
   if (m.chance(12) && op.schema.find("other") >= 0) {
@@ -94,10 +94,9 @@ bool ternary(Maker& m) {
 }
 
 ValueId mask_for(Maker& m, ValueId x) {
-  const ValueId known = m.chance(50) ? m.some([&](const TensorType& t) {
-    return t.dtype == DType::boolean && t.shape == m.shape_of(x);
-  })
-                                     : no_value;
+  const ValueId known =
+      m.chance(50) ? m.some([&](const TensorType& t) { return t.dtype == DType::boolean && t.shape == m.shape_of(x); })
+                   : no_value;
   if (known != no_value) return known;
   return m.given({DType::boolean, m.chance(60) ? m.shape_of(x) : m.broadcast_to(m.shape_of(x))}, "mask");
 }
@@ -142,7 +141,8 @@ bool cast(Maker& m) {
   static const std::vector<DType> integers{DType::u8, DType::i8, DType::i16, DType::i32, DType::i64, DType::boolean};
   if (m.chance(50)) {
     ValueId x = m.floats();
-    if (m.chance(40)) return cast_to(m, x, m.chance(70) ? DType::f32 : m.chance(50) ? DType::f16 : DType::bf16) != no_value;
+    if (m.chance(40))
+      return cast_to(m, x, m.chance(70) ? DType::f32 : m.chance(50) ? DType::f16 : DType::bf16) != no_value;
     const DType to = m.choose(integers);
     // A float that does not fit becomes no certain integer.
     if (to != DType::boolean) {
@@ -159,8 +159,9 @@ bool cast(Maker& m) {
 
 bool integer(Maker& m) {
   static const std::vector<std::string> names{
-      "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.bitwise_and.Tensor", "aten.bitwise_or.Tensor",
-      "aten.bitwise_xor.Tensor", "aten.maximum.default", "aten.minimum.default", "aten.eq.Tensor", "aten.lt.Tensor"};
+      "aten.add.Tensor",        "aten.sub.Tensor",         "aten.mul.Tensor",      "aten.bitwise_and.Tensor",
+      "aten.bitwise_or.Tensor", "aten.bitwise_xor.Tensor", "aten.maximum.default", "aten.minimum.default",
+      "aten.eq.Tensor",         "aten.lt.Tensor"};
   static const std::vector<DType> dtypes{DType::i64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8};
   ValueId x = m.chance(70) ? m.some([](const TensorType& t) { return is_integer(t.dtype); }) : no_value;
   if (x == no_value) x = m.given({m.choose(dtypes), m.shape(0, 3)}, m.chance(25) ? "big" : "small");
@@ -172,8 +173,8 @@ bool integer(Maker& m) {
     case 1:
       return m.one("aten.floor_divide.Scalar", {x}, {{"other", int64_t{m.chance(50) ? 3 : -2}}}) != no_value;
     case 2:
-      return m.one(m.chance(50) ? "aten.bitwise_left_shift.Tensor_Scalar" : "aten.bitwise_right_shift.Tensor_Scalar", {x},
-                   {{"other", m.pick(5)}}) != no_value;
+      return m.one(m.chance(50) ? "aten.bitwise_left_shift.Tensor_Scalar" : "aten.bitwise_right_shift.Tensor_Scalar",
+                   {x}, {{"other", m.pick(5)}}) != no_value;
     case 3: {
       const Op& op = *m.choose(formulas_of(1));
       return !may_trap(m, op, x) && !m.call(op.name(), {x}, numbers_for(m, op, true)).empty();
@@ -188,9 +189,9 @@ bool integer(Maker& m) {
 }
 
 bool logical(Maker& m) {
-  static const std::vector<std::string> names{"aten.logical_and.default", "aten.logical_or.default",
-                                              "aten.logical_xor.default", "aten.bitwise_and.Tensor",
-                                              "aten.bitwise_xor.Tensor",  "aten.mul.Tensor", "aten.add.Tensor"};
+  static const std::vector<std::string> names{
+      "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default", "aten.bitwise_and.Tensor",
+      "aten.bitwise_xor.Tensor",  "aten.mul.Tensor",         "aten.add.Tensor"};
   const ValueId x = m.some([](const TensorType& t) { return t.dtype == DType::boolean; });
   if (x == no_value) return compare(m);
   if (m.chance(20)) return m.one("aten.logical_not.default", {x}) != no_value;
@@ -228,8 +229,8 @@ bool create(Maker& m) {
 std::string unary_op(Maker& m) { return m.choose(formulas_of(1))->name(); }
 
 std::vector<Action> pointwise_actions() {
-  return {{"unary", 10, unary},   {"binary", 14, binary}, {"ternary", 3, ternary}, {"compare", 3, compare},
-          {"where", 4, where},    {"clamp", 3, clamp},    {"cast", 4, cast},       {"integer", 4, integer},
+  return {{"unary", 10, unary},    {"binary", 14, binary}, {"ternary", 3, ternary}, {"compare", 3, compare},
+          {"where", 4, where},     {"clamp", 3, clamp},    {"cast", 4, cast},       {"integer", 4, integer},
           {"logical", 2, logical}, {"mixed", 2, mixed},    {"create", 2, create}};
 }
 

@@ -170,9 +170,13 @@ TEST(Compare, WhatNoiseDecidesIsSkipped) {
 
 TEST(Isolate, ACrashIsAResult) {
   std::string sent;
-  EXPECT_EQ(in_child(10, [](const auto& send) { send("done"); }, [&](const std::string& text) { sent = text; }), "");
+  EXPECT_EQ(in_child(
+                10, [](const auto& send) { send("done"); }, [&](const std::string& text) { sent = text; }),
+            "");
   EXPECT_EQ(sent, "done");
-  EXPECT_NE(in_child(10, [](const auto&) { _exit(4); }, [](const std::string&) {}), "");
+  EXPECT_NE(in_child(
+                10, [](const auto&) { _exit(4); }, [](const std::string&) {}),
+            "");
 }
 
 // An integer that does not fit its index fails as an error of the input; shrinking keeps that and drops the rest.

@@ -15,17 +15,24 @@ std::vector<int64_t> dims_of(Maker& m, ValueId x) {
 }
 
 bool reduce(Maker& m) {
-  static const std::vector<std::string> lists{"aten.sum.dim_IntList", "aten.sum.dim_IntList", "aten.mean.dim",
-                                              "aten.mean.dim",        "aten.amax.default",    "aten.amin.default",
-                                              "aten.var.correction",  "aten.std.dim",         "aten.logsumexp.default",
-                                              "aten.nansum.default",  "aten.linalg_vector_norm.default"};
-  static const std::vector<std::string> ones{"aten.prod.dim_int", "aten.any.dim", "aten.all.dim",
-                                             "aten.argmax.default", "aten.argmin.default", "aten.max.dim", "aten.min.dim"};
-  static const std::vector<std::string> whole{"aten.sum.default", "aten.mean.default", "aten.max.default",
-                                              "aten.min.default", "aten.any.default", "aten.all.default",
+  static const std::vector<std::string> lists{"aten.sum.dim_IntList",
+                                              "aten.sum.dim_IntList",
+                                              "aten.mean.dim",
+                                              "aten.mean.dim",
+                                              "aten.amax.default",
+                                              "aten.amin.default",
+                                              "aten.var.correction",
+                                              "aten.std.dim",
+                                              "aten.logsumexp.default",
+                                              "aten.nansum.default",
+                                              "aten.linalg_vector_norm.default"};
+  static const std::vector<std::string> ones{"aten.prod.dim_int",   "aten.any.dim",        "aten.all.dim",
+                                             "aten.argmax.default", "aten.argmin.default", "aten.max.dim",
+                                             "aten.min.dim"};
+  static const std::vector<std::string> whole{"aten.sum.default",  "aten.mean.default",   "aten.max.default",
+                                              "aten.min.default",  "aten.any.default",    "aten.all.default",
                                               "aten.prod.default", "aten.argmax.default", "aten.count_nonzero.default"};
-  const ValueId integers =
-      m.chance(15) ? m.some([](const TensorType& t) { return !is_float(t.dtype); }) : no_value;
+  const ValueId integers = m.chance(15) ? m.some([](const TensorType& t) { return !is_float(t.dtype); }) : no_value;
   const ValueId x = integers != no_value ? integers : m.floats(1);
   switch (m.pick(5)) {
     case 0:
@@ -40,8 +47,7 @@ bool reduce(Maker& m) {
 bool scan(Maker& m) {
   static const std::vector<std::string> names{"aten.cumsum.default", "aten.cumsum.default", "aten.cumprod.default",
                                               "aten.logcumsumexp.default", "aten.cummax.default"};
-  const ValueId integers =
-      m.chance(20) ? m.some([](const TensorType& t) { return is_integer(t.dtype); }) : no_value;
+  const ValueId integers = m.chance(20) ? m.some([](const TensorType& t) { return is_integer(t.dtype); }) : no_value;
   const ValueId x = integers != no_value ? integers : m.floats(1);
   return !m.call(m.choose(names), {x}, {{"dim", m.dim(m.shape_of(x))}}).empty();
 }
@@ -97,8 +103,8 @@ bool norm(Maker& m) {
                    {{"num_groups", c % 2 ? int64_t{1} : int64_t{2}}}) != no_value;
     }
     default: {
-      const ValueId square =
-          m.chance(50) ? m.one("aten.pow.Tensor_Scalar", {x}, {{"exponent", int64_t{2}}}) : m.one("aten.mul.Tensor", {x, x});
+      const ValueId square = m.chance(50) ? m.one("aten.pow.Tensor_Scalar", {x}, {{"exponent", int64_t{2}}})
+                                          : m.one("aten.mul.Tensor", {x, x});
       if (square == no_value) return false;
       const ValueId mean = m.one("aten.mean.dim", {square}, {{"dim", std::vector<int64_t>{-1}}, {"keepdim", true}});
       const ValueId plus = mean == no_value ? mean : m.one("aten.add.Tensor", {mean, number_operand(1e-6)});
@@ -140,7 +146,7 @@ bool pool(Maker& m) {
 }  // namespace
 
 std::vector<Action> reduce_actions() {
-  return {{"reduce", 9, reduce}, {"scan", 3, scan}, {"order", 2, order},
+  return {{"reduce", 9, reduce},   {"scan", 3, scan}, {"order", 2, order},
           {"softmax", 3, softmax}, {"norm", 4, norm}, {"pool", 2, pool}};
 }
 

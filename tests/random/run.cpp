@@ -59,7 +59,8 @@ struct Expected {
 // What 16 bits hold of the graph's values is not more than they hold of its results.
 DType widest_step(const Graph& graph, DType dtype) {
   for (const Value& value : graph.values)
-    if (value.type.dtype == DType::bf16 || (value.type.dtype == DType::f16 && dtype != DType::bf16)) dtype = value.type.dtype;
+    if (value.type.dtype == DType::bf16 || (value.type.dtype == DType::f16 && dtype != DType::bf16))
+      dtype = value.type.dtype;
   return dtype;
 }
 
@@ -97,8 +98,8 @@ void check_reference(const Graph& graph, const Given& given, const Expected& exp
   }
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!identical(outputs[i], expected.outputs[i]))
-      throw Failure{Result::reference, fmt::format("output {}: the reference is not what eager execution gives",
-                                                   graph.outputs[i].name)};
+      throw Failure{Result::reference,
+                    fmt::format("output {}: the reference is not what eager execution gives", graph.outputs[i].name)};
 }
 
 std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way) {
@@ -137,7 +138,8 @@ std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& progra
                                                             : convert_tensor(view_of(given.inputs[i]), wanted));
       const auto memory = executor.input(0, i);
       if (memory.size() != inputs[i].data.size())
-        throw Failure{Result::problem, fmt::format("input {} takes {} bytes of {}", i, memory.size(), inputs[i].data.size())};
+        throw Failure{Result::problem,
+                      fmt::format("input {} takes {} bytes of {}", i, memory.size(), inputs[i].data.size())};
       std::copy(inputs[i].data.begin(), inputs[i].data.end(), memory.begin());
     }
     executor.run(0);
@@ -153,7 +155,8 @@ std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& progra
     if (repeat == 1)
       for (size_t i = 0; i < found.size(); ++i)
         if (found[i].data != outputs[i].data)
-          throw Failure{Result::wrong, fmt::format("output {}: the second run gives another result", method.outputs[i].name)};
+          throw Failure{Result::wrong,
+                        fmt::format("output {}: the second run gives another result", method.outputs[i].name)};
     outputs = std::move(found);
   }
   return outputs;
@@ -165,7 +168,8 @@ void compare_outputs(const Graph& graph, const Method& method, const std::vector
   std::string wrong;
   for (size_t i = 0; i < found.size(); ++i) {
     if (method.outputs[i].name != graph.outputs[i].name)
-      throw Failure{Result::problem, fmt::format("output {} is called {}", graph.outputs[i].name, method.outputs[i].name)};
+      throw Failure{Result::problem,
+                    fmt::format("output {} is called {}", graph.outputs[i].name, method.outputs[i].name)};
     const Comparison c = compare_tensor(found[i], expected.outputs[i], expected.noisy[i], expected.exact[i],
                                         widest_step(graph, way.dtype));
     outcome.elements += c.elements;
@@ -182,7 +186,8 @@ void run_way(const Graph& graph, const Given& given, const Expected& expected, c
   const auto program = compile_graph(graph, way);
   const std::vector<HostTensor> found = run_program(program, given, way);
   for (const auto& [name, tensor] : before)
-    if (given.by_name.at(name).data != tensor.data) throw Failure{Result::changed, fmt::format("weight {} was written", name)};
+    if (given.by_name.at(name).data != tensor.data)
+      throw Failure{Result::changed, fmt::format("weight {} was written", name)};
   compare_outputs(graph, program->methods[0], found, expected, way, outcome);
 }
 
@@ -210,7 +215,8 @@ std::vector<Way> ways_for(uint64_t seed, int threads) {
   fused.threads = threads ? threads : 1 + static_cast<int>(pick(2));
   const size_t dtype = pick(10);
   fused.dtype = dtype == 0 ? DType::f16 : dtype == 1 ? DType::bf16 : DType::f32;
-  if (const std::vector<int64_t> sets = instruction_sets(); !sets.empty() && pick(2)) fused.instructions = sets[pick(sets.size())];
+  if (const std::vector<int64_t> sets = instruction_sets(); !sets.empty() && pick(2))
+    fused.instructions = sets[pick(sets.size())];
   Way other = fused;
   std::vector<std::string> names = fusion_names();
   for (const Pass& pass : pipeline())
@@ -232,7 +238,7 @@ std::vector<Way> ways_for(uint64_t seed, int threads) {
 }
 
 std::string_view result_name(Result result) {
-  constexpr std::string_view names[] = {"passed", "blurred",   "refused", "trapped", "unspecified", "wrong",
+  constexpr std::string_view names[] = {"passed",    "blurred", "refused", "trapped", "unspecified", "wrong",
                                         "reference", "changed", "problem", "error",   "crashed"};
   return names[static_cast<size_t>(result)];
 }

@@ -153,7 +153,8 @@ class Shrinker {
   // What an error says, without the names and numbers of this program.
   static std::string message(const Outcome& outcome) {
     if (outcome.result != Result::error && outcome.result != Result::problem) return {};
-    std::string text = outcome.what.substr(outcome.what.rfind(": ") == std::string::npos ? 0 : outcome.what.rfind(": "));
+    std::string text =
+        outcome.what.substr(outcome.what.rfind(": ") == std::string::npos ? 0 : outcome.what.rfind(": "));
     std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
     return text;
   }

@@ -10,7 +10,8 @@ ValueId target(Maker& m) {
   ValueId base = no_value;
   switch (m.pick(8)) {
     case 0:
-      base = m.on("states") ? m.some([](const TensorType& t) { return is_float(t.dtype) && !t.shape.empty(); }) : no_value;
+      base =
+          m.on("states") ? m.some([](const TensorType& t) { return is_float(t.dtype) && !t.shape.empty(); }) : no_value;
       if (base != no_value && m.source(base) != ValueSource::input) base = m.given_float(m.shape(1, 3));
       break;
     case 1:
@@ -27,8 +28,9 @@ ValueId target(Maker& m) {
       break;
   }
   if (base == no_value) return no_value;
-  const bool kept = (m.on("states") || m.source(base) != ValueSource::input) &&
-                    (m.on("update_weights") || (m.source(base) != ValueSource::weight && m.source(base) != ValueSource::constant));
+  const bool kept =
+      (m.on("states") || m.source(base) != ValueSource::input) &&
+      (m.on("update_weights") || (m.source(base) != ValueSource::weight && m.source(base) != ValueSource::constant));
   return kept ? base : m.one("aten.clone.default", {base});
 }
 
@@ -39,7 +41,7 @@ ValueId operand_for(Maker& m, ValueId to) {
 }
 
 bool write(Maker& m, ValueId to) {
-  static const std::vector<std::string> binary{"aten.add_.Tensor", "aten.mul_.Tensor", "aten.sub_.Tensor",
+  static const std::vector<std::string> binary{"aten.add_.Tensor", "aten.mul_.Tensor",   "aten.sub_.Tensor",
                                                "aten.div_.Tensor", "aten.copy_.default", "aten.copy_.default"};
   static const std::vector<std::string> unary{"aten.relu_.default", "aten.sigmoid_.default", "aten.neg_.default",
                                               "aten.tanh_.default", "aten.abs_.default",     "aten.exp_.default"};
@@ -91,12 +93,14 @@ bool shift(Maker& m) {
   const ValueId x = m.chance(50) ? m.floats(1, 4) : m.one("aten.mul.Tensor", {m.floats(1, 4), number_operand(1.5)});
   if (x == no_value) return false;
   if (m.source(x) == ValueSource::input && !m.on("states")) return false;
-  if ((m.source(x) == ValueSource::weight || m.source(x) == ValueSource::constant) && !m.on("update_weights")) return false;
+  if ((m.source(x) == ValueSource::weight || m.source(x) == ValueSource::constant) && !m.on("update_weights"))
+    return false;
   const int64_t dim = m.pick(m.rank(x)), n = m.shape_of(x)[static_cast<size_t>(dim)];
   if (n < 2) return false;
   const int64_t length = 1 + m.pick(n - 1), from = m.pick(n - length + 1), to = m.pick(n - length + 1);
   const auto part = [&](int64_t start) {
-    return m.one("aten.slice.Tensor", {x}, {{"dim", dim}, {"start", start}, {"end", start + length}, {"step", int64_t{1}}});
+    return m.one("aten.slice.Tensor", {x},
+                 {{"dim", dim}, {"start", start}, {"end", start + length}, {"step", int64_t{1}}});
   };
   const ValueId target = part(to), source = part(from);
   if (target == no_value || source == no_value) return false;
@@ -154,7 +158,8 @@ bool weights_only(Maker& m) {
 
 bool shift_rows_of_product(Maker& m) {
   const ValueId x = m.floats(2, 2);
-  const ValueId b = m.one("aten.linear.default", {x, m.given_float({m.positive_extent(), m.shape_of(x)[1]}, true), Operand()});
+  const ValueId b =
+      m.one("aten.linear.default", {x, m.given_float({m.positive_extent(), m.shape_of(x)[1]}, true), Operand()});
   if (b == no_value) return false;
   const int64_t n = m.shape_of(b)[0];
   if (n < 2) return false;
@@ -168,8 +173,11 @@ bool shift_rows_of_product(Maker& m) {
 }  // namespace
 
 std::vector<Action> update_actions() {
-  return {{"update", 5, update}, {"update_view", 7, update_view}, {"shift", 2, shift},
-          {"weights_only", 2, weights_only}, {"shift_product", 1, shift_rows_of_product}};
+  return {{"update", 5, update},
+          {"update_view", 7, update_view},
+          {"shift", 2, shift},
+          {"weights_only", 2, weights_only},
+          {"shift_product", 1, shift_rows_of_product}};
 }
 
 }  // namespace npusim::test

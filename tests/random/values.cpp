@@ -17,7 +17,9 @@ uint64_t mixed(uint64_t seed, const std::string& name) {
 }
 
 double real_value(const std::string& kind, std::mt19937_64& random) {
-  const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
   const auto power = [&](double exponent) {
     return (random() % 2 ? 1 : -1) * std::pow(10, uniform(exponent - 2, exponent + 2));
   };
@@ -69,7 +71,8 @@ HostTensor make_values(const std::string& name, const TensorType& type, uint64_t
                  random);
   } else if (!is_float(type.dtype)) {
     for (int64_t i = 0; i < count; ++i)
-      integers.push_back(type.dtype == DType::boolean ? static_cast<int64_t>(random() % 2) : integer_value(kind, random));
+      integers.push_back(type.dtype == DType::boolean ? static_cast<int64_t>(random() % 2)
+                                                      : integer_value(kind, random));
     if (kind.kind == "sorted") std::sort(integers.begin(), integers.end());
   }
   for (int64_t i = 0; i < count; ++i) {

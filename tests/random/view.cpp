@@ -82,7 +82,8 @@ bool rearrange(Maker& m) {
       std::vector<int64_t> pad;
       for (int64_t d = std::min<int64_t>(m.rank(x), 1 + m.pick(2)); d > 0; --d)
         for (int side = 0; side < 2; ++side) pad.push_back(m.pick(4) - (m.chance(20) ? 1 : 0));
-      if (m.chance(70)) return m.one("aten.constant_pad_nd.default", {x}, {{"pad", pad}, {"value", m.real()}}) != no_value;
+      if (m.chance(70))
+        return m.one("aten.constant_pad_nd.default", {x}, {{"pad", pad}, {"value", m.real()}}) != no_value;
       for (int64_t& p : pad) p = std::max<int64_t>(p, 0);
       const std::vector<std::string> modes{"reflect", "replicate", "circular"};
       return m.one("aten.pad.default", {x}, {{"pad", pad}, {"mode", m.choose(modes)}}) != no_value;
@@ -123,8 +124,9 @@ bool strided(Maker& m) {
   const int64_t reach = (columns - 1) * inner, rows = 1 + m.pick(std::max<int64_t>(1, (n - 1 - reach) / outer + 1));
   const int64_t used = (rows - 1) * outer + reach;
   if (used >= n) return false;
-  return m.one("aten.as_strided.default", {x},
-               {{"size", Shape{rows, columns}}, {"stride", Shape{outer, inner}}, {"storage_offset", m.pick(n - used)}}) !=
+  return m.one(
+             "aten.as_strided.default", {x},
+             {{"size", Shape{rows, columns}}, {"stride", Shape{outer, inner}}, {"storage_offset", m.pick(n - used)}}) !=
          no_value;
 }
 
@@ -151,7 +153,8 @@ ValueId random_view(Maker& m, ValueId x) {
       return m.one("aten.transpose.int", {x}, {{"dim0", dim}, {"dim1", m.dim(shape)}});
     case 6: {
       const int64_t n = shape[static_cast<size_t>(dim < 0 ? dim + rank : dim)];
-      return n == 0 ? no_value : m.one("aten.select.int", {x}, {{"dim", dim}, {"index", m.pick(n) - (m.chance(30) ? n : 0)}});
+      return n == 0 ? no_value
+                    : m.one("aten.select.int", {x}, {{"dim", dim}, {"index", m.pick(n) - (m.chance(30) ? n : 0)}});
     }
     case 7: {
       Shape wide = shape;
@@ -176,7 +179,7 @@ ValueId random_view(Maker& m, ValueId x) {
 }
 
 std::vector<Action> view_actions() {
-  return {{"view", 9, view},  {"views_of_views", 4, views_of_views}, {"rearrange", 4, rearrange},
+  return {{"view", 9, view}, {"views_of_views", 4, views_of_views}, {"rearrange", 4, rearrange},
           {"join", 4, join}, {"split_and_join", 2, split_and_join}, {"as_strided", 1, strided}};
 }
 
