@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -220,6 +221,12 @@ int run(const Flags& flags) {
 }  // namespace npusim::test
 
 int main(int argc, char** argv) {
+  // Threads that wait must not spin: most of these programs take less than a spin does. OpenMP reads this when it is
+  // loaded.
+  if (!std::getenv("OMP_WAIT_POLICY")) {
+    setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+    execv("/proc/self/exe", argv);
+  }
   npusim::test::Flags flags;
   CLI::App app("Random programs: compiled, run on the CPU, compared with eager execution.");
   app.add_option("--seed", flags.seed, "the first program's; with --graph that of the values");

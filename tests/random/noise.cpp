@@ -166,7 +166,7 @@ void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
   // What is too large for float16 is an infinity only where it is stored.
   for (int64_t i = 0; dtype == DType::f16 && i < element_count(tensor.type.shape); ++i)
     if (const double x = load_double(tensor.data.data(), dtype, i); std::isinf(x) && noise_.opposite)
-      store_double(tensor.data.data(), dtype, i, std::copysign(65504.0, x));
+      store_double(tensor.data.data(), dtype, i, std::copysign(60000.0, x));
   // A gathered weight is an activation, which 16 bits may hold.
   const bool stored = traits.gathers && dtype == DType::f32 && noise_.storage != DType::f32;
   if (traits.exact && !stored) return;
