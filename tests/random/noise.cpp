@@ -111,6 +111,8 @@ void NoiseSource::disturb(HostTensor& tensor, double steps) {
     double off = x + most * error();
     // Small numbers may become zero, whose sign is then any; zero itself is exact.
     if (x == 0 || (std::fabs(x) < 4 * least && random_() % 2)) off = random_() % 2 ? 0.0 : -0.0;
+    // A zero of float16 may be what was too small for it.
+    if (x == 0 && dtype == DType::f16 && noise_.opposite) off = 0x1p-24;
     store_double(tensor.data.data(), dtype, i, off);
   }
 }
