@@ -8,10 +8,9 @@ namespace {
 using Coords = std::vector<Coord>;
 
 TEST(ContractionAllocation, RunAllocatesNothing) {
-  for (int64_t rows : {1, 40}) {
+  auto check = [](int64_t rows, DType type) {
     KernelBuilder b({rows, 600});
-    const int x = b.input({DType::bf16, {rows, 700}}), w = b.input({DType::bf16, {600, 700}}),
-              out = b.output({DType::bf16, {rows, 600}});
+    const int x = b.input({type, {rows, 700}}), w = b.input({type, {600, 700}}), out = b.output({type, {rows, 600}});
     b.store(out, tanh(b.contract(ContractionKind::matmul, {700}, x, Coords{b.dim(0), b.dim(2)}, w,
                                  Coords{b.dim(1), b.dim(2)})));
     ContractionRun run = prepare(b.finish("linear"), {1}, make_context(2));
@@ -19,7 +18,11 @@ TEST(ContractionAllocation, RunAllocatesNothing) {
     const int64_t before = allocations();
     for (int i = 0; i < 3; ++i) run.step->run();
     EXPECT_EQ(allocations() - before, 0) << run.step->describe();
-  }
+  };
+  on_every_instruction_set([&] {
+    for (DType type : {DType::bf16, DType::f32})
+      for (int64_t rows : {1, 40}) check(rows, type);
+  });
 }
 
 }  // namespace

@@ -31,6 +31,46 @@ TEST(ContractionMatmul, ManyRowsColumnsAndDepths) {
   check_contraction(linear(64, 2200, 480, DType::f32, DType::f32, DType::f32, plain), {1});
 }
 
+// Float32 rows in every place they may lie: side by side, cut out of longer ones, cache sets shared and not, in
+// batches.
+TEST(ContractionMatmul, RowsWhereTheyAre) {
+  for (int64_t row : {300, 515, 1024})
+    for (int64_t n : {37, 140})
+      for (int64_t m : {13, 70}) {
+        KernelBuilder b({m, n});
+        const int x = b.input({DType::f32, {m, row}}), w = b.input({DType::f32, {n, 270}}),
+                  residual = b.input({DType::f32, {m, n}}), out = b.output({DType::f32, {m, n}});
+        Ex leaf = b.contract(ContractionKind::matmul, {270}, x, Coords{b.dim(0), b.dim(2) + (row - 270) / 2}, w,
+                             Coords{b.dim(1), b.dim(2)});
+        b.store(out, min(leaf + b.load_broadcast(residual), 2.0));
+        check_contraction(b.finish("rows"), {1}, {}, 1e-4);
+      }
+  for (int constant : {1, -1}) {
+    KernelBuilder b({3, 20, 150});
+    const int x = b.input({DType::f32, {20, 3, 280}}), w = b.input({DType::f32, {3, 280, 150}}),
+              out = b.output({DType::f32, {3, 20, 150}});
+    b.store(out, b.contract(ContractionKind::matmul, {280}, x, Coords{b.dim(1), b.dim(0), b.dim(3)}, w,
+                            Coords{b.dim(0), b.dim(3), b.dim(2)}));
+    check_contraction(b.finish("batches"), {constant}, {}, 1e-4);
+  }
+}
+
+// A bias, a residual of the output's type or another and a clamp, behind whole tiles and cut ones.
+TEST(ContractionMatmul, Residuals) {
+  for (DType out : {DType::f32, DType::f16, DType::bf16})
+    for (DType residual : {out, DType::f32})
+      for (int64_t n : {32, 75})
+        for (int64_t k : {80, 600}) {
+          KernelBuilder b({20, n});
+          const int x = b.input({out, {20, k}}), w = b.input({out, {n, k}}), bias = b.input({DType::f32, {n}}),
+                    rest = b.input({residual, {20, n}}), y = b.output({out, {20, n}});
+          Ex leaf =
+              b.contract(ContractionKind::matmul, {k}, x, Coords{b.dim(0), b.dim(2)}, w, Coords{b.dim(1), b.dim(2)});
+          b.store(y, max(leaf + b.load_broadcast(bias) + b.load_broadcast(rest), 0.0));
+          check_contraction(b.finish("residual"), {1, 2}, {}, 1e-4);
+        }
+}
+
 // With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
 TEST(ContractionMatmul, Bf16Operands) {
   if (instruction_set() < InstructionSet::avx512) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
