@@ -263,9 +263,10 @@ void with_minimum(benchmark::internal::Benchmark* b) { b->UseRealTime()->Unit(be
 
 BENCHMARK(read_probe)->Apply(with_minimum);
 BENCHMARK(resnet50)->Arg(1)->Apply(with_minimum);
-const std::vector<std::vector<int64_t>> bert{{128, 768, 768}, {128, 3072, 768}, {128, 768, 3072},
-                                             {512, 768, 768}, {196, 1024, 256}, {196, 256, 1024},
-                                             {3136, 64, 256}, {784, 512, 128},  {12544, 96, 16}};
+const std::vector<std::vector<int64_t>> bert{{128, 768, 768},  {128, 3072, 768}, {128, 768, 3072}, {197, 768, 768},
+                                             {197, 2304, 768}, {197, 3072, 768}, {197, 768, 3072}, {512, 768, 768},
+                                             {196, 1024, 256}, {196, 256, 1024}, {3136, 64, 256},  {3136, 256, 64},
+                                             {784, 512, 128},  {49, 2048, 512},  {12544, 96, 16}};
 void bert_shapes(benchmark::internal::Benchmark* b) {
   for (const auto& shape : bert) b->Args(shape);
   with_minimum(b);

@@ -213,10 +213,12 @@ void multiply(const BlockProduct& p, int64_t a_stride = stride) {
   const auto multiply_tile = [&](int64_t i, int64_t r0, int64_t r1, int64_t n) __attribute__((always_inline)) {
     float* c = p.c + r0 * p.ldc + n * width;
     const int64_t wanted = std::min(width, p.columns - n * width), n0 = p.column + n * width;
-    if (p.finish) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n0 + wanted);
+    const bool whole = direct && wanted % lanes == 0;
+    // With 16 registers a tile is a line wide: stores wait for as little as prefetches would cost.
+    const bool far = has_many || !whole || p.finish->residual.data;
+    if (p.finish && far) prefetch_tile(*p.finish, p.row + r0, p.row + r1, n0, n0 + wanted);
     const int64_t fetched = i * steps * lines * 64;
     const Ahead ahead{p.next + n * p.next_stride + fetched, fetched < p.next_bytes ? lines : 0};
-    const bool whole = direct && wanted % lanes == 0;
     Direct end{bias + n * width, p.finish, nullptr, nullptr};
     if (whole) end.out = p.finish->out.at(p.row + r0, n0);
     if (whole && p.finish->residual.data) end.residual = p.finish->residual.at(p.row + r0, n0);
