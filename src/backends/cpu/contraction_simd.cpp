@@ -135,8 +135,8 @@ constexpr bool ends_directly(int64_t stride) { return stride == wide_stride || s
 // Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`; a_stride is
 // any_stride's.
 template <int rows, int64_t stride, int vectors, int panel_vectors>
-void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT panel, int64_t depth,
-          float* HWY_RESTRICT c, int64_t ldc, bool add, Ahead ahead, const Direct* direct) {
+void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
+          int64_t ldc, bool add, Ahead ahead, const Direct* direct, [[maybe_unused]] int64_t a_stride) {
   const F f;
   constexpr int64_t width = panel_vectors * lanes;
   VF sum[rows][vectors];
@@ -186,7 +186,7 @@ void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRI
     for (int v = 0; v < vectors; ++v) hn::StoreU(sum[r][v], f, c + r * ldc + v * lanes);
 }
 
-using Tile = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, bool, Ahead, const Direct*);
+using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead, const Direct*, int64_t);
 // Tile i has i / vectors + 1 rows and i % vectors + 1 of a panel's vectors.
 template <int64_t stride, int vectors, int... i>
 constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i...>) {
@@ -222,9 +222,10 @@ void multiply(const BlockProduct& p, int64_t a_stride = stride) {
     Direct end{bias + n * width, p.finish, nullptr, nullptr};
     if (whole) end.out = p.finish->out.at(p.row + r0, n0);
     if (whole && p.finish->residual.data) end.residual = p.finish->residual.at(p.row + r0, n0);
-    tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * (stride == blocked ? p.depth : a_stride),
-                                                                a_stride, p.panels + n * p.panel_stride, p.depth, c,
-                                                                p.ldc, p.add, ahead, whole ? &end : nullptr);
+    const int64_t row = stride == blocked ? p.depth : stride == any_stride ? a_stride : stride;
+    tiles[(r1 - r0 - 1) * panel_vectors + (wanted - 1) / lanes](p.a + r0 * row, p.panels + n * p.panel_stride, p.depth,
+                                                                c, p.ldc, p.add, ahead, whole ? &end : nullptr,
+                                                                a_stride);
     if (p.finish && !whole) finish_tile(*p.finish, c, p.ldc, p.row + r0, p.row + r1, n0, n0 + wanted);
   };
   constexpr int64_t panel_bytes = 20 << 10;  // of 32 KB
