@@ -7,6 +7,7 @@ Program i of seed S is a function of S + i. Exit status 1: an answer was wrong, 
 refuses (exit code 4) and what PyTorch cannot export is counted with the reasons, and no failure. A failure is shrunk and
 printed as Python that runs by itself. Needs torch, numpy and pytorch-ir.
 """
+
 import argparse
 import collections
 import json
@@ -55,7 +56,10 @@ class Judge:
     def __init__(self, npusim: str, folder: Path) -> None:
         self.npusim, self.folder = npusim, folder
         self.elements = self.unstable = 0
-        self.reasons: dict[str, collections.Counter] = {"refused": collections.Counter(), "export": collections.Counter()}
+        self.reasons: dict[str, collections.Counter] = {
+            "refused": collections.Counter(),
+            "export": collections.Counter(),
+        }
         self.runs: collections.Counter = collections.Counter()
 
     def failure(self, program: Program, modes: list[str]) -> tuple[str, str] | None:
@@ -126,7 +130,9 @@ def main() -> int:
     for name in [*without, *(args.only.split(",") if args.only else [])]:
         if name not in EVERYTHING:
             parser.error(f"no family or feature '{name}'")
-    families = [f for f in torch_statements.FAMILIES if f not in without and (not args.only or f in args.only.split(","))]
+    families = [
+        f for f in torch_statements.FAMILIES if f not in without and (not args.only or f in args.only.split(","))
+    ]
     features = [f for f in torch_statements.FEATURES if f not in without]
     failures, start = [], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -142,24 +148,37 @@ def main() -> int:
                 continue
             mode, text = found
             if not args.no_shrink:
-                program, text = torch_shrink.shrink(program, mode, text, lambda p, m: Judge(judge.npusim, judge.folder).failure(p, [m]))
+                program, text = torch_shrink.shrink(
+                    program, mode, text, lambda p, m: Judge(judge.npusim, judge.folder).failure(p, [m])
+                )
             snippet = torch_shrink.snippet(program, MODES[mode], text)
             failures.append({"seed": seed, "mode": mode, "text": text, "program": snippet})
-            print(f"# program {seed}, {mode}: {text}\n{snippet}\n", file=sys.stderr if args.json else sys.stdout, flush=True)
+            print(
+                f"# program {seed}, {mode}: {text}\n{snippet}\n",
+                file=sys.stderr if args.json else sys.stdout,
+                flush=True,
+            )
     report = {
-        "programs": args.count, "runs": dict(judge.runs), "elements": judge.elements, "unstable": judge.unstable,
-        "refused": dict(judge.reasons["refused"].most_common()), "not_exported": dict(judge.reasons["export"].most_common()),
-        "failures": failures, "seconds": round(time.monotonic() - start, 1),
-    }  # fmt: skip
+        "programs": args.count,
+        "runs": dict(judge.runs),
+        "elements": judge.elements,
+        "unstable": judge.unstable,
+        "refused": dict(judge.reasons["refused"].most_common()),
+        "not_exported": dict(judge.reasons["export"].most_common()),
+        "failures": failures,
+        "seconds": round(time.monotonic() - start, 1),
+    }
     if args.json:
         print(json.dumps(report, indent=1))
     else:
         for kind in ("refused", "not_exported"):
             for reason, count in report[kind].items():
                 print(f"{kind} {count}: {reason}")
-        print(f"{args.count} programs, {sum(judge.runs.values())} runs, {judge.runs['refused']} refused, "
-              f"{sum(judge.reasons['export'].values())} not exported, {judge.elements} elements of which "
-              f"{judge.unstable} unstable, {len(failures)} failed, {report['seconds']} s")  # fmt: skip
+        print(
+            f"{args.count} programs, {sum(judge.runs.values())} runs, {judge.runs['refused']} refused, "
+            f"{sum(judge.reasons['export'].values())} not exported, {judge.elements} elements of which "
+            f"{judge.unstable} unstable, {len(failures)} failed, {report['seconds']} s"
+        )
     return 1 if failures else 0
 
 

@@ -3,14 +3,34 @@
 Each maker gives lines; {new} is the name a line defines, {last} the one that the line before it defined, {last1} the one
 before that.
 """
+
 import torch
 
 from torch_program import INPUT, WEIGHT
 
-ACTIVATIONS = ["F.relu({last})", "F.relu6({last})", "F.silu({last})", "F.gelu({last})", "F.hardswish({last})", "{last}.sigmoid()",
-               "F.leaky_relu({last}, 0.1)", "F.hardsigmoid({last})", "{last}.tanh()", "F.elu({last})", "F.mish({last})",
-               "{last}.clamp(-1, 1)", "F.hardtanh({last})", "F.softplus({last})", "{last} * {last}", "{last} + 1", "{last} * 0.5",
-               "{last}.abs()", "F.relu_({last})", "{last}.square()", "{last}.exp()"]  # fmt: skip
+ACTIVATIONS = [
+    "F.relu({last})",
+    "F.relu6({last})",
+    "F.silu({last})",
+    "F.gelu({last})",
+    "F.hardswish({last})",
+    "{last}.sigmoid()",
+    "F.leaky_relu({last}, 0.1)",
+    "F.hardsigmoid({last})",
+    "{last}.tanh()",
+    "F.elu({last})",
+    "F.mish({last})",
+    "{last}.clamp(-1, 1)",
+    "F.hardtanh({last})",
+    "F.softplus({last})",
+    "{last} * {last}",
+    "{last} + 1",
+    "{last} * 0.5",
+    "{last}.abs()",
+    "F.relu_({last})",
+    "{last}.square()",
+    "{last}.exp()",
+]
 
 
 def activation(draw) -> str:
@@ -34,7 +54,9 @@ def convolution(draw) -> list[str]:
     x = image(draw, rank)
     t = draw.tensors[x]
     channels = t.shape[1]
-    kernel = [rng.choice([1, 1, 2, 3, 3, 3, 3, 5, 7, 9, 11]) if rank < 3 else rng.choice([1, 2, 3]) for _ in range(rank)]
+    kernel = [
+        rng.choice([1, 1, 2, 3, 3, 3, 3, 5, 7, 9, 11]) if rank < 3 else rng.choice([1, 2, 3]) for _ in range(rank)
+    ]
     if draw.chance(0.7):
         kernel = kernel[:1] * rank
     dilation = rng.choice([1, 1, 1, 1, 2, 3, 6])
@@ -43,7 +65,7 @@ def convolution(draw) -> list[str]:
     groups = rng.choice([1, 1, 1, channels, *(g for g in (2, 3, 4, 8) if channels % g == 0)])
     out = groups * rng.choice([1, 2, 4, 8]) if groups > 1 else rng.choice([1, 3, 4, 8, 16, 32, channels])
     bias = draw.value(WEIGHT, [out], t.dtype) if draw.chance(0.6) else "None"
-    kind = rng.choice(["small", "normal", None])
+    kind = rng.choice(["small", "normal"])  # 0 of a padding times infinity: kernels differ
     if draw.chance(0.15):  # transposed
         weight = draw.value(WEIGHT, [channels, out // groups, *kernel], t.dtype, kind)
         call = f"F.conv_transpose{rank}d({x}, {weight}, {bias}, {stride}, {min(padding, 1)}, {min(stride - 1, 1)}, {groups}, {dilation})"
@@ -64,9 +86,19 @@ def convolution(draw) -> list[str]:
 
 
 def residual(draw, x: str, lines: list[str]) -> str:
-    other = draw.rng.choice([x, x, "{last}", "torch.ones_like({last})", "{last}.flip(-1)", "{last}.mean((-1,), keepdim=True)"])
-    return draw.rng.choice([f"{{new}} = {{last}} + {other}", f"{{new}} = {{last}} + {other}", f"{{last}}.add_({other})", f"{{new}} = {other} * {{last}}",
-                            f"{{new}} = {{last}} - {other}", f"{{new}} = torch.add({other}, {{last}}, alpha=2)"])  # fmt: skip
+    other = draw.rng.choice(
+        [x, x, "{last}", "torch.ones_like({last})", "{last}.flip(-1)", "{last}.mean((-1,), keepdim=True)"]
+    )
+    return draw.rng.choice(
+        [
+            f"{{new}} = {{last}} + {other}",
+            f"{{new}} = {{last}} + {other}",
+            f"{{last}}.add_({other})",
+            f"{{new}} = {other} * {{last}}",
+            f"{{new}} = {{last}} - {other}",
+            f"{{new}} = torch.add({other}, {{last}}, alpha=2)",
+        ]
+    )
 
 
 def normalise(draw, channels: int, dtype) -> str:
@@ -92,8 +124,11 @@ def norm(draw) -> list[str]:
     if kind == "layer":
         return [f"{{new}} = F.layer_norm({x}, [{t.shape[-1]}], {vector(t.shape[-1])}, {vector(t.shape[-1])})"]
     if kind == "rms":
-        return [f"{{new}} = {x}.float().pow(2).mean(-1, keepdim=True)", f"{{new}} = {x} * torch.rsqrt({{last}} + 1e-6)",
-                f"{{new}} = {vector(t.shape[-1])} * {{last}}.to({x}.dtype)"]  # fmt: skip
+        return [
+            f"{{new}} = {x}.float().pow(2).mean(-1, keepdim=True)",
+            f"{{new}} = {x} * torch.rsqrt({{last}} + 1e-6)",
+            f"{{new}} = {vector(t.shape[-1])} * {{last}}.to({x}.dtype)",
+        ]
     return [f"{{new}} = {x} * {vector(t.shape[-1])} + {vector(t.shape[-1])}"]
 
 
@@ -105,23 +140,34 @@ def pool(draw) -> list[str]:
     padding = rng.randrange(kernel // 2 + 1)
     mode = {1: "linear", 2: rng.choice(["bilinear", "bicubic"])}[rank]
     align = rng.choice(["True", "False"])
-    return ["{new} = " + rng.choice([
-        f"F.max_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align})",
-        f"F.avg_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align}, count_include_pad={rng.choice(['True', 'False'])})",
-        f"F.adaptive_avg_pool{rank}d({x}, {rng.choice([1, 2, 3])})",
-        f"F.adaptive_max_pool{rank}d({x}, {rng.choice([1, 2, 3])})",
-        f"F.interpolate({x}, scale_factor=2)",
-        f"F.interpolate({x}, scale_factor=2, mode='{mode}', align_corners={align})",
-        f"F.interpolate({x}, size={(3, 5)[:rank]}, mode='{mode}')",
-        f"F.max_pool{rank}d({x}, {kernel}, {stride}, dilation=2)",
-        f"{x}.mean({tuple(range(2, rank + 2))}, keepdim=True)",
-        "F.unfold({}, 2)".format(x) if rank == 2 else f"F.pad({x}, (1, 1))",
-    ])]  # fmt: skip
+    return [
+        "{new} = "
+        + rng.choice(
+            [
+                f"F.max_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align})",
+                f"F.avg_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align}, count_include_pad={rng.choice(['True', 'False'])})",
+                f"F.adaptive_avg_pool{rank}d({x}, {rng.choice([1, 2, 3])})",
+                f"F.adaptive_max_pool{rank}d({x}, {rng.choice([1, 2, 3])})",
+                f"F.interpolate({x}, scale_factor=2)",
+                f"F.interpolate({x}, scale_factor=2, mode='{mode}', align_corners={align})",
+                f"F.interpolate({x}, size={(3, 5)[:rank]}, mode='{mode}')",
+                f"F.max_pool{rank}d({x}, {kernel}, {stride}, dilation=2)",
+                f"{x}.mean({tuple(range(2, rank + 2))}, keepdim=True)",
+                "F.unfold({}, 2)".format(x) if rank == 2 else f"F.pad({x}, (1, 1))",
+            ]
+        )
+    ]
 
 
 def attention(draw) -> list[str]:
     rng = draw.rng
-    batch, heads, rows, keys, width = rng.choice([1, 2]), rng.choice([1, 2, 4]), rng.choice([1, 3, 8, 17, 40]), rng.choice([1, 5, 8, 33]), rng.choice([1, 4, 8, 16])
+    batch, heads, rows, keys, width = (
+        rng.choice([1, 2]),
+        rng.choice([1, 2, 4]),
+        rng.choice([1, 3, 8, 17, 40]),
+        rng.choice([1, 5, 8, 33]),
+        rng.choice([1, 4, 8, 16]),
+    )
     grouped = heads > 1 and draw.chance(0.2)
     dtype, value_width = draw.dtype, rng.choice([width, width, 6])
     kv = 1 if grouped else heads
@@ -139,22 +185,47 @@ def attention(draw) -> list[str]:
     if draw.chance(0.6):
         flags = ", is_causal=True" if mask == "None" and draw.chance(0.4) else ""
         flags += rng.choice(["", "", ", scale=0.5"]) + (", enable_gqa=True" if grouped else "")
-        lines.append(f"{{new}} = F.scaled_dot_product_attention({q}, {k}, {v}, {'attn_mask=' if draw.chance(0.5) else ''}{mask}{flags}"
-                     .replace("attn_mask=None", "None") + ")")  # fmt: skip
+        lines.append(
+            f"{{new}} = F.scaled_dot_product_attention({q}, {k}, {v}, {'attn_mask=' if draw.chance(0.5) else ''}{mask}{flags}".replace(
+                "attn_mask=None", "None"
+            )
+            + ")"
+        )
     else:
-        scale = rng.choice(["* 0.25", f"/ {width ** 0.5}", ""])
+        scale = rng.choice(["* 0.25", f"/ {width**0.5}", ""])
         lines.append(f"{{new}} = {q} @ {k}.transpose(-1, -2) {scale}".rstrip())
         if mask in draw.tensors and draw.tensors[mask].dtype == torch.bool:
-            lines.append(rng.choice([f"{{new}} = {{last}}.masked_fill({mask}, float('-inf'))", f"{{new}} = torch.where({mask}, {{last}}, -1e9)"]))
+            lines.append(
+                rng.choice(
+                    [
+                        f"{{new}} = {{last}}.masked_fill({mask}, float('-inf'))",
+                        f"{{new}} = torch.where({mask}, {{last}}, -1e9)",
+                    ]
+                )
+            )
         elif mask in draw.tensors:
             lines.append(f"{{new}} = {{last}} + {mask}")
-        lines.append(rng.choice(["{new} = {last}.softmax(-1)", "{new} = F.softmax({last}, -1, dtype=torch.float32).to(%s.dtype)" % q]))
+        lines.append(
+            rng.choice(
+                ["{new} = {last}.softmax(-1)", "{new} = F.softmax({last}, -1, dtype=torch.float32).to(%s.dtype)" % q]
+            )
+        )
         if draw.chance(0.15):
             lines.append("{new} = {last} * 2")
         lines.append(f"{{new}} = {{last}} @ {v}")
     if draw.chance(0.5):
-        lines.append(rng.choice(["{new} = {last}.transpose(1, 2).flatten(2)", "{new} = {last} * {last}", "{new} = {last} + {last}",
-                                 "{new} = F.gelu({last})", "{new} = {last}.transpose(1, 2).reshape(-1, %d)" % value_width, "{last}.mul_(2)"]))  # fmt: skip
+        lines.append(
+            rng.choice(
+                [
+                    "{new} = {last}.transpose(1, 2).flatten(2)",
+                    "{new} = {last} * {last}",
+                    "{new} = {last} + {last}",
+                    "{new} = F.gelu({last})",
+                    "{new} = {last}.transpose(1, 2).reshape(-1, %d)" % value_width,
+                    "{last}.mul_(2)",
+                ]
+            )
+        )
     return lines
 
 
@@ -169,35 +240,67 @@ def block(draw) -> list[str]:
         cache = draw.value(INPUT, [2, 3, size, width])
         position = draw.value(INPUT, [1], torch.int64, f"order {size}")
         new = draw.value(INPUT, [2, 3, 1, width])
-        return [rng.choice([f"{cache}.index_copy_(2, {position}, {new} * 2)", f"{cache}[:, :, {at}:{at + 4}] = {cache}[:, :, {at - 1}:{at + 3}] * 1.0",
-                            f"{cache}[:, :, {at}:{at + 1}] = {new}", f"{cache}.copy_(torch.cat([{cache}[:, :, 1:], {new}], 2))",
-                            f"{cache}[:, :, :-1] = {cache}[:, :, 1:].clone()"]),
-                f"{{new}} = F.scaled_dot_product_attention({new}, {cache}, {cache})"]  # fmt: skip
+        return [
+            rng.choice(
+                [
+                    f"{cache}.index_copy_(2, {position}, {new} * 2)",
+                    f"{cache}[:, :, {at}:{at + 4}] = {cache}[:, :, {at - 1}:{at + 3}] * 1.0",
+                    f"{cache}[:, :, {at}:{at + 1}] = {new}",
+                    f"{cache}.copy_(torch.cat([{cache}[:, :, 1:], {new}], 2))",
+                    f"{cache}[:, :, :-1] = {cache}[:, :, 1:].clone()",
+                ]
+            ),
+            f"{{new}} = F.scaled_dot_product_attention({new}, {cache}, {cache})",
+        ]
     if kind == "positions":
         x, p = draw.value(INPUT, [3, 7], torch.int64, "below 20"), draw.value(WEIGHT, [20, width])
-        return [f"{{new}} = F.embedding({x}, {p})", f"{{new}} = {{last}} + {p}[:7]", "{new} = F.layer_norm({last}, [%d])" % width, f"{{new}} = {{last}} @ {p}.t()"]
+        return [
+            f"{{new}} = F.embedding({x}, {p})",
+            f"{{new}} = {{last}} + {p}[:7]",
+            "{new} = F.layer_norm({last}, [%d])" % width,
+            f"{{new}} = {{last}} @ {p}.t()",
+        ]
     x = draw.value(INPUT, [2, 5, width])
     weight = lambda *shape: draw.value(WEIGHT, list(shape))  # noqa: E731
     if kind == "mlp":
-        return [f"{{new}} = F.linear({x}, {weight(24, width)})", f"{{new}} = F.linear({x}, {weight(24, width)}) * F.silu({{last}})",
-                f"{{new}} = F.linear({{last}}, {weight(width, 24)}, {weight(width)})", f"{{new}} = {x} + {{last}}"]  # fmt: skip
+        return [
+            f"{{new}} = F.linear({x}, {weight(24, width)})",
+            f"{{new}} = F.linear({x}, {weight(24, width)}) * F.silu({{last}})",
+            f"{{new}} = F.linear({{last}}, {weight(width, 24)}, {weight(width)})",
+            f"{{new}} = {x} + {{last}}",
+        ]
     if kind == "squeeze":
         y = draw.value(INPUT, [2, width, 6, 6])
-        return [f"{{new}} = F.conv2d({y}, {weight(width, width, 3, 3)}, None, 1, 1)", "{new} = F.adaptive_avg_pool2d({last}, 1)",
-                f"{{new}} = F.conv2d({{last}}, {weight(width, width, 1, 1)}).sigmoid()", f"{{new}} = {{last}} * {{last2}} + {y}"]  # fmt: skip
+        return [
+            f"{{new}} = F.conv2d({y}, {weight(width, width, 3, 3)}, None, 1, 1)",
+            "{new} = F.adaptive_avg_pool2d({last}, 1)",
+            f"{{new}} = F.conv2d({{last}}, {weight(width, width, 1, 1)}).sigmoid()",
+            f"{{new}} = {{last}} * {{last2}} + {y}",
+        ]
     if kind == "rotary":
         half = width // 2
-        return [f"{{new}} = torch.cat([-{x}[..., {half}:], {x}[..., :{half}]], -1)", f"{{new}} = {x} * {weight(5, width)}.cos() + {{last}} * {weight(5, width)}.sin()"]
+        return [
+            f"{{new}} = torch.cat([-{x}[..., {half}:], {x}[..., :{half}]], -1)",
+            f"{{new}} = {x} * {weight(5, width)}.cos() + {{last}} * {weight(5, width)}.sin()",
+        ]
     if kind == "heads":
-        return [f"{{new}} = F.linear({x}, {weight(3 * width, width)}, {weight(3 * width)})", "{new} = {last}.view(2, 5, 3, 2, %d).permute(2, 0, 3, 1, 4)" % (width // 2),
-                "{new} = F.scaled_dot_product_attention({last}[0], {last}[1], {last}[2])", "{new} = {last}.transpose(1, 2).reshape(2, 5, %d)" % width,
-                f"{{new}} = {x} + F.linear({{last}}, {weight(width, width)})"]  # fmt: skip
+        return [
+            f"{{new}} = F.linear({x}, {weight(3 * width, width)}, {weight(3 * width)})",
+            "{new} = {last}.view(2, 5, 3, 2, %d).permute(2, 0, 3, 1, 4)" % (width // 2),
+            "{new} = F.scaled_dot_product_attention({last}[0], {last}[1], {last}[2])",
+            "{new} = {last}.transpose(1, 2).reshape(2, 5, %d)" % width,
+            f"{{new}} = {x} + F.linear({{last}}, {weight(width, width)})",
+        ]
     state = draw.value(INPUT, [2, width])
     w = weight(width, width)
     lines = [f"{{new}} = torch.tanh({state} @ {w} + {x}[:, 0])"]
     for i in range(1, 4):
         lines.append(f"{{new}} = torch.tanh({{last}} @ {w} + {x}[:, {i}])")
-    return lines + [rng.choice(["{new} = torch.stack([{last}, {last1}, {last2}], 1)", f"{state}.copy_({{last}})", f"{x}[:, 1] = {{last}}"])]
+    return lines + [
+        rng.choice(
+            ["{new} = torch.stack([{last}, {last1}, {last2}], 1)", f"{state}.copy_({{last}})", f"{x}[:, 1] = {{last}}"]
+        )
+    ]
 
 
 MAKERS = {"conv": convolution, "norm": norm, "pool": pool, "attention": attention, "module": block}

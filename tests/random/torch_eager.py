@@ -4,6 +4,7 @@ A program runs once as written and then several times with every arithmetic resu
 steps. Where those runs differ much the problem is ill-conditioned there and a difference says little; where they agree
 bit for bit (indices, copies, comparisons of exact numbers) an answer must too.
 """
+
 import math
 from dataclasses import dataclass
 
@@ -16,17 +17,20 @@ from torch_program import Program
 
 # What moves, chooses or compares numbers, or rounds to integers: no noise of its own.
 EXACT = set(
-    """neg abs relu relu6 clamp clamp_min clamp_max maximum minimum fmax fmin where eq ne lt le gt ge sign sgn floor ceil
-    trunc round isnan isinf isfinite isposinf isneginf signbit bitwise_and bitwise_or bitwise_xor bitwise_not logical_and
-    logical_or logical_xor logical_not masked_fill fill zero hardtanh threshold hardshrink nan_to_num copysign heaviside
-    positive _to_copy copy clone cat stack index_select index gather scatter index_copy index_put _index_put_impl
-    index_fill slice_scatter select_scatter diagonal_scatter as_strided_scatter flip roll constant_pad_nd reflection_pad1d
-    reflection_pad2d replication_pad1d replication_pad2d repeat repeat_interleave sort topk kthvalue median amax amin max
-    min argmax argmin any all cummax cummin tril triu embedding max_pool2d_with_indices max_pool3d_with_indices
-    adaptive_max_pool2d zeros ones full arange eye scalar_tensor zeros_like ones_like full_like new_zeros new_ones
-    new_full empty_like empty masked_scatter unfold_copy upsample_nearest1d upsample_nearest2d pixel_shuffle
-    pixel_unshuffle channel_shuffle _unsafe_view _local_scalar_dense lift_fresh rot90 diag_embed isin searchsorted
-    bucketize one_hot aminmax movedim empty_strided set_ resize tril_indices triu_indices""".split()
+    """
+    _index_put_impl _local_scalar_dense _to_copy _unsafe_view abs adaptive_max_pool2d all amax amin aminmax any
+    arange argmax argmin as_strided_scatter bitwise_and bitwise_not bitwise_or bitwise_xor bucketize cat ceil
+    channel_shuffle clamp clamp_max clamp_min clone constant_pad_nd copy copysign cummax cummin diag_embed
+    diagonal_scatter embedding empty empty_like empty_strided eq eye fill flip floor fmax fmin full full_like
+    gather ge gt hardshrink hardtanh heaviside index index_copy index_fill index_put index_select isfinite isin
+    isinf isnan isneginf isposinf kthvalue le lift_fresh logical_and logical_not logical_or logical_xor lt
+    masked_fill masked_scatter max max_pool2d_with_indices max_pool3d_with_indices maximum median min minimum
+    movedim nan_to_num ne neg new_full new_ones new_zeros one_hot ones ones_like pixel_shuffle pixel_unshuffle
+    positive reflection_pad1d reflection_pad2d relu relu6 repeat repeat_interleave replication_pad1d
+    replication_pad2d resize roll rot90 round scalar_tensor scatter searchsorted select_scatter set_ sgn sign
+    signbit slice_scatter sort stack threshold topk tril tril_indices triu triu_indices trunc unfold_copy
+    upsample_nearest1d upsample_nearest2d where zero zeros zeros_like
+    """.split()
 )
 STEPS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 
@@ -47,8 +51,9 @@ class Noise(TorchDispatchMode):
             return
         noise = torch.rand(value.shape, generator=self.generator) * 2 - 1
         value.mul_((1 + self.steps * max(self.unit, STEPS[value.dtype]) * noise).to(value.dtype))
-        if STEPS[torch.float16] in (self.unit, STEPS[value.dtype]):  # its subnormal numbers
+        if STEPS[torch.float16] in (self.unit, STEPS[value.dtype]):  # its subnormal numbers, and what it makes 0
             value.add_(torch.where(value != 0, noise * 2.0**-23, 0.0).to(value.dtype))
+            value.masked_fill_((value.abs() < 2.0**-22) & (noise < 0), 0.0)
 
     def look(self, output: torch.Tensor, operands: list[torch.Tensor]) -> None:
         if not output.is_floating_point() or output.numel() == 0:
@@ -94,12 +99,22 @@ class Unspecified(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         arguments = func._schema.arguments
-        written = [a for a, s in zip(args, arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
+        written = [
+            a for a, s in zip(args, arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write
+        ]
         if written and isinstance(written[0], torch.Tensor):
             args = [a.clone() if isinstance(a, torch.Tensor) and a is not written[0] else a for a in args]
         out = func(*args, **(kwargs or {}))
-        if func._schema.name in ("aten::_to_copy", "aten::copy_") and not out.is_floating_point() and out.dtype != torch.bool:
-            source = args[-1 if isinstance(args[-1], torch.Tensor) else -2] if func._schema.name == "aten::copy_" else args[0]
+        if (
+            func._schema.name in ("aten::_to_copy", "aten::copy_")
+            and not out.is_floating_point()
+            and out.dtype != torch.bool
+        ):
+            source = (
+                args[-1 if isinstance(args[-1], torch.Tensor) else -2]
+                if func._schema.name == "aten::copy_"
+                else args[0]
+            )
             if source.is_floating_point():
                 info = torch.iinfo(out.dtype)
                 held = source.isfinite() & (source.trunc() >= info.min) & (source.trunc() <= info.max)
@@ -143,8 +158,10 @@ def measure(program: Program, unit: float, exact: bool, runs: list[float]) -> An
     samples = []
     with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), Unspecified():
         samples.append(torch_program.run(program, values))
-    largest = max([0.0] + [v[v.isfinite()].abs().max().item() for v in values.values()
-                           if v.is_floating_point() and v.isfinite().any()])  # fmt: skip
+    largest = max(
+        [0.0]
+        + [v[v.isfinite()].abs().max().item() for v in values.values() if v.is_floating_point() and v.isfinite().any()]
+    )
     half = any(v.dtype == torch.float16 for v in values.values())
     for i, steps in enumerate(runs):
         with Noise(unit, steps, exact, program.seed * 100 + i) as noise:

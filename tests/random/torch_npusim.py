@@ -1,4 +1,5 @@
 """Hands a program to npusim: exports it, writes IR, weights and inputs, compiles, runs, reads the outputs."""
+
 import json
 import struct
 import subprocess
@@ -13,8 +14,18 @@ import torch_ir
 import torch_program
 from torch_program import INPUT, WEIGHT, Program
 
-CODES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-         "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}  # fmt: skip
+CODES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
 DTYPES = {dtype: code for code, dtype in CODES.items()}
 REFUSED = 4
 SECONDS = 60
@@ -54,7 +65,9 @@ def load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         if name != "__metadata__":
             begin, end = (start + o for o in entry["data_offsets"])
             tensor = torch.empty(entry["shape"], dtype=CODES[entry["dtype"]])
-            tensor.reshape(-1).view(torch.uint8).copy_(torch.from_numpy(np.frombuffer(data[begin:end], np.uint8).copy()))
+            tensor.reshape(-1).view(torch.uint8).copy_(
+                torch.from_numpy(np.frombuffer(data[begin:end], np.uint8).copy())
+            )
             tensors[name] = tensor
     return tensors
 
@@ -75,17 +88,10 @@ def export(program: Program, folder: Path) -> dict:
         raise NotExported("the IR has other outputs")
     (folder / "ir.json").write_text(json.dumps(ir, default=str))
     weights = {name: values[name] for name in torch_program.names(program, WEIGHT)}
-    lifted = {name: value for name, value in constants(module, ir).items() if name not in weights}
-    save_safetensors(folder / "weights.safetensors", weights | lifted)
+    if any(w["name"] not in weights for w in ir["weights"]):
+        raise NotExported("a number lifted out of the code, whose value the IR does not have")
+    save_safetensors(folder / "weights.safetensors", weights)
     return ir
-
-
-def constants(module: torch.nn.Module, ir: dict) -> dict[str, torch.Tensor]:
-    """Weights of the IR that the module does not have: numbers that torch.export lifted out of the code."""
-    missing = [w["name"] for w in ir["weights"] if not hasattr(module, w["name"])]
-    if missing:
-        raise NotExported("a lifted constant, whose value the IR does not have")
-    return {}
 
 
 def call(command: list[str]) -> tuple[int, str]:

@@ -1,4 +1,5 @@
-"""What a random program is: values that come from outside, statements on tensors, outputs; and how it runs in PyTorch."""
+"""What a random program is: values from outside, statements on tensors, outputs; and how PyTorch runs it."""
+
 import re
 from dataclasses import dataclass, field
 

@@ -1,4 +1,5 @@
 """Makes a failing program smaller while it still fails, and prints one as Python that runs by itself."""
+
 import copy
 import inspect
 import re
