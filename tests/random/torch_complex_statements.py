@@ -1,7 +1,7 @@
 """Statements whose parts have to fit each other: convolutions, normalisations, pooling, attention, blocks of models.
 
-Each maker gives lines; {new} is the name a line defines, {last} the one that the line before it defined, {last1} the one
-before that.
+Each maker gives lines; {new} is the name a line defines, {last} the one that the line before it defined, {last1} the
+one before that.
 """
 
 import torch
@@ -68,7 +68,8 @@ def convolution(draw) -> list[str]:
     kind = rng.choice(["small", "normal"])  # 0 of a padding times infinity: kernels differ
     if draw.chance(0.15):  # transposed
         weight = draw.value(WEIGHT, [channels, out // groups, *kernel], t.dtype, kind)
-        call = f"F.conv_transpose{rank}d({x}, {weight}, {bias}, {stride}, {min(padding, 1)}, {min(stride - 1, 1)}, {groups}, {dilation})"
+        padded = f"{min(padding, 1)}, {min(stride - 1, 1)}"
+        call = f"F.conv_transpose{rank}d({x}, {weight}, {bias}, {stride}, {padded}, {groups}, {dilation})"
     else:
         weight = draw.value(WEIGHT, [out, channels // groups, *kernel], t.dtype, kind)
         padding = rng.choice(["'same'", "'valid'"]) if stride == 1 and draw.chance(0.1) else padding
@@ -104,7 +105,8 @@ def residual(draw, x: str, lines: list[str]) -> str:
 def normalise(draw, channels: int, dtype) -> str:
     make = lambda kind: draw.value(WEIGHT, [channels], dtype, kind)  # noqa: E731
     affine = f"{make('normal')}, {make('normal')}" if draw.chance(0.8) else "None, None"
-    return f"{{new}} = F.batch_norm({{last}}, {make('normal')}, {make('positive')}, {affine}, eps=1e-{draw.rng.choice([3, 5])})"
+    statistics = f"{make('normal')}, {make('positive')}"
+    return f"{{new}} = F.batch_norm({{last}}, {statistics}, {affine}, eps=1e-{draw.rng.choice([3, 5])})"
 
 
 def norm(draw) -> list[str]:
@@ -139,21 +141,23 @@ def pool(draw) -> list[str]:
     kernel, stride = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
     padding = rng.randrange(kernel // 2 + 1)
     mode = {1: "linear", 2: rng.choice(["bilinear", "bicubic"])}[rank]
-    align = rng.choice(["True", "False"])
+    smooth = draw.tensors[x].isfinite().all()  # PyTorch's own kernels differ in what a neighbour of weight 0 does
+    align, count = rng.choice(["True", "False"]), rng.choice(["True", "False"])
+    if smooth and draw.chance(0.3):
+        size = rng.choice([f"size={(3, 5)[:rank]}", "scale_factor=2"])
+        how = rng.choice(["", f", mode='{mode}'", f", mode='{mode}', align_corners={align}"])
+        return [f"{{new}} = F.interpolate({x}, {size}{how})"]
     return [
         "{new} = "
         + rng.choice(
             [
                 f"F.max_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align})",
-                f"F.avg_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align}, count_include_pad={rng.choice(['True', 'False'])})",
+                f"F.avg_pool{rank}d({x}, {kernel}, {stride}, {padding}, ceil_mode={align}, count_include_pad={count})",
                 f"F.adaptive_avg_pool{rank}d({x}, {rng.choice([1, 2, 3])})",
                 f"F.adaptive_max_pool{rank}d({x}, {rng.choice([1, 2, 3])})",
-                f"F.interpolate({x}, scale_factor=2)",
-                f"F.interpolate({x}, scale_factor=2, mode='{mode}', align_corners={align})",
-                f"F.interpolate({x}, size={(3, 5)[:rank]}, mode='{mode}')",
                 f"F.max_pool{rank}d({x}, {kernel}, {stride}, dilation=2)",
                 f"{x}.mean({tuple(range(2, rank + 2))}, keepdim=True)",
-                "F.unfold({}, 2)".format(x) if rank == 2 else f"F.pad({x}, (1, 1))",
+                f"F.unfold({x}, 2)" if rank == 2 else f"F.pad({x}, (1, 1))",
             ]
         )
     ]
@@ -185,12 +189,8 @@ def attention(draw) -> list[str]:
     if draw.chance(0.6):
         flags = ", is_causal=True" if mask == "None" and draw.chance(0.4) else ""
         flags += rng.choice(["", "", ", scale=0.5"]) + (", enable_gqa=True" if grouped else "")
-        lines.append(
-            f"{{new}} = F.scaled_dot_product_attention({q}, {k}, {v}, {'attn_mask=' if draw.chance(0.5) else ''}{mask}{flags}".replace(
-                "attn_mask=None", "None"
-            )
-            + ")"
-        )
+        by_name = "attn_mask=" if mask != "None" and draw.chance(0.5) else ""
+        lines.append(f"{{new}} = F.scaled_dot_product_attention({q}, {k}, {v}, {by_name}{mask}{flags})")
     else:
         scale = rng.choice(["* 0.25", f"/ {width**0.5}", ""])
         lines.append(f"{{new}} = {q} @ {k}.transpose(-1, -2) {scale}".rstrip())
@@ -230,7 +230,7 @@ def attention(draw) -> list[str]:
 
 
 def block(draw) -> list[str]:
-    """A piece of a model: a cache that moves on, a gated MLP, a squeeze and excitation, rotary embeddings, a loop of states."""
+    """A piece of a model: a cache that moves on, a gated MLP, a squeeze and excitation, rotary angles, a loop."""
     rng = draw.rng
     kind = rng.choice(["cache", "mlp", "squeeze", "rotary", "steps", "positions", "heads"])
     width = rng.choice([4, 8, 16, 32])

@@ -6,6 +6,7 @@ bit for bit (indices, copies, comparisons of exact numbers) an answer must too.
 """
 
 import math
+import re
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +38,8 @@ STEPS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-
 
 class Noise(TorchDispatchMode):
     """Runs operators with their results, and the operands of sums, changed by up to `steps` rounding steps of
-    `unit` or of their dtype, whichever is larger. `exact`: what EXACT names is spared."""
+    `unit` or of their dtype, whichever is larger, or a quarter as many of 16-bit ones. `exact`: what EXACT names is
+    spared."""
 
     def __init__(self, unit: float, steps: float, exact: bool, seed: int) -> None:
         super().__init__()
@@ -50,10 +52,14 @@ class Noise(TorchDispatchMode):
         if not value.is_floating_point() or value.numel() == 0 or 0 in value.stride():
             return
         noise = torch.rand(value.shape, generator=self.generator) * 2 - 1
-        value.mul_((1 + self.steps * max(self.unit, STEPS[value.dtype]) * noise).to(value.dtype))
+        unit = max(self.unit, STEPS[value.dtype])
+        steps = self.steps if unit <= STEPS[torch.float32] else self.steps / 4  # approximations are of float32
+        value.mul_((1 + steps * unit * noise).to(value.dtype))
         if STEPS[torch.float16] in (self.unit, STEPS[value.dtype]):  # its subnormal numbers, and what it makes 0
             value.add_(torch.where(value != 0, noise * 2.0**-23, 0.0).to(value.dtype))
             value.masked_fill_((value.abs() < 2.0**-22) & (noise < 0), 0.0)
+        if value.dtype == torch.float16:  # a 0 may be what was too small
+            value.masked_fill_((value == 0) & (noise > 0.5), 2.0**-24)
 
     def look(self, output: torch.Tensor, operands: list[torch.Tensor]) -> None:
         if not output.is_floating_point() or output.numel() == 0:
@@ -135,14 +141,19 @@ class Answer:
     half: bool
 
 
-def widened(program: Program, values: dict[str, torch.Tensor]) -> list[torch.Tensor] | None:
-    """The same in float64, for programs in float32."""
+def is_narrow(program: Program) -> bool:
     text = torch_program.source(program)
-    if "float16" in text or any(v.dtype in (torch.float16, torch.bfloat16) for v in values.values()):
-        return None
-    doubles = {n: v.double() if v.dtype == torch.float32 else v for n, v in values.items()}
+    return "float16" in text or ".half()" in text or any("float16" in v.dtype for v in program.values)
+
+
+def widened(program: Program, values: dict[str, torch.Tensor]) -> list[torch.Tensor] | None:
+    """The same in wider numbers: a program in float32 in float64, one with 16-bit dtypes in float32."""
+    wide = "float32" if is_narrow(program) else "float64"
+    text = torch_program.source(program).replace(".half()", ".float()")
+    text = re.sub("bfloat16|float16|float32", wide, text)
+    values = {n: v.to(getattr(torch, wide)) if v.is_floating_point() else v for n, v in values.items()}
     try:
-        return torch_program.run(program, doubles, text.replace("float32", "float64"))
+        return torch_program.run(program, values, text)
     except (RuntimeError, TypeError, ValueError, IndexError):
         return None  # it makes a float32 tensor by itself
 
@@ -168,6 +179,9 @@ def measure(program: Program, unit: float, exact: bool, runs: list[float]) -> An
             samples.append(torch_program.run(program, values))
         largest, half = max(largest, noise.largest), half or noise.half
     wide = widened(program, values)
+    if wide is not None and is_narrow(program):
+        samples.append(wide)
+        wide = None
     answer = Answer([], [], [], [], largest, half)
     for k, output in enumerate(first):
         value = output.double()
