@@ -32,8 +32,8 @@ class Program:
 def make(seed, shape, dtype, kind):
     """A tensor of a kind from a seed. "order N": different indices below N; "below N": any of them."""
     g = torch.Generator().manual_seed(seed)
-    if kind.startswith("order "):
-        return torch.randperm(int(kind[6:]), generator=g)[: shape[0]].to(dtype)
+    if kind.startswith("order "):  # in memory of its own
+        return torch.randperm(int(kind[6:]), generator=g)[: shape[0]].clone().to(dtype)
     if kind.startswith("below "):
         return torch.randint(0, int(kind[6:]), shape, generator=g).to(dtype)
     if dtype == torch.bool:
