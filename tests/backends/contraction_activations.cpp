@@ -154,7 +154,7 @@ void check_all(const std::string& name, Make&& make, const std::vector<int>& con
   }
   const auto summed = magnitudes(sums, memory[0]);
   for (const Activation& activation : activations()) {
-    SCOPED_TRACE(name + " " + activation.name);
+    SCOPED_TRACE(fmt::format("{} {} {}", name, &activation - activations().data(), activation.name));
     if (activation.steps && tolerance > 1e-7) continue;  // no value is near a step when sums are exact
     const Kernel kernel =
         make([&](KernelBuilder& b, Ex leaf, Ex bias, Ex) { return apply(b, activation, leaf + bias); });

@@ -84,6 +84,27 @@ TEST(ContractionConv, OneAndThreeDimensions) {
   }
 }
 
+// Where oneDNN has no code of its own it multiplies matrices, and its epilogue added a residual at wrong addresses.
+TEST(ContractionConv, ResidualsOfRareGeometries) {
+  for (bool last : {true, false})
+    for (Case c :
+         {Case{.input = {10, 11}, .kernel = {9, 9}, .pad = {4, 4}},
+          Case{.groups = 4, .in_channels = 4, .out_channels = 4}, Case{.groups = 2, .kernel = {5, 5}, .pad = {2, 2}},
+          Case{.input = {14, 13}, .pad = {6, 6}, .dilation = {6, 6}},
+          Case{.input = {15, 14}, .kernel = {7, 7}, .pad = {6, 6}, .dilation = {2, 2}},
+          Case{.input = {30}, .kernel = {11}, .stride = {1}, .pad = {5}, .dilation = {1}},
+          Case{.in_channels = 2,
+          .input = {9, 9, 9},
+          .kernel = {9, 3, 3},
+          .stride = {1, 2, 2},
+          .pad = {4, 1, 1},
+          .dilation = {1, 1, 1}}}) {
+      c.channels_last = last;
+      check_contraction(conv(c, [](KernelBuilder&, Ex x, Ex, Ex residual) { return x + residual; }), {1, 2});
+      check_contraction(conv(c, block), {1, 2});
+    }
+}
+
 TEST(ContractionConv, Types) {
   for (DType type : {DType::f32, DType::f16, DType::bf16})
     for (DType weight : {DType::f32, DType::f16, DType::bf16})

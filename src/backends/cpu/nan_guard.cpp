@@ -89,8 +89,9 @@ bool repeatable(const Kernel& kernel) {
 }
 
 bool may_lose_nan(const std::vector<PostOp>& ops) {
-  return std::any_of(ops.begin(), ops.end(),
-                     [](const PostOp& op) { return op.add < 0 && op.activation != Activation::linear; });
+  return std::any_of(ops.begin(), ops.end(), [](const PostOp& op) {
+    return op.activation == Activation::clip || op.activation == Activation::logistic;
+  });
 }
 
 std::unique_ptr<Step> make_streamed_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {

@@ -18,7 +18,7 @@ bool sees_lost_nan(PrimitiveCache& primitives, int threads);
 // Whether the kernel can run twice: it reads nothing that it writes.
 bool repeatable(const Kernel& kernel);
 
-// Whether epilogues with these operations need a guard.
+// Whether epilogues with these operations need a guard. The other activations keep NaN: they multiply by what they get.
 bool may_lose_nan(const std::vector<PostOp>& ops);
 
 // The same kernel through no library, with nothing packed or kept in caches: slow, and right for every value.

@@ -81,7 +81,7 @@ std::optional<Operand> dense_rows(const Kernel& kernel, const Access& access, st
   return o;
 }
 
-// Own products of matrices end in the others by themselves.
+// What products of matrices leave to oneDNN; in the others they end by themselves.
 bool is_smooth(Activation activation) {
   return activation == Activation::linear || activation == Activation::gelu_erf ||
          activation == Activation::gelu_tanh || activation == Activation::swish;
