@@ -114,8 +114,8 @@ inline void compare(const Kernel& kernel, const ContractionRun& run, const std::
   }
 }
 
-// Whether oneDNN has arithmetic for bf16, emulated or not.
-inline bool has_bf16_library() {
+// Whether oneDNN has AVX-512: then also arithmetic for bf16, emulated or not, and epilogues of any number of channels.
+inline bool library_has_avx512() {
   constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);  // a set of bits
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
 }
