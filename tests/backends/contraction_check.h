@@ -99,7 +99,7 @@ inline void compare(const Kernel& kernel, const ContractionRun& run, const std::
   for (size_t i = 0; i < kernel.args.size(); ++i) {
     const KernelArg& arg = kernel.args[i];
     if (!arg.written) continue;
-    const double relative = arg.dtype == DType::f16 ? 0x1p-10 : arg.dtype == DType::bf16 ? 0x1p-7 : 1e-6;
+    const double relative = arg.dtype == DType::f16 ? 0x1p-10 : arg.dtype == DType::bf16 ? 0x1p-7 : 2e-6;
     const double least = arg.dtype == DType::f16 ? 0x1p-24 : 1e-37;  // below, numbers have fewer digits
     for (int64_t e = 0; e < arg.elements; ++e) {
       const double want = load_double(run.expected[i].data(), arg.dtype, e),

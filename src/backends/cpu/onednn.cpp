@@ -188,10 +188,11 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
 #endif
   describe(*made, desc, s.bias);
   // Its convolutions by products add a whole tensor as if it lay channels first (2.6).
+  const bool by_products = made->implementation.find("gemm") != std::string::npos;  // its epilogue is scalar
   const bool adds_whole =
       std::any_of(s.add_strides.begin(), s.add_strides.end(), [](auto& add) { return !add.empty(); });
-  if (adds_whole && s.dst_strides[1] == 1 && made->implementation.find("gemm") != std::string::npos) return nullptr;
-  if (flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels)) return nullptr;
+  if (adds_whole && s.dst_strides[1] == 1 && by_products) return nullptr;
+  if (!by_products && flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels)) return nullptr;
   made->primitive = Conv(desc);
   return made;
 }
