@@ -144,6 +144,18 @@ TEST(ContractionAttention, GeneralScores) {
         }));
 }
 
+// In queries, keys and values that count.
+TEST(ContractionAttention, KeepsSpecialValues) {
+  for (double special : {HUGE_VAL, -HUGE_VAL, std::nan("")})
+    for (int argument : {0, 1, 2})
+      for (int64_t queries : {1, 40}) {
+        const Case c{.queries = queries, .keys = 150};
+        check_contraction(attention(c, DType::f32, scaled), {}, [&](ContractionRun& run) {
+          store_double(run.memory[static_cast<size_t>(argument)].data(), DType::f32, 5, special);
+        });
+      }
+}
+
 TEST(ContractionAttention, EmptyExtents) {
   check_contraction(attention({.keys = 0}, DType::f32, scaled));
   check_contraction(attention({.queries = 0}, DType::f32, scaled));
