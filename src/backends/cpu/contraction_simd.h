@@ -53,8 +53,8 @@ struct BlockProduct {
   const Finish* finish = nullptr;
   int64_t row = 0, column = 0;
 };
-// a(r, k) = a[r·a_stride + k]; where there are 16 registers. Best is one panel that stays in L1 while the rows come from
-// L2.
+// a(r, k) = a[r·a_stride + k]; where there are 16 registers. Best is one panel that stays in L1 while the rows come
+// from L2.
 void multiply_rows(const BlockProduct& product, int64_t a_stride);
 // a(r, k) = a[r·wide_stride + k]; tall tiles only.
 void multiply_wide(const BlockProduct& product);
