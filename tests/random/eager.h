@@ -23,7 +23,7 @@ struct Unspecified : std::runtime_error {
 struct Noise {
   uint64_t seed = 0;
   DType storage = DType::f32;  // the widest rounding step of a float32 value
-  bool round = false;          // rounds to `storage` first
+  bool round = false;          // rounds what has fewer digits than float32, and changes nothing else of it
   bool opposite = false;       // the same errors with the other sign: of the two sides of a threshold one is met
 };
 

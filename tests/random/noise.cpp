@@ -102,15 +102,19 @@ void NoiseSource::disturb(HostTensor& tensor, double steps) {
   const DType stored = dtype == DType::f32 ? noise_.storage : dtype;
   const double least = dtype == DType::f64 ? 0 : stored == DType::f16 ? 0x1p-14 : 0x1p-126;
   for (int64_t i = 0; i < element_count(tensor.type.shape); ++i) {
-    double x = load_double(tensor.data.data(), dtype, i);
+    const double x = load_double(tensor.data.data(), dtype, i);
     if (std::isnan(x) || std::isinf(x)) continue;
-    if (noise_.round) x = round_through(stored, x);
+    if (noise_.round && stored != arithmetic) {
+      store_double(tensor.data.data(), dtype, i, round_through(stored, x));
+      continue;
+    }
     // Never so little that rounding undoes it: what stays as it is counts as exact.
     double most = steps * step_at(x, arithmetic);
     if (stored != arithmetic) most = std::max(most, 3 * step_at(x, stored));
     double off = x + most * error();
     // Small numbers may become zero, whose sign is then any; zero itself is exact.
-    if (x == 0 || (std::fabs(x) < 4 * least && random_() % 2)) off = random_() % 2 ? 0.0 : -0.0;
+    if (x == 0 || (std::fabs(x) < 4 * least && random_() % 2))
+      off = (random_() % 2 != 0) != noise_.opposite ? 0.0 : -0.0;
     // A zero of float16 may be what was too small for it.
     if (x == 0 && dtype == DType::f16 && noise_.opposite) off = 0x1p-24;
     store_double(tensor.data.data(), dtype, i, off);
@@ -159,7 +163,7 @@ void NoiseSource::disturb_operand(HostTensor& tensor, const CallTraits& traits) 
   for (int64_t i = 0; traits.weighs && noise_.opposite && i < element_count(tensor.type.shape); ++i)
     if (std::isinf(load_double(tensor.data.data(), tensor.type.dtype, i)))
       store_double(tensor.data.data(), tensor.type.dtype, i, NAN);
-  disturb(tensor, 2 + std::sqrt(traits.terms));
+  if (!noise_.round || !noise_.opposite) disturb(tensor, 2 + std::sqrt(traits.terms));
 }
 
 void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {

@@ -64,18 +64,57 @@ DType widest_step(const Graph& graph, DType dtype) {
   return dtype;
 }
 
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+HostTensor widened(const HostTensor& tensor) {
+  if (!is_half(tensor.type.dtype)) return tensor;
+  HostTensor wide = make_tensor({DType::f32, tensor.type.shape});
+  for (int64_t i = 0; i < element_count(tensor.type.shape); ++i)
+    store_double(wide.data.data(), DType::f32, i, load_double(tensor.data.data(), tensor.type.dtype, i));
+  return wide;
+}
+
+void round_to(HostTensor& tensor, DType dtype) {
+  for (int64_t i = 0; i < element_count(tensor.type.shape); ++i)
+    store_double(tensor.data.data(), tensor.type.dtype, i,
+                 round_through(dtype, load_double(tensor.data.data(), tensor.type.dtype, i)));
+}
+
+// The graph with float32 in place of 16 bits: within a kernel, and at --dtype float32, nothing is rounded to those.
+Graph widened(const Graph& graph) {
+  Graph wide = graph;
+  for (Value& value : wide.values) {
+    if (value.data) value.data = std::make_shared<const HostTensor>(widened(*value.data));
+    if (is_half(value.type.dtype)) value.type.dtype = DType::f32;
+  }
+  for (Node& node : wide.nodes)
+    for (Attr& attr : node.attrs)
+      if (DType* dtype = std::get_if<DType>(&attr); dtype && is_half(*dtype)) *dtype = DType::f32;
+  return wide;
+}
+
 Expected expect(const Graph& graph, const Given& given, DType dtype, uint64_t values) {
   Expected expected;
   EagerResult eager = run_eager(graph, given.by_name);
   expected.outputs = std::move(eager.outputs);
   expected.exact = std::move(eager.exact);
   expected.noisy.resize(expected.outputs.size());
-  // Twice the same errors with opposite signs, and two others.
-  for (uint64_t run = 0; run < 4; ++run) {
-    const Noise noise{3 * values + (run + 1) / 2, dtype, dtype != DType::f32 && run == 3, run == 1};
-    std::vector<HostTensor> outputs = run_eager(graph, given.by_name, &noise).outputs;
+  // Weights as the program has them.
+  Tensors stored = given.by_name;
+  for (const Value& value : graph.values)
+    if (value.source == ValueSource::weight && value.type.dtype == DType::f32) round_to(stored.at(value.name), dtype);
+  // Twice the same errors with opposite signs, and others; what 16 bits make equal is met by rounding to them: all that
+  // is rounded and the operands of sums, and the weights and what is rounded.
+  for (uint64_t run = 0; run < (dtype == DType::f32 ? 4 : 5); ++run) {
+    const Noise noise{3 * values + (run + 1) / 2, dtype, dtype != DType::f32 && run >= 3, run == 1 || run == 4};
+    std::vector<HostTensor> outputs = run_eager(graph, run == 4 ? stored : given.by_name, &noise).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) expected.noisy[i].push_back(std::move(outputs[i]));
   }
+  if (!is_half(widest_step(graph, DType::f32))) return expected;
+  Tensors wide;
+  for (const auto& [name, tensor] : given.by_name) wide.emplace(name, widened(tensor));
+  std::vector<HostTensor> outputs = run_eager(widened(graph), wide).outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) expected.noisy[i].push_back(std::move(outputs[i]));
   return expected;
 }
 
