@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <unordered_set>
@@ -163,10 +164,23 @@ class EagerRun {
     std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs);
     for (HostTensor& result : results) {
       noise_->disturb_result(result, traits);
-      if (finite && traits.sums) noise_->disturb_overflow(result);
+      const double reach = traits.terms * largest(tensors) * largest(tensors);
+      if (traits.sums) noise_->disturb_overflow(result, finite, reach > std::numeric_limits<float>::max());
+      if (traits.weighs) noise_->disturb_lost_weights(result, largest(tensors));
       if (node.inputs.size() == 1 && inputs[0]) noise_->disturb_casts(tensors[0], result);
     }
     return results;
+  }
+
+  // Of the finite numbers.
+  static double largest(const std::vector<HostTensor>& tensors) {
+    double most = 0;
+    for (const HostTensor& tensor : tensors)
+      for (int64_t i = 0; !tensor.data.empty() && is_float(tensor.type.dtype) && i < element_count(tensor.type.shape);
+           ++i)
+        if (const double x = std::fabs(load_double(tensor.data.data(), tensor.type.dtype, i)); std::isfinite(x))
+          most = std::max(most, x);
+    return most;
   }
 
   static bool is_finite(const HostTensor& tensor) {

@@ -25,6 +25,8 @@ struct Noise {
   DType storage = DType::f32;  // the widest rounding step of a float32 value
   bool round = false;          // rounds what has fewer digits than float32, and changes nothing else of it
   bool opposite = false;       // the same errors with the other sign: of the two sides of a threshold one is met
+  bool overturned = false;     // sums that overflow do so with either sign
+  bool plain = false;          // float32 arithmetic without errors
 };
 
 using Tensors = std::map<std::string, HostTensor>;

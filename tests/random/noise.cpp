@@ -97,6 +97,7 @@ static double step_at(double x, DType dtype) {
 }
 
 void NoiseSource::disturb(HostTensor& tensor, double steps) {
+  if (noise_.plain) return;
   const DType dtype = tensor.type.dtype;
   const DType arithmetic = dtype == DType::f64 ? dtype : DType::f32;
   const DType stored = dtype == DType::f32 ? noise_.storage : dtype;
@@ -123,6 +124,7 @@ void NoiseSource::disturb(HostTensor& tensor, double steps) {
 
 Kernel NoiseSource::disturbed(const Kernel& kernel) {
   Kernel k = kernel;
+  if (noise_.plain) return k;
   k.exprs.clear();
   std::vector<int32_t> now(kernel.exprs.size());
   for (size_t i = 0; i < kernel.exprs.size(); ++i) {
@@ -151,10 +153,26 @@ Kernel NoiseSource::disturbed(const Kernel& kernel) {
   return k;
 }
 
-void NoiseSource::disturb_overflow(HostTensor& result) {
-  for (int64_t i = 0; noise_.opposite && is_float(result.type.dtype) && i < element_count(result.type.shape); ++i)
-    if (std::isinf(load_double(result.data.data(), result.type.dtype, i)))
-      store_double(result.data.data(), result.type.dtype, i, NAN);
+void NoiseSource::disturb_overflow(HostTensor& result, bool finite, bool overflows) {
+  const DType dtype = result.type.dtype;
+  if (!is_float(dtype) || (!noise_.opposite && !noise_.overturned)) return;
+  for (int64_t i = 0; i < element_count(result.type.shape); ++i) {
+    const double x = load_double(result.data.data(), dtype, i);
+    if (overflows && noise_.overturned && random_() % 2)
+      store_double(result.data.data(), dtype, i, random_() % 2 ? INFINITY : -INFINITY);
+    else if (std::isinf(x) && (finite || overflows))
+      store_double(result.data.data(), dtype, i, !noise_.overturned ? NAN : random_() % 2 ? -x : x);
+    else if (std::isnan(x) && finite && noise_.overturned)
+      store_double(result.data.data(), dtype, i, 0);
+  }
+}
+
+void NoiseSource::disturb_lost_weights(HostTensor& result, double largest) {
+  const DType dtype = result.type.dtype;
+  if (dtype != DType::f32 || noise_.plain || !std::isfinite(largest)) return;
+  for (int64_t i = 0; i < element_count(result.type.shape); ++i)
+    if (const double x = load_double(result.data.data(), dtype, i); std::isfinite(x))
+      store_double(result.data.data(), dtype, i, x + 0x1p-126 * largest * error());
 }
 
 void NoiseSource::disturb_operand(HostTensor& tensor, const CallTraits& traits) {
@@ -175,7 +193,7 @@ void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
       store_double(tensor.data.data(), dtype, i, std::copysign(60000.0, x));
   // A gathered weight is an activation, which 16 bits may hold.
   const bool stored = traits.gathers && dtype == DType::f32 && noise_.storage != DType::f32;
-  if (traits.exact && !stored) return;
+  if (traits.exact && !stored && !noise_.round) return;
   disturb(tensor, 4 + std::sqrt(traits.terms) / 2);
   const size_t rank = tensor.type.shape.size();
   if (traits.window == 0 || rank < 2) return;

@@ -25,8 +25,10 @@ class NoiseSource {
   // Operands of a sum: each off by what the sum's rounding errors come to.
   void disturb_operand(HostTensor& tensor, const CallTraits& traits);
   void disturb_result(HostTensor& tensor, const CallTraits& traits);
-  // A sum of what is finite that overflows does so in any order.
-  void disturb_overflow(HostTensor& result);
+  // A sum or product of what is finite that overflows does so in any order. `overflows`: a part of it may.
+  void disturb_overflow(HostTensor& result, bool finite, bool overflows);
+  // Weights of attention below the normal numbers may count as 0; `largest` of what they weigh.
+  void disturb_lost_weights(HostTensor& result, double largest);
   // Integers made from floats that do not fit are any.
   void disturb_casts(const HostTensor& from, HostTensor& to);
 
