@@ -182,6 +182,22 @@ TEST(ContractionConv, Bf16Operands) {
   }
 }
 
+// Channels are multiplied in pairs: the neighbour of an odd last one has no part in it.
+TEST(ContractionConv, Bf16NeighboursThatAreNotFinite) {
+  if (!library_has_avx512()) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  for (int64_t channels : {1, 3, 5})
+    for (int64_t groups : {1, 2}) {
+      Case c{.groups = groups, .in_channels = channels, .out_channels = 8};
+      c.type = c.weight_type = DType::bf16;
+      for (const Kernel& kernel : {conv(c, plain), conv(c, capped)})
+        check_contraction(kernel, {1, 2}, [&](ContractionRun& run) {
+          for (int64_t e : {int64_t{7}, kernel.args[0].elements - 1})
+            store_double(run.memory[0].data(), DType::bf16, e, e == 7 ? inf : std::nan(""));
+        });
+    }
+}
+
 // What NPUSIM_ISA takes away is taken from oneDNN too.
 TEST(ContractionConv, LibraryHasTheSameInstructionSet) {
   const Case wide{.in_channels = 32, .out_channels = 32, .stride = {2, 2}};

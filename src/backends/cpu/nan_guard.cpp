@@ -4,9 +4,12 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <vector>
 
+#include "backends/cpu/attention_simd.h"
+#include "backends/cpu/contraction_epilogue.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"
 
@@ -65,6 +68,37 @@ class GuardedStep final : public Step {
   bool met_nan_ = false;
 };
 
+class FiniteStep final : public Step {
+ public:
+  FiniteStep(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, DType dtype, const std::byte* data, int64_t count,
+             int threads)
+      : fast_(std::move(fast)), exact_(std::move(exact)), dtype_(dtype), data_(data), count_(count), threads_(threads) {
+    scratch_bytes_ = std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
+  }
+  void set_scratch(void* scratch) override {
+    Step::set_scratch(scratch);
+    fast_->set_scratch(scratch);
+    exact_->set_scratch(scratch);
+  }
+  void run() override {
+    std::atomic<bool> finite = true;
+    on_threads(threads_, [&](int thread) {
+      const int64_t begin = count_ * thread / threads_, end = count_ * (thread + 1) / threads_;
+      if (!all_finite(dtype_, data_ + begin * static_cast<int64_t>(dtype_size(dtype_)), 0, 1, end - begin))
+        finite = false;
+    });
+    (finite ? fast_ : exact_)->run();
+  }
+  std::string describe() const override { return fast_->describe(); }
+
+ private:
+  std::unique_ptr<Step> fast_, exact_;
+  DType dtype_;
+  const std::byte* data_;
+  int64_t count_;
+  int threads_;
+};
+
 }  // namespace
 
 bool sees_lost_nan(PrimitiveCache& primitives, int threads) {
@@ -102,6 +136,12 @@ std::unique_ptr<Step> make_streamed_step(const Kernel& kernel, std::span<const B
 
 std::unique_ptr<Step> guard_nan(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, const Context& context) {
   return std::make_unique<GuardedStep>(std::move(fast), std::move(exact), context.threads);
+}
+
+std::unique_ptr<Step> guard_finite(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, DType dtype,
+                                   const void* data, int64_t count, const Context& context) {
+  return std::make_unique<FiniteStep>(std::move(fast), std::move(exact), dtype, static_cast<const std::byte*>(data),
+                                      count, context.threads);
 }
 
 }  // namespace npusim::cpu

@@ -27,4 +27,8 @@ std::unique_ptr<Step> make_streamed_step(const Kernel& kernel, std::span<const B
 // `fast`, and after it `exact`, of the same kernel, when `fast` may have lost a NaN. The kernel must be repeatable.
 std::unique_ptr<Step> guard_nan(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, const Context& context);
 
+// `fast` where `count` elements at `data` are all finite, else `exact`.
+std::unique_ptr<Step> guard_finite(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, DType dtype,
+                                   const void* data, int64_t count, const Context& context);
+
 }  // namespace npusim::cpu
