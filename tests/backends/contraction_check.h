@@ -115,10 +115,7 @@ inline void compare(const Kernel& kernel, const ContractionRun& run, const std::
 }
 
 // Whether oneDNN has AVX-512: then also arithmetic for bf16, emulated or not, and epilogues of any number of channels.
-inline bool library_has_avx512() {
-  constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);  // a set of bits
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
-}
+inline bool library_has_avx512() { return instruction_set() >= InstructionSet::avx512; }
 
 // Whether an argument is stored as bf16. The kernel then also runs as on a machine with arithmetic for it, which oneDNN
 // emulates.

@@ -1,4 +1,5 @@
 // Where results are in memory, and whose, against eager PyTorch: golden_memory.json, which make_memory.py writes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

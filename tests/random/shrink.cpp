@@ -129,7 +129,10 @@ class Shrinker {
     plain.ways = {wanted_.way};
     try_case(plain);
     for (bool changed = true; changed && left_ > 0;) {
-      changed = plainer_way() | fewer_outputs() | fewer_nodes() | smaller_extents() | plainer_values();
+      changed = false;
+      for (auto simplify : {&Shrinker::plainer_way, &Shrinker::fewer_outputs, &Shrinker::fewer_nodes,
+                            &Shrinker::smaller_extents, &Shrinker::plainer_values})
+        changed = (this->*simplify)() || changed;
     }
     return best_;
   }

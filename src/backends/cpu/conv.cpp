@@ -236,17 +236,18 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
   };
   const bool fused = fuse_epilogue(kernel, args, context, spec, memory);
   if (fused && spec.dst_strides[1] == 1) turn();
-  // Arithmetic for pairs of bf16 multiplies what lies behind an odd last channel by 0.
-  const auto guard_pairs = [&](std::unique_ptr<Step> step) {
-    if (spec.types.operands != DType::bf16 || spec.in_channels % 2 == 0) return step;
+  // Arithmetic for bf16 takes channels in pairs, AMX 32 of them: what lies behind the last one is multiplied by 0.
+  const auto make_step = [&](std::unique_ptr<BoundPrimitive> primitive, bool whole) -> std::unique_ptr<Step> {
+    const int64_t together = primitive->implementation().find("amx") == std::string::npos ? 2 : 32;
+    auto step = std::make_unique<ConvStep>(kernel, args, context, std::move(primitive), spec, whole, elements, turned);
+    if (spec.types.operands != DType::bf16 || spec.in_channels % together == 0) return step;
     return guard_finite(std::move(step), make_streamed_step(kernel, args, context), image_type, memory.src, elements,
                         context);
   };
   auto conv =
       fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
   if (conv) {
-    auto step =
-        guard_pairs(std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, true, elements, turned));
+    auto step = make_step(std::move(conv), true);
     if (!may_lose_nan(spec.ops)) return step;
     return guard_nan(std::move(step), make_streamed_step(kernel, args, context), context);
   }
@@ -261,7 +262,7 @@ std::unique_ptr<Step> make_direct_step(const Kernel& kernel, std::span<const Bin
       dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
   conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
   if (!conv) return nullptr;
-  return guard_pairs(std::make_unique<ConvStep>(kernel, args, context, std::move(conv), spec, false, elements, turned));
+  return make_step(std::move(conv), false);
 }
 
 }  // namespace
