@@ -27,6 +27,7 @@ struct Noise {
   bool opposite = false;       // the same errors with the other sign: of the two sides of a threshold one is met
   bool overturned = false;     // sums that overflow do so with either sign
   bool plain = false;          // float32 arithmetic without errors
+  double scale = 1;            // how many times as large they are as usual
 };
 
 using Tensors = std::map<std::string, HostTensor>;

@@ -159,7 +159,7 @@ void NoiseSource::disturb_overflow(HostTensor& result, bool finite, bool overflo
   for (int64_t i = 0; i < element_count(result.type.shape); ++i) {
     const double x = load_double(result.data.data(), dtype, i);
     if (overflows && noise_.overturned && random_() % 2)
-      store_double(result.data.data(), dtype, i, random_() % 2 ? INFINITY : -INFINITY);
+      store_double(result.data.data(), dtype, i, random_() % 2 ? NAN : random_() % 2 ? INFINITY : -INFINITY);
     else if (std::isinf(x) && (finite || overflows))
       store_double(result.data.data(), dtype, i, !noise_.overturned ? NAN : random_() % 2 ? -x : x);
     else if (std::isnan(x) && finite && noise_.overturned)
@@ -193,7 +193,8 @@ void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
       store_double(tensor.data.data(), dtype, i, std::copysign(60000.0, x));
   // A gathered weight is an activation, which 16 bits may hold.
   const bool stored = traits.gathers && dtype == DType::f32 && noise_.storage != DType::f32;
-  if (traits.exact && !stored && !noise_.round) return;
+  // Exact results may be stored in 16 bits, or stay in a kernel.
+  if (traits.exact && !stored && !(noise_.round && random_() % 2)) return;
   disturb(tensor, 4 + std::sqrt(traits.terms) / 2);
   const size_t rank = tensor.type.shape.size();
   if (traits.window == 0 || rank < 2) return;

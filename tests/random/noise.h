@@ -33,10 +33,10 @@ class NoiseSource {
   void disturb_casts(const HostTensor& from, HostTensor& to);
 
  private:
-  // An error between 0.4 and 1, of either sign.
+  // An error between 0.4 and 1 (times the scale), of either sign.
   double error() {
     const double sign = (random_() % 2 != 0) != noise_.opposite ? 1 : -1;
-    return sign * std::uniform_real_distribution<double>(0.4, 1)(random_);
+    return sign * noise_.scale * std::uniform_real_distribution<double>(0.4, 1)(random_);
   }
   double uniform() { return std::uniform_real_distribution<double>(-1, 1)(random_); }
   void disturb(HostTensor& tensor, double steps);

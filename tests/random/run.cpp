@@ -124,17 +124,18 @@ void add_noisy_run(const Graph& graph, const Given& given, const Noise& noise, E
   for (size_t i = 0; i < outputs.size(); ++i) expected.noisy[i].push_back(std::move(outputs[i]));
 }
 
-// A few runs may all miss what a rounding can do: more of them before an answer is called wrong.
+// A few runs may all miss what a rounding can do: more of them, with larger errors, before an answer is called wrong.
 void expect_more(const Graph& graph, const Given& given, DType dtype, uint64_t values, Expected& expected) {
   expected.much = true;
   add_noisy_run(graph, given, {.plain = true}, expected);
-  for (uint64_t run = 0; run < 16; ++run)
+  for (uint64_t run = 0; run < 24; ++run)
     add_noisy_run(graph, given,
                   {.seed = 1000003 * values + run,
                    .storage = dtype,
-                   .round = dtype != DType::f32 && run % 4 == 3,
-                   .opposite = run % 2 == 1,
-                   .overturned = run % 2 == 0},
+                   .round = dtype != DType::f32 && run % 2 == 1,
+                   .opposite = run % 4 == 1,
+                   .overturned = run % 4 == 0,
+                   .scale = run % 3 == 0 ? 1.0 : 6.0},
                   expected);
 }
 
