@@ -2,7 +2,6 @@
 #include "passes/run_graph.h"
 
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -103,7 +102,7 @@ std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, con
       const HostTensor given = method.inputs[i].type == inputs[i].type
                                    ? inputs[i]
                                    : tensor_of(method.inputs[i].type, values_of(inputs[i]));  // a widened one
-      std::memcpy(executor.input(0, i).data(), given.data.data(), given.data.size());
+      std::copy(given.data.begin(), given.data.end(), executor.input(0, i).begin());
     }
     executor.run(0);
     for (size_t i = 0; i < method.outputs.size(); ++i) {

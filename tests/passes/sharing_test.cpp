@@ -77,14 +77,17 @@ TEST(Overlaps, AShiftReadsWhatWasThereBefore) {
   for (const char* call : {"aten.clone.default(%from)", "aten.mul.Tensor(%from, 1.5)", "aten.exp.default(%from)",
                            "aten.flip.default(%from, dims=[0])"}) {
     for (const std::string base :
-         {"%a: float32[300, 200] = aten.mul.Tensor(%x, 1.0)\n", "%a: float32[300, 200] = aten.exp.default(%x)\n"}) {
-      run_all(moved("[300, 200]", "[299, 200]", base, 0, 1, 0, 299, call));
-      run_all(moved("[300, 200]", "[299, 200]", base, 0, 0, 1, 299, call));
-      run_all(moved("[300, 200]", "[300, 120]", base, 1, 80, 40, 120, call));
+         {"%a: float32[30, 20] = aten.mul.Tensor(%x, 1.0)\n", "%a: float32[30, 20] = aten.exp.default(%x)\n"}) {
+      run_all(moved("[30, 20]", "[29, 20]", base, 0, 1, 0, 29, call));
+      run_all(moved("[30, 20]", "[29, 20]", base, 0, 0, 1, 29, call));
+      run_all(moved("[30, 20]", "[30, 12]", base, 1, 8, 4, 12, call));
     }
     run_all(
         moved("[2, 3, 16, 8]", "[2, 3, 4, 8]", "%a: float32[2, 3, 16, 8] = aten.neg.default(%x)\n", 2, 5, 4, 4, call));
   }
+  // More than a tile, for two threads.
+  run_graph(moved("[300, 200]", "[299, 200]", "%a: float32[300, 200] = aten.mul.Tensor(%x, 1.0)\n", 0, 1, 0, 299,
+                  "aten.clone.default(%from)"));
 }
 
 TEST(Overlaps, AStateIsShiftedInPlace) {
