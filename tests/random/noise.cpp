@@ -158,7 +158,7 @@ void NoiseSource::disturb_overflow(HostTensor& result, bool finite, bool overflo
   if (!is_float(dtype) || (!noise_.opposite && !noise_.overturned)) return;
   for (int64_t i = 0; i < element_count(result.type.shape); ++i) {
     const double x = load_double(result.data.data(), dtype, i);
-    if (overflows && noise_.overturned && random_() % 2)
+    if (overflows && noise_.overturned && random_() % 4)
       store_double(result.data.data(), dtype, i, random_() % 2 ? NAN : random_() % 2 ? INFINITY : -INFINITY);
     else if (std::isinf(x) && (finite || overflows))
       store_double(result.data.data(), dtype, i, !noise_.overturned ? NAN : random_() % 2 ? -x : x);

@@ -134,7 +134,7 @@ void expect_more(const Graph& graph, const Given& given, DType dtype, uint64_t v
                    .storage = dtype,
                    .round = dtype != DType::f32 && run % 2 == 1,
                    .opposite = run % 4 == 1,
-                   .overturned = run % 4 == 0,
+                   .overturned = run % 2 == 0,
                    .scale = run % 3 == 0 ? 1.0 : 6.0},
                   expected);
 }
