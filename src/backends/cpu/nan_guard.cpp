@@ -40,9 +40,10 @@ bool take_flags(int threads) {
   return found;
 }
 
-class GuardedStep final : public Step {
+// Two steps of one kernel, of which a run takes the first or, where its results are not to be had so, the second.
+class TwoWays : public Step {
  public:
-  GuardedStep(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, int threads)
+  TwoWays(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, int threads)
       : fast_(std::move(fast)), exact_(std::move(exact)), threads_(threads) {
     scratch_bytes_ = std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
   }
@@ -51,6 +52,16 @@ class GuardedStep final : public Step {
     fast_->set_scratch(scratch);
     exact_->set_scratch(scratch);
   }
+  std::string describe() const override { return fast_->describe(); }
+
+ protected:
+  std::unique_ptr<Step> fast_, exact_;
+  int threads_;
+};
+
+class GuardedStep final : public TwoWays {
+ public:
+  using TwoWays::TwoWays;
   void run() override {
     fast_->run();
     if (!take_flags(threads_)) return;
@@ -63,23 +74,14 @@ class GuardedStep final : public Step {
   std::string describe() const override { return fast_->describe() + (met_nan_ ? ", again for NaN" : ""); }
 
  private:
-  std::unique_ptr<Step> fast_, exact_;
-  int threads_;
   bool met_nan_ = false;
 };
 
-class FiniteStep final : public Step {
+class FiniteStep final : public TwoWays {
  public:
   FiniteStep(std::unique_ptr<Step> fast, std::unique_ptr<Step> exact, DType dtype, const std::byte* data, int64_t count,
              int threads)
-      : fast_(std::move(fast)), exact_(std::move(exact)), dtype_(dtype), data_(data), count_(count), threads_(threads) {
-    scratch_bytes_ = std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
-  }
-  void set_scratch(void* scratch) override {
-    Step::set_scratch(scratch);
-    fast_->set_scratch(scratch);
-    exact_->set_scratch(scratch);
-  }
+      : TwoWays(std::move(fast), std::move(exact), threads), dtype_(dtype), data_(data), count_(count) {}
   void run() override {
     std::atomic<bool> finite = true;
     on_threads(threads_, [&](int thread) {
@@ -89,14 +91,11 @@ class FiniteStep final : public Step {
     });
     (finite ? fast_ : exact_)->run();
   }
-  std::string describe() const override { return fast_->describe(); }
 
  private:
-  std::unique_ptr<Step> fast_, exact_;
   DType dtype_;
   const std::byte* data_;
   int64_t count_;
-  int threads_;
 };
 
 }  // namespace
