@@ -1,6 +1,6 @@
 // When a kernel's result may take the memory of what it reads.
 #include <algorithm>
-#include <numeric>
+#include <cstdlib>
 
 #include "kernel/fuse.h"
 
@@ -15,15 +15,15 @@ bool reads(const Kernel& k, int arg) {
   return is(k.contraction->a) || is(k.contraction->b) || (k.contraction->score && reads(*k.contraction->score, arg));
 }
 
-// Whether each point of the space has an element of its own.
+// Whether each point of the space has an element of its own. Along dimensions of one index a stride may be any number.
 bool is_injective(const std::vector<int64_t>& strides, const std::vector<int64_t>& space) {
-  std::vector<size_t> order(space.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<size_t> order;
+  for (size_t d = 0; d < space.size(); ++d)
+    if (space[d] > 1) order.push_back(d);
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return std::abs(strides[a]) < std::abs(strides[b]); });
   int64_t reach = 0;  // of all dimensions with smaller strides
   for (size_t d : order) {
-    if (space[d] <= 1) continue;
     if (std::abs(strides[d]) <= reach) return false;
     reach += std::abs(strides[d]) * (space[d] - 1);
   }
@@ -33,7 +33,8 @@ bool is_injective(const std::vector<int64_t>& strides, const std::vector<int64_t
 }  // namespace
 
 bool may_share(const Kernel& k, int read, int written) {
-  if (!reads(k, read)) return true;
+  // Where there are no points, nothing is read and no stride has been bounded.
+  if (!reads(k, read) || std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) return true;
   if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return false;
   const Access& to = k.stores[0].access;
   if (to.arg != written || !to.guards.empty() || !to.terms.empty() || !is_injective(to.strides, k.space)) return false;
