@@ -20,8 +20,11 @@ int64_t largest(const std::byte* data, DType dtype, int64_t begin, int64_t count
 
 int classify(const std::string& program_path, const std::string& weights_path, const std::string& test_path) {
   const std::shared_ptr<const Program> program = load_program(program_path);
-  const WeightFiles weights = open_weights(weights_path), test = open_weights(test_path);
-  Executor executor(program, &weights, open_backend("cpu", 1));           // one thread: an image is little work
+  const WeightFiles test = open_weights(test_path);
+  SessionOptions options;
+  options.weights = std::make_shared<const WeightFiles>(open_weights(weights_path));
+  options.threads = 1;  // an image is little work
+  Session session(program, std::move(options));
   const TensorType input = method_inputs(*program, "main").at(0).type;    // [1, 1, 32, 32]
   const TensorType output = method_outputs(*program, "main").at(0).type;  // [1, 10]
   const TensorView& images = get_weight(test, "images");
@@ -32,11 +35,11 @@ int classify(const std::string& program_path, const std::string& weights_path, c
   int64_t right = 0, same = 0;
   const auto start = std::chrono::steady_clock::now();
   for (int64_t image = 0; image < count; ++image) {
-    const std::span<std::byte> in = executor.input(0, 0);
+    const std::span<std::byte> in = session.input(0, 0);
     for (int64_t i = 0; i < pixels; ++i)
       store_double(in.data(), input.dtype, i, load_double(images.data, images.type.dtype, image * pixels + i));
-    executor.run(0);
-    const int64_t digit = largest(executor.output(0, 0).data(), output.dtype, 0, classes);
+    session.run(0);
+    const int64_t digit = largest(session.output(0, 0).data(), output.dtype, 0, classes);
     right += digit == load_int(labels.data, labels.type.dtype, image);
     same += digit == largest(logits.data, logits.type.dtype, image * classes, classes);
   }

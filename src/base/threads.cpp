@@ -9,8 +9,12 @@
 
 namespace npusim {
 
-void set_thread_count(int count) { omp_set_num_threads(count > 0 ? count : omp_get_num_procs()); }
 int thread_count() { return omp_get_max_threads(); }
+
+ThreadCount::ThreadCount(int count) : before_(omp_get_max_threads()) {
+  if (count > 0) omp_set_num_threads(count);
+}
+ThreadCount::~ThreadCount() { omp_set_num_threads(before_); }
 
 void bind_threads(char** argv) {
   if (std::getenv("OMP_PROC_BIND") || std::getenv("NPUSIM_NO_BIND")) return;

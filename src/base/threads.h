@@ -5,9 +5,20 @@
 
 namespace npusim {
 
-// Number of threads parallel work uses. Set once, before the first parallel work (0: one per available core).
-void set_thread_count(int count);
+// Number of threads that parallel work of the calling thread uses: one per core at first.
 int thread_count();
+
+// Sets it while it lives; 0 leaves it as it is.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int count);
+  ~ThreadCount();
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
 
 // Re-executes this process with OpenMP's binding and waiting policy in its environment, unless they are set:
 // the OpenMP runtime reads them only at start. Returns when nothing is to be done.

@@ -28,9 +28,9 @@ constexpr int warm_up_runs = 3;
 constexpr size_t wanted_runs = 20;  // percentiles of fewer mean little
 constexpr size_t least_runs = 5;    // of a model so slow that 20 take five times as long as asked
 
-std::vector<double> measure(Executor& executor, size_t method, double seconds) {
+std::vector<double> measure(Session& session, size_t method, double seconds) {
   const Stopwatch warming;
-  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) executor.run(method);
+  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) session.run(method);
   std::vector<double> ms;
   const Stopwatch total;
   auto enough = [&] {
@@ -39,7 +39,7 @@ std::vector<double> measure(Executor& executor, size_t method, double seconds) {
   };
   while (!enough()) {
     const Stopwatch watch;
-    executor.run(method);
+    session.run(method);
     ms.push_back(watch.ms());
   }
   return ms;
@@ -52,16 +52,17 @@ struct StepTime {
 };
 
 // The `count` slowest steps, slowest first.
-std::vector<StepTime> measure_steps(Executor& executor, size_t method, size_t count, double seconds) {
-  DeviceMethod& code = executor.device_method(method);
-  const std::vector<Step>& steps = executor.program().methods[method].steps;
+std::vector<StepTime> measure_steps(Session& session, size_t method, size_t count, double seconds) {
+  const Program& program = session.program();
+  const std::vector<Step>& steps = program.methods[method].steps;
   std::vector<StepTime> times;
-  for (size_t i = 0; i < steps.size(); ++i) times.push_back({steps[i].node, code.step_info(i), 1e300});
+  for (size_t i = 0; i < steps.size(); ++i)
+    times.push_back({step_name(program, steps[i]), session.step_info(method, i), 1e300});
   const Stopwatch total;
   for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs)
     for (size_t i = 0; i < steps.size(); ++i) {
       const Stopwatch watch;
-      code.run_step(i);
+      session.run_step(method, i);
       times[i].min_ms = std::min(times[i].min_ms, watch.ms());
     }
   std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
@@ -124,13 +125,14 @@ int run(const Flags& flags) {
     inputs = read_inputs(flags.inputs, infos);
   else
     for (size_t i = 0; i < infos.size(); ++i) inputs.push_back(random_tensor(infos[i].type, i));
-  const Session session = open_session(program, flags.session);
-  const size_t position = session.executor->method(method);
-  write_inputs(*session.executor, position, inputs);
-  const std::vector<double> ms = measure(*session.executor, position, flags.seconds);
+  const ThreadCount limit(flags.session.threads);  // of the probes too
+  Session session = open_session(program, flags.session);
+  const size_t position = session.method(method);
+  write_inputs(session, position, inputs);
+  const std::vector<double> ms = measure(session, position, flags.seconds);
   std::vector<StepTime> steps;
-  if (flags.steps > 0) steps = measure_steps(*session.executor, position, flags.steps, flags.seconds);
-  print_report(report(method, session.executor->backend().description(), program->dtype, ms,
+  if (flags.steps > 0) steps = measure_steps(session, position, flags.steps, flags.seconds);
+  print_report(report(method, session.device(0).description(), program->dtype, ms,
                       method_work(*program, program->methods[position]), steps, flags.json));
   return 0;
 }

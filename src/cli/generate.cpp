@@ -25,9 +25,9 @@ int run(const Flags& flags) {
   GenerateOptions options = flags.options;
   options.stop_tokens = read_stop_tokens(flags.tokenizer);
   const std::vector<int64_t> prompt = encode(tokenizer, flags.prompt);
-  const Session session = open_session(program, flags.session);
+  Session session = open_session(program, flags.session);
   TextStream stream;
-  const Generation result = generate(*session.executor, model, prompt, options, [&](int64_t token) {
+  const Generation result = generate(session, model, prompt, options, [&](int64_t token) {
     if (!flags.json) print_report(decode_next(tokenizer, stream, token));
   });
   if (!flags.json) {

@@ -143,10 +143,8 @@ HostTensor random_tensor(const TensorType& type, uint64_t seed) {
   return tensor;
 }
 
-void write_inputs(Executor& executor, size_t method, const std::vector<HostTensor>& tensors) {
-  for (size_t i = 0; i < tensors.size(); ++i)
-    if (const auto to = executor.input(method, i); !to.empty())
-      std::memcpy(to.data(), tensors[i].data.data(), to.size());
+void write_inputs(Session& session, size_t method, const std::vector<HostTensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) session.set_input(method, i, tensors[i].data);
 }
 
 }  // namespace npusim::cli

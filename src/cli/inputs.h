@@ -22,6 +22,6 @@ std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<T
 // Values that any model takes: floats in [-1, 1), booleans, integers in [0, 2). The same for the same seed.
 HostTensor random_tensor(const TensorType& type, uint64_t seed);
 
-void write_inputs(Executor& executor, size_t method, const std::vector<HostTensor>& tensors);
+void write_inputs(Session& session, size_t method, const std::vector<HostTensor>& tensors);
 
 }  // namespace npusim::cli

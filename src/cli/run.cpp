@@ -24,24 +24,23 @@ struct Flags {
 };
 
 // A state is written by the run: every repetition starts from the given one.
-std::vector<double> run_repeatedly(Executor& executor, size_t method, const std::vector<HostTensor>& inputs,
-                                   int repeat) {
+std::vector<double> run_repeatedly(Session& session, size_t method, const std::vector<HostTensor>& inputs, int repeat) {
   std::vector<double> ms;
   for (int i = 0; i < repeat; ++i) {
-    write_inputs(executor, method, inputs);
+    write_inputs(session, method, inputs);
     const Stopwatch watch;
-    executor.run(method);
+    session.run(method);
     ms.push_back(watch.ms());
   }
   return ms;
 }
 
-std::vector<NamedTensor> outputs_of(Executor& executor, size_t method, const std::vector<TensorInfo>& infos) {
+std::vector<NamedTensor> outputs_of(Session& session, size_t method, const std::vector<TensorInfo>& infos) {
   std::vector<NamedTensor> tensors;
   std::set<std::string> names;  // one output may stand in the IR several times
   for (size_t i = 0; i < infos.size(); ++i)
     if (names.insert(infos[i].name).second)
-      tensors.push_back({infos[i].name, {infos[i].type, executor.output(method, i).data()}});
+      tensors.push_back({infos[i].name, {infos[i].type, session.output(method, i).data()}});
   return tensors;
 }
 
@@ -92,10 +91,10 @@ int run(const Flags& flags) {
   const std::shared_ptr<const Program> program = load_program(flags.session.program);
   const std::string method = choose_method(*program, flags.method);
   const std::vector<HostTensor> inputs = read_inputs(flags.inputs, method_inputs(*program, method));
-  const Session session = open_session(program, flags.session);
-  const size_t position = session.executor->method(method);
-  const std::vector<double> ms = run_repeatedly(*session.executor, position, inputs, flags.repeat);
-  const std::vector<NamedTensor> outputs = outputs_of(*session.executor, position, method_outputs(*program, method));
+  Session session = open_session(program, flags.session);
+  const size_t position = session.method(method);
+  const std::vector<double> ms = run_repeatedly(session, position, inputs, flags.repeat);
+  const std::vector<NamedTensor> outputs = outputs_of(session, position, method_outputs(*program, method));
   if (!flags.output.empty()) write_outputs(flags.output, outputs);
   if (flags.output != "-") print_report(report(flags, method, outputs, summarize(ms)));
   return 0;

@@ -25,16 +25,22 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   add_threads_flag(verb, flags.threads);
 }
 
-Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags) {
-  Session session;
-  if (!flags.weights.empty()) session.weights = open_weights(flags.weights);
-  const std::string device = flags.device.empty() ? program->target : flags.device;
-  session.executor = std::make_unique<Executor>(std::move(program), session.weights ? &*session.weights : nullptr,
-                                                open_backend(device, flags.threads));
-  return session;
+std::shared_ptr<const WeightFiles> open_session_weights(const SessionFlags& flags) {
+  return flags.weights.empty() ? nullptr : std::make_shared<const WeightFiles>(open_weights(flags.weights));
 }
 
-Session open_session(const SessionFlags& flags) { return open_session(load_program(flags.program), flags); }
+Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
+                     std::shared_ptr<const WeightFiles> weights) {
+  SessionOptions options;
+  options.weights = std::move(weights);
+  options.threads = flags.threads;
+  if (!flags.device.empty()) options.devices = {open_backend(flags.device)};
+  return Session(std::move(program), std::move(options));
+}
+
+Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags) {
+  return open_session(std::move(program), flags, open_session_weights(flags));
+}
 
 std::string choose_method(const Program& program, const std::string& asked) {
   const std::vector<std::string> names = method_names(program);

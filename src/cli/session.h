@@ -2,7 +2,6 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "npusim/runtime.h"
@@ -17,12 +16,9 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags);
 // --threads alone, for verbs that open no program file.
 void add_threads_flag(CLI::App& verb, int& threads);
 
-// The executor borrows the weights.
-struct Session {
-  std::optional<WeightFiles> weights;
-  std::unique_ptr<Executor> executor;
-};
-Session open_session(const SessionFlags& flags);
+std::shared_ptr<const WeightFiles> open_session_weights(const SessionFlags& flags);  // none when none are given
+Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
+                     std::shared_ptr<const WeightFiles> weights);
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags);
 
 // The method asked for, or the only one, or `main`. Throws usage.

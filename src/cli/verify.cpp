@@ -97,13 +97,13 @@ Row compare_output(const Flags& flags, const TensorInfo& output, const std::byte
   return row;
 }
 
-std::vector<Row> against_golden(const Flags& flags, const Program& program, Executor& executor,
+std::vector<Row> against_golden(const Flags& flags, const Program& program, Session& session,
                                 const std::vector<TensorInfo>& outputs) {
   const WeightFiles golden = open_weights(flags.golden);
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (const TensorView* expected = find_golden(golden, outputs[i], i))
-      rows.push_back(compare_output(flags, outputs[i], executor.output(0, i).data(), *expected,
+      rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), *expected,
                                     rel_l2_bar(program, false), true, flags.golden));
     else
       print_note(fmt::format("output '{}' has no golden tensor and is not compared", outputs[i].name));
@@ -112,13 +112,13 @@ std::vector<Row> against_golden(const Flags& flags, const Program& program, Exec
   return rows;
 }
 
-std::vector<Row> against_reference(const Flags& flags, const Program& program, const Session& session,
-                                   const MethodSource& source, const std::vector<HostTensor>& inputs,
-                                   const std::vector<TensorInfo>& outputs) {
-  const std::vector<HostTensor> expected = evaluate_ir(source, inputs, session.weights ? &*session.weights : nullptr);
+std::vector<Row> against_reference(const Flags& flags, const Program& program, Session& session,
+                                   const WeightFiles* weights, const MethodSource& source,
+                                   const std::vector<HostTensor>& inputs, const std::vector<TensorInfo>& outputs) {
+  const std::vector<HostTensor> expected = evaluate_ir(source, inputs, weights);
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i)
-    rows.push_back(compare_output(flags, outputs[i], session.executor->output(0, i).data(), view_of(expected[i]),
+    rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), view_of(expected[i]),
                                   rel_l2_bar(program, true), false, "the reference"));
   return rows;
 }
@@ -172,16 +172,17 @@ int run(const Flags& flags) {
     notes = compiled.notes;
     const std::vector<HostTensor> inputs = inputs_for(flags, method_inputs(*program, "main"));
     progress.stage("load");
-    const Session session = open_session(program, flags.session);
-    for (std::string& note : overflow_notes(*program, session.weights ? &*session.weights : nullptr))
+    const std::shared_ptr<const WeightFiles> weights = open_session_weights(flags.session);
+    Session session = open_session(program, flags.session, weights);
+    for (std::string& note : overflow_notes(*program, weights.get()))
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
-    write_inputs(*session.executor, 0, inputs);
+    write_inputs(session, 0, inputs);
     progress.stage("run");
-    session.executor->run(0);
+    session.run(0);
     progress.stage("compare");
     const std::vector<TensorInfo> outputs = method_outputs(*program, "main");
-    rows = flags.golden.empty() ? against_reference(flags, *program, session, source, inputs, outputs)
-                                : against_golden(flags, *program, *session.executor, outputs);
+    rows = flags.golden.empty() ? against_reference(flags, *program, session, weights.get(), source, inputs, outputs)
+                                : against_golden(flags, *program, session, outputs);
   }
   for (const std::string& note : notes) print_note(note);
   const bool ok = std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed.empty(); });

@@ -15,9 +15,8 @@ namespace {
 
 class Builder {
  public:
-  explicit Builder(const PassContext& context) {
-    program_.config = context.target;
-    program_.target = context.target.name;
+  Builder(const PassContext& context, const CodegenTarget* target) : target_(target) {
+    program_.devices = {{context.target.name, context.target}};
     program_.strict = context.strict;
     if (context.dtype) program_.dtype = *context.dtype;
   }
@@ -30,25 +29,33 @@ class Builder {
     unite_updates(g);
     Method out;
     out.name = method.name;
-    out.nodes = method.ir_nodes;
+    out.nodes = static_cast<int64_t>(g.origins.size());
     out.fusions = method.fusions;
     out.materialized = method.materialized;
     share_inputs_and_weights(g);
     for (size_t n = 0; n < g.nodes.size(); ++n)
       if (is_recipe_[n]) add_recipe(g, g.nodes[n]);
     assign_outputs(g);
+    group_nodes(g);
     plan_arena(g, out);
-    for (size_t n = 0; n < g.nodes.size(); ++n)
-      if (!is_recipe_[n]) out.steps.push_back(step_of(g, g.nodes[n]));
+    for (const std::vector<size_t>& group : groups_) {
+      if (launches_) out.launches.push_back(launch_of(out.steps.size(), group.size()));
+      for (size_t n : group) out.steps.push_back(step_of(g.nodes[n]));
+    }
     for (ValueId id : g.inputs) out.inputs.push_back(spec(g, value_of(g, id).name, id));
     for (const GraphOutput& o : g.outputs) {
       out.outputs.push_back(spec(g, o.name, o.value));
       out.outputs.back().type.shape = o.shape;
     }
     program_.methods.push_back(std::move(out));
+    program_.origins.insert(program_.origins.end(), g.origins.begin(), g.origins.end());
   }
 
-  Program take() { return std::move(program_); }
+  Program take() {
+    if (launches_)
+      for (size_t i = 0; i < program_.recipes.steps.size(); ++i) program_.recipes.launches.push_back(launch_of(i, 1));
+    return std::move(program_);
+  }
 
  private:
   ValueId root(ValueId id) {
@@ -128,10 +135,11 @@ class Builder {
     return known->second;
   }
 
-  Step step_of(const Graph&, const Node& node) {
+  Step step_of(const Node& node) {
     Step step;
     step.kernel = kernel_id(*node.kernel);
-    step.node = node.name;
+    const auto first = static_cast<int32_t>(program_.origins.size());  // of this method's
+    for (int32_t origin : node.origins) step.origins.push_back(first + origin);
     for (ValueId v : node.inputs) step.buffers.push_back(buffer(v));
     for (ValueId v : node.outputs) step.buffers.push_back(buffer(v));
     return step;
@@ -144,7 +152,7 @@ class Builder {
     if (std::any_of(node.inputs.begin(), node.inputs.end(), updated) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), updated)) {
       for (ValueId v : node.outputs) make_prepared(g, v);
-      program_.recipes.push_back(step_of(g, node));
+      program_.recipes.steps.push_back(step_of(node));
       return;
     }
     std::string key = "recipe:" + std::to_string(kernel_id(*node.kernel));
@@ -160,7 +168,7 @@ class Builder {
       make_prepared(g, node.outputs[i]);
       shared_[name] = buffer(node.outputs[i]);
     }
-    if (fresh) program_.recipes.push_back(step_of(g, node));
+    if (fresh) program_.recipes.steps.push_back(step_of(node));
   }
 
   void make_prepared(const Graph& g, ValueId v) {
@@ -179,29 +187,69 @@ class Builder {
     }
   }
 
-  // By value (root of its updates): the last node that has to do with it.
-  std::vector<size_t> last_uses(const Graph& g) {
-    std::vector<size_t> last(g.values.size(), 0);
-    for (size_t n = 0; n < g.nodes.size(); ++n)
+  static Launch launch_of(size_t first, size_t count) {
+    Launch launch;
+    launch.first = static_cast<int32_t>(first);
+    launch.count = static_cast<int32_t>(count);
+    return launch;
+  }
+
+  // The nodes of each launch, or each node alone.
+  void group_nodes(const Graph& g) {
+    std::vector<GroupStep> steps;
+    std::vector<size_t> nodes;
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      if (is_recipe_[n]) continue;
+      nodes.push_back(n);
+      if (!target_) continue;
+      steps.push_back({g.nodes[n].kernel.get(), {}});
       for (const std::vector<ValueId>* values : {&g.nodes[n].inputs, &g.nodes[n].outputs})
-        for (ValueId v : *values) last[static_cast<size_t>(root(v))] = n;
-    return last;
+        for (ValueId v : *values) steps.back().values.push_back(root(v));
+    }
+    groups_.clear();
+    for (size_t i = 0; i < nodes.size();) {
+      const size_t asked = target_ ? target_->group(std::span(steps).subspan(i)) : 0;
+      launches_ = launches_ || asked > 0;
+      const size_t count = std::clamp<size_t>(asked, 1, nodes.size() - i);
+      groups_.emplace_back(nodes.begin() + static_cast<ptrdiff_t>(i),
+                           nodes.begin() + static_cast<ptrdiff_t>(i + count));
+      i += count;
+    }
+  }
+
+  // By value (root of its updates): the first and the last group that has to do with it.
+  struct Uses {
+    size_t first = SIZE_MAX, last = 0;
+  };
+  std::vector<Uses> uses_of(const Graph& g) {
+    std::vector<Uses> uses(g.values.size());
+    for (size_t group = 0; group < groups_.size(); ++group)
+      for (size_t n : groups_[group])
+        for (const std::vector<ValueId>* values : {&g.nodes[n].inputs, &g.nodes[n].outputs})
+          for (ValueId v : *values) {
+            Uses& of = uses[static_cast<size_t>(root(v))];
+            of.first = std::min(of.first, group);
+            of.last = group;
+          }
+    return uses;
   }
 
   void plan_arena(const Graph& g, Method& out) {
     std::vector<Lifetime> lives;
     std::vector<int32_t> ids;
     std::unordered_map<ValueId, size_t> life_of;
-    const std::vector<size_t> last = last_uses(g);
-    int32_t step = 0;
-    for (size_t n = 0; n < g.nodes.size(); ++n) {
-      if (is_recipe_[n]) continue;
-      const Node& node = g.nodes[n];
-      // A result takes the place of an operand that ends here where its kernel allows.
+    const std::vector<Uses> uses = uses_of(g);
+    const auto alignment = static_cast<uint64_t>(program_.devices[0].config.buffer_alignment_bytes);
+    Arena& arena = out.arenas.emplace_back();
+    uint64_t workspace = 0;  // of this group
+    const auto plan_node = [&](const Node& node, size_t group) {
+      const auto step = static_cast<int32_t>(group);
+      // A result takes the place of an operand that ends here where its kernel allows. What a group does may overlap.
       auto take_place = [&](ValueId result) {
+        if (groups_[group].size() > 1) return false;
         for (size_t arg : in_place_arguments(*node.kernel)) {
           const auto known = life_of.find(root(node.inputs[arg]));
-          if (known == life_of.end() || last[static_cast<size_t>(known->first)] != n) continue;
+          if (known == life_of.end() || uses[static_cast<size_t>(known->first)].last != group) continue;
           const auto same = [&](ValueId v) { return root(v) == known->first; };
           if (std::count_if(node.inputs.begin(), node.inputs.end(), same) > 1) continue;
           buffers_[static_cast<size_t>(result)] = buffers_[static_cast<size_t>(known->first)];
@@ -222,6 +270,15 @@ class Builder {
         b.name = value.name;
         b.type = value.type;
         b.stored = value.stored;
+        const Uses& of = uses[static_cast<size_t>(r)];
+        if (groups_[group].size() > 1 && of.first == group && of.last == group) {
+          b.kind = BufferKind::local;
+          b.offset = workspace;
+          workspace += (stored_bytes(b) + alignment - 1) / alignment * alignment;
+          arena.workspace_bytes = std::max(arena.workspace_bytes, workspace);
+          buffers_[static_cast<size_t>(r)] = add_buffer(std::move(b));
+          return;
+        }
         life_of[r] = lives.size();
         lives.push_back({stored_bytes(b), step, step});
         buffers_[static_cast<size_t>(r)] = add_buffer(std::move(b));
@@ -229,18 +286,24 @@ class Builder {
       };
       for (ValueId v : node.inputs) touch(v, false);
       for (ValueId v : node.outputs) touch(v, true);
-      ++step;
+    };
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      workspace = 0;
+      for (size_t n : groups_[group]) plan_node(g.nodes[n], group);
     }
-    const MemoryPlan plan = plan_memory(lives, static_cast<uint64_t>(program_.config.buffer_alignment_bytes));
+    const MemoryPlan plan = plan_memory(lives, alignment);
     for (size_t i = 0; i < ids.size(); ++i) program_.buffers[static_cast<size_t>(ids[i])].offset = plan.offsets[i];
-    out.arena_bytes = plan.bytes;
-    out.arena_lower_bound_bytes = plan.lower_bound;
+    arena.bytes = plan.bytes;
+    arena.lower_bound_bytes = plan.lower_bound;
   }
 
   TensorSpec spec(const Graph& g, const std::string& name, ValueId id) {
     return {name, value_of(g, id).type, buffer(id)};
   }
 
+  const CodegenTarget* target_;
+  bool launches_ = false;
+  std::vector<std::vector<size_t>> groups_;  // of the method: nodes
   Program program_;
   std::vector<int32_t> buffers_;  // by value (root of its updates): its buffer
   std::vector<ValueId> parent_;
@@ -252,8 +315,8 @@ class Builder {
 
 }  // namespace
 
-Program build_program(std::vector<MethodGraph>& methods, const PassContext& context) {
-  Builder builder(context);
+Program build_program(std::vector<MethodGraph>& methods, const PassContext& context, const CodegenTarget* target) {
+  Builder builder(context, target);
   for (MethodGraph& method : methods) builder.add_method(method);
   return builder.take();
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/target.h"
 #include "graph/graph.h"
 #include "passes/pass.h"
 #include "program/program.h"
@@ -12,13 +13,14 @@ namespace npusim {
 struct MethodGraph {
   std::string name;
   Graph graph;  // kernel nodes only
-  int64_t ir_nodes = 0;
   std::map<std::string, int64_t> fusions, materialized;
 };
 
 // Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the
-// name of the graph input).
-Program build_program(std::vector<MethodGraph>& methods, const PassContext& context);
+// name of the graph input). The target groups steps into launches, which it has yet to plan; without one there are
+// none.
+Program build_program(std::vector<MethodGraph>& methods, const PassContext& context,
+                      const CodegenTarget* target = nullptr);
 
 // The read arguments whose memory the kernel's one result may take if nobody needs them afterwards.
 std::vector<size_t> in_place_arguments(const Kernel& kernel);

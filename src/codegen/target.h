@@ -1,21 +1,33 @@
 // What the compiler asks of a target, answerable on a machine without the device.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernel/kernel.h"
 #include "kernel/target_config.h"
+#include "program/program.h"
 
 namespace npusim {
+
+// A kernel and the values of its arguments, of a graph.
+struct GroupStep {
+  const Kernel* kernel = nullptr;
+  std::vector<int32_t> values;
+};
 
 class CodegenTarget {
  public:
   virtual ~CodegenTarget() = default;
   virtual const TargetConfig& config() const = 0;
-  // Why the target cannot run this kernel ("" if it can).
+  // Why the target cannot run this kernel ("" if it can). Asked before fusion merges two, and of each that is left.
   virtual std::string refuse(const Kernel& kernel) const = 0;
-  // The kernel's source in the target's language; empty when kernel IR itself is what the device runs.
-  virtual std::string source(const Kernel& kernel) const = 0;
+  // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
+  // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
+  // arena. Kernels are matched by structure.
+  virtual size_t group(std::span<const GroupStep>) const { return 0; }
+  // Fills in the program's launches, of which only `first` and `count` are set, and adds their code.
+  virtual void plan(Program&) const {}
 };
 
 // The targets of this build, by name: generated from the folders of backends/ (src/CMakeLists.txt).

@@ -83,7 +83,7 @@ void refuse_kernels(const Program& program, const CodegenTarget& target) {
   for (const Method& method : program.methods)
     for (const Step& step : method.steps)
       if (const std::string reason = target.refuse(program.kernels[static_cast<size_t>(step.kernel)]); !reason.empty())
-        problems += fmt::format("{}node {}: {}", problems.empty() ? "" : "\n", step.node, reason);
+        problems += fmt::format("{}node {}: {}", problems.empty() ? "" : "\n", step_name(program, step), reason);
   if (!problems.empty()) fail(ErrorKind::unsupported, "{}", problems);
 }
 
@@ -116,6 +116,7 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   PassContext context;
   context.target = target->config();
   if (!options.config.empty()) read_config(options.config, context.target);
+  context.refuse = [target](const Kernel& kernel) { return target->refuse(kernel); };
   context.strict = options.strict;
   context.disabled = options.disabled_fusions;
   context.dtype = compute_dtype(options.dtype);
@@ -129,7 +130,6 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
     method.name = source.name;
     method.graph =
         import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path, {.notes = &result.notes});
-    method.ir_nodes = static_cast<int64_t>(method.graph.nodes.size());
     methods.push_back(std::move(method));
   }
   if (!context.dtype) {
@@ -147,16 +147,18 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
     method.materialized.insert(context.materialized.begin(), context.materialized.end());
   }
   lap("passes");
-  stage("codegen");
-  Program program = build_program(methods, context);
+  stage("plan");
+  Program program = build_program(methods, context, target);
   program.model = methods.empty() ? "" : methods.front().graph.name;
-  lap("codegen");
-  if (const auto problems = check_program(program); !problems.empty())
-    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
-  refuse_kernels(program, *target);
   link_states(program, options.kv_map, result.notes);
   for (std::string& note : overflow_notes(program, nullptr)) result.notes.push_back(std::move(note));
   lap("plan");
+  stage("codegen");
+  refuse_kernels(program, *target);
+  target->plan(program);
+  if (const auto problems = check_program(program); !problems.empty())
+    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
+  lap("codegen");
   result.seconds["total"] = total;
   result.program = std::make_shared<const Program>(std::move(program));
   return result;

@@ -56,15 +56,18 @@ class Finder {
                                         fmt::format("constant '{}'", buffer.name));
       if (buffer.kind != BufferKind::weight || !weights) continue;
       std::vector<std::string> problems;  // loading has reported them
-      const LoadedWeight weight = load_program_weight(weights, buffer, problems);
+      LocatedWeight weight = locate_weight(weights, buffer, problems);
+      if (!weight) continue;
       const std::string origin = fmt::format("weight '{}'", buffer.fqn);
-      if (weight.mapped) of_buffer_[b] = largest_element(*weight.mapped, origin);
-      if (weight.made) of_buffer_[b] = largest_element(view_of(*weight.made), origin);
+      if (const TensorView* file = weight.as_it_is())
+        of_buffer_[b] = largest_element(*file, origin);
+      else
+        of_buffer_[b] = largest_element(view_of(make_weight(std::move(weight), buffer)), origin);
     }
   }
 
   std::vector<std::string> notes() {
-    for (const Step& step : program_.recipes) follow(step);
+    for (const Step& step : program_.recipes.steps) follow(step);
     for (const Method& method : program_.methods)
       for (const Step& step : method.steps) follow(step);
     std::vector<std::string> lines;
@@ -116,6 +119,10 @@ class Finder {
   }
 
   void follow(const Step& step) {
+    if (step.is_transfer()) {
+      of_buffer_[static_cast<size_t>(step.buffers[1])] = of_buffer_[static_cast<size_t>(step.buffers[0])];
+      return;
+    }
     const Kernel& kernel = program_.kernels[static_cast<size_t>(step.kernel)];
     std::vector<MaybeLarge> known;
     for (const Expr& e : kernel.exprs) known.push_back(result(kernel, step, e, known));
@@ -127,7 +134,7 @@ class Finder {
         const std::string of = stored->origin.empty() ? "" : " of " + stored->origin;
         Places& places = places_[fmt::format("{:g}{} becomes {:g} in {}; --dtype float32 keeps it", stored->number, of,
                                              round_through(dtype, stored->number), dtype_name(dtype))];
-        if (places.count++ == 0) places.first = step.node;
+        if (places.count++ == 0) places.first = step_name(program_, step);
         stored.reset();
       }
       of_buffer_[static_cast<size_t>(step.buffers[arg])] = stored;

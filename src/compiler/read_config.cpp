@@ -18,11 +18,6 @@ void read_config(const std::string& path, TargetConfig& config) {
   const auto json = read_json_object(path);
   const std::map<std::string, int64_t*> numbers{{"channel_alignment_bytes", &config.channel_alignment_bytes},
                                                 {"channel_tile", &config.channel_tile},
-                                                {"matmul_tile", &config.matmul_tile},
-                                                {"max_threadgroup_1d", &config.max_threadgroup_1d},
-                                                {"max_threadgroup_2d", &config.max_threadgroup_2d},
-                                                {"max_threadgroup_3d", &config.max_threadgroup_3d},
-                                                {"max_dispatches_per_batch", &config.max_dispatches_per_batch},
                                                 {"buffer_alignment_bytes", &config.buffer_alignment_bytes},
                                                 {"max_rank", &config.max_rank}};
   for (const auto& [key, value] : json.items()) {

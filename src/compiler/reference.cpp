@@ -19,9 +19,8 @@ HostTensor reference_weight(const Value& value, const WeightFiles* weights, std:
   buffer.type = value.type;
   buffer.fqn = value.fqn;
   buffer.tied = value.tied;
-  LoadedWeight weight = load_program_weight(weights, buffer, problems);
-  if (weight.mapped) return copy_tensor(*weight.mapped);
-  return weight.made ? std::move(*weight.made) : HostTensor{};
+  LocatedWeight weight = locate_weight(weights, buffer, problems);
+  return weight ? make_weight(std::move(weight), buffer) : HostTensor{};
 }
 
 // A kernel node, which a write through a view becomes: what it updates begins as a copy.

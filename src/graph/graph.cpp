@@ -139,7 +139,7 @@ int32_t add_node(Graph& graph, Node node) {
   return position;
 }
 
-Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel) {
+Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel, const std::vector<int32_t>& origins) {
   const Value& source = value_of(graph, from);
   KernelBuilder k({element_count(source.type.shape)});
   const Ex x = k.load_flat(k.input(source.type));
@@ -149,7 +149,27 @@ Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel)
   node.inputs = {from};
   node.outputs = {to};
   node.kernel = std::make_shared<const Kernel>(k.finish(std::move(kernel)));
+  node.origins = origins;
   return node;
+}
+
+void set_origins(Graph& graph) {
+  graph.origins.clear();
+  for (Node& node : graph.nodes) {
+    node.origins = {static_cast<int32_t>(graph.origins.size())};
+    graph.origins.push_back({node.name, node.op ? node.op->name() : node.kernel->name});
+  }
+}
+
+std::vector<int32_t> origins_of(const Graph& graph, ValueId id) {
+  const int32_t producer = value_of(graph, id).producer;
+  return producer < 0 ? std::vector<int32_t>{} : graph.nodes[static_cast<size_t>(producer)].origins;
+}
+
+void add_origins(Node& into, const std::vector<int32_t>& from) {
+  std::vector<int32_t> joined;
+  std::set_union(into.origins.begin(), into.origins.end(), from.begin(), from.end(), std::back_inserter(joined));
+  into.origins = std::move(joined);
 }
 
 void set_producers(Graph& graph) {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/origin.h"
 #include "base/tensor.h"
 #include "kernel/kernel.h"
 #include "ops/op.h"
@@ -45,6 +46,7 @@ struct Node {
   std::vector<Attr> attrs;      // one per schema argument, defaults filled in
   std::vector<ValueId> outputs;
   std::shared_ptr<const Kernel> kernel;  // after lowering
+  std::vector<int32_t> origins;          // positions in Graph::origins, ascending: the nodes it does the work of
 };
 
 struct GraphOutput {
@@ -59,6 +61,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;  // in IR order
   std::vector<GraphOutput> outputs;
+  std::vector<Origin> origins;                     // the nodes as they were imported
   std::unordered_map<std::string, int32_t> names;  // of all values, each with the next suffix to try for it
 };
 
@@ -71,9 +74,15 @@ ValueId add_value(Graph& graph, std::string name, TensorType type);
 ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
 // Appends a node and makes it the producer of its outputs; returns its position.
 int32_t add_node(Graph& graph, Node node);
-// A kernel node that copies `from` to `to`, a value of the same shape, cast where their dtypes differ. Not yet
-// appended.
-Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel);
+// A kernel node that copies `from` to `to`, a value of the same shape, cast where their dtypes differ, on behalf of
+// another node. Not yet appended.
+Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel, const std::vector<int32_t>& origins);
+// Every node becomes an origin of its own.
+void set_origins(Graph& graph);
+// Of the node that computes a value; none for one that is given.
+std::vector<int32_t> origins_of(const Graph& graph, ValueId id);
+// `from`'s origins join `into`'s.
+void add_origins(Node& into, const std::vector<int32_t>& from);
 // Sets every value's producer from the nodes' outputs.
 void set_producers(Graph& graph);
 

@@ -320,6 +320,7 @@ Graph import_ir(std::string_view json, const std::string& where, const ImportOpt
   Importer(document, problems, graph, options.notes).run();
   problems.raise();
   name_tied_weights(document, graph);
+  set_origins(graph);
   return graph;
 }
 

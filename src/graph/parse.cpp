@@ -356,6 +356,10 @@ class Parser {
 
 }  // namespace
 
-Graph parse_graph(std::string_view text) { return Parser(text).parse(); }
+Graph parse_graph(std::string_view text) {
+  Graph graph = Parser(text).parse();
+  set_origins(graph);
+  return graph;
+}
 
 }  // namespace npusim

@@ -108,9 +108,11 @@ BoundKernel recipe(const BoundKernel& from, int32_t expr, const std::vector<size
   return out;
 }
 
-Node node_of(BoundKernel bound, const std::string& name) {
+// A kernel that does work of `from`.
+Node node_of(BoundKernel bound, const Node& from) {
   Node node;
-  node.name = name;
+  node.name = from.name;
+  node.origins = from.origins;
   for (size_t i = 0; i < bound.values.size(); ++i)
     (bound.kernel.args[i].written ? node.outputs : node.inputs).push_back(bound.values[i]);
   node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));
@@ -124,7 +126,7 @@ bool is_relu_of(const Kernel& k, int32_t x) {
 
 // One contraction whose epilogue is to be folded.
 struct Fold {
-  std::string name;  // of the node
+  const Node* node = nullptr;
   BoundKernel bound;
   int32_t top = -1;  // the expression that is scale·leaf + shift
   Linear linear;
@@ -137,7 +139,7 @@ std::optional<Fold> find_fold(const Node& node, const std::vector<bool>& early) 
   if (!c || c->kind == ContractionKind::attention || !c->b.guards.empty() ||
       !early[static_cast<size_t>(node.inputs[static_cast<size_t>(c->b.arg)])])
     return std::nullopt;
-  Fold fold{node.name, {*node.kernel, {node.inputs.begin(), node.inputs.end()}}, -1, {}, {}};
+  Fold fold{&node, {*node.kernel, {node.inputs.begin(), node.inputs.end()}}, -1, {}, {}};
   fold.bound.values.insert(fold.bound.values.end(), node.outputs.begin(), node.outputs.end());
   std::vector<bool> early_args;
   for (size_t i = 0; i < fold.bound.values.size(); ++i)
@@ -171,8 +173,8 @@ Node scale_weights(Graph& graph, Fold& fold, bool wide) {
   const DType stored = k.args[static_cast<size_t>(k.contraction->b.arg)].dtype;
   const bool keep = !wide && stored == DType::bf16;
   const TensorType type{keep ? stored : DType::f32, extents_of(k, fold.weight_dims)};
-  const ValueId scaled = add_value(graph, fold.name + "_scaled", type);
-  Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled, type.dtype), fold.name);
+  const ValueId scaled = add_value(graph, fold.node->name + "_scaled", type);
+  Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled, type.dtype), *fold.node);
   auto contraction = std::make_shared<Contraction>(*k.contraction);
   const Shape dense = row_major_strides(type.shape);
   std::fill(contraction->b.strides.begin(), contraction->b.strides.end(), 0);
@@ -227,8 +229,8 @@ int32_t put_shift(Graph& graph, Fold& fold, const BoundKernel& source, std::vect
     if (varies[d]) dims.push_back(d);
   const TensorType type{DType::f32, extents_of(k, dims)};
   const Shape strides = row_major_strides(type.shape);
-  const ValueId shift = add_value(graph, fold.name + "_shift", type);
-  recipes.push_back(node_of(recipe(source, fold.linear.shift, dims, false, shift, type.dtype), fold.name));
+  const ValueId shift = add_value(graph, fold.node->name + "_shift", type);
+  recipes.push_back(node_of(recipe(source, fold.linear.shift, dims, false, shift, type.dtype), *fold.node));
   Access bias;
   bias.strides.assign(k.space.size(), 0);
   for (size_t i = 0; i < dims.size(); ++i) bias.strides[dims[i]] = strides[i];
@@ -258,7 +260,7 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
     order_args(fold->bound);
     simplify(fold->bound);
     if (k.contraction->kind == ContractionKind::conv) ++context.fusions[relu ? "conv_bn_relu" : "conv_bn"];
-    nodes.push_back(node_of(std::move(fold->bound), node.name));
+    nodes.push_back(node_of(std::move(fold->bound), node));
   }
   graph.nodes = std::move(nodes);
   compact(graph, std::vector<bool>(graph.nodes.size(), false), true);

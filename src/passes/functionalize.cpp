@@ -37,6 +37,8 @@ class Functionalizer {
     std::vector<Node> old = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (Node& node : old) {
+      const std::vector<int32_t> origins = node.origins;
+      const size_t before = graph_.nodes.size();
       if (node.kernel)
         keep_kernel(std::move(node));
       else if (addresses_memory(node))
@@ -45,6 +47,7 @@ class Functionalizer {
         write(std::move(node));
       else
         keep(std::move(node));
+      for (size_t n = before; n < graph_.nodes.size(); ++n) graph_.nodes[n].origins = origins;
     }
     for (GraphOutput& output : graph_.outputs) output.value = memories_.read(output.value, "output " + output.name);
     compact(graph_, std::vector<bool>(graph_.nodes.size(), false), true);

@@ -191,8 +191,8 @@ void fuse_attention(Graph& graph, PassContext& context) {
       auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], row_stride, f.options).build(safe);
       if (!attention || !f.allowed(*attention)) continue;
       f.replace(readers[0], std::move(*attention));
-      f.remove(n);
-      f.remove(static_cast<size_t>(p));
+      f.remove(n, readers[0]);
+      f.remove(static_cast<size_t>(p), readers[0]);
       break;
     }
   }

@@ -73,7 +73,10 @@ void Fuser::replace(size_t node, BoundKernel bound) {
   for (int v : writes(node)) producer_[static_cast<size_t>(v)] = static_cast<int>(node);
 }
 
-void Fuser::remove(size_t node) { dead_[node] = true; }
+void Fuser::remove(size_t node, size_t into) {
+  join(node, into);
+  dead_[node] = true;
+}
 
 void Fuser::remove_if_unread(size_t node) {
   for (int v : writes(node))
@@ -83,6 +86,7 @@ void Fuser::remove_if_unread(size_t node) {
 
 bool Fuser::allowed(const BoundKernel& merged) const {
   if (!updates_in_place(merged.kernel)) return false;  // what it updates would be copied first
+  if (context_.refuse && !context_.refuse(merged.kernel).empty()) return false;
   if (merged.kernel.exprs.size() > max_fused_exprs || merged.values.size() > max_fused_args) return false;
   if (context_.disabled.empty()) return true;
   for (const std::string& name : recognize(merged.kernel))
@@ -107,6 +111,7 @@ bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligne
   if (!merged || !allowed(*merged)) return false;
   join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
   replace(consumer, std::move(*merged));
+  join(producer, consumer);
   remove_if_unread(producer);
   return true;
 }
@@ -116,7 +121,7 @@ bool Fuser::append_to(size_t producer, size_t consumer, int value) {
   auto merged = append_consumer(kernels_[producer], kernels_[consumer], value, keep, options);
   if (!merged || !allowed(*merged)) return false;
   join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
-  dead_[producer] = true;
+  remove(producer, consumer);
   replace(consumer, std::move(*merged));
   return true;
 }

@@ -28,7 +28,10 @@ class Fuser {
   std::vector<int> writes(size_t node) const;
 
   void replace(size_t node, BoundKernel bound);
-  void remove(size_t node);
+  // Removes `node`, whose work another does now.
+  void remove(size_t node, size_t into);
+  // `into` does work of `node`.
+  void join(size_t node, size_t into) { add_origins(graph_.nodes[into], graph_.nodes[node].origins); }
   // Removes `node` if nothing reads what it writes.
   void remove_if_unread(size_t node);
 

@@ -18,10 +18,12 @@ BoundKernel empty_result(ValueId value, const TensorType& type) {
   return {k.finish("empty"), {value}};
 }
 
-Node kernel_node(std::string name, BoundKernel bound) {
+// A kernel that does work of `from`.
+Node kernel_node(const Node& from, BoundKernel bound) {
   simplify(bound);
   Node node;
-  node.name = std::move(name);
+  node.name = from.name;
+  node.origins = from.origins;
   for (size_t i = 0; i < bound.values.size(); ++i)
     (bound.kernel.args[i].written ? node.outputs : node.inputs).push_back(bound.values[i]);
   node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));
@@ -42,7 +44,7 @@ void lower(Graph& graph, PassContext& context) {
       BoundKernel bound{*node.kernel, {}};
       for (ValueId v : node.inputs) bound.values.push_back(alias[static_cast<size_t>(v)]);
       bound.values.insert(bound.values.end(), node.outputs.begin(), node.outputs.end());
-      nodes.push_back(kernel_node(node.name, std::move(bound)));
+      nodes.push_back(kernel_node(node, std::move(bound)));
       continue;
     }
     // The call sees its operands' own shapes; only the kernels' bindings follow aliases.
@@ -76,13 +78,13 @@ void lower(Graph& graph, PassContext& context) {
             bound.values[static_cast<size_t>(from)];
         continue;
       }
-      nodes.push_back(kernel_node(node.name, std::move(bound)));
+      nodes.push_back(kernel_node(node, std::move(bound)));
       for (ValueId v : nodes.back().outputs) computed[static_cast<size_t>(v)] = true;
     }
     for (ValueId v : node.outputs) {
       const TensorType& type = value_of(graph, v).type;
       if (!computed[static_cast<size_t>(v)] && alias[static_cast<size_t>(v)] == v && element_count(type.shape) == 0)
-        nodes.push_back(kernel_node(node.name, empty_result(v, type)));
+        nodes.push_back(kernel_node(node, empty_result(v, type)));
     }
   }
   graph.nodes = std::move(nodes);

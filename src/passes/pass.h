@@ -1,5 +1,6 @@
 // A pass: one function over the graph, its name for --dump and --disable-fusion, and what passes share.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,7 +22,9 @@ struct Violation {
 
 struct PassContext {
   TargetConfig target;
-  std::optional<DType> dtype;               // compute dtype; nullopt: chosen by choose_dtype
+  std::optional<DType> dtype;  // compute dtype; nullopt: chosen by choose_dtype
+  // Why the target cannot run a kernel; "" if it can. Fusion asks before it merges.
+  std::function<std::string(const Kernel&)> refuse;
   bool strict = false;                      // numerics: round at every ATen edge
   std::set<std::string> disabled;           // fusions switched off by name; "all"
   std::map<std::string, int> fusions;       // what fused, for the report

@@ -13,13 +13,14 @@ namespace {
 
 constexpr size_t max_problems = 20;
 constexpr size_t max_rank = 64;
+constexpr size_t max_devices = 64;
+constexpr uint64_t max_threads = 1024;             // of a block
 constexpr uint64_t max_bytes = uint64_t{1} << 46;  // of a buffer or an arena
 
 // One list of steps and what belongs to it: a method's, or the recipes (method == nullptr).
 struct StepList {
   std::string where;
-  const std::vector<Step>& steps;
-  uint64_t arena_bytes;
+  const Sequence& sequence;
   const Method* method;
   int id;
 };
@@ -30,7 +31,9 @@ class ProgramChecker {
       : program_(program), input_of_(program.buffers.size(), -1), output_of_(input_of_), arena_of_(input_of_) {}
 
   std::vector<std::string> run() {
-    config();
+    if (program_.devices.empty() || program_.devices.size() > max_devices)
+      add("expected 1 to {} devices, found {}", max_devices, program_.devices.size());
+    for (const ProgramDevice& device : program_.devices) config(device);
     for (const HostTensor& constant : program_.constants) {
       const size_t i = static_cast<size_t>(&constant - program_.constants.data());
       if (type(constant.type, "constant", i) && byte_size(constant.type) != constant.data.size())
@@ -39,13 +42,15 @@ class ProgramChecker {
     }
     for (size_t i = 0; i < program_.buffers.size(); ++i) buffer(i);
     for (size_t i = 0; i < program_.kernels.size(); ++i) kernel(i);
-    if (!program_.sources.empty() && program_.sources.size() != program_.kernels.size())
-      add("expected a source for each of the {} kernels, found {}", program_.kernels.size(), program_.sources.size());
     if (!problems_.empty()) return std::move(problems_);  // what follows relies on all of the above
     written_.assign(program_.buffers.size(), false);
-    steps({"recipes", program_.recipes, program_.recipe_arena_bytes, nullptr, 0});
+    steps({"recipes", program_.recipes, nullptr, 0});
     if (program_.methods.empty()) add("expected at least one method, found none");
     for (size_t i = 0; i < program_.methods.size(); ++i) method(i);
+    uint64_t nodes = 0;
+    for (const Method& m : program_.methods) nodes += static_cast<uint64_t>(m.nodes);
+    if (problems_.empty() && nodes != program_.origins.size())
+      add("expected {} nodes of the IR, as many as the methods have, found {}", nodes, program_.origins.size());
     for (const StateLink& link : program_.links) check_link(link);
     return std::move(problems_);
   }
@@ -56,14 +61,13 @@ class ProgramChecker {
     if (problems_.size() < max_problems) problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  void config() {
-    const TargetConfig& c = program_.config;
+  void config(const ProgramDevice& device) {
+    const TargetConfig& c = device.config;
+    if (device.target.empty()) add("expected the name of a device's target, found none");
     const int64_t align = c.buffer_alignment_bytes;
     if (align < 1 || align > 65536 || (align & (align - 1)) != 0)
       add("config: expected a power of two up to 65536 as buffer_alignment_bytes, found {}", align);
-    if (c.channel_alignment_bytes < 1 || c.channel_tile < 0 || c.matmul_tile < 0 || c.max_rank < 1 ||
-        c.max_threadgroup_1d < 1 || c.max_threadgroup_2d < 1 || c.max_threadgroup_3d < 1 ||
-        c.max_dispatches_per_batch < 0)
+    if (c.channel_alignment_bytes < 1 || c.channel_tile < 0 || c.max_rank < 1)
       add("config: a value is below its smallest");
   }
 
@@ -81,9 +85,14 @@ class ProgramChecker {
     }
   }
 
+  // Has an offset of its own.
+  static bool is_placed(const Buffer& b) { return b.kind == BufferKind::arena || b.kind == BufferKind::local; }
+
+  bool is_device(int32_t device) const { return device >= 0 && static_cast<size_t>(device) < program_.devices.size(); }
+
   // Only values of the arena are in layouts of the target's own, and none has fewer elements than its type.
   bool stored(const Buffer& b) {
-    if (b.kind != BufferKind::arena || b.stored.size() > max_rank) return false;
+    if (!is_placed(b) || b.stored.size() > max_rank) return false;
     try {
       return element_count(b.stored) >= element_count(b.type.shape) && stored_bytes(b) <= max_bytes;
     } catch (const Error&) {
@@ -105,7 +114,9 @@ class ProgramChecker {
         add("buffer {} '{}': expected constant {} of {}, found {}", i, b.name, b.constant, to_string(b.type),
             to_string(program_.constants[static_cast<size_t>(b.constant)].type));
     }
-    if (b.kind == BufferKind::arena && b.offset % dtype_size(b.type.dtype) != 0)
+    if (!is_device(b.device))
+      add("buffer {} '{}': expected a device 0 to {}, found {}", i, b.name, program_.devices.size(), b.device);
+    if (is_placed(b) && b.offset % dtype_size(b.type.dtype) != 0)
       add("buffer {} '{}': offset {} is not aligned for {}", i, b.name, b.offset, to_string(b.type));
   }
 
@@ -127,34 +138,157 @@ class ProgramChecker {
 
   const Buffer& at(int32_t buffer) const { return program_.buffers[static_cast<size_t>(buffer)]; }
 
+  // For messages; a step may have any contents.
+  std::string name(const Step& step) const {
+    const bool known = !step.origins.empty() && step.origins.back() >= 0 &&
+                       static_cast<size_t>(step.origins.back()) < program_.origins.size();
+    return known ? program_.origins[static_cast<size_t>(step.origins.back())].node : "";
+  }
+
   void steps(const StepList& list) {
-    if (list.arena_bytes > max_bytes) add("{}: an arena of {} bytes", list.where, list.arena_bytes);
-    for (size_t i = 0; i < list.steps.size() && problems_.size() < max_problems; ++i) {
-      const Step& step = list.steps[i];
-      if (step.kernel < 0 || static_cast<size_t>(step.kernel) >= program_.kernels.size()) {
-        add("{}: step {} '{}': expected a kernel 0 to {}, found {}", list.where, i, step.node, program_.kernels.size(),
-            step.kernel);
-        continue;
-      }
-      const Kernel& k = program_.kernels[static_cast<size_t>(step.kernel)];
-      if (step.buffers.size() != k.args.size()) {
-        add("{}: step {} '{}': expected {} buffers for kernel '{}', found {}", list.where, i, step.node, k.args.size(),
-            k.name, step.buffers.size());
-        continue;
-      }
-      for (size_t a = 0; a < k.args.size(); ++a) {
-        const std::string problem = argument(list, step, k, a);
-        if (!problem.empty()) add("{}: step {} '{}': argument {}: {}", list.where, i, step.node, a, problem);
-      }
+    const std::vector<Step>& steps = list.sequence.steps;
+    for (size_t a = 0; list.method && a < list.method->arenas.size(); ++a) {
+      const Arena& arena = list.method->arenas[a];
+      if (arena.bytes > max_bytes || arena.workspace_bytes > max_bytes)
+        add("{}: an arena of {} bytes and {} of workspace", list.where, arena.bytes, arena.workspace_bytes);
     }
+    for (size_t i = 0; i < steps.size() && problems_.size() < max_problems; ++i) {
+      const Step& step = steps[i];
+      const std::string problem = step.is_transfer() ? transfer(list, step) : kernel_step(list, step);
+      if (problem.empty()) continue;
+      add("{}: step {} '{}': {}", list.where, i, name(step), problem);
+      for (int32_t id : step.buffers)  // what reads it later has no problem of its own
+        if (id >= 0 && static_cast<size_t>(id) < written_.size()) written_[static_cast<size_t>(id)] = true;
+    }
+    if (problems_.empty()) launches(list);
+  }
+
+  // What is wrong with what every step has; empty when nothing is.
+  std::string common(const Step& step) {
+    if (!is_device(step.device))
+      return fmt::format("expected a device 0 to {}, found {}", program_.devices.size(), step.device);
+    for (size_t i = 0; i < step.origins.size(); ++i)
+      if (step.origins[i] < (i ? step.origins[i - 1] + 1 : 0) ||
+          static_cast<size_t>(step.origins[i]) >= program_.origins.size())
+        return fmt::format("expected nodes of the IR below {} in order, found {}", program_.origins.size(),
+                           step.origins[i]);
+    return {};
+  }
+
+  // What is wrong with a buffer's position.
+  std::string position(int32_t id) const {
+    if (id >= 0 && static_cast<size_t>(id) < program_.buffers.size()) return {};
+    return fmt::format("expected a buffer 0 to {}, found {}", program_.buffers.size(), id);
+  }
+
+  std::string kernel_step(const StepList& list, const Step& step) {
+    if (std::string problem = common(step); !problem.empty()) return problem;
+    if (static_cast<size_t>(step.kernel) >= program_.kernels.size())
+      return fmt::format("expected a kernel 0 to {}, found {}", program_.kernels.size(), step.kernel);
+    const Kernel& k = program_.kernels[static_cast<size_t>(step.kernel)];
+    if (step.buffers.size() != k.args.size())
+      return fmt::format("expected {} buffers for kernel '{}', found {}", k.args.size(), k.name, step.buffers.size());
+    for (size_t a = 0; a < k.args.size(); ++a) {
+      std::string problem = argument(list, step, k, a);
+      if (problem.empty() && at(step.buffers[a]).device != step.device)
+        problem = fmt::format("buffer '{}' is on device {}, the step on {}", at(step.buffers[a]).name,
+                              at(step.buffers[a]).device, step.device);
+      if (!problem.empty()) return fmt::format("argument {}: {}", a, problem);
+    }
+    return {};
+  }
+
+  std::string transfer(const StepList& list, const Step& step) {
+    if (std::string problem = common(step); !problem.empty()) return problem;
+    if (step.kernel != -1 || step.buffers.size() != 2)
+      return fmt::format("expected a kernel, or two buffers to transfer, found {}", step.buffers.size());
+    for (int32_t id : step.buffers)
+      if (std::string problem = position(id); !problem.empty()) return problem;
+    const Buffer &from = at(step.buffers[0]), &to = at(step.buffers[1]);
+    if (from.device == to.device || to.device != step.device)
+      return fmt::format("expected a transfer to device {} from another, found {} to {}", step.device, from.device,
+                         to.device);
+    if (from.type != to.type || from.stored != to.stored)
+      return fmt::format("a transfer of {} to {}", to_string(from.type), to_string(to.type));
+    if (is_computed(from) && !written_[static_cast<size_t>(step.buffers[0])])
+      return fmt::format("nothing writes buffer '{}' before", from.name);
+    if (from.kind == BufferKind::local || to.kind == BufferKind::local || !may_write(list, to))
+      return fmt::format("buffer '{}' must not be transferred to '{}' here", from.name, to.name);
+    written_[static_cast<size_t>(step.buffers[1])] = true;
+    if (std::string problem = place(list, step.buffers[0]); !problem.empty()) return problem;
+    return place(list, step.buffers[1]);
+  }
+
+  // Launches are in the order of their steps; they cover all kernel steps of a device, or none.
+  void launches(const StepList& list) {
+    const std::vector<Step>& steps = list.sequence.steps;
+    std::vector<bool> covered(steps.size(), false), ahead(program_.devices.size(), false);
+    std::vector<int32_t> owner(program_.buffers.size(), -1);  // of local buffers: the launch
+    size_t next = 0;
+    for (size_t i = 0; i < list.sequence.launches.size() && problems_.size() < max_problems; ++i) {
+      const Launch& launch = list.sequence.launches[i];
+      const std::string where = fmt::format("{}: launch {} '{}'", list.where, i, launch.symbol);
+      const auto first = static_cast<size_t>(launch.first), count = static_cast<size_t>(launch.count);
+      if (launch.first < 0 || launch.count < 1 || first < next || first > steps.size() || count > steps.size() - first)
+        return add("{}: expected steps from {} on of {}, found {} from {}", where, next, steps.size(), launch.count,
+                   launch.first);
+      next = first + count;
+      for (size_t s = first; s < next; ++s) {
+        if (steps[s].is_transfer() || steps[s].device != steps[first].device)
+          return add("{}: expected kernels of one device", where);
+        covered[s] = true;
+      }
+      ahead[static_cast<size_t>(steps[first].device)] = true;
+      if (const std::string problem = arguments(list, launch, static_cast<int32_t>(i), owner); !problem.empty())
+        add("{}: {}", where, problem);
+    }
+    for (size_t s = 0; s < steps.size(); ++s) {
+      if (steps[s].is_transfer()) continue;
+      if (ahead[static_cast<size_t>(steps[s].device)] && !covered[s])
+        return add("{}: step {} '{}': no launch executes it", list.where, s, name(steps[s]));
+      for (int32_t id : steps[s].buffers)
+        if (at(id).kind == BufferKind::local && !covered[s])
+          return add("{}: step {} '{}': buffer '{}' lives within a launch, and there is none", list.where, s,
+                     name(steps[s]), at(id).name);
+    }
+  }
+
+  std::string arguments(const StepList& list, const Launch& launch, int32_t position, std::vector<int32_t>& owner) {
+    if (launch.code < 0 || static_cast<size_t>(launch.code) >= program_.code.size())
+      return fmt::format("expected code 0 to {}, found {}", program_.code.size(), launch.code);
+    if (launch.symbol.empty()) return "expected the name of a function, found none";
+    uint64_t threads = 1, blocks = 1;
+    for (uint32_t n : launch.block) threads = std::min<uint64_t>(threads * n, max_threads + 1);
+    for (uint32_t n : launch.grid) blocks = std::min<uint64_t>(blocks * n, max_bytes + 1);
+    if (threads < 1 || threads > max_threads || blocks > max_bytes)
+      return fmt::format("expected 1 to {} threads in a block, found {} in each of {} blocks", max_threads, threads,
+                         blocks);
+    if (std::count(launch.args.begin(), launch.args.end(), trap_word) != (launch.traps.empty() ? 0 : 1))
+      return "expected one trap word if it has traps to report, and else none";
+    std::set<int32_t> touched;
+    for (int32_t s = launch.first; s < launch.first + launch.count; ++s)
+      for (int32_t id : list.sequence.steps[static_cast<size_t>(s)].buffers) {
+        touched.insert(id);
+        if (at(id).kind != BufferKind::local) continue;
+        int32_t& launch_of = owner[static_cast<size_t>(id)];
+        if (launch_of >= 0 && launch_of != position)
+          return fmt::format("buffer '{}' lives within launch {}", at(id).name, launch_of);
+        launch_of = position;
+      }
+    const std::set<int32_t> given(launch.args.begin(), launch.args.end());
+    for (int32_t id : given)
+      if (id != trap_word && !touched.contains(id)) return fmt::format("its steps do not touch argument {}", id);
+    for (int32_t id : touched)
+      if (at(id).kind != BufferKind::local && !given.contains(id))
+        return fmt::format("buffer '{}' of its steps is no argument", at(id).name);
+    return {};
   }
 
   // What is wrong with the buffer of one argument; empty when nothing is.
   std::string argument(const StepList& list, const Step& step, const Kernel& k, size_t a) {
     const KernelArg& arg = k.args[a];
     const int32_t id = step.buffers[a];
-    if (id < 0 || static_cast<size_t>(id) >= program_.buffers.size())
-      return fmt::format("expected a buffer 0 to {}, found {}", program_.buffers.size(), id);
+    if (std::string problem = position(id); !problem.empty()) return problem;
     const Buffer& b = at(id);
     if (b.type.dtype != arg.dtype || stored_elements(b.type, b.stored) != arg.elements)
       return fmt::format("expected {} elements of {}, found buffer '{}' of {}", arg.elements, dtype_name(arg.dtype),
@@ -174,12 +308,12 @@ class ProgramChecker {
 
   // Neither given nor kept from run to run.
   static bool is_computed(const Buffer& b) {
-    return b.kind == BufferKind::prepared || b.kind == BufferKind::arena || b.kind == BufferKind::output;
+    return b.kind == BufferKind::prepared || b.kind == BufferKind::output || is_placed(b);
   }
 
   static bool may_write(const StepList& list, const Buffer& b) {
-    if (!list.method) return b.kind == BufferKind::prepared || b.kind == BufferKind::arena;
-    return b.kind == BufferKind::output || b.kind == BufferKind::state || b.kind == BufferKind::arena;
+    if (!list.method) return b.kind == BufferKind::prepared;
+    return b.kind == BufferKind::output || b.kind == BufferKind::state || is_placed(b);
   }
 
   // Why the buffer does not exist while the steps of this list run.
@@ -198,25 +332,38 @@ class ProgramChecker {
         if (output_of_[static_cast<size_t>(id)] == list.id) return {};
         return fmt::format("buffer '{}' is no output of the method", b.name);
       case BufferKind::arena:
+      case BufferKind::local:
         break;
     }
+    if (!list.method) return fmt::format("buffer '{}' is of a method", b.name);
     int& owner = arena_of_[static_cast<size_t>(id)];
     if (owner >= 0 && owner != list.id) return fmt::format("arena buffer '{}' belongs to another method", b.name);
     owner = list.id;
-    if (b.offset <= list.arena_bytes && stored_bytes(b) <= list.arena_bytes - b.offset) return {};
-    return fmt::format("buffer '{}' at {} with {} bytes is not within the arena of {}", b.name, b.offset,
-                       stored_bytes(b), list.arena_bytes);
+    const Arena& arena = list.method->arenas[static_cast<size_t>(b.device)];
+    const uint64_t bytes = b.kind == BufferKind::arena ? arena.bytes : arena.workspace_bytes;
+    if (b.offset <= bytes && stored_bytes(b) <= bytes - b.offset) return {};
+    return fmt::format("buffer '{}' at {} with {} bytes is not within the {} of {}", b.name, b.offset, stored_bytes(b),
+                       b.kind == BufferKind::arena ? "arena" : "workspace", bytes);
   }
 
   void method(size_t i) {
     const Method& m = program_.methods[i];
     const std::string where = fmt::format("method '{}'", m.name);
     if (m.name.empty() || !names_.insert(m.name).second) add("{}: expected a name of its own", where);
-    if (m.arena_lower_bound_bytes > m.arena_bytes)
-      add("{}: the arena has {} bytes, below its lower bound of {}", where, m.arena_bytes, m.arena_lower_bound_bytes);
+    if (m.nodes < 0) add("{}: expected a number of nodes, found {}", where, m.nodes);
+    if (m.arenas.size() != program_.devices.size())
+      return add("{}: expected an arena for each of the {} devices, found {}", where, program_.devices.size(),
+                 m.arenas.size());
+    for (const Arena& arena : m.arenas)
+      if (arena.lower_bound_bytes > arena.bytes)
+        add("{}: the arena has {} bytes, below its lower bound of {}", where, arena.bytes, arena.lower_bound_bytes);
     inputs(m, static_cast<int>(i) + 1, where);
     outputs(m, static_cast<int>(i) + 1, where);
-    if (problems_.empty()) steps({where, m.steps, m.arena_bytes, &m, static_cast<int>(i) + 1});
+    if (problems_.empty()) steps({where, m, &m, static_cast<int>(i) + 1});
+    for (const TensorSpec& spec : m.outputs)
+      if (problems_.empty() && at(spec.buffer).kind == BufferKind::output &&
+          !written_[static_cast<size_t>(spec.buffer)])
+        add("{}: output '{}': nothing writes buffer '{}'", where, spec.name, at(spec.buffer).name);
   }
 
   void inputs(const Method& m, int id, const std::string& where) {
@@ -240,7 +387,7 @@ class ProgramChecker {
       const auto position = static_cast<size_t>(spec.buffer);
       const Buffer& b = at(spec.buffer);
       const bool given = b.kind == BufferKind::input || b.kind == BufferKind::state;
-      if (b.kind == BufferKind::arena || (given && input_of_[position] != id))
+      if (is_placed(b) || (given && input_of_[position] != id))
         add("{}: output '{}': buffer '{}' does not outlive the run", where, spec.name, b.name);
       if (b.kind == BufferKind::prepared && !written_[position])
         add("{}: output '{}': no recipe prepares buffer '{}'", where, spec.name, b.name);
@@ -273,6 +420,8 @@ class ProgramChecker {
     const TensorSpec* from = find(link.from_method, link.output, &Method::outputs);
     const TensorSpec* to = find(link.to_method, link.input, &Method::inputs);
     if (!from || !to) return;
+    if (at(from->buffer).device != at(to->buffer).device)
+      add("link: output '{}' and input '{}' are on different devices", link.output, link.input);
     const Shape& a = from->type.shape;
     const Shape& b = to->type.shape;
     int differing = 0;

@@ -34,16 +34,32 @@ struct Footprint {
 Footprint footprint(const Program& program, const Method& method) {
   std::set<int32_t> used = buffers_of(method.steps), kernels;
   for (const TensorSpec& spec : method.outputs) used.insert(spec.buffer);
-  for (auto recipe = program.recipes.rbegin(); recipe != program.recipes.rend(); ++recipe)
+  for (auto recipe = program.recipes.steps.rbegin(); recipe != program.recipes.steps.rend(); ++recipe)
     if (std::any_of(recipe->buffers.begin(), recipe->buffers.end(), [&](int32_t id) { return used.contains(id); }))
       used.insert(recipe->buffers.begin(), recipe->buffers.end());
   Footprint result;
-  for (const Step& step : method.steps) kernels.insert(step.kernel);
+  for (const Step& step : method.steps)
+    if (!step.is_transfer()) kernels.insert(step.kernel);
   result.kernels = kernels.size();
   for (int32_t id : used) {
     const Buffer& b = buffer_at(program, id);
     if (b.kind == BufferKind::weight) result.weights += byte_size(b.type);
     if (b.kind == BufferKind::state) result.states += byte_size(b.type);
+  }
+  return result;
+}
+
+struct Transfers {
+  size_t count = 0;
+  uint64_t bytes = 0;
+};
+
+Transfers transfers(const Program& program, const Method& method) {
+  Transfers result;
+  for (const Step& step : method.steps) {
+    if (!step.is_transfer()) continue;
+    ++result.count;
+    result.bytes += stored_bytes(buffer_at(program, step.buffers[0]));
   }
   return result;
 }
@@ -67,11 +83,12 @@ std::string counts_text(const std::map<std::string, int64_t>& counts) {
   return text.empty() ? "none" : text;
 }
 
-// Steps that launch each kernel, of all methods.
-std::vector<size_t> launches(const Program& program) {
+// The steps of each kernel, of all methods.
+std::vector<size_t> uses_of_kernels(const Program& program) {
   std::vector<size_t> counts(program.kernels.size());
   for (const Method& method : program.methods)
-    for (const Step& step : method.steps) ++counts[static_cast<size_t>(step.kernel)];
+    for (const Step& step : method.steps)
+      if (!step.is_transfer()) ++counts[static_cast<size_t>(step.kernel)];
   return counts;
 }
 
@@ -115,11 +132,14 @@ std::string method_text(const Program& program, const Method& method) {
   text += specs_text(program, "inputs", method.inputs);
   text += specs_text(program, "outputs", method.outputs);
   text += fmt::format("  {} nodes -> {} kernels -> {} steps\n", method.nodes, use.kernels, method.steps.size());
+  if (!method.launches.empty()) text += fmt::format("  launches     {}\n", method.launches.size());
+  if (const Transfers t = transfers(program, method); t.count)
+    text += fmt::format("  transfers    {} of {}\n", t.count, readable(t.bytes));
   text += fmt::format("  fusions      {}\n", counts_text(method.fusions));
   text += fmt::format("  materialized {}\n", counts_text(method.materialized));
   text += fmt::format("  weights      {}\n", readable(use.weights));
-  text += fmt::format("  arena        {} (lower bound {})\n", readable(method.arena_bytes),
-                      readable(method.arena_lower_bound_bytes));
+  text += fmt::format("  arena        {} (lower bound {})\n", readable(arena_bytes(method)),
+                      readable(arena_lower_bound_bytes(method)));
   if (use.states) text += fmt::format("  state        {}\n", readable(use.states));
   text += fmt::format("  work         {} read, {} written, {:.3f} GFLOP\n", readable(work.read_bytes),
                       readable(work.written_bytes), static_cast<double>(work.flops) / 1e9);
@@ -129,17 +149,21 @@ std::string method_text(const Program& program, const Method& method) {
 std::string program_text(const Program& program) {
   const uint64_t constants = bytes_of_kind(program, BufferKind::constant);
   const uint64_t prepared = bytes_of_kind(program, BufferKind::prepared);
-  std::string text = fmt::format("program    {}\ntarget     {}\ndtype      {}\nnumerics   {}\n", program.model,
-                                 program.target, dtype_name(program.dtype), program.strict ? "strict" : "fused");
-  if (!program.toolchain.empty()) text += fmt::format("toolchain  {}\n", program.toolchain);
+  std::string text =
+      fmt::format("program    {}\ntarget     {}\ndtype      {}\nnumerics   {}\n", program.model,
+                  program.devices[0].target, dtype_name(program.dtype), program.strict ? "strict" : "fused");
+  for (size_t d = 1; d < program.devices.size(); ++d)
+    text += fmt::format("device {}   {}\n", d, program.devices[d].target);
+  for (const Code& code : program.code)
+    text += fmt::format("code       {} {} {}\n", code.format, code.architecture, readable(code.bytes.size()));
   text += fmt::format("weights    {}\nconstants  {}\n", readable(weights_bytes(program)), readable(constants));
-  text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.size(), readable(prepared));
+  text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.steps.size(), readable(prepared));
   for (const Method& method : program.methods) text += method_text(program, method);
   if (!program.links.empty()) text += "\nlinks\n";
   for (const StateLink& link : program.links)
     text += fmt::format("  {}.{} -> {}.{}\n", link.from_method, link.output, link.to_method, link.input);
   text += "\nkernels\n   steps  kind         name\n";
-  const std::vector<size_t> counts = launches(program);
+  const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& k = program.kernels[i];
     if (counts[i] == 0) continue;
@@ -166,8 +190,11 @@ Json method_json(const Program& program, const Method& method) {
           {"kernels", use.kernels},
           {"steps", method.steps.size()},
           {"weights_bytes", use.weights},
-          {"arena_bytes", method.arena_bytes},
-          {"arena_lower_bound_bytes", method.arena_lower_bound_bytes},
+          {"launches", method.launches.size()},
+          {"transfers", transfers(program, method).count},
+          {"transfer_bytes", transfers(program, method).bytes},
+          {"arena_bytes", arena_bytes(method)},
+          {"arena_lower_bound_bytes", arena_lower_bound_bytes(method)},
           {"fusions", method.fusions},
           {"materialized", method.materialized},
           {"state_bytes", use.states},
@@ -183,11 +210,6 @@ Json config_json(const TargetConfig& c) {
           {"channel_alignment_bytes", c.channel_alignment_bytes},
           {"channel_tile", c.channel_tile},
           {"pad_channels", c.pad_channels},
-          {"matmul_tile", c.matmul_tile},
-          {"max_threadgroup_1d", c.max_threadgroup_1d},
-          {"max_threadgroup_2d", c.max_threadgroup_2d},
-          {"max_threadgroup_3d", c.max_threadgroup_3d},
-          {"max_dispatches_per_batch", c.max_dispatches_per_batch},
           {"buffer_alignment_bytes", c.buffer_alignment_bytes},
           {"max_rank", c.max_rank},
           {"image_layout", c.image_layout == ImageLayout::channels_last ? "channels_last" : "channels_first"}};
@@ -196,23 +218,28 @@ Json config_json(const TargetConfig& c) {
 Json program_json(const Program& program) {
   Json json = {{"version", program_version},
                {"model", program.model},
-               {"target", program.target},
+               {"target", program.devices[0].target},
                {"dtype", dtype_name(program.dtype)},
                {"numerics", program.strict ? "strict" : "fused"},
-               {"toolchain", program.toolchain},
-               {"config", config_json(program.config)},
+               {"devices", Json::array()},
                {"weights_bytes", weights_bytes(program)},
                {"constants_bytes", bytes_of_kind(program, BufferKind::constant)},
                {"prepared_bytes", bytes_of_kind(program, BufferKind::prepared)},
-               {"recipes", program.recipes.size()},
+               {"recipes", program.recipes.steps.size()},
+               {"code", Json::array()},
                {"methods", Json::object()},
                {"links", Json::array()},
                {"kernels", Json::array()}};
+  for (const ProgramDevice& device : program.devices)
+    json["devices"].push_back({{"target", device.target}, {"config", config_json(device.config)}});
+  for (const Code& code : program.code)
+    json["code"].push_back(
+        {{"format", code.format}, {"architecture", code.architecture}, {"bytes", code.bytes.size()}});
   for (const Method& method : program.methods) json["methods"][method.name] = method_json(program, method);
   for (const StateLink& link : program.links)
     json["links"].push_back(
         {{"from", link.from_method}, {"output", link.output}, {"to", link.to_method}, {"input", link.input}});
-  const std::vector<size_t> counts = launches(program);
+  const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& k = program.kernels[i];
     json["kernels"].push_back(
@@ -234,6 +261,23 @@ std::vector<TensorInfo> infos(const std::vector<TensorSpec>& specs) {
 }
 
 }  // namespace
+
+std::string step_name(const Program& program, const Step& step) {
+  if (!step.origins.empty()) return program.origins[static_cast<size_t>(step.origins.back())].node;
+  return step.is_transfer() ? "transfer" : program.kernels[static_cast<size_t>(step.kernel)].name;
+}
+
+uint64_t arena_bytes(const Method& method) {
+  uint64_t bytes = 0;
+  for (const Arena& arena : method.arenas) bytes += arena.bytes + arena.workspace_bytes;
+  return bytes;
+}
+
+uint64_t arena_lower_bound_bytes(const Method& method) {
+  uint64_t bytes = 0;
+  for (const Arena& arena : method.arenas) bytes += arena.lower_bound_bytes + arena.workspace_bytes;
+  return bytes;
+}
 
 uint64_t weights_bytes(const Program& program) { return bytes_of_kind(program, BufferKind::weight); }
 

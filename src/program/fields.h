@@ -29,7 +29,7 @@ inline constexpr ContractionKind last_of<ContractionKind> = ContractionKind::att
 template <>
 inline constexpr ImageLayout last_of<ImageLayout> = ImageLayout::channels_last;
 template <>
-inline constexpr BufferKind last_of<BufferKind> = BufferKind::arena;
+inline constexpr BufferKind last_of<BufferKind> = BufferKind::local;
 
 template <typename T>
 inline constexpr bool is_compact =
@@ -92,16 +92,14 @@ void fields(Archive& a, S& s) {
 template <typename Archive, Like<TargetConfig> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("channel_alignment_bytes", s.channel_alignment_bytes), a("channel_tile", s.channel_tile);
-  a("pad_channels", s.pad_channels), a("matmul_tile", s.matmul_tile), a("max_threadgroup_1d", s.max_threadgroup_1d);
-  a("max_threadgroup_2d", s.max_threadgroup_2d), a("max_threadgroup_3d", s.max_threadgroup_3d);
-  a("max_dispatches_per_batch", s.max_dispatches_per_batch), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
+  a("pad_channels", s.pad_channels), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
   a("max_rank", s.max_rank), a("image_layout", s.image_layout);
 }
 
 template <typename Archive, Like<Buffer> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("kind", s.kind), a("type", s.type), a("stored", s.stored), a("offset", s.offset);
-  a("fqn", s.fqn), a("tied", s.tied), a("constant", s.constant);
+  a("fqn", s.fqn), a("tied", s.tied), a("constant", s.constant), a("device", s.device);
 }
 
 template <typename Archive, Like<TensorSpec> S>
@@ -111,14 +109,34 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<Step> S>
 void fields(Archive& a, S& s) {
-  a("kernel", s.kernel), a("buffers", s.buffers), a("node", s.node);
+  a("kernel", s.kernel), a("buffers", s.buffers), a("device", s.device), a("origins", s.origins);
+}
+
+template <typename Archive, Like<Origin> S>
+void fields(Archive& a, S& s) {
+  a("node", s.node), a("op", s.op);
+}
+
+template <typename Archive, Like<Launch> S>
+void fields(Archive& a, S& s) {
+  a("first", s.first), a("count", s.count), a("code", s.code), a("symbol", s.symbol), a("grid", s.grid);
+  a("block", s.block), a("args", s.args), a("traps", s.traps);
+}
+
+template <typename Archive, Like<Sequence> S>
+void fields(Archive& a, S& s) {
+  a("steps", s.steps), a("launches", s.launches);
+}
+
+template <typename Archive, Like<Arena> S>
+void fields(Archive& a, S& s) {
+  a("bytes", s.bytes), a("lower_bound_bytes", s.lower_bound_bytes), a("workspace_bytes", s.workspace_bytes);
 }
 
 template <typename Archive, Like<Method> S>
 void fields(Archive& a, S& s) {
-  a("name", s.name), a("inputs", s.inputs), a("outputs", s.outputs), a("steps", s.steps);
-  a("arena_bytes", s.arena_bytes), a("arena_lower_bound_bytes", s.arena_lower_bound_bytes), a("nodes", s.nodes);
-  a("fusions", s.fusions), a("materialized", s.materialized);
+  a("name", s.name), a("inputs", s.inputs), a("outputs", s.outputs), a("steps", s.steps), a("launches", s.launches);
+  a("arenas", s.arenas), a("nodes", s.nodes), a("fusions", s.fusions), a("materialized", s.materialized);
 }
 
 template <typename Archive, Like<StateLink> S>
@@ -126,17 +144,21 @@ void fields(Archive& a, S& s) {
   a("from_method", s.from_method), a("output", s.output), a("to_method", s.to_method), a("input", s.input);
 }
 
-template <typename Archive, Like<KernelSource> S>
+template <typename Archive, Like<Code> S>
 void fields(Archive& a, S& s) {
-  a("language", s.language), a("text", s.text), a("binaries", s.binaries);
+  a("format", s.format), a("architecture", s.architecture), a("bytes", s.bytes);
+}
+
+template <typename Archive, Like<ProgramDevice> S>
+void fields(Archive& a, S& s) {
+  a("target", s.target), a("config", s.config);
 }
 
 template <typename Archive, Like<Program> S>
 void fields(Archive& a, S& s) {
-  a("model", s.model), a("target", s.target), a("dtype", s.dtype), a("strict", s.strict), a("config", s.config);
-  a("toolchain", s.toolchain), a("buffers", s.buffers), a("constants", s.constants), a("kernels", s.kernels);
-  a("sources", s.sources), a("recipes", s.recipes), a("recipe_arena_bytes", s.recipe_arena_bytes);
-  a("methods", s.methods), a("links", s.links);
+  a("model", s.model), a("dtype", s.dtype), a("strict", s.strict), a("devices", s.devices), a("buffers", s.buffers);
+  a("constants", s.constants), a("kernels", s.kernels), a("code", s.code), a("origins", s.origins);
+  a("recipes", s.recipes), a("methods", s.methods), a("links", s.links);
 }
 
 }  // namespace npusim

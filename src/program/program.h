@@ -1,17 +1,23 @@
 // A compiled program as plain data: all that the compiler hands to the runtime, and all that a .npubin holds.
+//
+// Steps are what a program means: kernels in order, each bound to buffers, and transfers between devices. Whoever runs
+// kernel IR (the interpreter, the CPU) runs the steps. Launches are how a device that is compiled for ahead of time
+// executes them: code of its own, a grid, arguments. Bounds are proven of the steps (check_program).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/origin.h"
 #include "base/tensor.h"
 #include "kernel/kernel.h"
 #include "kernel/target_config.h"
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 1;
+inline constexpr uint32_t program_version = 2;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
@@ -20,18 +26,20 @@ enum class BufferKind : uint8_t {
   weight,    // read from the weight file
   constant,  // stored in the program
   prepared,  // computed once from weights and constants by the program's recipes
-  arena,     // lives within a run, at `offset` of the method's arena
+  arena,     // lives within a run, at `offset` of its device's arena
+  local,     // lives within one launch, at `offset` of the workspace; the launch may keep it elsewhere
 };
 
 struct Buffer {
   std::string name;  // of the value
   BufferKind kind = BufferKind::arena;
   TensorType type;                // row-major unless `stored` says otherwise
-  Shape stored;                   // arena: extents in memory, outermost first, of a value in the target's own layout
-  uint64_t offset = 0;            // arena: bytes
+  Shape stored;                   // arena, local: extents in memory, outermost first, in a layout of the target's own
+  uint64_t offset = 0;            // arena, local: bytes
   std::string fqn;                // weight: name in the weight file
   std::vector<std::string> tied;  // weight: other names of a tied embedding
   int32_t constant = -1;          // position in Program::constants
+  int32_t device = 0;             // position in Program::devices
 };
 
 inline size_t stored_bytes(const Buffer& b) {
@@ -44,20 +52,48 @@ struct TensorSpec {
   int32_t buffer = -1;
 };
 
-// One launch: a kernel and the buffer of each of its arguments.
+// A kernel and the buffer of each of its arguments, all on the step's device; or, with `kernel` -1, a transfer of
+// buffers[0] to buffers[1], which is on another device: the step's.
 struct Step {
   int32_t kernel = -1;
   std::vector<int32_t> buffers;
-  std::string node;  // where it comes from
+  int32_t device = 0;
+  std::vector<int32_t> origins;  // positions in Program::origins, ascending: the IR nodes it does the work of
+  bool is_transfer() const { return kernel < 0; }
 };
 
-struct Method {
+inline constexpr int32_t trap_word = -1;
+
+// Work that a device does at once, for consecutive kernel steps of one device. Each buffer that the steps touch is
+// among `args`, unless it is local.
+struct Launch {
+  int32_t first = 0, count = 0;  // steps
+  int32_t code = -1;             // position in Program::code
+  std::string symbol;
+  std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};  // blocks, and threads of each; x first
+  std::vector<int32_t> args;  // buffers in the order of the code's parameters; trap_word: a word where it leaves the
+                              // number of what it met
+  std::vector<std::string> traps;  // what the numbers from 1 mean, for messages
+};
+
+// Steps in order and their launches, in order: none, or one for each kernel step of a device.
+struct Sequence {
+  std::vector<Step> steps;
+  std::vector<Launch> launches;
+};
+
+// A method's memory on one device.
+struct Arena {
+  uint64_t bytes = 0;
+  uint64_t lower_bound_bytes = 0;  // the largest sum of the sizes of what must exist at one step
+  uint64_t workspace_bytes = 0;    // of local buffers
+};
+
+struct Method : Sequence {
   std::string name;
   std::vector<TensorSpec> inputs;   // in IR order; states are among them
   std::vector<TensorSpec> outputs;  // in IR order; two may name one buffer, and one may be an input's
-  std::vector<Step> steps;
-  uint64_t arena_bytes = 0;
-  uint64_t arena_lower_bound_bytes = 0;
+  std::vector<Arena> arenas;        // one per device
   // What the compiler did, for describe: nodes of the IR, named fusions, views that became copies.
   int64_t nodes = 0;
   std::map<std::string, int64_t> fusions;
@@ -70,33 +106,45 @@ struct StateLink {
   std::string to_method, input;
 };
 
-struct KernelSource {
-  std::string language;  // "cuda", "metal"
-  std::string text;
-  std::map<std::string, std::vector<std::byte>> binaries;  // per architecture
+// What a device's own loader takes: text or a binary.
+struct Code {
+  std::string format;  // "msl", "cubin", "ptx"
+  std::string architecture;
+  std::vector<std::byte> bytes;
+};
+
+struct ProgramDevice {
+  std::string target;
+  TargetConfig config;
 };
 
 struct Program {
   std::string model;
-  std::string target;
-  DType dtype = DType::f32;  // compute dtype
-  bool strict = false;       // numerics: one rounding per kernel, or at every ATen edge
-  TargetConfig config;
-  std::string toolchain;
+  DType dtype = DType::f32;            // compute dtype
+  bool strict = false;                 // numerics: one rounding per kernel, or at every ATen edge
+  std::vector<ProgramDevice> devices;  // the first is the one that was compiled for
   std::vector<Buffer> buffers;
   std::vector<HostTensor> constants;
   std::vector<Kernel> kernels;
-  std::vector<KernelSource> sources;  // one per kernel, or none (cpu)
-  std::vector<Step> recipes;          // run once at load: weights and constants in, prepared buffers out
-  uint64_t recipe_arena_bytes = 0;
+  std::vector<Code> code;
+  std::vector<Origin> origins;  // of all methods, in their order
+  Sequence recipes;             // run once at load: weights and constants in, prepared buffers out
   std::vector<Method> methods;
   std::vector<StateLink> links;
 };
 
+// What messages call a step: the last IR node it came from, or its kernel.
+std::string step_name(const Program& program, const Step& step);
+
+// Sums over a method's devices.
+uint64_t arena_bytes(const Method& method);
+uint64_t arena_lower_bound_bytes(const Method& method);
+
 uint64_t weights_bytes(const Program& program);
 
-// Everything the runtime relies on: positions in range, kernels sound and fitting their buffers, arena offsets within
-// the arena, steps of one method only. Empty when the program is sound.
+// Everything the runtime relies on: positions in range, kernels sound and fitting their buffers, every buffer on the
+// device of the step that names it, arena offsets within the arena, values written before they are read, launches that
+// cover the steps of their device. Empty when the program is sound.
 std::vector<std::string> check_program(const Program& program);
 
 // The .npubin: magic, version, msgpack body, checksum. Byte-identical for equal programs.

@@ -113,6 +113,7 @@ Work method_work(const Program& program, const Method& method) {
   for (const Kernel& kernel : program.kernels) of_kernel.push_back(kernel_work(kernel));
   Work total;
   for (const Step& step : method.steps) {
+    if (step.is_transfer()) continue;
     const Work& work = of_kernel[static_cast<size_t>(step.kernel)];
     total.read_bytes += work.read_bytes;
     total.written_bytes += work.written_bytes;

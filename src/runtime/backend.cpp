@@ -10,20 +10,19 @@
 
 namespace npusim {
 
-std::unique_ptr<Backend> open_backend(const std::string& device, int threads) {
+std::shared_ptr<Backend> open_backend(const std::string& device) {
   const size_t colon = device.find(':');
   const std::string name = device.substr(0, colon);
-  DeviceOptions options;
-  options.threads = threads;
+  int index = 0;
   if (colon != std::string::npos) {
     const char* end = device.data() + device.size();
-    const auto [stop, error] = std::from_chars(device.data() + colon + 1, end, options.index);
-    if (error != std::errc{} || stop != end || options.index < 0)
+    const auto [stop, error] = std::from_chars(device.data() + colon + 1, end, index);
+    if (error != std::errc{} || stop != end || index < 0)
       fail(ErrorKind::usage, "device {}: expected a number after the colon", device);
   }
   std::vector<std::string> names;
   for (const DeviceRow& row : device_table()) {
-    if (name == row.name) return row.open(options);
+    if (name == row.name) return row.open(index);
     names.emplace_back(row.name);
   }
   fail(ErrorKind::usage, "unknown device {}: this build has {}", device, fmt::join(names, ", "));

@@ -1,4 +1,5 @@
-// The interfaces a device implements: memory, and methods made ready to run. backends/null is the folder to copy.
+// The interfaces a device implements: memory, a queue of work, steps made ready. backends/null is the folder to copy,
+// and tests/backends/conformance says whether a device does what is written here.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,12 +10,13 @@
 
 namespace npusim {
 
-// Device memory. The backend that allocated it must outlive it.
+// Device memory; its contents are unspecified until they are written. The backend that allocated it outlives it.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
   virtual size_t bytes() const = 0;
-  // Address for the host, or nullptr when the host cannot reach it.
+  // Address for the host, which may use the memory whenever no queue is at work on it; nullptr when the host cannot
+  // reach it.
   virtual std::byte* host() = 0;
 };
 
@@ -25,36 +27,60 @@ struct Placement {
   bool constant = false;  // contents are final: may be packed now
 };
 
-// The steps of one method with everything resolved: pointers, packed parameters, code, scratch.
-class DeviceMethod {
+// `count` consecutive steps of a method or of the recipes, none of them a transfer.
+struct StepRange {
+  const Program& program;
+  const Sequence& sequence;
+  size_t first = 0, count = 0;
+};
+
+// Rows of `bytes` bytes, at two strides.
+struct CopyShape {
+  size_t rows = 0, bytes = 0, from_stride = 0, to_stride = 0;
+};
+
+// Steps with everything resolved: addresses, packed parameters, code, scratch. Belongs to the queue that prepared it.
+class Segment {
  public:
-  virtual ~DeviceMethod() = default;
-  // Runs all steps in order and waits. Allocates nothing. Throws device errors (an index out of range, …).
-  virtual void run() = 0;
-  // Runs one step: profiling and bisecting.
-  virtual void run_step(size_t step) = 0;
-  // How a step is executed ("oneDNN gemm 128x768x768 f32", "loops"), for describe and profiles.
+  virtual ~Segment() = default;
+  // All steps in order. Allocates nothing.
+  virtual void enqueue() = 0;
+  // The step at this position of the sequence, alone: profiling and bisecting. What is executed as one launch runs with
+  // its first step, and its other steps do nothing.
+  virtual void enqueue_step(size_t step) = 0;
+  // How a step is executed ("oneDNN gemm 128x768x768 f32", "loops"), for profiles.
   virtual std::string step_info(size_t step) const = 0;
 };
 
+// Work on one device in the order it was enqueued, for one session and so for one thread at a time. A function that
+// enqueues may return before the work is done, or do it at once; either it or wait() throws what goes wrong (an index
+// out of range, a lost device). After wait(), whether it threw or not, the queue is empty and can be used again.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  // The host's memory must stay as it is until wait() returns.
+  virtual void upload(std::span<const std::byte> from, const Placement& to) = 0;
+  virtual void download(const Placement& from, std::span<std::byte> to) = 0;
+  // Between places of this device that do not overlap.
+  virtual void copy(const Placement& from, const Placement& to, const CopyShape& shape) = 0;
+  virtual void clear(const Placement& place, size_t bytes) = 0;  // to zero
+  virtual void wait() = 0;
+  // All that is expensive happens here, once. `placements[i]` is where program.buffers[i] is; those that the steps name
+  // are set, and constant ones hold their contents: what was enqueued before is done.
+  virtual std::unique_ptr<Segment> prepare(const StepRange& steps, std::span<const Placement> placements) = 0;
+};
+
+// A device, which any number of sessions may share: its functions may be called from several threads at once.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;                              // "cpu"
-  virtual std::string description() const = 0;                       // "Intel Xeon …, 2 threads, AVX-512"
-  virtual std::unique_ptr<DeviceBuffer> allocate(size_t bytes) = 0;  // zero-filled
-  // Memory that already is there (a mapped weight file), copied only when the device cannot read it.
+  virtual std::string description() const = 0;                       // "Intel Xeon …, AVX-512"
+  virtual std::unique_ptr<DeviceBuffer> allocate(size_t bytes) = 0;  // throws device when there is no memory left
+  // Host memory used in place (a mapped weight file, never written); nullptr if the device cannot read it.
   virtual std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) = 0;
-  virtual void upload(DeviceBuffer& to, size_t offset, std::span<const std::byte> from) = 0;
-  virtual void download(const DeviceBuffer& from, size_t offset, std::span<std::byte> to) = 0;
-  // `placements[i]` is where program.buffers[i] is (only those the steps name must be set).
-  virtual std::unique_ptr<DeviceMethod> prepare(const Program& program, std::span<const Step> steps,
-                                                std::span<const Placement> placements) = 0;
-};
-
-struct DeviceOptions {
-  int index = 0;    // cuda:1
-  int threads = 0;  // host threads; 0: all available
+  // `threads`: of the host, for work that runs on it.
+  virtual std::unique_ptr<Queue> open_queue(int threads) = 0;
 };
 
 struct DeviceInfo {
@@ -63,8 +89,8 @@ struct DeviceInfo {
   bool usable = false;
 };
 
-// "cpu", "null", "cuda:0": throws usage for an unknown name, device when it cannot be opened.
-std::unique_ptr<Backend> open_backend(const std::string& device, int threads);
+// "cpu", "null", "cuda:1": throws usage for an unknown name, device when it cannot be opened.
+std::shared_ptr<Backend> open_backend(const std::string& device);
 // Every backend of this build and what it found. Both are generated from the folders of backends/.
 std::vector<DeviceInfo> list_devices();
 

@@ -6,7 +6,7 @@ namespace npusim {
 
 struct DeviceRow {
   const char* name;
-  std::unique_ptr<Backend> (*open)(const DeviceOptions&);
+  std::shared_ptr<Backend> (*open)(int index);
   DeviceInfo (*probe)();
 };
 std::vector<DeviceRow> device_table();

@@ -126,18 +126,18 @@ int64_t state_capacity(const Program& program, const TextMethod& decode) {
 // Runs a text model's methods on tokens at given positions.
 class Runner {
  public:
-  Runner(Executor& executor, const TextModel& model) : executor_(executor), model_(model) {}
+  Runner(Session& session, const TextModel& model) : session_(session), model_(model) {}
 
   // The first `count` tokens at positions 0, 1, …; what is behind them is padding that nothing attends to.
   void prefill(const std::vector<int64_t>& tokens, int64_t count) {
     run(model_.prefill, tokens.data(), count, 0);
-    executor_.follow_links(static_cast<size_t>(model_.prefill.method), count);
+    session_.follow_links(static_cast<size_t>(model_.prefill.method), count);
   }
   void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
 
   std::vector<double> logits(const TextMethod& m, int64_t row) const {
-    const auto bytes = executor_.output(static_cast<size_t>(m.method), static_cast<size_t>(m.logits));
-    const DType dtype = logits_of(executor_.program(), m).type.dtype;
+    const auto bytes = session_.output(static_cast<size_t>(m.method), static_cast<size_t>(m.logits));
+    const DType dtype = logits_of(session_.program(), m).type.dtype;
     std::vector<double> values(static_cast<size_t>(model_.vocabulary));
     for (int64_t i = 0; i < model_.vocabulary; ++i)
       values[static_cast<size_t>(i)] = load_double(bytes.data(), dtype, row * model_.vocabulary + i);
@@ -152,21 +152,21 @@ class Runner {
       put(m, m.cache_position, i, first + i);
     }
     mask(m, count, first);
-    executor_.run(static_cast<size_t>(m.method));
+    session_.run(static_cast<size_t>(m.method));
   }
 
   void put(const TextMethod& m, int input, int64_t at, int64_t value) {
     if (input < 0) return;
-    const auto bytes = executor_.input(static_cast<size_t>(m.method), static_cast<size_t>(input));
-    store_int(bytes.data(), input_of(executor_.program(), m, input).type.dtype, at, value);
+    const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(input));
+    store_int(bytes.data(), input_of(session_.program(), m, input).type.dtype, at, value);
   }
 
   // [1, heads, queries, keys]: query i at position first + i sees the keys up to there; 0 or the dtype's lowest value
   // is added to its scores, or a boolean says which keys count. [1, keys]: 1 for every key that holds a token.
   void mask(const TextMethod& m, int64_t count, int64_t first) {
     if (m.attention_mask < 0) return;
-    const TensorType& type = input_of(executor_.program(), m, m.attention_mask).type;
-    const auto bytes = executor_.input(static_cast<size_t>(m.method), static_cast<size_t>(m.attention_mask));
+    const TensorType& type = input_of(session_.program(), m, m.attention_mask).type;
+    const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(m.attention_mask));
     const int64_t keys = type.shape.back();
     if (type.shape.size() == 2) {
       for (int64_t j = 0; j < keys; ++j) store_double(bytes.data(), type.dtype, j, j < first + count ? 1 : 0);
@@ -195,7 +195,7 @@ class Runner {
     }
   }
 
-  Executor& executor_;
+  Session& session_;
   const TextModel& model_;
 };
 
@@ -296,10 +296,10 @@ TextModel find_text_model(const Program& program) {
   return model;
 }
 
-Generation generate(Executor& executor, const TextModel& model, const std::vector<int64_t>& prompt,
+Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check_prompt(model, prompt);
-  Runner runner(executor, model);
+  Runner runner(session, model);
   Sampler sample(options);
   Generation result;
   auto start = std::chrono::steady_clock::now();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor.h"
+#include "runtime/session.h"
 
 namespace npusim {
 
@@ -45,7 +45,7 @@ struct Generation {
 
 // Calls `on_token` for each new token. Ends at a stop token, after max_new_tokens, or when the states are full.
 // Throws bad_input for a prompt that is empty or does not fit.
-Generation generate(Executor& executor, const TextModel& model, const std::vector<int64_t>& prompt,
+Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token);
 
 // eos_token_id of the generation_config.json beside `tokenizer_path`; empty when there is none.

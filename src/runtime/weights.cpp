@@ -75,27 +75,32 @@ std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const B
   return tensor;
 }
 
-LoadedWeight load_program_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems) {
+LocatedWeight locate_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems) {
+  LocatedWeight located;
+  located.declared = buffer.type.dtype;
   const TensorView* found = weights ? find_program_weight(*weights, buffer) : nullptr;
-  const DType declared = buffer.type.dtype;
   if (!found) {
-    auto made = weights ? rotary_frequencies(*weights, buffer) : std::nullopt;
-    if (made && made->type.dtype != declared) made = convert_tensor(view_of(*made), declared);
-    if (!made)
+    if (weights) located.made = rotary_frequencies(*weights, buffer);
+    if (!located.made)
       problems.push_back(fmt::format("weight {} ({}) is not in {}", buffer.fqn, to_string(buffer.type),
                                      weights ? weights->path : "any weight file: none was given"));
-    return {nullptr, std::move(made)};
+    return located;
   }
-  if (found->type.shape != buffer.type.shape) {
+  if (found->type.shape != buffer.type.shape)
     problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, to_string(buffer.type.shape),
                                    to_string(found->type.shape), weights->path));
-    return {};
-  }
-  if (found->type.dtype == declared) return {found, std::nullopt};
-  if (is_float(found->type.dtype) == is_float(declared)) return {nullptr, convert_tensor(*found, declared)};
-  problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, dtype_name(declared),
-                                 dtype_name(found->type.dtype), weights->path));
-  return {};
+  else if (is_float(found->type.dtype) != is_float(located.declared))
+    problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, dtype_name(located.declared),
+                                   dtype_name(found->type.dtype), weights->path));
+  else
+    located.file = found;
+  return located;
+}
+
+HostTensor make_weight(LocatedWeight located, const Buffer& buffer) {
+  if (!located.made) return convert_tensor(*located.file, buffer.type.dtype);
+  if (located.made->type.dtype == buffer.type.dtype) return std::move(*located.made);
+  return convert_tensor(view_of(*located.made), buffer.type.dtype);
 }
 
 HostTensor convert_tensor(const TensorView& from, DType dtype) {

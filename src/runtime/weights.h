@@ -17,13 +17,20 @@ const TensorView* find_program_weight(const WeightFiles& weights, const Buffer& 
 // the head size of the config.json beside the weights. nullopt when the buffer is no such thing or there is no config.
 std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const Buffer& buffer);
 
-// What a buffer is loaded with: the file's own bytes, or values made from them in the declared dtype.
-struct LoadedWeight {
-  const TensorView* mapped = nullptr;
+// Where a buffer's contents come from: the file's own tensor, in its dtype or the declared one, or values that the
+// checkpoint leaves out. Neither is set when they cannot be had.
+struct LocatedWeight {
+  const TensorView* file = nullptr;
+  DType declared = DType::f32;
   std::optional<HostTensor> made;
+  explicit operator bool() const { return file || made; }
+  // The bytes to load are the file's.
+  const TensorView* as_it_is() const { return file && file->type.dtype == declared ? file : nullptr; }
 };
-// Neither is set when the weight cannot be had; `problems` then has one line more, which names it.
-LoadedWeight load_program_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems);
+// `problems` gets one line for a weight that is missing or has another shape or kind, which names it.
+LocatedWeight locate_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems);
+// The contents of a located weight in the declared dtype.
+HostTensor make_weight(LocatedWeight located, const Buffer& buffer);
 
 // The tensor in another dtype, each element rounded once.
 HostTensor convert_tensor(const TensorView& from, DType dtype);

@@ -31,11 +31,11 @@ std::shared_ptr<const Program> compile_for(const std::string& target) {
 }
 
 void run_and_check(const std::string& device) {
-  Executor executor(compile_for(device), nullptr, open_backend(device, 0));
-  for (int64_t i = 0; i < 6; ++i) store_double(executor.input(0, 0).data(), DType::f32, i, static_cast<double>(i - 3));
-  executor.run(0);
+  Session session(compile_for(device));
+  for (int64_t i = 0; i < 6; ++i) store_double(session.input(0, 0).data(), DType::f32, i, static_cast<double>(i - 3));
+  session.run(0);
   for (int64_t i = 0; i < 6; ++i)
-    EXPECT_EQ(load_double(executor.output(0, 0).data(), DType::f32, i),
+    EXPECT_EQ(load_double(session.output(0, 0).data(), DType::f32, i),
               std::max(0.0, static_cast<double>((i - 3) * (i - 3) - 4)));
 }
 
@@ -81,7 +81,7 @@ std::string read_text(const std::string& path) {
 TEST(Extend, DocumentsShowTheToys) {
   const std::string root = NPUSIM_SOURCE_DIR;
   EXPECT_NE(read_text(root + "/docs/add-an-op.md").find(read_text(root + "/tests/extend/toy.cpp")), std::string::npos);
-  EXPECT_NE(read_text(root + "/docs/add-a-backend.md").find(read_text(root + "/tests/extend/toy/target.cpp")),
+  EXPECT_NE(read_text(root + "/docs/add-a-backend.md").find(read_text(root + "/tests/extend/backends/toy/target.cpp")),
             std::string::npos);
 }
 

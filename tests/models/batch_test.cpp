@@ -40,8 +40,8 @@ HostTensor rotated(const TensorView& image, int64_t by) {
   return result;
 }
 
-void copy_input(Executor& executor, const HostTensor& from, size_t at) {
-  const std::span<std::byte> to = executor.input(0, 0).subspan(at * from.data.size(), from.data.size());
+void copy_input(Session& session, const HostTensor& from, size_t at) {
+  const std::span<std::byte> to = session.input(0, 0).subspan(at * from.data.size(), from.data.size());
   std::copy(from.data.begin(), from.data.end(), to.begin());
 }
 
@@ -58,17 +58,17 @@ TEST_P(Batch, ThreeImagesAreThreeRuns) {
   std::vector<double> singles;
   for (size_t i = 0; i < 3; ++i) {
     const HostTensor rolled = rotated(image, static_cast<int64_t>(i) * 12347);
-    copy_input(*one.executor, rolled, 0);
-    copy_input(*three.executor, rolled, i);
-    one.executor->run(0);
+    copy_input(*one.session, rolled, 0);
+    copy_input(*three.session, rolled, i);
+    one.session->run(0);
     const TensorInfo output = method_outputs(*one.program, "main")[0];
-    const std::vector<double> logits = to_doubles({output.type, one.executor->output(0, 0).data()});
+    const std::vector<double> logits = to_doubles({output.type, one.session->output(0, 0).data()});
     singles.insert(singles.end(), logits.begin(), logits.end());
   }
-  three.executor->run(0);
+  three.session->run(0);
   const TensorInfo output = method_outputs(*three.program, "main")[0];
   EXPECT_EQ(output.type.shape, (Shape{3, 1000}));
-  const std::vector<double> batch = to_doubles({output.type, three.executor->output(0, 0).data()});
+  const std::vector<double> batch = to_doubles({output.type, three.session->output(0, 0).data()});
   const bool exact = std::string(GetParam()) == "float32";
   expect_close(batch, singles, 1000, exact ? Bars{1e-12, 1e-6} : Bars{1e-7, 6e-4}, GetParam());
 }

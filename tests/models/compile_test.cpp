@@ -107,8 +107,8 @@ TEST(CompileZoo, ConvolutionNetsAreConvolutions) {
   EXPECT_LE(report.at("steps"), 60);  // 53 convolutions, pooling twice, the linear layer, conversions of the image
 }
 
-// Building the program takes longer than the checks at its end, and the report says so: the best of five, since other
-// processes may come between.
+// Buffers, steps and the memory plan take longer than a target without code of its own, and the report says so: the
+// best of five, since other processes may come between.
 TEST(CompileZoo, SecondsAreOfWhatTheyAreCalled) {
   double codegen = INFINITY, plan = INFINITY;
   for (int repeat = 0; repeat < 5; ++repeat) {
@@ -117,7 +117,7 @@ TEST(CompileZoo, SecondsAreOfWhatTheyAreCalled) {
     codegen = std::min(codegen, result.seconds.at("codegen"));
     plan = std::min(plan, result.seconds.at("plan"));
   }
-  EXPECT_GT(codegen, plan);
+  EXPECT_GT(plan, codegen);
 }
 
 // W-55, W-69: the whole plan is one artifact, the same from the same IR.

@@ -75,31 +75,31 @@ Model load_model(const std::vector<MethodSource>& methods, const std::string& we
   options.kv_map = kv_map;
   Model model;
   model.program = compile(methods, options).program;
-  model.weights = std::make_unique<WeightFiles>(open_weights(weights));
-  model.executor = std::make_unique<Executor>(model.program, model.weights.get(), open_backend("cpu", 0));
+  SessionOptions session;
+  session.weights = std::make_shared<const WeightFiles>(open_weights(weights));
+  model.session = std::make_unique<Session>(model.program, std::move(session));
   return model;
 }
 
 std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs) {
-  const size_t position = model.executor->method(method);
+  const size_t position = model.session->method(method);
   const std::vector<TensorInfo> in = method_inputs(*model.program, method),
                                 out = method_outputs(*model.program, method);
   for (size_t i = 0; i < in.size(); ++i) {
     const TensorView& tensor = get_weight(inputs, in[i].name);
     EXPECT_EQ(to_string(tensor.type), to_string(in[i].type)) << in[i].name;
-    const std::span<std::byte> memory = model.executor->input(position, i);
-    std::memcpy(memory.data(), tensor.data, memory.size());
+    model.session->set_input(position, i, {tensor.data, byte_size(tensor.type)});
   }
   // W-53, W-68: everything is resolved before a run.
   const AllocationCount before = allocation_count();
-  model.executor->run(position);
+  model.session->run(position);
   const AllocationCount after = allocation_count();
   // What oneDNN allocates in execute() is counted apart.
   EXPECT_EQ(after.own, before.own) << "run() allocates";
   model.onednn_allocations = after.in_onednn - before.in_onednn;
   std::vector<HostTensor> outputs;
   for (size_t i = 0; i < out.size(); ++i)
-    outputs.push_back(copy_tensor({out[i].type, model.executor->output(position, i).data()}));
+    outputs.push_back(copy_tensor({out[i].type, model.session->output(position, i).data()}));
   return outputs;
 }
 

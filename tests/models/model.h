@@ -29,11 +29,10 @@ std::string materialize(const std::string& model);
   const std::string folder = materialize(model); \
   if (folder.empty()) GTEST_SKIP() << "no python3 with numpy"
 
-// A program ready to run on the CPU. `weights` must stay where it is while the executor lives.
+// A program ready to run on the CPU.
 struct Model {
   std::shared_ptr<const Program> program;
-  std::unique_ptr<WeightFiles> weights;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<Session> session;
   int64_t onednn_allocations = 0;  // of the last run
 };
 Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& dtype,

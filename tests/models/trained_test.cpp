@@ -34,10 +34,10 @@ TEST_P(Trained, Digits) {
   int64_t right = 0, same = 0;
   for (int64_t image = 0; image < count; ++image) {
     for (int64_t i = 0; i < pixels; ++i)
-      store_double(model.executor->input(0, 0).data(), input.dtype, i,
+      store_double(model.session->input(0, 0).data(), input.dtype, i,
                    load_double(images.data, images.type.dtype, image * pixels + i));
-    model.executor->run(0);
-    const std::vector<double> found = to_doubles({output, model.executor->output(0, 0).data()});
+    model.session->run(0);
+    const std::vector<double> found = to_doubles({output, model.session->output(0, 0).data()});
     logits.insert(logits.end(), found.begin(), found.end());
     const int64_t digit = largest(found, 0, 10);
     right += digit == load_int(labels.data, labels.type.dtype, image);
@@ -76,7 +76,7 @@ TEST_P(Trained, TinyqwenWritesPyTorchsTokens) {
     GenerateOptions options;
     options.max_new_tokens = static_cast<int64_t>(expected.size());
     int64_t streamed = 0;
-    const Generation found = generate(*model.executor, text, ids, options, [&](int64_t) { ++streamed; });
+    const Generation found = generate(*model.session, text, ids, options, [&](int64_t) { ++streamed; });
     EXPECT_EQ(streamed, options.max_new_tokens);
     ASSERT_EQ(found.tokens.size(), expected.size());
     size_t checked = 0;
@@ -94,7 +94,7 @@ TEST(Tinyqwen, RepeatsItself) {
   options.max_new_tokens = 24;
   const std::vector<int64_t> one = {321, 564, 262, 8}, other = {285, 314, 263};
   const auto write = [&](const std::vector<int64_t>& prompt) {
-    return generate(*model.executor, text, prompt, options, [](int64_t) {}).tokens;
+    return generate(*model.session, text, prompt, options, [](int64_t) {}).tokens;
   };
   const std::vector<int64_t> first = write(one);
   write(other);
@@ -109,11 +109,11 @@ TEST_P(Trained, TinyqwenPrefillLogits) {
   expected.resize(64 * 2048);
   const std::vector<double> ids = to_doubles(get_weight(golden, "ids"));
   Model model = load_tinyqwen(GetParam());
-  const size_t prefill = model.executor->method("prefill");
+  const size_t prefill = model.session->method("prefill");
   const std::vector<TensorInfo> inputs = method_inputs(*model.program, "prefill");
   for (size_t i = 0; i < inputs.size(); ++i) {
     const DType dtype = inputs[i].type.dtype;
-    std::byte* to = model.executor->input(prefill, i).data();
+    std::byte* to = model.session->input(prefill, i).data();
     if (inputs[i].name == "attention_mask") {
       for (int64_t q = 0; q < 64; ++q)
         for (int64_t k = 0; k < 64; ++k) store_double(to, dtype, q * 64 + k, k <= q ? 0 : -1e9);
@@ -123,10 +123,10 @@ TEST_P(Trained, TinyqwenPrefillLogits) {
     }
   }
   const int64_t before = allocation_count().own;
-  model.executor->run(prefill);
+  model.session->run(prefill);
   EXPECT_EQ(allocation_count().own, before);
   const TensorInfo logits = method_outputs(*model.program, "prefill")[0];
-  const std::vector<double> found = to_doubles({logits.type, model.executor->output(prefill, 0).data()});
+  const std::vector<double> found = to_doubles({logits.type, model.session->output(prefill, 0).data()});
   expect_close(found, expected, 2048, GetParam() == "float32"s ? Bars{1e-12, 1.6e-6} : Bars{4e-5, 1e-2}, GetParam());
 }
 

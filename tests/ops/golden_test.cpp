@@ -16,8 +16,8 @@
 #include "npusim/compiler.h"
 #include "ops/op.h"
 #include "program/program.h"
-#include "runtime/executor.h"
 #include "runtime/safetensors.h"
+#include "runtime/session.h"
 #include "summed_sizes.h"
 
 namespace npusim {
@@ -209,29 +209,28 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
   source.json = ir.dump();
   const std::shared_ptr<const Program> program = compile({source}, options).program;
 
-  WeightFiles weights;
-  weights.path = prefix;
+  const auto weights = std::make_shared<WeightFiles>();
+  weights->path = prefix;
   for (const auto& weight : ir.at("weights")) {
     const auto name = weight.at("name").get<std::string>();
-    weights.by_name.emplace(name, weights.entries.size());
-    weights.entries.push_back({name, get_weight(tensors, prefix + name), {}});
+    weights->by_name.emplace(name, weights->entries.size());
+    weights->entries.push_back({name, get_weight(tensors, prefix + name), {}});
   }
-  Executor executor(program, &weights, open_backend("cpu", 2));
+  Session session(program, {.weights = weights, .devices = {}, .threads = 2});
   const Method& method = program->methods.at(0);
   for (size_t i = 0; i < method.inputs.size(); ++i) {
     const TensorView& tensor = get_weight(tensors, prefix + method.inputs[i].name);
-    const std::span<std::byte> memory = executor.input(0, i);
-    if (tensor.type != method.inputs[i].type || memory.size() != byte_size(tensor.type))
+    if (tensor.type != method.inputs[i].type)
       return fmt::format("input '{}' is {}", method.inputs[i].name, to_string(method.inputs[i].type));
-    std::copy_n(tensor.data, memory.size(), memory.data());
+    session.set_input(0, i, {tensor.data, byte_size(tensor.type)});
   }
-  executor.run(0);
+  session.run(0);
   if (method.outputs.size() != graph.outputs.size()) return fmt::format("{} outputs", method.outputs.size());
   // Twice the reference's, and room for sums that cancel in another order.
   const double tolerance = 3 * graph.nodes.at(0).op->record.tolerance + 0.5;
   for (size_t i = 0; i < method.outputs.size(); ++i) {
     const TensorSpec& output = method.outputs[i];
-    const std::span<const std::byte> memory = executor.output(0, i);
+    const std::span<const std::byte> memory = session.output(0, i);
     const HostTensor got{output.type, {memory.begin(), memory.end()}};
     if (output.type != get_weight(tensors, prefix + output.name).type || memory.size() != byte_size(output.type))
       return fmt::format("{} is {}", show(output), to_string(output.type));
@@ -239,7 +238,7 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
     if (!problem.empty()) {
       std::string steps;
       for (size_t step = 0; step < method.steps.size(); ++step)
-        steps += fmt::format("; {}", executor.device_method(0).step_info(step));
+        steps += fmt::format("; {}", session.step_info(0, step));
       return fmt::format("{}: {}{}", show(output), problem, steps);
     }
   }

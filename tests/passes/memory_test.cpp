@@ -20,8 +20,8 @@ TEST(Memory, ChainsStayInOnePlace) {
       "%c: float32[5, 64] = aten.mul.Tensor(%s, 3.0)\n"
       "%y: float32[5, 64] = aten.sin.default(%c)\noutput %y\n");
   EXPECT_GE(run.steps(), 5U);
-  EXPECT_EQ(run.method().arena_bytes, 5 * 64 * 4U);
-  EXPECT_EQ(run.method().arena_lower_bound_bytes, 5 * 64 * 4U);
+  EXPECT_EQ(run.method().arenas[0].bytes, 5 * 64 * 4U);
+  EXPECT_EQ(run.method().arenas[0].lower_bound_bytes, 5 * 64 * 4U);
 }
 
 TEST(Memory, WhatIsNeededLaterStays) {
@@ -31,7 +31,7 @@ TEST(Memory, WhatIsNeededLaterStays) {
       "%b: float32[64] = aten.tanh.default(%a)\n"
       "%c: float32[64] = aten.sin.default(%b)\n"
       "%y: float32[64] = aten.mul.Tensor(%c, %a)\noutput %y\n");
-  EXPECT_EQ(run.method().arena_bytes, 2 * 64 * 4U);
+  EXPECT_EQ(run.method().arenas[0].bytes, 2 * 64 * 4U);
 }
 
 // Read transposed, broadcast, reversed or by index, an operand is still needed when the first results are stored.
@@ -45,7 +45,7 @@ TEST(Memory, OperandsReadElsewhereStay) {
         "%f: float32[32, 32] = aten.flip.default(%a, dims=[0])\n"
         "%y: float32[32, 32] = " +
         std::string(op) + "\n%z: float32[32, 32] = aten.tanh.default(%y)\noutput %z\n");
-    EXPECT_GE(run.method().arena_bytes, 32 * 32 * 4U) << op;
+    EXPECT_GE(run.method().arenas[0].bytes, 32 * 32 * 4U) << op;
   }
 }
 
@@ -55,7 +55,7 @@ TEST(Memory, BroadcastOperandsStay) {
       "%a: float32[1, 32] = aten.exp.default(%x)\n"
       "%c: float32[32, 32] = aten.add.Tensor(%b, %a)\n"
       "%y: float32[32, 32] = aten.tanh.default(%c)\noutput %y\n");
-  EXPECT_EQ(run.method().arena_bytes, 33 * 32 * 4U);
+  EXPECT_EQ(run.method().arenas[0].bytes, 33 * 32 * 4U);
 }
 
 }  // namespace

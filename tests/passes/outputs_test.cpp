@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "npusim/compiler.h"
 #include "passes/run_graph.h"
-#include "runtime/executor.h"
+#include "runtime/session.h"
 #include "runtime/weights.h"
 
 namespace npusim {
@@ -187,19 +187,18 @@ TEST(Outputs, W38AliasesKeepTheirNames) {
 // W-56: an output is valid until the next run of its method, which writes the same memory; inputs stay.
 TEST(Outputs, W56TheNextRunOverwrites) {
   const GraphRun run = run_graph("input %x: float32[4]\n%y: float32[4] = aten.neg.default(%x)\noutput %y\n");
-  WeightFiles none;
-  Executor executor(run.program, &none, open_backend("cpu", 1));
-  auto* x = reinterpret_cast<float*>(executor.input(0, 0).data());
-  const auto* y = reinterpret_cast<const float*>(executor.output(0, 0).data());
+  Session session(run.program, {.weights = {}, .devices = {}, .threads = 1});
+  auto* x = reinterpret_cast<float*>(session.input(0, 0).data());
+  const auto* y = reinterpret_cast<const float*>(session.output(0, 0).data());
   std::fill_n(x, 4, 1.0F);
-  executor.run(0);
+  session.run(0);
   EXPECT_EQ(y[3], -1);
   EXPECT_EQ(x[3], 1);
   x[3] = 5;
   EXPECT_EQ(y[3], -1);
-  executor.run(0);
+  session.run(0);
   EXPECT_EQ(y[3], -5);
-  EXPECT_EQ(reinterpret_cast<const float*>(executor.output(0, 0).data()), y);
+  EXPECT_EQ(reinterpret_cast<const float*>(session.output(0, 0).data()), y);
 }
 
 // W-25: a weight in another floating dtype than the program's is rounded once, at load; integers are never converted.
@@ -214,11 +213,13 @@ TEST(Outputs, W25WeightsAreCastToTheirSpec) {
   buffer.fqn = "w";
   buffer.type = {DType::bf16, {2}};
   std::vector<std::string> problems;
-  const LoadedWeight loaded = load_program_weight(&weights, buffer, problems);
-  ASSERT_TRUE(loaded.made) << (problems.empty() ? "" : problems[0]);
-  EXPECT_EQ(values_of(*loaded.made), (std::vector<double>{1 + 0x1p-7, round_through(DType::bf16, 3e38)}));
+  LocatedWeight located = locate_weight(&weights, buffer, problems);
+  ASSERT_TRUE(located) << (problems.empty() ? "" : problems[0]);
+  EXPECT_FALSE(located.as_it_is());
+  EXPECT_EQ(values_of(make_weight(std::move(located), buffer)),
+            (std::vector<double>{1 + 0x1p-7, round_through(DType::bf16, 3e38)}));
   buffer.type.dtype = DType::i64;
-  EXPECT_FALSE(load_program_weight(&weights, buffer, problems).made);
+  EXPECT_FALSE(locate_weight(&weights, buffer, problems));
   EXPECT_EQ(problems, std::vector<std::string>{"weight w: expected int64, found float32 in w.safetensors"});
 }
 

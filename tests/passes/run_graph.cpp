@@ -9,7 +9,7 @@
 #include "codegen/target.h"
 #include "compiler/reference.h"
 #include "graph/text.h"
-#include "runtime/executor.h"
+#include "runtime/session.h"
 #include "summed_sizes.h"
 
 namespace npusim::test {
@@ -91,9 +91,9 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
 }
 
 std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, const Tensors& tensors) {
-  const WeightFiles weights = weights_of(graph, tensors);
+  const auto weights = std::make_shared<const WeightFiles>(weights_of(graph, tensors));
   const std::vector<HostTensor> inputs = inputs_of(graph, tensors);
-  Executor executor(run.program, &weights, open_backend("cpu", 2));
+  Session session(run.program, {.weights = weights, .devices = {}, .threads = 2});
   const Method& method = run.method();
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -102,11 +102,11 @@ std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, con
       const HostTensor given = method.inputs[i].type == inputs[i].type
                                    ? inputs[i]
                                    : tensor_of(method.inputs[i].type, values_of(inputs[i]));  // a widened one
-      std::copy(given.data.begin(), given.data.end(), executor.input(0, i).begin());
+      session.set_input(0, i, given.data);
     }
-    executor.run(0);
+    session.run(0);
     for (size_t i = 0; i < method.outputs.size(); ++i) {
-      const auto memory = executor.output(0, i);
+      const auto memory = session.output(0, i);
       outputs.push_back({method.outputs[i].type, {memory.begin(), memory.end()}});
     }
   }

@@ -39,6 +39,19 @@ TEST(Describe, TextNamesEverything) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
+TEST(Describe, DevicesTransfersAndLaunches) {
+  const auto json = nlohmann::json::parse(describe(split_program(), true));
+  EXPECT_EQ(json["devices"][1]["target"], "toy");
+  EXPECT_EQ(json["code"][0]["format"], "toy");
+  const auto& decode = json["methods"]["decode"];
+  EXPECT_EQ(decode["launches"], 1);
+  EXPECT_EQ(decode["transfers"], 2);
+  EXPECT_EQ(decode["transfer_bytes"], 64);
+  const std::string text = describe(split_program(), false);
+  for (const char* part : {"device 1   toy", "code       toy", "launches     1", "transfers    2 of 64 bytes"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
 TEST(Describe, Methods) {
   const Program program = sample_program();
   EXPECT_EQ(method_names(program), (std::vector<std::string>{"prefill", "decode"}));

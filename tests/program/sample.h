@@ -63,9 +63,8 @@ inline Program sample_program() {
       position{DType::i64, {1}};
   Program p;
   p.model = "sample";
-  p.target = "cpu";
-  p.config.name = "cpu";
-  p.toolchain = "none";
+  p.devices.resize(1);
+  p.devices[0].target = p.devices[0].config.name = "cpu";
   HostTensor constant = make_tensor(rows);
   for (int i = 0; i < 8; ++i)
     store_double(constant.data.data(), DType::f32, i, i == 3 ? std::numeric_limits<double>::infinity() : i);
@@ -87,16 +86,20 @@ inline Program sample_program() {
   p.buffers[static_cast<size_t>(mixed)].offset = 64;
   p.kernels = {update_kernel(state), attention_kernel(), copy_kernel(rows, std::numeric_limits<double>::quiet_NaN()),
                copy_kernel(state, 0.1)};
-  p.recipes = {{3, {weight, ready}, "scale"}};
+  p.origins = {{"given", "aten.copy.default"},
+               {"scale", "aten.mul.Scalar"},
+               {"index_copy", "aten.index_copy.default"},
+               {"expand", "aten.expand.default"},
+               {"attention", "aten.scaled_dot_product_attention.default"},
+               {"mul", "aten.mul.Tensor"}};
+  p.recipes.steps = {{3, {weight, ready}, 0, {1}}};
   Method decode;
   decode.name = "decode";
   decode.inputs = {{"x", row, x}, {"position", position, at}, {"cache", state, cache}};
   decode.outputs = {{"y", rows, y}, {"cache_out", state, cache}};
-  decode.steps = {{0, {cache, x, at, cache}, "index_copy"},
-                  {1, {queries, cache, ready, mixed}, "attention"},
-                  {2, {mixed, y}, "mul"}};
-  decode.arena_bytes = 96;
-  decode.arena_lower_bound_bytes = 32;
+  decode.steps = {
+      {0, {cache, x, at, cache}, 0, {2}}, {1, {queries, cache, ready, mixed}, 0, {3, 4}}, {2, {mixed, y}, 0, {5}}};
+  decode.arenas = {{96, 32, 0}};
   decode.nodes = 5;
   decode.fusions = {{"attention", 1}};
   decode.materialized = {{"expand", 0}};
@@ -104,9 +107,46 @@ inline Program sample_program() {
   prefill.name = "prefill";
   prefill.inputs = {{"given", rows, given}};
   prefill.outputs = {{"filled", rows, filled}};
-  prefill.steps = {{2, {given, filled}, "copy"}};
+  prefill.steps = {{2, {given, filled}, 0, {0}}};
+  prefill.arenas.resize(1);
+  prefill.nodes = 1;
   p.methods = {prefill, decode};
   p.links = {{"prefill", "filled", "decode", "cache"}};
+  return p;
+}
+
+// The same with the last step of decode on a second device, for which it is compiled ahead: two transfers, and a launch
+// whose second kernel reads what lives within it.
+inline Program split_program() {
+  Program p = sample_program();
+  const TensorType rows = p.buffers[6].type;
+  p.devices.push_back({"toy", {}});
+  p.devices[1].config.name = "toy";
+  const auto first = static_cast<int32_t>(p.buffers.size());
+  for (const BufferKind kind : {BufferKind::arena, BufferKind::local, BufferKind::arena})
+    p.buffers.push_back({.name = "moved",
+                         .kind = kind,
+                         .type = rows,
+                         .stored = {},
+                         .offset = kind == BufferKind::arena ? static_cast<uint64_t>(32 * (p.buffers.size() - 10)) : 0,
+                         .fqn = {},
+                         .tied = {},
+                         .constant = -1,
+                         .device = 1});
+  const std::string text = "kernel void f() {}";
+  p.code = {{"toy",
+             "",
+             {reinterpret_cast<const std::byte*>(text.data()),
+              reinterpret_cast<const std::byte*>(text.data()) + text.size()}}};
+  Method& decode = p.methods[1];
+  decode.steps.pop_back();
+  decode.steps.push_back({-1, {6, first}, 1, {5}});
+  decode.steps.push_back({2, {first, first + 1}, 1, {5}});
+  decode.steps.push_back({2, {first + 1, first + 2}, 1, {5}});
+  decode.steps.push_back({-1, {first + 2, 7}, 0, {5}});
+  decode.launches = {{3, 2, 0, "f", {1, 1, 1}, {32, 1, 1}, {first, first + 2, trap_word}, {"an index is wrong"}}};
+  decode.arenas.push_back({96, 32, 32});
+  p.methods[0].arenas.resize(2);
   return p;
 }
 

@@ -11,7 +11,19 @@
 namespace npusim {
 namespace {
 
-TEST(Serialize, SampleIsSound) { EXPECT_EQ(check_program(sample_program()), std::vector<std::string>{}); }
+TEST(Serialize, SamplesAreSound) {
+  EXPECT_EQ(check_program(sample_program()), std::vector<std::string>{});
+  EXPECT_EQ(check_program(split_program()), std::vector<std::string>{});
+}
+
+TEST(Serialize, LaunchesAndDevicesAreKept) {
+  const std::string bytes = serialize(split_program());
+  const Program copy = deserialize(bytes, "p");
+  EXPECT_EQ(serialize(copy), bytes);
+  EXPECT_EQ(copy.devices[1].target, "toy");
+  EXPECT_EQ(copy.methods[1].launches[0].args, split_program().methods[1].launches[0].args);
+  EXPECT_EQ(copy.code[0].bytes, split_program().code[0].bytes);
+}
 
 TEST(Serialize, RoundTripIsByteIdentical) {
   const std::string bytes = serialize(sample_program());
@@ -47,18 +59,18 @@ TEST(Serialize, IntegersOfEveryLength) {
         int64_t{1} << 32, INT64_MAX, int64_t{-1}, int64_t{-32}, int64_t{-33}, int64_t{-128}, int64_t{-129},
         int64_t{-32768}, int64_t{-32769}, int64_t{INT32_MIN}, int64_t{INT32_MIN} - 1, INT64_MIN}) {
     Program program = sample_program();
-    program.methods[1].nodes = value;
-    EXPECT_EQ(deserialize(serialize(program), "p").methods[1].nodes, value);
+    program.methods[1].fusions["attention"] = value;
+    EXPECT_EQ(deserialize(serialize(program), "p").methods[1].fusions.at("attention"), value);
   }
 }
 
 TEST(Serialize, TextAndListsOfEveryLength) {
   for (const size_t length : {0, 31, 32, 255, 256, 65535, 65536}) {
     Program program = sample_program();
-    program.toolchain = std::string(length, 'x');
+    program.model = std::string(length, 'x');
     program.buffers[3].tied.assign(length, "t");
     const Program copy = deserialize(serialize(program), "p");
-    EXPECT_EQ(copy.toolchain.size(), length);
+    EXPECT_EQ(copy.model.size(), length);
     EXPECT_EQ(copy.buffers[3].tied.size(), length);
   }
 }
@@ -105,9 +117,14 @@ TEST(Serialize, EveryMemberIsListed) {
   EXPECT_EQ(members<Buffer>(), listed<Buffer>());
   EXPECT_EQ(members<TensorSpec>(), listed<TensorSpec>());
   EXPECT_EQ(members<Step>(), listed<Step>());
-  EXPECT_EQ(members<Method>(), listed<Method>());
+  EXPECT_EQ(members<Origin>(), listed<Origin>());
+  EXPECT_EQ(members<Launch>(), listed<Launch>());
+  EXPECT_EQ(members<Sequence>(), listed<Sequence>());
+  EXPECT_EQ(members<Arena>(), listed<Arena>());
+  EXPECT_EQ(members<Method>() + listed<Sequence>() - 1, listed<Method>());  // it is a Sequence, and that one member
   EXPECT_EQ(members<StateLink>(), listed<StateLink>());
-  EXPECT_EQ(members<KernelSource>(), listed<KernelSource>());
+  EXPECT_EQ(members<Code>(), listed<Code>());
+  EXPECT_EQ(members<ProgramDevice>(), listed<ProgramDevice>());
   EXPECT_EQ(members<Program>(), listed<Program>());
 }
 

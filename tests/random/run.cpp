@@ -13,7 +13,7 @@
 #include "random/compare.h"
 #include "random/eager.h"
 #include "random/values.h"
-#include "runtime/executor.h"
+#include "runtime/session.h"
 #include "runtime/weights.h"
 // The targets must be chosen before Highway is read.
 // clang-format off
@@ -187,7 +187,8 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way)
 
 std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program, const Given& given, const Way& way) {
   hwy::GetChosenTarget().Update(way.instructions ? way.instructions : hwy::SupportedTargets());
-  Executor executor(program, &given.weights, open_backend("cpu", way.threads));
+  Session session(program,
+                  {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = {}, .threads = way.threads});
   const Method& method = program->methods[0];
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -196,20 +197,16 @@ std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& progra
       const DType wanted = method.inputs[i].type.dtype;
       inputs.push_back(wanted == given.inputs[i].type.dtype ? given.inputs[i]
                                                             : convert_tensor(view_of(given.inputs[i]), wanted));
-      const auto memory = executor.input(0, i);
-      if (memory.size() != inputs[i].data.size())
-        throw Failure{Result::problem,
-                      fmt::format("input {} takes {} bytes of {}", i, memory.size(), inputs[i].data.size())};
-      std::copy(inputs[i].data.begin(), inputs[i].data.end(), memory.begin());
+      session.set_input(0, i, inputs[i].data);
     }
-    executor.run(0);
+    session.run(0);
     for (size_t i = 0; i < method.inputs.size(); ++i)
       if (program->buffers[static_cast<size_t>(method.inputs[i].buffer)].kind != BufferKind::state &&
-          !std::equal(inputs[i].data.begin(), inputs[i].data.end(), executor.input(0, i).begin()))
+          !std::equal(inputs[i].data.begin(), inputs[i].data.end(), session.input(0, i).begin()))
         throw Failure{Result::changed, fmt::format("input {} is no state and was written", method.inputs[i].name)};
     std::vector<HostTensor> found;
     for (size_t i = 0; i < method.outputs.size(); ++i) {
-      const auto memory = executor.output(0, i);
+      const auto memory = session.output(0, i);
       found.push_back({method.outputs[i].type, {memory.begin(), memory.end()}});
     }
     if (repeat == 1)

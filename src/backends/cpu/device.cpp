@@ -1,4 +1,5 @@
-// The CPU backend: buffers are host memory, a method is a flat array of steps with final pointers.
+// The CPU backend: buffers are host memory, a segment is a flat array of steps with final pointers, and work is done as
+// soon as it is enqueued.
 #include "backends/cpu/device.h"
 
 #include <cstring>
@@ -16,7 +17,7 @@
 namespace npusim::cpu {
 namespace {
 
-std::string describe_cpu(int threads) {
+std::string describe_cpu() {
   std::string model = "CPU";
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -24,12 +25,14 @@ std::string describe_cpu(int threads) {
       model = line.substr(line.find(':') + 2);
       break;
     }
-  return fmt::format("{}, {} threads, {}", model, threads, instruction_set_name());
+  return fmt::format("{}, {}", model, instruction_set_name());
 }
+
+constexpr size_t slack = 64;  // vector loads may read past a value's end, never past its allocation
 
 class HostBuffer : public DeviceBuffer {
  public:
-  explicit HostBuffer(size_t bytes) : data_(aligned_bytes(bytes, true)), bytes_(bytes) {}
+  explicit HostBuffer(size_t bytes) : data_(aligned_bytes(bytes + slack, true)), bytes_(bytes) {}
   size_t bytes() const override { return bytes_; }
   std::byte* host() override { return data_.get(); }
 
@@ -63,55 +66,67 @@ class LoopsStep : public Step {
   std::vector<void*> args_;
 };
 
-class CpuMethod : public DeviceMethod {
+class CpuSegment : public Segment {
  public:
-  CpuMethod(std::vector<std::unique_ptr<Step>> steps, std::vector<std::string> nodes)
-      : steps_(std::move(steps)), nodes_(std::move(nodes)) {
+  CpuSegment(const StepRange& range, std::vector<std::unique_ptr<Step>> steps, int threads)
+      : range_(range), steps_(std::move(steps)), threads_(threads) {
     size_t scratch = 0;
     for (const auto& step : steps_) scratch = std::max(scratch, step->scratch_bytes());
-    scratch_ = std::make_unique<HostBuffer>(scratch + 64);
+    scratch_ = std::make_unique<HostBuffer>(scratch);
     for (const auto& step : steps_) step->set_scratch(scratch_->host());
   }
-  void run() override {
-    for (size_t i = 0; i < steps_.size(); ++i) run_step(i);
+  void enqueue() override {
+    const ThreadCount limit(threads_);
+    for (size_t i = 0; i < steps_.size(); ++i) run(i);
   }
-  void run_step(size_t i) override {
+  void enqueue_step(size_t step) override {
+    const ThreadCount limit(threads_);
+    run(step - range_.first);
+  }
+  std::string step_info(size_t step) const override { return steps_[step - range_.first]->describe(); }
+
+ private:
+  void run(size_t i) {
     try {
       steps_[i]->run();
     } catch (const Error& error) {
-      throw Error(error.kind(), "node " + nodes_[i] + ": " + error.what());
+      const npusim::Step& step = range_.sequence.steps[range_.first + i];
+      throw Error(error.kind(), "node " + step_name(range_.program, step) + ": " + error.what());
     }
   }
-  std::string step_info(size_t i) const override { return steps_[i]->describe(); }
 
- private:
+  StepRange range_;
   std::vector<std::unique_ptr<Step>> steps_;
-  std::vector<std::string> nodes_;
+  int threads_;
   std::unique_ptr<HostBuffer> scratch_;
 };
 
-class CpuBackend : public Backend {
+class CpuQueue : public Queue {
  public:
-  explicit CpuBackend(int threads) : context_(make_context(threads)) {}
-  std::string name() const override { return "cpu"; }
-  std::string description() const override { return describe_cpu(context_.threads); }
-  std::unique_ptr<DeviceBuffer> allocate(size_t bytes) override { return std::make_unique<HostBuffer>(bytes); }
-  std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) override {
-    return std::make_unique<BorrowedBuffer>(memory);
-  }
-  void upload(DeviceBuffer& to, size_t offset, std::span<const std::byte> from) override {
-    if (!from.empty()) std::memcpy(to.host() + offset, from.data(), from.size());
-  }
-  void download(const DeviceBuffer& from, size_t offset, std::span<std::byte> to) override {
-    if (!to.empty()) std::memcpy(to.data(), const_cast<DeviceBuffer&>(from).host() + offset, to.size());
-  }
+  explicit CpuQueue(int threads) : context_(make_context(threads)) {}
 
-  std::unique_ptr<DeviceMethod> prepare(const Program& program, std::span<const npusim::Step> steps,
-                                        std::span<const Placement> placements) override {
+  void upload(std::span<const std::byte> from, const Placement& to) override {
+    if (!from.empty()) std::memcpy(to.buffer->host() + to.offset, from.data(), from.size());
+  }
+  void download(const Placement& from, std::span<std::byte> to) override {
+    if (!to.empty()) std::memcpy(to.data(), from.buffer->host() + from.offset, to.size());
+  }
+  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
+    for (size_t row = 0; row < shape.rows && shape.bytes > 0; ++row)
+      std::memcpy(to.buffer->host() + to.offset + row * shape.to_stride,
+                  from.buffer->host() + from.offset + row * shape.from_stride, shape.bytes);
+  }
+  void clear(const Placement& place, size_t bytes) override {
+    if (bytes > 0) std::memset(place.buffer->host() + place.offset, 0, bytes);
+  }
+  void wait() override {}
+
+  std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
+    const ThreadCount limit(context_.threads);
     std::vector<std::unique_ptr<Step>> ready;
-    std::vector<std::string> nodes;
-    for (const npusim::Step& step : steps) {
-      const Kernel& kernel = program.kernels[static_cast<size_t>(step.kernel)];
+    for (size_t i = 0; i < range.count; ++i) {
+      const npusim::Step& step = range.sequence.steps[range.first + i];
+      const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
       std::vector<Binding> bindings;
       std::vector<void*> args;
       for (int32_t buffer : step.buffers) {
@@ -126,9 +141,8 @@ class CpuBackend : public Backend {
         if (!loops) loops = std::make_shared<Loops>(kernel, context_.threads);
         ready.push_back(std::make_unique<LoopsStep>(loops, std::move(args)));
       }
-      nodes.push_back(step.node);
     }
-    return std::make_unique<CpuMethod>(std::move(ready), std::move(nodes));
+    return std::make_unique<CpuSegment>(range, std::move(ready), context_.threads);
   }
 
  private:
@@ -136,13 +150,20 @@ class CpuBackend : public Backend {
   std::map<const Kernel*, std::shared_ptr<Loops>> loops_;  // identical layers share one
 };
 
+class CpuBackend : public Backend {
+ public:
+  std::string name() const override { return "cpu"; }
+  std::string description() const override { return describe_cpu(); }
+  std::unique_ptr<DeviceBuffer> allocate(size_t bytes) override { return std::make_unique<HostBuffer>(bytes); }
+  std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) override {
+    return std::make_unique<BorrowedBuffer>(memory);
+  }
+  std::unique_ptr<Queue> open_queue(int threads) override { return std::make_unique<CpuQueue>(threads); }
+};
+
 }  // namespace
 
-std::unique_ptr<Backend> open_device(const DeviceOptions& options) {
-  if (options.threads > 0) set_thread_count(options.threads);
-  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : thread_count());
-}
-
-DeviceInfo probe_device() { return {"cpu", describe_cpu(thread_count()), true}; }
+std::shared_ptr<Backend> open_device(int) { return std::make_shared<CpuBackend>(); }
+DeviceInfo probe_device() { return {"cpu", describe_cpu(), true}; }
 
 }  // namespace npusim::cpu

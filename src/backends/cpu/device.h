@@ -7,7 +7,7 @@
 
 namespace npusim::cpu {
 
-std::unique_ptr<Backend> open_device(const DeviceOptions& options);
+std::shared_ptr<Backend> open_device(int index);
 DeviceInfo probe_device();
 
 }  // namespace npusim::cpu

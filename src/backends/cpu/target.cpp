@@ -14,7 +14,6 @@ class CpuTarget : public CodegenTarget {
   }
   const TargetConfig& config() const override { return config_; }
   std::string refuse(const Kernel&) const override { return {}; }
-  std::string source(const Kernel&) const override { return {}; }
 
  private:
   TargetConfig config_;

@@ -6,24 +6,48 @@
 namespace npusim::null {
 namespace {
 
-// Device memory. A device the host cannot reach returns nullptr from host(); upload() and download() then move data.
+// Memory that the host cannot reach: host() is nullptr, and upload() and download() move data.
 class NullBuffer : public DeviceBuffer {
  public:
   explicit NullBuffer(size_t bytes) : data_(bytes) {}
   size_t bytes() const override { return data_.size(); }
   std::byte* host() override { return nullptr; }
-  std::vector<std::byte>& data() { return data_; }
+  std::byte* at(size_t offset) { return data_.data() + offset; }
 
  private:
   std::vector<std::byte> data_;
 };
 
-// All that run() needs is resolved when this is made: here a device loads modules, packs parameters, records graphs.
-class NullMethod : public DeviceMethod {
+std::byte* memory_at(const Placement& place) { return static_cast<NullBuffer*>(place.buffer)->at(place.offset); }
+
+// All that running needs is resolved when this is made: here a device loads code, packs parameters, records graphs.
+class NullSegment : public Segment {
  public:
-  void run() override {}
-  void run_step(size_t) override {}
+  void enqueue() override {}
+  void enqueue_step(size_t) override {}
   std::string step_info(size_t) const override { return "nothing"; }
+};
+
+// Work is done at once here; a real device only notes it down, and wait() waits and throws what went wrong.
+class NullQueue : public Queue {
+ public:
+  void upload(std::span<const std::byte> from, const Placement& to) override {
+    if (!from.empty()) std::memcpy(memory_at(to), from.data(), from.size());
+  }
+  void download(const Placement& from, std::span<std::byte> to) override {
+    if (!to.empty()) std::memcpy(to.data(), memory_at(from), to.size());
+  }
+  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
+    for (size_t row = 0; row < shape.rows && shape.bytes > 0; ++row)
+      std::memcpy(memory_at(to) + row * shape.to_stride, memory_at(from) + row * shape.from_stride, shape.bytes);
+  }
+  void clear(const Placement& place, size_t bytes) override {
+    if (bytes > 0) std::memset(memory_at(place), 0, bytes);
+  }
+  void wait() override {}
+  std::unique_ptr<Segment> prepare(const StepRange&, std::span<const Placement>) override {
+    return std::make_unique<NullSegment>();
+  }
 };
 
 class NullBackend : public Backend {
@@ -32,26 +56,13 @@ class NullBackend : public Backend {
   std::string description() const override { return "does nothing, on any machine"; }
   std::unique_ptr<DeviceBuffer> allocate(size_t bytes) override { return std::make_unique<NullBuffer>(bytes); }
   // A device that reads host memory keeps the pointer instead.
-  std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) override {
-    auto buffer = std::make_unique<NullBuffer>(memory.size());
-    upload(*buffer, 0, memory);
-    return buffer;
-  }
-  void upload(DeviceBuffer& to, size_t offset, std::span<const std::byte> from) override {
-    if (!from.empty()) std::memcpy(static_cast<NullBuffer&>(to).data().data() + offset, from.data(), from.size());
-  }
-  void download(const DeviceBuffer& from, size_t offset, std::span<std::byte> to) override {
-    auto& buffer = static_cast<NullBuffer&>(const_cast<DeviceBuffer&>(from));
-    if (!to.empty()) std::memcpy(to.data(), buffer.data().data() + offset, to.size());
-  }
-  std::unique_ptr<DeviceMethod> prepare(const Program&, std::span<const Step>, std::span<const Placement>) override {
-    return std::make_unique<NullMethod>();
-  }
+  std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte>) override { return nullptr; }
+  std::unique_ptr<Queue> open_queue(int) override { return std::make_unique<NullQueue>(); }
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> open_device(const DeviceOptions&) { return std::make_unique<NullBackend>(); }
+std::shared_ptr<Backend> open_device(int) { return std::make_shared<NullBackend>(); }
 DeviceInfo probe_device() { return {"null", "does nothing, on any machine", true}; }
 
 }  // namespace npusim::null

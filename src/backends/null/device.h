@@ -7,7 +7,7 @@
 namespace npusim::null {
 
 // Found by the build through the folder's name: npusim::<folder>::open_device() and probe_device().
-std::unique_ptr<Backend> open_device(const DeviceOptions& options);
+std::shared_ptr<Backend> open_device(int index);
 DeviceInfo probe_device();
 
 }  // namespace npusim::null

@@ -14,9 +14,8 @@ class NullTarget : public CodegenTarget {
   // partitioning, sends the node to the host).
   std::string refuse(const Kernel&) const override { return {}; }
 
-  // A device with a compiler of its own prints the kernel in its dialect here (kernel/print.h); one that interprets
-  // kernel IR returns nothing.
-  std::string source(const Kernel&) const override { return {}; }
+  // A target that compiles ahead also has group() and plan(): they make launches of the steps and give their code. A
+  // device that interprets kernel IR needs neither.
 
  private:
   TargetConfig config_;

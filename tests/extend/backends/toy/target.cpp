@@ -11,7 +11,6 @@ class ToyTarget : public CodegenTarget {
   std::string refuse(const Kernel& kernel) const override {
     return kernel.contraction ? "the toy has no contractions" : "";
   }
-  std::string source(const Kernel&) const override { return {}; }
 
  private:
   TargetConfig config_;

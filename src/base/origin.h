@@ -1,0 +1,11 @@
+// A node of the IR, as everything that is made from it remembers it.
+#pragma once
+#include <string>
+
+namespace npusim {
+
+struct Origin {
+  std::string node, op;  // names: "linear_3", "aten.linear.default"
+};
+
+}  // namespace npusim

@@ -1,0 +1,179 @@
+// Loads weights, uploads constants, runs recipes; what only recipes read is released behind them.
+#include "runtime/constants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "runtime/sequence.h"
+#include "runtime/weights.h"
+
+namespace npusim {
+namespace {
+
+constexpr size_t alignment = 64;                   // of values within a block
+constexpr size_t most_pending = size_t{64} << 20;  // bytes of converted weights that wait for their upload
+
+std::vector<bool> read_by_methods(const Program& program) {
+  std::vector<bool> read(program.buffers.size(), false);
+  for (const Method& method : program.methods) {
+    for (const Step& step : method.steps)
+      for (int32_t buffer : step.buffers) read[static_cast<size_t>(buffer)] = true;
+    for (const TensorSpec& spec : method.outputs) read[static_cast<size_t>(spec.buffer)] = true;
+  }
+  return read;
+}
+
+// A block of each device, and the placements of what was put there.
+class Blocks {
+ public:
+  explicit Blocks(size_t devices) : blocks_(devices) {}
+  void add(int32_t buffer, const Buffer& b) {
+    placed_.push_back({buffer, b.device, blocks_[static_cast<size_t>(b.device)].add(byte_size(b.type))});
+  }
+  void allocate(const std::vector<std::shared_ptr<Backend>>& devices,
+                std::vector<std::unique_ptr<DeviceBuffer>>& memory, std::vector<Placement>& placements) {
+    std::vector<DeviceBuffer*> of_device(blocks_.size());
+    for (const Placed& p : placed_) {
+      const auto d = static_cast<size_t>(p.device);
+      if (!of_device[d]) {
+        memory.push_back(devices[d]->allocate(std::max<size_t>(blocks_[d].bytes, 1)));
+        of_device[d] = memory.back().get();
+      }
+      placements[static_cast<size_t>(p.buffer)] = {of_device[d], p.offset, false};
+    }
+  }
+
+ private:
+  struct Placed {
+    int32_t buffer, device;
+    size_t offset;
+  };
+  std::vector<Block> blocks_;
+  std::vector<Placed> placed_;
+};
+
+class Loader {
+ public:
+  Loader(Constants& constants, const Queues& queues)
+      : c_(constants),
+        program_(*constants.program),
+        queues_(queues),
+        kept_(read_by_methods(program_)),
+        mine_(c_.devices.size()),
+        passing_(c_.devices.size()) {}
+
+  void load() {
+    place();
+    upload();
+    wait();
+    if (!program_.recipes.steps.empty()) {
+      ReadySequence recipes(program_, program_.recipes, c_.placements, queues_);
+      recipes.enqueue();
+      wait();
+    }
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const BufferKind kind = program_.buffers[i].kind;
+      if (!kept_[i]) c_.placements[i] = {};
+      if (kind == BufferKind::prepared && kept_[i]) c_.placements[i].constant = true;
+    }
+  }
+
+ private:
+  static bool is_loaded(const Buffer& b) {
+    return b.kind == BufferKind::weight || b.kind == BufferKind::constant || b.kind == BufferKind::prepared;
+  }
+
+  // Weights are where they are if their device can read them there. Problems of all weights are told together.
+  void place() {
+    std::vector<std::string> problems;
+    found_.resize(program_.buffers.size());
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const Buffer& b = program_.buffers[i];
+      if (!is_loaded(b)) continue;
+      if (b.kind == BufferKind::weight) {
+        found_[i] = locate_weight(c_.weights.get(), b, problems);
+        if (const TensorView* mapped = found_[i].as_it_is()) {
+          if (auto wrapped = c_.devices[static_cast<size_t>(b.device)]->wrap({mapped->data, byte_size(b.type)})) {
+            c_.placements[i] = {wrapped.get(), 0, true};
+            (kept_[i] ? c_.memory : temporary_).push_back(std::move(wrapped));
+            continue;
+          }
+        }
+      }
+      (kept_[i] ? mine_ : passing_).add(static_cast<int32_t>(i), b);
+    }
+    if (!problems.empty()) fail(ErrorKind::bad_input, "{}", fmt::join(problems, "\n"));
+    mine_.allocate(c_.devices, c_.memory, c_.placements);
+    passing_.allocate(c_.devices, temporary_, c_.placements);
+  }
+
+  void upload() {
+    std::vector<HostTensor> pending;
+    size_t pending_bytes = 0;
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const Buffer& b = program_.buffers[i];
+      Placement& to = c_.placements[i];
+      Queue& queue = *queues_[static_cast<size_t>(b.device)];
+      if (b.kind == BufferKind::constant) {
+        queue.upload(program_.constants[static_cast<size_t>(b.constant)].data, to);
+        to.constant = true;
+      } else if (b.kind == BufferKind::weight && !to.constant) {
+        if (const TensorView* mapped = found_[i].as_it_is()) {
+          queue.upload({mapped->data, byte_size(b.type)}, to);
+        } else {
+          pending.push_back(make_weight(std::move(found_[i]), b));
+          pending_bytes += pending.back().data.size();
+          queue.upload(pending.back().data, to);
+        }
+        to.constant = true;
+      }
+      if (pending_bytes > most_pending) {
+        wait();
+        pending.clear();
+        pending_bytes = 0;
+      }
+    }
+    wait();
+  }
+
+  void wait() {
+    for (const auto& queue : queues_) queue->wait();
+  }
+
+  Constants& c_;
+  const Program& program_;
+  const Queues& queues_;
+  std::vector<bool> kept_;  // by buffer: methods read it
+  Blocks mine_, passing_;
+  std::vector<std::unique_ptr<DeviceBuffer>> temporary_;
+  std::vector<LocatedWeight> found_;  // by buffer
+};
+
+}  // namespace
+
+size_t Block::add(size_t size) {
+  const size_t offset = bytes;
+  bytes += (size + alignment - 1) / alignment * alignment;
+  return offset;
+}
+
+Queues open_queues(const std::vector<std::shared_ptr<Backend>>& devices, int threads) {
+  Queues queues;
+  for (const auto& device : devices) queues.push_back(device->open_queue(threads));
+  return queues;
+}
+
+std::shared_ptr<const Constants> load_constants(std::shared_ptr<const Program> program, const SessionOptions& options,
+                                                const Queues& queues) {
+  auto constants = std::make_shared<Constants>();
+  constants->program = std::move(program);
+  constants->weights = options.weights;
+  constants->devices = options.devices;
+  constants->placements.resize(constants->program->buffers.size());
+  Loader(*constants, queues).load();
+  return constants;
+}
+
+}  // namespace npusim

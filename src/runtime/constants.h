@@ -1,0 +1,31 @@
+// What the sessions of one program share: its weights and constants on each device, and what the recipes made of them.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace npusim {
+
+// One allocation for many values.
+struct Block {
+  size_t bytes = 0;
+  size_t add(size_t size);  // the offset of a value of this size
+};
+
+struct Constants {
+  std::shared_ptr<const Program> program;
+  std::shared_ptr<const WeightFiles> weights;  // devices that read host memory read weights in their files
+  std::vector<std::shared_ptr<Backend>> devices;
+  std::vector<std::unique_ptr<DeviceBuffer>> memory;
+  std::vector<Placement> placements;  // by buffer; set for weights, constants and prepared buffers that methods read
+};
+
+using Queues = std::vector<std::unique_ptr<Queue>>;  // one per device of the program
+Queues open_queues(const std::vector<std::shared_ptr<Backend>>& devices, int threads);
+
+// Throws bad_input naming every weight that is missing or has another shape.
+std::shared_ptr<const Constants> load_constants(std::shared_ptr<const Program> program, const SessionOptions& options,
+                                                const Queues& queues);
+
+}  // namespace npusim

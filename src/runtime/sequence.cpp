@@ -1,0 +1,84 @@
+// Cuts sequences into segments, and moves what crosses from one device to another.
+#include "runtime/sequence.h"
+
+#include <algorithm>
+
+namespace npusim {
+
+ReadySequence::ReadySequence(const Program& program, const Sequence& sequence, const std::vector<Placement>& placements,
+                             const Queues& queues) {
+  const auto queue_of = [&](int32_t device) { return queues[static_cast<size_t>(device)].get(); };
+  const std::vector<Step>& steps = sequence.steps;
+  for (size_t first = 0; first < steps.size();) {
+    const Step& step = steps[first];
+    Part part;
+    part.first = first;
+    part.to_queue = queue_of(step.device);
+    size_t count = 1;
+    if (step.is_transfer()) {
+      const auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
+      part.from_queue = queue_of(program.buffers[from].device);
+      part.from = placements[from];
+      part.to = placements[to];
+      part.bytes = stored_bytes(program.buffers[from]);
+      if (!part.from.buffer->host() && !part.to.buffer->host()) staging_.resize(std::max(staging_.size(), part.bytes));
+    } else {
+      const auto same = [&](const Step& s) { return !s.is_transfer() && s.device == step.device; };
+      while (first + count < steps.size() && same(steps[first + count])) ++count;
+      part.segment = part.to_queue->prepare({program, sequence, first, count}, placements);
+    }
+    parts_.push_back(std::move(part));
+    first += count;
+  }
+}
+
+void ReadySequence::transfer(const Part& part) {
+  part.from_queue->wait();
+  part.to_queue->wait();
+  if (std::byte* host = part.to.buffer->host()) {
+    part.from_queue->download(part.from, {host + part.to.offset, part.bytes});
+    part.from_queue->wait();
+    return;
+  }
+  std::span<const std::byte> bytes;
+  if (const std::byte* host = part.from.buffer->host()) {
+    bytes = {host + part.from.offset, part.bytes};
+  } else {
+    const std::span staged = std::span(staging_).first(part.bytes);
+    part.from_queue->download(part.from, staged);
+    part.from_queue->wait();
+    bytes = staged;
+  }
+  part.to_queue->upload(bytes, part.to);
+  part.to_queue->wait();
+}
+
+void ReadySequence::enqueue() {
+  for (const Part& part : parts_) {
+    if (part.segment)
+      part.segment->enqueue();
+    else
+      transfer(part);
+  }
+}
+
+const ReadySequence::Part& ReadySequence::part_of(size_t step) const {
+  const auto after = std::upper_bound(parts_.begin(), parts_.end(), step,
+                                      [](size_t value, const Part& part) { return value < part.first; });
+  return *(after - 1);
+}
+
+void ReadySequence::enqueue_step(size_t step) {
+  const Part& part = part_of(step);
+  if (part.segment)
+    part.segment->enqueue_step(step);
+  else
+    transfer(part);
+}
+
+std::string ReadySequence::step_info(size_t step) const {
+  const Part& part = part_of(step);
+  return part.segment ? part.segment->step_info(step) : "transfer";
+}
+
+}  // namespace npusim

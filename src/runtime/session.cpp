@@ -1,0 +1,349 @@
+// Places what belongs to one session, and walks a program's methods.
+#include "runtime/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "runtime/constants.h"
+#include "runtime/sequence.h"
+
+namespace npusim {
+namespace {
+
+struct Port {
+  Placement place;
+  Queue* queue = nullptr;
+  size_t bytes = 0;
+  bool state = false;
+  std::byte* host = nullptr;         // the device's own memory, or `staging`
+  std::vector<std::byte> staging;    // where the host cannot reach the device's memory
+  std::span<const std::byte> reads;  // an input bound to the caller's memory
+  std::span<std::byte> writes;       // an output bound to it
+  bool current = false;              // output: `host` holds what the last run left
+};
+
+// A link with both ends found.
+struct Link {
+  size_t from_method = 0;
+  Placement from, to;
+  Queue* queue = nullptr;
+  size_t outer = 0, rows = 0, row_bytes = 0;  // as the source has them
+  size_t to_rows = 0;
+};
+
+void check_size(std::string_view what, const TensorSpec& spec, size_t found) {
+  if (found != byte_size(spec.type))
+    fail(ErrorKind::usage, "{} '{}': expected {} bytes for {}, found {}", what, spec.name, byte_size(spec.type),
+         to_string(spec.type), found);
+}
+
+size_t product(const Shape& shape, size_t begin, size_t end) {
+  size_t result = 1;
+  for (size_t d = begin; d < end; ++d) result *= static_cast<size_t>(shape[d]);
+  return result;
+}
+
+const TensorSpec& named(const std::vector<TensorSpec>& specs, const std::string& name) {
+  return *std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; });
+}
+
+}  // namespace
+
+struct Session::State {
+  std::shared_ptr<const Constants> constants;
+  int threads = 0;
+  Queues queues;
+  std::vector<std::unique_ptr<DeviceBuffer>> memory;
+  std::vector<Placement> placements;  // by buffer
+  struct Ready {
+    std::unique_ptr<ReadySequence> steps;
+    std::vector<Port> inputs, outputs;
+  };
+  std::vector<Ready> methods;
+  std::vector<Link> links;
+  bool busy = false;  // something was enqueued
+
+  const Program& program() const { return *constants->program; }
+
+  // On each device one block for ports and states, and one for arenas: it is as large as the largest method's, since
+  // a queue runs one method after the other.
+  void place() {
+    const Program& p = program();
+    placements = constants->placements;
+    struct Memory {
+      Block ports, arena;
+      size_t workspace_at = 0;
+      DeviceBuffer* port_buffer = nullptr;
+      DeviceBuffer* arena_buffer = nullptr;
+    };
+    std::vector<Memory> of_device(p.devices.size());
+    for (size_t d = 0; d < of_device.size(); ++d) {
+      uint64_t arena = 0, workspace = 0;
+      for (const Method& m : p.methods) {
+        arena = std::max(arena, m.arenas[d].bytes);
+        workspace = std::max(workspace, m.arenas[d].workspace_bytes);
+      }
+      of_device[d].arena.add(arena);
+      of_device[d].workspace_at = of_device[d].arena.add(workspace);
+    }
+    std::vector<size_t> offsets(p.buffers.size());
+    for (size_t i = 0; i < p.buffers.size(); ++i)
+      if (is_port(p.buffers[i])) offsets[i] = of_device[device_of(i)].ports.add(byte_size(p.buffers[i].type));
+    for (size_t d = 0; d < of_device.size(); ++d) {
+      Memory& m = of_device[d];
+      m.port_buffer = allocate(d, m.ports.bytes);
+      m.arena_buffer = allocate(d, m.arena.bytes);
+      queues[d]->clear({m.port_buffer}, m.port_buffer->bytes());
+      queues[d]->wait();
+    }
+    for (size_t i = 0; i < p.buffers.size(); ++i) {
+      const Buffer& b = p.buffers[i];
+      const Memory& m = of_device[device_of(i)];
+      if (is_port(b)) placements[i] = {m.port_buffer, offsets[i]};
+      if (b.kind == BufferKind::arena) placements[i] = {m.arena_buffer, b.offset};
+      if (b.kind == BufferKind::local) placements[i] = {m.arena_buffer, m.workspace_at + b.offset};
+    }
+  }
+
+  void prepare() {
+    for (const Method& m : program().methods) {
+      Ready ready;
+      ready.steps = std::make_unique<ReadySequence>(program(), m, placements, queues);
+      for (const TensorSpec& spec : m.inputs) ready.inputs.push_back(port(spec));
+      for (const TensorSpec& spec : m.outputs) ready.outputs.push_back(port(spec));
+      methods.push_back(std::move(ready));
+    }
+    for (const StateLink& l : program().links) links.push_back(link(l));
+  }
+
+  void wait() {
+    if (!busy) return;
+    busy = false;
+    try {
+      for (const auto& queue : queues) queue->wait();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
+
+  size_t method(const std::string& name) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < program().methods.size(); ++i) {
+      if (program().methods[i].name == name) return i;
+      names.push_back(program().methods[i].name);
+    }
+    fail(ErrorKind::usage, "no method {}: the program has {}", name, fmt::join(names, ", "));
+  }
+
+  // After a failure: nothing is enqueued any more, and no output is what a run left.
+  void abandon() {
+    busy = false;
+    for (const auto& queue : queues) try {
+        queue->wait();
+      } catch (const std::exception&) {  // the first failure is the one to tell
+      }
+    for (Ready& ready : methods)
+      for (Port& port : ready.outputs) port.current = false;
+  }
+
+ private:
+  static bool is_port(const Buffer& b) {
+    return b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
+  }
+  size_t device_of(size_t buffer) const { return static_cast<size_t>(program().buffers[buffer].device); }
+
+  DeviceBuffer* allocate(size_t device, size_t bytes) {
+    memory.push_back(constants->devices[device]->allocate(std::max<size_t>(bytes, 1)));
+    return memory.back().get();
+  }
+
+  Port port(const TensorSpec& spec) {
+    const auto id = static_cast<size_t>(spec.buffer);
+    Port port;
+    port.place = placements[id];
+    port.queue = queues[device_of(id)].get();
+    port.bytes = byte_size(spec.type);
+    port.state = program().buffers[id].kind == BufferKind::state;
+    if (std::byte* host = port.place.buffer->host()) {
+      port.host = host + port.place.offset;
+    } else {
+      port.staging.resize(port.bytes);
+      port.host = port.staging.data();
+    }
+    return port;
+  }
+
+  Link link(const StateLink& l) const {
+    const size_t from_method = method(l.from_method);
+    const TensorSpec& from = named(program().methods[from_method].outputs, l.output);
+    const TensorSpec& to = named(program().methods[method(l.to_method)].inputs, l.input);
+    const Shape &a = from.type.shape, &b = to.type.shape;
+    size_t along = 0;  // the dimension positions run along
+    while (along < a.size() && a[along] == b[along]) ++along;
+    if (along == a.size()) along = a.size() - 2;
+    Link link;
+    link.from_method = from_method;
+    link.from = placements[static_cast<size_t>(from.buffer)];
+    link.to = placements[static_cast<size_t>(to.buffer)];
+    link.queue = queues[device_of(static_cast<size_t>(to.buffer))].get();
+    link.outer = product(a, 0, along);
+    link.rows = static_cast<size_t>(a[along]);
+    link.to_rows = static_cast<size_t>(b[along]);
+    link.row_bytes = product(a, along + 1, a.size()) * dtype_size(from.type.dtype);
+    return link;
+  }
+};
+
+Session::Session(std::shared_ptr<const Program> program, SessionOptions options) : state_(std::make_unique<State>()) {
+  if (options.devices.empty())
+    for (const ProgramDevice& device : program->devices) options.devices.push_back(open_backend(device.target));
+  if (options.devices.size() != program->devices.size())
+    fail(ErrorKind::usage, "the program has {} devices: expected as many, found {}", program->devices.size(),
+         options.devices.size());
+  state_->threads = options.threads > 0 ? options.threads : thread_count();
+  state_->queues = open_queues(options.devices, state_->threads);
+  state_->constants = load_constants(std::move(program), options, state_->queues);
+  state_->place();
+  state_->prepare();
+}
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+Session Session::sibling() const {
+  auto state = std::make_unique<State>();
+  state->constants = state_->constants;
+  state->threads = state_->threads;
+  state->queues = open_queues(state->constants->devices, state->threads);
+  state->place();
+  state->prepare();
+  return Session(std::move(state));
+}
+
+const Program& Session::program() const { return state_->program(); }
+size_t Session::method(const std::string& name) const { return state_->method(name); }
+int Session::threads() const { return state_->threads; }
+const Backend& Session::device(size_t nth) const { return *state_->constants->devices[nth]; }
+
+std::span<std::byte> Session::input(size_t method, size_t nth) {
+  state_->wait();
+  Port& port = state_->methods[method].inputs[nth];
+  if (port.state)
+    fail(ErrorKind::usage, "input '{}' is a state, which stays on its device: use set_input",
+         program().methods[method].inputs[nth].name);
+  return {port.host, port.bytes};
+}
+
+void Session::set_input(size_t method, size_t nth, std::span<const std::byte> bytes) {
+  state_->wait();
+  Port& port = state_->methods[method].inputs[nth];
+  check_size("input", program().methods[method].inputs[nth], bytes.size());
+  if (bytes.empty()) return;
+  if (!port.state) {
+    std::memcpy(port.host, bytes.data(), bytes.size());
+    return;
+  }
+  state_->busy = true;
+  port.queue->upload(bytes, port.place);
+  state_->wait();
+}
+
+std::span<const std::byte> Session::output(size_t method, size_t nth) {
+  state_->wait();
+  Port& port = state_->methods[method].outputs[nth];
+  if (!port.staging.empty() && (port.state || !port.current)) {
+    state_->busy = true;
+    port.queue->download(port.place, port.staging);
+    state_->wait();
+    port.current = true;
+  }
+  return {port.host, port.bytes};
+}
+
+void Session::bind_input(size_t method, size_t nth, std::span<const std::byte> memory) {
+  const TensorSpec& spec = program().methods[method].inputs[nth];
+  Port& port = state_->methods[method].inputs[nth];
+  if (port.state) fail(ErrorKind::usage, "input '{}' is a state, which stays on its device: use set_input", spec.name);
+  if (!memory.empty()) check_size("input", spec, memory.size());
+  state_->wait();
+  port.reads = memory;
+}
+
+void Session::bind_output(size_t method, size_t nth, std::span<std::byte> memory) {
+  const TensorSpec& spec = program().methods[method].outputs[nth];
+  Port& port = state_->methods[method].outputs[nth];
+  if (port.state) fail(ErrorKind::usage, "output '{}' is a state, which stays on its device: use output", spec.name);
+  if (!memory.empty()) check_size("output", spec, memory.size());
+  state_->wait();
+  port.writes = memory;
+}
+
+void Session::run(size_t method, int times) {
+  enqueue(method, times);
+  wait();
+}
+
+void Session::enqueue(size_t method, int times) {
+  State::Ready& ready = state_->methods[method];
+  state_->busy = true;
+  try {
+    for (Port& port : ready.inputs) {
+      if (!port.reads.empty())
+        port.queue->upload(port.reads, port.place);
+      else if (!port.staging.empty() && !port.state)
+        port.queue->upload(port.staging, port.place);
+    }
+    for (Port& port : ready.outputs) port.current = false;
+    for (int i = 0; i < times; ++i) ready.steps->enqueue();
+    for (Port& port : ready.outputs)
+      if (!port.writes.empty()) port.queue->download(port.place, port.writes);
+  } catch (...) {
+    state_->abandon();
+    throw;
+  }
+}
+
+void Session::wait() { state_->wait(); }
+
+void Session::reset_states() {
+  state_->busy = true;
+  for (const State::Ready& ready : state_->methods)
+    for (const Port& port : ready.inputs)
+      if (port.state) port.queue->clear(port.place, port.bytes);
+  state_->wait();
+}
+
+void Session::follow_links(size_t from_method, int64_t count) {
+  state_->busy = true;
+  for (const Link& link : state_->links) {
+    if (link.from_method != from_method) continue;
+    const size_t rows = std::min({static_cast<size_t>(std::max<int64_t>(count, 0)), link.rows, link.to_rows});
+    link.queue->copy(link.from, link.to,
+                     {link.outer, rows * link.row_bytes, link.rows * link.row_bytes, link.to_rows * link.row_bytes});
+  }
+  state_->wait();
+}
+
+void Session::run_step(size_t method, size_t step) {
+  state_->busy = true;
+  try {
+    state_->methods[method].steps->enqueue_step(step);
+  } catch (...) {
+    state_->abandon();
+    throw;
+  }
+  state_->wait();
+}
+
+std::string Session::step_info(size_t method, size_t step) const {
+  return state_->methods[method].steps->step_info(step);
+}
+
+}  // namespace npusim
