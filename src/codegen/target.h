@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernel/kernel.h"
-#include "kernel/target_config.h"
+#include "program/target_config.h"
 #include "program/program.h"
 
 namespace npusim {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "codegen/build_program.h"
-#include "kernel/fuse.h"
+#include "kernel/facts/memory.h"
 
 namespace npusim {
 namespace {

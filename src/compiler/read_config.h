@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "kernel/target_config.h"
+#include "program/target_config.h"
 
 namespace npusim {
 

@@ -3,7 +3,7 @@
 // A kernel runs over `space`, a box of integer indices. Its last `row_dims` dimensions are the *row*: reductions and
 // scans run along it, all other dimensions are independent. Expressions form a DAG in topological order; each store
 // writes one expression to one argument. Memory is reached only through affine accesses, so broadcasting, transposing,
-// slicing and expanding cost nothing, and fusion is substitution of expressions (kernel/fuse.h).
+// slicing and expanding cost nothing, and fusion is substitution of expressions (kernel/fuse/fuse.h).
 //
 // A kernel may hold one contraction (matmul, convolution, attention). Its value at each point of the space is the leaf
 // expression `contraction`; the expressions around it are the epilogue.

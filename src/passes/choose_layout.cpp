@@ -3,8 +3,8 @@
 // no conversion is needed because nobody else sees them.
 #include <algorithm>
 
-#include "kernel/index_map.h"
-#include "kernel/simplify.h"
+#include "kernel/fuse/index_map.h"
+#include "kernel/fuse/simplify.h"
 #include "passes/image_layout.h"
 #include "passes/pass.h"
 

@@ -1,5 +1,5 @@
 // Counts what fused and which views became copies, for the report.
-#include "kernel/fuse.h"
+#include "kernel/facts/memory.h"
 #include "passes/early_values.h"
 #include "passes/pass.h"
 #include "passes/recognize.h"

@@ -2,8 +2,8 @@
 // known at load and depends on output channels only becomes a recipe for scaled weights; the shift is its bias.
 #include <algorithm>
 
-#include "kernel/fuse.h"
-#include "kernel/simplify.h"
+#include "kernel/fuse/fuse.h"
+#include "kernel/fuse/simplify.h"
 #include "passes/early_values.h"
 #include "passes/linear_epilogue.h"
 #include "passes/pass.h"

@@ -1,8 +1,8 @@
 // matmul → scale, mask → softmax → matmul becomes one attention kernel; shared keys and values are never expanded.
 #include <algorithm>
 
-#include "kernel/simplify.h"
-#include "kernel/substitute.h"
+#include "kernel/fuse/simplify.h"
+#include "kernel/fuse/substitute.h"
 #include "passes/fuser.h"
 #include "passes/recognize.h"
 

@@ -2,7 +2,8 @@
 #pragma once
 #include <functional>
 
-#include "kernel/fuse.h"
+#include "kernel/facts/memory.h"
+#include "kernel/fuse/fuse.h"
 #include "passes/pass.h"
 
 namespace npusim {

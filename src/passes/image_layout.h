@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "kernel/index_map.h"
-#include "kernel/target_config.h"
+#include "kernel/fuse/index_map.h"
+#include "program/target_config.h"
 
 namespace npusim {
 

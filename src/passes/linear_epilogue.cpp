@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernel/simplify.h"
+#include "kernel/fuse/simplify.h"
 
 namespace npusim {
 namespace {

@@ -3,7 +3,8 @@
 
 #include "base/error.h"
 #include "kernel/builder.h"
-#include "kernel/fuse.h"
+#include "kernel/facts/memory.h"
+#include "kernel/fuse/fuse.h"
 #include "passes/pass.h"
 
 namespace npusim {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "graph/graph.h"
-#include "kernel/target_config.h"
+#include "program/target_config.h"
 
 namespace npusim {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernel/match_expr.h"
+#include "kernel/facts/match_expr.h"
 #include "passes/pass.h"
 
 namespace npusim {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "kernel/fuse.h"
+#include "kernel/facts/memory.h"
 #include "program/program.h"
 
 namespace npusim {

@@ -13,7 +13,7 @@
 #include "base/origin.h"
 #include "base/tensor.h"
 #include "kernel/kernel.h"
-#include "kernel/target_config.h"
+#include "program/target_config.h"
 
 namespace npusim {
 

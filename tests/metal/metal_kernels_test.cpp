@@ -1,7 +1,7 @@
 // Every sample kernel printed as MSL: checked, executed in the emulator in three orders, compared with evaluate().
 #include <gtest/gtest.h>
 
-#include "kernel/print.h"
+#include "print/print.h"
 #include "run_printed.h"
 
 namespace npusim {

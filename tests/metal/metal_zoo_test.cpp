@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "codegen/zoo_kernels.h"
-#include "kernel/print.h"
+#include "print/print.h"
+#include "print/zoo_kernels.h"
 #include "run_printed.h"
 
 namespace npusim {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernel/print.h"
+#include "print/print.h"
 
 namespace npusim {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/print_samples.h"
 #include "compile.h"
+#include "print/samples.h"
 
 namespace npusim {
 

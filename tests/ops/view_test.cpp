@@ -1,7 +1,7 @@
 // Views and joins: their kernels are plain copies, dimensions count from the end, and cat keeps every operand.
 #include <gtest/gtest.h>
 
-#include "kernel/fuse.h"
+#include "kernel/facts/memory.h"
 #include "ops/call.h"
 
 namespace npusim::testing_ops {

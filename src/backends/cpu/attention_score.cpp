@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernel/match_expr.h"
+#include "kernel/facts/match_expr.h"
 
 namespace npusim::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "kernel/match_expr.h"
+#include "kernel/facts/match_expr.h"
 
 namespace npusim::cpu {
 namespace {

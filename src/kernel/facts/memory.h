@@ -1,0 +1,19 @@
+// What a kernel does to memory: which only move elements, and when a result may take the memory of what is read.
+#pragma once
+#include "kernel/kernel.h"
+
+namespace npusim {
+
+// Whether the kernel only moves elements of one argument to another of the same dtype: a view made real.
+bool is_copy(const Kernel& kernel);
+// A copy that keeps every element at its address: the same value under another shape.
+bool is_identity(const Kernel& kernel);
+
+// Whether the memory of read argument `read` may be that of `written`: nothing reads it but each point of the space the
+// very element it stores. A contraction may store before it has read all it adds, and of several stores one may come
+// before another's loads, so those kernels may not read it at all.
+bool may_share(const Kernel& kernel, int read, int written);
+// Whether every argument that is updated may share the memory of its update.
+bool updates_in_place(const Kernel& kernel);
+
+}  // namespace npusim

@@ -1,0 +1,303 @@
+// Splitting, permuting and dropping of dimensions, expressions and arguments.
+#include "kernel/fuse/simplify.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+namespace npusim {
+namespace {
+
+// Applies `edit` to every coefficient vector over `space` (and over space ++ reduce, with `wide` set).
+void for_each_access(Kernel& k, const std::function<void(Access&, bool wide)>& edit) {
+  for (Access& a : k.accesses) edit(a, false);
+  for (Store& s : k.stores) edit(s.access, false);
+  if (!k.contraction) return;
+  auto c = std::make_shared<Contraction>(*k.contraction);
+  if (c->kind != ContractionKind::attention) edit(c->a, true);
+  edit(c->b, true);
+  k.contraction = std::move(c);
+}
+
+void rename_args(Kernel& k, const std::vector<int>& to) {
+  for (Access& a : k.accesses) a.arg = to[static_cast<size_t>(a.arg)];
+  for (Store& s : k.stores)
+    if (s.access.arg >= 0) s.access.arg = to[static_cast<size_t>(s.access.arg)];
+  for (KernelArg& arg : k.args)
+    if (arg.updates >= 0) arg.updates = to[static_cast<size_t>(arg.updates)];
+  if (!k.contraction) return;
+  auto c = std::make_shared<Contraction>(*k.contraction);
+  if (c->a.arg >= 0) c->a.arg = to[static_cast<size_t>(c->a.arg)];
+  c->b.arg = to[static_cast<size_t>(c->b.arg)];
+  if (c->score) {
+    auto score = std::make_shared<Kernel>(*c->score);
+    rename_args(*score, to);
+    c->score = std::move(score);
+  }
+  k.contraction = std::move(c);
+}
+
+void mark_args(const Kernel& k, std::vector<bool>& used) {
+  for (const Access& a : k.accesses) used[static_cast<size_t>(a.arg)] = true;
+  for (const Store& s : k.stores)
+    if (s.access.arg >= 0) used[static_cast<size_t>(s.access.arg)] = true;
+  if (!k.contraction) return;
+  if (k.contraction->a.arg >= 0) used[static_cast<size_t>(k.contraction->a.arg)] = true;
+  used[static_cast<size_t>(k.contraction->b.arg)] = true;
+  if (k.contraction->score) mark_args(*k.contraction->score, used);
+}
+
+// Each value is read through one argument.
+void merge_args(BoundKernel& bound) {
+  Kernel& k = bound.kernel;
+  std::unordered_map<int, int> first;  // argument by value
+  std::vector<int> to(k.args.size());
+  bool merged = false;
+  for (size_t i = 0; i < k.args.size(); ++i) {
+    to[i] = static_cast<int>(i);
+    if (!k.args[i].written) to[i] = first.try_emplace(bound.values[i], to[i]).first->second;
+    merged = merged || to[i] != static_cast<int>(i);
+  }
+  if (merged) rename_args(k, to);  // the arguments left over are unused
+}
+
+// Drops expressions no store needs, and accesses no expression needs.
+void drop_unused_exprs(Kernel& k) {
+  std::vector<bool> live(k.exprs.size(), false);
+  for (const Store& s : k.stores) {
+    live[static_cast<size_t>(s.expr)] = true;
+    for (const IndexTerm& t : s.access.terms) live[static_cast<size_t>(t.expr)] = true;
+  }
+  for (size_t i = k.exprs.size(); i-- > 0;) {
+    if (!live[i]) continue;
+    const Expr& e = k.exprs[i];
+    for (int n = 0; n < expr_arity(e.op); ++n) live[static_cast<size_t>(e.in[static_cast<size_t>(n)])] = true;
+    if (e.op == ExprOp::load)
+      for (const IndexTerm& t : k.accesses[static_cast<size_t>(e.integer)].terms)
+        live[static_cast<size_t>(t.expr)] = true;
+  }
+  std::vector<int32_t> to(k.exprs.size(), -1);
+  std::vector<int64_t> access_to(k.accesses.size(), -1);
+  std::vector<Expr> exprs;
+  std::vector<Access> accesses;
+  auto rename_terms = [&](Access& a) {
+    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
+  };
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    if (!live[i]) continue;
+    Expr e = k.exprs[i];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    if (e.op == ExprOp::load) {
+      int64_t& renamed = access_to[static_cast<size_t>(e.integer)];
+      if (renamed < 0) {
+        renamed = static_cast<int64_t>(accesses.size());
+        accesses.push_back(k.accesses[static_cast<size_t>(e.integer)]);
+        rename_terms(accesses.back());
+      }
+      e.integer = renamed;
+    }
+    to[i] = static_cast<int32_t>(exprs.size());
+    exprs.push_back(e);
+  }
+  for (Store& s : k.stores) {
+    s.expr = to[static_cast<size_t>(s.expr)];
+    rename_terms(s.access);
+  }
+  k.exprs = std::move(exprs);
+  k.accesses = std::move(accesses);
+}
+
+// A reduction or scan along a row of one element is that element.
+void drop_reductions(Kernel& k) {
+  std::vector<int32_t> to(k.exprs.size());
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    Expr& e = k.exprs[i];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    to[i] = e.op == ExprOp::reduce || e.op == ExprOp::scan ? e.in[0] : static_cast<int32_t>(i);
+  }
+  auto rename_terms = [&](Access& a) {
+    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
+  };
+  for (Access& a : k.accesses) rename_terms(a);
+  for (Store& s : k.stores) {
+    s.expr = to[static_cast<size_t>(s.expr)];
+    rename_terms(s.access);
+  }
+  drop_unused_exprs(k);
+}
+
+void drop_unit_dims(Kernel& k) {
+  if (k.contraction && k.contraction->kind != ContractionKind::matmul) return;
+  const size_t rank = k.space.size();
+  std::vector<size_t> keep;
+  int row = 0;
+  for (size_t d = 0; d < rank; ++d) {
+    if (k.space[d] == 1) continue;
+    keep.push_back(d);
+    if (d >= rank - static_cast<size_t>(k.row_dims)) ++row;
+  }
+  if (keep.size() == rank) return;
+  auto pick = [&](std::vector<int64_t>& v) {
+    std::vector<int64_t> out;
+    for (size_t d : keep) out.push_back(v[d]);
+    out.insert(out.end(), v.begin() + static_cast<std::ptrdiff_t>(rank), v.end());
+    v = std::move(out);
+  };
+  for_each_access(k, [&](Access& a, bool) {
+    pick(a.strides);
+    for (Guard& g : a.guards) pick(g.coeffs);
+  });
+  std::vector<int64_t> renamed(rank, -1);
+  for (size_t i = 0; i < keep.size(); ++i) renamed[keep[i]] = static_cast<int64_t>(i);
+  for (Expr& e : k.exprs) {
+    if (e.op != ExprOp::index) continue;
+    if (const int64_t d = renamed[static_cast<size_t>(e.integer)]; d >= 0) {
+      e.integer = d;
+    } else {
+      e = Expr{.op = ExprOp::constant, .type = Scalar::i64};
+    }
+  }
+  pick(k.space);
+  if (k.row_dims > 0 && row == 0) drop_reductions(k);
+  k.row_dims = row;
+}
+
+}  // namespace
+
+int32_t add_expr(Kernel& kernel, const Expr& e) {
+  // Kernels are small (tens of expressions): a search from the end is cheaper than keeping a table.
+  for (size_t i = kernel.exprs.size(); i-- > 0;)
+    if (kernel.exprs[i] == e) return static_cast<int32_t>(i);
+  kernel.exprs.push_back(e);
+  return static_cast<int32_t>(kernel.exprs.size()) - 1;
+}
+
+bool may_split(const Kernel& kernel, size_t d) {
+  const size_t rank = kernel.space.size();
+  return d >= rank || d + static_cast<size_t>(kernel.row_dims) < rank ||
+         std::none_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+}
+
+void split_dim(Kernel& kernel, size_t d, int64_t inner) {
+  auto split = [&](std::vector<int64_t>& v) {
+    const int64_t stride = v[d];
+    v[d] = stride * inner;
+    v.insert(v.begin() + static_cast<std::ptrdiff_t>(d) + 1, stride);
+  };
+  const size_t rank = kernel.space.size();
+  const bool reduced = d >= rank;
+  for_each_access(kernel, [&](Access& a, bool wide) {
+    if (reduced && !wide) return;
+    split(a.strides);
+    for (Guard& g : a.guards) split(g.coeffs);
+  });
+  if (reduced) {
+    auto c = std::make_shared<Contraction>(*kernel.contraction);
+    c->reduce[d - rank] /= inner;
+    c->reduce.insert(c->reduce.begin() + static_cast<std::ptrdiff_t>(d - rank) + 1, inner);
+    kernel.contraction = std::move(c);
+    return;
+  }
+  kernel.space[d] /= inner;
+  kernel.space.insert(kernel.space.begin() + static_cast<std::ptrdiff_t>(d) + 1, inner);
+  if (d >= rank - static_cast<size_t>(kernel.row_dims)) ++kernel.row_dims;
+  // An index along the dimension becomes outer·inner + inner index; rebuilt in order so that operands stay earlier.
+  std::vector<Expr> old = std::move(kernel.exprs);
+  kernel.exprs.clear();
+  std::vector<int32_t> to(old.size());
+  auto integer = [&](int64_t value) {
+    Expr e{.op = ExprOp::constant, .type = Scalar::i64};
+    e.integer = value;
+    return add_expr(kernel, e);
+  };
+  auto index = [&](size_t along) {
+    Expr e{.op = ExprOp::index, .type = Scalar::i64};
+    e.integer = static_cast<int64_t>(along);
+    return add_expr(kernel, e);
+  };
+  auto binary = [&](ExprOp op, int32_t a, int32_t b) {
+    Expr e{.op = op, .type = Scalar::i64};
+    e.in = {a, b, -1};
+    return add_expr(kernel, e);
+  };
+  for (size_t i = 0; i < old.size(); ++i) {
+    Expr e = old[i];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d)) {
+      to[i] = binary(ExprOp::add, binary(ExprOp::mul, index(d), integer(inner)), index(d + 1));
+      continue;
+    }
+    if (e.op == ExprOp::index && e.integer > static_cast<int64_t>(d)) ++e.integer;
+    to[i] = add_expr(kernel, e);
+  }
+  for (Access& a : kernel.accesses)
+    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
+  for (Store& s : kernel.stores) {
+    s.expr = to[static_cast<size_t>(s.expr)];
+    for (IndexTerm& t : s.access.terms) t.expr = to[static_cast<size_t>(t.expr)];
+  }
+}
+
+void permute_dims(Kernel& kernel, const std::vector<size_t>& order) {
+  auto pick = [&](std::vector<int64_t>& v) {
+    std::vector<int64_t> out(order.size());
+    for (size_t i = 0; i < order.size(); ++i) out[i] = v[order[i]];
+    out.insert(out.end(), v.begin() + static_cast<std::ptrdiff_t>(order.size()), v.end());  // reduced dimensions
+    v = std::move(out);
+  };
+  for_each_access(kernel, [&](Access& a, bool) {
+    pick(a.strides);
+    for (Guard& g : a.guards) pick(g.coeffs);
+  });
+  pick(kernel.space);
+  std::vector<int64_t> renamed(order.size());
+  for (size_t i = 0; i < order.size(); ++i) renamed[order[i]] = static_cast<int64_t>(i);
+  for (Expr& e : kernel.exprs)
+    if (e.op == ExprOp::index) e.integer = renamed[static_cast<size_t>(e.integer)];
+}
+
+void order_args(BoundKernel& bound) {
+  Kernel& k = bound.kernel;
+  std::vector<int> to(k.args.size());
+  std::vector<KernelArg> args;
+  std::vector<int> values;
+  for (const bool written : {false, true})
+    for (size_t i = 0; i < k.args.size(); ++i) {
+      if (k.args[i].written != written) continue;
+      to[i] = static_cast<int>(args.size());
+      args.push_back(k.args[i]);
+      values.push_back(bound.values[i]);
+    }
+  k.args = std::move(args);
+  bound.values = std::move(values);
+  rename_args(k, to);
+}
+
+void simplify(BoundKernel& bound) {
+  Kernel& k = bound.kernel;
+  merge_args(bound);
+  drop_unused_exprs(k);
+  drop_unit_dims(k);
+  std::vector<bool> used(k.args.size(), false);
+  mark_args(k, used);
+  for (const KernelArg& arg : k.args)
+    if (arg.updates >= 0) used[static_cast<size_t>(arg.updates)] = true;
+  std::vector<int> to(k.args.size(), -1);
+  std::vector<KernelArg> args;
+  std::vector<int> values;
+  for (size_t i = 0; i < k.args.size(); ++i) {
+    if (!used[i] && !k.args[i].written) continue;
+    if (!used[i] && k.args[i].updates < 0) continue;  // a result nobody stores
+    to[i] = static_cast<int>(args.size());
+    args.push_back(k.args[i]);
+    values.push_back(bound.values[i]);
+  }
+  k.args = std::move(args);
+  bound.values = std::move(values);
+  rename_args(k, to);
+}
+
+}  // namespace npusim

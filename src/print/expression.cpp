@@ -1,0 +1,286 @@
+// Text of single expressions: literals, conversions, operators, addresses.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "print/writer.h"
+
+namespace npusim {
+namespace {
+
+std::string_view operator_of(ExprOp op) {
+  switch (op) {
+    case ExprOp::add:
+      return "+";
+    case ExprOp::sub:
+      return "-";
+    case ExprOp::mul:
+      return "*";
+    case ExprOp::div:
+      return "/";
+    case ExprOp::eq:
+      return "==";
+    case ExprOp::ne:
+      return "!=";
+    case ExprOp::lt:
+      return "<";
+    case ExprOp::le:
+      return "<=";
+    case ExprOp::bit_and:
+      return "&";
+    case ExprOp::bit_or:
+      return "|";
+    case ExprOp::bit_xor:
+      return "^";
+    case ExprOp::idiv:
+      return "/";
+    case ExprOp::irem:
+      return "%";
+    default:
+      return "";
+  }
+}
+
+std::string_view integer_helper(ExprOp op) {
+  switch (op) {
+    case ExprOp::add:
+      return "wrap_add";
+    case ExprOp::sub:
+      return "wrap_sub";
+    case ExprOp::mul:
+      return "wrap_mul";
+    case ExprOp::pow:
+      return "int_pow";
+    case ExprOp::shl:
+      return "int_shl";
+    case ExprOp::shr:
+      return "int_shr";
+    default:
+      return "";
+  }
+}
+
+constexpr std::string_view reduction_names[] = {"sum", "product", "min", "max"};
+
+std::string float_literal(double value, bool is_double) {
+  if (std::isnan(value)) return is_double ? "(double)NAN" : "NAN";
+  if (std::isinf(value)) return fmt::format("({}{}INFINITY)", value < 0 ? "-" : "", is_double ? "(double)" : "");
+  std::string text = is_double ? fmt::format("{}", value) : fmt::format("{}", static_cast<float>(value));
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  if (!is_double) text += "f";
+  return text[0] == '-' ? "(" + text + ")" : text;
+}
+
+}  // namespace
+
+std::string_view find_call(const Dialect& dialect, ExprOp op, Scalar type) {
+  for (const Dialect::Call& call : dialect.calls)
+    if (call.op == op) return type == Scalar::f64 ? call.f64 : type == Scalar::f32 ? call.f32 : std::string_view{};
+  return {};
+}
+
+std::string KernelWriter::literal(const Expr& e, bool narrow) const {
+  if (e.type == Scalar::boolean) return e.integer ? "true" : "false";
+  if (e.type == Scalar::f32) return float_literal(static_cast<float>(e.number), false);
+  if (e.type == Scalar::f64) return float_literal(e.number, true);
+  const std::string suffix = narrow ? "" : std::string(d_.long_suffix);
+  if (e.integer == std::numeric_limits<int64_t>::min()) return fmt::format("(-9223372036854775807{0} - 1)", suffix);
+  return e.integer < 0 ? fmt::format("({}{})", e.integer, suffix) : fmt::format("{}{}", e.integer, suffix);
+}
+
+std::string KernelWriter::zero(Scalar type) const {
+  return type == Scalar::boolean ? "false" : type == Scalar::i64 ? "0" : type == Scalar::f32 ? "0.0f" : "0.0";
+}
+
+std::string KernelWriter::index_number(int64_t value) const {
+  return p_.wide ? fmt::format("{}{}", value, d_.long_suffix) : fmt::format("{}", value);
+}
+
+std::string KernelWriter::name(int32_t id) const {
+  const Expr& e = k_.exprs[static_cast<size_t>(id)];
+  switch (e.op) {
+    case ExprOp::constant:
+      return literal(e, p_.narrow[static_cast<size_t>(id)]);
+    case ExprOp::index:
+      return fmt::format("i{}", e.integer);
+    case ExprOp::load:
+      return fmt::format("x_{}", id);
+    case ExprOp::reduce:
+      return fmt::format("{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
+    case ExprOp::scan:
+      return fmt::format("cum{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
+    default:
+      return fmt::format("{}_{}", expr_op_name(e.op), id);
+  }
+}
+
+std::string KernelWriter::type_of(int32_t id) const {
+  const auto i = static_cast<size_t>(id);
+  return std::string(p_.narrow[i] ? d_.narrow : d_.scalars[static_cast<size_t>(k_.exprs[i].type)]);
+}
+
+// For functions that are overloaded on the type; operators promote by themselves.
+std::string KernelWriter::as_long(int32_t id) const {
+  if (!p_.narrow[static_cast<size_t>(id)]) return name(id);
+  return fmt::format("({}){}", d_.scalars[static_cast<size_t>(Scalar::i64)], name(id));
+}
+
+std::string KernelWriter::convert(const std::string& text, Scalar from, Scalar to, bool narrow) const {
+  if (from == to) return text;
+  if (to == Scalar::boolean) return fmt::format("({} != {})", text, zero(from));
+  if (to == Scalar::i64 && from >= Scalar::f32)
+    return fmt::format("{}({})", from == Scalar::f32 ? "to_integer" : "to_integer_double", text);
+  return fmt::format("({}){}", narrow ? d_.narrow : d_.scalars[static_cast<size_t>(to)], text);
+}
+
+std::string KernelWriter::combine(Reduction reduction, Scalar type, const std::string& a, const std::string& b) const {
+  const bool integers = type == Scalar::i64, add = reduction == Reduction::sum, mul = reduction == Reduction::product;
+  if (add || mul)
+    return integers ? fmt::format("{}({}, {})", add ? "wrap_add" : "wrap_mul", a, b)
+                    : fmt::format("{} {} {}", a, add ? "+" : "*", b);
+  const char* which = reduction == Reduction::min ? "min" : "max";
+  if (integers) return fmt::format("{0}({1}, ({3}){2})", which, a, b, d_.scalars[static_cast<size_t>(Scalar::i64)]);
+  return fmt::format("nan_{}{}({}, {})", which, type == Scalar::f64 ? "_double" : "", a, b);
+}
+
+std::string KernelWriter::identity(Reduction reduction, Scalar type) const {
+  Expr e{.op = ExprOp::constant, .type = type};
+  e.integer = reduction == Reduction::sum ? 0 : 1;
+  if (reduction == Reduction::min) e.integer = std::numeric_limits<int64_t>::max();
+  if (reduction == Reduction::max) e.integer = std::numeric_limits<int64_t>::min();
+  e.number = static_cast<double>(e.integer);
+  if (reduction == Reduction::min) e.number = INFINITY;
+  if (reduction == Reduction::max) e.number = -INFINITY;
+  return literal(e, false);
+}
+
+std::string KernelWriter::affine(int64_t offset, const std::vector<int64_t>& coeffs) const {
+  std::string text;
+  for (size_t d = 0; d < k_.space.size(); ++d) {
+    if (!coeffs[d]) continue;
+    const int64_t factor = std::abs(coeffs[d]);
+    text += coeffs[d] < 0 ? (text.empty() ? "-" : " - ") : (text.empty() ? "" : " + ");
+    text += fmt::format("i{}", d);
+    if (factor != 1) text += " * " + index_number(factor);
+  }
+  if (text.empty()) return offset ? index_number(offset) : "0";
+  if (offset) text += (offset < 0 ? " - " : " + ") + index_number(std::abs(offset));
+  return text;
+}
+
+std::string KernelWriter::element(const Access& a, int code, std::string& condition) {
+  const std::string index_type(p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow);
+  auto require = [&](const std::string& text) { condition += condition.empty() ? text : " && " + text; };
+  auto scaled = [&](const std::string& text, int64_t stride) {
+    if (stride == 0) return std::string();
+    const char* sign = stride < 0 ? " - " : " + ";
+    return sign + text + (std::abs(stride) == 1 ? "" : " * " + index_number(std::abs(stride)));
+  };
+  std::string at = affine(a.offset, a.strides), more;
+  for (const Guard& g : a.guards) {
+    std::string text = affine(g.offset, g.coeffs), coordinate = text;
+    if (text.find(' ') != std::string::npos) {
+      std::string& known = scope_.coordinates[text];
+      if (known.empty()) {
+        known = fmt::format("at{}", coordinates_++);
+        line(fmt::format("const {} {} = {};", index_type, known, text));
+      }
+      coordinate = known;
+    }
+    const Range r = range_of(g.offset, g.coeffs, k_.space);
+    if (r.low < 0) require(coordinate + " >= 0");
+    if (r.high >= g.limit) require(coordinate + " < " + index_number(g.limit));
+    more += scaled(coordinate, g.stride);
+  }
+  for (const IndexTerm& t : a.terms) {
+    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr), t.extent, code++));
+    const bool cast = !p_.wide && !p_.narrow[static_cast<size_t>(t.expr)];
+    more += scaled(cast ? fmt::format("({}){}", d_.narrow, name(t.expr)) : name(t.expr), t.stride);
+  }
+  if (!more.empty()) at = at == "0" ? (more.starts_with(" + ") ? more.substr(3) : "-" + more.substr(3)) : at + more;
+  // An updated argument is read through the pointer that writes it: one buffer, one name.
+  int arg = a.arg, reads = 0, writes = 0;
+  for (size_t i = 0; i < k_.args.size(); ++i)
+    if (k_.args[i].updates == a.arg) arg = static_cast<int>(i);
+  for (int i = 0; i < arg; ++i) (k_.args[static_cast<size_t>(i)].written ? writes : reads)++;
+  const bool written = k_.args[static_cast<size_t>(arg)].written;
+  return fmt::format("{}{}[{}]", written ? "out" : "in", written ? writes : reads, at);
+}
+
+std::string KernelWriter::load(int32_t id) {
+  const Expr& e = k_.exprs[static_cast<size_t>(id)];
+  if (p_.row_length == 0) return zero(e.type);  // nothing of an empty row is touched
+  const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
+  const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
+  std::string condition;
+  const std::string memory = element(a, first_trap_code(k_, static_cast<size_t>(e.integer), false), condition);
+  std::string value = fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(dtype)].load), memory);
+  value = convert(value, scalar_of(dtype), e.type, p_.narrow[static_cast<size_t>(id)]);
+  return condition.empty() ? value : fmt::format("{} ? {} : {}", condition, value, zero(e.type));
+}
+
+std::string KernelWriter::unary(const Expr& e, const std::string& a, bool narrow) const {
+  const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type;
+  if (e.op == ExprOp::isnan && in < Scalar::f32) return "false";
+  if (e.op == ExprOp::logical_not) return in == Scalar::boolean ? "!" + a : fmt::format("{} == {}", a, zero(in));
+  if (in == Scalar::i64 && e.op == ExprOp::neg) return narrow ? "-" + a : fmt::format("wrap_sub(0, {})", a);
+  if (in == Scalar::i64) return fmt::format("wrap_abs({})", a);
+  if (e.op == ExprOp::neg) return "-" + a;
+  return fmt::format("{}({})", find_call(d_, e.op, in), a);
+}
+
+std::string KernelWriter::binary(const Expr& e, bool narrow) const {
+  const std::string a = name(e.in[0]), b = name(e.in[1]);
+  const Expr& right = k_.exprs[static_cast<size_t>(e.in[1])];
+  const Scalar in = right.type;
+  const bool is_min = e.op == ExprOp::min;
+  if (in == Scalar::boolean && e.op == ExprOp::bit_and) return a + " && " + b;
+  if (in == Scalar::boolean && e.op == ExprOp::bit_or) return a + " || " + b;
+  if (in == Scalar::boolean && e.op == ExprOp::bit_xor) return a + " != " + b;
+  if (is_min || e.op == ExprOp::max) {
+    if (in >= Scalar::f32) return combine(is_min ? Reduction::min : Reduction::max, in, a, b);
+    return fmt::format("{}({}, {})", is_min ? "min" : "max", narrow ? a : as_long(e.in[0]),
+                       narrow ? b : as_long(e.in[1]));
+  }
+  if (in >= Scalar::f32) {
+    if (const std::string_view call = find_call(d_, e.op, in); !call.empty())
+      return fmt::format("{}({}, {})", call, a, b);
+  } else if (e.op == ExprOp::idiv || e.op == ExprOp::irem) {
+    const bool divides = e.op == ExprOp::idiv;
+    if (can_trap(k_, e)) return fmt::format("{}({}, {}, trap)", divides ? "int_div" : "int_rem", a, b);
+    if (right.integer == -1) return divides ? fmt::format("wrap_sub(0, {})", a) : "0";
+  } else if (!narrow && !integer_helper(e.op).empty()) {
+    return fmt::format("{}({}, {})", integer_helper(e.op), a, b);
+  }
+  return fmt::format("{} {} {}", a, operator_of(e.op), b);
+}
+
+std::string KernelWriter::rounded(const Expr& e) const {
+  const std::string a = name(e.in[0]);
+  const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type, through = scalar_of(e.dtype);
+  const Dialect::Element& element = d_.elements[static_cast<size_t>(e.dtype)];
+  const std::string stored = fmt::format(fmt::runtime(element.store), convert(a, in, through));
+  return convert(fmt::format(fmt::runtime(element.load), stored), through, e.type);
+}
+
+std::string KernelWriter::expression(int32_t id) {
+  const Expr& e = k_.exprs[static_cast<size_t>(id)];
+  const bool narrow = p_.narrow[static_cast<size_t>(id)];
+  switch (e.op) {
+    case ExprOp::load:
+      return load(id);
+    case ExprOp::select:
+      return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
+    case ExprOp::cast:
+      return convert(name(e.in[0]), k_.exprs[static_cast<size_t>(e.in[0])].type, e.type, narrow);
+    case ExprOp::round_to:
+      return rounded(e);
+    case ExprOp::scan:
+      return combine(e.reduction, e.type, name(id), name(e.in[0]));
+    default:
+      return expr_arity(e.op) == 1 ? unary(e, name(e.in[0]), narrow) : binary(e, narrow);
+  }
+}
+
+}  // namespace npusim

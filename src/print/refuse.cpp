@@ -1,0 +1,113 @@
+// Which kernels a dialect can express, and what a kernel's trap word says.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "print/writer.h"
+
+namespace npusim {
+namespace {
+
+// Operators that every dialect has for these operands.
+bool has_operator(ExprOp op, Scalar type) {
+  switch (op) {
+    case ExprOp::eq:
+    case ExprOp::ne:
+    case ExprOp::lt:
+    case ExprOp::le:
+    case ExprOp::isnan:
+    case ExprOp::logical_not:
+      return type != Scalar::f32 && type != Scalar::f64 ? true : op != ExprOp::isnan;
+    case ExprOp::bit_and:
+    case ExprOp::bit_or:
+    case ExprOp::bit_xor:
+      return type < Scalar::f32;
+    case ExprOp::abs:
+      return type == Scalar::i64;
+    case ExprOp::shl:
+    case ExprOp::shr:
+    case ExprOp::idiv:
+    case ExprOp::irem:
+      return type == Scalar::i64;
+    case ExprOp::pow:
+      return type == Scalar::i64;
+    case ExprOp::div:
+      return type >= Scalar::f32;
+    case ExprOp::neg:
+    case ExprOp::add:
+    case ExprOp::sub:
+    case ExprOp::mul:
+    case ExprOp::min:
+    case ExprOp::max:
+    case ExprOp::reduce:
+    case ExprOp::scan:
+      return type != Scalar::boolean;
+    case ExprOp::select:
+    case ExprOp::cast:
+    case ExprOp::round_to:
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr std::string_view scalar_names[] = {"booleans", "integers", "float32", "float64"};
+
+}  // namespace
+
+std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
+  if (k.contraction) return "it holds a contraction, which is not printed";
+  for (size_t i = 0; i < k.args.size(); ++i)
+    if (d.elements[static_cast<size_t>(k.args[i].dtype)].type.empty())
+      return fmt::format("{} has no type for {} (argument %{})", d.name, dtype_name(k.args[i].dtype), i);
+  const auto args = static_cast<int>(k.args.size()) + takes_trap(k);
+  if (args > d.max_args) return fmt::format("{} arguments, {} takes {}", args, d.name, d.max_args);
+  const std::vector<bool> live = live_expressions(k);
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (!live[i]) continue;
+    if (d.scalars[static_cast<size_t>(e.type)].empty())
+      return fmt::format("e{} is {}, which {} does not have", i, scalar_names[static_cast<size_t>(e.type)], d.name);
+    if (e.op == ExprOp::round_to && d.elements[static_cast<size_t>(e.dtype)].type.empty())
+      return fmt::format("e{} rounds to {}, which {} does not have", i, dtype_name(e.dtype), d.name);
+    if (expr_arity(e.op) == 0) continue;
+    const Scalar in = k.exprs[static_cast<size_t>(e.in[0])].type;
+    if (!has_operator(e.op, in) && find_call(d, e.op, in).empty())
+      return fmt::format("e{}: {} has no {} of {}", i, d.name, expr_op_name(e.op),
+                         scalar_names[static_cast<size_t>(in)]);
+  }
+  if (const LaunchShape launch = launch_of(k, d); launch.blocks > d.max_blocks)
+    return fmt::format("{} blocks, {} launches {}", launch.blocks, d.name, d.max_blocks);
+  return std::nullopt;
+}
+
+bool takes_trap(const Kernel& k) {
+  return std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) { return can_trap(k, e); }) ||
+         std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return !s.access.terms.empty(); });
+}
+
+int first_trap_code(const Kernel& k, size_t number, bool is_store) {
+  size_t code = 2;
+  for (size_t i = 0; i < (is_store ? k.accesses.size() : number); ++i) code += k.accesses[i].terms.size();
+  if (is_store)
+    for (size_t i = 0; i < number; ++i) code += k.stores[i].access.terms.size();
+  return static_cast<int>(code);
+}
+
+std::string trap_message(const Kernel& k, int code) {
+  if (code == 1) return "integer division by zero";
+  auto at = static_cast<size_t>(code) - 2;
+  auto find = [&](const Access& a) -> std::optional<std::string> {
+    if (at < a.terms.size())
+      return fmt::format("an index is out of range for a dimension of {} of argument %{}", a.terms[at].extent, a.arg);
+    at -= a.terms.size();
+    return std::nullopt;
+  };
+  for (const Access& a : k.accesses)
+    if (auto text = find(a)) return *text;
+  for (const Store& s : k.stores)
+    if (auto text = find(s.access)) return *text;
+  return fmt::format("unknown trap {}", code);
+}
+
+}  // namespace npusim

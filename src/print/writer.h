@@ -1,0 +1,80 @@
+// Writes the body of one planned kernel: expressions become named temporaries, each defined once in the scope it needs.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "print/plan.h"
+
+namespace npusim {
+
+// The number of a trap: 1 is a division by zero, 2 + n the n-th index term of the live loads and then the stores.
+int first_trap_code(const Kernel& kernel, size_t access_or_store, bool is_store);
+
+class KernelWriter {
+ public:
+  KernelWriter(const PrintPlan& plan, const Dialect& dialect) : p_(plan), k_(plan.kernel), d_(dialect) {}
+  std::string body();  // the statements of the function
+
+ private:
+  struct Scope {
+    std::vector<bool> defined;                       // by expression
+    std::map<std::string, std::string> coordinates;  // text to the name that holds it
+  };
+
+  // print.cpp: structure
+  void line(const std::string& text) { out_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n"; }
+  void open(const std::string& text);
+  void close();
+  void indices(const std::string& flat, const std::vector<size_t>& dims);
+  void positions();
+  void row_loop();
+  void points();
+  void rows();
+  void reductions(int stage);
+  void declare_scans(const std::vector<int32_t>& roots);
+  void invariants(int stage);
+  void store(size_t number);
+  void define(int32_t id);
+  bool uses_dim(size_t d) const;
+  bool row_constant(const Store& s) const;
+  std::string wide_product(const std::string& a, int64_t b) const;
+
+  // print_expr.cpp: text of one expression
+  std::string name(int32_t id) const;  // how others refer to it
+  std::string literal(const Expr& e, bool narrow) const;
+  std::string zero(Scalar type) const;
+  std::string type_of(int32_t id) const;
+  std::string as_long(int32_t id) const;
+  std::string expression(int32_t id);
+  std::string unary(const Expr& e, const std::string& a, bool narrow) const;
+  std::string binary(const Expr& e, bool narrow) const;
+  std::string rounded(const Expr& e) const;
+  std::string load(int32_t id);
+  std::string convert(const std::string& text, Scalar from, Scalar to, bool narrow = false) const;
+  std::string combine(Reduction reduction, Scalar type, const std::string& a, const std::string& b) const;
+  std::string identity(Reduction reduction, Scalar type) const;
+  std::string affine(int64_t offset, const std::vector<int64_t>& coeffs) const;
+  // The element, and the condition under which memory may be touched ("" always).
+  std::string element(const Access& a, int first_code, std::string& condition);
+  std::string index_number(int64_t value) const;
+
+  const PrintPlan& p_;
+  const Kernel& k_;
+  const Dialect& d_;
+  std::string out_;
+  int indent_ = 1;
+  Scope scope_;
+  std::vector<Scope> outer_scopes_;
+  std::vector<bool> printed_ = std::vector<bool>(p_.kernel.exprs.size(), false);  // in any scope
+  std::set<int32_t> scans_;                                                       // declared
+  int coordinates_ = 0;
+};
+
+// Helpers every dialect shares, and the warp's reductions, in the order in which they may use each other.
+std::vector<std::pair<std::string, std::string>> printed_helpers(const Dialect& dialect);
+std::string warp_reduction_name(Reduction reduction, Scalar type);
+std::string_view find_call(const Dialect& dialect, ExprOp op, Scalar type);
+
+}  // namespace npusim
