@@ -3,48 +3,11 @@
 
 #include <algorithm>
 
+#include "kernel/facts/range.h"
 #include "kernel/kernel.h"
 
 namespace npusim {
 namespace {
-
-// Whether an operation has a meaning for operands of a type. There is no arithmetic of booleans, no bits of floats,
-// and what integers have no results for (roots, quotients, logarithms) is of floats only.
-bool has_meaning(ExprOp op, Scalar type) {
-  const bool is_float = type >= Scalar::f32;
-  switch (op) {
-    case ExprOp::logical_not:
-      return type == Scalar::boolean;
-    case ExprOp::bit_and:
-    case ExprOp::bit_or:
-    case ExprOp::bit_xor:
-      return !is_float;
-    case ExprOp::idiv:
-    case ExprOp::irem:
-    case ExprOp::shl:
-    case ExprOp::shr:
-      return type == Scalar::i64;
-    case ExprOp::neg:
-    case ExprOp::abs:
-    case ExprOp::add:
-    case ExprOp::sub:
-    case ExprOp::mul:
-    case ExprOp::min:
-    case ExprOp::max:
-    case ExprOp::pow:
-    case ExprOp::reduce:
-    case ExprOp::scan:
-      return type != Scalar::boolean;
-    case ExprOp::eq:
-    case ExprOp::ne:
-    case ExprOp::lt:
-    case ExprOp::le:
-    case ExprOp::round_to:
-      return true;
-    default:
-      return is_float;
-  }
-}
 
 std::string text_of_op(const Expr& e) {
   return e.op == ExprOp::round_to ? fmt::format("round_to {}", dtype_name(e.dtype)) : std::string(expr_op_name(e.op));
@@ -61,51 +24,39 @@ struct Checker {
     if (problems.size() < 20) problems.push_back(fmt::format(format, std::forward<T>(parts)...));
   }
 
-  // Extremes of offset + Σ coeffs·index over the dimensions; false when the arithmetic leaves int64.
-  static bool range(int64_t offset, const std::vector<int64_t>& coeffs, const std::vector<int64_t>& dims, int64_t& low,
-                    int64_t& high) {
-    low = high = offset;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      int64_t far = 0;
-      if (__builtin_mul_overflow(coeffs[d], dims[d] - 1, &far)) return false;
-      if (__builtin_add_overflow(far < 0 ? low : high, far, far < 0 ? &low : &high)) return false;
-    }
-    return true;
-  }
-
   void access(const Access& a, const std::vector<int64_t>& dims, size_t exprs_before, bool write, const char* what) {
     if (a.arg < 0 || static_cast<size_t>(a.arg) >= args.size()) return add("{}: no argument %{}", what, a.arg);
     const KernelArg& arg = args[static_cast<size_t>(a.arg)];
     if (arg.written != write) add("{}: argument %{} is for {}", what, a.arg, arg.written ? "writing" : "reading");
     if (a.strides.size() != dims.size())
       return add("{}: {} strides for {} dimensions", what, a.strides.size(), dims.size());
-    if (std::any_of(dims.begin(), dims.end(), [](int64_t n) { return n == 0; })) return;  // nothing is touched
-    int64_t low = 0, high = 0;
-    bool fits = range(a.offset, a.strides, dims, low, high);
-    auto widen = [&](int64_t stride, int64_t extent) {
-      if (extent < 1) return;  // never holds: the memory is never touched
-      int64_t far = 0;
-      fits = fits && !__builtin_mul_overflow(stride, extent - 1, &far) &&
-             !__builtin_add_overflow(far < 0 ? low : high, far, far < 0 ? &low : &high);
-    };
-    for (const Guard& g : a.guards) {
-      int64_t guard_low = 0, guard_high = 0;
+    for (const Guard& g : a.guards)
       if (g.coeffs.size() != dims.size())
         return add("{}: guard has {} coefficients for {} dimensions", what, g.coeffs.size(), dims.size());
-      if (!range(g.offset, g.coeffs, dims, guard_low, guard_high)) fits = false;
-      widen(g.stride, g.limit);
-      if (g.limit < 1) return;
-    }
     for (const IndexTerm& t : a.terms) {
       if (t.expr < 0 || static_cast<size_t>(t.expr) >= exprs_before)
         return add("{}: bad index expression e{}", what, t.expr);
       if (k.exprs[static_cast<size_t>(t.expr)].type != Scalar::i64)
         add("{}: index expression e{} is not i64", what, t.expr);
-      widen(t.stride, t.extent);
-      if (t.extent < 1) return;
     }
-    if (!fits || low < 0 || high >= arg.elements)
-      add("{}: elements {}..{} of argument %{}, which has {}", what, low, high, a.arg, arg.elements);
+    if (!touches(a, dims)) return;
+    std::optional<Range> reach = range_of(a.offset, a.strides, dims);
+    for (const Guard& g : a.guards) {
+      if (reach) reach = widened(*reach, g.stride, g.limit);
+      if (!range_of(g.offset, g.coeffs, dims)) reach.reset();
+    }
+    for (const IndexTerm& t : a.terms)
+      if (reach) reach = widened(*reach, t.stride, t.extent);
+    if (!reach) return add("{}: addresses of argument %{} leave int64", what, a.arg);
+    if (reach->low < 0 || reach->high >= arg.elements)
+      add("{}: elements {}..{} of argument %{}, which has {}", what, reach->low, reach->high, a.arg, arg.elements);
+  }
+
+  // Whether any point touches memory.
+  static bool touches(const Access& a, const std::vector<int64_t>& dims) {
+    return std::none_of(dims.begin(), dims.end(), [](int64_t n) { return n == 0; }) &&
+           std::none_of(a.guards.begin(), a.guards.end(), [](const Guard& g) { return g.limit < 1; }) &&
+           std::none_of(a.terms.begin(), a.terms.end(), [](const IndexTerm& t) { return t.extent < 1; });
   }
 
   void expression(size_t i) {
@@ -169,6 +120,7 @@ struct Checker {
   void run() {
     if (k.row_dims < 0 || static_cast<size_t>(k.row_dims) > k.space.size())
       return add("row of {} dimensions", k.row_dims);
+    if (k.space.size() > max_dims) return add("{} dimensions, at most {}", k.space.size(), max_dims);
     int64_t points = 1;
     for (int64_t n : k.space)
       if (n < 0 || (n > 0 && __builtin_mul_overflow(points, n, &points)) || points > (int64_t{1} << 56))
@@ -203,6 +155,7 @@ struct Checker {
       if (n < 0 || n > (int64_t{1} << 40)) return add("bad reduced extents {}", to_string(c.reduce));
       dims.push_back(n);
     }
+    if (dims.size() > max_dims) return add("{} dimensions with the reduced ones, at most {}", dims.size(), max_dims);
     if (k.row_dims != 0) add("a contraction has no row");
     if (!c.a.terms.empty() || !c.b.terms.empty()) return add("a contraction's operands have no index terms");
     if (c.kind == ContractionKind::attention) {
@@ -222,6 +175,7 @@ struct Checker {
           c.score->exprs[static_cast<size_t>(expr)].type != Scalar::f32)
         add("attention's score stores no f32 expression");
     } else {
+      if (c.score) return add("a score without attention");
       operand(c.a, dims, "operand a");
     }
     operand(c.b, dims, "operand b");

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "kernel/facts/depend.h"
 #include "kernel/scalar.h"
 
 namespace npusim {
@@ -30,22 +31,11 @@ class Evaluator {
         memory_(memory),
         single_(single),
         values_(kernel.exprs.size()),
-        stages_(kernel.exprs.size()),
-        varies_(kernel.exprs.size()),
+        depends_(dependence_of(kernel)),
+        row_(row_of(kernel)),
         carry_(kernel.exprs.size()) {
-    for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      const Expr& e = k_.exprs[i];
-      int stage = 0;
-      for (int n = 0; n < expr_arity(e.op); ++n)
-        stage = std::max(stage, stages_[static_cast<size_t>(e.in[static_cast<size_t>(n)])]);
-      if (e.op == ExprOp::load)
-        for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms)
-          stage = std::max(stage, stages_[static_cast<size_t>(t.expr)]);
-      stages_[i] = stage + (e.op == ExprOp::reduce);
-      varies_[i] = varies(e);
-      last_stage_ = std::max(last_stage_, stages_[i]);
-    }
-    for (const Store& s : k_.stores) store_varies_.push_back(varies(s.access));
+    for (int stage : depends_.stage) last_stage_ = std::max(last_stage_, stage);
+    for (const Store& s : k_.stores) store_varies_.push_back((dims_of(s.access, depends_) & row_) != 0);
     if (k_.contraction && k_.contraction->kind == ContractionKind::attention)
       score_ = std::make_unique<Evaluator>(*k_.contraction->score, args_, memory_, single_);
   }
@@ -71,7 +61,8 @@ class Evaluator {
     const bool empty = element_count({k_.space.begin() + static_cast<std::ptrdiff_t>(outer), k_.space.end()}) == 0;
     for (int stage = 0; stage <= last_stage_; ++stage) {
       for (size_t i = 0; i < k_.exprs.size(); ++i) {
-        if (k_.exprs[i].op == ExprOp::reduce && stages_[i] == stage + 1) values_[i] = identity(k_.exprs[i].reduction);
+        if (k_.exprs[i].op == ExprOp::reduce && depends_.stage[i] == stage + 1)
+          values_[i] = identity(k_.exprs[i].reduction);
         if (k_.exprs[i].op == ExprOp::scan) carry_[i] = identity(k_.exprs[i].reduction);
       }
       std::fill(index.begin() + static_cast<std::ptrdiff_t>(outer), index.end(), 0);
@@ -79,10 +70,10 @@ class Evaluator {
       do {
         for (size_t i = 0; i < k_.exprs.size(); ++i) {
           const Expr& e = k_.exprs[i];
-          if (stages_[i] > stage + (e.op == ExprOp::reduce ? 1 : 0)) continue;
+          if (depends_.stage[i] > stage + (e.op == ExprOp::reduce ? 1 : 0)) continue;
           if (e.op != ExprOp::reduce)
             values_[i] = value(i, index);
-          else if (stages_[i] == stage + 1)
+          else if (depends_.stage[i] == stage + 1)
             values_[i] = rounded(e.type, combine(e.reduction, values_[i], values_[static_cast<size_t>(e.in[0])]));
         }
         if (stage == last_stage_) write_stores(index, true);
@@ -91,7 +82,7 @@ class Evaluator {
     // In an empty row reductions keep their identities. What is the same along the row still has a value; what varies
     // has none: reading or dividing for it could trap.
     for (size_t i = 0; empty && i < k_.exprs.size(); ++i)
-      if (!varies_[i]) values_[i] = value(i, index);
+      if (!(depends_.dims[i] & row_)) values_[i] = value(i, index);
     write_stores(index, false);
   }
 
@@ -99,28 +90,6 @@ class Evaluator {
   void write_stores(const Index& index, bool varying) {
     for (size_t i = 0; i < k_.stores.size(); ++i)
       if (store_varies_[i] == varying) write(k_.stores[i], index);
-  }
-
-  // Whether an access differs from point to point of a row.
-  bool varies(const Access& a) const {
-    const auto row = static_cast<std::ptrdiff_t>(k_.space.size()) - k_.row_dims;
-    const auto along = [&](const std::vector<int64_t>& coeffs) {
-      return std::any_of(coeffs.begin() + row, coeffs.end(), [](int64_t c) { return c != 0; });
-    };
-    return along(a.strides) ||
-           std::any_of(a.guards.begin(), a.guards.end(), [&](const Guard& g) { return along(g.coeffs); }) ||
-           std::any_of(a.terms.begin(), a.terms.end(),
-                       [&](const IndexTerm& t) { return varies_[static_cast<size_t>(t.expr)]; });
-  }
-
-  bool varies(const Expr& e) const {
-    if (e.op == ExprOp::reduce) return false;
-    if (e.op == ExprOp::scan) return true;
-    if (e.op == ExprOp::index)
-      return static_cast<size_t>(e.integer) >= k_.space.size() - static_cast<size_t>(k_.row_dims);
-    if (e.op == ExprOp::load) return varies(k_.accesses[static_cast<size_t>(e.integer)]);
-    return std::any_of(e.in.begin(), e.in.begin() + expr_arity(e.op),
-                       [&](int32_t in) { return varies_[static_cast<size_t>(in)]; });
   }
 
   // The element's position, or -1 where a guard does not hold.
@@ -260,11 +229,11 @@ class Evaluator {
   std::span<void* const> memory_;
   bool single_;
   std::vector<Number> values_;
-  std::vector<int> stages_;  // how many reductions an expression waits for
+  Dependence depends_;
+  DimSet row_;
   int last_stage_ = 0;
-  std::vector<bool> varies_;  // whether an expression differs along the row
-  std::vector<bool> store_varies_;
-  std::vector<Number> carry_;  // scans
+  std::vector<bool> store_varies_;  // along the row
+  std::vector<Number> carry_;       // scans
   std::unique_ptr<Evaluator> score_;
   Index query_;  // the query whose softmax weights are at hand
   std::vector<double> weights_;

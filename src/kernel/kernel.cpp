@@ -8,20 +8,41 @@
 namespace npusim {
 namespace {
 
+// Sets of Scalars, as bits.
+constexpr uint8_t booleans = 1, integers = 2, floats = 4 | 8, bits = booleans | integers, numbers = integers | floats,
+                  any = booleans | numbers;
+
+// The type of a result: a fixed one, or that of the first or second operand.
+enum class Result : uint8_t { boolean, i64, f32, first, second };
+
+// All that is known of an operation but what it computes.
 struct OpRow {
   std::string_view name;
   int arity;
+  uint8_t operands;  // the types it has a meaning for; there is no arithmetic of booleans
+  Result result;
 };
 constexpr std::array<OpRow, expr_op_count> op_rows{{
-    {"constant", 0}, {"index", 0},    {"load", 0},   {"contraction", 0}, {"neg", 1},   {"abs", 1},   {"exp", 1},
-    {"exp2", 1},     {"expm1", 1},    {"log", 1},    {"log2", 1},        {"log10", 1}, {"log1p", 1}, {"sqrt", 1},
-    {"rsqrt", 1},    {"sin", 1},      {"cos", 1},    {"tan", 1},         {"asin", 1},  {"acos", 1},  {"atan", 1},
-    {"sinh", 1},     {"cosh", 1},     {"tanh", 1},   {"asinh", 1},       {"acosh", 1}, {"atanh", 1}, {"erf", 1},
-    {"erfc", 1},     {"floor", 1},    {"ceil", 1},   {"round", 1},       {"trunc", 1}, {"isnan", 1}, {"not", 1},
-    {"add", 2},      {"sub", 2},      {"mul", 2},    {"div", 2},         {"min", 2},   {"max", 2},   {"pow", 2},
-    {"fmod", 2},     {"atan2", 2},    {"idiv", 2},   {"irem", 2},        {"and", 2},   {"or", 2},    {"xor", 2},
-    {"shl", 2},      {"shr", 2},      {"eq", 2},     {"ne", 2},          {"lt", 2},    {"le", 2},    {"select", 3},
-    {"cast", 1},     {"round_to", 1}, {"reduce", 1}, {"scan", 1},
+    {"constant", 0, any, Result::first},   {"index", 0, any, Result::i64},        {"load", 0, any, Result::first},
+    {"contraction", 0, any, Result::f32},  {"neg", 1, numbers, Result::first},    {"abs", 1, numbers, Result::first},
+    {"exp", 1, floats, Result::first},     {"exp2", 1, floats, Result::first},    {"expm1", 1, floats, Result::first},
+    {"log", 1, floats, Result::first},     {"log2", 1, floats, Result::first},    {"log10", 1, floats, Result::first},
+    {"log1p", 1, floats, Result::first},   {"sqrt", 1, floats, Result::first},    {"rsqrt", 1, floats, Result::first},
+    {"sin", 1, floats, Result::first},     {"cos", 1, floats, Result::first},     {"tan", 1, floats, Result::first},
+    {"asin", 1, floats, Result::first},    {"acos", 1, floats, Result::first},    {"atan", 1, floats, Result::first},
+    {"sinh", 1, floats, Result::first},    {"cosh", 1, floats, Result::first},    {"tanh", 1, floats, Result::first},
+    {"asinh", 1, floats, Result::first},   {"acosh", 1, floats, Result::first},   {"atanh", 1, floats, Result::first},
+    {"erf", 1, floats, Result::first},     {"erfc", 1, floats, Result::first},    {"floor", 1, floats, Result::first},
+    {"ceil", 1, floats, Result::first},    {"round", 1, floats, Result::first},   {"trunc", 1, floats, Result::first},
+    {"isnan", 1, floats, Result::boolean}, {"not", 1, booleans, Result::boolean}, {"add", 2, numbers, Result::first},
+    {"sub", 2, numbers, Result::first},    {"mul", 2, numbers, Result::first},    {"div", 2, floats, Result::first},
+    {"min", 2, numbers, Result::first},    {"max", 2, numbers, Result::first},    {"pow", 2, numbers, Result::first},
+    {"fmod", 2, floats, Result::first},    {"atan2", 2, floats, Result::first},   {"idiv", 2, integers, Result::first},
+    {"irem", 2, integers, Result::first},  {"and", 2, bits, Result::first},       {"or", 2, bits, Result::first},
+    {"xor", 2, bits, Result::first},       {"shl", 2, integers, Result::first},   {"shr", 2, integers, Result::first},
+    {"eq", 2, any, Result::boolean},       {"ne", 2, any, Result::boolean},       {"lt", 2, any, Result::boolean},
+    {"le", 2, any, Result::boolean},       {"select", 3, any, Result::second},    {"cast", 1, any, Result::first},
+    {"round_to", 1, any, Result::first},   {"reduce", 1, numbers, Result::first}, {"scan", 1, numbers, Result::first},
 }};
 
 constexpr std::array<std::string_view, 4> scalar_names{"bool", "i64", "f32", "f64"};
@@ -73,7 +94,7 @@ void append_text(std::string& out, const Kernel& k, std::string_view indent) {
         break;
       case ExprOp::reduce:
       case ExprOp::scan:
-        out += fmt::format(" {}", reduction_names[static_cast<size_t>(e.reduction)]);
+        out += fmt::format(" {}", reduction_name(e.reduction));
         break;
       default:
         break;
@@ -96,26 +117,27 @@ Scalar scalar_of(DType dtype) {
 
 std::string_view expr_op_name(ExprOp op) { return op_rows[static_cast<size_t>(op)].name; }
 std::string_view scalar_name(Scalar type) { return scalar_names[static_cast<size_t>(type)]; }
+std::string_view reduction_name(Reduction reduction) { return reduction_names[static_cast<size_t>(reduction)]; }
 int expr_arity(ExprOp op) { return op_rows[static_cast<size_t>(op)].arity; }
 
+bool has_meaning(ExprOp op, Scalar operand) {
+  return (op_rows[static_cast<size_t>(op)].operands >> static_cast<int>(operand) & 1) != 0;
+}
+
 Scalar result_type(ExprOp op, Scalar first, Scalar second) {
-  switch (op) {
-    case ExprOp::isnan:
-    case ExprOp::logical_not:
-    case ExprOp::eq:
-    case ExprOp::ne:
-    case ExprOp::lt:
-    case ExprOp::le:
+  switch (op_rows[static_cast<size_t>(op)].result) {
+    case Result::boolean:
       return Scalar::boolean;
-    case ExprOp::select:
-      return second;
-    case ExprOp::index:
+    case Result::i64:
       return Scalar::i64;
-    case ExprOp::contraction:
+    case Result::f32:
       return Scalar::f32;
-    default:
-      return first;
+    case Result::second:
+      return second;
+    case Result::first:
+      break;
   }
+  return first;
 }
 
 std::string to_text(const Kernel& kernel) {

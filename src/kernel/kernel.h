@@ -107,6 +107,7 @@ struct Expr {
 std::string_view expr_op_name(ExprOp op);
 int expr_arity(ExprOp op);
 std::string_view scalar_name(Scalar type);
+std::string_view reduction_name(Reduction reduction);
 
 // A coordinate that can leave its dimension: value = offset + Σ coeffs[d]·index[d] adds stride · value to the address,
 // and the memory is touched only where 0 <= value < limit.
@@ -173,6 +174,8 @@ struct Contraction {
   bool masked_rows_are_zero = false;  // attention: a row of −inf scores gives 0 (ATen's safe softmax), not NaN
 };
 
+inline constexpr size_t max_dims = 64;  // of the space, with the reduced ones of a contraction
+
 struct Kernel {
   std::string name;  // of the fusion, e.g. "mul_silu"
   std::vector<int64_t> space;
@@ -194,6 +197,8 @@ uint64_t content_hash(const Kernel& kernel);
 // Program files are checked with it before anything runs.
 std::vector<std::string> check_kernel(const Kernel& kernel);
 
+// Whether the operation is one of operands of this type. Programs hold no other.
+bool has_meaning(ExprOp op, Scalar operand);
 // The type an expression must have given its operands' types: the one typing rule of the IR.
 Scalar result_type(ExprOp op, Scalar first, Scalar second);
 

@@ -4,10 +4,42 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/facts/depend.h"
+#include "kernel/facts/range.h"
 #include "print/writer.h"
 
 namespace npusim {
 namespace {
+
+std::string_view integer_helper(ExprOp op) {
+  switch (op) {
+    case ExprOp::add:
+      return "wrap_add";
+    case ExprOp::sub:
+      return "wrap_sub";
+    case ExprOp::mul:
+      return "wrap_mul";
+    case ExprOp::pow:
+      return "int_pow";
+    case ExprOp::shl:
+      return "int_shl";
+    case ExprOp::shr:
+      return "int_shr";
+    default:
+      return "";
+  }
+}
+
+std::string float_literal(double value, bool is_double) {
+  if (std::isnan(value)) return is_double ? "(double)NAN" : "NAN";
+  if (std::isinf(value)) return fmt::format("({}{}INFINITY)", value < 0 ? "-" : "", is_double ? "(double)" : "");
+  std::string text = is_double ? fmt::format("{}", value) : fmt::format("{}", static_cast<float>(value));
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  if (!is_double) text += "f";
+  return text[0] == '-' ? "(" + text + ")" : text;
+}
+
+}  // namespace
 
 std::string_view operator_of(ExprOp op) {
   switch (op) {
@@ -42,38 +74,6 @@ std::string_view operator_of(ExprOp op) {
   }
 }
 
-std::string_view integer_helper(ExprOp op) {
-  switch (op) {
-    case ExprOp::add:
-      return "wrap_add";
-    case ExprOp::sub:
-      return "wrap_sub";
-    case ExprOp::mul:
-      return "wrap_mul";
-    case ExprOp::pow:
-      return "int_pow";
-    case ExprOp::shl:
-      return "int_shl";
-    case ExprOp::shr:
-      return "int_shr";
-    default:
-      return "";
-  }
-}
-
-constexpr std::string_view reduction_names[] = {"sum", "product", "min", "max"};
-
-std::string float_literal(double value, bool is_double) {
-  if (std::isnan(value)) return is_double ? "(double)NAN" : "NAN";
-  if (std::isinf(value)) return fmt::format("({}{}INFINITY)", value < 0 ? "-" : "", is_double ? "(double)" : "");
-  std::string text = is_double ? fmt::format("{}", value) : fmt::format("{}", static_cast<float>(value));
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  if (!is_double) text += "f";
-  return text[0] == '-' ? "(" + text + ")" : text;
-}
-
-}  // namespace
-
 std::string_view find_call(const Dialect& dialect, ExprOp op, Scalar type) {
   for (const Dialect::Call& call : dialect.calls)
     if (call.op == op) return type == Scalar::f64 ? call.f64 : type == Scalar::f32 ? call.f32 : std::string_view{};
@@ -107,9 +107,9 @@ std::string KernelWriter::name(int32_t id) const {
     case ExprOp::load:
       return fmt::format("x_{}", id);
     case ExprOp::reduce:
-      return fmt::format("{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
+      return fmt::format("{}_{}", reduction_name(e.reduction), id);
     case ExprOp::scan:
-      return fmt::format("cum{}_{}", reduction_names[static_cast<size_t>(e.reduction)], id);
+      return fmt::format("cum{}_{}", reduction_name(e.reduction), id);
     default:
       return fmt::format("{}_{}", expr_op_name(e.op), id);
   }
@@ -188,7 +188,7 @@ std::string KernelWriter::element(const Access& a, int code, std::string& condit
       }
       coordinate = known;
     }
-    const Range r = range_of(g.offset, g.coeffs, k_.space);
+    const Range r = *range_of(g.offset, g.coeffs, k_.space);  // the kernel is checked
     if (r.low < 0) require(coordinate + " >= 0");
     if (r.high >= g.limit) require(coordinate + " < " + index_number(g.limit));
     more += scaled(coordinate, g.stride);

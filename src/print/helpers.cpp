@@ -95,9 +95,8 @@ std::string warp_reduction(const Dialect& d, Reduction reduction, Scalar type) {
 }  // namespace
 
 std::string warp_reduction_name(Reduction reduction, Scalar type) {
-  constexpr std::string_view names[] = {"sum", "product", "min", "max"};
   const std::string_view suffix = type == Scalar::f64 ? "_double" : type == Scalar::i64 ? "_long" : "";
-  return fmt::format("warp_{}{}", names[static_cast<size_t>(reduction)], suffix);
+  return fmt::format("warp_{}{}", reduction_name(reduction), suffix);
 }
 
 std::vector<std::pair<std::string, std::string>> printed_helpers(const Dialect& d) {

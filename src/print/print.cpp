@@ -7,6 +7,8 @@
 #include <set>
 
 #include "base/hash.h"
+#include "kernel/facts/depend.h"
+#include "kernel/facts/visit.h"
 #include "print/writer.h"
 
 namespace npusim {
@@ -158,9 +160,7 @@ void KernelWriter::declare_scans(const std::vector<int32_t>& roots) {
   for (auto i = static_cast<int32_t>(k_.exprs.size()); i-- > 0;) {
     if (!needed.count(i) || scope_.defined[static_cast<size_t>(i)]) continue;
     const Expr& e = k_.exprs[static_cast<size_t>(i)];
-    for (int n = 0; n < expr_arity(e.op); ++n) needed.insert(e.in[static_cast<size_t>(n)]);
-    if (e.op == ExprOp::load)
-      for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms) needed.insert(t.expr);
+    for_each_operand(k_, e, [&](int32_t operand) { needed.insert(operand); });
     if (e.op == ExprOp::scan)
       line(fmt::format("{}{} = {};", scans_.insert(i).second ? type_of(i) + " " : "", name(i),
                        identity(e.reduction, e.type)));

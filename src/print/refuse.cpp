@@ -3,51 +3,28 @@
 
 #include <algorithm>
 
+#include "kernel/facts/depend.h"
 #include "print/writer.h"
 
 namespace npusim {
 namespace {
 
-// Operators that every dialect has for these operands.
-bool has_operator(ExprOp op, Scalar type) {
+// Whether every dialect has the operation for these operands: what is of integers or booleans is an operator or one of
+// the shared helpers, and so are a few of floats.
+bool is_common(ExprOp op, Scalar type) {
+  if (!has_meaning(op, type)) return false;
   switch (op) {
-    case ExprOp::eq:
-    case ExprOp::ne:
-    case ExprOp::lt:
-    case ExprOp::le:
-    case ExprOp::isnan:
-    case ExprOp::logical_not:
-      return type != Scalar::f32 && type != Scalar::f64 ? true : op != ExprOp::isnan;
-    case ExprOp::bit_and:
-    case ExprOp::bit_or:
-    case ExprOp::bit_xor:
-      return type < Scalar::f32;
-    case ExprOp::abs:
-      return type == Scalar::i64;
-    case ExprOp::shl:
-    case ExprOp::shr:
-    case ExprOp::idiv:
-    case ExprOp::irem:
-      return type == Scalar::i64;
-    case ExprOp::pow:
-      return type == Scalar::i64;
-    case ExprOp::div:
-      return type >= Scalar::f32;
     case ExprOp::neg:
-    case ExprOp::add:
-    case ExprOp::sub:
-    case ExprOp::mul:
     case ExprOp::min:
     case ExprOp::max:
     case ExprOp::reduce:
     case ExprOp::scan:
-      return type != Scalar::boolean;
     case ExprOp::select:
     case ExprOp::cast:
     case ExprOp::round_to:
       return true;
     default:
-      return false;
+      return type < Scalar::f32 || !operator_of(op).empty();
   }
 }
 
@@ -62,7 +39,7 @@ std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
       return fmt::format("{} has no type for {} (argument %{})", d.name, dtype_name(k.args[i].dtype), i);
   const auto args = static_cast<int>(k.args.size()) + takes_trap(k);
   if (args > d.max_args) return fmt::format("{} arguments, {} takes {}", args, d.name, d.max_args);
-  const std::vector<bool> live = live_expressions(k);
+  const std::vector<bool> live = live_expressions(k, true);
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
     if (!live[i]) continue;
@@ -72,7 +49,7 @@ std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
       return fmt::format("e{} rounds to {}, which {} does not have", i, dtype_name(e.dtype), d.name);
     if (expr_arity(e.op) == 0) continue;
     const Scalar in = k.exprs[static_cast<size_t>(e.in[0])].type;
-    if (!has_operator(e.op, in) && find_call(d, e.op, in).empty())
+    if (!is_common(e.op, in) && find_call(d, e.op, in).empty())
       return fmt::format("e{}: {} has no {} of {}", i, d.name, expr_op_name(e.op),
                          scalar_names[static_cast<size_t>(in)]);
   }

@@ -39,7 +39,6 @@ class KernelWriter {
   void define(int32_t id);
   bool uses_dim(size_t d) const;
   bool row_constant(const Store& s) const;
-  std::string wide_product(const std::string& a, int64_t b) const;
 
   // print_expr.cpp: text of one expression
   std::string name(int32_t id) const;  // how others refer to it
@@ -75,6 +74,8 @@ class KernelWriter {
 // Helpers every dialect shares, and the warp's reductions, in the order in which they may use each other.
 std::vector<std::pair<std::string, std::string>> printed_helpers(const Dialect& dialect);
 std::string warp_reduction_name(Reduction reduction, Scalar type);
+// The infix operator; "" where there is none.
+std::string_view operator_of(ExprOp op);
 std::string_view find_call(const Dialect& dialect, ExprOp op, Scalar type);
 
 }  // namespace npusim

@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 
+#include "kernel/facts/depend.h"
+
 namespace npusim {
 namespace {
 
@@ -20,31 +22,8 @@ uint64_t limited_product(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
 }
 
-// Which dimensions of the space each expression depends on.
-std::vector<std::vector<bool>> dependencies(const Kernel& k) {
-  std::vector<std::vector<bool>> result(k.exprs.size(), std::vector<bool>(k.space.size()));
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    const Expr& e = k.exprs[i];
-    std::vector<bool>& mine = result[i];
-    auto join = [&](const std::vector<bool>& other) {
-      for (size_t d = 0; d < mine.size(); ++d) mine[d] = mine[d] || other[d];
-    };
-    for (int n = 0; n < expr_arity(e.op); ++n) join(result[static_cast<size_t>(e.in[static_cast<size_t>(n)])]);
-    if (e.op == ExprOp::index) mine[static_cast<size_t>(e.integer)] = true;
-    if (e.op == ExprOp::contraction) mine.assign(mine.size(), true);
-    if (e.op != ExprOp::load) continue;
-    const Access& a = k.accesses[static_cast<size_t>(e.integer)];
-    for (size_t d = 0; d < mine.size(); ++d) {
-      mine[d] = a.strides[d] != 0;
-      for (const Guard& g : a.guards) mine[d] = mine[d] || g.coeffs[d] != 0;
-    }
-    for (const IndexTerm& t : a.terms) join(result[static_cast<size_t>(t.expr)]);
-  }
-  return result;
-}
-
 // At most how many distinct elements an access over `dims` touches.
-uint64_t distinct(const Access& a, const std::vector<int64_t>& dims, const std::vector<std::vector<bool>>& depends) {
+uint64_t distinct(const Access& a, const std::vector<int64_t>& dims, const Dependence& depends) {
   uint64_t count = 1;
   for (size_t d = 0; d < dims.size(); ++d)
     if (a.strides[d] != 0) count = limited_product(count, static_cast<uint64_t>(dims[d]));
@@ -57,9 +36,7 @@ uint64_t distinct(const Access& a, const std::vector<int64_t>& dims, const std::
   for (const Guard& g : a.guards)
     if (g.stride != 0) widen(g.limit, [&](size_t d) { return g.coeffs[d] != 0; });
   for (const IndexTerm& t : a.terms)
-    widen(t.extent, [&](size_t d) {
-      return d < depends[static_cast<size_t>(t.expr)].size() && depends[static_cast<size_t>(t.expr)][d];
-    });
+    widen(t.extent, [&](size_t d) { return (depends.dims[static_cast<size_t>(t.expr)] & dim_bit(d)) != 0; });
   return count;
 }
 
@@ -67,13 +44,13 @@ struct Counter {
   std::vector<uint64_t> touched;  // elements, by argument
   uint64_t flops = 0;
 
-  void access(const Access& a, const std::vector<int64_t>& dims, const std::vector<std::vector<bool>>& depends) {
+  void access(const Access& a, const std::vector<int64_t>& dims, const Dependence& depends) {
     uint64_t& sum = touched[static_cast<size_t>(a.arg)];
     if (__builtin_add_overflow(sum, distinct(a, dims, depends), &sum)) sum = UINT64_MAX;
   }
 
   void kernel(const Kernel& k) {
-    const auto depends = dependencies(k);
+    const Dependence depends = dependence_of(k);
     std::vector<bool> counted(k.accesses.size());
     for (const Expr& e : k.exprs)
       if (e.op == ExprOp::load && !counted[static_cast<size_t>(e.integer)]) {

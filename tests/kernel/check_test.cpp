@@ -141,6 +141,36 @@ TEST(CheckKernel, NothingAddsUpAlongARow) {
   EXPECT_EQ(check_kernel(b.finish("add_rows")), Problems{"store: what adds up has no row"});
 }
 
+// Who reads a kernel relies on the form of every access, also of those that touch nothing.
+TEST(CheckKernel, AccessesThatTouchNothingAreOfTheirFormToo) {
+  Kernel k = sound(ExprOp::neg, DType::f32);
+  k.accesses[0].guards = {{{1}, 0, 0, 0}, {{}, 0, 3, 0}};
+  EXPECT_EQ(check_kernel(k), Problems{"e0: guard has 0 coefficients for 1 dimensions"});
+  k.accesses[0].guards = {{{1}, 0, 0, 0}};
+  k.accesses[0].terms = {{7, 1, 3}};
+  EXPECT_EQ(check_kernel(k), Problems{"e0: bad index expression e7"});
+  k.space = {0};
+  EXPECT_EQ(check_kernel(k), Problems{"e0: bad index expression e7"});
+}
+
+TEST(CheckKernel, DimensionsAreLimited) {
+  Kernel k = sound(ExprOp::neg, DType::f32);
+  k.space.assign(65, 1);
+  EXPECT_EQ(check_kernel(k), Problems{"65 dimensions, at most 64"});
+}
+
+TEST(CheckKernel, OnlyAttentionHasAScore) {
+  KernelBuilder b({2, 3});
+  const int x = b.input({DType::f32, {2, 4}}), y = b.input({DType::f32, {4, 3}});
+  const Coord x_at[] = {b.dim(0), b.dim(2)}, y_at[] = {b.dim(2), b.dim(1)};
+  b.store(b.output({DType::f32, {2, 3}}), b.contract(ContractionKind::matmul, {4}, x, x_at, y, y_at));
+  Kernel k = b.finish("matmul");
+  auto product = std::make_shared<Contraction>(*k.contraction);
+  product->score = std::make_shared<Kernel>();
+  k.contraction = product;
+  EXPECT_EQ(check_kernel(k), Problems{"a score without attention"});
+}
+
 // What is no operation or type at all is named before anything relies on it.
 TEST(CheckKernel, UnknownNumbers) {
   Kernel k = sound(ExprOp::neg, DType::f32);

@@ -162,21 +162,6 @@ TEST(Print, merges_dimensions) {
   EXPECT_EQ(rows.kernel.row_dims, 1);
 }
 
-// An accumulating store is parallel exactly along the dimensions that the address tells apart.
-TEST(Print, accumulation_is_serial_where_addresses_meet) {
-  KernelBuilder k({7, 5, 3});
-  const int index = k.input({DType::i64, {7}}), source = k.input({DType::f32, {7, 5, 3}});
-  const int out = k.output({DType::f32, {4, 3, 5}});
-  const Coord row[] = {k.dim(0)};
-  const Coord to[] = {Coord(k.load(index, row)), k.dim(2), k.dim(1)};
-  k.store(out, to, k.load_broadcast(source), true);
-  const Kernel kernel = k.finish("scatter");
-  EXPECT_EQ(colliding_dims(kernel, kernel.stores[0].access), (std::vector<bool>{true, false, false}));
-  Access overlapping = kernel.stores[0].access;
-  overlapping.strides = {0, 1, 1};  // (1, 0) and (0, 1) meet
-  EXPECT_EQ(colliding_dims(kernel, overlapping), (std::vector<bool>{true, true, true}));
-}
-
 TEST(Print, traps_are_explained) {
   const std::vector<PrintSample> samples = print_samples();
   for (const PrintSample& sample : samples) {

@@ -4,30 +4,16 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernel/facts/visit.h"
+
 namespace npusim {
 namespace {
 
 // Whether any part of the kernel reads the argument.
 bool reads(const Kernel& k, int arg) {
-  const auto is = [&](const Access& a) { return a.arg == arg; };
-  if (std::any_of(k.accesses.begin(), k.accesses.end(), is)) return true;
-  if (!k.contraction) return false;
-  return is(k.contraction->a) || is(k.contraction->b) || (k.contraction->score && reads(*k.contraction->score, arg));
-}
-
-// Whether each point of the space has an element of its own. Along dimensions of one index a stride may be any number.
-bool is_injective(const std::vector<int64_t>& strides, const std::vector<int64_t>& space) {
-  std::vector<size_t> order;
-  for (size_t d = 0; d < space.size(); ++d)
-    if (space[d] > 1) order.push_back(d);
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return std::abs(strides[a]) < std::abs(strides[b]); });
-  int64_t reach = 0;  // of all dimensions with smaller strides
-  for (size_t d : order) {
-    if (std::abs(strides[d]) <= reach) return false;
-    reach += std::abs(strides[d]) * (space[d] - 1);
-  }
-  return true;
+  bool found = k.contraction && k.contraction->score && reads(*k.contraction->score, arg);
+  for_each_access(k, [&](const Access& a, bool) { found = found || a.arg == arg; });
+  return found;
 }
 
 }  // namespace
@@ -54,12 +40,49 @@ bool is_identity(const Kernel& k) {
   return true;
 }
 
+// The address is a sum of digits: a dimension with its stride, a guarded coordinate, an index term. If each digit's
+// stride exceeds all that smaller ones can add up to, the address tells every digit, and with it the index along every
+// dimension that is a digit by itself: along those no two points meet.
+std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
+  struct Digit {
+    int64_t stride, extent;
+  };
+  const size_t rank = k.space.size();
+  std::vector<Digit> digits;
+  std::vector<bool> meets(rank, true), all(rank, true);
+  for (size_t d = 0; d < rank; ++d) {
+    int guards = 0;
+    bool alone = true;
+    for (const Guard& g : a.guards) {
+      if (!g.coeffs[d] || k.space[d] == 1) continue;
+      ++guards;
+      for (size_t other = 0; other < rank; ++other)
+        alone = alone && (other == d || !g.coeffs[other] || k.space[other] == 1);
+    }
+    if (a.strides[d] && guards) return all;
+    if (a.strides[d]) digits.push_back({std::abs(a.strides[d]), k.space[d]});
+    meets[d] = k.space[d] > 1 && !(a.strides[d] || (guards == 1 && alone));
+  }
+  for (const Guard& g : a.guards) digits.push_back({std::abs(g.stride), g.limit});
+  for (const IndexTerm& t : a.terms) digits.push_back({std::abs(t.stride), t.extent});
+  std::sort(digits.begin(), digits.end(), [](const Digit& x, const Digit& y) { return x.stride < y.stride; });
+  __int128 covered = 0;
+  for (const Digit& digit : digits) {
+    if (digit.extent <= 1) continue;
+    if (digit.stride <= covered) return all;
+    covered += static_cast<__int128>(digit.stride) * (digit.extent - 1);
+  }
+  return meets;
+}
+
 bool may_share(const Kernel& k, int read, int written) {
   // Where there are no points, nothing is read and no stride has been bounded.
   if (!reads(k, read) || std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) return true;
   if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return false;
   const Access& to = k.stores[0].access;
-  if (to.arg != written || !to.guards.empty() || !to.terms.empty() || !is_injective(to.strides, k.space)) return false;
+  if (to.arg != written || !to.guards.empty() || !to.terms.empty()) return false;
+  const std::vector<bool> meets = colliding_dims(k, to);
+  if (std::find(meets.begin(), meets.end(), true) != meets.end()) return false;
   return std::all_of(k.accesses.begin(), k.accesses.end(), [&](const Access& a) {
     if (a.arg != read) return true;
     if (a.offset != to.offset || !a.guards.empty() || !a.terms.empty()) return false;

@@ -1,5 +1,7 @@
 // What a kernel does to memory: which only move elements, and when a result may take the memory of what is read.
 #pragma once
+#include <vector>
+
 #include "kernel/kernel.h"
 
 namespace npusim {
@@ -8,6 +10,9 @@ namespace npusim {
 bool is_copy(const Kernel& kernel);
 // A copy that keeps every element at its address: the same value under another shape.
 bool is_identity(const Kernel& kernel);
+
+// By dimension of the space: whether points that differ along it could meet at one address.
+std::vector<bool> colliding_dims(const Kernel& kernel, const Access& access);
 
 // Whether the memory of read argument `read` may be that of `written`: nothing reads it but each point of the space the
 // very element it stores. A contraction may store before it has read all it adds, and of several stores one may come

@@ -2,22 +2,13 @@
 #include "kernel/fuse/simplify.h"
 
 #include <algorithm>
-#include <functional>
 #include <unordered_map>
+
+#include "kernel/facts/compact.h"
+#include "kernel/facts/visit.h"
 
 namespace npusim {
 namespace {
-
-// Applies `edit` to every coefficient vector over `space` (and over space ++ reduce, with `wide` set).
-void for_each_access(Kernel& k, const std::function<void(Access&, bool wide)>& edit) {
-  for (Access& a : k.accesses) edit(a, false);
-  for (Store& s : k.stores) edit(s.access, false);
-  if (!k.contraction) return;
-  auto c = std::make_shared<Contraction>(*k.contraction);
-  if (c->kind != ContractionKind::attention) edit(c->a, true);
-  edit(c->b, true);
-  k.contraction = std::move(c);
-}
 
 void rename_args(Kernel& k, const std::vector<int>& to) {
   for (Access& a : k.accesses) a.arg = to[static_cast<size_t>(a.arg)];
@@ -61,109 +52,6 @@ void merge_args(BoundKernel& bound) {
   if (merged) rename_args(k, to);  // the arguments left over are unused
 }
 
-// Drops expressions no store needs, and accesses no expression needs.
-void drop_unused_exprs(Kernel& k) {
-  std::vector<bool> live(k.exprs.size(), false);
-  for (const Store& s : k.stores) {
-    live[static_cast<size_t>(s.expr)] = true;
-    for (const IndexTerm& t : s.access.terms) live[static_cast<size_t>(t.expr)] = true;
-  }
-  for (size_t i = k.exprs.size(); i-- > 0;) {
-    if (!live[i]) continue;
-    const Expr& e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) live[static_cast<size_t>(e.in[static_cast<size_t>(n)])] = true;
-    if (e.op == ExprOp::load)
-      for (const IndexTerm& t : k.accesses[static_cast<size_t>(e.integer)].terms)
-        live[static_cast<size_t>(t.expr)] = true;
-  }
-  std::vector<int32_t> to(k.exprs.size(), -1);
-  std::vector<int64_t> access_to(k.accesses.size(), -1);
-  std::vector<Expr> exprs;
-  std::vector<Access> accesses;
-  auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  };
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    if (!live[i]) continue;
-    Expr e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
-    if (e.op == ExprOp::load) {
-      int64_t& renamed = access_to[static_cast<size_t>(e.integer)];
-      if (renamed < 0) {
-        renamed = static_cast<int64_t>(accesses.size());
-        accesses.push_back(k.accesses[static_cast<size_t>(e.integer)]);
-        rename_terms(accesses.back());
-      }
-      e.integer = renamed;
-    }
-    to[i] = static_cast<int32_t>(exprs.size());
-    exprs.push_back(e);
-  }
-  for (Store& s : k.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
-  k.exprs = std::move(exprs);
-  k.accesses = std::move(accesses);
-}
-
-// A reduction or scan along a row of one element is that element.
-void drop_reductions(Kernel& k) {
-  std::vector<int32_t> to(k.exprs.size());
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    Expr& e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
-    to[i] = e.op == ExprOp::reduce || e.op == ExprOp::scan ? e.in[0] : static_cast<int32_t>(i);
-  }
-  auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  };
-  for (Access& a : k.accesses) rename_terms(a);
-  for (Store& s : k.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
-  drop_unused_exprs(k);
-}
-
-void drop_unit_dims(Kernel& k) {
-  if (k.contraction && k.contraction->kind != ContractionKind::matmul) return;
-  const size_t rank = k.space.size();
-  std::vector<size_t> keep;
-  int row = 0;
-  for (size_t d = 0; d < rank; ++d) {
-    if (k.space[d] == 1) continue;
-    keep.push_back(d);
-    if (d >= rank - static_cast<size_t>(k.row_dims)) ++row;
-  }
-  if (keep.size() == rank) return;
-  auto pick = [&](std::vector<int64_t>& v) {
-    std::vector<int64_t> out;
-    for (size_t d : keep) out.push_back(v[d]);
-    out.insert(out.end(), v.begin() + static_cast<std::ptrdiff_t>(rank), v.end());
-    v = std::move(out);
-  };
-  for_each_access(k, [&](Access& a, bool) {
-    pick(a.strides);
-    for (Guard& g : a.guards) pick(g.coeffs);
-  });
-  std::vector<int64_t> renamed(rank, -1);
-  for (size_t i = 0; i < keep.size(); ++i) renamed[keep[i]] = static_cast<int64_t>(i);
-  for (Expr& e : k.exprs) {
-    if (e.op != ExprOp::index) continue;
-    if (const int64_t d = renamed[static_cast<size_t>(e.integer)]; d >= 0) {
-      e.integer = d;
-    } else {
-      e = Expr{.op = ExprOp::constant, .type = Scalar::i64};
-    }
-  }
-  pick(k.space);
-  if (k.row_dims > 0 && row == 0) drop_reductions(k);
-  k.row_dims = row;
-}
-
 }  // namespace
 
 int32_t add_expr(Kernel& kernel, const Expr& e) {
@@ -188,7 +76,7 @@ void split_dim(Kernel& kernel, size_t d, int64_t inner) {
   };
   const size_t rank = kernel.space.size();
   const bool reduced = d >= rank;
-  for_each_access(kernel, [&](Access& a, bool wide) {
+  edit_each_access(kernel, [&](Access& a, bool wide) {
     if (reduced && !wide) return;
     split(a.strides);
     for (Guard& g : a.guards) split(g.coeffs);
@@ -248,7 +136,7 @@ void permute_dims(Kernel& kernel, const std::vector<size_t>& order) {
     out.insert(out.end(), v.begin() + static_cast<std::ptrdiff_t>(order.size()), v.end());  // reduced dimensions
     v = std::move(out);
   };
-  for_each_access(kernel, [&](Access& a, bool) {
+  edit_each_access(kernel, [&](Access& a, bool) {
     pick(a.strides);
     for (Guard& g : a.guards) pick(g.coeffs);
   });
@@ -279,8 +167,8 @@ void order_args(BoundKernel& bound) {
 void simplify(BoundKernel& bound) {
   Kernel& k = bound.kernel;
   merge_args(bound);
-  drop_unused_exprs(k);
-  drop_unit_dims(k);
+  if (!k.contraction || k.contraction->kind == ContractionKind::matmul) drop_unit_dims(k);
+  drop_dead(k);
   std::vector<bool> used(k.args.size(), false);
   mark_args(k, used);
   for (const KernelArg& arg : k.args)
