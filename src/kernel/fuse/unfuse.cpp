@@ -1,0 +1,187 @@
+// Rewriting of matmul, convolution and attention as row kernels.
+#include "kernel/fuse/unfuse.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/shape.h"
+#include "kernel/fuse/simplify.h"
+
+namespace npusim {
+namespace {
+
+int32_t add(Kernel& k, Expr e) {
+  k.exprs.push_back(e);
+  return static_cast<int32_t>(k.exprs.size()) - 1;
+}
+
+int32_t add_load(Kernel& k, Access access) {
+  k.accesses.push_back(std::move(access));
+  Expr e{.op = ExprOp::load, .type = Scalar::f32};
+  e.integer = static_cast<int64_t>(k.accesses.size()) - 1;
+  return add(k, e);
+}
+
+int32_t add_op(Kernel& k, ExprOp op, int32_t a, int32_t b = -1) {
+  return add(k, {.op = op, .type = Scalar::f32, .in = {a, b, -1}});
+}
+
+int32_t add_reduce(Kernel& k, Reduction reduction, int32_t x) {
+  return add(k, {.op = ExprOp::reduce, .type = Scalar::f32, .reduction = reduction, .in = {x, -1, -1}});
+}
+
+int32_t add_number(Kernel& k, double value) {
+  return add(k, {.op = ExprOp::constant, .type = Scalar::f32, .number = value});
+}
+
+// The expressions of `old` behind those that `k` has, the leaf replaced.
+void append_epilogue(Kernel& k, const std::vector<Expr>& old, int32_t leaf) {
+  std::vector<int32_t> to(old.size());
+  for (size_t i = 0; i < old.size(); ++i) {
+    Expr e = old[i];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    to[i] = e.op == ExprOp::contraction ? leaf : add(k, e);
+  }
+  const auto rename_terms = [&](Access& a) {
+    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
+  };
+  for (Access& a : k.accesses) rename_terms(a);
+  for (Store& s : k.stores) {
+    s.expr = to[static_cast<size_t>(s.expr)];
+    rename_terms(s.access);
+  }
+}
+
+class Unfuser {
+ public:
+  explicit Unfuser(const Kernel& kernel) : outer_(kernel) {}
+
+  Unfused run() {
+    if (!outer_.contraction) {
+      step(bound(outer_));
+    } else if (outer_.contraction->kind == ContractionKind::attention) {
+      attention();
+    } else {
+      const Contraction& c = *outer_.contraction;
+      product(bound(outer_), c.reduce, c.a, c.b);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // With the outer kernel's arguments, by position.
+  static BoundKernel bound(const Kernel& kernel) {
+    BoundKernel b{kernel, {}};
+    for (size_t i = 0; i < kernel.args.size(); ++i) b.values.push_back(static_cast<int>(i));
+    return b;
+  }
+  // The same arguments, of which only those are left that are read, and nothing computed yet.
+  static BoundKernel reader(BoundKernel b, const std::string& suffix) {
+    Kernel& k = b.kernel;
+    k.name += suffix;
+    for (KernelArg& arg : k.args) arg.updates = -1;  // simplify() drops what is not stored
+    k.accesses.clear();
+    k.exprs.clear();
+    k.stores.clear();
+    return b;
+  }
+
+  void step(BoundKernel b) {
+    order_args(b);
+    simplify(b);
+    result_.steps.push_back(std::move(b));
+  }
+
+  // New scratch over `space`, one element per point; its number among the values.
+  int add_scratch(const std::vector<int64_t>& space) {
+    result_.scratch.push_back(element_count(space));
+    return static_cast<int>(outer_.args.size() + result_.scratch.size()) - 1;
+  }
+  // An access to scratch over `space` as an argument of `b`.
+  Access scratch_access(BoundKernel& b, int value, const std::vector<int64_t>& space, bool written) const {
+    b.kernel.args.push_back(
+        {DType::f32, result_.scratch[static_cast<size_t>(value) - outer_.args.size()], written, -1});
+    b.values.push_back(value);
+    return {static_cast<int>(b.kernel.args.size()) - 1, 0, row_major_strides(space), {}, {}};
+  }
+
+  // `b`, whose leaf is Σ a·b over `reduce`; both run over its space ++ reduce.
+  void product(BoundKernel b, const std::vector<int64_t>& reduce, const Access& left, const Access& right) {
+    Kernel& k = b.kernel;
+    k.contraction = nullptr;
+    std::vector<Expr> epilogue = std::move(k.exprs);
+    k.exprs.clear();
+    const bool accumulates = std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
+    if (accumulates) {
+      const int sums = add_scratch(k.space);
+      BoundKernel sum = reader(b, "_sum");
+      sum.kernel.exprs = {{.op = ExprOp::contraction, .type = Scalar::f32}};
+      sum.kernel.stores = {{scratch_access(sum, sums, k.space, true), 0, false}};
+      product(std::move(sum), reduce, left, right);
+      append_epilogue(k, epilogue, add_load(k, scratch_access(b, sums, k.space, false)));
+      return step(std::move(b));
+    }
+    const size_t rank = k.space.size() + reduce.size();
+    const auto extend = [&](Access& a) {
+      a.strides.resize(rank, 0);
+      for (Guard& g : a.guards) g.coeffs.resize(rank, 0);
+    };
+    for (Access& a : k.accesses) extend(a);
+    for (Store& s : k.stores) extend(s.access);
+    k.space.insert(k.space.end(), reduce.begin(), reduce.end());
+    k.row_dims = static_cast<int>(reduce.size());
+    const int32_t x = add_load(k, left), y = add_load(k, right);
+    append_epilogue(k, epilogue, add_reduce(k, Reduction::sum, add_op(k, ExprOp::mul, x, y)));
+    step(std::move(b));
+  }
+
+  void attention() {
+    const Contraction& c = *outer_.contraction;
+    const Kernel& score = *c.score;
+    const std::vector<int64_t>& space = score.space;  // queries ++ keys
+    const int scores = add_scratch(space), weights = add_scratch(space);
+
+    BoundKernel first = reader(bound(outer_), "_scores");
+    first.kernel.space = space;
+    first.kernel.accesses = score.accesses;
+    first.kernel.exprs = score.exprs;
+    first.kernel.stores = {{scratch_access(first, scores, space, true), score.stores[0].expr, false}};
+    product(std::move(first), score.contraction->reduce, score.contraction->a, score.contraction->b);
+
+    step(softmax(space, scores, weights));
+
+    BoundKernel last = bound(outer_);
+    Access a = scratch_access(last, weights, space, false);
+    a.strides.insert(a.strides.end() - 1, 0);  // along the values' own dimension
+    product(std::move(last), c.reduce, a, c.b);
+  }
+
+  BoundKernel softmax(const std::vector<int64_t>& space, int from, int to) const {
+    BoundKernel b;
+    Kernel& k = b.kernel;
+    k.name = outer_.name + "_softmax";
+    k.space = space;
+    k.row_dims = 1;
+    const int32_t x = add_load(k, scratch_access(b, from, space, false));
+    const int32_t top = add_reduce(k, Reduction::max, x);
+    const int32_t power = add_op(k, ExprOp::exp, add_op(k, ExprOp::sub, x, top));
+    int32_t weight = add_op(k, ExprOp::div, power, add_reduce(k, Reduction::sum, power));
+    if (outer_.contraction->masked_rows_are_zero) {
+      const int32_t none = add_number(k, -std::numeric_limits<double>::infinity());
+      const int32_t masked = add(k, {.op = ExprOp::eq, .type = Scalar::boolean, .in = {top, none, -1}});
+      weight = add(k, {.op = ExprOp::select, .type = Scalar::f32, .in = {masked, add_number(k, 0), weight}});
+    }
+    k.stores = {{scratch_access(b, to, space, true), weight, false}};
+    return b;
+  }
+
+  const Kernel& outer_;
+  Unfused result_;
+};
+
+}  // namespace
+
+Unfused unfuse(const Kernel& kernel) { return Unfuser(kernel).run(); }
+
+}  // namespace npusim
