@@ -10,7 +10,7 @@
 #include <dnnl.hpp>
 #include <random>
 
-#include "backends/cpu/contraction.h"
+#include "backends/cpu/implementations.h"
 #include "backends/cpu/memory.h"
 #include "base/threads.h"
 #include "kernel/builder.h"
@@ -29,7 +29,7 @@ struct Bench {
   };
   std::vector<std::shared_ptr<std::byte>> memory;
   std::vector<Activation> activations;  // shared by the steps: the nth argument of all that it is large enough for
-  std::vector<std::unique_ptr<Step>> steps;
+  std::vector<std::unique_ptr<BoundStep>> steps;
   std::shared_ptr<std::byte> scratch;
 
   void add(const Kernel& kernel, const std::vector<int>& constant) {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <functional>
 
-#include "backends/cpu/loops.h"
+#include "backends/cpu/loops/loops.h"
 #include "base/instruction_set.h"
 #include "base/threads.h"
 #include "kernel/builder.h"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/loops_check.h"
+#include "backends/cpu/loops/check.h"
 #include "base/error.h"
 #include "kernel/builder.h"
 

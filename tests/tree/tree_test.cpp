@@ -2,6 +2,7 @@
 // operators are named in ops/ only.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -75,6 +76,9 @@ const std::map<std::string, std::set<std::string>> may_see = {
 };
 const std::set<std::string> backend_may_see = {"base", "kernel",  "kernel/facts", "print",
                                                "ops",  "codegen", "program",      "runtime"};
+// The rooms of a backend, each of which sees those before it. Of the files beside them they see those that include no
+// room themselves.
+const std::map<std::string, std::vector<std::string>> rooms = {{"cpu", {"loops", "product", "attention"}}};
 
 std::set<std::string> backends() {
   std::set<std::string> names;
@@ -83,23 +87,66 @@ std::set<std::string> backends() {
   return names;
 }
 
-TEST(Tree, NoIncludeGoesUpward) {
+struct Include {
+  const Line* line;
+  std::string path;
+};
+std::vector<Include> all_includes() {
   const std::regex include("\\s*#\\s*include\\s*\"([^\"]+)\".*");
   std::smatch match;
-  int includes = 0;
-  for (const Line& line : all_lines()) {
-    if (!std::regex_match(line.text, match, include)) continue;
-    ++includes;
-    const std::string path = match[1], from = folder_of(line.file), to = folder_of("/" + path);
+  std::vector<Include> includes;
+  for (const Line& line : all_lines())
+    if (std::regex_match(line.text, match, include)) includes.push_back({&line, match[1]});
+  return includes;
+}
+
+// "src/backends/cpu/x.cpp" -> "backends/cpu/x".
+std::string stem_of(const std::string& file) {
+  return file.substr(file.find('/') + 1, file.rfind('.') - file.find('/') - 1);
+}
+
+// Whether a file of `backend` may include another of it. `above`: stems of files beside the rooms that include a room.
+bool within_backend(const std::string& backend, const std::string& from, const std::string& path,
+                    const std::set<std::string>& above) {
+  const std::string prefix = "backends/" + backend, to = folder_of("/" + path);
+  if (from == prefix || from == to) return true;
+  if (to == prefix) return !above.contains(stem_of("/" + path));
+  const auto& order = rooms.at(backend);
+  const auto floor = [&](const std::string& folder) {
+    return std::find(order.begin(), order.end(), folder.substr(prefix.size() + 1));
+  };
+  return floor(from) != order.end() && floor(to) < floor(from);
+}
+
+TEST(Tree, RoomsOfABackendSeeThoseBelow) {
+  const std::vector<Include> includes = all_includes();
+  for (const auto& [backend, order] : rooms) {
+    const std::string prefix = "backends/" + backend;
+    std::set<std::string> above;
+    for (const auto& [line, path] : includes)
+      if (folder_of(line->file) == prefix && folder_of("/" + path).starts_with(prefix + "/"))
+        above.insert(stem_of(line->file));
+    EXPECT_FALSE(above.empty());
+    for (const auto& [line, path] : includes)
+      if (line->file.starts_with("src/" + prefix + "/") && path.starts_with(prefix + "/")) {
+        EXPECT_TRUE(within_backend(backend, folder_of(line->file), path, above)) << line->where();
+      }
+  }
+}
+
+TEST(Tree, NoIncludeGoesUpward) {
+  const std::vector<Include> all = all_includes();
+  for (const auto& [found, path] : all) {
+    const Line& line = *found;
+    const std::string from = folder_of(line.file), to = folder_of("/" + path);
     if (from == to || path == "hwy/foreach_target.h") continue;
     const bool backend = from.starts_with("backends/");
-    // A backend orders its own folders by itself.
-    if (backend && to.starts_with(from.substr(0, from.find('/', std::string("backends/").size())))) continue;
+    if (backend && path.starts_with(from.substr(0, from.find('/', 9)) + "/")) continue;  // its rooms: above
     ASSERT_TRUE(backend || may_see.contains(from)) << "folder " << from << " is not in this test's table";
     const std::set<std::string>& allowed = backend ? backend_may_see : may_see.at(from);
     EXPECT_TRUE(allowed.contains(to) || allowed.contains(path)) << line.where();
   }
-  EXPECT_GT(includes, 300);  // the reader reads
+  EXPECT_GT(all.size(), 300u);  // the reader reads
 }
 
 TEST(Tree, EveryFolderIsInTheTable) {
@@ -109,6 +156,14 @@ TEST(Tree, EveryFolderIsInTheTable) {
       EXPECT_TRUE(may_see.contains(name)) << name;
     }
   }
+  for (const std::string& backend : backends())
+    for (const auto& entry : fs::directory_iterator(root / "src/backends" / backend)) {
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_directory()) continue;
+      ASSERT_TRUE(rooms.contains(backend)) << backend;
+      const auto& order = rooms.at(backend);
+      EXPECT_TRUE(std::find(order.begin(), order.end(), name) != order.end()) << backend << "/" << name;
+    }
 }
 
 // Names may appear as the default of an option and in text; deciding something by a backend's name may not.

@@ -7,8 +7,8 @@
 #include <map>
 #include <thread>
 
-#include "backends/cpu/contraction.h"
-#include "backends/cpu/loops.h"
+#include "backends/cpu/implementations.h"
+#include "backends/cpu/loops/loops.h"
 #include "backends/cpu/memory.h"
 #include "base/error.h"
 #include "base/instruction_set.h"
@@ -53,7 +53,7 @@ class BorrowedBuffer : public DeviceBuffer {
 };
 
 // A kernel without contraction: tile bytecode shared by all steps that run it.
-class LoopsStep : public Step {
+class LoopsStep : public BoundStep {
  public:
   LoopsStep(std::shared_ptr<Loops> loops, std::vector<void*> args) : loops_(std::move(loops)), args_(std::move(args)) {}
   void run() override {
@@ -68,7 +68,7 @@ class LoopsStep : public Step {
 
 class CpuSegment : public Segment {
  public:
-  CpuSegment(const StepRange& range, std::vector<std::unique_ptr<Step>> steps, int threads)
+  CpuSegment(const StepRange& range, std::vector<std::unique_ptr<BoundStep>> steps, int threads)
       : range_(range), steps_(std::move(steps)), threads_(threads) {
     size_t scratch = 0;
     for (const auto& step : steps_) scratch = std::max(scratch, step->scratch_bytes());
@@ -90,13 +90,13 @@ class CpuSegment : public Segment {
     try {
       steps_[i]->run();
     } catch (const Error& error) {
-      const npusim::Step& step = range_.sequence.steps[range_.first + i];
+      const Step& step = range_.sequence.steps[range_.first + i];
       throw Error(error.kind(), "node " + step_name(range_.program, step) + ": " + error.what());
     }
   }
 
   StepRange range_;
-  std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<std::unique_ptr<BoundStep>> steps_;
   int threads_;
   std::unique_ptr<HostBuffer> scratch_;
 };
@@ -123,9 +123,9 @@ class CpuQueue : public Queue {
 
   std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
     const ThreadCount limit(context_.threads);
-    std::vector<std::unique_ptr<Step>> ready;
+    std::vector<std::unique_ptr<BoundStep>> ready;
     for (size_t i = 0; i < range.count; ++i) {
-      const npusim::Step& step = range.sequence.steps[range.first + i];
+      const Step& step = range.sequence.steps[range.first + i];
       const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
       std::vector<Binding> bindings;
       std::vector<void*> args;

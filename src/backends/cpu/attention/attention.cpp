@@ -1,0 +1,407 @@
+// Flash attention over packed or direct tiles of keys and values.
+#include "backends/cpu/attention/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backends/cpu/attention/score.h"
+#include "backends/cpu/attention/simd.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/product/epilogue.h"
+#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/simd.h"
+#include "kernel/evaluate.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr int64_t tile_keys = narrow_depth;
+constexpr int64_t max_block_rows = 256, shared_block_rows = 128;
+constexpr int64_t direct_rows = 8;  // up to here keys and values are read where they lie, not packed
+// A mask value from which on a key counts only where a row has no other: exp(score − top) is exactly 0 as long as
+// |q·k| stays far below it.
+constexpr float hopeless = -1e30f;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Floats a thread needs, each part 64-byte aligned.
+struct Layout {
+  int64_t q = 0, s = 0, k = 0, v = 0, mask = 0, limit = 0, total = 0;
+};
+// One block of results: rows x columns, then the rows' maximum, sum and last factor.
+struct Result {
+  float *o, *top, *sum, *factor;
+};
+
+struct Axes {
+  Axis batch, rows, keys, depth, columns;
+};
+
+class AttentionStep final : public BoundStep {
+ public:
+  AttentionStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const Axes& axes,
+                Operand q, Operand k, Operand v)
+      : q_(std::move(q)),
+        k_(std::move(k)),
+        v_(std::move(v)),
+        rows_(q_.size(1)),
+        keys_(k_.size(1)),
+        depth_(k_.size(2)),
+        columns_(v_.size(2)),
+        threads_(usable_threads(kernel, context)),
+        safe_(kernel.contraction->masked_rows_are_zero),
+        value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
+        ld_(ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
+        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
+    const Kernel& score = *kernel.contraction->score;
+    auto score_operand = [&](int index) {
+      const Access& access = score.accesses[static_cast<size_t>(index)];
+      const auto arg = static_cast<size_t>(access.arg);
+      return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.keys});
+    };
+    auto form = match_score(score);
+    if (form && form->kept >= 0) {
+      kept_ = score_operand(form->kept);
+      if (kept_.step[1] == -1 || kept_.step[2] != 1) form.reset();  // booleans are read where they lie
+    }
+    if (form)
+      form_ = *form;
+    else
+      make_score(kernel, args, axes);
+    if (form_.mask >= 0) mask_ = score_operand(form_.mask);
+    if (form_.limited) {
+      form_.limit_coeffs.resize(score.space.size(), 0);
+      limit_ = make_operand({0, form_.limit_offset, form_.limit_coeffs, {}, {}}, DType::f32, nullptr,
+                            {axes.batch, axes.rows, Axis{}});
+    }
+    auto direct = [](const Operand& o) {
+      return o.bounds.empty() && o.step[2] == 1 && o.step[1] != -1 &&
+             (o.dtype == DType::f32 || o.dtype == DType::f16 || o.dtype == DType::bf16);
+    };
+    direct_ = rows_ <= direct_rows && depth_ <= narrow_depth && direct(k_) && direct(v_);
+    plan();
+  }
+
+  void run() override {
+    on_threads(threads_, [this](int thread) {
+      for (int64_t i = items_ * thread / threads_; i < items_ * (thread + 1) / threads_; ++i) item(i, thread);
+    });
+    if (splits_ > 1) merge_parts();
+    if (score_) score_->check();
+    epilogue_.check();
+  }
+
+  std::string describe() const override {
+    return fmt::format("attention {}x{} rows, {} keys x {}, {} values{}{}{}", q_.size(0), rows_, keys_, depth_,
+                       columns_, direct_ ? " direct" : "", splits_ > 1 ? fmt::format(" in {} parts", splits_) : "",
+                       score_ ? " general score" : "");
+  }
+
+ private:
+  void make_score(const Kernel& kernel, std::span<const Binding> args, const Axes& axes) {
+    const size_t rank = kernel.space.size();
+    const Kernel score = score_kernel(kernel, tile_strides(rank, axes.rows, axes.keys, narrow_stride));
+    std::vector<Binding> bindings;
+    for (size_t i = 0; i < args.size(); ++i)
+      if (!kernel.args[i].written) bindings.push_back(args[i]);
+    bindings.push_back({});
+    score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, narrow_stride, threads_,
+                                            true);
+  }
+
+  // Items are (batch, block of rows, part of the keys); keys are split only where there are too few blocks.
+  void plan() {
+    // Every block packs the keys and values again; smaller ones where threads would go without.
+    row_blocks_ = ceil_div(rows_, q_.size(0) >= 2 * threads_ ? max_block_rows : shared_block_rows);
+    block_rows_ = ceil_div(rows_, row_blocks_);
+    const int64_t blocks = q_.size(0) * row_blocks_, tiles = std::max<int64_t>(1, ceil_div(keys_, tile_keys));
+    if (blocks < 4 * threads_ && blocks % threads_ != 0) splits_ = std::min<int64_t>(tiles, threads_);
+    items_ = blocks * splits_;
+    const int64_t slices = ceil_div(depth_, narrow_depth);
+    slices_ = std::max<int64_t>(1, slices);
+    auto take = [this](int64_t floats) {
+      const int64_t at = layout_.total;
+      layout_.total += (floats + 15) / 16 * 16;
+      return at;
+    };
+    layout_.q = take(slices_ * block_rows_ * narrow_stride);
+    layout_.s = take(block_rows_ * narrow_stride + 16);
+    layout_.k = take(direct_ ? 0 : ceil_div(tile_keys, wide_tile().columns) * wide_tile().columns * depth_);
+    layout_.v = take(direct_ ? 0 : (ld_ - 16) * tile_keys);
+    layout_.mask = take(form_.mask >= 0 ? block_rows_ * narrow_stride : 0);
+    result_floats_ = block_rows_ * ld_ + 3 * ((block_rows_ + 15) / 16 * 16);
+    result_floats_ = (result_floats_ + 15) / 16 * 16;
+    const int64_t results = splits_ == 1 ? threads_ : items_;
+    scratch_bytes_ = static_cast<size_t>(layout_.total * threads_ + result_floats_ * results) * 4;
+  }
+
+  float* scratch(int thread) const { return reinterpret_cast<float*>(scratch_) + thread * layout_.total; }
+  Result result(int64_t index) const {
+    const int64_t padded = (block_rows_ + 15) / 16 * 16;
+    float* o = reinterpret_cast<float*>(scratch_) + threads_ * layout_.total + index * result_floats_;
+    float* top = o + block_rows_ * ld_;
+    return {o, top, top + padded, top + 2 * padded};
+  }
+  int64_t first_row(int64_t block) const { return rows_ * block / row_blocks_; }
+
+  void item(int64_t index, int thread) {
+    const int64_t block = index / splits_, part = index % splits_;
+    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
+                  r1 = first_row(block % row_blocks_ + 1);
+    const int64_t tiles = ceil_div(keys_, tile_keys), t0 = tiles * part / splits_, t1 = tiles * (part + 1) / splits_;
+    const Result out = result(splits_ == 1 ? thread : index);
+    const int64_t padded = (block_rows_ + 15) / 16 * 16;
+    std::memset(out.o, 0, static_cast<size_t>((r1 - r0) * ld_) * 4);
+    std::fill(out.top, out.top + padded, -infinity);
+    std::fill(out.sum, out.sum + padded, 0.0f);
+    std::fill(out.factor, out.factor + padded, 0.0f);
+    pack_queries(batch, r0, r1, scratch(thread) + layout_.q);
+    bool postponed = false;
+    for (int64_t t = t0; t < t1; ++t) postponed |= tile(batch, r0, r1, t, out, thread, false);
+    // Tiles of hopeless keys matter to rows that have nothing else (exp of the difference is not 0).
+    if (postponed && *std::min_element(out.top, out.top + (r1 - r0)) < hopeless * 1e-10f)
+      for (int64_t t = t0; t < t1; ++t) tile(batch, r0, r1, t, out, thread, true);
+    if (splits_ == 1) finish(batch, r0, r1, out, thread);
+  }
+
+  void pack_queries(int64_t batch, int64_t r0, int64_t r1, float* to) const {
+    for (int64_t slice = 0; slice < slices_; ++slice) {
+      float* dst = to + slice * block_rows_ * narrow_stride;
+      const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
+      pack(q_, {batch, r0, r1, d0, d1}, dst, narrow_stride);
+      if (form_.scale == 1) continue;
+      for (int64_t r = 0; r < r1 - r0; ++r)
+        for (int64_t d = 0; d < d1 - d0; ++d) dst[r * narrow_stride + d] *= form_.scale;
+    }
+  }
+
+  // Adds one tile of keys, unless it cannot count. Tiles of hopeless keys are for the second pass (`late`); true when
+  // this one is.
+  bool tile(int64_t batch, int64_t r0, int64_t r1, int64_t t, const Result& out, int thread, bool late) {
+    float* const base = scratch(thread);
+    float *const s = base + layout_.s, *const mask = base + layout_.mask;
+    const int64_t k0 = t * tile_keys, k1 = std::min(keys_, k0 + tile_keys), rows = r1 - r0;
+    const bool one_mask = form_.mask >= 0 && mask_.step[1] == 0;  // the same for all rows
+    float best = 0;
+    if (form_.mask >= 0) {
+      const int64_t mask_rows = one_mask ? 1 : rows;
+      pack(mask_, {batch, r0, r0 + mask_rows, k0, k1}, mask, narrow_stride);
+      best = -infinity;
+      for (int64_t r = 0; r < mask_rows; ++r) best = std::max(best, largest(mask + r * narrow_stride, k1 - k0));
+    }
+    const auto mask_all = [&] { best = form_.added ? best + form_.masked : std::min(best, form_.masked); };
+    if (form_.limited) {
+      int64_t highest = 0;
+      for (int64_t r = r0; r < r1; ++r) highest = std::max(highest, limit(batch, r));
+      if (highest <= k0) mask_all();
+    }
+    if (form_.kept >= 0 && !any_kept(batch, r0, r1, k0, k1)) mask_all();
+    // A weight of 0 does not make up for a key or value that is infinite or no number.
+    const bool idle = best <= hopeless && is_finite(batch, k0, k1, base);
+    if (idle && best == -infinity) return false;
+    if (idle != late) return !late;
+    scores(batch, r0, r1, k0, k1, base);
+    if (form_.mask >= 0) add_mask(s, mask, one_mask ? 0 : narrow_stride, rows, k1 - k0);
+    if (form_.kept >= 0)
+      keep_scores(s, kept_row(batch, r0, k0), kept_.step[1], form_.keeps, {form_.masked, form_.added}, rows, k1 - k0);
+    if (form_.limited)
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = std::max<int64_t>(0, limit(batch, r0 + r) - k0); j < k1 - k0; ++j) {
+          float& score = s[r * narrow_stride + j];
+          score = form_.added ? score + form_.masked : form_.masked;
+        }
+    if (score_) score_->run(s, batch, r0, r1, k0, k1, thread);
+    softmax_tile(s, rows, k1 - k0, out.top, out.sum, out.factor);
+    scale_rows(out.o, ld_, rows, columns_, out.factor);
+    values(batch, rows, k0, k1, out.o, base);
+    return false;
+  }
+
+  // Whether keys [k0, k1) and their values are all finite.
+  bool is_finite(int64_t batch, int64_t k0, int64_t k1, float* base) const {
+    if (direct_)
+      return all_finite(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_) &&
+             all_finite(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_);
+    for (const auto& [operand, columns] : {std::pair(&k_, depth_), std::pair(&v_, columns_)})
+      for (int64_t d = 0; d < columns; d += narrow_depth) {
+        const int64_t count = std::min(narrow_depth, columns - d);
+        float* part = base + layout_.s;  // where the scores will be: block_rows_ rows
+        for (int64_t k = k0; k < k1; k += block_rows_) {
+          const int64_t rows = std::min(block_rows_, k1 - k);
+          pack(*operand, {batch, k, k + rows, d, d + count}, part, narrow_stride);
+          if (!all_finite(DType::f32, part, narrow_stride, rows, count)) return false;
+        }
+      }
+    return true;
+  }
+
+  const uint8_t* kept_row(int64_t batch, int64_t r, int64_t k) const {
+    return reinterpret_cast<const uint8_t*>(kept_.at(batch, r, k));
+  }
+  bool any_kept(int64_t batch, int64_t r0, int64_t r1, int64_t k0, int64_t k1) const {
+    const int64_t rows = kept_.step[1] == 0 ? 1 : r1 - r0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const uint8_t* row = kept_row(batch, r0 + r, k0);
+      bool any = false;
+      for (int64_t j = 0; j < k1 - k0; ++j) any |= (row[j] != 0) == form_.keeps;
+      if (any) return true;
+    }
+    return false;
+  }
+
+  int64_t limit(int64_t batch, int64_t r) const {
+    return limit_.offset + limit_.offsets[0][static_cast<size_t>(batch)] + limit_.offsets[1][static_cast<size_t>(r)];
+  }
+
+  // s[r, j] = q[r] · k[k0 + j]
+  void scores(int64_t batch, int64_t r0, int64_t r1, int64_t k0, int64_t k1, float* base) const {
+    const float* q = base + layout_.q;
+    float *s = base + layout_.s, *panels = base + layout_.k;
+    const int64_t rows = r1 - r0, width = wide_tile().columns;
+    if (direct_) {
+      for (int64_t r = 0; r < rows; r += gemv_max_rows)
+        dot_columns(k_.dtype, k_.at(batch, k0, 0), k_.step[1], k1 - k0, depth_, q + r * narrow_stride, narrow_stride,
+                    std::min(gemv_max_rows, rows - r), s + r * narrow_stride, narrow_stride);
+      return;
+    }
+    for (int64_t j = k0; j < k1; j += width) {
+      const int64_t count = std::min(width, k1 - j);
+      float* panel = panels;
+      for (int64_t slice = 0; slice < slices_; ++slice) {
+        const int64_t d0 = slice * narrow_depth, d1 = std::min(depth_, d0 + narrow_depth);
+        pack_transposed(k_, {batch, j, j + count, d0, d1}, panel, width);
+        multiply_narrow({.tile = wide_tile(),
+                         .a = q + slice * block_rows_ * narrow_stride,
+                         .rows = rows,
+                         .panels = panel,
+                         .columns = count,
+                         .depth = d1 - d0,
+                         .c = s + (j - k0),
+                         .ldc = narrow_stride,
+                         .add = slice > 0});
+      }
+    }
+  }
+
+  // o[r] += Σ_j s[r, j] · v[k0 + j]
+  void values(int64_t batch, int64_t rows, int64_t k0, int64_t k1, float* o, float* base) const {
+    const float* s = base + layout_.s;
+    if (direct_) return add_weighted(v_.dtype, v_.at(batch, k0, 0), v_.step[1], k1 - k0, columns_, s, rows, o, ld_);
+    float* panel = base + layout_.v;
+    const int64_t width = value_tile_.columns;
+    for (int64_t n = 0; n < columns_; n += width) {
+      const int64_t count = std::min(width, columns_ - n);
+      if (count % 16 != 0) std::memset(panel, 0, static_cast<size_t>((k1 - k0) * width) * 4);
+      pack(v_, {batch, k0, k1, n, n + count}, panel, width);
+      multiply_narrow({.tile = value_tile_,
+                       .a = s,
+                       .rows = rows,
+                       .panels = panel,
+                       .columns = count,
+                       .depth = k1 - k0,
+                       .c = o + n,
+                       .ldc = ld_,
+                       .add = true});
+    }
+  }
+
+  void merge_parts() {
+    on_threads(threads_, [this](int thread) {
+      const int64_t blocks = items_ / splits_;
+      for (int64_t i = blocks * thread / threads_; i < blocks * (thread + 1) / threads_; ++i) merge(i, thread);
+    });
+  }
+
+  // Adds the parts of a block in their order, then finishes it.
+  void merge(int64_t block, int thread) {
+    const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
+                  r1 = first_row(block % row_blocks_ + 1);
+    const Result all = result(block * splits_);
+    for (int64_t part = 1; part < splits_; ++part) {
+      const Result next = result(block * splits_ + part);
+      for (int64_t r = 0; r < r1 - r0; ++r) {
+        const float top = std::max(all.top[r], next.top[r]), base = top == -infinity ? 0 : top;
+        const float mine = std::exp(all.top[r] - base), theirs = std::exp(next.top[r] - base);
+        all.top[r] = top;
+        all.sum[r] = all.sum[r] * mine + next.sum[r] * theirs;
+        float *to = all.o + r * ld_, *from = next.o + r * ld_;
+        for (int64_t n = 0; n < columns_; ++n) to[n] = to[n] * mine + from[n] * theirs;
+      }
+    }
+    finish(batch, r0, r1, all, thread);
+  }
+
+  void finish(int64_t batch, int64_t r0, int64_t r1, const Result& out, int thread) {
+    for (int64_t r = 0; r < r1 - r0; ++r) {
+      const bool zero = out.sum[r] == 0 && (safe_ || keys_ == 0);
+      out.factor[r] = zero ? 0 : 1 / out.sum[r];
+    }
+    scale_rows(out.o, ld_, r1 - r0, columns_, out.factor);
+    epilogue_.run(out.o, batch, r0, r1, 0, columns_, thread);
+  }
+
+  Operand q_, k_, v_, mask_, kept_, limit_;  // axes: batch, rows | keys, depth | columns; masks: batch, rows, keys
+  int64_t rows_, keys_, depth_, columns_;
+  int threads_;
+  bool safe_, direct_ = false;
+  TileShape value_tile_;
+  int64_t ld_;
+  TileEpilogue epilogue_;
+  ScoreForm form_;
+  std::unique_ptr<TileEpilogue> score_;
+  int64_t row_blocks_ = 1, block_rows_ = 0, splits_ = 1, items_ = 0, slices_ = 1, result_floats_ = 0;
+  Layout layout_;
+};
+
+// For forms no lowering produces: slow and allocating, but right.
+class ReferenceStep final : public BoundStep {
+ public:
+  ReferenceStep(const Kernel& kernel, std::span<const Binding> args) : kernel_(kernel) {
+    for (const Binding& binding : args) args_.push_back(binding.data);
+  }
+  void run() override { evaluate(kernel_, args_, true); }
+  std::string describe() const override { return "attention by reference"; }
+
+ private:
+  Kernel kernel_;
+  std::vector<void*> args_;
+};
+
+}  // namespace
+
+std::unique_ptr<BoundStep> make_attention_step(const Kernel& kernel, std::span<const Binding> args,
+                                               const Context& context) {
+  const Contraction& outer = *kernel.contraction;
+  const Kernel& score = *outer.score;
+  const Contraction& inner = *score.contraction;
+  const int rank = static_cast<int>(kernel.space.size()),
+            last = rank - 1;  // last: the keys in score, the values' columns
+  const Access *q = &inner.a, *k = &inner.b;
+  if (depends_on(*q, last)) std::swap(q, k);
+  if (depends_on(*q, last)) return std::make_unique<ReferenceStep>(kernel, args);
+  std::vector<int> batch, rows, depth;
+  for (int d = 0; d < last; ++d) (depends_on(*k, d) || depends_on(outer.b, d) ? batch : rows).push_back(d);
+  std::vector<int64_t> score_dims = score.space, value_dims = kernel.space;
+  for (int64_t extent : inner.reduce) {
+    depth.push_back(static_cast<int>(score_dims.size()));
+    score_dims.push_back(extent);
+  }
+  value_dims.push_back(outer.reduce[0]);
+  const Axes axes{make_axis(score_dims, batch), make_axis(score_dims, rows), make_axis(score_dims, {last}),
+                  make_axis(score_dims, depth), make_axis(value_dims, {last})};
+  auto operand = [&](const Access& access, const Axis& middle, const Axis& end) {
+    const auto arg = static_cast<size_t>(access.arg);
+    return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, middle, end});
+  };
+  if (element_count(kernel.space) == 0) return make_matmul_step(kernel, args, context);
+  return std::make_unique<AttentionStep>(kernel, args, context, axes, operand(*q, axes.rows, axes.depth),
+                                         operand(*k, axes.keys, axes.depth),
+                                         operand(outer.b, make_axis(value_dims, {rank}), axes.columns));
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,145 @@
+// Tiles by how accesses run along the dimensions.
+#include "backends/cpu/loops/choose.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace npusim::cpu {
+namespace {
+
+constexpr int64_t tile_elements = 1024;  // a register of 4 KiB of floats: several fit L1
+constexpr int64_t longest_whole_row = 4096;
+
+struct Choice {
+  const Kernel& k;
+  size_t outer;  // dimensions that are not the row
+  bool reduces = false, scans = false;
+
+  bool in_row(int d) const { return d >= 0 && static_cast<size_t>(d) >= outer; }
+  int64_t extent(int d) const { return d < 0 ? 1 : k.space[static_cast<size_t>(d)]; }
+  int rank() const { return static_cast<int>(k.space.size()); }
+
+  template <class F>
+  void each_access(F f) const {
+    for (const Access& a : k.accesses) f(a, 1.0);
+    for (const Store& s : k.stores) f(s.access, 2.0);
+  }
+
+  // How well accesses run with unit steps along d.
+  double column_score(int d) const {
+    double score = 0;
+    each_access([&](const Access& a, double weight) {
+      const int64_t stride = a.strides[static_cast<size_t>(d)];
+      score += weight * (stride == 1 ? 1.0 : stride == 0 ? 0.6 : 0.0);
+    });
+    return (score + 0.1) * std::min(1.0, static_cast<double>(extent(d)) / 16);
+  }
+
+  int column() const {
+    if (rank() == 0) return -1;
+    if (scans) return rank() - 1;
+    int best = rank() - 1;
+    for (int d = rank() - 1; d >= 0; --d)
+      if (column_score(d) > column_score(best) * 1.001) best = d;
+    return best;
+  }
+
+  // A dimension with unit stride where the columns have none: the tile transposes.
+  int transposed_row(int column) const {
+    int found = -1;
+    each_access([&](const Access& a, double) {
+      if (std::abs(a.strides[static_cast<size_t>(column)]) < 2) return;
+      for (int d = 0; d < rank(); ++d)
+        if (d != column && a.strides[static_cast<size_t>(d)] == 1 && extent(d) >= 4) found = d;
+    });
+    return found;
+  }
+
+  int64_t store_stride(int d) const {
+    return k.stores.empty() ? 0 : std::abs(k.stores[0].access.strides[static_cast<size_t>(d)]);
+  }
+
+  // The rows of a tile whose columns are short: the reduced dimension under columns that are not reduced, else the
+  // dimension nearest in memory.
+  int row(int column) const {
+    if (const int t = transposed_row(column); t >= 0) return t;
+    int best = -1;
+    if (!in_row(column) && reduces)
+      for (int d = static_cast<int>(outer); d < rank(); ++d)
+        if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
+    if (best >= 0) return best;
+    for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
+      if (d != column && extent(d) > 1 && (best < 0 || store_stride(d) < store_stride(best))) best = d;
+    if (best >= 0) return best;
+    for (int d = rank() - 1; d >= static_cast<int>(outer); --d)
+      if (d != column && (best < 0 || extent(d) > extent(best))) best = d;
+    return best;
+  }
+};
+
+void choose_extents(Plan& plan, const Choice& c) {
+  const int64_t columns = c.extent(plan.column_dim), rows = c.extent(plan.row_dim);
+  const bool transposes = plan.row_dim >= 0 && c.transposed_row(plan.column_dim) == plan.row_dim;
+  if (c.in_row(plan.column_dim) && (c.reduces || c.scans)) {
+    plan.tile_columns = columns <= longest_whole_row ? columns : tile_elements;
+  } else if (c.in_row(plan.row_dim) && c.reduces) {
+    const int64_t share = std::clamp<int64_t>(2 * tile_elements / rows / lane_block * lane_block, 64, tile_elements);
+    plan.tile_columns = std::min(columns, share);
+    plan.tile_rows = std::min(rows, std::max<int64_t>(4 * tile_elements / padded(plan.tile_columns), 1));
+    return;
+  } else {
+    plan.tile_columns = std::min(columns, transposes ? 64 : tile_elements);
+  }
+  const int64_t fit = std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1);
+  plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
+}
+
+// Stores one by one in index order: the tile is a run of consecutive points.
+void choose_serial(Plan& plan, const Choice& c) {
+  plan.column_dim = c.rank() - 1;
+  plan.tile_columns =
+      std::min(c.extent(plan.column_dim), c.in_row(plan.column_dim) ? longest_whole_row : tile_elements);
+  if (c.rank() < 2 || plan.tile_columns < c.extent(plan.column_dim) || plan.piece.kernel.row_dims > 1) return;
+  plan.row_dim = c.rank() - 2;
+  plan.tile_rows = std::min(c.extent(plan.row_dim), std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1));
+}
+
+void choose_loops(Plan& plan, const Choice& c) {
+  std::vector<int> order;
+  for (int d = 0; d < c.rank(); ++d)
+    if (d != plan.row_dim && d != plan.column_dim) order.push_back(d);
+  if (!plan.serial)
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return !c.in_row(a) && !c.in_row(b) && c.store_stride(a) > c.store_stride(b);
+    });
+  const auto add = [&](int d, int64_t step) {
+    if (d >= 0 && c.extent(d) > step) (c.in_row(d) ? plan.inner : plan.outer).push_back({d, step});
+  };
+  for (int d : order) add(d, 1);
+  add(plan.row_dim, plan.tile_rows);
+  add(plan.column_dim, plan.tile_columns);
+}
+
+}  // namespace
+
+void choose_tile(Plan& plan) {
+  const Kernel& k = plan.piece.kernel;
+  Choice c{k, k.space.size() - static_cast<size_t>(k.row_dims)};
+  for (const Expr& e : k.exprs) {
+    c.reduces = c.reduces || e.op == ExprOp::reduce;
+    c.scans = c.scans || e.op == ExprOp::scan;
+  }
+  if (plan.serial) {
+    choose_serial(plan, c);
+  } else {
+    plan.column_dim = c.column();
+    if (plan.column_dim >= 0) plan.row_dim = c.row(plan.column_dim);
+    choose_extents(plan, c);
+  }
+  if (plan.tile_rows <= 1) plan.tile_rows = 1;
+  if (plan.tile_rows == 1 && plan.row_dim >= 0) plan.row_dim = -1;
+  plan.pitch = padded(plan.tile_columns);
+  choose_loops(plan, c);
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,305 @@
+// Makes the registers, instructions and moves of a section from expressions and stores.
+#include "backends/cpu/loops/emit.h"
+
+#include <algorithm>
+
+#include "backends/cpu/loops/section.h"
+#include "base/error.h"
+
+namespace npusim::cpu {
+
+int lane_bytes(Scalar type) { return type == Scalar::boolean ? 1 : type == Scalar::f32 ? 4 : 8; }
+
+namespace {
+
+// Whether an instruction over `inst` reads one lane per row, or one in all, of the operand.
+bool is_scalar(Span inst, Span operand) {
+  if (inst == Span::one) return false;
+  if (inst == Span::row) return operand == Span::one;
+  return operand == Span::one || operand == Span::row;
+}
+
+}  // namespace
+
+Emitter::Emitter(Plan& plan)
+    : plan_(plan), k_(plan.piece.kernel), a_(analyse(plan)), value_(k_.exprs.size()), local_(k_.exprs.size()) {
+  for (const Loop& l : plan.inner) row_tiles_ *= (k_.space[static_cast<size_t>(l.dim)] + l.step - 1) / l.step;
+}
+
+bool Emitter::store_in_row(const Store& s) const {
+  return k_.row_dims > 0 && (s.accumulate || varies_in_row(s.expr) || (access_mask(a_, s.access) & a_.row) != 0);
+}
+
+Span Emitter::span_of(Mask m) const {
+  const bool row = (m & bit(plan_.row_dim)) != 0, column = (m & bit(plan_.column_dim)) != 0;
+  return row ? (column ? Span::full : Span::row) : column ? Span::column : Span::one;
+}
+
+int Emitter::depth_of(Mask m) const {
+  const auto& loops = section().in_row ? plan_.inner : plan_.outer;
+  int depth = -1;
+  for (size_t l = 0; l < loops.size(); ++l)
+    if (m & bit(loops[l].dim)) depth = static_cast<int>(l);
+  return depth;
+}
+
+void Emitter::begin_section(bool in_row) {
+  plan_.sections.emplace_back();
+  section().in_row = in_row;
+  std::fill(local_.begin(), local_.end(), Operand{});
+  pending_.clear();
+}
+
+void Emitter::end_section() {
+  finish_section(section(), std::move(pending_),
+                 static_cast<int>((section().in_row ? plan_.inner : plan_.outer).size()));
+}
+
+int Emitter::new_register(Span span, int bytes) {
+  const int64_t lanes = span == Span::full     ? plan_.tile_rows * plan_.pitch
+                        : span == Span::column ? plan_.pitch
+                        : span == Span::row    ? padded(plan_.tile_rows)
+                                               : lane_block;
+  Register r;
+  r.bytes = (lanes * bytes + 63) / 64 * 64;
+  r.span = span;
+  r.lane_bytes = bytes;
+  plan_.registers.push_back(r);
+  return static_cast<int>(plan_.registers.size()) - 1;
+}
+
+Operand Emitter::constant(const Expr& e) {
+  Operand o;
+  o.span = Span::one;
+  o.reg = new_register(Span::one, lane_bytes(e.type));
+  plan_.constants.push_back({o.reg, e.type, e.number, e.integer});
+  return o;
+}
+
+Operand& Emitter::value(int32_t i) {
+  Operand& local = local_[static_cast<size_t>(i)];
+  if (local.reg >= 0) return local;
+  Operand& global = value_[static_cast<size_t>(i)];
+  if (global.reg >= 0) return global;
+  if (expr(i).op == ExprOp::constant) return global = constant(expr(i));
+  // A load of the row's outside that an instruction in the row may not read in place from another section.
+  emit(i);
+  return local_[static_cast<size_t>(i)];
+}
+
+Operand Emitter::push(Inst inst, Mask mask, Span span, int bytes) {
+  inst.span = span;
+  inst.depth = depth_of(mask);
+  if (inst.dst < 0) inst.dst = new_register(span, bytes);
+  Operand result;
+  result.reg = inst.dst;
+  result.span = span;
+  section().insts.push_back(inst);
+  return result;
+}
+
+unsigned Emitter::bind(Inst& inst, int n, const Operand& from, Span span) {
+  Operand& in = inst.in[n];
+  in = from;
+  in.scalar = is_scalar(span, from.span);
+  return in.scalar ? 1u << n : 0;
+}
+
+Operand Emitter::spread(const Operand& from, Mask mask, Span span) {
+  if (from.span == span) return from;
+  Inst copy;
+  const int bytes = plan_.registers[static_cast<size_t>(from.reg)].lane_bytes;
+  const unsigned scalars = bind(copy, 0, from, span);
+  copy.fn = copy_fn(static_cast<size_t>(bytes), scalars != 0);
+  return push(copy, mask, span, bytes);
+}
+
+Move Emitter::make_move(const Access& a, Mask mask, Span span) {
+  Move m;
+  m.arg = a.arg;
+  m.dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
+  m.bytes = dtype_size(m.dtype);
+  m.offset = a.offset;
+  m.strides = a.strides;
+  m.guards = a.guards;
+  m.span = span;
+  m.depth = depth_of(mask);
+  const auto stride = [&](int d) { return d < 0 ? 0 : a.strides[static_cast<size_t>(d)]; };
+  const bool rows_only = span == Span::row;
+  m.row_stride = rows_only ? 0 : stride(plan_.row_dim);
+  m.column_stride = rows_only ? stride(plan_.row_dim) : stride(plan_.column_dim);
+  for (const IndexTerm& t : a.terms) {
+    const Operand& index = value(t.expr);
+    m.terms.push_back({index.reg, index.span, t.stride, t.extent});
+  }
+  m.in_place =
+      m.guards.empty() && m.terms.empty() && m.column_stride == 1 && (span == Span::full || span == Span::column);
+  return m;
+}
+
+void Emitter::emit(int32_t i) {
+  if (a_.absorbed[static_cast<size_t>(i)] || local_[static_cast<size_t>(i)].reg >= 0) return;
+  const Expr& e = expr(i);
+  if (e.op == ExprOp::constant) {
+    if (value_[static_cast<size_t>(i)].reg < 0) value_[static_cast<size_t>(i)] = constant(e);
+    return;
+  }
+  local_[static_cast<size_t>(i)] = e.op == ExprOp::load ? load(i) : e.op == ExprOp::scan ? scan(i) : compute(i);
+  plan_.tile_cost += cost_of(e.op) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
+                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
+}
+
+Operand Emitter::load(int32_t i) {
+  const Expr& e = expr(i);
+  const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
+  const Mask mask = a_.mask[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  for (const IndexTerm& t : a.terms) ready_index(t.expr);
+  Move m = make_move(a, mask, span);
+  m.reg = new_register(span, static_cast<int>(m.bytes));
+  Operand raw;
+  raw.reg = m.reg;
+  raw.span = span;
+  const bool gathers = !m.terms.empty();
+  const DType dtype = m.dtype;
+  raw.move = m.in_place ? static_cast<int>(section().moves.size()) : -1;
+  section().moves.push_back(std::move(m));
+  if (gathers) {
+    Inst gather;
+    gather.move = static_cast<int>(section().moves.size()) - 1;
+    gather.dst = raw.reg;
+    push(gather, mask, span, 0);
+  }
+  const TileFn widen = widen_fn(dtype);
+  if (!widen || only_copied(i)) return raw;
+  Inst inst;
+  inst.fn = widen;
+  bind(inst, 0, raw, span);
+  return push(inst, mask, span, lane_bytes(e.type));
+}
+
+// Stored again in the same type, and nothing else: raw elements do.
+bool Emitter::only_copied(int32_t i) const {
+  int stores = 0;
+  for (const Store& s : k_.stores)
+    stores += s.expr == i && !s.accumulate &&
+              k_.args[static_cast<size_t>(s.access.arg)].dtype ==
+                  k_.args[static_cast<size_t>(k_.accesses[static_cast<size_t>(expr(i).integer)].arg)].dtype;
+  return stores == a_.uses[static_cast<size_t>(i)];
+}
+
+// Terms are read from scratch: an index loaded in place is copied there.
+void Emitter::ready_index(int32_t t) {
+  Operand& index = value(t);
+  if (index.move >= 0) {
+    section().moves[static_cast<size_t>(index.move)].in_place = false;
+    for (Inst& inst : section().insts)
+      for (Operand& in : inst.in)
+        if (in.move == index.move) in.move = -1;
+    index.move = -1;
+  }
+}
+
+Operand Emitter::scan(int32_t i) {
+  const Expr& e = expr(i);
+  const Mask mask = a_.mask[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  const Operand in = spread(value(e.in[0]), mask, span);
+  Inst inst;
+  inst.fn = scan_fn(e.reduction, e.type);
+  bind(inst, 0, in, span);
+  inst.in[1].reg = new_register(plan_.row_dim >= 0 ? Span::row : Span::one, 8);
+  inst.in[1].span = plan_.row_dim >= 0 ? Span::row : Span::one;
+  const int64_t start = e.reduction == Reduction::product;
+  section().fills.push_back(
+      {inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, static_cast<double>(start), start});
+  return push(inst, mask, span, lane_bytes(e.type));
+}
+
+Operand Emitter::compute(int32_t i) {
+  const Expr& e = expr(i);
+  const Mask mask = a_.mask[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
+  if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
+  if (a_.fused[static_cast<size_t>(i)] >= 0) return fused(i, mask, span);
+  const Scalar in_type = expr(e.in[0]).type;
+  Inst inst;
+  unsigned scalars = 0;
+  for (int n = 0; n < expr_arity(e.op); ++n) scalars |= bind(inst, n, value(e.in[static_cast<size_t>(n)]), span);
+  if (e.op == ExprOp::select)
+    inst.fn = select_fn(e.type, scalars);
+  else if (e.op == ExprOp::cast)
+    inst.fn = cast_fn(in_type, e.type);
+  else if (e.op == ExprOp::round_to)
+    inst.fn = round_fn(e.dtype, e.type);
+  else if (expr_arity(e.op) == 2)
+    inst.fn = binary_fn(e.op, in_type, scalars);
+  else
+    inst.fn = unary_fn(e.op, in_type);
+  if (!inst.fn)
+    fail(ErrorKind::internal, "loops: no tile function for {} of type {}", expr_op_name(e.op),
+         static_cast<int>(in_type));
+  return push(inst, mask, span, lane_bytes(e.type));
+}
+
+Operand Emitter::index(int d, Mask mask, Span span) {
+  Inst inst;
+  inst.index_dim = d;
+  inst.fn = d == plan_.row_dim || d == plan_.column_dim ? iota_fn() : index_fn();
+  return push(inst, mask, span, 8);
+}
+
+Operand Emitter::fused(int32_t i, Mask mask, Span span) {
+  const Expr& e = expr(i);
+  const auto n = static_cast<size_t>(a_.fused[static_cast<size_t>(i)]);
+  const Expr& product = expr(e.in[n]);
+  const FusedOp op = e.op == ExprOp::add ? FusedOp::mul_add : n == 0 ? FusedOp::mul_sub : FusedOp::neg_mul_add;
+  Inst inst;
+  unsigned scalars = bind(inst, 0, value(product.in[0]), span);
+  scalars |= bind(inst, 1, value(product.in[1]), span);
+  scalars |= bind(inst, 2, value(e.in[1 - n]), span);
+  inst.fn = fused_fn(op, scalars);
+  return push(inst, mask, span, 4);
+}
+
+void Emitter::emit_stores(bool in_row) {
+  const Mask reach = in_row ? a_.tile : a_.tile & ~a_.row;
+  for (const Store& s : k_.stores)
+    if (store_in_row(s) == in_row) store(s, reach);
+}
+
+void Emitter::store(const Store& s, Mask reach) {
+  const Span span = span_of(reach);
+  for (const IndexTerm& t : s.access.terms) ready_index(t.expr);
+  Move m = make_move(s.access, ~Mask{0}, span);
+  m.store = true;
+  m.accumulate = s.accumulate;
+  const bool contiguous = m.in_place;
+  m.in_place = contiguous && !m.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
+  Operand from = value(s.expr);
+  const auto source = static_cast<size_t>(s.expr);
+  const TileFn narrow = narrow_fn(m.dtype);
+  const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
+  const Mask mask = a_.mask[source] | reach;
+  if (s.accumulate && from.move >= 0) {
+    ready_index(s.expr);
+    from = value(s.expr);
+  }
+  if (narrow && !raw && !s.accumulate) {
+    Inst inst;
+    inst.fn = narrow;
+    bind(inst, 0, spread(from, mask, span), span);
+    from = push(inst, mask, span, static_cast<int>(m.bytes));
+    m.in_place = contiguous;
+  } else if (from.span != span) {
+    from = spread(from, mask, span);
+    m.in_place = contiguous && !m.accumulate;
+  }
+  m.reg = from.reg;
+  m.source_move = from.move;
+  if (from.move >= 0 || k_.exprs[source].op == ExprOp::reduce) m.in_place = false;
+  pending_.push_back(std::move(m));
+}
+
+}  // namespace npusim::cpu

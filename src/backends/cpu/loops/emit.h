@@ -1,0 +1,58 @@
+// What makes a section: registers, instructions and moves for expressions and stores.
+#pragma once
+#include <vector>
+
+#include "backends/cpu/loops/analyse.h"
+#include "backends/cpu/loops/plan.h"
+
+namespace npusim::cpu {
+
+int lane_bytes(Scalar type);
+
+// One section after the other; which expressions each computes is decided above (lower.cpp).
+class Emitter {
+ protected:
+  explicit Emitter(Plan& plan);  // whose tile is chosen
+
+  const Expr& expr(int32_t i) const { return k_.exprs[static_cast<size_t>(i)]; }
+  Section& section() { return plan_.sections.back(); }
+  const Section& section() const { return plan_.sections.back(); }
+  Span span_of(Mask m) const;
+  bool varies_in_row(int32_t i) const { return (a_.mask[static_cast<size_t>(i)] & a_.row) != 0; }
+  bool store_in_row(const Store& s) const;
+
+  void begin_section(bool in_row);
+  void end_section();
+  // Expressions and stores: instructions and moves of the current section
+  void emit(int32_t i);
+  void emit_stores(bool in_row);
+  Operand& value(int32_t i);
+  Operand spread(const Operand& from, Mask mask, Span span);
+  Operand push(Inst inst, Mask mask, Span span, int bytes);
+  int new_register(Span span, int bytes);
+  static unsigned bind(Inst& inst, int n, const Operand& from, Span span);
+
+  Plan& plan_;
+  const Kernel& k_;
+  Analysis a_;
+  int64_t row_tiles_ = 1;
+  std::vector<Operand> value_;  // by expression: seen by every later section
+  std::vector<Operand> local_;  // seen by this section
+
+ private:
+  int depth_of(Mask m) const;  // the innermost loop of the section over a dimension of m, or -1
+  void store(const Store& s, Mask reach);
+  Operand load(int32_t i);
+  Operand scan(int32_t i);
+  Operand compute(int32_t i);
+  Operand index(int d, Mask mask, Span span);
+  Operand fused(int32_t i, Mask mask, Span span);
+  Operand constant(const Expr& e);
+  bool only_copied(int32_t i) const;
+  void ready_index(int32_t t);
+  Move make_move(const Access& a, Mask mask, Span span);
+
+  std::vector<Move> pending_;  // this section's stores
+};
+
+}  // namespace npusim::cpu

@@ -1,0 +1,26 @@
+// Rebuilds a kernel over a box of its space: constants and conditions that are the same everywhere are folded.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "kernel/kernel.h"
+
+namespace npusim::cpu {
+
+// offset + Σ coeffs[d]·index[d] over the dimensions of the space.
+struct IndexForm {
+  std::vector<int64_t> coeffs;
+  int64_t offset = 0;
+};
+
+struct Extremes {
+  int64_t low, high;
+};
+// Extremes of a form over a box of extents, without dimension `skip`'s part.
+Extremes extremes_of(const IndexForm& f, const std::vector<int64_t>& space, size_t skip = SIZE_MAX);
+
+// The kernel over [begin, begin + extents). `conditions` receives the forms whose "f >= 0" could not be decided.
+Kernel fold_kernel(const Kernel& from, const std::vector<int64_t>& begin, const std::vector<int64_t>& extents,
+                   std::vector<IndexForm>* conditions);
+
+}  // namespace npusim::cpu

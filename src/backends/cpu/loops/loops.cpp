@@ -1,0 +1,135 @@
+// Compiles kernels to plans, and shares their tiles among threads.
+#include "backends/cpu/loops/loops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+#include "backends/cpu/loops/collapse.h"
+#include "backends/cpu/loops/frame.h"
+#include "base/threads.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr double parallel_cost = 15000;  // ns of work that are worth waking the pool
+
+struct Aligned {
+  void operator()(char* p) const { ::operator delete (p, std::align_val_t{64}); }
+};
+using Scratch = std::unique_ptr<char, Aligned>;
+
+Scratch new_scratch(int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes + 64);
+  auto* p = static_cast<char*>(::operator new (size, std::align_val_t{64}));
+  std::fill(p, p + size, char{0});
+  return Scratch(p);
+}
+
+}  // namespace
+
+struct Loops::State {
+  std::vector<std::unique_ptr<Plan>> plans;
+  std::vector<Scratch> scratch;               // by thread
+  std::vector<std::vector<Frame>> frames;     // by thread, then plan
+  std::vector<std::vector<int64_t>> extents;  // by plan: the end of its space
+  std::vector<int64_t> zeros;
+  std::vector<std::vector<int64_t>> box;  // by thread: begin and end of a box in a piece's space
+  Trap trap;
+  bool parallel = false, boxes = false;
+
+  // Part `part` of `parts` of every plan's tiles.
+  void run_part(void* const* args, int64_t part, int64_t parts, int thread) {
+    for (size_t p = 0; p < plans.size(); ++p) {
+      if (plans[p]->serial && part > 0) continue;
+      const int64_t share = plans[p]->serial ? 1 : parts;
+      Frame& frame = frames[static_cast<size_t>(thread)][p];
+      if (plans.size() > 1) frame.fill_constants();
+      frame.run(args, zeros.data(), extents[p].data(), plans[p]->tiles * part / share,
+                plans[p]->tiles * (part + 1) / share);
+    }
+  }
+};
+
+Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  const bool serial = order_matters(kernel);
+  double cost = 0;
+  int64_t bytes = 0;
+  for (Piece& piece : split_kernel(kernel)) {
+    collapse_dimensions(piece, !boxes);
+    s.plans.push_back(std::make_unique<Plan>(make_plan(std::move(piece), serial)));
+    const Plan& plan = *s.plans.back();
+    s.extents.push_back(plan.piece.kernel.space);
+    s.extents.back().push_back(0);
+    bytes = std::max(bytes, plan.scratch_bytes);
+    if (!plan.serial && plan.tiles > 1) cost += plan.tile_cost * static_cast<double>(plan.tiles);
+  }
+  s.zeros.assign(kernel.space.size() + 1, 0);
+  s.boxes = boxes;
+  s.parallel = cost >= parallel_cost;
+  const int count = s.parallel || boxes ? std::max({threads, thread_count(), 1}) : 1;
+  s.frames.resize(static_cast<size_t>(count));
+  for (auto& frames : s.frames) {
+    s.scratch.push_back(new_scratch(bytes));
+    s.box.emplace_back(2 * kernel.space.size() + 2);
+    for (const auto& plan : s.plans) frames.emplace_back(*plan, s.scratch.back().get(), s.trap);
+    if (s.plans.size() == 1) frames[0].fill_constants();
+  }
+}
+
+Loops::Loops(Loops&&) noexcept = default;
+Loops& Loops::operator=(Loops&&) noexcept = default;
+Loops::~Loops() = default;
+
+bool Loops::run(void* const* args) {
+  State& s = *state_;
+  s.trap.kind.store(0, std::memory_order_relaxed);
+  const auto threads = std::min<int64_t>(thread_count(), static_cast<int64_t>(s.frames.size()));
+  if (!s.parallel || threads <= 1) {
+    s.run_part(args, 0, 1, 0);
+  } else {
+    const struct {
+      State& s;
+      void* const* args;
+      int64_t threads;
+    } job{s, args, threads};  // one pointer: no allocation
+    parallel_for(threads, 1, [&job](int64_t begin, int64_t end, int thread) {
+      for (int64_t part = begin; part < end; ++part) job.s.run_part(job.args, part, job.threads, thread);
+    });
+  }
+  return s.trap.kind.load(std::memory_order_relaxed) == 0;
+}
+
+bool Loops::run_box(void* const* args, const int64_t* begin, const int64_t* end, int thread) {
+  State& s = *state_;
+  int64_t* from = s.box[static_cast<size_t>(thread)].data();
+  for (size_t p = 0; p < s.plans.size(); ++p) {
+    const Piece& piece = s.plans[p]->piece;
+    int64_t* to = from + piece.dims.size();
+    bool empty = false;
+    for (size_t d = 0; d < piece.begin.size(); ++d)
+      empty = empty || std::max(begin[d], piece.begin[d]) >= std::min(end[d], piece.end[d]);
+    if (empty) continue;
+    for (size_t d = 0; d < piece.dims.size(); ++d) {
+      const auto original = static_cast<size_t>(piece.dims[d]);
+      from[d] = std::max(begin[original], piece.begin[original]) - piece.begin[original];
+      to[d] = std::min(end[original], piece.end[original]) - piece.begin[original];
+    }
+    Frame& frame = s.frames[static_cast<size_t>(thread)][p];
+    if (s.plans.size() > 1) frame.fill_constants();
+    frame.run(args, from, to, 0, frame.tiles(from, to));
+  }
+  return s.trap.kind.load(std::memory_order_relaxed) == 0;
+}
+
+void Loops::clear_trap() { state_->trap.kind.store(0); }
+
+std::string Loops::trap_message() const {
+  const Trap& t = state_->trap;
+  if (t.kind == 1) return fmt::format("index {} is out of range for a dimension of {}", t.value, t.extent);
+  return t.kind == 2 ? "integer division by zero" : "";
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,164 @@
+// Walks the stages of a kernel: which section computes an expression, what a row keeps, where reductions end.
+#include "backends/cpu/loops/lower.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/loops/emit.h"
+
+namespace npusim::cpu {
+namespace {
+
+class Lowerer final : Emitter {
+ public:
+  explicit Lowerer(Plan& plan)
+      : Emitter(plan), accumulator_(k_.exprs.size(), -1), wide_(k_.exprs.size(), 0), kept_(k_.exprs.size(), 0) {}
+  void run();
+
+ private:
+  void emit_invariant(int stage);
+  void row_section(int stage);
+  std::vector<char> needed_in(int stage) const;  // the row-varying expressions that a stage's section computes
+  void keep(size_t i);
+  void fold(int32_t i);
+  void finish_reductions(int stage);
+
+  std::vector<int> accumulator_;
+  std::vector<char> wide_, kept_;
+  int64_t kept_bytes_ = 0;
+};
+
+void Lowerer::run() {
+  begin_section(false);
+  emit_invariant(0);
+  if (a_.last_stage == 0) emit_stores(false);
+  end_section();
+  if (k_.row_dims > 0)
+    for (int stage = 0; stage <= a_.last_stage; ++stage) {
+      row_section(stage);
+      if (stage == a_.last_stage) break;
+      begin_section(false);
+      finish_reductions(stage + 1);
+      emit_invariant(stage + 1);
+      if (stage + 1 == a_.last_stage) emit_stores(false);
+      end_section();
+    }
+}
+
+void Lowerer::emit_invariant(int stage) {
+  for (size_t i = 0; i < k_.exprs.size(); ++i)
+    if (a_.stage[i] == stage && !varies_in_row(static_cast<int32_t>(i)) &&
+        !(k_.row_dims > 0 && k_.exprs[i].op == ExprOp::reduce))
+      emit(static_cast<int32_t>(i));
+  for (size_t i = 0; i < k_.exprs.size(); ++i)
+    if (local_[i].reg >= 0 && local_[i].move < 0) value_[i] = local_[i];
+}
+
+std::vector<char> Lowerer::needed_in(int stage) const {
+  std::vector<char> needed(k_.exprs.size(), 0);
+  const auto need = [&](int32_t i) { needed[static_cast<size_t>(i)] = 1; };
+  if (stage == a_.last_stage)
+    for (const Store& s : k_.stores)
+      if (store_in_row(s)) {
+        need(s.expr);
+        for (const IndexTerm& t : s.access.terms) need(t.expr);
+      }
+  for (size_t i = k_.exprs.size(); i-- > 0;) {
+    const Expr& e = k_.exprs[i];
+    const bool root = e.op == ExprOp::reduce && a_.stage[i] == stage + 1;
+    if (!root && (!needed[i] || !varies_in_row(static_cast<int32_t>(i)))) {
+      needed[i] = 0;
+      continue;
+    }
+    if (!root && kept_[i] && value_[i].reg >= 0) continue;
+    needed[i] = 1;
+    for (int n = 0; n < expr_arity(e.op); ++n) need(e.in[static_cast<size_t>(n)]);
+    if (e.op == ExprOp::load)
+      for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms) need(t.expr);
+  }
+  return needed;
+}
+
+void Lowerer::row_section(int stage) {
+  begin_section(true);
+  const std::vector<char> needed = needed_in(stage);
+  std::vector<char> later(k_.exprs.size(), 0);
+  for (int s = stage + 1; s <= a_.last_stage; ++s) {
+    const std::vector<char> more = needed_in(s);
+    for (size_t i = 0; i < later.size(); ++i) later[i] |= more[i];
+  }
+  for (size_t i = 0; i < k_.exprs.size(); ++i) {
+    if (!needed[i]) continue;
+    const auto id = static_cast<int32_t>(i);
+    if (k_.exprs[i].op == ExprOp::reduce && a_.stage[i] == stage + 1) {
+      fold(id);
+    } else if (varies_in_row(id) && !(kept_[i] && value_[i].reg >= 0)) {
+      emit(id);
+      if (later[i]) keep(i);
+    }
+  }
+  if (stage == a_.last_stage) emit_stores(true);
+  end_section();
+}
+
+// Keeps a value along the whole row for later stages: always when the row is one tile, else when it is expensive.
+void Lowerer::keep(size_t i) {
+  const Operand& value = local_[i];
+  if (value.reg < 0 || value.move >= 0) return;
+  Register& reg = plan_.registers[static_cast<size_t>(value.reg)];
+  if (row_tiles_ > 1) {
+    if (cost_of(k_.exprs[i].op) < 0.5 || kept_bytes_ + reg.bytes * row_tiles_ > (256 << 10)) return;
+    for (const Inst& inst : section().insts)
+      if (inst.dst == value.reg && inst.depth + 1 != static_cast<int>(plan_.inner.size())) return;
+    kept_bytes_ += reg.bytes * row_tiles_;
+    reg.per_tile = reg.bytes;
+    reg.bytes *= row_tiles_;
+  }
+  kept_[i] = 1;
+  value_[i] = value;
+}
+
+void Lowerer::fold(int32_t i) {
+  const Expr& e = expr(i);
+  const Span whole = span_of(a_.tile);
+  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && row_tiles_ > 16;
+  const int row = static_cast<int>(k_.space.size()) - k_.row_dims;  // its first dimension
+  Inst inst;
+  inst.folds = true;
+  inst.fold = plan_.column_dim >= row ? Fold::columns : plan_.row_dim >= row ? Fold::rows : Fold::none;
+  inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
+  bind(inst, 0, spread(value(e.in[0]), a_.mask[static_cast<size_t>(e.in[0])] | a_.tile, whole), whole);
+  const Scalar type = wide ? Scalar::f64 : e.type;
+  inst.dst = new_register(span_of(a_.mask[static_cast<size_t>(i)]), lane_bytes(type));
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const double numbers[] = {0, 1, inf, -inf};
+  const int64_t integers[] = {0, 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  const auto which = static_cast<size_t>(e.reduction);
+  section().fills.push_back({inst.dst, type, numbers[which], integers[which]});
+  accumulator_[static_cast<size_t>(i)] = inst.dst;
+  wide_[static_cast<size_t>(i)] = wide;
+  push(inst, ~Mask{0}, whole, 0);
+  plan_.tile_cost += 0.1 * static_cast<double>(plan_.tile_rows * plan_.tile_columns * row_tiles_);
+}
+
+void Lowerer::finish_reductions(int stage) {
+  for (size_t i = 0; i < k_.exprs.size(); ++i) {
+    if (k_.exprs[i].op != ExprOp::reduce || a_.stage[i] != stage) continue;
+    Operand sum;
+    sum.reg = accumulator_[i];
+    sum.span = span_of(a_.mask[i]);
+    if (wide_[i]) {
+      Inst inst;
+      inst.fn = cast_fn(Scalar::f64, Scalar::f32);
+      bind(inst, 0, sum, sum.span);
+      sum = push(inst, ~Mask{0}, sum.span, 4);
+    }
+    value_[i] = sum;
+  }
+}
+
+}  // namespace
+
+void lower_expressions(Plan& plan) { Lowerer(plan).run(); }
+
+}  // namespace npusim::cpu

@@ -1,0 +1,114 @@
+// What a kernel without contraction is compiled to: loops over tiles, and in them sections of loads, instructions and
+// stores. Immutable while running; what changes stands in a Frame, one per thread.
+//
+// The dimensions that are not the row are walked by `outer` loops; at each of their tiles the sections run in order.
+// A section in the row is walked by `inner` loops over the row. A tile covers two dimensions, its rows and columns;
+// either may belong to the row.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/loops/split.h"
+#include "backends/cpu/loops/tile.h"
+
+namespace npusim::cpu {
+
+enum class Span : uint8_t { one, row, column, full };  // a register's lanes: one; one per row; one per column; all
+
+struct Loop {
+  int dim = -1;
+  int64_t step = 1;
+};
+
+// A bound condition 0 <= offset + Σ coeffs[d]·index[d] < limit of a move.
+struct Move {
+  int arg = -1;
+  size_t bytes = 4;  // of an element in memory
+  bool store = false;
+  bool accumulate = false;
+  DType dtype = DType::f32;  // accumulate
+  int64_t offset = 0;
+  std::vector<int64_t> strides;  // by dimension; those of the tile's dimensions also step within it
+  std::vector<Guard> guards;
+  struct Term {
+    int reg = -1;
+    Span span = Span::full;
+    int64_t stride = 0;
+    int64_t extent = 0;
+  };
+  std::vector<Term> terms;
+  Span span = Span::full;
+  int64_t row_stride = 0, column_stride = 0;  // elements in memory
+  int reg = -1;                               // the raw elements in scratch
+  int source_move = -1;                       // store: of this load's memory, where that is read in place
+  bool in_place = false;  // instructions may use the memory itself where the columns fill whole blocks
+  int depth = -1;
+};
+
+struct Operand {
+  int reg = -1;
+  int move = -1;  // the register holds this move's elements, and the instruction may read them in place
+  Span span = Span::full;
+  bool scalar = false;  // one lane per row
+};
+
+struct Inst {
+  TileFn fn = nullptr;
+  int dst = -1;
+  int dst_move = -1;  // may write in place of this store
+  Operand in[3];
+  Span span = Span::full;
+  Fold fold = Fold::none;
+  bool folds = false;  // dst is the accumulator of a reduction
+  int index_dim = -1;  // reads the tile's index along this dimension
+  int move = -1;       // runs this move (a gather)
+  int depth = -1;      // innermost loop of its section it depends on
+};
+
+struct Section {
+  bool in_row = false;
+  std::vector<Move> moves;  // loads, then stores
+  std::vector<Inst> insts;
+  struct Fill {
+    int reg = -1;
+    Scalar type = Scalar::f32;
+    double number = 0;
+    int64_t integer = 0;
+  };
+  std::vector<Fill> fills;                  // accumulators and carries, before the section's loops
+  std::vector<int> first_load, first_inst;  // by the outermost loop that advanced + 1
+  int stores = 0;                           // index of the first store in moves
+};
+
+struct Register {
+  int64_t bytes = 0;
+  int64_t offset = 0;  // in the scratch
+  Span span = Span::full;
+  int lane_bytes = 4;
+  int64_t per_tile = 0;  // bytes from one tile of the row to the next, where the row is kept
+};
+
+struct Plan {
+  Piece piece;
+  int row_dim = -1, column_dim = -1;  // the tile's; -1: extent 1
+  int64_t tile_rows = 1, tile_columns = 1, pitch = lane_block;
+  std::vector<Loop> outer, inner;
+  std::vector<Section> sections;
+  std::vector<Register> registers;
+  struct Constant {
+    int reg = -1;
+    Scalar type = Scalar::f32;
+    double number = 0;
+    int64_t integer = 0;
+  };
+  std::vector<Constant> constants;
+  int64_t scratch_bytes = 0;
+  int64_t tiles = 0;     // of the outer loops over the whole space
+  double tile_cost = 0;  // estimated ns per outer tile
+  bool serial = false;
+};
+
+Plan make_plan(Piece piece, bool serial);
+
+}  // namespace npusim::cpu

@@ -1,0 +1,163 @@
+// Splitting of spaces at conditions, and removal of what no store needs.
+#include "backends/cpu/loops/split.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/loops/fold.h"
+
+namespace npusim::cpu {
+namespace {
+
+// Reductions over an empty row are their identities; of its stores only those that are the same along the row remain.
+Kernel without_empty_row(Kernel k) {
+  const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
+  if (std::none_of(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(),
+                   [](int64_t n) { return n == 0; }))
+    return k;
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  for (Expr& e : k.exprs) {
+    if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
+    Expr identity{.op = ExprOp::constant, .type = e.type};
+    const int which = static_cast<int>(e.reduction);
+    const double numbers[] = {0, 1, inf, -inf};
+    const int64_t integers[] = {0, 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    if (e.type >= Scalar::f32)
+      identity.number = numbers[which];
+    else
+      identity.integer = integers[which];
+    e = identity;
+  }
+  std::erase_if(k.stores, [&](const Store& s) {
+    return std::any_of(s.access.strides.begin() + static_cast<std::ptrdiff_t>(outer), s.access.strides.end(),
+                       [](int64_t n) { return n != 0; });
+  });
+  std::fill(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(), 1);
+  return k;
+}
+
+void add_cut(std::vector<int64_t>& cuts, int64_t at, int64_t extent) {
+  if (at > 0 && at < extent) cuts.push_back(at);
+}
+
+// Where along dimension d the conditions change: those of d alone everywhere; those of several dimensions only where
+// most of the extent then holds for all values of the others (the interior of a padded window).
+std::vector<int64_t> cuts_along(size_t d, const std::vector<IndexForm>& conditions, const std::vector<int64_t>& space,
+                                bool interior) {
+  std::vector<int64_t> cuts{0, space[d]};
+  for (const IndexForm& f : conditions) {
+    const int64_t c = f.coeffs[d];
+    if (c == 0) continue;
+    const Extremes rest = extremes_of(f, space, d);
+    if (rest.low != rest.high && !interior) continue;
+    // c·i + rest.low >= 0: from `first` on, or up to `first`.
+    const int64_t first = c > 0          ? -(rest.low >= 0 ? rest.low / c : -((-rest.low + c - 1) / c))
+                          : rest.low < 0 ? 0
+                                         : rest.low / -c + 1;
+    const int64_t holds = c > 0 ? space[d] - std::max<int64_t>(first, 0) : std::min(first, space[d]);
+    if (rest.low != rest.high && holds * 2 < space[d]) continue;
+    add_cut(cuts, first, space[d]);
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return cuts;
+}
+
+// Expressions and accesses that no store needs.
+void remove_dead(Kernel& k) {
+  std::vector<char> live(k.exprs.size(), 0);
+  for (const Store& s : k.stores) {
+    live[static_cast<size_t>(s.expr)] = 1;
+    for (const IndexTerm& t : s.access.terms) live[static_cast<size_t>(t.expr)] = 1;
+  }
+  for (size_t i = k.exprs.size(); i-- > 0;) {
+    if (!live[i]) continue;
+    for (int n = 0; n < expr_arity(k.exprs[i].op); ++n)
+      live[static_cast<size_t>(k.exprs[i].in[static_cast<size_t>(n)])] = 1;
+    if (k.exprs[i].op == ExprOp::load)
+      for (const IndexTerm& t : k.accesses[static_cast<size_t>(k.exprs[i].integer)].terms)
+        live[static_cast<size_t>(t.expr)] = 1;
+  }
+  std::vector<int32_t> map(k.exprs.size(), -1);
+  std::vector<Expr> exprs;
+  std::vector<Access> accesses;
+  const auto renamed = [&](Access a) {
+    for (IndexTerm& t : a.terms) t.expr = map[static_cast<size_t>(t.expr)];
+    return a;
+  };
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    if (!live[i]) continue;
+    Expr e = k.exprs[i];
+    for (int n = 0; n < expr_arity(e.op); ++n)
+      e.in[static_cast<size_t>(n)] = map[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    if (e.op == ExprOp::load) {
+      accesses.push_back(renamed(k.accesses[static_cast<size_t>(e.integer)]));
+      e.integer = static_cast<int64_t>(accesses.size()) - 1;
+    }
+    map[i] = static_cast<int32_t>(exprs.size());
+    exprs.push_back(e);
+  }
+  for (Store& s : k.stores) {
+    s.expr = map[static_cast<size_t>(s.expr)];
+    s.access = renamed(s.access);
+  }
+  k.exprs = std::move(exprs);
+  k.accesses = std::move(accesses);
+}
+
+}  // namespace
+
+bool order_matters(const Kernel& k) {
+  const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
+  for (const Store& s : k.stores) {
+    if (s.accumulate || !s.access.terms.empty()) return true;
+    for (size_t d = 0; d < outer; ++d) {
+      bool fixed = s.access.strides[d] == 0;
+      for (const Guard& g : s.access.guards) fixed = fixed && g.coeffs[d] * g.stride == 0;
+      if (fixed && k.space[d] > 1) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Piece> split_kernel(const Kernel& original) {
+  const Kernel k = without_empty_row(original);
+  const size_t rank = k.space.size(), outer = rank - static_cast<size_t>(k.row_dims);
+  std::vector<Piece> pieces;
+  int64_t points = 1;
+  for (int64_t n : k.space) points *= n;
+  if (points == 0) return pieces;
+  const std::vector<int64_t> origin(rank, 0);
+  std::vector<std::vector<int64_t>> cuts(rank);
+  std::vector<IndexForm> conditions;
+  Kernel folded = fold_kernel(k, origin, k.space, &conditions);
+  size_t count = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    cuts[d] = {0, k.space[d]};
+    if (d >= outer || order_matters(k)) continue;
+    auto found = cuts_along(d, conditions, k.space, points >= 8192);
+    if (count * (found.size() - 1) > 96) continue;
+    count *= found.size() - 1;
+    cuts[d] = std::move(found);
+  }
+  std::vector<size_t> at(rank, 0);
+  for (size_t n = 0; n < count; ++n) {
+    Piece piece;
+    size_t code = n;
+    std::vector<int64_t> extents;
+    for (size_t d = 0; d < rank; ++d) {
+      const size_t part = code % (cuts[d].size() - 1);
+      code /= cuts[d].size() - 1;
+      piece.begin.push_back(cuts[d][part]);
+      piece.end.push_back(cuts[d][part + 1]);
+      extents.push_back(piece.end.back() - piece.begin.back());
+      piece.dims.push_back(static_cast<int>(d));
+    }
+    piece.kernel = count == 1 ? std::move(folded) : fold_kernel(k, piece.begin, extents, nullptr);
+    remove_dead(piece.kernel);
+    if (!piece.kernel.stores.empty()) pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+}  // namespace npusim::cpu

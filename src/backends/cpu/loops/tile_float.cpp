@@ -1,0 +1,335 @@
+// Tile functions on float lanes.
+#include "backends/cpu/loops/tile.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/loops/tile_float.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backends/cpu/vector_math.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using Bytes = hn::Rebind<uint8_t, D>;
+using Ints = hn::Rebind<int32_t, D>;
+
+const float* row_of(const TileCall& c, int k, int64_t row) {
+  return static_cast<const float*>(c.in[k]) + row * c.in_row[k];
+}
+float* dst_row_of(const TileCall& c, int64_t row) { return static_cast<float*>(c.dst) + row * c.dst_row; }
+
+// Masks as bytes 0 and 1.
+template <class M>
+HWY_INLINE void store_mask(D d, M mask, uint8_t* out) {
+  const Ints di;
+  const auto ones = hn::And(hn::BitCast(di, hn::VecFromMask(d, mask)), hn::Set(di, 1));
+  hn::StoreU(hn::DemoteTo(Bytes(), ones), Bytes(), out);
+}
+HWY_INLINE hn::Mask<D> load_mask(D d, const uint8_t* in) {
+  const Ints di;
+  return hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::PromoteTo(di, hn::LoadU(Bytes(), in)))));
+}
+
+HWY_INLINE V min_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
+HWY_INLINE V max_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
+
+#define NPUSIM_UNARY(name, expression)        \
+  struct name {                               \
+    HWY_INLINE V operator()(D d, V x) const { \
+      (void)d;                                \
+      return expression;                      \
+    }                                         \
+  };
+NPUSIM_UNARY(Neg, hn::Neg(x))
+NPUSIM_UNARY(Abs, hn::Abs(x))
+NPUSIM_UNARY(Exp, vector_exp(d, x))
+NPUSIM_UNARY(Exp2, vector_exp2(d, x))
+NPUSIM_UNARY(Expm1, vector_expm1(d, x))
+NPUSIM_UNARY(Log, vector_log(d, x))
+NPUSIM_UNARY(Log2, vector_log2(d, x))
+NPUSIM_UNARY(Log10, vector_log10(d, x))
+NPUSIM_UNARY(Log1p, vector_log1p(d, x))
+NPUSIM_UNARY(Sqrt, hn::Sqrt(x))
+NPUSIM_UNARY(Rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)))
+NPUSIM_UNARY(Tanh, vector_tanh(d, x))
+NPUSIM_UNARY(Erf, vector_erf(d, x))
+NPUSIM_UNARY(Floor, hn::Floor(x))
+NPUSIM_UNARY(Ceil, hn::Ceil(x))
+NPUSIM_UNARY(Round, hn::Round(x))
+NPUSIM_UNARY(Trunc, hn::Trunc(x))
+#undef NPUSIM_UNARY
+
+#define NPUSIM_BINARY(name, expression)                            \
+  struct name {                                                    \
+    HWY_INLINE V operator()(V a, V b) const { return expression; } \
+  };
+NPUSIM_BINARY(Add, hn::Add(a, b))
+NPUSIM_BINARY(Sub, hn::Sub(a, b))
+NPUSIM_BINARY(Mul, hn::Mul(a, b))
+NPUSIM_BINARY(Div, hn::Div(a, b))
+NPUSIM_BINARY(Min, min_nan(a, b))
+NPUSIM_BINARY(Max, max_nan(a, b))
+#undef NPUSIM_BINARY
+
+#define NPUSIM_COMPARE(name, expression)                                     \
+  struct name {                                                              \
+    HWY_INLINE hn::Mask<D> operator()(V a, V b) const { return expression; } \
+  };
+NPUSIM_COMPARE(Eq, hn::Eq(a, b))
+NPUSIM_COMPARE(Ne, hn::Not(hn::Eq(a, b)))  // Ne is ordered on some targets
+NPUSIM_COMPARE(Lt, hn::Lt(a, b))
+NPUSIM_COMPARE(Le, hn::Le(a, b))
+#undef NPUSIM_COMPARE
+
+template <class F>
+void unary(const TileCall& c) {
+  const D d;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = row_of(c, 0, r);
+    float* out = dst_row_of(c, r);
+    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+      hn::StoreU(F()(d, hn::LoadU(d, a + j)), d, out + j);
+  }
+}
+
+template <int shift>
+void sine(const TileCall& c) {
+  const hn::ScalableTag<double> dd;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = row_of(c, 0, r);
+    float* out = dst_row_of(c, r);
+    bool far = false;
+    for (int64_t j = 0; j < c.columns; ++j) far |= std::fabs(a[j]) > largest_fast_angle;
+    if (far)  // `out` may be `a`: no second look at it
+      for (int64_t j = 0; j < c.columns; ++j) out[j] = shift ? std::cos(a[j]) : std::sin(a[j]);
+    else
+      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);
+  }
+}
+
+void is_nan(const TileCall& c) {
+  const D d;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = row_of(c, 0, r);
+    uint8_t* out = static_cast<uint8_t*>(c.dst) + r * c.dst_row;
+    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+      store_mask(d, hn::IsNaN(hn::LoadU(d, a + j)), out + j);
+  }
+}
+
+template <bool scalar>
+HWY_INLINE V operand(D d, const float* p, V fixed, int64_t j) {
+  if constexpr (scalar)
+    return fixed;
+  else
+    return hn::LoadU(d, p + j);
+}
+
+template <class F, unsigned scalars>
+struct Binary {
+  static void run(const TileCall& c) {
+    const D d;
+    for (int64_t r = 0; r < c.rows; ++r) {
+      const float *a = row_of(c, 0, r), *b = row_of(c, 1, r);
+      float* out = dst_row_of(c, r);
+      const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
+      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+        hn::StoreU(F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j)), d, out + j);
+    }
+  }
+};
+
+template <class F, unsigned scalars>
+struct Compare {
+  static void run(const TileCall& c) {
+    const D d;
+    for (int64_t r = 0; r < c.rows; ++r) {
+      const float *a = row_of(c, 0, r), *b = row_of(c, 1, r);
+      uint8_t* out = static_cast<uint8_t*>(c.dst) + r * c.dst_row;
+      const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
+      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+        store_mask(d, F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j)), out + j);
+    }
+  }
+};
+
+struct MulAdd {
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
+};
+struct MulSub {
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::MulSub(a, b, c); }
+};
+struct NegMulAdd {
+  HWY_INLINE V operator()(V a, V b, V c) const { return hn::NegMulAdd(a, b, c); }
+};
+
+template <class F, unsigned scalars>
+struct Fused {
+  static void run(const TileCall& t) {
+    const D d;
+    for (int64_t r = 0; r < t.rows; ++r) {
+      const float *a = row_of(t, 0, r), *b = row_of(t, 1, r), *c = row_of(t, 2, r);
+      float* out = dst_row_of(t, r);
+      const V fa = hn::Set(d, *a), fb = hn::Set(d, *b), fc = hn::Set(d, *c);
+      for (int64_t j = 0; j < t.n; j += static_cast<int64_t>(hn::Lanes(d)))
+        hn::StoreU(F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j),
+                       operand<(scalars & 4) != 0>(d, c, fc, j)),
+                   d, out + j);
+    }
+  }
+};
+
+template <class F, unsigned scalars>
+struct Select {
+  static void run(const TileCall& t) {
+    const D d;
+    for (int64_t r = 0; r < t.rows; ++r) {
+      const uint8_t* c = static_cast<const uint8_t*>(t.in[0]) + r * t.in_row[0];
+      const float *a = row_of(t, 1, r), *b = row_of(t, 2, r);
+      float* out = dst_row_of(t, r);
+      const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
+      const auto fixed = hn::MaskFromVec(hn::BitCast(d, hn::Set(Ints(), *c ? -1 : 0)));
+      for (int64_t j = 0; j < t.n; j += static_cast<int64_t>(hn::Lanes(d))) {
+        const auto mask = scalars & 1 ? fixed : load_mask(d, c + j);
+        hn::StoreU(
+            hn::IfThenElse(mask, operand<(scalars & 2) != 0>(d, a, fa, j), operand<(scalars & 4) != 0>(d, b, fb, j)), d,
+            out + j);
+      }
+    }
+  }
+};
+
+template <template <class, unsigned> class Form, class F>
+TileFn by_scalars(unsigned scalars) {
+  switch (scalars) {
+    case 0:
+      return Form<F, 0>::run;
+    case 1:
+      return Form<F, 1>::run;
+    case 2:
+      return Form<F, 2>::run;
+    default:
+      return Form<F, 3>::run;
+  }
+}
+
+template <template <class, unsigned> class Form, class F>
+TileFn by_three_scalars(unsigned scalars) {
+  switch (scalars) {
+    case 4:
+      return Form<F, 4>::run;
+    case 5:
+      return Form<F, 5>::run;
+    case 6:
+      return Form<F, 6>::run;
+    case 7:
+      return Form<F, 7>::run;
+    default:
+      return by_scalars<Form, F>(scalars);
+  }
+}
+
+TileFn find_unary(ExprOp op) {
+  switch (op) {
+    case ExprOp::neg:
+      return unary<Neg>;
+    case ExprOp::abs:
+      return unary<Abs>;
+    case ExprOp::exp:
+      return unary<Exp>;
+    case ExprOp::exp2:
+      return unary<Exp2>;
+    case ExprOp::expm1:
+      return unary<Expm1>;
+    case ExprOp::log:
+      return unary<Log>;
+    case ExprOp::log2:
+      return unary<Log2>;
+    case ExprOp::log10:
+      return unary<Log10>;
+    case ExprOp::log1p:
+      return unary<Log1p>;
+    case ExprOp::sqrt:
+      return unary<Sqrt>;
+    case ExprOp::rsqrt:
+      return unary<Rsqrt>;
+    case ExprOp::sin:
+      return sine<0>;
+    case ExprOp::cos:
+      return sine<1>;
+    case ExprOp::tanh:
+      return unary<Tanh>;
+    case ExprOp::erf:
+      return unary<Erf>;
+    case ExprOp::floor:
+      return unary<Floor>;
+    case ExprOp::ceil:
+      return unary<Ceil>;
+    case ExprOp::round:
+      return unary<Round>;
+    case ExprOp::trunc:
+      return unary<Trunc>;
+    case ExprOp::isnan:
+      return is_nan;
+    default:
+      return nullptr;
+  }
+}
+
+TileFn find_binary(ExprOp op, unsigned scalars) {
+  switch (op) {
+    case ExprOp::add:
+      return by_scalars<Binary, Add>(scalars);
+    case ExprOp::sub:
+      return by_scalars<Binary, Sub>(scalars);
+    case ExprOp::mul:
+      return by_scalars<Binary, Mul>(scalars);
+    case ExprOp::div:
+      return by_scalars<Binary, Div>(scalars);
+    case ExprOp::min:
+      return by_scalars<Binary, Min>(scalars);
+    case ExprOp::max:
+      return by_scalars<Binary, Max>(scalars);
+    case ExprOp::eq:
+      return by_scalars<Compare, Eq>(scalars);
+    case ExprOp::ne:
+      return by_scalars<Compare, Ne>(scalars);
+    case ExprOp::lt:
+      return by_scalars<Compare, Lt>(scalars);
+    case ExprOp::le:
+      return by_scalars<Compare, Le>(scalars);
+    default:
+      return nullptr;
+  }
+}
+
+TileFn find_select(unsigned scalars) { return by_three_scalars<Select, void>(scalars); }
+
+TileFn find_fused(FusedOp op, unsigned scalars) {
+  if (op == FusedOp::mul_add) return by_three_scalars<Fused, MulAdd>(scalars);
+  if (op == FusedOp::mul_sub) return by_three_scalars<Fused, MulSub>(scalars);
+  return by_three_scalars<Fused, NegMulAdd>(scalars);
+}
+
+}  // namespace
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(find_unary);
+HWY_EXPORT(find_binary);
+HWY_EXPORT(find_select);
+HWY_EXPORT(find_fused);
+
+TileFn float_unary_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_unary)(op); }
+TileFn float_binary_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_binary)(op, scalars); }
+TileFn float_select_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_select)(scalars); }
+TileFn fused_fn(FusedOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_fused)(op, scalars); }
+}  // namespace npusim::cpu
+#endif

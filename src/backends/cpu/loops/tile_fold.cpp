@@ -1,0 +1,247 @@
+// Tile functions along rows: reductions and scans.
+#include "backends/cpu/loops/tile.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/loops/tile_fold.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/loops/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+const float* floats(const TileCall& c, int64_t row) { return row_of<float>(c, 0, row); }
+
+HWY_INLINE V min_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
+HWY_INLINE V max_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
+
+struct Sum {
+  static constexpr float identity = 0;
+  static HWY_INLINE V combine(V a, V b) { return hn::Add(a, b); }
+  static HWY_INLINE double combine(double a, double b) { return a + b; }
+  static HWY_INLINE float combine(float a, float b) { return a + b; }
+  static HWY_INLINE float lanes(D d, V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+};
+struct Product {
+  static constexpr float identity = 1;
+  static HWY_INLINE V combine(V a, V b) { return hn::Mul(a, b); }
+  static HWY_INLINE float combine(float a, float b) { return a * b; }
+  static HWY_INLINE float lanes(D d, V v) {
+    HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
+    hn::StoreU(v, d, buffer);
+    float product = 1;
+    for (float f : buffer) product *= f;
+    return product;
+  }
+};
+struct Least {
+  static constexpr float identity = std::numeric_limits<float>::infinity();
+  static HWY_INLINE V combine(V a, V b) { return min_nan(a, b); }
+  static HWY_INLINE float combine(float a, float b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+  static HWY_INLINE float lanes(D d, V v) {
+    if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<float>::quiet_NaN();
+    return hn::GetLane(hn::MinOfLanes(d, v));
+  }
+};
+struct Greatest {
+  static constexpr float identity = -std::numeric_limits<float>::infinity();
+  static HWY_INLINE V combine(V a, V b) { return max_nan(a, b); }
+  static HWY_INLINE float combine(float a, float b) { return a != a ? a : b != b ? b : a > b ? a : b; }
+  static HWY_INLINE float lanes(D d, V v) {
+    if (!hn::AllFalse(d, hn::IsNaN(v))) return std::numeric_limits<float>::quiet_NaN();
+    return hn::GetLane(hn::MaxOfLanes(d, v));
+  }
+};
+
+// One row's fold: four accumulators, the rest of the row masked to the identity.
+template <class R>
+HWY_INLINE float fold_row(D d, const float* a, int64_t columns) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V identity = hn::Set(d, R::identity);
+  V s0 = identity, s1 = identity, s2 = identity, s3 = identity;
+  int64_t j = 0;
+  for (; j + 4 * lanes <= columns; j += 4 * lanes) {
+    s0 = R::combine(s0, hn::LoadU(d, a + j));
+    s1 = R::combine(s1, hn::LoadU(d, a + j + lanes));
+    s2 = R::combine(s2, hn::LoadU(d, a + j + 2 * lanes));
+    s3 = R::combine(s3, hn::LoadU(d, a + j + 3 * lanes));
+  }
+  for (; j + lanes <= columns; j += lanes) s0 = R::combine(s0, hn::LoadU(d, a + j));
+  if (j < columns) {
+    const auto valid = hn::FirstN(d, static_cast<size_t>(columns - j));
+    s1 = R::combine(s1, hn::IfThenElse(valid, hn::LoadU(d, a + j), identity));
+  }
+  return R::lanes(d, R::combine(R::combine(s0, s1), R::combine(s2, s3)));
+}
+
+template <class R, class Accumulator>
+void fold_columns(const TileCall& c) {
+  const D d;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    Accumulator& sum = static_cast<Accumulator*>(c.dst)[r * c.dst_row];
+    sum = R::combine(sum, static_cast<Accumulator>(fold_row<R>(d, floats(c, r), c.columns)));
+  }
+}
+
+HWY_INLINE void add_wide(D d, V v, double* out) {
+  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
+  hn::StoreU(v, d, buffer);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) out[i] += static_cast<double>(buffer[i]);
+}
+
+template <class R, bool wide>
+void fold_rows(const TileCall& c) {
+  const D d;
+  for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) {
+    const V identity = hn::Set(d, R::identity);
+    V s0 = identity, s1 = identity;
+    const float* a = floats(c, 0) + j;
+    int64_t r = 0;
+    for (; r + 2 <= c.rows; r += 2, a += 2 * c.in_row[0]) {
+      s0 = R::combine(s0, hn::LoadU(d, a));
+      s1 = R::combine(s1, hn::LoadU(d, a + c.in_row[0]));
+    }
+    if (r < c.rows) s0 = R::combine(s0, hn::LoadU(d, a));
+    const V sum = R::combine(s0, s1);
+    if constexpr (wide) {
+      add_wide(d, sum, static_cast<double*>(c.dst) + j);
+    } else {
+      float* out = static_cast<float*>(c.dst) + j;
+      hn::StoreU(R::combine(hn::LoadU(d, out), sum), d, out);
+    }
+  }
+}
+
+template <class R, bool wide>
+void fold_none(const TileCall& c) {
+  const D d;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = floats(c, r);
+    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) {
+      if constexpr (wide) {
+        add_wide(d, hn::LoadU(d, a + j), static_cast<double*>(c.dst) + r * c.dst_row + j);
+      } else {
+        float* out = dst_row_of<float>(c, r) + j;
+        hn::StoreU(R::combine(hn::LoadU(d, out), hn::LoadU(d, a + j)), d, out);
+      }
+    }
+  }
+}
+
+template <class R>
+TileFn choose_float_fold(Fold fold) {
+  if (fold == Fold::columns) return fold_columns<R, float>;
+  return fold == Fold::rows ? fold_rows<R, false> : fold_none<R, false>;
+}
+
+template <class T, class F>
+void fold(const TileCall& c, Fold form) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const T* a = row_of<T>(c, 0, r);
+    T* out = static_cast<T*>(c.dst) + (form == Fold::rows ? 0 : r * c.dst_row);
+    if (form != Fold::columns) {
+      NPUSIM_IVDEP
+      for (int64_t j = 0; j < c.n; ++j) out[j] = F::of(out[j], a[j]);
+      continue;
+    }
+    T sums[8];
+    const int64_t whole = c.columns / 8 * 8;
+    for (int64_t k = 0; k < 8; ++k) sums[k] = *out;
+    if (whole) {
+      for (int64_t k = 0; k < 8; ++k) sums[k] = a[k];
+      for (int64_t j = 8; j < whole; j += 8)
+        for (int64_t k = 0; k < 8; ++k) sums[k] = F::of(sums[k], a[j + k]);
+      for (int64_t k = 1; k < 8; ++k) sums[0] = F::of(sums[0], sums[k]);
+      *out = F::of(*out, sums[0]);
+    }
+    for (int64_t j = whole; j < c.columns; ++j) *out = F::of(*out, a[j]);
+  }
+}
+template <class T, class F, Fold form>
+void fold_as(const TileCall& c) {
+  fold<T, F>(c, form);
+}
+template <class T, class F>
+TileFn choose_fold(Fold form) {
+  if (form == Fold::columns) return fold_as<T, F, Fold::columns>;
+  return form == Fold::rows ? fold_as<T, F, Fold::rows> : fold_as<T, F, Fold::none>;
+}
+
+template <class T, class Carry, class F>
+void scan(const TileCall& c) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    Carry& carry = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
+    const T* a = row_of<T>(c, 0, r);
+    T* out = dst_row_of<T>(c, r);
+    for (int64_t j = 0; j < c.columns; ++j) out[j] = static_cast<T>(carry = F::of(carry, static_cast<Carry>(a[j])));
+  }
+}
+
+// ---- tables
+
+TileFn find_float_reduce(Reduction reduction, Fold fold, bool wide) {
+  switch (reduction) {
+    case Reduction::sum:
+      if (!wide) return choose_float_fold<Sum>(fold);
+      if (fold == Fold::columns) return fold_columns<Sum, double>;
+      return fold == Fold::rows ? fold_rows<Sum, true> : fold_none<Sum, true>;
+    case Reduction::product:
+      return choose_float_fold<Product>(fold);
+    case Reduction::min:
+      return choose_float_fold<Least>(fold);
+    default:
+      return choose_float_fold<Greatest>(fold);
+  }
+}
+
+template <class T, class Add, class Multiply>
+TileFn find_fold(Reduction reduction, Fold form) {
+  switch (reduction) {
+    case Reduction::sum:
+      return choose_fold<T, Add>(form);
+    case Reduction::product:
+      return choose_fold<T, Multiply>(form);
+    case Reduction::min:
+      return choose_fold<T, Lesser>(form);
+    default:
+      return choose_fold<T, Greater>(form);
+  }
+}
+TileFn find_plain_reduce(Reduction reduction, Scalar type, Fold form) {
+  if (type == Scalar::i64) return find_fold<int64_t, WrapPlus, WrapTimes>(reduction, form);
+  return find_fold<double, Plus, Times>(reduction, form);
+}
+TileFn find_scan(Reduction reduction, Scalar type) {
+  const bool sum = reduction == Reduction::sum;
+  if (type == Scalar::i64) return sum ? scan<int64_t, int64_t, WrapPlus> : scan<int64_t, int64_t, WrapTimes>;
+  if (type == Scalar::f32) return sum ? scan<float, double, Plus> : scan<float, double, Times>;
+  return sum ? scan<double, double, Plus> : scan<double, double, Times>;
+}
+
+}  // namespace
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(find_float_reduce);
+HWY_EXPORT(find_plain_reduce);
+HWY_EXPORT(find_scan);
+
+TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
+  if (type == Scalar::f32) return HWY_DYNAMIC_DISPATCH(find_float_reduce)(reduction, fold, wide);
+  return HWY_DYNAMIC_DISPATCH(find_plain_reduce)(reduction, type, fold);
+}
+TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
+}  // namespace npusim::cpu
+#endif

@@ -1,0 +1,303 @@
+// Tile functions on integer, boolean and double lanes.
+#include "backends/cpu/loops/tile.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/loops/tile_plain.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/loops/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace {
+
+struct Divide {
+  static double of(double a, double b) { return a / b; }
+};
+struct And {
+  template <class T>
+  static T of(T a, T b) {
+    return a & b;
+  }
+};
+struct Or {
+  template <class T>
+  static T of(T a, T b) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <class T>
+  static T of(T a, T b) {
+    return a ^ b;
+  }
+};
+struct Eq {
+  template <class T>
+  static bool of(T a, T b) {
+    return a == b;
+  }
+};
+struct Ne {
+  template <class T>
+  static bool of(T a, T b) {
+    return a != b;
+  }
+};
+struct Lt {
+  template <class T>
+  static bool of(T a, T b) {
+    return a < b;
+  }
+};
+struct Le {
+  template <class T>
+  static bool of(T a, T b) {
+    return a <= b;
+  }
+};
+struct ShiftLeft {
+  static int64_t of(int64_t a, int64_t b) {
+    return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+  }
+};
+struct ShiftRight {
+  static int64_t of(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+};
+struct IntegerPower {
+  static int64_t of(int64_t base, int64_t exponent) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+    int64_t result = 1;
+    for (; exponent; exponent >>= 1, base = WrapTimes::of(base, base))
+      if (exponent & 1) result = WrapTimes::of(result, base);
+    return result;
+  }
+};
+
+// Only the columns that count: a zero in the padding must not trap.
+template <bool remainder>
+void integer_divide(const TileCall& c, unsigned scalars) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const int64_t *a = row_of<int64_t>(c, 0, r), *b = row_of<int64_t>(c, 1, r);
+    int64_t* out = dst_row_of<int64_t>(c, r);
+    for (int64_t j = 0; j < c.columns; ++j) {
+      const int64_t x = scalars & 1 ? *a : a[j], y = scalars & 2 ? *b : b[j];
+      if (y == 0) c.trap->division();
+      if (y == 0 || y == -1)
+        out[j] = y == 0 || remainder ? 0 : WrapMinus::of(0, x);
+      else
+        out[j] = remainder ? x % y : x / y;
+    }
+  }
+}
+template <bool remainder, unsigned scalars>
+void integer_divide_by(const TileCall& c) {
+  integer_divide<remainder>(c, scalars);
+}
+template <bool remainder>
+TileFn find_divide(unsigned scalars) {
+  constexpr TileFn fns[] = {integer_divide_by<remainder, 0>, integer_divide_by<remainder, 1>,
+                            integer_divide_by<remainder, 2>, integer_divide_by<remainder, 3>};
+  return fns[scalars];
+}
+
+template <class T>
+void select(const TileCall& c, unsigned scalars) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const uint8_t* m = row_of<uint8_t>(c, 0, r);
+    const T *a = row_of<T>(c, 1, r), *b = row_of<T>(c, 2, r);
+    T* out = dst_row_of<T>(c, r);
+    const int64_t sm = !(scalars & 1), sa = !(scalars & 2), sb = !(scalars & 4);
+    if (sm && sa && sb) {
+      NPUSIM_IVDEP
+      for (int64_t j = 0; j < c.n; ++j) out[j] = m[j] ? a[j] : b[j];
+    } else if (sm && !sb && sa) {
+      const T fb = *b;
+      NPUSIM_IVDEP
+      for (int64_t j = 0; j < c.n; ++j) out[j] = m[j] ? a[j] : fb;
+    } else {
+      for (int64_t j = 0; j < c.n; ++j) out[j] = m[j * sm] ? a[j * sa] : b[j * sb];
+    }
+  }
+}
+template <class T, unsigned scalars>
+void select_by(const TileCall& c) {
+  select<T>(c, scalars);
+}
+template <class T>
+TileFn find_select_of(unsigned scalars) {
+  constexpr TileFn fns[] = {select_by<T, 0>, select_by<T, 1>, select_by<T, 2>, select_by<T, 3>,
+                            select_by<T, 4>, select_by<T, 5>, select_by<T, 6>, select_by<T, 7>};
+  return fns[scalars];
+}
+
+// ---- tables
+
+TileFn find_integer(ExprOp op, unsigned s) {
+  switch (op) {
+    case ExprOp::add:
+      return by_scalars<WrapPlus, int64_t, int64_t>(s);
+    case ExprOp::sub:
+      return by_scalars<WrapMinus, int64_t, int64_t>(s);
+    case ExprOp::mul:
+      return by_scalars<WrapTimes, int64_t, int64_t>(s);
+    case ExprOp::min:
+      return by_scalars<Lesser, int64_t, int64_t>(s);
+    case ExprOp::max:
+      return by_scalars<Greater, int64_t, int64_t>(s);
+    case ExprOp::pow:
+      return by_scalars<IntegerPower, int64_t, int64_t>(s);
+    case ExprOp::idiv:
+      return find_divide<false>(s);
+    case ExprOp::irem:
+      return find_divide<true>(s);
+    case ExprOp::bit_and:
+      return by_scalars<And, int64_t, int64_t>(s);
+    case ExprOp::bit_or:
+      return by_scalars<Or, int64_t, int64_t>(s);
+    case ExprOp::bit_xor:
+      return by_scalars<Xor, int64_t, int64_t>(s);
+    case ExprOp::shl:
+      return by_scalars<ShiftLeft, int64_t, int64_t>(s);
+    case ExprOp::shr:
+      return by_scalars<ShiftRight, int64_t, int64_t>(s);
+    case ExprOp::eq:
+      return by_scalars<Eq, int64_t, uint8_t>(s);
+    case ExprOp::ne:
+      return by_scalars<Ne, int64_t, uint8_t>(s);
+    case ExprOp::lt:
+      return by_scalars<Lt, int64_t, uint8_t>(s);
+    case ExprOp::le:
+      return by_scalars<Le, int64_t, uint8_t>(s);
+    default:
+      return nullptr;
+  }
+}
+TileFn find_double(ExprOp op, unsigned s) {
+  switch (op) {
+    case ExprOp::add:
+      return by_scalars<Plus, double, double>(s);
+    case ExprOp::sub:
+      return by_scalars<Minus, double, double>(s);
+    case ExprOp::mul:
+      return by_scalars<Times, double, double>(s);
+    case ExprOp::div:
+      return by_scalars<Divide, double, double>(s);
+    case ExprOp::min:
+      return by_scalars<Lesser, double, double>(s);
+    case ExprOp::max:
+      return by_scalars<Greater, double, double>(s);
+    case ExprOp::eq:
+      return by_scalars<Eq, double, uint8_t>(s);
+    case ExprOp::ne:
+      return by_scalars<Ne, double, uint8_t>(s);
+    case ExprOp::lt:
+      return by_scalars<Lt, double, uint8_t>(s);
+    case ExprOp::le:
+      return by_scalars<Le, double, uint8_t>(s);
+    default:
+      return nullptr;
+  }
+}
+TileFn find_boolean(ExprOp op, unsigned s) {
+  switch (op) {
+    case ExprOp::bit_and:
+      return by_scalars<And, uint8_t, uint8_t>(s);
+    case ExprOp::bit_or:
+      return by_scalars<Or, uint8_t, uint8_t>(s);
+    case ExprOp::bit_xor:
+    case ExprOp::ne:
+      return by_scalars<Xor, uint8_t, uint8_t>(s);
+    case ExprOp::eq:
+      return by_scalars<Eq, uint8_t, uint8_t>(s);
+    case ExprOp::lt:
+      return by_scalars<Lt, uint8_t, uint8_t>(s);
+    case ExprOp::le:
+      return by_scalars<Le, uint8_t, uint8_t>(s);
+    default:
+      return nullptr;
+  }
+}
+TileFn find_plain(ExprOp op, Scalar type, unsigned scalars) {
+  if (type == Scalar::i64) return find_integer(op, scalars);
+  return type == Scalar::f64 ? find_double(op, scalars) : find_boolean(op, scalars);
+}
+
+struct Negate {
+  static int64_t of(int64_t a) { return WrapMinus::of(0, a); }
+  static double of(double a) { return -a; }
+};
+struct Magnitude {
+  static int64_t of(int64_t a) { return a < 0 ? WrapMinus::of(0, a) : a; }
+  static double of(double a) { return std::fabs(a); }
+};
+struct Root {
+  static double of(double a) { return std::sqrt(a); }
+};
+struct InverseRoot {
+  static double of(double a) { return 1 / std::sqrt(a); }
+};
+struct IsNan {
+  static bool of(double a) { return a != a; }
+};
+struct Not {
+  static uint8_t of(uint8_t a) { return a ^ 1; }
+};
+
+TileFn find_plain_unary(ExprOp op, Scalar type) {
+  if (type == Scalar::boolean) return op == ExprOp::logical_not ? unary<Not, uint8_t, uint8_t> : nullptr;
+  if (type == Scalar::i64) {
+    if (op == ExprOp::neg) return unary<Negate, int64_t, int64_t>;
+    return op == ExprOp::abs ? unary<Magnitude, int64_t, int64_t> : nullptr;
+  }
+  switch (op) {
+    case ExprOp::neg:
+      return unary<Negate, double, double>;
+    case ExprOp::abs:
+      return unary<Magnitude, double, double>;
+    case ExprOp::sqrt:
+      return unary<Root, double, double>;
+    case ExprOp::rsqrt:
+      return unary<InverseRoot, double, double>;
+    case ExprOp::isnan:
+      return unary<IsNan, double, uint8_t>;
+    default:
+      return nullptr;
+  }
+}
+
+TileFn find_plain_select(Scalar type, unsigned scalars) {
+  if (type == Scalar::boolean) return find_select_of<uint8_t>(scalars);
+  return type == Scalar::i64 ? find_select_of<int64_t>(scalars) : find_select_of<double>(scalars);
+}
+
+}  // namespace
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(find_plain);
+HWY_EXPORT(find_plain_unary);
+HWY_EXPORT(find_plain_select);
+
+TileFn unary_fn(ExprOp op, Scalar type) {
+  const TileFn fn = type == Scalar::f32 ? float_unary_fn(op) : HWY_DYNAMIC_DISPATCH(find_plain_unary)(op, type);
+  return fn ? fn : scalar_math_fn(op, type);
+}
+TileFn binary_fn(ExprOp op, Scalar type, unsigned scalars) {
+  const TileFn fn =
+      type == Scalar::f32 ? float_binary_fn(op, scalars) : HWY_DYNAMIC_DISPATCH(find_plain)(op, type, scalars);
+  return fn ? fn : scalar_math_binary_fn(op, type, scalars);
+}
+TileFn select_fn(Scalar type, unsigned scalars) {
+  return type == Scalar::f32 ? float_select_fn(scalars) : HWY_DYNAMIC_DISPATCH(find_plain_select)(type, scalars);
+}
+}  // namespace npusim::cpu
+#endif

@@ -1,0 +1,151 @@
+// Rewriting kernels with a contraction into kernels without one.
+#include "backends/cpu/product/epilogue.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace npusim::cpu {
+namespace {
+
+// Every list of per-dimension coefficients in the kernel, those of the contraction's operands included.
+std::vector<std::vector<int64_t>*> coefficient_lists(Kernel& kernel, Contraction& contraction) {
+  std::vector<std::vector<int64_t>*> lists;
+  auto add = [&](Access& access) {
+    lists.push_back(&access.strides);
+    for (Guard& guard : access.guards) lists.push_back(&guard.coeffs);
+  };
+  for (Access& access : kernel.accesses) add(access);
+  for (Store& store : kernel.stores) add(store.access);
+  add(contraction.a);
+  add(contraction.b);
+  return lists;
+}
+
+void erase_dim(Kernel& kernel, std::vector<std::vector<int64_t>*>& lists, size_t dim) {
+  kernel.space.erase(kernel.space.begin() + static_cast<std::ptrdiff_t>(dim));
+  for (auto* list : lists) list->erase(list->begin() + static_cast<std::ptrdiff_t>(dim));
+  for (Expr& e : kernel.exprs)
+    if (e.op == ExprOp::index && e.integer > static_cast<int64_t>(dim)) --e.integer;
+}
+
+bool reads_index(const Kernel& kernel, size_t dim) {
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [&](const Expr& e) { return e.op == ExprOp::index && e.integer == static_cast<int64_t>(dim); });
+}
+
+}  // namespace
+
+Kernel simplify_space(Kernel kernel) {
+  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
+  auto lists = coefficient_lists(kernel, *contraction);
+  for (size_t d = kernel.space.size(); d-- > 0;) {
+    if (kernel.space[d] != 1) continue;
+    for (Expr& e : kernel.exprs)
+      if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d))
+        e = {.op = ExprOp::constant, .type = Scalar::i64};
+    erase_dim(kernel, lists, d);
+  }
+  for (size_t d = kernel.space.size(); d-- > 1;) {
+    const int64_t inner = kernel.space[d];
+    if (reads_index(kernel, d) || reads_index(kernel, d - 1)) continue;
+    if (!std::all_of(lists.begin(), lists.end(), [&](auto* list) { return (*list)[d - 1] == inner * (*list)[d]; }))
+      continue;
+    for (auto* list : lists) (*list)[d - 1] = (*list)[d];
+    kernel.space[d - 1] *= inner;
+    erase_dim(kernel, lists, d);
+  }
+  kernel.contraction = contraction;
+  return kernel;
+}
+
+std::vector<int64_t> tile_strides(size_t rank, const Axis& rows, const Axis& columns, int64_t ld) {
+  std::vector<int64_t> strides(rank, 0);
+  auto fill = [&](const Axis& axis, int64_t stride) {
+    for (size_t d = axis.dims.size(); d-- > 0; stride *= axis.extents[d])
+      strides[static_cast<size_t>(axis.dims[d])] = stride;
+  };
+  fill(rows, ld);
+  fill(columns, 1);
+  return strides;
+}
+
+EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& strides) {
+  EpilogueKernel result{kernel, -1};
+  Kernel& k = result.kernel;
+  k.name += "_epilogue";
+  k.contraction = nullptr;
+  const auto reads = std::find_if(k.args.begin(), k.args.end(), [](const KernelArg& arg) { return arg.written; });
+  result.leaf = static_cast<int>(reads - k.args.begin());
+  int64_t elements = 1;
+  for (size_t d = 0; d < strides.size(); ++d) elements += strides[d] * (k.space[d] - 1);
+  k.args.insert(reads, {DType::f32, elements, false, -1});
+  for (Store& store : k.stores) ++store.access.arg;
+  Expr value{.op = ExprOp::load, .type = Scalar::f32};
+  value.integer = static_cast<int64_t>(k.accesses.size());
+  k.accesses.push_back({result.leaf, 0, strides, {}, {}});
+  for (Expr& e : k.exprs)
+    if (e.op == ExprOp::contraction) e = value;
+  return result;
+}
+
+std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args) {
+  std::vector<void*> pointers;
+  for (const Binding& binding : args) pointers.push_back(binding.data);
+  pointers.insert(pointers.begin() + epilogue.leaf, nullptr);
+  return pointers;
+}
+
+TileEpilogue::TileEpilogue(const Kernel& kernel, std::span<const Binding> args, const Axis& batch, const Axis& rows,
+                           const Axis& columns, int64_t ld, int threads, bool in_place)
+    : batch_(batch),
+      rows_(rows),
+      columns_(columns),
+      ld_(ld),
+      in_place_(in_place),
+      epilogue_(make_epilogue(kernel, tile_strides(kernel.space.size(), rows, columns, ld))),
+      loops_(epilogue_.kernel, threads, true) {
+  PerThread state;
+  state.args = epilogue_args(epilogue_, args);
+  state.begin.assign(kernel.space.size(), 0);
+  state.end = kernel.space;
+  state.row_lo = state.row_hi = rows.extents;
+  state.col_lo = state.col_hi = columns.extents;
+  threads_.assign(static_cast<size_t>(threads), state);
+}
+
+void TileEpilogue::run(float* tile, int64_t at_batch, int64_t r0, int64_t r1, int64_t c0, int64_t c1, int thread) {
+  PerThread& t = threads_[static_cast<size_t>(thread)];
+  // The kernel's addresses count from (0, 0): the pointer is moved back, and never used outside the tile.
+  const auto origin = reinterpret_cast<uintptr_t>(tile) - static_cast<uintptr_t>((r0 * ld_ + c0) * 4);
+  t.args[static_cast<size_t>(epilogue_.leaf)] = reinterpret_cast<void*>(origin);
+  if (in_place_) t.args.back() = reinterpret_cast<void*>(origin);
+  for (size_t d = batch_.dims.size(); d-- > 0; at_batch /= batch_.extents[d]) {
+    const auto dim = static_cast<size_t>(batch_.dims[d]);
+    t.begin[dim] = at_batch % batch_.extents[d];
+    t.end[dim] = t.begin[dim] + 1;
+  }
+  auto place = [&](const Axis& axis, const std::vector<int64_t>& lo, const std::vector<int64_t>& hi) {
+    for (size_t d = 0; d < axis.dims.size(); ++d) {
+      t.begin[static_cast<size_t>(axis.dims[d])] = lo[d];
+      t.end[static_cast<size_t>(axis.dims[d])] = hi[d];
+    }
+  };
+  for_boxes(rows_.extents, r0, r1, t.row_lo.data(), t.row_hi.data(), [&] {
+    place(rows_, t.row_lo, t.row_hi);
+    for_boxes(columns_.extents, c0, c1, t.col_lo.data(), t.col_hi.data(), [&] {
+      place(columns_, t.col_lo, t.col_hi);
+      t.trapped |= !loops_.run_box(t.args.data(), t.begin.data(), t.end.data(), thread);
+    });
+  });
+}
+
+void TileEpilogue::check() {
+  if (std::none_of(threads_.begin(), threads_.end(), [](const PerThread& t) { return t.trapped; })) return;
+  const std::string message = loops_.trap_message();
+  loops_.clear_trap();
+  for (PerThread& t : threads_) t.trapped = false;
+  fail(ErrorKind::bad_input, "{}: {}", epilogue_.kernel.name, message);
+}
+
+}  // namespace npusim::cpu

@@ -1,0 +1,55 @@
+// The expressions around a contraction as kernels for Loops, and their execution on tiles of the contraction's value.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "backends/cpu/loops/loops.h"
+#include "backends/cpu/product/operand.h"
+#include "backends/cpu/step.h"
+
+namespace npusim::cpu {
+
+// Drops dimensions of extent 1 and merges neighbours that every access walks as one. Keeps row_dims == 0.
+Kernel simplify_space(Kernel kernel);
+
+struct EpilogueKernel {
+  Kernel kernel;
+  int leaf = -1;  // the f32 argument that holds the contraction
+};
+// `strides` address the leaf's argument over the space.
+EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& strides);
+
+// Strides of row-major rows x columns over a space of `rank` dimensions; 0 along dimensions in neither axis.
+std::vector<int64_t> tile_strides(size_t rank, const Axis& rows, const Axis& columns, int64_t ld);
+
+// The memory of an epilogue kernel's arguments: the kernel's, with a place for the leaf.
+std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args);
+
+// Runs an epilogue on rectangles of a matrix per batch. The three axes and the dimensions in none of them (along which
+// the contraction is the same) make up the space.
+class TileEpilogue {
+ public:
+  // leaf[r, c] = tile[r·ld + c]. in_place: the last argument of the kernel is the tile itself, addressed like the leaf.
+  TileEpilogue(const Kernel& kernel, std::span<const Binding> args, const Axis& batch, const Axis& rows,
+               const Axis& columns, int64_t ld, int threads, bool in_place = false);
+  // `tile` holds rows [r0, r1) and columns [c0, c1) of a batch, (r0, c0) first.
+  void run(float* tile, int64_t at_batch, int64_t r0, int64_t r1, int64_t c0, int64_t c1, int thread);
+  // After all tiles: throws bad_input when an index left its extent or an integer was divided by zero.
+  void check();
+
+ private:
+  struct PerThread {
+    std::vector<void*> args;
+    bool trapped = false;
+    std::vector<int64_t> begin, end;  // the box over the space
+    std::vector<int64_t> row_lo, row_hi, col_lo, col_hi;
+  };
+  Axis batch_, rows_, columns_;
+  int64_t ld_;
+  bool in_place_;
+  EpilogueKernel epilogue_;
+  Loops loops_;
+  std::vector<PerThread> threads_;
+};
+
+}  // namespace npusim::cpu

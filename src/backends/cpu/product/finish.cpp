@@ -1,0 +1,200 @@
+// Recognising the ends of a product that tiles take along, and applying them, compiled once per instruction set.
+#include "backends/cpu/product/finish.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "backends/cpu/product/matmul.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/product/finish.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/product/finish-inl.h"
+#include "backends/cpu/vector_math.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu {
+namespace HWY_NAMESPACE {
+
+// No residual.
+struct Nothing {
+  using T = uint8_t;
+};
+
+// The first `count` columns of `rows` rows, at most one vector of them.
+template <class Residual, class Out, bool whole>
+void finish_columns(const Finish& f, VF bias, const float* c, int64_t ldc, int64_t rows, int64_t count,
+                    const typename Residual::T* residual, typename Out::T* to) {
+  const VF low = hn::Set(F(), f.low), high = hn::Set(F(), f.high);
+  for (int64_t r = 0; r < rows; ++r, to += f.out.row_step, c += ldc) {
+    VF x = hn::Add(hn::LoadU(F(), c), bias);
+    if constexpr (!std::is_same_v<Residual, Nothing>) {
+      x = hn::Add(x, whole ? Residual::load(residual) : load_some<Residual>(residual, count));
+      residual += f.residual.row_step;
+    }
+    x = clamp(x, low, high);
+    if constexpr (whole) {
+      Out::store(x, to);
+    } else {
+      HWY_ALIGN typename Out::T some[finish_lanes];
+      Out::store(x, some);
+      std::memcpy(to, some, static_cast<size_t>(count) * sizeof(typename Out::T));
+    }
+  }
+}
+
+template <class Residual, class Out>
+void finish_types(const Finish& f, const float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  const auto* residual = reinterpret_cast<const typename Residual::T*>(f.residual.data);
+  if constexpr (!std::is_same_v<Residual, Nothing>) residual += f.residual.row_step * r0 + n0;
+  auto* to = reinterpret_cast<typename Out::T*>(f.out.data) + f.out.row_step * r0;
+  for (int64_t n = n0; n < n1; n += finish_lanes) {
+    const int64_t count = std::min(finish_lanes, n1 - n);
+    const VF bias = load_bias(f.activation == Activation::linear ? f.bias : Finish::Tensor(), n, count);
+    if (count == finish_lanes)
+      finish_columns<Residual, Out, true>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual, to + n);
+    else
+      finish_columns<Residual, Out, false>(f, bias, c + (n - n0), ldc, r1 - r0, count, residual, to + n);
+    if constexpr (!std::is_same_v<Residual, Nothing>) residual += finish_lanes;
+  }
+}
+
+// c = act(c + bias)
+template <class Act>
+void activate_tile(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, int64_t n1, Act act) {
+  for (int64_t n = n0; n < n1; n += finish_lanes, c += finish_lanes) {
+    const VF bias = load_bias(f.bias, n, n1 - n);
+    for (int64_t r = 0; r < rows; ++r) hn::StoreU(act(hn::Add(hn::LoadU(F(), c + r * ldc), bias)), F(), c + r * ldc);
+  }
+}
+
+void activate(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, int64_t n1) {
+  const F d;
+  const VF half = hn::Set(d, 0.5f), one = hn::Set(d, 1.0f);
+  auto run = [&](auto act) { activate_tile(f, c, ldc, rows, n0, n1, act); };
+  auto denominator = [&](VF x) { return hn::Add(one, vector_exp(d, hn::Neg(x))); };
+  switch (f.activation) {
+    case Activation::logistic:
+      return run([&](VF x) { return hn::Div(one, denominator(x)); });
+    case Activation::tanh:
+      return run([&](VF x) { return vector_tanh(d, x); });
+    case Activation::swish:
+      return run([&](VF x) { return hn::Div(x, denominator(x)); });
+    case Activation::hardswish:
+      return run([&](VF x) {
+        const VF gate = clamp(hn::Add(x, hn::Set(d, 3.0f)), hn::Zero(d), hn::Set(d, 6.0f));
+        return hn::Mul(hn::Mul(x, gate), hn::Set(d, 1.0f / 6));
+      });
+    case Activation::gelu_erf:
+      return run([&](VF x) {
+        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
+      });
+    case Activation::gelu_tanh:
+      return run([&](VF x) {
+        const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
+        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_tanh(d, hn::Mul(cubic, hn::Set(d, 0.79788456f)))));
+      });
+    case Activation::linear:
+    case Activation::clip:
+    case Activation::leaky_relu:
+      return;
+  }
+}
+
+void finish_tile(const Finish& f, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  if (f.activation != Activation::linear) activate(f, c, ldc, r1 - r0, n0, n1);
+  auto with_out = [&](auto residual) {
+    using Residual = decltype(residual);
+    if (f.out.dtype == DType::f32)
+      finish_types<Residual, ToF32>(f, c, ldc, r0, r1, n0, n1);
+    else if (f.out.dtype == DType::f16)
+      finish_types<Residual, ToF16>(f, c, ldc, r0, r1, n0, n1);
+    else
+      finish_types<Residual, ToBF16>(f, c, ldc, r0, r1, n0, n1);
+  };
+  if (f.residual.data)
+    with_type(f.residual.dtype, with_out);
+  else
+    with_out(Nothing{});
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace npusim::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(finish_tile);
+
+void finish_tile(const Finish& finish, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  HWY_DYNAMIC_DISPATCH(finish_tile)(finish, c, ldc, r0, r1, n0, n1);
+}
+
+void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
+  auto fetch = [&](const Finish::Tensor& t, auto touch) {
+    if (!t.data) return;
+    const auto size = static_cast<int64_t>(dtype_size(t.dtype));
+    for (int64_t r = r0; r < r1; ++r)
+      for (int64_t at = (t.row_step * r + n0) * size; at < (t.row_step * r + n1) * size; at += 64) touch(t.data + at);
+  };
+  fetch(finish.residual, [](const std::byte* at) { __builtin_prefetch(at, 0, 2); });
+  fetch(finish.out, [](const std::byte* at) { __builtin_prefetch(at, 1, 2); });
+}
+
+namespace {
+
+bool finish_type(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+// Rows one distance apart, columns side by side.
+std::optional<Operand> plain_matrix(const Kernel& kernel, const Access& access, std::span<const Binding> args,
+                                    const MatmulAxes& axes) {
+  const auto arg = static_cast<size_t>(access.arg);
+  if (!access.guards.empty() || !access.terms.empty() || !finish_type(kernel.args[arg].dtype)) return std::nullopt;
+  Operand o = make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.columns});
+  if (o.step[1] == -1 || o.step[2] != 1) return std::nullopt;
+  return o;
+}
+
+}  // namespace
+
+std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes) {
+  const size_t known = axes.batch.dims.size() + axes.rows.dims.size() + axes.columns.dims.size();
+  if (kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size()) return std::nullopt;
+  if (axes.batch.size() != 1) return std::nullopt;
+  const auto out = plain_matrix(kernel, kernel.stores[0].access, args, axes);
+  if (!out) return std::nullopt;
+  const auto ops = match_post_ops(kernel, kernel.stores[0].expr);
+  if (!ops) return std::nullopt;
+  auto tensor = [](const Operand& o) {
+    return Finish::Tensor{const_cast<std::byte*>(o.at(0, 0, 0)), o.dtype, o.step[1]};
+  };
+  Finish finish;
+  finish.out = tensor(*out);
+  for (const PostOp& op : *ops) {
+    if (op.add >= 0) {
+      const auto added = plain_matrix(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
+      if (!added || finish.residual.data) return std::nullopt;
+      const bool per_column = added->step[1] == 0 || added->size(1) == 1;
+      const bool first = finish.activation == Activation::linear;  // the bias comes before the activation
+      Finish::Tensor& place = per_column && first && !finish.bias.data ? finish.bias : finish.residual;
+      place = tensor(*added);
+      continue;
+    }
+    if (op.activation != Activation::clip) {
+      const bool own = op.activation != Activation::linear && op.activation != Activation::leaky_relu;
+      if (!own || finish.activation != Activation::linear || finish.residual.data) return std::nullopt;
+      finish.activation = op.activation;
+      continue;
+    }
+    if (&op != &ops->back()) return std::nullopt;
+    finish.low = op.alpha, finish.high = op.beta;
+  }
+  return finish;
+}
+
+}  // namespace npusim::cpu
+#endif

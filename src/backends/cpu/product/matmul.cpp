@@ -1,0 +1,287 @@
+// Blocked matrix products over packed operands.
+#include "backends/cpu/product/matmul.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <tuple>
+
+#include "backends/cpu/memory.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/product/blocking.h"
+#include "backends/cpu/product/epilogue.h"
+#include "backends/cpu/product/finish.h"
+#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/onednn_matmul.h"
+#include "backends/cpu/product/packed_weight.h"
+#include "backends/cpu/product/simd.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr int64_t max_block_rows = 256;
+constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
+
+int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+class MatmulStep final : public BoundStep {
+ public:
+  MatmulStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
+             Operand a, Operand b, bool constant)
+      : threads_(usable_threads(kernel, context)),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        rows_(a_.size(1)),
+        columns_(b_.size(1)),
+        depth_(a_.size(2)),
+        blocking_(choose_blocking(a_, columns_)),
+        width_(blocking_.tile.columns),
+        ld_(blocking_.group_columns + 16),
+        panels_(ceil_div(columns_, width_)),
+        grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
+        slices_(std::max<int64_t>(1, ceil_div(depth_, blocking_.slice_depth))),
+        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
+    if (constant) weight_ = packed_weight(b_, width_, context);
+    finish_ = match_finish(kernel, args, axes);
+    const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
+    const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
+    block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
+    a_bytes_ = blocking_.rows == Blocking::in_place ? 0 : align_up(block_rows_ * row_floats * 4);
+    pass_bytes_ =
+        weight_ && weight_->dtype == DType::f32 ? 0 : align_up(blocking_.slice_depth * blocking_.pass_columns * 4);
+    thread_bytes_ = pass_bytes_ + align_up(block_rows_ * ld_ * 4) + (shares_rows() ? 0 : a_bytes_);
+    scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_ + (shares_rows() ? a_bytes_ : 0));
+  }
+
+  void run() override {
+    if (shares_rows()) on_threads(threads_, [this](int thread) { pack_share(thread); });
+    on_threads(threads_, [this](int thread) { part(thread); });
+    epilogue_.check();
+  }
+
+  std::string describe() const override {
+    return fmt::format("matmul {}x{}x{}x{} b {}{}{}", a_.size(0), rows_, columns_, depth_, dtype_name(b_.dtype),
+                       weight_ ? " packed" : "", finish_ ? "" : " + epilogue");
+  }
+
+ private:
+  // All threads read the same rows: they pack them together.
+  bool shares_rows() const {
+    return blocking_.rows != Blocking::in_place && grid_.panels > 1 && a_.size(0) == 1 && rows_ <= block_rows_;
+  }
+  void pack_share(int thread) {
+    auto* a = reinterpret_cast<float*>(scratch_ + thread_bytes_ * threads_);
+    for (int64_t slice = 0; slice < slices_; ++slice) pack_slice(0, 0, rows_, slice, a, thread, threads_);
+  }
+
+  // This thread's batches, rows and panels.
+  void part(int thread) {
+    const int64_t at_panels = thread % grid_.panels, at_rows = thread / grid_.panels % grid_.rows;
+    const int64_t at_batch = thread / (grid_.panels * grid_.rows);
+    if (at_batch >= grid_.batches) return;
+    const int64_t batches = a_.size(0);
+    const int64_t p0 = panels_ * at_panels / grid_.panels, p1 = panels_ * (at_panels + 1) / grid_.panels;
+    const int64_t r0 = rows_ * at_rows / grid_.rows, r1 = rows_ * (at_rows + 1) / grid_.rows;
+    if (p0 == p1) return;
+    for (int64_t batch = batches * at_batch / grid_.batches; batch < batches * (at_batch + 1) / grid_.batches; ++batch)
+      for (int64_t blocks = ceil_div(r1 - r0, block_rows_), i = 0; i < blocks; ++i)
+        block(batch, r0 + (r1 - r0) * i / blocks, r0 + (r1 - r0) * (i + 1) / blocks, p0, p1, thread);
+  }
+
+  // Panels [p0, p1) of b at depths [k0, k1).
+  struct Pass {
+    int64_t p0, p1, k0, k1;
+  };
+
+  void block(int64_t batch, int64_t r0, int64_t r1, int64_t p0, int64_t p1, int thread) {
+    std::byte* scratch = scratch_ + thread * thread_bytes_;
+    auto* buffer = reinterpret_cast<float*>(scratch);
+    auto* c = reinterpret_cast<float*>(scratch + pass_bytes_);
+    const bool shared = shares_rows();
+    auto* a =
+        reinterpret_cast<float*>(shared ? scratch_ + thread_bytes_ * threads_ : scratch + thread_bytes_ - a_bytes_);
+    const int64_t groups = ceil_div((p1 - p0) * width_, blocking_.group_columns), rows = r1 - r0;
+    // Groups one after the other, in each the slices, in each the parts.
+    struct Position {
+      int64_t group = 0, slice = 0, part = 0;
+    };
+    auto first = [&](int64_t group) { return p0 + (p1 - p0) * group / groups; };
+    auto parts = [&](int64_t group) {
+      return ceil_div((first(group + 1) - first(group)) * width_, blocking_.pass_columns);
+    };
+    auto pass_at = [&](const Position& i) {
+      const int64_t begin = first(i.group), panels = first(i.group + 1) - begin, count = parts(i.group);
+      return Pass{begin + panels * i.part / count, begin + panels * (i.part + 1) / count, depth_ * i.slice / slices_,
+                  depth_ * (i.slice + 1) / slices_};
+    };
+    auto after = [&](Position i) {
+      if (++i.part < parts(i.group)) return i;
+      if (++i.slice < slices_) return Position{i.group, i.slice, 0};
+      return Position{i.group + 1, 0, 0};
+    };
+    for (Position i, next; i.group < groups; i = next) {
+      next = after(i);
+      const Pass g = pass_at(i);
+      const bool packs = blocking_.rows != Blocking::in_place && !shared;
+      if (packs && i.group == 0 && i.part == 0) pack_slice(batch, r0, r1, i.slice, a, 0, 1);
+      BlockProduct product{.tile = blocking_.tile,
+                           .a = a + slice_offset(i.slice, rows),
+                           .rows = rows,
+                           .c = c + (g.p0 - first(i.group)) * width_,
+                           .ldc = ld_,
+                           .add = g.k0 > 0};
+      if (blocking_.rows == Blocking::in_place) product.a = reinterpret_cast<const float*>(a_.at(batch, r0, g.k0));
+      set_panels(product, batch, g, buffer);
+      if (weight_ && next.group < groups) set_next(product, batch, pass_at(next));
+      const bool last = g.k1 == depth_;
+      if (last && finish_) {
+        product.finish = &*finish_;
+        product.row = r0, product.column = g.p0 * width_;
+      }
+      if (blocking_.rows == Blocking::by_tile)
+        multiply_blocks(product);
+      else if (many_registers())
+        multiply_wide(product);
+      else
+        multiply_rows(product, blocking_.row_stride);
+      if (last && !finish_ && g.p1 == first(i.group + 1))
+        epilogue_.run(c, batch, r0, r1, first(i.group) * width_, std::min(columns_, g.p1 * width_), thread);
+    }
+  }
+
+  // Where a slice of `rows` packed rows begins.
+  int64_t slice_offset(int64_t slice, int64_t rows) const {
+    return rows * (blocking_.rows == Blocking::by_tile ? depth_ * slice / slices_ : slice * blocking_.row_stride);
+  }
+
+  // One of `shares` shares of a slice of rows [r0, r1).
+  void pack_slice(int64_t batch, int64_t r0, int64_t r1, int64_t slice, float* a, int share, int shares) const {
+    const int64_t rows = r1 - r0, k0 = depth_ * slice / slices_, k1 = depth_ * (slice + 1) / slices_;
+    const int64_t tiles = ceil_div(rows, blocking_.tile.rows);
+    const int64_t first = tiles * share / shares, last = tiles * (share + 1) / shares;
+    float* dst = a + slice_offset(slice, rows);
+    if (blocking_.rows == Blocking::by_row) {
+      const int64_t begin = rows * first / tiles, end = rows * last / tiles, stride = blocking_.row_stride;
+      return pack(a_, {batch, r0 + begin, r0 + end, k0, k1}, dst + begin * stride, stride);
+    }
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t begin = rows * i / tiles, end = rows * (i + 1) / tiles;
+      pack_transposed(a_, {batch, r0 + begin, r0 + end, k0, k1}, dst + begin * (k1 - k0), end - begin);
+    }
+  }
+
+  // Where the packed weight has depth k0 of panel p.
+  const std::byte* packed(int64_t batch, int64_t p, int64_t k0) const {
+    return weight_->data.get() + ((batch * panels_ + p) * depth_ + k0) * panel_row_bytes();
+  }
+  int64_t panel_row_bytes() const { return width_ * static_cast<int64_t>(dtype_size(weight_->dtype)); }
+
+  // The panels as f32: the packed weight itself, or a copy in `buffer`.
+  void set_panels(BlockProduct& product, int64_t batch, const Pass& g, float* buffer) const {
+    product.columns = std::min(columns_, g.p1 * width_) - g.p0 * width_;
+    product.depth = g.k1 - g.k0;
+    if (weight_ && weight_->dtype == DType::f32) {
+      product.panels = reinterpret_cast<const float*>(packed(batch, g.p0, g.k0));
+      product.panel_stride = depth_ * width_;
+      return;
+    }
+    product.panels = buffer;
+    product.panel_stride = product.depth * width_;
+    for (int64_t p = g.p0; p < g.p1; ++p, buffer += product.panel_stride)
+      if (weight_)
+        widen(weight_->dtype, packed(batch, p, g.k0), product.panel_stride, buffer);
+      else
+        pack_panel(b_, width_, batch, p * width_, g.k0, g.k1, buffer);
+  }
+
+  void set_next(BlockProduct& product, int64_t batch, const Pass& g) const {
+    product.next = packed(batch, g.p0, g.k0);
+    product.next_stride = depth_ * panel_row_bytes();
+    product.next_bytes = (g.k1 - g.k0) * panel_row_bytes();
+  }
+
+  int threads_;
+  Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
+  int64_t rows_, columns_, depth_;
+  Blocking blocking_;
+  int64_t width_, ld_, panels_;  // columns of a panel, distance of rows of sums, panels of b
+  Grid grid_;
+  int64_t slices_;  // of the depth
+  TileEpilogue epilogue_;
+  std::optional<Finish> finish_;  // instead of the epilogue
+  std::shared_ptr<const PackedWeight> weight_;
+  int64_t block_rows_ = 0, a_bytes_ = 0, pass_bytes_ = 0, thread_bytes_ = 0;
+};
+
+class EmptyStep final : public BoundStep {
+ public:
+  void run() override {}
+  std::string describe() const override { return "empty"; }
+};
+
+}  // namespace
+
+MatmulAxes classify(const Kernel& kernel, const Access& a, const Access& b) {
+  std::vector<int> batch, rows, columns, depth;
+  for (int d = 0; d < static_cast<int>(kernel.space.size()); ++d) {
+    const bool in_a = depends_on(a, d), in_b = depends_on(b, d);
+    if (in_a && in_b)
+      batch.push_back(d);
+    else if (in_a)
+      rows.push_back(d);
+    else if (in_b)
+      columns.push_back(d);
+  }
+  std::vector<int64_t> all = kernel.space;
+  for (int64_t extent : kernel.contraction->reduce) {
+    depth.push_back(static_cast<int>(all.size()));
+    all.push_back(extent);
+  }
+  return {make_axis(all, batch), make_axis(all, rows), make_axis(all, columns), make_axis(all, depth)};
+}
+
+// Orders the dimensions of an axis so that it walks the access forward: long strides outside. The order of a sum is
+// free.
+static void walk_memory(Axis& axis, const Access& access) {
+  auto stride = [&](int dim) {
+    const auto d = static_cast<size_t>(dim);
+    int64_t total = access.strides[d];
+    for (const Guard& guard : access.guards) total += guard.stride * guard.coeffs[d];
+    return std::abs(total);
+  };
+  std::vector<std::pair<int, int64_t>> dims;
+  for (size_t i = 0; i < axis.dims.size(); ++i) dims.emplace_back(axis.dims[i], axis.extents[i]);
+  std::stable_sort(dims.begin(), dims.end(), [&](auto a, auto b) { return stride(a.first) > stride(b.first); });
+  for (size_t i = 0; i < dims.size(); ++i) std::tie(axis.dims[i], axis.extents[i]) = dims[i];
+}
+
+std::unique_ptr<BoundStep> make_matmul_step(const Kernel& original, std::span<const Binding> args,
+                                            const Context& context) {
+  if (element_count(original.space) == 0) return std::make_unique<EmptyStep>();
+  const Kernel kernel = simplify_space(original);
+  const Access *left = &kernel.contraction->a, *right = &kernel.contraction->b;
+  auto constant = [&](const Access* access) { return args[static_cast<size_t>(access->arg)].constant; };
+  MatmulAxes axes = classify(kernel, *left, *right);
+  // The product is symmetric: the weight goes right, and otherwise the operand with more columns than rows.
+  const bool swap = constant(left) != constant(right)
+                        ? constant(left)
+                        : axes.rows.size() > axes.columns.size() && axes.columns.size() <= 4;
+  if (swap) {
+    std::swap(left, right);
+    std::swap(axes.rows, axes.columns);
+  }
+  if (axes.rows.size() > gemv_max_rows) walk_memory(axes.depth, *left);
+  auto operand = [&](const Access& access, const Axis& axis) {
+    const auto arg = static_cast<size_t>(access.arg);
+    return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axis, axes.depth});
+  };
+  Operand a = operand(*left, axes.rows), b = operand(*right, axes.columns);
+  if (auto step = make_gemv_step(kernel, args, context, axes, a, b)) return step;
+  if (constant(right) && !beats_library(a, b.size(1)))
+    if (auto step = make_product_step(kernel, args, context, axes, *left, a, b)) return step;
+  return std::make_unique<MatmulStep>(kernel, args, context, axes, std::move(a), std::move(b), constant(right));
+}
+
+}  // namespace npusim::cpu

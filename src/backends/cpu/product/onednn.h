@@ -1,0 +1,80 @@
+// oneDNN behind one door: the engine, convolutions, products, and the differences between its v2 and v3 API.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/product/post_ops.h"
+#include "base/dtype.h"
+
+namespace npusim::cpu {
+
+struct PrimitiveCache;  // engine, primitives by shape, reordered weights by address
+std::shared_ptr<PrimitiveCache> make_primitive_cache();
+
+// Whether this machine multiplies bf16 numbers and adds their products in f32 (AVX512_BF16, AMX).
+bool multiplies_bf16();
+
+// values[i] = max(values[i], 0), on all of oneDNN's threads; NaN may become 0.
+void apply_relu(PrimitiveCache& cache, float* values, int64_t count);
+
+// f32 or bf16 each. Sums and post-ops are f32; what is stored as bf16 is rounded once.
+struct ElementTypes {
+  DType operands = DType::f32;  // src and weight
+  DType dst = DType::f32, bias = DType::f32;
+  std::vector<DType> adds;  // of each op that adds
+};
+
+// A convolution. Lists run over the spatial dimensions; strides over [n, channel, spatial…] and, of the
+// weight, over [group, out channel, in channel, spatial…]. Channels of the weight are per group.
+struct ConvSpec {
+  ElementTypes types;
+  int64_t batch = 1, groups = 1, out_channels = 1, in_channels = 1;
+  std::vector<int64_t> input, output, kernel, stride, dilation, pad_low, pad_high;
+  std::vector<int64_t> src_strides, weight_strides, dst_strides;
+  bool bias = false;
+  std::vector<PostOp> ops;
+  std::vector<std::vector<int64_t>>
+      add_strides;  // of each op that adds, over [n, channel, spatial…]; empty: along channels
+};
+
+// rows x depth times depth x columns; elements of a row of src and dst lie side by side.
+struct ProductSpec {
+  ElementTypes types;
+  int64_t rows = 1, columns = 1, depth = 1;
+  int64_t src_stride = 0, dst_stride = 0;               // between rows
+  int64_t weight_column_stride = 0, weight_stride = 0;  // between columns, along the depth
+  bool bias = false;
+  std::vector<PostOp> ops;
+  std::vector<int64_t> add_strides;  // of each op that adds, between rows; 0: the same for all
+};
+
+struct PrimitiveMemory {
+  const void* src = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  void* dst = nullptr;
+  std::vector<const void*> adds;
+};
+
+// A primitive bound to its memory, the weight already in the layout it prefers.
+class BoundPrimitive {
+ public:
+  virtual ~BoundPrimitive() = default;
+  virtual void run() = 0;
+  virtual std::string implementation() const = 0;
+  size_t scratch_bytes = 0;
+  // Moves what lies in scratch: oneDNN's own workspace, and src or dst when not null.
+  virtual void rebind(void* workspace, void* src, void* dst) = 0;
+};
+// nullptr when oneDNN has no implementation, or one known to be wrong. Activations may turn NaN into numbers:
+// see nan_guard.h. The weight is kept in the cache under its address; `wide`, when not null, is what it holds as f32,
+// and needed only now.
+std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
+                                                 const PrimitiveMemory& memory, const float* wide);
+std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
+                                             const PrimitiveMemory& memory);
+
+}  // namespace npusim::cpu

@@ -1,0 +1,49 @@
+// What executes one step of a program on the host CPU: a kernel bound to its memory, and what such steps share.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "kernel/kernel.h"
+
+namespace npusim::cpu {
+
+struct WeightCache;     // prepacked weights (product/packed_weight.h)
+struct PrimitiveCache;  // oneDNN engine and primitives (product/onednn.h)
+
+// What the steps of one process share. The caches hold data derived from constant bindings, keyed by address: they
+// must not outlive the weights they were given.
+struct Context {
+  int threads = 1;
+  std::shared_ptr<WeightCache> weights;
+  std::shared_ptr<PrimitiveCache> primitives;
+  bool bf16 = false;      // the machine has arithmetic for bf16 operands
+  bool sees_nan = false;  // where a library loses a NaN is seen (product/nan_guard.h): it may apply activations
+  bool multiplies(DType type) const { return type == DType::f32 || (type == DType::bf16 && bf16); }  // else widened
+};
+
+// Memory of one kernel argument. constant: the contents never change after construction and may be packed then.
+struct Binding {
+  void* data = nullptr;
+  bool constant = false;
+};
+
+// One step with everything bound at construction. Steps run one after another, so all steps of a method share one block
+// of scratch: the largest scratch_bytes(), 64-byte aligned, set before run().
+class BoundStep {
+ public:
+  virtual ~BoundStep() = default;
+  virtual void run() = 0;  // allocates nothing
+  virtual std::string describe() const = 0;
+  size_t scratch_bytes() const { return scratch_bytes_; }
+  virtual void set_scratch(void* scratch) { scratch_ = static_cast<std::byte*>(scratch); }
+
+ protected:
+  size_t scratch_bytes_ = 0;
+  std::byte* scratch_ = nullptr;
+};
+
+// Stores that add to memory need the order of one thread.
+int usable_threads(const Kernel& kernel, const Context& context);
+
+}  // namespace npusim::cpu

@@ -1,0 +1,165 @@
+// Attention steps against the scalar interpreter: heads, groups, masks, decode, odd sizes.
+#include "backends/cpu/product/check.h"
+
+namespace npusim::cpu {
+namespace {
+
+using Coords = std::vector<Coord>;
+
+struct Case {
+  int64_t batch = 1, kv_heads = 2, group = 1, queries = 5, keys = 40, depth = 16, columns = 16;
+  DType type = DType::f32;
+  bool safe = false;
+};
+
+// Space [batch, kv head, group, q, d]; q [batch, q, head, depth], k and v [batch, keys, kv head, depth].
+// `score(builder, leaf, mask)` is the score's expression; the mask [batch, q, keys] is argument 3.
+template <typename Score>
+Kernel attention(const Case& c, DType mask_type, Score&& score_of) {
+  const int64_t heads = c.kv_heads * c.group;
+  const TensorType q_type{c.type, {c.batch, c.queries, c.kv_heads, c.group, c.depth}};
+  const TensorType k_type{c.type, {c.batch, c.keys, c.kv_heads, c.depth}},
+      v_type{c.type, {c.batch, c.keys, c.kv_heads, c.columns}};
+  const TensorType m_type{mask_type, {c.batch, c.queries, c.keys}};
+  KernelBuilder s({c.batch, c.kv_heads, c.group, c.queries, c.keys});
+  const int q = s.input(q_type), k = s.input(k_type), v = s.input(v_type), m = s.input(m_type);
+  const int scores = s.output({DType::f32, {c.batch, c.kv_heads, c.group, c.queries, c.keys}});
+  Ex leaf = s.contract(ContractionKind::matmul, {c.depth}, q, Coords{s.dim(0), s.dim(3), s.dim(1), s.dim(2), s.dim(5)},
+                       k, Coords{s.dim(0), s.dim(4), s.dim(1), s.dim(5)});
+  s.store(scores, score_of(s, leaf, s.load(m, Coords{s.dim(0), s.dim(3), s.dim(4)})));
+  Kernel score = s.finish("score");
+  score.args.clear();
+
+  KernelBuilder b({c.batch, c.kv_heads, c.group, c.queries, c.columns});
+  b.input(q_type), b.input(k_type), b.input(v_type), b.input(m_type);
+  const int out = b.output({c.type, {c.batch, c.queries, heads * c.columns}});
+  Ex value = b.contract(ContractionKind::attention, {c.keys}, v, Coords{b.dim(0), b.dim(5), b.dim(1), b.dim(4)}, v,
+                        Coords{b.dim(0), b.dim(5), b.dim(1), b.dim(4)});
+  b.store(out, Coords{b.dim(0), b.dim(3), b.dim(1) * (c.group * c.columns) + b.dim(2) * c.columns + b.dim(4)}, value);
+  Kernel kernel = b.finish("attention");
+  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
+  contraction->score = std::make_shared<Kernel>(std::move(score));
+  contraction->masked_rows_are_zero = c.safe;
+  kernel.contraction = contraction;
+  return kernel;
+}
+Ex scaled(KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; }
+Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.5 + mask; }
+
+TEST(ContractionAttention, Sizes) {
+  for (int64_t queries : {1, 5, 9, 150})
+    for (int64_t keys : {1, 31, 128, 129, 300})
+      check_contraction(attention({.queries = queries, .keys = keys}, DType::f32, scaled));
+  for (int64_t depth : {1, 17, 64, 130, 256})
+    for (int64_t columns : {1, 33, 64})
+      for (int64_t queries : {3, 20})
+        check_contraction(attention({.queries = queries, .depth = depth, .columns = columns}, DType::f32, scaled), {},
+                          {}, 1e-4);
+}
+
+TEST(ContractionAttention, GroupsAndTypes) {
+  for (DType type : {DType::f32, DType::f16, DType::bf16})
+    for (int64_t queries : {1, 2, 30})
+      check_contraction(attention({.batch = 2,
+                                   .kv_heads = 2,
+                                   .group = 6,
+                                   .queries = queries,
+                                   .keys = 200,
+                                   .depth = 32,
+                                   .columns = 32,
+                                   .type = type},
+                                  DType::f32, scaled));
+  // One head: the keys are split over the threads.
+  check_contraction(attention(
+      {.kv_heads = 1, .group = 3, .queries = 1, .keys = 1000, .depth = 64, .columns = 64, .type = DType::bf16},
+      DType::f32, scaled));
+  check_contraction(
+      attention({.kv_heads = 3, .queries = 4, .keys = 1000, .depth = 64, .columns = 64}, DType::f32, scaled));
+}
+
+TEST(ContractionAttention, AdditiveMasks) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  for (DType mask_type : {DType::f32, DType::f16})
+    for (float low : {-inf, -3e38f, -10000.0f})
+      for (int64_t queries : {1, 12})
+        for (bool safe : {false, true}) {
+          const Case c{.queries = queries, .keys = 400, .safe = safe};
+          check_contraction(attention(c, mask_type, masked), {}, [&](ContractionRun& run) {
+            for (int64_t q = 0; q < queries; ++q)
+              for (int64_t k = 0; k < c.keys; ++k) {
+                const bool keep = k < 140 + q && q != 3;  // whole tiles, parts of tiles and one whole row are masked
+                store_double(run.memory[3].data(), mask_type, q * c.keys + k, keep ? 0.125 * (k % 3) : low);
+              }
+          });
+        }
+}
+
+TEST(ContractionAttention, BooleanMasks) {
+  for (double low : {-HUGE_VAL, -3e38, -1.0})
+    for (int64_t queries : {1, 12})
+      for (bool keeps : {true, false})
+        for (bool safe : {false, true}) {
+          const Case c{.queries = queries, .keys = 400, .safe = safe};
+          const auto fill = [&](ContractionRun& run) {
+            for (int64_t q = 0; q < queries; ++q)
+              for (int64_t k = 0; k < c.keys; ++k) {
+                const bool keep = k < 140 + q && k != 5 && q != 3;  // whole tiles, parts of tiles, one whole row go
+                store_int(run.memory[3].data(), DType::boolean, q * c.keys + k, keep == keeps);
+              }
+          };
+          const Kernel plain = attention(c, DType::boolean, [&](KernelBuilder&, Ex x, Ex mask) {
+            return keeps ? select(mask, x * 0.5, low) : select(mask, low, x * 0.5);
+          });
+          check_contraction(plain, {}, fill);
+          EXPECT_EQ(prepare(plain, {}, make_context(1)).step->describe().find("general"), std::string::npos);
+          check_contraction(attention(c, DType::boolean,
+                                      [&](KernelBuilder& b, Ex x, Ex mask) {
+                                        const Ex causal = select(b.index(4) <= b.index(3) + 390, x * 0.5, low);
+                                        return keeps ? select(mask, causal, low) : select(mask, low, causal);
+                                      }),
+                            {}, fill);
+        }
+}
+
+TEST(ContractionAttention, Causal) {
+  for (int64_t queries : {1, 40, 300})
+    for (double low : {-HUGE_VAL, -3e38, -1.0}) {
+      const int64_t keys = 320;
+      const int64_t past = keys - queries;
+      check_contraction(
+          attention({.kv_heads = 1, .queries = queries, .keys = keys}, DType::f32,
+                    [&](KernelBuilder& b, Ex x, Ex) { return select(b.index(4) <= b.index(3) + past, x * 0.5, low); }));
+      check_contraction(attention({.kv_heads = 1, .queries = queries, .keys = keys}, DType::f32,
+                                  [&](KernelBuilder& b, Ex x, Ex mask) {
+                                    return select(b.index(4) > b.index(3) + past, low, x * 0.5 + mask);
+                                  }));
+    }
+}
+
+TEST(ContractionAttention, GeneralScores) {
+  for (int64_t queries : {1, 40})
+    check_contraction(
+        attention({.group = 2, .queries = queries, .keys = 150}, DType::boolean, [](KernelBuilder& b, Ex x, Ex mask) {
+          return select(mask, tanh(x) * 3.0 + b.cast(b.index(3) - b.index(4), Scalar::f32) * 0.01, -HUGE_VAL);
+        }));
+}
+
+// In queries, keys and values that count.
+TEST(ContractionAttention, KeepsSpecialValues) {
+  for (double special : {HUGE_VAL, -HUGE_VAL, std::nan("")})
+    for (int argument : {0, 1, 2})
+      for (int64_t queries : {1, 40}) {
+        const Case c{.queries = queries, .keys = 150};
+        check_contraction(attention(c, DType::f32, scaled), {}, [&](ContractionRun& run) {
+          store_double(run.memory[static_cast<size_t>(argument)].data(), DType::f32, 5, special);
+        });
+      }
+}
+
+TEST(ContractionAttention, EmptyExtents) {
+  check_contraction(attention({.keys = 0}, DType::f32, scaled));
+  check_contraction(attention({.queries = 0}, DType::f32, scaled));
+}
+
+}  // namespace
+}  // namespace npusim::cpu

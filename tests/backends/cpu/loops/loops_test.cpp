@@ -1,0 +1,321 @@
+// The loops interpreter against the reference evaluator: elementwise kernels, views, windows, gathers.
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/loops/check.h"
+
+namespace npusim::cpu {
+namespace {
+
+const std::vector<Shape> shapes{{1}, {3}, {16}, {1000}, {2, 3, 5}, {7, 33}, {4, 64, 16}, {3, 1, 129}, {70000}};
+
+TEST(Loops, EveryUnaryOp) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (int op = static_cast<int>(ExprOp::neg); op <= static_cast<int>(ExprOp::logical_not); ++op)
+    for (DType dtype : {DType::f32, DType::f64, DType::i32, DType::boolean, DType::f16})
+      for (int range = 0; range < 3; ++range) {
+        KernelBuilder b({37, 29});
+        const int x = b.input({dtype, {37, 29}});
+        const Ex y = b.unary(static_cast<ExprOp>(op), b.load_broadcast(x));
+        const DType out = y.type() == Scalar::boolean ? DType::boolean
+                          : y.type() == Scalar::i64   ? DType::i64
+                          : y.type() == Scalar::f32   ? DType::f32
+                                                      : DType::f64;
+        b.store(b.output({out, {37, 29}}), y);
+        Check check;
+        check.low = range == 0 ? -1.2 : range == 1 ? -30 : -1000;
+        check.high = -check.low;
+        check.least = -3;
+        if (dtype == DType::boolean) check.least = 0, check.most = 1;
+        if (range == 1) check.special = {0, -0.0, inf, -inf, nan, 1, -1};
+        check.tolerance = 1e-6;
+        if (static_cast<ExprOp>(op) == ExprOp::tan || static_cast<ExprOp>(op) == ExprOp::sinh ||
+            static_cast<ExprOp>(op) == ExprOp::cosh)
+          check.tolerance = 1e-5;
+        check_kernel_runs(b.finish(std::string(expr_op_name(static_cast<ExprOp>(op)))), check);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(Loops, EveryBinaryOpAndOperandForm) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (int op = static_cast<int>(ExprOp::add); op <= static_cast<int>(ExprOp::le); ++op)
+    for (DType dtype : {DType::f32, DType::f64, DType::i64, DType::u8, DType::boolean, DType::bf16})
+      for (const auto& [first, second] : std::vector<std::pair<Shape, Shape>>{{{21, 50}, {21, 50}},
+                                                                              {{21, 50}, {50}},
+                                                                              {{21, 1}, {21, 50}},
+                                                                              {{1}, {21, 50}},
+                                                                              {{21, 50}, {1}},
+                                                                              {{21, 1}, {50}}}) {
+        const auto o = static_cast<ExprOp>(op);
+        const bool integers = !is_float(dtype);
+        if ((o == ExprOp::div || o == ExprOp::fmod || o == ExprOp::atan2) && integers) continue;
+        if (o >= ExprOp::idiv && o <= ExprOp::shr && !integers) continue;
+        if (dtype == DType::boolean && (o == ExprOp::idiv || o == ExprOp::irem)) continue;
+        KernelBuilder b({21, 50});
+        const int x = b.input({dtype, first}), y = b.input({dtype, second});
+        const Ex z = b.binary(o, b.load_broadcast(x), b.load_broadcast(y));
+        const DType out = z.type() == Scalar::boolean ? DType::boolean
+                          : z.type() == Scalar::i64   ? DType::i64
+                          : z.type() == Scalar::f32   ? DType::f32
+                                                      : DType::f64;
+        b.store(b.output({out, {21, 50}}), z);
+        Check check;
+        check.least = o == ExprOp::idiv || o == ExprOp::irem ? 1 : 0;
+        check.most = dtype == DType::boolean ? 1 : 70;
+        if (!integers) check.special = {0, -0.0, inf, -inf, nan, 1, -1, 2};
+        check_kernel_runs(b.finish(std::string(expr_op_name(o))), check);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(Loops, EveryDtypeConversion) {
+  for (int from = 0; from < dtype_count; ++from)
+    for (int to = 0; to < dtype_count; ++to)
+      for (const Shape& shape : shapes) {
+        KernelBuilder b(shape);
+        const int x = b.input({static_cast<DType>(from), shape});
+        b.store(b.output({static_cast<DType>(to), shape}), b.load_broadcast(x));
+        Check check;
+        check.least = from == 0 ? 0 : -70;
+        check.most = from == 0 ? 1 : 300;
+        check.low = -200, check.high = 200;
+        check_kernel_runs(b.finish("convert"), check);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(Loops, RoundTo) {
+  for (DType dtype : {DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16, DType::i32, DType::f32}) {
+    KernelBuilder b({333});
+    const int x = b.input({is_float(dtype) ? DType::f32 : DType::i64, {333}});
+    b.store(b.output({is_float(dtype) ? DType::f32 : DType::i64, {333}}), b.round_to(b.load_broadcast(x), dtype));
+    Check check;
+    check.tolerance = 0;
+    check.least = -100000, check.most = 100000;
+    check.low = -70000, check.high = 70000;
+    check.special = {1e-8, 6e-5, -5e-7, 65519, 65520, 1e30};
+    check_kernel_runs(b.finish("round"), check);
+  }
+}
+
+TEST(Loops, PowersWithConstantExponents) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (double exponent : {0.0, 1.0, 2.0, 3.0, 4.0, -1.0, -2.0, 0.5, -0.5, 1.5, -3.0}) {
+    KernelBuilder b({500});
+    const int x = b.input({DType::f32, {500}});
+    b.store(b.output({DType::f32, {500}}), pow(b.load_broadcast(x), exponent));
+    Check check;
+    check.special = {0, -0.0, inf, -inf, nan, 1, -1, 2};
+    check.tolerance = 1e-6;
+    check_kernel_runs(b.finish("pow"), check);
+  }
+}
+
+TEST(Loops, SineOfLargeAngles) {
+  for (double high : {10.0, 1e3, 1e5, 5e6, 1e20}) {
+    KernelBuilder b({2000});
+    const int x = b.input({DType::f32, {2000}});
+    const Ex v = b.load_broadcast(x);
+    b.store(b.output({DType::f32, {2000}}), sin(v));
+    b.store(b.output({DType::f32, {2000}}), cos(v));
+    Check check;
+    check.low = -high, check.high = high;
+    check.tolerance = 1.5e-7;
+    check_kernel_runs(b.finish("sine"), check);
+  }
+}
+
+TEST(Loops, Permutations) {
+  std::vector<int> order{0, 1, 2, 3};
+  const Shape shape{3, 20, 17, 9};
+  for (DType dtype : {DType::f32, DType::f16, DType::u8, DType::i64}) do {
+      KernelBuilder b(shape);
+      Shape source(4);
+      for (size_t d = 0; d < 4; ++d) source[static_cast<size_t>(order[d])] = shape[d];
+      const int x = b.input({dtype, source});
+      std::vector<Coord> at(4, Coord(int64_t{0}));
+      for (int d = 0; d < 4; ++d) at[static_cast<size_t>(order[static_cast<size_t>(d)])] = b.dim(d);
+      b.store(b.output({dtype, shape}), b.load(x, at));
+      check_kernel_runs(b.finish("permute"));
+      if (HasFatalFailure()) return;
+    } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(Loops, TransposeThenCompute) {
+  for (const auto& [n, m] :
+       std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {100, 33}, {5, 700}, {700, 5}, {128, 1030}}) {
+    KernelBuilder b({n, m});
+    const int x = b.input({DType::f32, {m, n}}), y = b.input({DType::f16, {n, m}}), z = b.input({DType::bf16, {m}});
+    const std::vector<Coord> at{b.dim(1), b.dim(0)};
+    b.store(b.output({DType::f16, {n, m}}), b.load(x, at) * b.load_broadcast(y) + b.load_broadcast(z));
+    check_kernel_runs(b.finish("transpose_mul"));
+  }
+}
+
+TEST(Loops, FlipAndSlice) {
+  KernelBuilder b({5, 100});
+  const int x = b.input({DType::f32, {10, 300}});
+  const std::vector<Coord> at{b.dim(0) * 2, b.dim(1) * -3 + 299};
+  b.store(b.output({DType::f32, {5, 100}}), b.load(x, at));
+  check_kernel_runs(b.finish("flip"));
+}
+
+TEST(Loops, Concat) {
+  for (int dim = 0; dim < 3; ++dim)
+    for (DType dtype : {DType::f32, DType::bf16, DType::i32}) {
+      Shape shape{6, 50, 40};
+      std::vector<int64_t> sizes{1, 7, 3, 12};
+      Shape whole = shape;
+      whole[static_cast<size_t>(dim)] = 23;
+      KernelBuilder b(whole);
+      std::vector<int> inputs;
+      for (int64_t size : sizes) {
+        shape[static_cast<size_t>(dim)] = size;
+        inputs.push_back(b.input({dtype, shape}));
+      }
+      Ex value;
+      int64_t end = 23;
+      for (size_t i = sizes.size(); i-- > 0;) {
+        const int64_t begin = end - sizes[i];
+        std::vector<Coord> at{b.dim(0), b.dim(1), b.dim(2)};
+        at[static_cast<size_t>(dim)] = b.dim(dim) + (-begin);
+        const Ex part = b.load(inputs[i], at);
+        value = i + 1 == sizes.size() ? part : select(b.index(dim) < end, part, value);
+        end = begin;
+      }
+      b.store(b.output({dtype, whole}), value);
+      check_kernel_runs(b.finish("concat"));
+    }
+}
+
+TEST(Loops, Pad) {
+  for (int64_t size : {5, 60}) {
+    KernelBuilder b({3, size + 5, size + 3});
+    const int x = b.input({DType::f32, {3, size, size}});
+    const Affine row = b.dim(1) + (-2), column = b.dim(2) + (-1);
+    const std::vector<Coord> at{b.dim(0), row, column};
+    b.store(b.output({DType::f32, {3, size + 5, size + 3}}),
+            select(b.in_bounds(row, size) && b.in_bounds(column, size), b.load(x, at), 7.5));
+    check_kernel_runs(b.finish("pad"));
+  }
+}
+
+TEST(Loops, MaskedByIndex) {
+  KernelBuilder b({2, 70, 90});
+  const int x = b.input({DType::f32, {2, 70, 90}});
+  b.store(b.output({DType::f32, {2, 70, 90}}),
+          select(b.index(2) <= b.index(1), b.load_broadcast(x), -std::numeric_limits<double>::infinity()));
+  check_kernel_runs(b.finish("causal"));
+}
+
+TEST(Loops, Gather) {
+  for (DType dtype : {DType::f32, DType::f16, DType::boolean}) {
+    KernelBuilder b({11, 77});
+    const int ids = b.input({DType::i64, {11}}), table = b.input({dtype, {6, 77}});
+    const std::vector<Coord> at{Coord(b.load(ids, std::vector<Coord>{b.dim(0)})), b.dim(1)};
+    b.store(b.output({dtype, {11, 77}}), b.load(table, at));
+    Check check;
+    if (dtype == DType::boolean) check.most = 1;
+    check_kernel_runs(b.finish("embedding"), check);
+  }
+  KernelBuilder b({9, 40});
+  const int i = b.input({DType::i32, {9, 40}}), j = b.input({DType::i64, {40}}),
+            table = b.input({DType::f32, {6, 6, 9}});
+  const std::vector<Coord> at{Coord(b.load_broadcast(i)), Coord(b.load_broadcast(j)), b.dim(0)};
+  b.store(b.output({DType::f32, {9, 40}}), exp(b.load(table, at)) + 1.0);
+  check_kernel_runs(b.finish("gather"));
+}
+
+TEST(Loops, ScatterAddsInOrder) {
+  for (DType dtype : {DType::f32, DType::f16, DType::i32}) {
+    KernelBuilder b({30, 50});
+    const int x = b.input({dtype, {6, 50}}), ids = b.input({DType::i64, {30}}), y = b.input({dtype, {30, 50}});
+    const int out = b.output({dtype, {6, 50}}, x);
+    const std::vector<Coord> at{Coord(b.load(ids, std::vector<Coord>{b.dim(0)})), b.dim(1)};
+    b.store(out, at, b.load_broadcast(y), true);
+    Check check;
+    check.tolerance = 1e-5;
+    if (dtype == DType::f16) check.tolerance = 1e-2;
+    check_kernel_runs(b.finish("scatter_add"), check);
+  }
+  KernelBuilder b({2, 3, 8});
+  const int cache = b.input({DType::bf16, {2, 6, 8}}), at = b.input({DType::i64, {3}}),
+            x = b.input({DType::bf16, {2, 3, 8}});
+  const int out = b.output({DType::bf16, {2, 6, 8}}, cache);
+  const std::vector<Coord> place{b.dim(0), Coord(b.load(at, std::vector<Coord>{b.dim(1)})), b.dim(2)};
+  b.store(out, place, b.load_broadcast(x));
+  check_kernel_runs(b.finish("index_copy"));
+}
+
+TEST(Loops, Traps) {
+  KernelBuilder b({40});
+  const int ids = b.input({DType::i64, {40}}), table = b.input({DType::f32, {3}});
+  const std::vector<Coord> at{Coord(b.load_broadcast(ids))};
+  b.store(b.output({DType::f32, {40}}), b.load(table, at));
+  const Kernel k = b.finish("trap");
+  Memory memory = random_arguments(k, {});
+  Loops loops(k, 2);
+  EXPECT_FALSE(loops.run(pointers(k, memory).data()));
+  EXPECT_NE(loops.trap_message().find("out of range for a dimension of 3"), std::string::npos) << loops.trap_message();
+  for (int64_t i = 0; i < 40; ++i) store_int(memory[0].data(), DType::i64, i, 2);
+  EXPECT_TRUE(loops.run(pointers(k, memory).data()));
+  KernelBuilder d({40});
+  const int x = d.input({DType::i64, {40}});
+  d.store(d.output({DType::i64, {40}}), idiv(d.integer(7), d.load_broadcast(x)));
+  const Kernel division = d.finish("division");
+  memory = random_arguments(division, {});
+  Loops divide(division, 2);
+  EXPECT_FALSE(divide.run(pointers(division, memory).data()));
+  EXPECT_EQ(divide.trap_message(), "integer division by zero");
+}
+
+// space [n, oh, ow, c | kh, kw] or [n, c, oh, ow | kh, kw]
+Kernel pooling(int64_t n, int64_t c, int64_t size, int64_t window, int64_t step, int64_t pad, bool channels_last,
+               bool average) {
+  const int64_t out = (size + 2 * pad - window) / step + 1;
+  const Shape space = channels_last ? Shape{n, out, out, c, window, window} : Shape{n, c, out, out, window, window};
+  KernelBuilder b(space, 2);
+  const int x = b.input({DType::f32, channels_last ? Shape{n, size, size, c} : Shape{n, c, size, size}});
+  const int h = channels_last ? 1 : 2;
+  const Affine row = b.dim(h) * step + b.dim(4) + (-pad), column = b.dim(h + 1) * step + b.dim(5) + (-pad);
+  std::vector<Coord> at{b.dim(0), row, column, b.dim(3)};
+  if (!channels_last) at = {b.dim(0), b.dim(1), row, column};
+  const double outside = average ? 0 : -std::numeric_limits<double>::infinity();
+  const Ex v = select(b.in_bounds(row, size) && b.in_bounds(column, size), b.load(x, at), outside);
+  Ex y = b.reduce(average ? Reduction::sum : Reduction::max, v);
+  if (average) y = y / static_cast<double>(window * window);
+  const Shape result(space.begin(), space.begin() + 4);
+  std::vector<Coord> to;
+  for (int d = 0; d < 4; ++d) to.emplace_back(b.dim(d));
+  b.store(b.output({DType::f32, result}), to, y);
+  return b.finish("pool");
+}
+
+TEST(Loops, Pooling) {
+  for (bool last : {false, true})
+    for (bool average : {false, true}) {
+      check_kernel_runs(pooling(2, 24, 13, 3, 2, 1, last, average));
+      check_kernel_runs(pooling(1, 64, 30, 3, 1, 1, last, average));
+      check_kernel_runs(pooling(1, 3, 16, 2, 2, 0, last, average));
+      check_kernel_runs(pooling(1, 100, 9, 9, 1, 0, last, average));
+    }
+}
+
+TEST(Loops, EmptySpaceAndScalars) {
+  KernelBuilder e({3, 0});
+  const int x = e.input({DType::f32, {3, 0}});
+  e.store(e.output({DType::f32, {3, 0}}), exp(e.load_broadcast(x)));
+  check_kernel_runs(e.finish("empty"));
+  KernelBuilder s({});
+  const int y = s.input({DType::f32, {}}), z = s.input({DType::i64, {}});
+  s.store(s.output({DType::f16, {}}), exp(s.load_broadcast(y)) * s.load_broadcast(z) + 1.0);
+  check_kernel_runs(s.finish("scalar"));
+  KernelBuilder f({300});
+  f.store(f.output({DType::bf16, {300}}), f.number(3.25));
+  f.store(f.output({DType::i64, {300}}), f.index(0) * 3 + 5);
+  check_kernel_runs(f.finish("fill"));
+}
+
+}  // namespace
+}  // namespace npusim::cpu

@@ -1,0 +1,315 @@
+// Convolution steps against the scalar interpreter: geometries, layouts, types, fused epilogues.
+#include <limits>
+
+#include "backends/cpu/product/check.h"
+#include "backends/cpu/product/kernels.h"
+#include "backends/cpu/product/onednn.h"
+
+namespace npusim::cpu {
+namespace {
+
+using Case = ConvCase;
+
+Ex block(KernelBuilder&, Ex leaf, Ex bias, Ex residual) { return max(leaf + bias + residual, 0.0); }
+
+void check_fused(const Kernel& kernel) {
+  ContractionRun run = prepare(kernel, {1, 2}, make_context(2));
+  if (!library_has_avx512()) return;  // it then leaves some epilogues to us (onednn.cpp)
+  const std::string step = run.step->describe();
+  EXPECT_EQ(step.find("epilogue"), std::string::npos) << step << to_text(kernel);
+  const bool product = kernel.contraction->reduce[1] == 1;  // pointwise, channels last
+  EXPECT_TRUE(step.starts_with("conv") || product) << step;
+}
+
+TEST(ContractionConv, Geometries) {
+  for (bool last : {true, false})
+    for (Case c :
+         {Case{}, Case{.batch = 2, .stride = {2, 2}}, Case{.pad = {0, 0}}, Case{.stride = {2, 1}, .pad = {0, 2}},
+          Case{.pad = {2, 2}, .dilation = {2, 2}}, Case{.kernel = {1, 1}, .pad = {0, 0}},
+          Case{.batch = 2,
+          .in_channels = 16,
+          .out_channels = 32,
+          .input = {8, 8},
+          .kernel = {1, 1},
+          .stride = {2, 2},
+          .pad = {0, 0}},
+          Case{.groups = 2}, Case{.groups = 20, .in_channels = 1, .out_channels = 1},
+          Case{.groups = 3, .in_channels = 1, .out_channels = 2},
+          Case{.in_channels = 3,
+          .out_channels = 16,
+          .input = {23, 17},
+          .kernel = {7, 7},
+          .stride = {2, 2},
+          .pad = {3, 3}},
+          Case{.in_channels = 1, .out_channels = 1}, Case{.input = {1, 1}},
+          Case{.input = {5, 5}, .kernel = {5, 5}, .pad = {0, 0}}}) {
+      c.channels_last = last;
+      check_contraction(conv(c, plain), {1});
+      check_contraction(conv(c, block), {1, 2});
+      check_fused(conv(c, block));
+    }
+}
+
+TEST(ContractionConv, OneAndThreeDimensions) {
+  for (bool last : {true, false}) {
+    check_contraction(conv({.batch = 2,
+                            .input = {40},
+                            .kernel = {5},
+                            .stride = {2},
+                            .pad = {2},
+                            .dilation = {1},
+                            .channels_last = last},
+                           block),
+                      {1, 2});
+    check_contraction(conv({.groups = 4,
+                            .in_channels = 1,
+                            .out_channels = 1,
+                            .input = {40},
+                            .kernel = {4},
+                            .stride = {1},
+                            .pad = {3},
+                            .dilation = {1},
+                            .channels_last = last},
+                           plain),
+                      {1});
+    check_contraction(conv({.input = {5, 6, 7},
+                            .kernel = {3, 2, 3},
+                            .stride = {1, 2, 1},
+                            .pad = {1, 0, 1},
+                            .dilation = {1, 1, 1},
+                            .channels_last = last},
+                           block),
+                      {1, 2});
+  }
+}
+
+// Where oneDNN has no code of its own it multiplies matrices, and its epilogue added a residual at wrong addresses.
+TEST(ContractionConv, ResidualsOfRareGeometries) {
+  for (bool last : {true, false})
+    for (Case c :
+         {Case{.input = {10, 11}, .kernel = {9, 9}, .pad = {4, 4}},
+          Case{.groups = 4, .in_channels = 4, .out_channels = 4}, Case{.groups = 2, .kernel = {5, 5}, .pad = {2, 2}},
+          Case{.input = {14, 13}, .pad = {6, 6}, .dilation = {6, 6}},
+          Case{.input = {15, 14}, .kernel = {7, 7}, .pad = {6, 6}, .dilation = {2, 2}},
+          Case{.input = {30}, .kernel = {11}, .stride = {1}, .pad = {5}, .dilation = {1}},
+          Case{.in_channels = 2,
+          .input = {9, 9, 9},
+          .kernel = {9, 3, 3},
+          .stride = {1, 2, 2},
+          .pad = {4, 1, 1},
+          .dilation = {1, 1, 1}}}) {
+      c.channels_last = last;
+      check_contraction(conv(c, [](KernelBuilder&, Ex x, Ex, Ex residual) { return x + residual; }), {1, 2});
+      check_contraction(conv(c, block), {1, 2});
+    }
+}
+
+TEST(ContractionConv, Types) {
+  for (DType type : {DType::f32, DType::f16, DType::bf16})
+    for (DType weight : {DType::f32, DType::f16, DType::bf16})
+      for (int64_t groups : {1, 2})
+        check_contraction(conv({.groups = groups, .type = type, .weight_type = weight}, block), {1, 2});
+}
+
+TEST(ContractionConv, Epilogues) {
+  auto check = [](bool fused, auto epilogue) {
+    const Kernel kernel = conv({.in_channels = 16, .out_channels = 32}, epilogue);
+    check_contraction(kernel, {1, 2});
+    if (fused) check_fused(kernel);
+  };
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return residual + max(bias + x, 0.0); });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return min(max(x + bias, 0.0), 6.0); });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return select(x > 0.0, x, x * 0.1);
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x / (1.0 + exp(-x));
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x * 0.5 * (erf(x * 0.70710678) + 1.0);
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) {
+    x = x + bias;
+    return x * min(max(x + 3.0, 0.0), 6.0) / 6.0;
+  });
+  check(true, [](KernelBuilder&, Ex x, Ex bias, Ex) { return tanh(x * 0.25 + bias); });
+  check(false, [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return (x + bias) * residual; });
+  check(false, [](KernelBuilder&, Ex x, Ex, Ex) { return sin(x); });
+}
+
+std::string how(const Kernel& kernel, bool bf16 = false) {
+  Context context = make_context(2);
+  context.bf16 = bf16;
+  return prepare(kernel, {1, 2}, context).step->describe();
+}
+Ex capped(KernelBuilder&, Ex leaf, Ex bias, Ex) { return min(max(leaf + bias, 0.0), 6.0); }
+
+TEST(ContractionConv, DepthwiseInSixteenBits) {
+  for (DType type : {DType::f16, DType::bf16})
+    for (int64_t groups : {2, 20, 64, 70, 144}) {
+      for (Case c : {Case{.batch = 2}, Case{.stride = {2, 2}}, Case{.kernel = {5, 3}, .pad = {2, 0}},
+                     Case{.input = {30, 40}, .stride = {2, 1}, .pad = {2, 2}, .dilation = {2, 2}},
+                     Case{.input = {40}, .kernel = {4}, .stride = {1}, .pad = {3}, .dilation = {1}}}) {
+        c.groups = groups, c.in_channels = c.out_channels = 1, c.type = c.weight_type = type;
+        for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
+          check_contraction(kernel, {1, 2});
+          EXPECT_EQ(how(kernel).find("depthwise"), 0u) << how(kernel);
+        }
+      }
+    }
+}
+
+// With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
+TEST(ContractionConv, Bf16Operands) {
+  if (!library_has_avx512()) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
+  const Case square{.in_channels = 32, .out_channels = 48}, strided{.in_channels = 32, .stride = {2, 2}},
+      pointwise{.in_channels = 32, .out_channels = 48, .kernel = {1, 1}, .stride = {2, 2}, .pad = {0, 0}},
+      grouped{.groups = 2, .in_channels = 16, .out_channels = 16}, first{.in_channels = 3, .channels_last = false};
+  for (Case c : {square, strided, pointwise, grouped, first}) {
+    c.type = c.weight_type = DType::bf16;
+    for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
+      const std::string step = how(kernel, true);
+      const bool product = c.kernel == pointwise.kernel;
+      EXPECT_TRUE(step.starts_with(product ? "matmul " : "conv ")) << step << to_text(kernel);
+      EXPECT_EQ(step.ends_with(" gathered"), product) << step << to_text(kernel);
+      EXPECT_EQ(step.find("widened"), std::string::npos) << step << to_text(kernel);
+      check_contraction(kernel, {1, 2});
+    }
+  }
+}
+
+// Channels are multiplied in pairs: the neighbour of an odd last one has no part in it.
+TEST(ContractionConv, Bf16NeighboursThatAreNotFinite) {
+  if (!library_has_avx512()) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  for (int64_t channels : {1, 3, 4, 5})
+    for (int64_t groups : {1, 2}) {
+      Case c{.groups = groups, .in_channels = channels, .out_channels = 8};
+      c.type = c.weight_type = DType::bf16;
+      for (const Kernel& kernel : {conv(c, plain), conv(c, capped)})
+        check_contraction(kernel, {1, 2}, [&](ContractionRun& run) {
+          for (int64_t e : {int64_t{7}, kernel.args[0].elements - 1})
+            store_double(run.memory[0].data(), DType::bf16, e, e == 7 ? inf : std::nan(""));
+        });
+    }
+}
+
+// What NPUSIM_ISA takes away is taken from oneDNN too.
+TEST(ContractionConv, LibraryHasTheSameInstructionSet) {
+  const Case wide{.in_channels = 32, .out_channels = 32, .stride = {2, 2}};
+  const std::string step =
+      prepare(conv(wide, [](KernelBuilder&, Ex leaf, Ex, Ex) { return leaf; }), {1}, make_context(1)).step->describe();
+  EXPECT_EQ(step.find("avx512") != std::string::npos, instruction_set() >= InstructionSet::avx512) << step;
+  EXPECT_EQ(multiplies_bf16(), instruction_set() >= InstructionSet::avx512_bf16);
+}
+
+// Shapes that pay: several tiles, cut ones at the edges, partly filled panels, more channels than one slice.
+TEST(ContractionConv, Winograd) {
+  const auto check = [](const Kernel& kernel, double tolerance = 2e-5) {
+    check_contraction(kernel, {1, 2}, {}, tolerance);
+    EXPECT_EQ(how(kernel).find("winograd"), 0u) << how(kernel);
+  };
+  for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+    Case c{.batch = 2, .in_channels = 16, .out_channels = 24, .input = {20, 17}};
+    c.type = c.weight_type = type;
+    check(conv(c, plain));
+    check(conv(c, block));
+    check(conv(c, capped));
+  }
+  check(conv(Case{.in_channels = 32, .out_channels = 33, .input = {21, 22}, .pad = {0, 2}}, block));
+  check(conv(Case{.in_channels = 16, .out_channels = 130, .input = {23, 19}, .pad = {2, 0}}, plain));
+  check(conv(Case{.batch = 3, .in_channels = 528, .out_channels = 17, .input = {12, 12}}, plain));
+}
+
+// An infinity or a NaN reaches the outputs whose window holds it, and no others of their tile.
+TEST(ContractionConv, WinogradKeepsSpecialValuesInTheirWindows) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (DType type : {DType::f32, DType::f16})
+    for (double special : {infinity, -infinity, std::nan("")}) {
+      const Case c{.in_channels = 16, .out_channels = 24, .input = {20, 20}, .type = type, .weight_type = type};
+      EXPECT_EQ(how(conv(c, plain)).find("winograd"), 0u);
+      check_contraction(
+          conv(c, plain), {1, 2},
+          [&](ContractionRun& run) { store_double(run.memory[0].data(), type, (7 * 20 + 9) * 16 + 3, special); }, 2e-5);
+    }
+}
+
+TEST(ContractionConv, WinogradLeavesOthersAlone) {
+  const Case pays{.in_channels = 32, .out_channels = 32, .input = {24, 24}};
+  EXPECT_EQ(how(conv(pays, plain)).find("winograd"), 0u);
+  for (auto change :
+       std::vector<void (*)(Case&)>{[](Case& c) {
+                                      c.stride = {2, 1};
+                                    },
+                                    [](Case& c) {
+                                      c.dilation = {1, 2};
+                                    },
+                                    [](Case& c) { c.groups = 2; }, [](Case& c) { c.channels_last = false; },
+                                    [](Case& c) {
+                                      c.kernel = {3, 1};
+                                    },
+                                    [](Case& c) { c.in_channels = 40; },
+                                    [](Case& c) {
+                                      c.input = {6, 6};
+                                    }}) {
+    Case c = pays;
+    change(c);
+    EXPECT_EQ(how(conv(c, plain)).find("winograd"), std::string::npos) << how(conv(c, plain));
+  }
+  const auto odd = [](KernelBuilder&, Ex x, Ex, Ex) { return sin(x); };
+  EXPECT_EQ(how(conv(pays, odd)).find("winograd"), std::string::npos);
+}
+
+TEST(ContractionConv, PointwiseInSixteenBitsIsAMatmul) {
+  for (DType type : {DType::f16, DType::bf16})
+    for (int64_t channels : {8, 32, 50})
+      for (int64_t stride : {1, 2}) {
+        const Case c{.batch = 2,
+                     .in_channels = 40,
+                     .out_channels = channels,
+                     .kernel = {1, 1},
+                     .stride = {stride, stride},
+                     .pad = {0, 0},
+                     .type = type,
+                     .weight_type = type};
+        for (const Kernel& kernel : {conv(c, plain), conv(c, block), conv(c, capped)}) {
+          check_contraction(kernel, {1, 2});
+          EXPECT_EQ(how(kernel).find("matmul"), 0u) << how(kernel);
+          EXPECT_EQ(how(kernel).find("epilogue"), std::string::npos) << how(kernel);
+        }
+      }
+}
+
+// What tiles take along keeps NaN, infinities and the sign of what rounds to zero, as the epilogue run as Loops does.
+TEST(ContractionConv, FinishKeepsSpecialValues) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (DType type : {DType::f16, DType::bf16, DType::f32})
+    for (auto epilogue : {plain, block, capped}) {
+      const Case c{.in_channels = 8,
+                   .out_channels = 40,
+                   .input = {3, 16},
+                   .kernel = {1, 1},
+                   .pad = {0, 0},
+                   .type = type,
+                   .weight_type = type};
+      const std::vector<int> constant = type == DType::f32 ? std::vector<int>{2} : std::vector<int>{1, 2};  // no oneDNN
+      check_contraction(conv(c, epilogue), constant, [&](ContractionRun& run) {
+        auto* bias = reinterpret_cast<float*>(run.memory[2].data());
+        bias[0] = nan, bias[1] = infinity, bias[2] = -infinity, bias[33] = nan, bias[39] = infinity;
+        store_double(run.memory[3].data(), type, 5, nan);
+        store_double(run.memory[3].data(), type, 46, -infinity);
+      });
+    }
+}
+
+TEST(ContractionConv, AsMatmul) {  // weights that are no constants, padding of a half window that starts outside
+  check_contraction(conv({.groups = 2}, block));
+  check_contraction(conv({.input = {6, 6}, .kernel = {2, 2}, .pad = {3, 0}, .dilation = {1, 2}}, block), {1});
+}
+
+}  // namespace
+}  // namespace npusim::cpu
