@@ -34,7 +34,8 @@ struct Buffer {
   std::string name;  // of the value
   BufferKind kind = BufferKind::arena;
   TensorType type;                // row-major unless `stored` says otherwise
-  Shape stored;                   // arena, local: extents in memory, outermost first, in a layout of the target's own
+  Shape stored;                   // arena, local: extents in memory, outermost first, in a layout of the target's own;
+                                  // what they hold beyond the value's elements is never read
   uint64_t offset = 0;            // arena, local: bytes
   std::string fqn;                // weight: name in the weight file
   std::vector<std::string> tied;  // weight: other names of a tied embedding

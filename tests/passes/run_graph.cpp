@@ -85,15 +85,17 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
   }
   run.fusions = context.fusions;
   auto program = std::make_shared<const Program>(build_program(methods, context));
+  if (options.place) program = std::make_shared<const Program>(options.place(*program));
   for (const std::string& problem : check_program(*program)) ADD_FAILURE() << problem;
   for (const Kernel& kernel : program->kernels) EXPECT_EQ(find_target("cpu")->refuse(kernel), "");
   return program;
 }
 
-std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, const Tensors& tensors) {
+std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, const Tensors& tensors,
+                                    const RunOptions& options) {
   const auto weights = std::make_shared<const WeightFiles>(weights_of(graph, tensors));
   const std::vector<HostTensor> inputs = inputs_of(graph, tensors);
-  Session session(run.program, {.weights = weights, .devices = {}, .threads = 2});
+  Session session(run.program, {.weights = weights, .devices = options.devices, .threads = 2});
   const Method& method = run.method();
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -202,7 +204,7 @@ GraphRun run_graph(const std::string& text, const RunOptions& options) {
   run.program = compile_graph(graph, options, run);
   if (testing::Test::HasFailure()) return run;
   run.expected = evaluate_graph(graph, tensors);
-  run.outputs = run_program(run, graph, tensors);
+  run.outputs = run_program(run, graph, tensors, options);
   const std::vector<std::vector<double>> sizes = sizes_of(graph, tensors, run.expected);
   const Method& method = run.method();
   EXPECT_EQ(method.outputs.size(), graph.outputs.size());

@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "passes/pass.h"
 #include "program/program.h"
-#include "runtime/safetensors.h"
+#include "runtime/session.h"
 
 namespace npusim::test {
 
@@ -23,11 +23,14 @@ struct RunOptions {
   double tolerance = 2e-6;
   unsigned seed = 1;
   std::map<std::string, HostTensor> given = {};  // inputs and weights by name; the others are random
+  // Where to run it: the program moved to other devices, and they. The CPU if not given.
+  std::function<Program(const Program&)> place = {};
+  std::vector<std::shared_ptr<Backend>> devices = {};
 };
 
 struct GraphRun {
   std::shared_ptr<const Program> program;
-  std::vector<HostTensor> outputs, expected;  // of the CPU and of the reference
+  std::vector<HostTensor> outputs, expected;  // of the device and of the reference
   std::map<std::string, int> fusions;
   const Method& method() const { return program->methods[0]; }
   size_t steps() const { return method().steps.size(); }
@@ -36,8 +39,8 @@ struct GraphRun {
 HostTensor tensor_of(TensorType type, const std::vector<double>& values);
 std::vector<double> values_of(const HostTensor& tensor);
 
-// Compiles `text`, checking the graph after every pass and the program at the end; runs it on the CPU twice and by the
-// reference, operator by operator. Adds a failure where outputs differ, in names, types or values.
+// Compiles `text`, checking the graph after every pass and the program at the end; runs it on the device twice and by
+// the reference, operator by operator. Adds a failure where outputs differ, in names, types or values.
 GraphRun run_graph(const std::string& text, const RunOptions& options = {});
 
 }  // namespace npusim::test

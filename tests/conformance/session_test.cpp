@@ -1,0 +1,291 @@
+// What a session promises on every device: states, links, ports, weights, errors, threads.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "backends/toy/device.h"
+#include "base/error.h"
+#include "conformance/devices.h"
+#include "program/sample.h"
+
+namespace npusim {
+namespace {
+
+using test::count_traffic;
+using test::device_cases;
+using test::DeviceCase;
+using test::Traffic;
+
+constexpr size_t prefill = 0, decode = 1;  // methods of sample_program()
+
+std::shared_ptr<const WeightFiles> sample_weights() {
+  auto weights = std::make_shared<WeightFiles>();
+  weights->path = "memory";
+  static const std::vector<float> values = [] {
+    std::vector<float> v(32);
+    for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i % 7) - 3;
+    return v;
+  }();
+  weights->by_name.emplace("layer.weight", 0);
+  weights->entries.push_back(
+      {"layer.weight", {{DType::f32, {8, 4}}, reinterpret_cast<const std::byte*>(values.data())}, {}});
+  return weights;
+}
+
+// With a factor that is a number: attention's result times two.
+Program numbers_program() {
+  Program program = sample_program();
+  store_double(program.constants[0].data.data(), DType::f32, 3, 0.25);
+  program.kernels[2] = copy_kernel({DType::f32, {2, 4}}, 2);
+  return program;
+}
+
+std::shared_ptr<const Program> placed(const DeviceCase& device) {
+  auto program = std::make_shared<const Program>(device.place(numbers_program()));
+  EXPECT_EQ(check_program(*program), std::vector<std::string>{});
+  return program;
+}
+
+Session open(const DeviceCase& device) {
+  return Session(placed(device), {.weights = sample_weights(), .devices = device.open(), .threads = 1});
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+std::vector<float> floats(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::vector<float> row(int step) {
+  std::vector<float> values(4);
+  for (size_t i = 0; i < 4; ++i) values[i] = static_cast<float>(step) + static_cast<float>(i) / 8;
+  return values;
+}
+
+void set_step(Session& session, int step) {
+  session.set_input(decode, 0, bytes_of(row(step)));
+  session.set_input(decode, 1, bytes_of(std::vector<int64_t>{step % 8}));
+}
+
+// One decode step; its y.
+std::vector<float> decode_step(Session& session, int step) {
+  set_step(session, step);
+  session.run(decode);
+  return floats(session.output(decode, 0));
+}
+
+// What the cache holds after `steps` decode steps from zero.
+std::vector<float> cache_after(int steps) {
+  std::vector<float> cache(32);
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<float> values = row(step);
+    std::copy(values.begin(), values.end(), cache.begin() + (step % 8) * 4);
+  }
+  return cache;
+}
+
+class Sessions : public testing::TestWithParam<DeviceCase> {};
+
+// Every step sees what the ones before it left: no run puts an old state back.
+TEST_P(Sessions, StatesLastFromRunToRun) {
+  Session session = open(GetParam());
+  Session other(std::make_shared<const Program>(numbers_program()), {.weights = sample_weights(), .devices = {}});
+  for (int step = 0; step < 11; ++step) {
+    const std::vector<float> found = decode_step(session, step), expected = decode_step(other, step);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << step;
+    EXPECT_EQ(floats(session.output(decode, 1)), cache_after(step + 1));
+  }
+}
+
+TEST_P(Sessions, StatesAreSetReadAndReset) {
+  Session session = open(GetParam());
+  std::vector<float> given(32);
+  for (size_t i = 0; i < 32; ++i) given[i] = static_cast<float>(i) * 3;
+  session.set_input(decode, 2, bytes_of(given));
+  decode_step(session, 2);
+  const std::vector<float> second = row(2);
+  std::copy(second.begin(), second.end(), given.begin() + 8);
+  EXPECT_EQ(floats(session.output(decode, 1)), given);
+  session.reset_states();
+  EXPECT_EQ(floats(session.output(decode, 1)), std::vector<float>(32));
+  decode_step(session, 0);
+  EXPECT_EQ(floats(session.output(decode, 1)), cache_after(1));
+  EXPECT_THROW(session.input(decode, 2), Error);
+}
+
+TEST_P(Sessions, LinksFillTheFirstRows) {
+  Session session = open(GetParam());
+  decode_step(session, 0);
+  decode_step(session, 5);
+  std::vector<float> given(8);
+  for (size_t i = 0; i < 8; ++i) given[i] = 100 + static_cast<float>(i);
+  session.set_input(prefill, 0, bytes_of(given));
+  session.run(prefill);
+  session.follow_links(prefill, 1);
+  std::vector<float> expected = cache_after(0);
+  const std::vector<float> fifth = row(5);
+  for (size_t i = 0; i < 4; ++i) expected[i] = 2 * given[i], expected[20 + i] = fifth[i];
+  EXPECT_EQ(floats(session.output(decode, 1)), expected);
+}
+
+// A run moves inputs to the device and nothing back; outputs move when they are asked for, once.
+TEST(Traffic, StatesStayAndOutputsWaitToBeAskedFor) {
+  Traffic traffic;
+  Session session(std::make_shared<const Program>(numbers_program()),
+                  {.weights = sample_weights(), .devices = {count_traffic(toy::open_device(0), traffic)}});
+  const size_t loaded = traffic.uploaded;
+  EXPECT_EQ(loaded, 32U * 4 + 8 * 4);  // the weight and the constant
+  EXPECT_EQ(traffic.downloads, 0U);
+  set_step(session, 1);
+  session.run(decode, 5);
+  EXPECT_EQ(traffic.uploaded - loaded, 4U * 4 + 8);
+  session.run(prefill);
+  session.follow_links(prefill, 2);
+  EXPECT_EQ(traffic.uploaded - loaded, 4U * 4 + 8 + 8 * 4);
+  EXPECT_EQ(traffic.downloads, 0U);
+  session.output(decode, 0);
+  session.output(decode, 0);
+  EXPECT_EQ(traffic.downloaded, 8U * 4);
+  session.reset_states();
+  EXPECT_EQ(traffic.uploaded - loaded, 4U * 4 + 8 + 8 * 4);
+}
+
+TEST_P(Sessions, PortsMayBeTheCallers) {
+  Session session = open(GetParam());
+  std::vector<float> in = row(3), out(8, -1);
+  const std::vector<int64_t> position{3};
+  session.bind_input(decode, 0, bytes_of(in));
+  session.bind_output(decode, 0, std::as_writable_bytes(std::span(out)));
+  session.set_input(decode, 1, bytes_of(position));
+  session.run(decode);
+  EXPECT_EQ(out, floats(session.output(decode, 0)));
+  const std::vector<float> first = out;
+  in = row(6);  // read anew by each run
+  session.run(decode);
+  EXPECT_NE(out, first);
+  EXPECT_EQ(out, floats(session.output(decode, 0)));
+  session.bind_output(decode, 0, {});
+  session.bind_input(decode, 0, {});
+  session.set_input(decode, 0, bytes_of(row(3)));
+  const std::vector<float> kept = out;
+  session.run(decode);
+  EXPECT_EQ(out, kept);
+  EXPECT_EQ(floats(session.output(decode, 0)), first);
+  EXPECT_THROW(session.bind_input(decode, 0, bytes_of(position)), Error);
+  EXPECT_THROW(session.bind_input(decode, 2, bytes_of(cache_after(0))), Error);
+  EXPECT_THROW(session.set_input(decode, 1, bytes_of(in)), Error);
+}
+
+TEST_P(Sessions, RunsMayFollowEachOtherWithoutWaiting) {
+  Session session = open(GetParam());
+  for (int step = 0; step < 4; ++step) {
+    set_step(session, step);  // waits: the input is in use until then
+    session.enqueue(decode);
+  }
+  session.wait();
+  EXPECT_EQ(floats(session.output(decode, 1)), cache_after(4));
+}
+
+TEST_P(Sessions, AnErrorLeavesTheSessionUsable) {
+  Session session = open(GetParam());
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    session.reset_states();
+    const std::vector<float> good = decode_step(session, 1);
+    session.set_input(decode, 1, bytes_of(std::vector<int64_t>{8}));
+    try {
+      session.run(decode);
+      ADD_FAILURE() << "position 8 of 8 rows is taken";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("index_copy"), std::string::npos) << error.what();
+    }
+    session.reset_states();
+    EXPECT_EQ(decode_step(session, 1), good);
+  }
+}
+
+TEST_P(Sessions, SiblingsShareWeightsAndNothingElse) {
+  Session first = open(GetParam());
+  decode_step(first, 0);
+  Session second = first.sibling();
+  EXPECT_EQ(floats(second.output(decode, 1)), std::vector<float>(32));
+  const std::vector<float> expected = decode_step(first, 1);
+  decode_step(second, 0);
+  EXPECT_EQ(decode_step(second, 1), expected);
+  { const Session gone = std::move(first); }
+  EXPECT_EQ(decode_step(second, 1), expected);
+}
+
+TEST_P(Sessions, RunAtOnceInSeveralThreads) {
+  const auto devices = GetParam().open();
+  const auto program = placed(GetParam());
+  Session first(program, {.weights = sample_weights(), .devices = devices, .threads = 2});
+  Session second(program, {.weights = sample_weights(), .devices = devices, .threads = 1});
+  Session third = first.sibling();
+  std::vector<std::thread> threads;
+  for (Session* session : {&first, &second, &third})
+    threads.emplace_back([session] {
+      for (int step = 0; step < 40; ++step) decode_step(*session, step);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (Session* session : {&first, &second, &third}) EXPECT_EQ(floats(session->output(decode, 1)), cache_after(40));
+  EXPECT_EQ(floats(second.output(decode, 0)), floats(first.output(decode, 0)));
+}
+
+// The thread that runs a session need not be the one that made it.
+TEST_P(Sessions, MayMoveToAnotherThread) {
+  Session session = open(GetParam());
+  const std::vector<float> expected = decode_step(session, 0);
+  std::vector<float> found;
+  std::thread([&] { found = decode_step(session, 0); }).join();
+  EXPECT_EQ(found, expected);
+}
+
+TEST_P(Sessions, KeepWhatTheyNeed) {
+  std::shared_ptr<const WeightFiles> weights = sample_weights();
+  const std::weak_ptr<const WeightFiles> watched = weights;
+  {
+    Session session(placed(GetParam()), {.weights = std::move(weights), .devices = GetParam().open()});
+    EXPECT_FALSE(watched.expired());
+    decode_step(session, 0);
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_P(Sessions, NameWhatIsMissing) {
+  const auto error_of = [&](std::shared_ptr<const WeightFiles> weights) -> std::string {
+    try {
+      Session(placed(GetParam()), {.weights = std::move(weights), .devices = GetParam().open()});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const std::string expected = "weight layer.weight (float32[8, 4]) is not in any weight file: none was given";
+  EXPECT_EQ(error_of(nullptr).substr(0, expected.size()), expected);
+  EXPECT_THROW(Session(placed(GetParam()), {.weights = sample_weights(), .devices = {nullptr, nullptr, nullptr}}),
+               Error);
+}
+
+TEST_P(Sessions, StepsRunAlone) {
+  Session session = open(GetParam());
+  const std::vector<float> expected = decode_step(session, 0);
+  session.reset_states();
+  const size_t steps = session.program().methods[decode].steps.size();
+  for (size_t step = 0; step < steps; ++step) {
+    EXPECT_NE(session.step_info(decode, step), "");
+    session.run_step(decode, step);
+  }
+  session.run(decode);
+  EXPECT_EQ(floats(session.output(decode, 0)), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Sessions, testing::ValuesIn(device_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace npusim
