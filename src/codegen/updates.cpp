@@ -23,13 +23,10 @@ std::shared_ptr<const Kernel> with_own_source(const Kernel& kernel, size_t writt
 std::vector<size_t> in_place_arguments(const Kernel& kernel) {
   if (kernel.contraction || kernel.stores.size() != 1) return {};
   const int to = kernel.stores[0].access.arg;
-  const KernelArg& result = kernel.args[static_cast<size_t>(to)];
-  if (result.updates >= 0) return {};
+  if (kernel.args[static_cast<size_t>(to)].updates >= 0) return {};
   std::vector<size_t> found;
   for (size_t i = 0; i < kernel.args.size(); ++i)
-    if (!kernel.args[i].written && kernel.args[i].dtype == result.dtype && kernel.args[i].elements == result.elements &&
-        may_share(kernel, static_cast<int>(i), to))
-      found.push_back(i);
+    if (!kernel.args[i].written && may_be_one(kernel, static_cast<int>(i), to)) found.push_back(i);
   return found;
 }
 

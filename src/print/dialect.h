@@ -39,8 +39,9 @@ struct Dialect {
 
   std::string_view prologue;
   std::string_view kernel;                   // {0} name, {1} parameters, {2} threads in a block
-  std::string_view read_arg;                 // {0} element type, {1} name, {2} position
+  std::string_view read_arg;                 // {0} element type, {1} name, {2} position, {3} `no_alias` or nothing
   std::string_view write_arg;                // the same
+  std::string_view no_alias;                 // says of a pointer that no other one reaches its memory
   std::string_view trap_arg;                 // {0} position
   std::string_view index_args;               // parameters that bring `block` and `thread`; "" where they are built in
   std::string_view block, thread;            // position in the grid and in the block, uint32

@@ -210,7 +210,7 @@ std::string KernelWriter::element(const Access& a, int code, std::string& condit
 
 std::string KernelWriter::load(int32_t id) {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
-  if (p_.row_length == 0) return zero(e.type);  // nothing of an empty row is touched
+  if (is_absent(id)) return zero(e.type);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
   std::string condition;

@@ -114,6 +114,7 @@ constinit const Dialect metal_dialect{
     .kernel = "kernel void {0}(\n    {1}) {{\n",
     .read_arg = "device const {0}* {1} [[buffer({2})]]",
     .write_arg = "device {0}* {1} [[buffer({2})]]",
+    .no_alias = "",
     .trap_arg = "device atomic_int* trap [[buffer({0})]]",
     .index_args =
         "uint block_index [[threadgroup_position_in_grid]],\n    uint thread_index [[thread_position_in_threadgroup]]",

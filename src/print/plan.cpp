@@ -1,4 +1,4 @@
-// Merging of dimensions, the choice of threads for rows, and what is known about each expression.
+// Merging of dimensions, and what is known about each expression.
 #include "print/plan.h"
 
 #include <algorithm>
@@ -69,80 +69,44 @@ std::vector<bool> narrow_expressions(const Kernel& k) {
   return narrow;
 }
 
-// Neighbouring rows lie side by side while the elements of a row do not: a thread for each row reads in order.
-bool rows_lie_side_by_side(const PrintPlan& p) {
-  const Kernel& k = p.kernel;
-  bool beside = false;
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    if (!p.live[i] || k.exprs[i].op != ExprOp::load || !p.varies[i]) continue;
-    const Access& a = k.accesses[static_cast<size_t>(k.exprs[i].integer)];
-    if (std::abs(a.strides.back()) == 1) return false;
-    beside = beside || (p.outer() > 0 && a.strides[p.outer() - 1] == 1);
-  }
-  return beside;
-}
-
-RowLoop choose_row_loop(const PrintPlan& p) {
-  const Kernel& k = p.kernel;
-  bool reduces = false, scans = false;
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    reduces = reduces || (p.live[i] && k.exprs[i].op == ExprOp::reduce);
-    scans = scans || (p.live[i] && k.exprs[i].op == ExprOp::scan);
-  }
-  if (!reduces && !scans && p.row_length > 0) return RowLoop::none;
-  if (scans || p.row_length <= 16) return RowLoop::thread;
-  const bool accumulates = std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
-  if (accumulates) return RowLoop::thread;
-  if (p.points >= 2048 && rows_lie_side_by_side(p)) return RowLoop::thread;
-  return p.row_length <= 256 || (p.row_length <= 1024 && p.points >= 1024) ? RowLoop::warp : RowLoop::block;
-}
-
-LaunchShape choose_launch(const PrintPlan& p, const Dialect& d) {
-  auto blocks = [&](int64_t per_block) { return p.points / per_block + (p.points % per_block != 0); };
-  switch (p.row) {
-    case RowLoop::none:
-      return {blocks(256), 256};
-    case RowLoop::thread:
-      return {blocks(128), 128};
-    case RowLoop::warp:
-      return {blocks(4), 4 * d.warp};
-    case RowLoop::block:
-      break;
-  }
-  const int wanted = p.row_length >= 8192 ? 1024 : p.row_length >= 2048 ? 512 : 256;
-  return {p.points, std::min(wanted, d.max_threads)};
+int64_t parallel_points(const PrintPlan& p, size_t dims) {
+  int64_t points = 1;
+  for (size_t d = 0; d < dims; ++d)
+    if (!p.serial[d] || p.kernel.space[d] == 0) points *= p.kernel.space[d];
+  return points;
 }
 
 }  // namespace
 
-PrintPlan plan_print(const Kernel& kernel, const Dialect& dialect) {
+PrintPlan plan_kernel(const Kernel& kernel) {
   PrintPlan p;
   p.kernel = kernel;
   drop_unit_dims(p.kernel);
   merge_dims(p.kernel);
   const Kernel& k = p.kernel;
-  const size_t rank = k.space.size();
   classify(p);
   p.narrow = narrow_expressions(k);
   p.wide = needs_64_bits(p);
-  for (size_t d = p.outer(); d < rank; ++d) p.row_length *= k.space[d];
-
-  p.serial.assign(rank, false);
+  for (size_t d = p.outer(); d < k.space.size(); ++d) p.row_length *= k.space[d];
+  p.serial.assign(k.space.size(), false);
   for (const Store& s : k.stores) {
     if (!s.accumulate) continue;
     const std::vector<bool> meets = colliding_dims(k, s.access);
-    for (size_t d = 0; d < rank; ++d)
+    for (size_t d = 0; d < k.space.size(); ++d)
       if (meets[d]) p.serial[d] = true;
   }
-  auto count = [&](size_t end) {
-    p.points = 1;
-    for (size_t d = 0; d < end; ++d)
-      if (!p.serial[d] || k.space[d] == 0) p.points *= k.space[d];
-  };
-  count(p.outer());
-  p.row = choose_row_loop(p);
-  if (p.row == RowLoop::none) count(rank);
-  p.launch = choose_launch(p, dialect);
+  p.points = parallel_points(p, p.outer());
+  return p;
+}
+
+PrintPlan plan_print(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule) {
+  PrintPlan p = plan_kernel(kernel);
+  p.schedule = schedule;
+  if (schedule.row == RowLoop::none) p.points = parallel_points(p, p.kernel.space.size());
+  int64_t per_block = schedule.threads;
+  if (schedule.row == RowLoop::warp) per_block /= dialect.warp;
+  if (schedule.row == RowLoop::block) per_block = 1;
+  p.launch = {p.points / per_block + (p.points % per_block != 0), schedule.threads};
   return p;
 }
 

@@ -32,8 +32,8 @@ constexpr std::string_view scalar_names[] = {"booleans", "integers", "float32", 
 
 }  // namespace
 
-std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
-  if (k.contraction) return "it holds a contraction, which is not printed";
+std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d, const Schedule& schedule) {
+  if (k.contraction) return "it holds a contraction, which is printed as unfuse() spells it out";
   for (size_t i = 0; i < k.args.size(); ++i)
     if (d.elements[static_cast<size_t>(k.args[i].dtype)].type.empty())
       return fmt::format("{} has no type for {} (argument %{})", d.name, dtype_name(k.args[i].dtype), i);
@@ -53,9 +53,12 @@ std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
       return fmt::format("e{}: {} has no {} of {}", i, d.name, expr_op_name(e.op),
                          scalar_names[static_cast<size_t>(in)]);
   }
-  if (const LaunchShape launch = launch_of(k, d); launch.blocks > d.max_blocks)
-    return fmt::format("{} blocks, {} launches {}", launch.blocks, d.name, d.max_blocks);
+  if (auto reason = cannot_schedule(k, d, schedule)) return reason;
   return std::nullopt;
+}
+
+std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d) {
+  return cannot_print(k, d, choose_schedule(k, d));
 }
 
 bool takes_trap(const Kernel& k) {

@@ -23,7 +23,7 @@ class KernelWriter {
     std::map<std::string, std::string> coordinates;  // text to the name that holds it
   };
 
-  // print.cpp: structure
+  // writer.cpp: structure
   void line(const std::string& text) { out_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n"; }
   void open(const std::string& text);
   void close();
@@ -36,11 +36,12 @@ class KernelWriter {
   void declare_scans(const std::vector<int32_t>& roots);
   void invariants(int stage);
   void store(size_t number);
+  bool is_absent(int32_t id) const;
   void define(int32_t id);
   bool uses_dim(size_t d) const;
   bool row_constant(const Store& s) const;
 
-  // print_expr.cpp: text of one expression
+  // expression.cpp: text of one expression
   std::string name(int32_t id) const;  // how others refer to it
   std::string literal(const Expr& e, bool narrow) const;
   std::string zero(Scalar type) const;

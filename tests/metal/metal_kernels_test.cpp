@@ -44,6 +44,32 @@ TEST(PrintedMetal, computes_what_evaluate_does) {
   }
 }
 
+// The schedule is the caller's: whatever is accepted computes the same.
+TEST(PrintedMetal, computes_the_same_under_every_schedule) {
+  int ran = 0;
+  for (const RowLoop row : {RowLoop::none, RowLoop::thread, RowLoop::warp, RowLoop::block})
+    for (const int threads : {32, 192}) {
+      std::vector<PrintSample> samples;
+      for (PrintSample& sample : printable_samples()) {
+        sample.schedule = Schedule{row, threads};
+        sample.tolerance *= 4;  // sums of other lengths
+        if (!sample.traps && !cannot_print(sample.kernel, metal_dialect, *sample.schedule))
+          samples.push_back(std::move(sample));
+      }
+      EXPECT_GT(samples.size(), 15U);
+      const mslx::Library library = compile_samples(samples);
+      ASSERT_EQ(library.error, "");
+      for (const PrintSample& sample : samples) {
+        std::vector<HostTensor> found;
+        EXPECT_EQ(run_sample(sample, library, {.force_fibers = false}, found), 0);
+        EXPECT_EQ(sample_difference(sample, sample_reference(sample), found), "")
+            << static_cast<int>(row) << ", " << threads;
+        ++ran;
+      }
+    }
+  EXPECT_GT(ran, 200);
+}
+
 TEST(PrintedMetal, traps) {
   const std::vector<PrintSample> samples = printable_samples();
   const mslx::Library library = compile_samples(samples);

@@ -10,9 +10,13 @@
 
 namespace npusim {
 
+Schedule metal_schedule(const PrintSample& sample) {
+  return sample.schedule ? *sample.schedule : choose_schedule(sample.kernel, metal_dialect);
+}
+
 mslx::Library compile_samples(const std::vector<PrintSample>& samples, const std::string& flags) {
-  std::vector<const Kernel*> kernels;
-  for (const PrintSample& sample : samples) kernels.push_back(&sample.kernel);
+  std::vector<Scheduled> kernels;
+  for (const PrintSample& sample : samples) kernels.push_back({&sample.kernel, metal_schedule(sample)});
   return mslx::compile_file(mslx::write_temporary("samples.metal", print_kernels(kernels, metal_dialect)), flags);
 }
 
@@ -35,7 +39,7 @@ int run_sample(const PrintSample& sample, const mslx::Library& library, const ms
   mslx::GuardedBuffer trap(4, 4);
   *trap.as<int>() = 0;
   if (takes_trap(sample.kernel)) bindings.buffer(static_cast<int>(memory.size()), trap.data());
-  const LaunchShape launch = launch_of(sample.kernel, metal_dialect);
+  const LaunchShape launch = launch_of(sample.kernel, metal_dialect, metal_schedule(sample));
   const mslx::Result result =
       mslx::dispatch_groups(library.find(kernel_name(sample.kernel)), {static_cast<unsigned>(launch.blocks), 1, 1},
                             {static_cast<unsigned>(launch.threads), 1, 1}, bindings, options);

@@ -100,7 +100,8 @@ TEST(Print, refuses_with_reasons) {
   const Coord x_at[] = {product.dim(0), product.dim(2)}, y_at[] = {product.dim(2), product.dim(1)};
   Ex leaf = product.contract(ContractionKind::matmul, {4}, x, x_at, y, y_at);
   product.store(product.output({DType::f32, {4, 4}}), leaf);
-  EXPECT_EQ(reason(product.finish("mm"), cuda_dialect), "it holds a contraction, which is not printed");
+  EXPECT_EQ(reason(product.finish("mm"), cuda_dialect),
+            "it holds a contraction, which is printed as unfuse() spells it out");
 
   Kernel odd = f64_kernel;
   odd.exprs.push_back({.op = ExprOp::exp, .type = Scalar::i64, .in = {0, -1, -1}});
@@ -142,7 +143,7 @@ TEST(Print, launch_shapes) {
 
 // Index arithmetic turns to 64 bits where the counts need it, and only there.
 TEST(Print, index_width) {
-  const auto wide = [](const Kernel& k) { return plan_print(k, cuda_dialect).wide; };
+  const auto wide = [](const Kernel& k) { return plan_kernel(k).wide; };
   EXPECT_FALSE(wide(copy({1 << 15, 1 << 15})));
   EXPECT_TRUE(wide(copy({1 << 16, 1 << 15})));
   EXPECT_TRUE(wide(copy({(1 << 16) + 1, 1 << 16})));
@@ -154,10 +155,60 @@ TEST(Print, index_width) {
   }
 }
 
+TEST(Print, schedules_are_refused_with_reasons) {
+  const auto reason = [](const Kernel& k, Schedule s) { return cannot_print(k, metal_dialect, s).value_or("printed"); };
+  EXPECT_EQ(reason(copy({1000}), {RowLoop::none, 64}), "printed");
+  EXPECT_EQ(reason(copy({1000}), {RowLoop::none, 48}), "blocks of 48 threads, MSL has multiples of 32 up to 512");
+  EXPECT_EQ(reason(copy({1000}), {RowLoop::none, 1024}), "blocks of 1024 threads, MSL has multiples of 32 up to 512");
+  EXPECT_EQ(reason(row_sum({4, 5}), {RowLoop::none, 64}),
+            "points are not threads' where rows are reduced, scanned or empty");
+  EXPECT_EQ(reason(row_sum({4, 5}), {RowLoop::block, 64}), "printed");
+  KernelBuilder k({3, 8}, 1);
+  const int a = k.input({DType::f32, {3, 8}});
+  k.store(k.output({DType::f32, {3, 8}}), k.scan(Reduction::sum, k.load_broadcast(a)));
+  EXPECT_EQ(reason(k.finish("cumsum"), {RowLoop::warp, 64}), "one thread walks a row that is scanned");
+  EXPECT_EQ(reason(copy({int64_t{1} << 50}), {RowLoop::none, 32}), "35184372088832 blocks, MSL launches 4294967295");
+  EXPECT_EQ(launch_of(row_sum({10, 200}), metal_dialect, {RowLoop::warp, 64}), (LaunchShape{5, 64}));
+  EXPECT_EQ(launch_of(row_sum({10, 200}), metal_dialect, {RowLoop::thread, 64}), (LaunchShape{1, 64}));
+}
+
+// The text promises that pointers do not meet exactly where no memory plan lets them.
+TEST(Print, pointers_that_may_be_one_promise_nothing) {
+  const auto parameters = [](const Kernel& k) {
+    const std::string text = print_kernel(k, cuda_dialect);
+    const size_t begin = text.find("__launch_bounds__");
+    return text.substr(begin, text.find('{', begin) - begin);
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  KernelBuilder sum({4, 5});
+  const int a = sum.input({DType::f32, {4, 5}}), row = sum.input({DType::f32, {5}}),
+            half = sum.input({DType::f16, {4, 5}}), turned = sum.input({DType::f32, {5, 4}});
+  const Coord at[] = {sum.dim(1), sum.dim(0)};
+  sum.store(sum.output({DType::f32, {4, 5}}),
+            sum.load_broadcast(a) + sum.load_broadcast(row) + sum.load_broadcast(half) + sum.load(turned, at));
+  const std::string text = parameters(sum.finish("sum"));
+  EXPECT_TRUE(says(text, "const float* in0,")) << text;
+  EXPECT_TRUE(says(text, "const float* __restrict__ in1")) << text;  // of another size
+  EXPECT_TRUE(says(text, "const f16* __restrict__ in2")) << text;    // of another type
+  EXPECT_TRUE(says(text, "const float* __restrict__ in3")) << text;  // read at other points than the one stored
+  EXPECT_TRUE(says(text, "float* out0)")) << text;
+
+  const std::string rows = parameters(row_sum({4, 5}));
+  EXPECT_TRUE(says(rows, "const float* __restrict__ in0") && says(rows, "float* __restrict__ out0")) << rows;
+
+  KernelBuilder update({4});
+  const int old = update.input({DType::f32, {4}}), x = update.input({DType::f32, {1}});
+  update.store(update.output({DType::f32, {4}}, old), update.load_broadcast(x));
+  const std::string updates = parameters(update.finish("fill"));
+  EXPECT_TRUE(says(updates, "const float* in0,") && says(updates, "float* out0)")) << updates;
+}
+
 TEST(Print, merges_dimensions) {
-  const PrintPlan dense = plan_print(copy({2, 3, 1, 5}), cuda_dialect);
+  const PrintPlan dense = plan_kernel(copy({2, 3, 1, 5}));
   EXPECT_EQ(dense.kernel.space, Shape{30});
-  const PrintPlan rows = plan_print(row_sum({2, 3, 4, 5}, 2), cuda_dialect);
+  const PrintPlan rows = plan_kernel(row_sum({2, 3, 4, 5}, 2));
   EXPECT_EQ(rows.kernel.space, (Shape{6, 20}));
   EXPECT_EQ(rows.kernel.row_dims, 1);
 }

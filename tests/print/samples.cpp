@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernel/builder.h"
+#include "kernel/fuse/unfuse.h"
 
 namespace npusim {
 namespace {
@@ -288,6 +289,34 @@ Kernel empty_row() {
   return k.finish("empty_row");
 }
 
+// What is the same along the row is read although the row is empty.
+Kernel empty_row_bias() {
+  K k({3, 0}, 1);
+  const int a = k.input({f32, {3, 0}}), b = k.input({f32, {4}}), ids = k.input({i64, {3}}), out = k.output({f32, {3}});
+  put(k, out, {k.dim(0)}, k.reduce(Reduction::sum, k.load_broadcast(a)) + at(k, b, {Coord(at(k, ids, {k.dim(0)}))}));
+  return k.finish("empty_row_bias");
+}
+
+// A linear layer with relu, its sum a row.
+Kernel linear_rows() {
+  K k({4, 40});
+  const int x = k.input({f16, {4, 96}}), w = k.input({f16, {40, 96}}), bias = k.input({f32, {40}}),
+            out = k.output({f16, {4, 40}});
+  const Coord x_at[] = {k.dim(0), k.dim(2)}, w_at[] = {k.dim(1), k.dim(2)};
+  k.store(out, max(k.contract(ContractionKind::matmul, {96}, x, x_at, w, w_at) + k.load_broadcast(bias), 0.0));
+  return unfuse(k.finish("linear_relu")).steps[0].kernel;
+}
+
+Kernel conv_rows() {
+  K k({2, 2, 3, 5, 4});  // groups of 3 channels; padding on both sides
+  const int x = k.input({f32, {2, 8, 9, 8}}), w = k.input({f32, {6, 4, 3, 3}}), out = k.output({f32, {2, 6, 5, 4}});
+  const Coord x_at[] = {k.dim(0), k.dim(1) * 4 + k.dim(5), k.dim(3) * 2 + k.dim(6) + -1, k.dim(4) * 2 + k.dim(7) + -1};
+  const Coord w_at[] = {k.dim(1) * 3 + k.dim(2), k.dim(5), k.dim(6), k.dim(7)};
+  const Coord to[] = {k.dim(0), k.dim(1) * 3 + k.dim(2), k.dim(3), k.dim(4)};
+  k.store(out, to, k.contract(ContractionKind::conv, {4, 3, 3}, x, x_at, w, w_at));
+  return unfuse(k.finish("conv")).steps[0].kernel;
+}
+
 Kernel copy_to_row_start() {
   K k({5, 6}, 1);
   const int a = k.input({f32, {5}}), out = k.output({f32, {5, 6}}), once = k.output({f32, {5}});
@@ -356,7 +385,12 @@ std::vector<PrintSample> print_samples() {
   add("rounding", rounding());
   add("doubles", doubles()).tolerance = 4;
   add("empty_row", empty_row());
+  add("empty_row_bias", empty_row_bias());
   add("copy_rows", copy_to_row_start());
+  PrintSample& linear = add("linear_rows", linear_rows());
+  linear.low = 0, linear.high = 0.25;
+  linear.is_golden = true;
+  add("conv_rows", conv_rows()).tolerance = 64;
   return samples;
 }
 

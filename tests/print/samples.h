@@ -1,22 +1,25 @@
 // One kernel of every family the printer must get right, with inputs, a reference run and a comparison.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/tensor.h"
 #include "kernel/kernel.h"
+#include "print/schedule.h"
 
 namespace npusim {
 
 struct PrintSample {
   std::string name;
   Kernel kernel;
-  double low = -3, high = 3;  // of float inputs
-  int64_t integers = 4;       // integer inputs are in [0, integers)
-  bool distinct = false;      // integer inputs are different from each other
-  double tolerance = 4;       // in rounding steps of the output's dtype at max(1, |expected|)
-  bool is_golden = false;     // its text is kept in golden/
-  bool traps = false;         // inputs make it trap
+  double low = -3, high = 3;              // of float inputs
+  int64_t integers = 4;                   // integer inputs are in [0, integers)
+  bool distinct = false;                  // integer inputs are different from each other
+  double tolerance = 4;                   // in rounding steps of the output's dtype at max(1, |expected|)
+  bool is_golden = false;                 // its text is kept in golden/
+  bool traps = false;                     // inputs make it trap
+  std::optional<Schedule> schedule = {};  // other than the default one
 };
 
 std::vector<PrintSample> print_samples();

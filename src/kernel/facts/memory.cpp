@@ -92,6 +92,12 @@ bool may_share(const Kernel& k, int read, int written) {
   });
 }
 
+bool may_be_one(const Kernel& k, int read, int written) {
+  const KernelArg &from = k.args[static_cast<size_t>(read)], &to = k.args[static_cast<size_t>(written)];
+  if (to.updates == read) return true;
+  return from.dtype == to.dtype && from.elements == to.elements && may_share(k, read, written);
+}
+
 bool updates_in_place(const Kernel& k) {
   for (size_t i = 0; i < k.args.size(); ++i)
     if (k.args[i].updates >= 0 && !may_share(k, k.args[i].updates, static_cast<int>(i))) return false;

@@ -18,6 +18,8 @@ std::vector<bool> colliding_dims(const Kernel& kernel, const Access& access);
 // very element it stores. A contraction may store before it has read all it adds, and of several stores one may come
 // before another's loads, so those kernels may not read it at all.
 bool may_share(const Kernel& kernel, int read, int written);
+// Whether a memory plan may give both one buffer: an argument and its update, or of one size and type and may_share().
+bool may_be_one(const Kernel& kernel, int read, int written);
 // Whether every argument that is updated may share the memory of its update.
 bool updates_in_place(const Kernel& kernel);
 

@@ -10,9 +10,9 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
 // in0 bfloat16[38400] in1 bfloat16[38400] out0 bfloat16[38400]
 // 150 blocks of 256 threads, one thread a point
 extern "C" __global__ void __launch_bounds__(256) mul_silu_4b4066b37949ccc8(
-    const bf16* __restrict__ in0,
-    const bf16* __restrict__ in1,
-    bf16* __restrict__ out0) {
+    const bf16* in0,
+    const bf16* in1,
+    bf16* out0) {
   const unsigned point = blockIdx.x * 256 + threadIdx.x;
   if (point >= 38400) return;
   const int i0 = point;

@@ -24,8 +24,8 @@ __device__ __forceinline__ float warp_max(float x) {
 // in0 float16[1500] out0 float16[1500]
 // 4 blocks of 128 threads, one warp a row
 extern "C" __global__ void __launch_bounds__(128) softmax_7d1fac4729bb085b(
-    const f16* __restrict__ in0,
-    f16* __restrict__ out0) {
+    const f16* in0,
+    f16* out0) {
   const int lane = threadIdx.x % 32;
   const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
   if (row >= 15) return;
