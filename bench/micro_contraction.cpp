@@ -54,7 +54,7 @@ struct Bench {
       if (!is_constant) activations[at] = {memory.back().get(), bytes};
       bindings.push_back({memory.back().get(), is_constant});
     }
-    steps.push_back(make_contraction_step(kernel, bindings, context));
+    steps.push_back(choose_implementation(kernel, bindings, context).step);
   }
   void ready() {
     size_t most = 0;

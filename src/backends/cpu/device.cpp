@@ -68,12 +68,12 @@ class LoopsStep : public BoundStep {
 
 class CpuSegment : public Segment {
  public:
-  CpuSegment(const StepRange& range, std::vector<std::unique_ptr<BoundStep>> steps, int threads)
+  CpuSegment(const StepRange& range, std::vector<Choice> steps, int threads)
       : range_(range), steps_(std::move(steps)), threads_(threads) {
     size_t scratch = 0;
-    for (const auto& step : steps_) scratch = std::max(scratch, step->scratch_bytes());
+    for (const Choice& choice : steps_) scratch = std::max(scratch, choice.step->scratch_bytes());
     scratch_ = std::make_unique<HostBuffer>(scratch);
-    for (const auto& step : steps_) step->set_scratch(scratch_->host());
+    for (const Choice& choice : steps_) choice.step->set_scratch(scratch_->host());
   }
   void enqueue() override {
     const ThreadCount limit(threads_);
@@ -83,12 +83,13 @@ class CpuSegment : public Segment {
     const ThreadCount limit(threads_);
     run(step - range_.first);
   }
-  std::string step_info(size_t step) const override { return steps_[step - range_.first]->describe(); }
+  std::string step_info(size_t step) const override { return steps_[step - range_.first].step->describe(); }
+  std::vector<Declined> declined(size_t step) const override { return steps_[step - range_.first].declined; }
 
  private:
   void run(size_t i) {
     try {
-      steps_[i]->run();
+      steps_[i].step->run();
     } catch (const Error& error) {
       const Step& step = range_.sequence.steps[range_.first + i];
       throw Error(error.kind(), "node " + step_name(range_.program, step) + ": " + error.what());
@@ -96,7 +97,7 @@ class CpuSegment : public Segment {
   }
 
   StepRange range_;
-  std::vector<std::unique_ptr<BoundStep>> steps_;
+  std::vector<Choice> steps_;
   int threads_;
   std::unique_ptr<HostBuffer> scratch_;
 };
@@ -123,7 +124,7 @@ class CpuQueue : public Queue {
 
   std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
     const ThreadCount limit(context_.threads);
-    std::vector<std::unique_ptr<BoundStep>> ready;
+    std::vector<Choice> ready;
     for (size_t i = 0; i < range.count; ++i) {
       const Step& step = range.sequence.steps[range.first + i];
       const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
@@ -135,11 +136,11 @@ class CpuQueue : public Queue {
         bindings.push_back({args.back(), p.constant});
       }
       if (kernel.contraction) {
-        ready.push_back(make_contraction_step(kernel, bindings, context_));
+        ready.push_back(choose_implementation(kernel, bindings, context_));
       } else {
         auto& loops = loops_[&kernel];
         if (!loops) loops = std::make_shared<Loops>(kernel, context_.threads);
-        ready.push_back(std::make_unique<LoopsStep>(loops, std::move(args)));
+        ready.push_back({std::make_unique<LoopsStep>(loops, std::move(args)), {}});
       }
     }
     return std::make_unique<CpuSegment>(range, std::move(ready), context_.threads);

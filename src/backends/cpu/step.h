@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernel/kernel.h"
 
@@ -42,6 +43,15 @@ class BoundStep {
   size_t scratch_bytes_ = 0;
   std::byte* scratch_ = nullptr;
 };
+
+// What an implementation says to a kernel: its step, or why it declines, in words for who reads "gemv: 128 rows". To
+// know whether a library has an implementation is to have made it, so asking and making are one.
+struct Answer {
+  std::unique_ptr<BoundStep> step;
+  std::string declined;
+};
+inline Answer accept(std::unique_ptr<BoundStep> step) { return {std::move(step), {}}; }
+inline Answer decline(std::string why) { return {nullptr, std::move(why)}; }
 
 // Stores that add to memory need the order of one thread.
 int usable_threads(const Kernel& kernel, const Context& context);

@@ -11,10 +11,12 @@
 #include "backends/cpu/attention/score.h"
 #include "backends/cpu/attention/simd.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/gemv.h"
 #include "backends/cpu/product/simd.h"
-#include "kernel/evaluate.h"
+#include "kernel/facts/attention_axes.h"
+#include "kernel/facts/score_form.h"
 
 namespace npusim::cpu {
 namespace {
@@ -27,8 +29,6 @@ constexpr int64_t direct_rows = 8;  // up to here keys and values are read where
 // |q·k| stays far below it.
 constexpr float hopeless = -1e30f;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Floats a thread needs, each part 64-byte aligned.
 struct Layout {
   int64_t q = 0, s = 0, k = 0, v = 0, mask = 0, limit = 0, total = 0;
@@ -38,33 +38,33 @@ struct Result {
   float *o, *top, *sum, *factor;
 };
 
-struct Axes {
-  Axis batch, rows, keys, depth, columns;
-};
+const Contraction& product_of(const Problem& p) { return *p.kernel.contraction->score->contraction; }
+
+Operand bind(const Problem& p, const Access& access, const std::array<Axis, 3>& axes) {
+  const auto arg = static_cast<size_t>(access.arg);
+  return make_operand(access, p.kernel.args[arg].dtype, p.args[arg].data, axes);
+}
 
 class AttentionStep final : public BoundStep {
  public:
-  AttentionStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const Axes& axes,
-                Operand q, Operand k, Operand v)
-      : q_(std::move(q)),
-        k_(std::move(k)),
-        v_(std::move(v)),
+  AttentionStep(const Problem& p, const AttentionAxes& axes)
+      : q_(bind(p, axes.swapped ? product_of(p).b : product_of(p).a, {axes.batch, axes.rows, axes.depth})),
+        k_(bind(p, axes.swapped ? product_of(p).a : product_of(p).b, {axes.batch, axes.keys, axes.depth})),
+        v_(bind(p, p.kernel.contraction->b, {axes.batch, axes.value_keys, axes.columns})),
         rows_(q_.size(1)),
         keys_(k_.size(1)),
         depth_(k_.size(2)),
         columns_(v_.size(2)),
-        threads_(usable_threads(kernel, context)),
-        safe_(kernel.contraction->masked_rows_are_zero),
+        threads_(usable_threads(p.kernel, p.context)),
+        safe_(p.kernel.contraction->masked_rows_are_zero),
         value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
         ld_(ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
-        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
-    const Kernel& score = *kernel.contraction->score;
+        epilogue_(p.kernel, p.args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
+    const Kernel& score = *p.kernel.contraction->score;
     auto score_operand = [&](int index) {
-      const Access& access = score.accesses[static_cast<size_t>(index)];
-      const auto arg = static_cast<size_t>(access.arg);
-      return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.keys});
+      return bind(p, score.accesses[static_cast<size_t>(index)], {axes.batch, axes.rows, axes.keys});
     };
-    auto form = match_score(score);
+    auto form = score_form(score);
     if (form && form->kept >= 0) {
       kept_ = score_operand(form->kept);
       if (kept_.step[1] == -1 || kept_.step[2] != 1) form.reset();  // booleans are read where they lie
@@ -72,7 +72,7 @@ class AttentionStep final : public BoundStep {
     if (form)
       form_ = *form;
     else
-      make_score(kernel, args, axes);
+      make_score(p.kernel, p.args, axes);
     if (form_.mask >= 0) mask_ = score_operand(form_.mask);
     if (form_.limited) {
       form_.limit_coeffs.resize(score.space.size(), 0);
@@ -103,7 +103,7 @@ class AttentionStep final : public BoundStep {
   }
 
  private:
-  void make_score(const Kernel& kernel, std::span<const Binding> args, const Axes& axes) {
+  void make_score(const Kernel& kernel, std::span<const Binding> args, const AttentionAxes& axes) {
     const size_t rank = kernel.space.size();
     const Kernel score = score_kernel(kernel, tile_strides(rank, axes.rows, axes.keys, narrow_stride));
     std::vector<Binding> bindings;
@@ -358,50 +358,12 @@ class AttentionStep final : public BoundStep {
   Layout layout_;
 };
 
-// For forms no lowering produces: slow and allocating, but right.
-class ReferenceStep final : public BoundStep {
- public:
-  ReferenceStep(const Kernel& kernel, std::span<const Binding> args) : kernel_(kernel) {
-    for (const Binding& binding : args) args_.push_back(binding.data);
-  }
-  void run() override { evaluate(kernel_, args_, true); }
-  std::string describe() const override { return "attention by reference"; }
-
- private:
-  Kernel kernel_;
-  std::vector<void*> args_;
-};
-
 }  // namespace
 
-std::unique_ptr<BoundStep> make_attention_step(const Kernel& kernel, std::span<const Binding> args,
-                                               const Context& context) {
-  const Contraction& outer = *kernel.contraction;
-  const Kernel& score = *outer.score;
-  const Contraction& inner = *score.contraction;
-  const int rank = static_cast<int>(kernel.space.size()),
-            last = rank - 1;  // last: the keys in score, the values' columns
-  const Access *q = &inner.a, *k = &inner.b;
-  if (depends_on(*q, last)) std::swap(q, k);
-  if (depends_on(*q, last)) return std::make_unique<ReferenceStep>(kernel, args);
-  std::vector<int> batch, rows, depth;
-  for (int d = 0; d < last; ++d) (depends_on(*k, d) || depends_on(outer.b, d) ? batch : rows).push_back(d);
-  std::vector<int64_t> score_dims = score.space, value_dims = kernel.space;
-  for (int64_t extent : inner.reduce) {
-    depth.push_back(static_cast<int>(score_dims.size()));
-    score_dims.push_back(extent);
-  }
-  value_dims.push_back(outer.reduce[0]);
-  const Axes axes{make_axis(score_dims, batch), make_axis(score_dims, rows), make_axis(score_dims, {last}),
-                  make_axis(score_dims, depth), make_axis(value_dims, {last})};
-  auto operand = [&](const Access& access, const Axis& middle, const Axis& end) {
-    const auto arg = static_cast<size_t>(access.arg);
-    return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, middle, end});
-  };
-  if (element_count(kernel.space) == 0) return make_matmul_step(kernel, args, context);
-  return std::make_unique<AttentionStep>(kernel, args, context, axes, operand(*q, axes.rows, axes.depth),
-                                         operand(*k, axes.keys, axes.depth),
-                                         operand(outer.b, make_axis(value_dims, {rank}), axes.columns));
+Answer make_attention_step(Problem& problem) {
+  const auto axes = attention_axes(problem.kernel);
+  if (!axes) return decline("keys in both operands of the score");
+  return accept(std::make_unique<AttentionStep>(problem, *axes));
 }
 
 }  // namespace npusim::cpu

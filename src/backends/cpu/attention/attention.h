@@ -1,12 +1,10 @@
 // Kernels with attention: flash style over tiles of keys, never holding a whole row of scores.
 #pragma once
-#include <span>
-
-#include "backends/cpu/step.h"
+#include "backends/cpu/product/problem.h"
 
 namespace npusim::cpu {
 
-std::unique_ptr<BoundStep> make_attention_step(const Kernel& kernel, std::span<const Binding> args,
-                                               const Context& context);
+// Declines when both operands of the score depend on the keys.
+Answer make_attention_step(Problem& problem);
 
 }  // namespace npusim::cpu

@@ -31,13 +31,15 @@ Blocking choose_blocking(const Operand& a, int64_t columns) {
   return {tall_tile(), wide_depth, 128, 128, Blocking::by_row, wide_stride};
 }
 
-bool beats_library(const Operand& a, int64_t columns) {
+std::string own_product_wins(const Operand& a, int64_t columns) {
   const int64_t depth = a.size(2);
-  if (a.dtype != DType::f32) return false;
-  if (!many_registers()) return depth >= 64;
-  if (a.size(1) < 64 && depth >= 256) return true;
-  return choose_blocking(a, columns).rows == Blocking::by_tile && columns >= 2 * depth &&
-         columns * depth >= int64_t{1} << 20;
+  if (a.dtype != DType::f32) return {};
+  if (!many_registers())
+    return depth >= 64 ? "float32 without AVX-512, of depth 64 or more: own tiles are faster (measured)" : "";
+  if (a.size(1) < 64 && depth >= 256) return "fewer than 64 rows of float32: own tiles are faster (measured)";
+  const bool many = choose_blocking(a, columns).rows == Blocking::by_tile && columns >= 2 * depth &&
+                    columns * depth >= int64_t{1} << 20;
+  return many ? "a large float32 weight of many columns: own tiles are faster (measured)" : "";
 }
 
 // Smallest estimated cycles of the slowest thread: products, packing of a (done by every thread of a row part) and

@@ -1,6 +1,7 @@
 // How a product is cut: into blocks for the caches, register tiles, and shares of the threads.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "backends/cpu/product/operand.h"
 #include "backends/cpu/product/simd.h"
@@ -27,10 +28,11 @@ struct Grid {
 
 Grid choose_grid(int64_t batches, int64_t rows, int64_t panels, int threads);
 
-// Float32 products that oneDNN computes more slowly on Cascade Lake: of few rows, by 15 %, and where many columns meet
-// each packed row and the weight comes from memory, by 2 to 6 %. Without AVX-512 it runs its BLAS routine: on the 16
-// registers of a Zen 5 that is 40 % behind where rows of the weight are a multiple of 4 KB apart, and elsewhere within
-// 5 % but for small depths, where a tile's beginning and end weigh.
-bool beats_library(const Operand& a, int64_t columns);
+// Why own tiles are the better choice; empty: they are not known to be. Of float32 products oneDNN computes more slowly
+// on Cascade Lake: those of few rows, by 15 %, and where many columns meet each packed row and the weight comes from
+// memory, by 2 to 6 %. Without AVX-512 it runs its BLAS routine: on the 16 registers of a Zen 5 that is 40 % behind
+// where rows of the weight are a multiple of 4 KB apart, and elsewhere within 5 % but for small depths, where a tile's
+// beginning and end weigh.
+std::string own_product_wins(const Operand& a, int64_t columns);
 
 }  // namespace npusim::cpu

@@ -10,7 +10,6 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/product/finish.h"
-#include "backends/cpu/product/matmul.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/vector_targets.h"
 
@@ -158,8 +157,8 @@ struct Line {
   std::vector<Taps> at;  // by output
 };
 
-Line make_line(const ConvSpec& s, size_t i) {
-  Line line{s.input[i], s.kernel[i], s.stride[i], s.dilation[i], s.pad_low[i], s.src_strides[2 + i], {}};
+Line make_line(const ConvWindows& s, size_t i) {
+  Line line{s.input[i], s.kernel[i], s.stride[i], s.dilation[i], s.pad_low[i], s.image_strides[2 + i], {}};
   for (int64_t out = 0; out < s.output[i]; ++out) {
     const int64_t base = out * line.step - line.pad;
     Line::Taps taps;
@@ -174,12 +173,12 @@ Line make_line(const ConvSpec& s, size_t i) {
 
 class DepthwiseStep final : public BoundStep {
  public:
-  DepthwiseStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const ConvSpec& spec,
+  DepthwiseStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const ConvWindows& spec,
                 Finish finish)
       : threads_(usable_threads(kernel, context)),
         channels_(spec.groups),
         batch_(spec.batch),
-        batch_stride_(spec.src_strides[0]),
+        batch_stride_(spec.image_strides[0]),
         finish_(std::move(finish)) {
     const Access& image = kernel.contraction->a;
     const auto arg = static_cast<size_t>(image.arg);
@@ -206,7 +205,7 @@ class DepthwiseStep final : public BoundStep {
 
  private:
   // The weight as f32 [tap][channel], channels padded to whole blocks.
-  void pack_weight(const Kernel& kernel, std::span<const Binding> args, const ConvSpec& spec) {
+  void pack_weight(const Kernel& kernel, std::span<const Binding> args, const ConvWindows& spec) {
     const Access& access = kernel.contraction->b;
     const auto arg = static_cast<size_t>(access.arg);
     const DType dtype = kernel.args[arg].dtype;
@@ -262,23 +261,24 @@ class DepthwiseStep final : public BoundStep {
 
 }  // namespace
 
-std::unique_ptr<BoundStep> make_depthwise_step(const Kernel& kernel, std::span<const Binding> args,
-                                               const Context& context, const ConvSpec& spec) {
-  const Contraction& c = *kernel.contraction;
-  if (spec.out_channels != 1 || spec.in_channels != 1 || spec.groups == 1 || spec.src_strides[1] != 1 ||
-      spec.input.size() > 2)
-    return nullptr;
-  for (const Access* access : {&c.a, &c.b}) {
-    const DType dtype = kernel.args[static_cast<size_t>(access->arg)].dtype;
-    if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return nullptr;
-  }
+Answer make_depthwise_step(Problem& p) {
+  if (!p.conv.declined.empty()) return decline(p.conv.declined);
+  const Kernel& kernel = p.kernel;
+  const ConvWindows& spec = p.conv.spec;
+  if (spec.groups == 1 || spec.out_channels != 1 || spec.in_channels != 1)
+    return decline("filters that see more than one channel");
+  // oneDNN needs a 16-bit image widened before and the result rounded after, in passes of their own.
+  if (kernel.args[static_cast<size_t>(kernel.contraction->a.arg)].dtype == DType::f32)
+    return decline("a float32 image, which oneDNN takes as it is");
+  if (spec.image_strides[1] != 1) return decline("channels of the image that do not lie side by side");
+  if (spec.input.size() > 2) return decline("3 spatial dimensions");
   std::vector<int> rows{0};
   for (size_t d = 3; d < kernel.space.size(); ++d) rows.push_back(static_cast<int>(d));
-  const MatmulAxes axes{
+  const ProductAxes axes{
       make_axis(kernel.space, {}), make_axis(kernel.space, rows), make_axis(kernel.space, {1, 2}), {}};
-  auto finish = match_finish(kernel, args, axes);
-  if (!finish) return nullptr;
-  return std::make_unique<DepthwiseStep>(kernel, args, context, spec, std::move(*finish));
+  auto finish = match_finish(kernel, p.args, axes, p.chain);
+  if (!finish) return decline(p.chain ? "an epilogue that tiles do not end with" : no_chain(kernel));
+  return accept(std::make_unique<DepthwiseStep>(kernel, p.args, p.context, spec, std::move(*finish)));
 }
 
 }  // namespace npusim::cpu

@@ -59,36 +59,6 @@ Kernel simplify_space(Kernel kernel) {
   return kernel;
 }
 
-std::vector<int64_t> tile_strides(size_t rank, const Axis& rows, const Axis& columns, int64_t ld) {
-  std::vector<int64_t> strides(rank, 0);
-  auto fill = [&](const Axis& axis, int64_t stride) {
-    for (size_t d = axis.dims.size(); d-- > 0; stride *= axis.extents[d])
-      strides[static_cast<size_t>(axis.dims[d])] = stride;
-  };
-  fill(rows, ld);
-  fill(columns, 1);
-  return strides;
-}
-
-EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& strides) {
-  EpilogueKernel result{kernel, -1};
-  Kernel& k = result.kernel;
-  k.name += "_epilogue";
-  k.contraction = nullptr;
-  const auto reads = std::find_if(k.args.begin(), k.args.end(), [](const KernelArg& arg) { return arg.written; });
-  result.leaf = static_cast<int>(reads - k.args.begin());
-  int64_t elements = 1;
-  for (size_t d = 0; d < strides.size(); ++d) elements += strides[d] * (k.space[d] - 1);
-  k.args.insert(reads, {DType::f32, elements, false, -1});
-  for (Store& store : k.stores) ++store.access.arg;
-  Expr value{.op = ExprOp::load, .type = Scalar::f32};
-  value.integer = static_cast<int64_t>(k.accesses.size());
-  k.accesses.push_back({result.leaf, 0, strides, {}, {}});
-  for (Expr& e : k.exprs)
-    if (e.op == ExprOp::contraction) e = value;
-  return result;
-}
-
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args) {
   std::vector<void*> pointers;
   for (const Binding& binding : args) pointers.push_back(binding.data);

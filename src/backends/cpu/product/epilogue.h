@@ -6,21 +6,12 @@
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/product/operand.h"
 #include "backends/cpu/step.h"
+#include "kernel/facts/epilogue_kernel.h"
 
 namespace npusim::cpu {
 
 // Drops dimensions of extent 1 and merges neighbours that every access walks as one. Keeps row_dims == 0.
 Kernel simplify_space(Kernel kernel);
-
-struct EpilogueKernel {
-  Kernel kernel;
-  int leaf = -1;  // the f32 argument that holds the contraction
-};
-// `strides` address the leaf's argument over the space.
-EpilogueKernel make_epilogue(const Kernel& kernel, const std::vector<int64_t>& strides);
-
-// Strides of row-major rows x columns over a space of `rank` dimensions; 0 along dimensions in neither axis.
-std::vector<int64_t> tile_strides(size_t rank, const Axis& rows, const Axis& columns, int64_t ld);
 
 // The memory of an epilogue kernel's arguments: the kernel's, with a place for the leaf.
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args);

@@ -6,7 +6,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cpu/product/matmul.h"
+#include "backends/cpu/product/operand.h"
+#include "backends/cpu/step.h"
 #include "backends/cpu/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -151,7 +152,7 @@ bool finish_type(DType dtype) { return dtype == DType::f32 || dtype == DType::f1
 
 // Rows one distance apart, columns side by side.
 std::optional<Operand> plain_matrix(const Kernel& kernel, const Access& access, std::span<const Binding> args,
-                                    const MatmulAxes& axes) {
+                                    const ProductAxes& axes) {
   const auto arg = static_cast<size_t>(access.arg);
   if (!access.guards.empty() || !access.terms.empty() || !finish_type(kernel.args[arg].dtype)) return std::nullopt;
   Operand o = make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axes.rows, axes.columns});
@@ -161,20 +162,18 @@ std::optional<Operand> plain_matrix(const Kernel& kernel, const Access& access, 
 
 }  // namespace
 
-std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes) {
+std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
+                                   const std::optional<std::vector<EpilogueOp>>& chain) {
   const size_t known = axes.batch.dims.size() + axes.rows.dims.size() + axes.columns.dims.size();
-  if (kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size()) return std::nullopt;
-  if (axes.batch.size() != 1) return std::nullopt;
+  if (!chain || known != kernel.space.size() || axes.batch.size() != 1) return std::nullopt;
   const auto out = plain_matrix(kernel, kernel.stores[0].access, args, axes);
   if (!out) return std::nullopt;
-  const auto ops = match_post_ops(kernel, kernel.stores[0].expr);
-  if (!ops) return std::nullopt;
   auto tensor = [](const Operand& o) {
     return Finish::Tensor{const_cast<std::byte*>(o.at(0, 0, 0)), o.dtype, o.step[1]};
   };
   Finish finish;
   finish.out = tensor(*out);
-  for (const PostOp& op : *ops) {
+  for (const EpilogueOp& op : *chain) {
     if (op.add >= 0) {
       const auto added = plain_matrix(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
       if (!added || finish.residual.data) return std::nullopt;
@@ -190,7 +189,7 @@ std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding
       finish.activation = op.activation;
       continue;
     }
-    if (&op != &ops->back()) return std::nullopt;
+    if (&op != &chain->back()) return std::nullopt;
     finish.low = op.alpha, finish.high = op.beta;
   }
   return finish;

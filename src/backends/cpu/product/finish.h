@@ -6,13 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "backends/cpu/product/operand.h"
-#include "backends/cpu/product/post_ops.h"
+#include "kernel/facts/epilogue_chain.h"
+#include "kernel/facts/product_axes.h"
 
 namespace npusim::cpu {
 
 struct Binding;
-struct MatmulAxes;
 
 // out[r·row_step + n] = clamp(activation(sum + bias[n]) + residual[r·step + n], low, high) rounded to dtype; NaN stays.
 // All types are f32, f16 or bf16; bias and residual may be absent (null), and the activation linear: none.
@@ -30,8 +29,10 @@ struct Finish {
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 };
 
-// nullopt when the kernel ends in any other way. The axes are those of one batch of rows x columns.
-std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes);
+// nullopt when the kernel, whose epilogue `chain` is, ends in any other way. The axes are those of one batch of rows x
+// columns.
+std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
+                                   const std::optional<std::vector<EpilogueOp>>& chain);
 
 // Brings the memory that finish_tile will touch into the cache: its rows are too short for the hardware's prefetcher.
 void prefetch_tile(const Finish& finish, int64_t r0, int64_t r1, int64_t n0, int64_t n1);

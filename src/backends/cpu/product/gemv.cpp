@@ -94,15 +94,14 @@ constexpr int64_t chunk_columns = 256;  // of a tile of the epilogue
 
 class GemvStep final : public BoundStep {
  public:
-  GemvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
-           const Operand& a, const Operand& b)
-      : a_(a),
-        b_(b),
-        rows_(a.size(1)),
-        columns_(b.size(1)),
-        depth_(a.size(2)),
-        threads_(static_cast<int>(std::min<int64_t>(usable_threads(kernel, context), columns_))),
-        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, chunk_columns, threads_) {
+  GemvStep(const Problem& p, Matrices& m)
+      : a_(std::move(m.a)),
+        b_(std::move(m.b)),
+        rows_(a_.size(1)),
+        columns_(b_.size(1)),
+        depth_(a_.size(2)),
+        threads_(static_cast<int>(std::min<int64_t>(usable_threads(p.kernel, p.context), columns_))),
+        epilogue_(m.kernel, p.args, m.axes.batch, m.axes.rows, m.axes.columns, chunk_columns, threads_) {
     ld_x_ = (depth_ + 31) / 16 * 16;
     thread_floats_ = rows_ * ld_x_ + rows_ * chunk_columns;
     scratch_bytes_ = static_cast<size_t>(thread_floats_ * threads_) * 4;
@@ -144,12 +143,16 @@ class GemvStep final : public BoundStep {
 
 }  // namespace
 
-std::unique_ptr<BoundStep> make_gemv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-                                          const MatmulAxes& axes, const Operand& a, const Operand& b) {
-  const bool narrow = b.dtype == DType::f32 || b.dtype == DType::f16 || b.dtype == DType::bf16;
-  if (a.size(0) != 1 || a.size(1) > gemv_max_rows || a.size(2) == 0 || b.step[2] != 1 || !b.bounds.empty() || !narrow)
-    return nullptr;
-  return std::make_unique<GemvStep>(kernel, args, context, axes, a, b);
+Answer make_gemv_step(Problem& problem) {
+  Matrices& m = matrices_of(problem);
+  const Operand &a = m.a, &b = m.b;
+  if (a.size(0) != 1) return decline(fmt::format("{} products", a.size(0)));
+  if (a.size(1) > gemv_max_rows) return decline(fmt::format("{} rows", a.size(1)));
+  if (a.size(2) == 0) return decline("a sum of nothing");
+  if (b.step[2] != 1 || !b.bounds.empty()) return decline("weights of a sum that do not lie side by side");
+  if (b.dtype != DType::f32 && b.dtype != DType::f16 && b.dtype != DType::bf16)
+    return decline(fmt::format("a weight of {}", dtype_name(b.dtype)));
+  return accept(std::make_unique<GemvStep>(problem, m));
 }
 
 }  // namespace npusim::cpu

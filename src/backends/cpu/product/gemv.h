@@ -1,15 +1,13 @@
 // Products with few rows: every weight is read once, where it lies and in its own dtype, at the speed of memory.
 #pragma once
-#include "backends/cpu/product/matmul.h"
+#include "backends/cpu/product/problem.h"
 
 namespace npusim::cpu {
 
 inline constexpr int64_t gemv_max_rows = 4;
 
-// nullptr unless there is one batch of at most gemv_max_rows rows and b's elements are neighbours along the depth.
-// Operand axes: batch, rows | columns, depth.
-std::unique_ptr<BoundStep> make_gemv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-                                          const MatmulAxes& axes, const Operand& a, const Operand& b);
+// Declines unless there is one batch of at most gemv_max_rows rows and b's elements are neighbours along the depth.
+Answer make_gemv_step(Problem& problem);
 
 // out[r·ld_out + n] = Σ_k x[r·ld_x + k] · w[n·stride + k] for r < rows <= gemv_max_rows, n < columns.
 void dot_columns(DType dtype, const void* w, int64_t stride, int64_t columns, int64_t depth, const float* x,

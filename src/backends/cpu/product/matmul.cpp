@@ -4,17 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <tuple>
 
 #include "backends/cpu/memory.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/finish.h"
-#include "backends/cpu/product/gemv.h"
-#include "backends/cpu/product/onednn_matmul.h"
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/simd.h"
 
@@ -28,11 +24,11 @@ int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class MatmulStep final : public BoundStep {
  public:
-  MatmulStep(const Kernel& kernel, std::span<const Binding> args, const Context& context, const MatmulAxes& axes,
-             Operand a, Operand b, bool constant)
-      : threads_(usable_threads(kernel, context)),
-        a_(std::move(a)),
-        b_(std::move(b)),
+  explicit MatmulStep(Problem& problem) : MatmulStep(problem, matrices_of(problem)) {}
+  MatmulStep(const Problem& p, Matrices& m)
+      : threads_(usable_threads(p.kernel, p.context)),
+        a_(std::move(m.a)),
+        b_(std::move(m.b)),
         rows_(a_.size(1)),
         columns_(b_.size(1)),
         depth_(a_.size(2)),
@@ -42,9 +38,9 @@ class MatmulStep final : public BoundStep {
         panels_(ceil_div(columns_, width_)),
         grid_(choose_grid(a_.size(0), rows_, panels_, threads_)),
         slices_(std::max<int64_t>(1, ceil_div(depth_, blocking_.slice_depth))),
-        epilogue_(kernel, args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
-    if (constant) weight_ = packed_weight(b_, width_, context);
-    finish_ = match_finish(kernel, args, axes);
+        epilogue_(m.kernel, p.args, m.axes.batch, m.axes.rows, m.axes.columns, ld_, threads_) {
+    if (m.constant) weight_ = packed_weight(b_, width_, p.context);
+    finish_ = match_finish(m.kernel, p.args, m.axes, p.chain);
     const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
     const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
     block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
@@ -215,73 +211,8 @@ class MatmulStep final : public BoundStep {
   int64_t block_rows_ = 0, a_bytes_ = 0, pass_bytes_ = 0, thread_bytes_ = 0;
 };
 
-class EmptyStep final : public BoundStep {
- public:
-  void run() override {}
-  std::string describe() const override { return "empty"; }
-};
-
 }  // namespace
 
-MatmulAxes classify(const Kernel& kernel, const Access& a, const Access& b) {
-  std::vector<int> batch, rows, columns, depth;
-  for (int d = 0; d < static_cast<int>(kernel.space.size()); ++d) {
-    const bool in_a = depends_on(a, d), in_b = depends_on(b, d);
-    if (in_a && in_b)
-      batch.push_back(d);
-    else if (in_a)
-      rows.push_back(d);
-    else if (in_b)
-      columns.push_back(d);
-  }
-  std::vector<int64_t> all = kernel.space;
-  for (int64_t extent : kernel.contraction->reduce) {
-    depth.push_back(static_cast<int>(all.size()));
-    all.push_back(extent);
-  }
-  return {make_axis(all, batch), make_axis(all, rows), make_axis(all, columns), make_axis(all, depth)};
-}
-
-// Orders the dimensions of an axis so that it walks the access forward: long strides outside. The order of a sum is
-// free.
-static void walk_memory(Axis& axis, const Access& access) {
-  auto stride = [&](int dim) {
-    const auto d = static_cast<size_t>(dim);
-    int64_t total = access.strides[d];
-    for (const Guard& guard : access.guards) total += guard.stride * guard.coeffs[d];
-    return std::abs(total);
-  };
-  std::vector<std::pair<int, int64_t>> dims;
-  for (size_t i = 0; i < axis.dims.size(); ++i) dims.emplace_back(axis.dims[i], axis.extents[i]);
-  std::stable_sort(dims.begin(), dims.end(), [&](auto a, auto b) { return stride(a.first) > stride(b.first); });
-  for (size_t i = 0; i < dims.size(); ++i) std::tie(axis.dims[i], axis.extents[i]) = dims[i];
-}
-
-std::unique_ptr<BoundStep> make_matmul_step(const Kernel& original, std::span<const Binding> args,
-                                            const Context& context) {
-  if (element_count(original.space) == 0) return std::make_unique<EmptyStep>();
-  const Kernel kernel = simplify_space(original);
-  const Access *left = &kernel.contraction->a, *right = &kernel.contraction->b;
-  auto constant = [&](const Access* access) { return args[static_cast<size_t>(access->arg)].constant; };
-  MatmulAxes axes = classify(kernel, *left, *right);
-  // The product is symmetric: the weight goes right, and otherwise the operand with more columns than rows.
-  const bool swap = constant(left) != constant(right)
-                        ? constant(left)
-                        : axes.rows.size() > axes.columns.size() && axes.columns.size() <= 4;
-  if (swap) {
-    std::swap(left, right);
-    std::swap(axes.rows, axes.columns);
-  }
-  if (axes.rows.size() > gemv_max_rows) walk_memory(axes.depth, *left);
-  auto operand = [&](const Access& access, const Axis& axis) {
-    const auto arg = static_cast<size_t>(access.arg);
-    return make_operand(access, kernel.args[arg].dtype, args[arg].data, {axes.batch, axis, axes.depth});
-  };
-  Operand a = operand(*left, axes.rows), b = operand(*right, axes.columns);
-  if (auto step = make_gemv_step(kernel, args, context, axes, a, b)) return step;
-  if (constant(right) && !beats_library(a, b.size(1)))
-    if (auto step = make_product_step(kernel, args, context, axes, *left, a, b)) return step;
-  return std::make_unique<MatmulStep>(kernel, args, context, axes, std::move(a), std::move(b), constant(right));
-}
+Answer make_matmul_step(Problem& problem) { return accept(std::make_unique<MatmulStep>(problem)); }
 
 }  // namespace npusim::cpu

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "backends/cpu/parallel.h"
-#include "backends/cpu/product/epilogue.h"
-#include "backends/cpu/product/matmul.h"
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/simd.h"
 
@@ -122,17 +120,10 @@ bool repeatable(const Kernel& kernel) {
          std::all_of(kernel.accesses.begin(), kernel.accesses.end(), kept);
 }
 
-bool may_lose_nan(const std::vector<PostOp>& ops) {
-  return std::any_of(ops.begin(), ops.end(), [](const PostOp& op) {
+bool may_lose_nan(const std::vector<EpilogueOp>& ops) {
+  return std::any_of(ops.begin(), ops.end(), [](const EpilogueOp& op) {
     return op.activation == Activation::clip || op.activation == Activation::logistic;
   });
-}
-
-std::unique_ptr<BoundStep> make_streamed_step(const Kernel& kernel, std::span<const Binding> args,
-                                              const Context& context) {
-  std::vector<Binding> changing(args.begin(), args.end());
-  for (Binding& binding : changing) binding.constant = false;
-  return make_matmul_step(kernel, changing, context);
 }
 
 std::unique_ptr<BoundStep> guard_nan(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact,

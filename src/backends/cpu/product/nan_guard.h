@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/cpu/product/post_ops.h"
 #include "backends/cpu/step.h"
+#include "kernel/facts/epilogue_chain.h"
 
 namespace npusim::cpu {
 
@@ -20,11 +20,7 @@ bool sees_lost_nan(PrimitiveCache& primitives, int threads);
 bool repeatable(const Kernel& kernel);
 
 // Whether epilogues with these operations need a guard. The other activations keep NaN: they multiply by what they get.
-bool may_lose_nan(const std::vector<PostOp>& ops);
-
-// The same kernel through no library, with nothing packed or kept in caches: slow, and right for every value.
-std::unique_ptr<BoundStep> make_streamed_step(const Kernel& kernel, std::span<const Binding> args,
-                                              const Context& context);
+bool may_lose_nan(const std::vector<EpilogueOp>& ops);
 
 // `fast`, and after it `exact`, of the same kernel, when `fast` may have lost a NaN. The kernel must be repeatable.
 std::unique_ptr<BoundStep> guard_nan(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact,

@@ -100,7 +100,7 @@ struct PostOps {
     ops.append_eltwise(1.0f, algorithm, alpha, beta);
 #endif
   }
-  void apply(const PostOp& op) {
+  void apply(const EpilogueOp& op) {
     if (op.activation != Activation::hardswish)
       return apply(algorithm_of(op.activation), op.activation == Activation::swish ? 1 : op.alpha, op.beta);
     apply(dnnl::algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);  // v3 made its constants parameters
@@ -125,9 +125,9 @@ void describe(Primitive& made, const Desc& desc, bool bias) {
 }
 
 // Post-ops; the nth that adds reads a tensor as adds[n] describes it and becomes number add_positions[n].
-dnnl::primitive_attr attributes(const std::vector<PostOp>& ops, Primitive& made) {
+dnnl::primitive_attr attributes(const std::vector<EpilogueOp>& ops, Primitive& made) {
   PostOps post;
-  for (const PostOp& op : ops) {
+  for (const EpilogueOp& op : ops) {
     if (op.add < 0) {
       post.apply(op);
       continue;
@@ -144,7 +144,7 @@ dnnl::primitive_attr attributes(const std::vector<PostOp>& ops, Primitive& made)
 
 // Code without AVX-512's masks computes on whatever its registers hold beyond the last channel: that raises flags which
 // say nothing about the results (nan_guard.h).
-bool flags_at_random(const Primitive& made, const std::vector<PostOp>& ops, int64_t channels) {
+bool flags_at_random(const Primitive& made, const std::vector<EpilogueOp>& ops, int64_t channels) {
   return may_lose_nan(ops) && channels % 8 != 0 && made.implementation.find("avx512") == std::string::npos;
 }
 
@@ -156,7 +156,7 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
   if (s.groups > 1) weight_dims.insert(weight_dims.begin(), s.groups);
   weight_dims.insert(weight_dims.end(), s.kernel.begin(), s.kernel.end());
   const auto operands = data_type(s.types.operands);
-  const memory::desc src(src_dims, operands, s.src_strides), dst(dst_dims, data_type(s.types.dst), s.dst_strides);
+  const memory::desc src(src_dims, operands, s.image_strides), dst(dst_dims, data_type(s.types.dst), s.dst_strides);
   const memory::desc weight(weight_dims, operands, memory::format_tag::any);
   const memory::desc bias({dst_dims[1]}, data_type(s.types.bias), memory::format_tag::a);
   Dims dilates = s.dilation;
@@ -224,10 +224,10 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ProductSpec
 }
 
 template <typename Stride>
-std::string key_of_ops(const std::vector<PostOp>& ops, const std::vector<Stride>& add_strides) {
+std::string key_of_ops(const std::vector<EpilogueOp>& ops, const std::vector<Stride>& add_strides) {
   std::string key;
   size_t add = 0;
-  for (const PostOp& op : ops) {
+  for (const EpilogueOp& op : ops) {
     if (op.add >= 0)
       key += fmt::format(" + {}", add_strides[add++]);
     else
@@ -245,7 +245,7 @@ std::string key_of(const ElementTypes& t) {
 std::string key_of(const ConvSpec& s) {
   return fmt::format("conv {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", key_of(s.types), s.batch, s.groups,
                      s.out_channels, s.in_channels, s.input, s.output, s.kernel, s.stride, s.dilation, s.pad_low,
-                     s.pad_high, s.src_strides, s.dst_strides, s.bias) +
+                     s.pad_high, s.image_strides, s.dst_strides, s.bias) +
          key_of_ops(s.ops, s.add_strides);
 }
 

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/product/post_ops.h"
 #include "base/dtype.h"
+#include "kernel/facts/conv_windows.h"
+#include "kernel/facts/epilogue_chain.h"
 
 namespace npusim::cpu {
 
@@ -27,17 +28,13 @@ struct ElementTypes {
   std::vector<DType> adds;  // of each op that adds
 };
 
-// A convolution. Lists run over the spatial dimensions; strides over [n, channel, spatial…] and, of the
-// weight, over [group, out channel, in channel, spatial…]. Channels of the weight are per group.
-struct ConvSpec {
+// A convolution: its windows, and the strides of what it writes and adds over [n, channel, spatial…].
+struct ConvSpec : ConvWindows {
   ElementTypes types;
-  int64_t batch = 1, groups = 1, out_channels = 1, in_channels = 1;
-  std::vector<int64_t> input, output, kernel, stride, dilation, pad_low, pad_high;
-  std::vector<int64_t> src_strides, weight_strides, dst_strides;
+  std::vector<int64_t> dst_strides;
   bool bias = false;
-  std::vector<PostOp> ops;
-  std::vector<std::vector<int64_t>>
-      add_strides;  // of each op that adds, over [n, channel, spatial…]; empty: along channels
+  std::vector<EpilogueOp> ops;
+  std::vector<std::vector<int64_t>> add_strides;  // of each op that adds; empty: along channels
 };
 
 // rows x depth times depth x columns; elements of a row of src and dst lie side by side.
@@ -47,7 +44,7 @@ struct ProductSpec {
   int64_t src_stride = 0, dst_stride = 0;               // between rows
   int64_t weight_column_stride = 0, weight_stride = 0;  // between columns, along the depth
   bool bias = false;
-  std::vector<PostOp> ops;
+  std::vector<EpilogueOp> ops;
   std::vector<int64_t> add_strides;  // of each op that adds, between rows; 0: the same for all
 };
 

@@ -9,54 +9,34 @@
 
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/parallel.h"
-#include "backends/cpu/product/conv_geometry.h"
-#include "backends/cpu/product/depthwise.h"
 #include "backends/cpu/product/epilogue.h"
-#include "backends/cpu/product/matmul.h"
 #include "backends/cpu/product/nan_guard.h"
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/simd.h"
-#include "backends/cpu/product/winograd.h"
+#include "backends/cpu/product/streamed.h"
 #include "base/error.h"
 
 namespace npusim::cpu {
 namespace {
 
-// Pixels, their channels side by side, times a matrix: products run faster than convolutions.
-bool is_pointwise(const ConvSpec& s) {
-  auto all = [](const std::vector<int64_t>& values, int64_t value) {
-    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
-  };
-  return s.groups == 1 && s.src_strides[1] == 1 && all(s.kernel, 1) && all(s.pad_low, 0);
-}
-
-// Windows side by side, as a vision transformer's: a product too, for which oneDNN would copy the image. Worth it where
-// a window's row is a stretch of memory.
-bool is_patches(const ConvSpec& s) {
-  const int64_t row = s.kernel.back() * (s.src_strides[1] == 1 ? s.in_channels : 1);
-  const auto none = [](int64_t pad) { return pad == 0; };
-  return s.groups == 1 && s.kernel == s.stride && row >= 8 && s.src_strides.back() <= s.in_channels &&
-         std::all_of(s.pad_low.begin(), s.pad_low.end(), none);
-}
-
 // Where the store goes and what is added on the way, in float32 or the type of the operands; false when oneDNN cannot
 // write the output itself, or not without losing NaN.
-bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, const Context& context, ConvSpec& s,
-                   PrimitiveMemory& m) {
-  if (k.stores.size() != 1 || k.stores[0].accumulate) return false;
+bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
+  if (!p.chain) return false;
+  const Kernel& k = p.kernel;
   const Access& to = k.stores[0].access;
   const auto extents = tensor_extents(s.batch, s.groups * s.out_channels, s.output);
   auto type_of = [&](const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype; };
   auto at = [&](const Access& a) {
-    return static_cast<std::byte*>(args[static_cast<size_t>(a.arg)].data) +
+    return static_cast<std::byte*>(p.args[static_cast<size_t>(a.arg)].data) +
            a.offset * static_cast<int64_t>(dtype_size(type_of(a)));
   };
   auto is_known = [&](const Access& a) { return type_of(a) == DType::f32 || type_of(a) == s.types.operands; };
-  auto ops = match_post_ops(k, k.stores[0].expr);
-  if (!is_known(to) || !ops || !output_strides(k, to, extents, s.dst_strides)) return false;
+  if (!is_known(to) || !output_strides(k, to, extents, s.dst_strides)) return false;
   // Into padded pixels oneDNN writes with its reference only.
   if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false)) return false;
-  for (const PostOp& op : *ops) {
+  std::vector<EpilogueOp> ops = *p.chain;
+  for (const EpilogueOp& op : ops) {
     if (op.add < 0) continue;
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
     std::vector<int64_t> strides;
@@ -74,7 +54,7 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, const Context
     const bool only = access.strides[0] == 0 &&
                       std::all_of(access.strides.begin() + 3, access.strides.end(), [](int64_t d) { return d == 0; });
     if (!channels || !only) return false;
-    if (&op == ops->data()) {
+    if (&op == ops.data()) {
       s.bias = true;
       s.types.bias = type_of(access);
       m.bias = at(access);
@@ -84,9 +64,9 @@ bool fuse_epilogue(const Kernel& k, std::span<const Binding> args, const Context
       m.adds.push_back(at(access));
     }
   }
-  if (s.bias) ops->erase(ops->begin());
-  if (may_lose_nan(*ops) && !(context.sees_nan && repeatable(k))) return false;
-  s.ops = std::move(*ops);
+  if (s.bias) ops.erase(ops.begin());
+  if (may_lose_nan(ops) && !(p.context.sees_nan && repeatable(k))) return false;
+  s.ops = std::move(ops);
   s.types.dst = type_of(to);
   m.dst = at(to);
   return true;
@@ -185,10 +165,15 @@ class ConvStep final : public BoundStep {
   std::vector<void*> turn_args_;
 };
 
-// nullptr when oneDNN has no implementation.
-std::unique_ptr<BoundStep> make_direct_step(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-                                            ConvSpec spec) {
+}  // namespace
+
+Answer make_onednn_conv_step(Problem& p) {
+  if (!p.conv.declined.empty()) return decline(p.conv.declined);
+  const Kernel& kernel = p.kernel;
+  const std::span<const Binding> args = p.args;
+  const Context& context = p.context;
   const Contraction& c = *kernel.contraction;
+  ConvSpec spec = p.conv.spec;
   const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
               weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
   spec.types.operands = image_type == weight_type && context.multiplies(image_type) ? image_type : DType::f32;
@@ -196,8 +181,9 @@ std::unique_ptr<BoundStep> make_direct_step(const Kernel& kernel, std::span<cons
   // What the windows span in memory; widened as a whole.
   const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
   int64_t elements = 1;
-  for (size_t d = 0; d < extents.size(); ++d) elements += extents[d] > 1 ? (extents[d] - 1) * spec.src_strides[d] : 0;
-  if (c.a.offset + elements > kernel.args[static_cast<size_t>(c.a.arg)].elements) return nullptr;
+  for (size_t d = 0; d < extents.size(); ++d) elements += extents[d] > 1 ? (extents[d] - 1) * spec.image_strides[d] : 0;
+  if (c.a.offset + elements > kernel.args[static_cast<size_t>(c.a.arg)].elements)
+    return decline("windows whose image reaches beyond its tensor");
   auto at = [&](const Access& a, DType type) {
     return static_cast<const std::byte*>(args[static_cast<size_t>(a.arg)].data) +
            a.offset * static_cast<int64_t>(dtype_size(type));
@@ -211,7 +197,7 @@ std::unique_ptr<BoundStep> make_direct_step(const Kernel& kernel, std::span<cons
   const auto backwards = [](const std::vector<int64_t>& strides) {
     return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
   };
-  if (backwards(spec.src_strides)) return nullptr;
+  if (backwards(spec.image_strides)) return decline("an image that runs backwards");
   if (weight_type != spec.types.operands || backwards(spec.weight_strides)) {
     std::vector<int64_t> all = kernel.space;
     all.insert(all.end(), c.reduce.begin(), c.reduce.end());
@@ -231,27 +217,26 @@ std::unique_ptr<BoundStep> make_direct_step(const Kernel& kernel, std::span<cons
   const auto turn = [&] {
     const std::vector<int64_t> dense = dense_strides(extents, true);
     bool same = true;
-    for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.src_strides[d] == dense[d]);
+    for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.image_strides[d] == dense[d]);
     if (same || !turned.empty()) return;
-    turned = spec.src_strides;
-    spec.src_strides = dense;
+    turned = spec.image_strides;
+    spec.image_strides = dense;
   };
-  const bool fused = fuse_epilogue(kernel, args, context, spec, memory);
+  const bool fused = fuse_epilogue(p, spec, memory);
   if (fused && spec.dst_strides[1] == 1) turn();
   // Arithmetic for bf16 takes channels in pairs, AMX 32 of them: what lies behind the last one is multiplied by 0.
   const auto make_step = [&](std::unique_ptr<BoundPrimitive> primitive, bool whole) -> std::unique_ptr<BoundStep> {
     const int64_t together = primitive->implementation().find("amx") == std::string::npos ? 2 : 32;
     auto step = std::make_unique<ConvStep>(kernel, args, context, std::move(primitive), spec, whole, elements, turned);
     if (spec.types.operands != DType::bf16 || spec.in_channels % together == 0) return step;
-    return guard_finite(std::move(step), make_streamed_step(kernel, args, context), image_type, memory.src, elements,
-                        context);
+    return guard_finite(std::move(step), make_streamed_step(p), image_type, memory.src, elements, context);
   };
   auto conv =
       fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
   if (conv) {
     auto step = make_step(std::move(conv), true);
-    if (!may_lose_nan(spec.ops)) return step;
-    return guard_nan(std::move(step), make_streamed_step(kernel, args, context), context);
+    if (!may_lose_nan(spec.ops)) return accept(std::move(step));
+    return accept(guard_nan(std::move(step), make_streamed_step(p), context));
   }
   turn();
   spec.bias = false;
@@ -259,35 +244,12 @@ std::unique_ptr<BoundStep> make_direct_step(const Kernel& kernel, std::span<cons
   spec.add_strides.clear();
   spec.types = {.operands = spec.types.operands, .adds = {}};
   memory.adds.clear();
-  const bool channels_last = spec.src_strides[1] == 1;
+  const bool channels_last = spec.image_strides[1] == 1;
   spec.dst_strides =
       dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
   conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
-  if (!conv) return nullptr;
-  return make_step(std::move(conv), false);
-}
-
-}  // namespace
-
-std::unique_ptr<BoundStep> make_conv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
-  const Contraction& c = *kernel.contraction;
-  ConvSpec spec;
-  if (!context.primitives || !args[static_cast<size_t>(c.b.arg)].constant || !find_geometry(kernel, spec))
-    return nullptr;
-  const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
-              weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
-  for (DType type : {image_type, weight_type})
-    if (type != DType::f32 && type != DType::f16 && type != DType::bf16) return nullptr;
-  const bool bf16 = image_type == DType::bf16 && weight_type == DType::bf16 && context.bf16;
-  if (is_pointwise(spec) || is_patches(spec)) return nullptr;
-  // oneDNN would need a 16-bit image widened before and the result rounded after, in passes of their own.
-  if (image_type != DType::f32)
-    if (auto step = make_depthwise_step(kernel, args, context, spec)) return step;
-
-  auto direct = make_direct_step(kernel, args, context, spec);
-  if (!direct || bf16) return direct;
-  if (auto winograd = make_winograd_step(kernel, args, context, spec, direct)) return winograd;
-  return direct;
+  if (!conv) return decline("oneDNN has no implementation");
+  return accept(make_step(std::move(conv), false));
 }
 
 }  // namespace npusim::cpu

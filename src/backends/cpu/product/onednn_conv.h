@@ -1,12 +1,10 @@
 // Convolutions through oneDNN.
 #pragma once
-#include <span>
-
-#include "backends/cpu/step.h"
+#include "backends/cpu/product/problem.h"
 
 namespace npusim::cpu {
 
-// nullptr where the kernel is no convolution oneDNN takes: it is then computed as a matmul.
-std::unique_ptr<BoundStep> make_conv_step(const Kernel& kernel, std::span<const Binding> args, const Context& context);
+// Declines what is no convolution oneDNN takes: it is then computed as a matmul.
+Answer make_onednn_conv_step(Problem& problem);
 
 }  // namespace npusim::cpu

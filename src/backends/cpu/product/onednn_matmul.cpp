@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "backends/cpu/loops/loops.h"
+#include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/nan_guard.h"
 #include "backends/cpu/product/onednn.h"
+#include "backends/cpu/product/streamed.h"
 
 namespace npusim::cpu {
 namespace {
@@ -21,19 +23,19 @@ struct Gather {
   size_t bytes;
 };
 
-std::unique_ptr<Gather> gather_rows(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes,
-                                    const Access& rows, int threads) {
+std::unique_ptr<Gather> gather_rows(const Matrices& m, std::span<const Binding> args, int threads) {
+  const Access& rows = m.rows();
   std::vector<int64_t> space, strides;
-  for (const Axis* axis : {&axes.rows, &axes.depth})
+  for (const Axis* axis : {&m.axes.rows, &m.axes.depth})
     for (size_t i = 0; i < axis->dims.size(); ++i) {
       space.push_back(axis->extents[i]);
       strides.push_back(rows.strides[static_cast<size_t>(axis->dims[i])]);
     }
   const auto arg = static_cast<size_t>(rows.arg);
-  const DType dtype = kernel.args[arg].dtype;
+  const DType dtype = m.kernel.args[arg].dtype;
   const size_t bytes = static_cast<size_t>(element_count(space)) * dtype_size(dtype);
   return std::make_unique<Gather>(
-      Gather{Loops(dense_copy(kernel.args[arg], rows.offset, space, strides, dtype), threads),
+      Gather{Loops(dense_copy(m.kernel.args[arg], rows.offset, space, strides, dtype), threads),
              {args[arg].data, nullptr},
              (bytes + 63) / 64 * 64});
 }
@@ -67,11 +69,9 @@ class ProductStep final : public BoundStep {
   std::string text_;
 };
 
-bool plain(const Operand& o, DType dtype) { return o.dtype == dtype && o.bounds.empty() && o.size(0) == 1; }
-
 // Rows a positive distance apart, elements of a row side by side, in float32 or the type of the operands.
 std::optional<Operand> dense_rows(const Kernel& kernel, const Access& access, std::span<const Binding> args,
-                                  const MatmulAxes& axes, DType operands) {
+                                  const ProductAxes& axes, DType operands) {
   const auto arg = static_cast<size_t>(access.arg);
   const DType dtype = kernel.args[arg].dtype;
   if (!access.guards.empty() || !access.terms.empty() || (dtype != DType::f32 && dtype != operands))
@@ -87,66 +87,80 @@ bool is_smooth(Activation activation) {
          activation == Activation::gelu_tanh || activation == Activation::swish;
 }
 
-bool set_ops(const Kernel& kernel, std::span<const Binding> args, const MatmulAxes& axes, ProductSpec& spec,
-             PrimitiveMemory& memory) {
-  auto ops = match_post_ops(kernel, kernel.stores[0].expr);
-  if (!ops) return false;
-  for (const PostOp& op : *ops) {
+// Fills bias, ops and what they add; empty, or what of the epilogue oneDNN does not do.
+std::string set_ops(const Problem& p, const Matrices& m, ProductSpec& spec, PrimitiveMemory& memory) {
+  std::vector<EpilogueOp> ops = *p.chain;
+  for (const EpilogueOp& op : ops) {
     if (op.add < 0) {
-      if (kernel.contraction->kind != ContractionKind::conv && !is_smooth(op.activation)) return false;
+      if (p.kernel.contraction->kind != ContractionKind::conv && !is_smooth(op.activation))
+        return "an activation that own products end with";
       continue;
     }
     const auto added =
-        dense_rows(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes, spec.types.operands);
-    if (!added) return false;
-    if (&op == ops->data() && added->step[1] == 0) {
+        dense_rows(m.kernel, m.kernel.accesses[static_cast<size_t>(op.add)], p.args, m.axes, spec.types.operands);
+    if (!added) return "a sum with a tensor of other rows or another type";
+    if (&op == ops.data() && added->step[1] == 0) {
       spec.bias = true;
       spec.types.bias = added->dtype;
       memory.bias = added->at(0, 0, 0);
       continue;
     }
-    if (added->step[1] != 0 && added->step[1] != spec.dst_stride) return false;  // oneDNN adds where it writes
+    if (added->step[1] != 0 && added->step[1] != spec.dst_stride) return "a sum with a tensor of another layout";
     spec.add_strides.push_back(added->step[1]);
     spec.types.adds.push_back(added->dtype);
     memory.adds.push_back(added->at(0, 0, 0));
   }
-  if (spec.bias) ops->erase(ops->begin());
-  spec.ops = std::move(*ops);
-  return true;
+  if (spec.bias) ops.erase(ops.begin());
+  spec.ops = std::move(ops);
+  return {};
+}
+
+// Why operands are not matrices that oneDNN multiplies; empty: they are.
+std::string refuse_operands(const Problem& p, const Matrices& m) {
+  const Operand &a = m.a, &b = m.b;
+  if (!p.context.primitives) return "no oneDNN";
+  if (!m.constant) return "no operand is constant";
+  if (!p.context.multiplies(a.dtype)) return fmt::format("no arithmetic for {} on this machine", dtype_name(a.dtype));
+  if (a.dtype != b.dtype) return fmt::format("{} times {}", dtype_name(a.dtype), dtype_name(b.dtype));
+  if (std::string why = own_product_wins(a, b.size(1)); !why.empty()) return why;
+  if (a.size(0) != 1 || b.size(0) != 1) return fmt::format("{} products", a.size(0));
+  if (!a.bounds.empty() || !b.bounds.empty()) return "an operand with padding";
+  if (a.size(1) < least_rows) return fmt::format("{} rows", a.size(1));
+  if (a.size(2) == 0) return "a sum of nothing";
+  if (b.step[1] < 1 || b.step[2] < 1) return "a weight with more than two strides";
+  if (m.axes.rows.dims.size() + m.axes.columns.dims.size() != m.kernel.space.size())
+    return "a result repeated along a dimension";
+  return {};
 }
 
 }  // namespace
 
-std::unique_ptr<BoundStep> make_product_step(const Kernel& kernel, std::span<const Binding> args,
-                                             const Context& context, const MatmulAxes& axes, const Access& rows,
-                                             const Operand& a, const Operand& b) {
-  const size_t known = axes.rows.dims.size() + axes.columns.dims.size();
-  if (!context.primitives || kernel.stores.size() != 1 || kernel.stores[0].accumulate || known != kernel.space.size())
-    return nullptr;
+Answer make_onednn_matmul_step(Problem& p) {
+  const Matrices& m = matrices_of(p);
+  const Operand &a = m.a, &b = m.b;
+  if (std::string why = refuse_operands(p, m); !why.empty()) return decline(std::move(why));
   const DType type = a.dtype;
-  if (!context.multiplies(type) || !plain(a, type) || !plain(b, type) || a.size(1) < least_rows || a.size(2) == 0)
-    return nullptr;
-  if (b.step[1] < 1 || b.step[2] < 1) return nullptr;
   // Own float32 products take any rows.
   const bool dense = a.step[1] >= a.size(2) && a.step[2] == 1;
-  if (!dense && type == DType::f32) return nullptr;
-  const auto out = dense_rows(kernel, kernel.stores[0].access, args, axes, type);
-  if (!out || out->step[1] < out->size(2)) return nullptr;
+  if (!dense && type == DType::f32) return decline("rows that do not lie densely");
+  if (!p.chain) return decline(no_chain(p.kernel));
+  const auto out = dense_rows(m.kernel, m.kernel.stores[0].access, p.args, m.axes, type);
+  if (!out || out->step[1] < out->size(2)) return decline("a result whose rows do not lie densely, or of another type");
   ProductSpec spec;
   spec.types.operands = type, spec.types.dst = out->dtype;
   spec.rows = a.size(1), spec.columns = b.size(1), spec.depth = a.size(2);
   spec.src_stride = dense ? a.step[1] : a.size(2), spec.dst_stride = out->step[1];
   spec.weight_column_stride = b.step[1], spec.weight_stride = b.step[2];
   PrimitiveMemory memory{a.at(0, 0, 0), b.at(0, 0, 0), nullptr, const_cast<std::byte*>(out->at(0, 0, 0)), {}};
-  if (!set_ops(kernel, args, axes, spec, memory)) return nullptr;
+  if (std::string why = set_ops(p, m, spec, memory); !why.empty()) return decline(std::move(why));
   const bool guarded = may_lose_nan(spec.ops);
-  if (guarded && !(context.sees_nan && repeatable(kernel))) return nullptr;
-  auto product = make_product(*context.primitives, spec, memory);
-  if (!product) return nullptr;
-  auto gather = dense ? nullptr : gather_rows(kernel, args, axes, rows, context.threads);
-  auto step = std::make_unique<ProductStep>(context, std::move(product), spec, std::move(gather));
-  if (!guarded) return step;
-  return guard_nan(std::move(step), make_streamed_step(kernel, args, context), context);
+  if (guarded && !(p.context.sees_nan && repeatable(p.kernel))) return decline("a NaN could get lost unseen");
+  auto product = make_product(*p.context.primitives, spec, memory);
+  if (!product) return decline("oneDNN has no implementation");
+  auto gather = dense ? nullptr : gather_rows(m, p.args, p.context.threads);
+  auto step = std::make_unique<ProductStep>(p.context, std::move(product), spec, std::move(gather));
+  if (!guarded) return accept(std::move(step));
+  return accept(guard_nan(std::move(step), make_streamed_step(p), p.context));
 }
 
 }  // namespace npusim::cpu

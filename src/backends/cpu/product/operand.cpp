@@ -106,14 +106,6 @@ void pack_elements(const Operand& o, const Part& p, float* dst, int64_t ld_i, in
 
 }  // namespace
 
-int64_t Axis::size() const { return element_count(extents); }
-
-Axis make_axis(const std::vector<int64_t>& all_extents, std::vector<int> dims) {
-  Axis axis{std::move(dims), {}};
-  for (int d : axis.dims) axis.extents.push_back(all_extents[static_cast<size_t>(d)]);
-  return axis;
-}
-
 Operand make_operand(const Access& access, DType dtype, const void* data, const std::array<Axis, 3>& axes) {
   Operand o;
   o.data = static_cast<const std::byte*>(data);
@@ -131,14 +123,6 @@ Operand make_operand(const Access& access, DType dtype, const void* data, const 
   }
   for (size_t axis = 0; axis < 3; ++axis) o.run[axis] = common_run(o, axis);
   return o;
-}
-
-bool depends_on(const Access& access, int dim) {
-  const auto d = static_cast<size_t>(dim);
-  if (access.strides[d] != 0) return true;
-  for (const Guard& guard : access.guards)
-    if (guard.coeffs[d] != 0) return true;
-  return false;
 }
 
 void pack(const Operand& o, const Part& p, float* dst, int64_t ld) {

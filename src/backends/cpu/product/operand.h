@@ -6,17 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "kernel/facts/product_axes.h"
 #include "kernel/kernel.h"
 
 namespace npusim::cpu {
-
-// Some dimensions of a kernel's space ++ reduce walked as one index, the last dimension fastest.
-struct Axis {
-  std::vector<int> dims;
-  std::vector<int64_t> extents;
-  int64_t size() const;
-};
-Axis make_axis(const std::vector<int64_t>& all_extents, std::vector<int> dims);
 
 // Element (batch, i, j) is at offset + offsets[0][batch] + offsets[1][i] + offsets[2][j], plus for every guard
 // stride · v, v = values[0][batch] + values[1][i] + values[2][j]; it reads as 0 unless 0 <= v < limit for all guards.
@@ -44,7 +37,6 @@ struct Operand {
   }
 };
 Operand make_operand(const Access& access, DType dtype, const void* data, const std::array<Axis, 3>& axes);
-bool depends_on(const Access& access, int dim);
 
 // A rectangle of an operand: i in [i0, i1), j in [j0, j1).
 struct Part {

@@ -4,21 +4,13 @@
 // Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A of the 6x6 inputs d it sees and the filter g. Summed over channels, the products of one
 // of the 36 positions over all tiles are a matrix product: 36 multiplications for 16 outputs instead of 144.
 #pragma once
-#include <span>
-
-#include "backends/cpu/product/onednn.h"
-#include "backends/cpu/step.h"
+#include "backends/cpu/product/problem.h"
 
 namespace npusim::cpu {
 
-// nullptr unless the image is channels last, the filter 3x3 with stride 1, a Finish ends the kernel and the shape is
-// worth it: the choice is the same on every machine. `direct` computes the same; it takes over where a result is not
-// finite, since an infinity or a NaN would reach all outputs of its tile.
-std::unique_ptr<BoundStep> make_winograd_step(const Kernel& kernel, std::span<const Binding> args,
-                                              const Context& context, const ConvSpec& spec,
-                                              std::unique_ptr<BoundStep>& direct);
-
-// Whether fewer multiplications pay for four times the weight and the transforms.
-bool winograd_pays(const ConvSpec& spec);
+// Declines unless the image is channels last, the filter 3x3 with stride 1, a Finish ends the kernel and the shape is
+// worth it: the choice is the same on every machine. Behind it stands oneDNN's direct sum; it takes over where a result
+// is not finite, since an infinity or a NaN would reach all outputs of its tile.
+Answer make_winograd_step(Problem& problem);
 
 }  // namespace npusim::cpu

@@ -1,48 +1,12 @@
 // Attention steps against the scalar interpreter: heads, groups, masks, decode, odd sizes.
 #include "backends/cpu/product/check.h"
+#include "kernel/contractions.h"
 
 namespace npusim::cpu {
 namespace {
 
-using Coords = std::vector<Coord>;
+using Case = AttentionCase;
 
-struct Case {
-  int64_t batch = 1, kv_heads = 2, group = 1, queries = 5, keys = 40, depth = 16, columns = 16;
-  DType type = DType::f32;
-  bool safe = false;
-};
-
-// Space [batch, kv head, group, q, d]; q [batch, q, head, depth], k and v [batch, keys, kv head, depth].
-// `score(builder, leaf, mask)` is the score's expression; the mask [batch, q, keys] is argument 3.
-template <typename Score>
-Kernel attention(const Case& c, DType mask_type, Score&& score_of) {
-  const int64_t heads = c.kv_heads * c.group;
-  const TensorType q_type{c.type, {c.batch, c.queries, c.kv_heads, c.group, c.depth}};
-  const TensorType k_type{c.type, {c.batch, c.keys, c.kv_heads, c.depth}},
-      v_type{c.type, {c.batch, c.keys, c.kv_heads, c.columns}};
-  const TensorType m_type{mask_type, {c.batch, c.queries, c.keys}};
-  KernelBuilder s({c.batch, c.kv_heads, c.group, c.queries, c.keys});
-  const int q = s.input(q_type), k = s.input(k_type), v = s.input(v_type), m = s.input(m_type);
-  const int scores = s.output({DType::f32, {c.batch, c.kv_heads, c.group, c.queries, c.keys}});
-  Ex leaf = s.contract(ContractionKind::matmul, {c.depth}, q, Coords{s.dim(0), s.dim(3), s.dim(1), s.dim(2), s.dim(5)},
-                       k, Coords{s.dim(0), s.dim(4), s.dim(1), s.dim(5)});
-  s.store(scores, score_of(s, leaf, s.load(m, Coords{s.dim(0), s.dim(3), s.dim(4)})));
-  Kernel score = s.finish("score");
-  score.args.clear();
-
-  KernelBuilder b({c.batch, c.kv_heads, c.group, c.queries, c.columns});
-  b.input(q_type), b.input(k_type), b.input(v_type), b.input(m_type);
-  const int out = b.output({c.type, {c.batch, c.queries, heads * c.columns}});
-  Ex value = b.contract(ContractionKind::attention, {c.keys}, v, Coords{b.dim(0), b.dim(5), b.dim(1), b.dim(4)}, v,
-                        Coords{b.dim(0), b.dim(5), b.dim(1), b.dim(4)});
-  b.store(out, Coords{b.dim(0), b.dim(3), b.dim(1) * (c.group * c.columns) + b.dim(2) * c.columns + b.dim(4)}, value);
-  Kernel kernel = b.finish("attention");
-  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
-  contraction->score = std::make_shared<Kernel>(std::move(score));
-  contraction->masked_rows_are_zero = c.safe;
-  kernel.contraction = contraction;
-  return kernel;
-}
 Ex scaled(KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; }
 Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.5 + mask; }
 

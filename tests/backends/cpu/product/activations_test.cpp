@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "backends/cpu/product/check.h"
-#include "backends/cpu/product/kernels.h"
+#include "kernel/contractions.h"
 #include "ops/call.h"
 
 namespace npusim::cpu {

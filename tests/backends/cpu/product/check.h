@@ -52,7 +52,7 @@ inline ContractionRun prepare(const Kernel& kernel, const std::vector<int>& cons
   for (size_t i = 0; i < run.memory.size(); ++i)
     run.bindings.push_back(
         {run.memory[i].data(), std::count(constant.begin(), constant.end(), static_cast<int>(i)) > 0});
-  run.step = make_contraction_step(kernel, run.bindings, context);
+  run.step = choose_implementation(kernel, run.bindings, context).step;
   run.scratch.resize(run.step->scratch_bytes() + 64);
   const auto at = (reinterpret_cast<uintptr_t>(run.scratch.data()) + 63) / 64 * 64;
   std::memset(run.scratch.data(), 0xff, run.scratch.size());  // NaN: nothing may be read before it is written

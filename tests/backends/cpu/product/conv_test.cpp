@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "backends/cpu/product/check.h"
-#include "backends/cpu/product/kernels.h"
+#include "kernel/contractions.h"
 #include "backends/cpu/product/onednn.h"
 
 namespace npusim::cpu {

@@ -1,5 +1,5 @@
 // Recognising epilogues: the chain of values every path from the leaf passes, each step by its form.
-#include "backends/cpu/product/post_ops.h"
+#include "kernel/facts/epilogue_chain.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "kernel/facts/match_expr.h"
 
-namespace npusim::cpu {
+namespace npusim {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -45,11 +45,11 @@ std::vector<int32_t> chain_to(const Kernel& k, int32_t expr) {
 struct ActivationMatcher : ExprMatcher {
   int32_t x;
 
-  std::optional<PostOp> match(int32_t to) const {
+  std::optional<EpilogueOp> match(int32_t to) const {
     if (const auto op = linear(to)) return op;
     if (const auto op = bound(to)) return op;
     if (const auto op = leaky_relu(to)) return op;
-    const auto only = [](Activation activation) { return PostOp{-1, activation, 0, 0}; };
+    const auto only = [](Activation activation) { return EpilogueOp{-1, activation, 0, 0}; };
     if (is(to, ExprOp::tanh) && at(to).in[0] == x) return only(Activation::tanh);
     if (sigmoid(to) == x) return only(Activation::logistic);
     if (silu(to) == x) return only(Activation::swish);
@@ -58,10 +58,10 @@ struct ActivationMatcher : ExprMatcher {
   }
 
   // One operation with a constant. Chains are not multiplied out: that would move overflows and zeros.
-  std::optional<PostOp> linear(int32_t to) const {
+  std::optional<EpilogueOp> linear(int32_t to) const {
     const Expr& e = at(to);
     const auto line = [](double alpha, double beta) {
-      return PostOp{-1, Activation::linear, static_cast<float>(alpha), static_cast<float>(beta)};
+      return EpilogueOp{-1, Activation::linear, static_cast<float>(alpha), static_cast<float>(beta)};
     };
     if (e.op == ExprOp::neg && e.in[0] == x) return line(-1, -0.0);  // -0 changes no sum
     if (expr_arity(e.op) != 2) return std::nullopt;
@@ -78,19 +78,19 @@ struct ActivationMatcher : ExprMatcher {
     return std::nullopt;
   }
 
-  std::optional<PostOp> bound(int32_t to) const {
+  std::optional<EpilogueOp> bound(int32_t to) const {
     const Expr& e = at(to);
     if (e.op != ExprOp::min && e.op != ExprOp::max) return std::nullopt;
     const int32_t other = beside(to, e.op, x);
     const auto c = other >= 0 ? constant(other) : std::nullopt;
     if (!c || std::isnan(*c)) return std::nullopt;
     const auto value = static_cast<float>(*c);
-    return e.op == ExprOp::max ? PostOp{-1, Activation::clip, value, infinity}
-                               : PostOp{-1, Activation::clip, -infinity, value};
+    return e.op == ExprOp::max ? EpilogueOp{-1, Activation::clip, value, infinity}
+                               : EpilogueOp{-1, Activation::clip, -infinity, value};
   }
 
   // x > 0 ? x : x·slope, in any of its four ways. A slope of 0 is no relu: it makes NaN of −∞.
-  std::optional<PostOp> leaky_relu(int32_t to) const {
+  std::optional<EpilogueOp> leaky_relu(int32_t to) const {
     if (!is(to, ExprOp::select)) return std::nullopt;
     const Expr& condition = at(at(to).in[0]);
     if (condition.op != ExprOp::lt && condition.op != ExprOp::le) return std::nullopt;
@@ -100,7 +100,7 @@ struct ActivationMatcher : ExprMatcher {
     const int32_t kept = at(to).in[positive ? 1 : 2], scaled = beside(at(to).in[positive ? 2 : 1], ExprOp::mul, x);
     const auto slope = kept == x && scaled >= 0 ? constant(scaled) : std::nullopt;
     if (!slope || *slope == 0 || !std::isfinite(*slope)) return std::nullopt;
-    return PostOp{-1, Activation::leaky_relu, static_cast<float>(*slope), 0};
+    return EpilogueOp{-1, Activation::leaky_relu, static_cast<float>(*slope), 0};
   }
 
   // x · min(max(x + 3, 0), 6) / 6
@@ -115,7 +115,7 @@ struct ActivationMatcher : ExprMatcher {
   }
 
   // 0.5·x·(1 + gate), halved before the sum doubles it so that nothing overflows.
-  std::optional<PostOp> gelu(int32_t to) const {
+  std::optional<EpilogueOp> gelu(int32_t to) const {
     if (!is(to, ExprOp::mul)) return std::nullopt;
     for (size_t side : {0, 1}) {
       int32_t sum = at(to).in[1 - side];
@@ -125,8 +125,8 @@ struct ActivationMatcher : ExprMatcher {
       else if (beside_constant(factor, ExprOp::mul, 0.5) != x)
         continue;
       const int32_t gate = sum < 0 ? -1 : beside_constant(sum, ExprOp::add, 1);
-      if (is(gate, ExprOp::erf) && over_root_two(at(gate).in[0])) return PostOp{-1, Activation::gelu_erf, 0, 0};
-      if (is(gate, ExprOp::tanh) && gelu_cubic(at(gate).in[0])) return PostOp{-1, Activation::gelu_tanh, 0, 0};
+      if (is(gate, ExprOp::erf) && over_root_two(at(gate).in[0])) return EpilogueOp{-1, Activation::gelu_erf, 0, 0};
+      if (is(gate, ExprOp::tanh) && gelu_cubic(at(gate).in[0])) return EpilogueOp{-1, Activation::gelu_tanh, 0, 0};
     }
     return std::nullopt;
   }
@@ -180,16 +180,16 @@ struct ActivationMatcher : ExprMatcher {
 };
 
 // `to` = `from` + a load.
-std::optional<PostOp> match_add(const Kernel& k, int32_t from, int32_t to) {
+std::optional<EpilogueOp> match_add(const Kernel& k, int32_t from, int32_t to) {
   const Expr& e = k.exprs[static_cast<size_t>(to)];
   if (e.op != ExprOp::add || e.type != Scalar::f32 || (e.in[0] != from && e.in[1] != from)) return std::nullopt;
   const Expr& other = k.exprs[static_cast<size_t>(e.in[0] == from ? e.in[1] : e.in[0])];
   if (other.op != ExprOp::load || other.type != Scalar::f32) return std::nullopt;
-  return PostOp{static_cast<int>(other.integer), Activation::linear, 0, 0};
+  return EpilogueOp{static_cast<int>(other.integer), Activation::linear, 0, 0};
 }
 
 // Bounds after bounds are bounds, as min(max(x, alpha), beta) with alpha <= beta.
-void add_bounds(std::vector<PostOp>& ops, PostOp next) {
+void add_bounds(std::vector<EpilogueOp>& ops, EpilogueOp next) {
   if (ops.empty() || ops.back().add >= 0 || ops.back().activation != Activation::clip) {
     ops.push_back(next);
     return;
@@ -199,17 +199,18 @@ void add_bounds(std::vector<PostOp>& ops, PostOp next) {
 
 }  // namespace
 
-std::optional<std::vector<PostOp>> match_post_ops(const Kernel& kernel, int32_t expr) {
-  const std::vector<int32_t> chain = chain_to(kernel, expr);
+std::optional<std::vector<EpilogueOp>> epilogue_chain(const Kernel& kernel) {
+  if (kernel.stores.size() != 1 || kernel.stores[0].accumulate) return std::nullopt;
+  const std::vector<int32_t> chain = chain_to(kernel, kernel.stores[0].expr);
   if (chain.empty()) return std::nullopt;
-  std::vector<PostOp> ops;
+  std::vector<EpilogueOp> ops;
   for (size_t i = 0; i + 1 < chain.size();) {
     if (const auto add = match_add(kernel, chain[i], chain[i + 1])) {
       ops.push_back(*add);
       ++i;
       continue;
     }
-    std::optional<PostOp> found;
+    std::optional<EpilogueOp> found;
     size_t end = chain.size();  // the longest stretch that is one known activation
     while (!found && --end > i) found = ActivationMatcher{{kernel}, chain[i]}.match(chain[end]);
     if (!found) return std::nullopt;
@@ -222,4 +223,4 @@ std::optional<std::vector<PostOp>> match_post_ops(const Kernel& kernel, int32_t 
   return ops;
 }
 
-}  // namespace npusim::cpu
+}  // namespace npusim

@@ -1,16 +1,22 @@
-// A convolution as oneDNN and the backend's own steps describe it, recovered from the accesses of its kernel.
+// A convolution as oneDNN and the backend's own steps describe it.
 #pragma once
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/product/onednn.h"
+#include "backends/cpu/step.h"
 #include "kernel/kernel.h"
 
 namespace npusim::cpu {
 
-// Fills all of `spec` but what the epilogue decides: dst_strides, bias, ops and add_strides. False when the kernel's
-// accesses are not those of a convolution over windows that touch the image.
-bool find_geometry(const Kernel& kernel, ConvSpec& spec);
+// All of a spec but what the epilogue decides: types, dst_strides, bias, ops and add_strides.
+struct ConvForm {
+  ConvSpec spec;
+  std::string declined;  // why the kernel is better not computed window by window; empty: it may be
+};
+ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Context& context);
 
 std::vector<int64_t> tensor_extents(int64_t n, int64_t channels, const std::vector<int64_t>& spatial);
 // Strides of a dense tensor over [n, channel, spatial…].

@@ -1,0 +1,10 @@
+// Attention through the interpreter.
+#pragma once
+#include "backends/cpu/product/problem.h"
+
+namespace npusim::cpu {
+
+// For forms no lowering produces: slow and allocating, but right. Never declines.
+Answer make_reference_step(Problem& problem);
+
+}  // namespace npusim::cpu

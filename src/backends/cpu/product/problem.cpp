@@ -1,0 +1,52 @@
+// The facts about a contraction, and its operands as matrices.
+#include "backends/cpu/product/problem.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "backends/cpu/product/epilogue.h"
+#include "backends/cpu/product/gemv.h"
+
+namespace npusim::cpu {
+namespace {
+
+Matrices make_matrices(const Problem& p) {
+  Matrices m{simplify_space(p.kernel), {}, {}, {}, false, false};
+  const Contraction& c = *m.kernel.contraction;
+  auto constant = [&](const Access& access) { return p.args[static_cast<size_t>(access.arg)].constant; };
+  m.axes = product_axes(m.kernel);
+  m.swapped = constant(c.a) != constant(c.b) ? constant(c.a)
+                                             : m.axes.rows.size() > m.axes.columns.size() && m.axes.columns.size() <= 4;
+  if (m.swapped) std::swap(m.axes.rows, m.axes.columns);
+  const Access &left = m.rows(), &right = m.swapped ? c.a : c.b;
+  m.constant = constant(right);
+  if (m.axes.rows.size() > gemv_max_rows) walk_forward(m.axes.depth, left);  // the order of a sum is free
+  auto operand = [&](const Access& access, const Axis& axis) {
+    const auto arg = static_cast<size_t>(access.arg);
+    return make_operand(access, m.kernel.args[arg].dtype, p.args[arg].data, {m.axes.batch, axis, m.axes.depth});
+  };
+  m.a = operand(left, m.axes.rows), m.b = operand(right, m.axes.columns);
+  return m;
+}
+
+}  // namespace
+
+Problem make_problem(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
+  Problem p{kernel, args, context, epilogue_chain(kernel), {}, {}};
+  if (kernel.contraction->kind == ContractionKind::conv) p.conv = conv_form(kernel, args, context);
+  return p;
+}
+
+Matrices& matrices_of(Problem& p) {
+  if (!p.matrices) p.matrices = make_matrices(p);
+  return *p.matrices;
+}
+
+std::string no_chain(const Kernel& kernel) {
+  if (kernel.stores.size() != 1) return fmt::format("{} results", kernel.stores.size());
+  if (kernel.stores[0].accumulate) return "a result that is added to memory";
+  return "an epilogue with other operations than those of a chain";
+}
+
+}  // namespace npusim::cpu
