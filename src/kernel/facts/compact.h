@@ -6,7 +6,7 @@
 
 namespace npusim {
 
-// These two not for convolutions and attention, whose dimensions are fixed.
+// These two not for attention, nor for convolutions that are to stay ones: their dimensions are fixed.
 //
 // Drops the dimensions of extent 1: an index along one is 0, a reduction or scan along a row of one element is that
 // element. Gives the old position of each dimension that is left.

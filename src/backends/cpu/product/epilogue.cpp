@@ -1,4 +1,4 @@
-// Rewriting kernels with a contraction into kernels without one.
+// Boxes of an epilogue's space that a rectangle of the matrix covers.
 #include "backends/cpu/product/epilogue.h"
 
 #include <algorithm>
@@ -6,58 +6,6 @@
 #include "base/error.h"
 
 namespace npusim::cpu {
-namespace {
-
-// Every list of per-dimension coefficients in the kernel, those of the contraction's operands included.
-std::vector<std::vector<int64_t>*> coefficient_lists(Kernel& kernel, Contraction& contraction) {
-  std::vector<std::vector<int64_t>*> lists;
-  auto add = [&](Access& access) {
-    lists.push_back(&access.strides);
-    for (Guard& guard : access.guards) lists.push_back(&guard.coeffs);
-  };
-  for (Access& access : kernel.accesses) add(access);
-  for (Store& store : kernel.stores) add(store.access);
-  add(contraction.a);
-  add(contraction.b);
-  return lists;
-}
-
-void erase_dim(Kernel& kernel, std::vector<std::vector<int64_t>*>& lists, size_t dim) {
-  kernel.space.erase(kernel.space.begin() + static_cast<std::ptrdiff_t>(dim));
-  for (auto* list : lists) list->erase(list->begin() + static_cast<std::ptrdiff_t>(dim));
-  for (Expr& e : kernel.exprs)
-    if (e.op == ExprOp::index && e.integer > static_cast<int64_t>(dim)) --e.integer;
-}
-
-bool reads_index(const Kernel& kernel, size_t dim) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
-                     [&](const Expr& e) { return e.op == ExprOp::index && e.integer == static_cast<int64_t>(dim); });
-}
-
-}  // namespace
-
-Kernel simplify_space(Kernel kernel) {
-  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
-  auto lists = coefficient_lists(kernel, *contraction);
-  for (size_t d = kernel.space.size(); d-- > 0;) {
-    if (kernel.space[d] != 1) continue;
-    for (Expr& e : kernel.exprs)
-      if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d))
-        e = {.op = ExprOp::constant, .type = Scalar::i64};
-    erase_dim(kernel, lists, d);
-  }
-  for (size_t d = kernel.space.size(); d-- > 1;) {
-    const int64_t inner = kernel.space[d];
-    if (reads_index(kernel, d) || reads_index(kernel, d - 1)) continue;
-    if (!std::all_of(lists.begin(), lists.end(), [&](auto* list) { return (*list)[d - 1] == inner * (*list)[d]; }))
-      continue;
-    for (auto* list : lists) (*list)[d - 1] = (*list)[d];
-    kernel.space[d - 1] *= inner;
-    erase_dim(kernel, lists, d);
-  }
-  kernel.contraction = contraction;
-  return kernel;
-}
 
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args) {
   std::vector<void*> pointers;

@@ -10,9 +10,6 @@
 
 namespace npusim::cpu {
 
-// Drops dimensions of extent 1 and merges neighbours that every access walks as one. Keeps row_dims == 0.
-Kernel simplify_space(Kernel kernel);
-
 // The memory of an epilogue kernel's arguments: the kernel's, with a place for the leaf.
 std::vector<void*> epilogue_args(const EpilogueKernel& epilogue, std::span<const Binding> args);
 

@@ -5,14 +5,16 @@
 
 #include <utility>
 
-#include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/gemv.h"
+#include "kernel/facts/compact.h"
 
 namespace npusim::cpu {
 namespace {
 
 Matrices make_matrices(const Problem& p) {
-  Matrices m{simplify_space(p.kernel), {}, {}, {}, false, false};
+  Matrices m{p.kernel, {}, {}, {}, false, false};
+  drop_unit_dims(m.kernel);
+  merge_dims(m.kernel);
   const Contraction& c = *m.kernel.contraction;
   auto constant = [&](const Access& access) { return p.args[static_cast<size_t>(access.arg)].constant; };
   m.axes = product_axes(m.kernel);
