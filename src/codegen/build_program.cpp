@@ -169,6 +169,9 @@ class Builder {
       shared_[name] = buffer(node.outputs[i]);
     }
     if (fresh) program_.recipes.steps.push_back(step_of(node));
+    for (ValueId v : node.outputs)
+      if (const std::string& fusion = value_of(g, v).finite_for; !fusion.empty())
+        program_.buffers[static_cast<size_t>(buffer(v))].finite_for = fusion;
   }
 
   void make_prepared(const Graph& g, ValueId v) {

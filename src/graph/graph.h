@@ -35,6 +35,7 @@ struct Value {
   std::string fqn;                         // weight
   std::vector<std::string> tied;           // weight: other names the same values may have in a checkpoint
   std::shared_ptr<const HostTensor> data;  // constant
+  std::string finite_for = {};             // known at load: the fusion that is right only if every element is finite
 };
 
 struct Node {

@@ -1,5 +1,6 @@
 // BatchNorm behind a contraction is folded into its weights by data flow: an epilogue scale·x + shift whose scale is
-// known at load and depends on output channels only becomes a recipe for scaled weights; the shift is its bias.
+// known at load and depends on output channels only becomes a recipe for scaled weights; the shift is its bias. Sums of
+// scaled weights are scaled sums only where both recipes give finite numbers, which is known when they have run.
 #include <algorithm>
 
 #include "kernel/fuse/fuse.h"
@@ -10,6 +11,8 @@
 
 namespace npusim {
 namespace {
+
+constexpr const char* fusion = "conv_bn";
 
 // Dimensions an expression's loads run along.
 std::vector<bool> dims_of(const Kernel& k, int32_t expr) {
@@ -166,6 +169,13 @@ int add_dense_arg(BoundKernel& bound, ValueId value, const TensorType& type) {
   return static_cast<int>(bound.values.size()) - 1;
 }
 
+// A value that a recipe of the fold makes.
+ValueId add_folded(Graph& graph, const std::string& name, const TensorType& type) {
+  const ValueId id = add_value(graph, name, type);
+  value_of(graph, id).finite_for = fusion;
+  return id;
+}
+
 // The contraction reads weights that a recipe has scaled. Those of bfloat16 stay so unless `wide`; float16 may not hold
 // the product.
 Node scale_weights(Graph& graph, Fold& fold, bool wide) {
@@ -173,7 +183,7 @@ Node scale_weights(Graph& graph, Fold& fold, bool wide) {
   const DType stored = k.args[static_cast<size_t>(k.contraction->b.arg)].dtype;
   const bool keep = !wide && stored == DType::bf16;
   const TensorType type{keep ? stored : DType::f32, extents_of(k, fold.weight_dims)};
-  const ValueId scaled = add_value(graph, fold.node->name + "_scaled", type);
+  const ValueId scaled = add_folded(graph, fold.node->name + "_scaled", type);
   Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled, type.dtype), *fold.node);
   auto contraction = std::make_shared<Contraction>(*k.contraction);
   const Shape dense = row_major_strides(type.shape);
@@ -229,7 +239,7 @@ int32_t put_shift(Graph& graph, Fold& fold, const BoundKernel& source, std::vect
     if (varies[d]) dims.push_back(d);
   const TensorType type{DType::f32, extents_of(k, dims)};
   const Shape strides = row_major_strides(type.shape);
-  const ValueId shift = add_value(graph, fold.node->name + "_shift", type);
+  const ValueId shift = add_folded(graph, fold.node->name + "_shift", type);
   recipes.push_back(node_of(recipe(source, fold.linear.shift, dims, false, shift, type.dtype), *fold.node));
   Access bias;
   bias.strides.assign(k.space.size(), 0);
@@ -242,7 +252,7 @@ int32_t put_shift(Graph& graph, Fold& fold, const BoundKernel& source, std::vect
 
 void fold_batch_norm(Graph& graph, PassContext& context) {
   // A folded weight rounds where the IR does not: not under strict numerics.
-  if (!context.enabled("conv_bn") || context.strict) return;
+  if (!context.enabled(fusion) || context.strict) return;
   const bool wide = context.dtype == DType::f32;
   const std::vector<bool> early = early_values(graph);
   std::vector<Node> nodes;
@@ -259,7 +269,7 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
     const bool relu = is_relu_of(k, result);
     order_args(fold->bound);
     simplify(fold->bound);
-    if (k.contraction->kind == ContractionKind::conv) ++context.fusions[relu ? "conv_bn_relu" : "conv_bn"];
+    if (k.contraction->kind == ContractionKind::conv) ++context.fusions[relu ? "conv_bn_relu" : fusion];
     nodes.push_back(node_of(std::move(fold->bound), node));
   }
   graph.nodes = std::move(nodes);

@@ -107,6 +107,10 @@ class ProgramChecker {
     if (!b.stored.empty() && !stored(b))
       return add("buffer {} '{}': extents in memory {} do not hold {}", i, b.name, to_string(b.stored),
                  to_string(b.type));
+    if (!b.finite_for.empty() &&
+        (b.kind != BufferKind::prepared || (b.type.dtype != DType::f32 && b.type.dtype != DType::bf16)))
+      add("buffer {} '{}': expected float32 or bfloat16 that a recipe prepares where elements must be finite", i,
+          b.name);
     if (b.kind == BufferKind::constant) {
       if (b.constant < 0 || static_cast<size_t>(b.constant) >= program_.constants.size())
         add("buffer {} '{}': expected a constant 0 to {}, found {}", i, b.name, program_.constants.size(), b.constant);

@@ -100,6 +100,7 @@ template <typename Archive, Like<Buffer> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("kind", s.kind), a("type", s.type), a("stored", s.stored), a("offset", s.offset);
   a("fqn", s.fqn), a("tied", s.tied), a("constant", s.constant), a("device", s.device);
+  a("finite_for", s.finite_for);
 }
 
 template <typename Archive, Like<TensorSpec> S>

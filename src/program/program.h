@@ -41,6 +41,7 @@ struct Buffer {
   std::vector<std::string> tied;  // weight: other names of a tied embedding
   int32_t constant = -1;          // position in Program::constants
   int32_t device = 0;             // position in Program::devices
+  std::string finite_for = {};    // prepared: the fusion that is right only if every element is finite
 };
 
 inline size_t stored_bytes(const Buffer& b) {

@@ -25,6 +25,13 @@ std::vector<bool> read_by_methods(const Program& program) {
   return read;
 }
 
+// The position of the first number that is infinite or NaN, that is, all ones in these bits; or `count`.
+template <typename Bits>
+int64_t first_not_finite(const std::byte* data, int64_t count, Bits exponent) {
+  const auto* first = reinterpret_cast<const Bits*>(data);
+  return std::find_if(first, first + count, [&](Bits bits) { return (bits & exponent) == exponent; }) - first;
+}
+
 // A block of each device, and the placements of what was put there.
 class Blocks {
  public:
@@ -72,6 +79,7 @@ class Loader {
       ReadySequence recipes(program_, program_.recipes, c_.placements, queues_);
       recipes.enqueue();
       wait();
+      check_recipes();
     }
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const BufferKind kind = program_.buffers[i].kind;
@@ -136,6 +144,45 @@ class Loader {
       }
     }
     wait();
+  }
+
+  // A fusion may hold only for what its recipes give for most weights.
+  void check_recipes() {
+    std::vector<std::string> problems;
+    for (const Step& recipe : program_.recipes.steps)
+      for (size_t i = 0; i < recipe.buffers.size(); ++i) {
+        const auto id = static_cast<size_t>(recipe.buffers[i]);
+        const Buffer& b = program_.buffers[id];
+        if (b.finite_for.empty() || recipe.is_transfer()) continue;
+        if (!program_.kernels[static_cast<size_t>(recipe.kernel)].args[i].written) continue;
+        const std::string found = first_infinity(b, c_.placements[id]);
+        if (found.empty()) continue;
+        problems.push_back(fmt::format(
+            "node '{}': expected finite numbers in '{}', which {} prepares from weights, found {}: compile with "
+            "--disable-fusion {}",
+            step_name(program_, recipe), b.name, b.finite_for, found, b.finite_for));
+      }
+    if (!problems.empty()) fail(ErrorKind::unsupported, "{}", fmt::join(problems, "\n"));
+  }
+
+  // Or NaN; empty when every element is finite.
+  std::string first_infinity(const Buffer& b, const Placement& p) {
+    std::vector<std::byte> copy;
+    const std::byte* data = p.buffer->host();
+    if (data) {
+      data += p.offset;
+    } else {
+      copy.resize(byte_size(b.type));
+      Queue& queue = *queues_[static_cast<size_t>(b.device)];
+      queue.download(p, copy);
+      queue.wait();
+      data = copy.data();
+    }
+    const int64_t count = element_count(b.type.shape);
+    const int64_t at = b.type.dtype == DType::f32 ? first_not_finite<uint32_t>(data, count, 0x7f800000)
+                                                  : first_not_finite<uint16_t>(data, count, 0x7f80);
+    if (at == count) return {};
+    return fmt::format("{} as element {} of {}", load_double(data, b.type.dtype, at), at, to_string(b.type));
   }
 
   void wait() {

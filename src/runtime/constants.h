@@ -24,7 +24,8 @@ struct Constants {
 using Queues = std::vector<std::unique_ptr<Queue>>;  // one per device of the program
 Queues open_queues(const std::vector<std::shared_ptr<Backend>>& devices, int threads);
 
-// Throws bad_input naming every weight that is missing or has another shape.
+// Throws bad_input naming every weight that is missing or has another shape, and unsupported where a fusion does not
+// hold for the weights (Buffer::finite_for).
 std::shared_ptr<const Constants> load_constants(std::shared_ptr<const Program> program, const SessionOptions& options,
                                                 const Queues& queues);
 

@@ -168,6 +168,8 @@ TEST(ProgramCheck, Buffers) {
             "buffer 6 'mixed': extents in memory [1099511627776, 1099511627776] do not hold float32[2, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.buffers[6].offset = 66; }),
             "buffer 6 'mixed': offset 66 is not aligned for float32[2, 4]");
+  EXPECT_EQ(check_error([](Program& p) { p.buffers[3].finite_for = "conv_bn"; }),
+            "buffer 3 'w': expected float32 or bfloat16 that a recipe prepares where elements must be finite");
   EXPECT_EQ(check_error([](Program& p) { p.constants[0].data.pop_back(); }),
             "constant 0: expected 32 bytes for float32[2, 4], found 31");
 }

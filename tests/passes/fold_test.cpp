@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
+#include "base/error.h"
 #include "passes/run_graph.h"
 
 namespace npusim {
@@ -10,6 +12,7 @@ namespace {
 
 using test::GraphRun;
 using test::run_graph;
+using test::RunOptions;
 using test::tensor_of;
 using test::values_of;
 
@@ -132,6 +135,37 @@ TEST(Fold, ScaledWeightsDoNotOverflow) {
     EXPECT_EQ(run.fusions.at("conv_bn"), 1);
     for (double y : values_of(run.outputs[0])) EXPECT_TRUE(std::isfinite(y));
   }
+}
+
+// A scale, a product or a shift that is not finite: refused at load by name, whatever the sums would have been, and
+// right where it is not folded.
+TEST(Fold, WhatIsNotFiniteIsRefused) {
+  const std::string text = weights + conv("c", "%b") + norm("n", "c") + "output %n\n";
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto fold = [&](const std::string& name, double odd, const std::set<std::string>& disabled) {
+    RunOptions options{.disabled = disabled};
+    for (const char* channels : {"b", "scale", "shift", "mean", "var"})
+      options.given[channels] = tensor_of({DType::f32, {5}}, {1, 1, 1, 1, 1});
+    std::vector<double> image(5 * 3 * 3 * 3, 1e5);
+    image[7] = 0;
+    options.given["w"] = tensor_of({DType::f32, {5, 3, 3, 3}}, image);
+    store_double(options.given.at(name).data.data(), DType::f32, 4, odd);  // of a filter the middle
+    return run_graph(text, options);
+  };
+  const std::vector<std::pair<std::string, double>> cases{
+      {"scale", inf}, {"scale", 3e38}, {"var", -1}, {"mean", -inf}, {"w", NAN}};
+  for (const auto& [name, odd] : cases) {
+    try {
+      fold(name, odd, {});
+      ADD_FAILURE() << name << " of " << odd << " is folded";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+      EXPECT_TRUE(std::string(error.what()).starts_with("node 'n': expected finite numbers in 'n_s")) << error.what();
+      EXPECT_NE(std::string(error.what()).find("--disable-fusion conv_bn"), std::string::npos) << error.what();
+    }
+    fold(name, odd, {"conv_bn"});
+  }
+  fold("var", inf, {});  // a scale of 0
 }
 
 // Behind a linear layer the channel is the last dimension.

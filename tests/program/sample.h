@@ -83,6 +83,7 @@ inline Program sample_program() {
   p.buffers[static_cast<size_t>(weight)].fqn = "layer.weight";
   p.buffers[static_cast<size_t>(weight)].tied = {"other.weight"};
   p.buffers[static_cast<size_t>(queries)].constant = 0;
+  p.buffers[static_cast<size_t>(ready)].finite_for = "conv_bn";
   p.buffers[static_cast<size_t>(mixed)].offset = 64;
   p.kernels = {update_kernel(state), attention_kernel(), copy_kernel(rows, std::numeric_limits<double>::quiet_NaN()),
                copy_kernel(state, 0.1)};
