@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -21,7 +22,8 @@ namespace {
 struct Storage {
   HostTensor elements;  // one dimension
   bool doubtful = false;
-  bool exact = true;  // nothing in it was rounded
+  bool exact = true;    // nothing in it was rounded
+  bool narrow = false;  // comes from a product or an embedding: what 16 bits may hold
 };
 
 struct Placed {
@@ -117,6 +119,7 @@ class EagerRun {
   void write(const Placed& p, const HostTensor& values, const Node& node) {
     Storage& storage = storages_[p.storage];
     storage.exact = storage.exact && exact_;
+    storage.narrow = storage.narrow || narrow_;
     if (storage.doubtful) throw Unspecified(fmt::format("{}: writes what a reshape may have copied", node.name));
     if (std::unordered_set<int64_t>(p.at.begin(), p.at.end()).size() != p.at.size())
       throw Unspecified(fmt::format("{}: writes an element more than once", node.name));
@@ -142,15 +145,20 @@ class EagerRun {
     std::vector<HostTensor> tensors(node.inputs.size());
     std::vector<TensorView> views(node.inputs.size());
     std::vector<const TensorView*> inputs(node.inputs.size(), nullptr);
+    std::vector<bool> narrow(node.inputs.size(), false);
     const OpCall call = call_of(graph_, node);
     const Lowering lowering = lower_call(call);
     const CallTraits traits = traits_of(lowering);
     exact_ = traits.exact;
+    narrow_ = traits.contracts || traits.gathers;
     bool finite = true;
     std::map<ValueId, size_t> known;  // one value is off by the same wherever this call reads it
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == no_value) continue;
-      exact_ = exact_ && storages_[placed(node.inputs[i]).storage].exact;
+      const Storage& storage = storages_[placed(node.inputs[i]).storage];
+      exact_ = exact_ && storage.exact;
+      narrow_ = narrow_ || storage.narrow;
+      narrow[i] = storage.narrow;
       const auto [first, fresh] = known.try_emplace(node.inputs[i], i);
       if (fresh) {
         tensors[i] = gather(placed(node.inputs[i]));
@@ -161,7 +169,7 @@ class EagerRun {
       inputs[i] = &views[i];
     }
     if (!noise_) return evaluate_call(call, inputs);
-    std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs);
+    std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs, narrow);
     for (HostTensor& result : results) {
       noise_->disturb_result(result, traits);
       const double reach = traits.terms * largest(tensors) * largest(tensors);
@@ -191,16 +199,23 @@ class EagerRun {
 
   // evaluate_call() of kernels whose expressions are off.
   std::vector<HostTensor> evaluate_noisy(const OpCall& call, const Lowering& lowering,
-                                         const std::vector<const TensorView*>& inputs) {
+                                         const std::vector<const TensorView*>& inputs,
+                                         const std::vector<bool>& narrow) {
     std::vector<HostTensor> made;  // outputs, then temporaries
     for (const TensorType& type : call.outputs) made.push_back(make_tensor(type));
     for (const TensorType& type : lowering.temporaries) made.push_back(make_tensor(type));
     for (const Lowering::Call& step : lowering.calls) {
       std::vector<void*> args;
+      std::deque<HostTensor> rounded;
       for (const int operand : step.operands) {
         const auto at = static_cast<size_t>(operand);
-        args.push_back(at < inputs.size() ? const_cast<std::byte*>(inputs[at]->data)
-                                          : made[at - inputs.size()].data.data());
+        const bool given = at < inputs.size(), read = !step.kernel.args[args.size()].written;
+        args.push_back(given ? const_cast<std::byte*>(inputs[at]->data) : made[at - inputs.size()].data.data());
+        const TensorType& type = given ? inputs[at]->type : made[at - inputs.size()].type;
+        if (type.dtype != DType::f32 || !read || !(given ? narrow[at] : narrow_) || !noise_->sees_rounded()) continue;
+        rounded.push_back(copy_tensor({type, static_cast<const std::byte*>(args.back())}));
+        round_to(rounded.back(), noise_->storage());
+        args.back() = rounded.back().data.data();
       }
       for (size_t i = 0; i < step.kernel.args.size(); ++i) {
         const KernelArg& arg = step.kernel.args[i];
@@ -233,6 +248,7 @@ class EagerRun {
     for (size_t i = 0; i < results.size(); ++i) {
       place(node.outputs[i], std::move(results[i]), certain && !odd);
       storages_.back().exact = exact_;
+      storages_.back().narrow = narrow_;
     }
   }
 
@@ -283,6 +299,7 @@ class EagerRun {
       const HostTensor copy = gather(result);
       place(node.outputs[i], copy, self.certain);
       storages_.back().exact = storages_[self.storage].exact;
+      storages_.back().narrow = storages_[self.storage].narrow;
       if (self.certain) continue;
       storages_[self.storage].doubtful = true;
       storages_.back().doubtful = true;
@@ -316,10 +333,16 @@ class EagerRun {
   std::optional<NoiseSource> noise_;
   std::vector<Placed> tensors_;  // by value
   std::vector<Storage> storages_;
-  bool exact_ = true;  // what was evaluated last
+  bool exact_ = true, narrow_ = false;  // what was evaluated last
 };
 
 }  // namespace
+
+void round_to(HostTensor& tensor, DType dtype) {
+  for (int64_t i = 0; i < element_count(tensor.type.shape); ++i)
+    store_double(tensor.data.data(), tensor.type.dtype, i,
+                 round_through(dtype, load_double(tensor.data.data(), tensor.type.dtype, i)));
+}
 
 EagerResult run_eager(const Graph& graph, const Tensors& given, const Noise* noise) {
   return EagerRun(graph, given, noise).run();

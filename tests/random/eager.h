@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -26,8 +27,10 @@ struct Noise {
   bool round = false;          // rounds what has fewer digits than float32, and changes nothing else of it
   bool opposite = false;       // the same errors with the other sign: of the two sides of a threshold one is met
   bool overturned = false;     // sums that overflow do so with either sign
-  bool plain = false;          // float32 arithmetic without errors
-  double scale = 1;            // how many times as large they are as usual
+  std::optional<double> overflow = {};  // what all of them become
+  bool plain = false;                   // float32 arithmetic without errors
+  bool apart = false;  // of a value that `storage` may hold, each reader sees what is rounded or what is not
+  double scale = 1;    // how many times as large they are as usual
 };
 
 using Tensors = std::map<std::string, HostTensor>;
@@ -39,5 +42,7 @@ struct EagerResult {
 
 // `given`: inputs and weights by name. Throws Unspecified, and Error as evaluate does.
 EagerResult run_eager(const Graph& graph, const Tensors& given, const Noise* noise = nullptr);
+
+void round_to(HostTensor& tensor, DType dtype);
 
 }  // namespace npusim::test

@@ -8,9 +8,13 @@
 namespace npusim::test {
 namespace {
 
-bool is_rounding(const Expr& e) {
+bool is_rounding(const Kernel& k, const Expr& e) {
   if (e.type < Scalar::f32) return false;
   switch (e.op) {
+    case ExprOp::cast: {
+      const Scalar from = k.exprs[static_cast<size_t>(e.in[0])].type;
+      return e.type == Scalar::f32 && (from == Scalar::i64 || from == Scalar::f64);
+    }
     case ExprOp::constant:
     case ExprOp::load:
     case ExprOp::neg:
@@ -58,7 +62,7 @@ CallTraits traits_of(const Lowering& lowering) {
       row *= static_cast<double>(k.space[d]);
     for (const Access& access : k.accesses) traits.gathers = traits.gathers || !access.terms.empty();
     for (const Expr& e : k.exprs) {
-      if (!is_rounding(e)) continue;
+      if (!is_rounding(k, e)) continue;
       ++roundings;
       if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
       traits.sums = true;
@@ -72,6 +76,7 @@ CallTraits traits_of(const Lowering& lowering) {
       }
     for (const Store& s : k.stores) roundings += narrows(k, k.args[static_cast<size_t>(s.access.arg)].dtype);
     if (!k.contraction) continue;
+    traits.contracts = true;
     double products = 1;
     for (const int64_t n : k.contraction->reduce) products *= static_cast<double>(n);
     if (k.contraction->score && k.contraction->score->contraction)
@@ -100,7 +105,7 @@ void NoiseSource::disturb(HostTensor& tensor, double steps) {
   if (noise_.plain) return;
   const DType dtype = tensor.type.dtype;
   const DType arithmetic = dtype == DType::f64 ? dtype : DType::f32;
-  const DType stored = dtype == DType::f32 ? noise_.storage : dtype;
+  const DType stored = dtype == DType::f32 && !noise_.apart ? noise_.storage : dtype;
   const double least = dtype == DType::f64 ? 0 : stored == DType::f16 ? 0x1p-14 : 0x1p-126;
   for (int64_t i = 0; i < element_count(tensor.type.shape); ++i) {
     const double x = load_double(tensor.data.data(), dtype, i);
@@ -135,7 +140,7 @@ Kernel NoiseSource::disturbed(const Kernel& kernel) {
     }
     k.exprs.push_back(e);
     now[i] = static_cast<int32_t>(k.exprs.size()) - 1;
-    if (!is_rounding(e)) continue;
+    if (!is_rounding(kernel, e)) continue;
     const double step = e.type == Scalar::f64 ? 0x1p-52 : 0x1p-23;
     k.exprs.push_back({.op = ExprOp::constant, .type = e.type, .number = 1 + 4 * step * error()});
     Expr product{.op = ExprOp::mul, .type = e.type};
@@ -155,10 +160,12 @@ Kernel NoiseSource::disturbed(const Kernel& kernel) {
 
 void NoiseSource::disturb_overflow(HostTensor& result, bool finite, bool overflows) {
   const DType dtype = result.type.dtype;
-  if (!is_float(dtype) || (!noise_.opposite && !noise_.overturned)) return;
+  if (!is_float(dtype) || (!noise_.opposite && !noise_.overturned && !noise_.overflow)) return;
   for (int64_t i = 0; i < element_count(result.type.shape); ++i) {
     const double x = load_double(result.data.data(), dtype, i);
-    if (overflows && noise_.overturned && random_() % 4)
+    if (overflows && noise_.overflow)
+      store_double(result.data.data(), dtype, i, *noise_.overflow);
+    else if (overflows && noise_.overturned && random_() % 4)
       store_double(result.data.data(), dtype, i, random_() % 2 ? NAN : random_() % 2 ? INFINITY : -INFINITY);
     else if (std::isinf(x) && (finite || overflows))
       store_double(result.data.data(), dtype, i, !noise_.overturned ? NAN : random_() % 2 ? -x : x);

@@ -8,12 +8,13 @@ namespace npusim::test {
 
 // What a call's kernels do to precision.
 struct CallTraits {
-  bool exact = true;     // moves, selects and compares: no result is rounded
-  bool weighs = false;   // attention
-  bool gathers = false;  // at computed places
-  bool sums = false;     // its operands may have been rounded, and are added up in another order
-  double terms = 1;      // added up for one result
-  int64_t window = 0;    // a convolution that may be computed by tiles: how far an element's error comes from
+  bool exact = true;       // moves, selects and compares: no result is rounded
+  bool weighs = false;     // attention
+  bool gathers = false;    // at computed places
+  bool contracts = false;  // a product or convolution
+  bool sums = false;       // its operands may have been rounded, and are added up in another order
+  double terms = 1;        // added up for one result
+  int64_t window = 0;      // a convolution that may be computed by tiles: how far an element's error comes from
 };
 CallTraits traits_of(const Lowering& lowering);
 
@@ -29,6 +30,9 @@ class NoiseSource {
   void disturb_overflow(HostTensor& result, bool finite, bool overflows);
   // Weights of attention below the normal numbers may count as 0; `largest` of what they weigh.
   void disturb_lost_weights(HostTensor& result, double largest);
+  // What one reader sees of a value that 16 bits may hold: a kernel that makes it itself has not rounded it.
+  bool sees_rounded() { return noise_.apart && random_() % 2; }
+  DType storage() const { return noise_.storage; }
   // Integers made from floats that do not fit are any.
   void disturb_casts(const HostTensor& from, HostTensor& to);
 

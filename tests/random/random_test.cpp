@@ -135,6 +135,56 @@ TEST(Noise, FollowsTheCondition) {
   EXPECT_LT(mul, 5e-6);
 }
 
+// A widened number is the same number: an exponent that is whole stays so.
+TEST(Noise, WideningIsExact) {
+  const std::string text =
+      "graph \"test\"\ninput %x: float32[1]\n"
+      "%y: float64[1] = aten.float_power.Tensor_Tensor(%x, %x)\noutput %y\n";
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Noise noise{.seed = seed};
+    EXPECT_GT(values_of(run_eager(parse_graph(text), {{"x", floats({-22})}}, &noise).outputs[0])[0], 0);
+  }
+}
+
+// Of what 16 bits may hold, one reader may see all digits where another does not; all see the same of everything else.
+TEST(Noise, ReadersSeeWhatIsRoundedOrWhatIsNot) {
+  const auto largest = [](const std::string& first, const Noise& noise) {
+    const std::string text = "graph \"test\"\ninput %x: float32[2, 2]\n%a: float32[2, 2] = " + first +
+                             "%m: float32[2, 1] = aten.amax.default(%a, dim=[-1], keepdim=true)\n"
+                             "%y: float32[2, 2] = aten.sub.Tensor(%a, %m)\noutput %y\n";
+    double most = 0;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      Noise one = noise;
+      one.seed = seed;
+      const HostTensor y =
+          run_eager(parse_graph(text), {{"x", tensor(DType::f32, {2, 2}, {1.2345, 0, 0, 1.2345})}}, &one).outputs[0];
+      most = std::max(most, std::fabs(values_of(y)[0]));
+    }
+    return most;
+  };
+  const std::string product = "aten.mm.default(%x, %x)\n", scaled = "aten.mul.Tensor(%x, 1.1)\n";
+  const Noise apart{.storage = DType::f16, .apart = true};
+  EXPECT_GT(largest(product, apart), 1e-5);
+  EXPECT_LT(largest(product, apart), 0x1p-11 * 2);
+  EXPECT_LT(largest(scaled, apart), 1e-5);
+  EXPECT_LT(largest(product, {.storage = DType::f16, .round = true}), 1e-5);
+}
+
+// A sum that overflows may end as either infinity or as NaN: an fma adds its product before it is rounded.
+TEST(Noise, EveryWayToOverflowIsTaken) {
+  const Graph graph = parse_graph(
+      "graph \"test\"\ninput %x: float32[2, 2]\n"
+      "%y: float32[2, 2] = aten.mm.default(%x, %x)\noutput %y\n");
+  const auto first = [&](double number, double overflow) {
+    const Tensors given{{"x", tensor(DType::f32, {2, 2}, {number, number, -number, number})}};
+    const Noise noise{.overflow = overflow};
+    return values_of(run_eager(graph, given, &noise).outputs[0])[0];
+  };
+  for (const double overflow : {inf, -inf}) EXPECT_EQ(first(1e30, overflow), overflow);
+  EXPECT_TRUE(std::isnan(first(1e30, NAN)));
+  EXPECT_EQ(first(1, inf), first(1, -inf));
+}
+
 TEST(Compare, EachElementByItsOwnSpread) {
   const HostTensor expected = floats({1e6, 1e-3, 5});
   const std::vector<HostTensor> noisy{floats({1e6 + 1, 1e-3 + 1e-9, 5}), floats({1e6 - 1, 1e-3 - 1e-9, 5})};
