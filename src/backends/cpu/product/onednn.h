@@ -37,6 +37,9 @@ struct ConvSpec : ConvWindows {
   std::vector<std::vector<int64_t>> add_strides;  // of each op that adds; empty: along channels
 };
 
+// One image of one pixel: what is added to the output is a vector along the channels, in whatever form.
+bool has_one_pixel(const ConvSpec& spec);
+
 // rows x depth times depth x columns; elements of a row of src and dst lie side by side.
 struct ProductSpec {
   ElementTypes types;

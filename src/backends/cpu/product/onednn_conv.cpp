@@ -41,7 +41,7 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
     std::vector<int64_t> strides;
     if (!is_known(access) || !access.guards.empty() || !access.terms.empty()) return false;
-    if (output_strides(k, access, extents, strides)) {
+    if (!(has_one_pixel(s) && &op == ops->data()) && output_strides(k, access, extents, strides)) {
       if (strides != s.dst_strides) return false;  // oneDNN adds where it writes, whatever the layout it is given
       s.add_strides.push_back(strides);
       s.types.adds.push_back(type_of(access));
@@ -51,8 +51,9 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     // Along the channels alone: the bias when it comes first.
     const bool channels =
         (s.out_channels == 1 || access.strides[2] == 1) && (s.groups == 1 || access.strides[1] == s.out_channels);
-    const bool only = access.strides[0] == 0 &&
-                      std::all_of(access.strides.begin() + 3, access.strides.end(), [](int64_t d) { return d == 0; });
+    bool only = true;
+    for (size_t d = 0; d < k.space.size(); ++d)
+      only = only && (d == 1 || d == 2 || k.space[d] == 1 || access.strides[d] == 0);
     if (!channels || !only) return false;
     if (&op == ops.data()) {
       s.bias = true;

@@ -104,6 +104,22 @@ TEST(ContractionConv, ResidualsOfRareGeometries) {
     }
 }
 
+// A window as large as the image, depthwise: oneDNN gave what it adds to the first channels to all of them.
+TEST(ContractionConv, OnePixel) {
+  const auto late = [](KernelBuilder&, Ex x, Ex bias, Ex residual) { return max(x + bias, 0.0) + residual; };
+  const auto residual = [](KernelBuilder&, Ex x, Ex, Ex residual) { return x + residual; };
+  const auto bias = [](KernelBuilder&, Ex x, Ex bias, Ex) { return x + bias; };
+  for (bool last : {true, false})
+    for (int64_t groups : {16, 24, 65, 130})
+      for (int64_t batch : {1, 2})
+        for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+          Case c{.batch = batch, .groups = groups, .in_channels = 1, .out_channels = 1, .input = {7, 7}};
+          c.kernel = {7, 7}, c.pad = {0, 0}, c.channels_last = last, c.type = c.weight_type = type;
+          for (const Kernel& kernel : {conv(c, bias), conv(c, residual), conv(c, block), conv(c, late)})
+            check_contraction(kernel, {1, 2});
+        }
+}
+
 TEST(ContractionConv, Types) {
   for (DType type : {DType::f32, DType::f16, DType::bf16})
     for (DType weight : {DType::f32, DType::f16, DType::bf16})
