@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernel/facts/memory.h"
+#include "program/check_launches.h"
 #include "program/program.h"
 
 namespace npusim {
@@ -164,7 +165,8 @@ class ProgramChecker {
       for (int32_t id : step.buffers)  // what reads it later has no problem of its own
         if (id >= 0 && static_cast<size_t>(id) < written_.size()) written_[static_cast<size_t>(id)] = true;
     }
-    if (problems_.empty()) launches(list);
+    if (!problems_.empty()) return;
+    for (const std::string& problem : check_launches(program_, list.sequence)) add("{}: {}", list.where, problem);
   }
 
   // What is wrong with what every step has; empty when nothing is.
@@ -221,71 +223,6 @@ class ProgramChecker {
     written_[static_cast<size_t>(step.buffers[1])] = true;
     if (std::string problem = place(list, step.buffers[0]); !problem.empty()) return problem;
     return place(list, step.buffers[1]);
-  }
-
-  // Launches are in the order of their steps; they cover all kernel steps of a device, or none.
-  void launches(const StepList& list) {
-    const std::vector<Step>& steps = list.sequence.steps;
-    std::vector<bool> covered(steps.size(), false), ahead(program_.devices.size(), false);
-    std::vector<int32_t> owner(program_.buffers.size(), -1);  // of local buffers: the launch
-    size_t next = 0;
-    for (size_t i = 0; i < list.sequence.launches.size() && problems_.size() < max_problems; ++i) {
-      const Launch& launch = list.sequence.launches[i];
-      const std::string where = fmt::format("{}: launch {} '{}'", list.where, i, launch.symbol);
-      const auto first = static_cast<size_t>(launch.first), count = static_cast<size_t>(launch.count);
-      if (launch.first < 0 || launch.count < 1 || first < next || first > steps.size() || count > steps.size() - first)
-        return add("{}: expected steps from {} on of {}, found {} from {}", where, next, steps.size(), launch.count,
-                   launch.first);
-      next = first + count;
-      for (size_t s = first; s < next; ++s) {
-        if (steps[s].is_transfer() || steps[s].device != steps[first].device)
-          return add("{}: expected kernels of one device", where);
-        covered[s] = true;
-      }
-      ahead[static_cast<size_t>(steps[first].device)] = true;
-      if (const std::string problem = arguments(list, launch, static_cast<int32_t>(i), owner); !problem.empty())
-        add("{}: {}", where, problem);
-    }
-    for (size_t s = 0; s < steps.size(); ++s) {
-      if (steps[s].is_transfer()) continue;
-      if (ahead[static_cast<size_t>(steps[s].device)] && !covered[s])
-        return add("{}: step {} '{}': no launch executes it", list.where, s, name(steps[s]));
-      for (int32_t id : steps[s].buffers)
-        if (at(id).kind == BufferKind::local && !covered[s])
-          return add("{}: step {} '{}': buffer '{}' lives within a launch, and there is none", list.where, s,
-                     name(steps[s]), at(id).name);
-    }
-  }
-
-  std::string arguments(const StepList& list, const Launch& launch, int32_t position, std::vector<int32_t>& owner) {
-    if (launch.code < 0 || static_cast<size_t>(launch.code) >= program_.code.size())
-      return fmt::format("expected code 0 to {}, found {}", program_.code.size(), launch.code);
-    if (launch.symbol.empty()) return "expected the name of a function, found none";
-    uint64_t threads = 1, blocks = 1;
-    for (uint32_t n : launch.block) threads = std::min<uint64_t>(threads * n, max_threads + 1);
-    for (uint32_t n : launch.grid) blocks = std::min<uint64_t>(blocks * n, max_bytes + 1);
-    if (threads < 1 || threads > max_threads || blocks > max_bytes)
-      return fmt::format("expected 1 to {} threads in a block, found {} in each of {} blocks", max_threads, threads,
-                         blocks);
-    if (std::count(launch.args.begin(), launch.args.end(), trap_word) != (launch.traps.empty() ? 0 : 1))
-      return "expected one trap word if it has traps to report, and else none";
-    std::set<int32_t> touched;
-    for (int32_t s = launch.first; s < launch.first + launch.count; ++s)
-      for (int32_t id : list.sequence.steps[static_cast<size_t>(s)].buffers) {
-        touched.insert(id);
-        if (at(id).kind != BufferKind::local) continue;
-        int32_t& launch_of = owner[static_cast<size_t>(id)];
-        if (launch_of >= 0 && launch_of != position)
-          return fmt::format("buffer '{}' lives within launch {}", at(id).name, launch_of);
-        launch_of = position;
-      }
-    const std::set<int32_t> given(launch.args.begin(), launch.args.end());
-    for (int32_t id : given)
-      if (id != trap_word && !touched.contains(id)) return fmt::format("its steps do not touch argument {}", id);
-    for (int32_t id : touched)
-      if (at(id).kind != BufferKind::local && !given.contains(id))
-        return fmt::format("buffer '{}' of its steps is no argument", at(id).name);
-    return {};
   }
 
   // What is wrong with the buffer of one argument; empty when nothing is.

@@ -41,7 +41,7 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
     std::vector<int64_t> strides;
     if (!is_known(access) || !access.guards.empty() || !access.terms.empty()) return false;
-    if (!(has_one_pixel(s) && &op == ops->data()) && output_strides(k, access, extents, strides)) {
+    if (!(has_one_pixel(s) && &op == ops.data()) && output_strides(k, access, extents, strides)) {
       if (strides != s.dst_strides) return false;  // oneDNN adds where it writes, whatever the layout it is given
       s.add_strides.push_back(strides);
       s.types.adds.push_back(type_of(access));
