@@ -165,6 +165,18 @@ TEST(Fuse, W50EqualLayersShareTheirKernels) {
   EXPECT_LE(run.program->kernels.size(), 3U);  // the last norm may be stored otherwise
 }
 
+// Rows of one element make a norm an epilogue with three results, of which one consumer reads two.
+TEST(Fuse, TwoResultsOfOneEpilogue) {
+  run_graph(
+      "input %x: float32[3, 2]\n"
+      "weight %b: float32[3, 1] = \"b\"\nweight %w: float32[2, 1] = \"w\"\n"
+      "weight %s: float32[1] = \"s\"\nweight %t: float32[1] = \"t\"\n"
+      "%a: float32[3, 1] = aten.addmm.default(%b, %x, %w)\n"
+      "%n: float32[3, 1], %m: float32[3, 1], %r: float32[3, 1] = aten.native_layer_norm.default(%a, %s, %t, "
+      "normalized_shape=[1], eps=1e-05)\n"
+      "%y: float32[3, 1] = aten.add.Tensor(%r, %n)\noutput %y\n");
+}
+
 // W-07, W-05: images in the target's own order of channels, read by what moves, reduces and joins them.
 TEST(Fuse, W07OpsOnImagesOfAnyOrder) {
   const std::string start =

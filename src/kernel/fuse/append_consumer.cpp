@@ -91,8 +91,13 @@ std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const Bo
   const int out_arg = find_arg(producer, value, true);
   if (arg < 0 || out_arg < 0 || consumer.kernel.contraction || consumer.kernel.row_dims || producer.kernel.row_dims)
     return std::nullopt;
-  for (const KernelArg& a : consumer.kernel.args)
+  for (size_t i = 0; i < consumer.values.size(); ++i) {
+    const KernelArg& a = consumer.kernel.args[i];
     if (a.updates == arg) return std::nullopt;
+    // Another of the producer's results would be read by the kernel that writes it.
+    if (!a.written && static_cast<int>(i) != arg && find_arg(producer, consumer.values[i], true) >= 0)
+      return std::nullopt;
+  }
   BoundKernel out = producer;
   BoundKernel tail = consumer;
   Kernel& p = out.kernel;
