@@ -174,8 +174,8 @@ class EagerRun {
       noise_->disturb_result(result, traits);
       const double reach = traits.terms * largest(tensors) * largest(tensors);
       if (traits.sums) noise_->disturb_overflow(result, finite, reach > std::numeric_limits<float>::max());
-      if (traits.weighs) noise_->disturb_lost_weights(result, largest(tensors));
-      if (node.inputs.size() == 1 && inputs[0]) noise_->disturb_casts(tensors[0], result);
+      if (traits.weighs || traits.fades) noise_->disturb_lost_weights(result, largest(tensors));
+      if (traits.casts && node.inputs.size() == 1) noise_->disturb_casts(tensors[0], result);
     }
     return results;
   }

@@ -62,6 +62,9 @@ CallTraits traits_of(const Lowering& lowering) {
       row *= static_cast<double>(k.space[d]);
     for (const Access& access : k.accesses) traits.gathers = traits.gathers || !access.terms.empty();
     for (const Expr& e : k.exprs) {
+      traits.casts = traits.casts || (e.op == ExprOp::cast && e.type == Scalar::i64 &&
+                                      k.exprs[static_cast<size_t>(e.in[0])].type >= Scalar::f32);
+      traits.fades = traits.fades || e.op == ExprOp::exp;
       if (!is_rounding(k, e)) continue;
       ++roundings;
       if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;

@@ -10,6 +10,8 @@ namespace npusim::test {
 struct CallTraits {
   bool exact = true;       // moves, selects and compares: no result is rounded
   bool weighs = false;     // attention
+  bool casts = false;      // floats to integers
+  bool fades = false;      // exponentials, which may be too small to count
   bool gathers = false;    // at computed places
   bool contracts = false;  // a product or convolution
   bool sums = false;       // its operands may have been rounded, and are added up in another order
@@ -28,7 +30,7 @@ class NoiseSource {
   void disturb_result(HostTensor& tensor, const CallTraits& traits);
   // A sum or product of what is finite that overflows does so in any order. `overflows`: a part of it may.
   void disturb_overflow(HostTensor& result, bool finite, bool overflows);
-  // Weights of attention below the normal numbers may count as 0; `largest` of what they weigh.
+  // Weights of attention and sigmoids below the normal numbers may count as 0; `largest` of what they weigh.
   void disturb_lost_weights(HostTensor& result, double largest);
   // What one reader sees of a value that 16 bits may hold: a kernel that makes it itself has not rounded it.
   bool sees_rounded() { return noise_.apart && random_() % 2; }

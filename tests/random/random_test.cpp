@@ -170,6 +170,30 @@ TEST(Noise, ReadersSeeWhatIsRoundedOrWhatIsNot) {
   EXPECT_LT(largest(product, {.storage = DType::f16, .round = true}), 1e-5);
 }
 
+// Positions are no casts, though they are integers made from floats of their shape.
+TEST(Noise, PositionsAreExact) {
+  const Graph graph = parse_graph(
+      "graph \"test\"\ninput %x: float32[3]\n"
+      "%v: float32[3], %i: int64[3] = aten.cummax.default(%x, dim=0)\noutput %i\n");
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Noise noise{.seed = seed};
+    EXPECT_EQ(values_of(run_eager(graph, {{"x", floats({5, 5, 7})}}, &noise).outputs[0]),
+              (std::vector<double>{0, 1, 2}));
+  }
+}
+
+// A sigmoid too small to be a normal number may be 0, and what it weighs with it.
+TEST(Noise, VanishingSigmoids) {
+  const Graph graph =
+      parse_graph("graph \"test\"\ninput %x: float32[2]\n%y: float32[2] = aten.silu.default(%x)\noutput %y\n");
+  const Noise noise{.seed = 1};
+  const std::vector<double> y = values_of(run_eager(graph, {{"x", floats({-88, 1})}}, &noise).outputs[0]);
+  const std::vector<double> right = values_of(run_eager(graph, {{"x", floats({-88, 1})}}).outputs[0]);
+  EXPECT_GT(std::fabs(y[0] - right[0]), 0.5 * std::fabs(right[0]));
+  EXPECT_LT(std::fabs(y[0]), 5e-36);
+  EXPECT_NEAR(y[1], right[1], 1e-5);
+}
+
 // A sum that overflows may end as either infinity or as NaN: an fma adds its product before it is rounded.
 TEST(Noise, EveryWayToOverflowIsTaken) {
   const Graph graph = parse_graph(
