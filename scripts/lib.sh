@@ -1,4 +1,4 @@
-# Functions that ./demo and ./test share.
+# Functions that ./demo, ./test and scripts/install-packages share.
 
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m' "$*"; else printf '%s' "$*"; fi; }
 
@@ -10,6 +10,11 @@ python_with_numpy() {
   done
   echo "error: no python3 has numpy" >&2
   return 1
+}
+
+# Whether the tests find NVRTC: in the build folder, where install-packages puts it, or among the system's libraries.
+has_nvrtc() {
+  [ -e "$(dirname "${BASH_SOURCE[0]}")/../build/nvrtc/libnvrtc.so.13" ] || ldconfig -p | grep -q 'libnvrtc\.so\.1[23] '
 }
 
 # From ninja's output on stdin: how far it is. A line that changes on a terminal, elsewhere one line per tenth.

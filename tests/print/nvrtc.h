@@ -1,6 +1,8 @@
 // NVRTC, loaded at run time: compiles CUDA C++ text to a cubin without a GPU.
 #pragma once
+#include <span>
 #include <string>
+#include <vector>
 
 namespace npusim {
 
@@ -12,5 +14,12 @@ struct Cubin {
 bool has_nvrtc();
 // `architecture` as in "sm_90".
 Cubin compile_cuda(const std::string& source, const std::string& architecture);
+
+struct CudaCheck {
+  size_t compiled = 0;                // the others compiled before
+  std::vector<std::string> problems;  // warnings too
+};
+// Compiles every text for every architecture, on all cores; once in the life of a build folder.
+CudaCheck check_cuda(std::span<const std::string> sources, std::span<const std::string> architectures);
 
 }  // namespace npusim

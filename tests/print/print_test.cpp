@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "kernel/builder.h"
+#include "kernel/fuse/unfuse.h"
 #include "nvrtc.h"
 #include "print/plan.h"
 #include "samples.h"
@@ -45,6 +46,17 @@ TEST(Print, golden_text) {
         EXPECT_EQ(text, file_text(path)) << path << "\nrun with NPUSIM_UPDATE_GOLDEN=1 if the change is meant";
     }
   }
+}
+
+// docs/design.md shows one kernel from its text to its source; what it shows is so.
+TEST(Print, the_documented_kernel_is_so) {
+  const std::string page = file_text(fs::path(NPUSIM_SOURCE_DIR) / "docs/design.md");
+  const Kernel kernel = linear_relu();
+  const Kernel row = unfuse(kernel).steps.at(0).kernel;
+  std::string source = print_kernel(row, cuda_dialect);
+  source = source.substr(source.find("// linear_relu"));
+  for (const std::string& text : {to_text(kernel), to_text(row), source})
+    EXPECT_NE(page.find("```\n" + text + "```\n"), std::string::npos) << "docs/design.md does not show\n" << text;
 }
 
 TEST(Print, cuda_text_compiles) {

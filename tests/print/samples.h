@@ -23,6 +23,8 @@ struct PrintSample {
 };
 
 std::vector<PrintSample> print_samples();
+// A linear layer with its bias and relu: the example of docs/design.md, which is printed as "linear_rows".
+Kernel linear_relu();
 
 // Memory of every argument of the kernel: inputs random but the same each time, outputs 0xcd, an updated output a copy
 // of what it updates.
