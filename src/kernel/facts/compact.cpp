@@ -63,10 +63,9 @@ std::vector<size_t> drop_unit_dims(Kernel& k) {
   std::vector<size_t> keep;
   for (size_t d = 0; d < k.space.size(); ++d)
     if (k.space[d] != 1) keep.push_back(d);
-  if (keep.size() == k.space.size()) return keep;
-  const bool had_row = k.row_dims > 0;
-  keep_dims(k, keep);
-  if (had_row && k.row_dims == 0) drop_reductions(k);
+  if (keep.size() != k.space.size()) keep_dims(k, keep);
+  const auto along_row = [](const Expr& e) { return e.op == ExprOp::reduce || e.op == ExprOp::scan; };
+  if (k.row_dims == 0 && std::any_of(k.exprs.begin(), k.exprs.end(), along_row)) drop_reductions(k);
   return keep;
 }
 

@@ -4,27 +4,24 @@
 #include <vector>
 
 #include "backends/cpu/loops/plan.h"
+#include "kernel/facts/depend.h"
 
 namespace npusim::cpu {
 
-using Mask = uint64_t;  // a set of dimensions
-
-inline Mask bit(int d) { return d < 0 ? 0 : Mask{1} << d; }
+inline DimSet bit(int d) { return d < 0 ? 0 : dim_bit(static_cast<size_t>(d)); }
 
 struct Analysis {
-  Mask row = 0;   // the dimensions of the row
-  Mask tile = 0;  // those of the tile
+  DimSet row = 0;   // the dimensions of the row
+  DimSet tile = 0;  // those of the tile
   int last_stage = 0;
+  Dependence depends;  // what comes from a reduction or a scan lies in the tile, and so varies along it
   // By expression:
-  std::vector<Mask> mask;  // which dimensions it varies along
-  std::vector<int> stage;  // how many reductions it waits for
   std::vector<int> uses;
   std::vector<int> fused;      // which operand of a sum is a product computed in the same instruction, or -1
   std::vector<char> absorbed;  // is such a product
 };
 
 Analysis analyse(const Plan& plan);
-Mask access_mask(const Analysis& analysis, const Access& access);
 
 // ns per element, roughly; from 0.5 on worth keeping along a row.
 double cost_of(ExprOp op);

@@ -27,15 +27,15 @@ Emitter::Emitter(Plan& plan)
 }
 
 bool Emitter::store_in_row(const Store& s) const {
-  return k_.row_dims > 0 && (s.accumulate || varies_in_row(s.expr) || (access_mask(a_, s.access) & a_.row) != 0);
+  return k_.row_dims > 0 && (s.accumulate || varies_in_row(s.expr) || (dims_of(s.access, a_.depends) & a_.row) != 0);
 }
 
-Span Emitter::span_of(Mask m) const {
+Span Emitter::span_of(DimSet m) const {
   const bool row = (m & bit(plan_.row_dim)) != 0, column = (m & bit(plan_.column_dim)) != 0;
   return row ? (column ? Span::full : Span::row) : column ? Span::column : Span::one;
 }
 
-int Emitter::depth_of(Mask m) const {
+int Emitter::depth_of(DimSet m) const {
   const auto& loops = section().in_row ? plan_.inner : plan_.outer;
   int depth = -1;
   for (size_t l = 0; l < loops.size(); ++l)
@@ -87,7 +87,7 @@ Operand& Emitter::value(int32_t i) {
   return local_[static_cast<size_t>(i)];
 }
 
-Operand Emitter::push(Inst inst, Mask mask, Span span, int bytes) {
+Operand Emitter::push(Inst inst, DimSet mask, Span span, int bytes) {
   inst.span = span;
   inst.depth = depth_of(mask);
   if (inst.dst < 0) inst.dst = new_register(span, bytes);
@@ -105,7 +105,7 @@ unsigned Emitter::bind(Inst& inst, int n, const Operand& from, Span span) {
   return in.scalar ? 1u << n : 0;
 }
 
-Operand Emitter::spread(const Operand& from, Mask mask, Span span) {
+Operand Emitter::spread(const Operand& from, DimSet mask, Span span) {
   if (from.span == span) return from;
   Inst copy;
   const int bytes = plan_.registers[static_cast<size_t>(from.reg)].lane_bytes;
@@ -114,7 +114,7 @@ Operand Emitter::spread(const Operand& from, Mask mask, Span span) {
   return push(copy, mask, span, bytes);
 }
 
-Move Emitter::make_move(const Access& a, Mask mask, Span span) {
+Move Emitter::make_move(const Access& a, DimSet mask, Span span) {
   Move m;
   m.arg = a.arg;
   m.dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
@@ -152,7 +152,7 @@ void Emitter::emit(int32_t i) {
 Operand Emitter::load(int32_t i) {
   const Expr& e = expr(i);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
-  const Mask mask = a_.mask[static_cast<size_t>(i)];
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
   for (const IndexTerm& t : a.terms) ready_index(t.expr);
   Move m = make_move(a, mask, span);
@@ -202,7 +202,7 @@ void Emitter::ready_index(int32_t t) {
 
 Operand Emitter::scan(int32_t i) {
   const Expr& e = expr(i);
-  const Mask mask = a_.mask[static_cast<size_t>(i)];
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
   const Operand in = spread(value(e.in[0]), mask, span);
   Inst inst;
@@ -218,7 +218,7 @@ Operand Emitter::scan(int32_t i) {
 
 Operand Emitter::compute(int32_t i) {
   const Expr& e = expr(i);
-  const Mask mask = a_.mask[static_cast<size_t>(i)];
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
@@ -243,14 +243,14 @@ Operand Emitter::compute(int32_t i) {
   return push(inst, mask, span, lane_bytes(e.type));
 }
 
-Operand Emitter::index(int d, Mask mask, Span span) {
+Operand Emitter::index(int d, DimSet mask, Span span) {
   Inst inst;
   inst.index_dim = d;
   inst.fn = d == plan_.row_dim || d == plan_.column_dim ? iota_fn() : index_fn();
   return push(inst, mask, span, 8);
 }
 
-Operand Emitter::fused(int32_t i, Mask mask, Span span) {
+Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   const auto n = static_cast<size_t>(a_.fused[static_cast<size_t>(i)]);
   const Expr& product = expr(e.in[n]);
@@ -264,15 +264,15 @@ Operand Emitter::fused(int32_t i, Mask mask, Span span) {
 }
 
 void Emitter::emit_stores(bool in_row) {
-  const Mask reach = in_row ? a_.tile : a_.tile & ~a_.row;
+  const DimSet reach = in_row ? a_.tile : a_.tile & ~a_.row;
   for (const Store& s : k_.stores)
     if (store_in_row(s) == in_row) store(s, reach);
 }
 
-void Emitter::store(const Store& s, Mask reach) {
+void Emitter::store(const Store& s, DimSet reach) {
   const Span span = span_of(reach);
   for (const IndexTerm& t : s.access.terms) ready_index(t.expr);
-  Move m = make_move(s.access, ~Mask{0}, span);
+  Move m = make_move(s.access, ~DimSet{0}, span);
   m.store = true;
   m.accumulate = s.accumulate;
   const bool contiguous = m.in_place;
@@ -281,7 +281,7 @@ void Emitter::store(const Store& s, Mask reach) {
   const auto source = static_cast<size_t>(s.expr);
   const TileFn narrow = narrow_fn(m.dtype);
   const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
-  const Mask mask = a_.mask[source] | reach;
+  const DimSet mask = a_.depends.dims[source] | reach;
   if (s.accumulate && from.move >= 0) {
     ready_index(s.expr);
     from = value(s.expr);

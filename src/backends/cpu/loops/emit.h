@@ -17,8 +17,8 @@ class Emitter {
   const Expr& expr(int32_t i) const { return k_.exprs[static_cast<size_t>(i)]; }
   Section& section() { return plan_.sections.back(); }
   const Section& section() const { return plan_.sections.back(); }
-  Span span_of(Mask m) const;
-  bool varies_in_row(int32_t i) const { return (a_.mask[static_cast<size_t>(i)] & a_.row) != 0; }
+  Span span_of(DimSet m) const;
+  bool varies_in_row(int32_t i) const { return (a_.depends.dims[static_cast<size_t>(i)] & a_.row) != 0; }
   bool store_in_row(const Store& s) const;
 
   void begin_section(bool in_row);
@@ -27,8 +27,8 @@ class Emitter {
   void emit(int32_t i);
   void emit_stores(bool in_row);
   Operand& value(int32_t i);
-  Operand spread(const Operand& from, Mask mask, Span span);
-  Operand push(Inst inst, Mask mask, Span span, int bytes);
+  Operand spread(const Operand& from, DimSet mask, Span span);
+  Operand push(Inst inst, DimSet mask, Span span, int bytes);
   int new_register(Span span, int bytes);
   static unsigned bind(Inst& inst, int n, const Operand& from, Span span);
 
@@ -40,17 +40,17 @@ class Emitter {
   std::vector<Operand> local_;  // seen by this section
 
  private:
-  int depth_of(Mask m) const;  // the innermost loop of the section over a dimension of m, or -1
-  void store(const Store& s, Mask reach);
+  int depth_of(DimSet m) const;  // the innermost loop of the section over a dimension of m, or -1
+  void store(const Store& s, DimSet reach);
   Operand load(int32_t i);
   Operand scan(int32_t i);
   Operand compute(int32_t i);
-  Operand index(int d, Mask mask, Span span);
-  Operand fused(int32_t i, Mask mask, Span span);
+  Operand index(int d, DimSet mask, Span span);
+  Operand fused(int32_t i, DimSet mask, Span span);
   Operand constant(const Expr& e);
   bool only_copied(int32_t i) const;
   void ready_index(int32_t t);
-  Move make_move(const Access& a, Mask mask, Span span);
+  Move make_move(const Access& a, DimSet mask, Span span);
 
   std::vector<Move> pending_;  // this section's stores
 };

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernel/evaluate.h"
+#include "kernel/facts/range.h"
 
 namespace npusim::cpu {
 namespace {
@@ -119,9 +120,10 @@ class Folder {
 
   // f >= 0 over the whole box, if it is the same everywhere.
   std::optional<bool> decide(const IndexForm& f) {
-    const Extremes r = extremes_of(f, out_.space);
-    if (r.low >= 0) return true;
-    if (r.high < 0) return false;
+    const auto r = range_of(f.offset, f.coeffs, out_.space);
+    if (!r) return std::nullopt;
+    if (r->low >= 0) return true;
+    if (r->high < 0) return false;
     conditions_.push_back(f);
     return std::nullopt;
   }
@@ -316,16 +318,6 @@ class Folder {
 };
 
 }  // namespace
-
-Extremes extremes_of(const IndexForm& f, const std::vector<int64_t>& space, size_t skip) {
-  Extremes r{f.offset, f.offset};
-  for (size_t d = 0; d < space.size(); ++d) {
-    if (d == skip) continue;
-    const int64_t far = f.coeffs[d] * (space[d] - 1);
-    (far < 0 ? r.low : r.high) += far;
-  }
-  return r;
-}
 
 Kernel fold_kernel(const Kernel& from, const std::vector<int64_t>& begin, const std::vector<int64_t>& extents,
                    std::vector<IndexForm>* conditions) {

@@ -13,12 +13,6 @@ struct IndexForm {
   int64_t offset = 0;
 };
 
-struct Extremes {
-  int64_t low, high;
-};
-// Extremes of a form over a box of extents, without dimension `skip`'s part.
-Extremes extremes_of(const IndexForm& f, const std::vector<int64_t>& space, size_t skip = SIZE_MAX);
-
 // The kernel over [begin, begin + extents). `conditions` receives the forms whose "f >= 0" could not be decided.
 Kernel fold_kernel(const Kernel& from, const std::vector<int64_t>& begin, const std::vector<int64_t>& extents,
                    std::vector<IndexForm>* conditions);

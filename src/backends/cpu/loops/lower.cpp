@@ -47,7 +47,7 @@ void Lowerer::run() {
 
 void Lowerer::emit_invariant(int stage) {
   for (size_t i = 0; i < k_.exprs.size(); ++i)
-    if (a_.stage[i] == stage && !varies_in_row(static_cast<int32_t>(i)) &&
+    if (a_.depends.stage[i] == stage && !varies_in_row(static_cast<int32_t>(i)) &&
         !(k_.row_dims > 0 && k_.exprs[i].op == ExprOp::reduce))
       emit(static_cast<int32_t>(i));
   for (size_t i = 0; i < k_.exprs.size(); ++i)
@@ -65,7 +65,7 @@ std::vector<char> Lowerer::needed_in(int stage) const {
       }
   for (size_t i = k_.exprs.size(); i-- > 0;) {
     const Expr& e = k_.exprs[i];
-    const bool root = e.op == ExprOp::reduce && a_.stage[i] == stage + 1;
+    const bool root = e.op == ExprOp::reduce && a_.depends.stage[i] == stage + 1;
     if (!root && (!needed[i] || !varies_in_row(static_cast<int32_t>(i)))) {
       needed[i] = 0;
       continue;
@@ -90,7 +90,7 @@ void Lowerer::row_section(int stage) {
   for (size_t i = 0; i < k_.exprs.size(); ++i) {
     if (!needed[i]) continue;
     const auto id = static_cast<int32_t>(i);
-    if (k_.exprs[i].op == ExprOp::reduce && a_.stage[i] == stage + 1) {
+    if (k_.exprs[i].op == ExprOp::reduce && a_.depends.stage[i] == stage + 1) {
       fold(id);
     } else if (varies_in_row(id) && !(kept_[i] && value_[i].reg >= 0)) {
       emit(id);
@@ -127,9 +127,9 @@ void Lowerer::fold(int32_t i) {
   inst.folds = true;
   inst.fold = plan_.column_dim >= row ? Fold::columns : plan_.row_dim >= row ? Fold::rows : Fold::none;
   inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
-  bind(inst, 0, spread(value(e.in[0]), a_.mask[static_cast<size_t>(e.in[0])] | a_.tile, whole), whole);
+  bind(inst, 0, spread(value(e.in[0]), a_.depends.dims[static_cast<size_t>(e.in[0])] | a_.tile, whole), whole);
   const Scalar type = wide ? Scalar::f64 : e.type;
-  inst.dst = new_register(span_of(a_.mask[static_cast<size_t>(i)]), lane_bytes(type));
+  inst.dst = new_register(span_of(a_.depends.dims[static_cast<size_t>(i)]), lane_bytes(type));
   constexpr double inf = std::numeric_limits<double>::infinity();
   const double numbers[] = {0, 1, inf, -inf};
   const int64_t integers[] = {0, 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
@@ -137,21 +137,21 @@ void Lowerer::fold(int32_t i) {
   section().fills.push_back({inst.dst, type, numbers[which], integers[which]});
   accumulator_[static_cast<size_t>(i)] = inst.dst;
   wide_[static_cast<size_t>(i)] = wide;
-  push(inst, ~Mask{0}, whole, 0);
+  push(inst, ~DimSet{0}, whole, 0);
   plan_.tile_cost += 0.1 * static_cast<double>(plan_.tile_rows * plan_.tile_columns * row_tiles_);
 }
 
 void Lowerer::finish_reductions(int stage) {
   for (size_t i = 0; i < k_.exprs.size(); ++i) {
-    if (k_.exprs[i].op != ExprOp::reduce || a_.stage[i] != stage) continue;
+    if (k_.exprs[i].op != ExprOp::reduce || a_.depends.stage[i] != stage) continue;
     Operand sum;
     sum.reg = accumulator_[i];
-    sum.span = span_of(a_.mask[i]);
+    sum.span = span_of(a_.depends.dims[i]);
     if (wide_[i]) {
       Inst inst;
       inst.fn = cast_fn(Scalar::f64, Scalar::f32);
       bind(inst, 0, sum, sum.span);
-      sum = push(inst, ~Mask{0}, sum.span, 4);
+      sum = push(inst, ~DimSet{0}, sum.span, 4);
     }
     value_[i] = sum;
   }

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "backends/cpu/loops/fold.h"
+#include "kernel/facts/compact.h"
+#include "kernel/facts/range.h"
 
 namespace npusim::cpu {
 namespace {
@@ -48,7 +50,9 @@ std::vector<int64_t> cuts_along(size_t d, const std::vector<IndexForm>& conditio
   for (const IndexForm& f : conditions) {
     const int64_t c = f.coeffs[d];
     if (c == 0) continue;
-    const Extremes rest = extremes_of(f, space, d);
+    std::vector<int64_t> others = f.coeffs;
+    others[d] = 0;
+    const Range rest = *range_of(f.offset, others, space);  // that of the whole form is known
     if (rest.low != rest.high && !interior) continue;
     // c·i + rest.low >= 0: from `first` on, or up to `first`.
     const int64_t first = c > 0          ? -(rest.low >= 0 ? rest.low / c : -((-rest.low + c - 1) / c))
@@ -61,48 +65,6 @@ std::vector<int64_t> cuts_along(size_t d, const std::vector<IndexForm>& conditio
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   return cuts;
-}
-
-// Expressions and accesses that no store needs.
-void remove_dead(Kernel& k) {
-  std::vector<char> live(k.exprs.size(), 0);
-  for (const Store& s : k.stores) {
-    live[static_cast<size_t>(s.expr)] = 1;
-    for (const IndexTerm& t : s.access.terms) live[static_cast<size_t>(t.expr)] = 1;
-  }
-  for (size_t i = k.exprs.size(); i-- > 0;) {
-    if (!live[i]) continue;
-    for (int n = 0; n < expr_arity(k.exprs[i].op); ++n)
-      live[static_cast<size_t>(k.exprs[i].in[static_cast<size_t>(n)])] = 1;
-    if (k.exprs[i].op == ExprOp::load)
-      for (const IndexTerm& t : k.accesses[static_cast<size_t>(k.exprs[i].integer)].terms)
-        live[static_cast<size_t>(t.expr)] = 1;
-  }
-  std::vector<int32_t> map(k.exprs.size(), -1);
-  std::vector<Expr> exprs;
-  std::vector<Access> accesses;
-  const auto renamed = [&](Access a) {
-    for (IndexTerm& t : a.terms) t.expr = map[static_cast<size_t>(t.expr)];
-    return a;
-  };
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    if (!live[i]) continue;
-    Expr e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = map[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
-    if (e.op == ExprOp::load) {
-      accesses.push_back(renamed(k.accesses[static_cast<size_t>(e.integer)]));
-      e.integer = static_cast<int64_t>(accesses.size()) - 1;
-    }
-    map[i] = static_cast<int32_t>(exprs.size());
-    exprs.push_back(e);
-  }
-  for (Store& s : k.stores) {
-    s.expr = map[static_cast<size_t>(s.expr)];
-    s.access = renamed(s.access);
-  }
-  k.exprs = std::move(exprs);
-  k.accesses = std::move(accesses);
 }
 
 }  // namespace
@@ -154,7 +116,7 @@ std::vector<Piece> split_kernel(const Kernel& original) {
       piece.dims.push_back(static_cast<int>(d));
     }
     piece.kernel = count == 1 ? std::move(folded) : fold_kernel(k, piece.begin, extents, nullptr);
-    remove_dead(piece.kernel);
+    drop_dead(piece.kernel);
     if (!piece.kernel.stores.empty()) pieces.push_back(std::move(piece));
   }
   return pieces;
