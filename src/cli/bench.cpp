@@ -21,7 +21,7 @@ struct Flags {
   std::string method;
   double seconds = 2;
   size_t steps = 0;
-  bool json = false;
+  bool why = false, json = false;
 };
 
 constexpr int warm_up_runs = 3;
@@ -47,7 +47,8 @@ std::vector<double> measure(Session& session, size_t method, double seconds) {
 
 // The fastest of each step's runs.
 struct StepTime {
-  std::string node, how;
+  std::string node;
+  StepInfo info;
   double min_ms = 0;
 };
 
@@ -77,15 +78,20 @@ double probe_multiply_adds(DType dtype) {
 }
 
 std::string report(const std::string& method, const std::string& device, DType dtype, const std::vector<double>& ms,
-                   const Work& work, const std::vector<StepTime>& steps, bool json) {
+                   const Work& work, const std::vector<StepTime>& steps, const Flags& flags) {
   const Timing t = summarize(ms);
   const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
   const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
   const double probe_read = probe_read_gb_s(), probe_gflop = probe_multiply_adds(dtype);
   const uint64_t moved = work.read_bytes + work.written_bytes;
-  if (json) {
+  if (flags.json) {
     auto slowest = nlohmann::ordered_json::array();
-    for (const StepTime& s : steps) slowest.push_back({{"node", s.node}, {"how", s.how}, {"min_ms", s.min_ms}});
+    for (const StepTime& s : steps) {
+      auto declined = nlohmann::ordered_json::array();
+      for (const auto& [implementation, reason] : s.info.declined)
+        declined.push_back({{"implementation", implementation}, {"reason", reason}});
+      slowest.push_back({{"node", s.node}, {"how", s.info.how}, {"min_ms", s.min_ms}, {"declined", declined}});
+    }
     return json_text(nlohmann::ordered_json{{"method", method},
                                             {"device", device},
                                             {"runs", ms.size()},
@@ -112,7 +118,11 @@ std::string report(const std::string& method, const std::string& device, DType d
       method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), device,
       static_cast<double>(moved) / 1e6, read, 100 * read / probe_read, probe_read,
       static_cast<double>(work.flops) / 1e9, gflop, 100 * gflop / probe_gflop, probe_gflop);
-  for (const StepTime& s : steps) text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.how);
+  for (const StepTime& s : steps) {
+    text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.info.how);
+    for (const auto& [implementation, reason] : s.info.declined)
+      if (flags.why) text += fmt::format("{:16}not {}: {}\n", "", implementation, reason);
+  }
   return text;
 }
 
@@ -133,7 +143,7 @@ int run(const Flags& flags) {
   std::vector<StepTime> steps;
   if (flags.steps > 0) steps = measure_steps(session, position, flags.steps, flags.seconds);
   print_report(report(method, session.device(0).description(), program->dtype, ms,
-                      method_work(*program, program->methods[position]), steps, flags.json));
+                      method_work(*program, program->methods[position]), steps, flags));
   return 0;
 }
 
@@ -148,7 +158,9 @@ Action add_bench(CLI::App& verb) {
       ->type_name("S")
       ->check(number_in(0.01, 3600))
       ->capture_default_str();
-  verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
+  CLI::Option* steps =
+      verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
+  verb.add_flag("--why", flags->why, "with --steps: also which implementations declined, and why")->needs(steps);
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

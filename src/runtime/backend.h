@@ -39,9 +39,14 @@ struct CopyShape {
   size_t rows = 0, bytes = 0, from_stride = 0, to_stride = 0;
 };
 
-// An implementation that was asked before the one that runs a step, and why it declined: "gemv", "128 rows".
-struct Declined {
-  std::string implementation, reason;
+// How a step is executed, for people: "matmul 128x768x768 f32", "loops"; and which implementations were asked before,
+// in their order, with the reason why each declined: "gemv", "128 rows".
+struct StepInfo {
+  std::string how;
+  struct Declined {
+    std::string implementation, reason;
+  };
+  std::vector<Declined> declined;
 };
 
 // Steps with everything resolved: addresses, packed parameters, code, scratch. Belongs to the queue that prepared it.
@@ -53,10 +58,7 @@ class Segment {
   // The step at this position of the sequence, alone: profiling and bisecting. What is executed as one launch runs with
   // its first step, and its other steps do nothing.
   virtual void enqueue_step(size_t step) = 0;
-  // How a step is executed ("oneDNN gemm 128x768x768 f32", "loops"), for profiles.
-  virtual std::string step_info(size_t step) const = 0;
-  // In the order they were asked; none where there is no choice.
-  virtual std::vector<Declined> declined(size_t) const { return {}; }
+  virtual StepInfo step_info(size_t step) const = 0;
 };
 
 // Work on one device in the order it was enqueued, for one session and so for one thread at a time. A function that

@@ -76,9 +76,9 @@ void ReadySequence::enqueue_step(size_t step) {
     transfer(part);
 }
 
-std::string ReadySequence::step_info(size_t step) const {
+StepInfo ReadySequence::step_info(size_t step) const {
   const Part& part = part_of(step);
-  return part.segment ? part.segment->step_info(step) : "transfer";
+  return part.segment ? part.segment->step_info(step) : StepInfo{"transfer", {}};
 }
 
 }  // namespace npusim

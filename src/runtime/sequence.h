@@ -17,7 +17,7 @@ class ReadySequence {
   // Segments follow each other in their devices' queues; a transfer waits for both.
   void enqueue();
   void enqueue_step(size_t step);
-  std::string step_info(size_t step) const;
+  StepInfo step_info(size_t step) const;
 
  private:
   struct Part {

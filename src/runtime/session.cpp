@@ -342,7 +342,7 @@ void Session::run_step(size_t method, size_t step) {
   state_->wait();
 }
 
-std::string Session::step_info(size_t method, size_t step) const {
+StepInfo Session::step_info(size_t method, size_t step) const {
   return state_->methods[method].steps->step_info(step);
 }
 

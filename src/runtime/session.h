@@ -66,7 +66,7 @@ class Session {
 
   // One step alone, for profiling and bisecting; waits.
   void run_step(size_t method, size_t step);
-  std::string step_info(size_t method, size_t step) const;
+  StepInfo step_info(size_t method, size_t step) const;
   const Backend& device(size_t nth) const;
 
  private:

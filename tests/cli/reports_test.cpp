@@ -177,6 +177,40 @@ TEST_F(CliTest, BenchReport) {
   EXPECT_GT(json["probe_gflop_s"], 0.1);
 }
 
+// Every step says how it runs; whoever was asked before and declined says why.
+TEST_F(CliTest, BenchSaysWhy) {
+  const std::string model = NPUSIM_SOURCE_DIR "/examples/models/digits/";
+  const Invocation compiled = npusim({"compile", model + "ir.json", "--dtype", "float32", "-o", "digits.npubin"});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  const std::vector<std::string> base = {"bench",     "digits.npubin", "--weights", model + "model.safetensors",
+                                         "--seconds", "0.01",          "--steps",   "99"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return npusim(more);
+  };
+  const std::string declined = "filters that see more than one channel";  // depthwise of the first convolution
+  const Invocation report = with({"--json"});
+  ASSERT_EQ(report.code, 0) << report.err;
+  const Json json = Json::parse(report.out);
+  int convolutions = 0;
+  for (const Json& step : json["slowest_steps"]) {
+    EXPECT_EQ(keys(step), (std::vector<std::string>{"declined", "how", "min_ms", "node"}));
+    if (step["how"] == "loops") {
+      EXPECT_TRUE(step["declined"].empty());
+    }
+    if (step["how"].get<std::string>().starts_with("conv")) {
+      ++convolutions;
+      ASSERT_EQ(step["declined"].size(), 2u) << step;
+      EXPECT_EQ(step["declined"][0], (Json{{"implementation", "depthwise"}, {"reason", declined}}));
+      EXPECT_EQ(step["declined"][1]["implementation"], "winograd");
+    }
+  }
+  EXPECT_GT(convolutions, 0);
+  EXPECT_NE(with({"--why"}).out.find("not depthwise: " + declined + "\n"), std::string::npos);
+  EXPECT_EQ(with({}).out.find("depthwise"), std::string::npos);
+  EXPECT_EQ(npusim({"bench", "digits.npubin", "--why"}).code, 2);  // of no steps
+}
+
 TEST_F(CliTest, GenerateReport) {
   const Invocation compiled = npusim({"compile", "--method", "prefill=" + tinyqwen("prefill_ir.json"), "--method",
                                       "decode=" + tinyqwen("decode_ir.json"), "--kv-map", tinyqwen("kv_mapping.json"),

@@ -238,7 +238,7 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
     if (!problem.empty()) {
       std::string steps;
       for (size_t step = 0; step < method.steps.size(); ++step)
-        steps += fmt::format("; {}", session.step_info(0, step));
+        steps += fmt::format("; {}", session.step_info(0, step).how);
       return fmt::format("{}: {}{}", show(output), problem, steps);
     }
   }

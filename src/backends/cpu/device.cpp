@@ -83,8 +83,10 @@ class CpuSegment : public Segment {
     const ThreadCount limit(threads_);
     run(step - range_.first);
   }
-  std::string step_info(size_t step) const override { return steps_[step - range_.first].step->describe(); }
-  std::vector<Declined> declined(size_t step) const override { return steps_[step - range_.first].declined; }
+  StepInfo step_info(size_t step) const override {
+    const Choice& choice = steps_[step - range_.first];
+    return {choice.step->describe(), choice.declined};
+  }
 
  private:
   void run(size_t i) {

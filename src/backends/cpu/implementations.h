@@ -13,7 +13,7 @@ Context make_context(int threads);
 
 struct Choice {
   std::unique_ptr<BoundStep> step;
-  std::vector<Declined> declined;  // in the order they were asked
+  std::vector<StepInfo::Declined> declined;
 };
 // One binding per kernel argument, those written included. The kernel must satisfy check_kernel().
 Choice choose_implementation(const Kernel& kernel, std::span<const Binding> args, const Context& context);

@@ -25,7 +25,7 @@ class NullSegment : public Segment {
  public:
   void enqueue() override {}
   void enqueue_step(size_t) override {}
-  std::string step_info(size_t) const override { return "nothing"; }
+  StepInfo step_info(size_t) const override { return {"nothing", {}}; }
 };
 
 // Work is done at once here; a real device only notes it down, and wait() waits and throws what went wrong.

@@ -124,9 +124,9 @@ std::string refuse_operands(const Problem& p, const Matrices& m) {
   if (a.dtype != b.dtype) return fmt::format("{} times {}", dtype_name(a.dtype), dtype_name(b.dtype));
   if (std::string why = own_product_wins(a, b.size(1)); !why.empty()) return why;
   if (a.size(0) != 1 || b.size(0) != 1) return fmt::format("{} products", a.size(0));
-  if (!a.bounds.empty() || !b.bounds.empty()) return "an operand with padding";
   if (a.size(1) < least_rows) return fmt::format("{} rows", a.size(1));
   if (a.size(2) == 0) return "a sum of nothing";
+  if (!a.bounds.empty() || !b.bounds.empty()) return "an operand with padding";
   if (b.step[1] < 1 || b.step[2] < 1) return "a weight with more than two strides";
   if (m.axes.rows.dims.size() + m.axes.columns.dims.size() != m.kernel.space.size())
     return "a result repeated along a dimension";

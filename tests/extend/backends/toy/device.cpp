@@ -84,7 +84,7 @@ class ToySegment : public Segment {
   }
   void enqueue() override;
   void enqueue_step(size_t step) override;
-  std::string step_info(size_t) const override { return "scalar interpreter"; }
+  StepInfo step_info(size_t) const override { return {"scalar interpreter", {}}; }
 
  private:
   size_t first_;

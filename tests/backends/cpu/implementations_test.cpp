@@ -1,0 +1,118 @@
+// The order in which implementations are asked, and what they say when they decline.
+#include "backends/cpu/implementations.h"
+
+#include "backends/cpu/product/check.h"
+#include "kernel/contractions.h"
+
+namespace npusim::cpu {
+namespace {
+
+// "gemv: 128 rows; onednn matmul: no operand is constant; then matmul …", up to the description's first word.
+std::string choice_of(const Kernel& kernel, const std::vector<int>& constant, const Context& context) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<Binding> bindings;
+  for (size_t i = 0; i < kernel.args.size(); ++i) {
+    memory.emplace_back(static_cast<size_t>(kernel.args[i].elements) * dtype_size(kernel.args[i].dtype) + 64);
+    bindings.push_back({memory.back().data(), std::count(constant.begin(), constant.end(), static_cast<int>(i)) > 0});
+  }
+  const Choice choice = choose_implementation(kernel, bindings, context);
+  std::string text;
+  for (const auto& [implementation, reason] : choice.declined) text += implementation + ": " + reason + "; ";
+  const std::string how = choice.step->describe();
+  return text + "then " + how.substr(0, how.find(' '));
+}
+
+// On a machine without arithmetic for bfloat16 and with two threads.
+Context plain_context() {
+  Context context = make_context(2);
+  context.bf16 = false;
+  return context;
+}
+
+Kernel product(int64_t m, int64_t n, int64_t k, DType type = DType::f32) {
+  return linear(m, n, k, type, type, type, plain);
+}
+
+TEST(ContractionChoice, Products) {
+  const Context context = plain_context();
+  const std::vector<int> weight{1};
+  EXPECT_EQ(choice_of(product(1, 32, 64), weight, context), "then gemv");
+  EXPECT_EQ(choice_of(product(128, 32, 64), {}, context),
+            "gemv: 128 rows; onednn matmul: no operand is constant; then matmul");
+  EXPECT_EQ(choice_of(product(128, 32, 64, DType::f16), weight, context),
+            "gemv: 128 rows; onednn matmul: no arithmetic for float16 on this machine; then matmul");
+  EXPECT_EQ(choice_of(product(8, 32, 16), weight, context), "gemv: 8 rows; onednn matmul: 8 rows; then matmul");
+  EXPECT_EQ(choice_of(product(128, 32, 0), weight, context),
+            "gemv: 128 rows; onednn matmul: a sum of nothing; then matmul");
+  EXPECT_EQ(choice_of(product(0, 32, 64), weight, context), "then empty");
+  EXPECT_EQ(choice_of(linear(128, 32, 16, DType::f32, DType::f32, DType::f32,
+                             [](KernelBuilder&, Ex x, Ex, Ex) { return x * x; }),
+                      weight, context),
+            "gemv: 128 rows; onednn matmul: an epilogue with other operations than those of a chain; then matmul");
+  Kernel adding = product(128, 32, 16);
+  adding.stores[0].accumulate = true;
+  EXPECT_EQ(choice_of(adding, weight, context),
+            "gemv: 128 rows; onednn matmul: a result that is added to memory; then matmul");
+}
+
+TEST(ContractionChoice, Convolutions) {
+  const Context context = plain_context();
+  const std::vector<int> weight{1};
+  const std::string dense = "depthwise: filters that see more than one channel; ";
+  const ConvCase large{.in_channels = 64, .out_channels = 64, .input = {32, 32}};
+  const auto choice = [&](const ConvCase& c) { return choice_of(conv(c, plain), weight, context); };
+  EXPECT_EQ(choice(large), dense + "then winograd");
+  ConvCase c = large;
+  c.stride = {2, 2};
+  EXPECT_EQ(choice(c), dense + "winograd: stride 2x2; then conv");
+  c = large;
+  c.kernel = {5, 3}, c.pad = {2, 1};
+  EXPECT_EQ(choice(c), dense + "winograd: windows of 5x3; then conv");
+  c = large;
+  c.groups = 2;
+  EXPECT_EQ(choice(c), dense + "winograd: 2 groups; then conv");
+  EXPECT_EQ(choice({}), dense + "winograd: 9x8 pixels of 4 to 6 channels do not pay for the transforms; then conv");
+  c = large;
+  c.channels_last = false;
+  EXPECT_EQ(choice(c), dense + "winograd: channels of the image that do not lie side by side; then conv");
+  EXPECT_EQ(choice({.groups = 16, .in_channels = 1, .out_channels = 1}),
+            "depthwise: a float32 image, which oneDNN takes as it is; winograd: 16 groups; then conv");
+  EXPECT_EQ(choice({.groups = 16, .in_channels = 1, .out_channels = 1, .type = DType::f16, .weight_type = DType::f16}),
+            "then depthwise");
+}
+
+// What no implementation by windows takes is said by all of them, and computed as a product.
+TEST(ContractionChoice, ConvolutionsAsProducts) {
+  const Context context = plain_context();
+  const auto by_windows = [](const std::string& why) {
+    return "depthwise: " + why + "; winograd: " + why + "; onednn conv: " + why + "; ";
+  };
+  const ConvCase pointwise{.kernel = {1, 1}, .pad = {0, 0}};
+  EXPECT_TRUE(
+      choice_of(conv(pointwise, plain), {1}, context)
+          .starts_with(by_windows("windows of one pixel: a product of matrices is faster") + "gemv: 72 rows; "));
+  const ConvCase patches{.input = {8, 8}, .kernel = {4, 4}, .stride = {4, 4}, .pad = {0, 0}};
+  EXPECT_TRUE(choice_of(conv(patches, plain), {1}, context)
+                  .starts_with(by_windows("windows side by side: a product of matrices is faster")));
+  EXPECT_EQ(
+      choice_of(conv({}, plain), {}, context),
+      by_windows("the weight is no constant") + "gemv: 72 rows; onednn matmul: no operand is constant; then matmul");
+  EXPECT_TRUE(choice_of(conv({.input = {9, 1}, .kernel = {3, 1}, .pad = {1, 1}}, plain), {1}, context)
+                  .starts_with(by_windows("windows beside the image")));
+}
+
+TEST(ContractionChoice, Attention) {
+  const Kernel kernel = attention({}, DType::f32, [](KernelBuilder&, Ex x, Ex) { return x; });
+  EXPECT_EQ(choice_of(kernel, {}, plain_context()), "then attention");
+  auto outer = std::make_shared<Contraction>(*kernel.contraction);
+  auto score = std::make_shared<Kernel>(*outer->score);
+  auto inner = std::make_shared<Contraction>(*score->contraction);
+  inner->a = inner->b;
+  score->contraction = inner, outer->score = score;
+  Kernel strange = kernel;
+  strange.contraction = outer;
+  EXPECT_EQ(choice_of(strange, {}, plain_context()), "attention: keys in both operands of the score; then attention");
+}
+
+}  // namespace
+}  // namespace npusim::cpu
