@@ -2,9 +2,9 @@
 #pragma once
 #include "npusim/program.h"
 #include "program/work.h"
-#include "runtime/generate.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
 #include "runtime/session.h"
-#include "runtime/tokenizer.h"
 #include "runtime/weights.h"
+#include "text/generate.h"
+#include "text/tokenizer.h"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "runtime/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace {
 

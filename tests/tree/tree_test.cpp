@@ -68,10 +68,11 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"partition", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "passes", "program"}},
     {"codegen", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "passes", "program", "print"}},
     {"runtime", {"base", "kernel", "kernel/facts", "ops", "program", "npusim/program.h"}},
+    {"text", {"base", "program", "runtime"}},
     {"compiler",
      {"base", "kernel", "kernel/facts", "ops", "graph", "passes", "partition", "codegen", "program", "runtime",
       "npusim/compiler.h", "npusim/program.h"}},
-    {"npusim", {"base", "program", "runtime"}},
+    {"npusim", {"base", "program", "runtime", "text"}},
     {"cli", {"base", "npusim"}},
 };
 const std::set<std::string> backend_may_see = {"base", "kernel",  "kernel/facts", "print",

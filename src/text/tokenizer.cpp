@@ -1,14 +1,14 @@
 // Encoding text, added tokens first, and decoding ids.
-#include "runtime/tokenizer.h"
+#include "text/tokenizer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "runtime/tokenizer_merge.h"
-#include "runtime/tokenizer_split.h"
-#include "runtime/tokenizer_unicode.h"
+#include "text/merge.h"
+#include "text/split.h"
+#include "text/unicode.h"
 
 namespace npusim {
 namespace {

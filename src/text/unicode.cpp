@@ -1,5 +1,5 @@
 // White space and the table behind NFC.
-#include "runtime/tokenizer_unicode.h"
+#include "text/unicode.h"
 
 #include <algorithm>
 #include <cstdint>

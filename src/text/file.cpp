@@ -1,5 +1,5 @@
 // Reading tokenizer.json: everything around the vocabulary.
-#include "runtime/tokenizer_file.h"
+#include "text/file.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "runtime/tokenizer_pattern.h"
+#include "text/pattern.h"
 
 namespace npusim {
 namespace bpe {

@@ -1,5 +1,5 @@
 // Merging bytes into tokens, lowest rank first.
-#include "runtime/tokenizer_merge.h"
+#include "text/merge.h"
 
 #include <functional>
 #include <queue>

@@ -1,5 +1,5 @@
 // Recognising text models by their signatures, and the loop of prefill and decode.
-#include "runtime/generate.h"
+#include "text/generate.h"
 
 #include <fmt/format.h>
 

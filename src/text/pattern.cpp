@@ -1,5 +1,5 @@
 // Translation of split patterns from Oniguruma's syntax to PCRE2's.
-#include "runtime/tokenizer_pattern.h"
+#include "text/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

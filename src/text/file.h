@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "runtime/tokenizer.h"
-#include "runtime/tokenizer_field.h"
+#include "text/field.h"
+#include "text/tokenizer.h"
 
 namespace npusim::bpe {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/tokenizer_field.h"
+#include "text/field.h"
 
 struct pcre2_real_code_8;
 

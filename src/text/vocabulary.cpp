@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "runtime/tokenizer_file.h"
-#include "runtime/tokenizer_unicode.h"
+#include "text/file.h"
+#include "text/unicode.h"
 
 namespace npusim::bpe {
 namespace {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace npusim::bpe {
 

@@ -1,5 +1,5 @@
 // Reading values of a tokenizer.json.
-#include "runtime/tokenizer_field.h"
+#include "text/field.h"
 
 #include "base/error.h"
 #include "base/json.h"

@@ -1,5 +1,5 @@
 // Matching patterns and applying what happens to their matches.
-#include "runtime/tokenizer_split.h"
+#include "text/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "runtime/tokenizer_pattern.h"
-#include "runtime/tokenizer_unicode.h"
+#include "text/pattern.h"
+#include "text/unicode.h"
 
 namespace npusim::bpe {
 namespace {

@@ -1,6 +1,6 @@
 // The tokenizer: ids equal to those of Hugging Face's `tokenizers`, decoding in pieces, and the message of every
 // refusal.
-#include "runtime/tokenizer.h"
+#include "text/tokenizer.h"
 
 #include <gtest/gtest.h>
 

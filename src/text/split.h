@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/tokenizer.h"
+#include "text/tokenizer.h"
 
 struct pcre2_real_match_context_8;
 struct pcre2_real_match_data_8;
