@@ -1,6 +1,7 @@
 // Chains of operations behind a contraction.
 #include "kernel/facts/epilogue_chain.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
