@@ -2,10 +2,13 @@
 #include "base/threads.h"
 
 #include <omp.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <vector>
 
 namespace npusim {
 
@@ -23,6 +26,25 @@ void bind_threads(char** argv) {
   setenv("OMP_WAIT_POLICY", "active", 0);
   setenv("NPUSIM_NO_BIND", "1", 1);
   execv("/proc/self/exe", argv);
+}
+
+bool bind_team(int count) {
+  static std::atomic<unsigned> taken = 0;
+  cpu_set_t allowed;
+  if (omp_get_proc_bind() != omp_proc_bind_false || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  if (count < 1 || static_cast<size_t>(count) > cores.size()) return false;
+  const unsigned first = taken.fetch_add(static_cast<unsigned>(count));
+#pragma omp parallel num_threads(count)
+  {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(cores[(first + static_cast<unsigned>(omp_get_thread_num())) % cores.size()], &own);
+    sched_setaffinity(0, sizeof own, &own);
+  }
+  return true;
 }
 
 void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) {

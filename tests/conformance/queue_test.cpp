@@ -124,7 +124,7 @@ TEST_P(Queues, AnErrorEndsTheWorkAndLeavesTheQueueUsable) {
   const std::vector<Placement> places{{table_memory.get()}, {id_memory.get()}, {result.get()}};
   queue_->upload(std::as_bytes(std::span(values)), places[0]);
   const auto segment = queue_->prepare({program, sequence, 0, 1}, places);
-  EXPECT_NE(segment->step_info(0), "");
+  EXPECT_NE(segment->step_info(0).how, "");
   const auto run = [&](const std::vector<int64_t>& chosen) {
     std::vector<float> found(4);
     queue_->upload(std::as_bytes(std::span(chosen)), places[1]);

@@ -1,10 +1,12 @@
 // What a session promises on every device: states, links, ports, weights, errors, threads.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <thread>
 
 #include "backends/toy/device.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "conformance/devices.h"
 #include "program/sample.h"
 
@@ -236,6 +238,26 @@ TEST_P(Sessions, RunAtOnceInSeveralThreads) {
   EXPECT_EQ(floats(second.output(decode, 0)), floats(first.output(decode, 0)));
 }
 
+// A team of threads bound to cores computes the same, and each thread that runs sessions may have its own.
+TEST(Threads, MayBeBoundToCores) {
+  const DeviceCase& cpu = device_cases()[0];
+  Session session(placed(cpu), {.weights = sample_weights(), .devices = cpu.open(), .threads = 2});
+  const std::vector<float> expected = decode_step(session, 0);
+  std::vector<float> found;
+  std::vector<int> cores;
+  std::thread([&] {
+    if (!bind_team(2)) return;
+    found = decode_step(session, 0);
+    cpu_set_t own;
+    sched_getaffinity(0, sizeof own, &own);
+    cores.push_back(CPU_COUNT(&own));
+  }).join();
+  if (cores.empty()) GTEST_SKIP() << "one core, or threads that the environment binds";
+  EXPECT_EQ(cores[0], 1);
+  EXPECT_EQ(found, expected);
+  EXPECT_FALSE(bind_team(100000));
+}
+
 // The thread that runs a session need not be the one that made it.
 TEST_P(Sessions, MayMoveToAnotherThread) {
   Session session = open(GetParam());
@@ -277,7 +299,7 @@ TEST_P(Sessions, StepsRunAlone) {
   session.reset_states();
   const size_t steps = session.program().methods[decode].steps.size();
   for (size_t step = 0; step < steps; ++step) {
-    EXPECT_NE(session.step_info(decode, step), "");
+    EXPECT_NE(session.step_info(decode, step).how, "");
     session.run_step(decode, step);
   }
   session.run(decode);
