@@ -26,6 +26,11 @@ struct Storage {
   bool narrow = false;  // comes from a product or an embedding: what 16 bits may hold
 };
 
+// What is known of an operand.
+struct Seen {
+  bool computed = false, narrow = false;
+};
+
 struct Placed {
   size_t storage = 0;
   TensorType type;
@@ -145,7 +150,7 @@ class EagerRun {
     std::vector<HostTensor> tensors(node.inputs.size());
     std::vector<TensorView> views(node.inputs.size());
     std::vector<const TensorView*> inputs(node.inputs.size(), nullptr);
-    std::vector<bool> narrow(node.inputs.size(), false);
+    std::vector<Seen> seen(node.inputs.size());
     const OpCall call = call_of(graph_, node);
     const Lowering lowering = lower_call(call);
     const CallTraits traits = traits_of(lowering);
@@ -158,7 +163,7 @@ class EagerRun {
       const Storage& storage = storages_[placed(node.inputs[i]).storage];
       exact_ = exact_ && storage.exact;
       narrow_ = narrow_ || storage.narrow;
-      narrow[i] = storage.narrow;
+      seen[i] = {!storage.exact, storage.narrow};
       const auto [first, fresh] = known.try_emplace(node.inputs[i], i);
       if (fresh) {
         tensors[i] = gather(placed(node.inputs[i]));
@@ -169,7 +174,7 @@ class EagerRun {
       inputs[i] = &views[i];
     }
     if (!noise_) return evaluate_call(call, inputs);
-    std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs, narrow);
+    std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs, seen);
     for (HostTensor& result : results) {
       noise_->disturb_result(result, traits);
       const double reach = traits.terms * largest(tensors) * largest(tensors);
@@ -199,23 +204,22 @@ class EagerRun {
 
   // evaluate_call() of kernels whose expressions are off.
   std::vector<HostTensor> evaluate_noisy(const OpCall& call, const Lowering& lowering,
-                                         const std::vector<const TensorView*>& inputs,
-                                         const std::vector<bool>& narrow) {
+                                         const std::vector<const TensorView*>& inputs, const std::vector<Seen>& seen) {
     std::vector<HostTensor> made;  // outputs, then temporaries
     for (const TensorType& type : call.outputs) made.push_back(make_tensor(type));
     for (const TensorType& type : lowering.temporaries) made.push_back(make_tensor(type));
     for (const Lowering::Call& step : lowering.calls) {
       std::vector<void*> args;
-      std::deque<HostTensor> rounded;
+      std::deque<HostTensor> others;
       for (const int operand : step.operands) {
         const auto at = static_cast<size_t>(operand);
         const bool given = at < inputs.size(), read = !step.kernel.args[args.size()].written;
         args.push_back(given ? const_cast<std::byte*>(inputs[at]->data) : made[at - inputs.size()].data.data());
         const TensorType& type = given ? inputs[at]->type : made[at - inputs.size()].type;
-        if (type.dtype != DType::f32 || !read || !(given ? narrow[at] : narrow_) || !noise_->sees_rounded()) continue;
-        rounded.push_back(copy_tensor({type, static_cast<const std::byte*>(args.back())}));
-        round_to(rounded.back(), noise_->storage());
-        args.back() = rounded.back().data.data();
+        if (!is_float(type.dtype) || !read || (given && !seen[at].computed) || !noise_->sees_other()) continue;
+        others.push_back(copy_tensor({type, static_cast<const std::byte*>(args.back())}));
+        noise_->see_other(others.back(), given ? seen[at].narrow : narrow_);
+        args.back() = others.back().data.data();
       }
       for (size_t i = 0; i < step.kernel.args.size(); ++i) {
         const KernelArg& arg = step.kernel.args[i];

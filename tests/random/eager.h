@@ -29,7 +29,7 @@ struct Noise {
   bool overturned = false;     // sums that overflow do so with either sign
   std::optional<double> overflow = {};  // what all of them become
   bool plain = false;                   // float32 arithmetic without errors
-  bool apart = false;  // of a value that `storage` may hold, each reader sees what is rounded or what is not
+  bool apart = false;  // each reader of a computed value sees it rounded to `storage`, or in its last digits, or not
   double scale = 1;    // how many times as large they are as usual
 };
 

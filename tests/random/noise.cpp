@@ -185,6 +185,14 @@ void NoiseSource::disturb_lost_weights(HostTensor& result, double largest) {
       store_double(result.data.data(), dtype, i, x + 0x1p-126 * largest * error());
 }
 
+void NoiseSource::see_other(HostTensor& tensor, bool narrow) {
+  const DType dtype = tensor.type.dtype;
+  if (narrow && dtype == DType::f32 && noise_.storage != DType::f32) return round_to(tensor, noise_.storage);
+  for (int64_t i = 0; i < element_count(tensor.type.shape); ++i)
+    if (const double x = load_double(tensor.data.data(), dtype, i); std::isfinite(x) && x != 0)
+      store_double(tensor.data.data(), dtype, i, x + step_at(x, dtype) * error());
+}
+
 void NoiseSource::disturb_operand(HostTensor& tensor, const CallTraits& traits) {
   if (!is_float(tensor.type.dtype)) return;
   // A weight of attention may be as small as to vanish beside an infinity.

@@ -32,9 +32,10 @@ class NoiseSource {
   void disturb_overflow(HostTensor& result, bool finite, bool overflows);
   // Weights of attention and sigmoids below the normal numbers may count as 0; `largest` of what they weigh.
   void disturb_lost_weights(HostTensor& result, double largest);
-  // What one reader sees of a value that 16 bits may hold: a kernel that makes it itself has not rounded it.
-  bool sees_rounded() { return noise_.apart && random_() % 2; }
-  DType storage() const { return noise_.storage; }
+  // What one reader sees of a computed value: `narrow` ones may have been stored in 16 bits for it; the last digits of
+  // others may not have been rounded (an fma), or were computed once more for it.
+  bool sees_other() { return noise_.apart && random_() % 2; }
+  void see_other(HostTensor& tensor, bool narrow);
   // Integers made from floats that do not fit are any.
   void disturb_casts(const HostTensor& from, HostTensor& to);
 

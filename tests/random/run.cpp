@@ -141,7 +141,6 @@ void expect_more(const Graph& graph, const Given& given, DType dtype, uint64_t v
     const Noise noise{.seed = values, .storage = dtype, .overflow = overflow};
     add_run(graph, given.by_name, &noise, expected);
   }
-  if (!is_half(dtype)) return;
   const Graph wide = widened(graph);
   const Tensors tensors = widened(given.by_name), stored = stored_weights(graph, tensors, dtype);
   for (uint64_t run = 0; run < 16; ++run) {
