@@ -64,6 +64,8 @@ CallTraits traits_of(const Lowering& lowering) {
     for (const Expr& e : k.exprs) {
       traits.casts = traits.casts || (e.op == ExprOp::cast && e.type == Scalar::i64 &&
                                       k.exprs[static_cast<size_t>(e.in[0])].type >= Scalar::f32);
+      traits.picks = traits.picks || e.op == ExprOp::min || e.op == ExprOp::max ||
+                     ((e.op == ExprOp::reduce || e.op == ExprOp::scan) && e.reduction >= Reduction::min);
       traits.fades = traits.fades || e.op == ExprOp::exp;
       if (!is_rounding(k, e)) continue;
       ++roundings;
@@ -209,6 +211,9 @@ void NoiseSource::disturb_result(HostTensor& tensor, const CallTraits& traits) {
   for (int64_t i = 0; dtype == DType::f16 && i < element_count(tensor.type.shape); ++i)
     if (const double x = load_double(tensor.data.data(), dtype, i); std::isinf(x) && noise_.opposite)
       store_double(tensor.data.data(), dtype, i, std::copysign(60000.0, x));
+  for (int64_t i = 0; traits.picks && !noise_.plain && i < element_count(tensor.type.shape); ++i)
+    if (load_double(tensor.data.data(), dtype, i) == 0)
+      store_double(tensor.data.data(), dtype, i, error() < 0 ? -0.0 : 0.0);
   // A gathered weight is an activation, which 16 bits may hold.
   const bool stored = traits.gathers && dtype == DType::f32 && noise_.storage != DType::f32;
   // Exact results may be stored in 16 bits, or stay in a kernel.

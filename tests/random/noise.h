@@ -10,6 +10,7 @@ namespace npusim::test {
 struct CallTraits {
   bool exact = true;       // moves, selects and compares: no result is rounded
   bool weighs = false;     // attention
+  bool picks = false;      // the larger or smaller number: of two zeros, any
   bool casts = false;      // floats to integers
   bool fades = false;      // exponentials, which may be too small to count
   bool gathers = false;    // at computed places

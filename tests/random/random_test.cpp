@@ -183,6 +183,19 @@ TEST(Noise, PositionsAreExact) {
   }
 }
 
+// Which of two zeros is the larger one nobody says.
+TEST(Noise, ZerosOfEitherSignAreEqual) {
+  const Graph graph = parse_graph(
+      "graph \"test\"\ninput %x: float32[1]\n%r: float32[1] = aten.relu.default(%x)\n"
+      "%y: float32[1] = aten.reciprocal.default(%r)\noutput %y\n");
+  std::set<double> found;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const Noise noise{.seed = seed};
+    found.insert(values_of(run_eager(graph, {{"x", floats({-0.0})}}, &noise).outputs[0])[0]);
+  }
+  EXPECT_EQ(found, (std::set<double>{-inf, inf}));
+}
+
 // A sigmoid too small to be a normal number may be 0, and what it weighs with it.
 TEST(Noise, VanishingSigmoids) {
   const Graph graph =
