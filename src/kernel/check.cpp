@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/facts/range.h"
+#include "kernel/facts/score_kernel.h"
 #include "kernel/kernel.h"
 
 namespace npusim {
@@ -13,10 +14,9 @@ std::string text_of_op(const Expr& e) {
   return e.op == ExprOp::round_to ? fmt::format("round_to {}", dtype_name(e.dtype)) : std::string(expr_op_name(e.op));
 }
 
-// Checks one kernel's parts against `args` (an attention's score uses the outer kernel's arguments).
+// Checks one kernel, or an attention's score as one.
 struct Checker {
   const Kernel& k;
-  const std::vector<KernelArg>& args;
   std::vector<std::string>& problems;
 
   template <typename... T>
@@ -25,8 +25,8 @@ struct Checker {
   }
 
   void access(const Access& a, const std::vector<int64_t>& dims, size_t exprs_before, bool write, const char* what) {
-    if (a.arg < 0 || static_cast<size_t>(a.arg) >= args.size()) return add("{}: no argument %{}", what, a.arg);
-    const KernelArg& arg = args[static_cast<size_t>(a.arg)];
+    if (a.arg < 0 || static_cast<size_t>(a.arg) >= k.args.size()) return add("{}: no argument %{}", what, a.arg);
+    const KernelArg& arg = k.args[static_cast<size_t>(a.arg)];
     if (arg.written != write) add("{}: argument %{} is for {}", what, a.arg, arg.written ? "writing" : "reading");
     if (a.strides.size() != dims.size())
       return add("{}: {} strides for {} dimensions", what, a.strides.size(), dims.size());
@@ -145,7 +145,7 @@ struct Checker {
   }
 
   const KernelArg* argument(int at) const {
-    return at < 0 || static_cast<size_t>(at) >= args.size() ? nullptr : &args[static_cast<size_t>(at)];
+    return at < 0 || static_cast<size_t>(at) >= k.args.size() ? nullptr : &k.args[static_cast<size_t>(at)];
   }
 
   void contraction(const Contraction& c) {
@@ -161,19 +161,15 @@ struct Checker {
     if (c.kind == ContractionKind::attention) {
       if (!c.score || c.reduce.size() != 1 || k.space.empty())
         return add("attention needs a score, one reduced dimension, rank 1");
-      Checker score{*c.score, args, problems};
+      const Score& score = *c.score;
       std::vector<int64_t> expected(k.space.begin(), k.space.end() - 1);
       expected.push_back(c.reduce[0]);
-      if (c.score->space != expected || !c.score->contraction ||
-          c.score->contraction->kind != ContractionKind::matmul || c.score->stores.size() != 1 ||
-          !c.score->args.empty())
-        return add("attention's score is not a matmul over the queries and keys");
-      score.contraction(*c.score->contraction);
-      score.expressions();
-      const int32_t expr = c.score->stores[0].expr;
-      if (expr < 0 || static_cast<size_t>(expr) >= c.score->exprs.size() ||
-          c.score->exprs[static_cast<size_t>(expr)].type != Scalar::f32)
-        add("attention's score stores no f32 expression");
+      if (score.space != expected) return add("attention's score is not over the queries and keys");
+      const Kernel inner = score_kernel(k);
+      Checker{inner, problems}.run();
+      if (score.result < 0 || static_cast<size_t>(score.result) >= score.exprs.size() ||
+          score.exprs[static_cast<size_t>(score.result)].type != Scalar::f32)
+        add("attention's score is no f32 expression");
     } else {
       if (c.score) return add("a score without attention");
       operand(c.a, dims, "operand a");
@@ -206,7 +202,7 @@ std::vector<std::string> check_kernel(const Kernel& kernel) {
         problems.push_back(fmt::format("argument %{}: cannot update %{}", i, arg.updates));
     }
   }
-  if (problems.empty()) Checker{kernel, kernel.args, problems}.run();
+  if (problems.empty()) Checker{kernel, problems}.run();
   return problems;
 }
 

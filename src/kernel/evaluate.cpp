@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/score_kernel.h"
 #include "kernel/scalar.h"
 
 namespace npusim {
@@ -25,9 +26,8 @@ bool advance(Index& index, const std::vector<int64_t>& extents, size_t begin, si
 
 class Evaluator {
  public:
-  Evaluator(const Kernel& kernel, const std::vector<KernelArg>& args, std::span<void* const> memory, bool single)
+  Evaluator(const Kernel& kernel, std::span<void* const> memory, bool single)
       : k_(kernel),
-        args_(args),
         memory_(memory),
         single_(single),
         values_(kernel.exprs.size()),
@@ -36,8 +36,9 @@ class Evaluator {
         carry_(kernel.exprs.size()) {
     for (int stage : depends_.stage) last_stage_ = std::max(last_stage_, stage);
     for (const Store& s : k_.stores) store_varies_.push_back((dims_of(s.access, depends_) & row_) != 0);
-    if (k_.contraction && k_.contraction->kind == ContractionKind::attention)
-      score_ = std::make_unique<Evaluator>(*k_.contraction->score, args_, memory_, single_);
+    if (!k_.contraction || k_.contraction->kind != ContractionKind::attention) return;
+    score_kernel_ = std::make_unique<const Kernel>(score_kernel(k_));
+    score_ = std::make_unique<Evaluator>(*score_kernel_, memory_, single_);
   }
 
   void run() {
@@ -113,7 +114,7 @@ class Evaluator {
   Number read(const Access& a, const Index& index, Scalar type) const {
     const int64_t at = address(a, index);
     if (at == -1) return {};
-    const DType dtype = args_[static_cast<size_t>(a.arg)].dtype;
+    const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
     if (at < 0) return {};  // an index outside its extent: stores and selects decide; trapped in value()
     const void* data = memory_[static_cast<size_t>(a.arg)];
     Number n;
@@ -129,7 +130,7 @@ class Evaluator {
     const int64_t at = address(s.access, index);
     if (at == -1) return;
     if (at < 0) trap(s.access, static_cast<int32_t>(-2 - at));
-    const DType dtype = args_[static_cast<size_t>(s.access.arg)].dtype;
+    const DType dtype = k_.args[static_cast<size_t>(s.access.arg)].dtype;
     void* data = memory_[static_cast<size_t>(s.access.arg)];
     const Number n = values_[static_cast<size_t>(s.expr)];
     if (k_.exprs[static_cast<size_t>(s.expr)].type >= Scalar::f32)
@@ -179,7 +180,7 @@ class Evaluator {
       double top = -std::numeric_limits<double>::infinity();
       for (size_t key = 0; key < keys; ++key) {
         at.back() = static_cast<int64_t>(key);
-        weights_[key] = score_->at(at, c.score->stores[0].expr).f;
+        weights_[key] = score_->at(at, c.score->result).f;
         top = combine(Reduction::max, {top, 0}, {weights_[key], 0}).f;
       }
       double sum = 0;
@@ -225,7 +226,6 @@ class Evaluator {
   }
 
   const Kernel& k_;
-  const std::vector<KernelArg>& args_;
   std::span<void* const> memory_;
   bool single_;
   std::vector<Number> values_;
@@ -234,6 +234,7 @@ class Evaluator {
   int last_stage_ = 0;
   std::vector<bool> store_varies_;  // along the row
   std::vector<Number> carry_;       // scans
+  std::unique_ptr<const Kernel> score_kernel_;
   std::unique_ptr<Evaluator> score_;
   Index query_;  // the query whose softmax weights are at hand
   std::vector<double> weights_;
@@ -241,8 +242,6 @@ class Evaluator {
 
 }  // namespace
 
-void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) {
-  Evaluator(kernel, kernel.args, args, single).run();
-}
+void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) { Evaluator(kernel, args, single).run(); }
 
 }  // namespace npusim

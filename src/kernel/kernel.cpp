@@ -57,24 +57,10 @@ std::string text_of(const Access& a) {
   return text + "]";
 }
 
-void append_text(std::string& out, const Kernel& k, std::string_view indent) {
-  out += fmt::format("{}space {} row {}\n", indent, to_string(k.space), k.row_dims);
-  for (size_t i = 0; i < k.args.size(); ++i) {
-    const KernelArg& arg = k.args[i];
-    out += fmt::format("{}%{} = {} {} x{}", indent, i, arg.written ? "write" : "read", dtype_name(arg.dtype),
-                       arg.elements);
-    out += arg.updates >= 0 ? fmt::format(" updates %{}\n", arg.updates) : "\n";
-  }
-  if (k.contraction) {
-    const Contraction& c = *k.contraction;
-    out += fmt::format("{}{} over {}{}\n", indent, contraction_names[static_cast<size_t>(c.kind)], to_string(c.reduce),
-                       c.masked_rows_are_zero ? " safe" : "");
-    if (c.kind != ContractionKind::attention) out += fmt::format("{}  a {}\n", indent, text_of(c.a));
-    out += fmt::format("{}  b {}\n", indent, text_of(c.b));
-    if (c.score) append_text(out, *c.score, std::string(indent) + "    ");
-  }
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    const Expr& e = k.exprs[i];
+void append_exprs(std::string& out, const std::vector<Expr>& exprs, const std::vector<Access>& accesses,
+                  std::string_view indent) {
+  for (size_t i = 0; i < exprs.size(); ++i) {
+    const Expr& e = exprs[i];
     out += fmt::format("{}e{} = {}", indent, i, expr_op_name(e.op));
     switch (e.op) {
       case ExprOp::constant:
@@ -87,7 +73,7 @@ void append_text(std::string& out, const Kernel& k, std::string_view indent) {
         out += fmt::format(" {}", e.integer);
         break;
       case ExprOp::load:
-        out += " " + text_of(k.accesses[static_cast<size_t>(e.integer)]);
+        out += " " + text_of(accesses[static_cast<size_t>(e.integer)]);
         break;
       case ExprOp::round_to:
         out += fmt::format(" {}", dtype_name(e.dtype));
@@ -103,8 +89,19 @@ void append_text(std::string& out, const Kernel& k, std::string_view indent) {
       out += fmt::format(" e{}", e.in[static_cast<size_t>(operand)]);
     out += fmt::format(" : {}\n", scalar_names[static_cast<size_t>(e.type)]);
   }
-  for (const Store& s : k.stores)
-    out += fmt::format("{}{} {} = e{}\n", indent, s.accumulate ? "accumulate" : "store", text_of(s.access), s.expr);
+}
+
+void append_contraction(std::string& out, const Contraction& c) {
+  out += fmt::format("{} over {}{}\n", contraction_names[static_cast<size_t>(c.kind)], to_string(c.reduce),
+                     c.masked_rows_are_zero ? " safe" : "");
+  if (c.kind != ContractionKind::attention) out += fmt::format("  a {}\n", text_of(c.a));
+  out += fmt::format("  b {}\n", text_of(c.b));
+  if (!c.score) return;
+  const Score& score = *c.score;
+  out += fmt::format("  score {} over {}\n    a {}\n    b {}\n", to_string(score.space), to_string(score.reduce),
+                     text_of(score.a), text_of(score.b));
+  append_exprs(out, score.exprs, score.accesses, "    ");
+  out += fmt::format("    score = e{}\n", score.result);
 }
 
 }  // namespace
@@ -140,9 +137,17 @@ Scalar result_type(ExprOp op, Scalar first, Scalar second) {
   return first;
 }
 
-std::string to_text(const Kernel& kernel) {
-  std::string text;
-  append_text(text, kernel, "");
+std::string to_text(const Kernel& k) {
+  std::string text = fmt::format("space {} row {}\n", to_string(k.space), k.row_dims);
+  for (size_t i = 0; i < k.args.size(); ++i) {
+    const KernelArg& arg = k.args[i];
+    text += fmt::format("%{} = {} {} x{}", i, arg.written ? "write" : "read", dtype_name(arg.dtype), arg.elements);
+    text += arg.updates >= 0 ? fmt::format(" updates %{}\n", arg.updates) : "\n";
+  }
+  if (k.contraction) append_contraction(text, *k.contraction);
+  append_exprs(text, k.exprs, k.accesses, "");
+  for (const Store& s : k.stores)
+    text += fmt::format("{} {} = e{}\n", s.accumulate ? "accumulate" : "store", text_of(s.access), s.expr);
   return text;
 }
 

@@ -152,8 +152,6 @@ struct KernelArg {
   int updates = -1;  // written: argument whose buffer this one shares; elements not stored keep its values
 };
 
-struct Kernel;
-
 enum class ContractionKind : uint8_t { matmul, conv, attention };
 
 // leaf[space] = Σ over `reduce` of a·b, in f32. Accesses run over the dimensions space ++ reduce.
@@ -162,16 +160,26 @@ enum class ContractionKind : uint8_t { matmul, conv, attention };
 //              carries the padding as guards; the order of dimensions never changes.
 //   attention  leaf[…, d] = Σ over reduce [kv] of softmax over kv of score[…, kv] · b[…, d, kv]. The leading dimensions
 //              are heads and queries in any order and number: one along which b has stride 0 shares keys and values.
-//              `score` is a kernel with a matmul and an epilogue over the space […, kv]; its one store's expression
-//              is the score. It has no arguments of its own: its accesses name the outer kernel's (and its store
-//              none: -1).
+struct Score;
 struct Contraction {
   ContractionKind kind = ContractionKind::matmul;
   std::vector<int64_t> reduce;
   Access a;
   Access b;
-  std::shared_ptr<const Kernel> score;
-  bool masked_rows_are_zero = false;  // attention: a row of −inf scores gives 0 (ATen's safe softmax), not NaN
+  std::shared_ptr<const Score> score;  // of attention only
+  bool masked_rows_are_zero = false;   // attention: a row of −inf scores gives 0 (ATen's safe softmax), not NaN
+};
+
+// score[…, kv] of an attention: an expression around the leaf Σ a·b over `reduce`. Accesses name arguments of the
+// kernel that the attention is in; those of a and b run over space ++ reduce.
+struct Score {
+  std::vector<int64_t> space;  // […, kv]
+  std::vector<Access> accesses;
+  std::vector<Expr> exprs;
+  int32_t result = -1;  // the expression that is the score, f32
+  std::vector<int64_t> reduce;
+  Access a;
+  Access b;
 };
 
 inline constexpr size_t max_dims = 64;  // of the space, with the reduced ones of a contraction

@@ -1,6 +1,7 @@
 // matmul → scale, mask → softmax → matmul becomes one attention kernel; shared keys and values are never expanded.
 #include <algorithm>
 
+#include "kernel/facts/score_kernel.h"
 #include "kernel/fuse/simplify.h"
 #include "kernel/fuse/substitute.h"
 #include "passes/fuser.h"
@@ -128,15 +129,10 @@ class AttentionBuilder {
       out.values.push_back(score.values[i]);
       out.kernel.args.push_back(score.kernel.args[i]);
     }
-    auto inner = std::make_shared<Kernel>(std::move(score.kernel));
-    inner->args.clear();
+    auto inner = std::make_shared<Score>(to_score(score.kernel));
     for (Access& a : inner->accesses) a.arg = rename[static_cast<size_t>(a.arg)];
-    auto dot = std::make_shared<Contraction>(*inner->contraction);
-    dot->a.arg = rename[static_cast<size_t>(dot->a.arg)];
-    dot->b.arg = rename[static_cast<size_t>(dot->b.arg)];
-    inner->contraction = dot;
-    inner->stores[0].access.arg = -1;  // nothing is stored: the expression is the score
-    attention->score = inner;
+    for (Access* a : {&inner->a, &inner->b}) a->arg = rename[static_cast<size_t>(a->arg)];
+    attention->score = std::move(inner);
     out.kernel.contraction = attention;
     order_args(out);
     simplify(out);

@@ -130,12 +130,12 @@ class ProgramChecker {
     for (const std::string& problem : check_kernel(k)) add("kernel {} '{}': {}", i, k.name, problem);
     if (!k.contraction) return;
     try {  // the work of a contraction must be countable
-      for (const Kernel* part : {&k, k.contraction->score.get()}) {
-        if (!part || !part->contraction) continue;
-        Shape all = part->space;
-        all.insert(all.end(), part->contraction->reduce.begin(), part->contraction->reduce.end());
+      const auto count = [](Shape all, const std::vector<int64_t>& reduce) {
+        all.insert(all.end(), reduce.begin(), reduce.end());
         element_count(all);
-      }
+      };
+      count(k.space, k.contraction->reduce);
+      if (const Score* score = k.contraction->score.get()) count(score->space, score->reduce);
     } catch (const Error& error) {
       add("kernel {} '{}': {}", i, k.name, error.what());
     }

@@ -77,6 +77,12 @@ void fields(Archive& a, S& s) {
   a("dtype", s.dtype), a("elements", s.elements), a("written", s.written), a("updates", s.updates);
 }
 
+template <typename Archive, Like<Score> S>
+void fields(Archive& a, S& s) {
+  a("space", s.space), a("accesses", s.accesses), a("exprs", s.exprs), a("result", s.result);
+  a("reduce", s.reduce), a("a", s.a), a("b", s.b);
+}
+
 template <typename Archive, Like<Contraction> S>
 void fields(Archive& a, S& s) {
   a("kind", s.kind), a("reduce", s.reduce), a("a", s.a), a("b", s.b), a("score", s.score);

@@ -163,14 +163,11 @@ class Reader {
       in_.leave();
     }
   }
-  // Kernels are within kernels only as the score of an attention, which has none in turn.
   template <typename T>
   void get(std::shared_ptr<const T>& value) {
     if (in_.nil()) return;
-    if (std::same_as<T, Kernel> && ++scores_ > 1) in_.mismatch("no score within a score", "one");
     auto owned = std::make_shared<T>();
     get(*owned);
-    if (std::same_as<T, Kernel>) --scores_;
     value = std::move(owned);
   }
   template <typename T>
@@ -190,7 +187,6 @@ class Reader {
 
   PackReader in_;
   bool named_ = true;
-  int scores_ = 0;
 };
 
 template <typename T>

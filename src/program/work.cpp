@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernel/facts/depend.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim {
 namespace {
@@ -57,8 +58,7 @@ struct Counter {
         counted[static_cast<size_t>(e.integer)] = true;
         access(k.accesses[static_cast<size_t>(e.integer)], k.space, depends);
       }
-    for (const Store& s : k.stores)
-      if (!k.args.empty()) access(s.access, k.space, depends);
+    for (const Store& s : k.stores) access(s.access, k.space, depends);
     if (!k.contraction) return;
     const Contraction& c = *k.contraction;
     std::vector<int64_t> dims = k.space;
@@ -66,7 +66,7 @@ struct Counter {
     if (c.kind != ContractionKind::attention) access(c.a, dims, depends);
     access(c.b, dims, depends);
     flops += limited_product(2, product(dims));
-    if (c.score) kernel(*c.score);
+    if (c.score) kernel(score_kernel(k));
   }
 };
 

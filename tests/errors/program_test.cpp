@@ -125,18 +125,24 @@ TEST(ProgramFile, Fields) {
             "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
 }
 
-TEST(ProgramFile, NoScoreWithinAScore) {
-  EXPECT_EQ(check_error([](Program& p) {
-              auto inner = std::make_shared<Kernel>(p.kernels[1]);
-              auto product = *p.kernels[1].contraction->score->contraction;
-              product.score = inner;
-              auto score = *p.kernels[1].contraction->score;
-              score.contraction = std::make_shared<const Contraction>(product);
-              auto attention = *p.kernels[1].contraction;
-              attention.score = std::make_shared<const Kernel>(score);
-              p.kernels[1].contraction = std::make_shared<const Contraction>(attention);
+TEST(ProgramCheck, Scores) {
+  const auto change = [](auto edit) {
+    return check_error([&](Program& p) {
+      auto score = std::make_shared<Score>(*p.kernels[1].contraction->score);
+      edit(*score);
+      auto attention = std::make_shared<Contraction>(*p.kernels[1].contraction);
+      attention->score = score;
+      p.kernels[1].contraction = attention;
+    });
+  };
+  EXPECT_EQ(change([](Score& s) {
+              s.space = {2, 7};
             }),
-            "kernels[1].contraction.score.contraction.score: expected no score within a score, found one");
+            "kernel 1 'attention': attention's score is not over the queries and keys");
+  EXPECT_EQ(change([](Score& s) { s.result = 1; }), "kernel 1 'attention': attention's score is no f32 expression");
+  EXPECT_EQ(change([](Score& s) { s.a.arg = 3; }), "kernel 1 'attention': operand a: no argument %3");
+  EXPECT_EQ(change([](Score& s) { s.b.offset = 1; }),
+            "kernel 1 'attention': operand b: elements 1..32 of argument %1, which has 32");
 }
 
 TEST(ProgramCheck, Buffers) {

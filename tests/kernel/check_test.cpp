@@ -166,7 +166,7 @@ TEST(CheckKernel, OnlyAttentionHasAScore) {
   b.store(b.output({DType::f32, {2, 3}}), b.contract(ContractionKind::matmul, {4}, x, x_at, y, y_at));
   Kernel k = b.finish("matmul");
   auto product = std::make_shared<Contraction>(*k.contraction);
-  product->score = std::make_shared<Kernel>();
+  product->score = std::make_shared<Score>();
   k.contraction = product;
   EXPECT_EQ(check_kernel(k), Problems{"a score without attention"});
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel/builder.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim {
 
@@ -88,8 +89,8 @@ struct AttentionCase {
 
 // Space [batch, kv head, group, q, d]; q [batch, q, head, depth], k and v [batch, keys, kv head, depth].
 // `score(builder, leaf, mask)` is the score's expression; the mask [batch, q, keys] is argument 3.
-template <typename Score>
-Kernel attention(const AttentionCase& c, DType mask_type, Score&& score_of) {
+template <typename ScoreOf>
+Kernel attention(const AttentionCase& c, DType mask_type, ScoreOf&& score_of) {
   const int64_t heads = c.kv_heads * c.group;
   const TensorType q_type{c.type, {c.batch, c.queries, c.kv_heads, c.group, c.depth}};
   const TensorType k_type{c.type, {c.batch, c.keys, c.kv_heads, c.depth}},
@@ -101,8 +102,7 @@ Kernel attention(const AttentionCase& c, DType mask_type, Score&& score_of) {
   Ex leaf = s.contract(ContractionKind::matmul, {c.depth}, q, Coords{s.dim(0), s.dim(3), s.dim(1), s.dim(2), s.dim(5)},
                        k, Coords{s.dim(0), s.dim(4), s.dim(1), s.dim(5)});
   s.store(scores, score_of(s, leaf, s.load(m, Coords{s.dim(0), s.dim(3), s.dim(4)})));
-  Kernel score = s.finish("score");
-  score.args.clear();
+  Score score = to_score(s.finish("score"));
 
   KernelBuilder b({c.batch, c.kv_heads, c.group, c.queries, c.columns});
   b.input(q_type), b.input(k_type), b.input(v_type), b.input(m_type);
@@ -112,7 +112,7 @@ Kernel attention(const AttentionCase& c, DType mask_type, Score&& score_of) {
   b.store(out, Coords{b.dim(0), b.dim(3), b.dim(1) * (c.group * c.columns) + b.dim(2) * c.columns + b.dim(4)}, value);
   Kernel kernel = b.finish("attention");
   auto contraction = std::make_shared<Contraction>(*kernel.contraction);
-  contraction->score = std::make_shared<Kernel>(std::move(score));
+  contraction->score = std::make_shared<Score>(std::move(score));
   contraction->masked_rows_are_zero = c.safe;
   kernel.contraction = contraction;
   return kernel;

@@ -11,6 +11,7 @@
 #include "base/tensor.h"
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim {
 namespace {
@@ -183,15 +184,13 @@ TEST(Unfuse, RandomAttention) {
     if (d.chance(0.5)) score = select(s.load_broadcast(4), score, masked);
     if (d.chance(0.3)) score = select(s.index(2) <= s.index(1), score, masked);
     s.store(s.output({DType::f32, scores}), score);
-    Kernel inner = s.finish("score");
-    inner.args.clear();
+    const Score inner = to_score(s.finish("score"));
     const Coords v_at{b.dim(0), b.dim(3), b.dim(2)};
     finish_epilogue(b, b.contract(ContractionKind::attention, {keys}, 2, v_at, 2, v_at), space, d, extent);
     Kernel kernel = b.finish("attention");
     auto contraction = std::make_shared<Contraction>(*kernel.contraction);
     contraction->masked_rows_are_zero = d.chance(0.5);
-    inner.stores[0].access.arg = -1;
-    contraction->score = std::make_shared<Kernel>(std::move(inner));
+    contraction->score = std::make_shared<Score>(inner);
     kernel.contraction = contraction;
     SCOPED_TRACE(seed);
     check_unfused(kernel, d, d.chance(0.5), extent);

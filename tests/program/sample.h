@@ -33,15 +33,13 @@ inline Kernel update_kernel(const TensorType& state) {
 
 // q [2, 4], k and v [8, 4]: softmax(q·kᵀ)·v.
 inline Kernel attention_kernel() {
-  auto score = std::make_shared<Kernel>();
+  auto score = std::make_shared<Score>();
   score->space = {2, 8};
-  Contraction product;
-  product.reduce = {4};
-  product.a = {.arg = 0, .offset = 0, .strides = {4, 0, 1}, .guards = {}, .terms = {}};
-  product.b = {.arg = 1, .offset = 0, .strides = {0, 4, 1}, .guards = {}, .terms = {}};
-  score->contraction = std::make_shared<const Contraction>(product);
+  score->reduce = {4};
+  score->a = {.arg = 0, .offset = 0, .strides = {4, 0, 1}, .guards = {}, .terms = {}};
+  score->b = {.arg = 1, .offset = 0, .strides = {0, 4, 1}, .guards = {}, .terms = {}};
   score->exprs = {{.op = ExprOp::contraction}};
-  score->stores = {{.access = {}, .expr = 0}};
+  score->result = 0;
   Kernel kernel;
   kernel.name = "attention";
   kernel.space = {2, 4};

@@ -26,8 +26,8 @@ double work_of(const Lowering& lowering) {
     if (k.contraction) {
       double products = 1;
       for (const int64_t n : k.contraction->reduce) products *= static_cast<double>(n);
-      if (k.contraction->score && k.contraction->score->contraction)
-        for (const int64_t n : k.contraction->score->contraction->reduce) products *= static_cast<double>(n);
+      if (k.contraction->score)
+        for (const int64_t n : k.contraction->score->reduce) products *= static_cast<double>(n);
       inner += 2 * products;
     }
     work += points * inner;

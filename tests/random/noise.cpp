@@ -84,8 +84,8 @@ CallTraits traits_of(const Lowering& lowering) {
     traits.contracts = true;
     double products = 1;
     for (const int64_t n : k.contraction->reduce) products *= static_cast<double>(n);
-    if (k.contraction->score && k.contraction->score->contraction)
-      for (const int64_t n : k.contraction->score->contraction->reduce) products *= static_cast<double>(n);
+    if (k.contraction->score)
+      for (const int64_t n : k.contraction->score->reduce) products *= static_cast<double>(n);
     traits.terms = std::max(traits.terms, products);
     // Winograd's transforms: filters of 3x3, sums of tiles of 6x6.
     const std::vector<int64_t>& reduce = k.contraction->reduce;

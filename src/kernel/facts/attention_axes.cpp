@@ -5,16 +5,15 @@ namespace npusim {
 
 std::optional<AttentionAxes> attention_axes(const Kernel& kernel) {
   const Contraction& outer = *kernel.contraction;
-  const Kernel& score = *outer.score;
-  const Contraction& inner = *score.contraction;
+  const Score& score = *outer.score;
   const int rank = static_cast<int>(kernel.space.size()), last = rank - 1;  // the keys in score, the values' columns
-  const bool swapped = depends_on(inner.a, last);
-  if (swapped && depends_on(inner.b, last)) return std::nullopt;
-  const Access& keys = swapped ? inner.a : inner.b;
+  const bool swapped = depends_on(score.a, last);
+  if (swapped && depends_on(score.b, last)) return std::nullopt;
+  const Access& keys = swapped ? score.a : score.b;
   std::vector<int> batch, rows, depth;
   for (int d = 0; d < last; ++d) (depends_on(keys, d) || depends_on(outer.b, d) ? batch : rows).push_back(d);
   std::vector<int64_t> score_dims = score.space, value_dims = kernel.space;
-  for (int64_t extent : inner.reduce) {
+  for (int64_t extent : score.reduce) {
     depth.push_back(static_cast<int>(score_dims.size()));
     score_dims.push_back(extent);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernel/facts/score_kernel.h"
 #include "kernel/facts/visit.h"
 
 namespace npusim {
@@ -11,9 +12,10 @@ namespace {
 
 // Whether any part of the kernel reads the argument.
 bool reads(const Kernel& k, int arg) {
-  bool found = k.contraction && k.contraction->score && reads(*k.contraction->score, arg);
+  bool found = false;
   for_each_access(k, [&](const Access& a, bool) { found = found || a.arg == arg; });
-  return found;
+  if (found || !k.contraction || !k.contraction->score) return found;
+  return reads(score_kernel(k), arg);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/facts/match_expr.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim {
 namespace {
@@ -130,9 +131,10 @@ struct Matcher : ExprMatcher {
 
 }  // namespace
 
-std::optional<ScoreForm> score_form(const Kernel& score) {
+std::optional<ScoreForm> score_form(const Kernel& outer) {
   ScoreForm form;
-  if (!Matcher{{score}}.match(score.stores[0].expr, form)) return std::nullopt;
+  const Kernel score = score_kernel(outer);
+  if (!Matcher{{score}}.match(outer.contraction->score->result, form)) return std::nullopt;
   return form;
 }
 

@@ -12,7 +12,7 @@ namespace npusim {
 // booleans, does not keep: `masked`, or `masked` added to it.
 struct ScoreForm {
   float scale = 1;
-  int mask = -1, kept = -1;  // indices into the score kernel's accesses
+  int mask = -1, kept = -1;  // indices into the score's accesses
   bool keeps = true;         // the value of `kept` that keeps
   bool limited = false;  // limit = limit_offset + Σ limit_coeffs[d]·index[d] over the score's dimensions but the last
   bool added = false;
@@ -20,7 +20,7 @@ struct ScoreForm {
   int64_t limit_offset = 0;
   std::vector<int64_t> limit_coeffs;
 };
-// nullopt: none of these forms.
-std::optional<ScoreForm> score_form(const Kernel& score);
+// Of the score in `outer`, which holds an attention; nullopt: none of these forms.
+std::optional<ScoreForm> score_form(const Kernel& outer);
 
 }  // namespace npusim

@@ -11,31 +11,27 @@ namespace npusim {
 namespace {
 
 void rename_args(Kernel& k, const std::vector<int>& to) {
-  for (Access& a : k.accesses) a.arg = to[static_cast<size_t>(a.arg)];
-  for (Store& s : k.stores)
-    if (s.access.arg >= 0) s.access.arg = to[static_cast<size_t>(s.access.arg)];
+  const auto rename = [&](Access& a) { a.arg = to[static_cast<size_t>(a.arg)]; };
+  edit_each_access(k, [&](Access& a, bool) { rename(a); });
   for (KernelArg& arg : k.args)
     if (arg.updates >= 0) arg.updates = to[static_cast<size_t>(arg.updates)];
-  if (!k.contraction) return;
+  if (!k.contraction || !k.contraction->score) return;
   auto c = std::make_shared<Contraction>(*k.contraction);
-  if (c->a.arg >= 0) c->a.arg = to[static_cast<size_t>(c->a.arg)];
-  c->b.arg = to[static_cast<size_t>(c->b.arg)];
-  if (c->score) {
-    auto score = std::make_shared<Kernel>(*c->score);
-    rename_args(*score, to);
-    c->score = std::move(score);
-  }
+  auto score = std::make_shared<Score>(*c->score);
+  for (Access& a : score->accesses) rename(a);
+  rename(score->a);
+  rename(score->b);
+  c->score = std::move(score);
   k.contraction = std::move(c);
 }
 
 void mark_args(const Kernel& k, std::vector<bool>& used) {
-  for (const Access& a : k.accesses) used[static_cast<size_t>(a.arg)] = true;
-  for (const Store& s : k.stores)
-    if (s.access.arg >= 0) used[static_cast<size_t>(s.access.arg)] = true;
-  if (!k.contraction) return;
-  if (k.contraction->a.arg >= 0) used[static_cast<size_t>(k.contraction->a.arg)] = true;
-  used[static_cast<size_t>(k.contraction->b.arg)] = true;
-  if (k.contraction->score) mark_args(*k.contraction->score, used);
+  const auto mark = [&](const Access& a) { used[static_cast<size_t>(a.arg)] = true; };
+  for_each_access(k, [&](const Access& a, bool) { mark(a); });
+  if (!k.contraction || !k.contraction->score) return;
+  for (const Access& a : k.contraction->score->accesses) mark(a);
+  mark(k.contraction->score->a);
+  mark(k.contraction->score->b);
 }
 
 // Each value is read through one argument.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/shape.h"
+#include "kernel/facts/score_kernel.h"
 #include "kernel/fuse/simplify.h"
 
 namespace npusim {
@@ -70,7 +71,7 @@ class Unfuser {
   }
 
  private:
-  // With the outer kernel's arguments, by position.
+  // Its arguments are the outer kernel's, by position.
   static BoundKernel bound(const Kernel& kernel) {
     BoundKernel b{kernel, {}};
     for (size_t i = 0; i < kernel.args.size(); ++i) b.values.push_back(static_cast<int>(i));
@@ -138,16 +139,13 @@ class Unfuser {
 
   void attention() {
     const Contraction& c = *outer_.contraction;
-    const Kernel& score = *c.score;
+    const Score& score = *c.score;
     const std::vector<int64_t>& space = score.space;  // queries ++ keys
     const int scores = add_scratch(space), weights = add_scratch(space);
 
-    BoundKernel first = reader(bound(outer_), "_scores");
-    first.kernel.space = space;
-    first.kernel.accesses = score.accesses;
-    first.kernel.exprs = score.exprs;
-    first.kernel.stores = {{scratch_access(first, scores, space, true), score.stores[0].expr, false}};
-    product(std::move(first), score.contraction->reduce, score.contraction->a, score.contraction->b);
+    BoundKernel first = bound(score_kernel(outer_));
+    first.kernel.stores = {{scratch_access(first, scores, space, true), score.result, false}};
+    product(std::move(first), score.reduce, score.a, score.b);
 
     step(softmax(space, scores, weights));
 

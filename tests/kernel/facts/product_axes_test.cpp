@@ -60,12 +60,10 @@ TEST(AttentionAxes, RolesFromKeysAndValues) {
 
   const auto with_operands = [&](bool keys_in_a, bool keys_in_b) {
     auto outer = std::make_shared<Contraction>(*kernel.contraction);
-    auto inner = std::make_shared<Contraction>(*outer->score->contraction);
+    auto inner = std::make_shared<Score>(*outer->score);
     const Access q = inner->a, k = inner->b;
     inner->a = keys_in_a ? k : q, inner->b = keys_in_b ? k : q;
-    auto changed = std::make_shared<Kernel>(*outer->score);
-    changed->contraction = inner;
-    outer->score = changed;
+    outer->score = inner;
     Kernel result = kernel;
     result.contraction = outer;
     return result;

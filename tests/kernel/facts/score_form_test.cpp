@@ -12,9 +12,9 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-template <typename Score>
-std::optional<ScoreForm> form_of(Score&& score, DType mask = DType::f32) {
-  return score_form(*attention({}, mask, score).contraction->score);
+template <typename ScoreOf>
+std::optional<ScoreForm> form_of(ScoreOf&& score, DType mask = DType::f32) {
+  return score_form(attention({}, mask, score));
 }
 
 TEST(ScoreForm, ScaleAndMask) {

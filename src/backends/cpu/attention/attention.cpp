@@ -38,7 +38,7 @@ struct Result {
   float *o, *top, *sum, *factor;
 };
 
-const Contraction& product_of(const Problem& p) { return *p.kernel.contraction->score->contraction; }
+const Score& score_of(const Problem& p) { return *p.kernel.contraction->score; }
 
 Operand bind(const Problem& p, const Access& access, const std::array<Axis, 3>& axes) {
   const auto arg = static_cast<size_t>(access.arg);
@@ -48,8 +48,8 @@ Operand bind(const Problem& p, const Access& access, const std::array<Axis, 3>& 
 class AttentionStep final : public BoundStep {
  public:
   AttentionStep(const Problem& p, const AttentionAxes& axes)
-      : q_(bind(p, axes.swapped ? product_of(p).b : product_of(p).a, {axes.batch, axes.rows, axes.depth})),
-        k_(bind(p, axes.swapped ? product_of(p).a : product_of(p).b, {axes.batch, axes.keys, axes.depth})),
+      : q_(bind(p, axes.swapped ? score_of(p).b : score_of(p).a, {axes.batch, axes.rows, axes.depth})),
+        k_(bind(p, axes.swapped ? score_of(p).a : score_of(p).b, {axes.batch, axes.keys, axes.depth})),
         v_(bind(p, p.kernel.contraction->b, {axes.batch, axes.value_keys, axes.columns})),
         rows_(q_.size(1)),
         keys_(k_.size(1)),
@@ -60,11 +60,11 @@ class AttentionStep final : public BoundStep {
         value_tile_(columns_ > tall_tile().columns ? wide_tile() : tall_tile()),
         ld_(ceil_div(columns_, value_tile_.columns) * value_tile_.columns + 16),
         epilogue_(p.kernel, p.args, axes.batch, axes.rows, axes.columns, ld_, threads_) {
-    const Kernel& score = *p.kernel.contraction->score;
+    const Score& score = score_of(p);
     auto score_operand = [&](int index) {
       return bind(p, score.accesses[static_cast<size_t>(index)], {axes.batch, axes.rows, axes.keys});
     };
-    auto form = score_form(score);
+    auto form = score_form(p.kernel);
     if (form && form->kept >= 0) {
       kept_ = score_operand(form->kept);
       if (kept_.step[1] == -1 || kept_.step[2] != 1) form.reset();  // booleans are read where they lie
@@ -105,7 +105,7 @@ class AttentionStep final : public BoundStep {
  private:
   void make_score(const Kernel& kernel, std::span<const Binding> args, const AttentionAxes& axes) {
     const size_t rank = kernel.space.size();
-    const Kernel score = score_kernel(kernel, tile_strides(rank, axes.rows, axes.keys, narrow_stride));
+    const Kernel score = score_on_tile(kernel, tile_strides(rank, axes.rows, axes.keys, narrow_stride));
     std::vector<Binding> bindings;
     for (size_t i = 0; i < args.size(); ++i)
       if (!kernel.args[i].written) bindings.push_back(args[i]);

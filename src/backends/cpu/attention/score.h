@@ -7,6 +7,6 @@
 namespace npusim::cpu {
 
 // The score as a kernel of its own that overwrites the contraction's value: `outer`'s read arguments, then the tile.
-Kernel score_kernel(const Kernel& outer, const std::vector<int64_t>& strides);
+Kernel score_on_tile(const Kernel& outer, const std::vector<int64_t>& strides);
 
 }  // namespace npusim::cpu

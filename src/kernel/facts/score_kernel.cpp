@@ -1,0 +1,28 @@
+// Scores to kernels and back.
+#include "kernel/facts/score_kernel.h"
+
+namespace npusim {
+
+Kernel score_kernel(const Kernel& outer) {
+  const Score& score = *outer.contraction->score;
+  Kernel k;
+  k.name = outer.name + "_scores";
+  k.space = score.space;
+  for (const KernelArg& arg : outer.args)
+    if (!arg.written) k.args.push_back(arg);
+  k.accesses = score.accesses;
+  k.exprs = score.exprs;
+  Contraction product;
+  product.reduce = score.reduce;
+  product.a = score.a;
+  product.b = score.b;
+  k.contraction = std::make_shared<const Contraction>(std::move(product));
+  return k;
+}
+
+Score to_score(const Kernel& k) {
+  const Contraction& product = *k.contraction;
+  return {k.space, k.accesses, k.exprs, k.stores[0].expr, product.reduce, product.a, product.b};
+}
+
+}  // namespace npusim

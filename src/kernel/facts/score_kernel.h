@@ -1,0 +1,12 @@
+// The score of an attention as a kernel of its own, and back.
+#pragma once
+#include "kernel/kernel.h"
+
+namespace npusim {
+
+// The score of `outer`, which holds an attention, with the arguments that `outer` reads. It stores nothing.
+Kernel score_kernel(const Kernel& outer);
+// What a kernel with a matmul and one store stores, as a score: its accesses name the kernel's arguments.
+Score to_score(const Kernel& kernel);
+
+}  // namespace npusim
