@@ -47,6 +47,8 @@ class Builder {
       out.outputs.push_back(spec(g, o.name, o.value));
       out.outputs.back().type.shape = o.shape;
     }
+    for (size_t i = 0; i < method.input_roles.size(); ++i) out.inputs[i].role = method.input_roles[i];
+    for (size_t i = 0; i < method.output_roles.size(); ++i) out.outputs[i].role = method.output_roles[i];
     program_.methods.push_back(std::move(out));
     program_.origins.insert(program_.origins.end(), g.origins.begin(), g.origins.end());
   }

@@ -13,7 +13,8 @@ namespace npusim {
 struct MethodGraph {
   std::string name;
   Graph graph;  // kernel nodes only
-  std::map<std::string, int64_t> fusions, materialized;
+  std::map<std::string, int64_t> fusions = {}, materialized = {};
+  std::vector<Role> input_roles = {}, output_roles = {};  // by position; empty: all are data
 };
 
 // Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the

@@ -10,6 +10,7 @@
 #include "codegen/target.h"
 #include "compiler/link_states.h"
 #include "compiler/read_config.h"
+#include "compiler/roles.h"
 #include "graph/import.h"
 #include "graph/text.h"
 #include "npusim/compiler.h"
@@ -48,12 +49,17 @@ DType automatic_dtype(const Graph& graph) {
   return DType::f16;
 }
 
-void run_passes(MethodGraph& method, PassContext& context, const CompileOptions& options) {
-  for (const Pass& pass : pipeline()) {
+void run_passes(std::span<const Pass> passes, MethodGraph& method, PassContext& context,
+                const CompileOptions& options) {
+  context.fusions.clear();
+  context.materialized.clear();
+  for (const Pass& pass : passes) {
     if (pass.optional && !context.enabled(pass.name)) continue;
     pass.run(method.graph, context);
     if (options.dump && options.dump_pass == pass.name) options.dump(to_text(method.graph));
   }
+  for (const auto& [name, count] : context.fusions) method.fusions[name] += count;
+  for (const auto& [name, count] : context.materialized) method.materialized[name] += count;
 }
 
 // What --disable-fusion takes.
@@ -139,13 +145,14 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   }
   lap("import");
   stage("passes");
+  const std::vector<Pass> passes = pipeline();
+  const auto kernels =
+      std::find_if(passes.begin(), passes.end(), [](const Pass& pass) { return pass.run == check_constraints; }) + 1;
   for (MethodGraph& method : methods) {
-    context.fusions.clear();
-    context.materialized.clear();
-    run_passes(method, context, options);
-    method.fusions.insert(context.fusions.begin(), context.fusions.end());
-    method.materialized.insert(context.materialized.begin(), context.materialized.end());
+    run_passes({passes.begin(), kernels}, method, context, options);
+    find_roles(method);
   }
+  for (MethodGraph& method : methods) run_passes({kernels, passes.end()}, method, context, options);
   lap("passes");
   stage("plan");
   Program program = build_program(methods, context, target);

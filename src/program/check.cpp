@@ -300,6 +300,7 @@ class ProgramChecker {
         add("{}: the arena has {} bytes, below its lower bound of {}", where, arena.bytes, arena.lower_bound_bytes);
     inputs(m, static_cast<int>(i) + 1, where);
     outputs(m, static_cast<int>(i) + 1, where);
+    for (const std::string& problem : check_roles(m)) add("{}: {}", where, problem);
     if (problems_.empty()) steps({where, m, &m, static_cast<int>(i) + 1});
     for (const TensorSpec& spec : m.outputs)
       if (problems_.empty() && at(spec.buffer).kind == BufferKind::output &&

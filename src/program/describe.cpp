@@ -118,8 +118,10 @@ std::string kind_text(const Kernel& kernel) {
 std::string specs_text(const Program& program, std::string_view title, const std::vector<TensorSpec>& specs) {
   std::string text;
   for (const TensorSpec& spec : specs) {
-    const bool state = buffer_at(program, spec.buffer).kind == BufferKind::state;
-    text += fmt::format("  {:<8} {:<24} {}{}\n", title, spec.name, to_string(spec.type), state ? "  (state)" : "");
+    std::string notes;
+    if (spec.role != Role::data) notes = fmt::format("  ({})", role_name(spec.role));
+    if (buffer_at(program, spec.buffer).kind == BufferKind::state) notes += "  (state)";
+    text += fmt::format("  {:<8} {:<24} {}{}\n", title, spec.name, to_string(spec.type), notes);
     title = "";
   }
   return text;
@@ -179,6 +181,7 @@ Json specs_json(const Program& program, const std::vector<TensorSpec>& specs) {
     list.push_back({{"name", spec.name},
                     {"dtype", dtype_name(spec.type.dtype)},
                     {"shape", spec.type.shape},
+                    {"role", role_name(spec.role)},
                     {"state", buffer_at(program, spec.buffer).kind == BufferKind::state}});
   return list;
 }

@@ -30,6 +30,8 @@ template <>
 inline constexpr ImageLayout last_of<ImageLayout> = ImageLayout::channels_last;
 template <>
 inline constexpr BufferKind last_of<BufferKind> = BufferKind::local;
+template <>
+inline constexpr Role last_of<Role> = static_cast<Role>(role_count - 1);
 
 template <typename T>
 inline constexpr bool is_compact =
@@ -111,7 +113,7 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<TensorSpec> S>
 void fields(Archive& a, S& s) {
-  a("name", s.name), a("type", s.type), a("buffer", s.buffer);
+  a("name", s.name), a("type", s.type), a("buffer", s.buffer), a("role", s.role);
 }
 
 template <typename Archive, Like<Step> S>

@@ -48,10 +48,24 @@ inline size_t stored_bytes(const Buffer& b) {
   return static_cast<size_t>(stored_elements(b.type, b.stored)) * dtype_size(b.type.dtype);
 }
 
+// What a tensor is to a method that reads and writes text.
+enum class Role : uint8_t {
+  data,       // nothing that generation knows: a state, or an input of another kind of model
+  tokens,     // input: ids [1, length]
+  positions,  // input: where the tokens stand, [1, length] or [length]
+  mask,    // input: which keys count. [1, heads, length, keys] that is added to scores, or booleans; or ones [1, keys]
+  logits,  // output: [1, length, vocabulary], or of the last token [1, 1, vocabulary]
+};
+inline constexpr int role_count = static_cast<int>(Role::logits) + 1;
+std::string_view role_name(Role role);
+// Whether a tensor of this type can have the role, as an input or an output of a method that takes `length` tokens.
+bool fits(Role role, const TensorType& type, bool output, int64_t length);
+
 struct TensorSpec {
   std::string name;  // the IR's
   TensorType type;
   int32_t buffer = -1;
+  Role role = Role::data;
 };
 
 // A kernel and the buffer of each of its arguments, all on the step's device; or, with `kernel` -1, a transfer of
@@ -134,6 +148,9 @@ struct Program {
   std::vector<Method> methods;
   std::vector<StateLink> links;
 };
+
+// Why a method's roles are not those of one text: empty when they are, or when it has none.
+std::vector<std::string> check_roles(const Method& method);
 
 // What messages call a step: the last IR node it came from, or its kernel.
 std::string step_name(const Program& program, const Step& step);

@@ -1,4 +1,4 @@
-// Recognising text models by their signatures, and the loop of prefill and decode.
+// Text models by the roles of their inputs and outputs, and the loop of prefill and decode.
 #include "text/generate.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
-#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -21,78 +20,44 @@ namespace {
 
 constexpr const char* no_text_model = "this is no program that generates text";
 
-// Reads the signature of one method; problems are collected so that all are told.
-class SignatureReader {
- public:
-  SignatureReader(const Program& program, size_t position, std::vector<std::string>& problems)
-      : program_(program), method_(program.methods[position]), problems_(problems) {
-    text_.method = static_cast<int>(position);
-  }
-
-  TextMethod read() {
-    for (size_t i = 0; i < method_.inputs.size(); ++i) input(static_cast<int>(i));
-    if (text_.input_ids < 0) {
-      add("has no input input_ids of int64 [1, length]");
-      return text_;
-    }
-    logits();
-    return text_;
-  }
-
- private:
-  template <typename... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
-    problems_.push_back(fmt::format("{}: method '{}' {}", no_text_model, method_.name,
-                                    fmt::format(format, std::forward<Args>(args)...)));
-  }
-
-  void input(int i) {
-    const TensorSpec& spec = method_.inputs[static_cast<size_t>(i)];
-    if (is_state(spec)) return;
-    const Shape& shape = spec.type.shape;
-    const bool row = shape.size() == 2 && shape[0] == 1;
-    const bool whole = is_integer(spec.type.dtype);
-    auto is = [&](std::string_view name) { return spec.name.find(name) != std::string::npos; };
-    if (is("input_ids") && whole && row) {
-      text_.input_ids = i;
-      text_.length = shape[1];
-    } else if (is("position_ids") && whole && row) {
-      text_.position_ids = i;
-    } else if (is("cache_position") && whole && shape.size() == 1) {
-      text_.cache_position = i;
-    } else if (is("attention_mask") && (row || (shape.size() == 4 && shape[0] == 1 && !whole))) {
-      text_.attention_mask = i;
-    } else {
-      add("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type));
+// What a method lacks is added to `problems`.
+TextMethod text_method(const Program& program, size_t position, std::vector<std::string>& problems) {
+  const Method& method = program.methods[position];
+  TextMethod text;
+  text.method = static_cast<int>(position);
+  const auto add = [&](const std::string& problem) {
+    problems.push_back(fmt::format("{}: method '{}' {}", no_text_model, method.name, problem));
+  };
+  const auto is_state = [&](const TensorSpec& spec) {
+    return program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state ||
+           std::any_of(program.links.begin(), program.links.end(),
+                       [&](const StateLink& l) { return l.to_method == method.name && l.input == spec.name; });
+  };
+  for (size_t i = 0; i < method.inputs.size(); ++i) {
+    const TensorSpec& spec = method.inputs[i];
+    const auto at = static_cast<int>(i);
+    if (spec.role == Role::tokens) {
+      text.tokens = at;
+      text.length = spec.type.shape[1];
+    } else if (spec.role == Role::positions) {
+      text.positions.push_back(at);
+    } else if (spec.role == Role::mask) {
+      text.mask = at;
+    } else if (!is_state(spec)) {
+      add(fmt::format("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type)));
     }
   }
-
-  bool is_state(const TensorSpec& spec) const {
-    if (program_.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state) return true;
-    return std::any_of(program_.links.begin(), program_.links.end(),
-                       [&](const StateLink& l) { return l.to_method == method_.name && l.input == spec.name; });
-  }
-
-  void logits() {
-    std::set<std::string_view> linked;
-    for (const StateLink& link : program_.links)
-      if (link.from_method == method_.name) linked.insert(link.output);
-    for (size_t i = 0; i < method_.outputs.size() && text_.logits < 0; ++i) {
-      const TensorSpec& spec = method_.outputs[i];
-      const Shape& s = spec.type.shape;
-      const bool rows = s.size() == 3 && s[0] == 1 && (s[1] == 1 || s[1] == text_.length);
-      if (!rows || !is_float(spec.type.dtype) || linked.contains(spec.name) || is_state(spec)) continue;
-      text_.logits = static_cast<int>(i);
-      text_.logit_rows = s[1];
+  for (size_t i = 0; i < method.outputs.size(); ++i)
+    if (method.outputs[i].role == Role::logits) {
+      text.logits = static_cast<int>(i);
+      text.logit_rows = method.outputs[i].type.shape[1];
     }
-    if (text_.logits < 0) add("has no output of logits [1, {} or 1, vocabulary]", text_.length);
-  }
-
-  const Program& program_;
-  const Method& method_;
-  std::vector<std::string>& problems_;
-  TextMethod text_;
-};
+  if (text.tokens < 0)
+    add("has no input input_ids of int64 [1, length]");
+  else if (text.logits < 0)
+    add(fmt::format("has no output of logits [1, {} or 1, vocabulary]", text.length));
+  return text;
+}
 
 int find_method(const Program& program, std::string_view name) {
   for (size_t i = 0; i < program.methods.size(); ++i)
@@ -109,7 +74,7 @@ const TensorSpec& logits_of(const Program& program, const TextMethod& m) {
 
 // How many positions decode's states hold: the mask's width, or the dimension along which prefill fills a state.
 int64_t state_capacity(const Program& program, const TextMethod& decode) {
-  if (decode.attention_mask >= 0) return input_of(program, decode, decode.attention_mask).type.shape.back();
+  if (decode.mask >= 0) return input_of(program, decode, decode.mask).type.shape.back();
   const Method& method = program.methods[static_cast<size_t>(decode.method)];
   for (const StateLink& link : program.links) {
     const Method& from = program.methods[static_cast<size_t>(find_method(program, link.from_method))];
@@ -147,16 +112,14 @@ class Runner {
  private:
   void run(const TextMethod& m, const int64_t* tokens, int64_t count, int64_t first) {
     for (int64_t i = 0; i < m.length; ++i) {
-      put(m, m.input_ids, i, i < count ? tokens[i] : 0);
-      put(m, m.position_ids, i, first + i);
-      put(m, m.cache_position, i, first + i);
+      put(m, m.tokens, i, i < count ? tokens[i] : 0);
+      for (int input : m.positions) put(m, input, i, first + i);
     }
     mask(m, count, first);
     session_.run(static_cast<size_t>(m.method));
   }
 
   void put(const TextMethod& m, int input, int64_t at, int64_t value) {
-    if (input < 0) return;
     const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(input));
     store_int(bytes.data(), input_of(session_.program(), m, input).type.dtype, at, value);
   }
@@ -164,9 +127,9 @@ class Runner {
   // [1, heads, queries, keys]: query i at position first + i sees the keys up to there; 0 or the dtype's lowest value
   // is added to its scores, or a boolean says which keys count. [1, keys]: 1 for every key that holds a token.
   void mask(const TextMethod& m, int64_t count, int64_t first) {
-    if (m.attention_mask < 0) return;
-    const TensorType& type = input_of(session_.program(), m, m.attention_mask).type;
-    const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(m.attention_mask));
+    if (m.mask < 0) return;
+    const TensorType& type = input_of(session_.program(), m, m.mask).type;
+    const auto bytes = session_.input(static_cast<size_t>(m.method), static_cast<size_t>(m.mask));
     const int64_t keys = type.shape.back();
     if (type.shape.size() == 2) {
       for (int64_t j = 0; j < keys; ++j) store_double(bytes.data(), type.dtype, j, j < first + count ? 1 : 0);
@@ -269,29 +232,34 @@ void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
 TextModel find_text_model(const Program& program) {
   std::vector<std::string> problems;
   TextModel model;
-  const int prefill = find_method(program, "prefill"), decode = find_method(program, "decode");
-  if (decode < 0) fail(ErrorKind::unsupported, "{}: expected a method 'decode'", no_text_model);
-  if (prefill >= 0) model.prefill = SignatureReader(program, static_cast<size_t>(prefill), problems).read();
-  model.decode = SignatureReader(program, static_cast<size_t>(decode), problems).read();
-  if (problems.empty()) {
-    if (model.decode.length != 1)
-      problems.push_back(
-          fmt::format("{}: method 'decode' takes {} tokens, expected 1", no_text_model, model.decode.length));
-    if (model.decode.cache_position < 0 && model.decode.position_ids < 0)
-      problems.push_back(fmt::format("{}: method 'decode' has no cache_position or position_ids", no_text_model));
-    const bool linked = std::any_of(program.links.begin(), program.links.end(), [](const StateLink& l) {
-      return l.from_method == "prefill" && l.to_method == "decode";
-    });
-    if (prefill >= 0 && !linked)
-      problems.push_back(
-          fmt::format("{}: nothing links prefill's outputs to decode's states: compile with --kv-map", no_text_model));
-    model.vocabulary = logits_of(program, model.decode).type.shape[2];
-    if (prefill >= 0 && logits_of(program, model.prefill).type.shape[2] != model.vocabulary)
-      problems.push_back(fmt::format("{}: the logits of prefill and decode differ in size", no_text_model));
-    model.capacity = state_capacity(program, model.decode);
-    if (model.capacity < 1)
-      problems.push_back(fmt::format("{}: nothing tells how many positions decode's states hold", no_text_model));
+  for (size_t i = 0; i < program.methods.size(); ++i) {
+    std::vector<std::string> lacks;
+    TextMethod method = text_method(program, i, lacks);
+    problems.insert(problems.end(), lacks.begin(), lacks.end());
+    TextMethod& place = method.length == 1 ? model.decode : model.prefill;
+    if (lacks.empty() && place.method < 0) place = std::move(method);
   }
+  if (model.decode.method < 0) {
+    problems.insert(problems.begin(), fmt::format("{}: expected a method that takes one token", no_text_model));
+    throw Error(ErrorKind::unsupported, fmt::format("{}", fmt::join(problems, "\n")));
+  }
+  problems.clear();
+  const auto add = [&](const std::string& problem) {
+    problems.push_back(fmt::format("{}: {}", no_text_model, problem));
+  };
+  const std::string& decode = program.methods[static_cast<size_t>(model.decode.method)].name;
+  if (model.decode.positions.empty()) add(fmt::format("method '{}' has no cache_position or position_ids", decode));
+  model.vocabulary = logits_of(program, model.decode).type.shape[2];
+  if (model.prefill.method >= 0) {
+    const std::string& prefill = program.methods[static_cast<size_t>(model.prefill.method)].name;
+    if (std::none_of(program.links.begin(), program.links.end(),
+                     [&](const StateLink& l) { return l.from_method == prefill && l.to_method == decode; }))
+      add(fmt::format("nothing links outputs of '{}' to states of '{}': compile with --kv-map", prefill, decode));
+    if (logits_of(program, model.prefill).type.shape[2] != model.vocabulary)
+      add(fmt::format("the logits of '{}' and '{}' differ in size", prefill, decode));
+  }
+  model.capacity = state_capacity(program, model.decode);
+  if (model.capacity < 1) add(fmt::format("nothing tells how many positions the states of '{}' hold", decode));
   if (!problems.empty()) throw Error(ErrorKind::unsupported, fmt::format("{}", fmt::join(problems, "\n")));
   return model;
 }

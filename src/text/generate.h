@@ -1,4 +1,4 @@
-// Text generation with a program that has a method `decode` and usually `prefill`: tokens in, tokens out.
+// Text generation with a program that has a method for one token and usually one for many: tokens in, tokens out.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,7 +12,8 @@ namespace npusim {
 // What a method takes and gives: positions among its inputs and outputs, -1 where it has no such tensor.
 struct TextMethod {
   int method = -1;  // position in the program; -1: the program has none
-  int input_ids = -1, attention_mask = -1, position_ids = -1, cache_position = -1;
+  int tokens = -1, mask = -1;
+  std::vector<int> positions;
   int logits = -1;     // [1, length or 1, vocabulary]
   int64_t length = 0;  // tokens per run
   int64_t logit_rows = 0;
@@ -25,8 +26,8 @@ struct TextModel {
   int64_t vocabulary = 0;
 };
 
-// Recognises inputs by name (input_ids, attention_mask, position_ids, cache_position) and shape, logits by shape.
-// Throws unsupported naming each thing that is missing or not understood.
+// By the roles that the compiler gave: prefill takes several tokens, decode one. Throws unsupported naming each thing
+// that is missing or not understood.
 TextModel find_text_model(const Program& program);
 
 struct GenerateOptions {

@@ -226,17 +226,19 @@ TEST_F(CliErrors, Verify) {
 
 TEST_F(CliErrors, Generate) {
   make_program();
-  expect({"generate", "model.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4,
-         "this is no program that generates text: expected a method 'decode'");
-  const Invocation compiled =
-      npusim({"compile", "--method", "prefill=model.json", "--method", "decode=model.json", "-o", "lm.npubin"});
-  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  const std::string none = "this is no program that generates text: expected a method that takes one token\n";
   const std::string no_text = "this is no program that generates text: method ";
   const std::string missing = "has no input input_ids of int64 [1, length]";
   const std::string strange = "has an input that is not understood: 'x' of float32[2, 3]";
+  const auto wrong = [&](const std::string& name) {
+    return no_text + "'" + name + "' " + strange + "\n" + no_text + "'" + name + "' " + missing;
+  };
+  expect({"generate", "model.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4, none + wrong("main"));
+  const Invocation compiled =
+      npusim({"compile", "--method", "prefill=model.json", "--method", "decode=model.json", "-o", "lm.npubin"});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
   expect({"generate", "lm.npubin", "--tokenizer", "none.json", "--prompt", "x"}, 4,
-         no_text + "'prefill' " + strange + "\n" + no_text + "'prefill' " + missing + "\n" + no_text + "'decode' " +
-             strange + "\n" + no_text + "'decode' " + missing);
+         none + wrong("prefill") + "\n" + wrong("decode"));
 }
 
 TEST_F(CliErrors, NamesInMessagesStayOnOneLine) {

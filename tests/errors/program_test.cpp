@@ -248,6 +248,35 @@ TEST(ProgramCheck, Methods) {
             "method 'decode': the arena has 96 bytes, below its lower bound of 97");
 }
 
+// What generation writes into an input it knows by its role: never more than its role has.
+TEST(ProgramCheck, Roles) {
+  const auto role_error = [](const std::function<void(Program&)>& damage) {
+    return check_error([&](Program& p) {
+      Method& decode = p.methods[1];
+      decode.inputs[1].role = Role::positions;
+      decode.outputs[0].role = Role::data;
+      damage(p);
+    });
+  };
+  EXPECT_EQ(role_error([](Program&) {}),
+            "method 'decode': input 'position' of int64[1]: expected no positions of 0 tokens");
+  EXPECT_EQ(role_error([](Program& p) { p.methods[1].inputs[0].role = Role::tokens; }),
+            "method 'decode': input 'x' of float32[1, 4]: expected no tokens of 4 tokens\n"
+            "p.npubin: method 'decode': input 'position' of int64[1]: expected no positions of 4 tokens");
+  EXPECT_EQ(role_error([](Program& p) {
+              p.methods[1].inputs[1].role = Role::data;
+              p.methods[1].inputs[0].role = Role::mask;
+              p.methods[1].inputs[2].role = Role::mask;
+            }),
+            "method 'decode': input 'cache' of float32[8, 4]: expected no mask of 0 tokens\n"
+            "p.npubin: method 'decode': expected one mask, found 2");
+  EXPECT_EQ(role_error([](Program& p) {
+              p.methods[1].inputs[1].role = Role::data;
+              p.methods[1].outputs[0].role = Role::logits;
+            }),
+            "method 'decode': output 'y' of float32[2, 4]: expected no logits of 0 tokens");
+}
+
 TEST(ProgramCheck, Links) {
   EXPECT_EQ(check_error([](Program& p) { p.links[0].output = "nothing"; }),
             "link: there is no 'nothing' in method 'prefill'");

@@ -56,6 +56,20 @@ Model load_tinyqwen(const std::string& dtype) {
                     source + "model.safetensors", dtype, source + "kv_mapping.json");
 }
 
+TEST(Tinyqwen, HasTheRolesOfAText) {
+  const Model model = load_tinyqwen("auto");
+  for (const Method& method : model.program->methods) {
+    ASSERT_EQ(method.inputs.size(), method.name == "decode" ? 12U : 4U);
+    const Role roles[] = {Role::tokens, Role::mask, Role::positions, Role::positions};
+    for (size_t i = 0; i < method.inputs.size(); ++i)
+      EXPECT_EQ(method.inputs[i].role, i < 4 ? roles[i] : Role::data) << method.name << " " << method.inputs[i].name;
+    for (size_t i = 0; i < method.outputs.size(); ++i)
+      EXPECT_EQ(method.outputs[i].role, i == 0 ? Role::logits : Role::data) << method.name << " " << i;
+  }
+  EXPECT_NE(describe(*model.program, false).find("attention_mask           bfloat16[1, 1, 1, 256]  (mask)"),
+            std::string::npos);
+}
+
 nlohmann::json read_json(const std::string& path) {
   std::ifstream in(path);
   return nlohmann::json::parse(in);

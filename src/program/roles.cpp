@@ -1,0 +1,56 @@
+// What each role asks of a tensor and of a method.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "program/program.h"
+
+namespace npusim {
+
+std::string_view role_name(Role role) {
+  static constexpr std::array<std::string_view, role_count> names = {"data", "tokens", "positions", "mask", "logits"};
+  return names[static_cast<size_t>(role)];
+}
+
+bool fits(Role role, const TensorType& type, bool output, int64_t length) {
+  const Shape& shape = type.shape;
+  const bool row = shape.size() == 2 && shape[0] == 1, whole = is_integer(type.dtype);
+  switch (role) {
+    case Role::data:
+      return true;
+    case Role::tokens:
+      return !output && whole && row && shape[1] == length;
+    case Role::positions:
+      return !output && whole && (row || shape.size() == 1) && shape.back() == length;
+    case Role::mask:
+      return !output && (row || (shape.size() == 4 && shape[0] == 1 && shape[2] == length && !whole));
+    case Role::logits:
+      return output && is_float(type.dtype) && shape.size() == 3 && shape[0] == 1 &&
+             (shape[1] == 1 || shape[1] == length);
+  }
+  return false;
+}
+
+std::vector<std::string> check_roles(const Method& method) {
+  std::vector<std::string> problems;
+  int64_t length = 0;
+  std::array<int, role_count> counts{};
+  for (const auto* specs : {&method.inputs, &method.outputs})
+    for (const TensorSpec& spec : *specs) {
+      ++counts[static_cast<size_t>(spec.role)];
+      if (spec.role == Role::tokens && spec.type.shape.size() == 2) length = spec.type.shape[1];
+    }
+  for (const auto* specs : {&method.inputs, &method.outputs})
+    for (const TensorSpec& spec : *specs)
+      if (!fits(spec.role, spec.type, specs == &method.outputs, length))
+        problems.push_back(fmt::format("{} '{}' of {}: expected no {} of {} tokens",
+                                       specs == &method.outputs ? "output" : "input", spec.name, to_string(spec.type),
+                                       role_name(spec.role), length));
+  for (const Role role : {Role::tokens, Role::mask, Role::logits})
+    if (counts[static_cast<size_t>(role)] > 1)
+      problems.push_back(fmt::format("expected one {}, found {}", role_name(role), counts[static_cast<size_t>(role)]));
+  return problems;
+}
+
+}  // namespace npusim
