@@ -14,6 +14,7 @@
 #include "backends/cpu/memory.h"
 #include "base/threads.h"
 #include "kernel/builder.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim::cpu {
 namespace {
@@ -231,8 +232,7 @@ Kernel attention(int64_t kv_heads, int64_t group, int64_t queries, int64_t keys,
                        Coords{s.dim(3), s.dim(0), s.dim(4)}) *
             0.125;
   s.store(out_scores, causal ? select(s.index(3) <= s.index(2), leaf, -HUGE_VAL) : leaf);
-  Kernel score = s.finish("score");
-  score.args.clear();
+  Score score = to_score(s.finish("score"));
   KernelBuilder b({kv_heads, group, queries, depth});
   b.input(q_type);
   b.input(k_type);
@@ -242,7 +242,7 @@ Kernel attention(int64_t kv_heads, int64_t group, int64_t queries, int64_t keys,
           b.contract(ContractionKind::attention, {keys}, v, v_at, v, v_at));
   Kernel kernel = b.finish("attention");
   auto contraction = std::make_shared<Contraction>(*kernel.contraction);
-  contraction->score = std::make_shared<Kernel>(std::move(score));
+  contraction->score = std::make_shared<Score>(std::move(score));
   kernel.contraction = contraction;
   return kernel;
 }

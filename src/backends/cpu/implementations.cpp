@@ -13,6 +13,7 @@
 #include "backends/cpu/product/onednn_conv.h"
 #include "backends/cpu/product/onednn_matmul.h"
 #include "backends/cpu/product/packed_weight.h"
+#include "backends/cpu/product/rows_in_place.h"
 #include "backends/cpu/product/winograd.h"
 #include "base/error.h"
 
@@ -40,6 +41,7 @@ constexpr Implementation implementations[] = {
     {"winograd", conv, make_winograd_step},
     {"onednn conv", conv, make_onednn_conv_step},
     {"gemv", conv | matmul, make_gemv_step},
+    {"rows in place", conv | matmul, make_rows_in_place_step},
     {"onednn matmul", conv | matmul, make_onednn_matmul_step},
     {"matmul", conv | matmul, make_matmul_step},
 };

@@ -37,22 +37,30 @@ TEST(ContractionChoice, Products) {
   const Context context = plain_context();
   const std::vector<int> weight{1};
   EXPECT_EQ(choice_of(product(1, 32, 64), weight, context), "then gemv");
-  EXPECT_EQ(choice_of(product(128, 32, 64), {}, context),
-            "gemv: 128 rows; onednn matmul: no operand is constant; then matmul");
+  EXPECT_EQ(
+      choice_of(product(128, 32, 64), {}, context),
+      "gemv: 128 rows; rows in place: no operand is constant; onednn matmul: no operand is constant; then matmul");
+  EXPECT_EQ(choice_of(product(128, 32, 64), weight, context), "gemv: 128 rows; then matmul");
+  EXPECT_TRUE(choice_of(product(128, 32, 5000), weight, context)
+                  .starts_with("gemv: 128 rows; rows in place: sums of 5000; onednn matmul: "));
   EXPECT_EQ(choice_of(product(128, 32, 64, DType::f16), weight, context),
-            "gemv: 128 rows; onednn matmul: no arithmetic for float16 on this machine; then matmul");
-  EXPECT_EQ(choice_of(product(8, 32, 16), weight, context), "gemv: 8 rows; onednn matmul: 8 rows; then matmul");
+            "gemv: 128 rows; rows in place: float16 times float16; onednn matmul: no arithmetic for float16 on this "
+            "machine; then matmul");
+  EXPECT_EQ(choice_of(product(8, 32, 16), weight, context),
+            "gemv: 8 rows; rows in place: 8 rows; onednn matmul: 8 rows; then matmul");
   EXPECT_EQ(choice_of(product(128, 32, 0), weight, context),
-            "gemv: 128 rows; onednn matmul: a sum of nothing; then matmul");
+            "gemv: 128 rows; rows in place: a sum of nothing; onednn matmul: a sum of nothing; then matmul");
   EXPECT_EQ(choice_of(product(0, 32, 64), weight, context), "then empty");
   EXPECT_EQ(choice_of(linear(128, 32, 16, DType::f32, DType::f32, DType::f32,
                              [](KernelBuilder&, Ex x, Ex, Ex) { return x * x; }),
                       weight, context),
-            "gemv: 128 rows; onednn matmul: an epilogue with other operations than those of a chain; then matmul");
+            "gemv: 128 rows; rows in place: an epilogue with other operations than those of a chain; onednn matmul: an "
+            "epilogue with other operations than those of a chain; then matmul");
   Kernel adding = product(128, 32, 16);
   adding.stores[0].accumulate = true;
   EXPECT_EQ(choice_of(adding, weight, context),
-            "gemv: 128 rows; onednn matmul: a result that is added to memory; then matmul");
+            "gemv: 128 rows; rows in place: a result that is added to memory; onednn matmul: a result that is added to "
+            "memory; then matmul");
 }
 
 TEST(ContractionChoice, Convolutions) {
@@ -96,7 +104,8 @@ TEST(ContractionChoice, ConvolutionsAsProducts) {
                   .starts_with(by_windows("windows side by side: a product of matrices is faster")));
   EXPECT_EQ(
       choice_of(conv({}, plain), {}, context),
-      by_windows("the weight is no constant") + "gemv: 72 rows; onednn matmul: no operand is constant; then matmul");
+      by_windows("the weight is no constant") +
+          "gemv: 72 rows; rows in place: no operand is constant; onednn matmul: no operand is constant; then matmul");
   EXPECT_TRUE(choice_of(conv({.input = {9, 1}, .kernel = {3, 1}, .pad = {1, 1}}, plain), {1}, context)
                   .starts_with(by_windows("windows beside the image")));
 }
@@ -105,10 +114,9 @@ TEST(ContractionChoice, Attention) {
   const Kernel kernel = attention({}, DType::f32, [](KernelBuilder&, Ex x, Ex) { return x; });
   EXPECT_EQ(choice_of(kernel, {}, plain_context()), "then attention");
   auto outer = std::make_shared<Contraction>(*kernel.contraction);
-  auto score = std::make_shared<Kernel>(*outer->score);
-  auto inner = std::make_shared<Contraction>(*score->contraction);
-  inner->a = inner->b;
-  score->contraction = inner, outer->score = score;
+  auto score = std::make_shared<Score>(*outer->score);
+  score->a = score->b;
+  outer->score = score;
   Kernel strange = kernel;
   strange.contraction = outer;
   EXPECT_EQ(choice_of(strange, {}, plain_context()), "attention: keys in both operands of the score; then attention");

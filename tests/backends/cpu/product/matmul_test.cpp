@@ -71,6 +71,31 @@ TEST(ContractionMatmul, Residuals) {
         }
 }
 
+// Float32 rows in place: every tile, columns that fill its last vector and that do not, in rows with something between
+// them, which stays.
+TEST(ContractionMatmul, RowsInPlace) {
+  for (int64_t m : {16, 29, 75})
+    for (int64_t n : {8, 16, 24, 48, 70, 145, 256})
+      for (int64_t k : {1, 9, 40}) {
+        KernelBuilder b({m, n});
+        const int x = b.input({DType::f32, {m, k + 3}}), w = b.input({DType::f32, {n, k}}),
+                  bias = b.input({DType::f32, {n}}), rest = b.input({DType::f32, {m, n + 7}}),
+                  y = b.output({DType::f32, {m, n + 5}});
+        const Coords at{b.dim(0), b.dim(1) + 2};
+        Ex leaf =
+            b.contract(ContractionKind::matmul, {k}, x, Coords{b.dim(0), b.dim(2) + 1}, w, Coords{b.dim(1), b.dim(2)});
+        if (n % 16 == 0) leaf = leaf + b.load_broadcast(bias);
+        if (n % 3 != 0) leaf = leaf + b.load(rest, at);
+        b.store(y, at, k == 9 ? min(max(leaf, -1.0), 6.0) : leaf);
+        const Kernel kernel = b.finish("rows");
+        EXPECT_NE(prepare(kernel, {1, 2}, make_context(2)).step->describe().find("in place"), std::string::npos);
+        check_contraction(kernel, {1, 2}, {}, 1e-5);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+  // More panels than stay in the cache, whose groups fetch one another.
+  check_contraction(linear(50, 400, 1100, DType::f32, DType::f32, DType::f32, plain), {1}, {}, 1e-5);
+}
+
 // With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
 TEST(ContractionMatmul, Bf16Operands) {
   if (!library_has_avx512()) GTEST_SKIP() << "no AVX-512, without which oneDNN has no bf16";
