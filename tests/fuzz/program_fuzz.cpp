@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "kernel/facts/score_kernel.h"
 #include "npusim/program.h"
 #include "program/program.h"
 #include "runtime/session.h"
@@ -22,7 +23,7 @@ int64_t points(const Kernel& kernel) {
   times(kernel.space);
   if (!kernel.contraction) return count;
   times(kernel.contraction->reduce);
-  if (kernel.contraction->score) count += points(*kernel.contraction->score);
+  if (kernel.contraction->score) count += points(score_kernel(kernel));
   return count;
 }
 
