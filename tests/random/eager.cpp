@@ -177,7 +177,8 @@ class EagerRun {
     std::vector<HostTensor> results = evaluate_noisy(call, lowering, inputs, seen);
     for (HostTensor& result : results) {
       noise_->disturb_result(result, traits);
-      const double reach = traits.terms * largest(tensors) * largest(tensors);
+      const double most = largest(tensors);
+      const double reach = traits.multiplies ? std::pow(most, traits.terms) : traits.terms * most * most;
       if (traits.sums) noise_->disturb_overflow(result, finite, reach > std::numeric_limits<float>::max());
       if (traits.weighs || traits.fades) noise_->disturb_lost_weights(result, largest(tensors));
       if (traits.casts && node.inputs.size() == 1) noise_->disturb_casts(tensors[0], result);

@@ -71,6 +71,7 @@ CallTraits traits_of(const Lowering& lowering) {
       ++roundings;
       if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
       traits.sums = true;
+      traits.multiplies = traits.multiplies || e.reduction == Reduction::product;
       traits.terms = std::max(traits.terms, row);
     }
     for (const Store& s : k.stores)

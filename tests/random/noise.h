@@ -8,16 +8,17 @@ namespace npusim::test {
 
 // What a call's kernels do to precision.
 struct CallTraits {
-  bool exact = true;       // moves, selects and compares: no result is rounded
-  bool weighs = false;     // attention
-  bool picks = false;      // the larger or smaller number: of two zeros, any
-  bool casts = false;      // floats to integers
-  bool fades = false;      // exponentials, which may be too small to count
-  bool gathers = false;    // at computed places
-  bool contracts = false;  // a product or convolution
-  bool sums = false;       // its operands may have been rounded, and are added up in another order
-  double terms = 1;        // added up for one result
-  int64_t window = 0;      // a convolution that may be computed by tiles: how far an element's error comes from
+  bool exact = true;        // moves, selects and compares: no result is rounded
+  bool weighs = false;      // attention
+  bool picks = false;       // the larger or smaller number: of two zeros, any
+  bool casts = false;       // floats to integers
+  bool fades = false;       // exponentials, which may be too small to count
+  bool gathers = false;     // at computed places
+  bool contracts = false;   // a product or convolution
+  bool multiplies = false;  // its terms are factors
+  bool sums = false;        // its operands may have been rounded, and are added up in another order
+  double terms = 1;         // added up for one result
+  int64_t window = 0;       // a convolution that may be computed by tiles: how far an element's error comes from
 };
 CallTraits traits_of(const Lowering& lowering);
 

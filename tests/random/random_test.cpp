@@ -171,6 +171,19 @@ TEST(Noise, ReadersSeeWhatIsRoundedOrWhatIsNot) {
   EXPECT_LT(largest(product, {.storage = DType::f16, .round = true}), 1e-5);
 }
 
+// Taken in another order, a product that is 0 overflows before it meets the 0.
+TEST(Noise, ProductsOverflowOnTheirWay) {
+  const Graph graph = parse_graph(
+      "graph \"test\"\ninput %x: float32[5]\n"
+      "%y: float32[1] = aten.prod.dim_int(%x, dim=0, keepdim=true)\noutput %y\n");
+  const Noise noise{.overflow = NAN};
+  const auto product = [&](double large) {
+    return values_of(run_eager(graph, {{"x", floats({0, large, large, large, large})}}, &noise).outputs[0])[0];
+  };
+  EXPECT_TRUE(std::isnan(product(1e10)));
+  EXPECT_EQ(product(1e5), 0);
+}
+
 // Positions are no casts, though they are integers made from floats of their shape.
 TEST(Noise, PositionsAreExact) {
   const Graph graph = parse_graph(
