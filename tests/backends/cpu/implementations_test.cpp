@@ -41,8 +41,8 @@ TEST(ContractionChoice, Products) {
       choice_of(product(128, 32, 64), {}, context),
       "gemv: 128 rows; rows in place: no operand is constant; onednn matmul: no operand is constant; then matmul");
   EXPECT_EQ(choice_of(product(128, 32, 64), weight, context), "gemv: 128 rows; then matmul");
-  EXPECT_TRUE(choice_of(product(128, 32, 5000), weight, context)
-                  .starts_with("gemv: 128 rows; rows in place: sums of 5000; onednn matmul: "));
+  EXPECT_TRUE(
+      choice_of(product(128, 32, 5000), weight, context).starts_with("gemv: 128 rows; rows in place: sums of 5000; "));
   EXPECT_EQ(choice_of(product(128, 32, 64, DType::f16), weight, context),
             "gemv: 128 rows; rows in place: float16 times float16; onednn matmul: no arithmetic for float16 on this "
             "machine; then matmul");
