@@ -180,7 +180,8 @@ class EagerRun {
       const double most = largest(tensors);
       const double reach = traits.multiplies ? std::pow(most, traits.terms) : traits.terms * most * most;
       if (traits.sums) noise_->disturb_overflow(result, finite, reach > std::numeric_limits<float>::max());
-      if (traits.weighs || traits.fades) noise_->disturb_lost_weights(result, largest(tensors));
+      if (traits.weighs) noise_->disturb_lost_weights(result, most);
+      if (traits.fades) noise_->disturb_faded(result, most);
       if (traits.casts && node.inputs.size() == 1) noise_->disturb_casts(tensors[0], result);
     }
     return results;

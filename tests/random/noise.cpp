@@ -180,6 +180,15 @@ void NoiseSource::disturb_overflow(HostTensor& result, bool finite, bool overflo
   }
 }
 
+void NoiseSource::disturb_faded(HostTensor& result, double largest) {
+  const DType dtype = result.type.dtype;
+  if (dtype != DType::f32 || noise_.plain) return;
+  for (int64_t i = 0; i < element_count(result.type.shape); ++i)
+    if (const double x = load_double(result.data.data(), dtype, i);
+        std::fabs(x) < 0x1p-126 * std::max(largest, 1.0) && random_() % 2)
+      store_double(result.data.data(), dtype, i, std::copysign(0, x));
+}
+
 void NoiseSource::disturb_lost_weights(HostTensor& result, double largest) {
   const DType dtype = result.type.dtype;
   if (dtype != DType::f32 || noise_.plain || !std::isfinite(largest)) return;

@@ -32,7 +32,9 @@ class NoiseSource {
   void disturb_result(HostTensor& tensor, const CallTraits& traits);
   // A sum or product of what is finite that overflows does so in any order. `overflows`: a part of it may.
   void disturb_overflow(HostTensor& result, bool finite, bool overflows);
-  // Weights of attention and sigmoids below the normal numbers may count as 0; `largest` of what they weigh.
+  // Exponentials below the normal numbers may count as 0, and with them what they weigh, of which `largest` is one.
+  void disturb_faded(HostTensor& result, double largest);
+  // Weights of attention below the normal numbers may count as 0; `largest` of what they weigh.
   void disturb_lost_weights(HostTensor& result, double largest);
   // What one reader sees of a computed value: `narrow` ones may have been stored in 16 bits for it; the last digits of
   // others may not have been rounded (an fma), or were computed once more for it.

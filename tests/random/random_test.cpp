@@ -213,12 +213,17 @@ TEST(Noise, ZerosOfEitherSignAreEqual) {
 TEST(Noise, VanishingSigmoids) {
   const Graph graph =
       parse_graph("graph \"test\"\ninput %x: float32[2]\n%y: float32[2] = aten.silu.default(%x)\noutput %y\n");
-  const Noise noise{.seed = 1};
-  const std::vector<double> y = values_of(run_eager(graph, {{"x", floats({-88, 1})}}, &noise).outputs[0]);
-  const std::vector<double> right = values_of(run_eager(graph, {{"x", floats({-88, 1})}}).outputs[0]);
-  EXPECT_GT(std::fabs(y[0] - right[0]), 0.5 * std::fabs(right[0]));
-  EXPECT_LT(std::fabs(y[0]), 5e-36);
-  EXPECT_NEAR(y[1], right[1], 1e-5);
+  const Tensors given{{"x", floats({-88, 1})}};
+  const std::vector<double> right = values_of(run_eager(graph, given).outputs[0]);
+  int vanished = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Noise noise{.seed = seed};
+    const std::vector<double> y = values_of(run_eager(graph, given, &noise).outputs[0]);
+    vanished += y[0] == 0;
+    EXPECT_TRUE(y[0] == 0 || std::fabs(y[0] - right[0]) < 1e-4 * std::fabs(right[0])) << y[0];
+    EXPECT_NEAR(y[1], right[1], 1e-5);
+  }
+  EXPECT_TRUE(vanished > 0 && vanished < 20) << vanished;
 }
 
 // A sum that overflows may end as either infinity or as NaN: an fma adds its product before it is rounded.
