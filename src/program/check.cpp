@@ -15,7 +15,6 @@ namespace {
 constexpr size_t max_problems = 20;
 constexpr size_t max_rank = 64;
 constexpr size_t max_devices = 64;
-constexpr uint64_t max_threads = 1024;             // of a block
 constexpr uint64_t max_bytes = uint64_t{1} << 46;  // of a buffer or an arena
 
 // One list of steps and what belongs to it: a method's, or the recipes (method == nullptr).
