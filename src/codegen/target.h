@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernel/kernel.h"
-#include "program/target_config.h"
 #include "program/program.h"
+#include "program/target_config.h"
 
 namespace npusim {
 

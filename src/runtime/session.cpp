@@ -342,8 +342,6 @@ void Session::run_step(size_t method, size_t step) {
   state_->wait();
 }
 
-StepInfo Session::step_info(size_t method, size_t step) const {
-  return state_->methods[method].steps->step_info(step);
-}
+StepInfo Session::step_info(size_t method, size_t step) const { return state_->methods[method].steps->step_info(step); }
 
 }  // namespace npusim

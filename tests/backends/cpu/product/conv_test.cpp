@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "backends/cpu/product/check.h"
-#include "kernel/contractions.h"
 #include "backends/cpu/product/onednn.h"
+#include "kernel/contractions.h"
 
 namespace npusim::cpu {
 namespace {
