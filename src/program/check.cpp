@@ -51,7 +51,8 @@ class ProgramChecker {
     for (const Method& m : program_.methods) nodes += static_cast<uint64_t>(m.nodes);
     if (problems_.empty() && nodes != program_.origins.size())
       add("expected {} nodes of the IR, as many as the methods have, found {}", nodes, program_.origins.size());
-    for (const StateLink& link : program_.links) check_link(link);
+    for (const StateLink& link : program_.links)
+      if (problems_.empty()) check_link(link);
     return std::move(problems_);
   }
 

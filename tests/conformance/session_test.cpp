@@ -167,7 +167,8 @@ TEST_P(Sessions, PortsMayBeTheCallers) {
   session.run(decode);
   EXPECT_EQ(out, floats(session.output(decode, 0)));
   const std::vector<float> first = out;
-  in = row(6);  // read anew by each run
+  const std::vector<float> other = row(6);
+  std::copy(other.begin(), other.end(), in.begin());  // read anew by each run
   session.run(decode);
   EXPECT_NE(out, first);
   EXPECT_EQ(out, floats(session.output(decode, 0)));

@@ -146,7 +146,7 @@ Kernel NoiseSource::disturbed(const Kernel& kernel) {
     }
     k.exprs.push_back(e);
     now[i] = static_cast<int32_t>(k.exprs.size()) - 1;
-    if (!is_rounding(kernel, e)) continue;
+    if (!is_rounding(kernel, kernel.exprs[i])) continue;
     const double step = e.type == Scalar::f64 ? 0x1p-52 : 0x1p-23;
     k.exprs.push_back({.op = ExprOp::constant, .type = e.type, .number = 1 + 4 * step * error()});
     Expr product{.op = ExprOp::mul, .type = e.type};
