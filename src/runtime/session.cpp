@@ -67,6 +67,9 @@ struct Session::State {
   std::vector<Link> links;
   bool busy = false;  // something was enqueued
 
+  // What is enqueued works on the segments and the memory until it is done.
+  ~State() { abandon(); }
+
   const Program& program() const { return *constants->program; }
 
   // On each device one block for ports and states, and one for arenas: it is as large as the largest method's, since

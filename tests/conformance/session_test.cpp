@@ -194,6 +194,18 @@ TEST_P(Sessions, RunsMayFollowEachOtherWithoutWaiting) {
   EXPECT_EQ(floats(session.output(decode, 1)), cache_after(4));
 }
 
+// A session may end while its devices are at work.
+TEST_P(Sessions, MayEndBeforeTheWorkIsDone) {
+  std::vector<float> out(8, -1);
+  {
+    Session session = open(GetParam());
+    session.bind_output(decode, 0, std::as_writable_bytes(std::span(out)));
+    set_step(session, 1);
+    session.enqueue(decode, 20);
+  }
+  for (const float x : out) EXPECT_NE(x, -1);  // all of it was done
+}
+
 TEST_P(Sessions, AnErrorLeavesTheSessionUsable) {
   Session session = open(GetParam());
   for (int repeat = 0; repeat < 3; ++repeat) {
