@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/packed_weight.h"
+#include "backends/cpu/product/simd.h"
 #include "backends/cpu/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,13 +30,16 @@ namespace npusim::cpu {
 struct RowsProduct {
   int64_t depth = 0, width = 0;  // of the panels [panel][depth][width], zeros past the last column
   int64_t a_stride = 0, out_stride = 0, residual_stride = 0;
+  DType dtype = DType::f32;  // of output and residual
+  int64_t size = 4;          // of their elements
   float low = 0, high = 0;
 };
 
 // A rectangle of it, and then a tile. The bias has whole panels.
 struct RowsPart {
-  const float *a = nullptr, *panels = nullptr, *bias = nullptr, *residual = nullptr;  // residual null: none
-  float* out = nullptr;
+  const float *a = nullptr, *panels = nullptr, *bias = nullptr;
+  const std::byte* residual = nullptr;  // null: none
+  std::byte* out = nullptr;
   int64_t rows = 0, columns = 0;
   // What is multiplied next, brought into the cache meanwhile: so many bytes in a step along the depth.
   const std::byte* next = nullptr;
@@ -55,6 +60,8 @@ namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t lanes = finish_lanes;
+template <class Type>
+using MakeBits = std::conditional_t<sizeof(typename Type::T) == 4, float, uint16_t>;
 constexpr bool has_many = HWY_TARGET == HWY_AVX3;
 
 // Rows of a tile by the vectors of its width: sums fill the registers but for a step's operands.
@@ -62,26 +69,68 @@ constexpr int most_vectors = has_many ? 4 : 3;
 constexpr std::array<int, 5> rows_of = has_many ? std::array{0, 24, 12, 8, 6} : std::array{0, 12, 6, 4, 0};
 
 // The last vector of a row, of which `count` elements are there.
-HWY_INLINE VF load_last(const float* from, int64_t count) {
-  if constexpr (has_many) return hn::MaskedLoad(hn::FirstN(F(), static_cast<size_t>(count)), F(), from);
-  return count == lanes ? hn::LoadU(F(), from) : load_some<F32>(from, count);
-}
-HWY_INLINE void store_last(VF x, float* to, int64_t count) {
+template <class In>
+HWY_INLINE VF load_last(const typename In::T* from, int64_t count) {
+  if (count == lanes) return In::load(from);
   if constexpr (has_many) {
-    hn::BlendedStore(x, hn::FirstN(F(), static_cast<size_t>(count)), F(), to);
-  } else if (count == lanes) {
-    hn::StoreU(x, F(), to);
+    const hn::Rebind<MakeBits<In>, F> bits;
+    HWY_ALIGN typename In::T some[lanes];
+    const auto there = hn::FirstN(bits, static_cast<size_t>(count));
+    hn::Store(hn::MaskedLoad(there, bits, reinterpret_cast<const MakeBits<In>*>(from)), bits,
+              reinterpret_cast<MakeBits<In>*>(some));
+    return In::load(some);
+  }
+  return load_some<In>(from, count);
+}
+template <class Out>
+HWY_INLINE void store_last(VF x, typename Out::T* to, int64_t count) {
+  if (count == lanes) return Out::store(x, to);
+  HWY_ALIGN typename Out::T some[lanes];
+  Out::store(x, some);
+  if constexpr (has_many) {
+    const hn::Rebind<MakeBits<Out>, F> bits;
+    hn::BlendedStore(hn::Load(bits, reinterpret_cast<const MakeBits<Out>*>(some)),
+                     hn::FirstN(bits, static_cast<size_t>(count)), bits, reinterpret_cast<MakeBits<Out>*>(to));
   } else {
-    HWY_ALIGN float some[lanes];
-    hn::Store(x, F(), some);
-    std::memcpy(to, some, static_cast<size_t>(count) * 4);
+    std::memcpy(to, some, static_cast<size_t>(count) * sizeof(typename Out::T));
+  }
+}
+
+// Adds the bias and the residual, and stores.
+template <class In, class Out, int rows, int vectors>
+HWY_INLINE void finish(VF (&sum)[rows][vectors], const RowsProduct& p, const float* HWY_RESTRICT bias,
+                       const std::byte* residual_at, std::byte* out_at, int64_t last) {
+  const VF low = hn::Set(F(), p.low), high = hn::Set(F(), p.high);
+  const int64_t residual_stride = p.residual_stride, out_stride = p.out_stride;
+  const auto* residual = reinterpret_cast<const typename In::T*>(residual_at);
+  auto* out = reinterpret_cast<typename Out::T*>(out_at);
+  constexpr int end = vectors - 1;
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    const VF x = hn::Load(F(), bias + v * lanes);
+#pragma GCC unroll 24
+    for (int r = 0; r < rows; ++r) sum[r][v] = hn::Add(sum[r][v], x);
+  }
+  if (residual) {
+#pragma GCC unroll 24
+    for (int r = 0; r < rows; ++r, residual += residual_stride) {
+#pragma GCC unroll 4
+      for (int v = 0; v < end; ++v) sum[r][v] = hn::Add(sum[r][v], In::load(residual + v * lanes));
+      sum[r][end] = hn::Add(sum[r][end], load_last<In>(residual + end * lanes, last));
+    }
+  }
+#pragma GCC unroll 24
+  for (int r = 0; r < rows; ++r, out += out_stride) {
+#pragma GCC unroll 4
+    for (int v = 0; v < end; ++v) Out::store(clamp(sum[r][v], low, high), out + v * lanes);
+    store_last<Out>(clamp(sum[r][end], low, high), out + end * lanes, last);
   }
 }
 
 // One tile, whose last vector has `last` columns.
 template <int rows, int vectors, int width>
 void tile(const RowsProduct& p, const float* a, const float* HWY_RESTRICT panel, const float* HWY_RESTRICT bias,
-          const float* residual, float* out, int64_t last, const std::byte* next, int64_t pace) {
+          const std::byte* residual, std::byte* out, int64_t last, const std::byte* next, int64_t pace) {
   const F f;
   VF sum[rows][vectors];
 #pragma GCC unroll 24
@@ -110,34 +159,16 @@ void tile(const RowsProduct& p, const float* a, const float* HWY_RESTRICT panel,
 #pragma GCC unroll 8
     for (int g = 0; g < groups; ++g) ++at[g];
   }
-  const VF low = hn::Set(f, p.low), high = hn::Set(f, p.high);
-  const int64_t residual_stride = p.residual_stride, out_stride = p.out_stride;
-#pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) {
-    const VF x = hn::Load(f, bias + v * lanes);
-#pragma GCC unroll 24
-    for (int r = 0; r < rows; ++r) sum[r][v] = hn::Add(sum[r][v], x);
-  }
-  if (residual) {
-#pragma GCC unroll 24
-    for (int r = 0; r < rows; ++r, residual += residual_stride) {
-#pragma GCC unroll 4
-      for (int v = 0; v + 1 < vectors; ++v) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, residual + v * lanes));
-      constexpr int v = vectors - 1;
-      sum[r][v] = hn::Add(sum[r][v], load_last(residual + v * lanes, last));
-    }
-  }
-#pragma GCC unroll 24
-  for (int r = 0; r < rows; ++r, out += out_stride) {
-#pragma GCC unroll 4
-    for (int v = 0; v + 1 < vectors; ++v) hn::StoreU(clamp(sum[r][v], low, high), f, out + v * lanes);
-    constexpr int v = vectors - 1;
-    store_last(clamp(sum[r][v], low, high), out + v * lanes, last);
-  }
+  if (p.dtype == DType::f32)
+    finish<F32, ToF32>(sum, p, bias, residual, out, last);
+  else if (p.dtype == DType::f16)
+    finish<F16, ToF16>(sum, p, bias, residual, out, last);
+  else
+    finish<BF16, ToBF16>(sum, p, bias, residual, out, last);
 }
 
-using Tile = void (*)(const RowsProduct&, const float*, const float*, const float*, const float*, float*, int64_t,
-                      const std::byte*, int64_t);
+using Tile = void (*)(const RowsProduct&, const float*, const float*, const float*, const std::byte*, std::byte*,
+                      int64_t, const std::byte*, int64_t);
 // Tile i has i / width + 1 rows and i % width + 1 vectors.
 template <int width, int... i>
 constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i...>) {
@@ -151,9 +182,9 @@ void multiply(const RowsProduct& p, const RowsPart& part) {
     static constexpr auto tiles = tiles_of<width>(std::make_integer_sequence<int, most * width>());
     constexpr int64_t panel_width = width * lanes;
     const int64_t blocks = (part.rows + most - 1) / most, share = part.rows / blocks, rest = part.rows % blocks;
-    const float *a = part.a, *residual = part.residual;
-    const std::byte* next = part.next;
-    float* out = part.out;
+    const float* a = part.a;
+    const std::byte *next = part.next, *residual = part.residual;
+    std::byte* out = part.out;
     for (int64_t i = 0, over = 0; i < blocks; ++i) {  // as even as can be
       over += rest;
       const int64_t rows = share + (over >= blocks);
@@ -161,12 +192,12 @@ void multiply(const RowsProduct& p, const RowsPart& part) {
       const Tile* row = tiles.data() + (rows - 1) * width;
       for (int64_t n = 0; n < part.columns; n += panel_width) {
         const int64_t vectors = std::min<int64_t>(width, (part.columns - n + lanes - 1) / lanes);
-        row[vectors - 1](p, a, part.panels + n * p.depth, part.bias + n, residual ? residual + n : nullptr, out + n,
-                         std::min(lanes, part.columns - n - (vectors - 1) * lanes), next, part.pace);
+        row[vectors - 1](p, a, part.panels + n * p.depth, part.bias + n, residual ? residual + n * p.size : nullptr,
+                         out + n * p.size, std::min(lanes, part.columns - n - (vectors - 1) * lanes), next, part.pace);
         next += part.pace * p.depth;
       }
-      a += rows * p.a_stride, out += rows * p.out_stride;
-      if (residual) residual += rows * p.residual_stride;
+      a += rows * p.a_stride, out += rows * p.out_stride * p.size;
+      if (residual) residual += rows * p.residual_stride * p.size;
     }
   }
 }
@@ -189,14 +220,15 @@ Split choose_split(int64_t rows, int64_t columns, int64_t threads) {
       const int64_t blocks = ceil_div(my_rows, rows_of[static_cast<size_t>(width)]);
       const double height = static_cast<double>(my_rows) / static_cast<double>(blocks);
       // Half cycles of a step along the depth, which has two loads and two products in a cycle; loads cost a little
-      // beside products too. A vector of a panel is brought into the cache once.
+      // beside products too. Panels come from memory, and rows from the cache of whoever wrote them: mostly the thread
+      // that has the same share of rows, and all of them where threads share the panels.
       const auto step = [&](int64_t v) {
         const double loads = height + static_cast<double>(v), products = height * static_cast<double>(v);
         return std::max(loads, products) + 0.3 * height + 0.8 * static_cast<double>(v) + 1;
       };
       const double cost = static_cast<double>(blocks) *
                               (static_cast<double>(my_vectors / width) * step(width) + (last ? step(last) : 0)) +
-                          2 * static_cast<double>(my_vectors);
+                          3 * static_cast<double>(my_vectors) + 0.7 * static_cast<double>(my_rows);
       if (least == 0 || cost < least) best = {width * lanes, {1, parts, panels}}, least = cost;
     }
   return best;
@@ -213,29 +245,43 @@ HWY_EXPORT(choose_split);
 
 namespace {
 
-constexpr int64_t least_rows = 16;          // below, the weight's way from memory counts
-constexpr int64_t most_depth = 4096;        // of a panel that L2 holds
-constexpr int64_t group_bytes = 256 << 10;  // of panels that stay in L2 while the rows come
+constexpr int64_t least_rows = 16;             // below, the weight's way from memory counts
+constexpr int64_t most_depth = 4096;           // of a panel that L2 holds
+constexpr int64_t group_bytes = 256 << 10;     // of panels that stay in L2 while the rows come, or of widened rows
+constexpr int64_t low_block_bytes = 24 << 10;  // of widened rows that stay in L1 while a small weight comes
 
 class RowsInPlaceStep final : public BoundStep {
  public:
   RowsInPlaceStep(const Context& context, const Operand& a, const Operand& b, const Finish& finish, int threads)
-      : threads_(threads), a_(reinterpret_cast<const float*>(a.at(0, 0, 0))), rows_(a.size(1)), columns_(b.size(1)) {
-    const auto at = [](const Finish::Tensor& t) { return reinterpret_cast<float*>(t.data); };
-    bias_ = at(finish.bias), residual_ = at(finish.residual), out_ = at(finish.out);
+      : threads_(threads),
+        dtype_(a.dtype),
+        a_(a.at(0, 0, 0)),
+        stride_(a.step[1]),
+        rows_(a.size(1)),
+        columns_(b.size(1)),
+        finish_(finish) {
     const Split split = HWY_DYNAMIC_DISPATCH(choose_split)(rows_, columns_, threads_);
     grid_ = split.grid;
     product_ = {.depth = a.size(2),
                 .width = split.width,
-                .a_stride = a.step[1],
+                .a_stride = stride_,
                 .out_stride = finish.out.row_step,
                 .residual_stride = finish.residual.row_step,
+                .dtype = finish.out.dtype,
+                .size = static_cast<int64_t>(dtype_size(finish.out.dtype)),
                 .low = finish.low,
                 .high = finish.high};
     weight_ = packed_weight(b, product_.width, context);
     panels_ = ceil_div(columns_, product_.width);
-    group_ = std::max<int64_t>(1, group_bytes / (product_.depth * product_.width * 4));
-    scratch_bytes_ = static_cast<size_t>(threads_ * bias_floats()) * 4;
+    const int64_t panel_bytes = product_.depth * product_.width * 4;
+    group_ = std::max<int64_t>(1, group_bytes / panel_bytes);
+    block_rows_ = ceil_div(rows_, grid_.rows);
+    if (dtype_ != DType::f32) {
+      product_.a_stride = ceil_div(product_.depth, 16) * 16;
+      const int64_t fitting = panels_ * panel_bytes <= group_bytes ? low_block_bytes : group_bytes;
+      block_rows_ = std::min(block_rows_, std::max(least_rows, fitting / 4 / product_.a_stride));
+    }
+    scratch_bytes_ = static_cast<size_t>(threads_ * thread_floats()) * 4;
   }
 
   void run() override {
@@ -243,37 +289,49 @@ class RowsInPlaceStep final : public BoundStep {
   }
 
   std::string describe() const override {
-    return fmt::format("matmul {}x{}x{} rows in place, panels of {}", rows_, columns_, product_.depth, product_.width);
+    return fmt::format("matmul {}x{}x{} rows {}, panels of {}", rows_, columns_, product_.depth,
+                       dtype_ == DType::f32 ? "in place" : "widened", product_.width);
   }
 
  private:
   int64_t bias_floats() const { return ceil_div(panels_ * product_.width, 16) * 16; }
+  int64_t thread_floats() const { return bias_floats() + (dtype_ == DType::f32 ? 0 : block_rows_ * product_.a_stride); }
 
-  // This thread's rows and panels, a group of panels after the other.
+  // This thread's rows and panels, a block of rows after the other.
   void part(int thread) {
     const int64_t at_panels = thread % grid_.panels, at_rows = thread / grid_.panels;
     if (at_rows >= grid_.rows) return;
     const int64_t p0 = panels_ * at_panels / grid_.panels, p1 = panels_ * (at_panels + 1) / grid_.panels;
     const int64_t r0 = rows_ * at_rows / grid_.rows, r1 = rows_ * (at_rows + 1) / grid_.rows;
     if (p0 == p1 || r0 == r1) return;
-    float* bias = reinterpret_cast<float*>(scratch_) + thread * bias_floats();
-    const int64_t width = product_.width, n0 = p0 * width, n1 = std::min(columns_, p1 * width);
-    if (bias_)
-      std::copy(bias_ + n0, bias_ + n1, bias);
-    else  // what leaves every sum as it is
-      std::fill_n(bias, n1 - n0, -0.0f);
-    std::fill(bias + (n1 - n0), bias + (p1 - p0) * width, -0.0f);
+    float* bias = reinterpret_cast<float*>(scratch_) + thread * thread_floats();
+    const int64_t n0 = p0 * product_.width, count = std::min(columns_, p1 * product_.width) - n0;
+    std::fill_n(bias, bias_floats(), -0.0f);  // leaves every sum as it is
+    if (finish_.bias.data) widen(finish_.bias.dtype, finish_.bias.at(0, n0), count, bias);
+    for (int64_t blocks = ceil_div(r1 - r0, block_rows_), i = 0; i < blocks; ++i)
+      block(r0 + (r1 - r0) * i / blocks, r0 + (r1 - r0) * (i + 1) / blocks, p0, p1, bias);
+  }
+
+  // A group of panels after the other. `bias` is panel p0's; the widened rows lie behind it.
+  void block(int64_t r0, int64_t r1, int64_t p0, int64_t p1, float* bias) {
+    const std::byte* rows = a_ + r0 * stride_ * static_cast<int64_t>(dtype_size(dtype_));
+    const auto* a = reinterpret_cast<const float*>(rows);
+    if (dtype_ != DType::f32) {
+      float* wide = bias + bias_floats();
+      widen_rows(dtype_, rows, stride_, r1 - r0, product_.depth, wide, product_.a_stride);
+      a = wide;
+    }
     const auto* panels = reinterpret_cast<const float*>(weight_->data.get());
-    const int64_t groups = ceil_div(p1 - p0, group_);
+    const int64_t groups = ceil_div(p1 - p0, group_), width = product_.width;
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t n = (p0 + (p1 - p0) * g / groups) * width, end = (p0 + (p1 - p0) * (g + 1) / groups) * width;
       const bool more = g + 1 < groups;
       HWY_DYNAMIC_DISPATCH(multiply_in_place)
-      (product_, {.a = a_ + r0 * product_.a_stride,
+      (product_, {.a = a,
                   .panels = panels + n * product_.depth,
-                  .bias = bias + (n - n0),
-                  .residual = residual_ ? residual_ + r0 * product_.residual_stride + n : nullptr,
-                  .out = out_ + r0 * product_.out_stride + n,
+                  .bias = bias + (n - p0 * width),
+                  .residual = finish_.residual.data ? finish_.residual.at(r0, n) : nullptr,
+                  .out = finish_.out.at(r0, n),
                   .rows = r1 - r0,
                   .columns = std::min(columns_, end) - n,
                   .next = reinterpret_cast<const std::byte*>(panels + (more ? end : n) * product_.depth),
@@ -282,11 +340,12 @@ class RowsInPlaceStep final : public BoundStep {
   }
 
   int threads_;
-  const float *a_, *bias_, *residual_;
-  float* out_;
-  int64_t rows_, columns_;
+  DType dtype_;  // of the rows
+  const std::byte* a_;
+  int64_t stride_, rows_, columns_;
+  Finish finish_;
   RowsProduct product_;
-  int64_t panels_ = 0, group_ = 1;
+  int64_t panels_ = 0, group_ = 1, block_rows_ = 0;
   Grid grid_;
   std::shared_ptr<const PackedWeight> weight_;
 };
@@ -297,7 +356,8 @@ Answer make_rows_in_place_step(Problem& p) {
   const Matrices& m = matrices_of(p);
   const Operand &a = m.a, &b = m.b;
   if (!m.constant) return decline("no operand is constant");
-  if (a.dtype != DType::f32 || b.dtype != DType::f32)
+  const auto is_known = [](DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; };
+  if (!is_known(a.dtype) || b.dtype != DType::f32)
     return decline(fmt::format("{} times {}", dtype_name(a.dtype), dtype_name(b.dtype)));
   if (a.size(0) != 1) return decline(fmt::format("{} products", a.size(0)));
   if (a.size(1) < least_rows) return decline(fmt::format("{} rows", a.size(1)));
@@ -308,8 +368,8 @@ Answer make_rows_in_place_step(Problem& p) {
   const auto finish = match_finish(m.kernel, p.args, m.axes, p.chain);
   if (!finish) return decline(p.chain ? "an epilogue of another form or order" : no_chain(p.kernel));
   if (finish->activation != Activation::linear) return decline("an activation");
-  for (const Finish::Tensor* t : {&finish->bias, &finish->residual, &finish->out})
-    if (t->data && t->dtype != DType::f32) return decline(fmt::format("{} in the epilogue", dtype_name(t->dtype)));
+  if (finish->residual.data && finish->residual.dtype != finish->out.dtype)
+    return decline(fmt::format("a residual of {}", dtype_name(finish->residual.dtype)));
   return accept(std::make_unique<RowsInPlaceStep>(p.context, a, b, *finish, usable_threads(p.kernel, p.context)));
 }
 

@@ -1,11 +1,11 @@
-// Float32 products of rows that stay where they are: no copies, and sums that end in registers.
+// Products of rows that stay where they are, if they are float32, and sums that end in registers.
 #pragma once
 #include "backends/cpu/product/problem.h"
 
 namespace npusim::cpu {
 
-// Declines unless the rows, a constant weight and all that ends the product are float32 in dense rows, and the end is a
-// bias, a residual and a clamp.
+// Declines unless a constant weight is float32 and a bias, a residual of the output's type and a clamp end the product.
+// Rows of 16 bits are widened, as many at once as stay in a cache.
 Answer make_rows_in_place_step(Problem& problem);
 
 }  // namespace npusim::cpu

@@ -53,6 +53,10 @@ template <class Type>
 HWY_INLINE void widen_row(const typename Type::T* from, int64_t count, float* dst) {
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) hn::StoreU(Type::load(from + i), F(), dst + i);
+  if (i < count && count >= lanes) {  // some of the last vector again
+    hn::StoreU(Type::load(from + count - lanes), F(), dst + count - lanes);
+    return;
+  }
   for (; i < count; ++i) dst[i] = Type::one(from[i]);
 }
 

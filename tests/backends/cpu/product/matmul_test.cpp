@@ -71,29 +71,33 @@ TEST(ContractionMatmul, Residuals) {
         }
 }
 
-// Float32 rows in place: every tile, columns that fill its last vector and that do not, in rows with something between
-// them, which stays.
+// Rows in place or widened: every tile, columns that fill its last vector and that do not, in rows with something
+// between them, which stays.
 TEST(ContractionMatmul, RowsInPlace) {
-  for (int64_t m : {16, 29, 75})
-    for (int64_t n : {8, 16, 24, 48, 70, 145, 256})
-      for (int64_t k : {1, 9, 40}) {
-        KernelBuilder b({m, n});
-        const int x = b.input({DType::f32, {m, k + 3}}), w = b.input({DType::f32, {n, k}}),
-                  bias = b.input({DType::f32, {n}}), rest = b.input({DType::f32, {m, n + 7}}),
-                  y = b.output({DType::f32, {m, n + 5}});
-        const Coords at{b.dim(0), b.dim(1) + 2};
-        Ex leaf =
-            b.contract(ContractionKind::matmul, {k}, x, Coords{b.dim(0), b.dim(2) + 1}, w, Coords{b.dim(1), b.dim(2)});
-        if (n % 16 == 0) leaf = leaf + b.load_broadcast(bias);
-        if (n % 3 != 0) leaf = leaf + b.load(rest, at);
-        b.store(y, at, k == 9 ? min(max(leaf, -1.0), 6.0) : leaf);
-        const Kernel kernel = b.finish("rows");
-        EXPECT_NE(prepare(kernel, {1, 2}, make_context(2)).step->describe().find("in place"), std::string::npos);
-        check_contraction(kernel, {1, 2}, {}, 1e-5);
-        if (::testing::Test::HasFatalFailure()) return;
-      }
-  // More panels than stay in the cache, whose groups fetch one another.
-  check_contraction(linear(50, 400, 1100, DType::f32, DType::f32, DType::f32, plain), {1}, {}, 1e-5);
+  for (DType type : {DType::f32, DType::f16, DType::bf16})
+    for (int64_t m : {16, type == DType::f32 ? 75 : 29})
+      for (int64_t n : {8, 24, 48, 70, 145})
+        for (int64_t k : {1, 9, 40}) {
+          KernelBuilder b({m, n});
+          const int x = b.input({type, {m, k + 3}}), w = b.input({DType::f32, {n, k}}),
+                    bias = b.input({k == 40 ? type : DType::f32, {n}}), rest = b.input({type, {m, n + 7}}),
+                    y = b.output({type, {m, n + 5}});
+          const Coords at{b.dim(0), b.dim(1) + 2};
+          Ex leaf = b.contract(ContractionKind::matmul, {k}, x, Coords{b.dim(0), b.dim(2) + 1}, w,
+                               Coords{b.dim(1), b.dim(2)});
+          if (n % 16 == 0) leaf = leaf + b.load_broadcast(bias);
+          if (n % 3 != 0) leaf = leaf + b.load(rest, at);
+          b.store(y, at, k == 9 ? min(max(leaf, -1.0), 6.0) : leaf);
+          const Kernel kernel = b.finish("rows");
+          const std::string step = prepare(kernel, {1, 2}, make_context(2)).step->describe();
+          EXPECT_NE(step.find(type == DType::f32 ? "rows in place" : "rows widened"), std::string::npos) << step;
+          check_contraction(kernel, {1, 2}, {}, 1e-5);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+  // More panels than stay in the cache, whose groups fetch one another; rows that are widened block by block.
+  check_contraction(linear(20, 400, 1100, DType::f32, DType::f32, DType::f32, plain), {1}, {}, 1e-5);
+  check_contraction(linear(1000, 20, 24, DType::f16, DType::f32, DType::f16, plain), {1}, {}, 1e-5);
+  check_contraction(linear(70, 40, 1000, DType::bf16, DType::f32, DType::f32, plain), {1}, {}, 1e-5);
 }
 
 // With arithmetic for bf16, which oneDNN emulates on any AVX-512, the operands are taken as they are.
