@@ -25,6 +25,7 @@ struct CompileOptions {
   bool strict = false;                     // numerics: round at every ATen edge
   std::set<std::string> disabled_fusions;  // names, or "all"
   std::string kv_map;                      // path of a KV mapping; empty: methods' states are paired by shape and order
+  std::optional<bool> text;  // whether methods for one token get another that feeds itself; nothing: among several are
   std::string dump_pass;                   // print the graph after this pass
   std::function<void(const std::string&)> dump;      // receives the text
   std::function<void(const std::string&)> progress;  // receives the name of each stage as it begins

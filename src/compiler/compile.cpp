@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "codegen/build_program.h"
 #include "codegen/target.h"
+#include "compiler/close_loop.h"
 #include "compiler/link_states.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
@@ -84,6 +85,22 @@ void check_names(const CompileOptions& options) {
            fmt::join(choices, ", "));
 }
 
+// Each method that takes one token gets another that feeds itself.
+void close_loops(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(methods.begin(), methods.end(), [&](const MethodGraph& m) { return m.name == name; });
+  };
+  for (size_t i = 0, count = methods.size(); i < count; ++i) {
+    std::string name = "greedy";
+    while (taken(name)) name = methods[i].name + "_" + name;
+    std::optional<MethodGraph> greedy = close_loop(methods[i], name);
+    if (!greedy) continue;
+    notes.push_back(
+        fmt::format("added method {}: {} with its token, position and mask on the device", name, methods[i].name));
+    methods.push_back(std::move(*greedy));
+  }
+}
+
 void refuse_kernels(const Program& program, const CodegenTarget& target) {
   std::string problems;
   for (const Method& method : program.methods)
@@ -152,6 +169,7 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
     run_passes({passes.begin(), kernels}, method, context, options);
     find_roles(method);
   }
+  if (options.text.value_or(methods.size() > 1)) close_loops(methods, result.notes);
   for (MethodGraph& method : methods) run_passes({kernels, passes.end()}, method, context, options);
   lap("passes");
   stage("plan");

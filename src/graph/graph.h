@@ -62,6 +62,9 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;  // in IR order
   std::vector<GraphOutput> outputs;
+  // Of a loop that feeds itself: the input, among `inputs`, of one element that says where in the text it stands. Keys
+  // and values behind it do not exist, whatever memory holds there.
+  int position = -1;
   std::vector<Origin> origins;                     // the nodes as they were imported
   std::unordered_map<std::string, int32_t> names;  // of all values, each with the next suffix to try for it
 };

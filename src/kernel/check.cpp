@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/facts/depend.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/kernel.h"
@@ -170,11 +171,21 @@ struct Checker {
       if (score.result < 0 || static_cast<size_t>(score.result) >= score.exprs.size() ||
           score.exprs[static_cast<size_t>(score.result)].type != Scalar::f32)
         add("attention's score is no f32 expression");
+      if (score.keys != -1 && problems.empty()) keys(inner, score.keys);
     } else {
       if (c.score) return add("a score without attention");
       operand(c.a, dims, "operand a");
     }
     operand(c.b, dims, "operand b");
+  }
+
+  // How many keys there are: `expr` of the score as a kernel.
+  void keys(const Kernel& score, int32_t expr) {
+    if (expr < 0 || static_cast<size_t>(expr) >= score.exprs.size() ||
+        score.exprs[static_cast<size_t>(expr)].type != Scalar::i64)
+      return add("attention's number of keys is no i64 expression");
+    if (dependence_of(score).dims[static_cast<size_t>(expr)] & dim_bit(score.space.size() - 1))
+      add("attention's number of keys varies along the keys");
   }
 
   void operand(const Access& a, const std::vector<int64_t>& dims, const char* what) {

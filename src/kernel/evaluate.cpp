@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/key_count.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/scalar.h"
 
@@ -39,6 +41,9 @@ class Evaluator {
     if (!k_.contraction || k_.contraction->kind != ContractionKind::attention) return;
     score_kernel_ = std::make_unique<const Kernel>(score_kernel(k_));
     score_ = std::make_unique<Evaluator>(*score_kernel_, memory_, single_);
+    if (k_.contraction->score->keys < 0) return;
+    key_count_ = std::make_unique<const Kernel>(key_count(k_));
+    counter_ = std::make_unique<Evaluator>(*key_count_, memory_, single_);
   }
 
   void run() {
@@ -170,15 +175,16 @@ class Evaluator {
 
   Number attention(const Index& index) {
     const Contraction& c = *k_.contraction;
-    const auto keys = static_cast<size_t>(c.reduce[0]);
     const Index query(index.begin(), index.end() - 1);
-    if (query != query_ || weights_.size() != keys) {
+    if (query != query_) {
       query_ = query;
-      weights_.resize(keys);
       Index at = query;
       at.push_back(0);
+      int64_t keys = c.reduce[0];
+      if (counter_) keys = std::clamp<int64_t>(counter_->at(at, key_count_->stores[0].expr).i, 0, keys);
+      weights_.resize(static_cast<size_t>(keys));
       double top = -std::numeric_limits<double>::infinity();
-      for (size_t key = 0; key < keys; ++key) {
+      for (size_t key = 0; key < weights_.size(); ++key) {
         at.back() = static_cast<int64_t>(key);
         weights_[key] = score_->at(at, c.score->result).f;
         top = combine(Reduction::max, {top, 0}, {weights_[key], 0}).f;
@@ -191,7 +197,7 @@ class Evaluator {
     Index all = index;
     all.push_back(0);
     Number sum;
-    for (size_t key = 0; key < keys; ++key) {
+    for (size_t key = 0; key < weights_.size(); ++key) {
       all.back() = static_cast<int64_t>(key);
       sum.f += weights_[key] * read(c.b, all, Scalar::f64).f;
     }
@@ -234,9 +240,9 @@ class Evaluator {
   int last_stage_ = 0;
   std::vector<bool> store_varies_;  // along the row
   std::vector<Number> carry_;       // scans
-  std::unique_ptr<const Kernel> score_kernel_;
-  std::unique_ptr<Evaluator> score_;
-  Index query_;  // the query whose softmax weights are at hand
+  std::unique_ptr<const Kernel> score_kernel_, key_count_;
+  std::unique_ptr<Evaluator> score_, counter_;
+  std::optional<Index> query_;  // the query whose softmax weights are at hand
   std::vector<double> weights_;
 };
 

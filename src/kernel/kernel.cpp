@@ -102,6 +102,7 @@ void append_contraction(std::string& out, const Contraction& c) {
                      text_of(score.a), text_of(score.b));
   append_exprs(out, score.exprs, score.accesses, "    ");
   out += fmt::format("    score = e{}\n", score.result);
+  if (score.keys >= 0) out += fmt::format("    keys = e{}\n", score.keys);
 }
 
 }  // namespace

@@ -180,6 +180,9 @@ struct Score {
   std::vector<int64_t> reduce;
   Access a;
   Access b;
+  // An i64 expression that does not vary along kv: how many keys there are. Those from there on and their values do not
+  // exist and are not read; without any key the attention is 0. -1: there are all.
+  int32_t keys = -1;
 };
 
 inline constexpr size_t max_dims = 64;  // of the space, with the reduced ones of a contraction

@@ -8,7 +8,8 @@ namespace {
 
 bool is_pointwise(const Kernel& k) { return !k.contraction && k.row_dims == 0; }
 
-// Computing it again costs less than storing and loading it: a few plain operations on one operand.
+// Computing it again costs less than storing and loading it: a few plain operations on one operand. An index is there
+// anyway.
 bool is_cheap(const Kernel& k) {
   int work = 0, loads = 0;
   for (const Expr& e : k.exprs) {
@@ -18,7 +19,7 @@ bool is_cheap(const Kernel& k) {
       return false;
     else if (e.op == ExprOp::pow || e.op == ExprOp::reduce || e.op == ExprOp::scan)
       return false;
-    else if (e.op != ExprOp::constant && e.op != ExprOp::cast)
+    else if (e.op != ExprOp::constant && e.op != ExprOp::index && e.op != ExprOp::cast)
       ++work;
   }
   return loads <= 1 && work <= 2;

@@ -62,6 +62,7 @@ void fuse_parameters(Graph& graph, PassContext& context);
 void fuse_pointwise(Graph& graph, PassContext& context);
 void fuse_epilogues(Graph& graph, PassContext& context);
 void fuse_attention(Graph& graph, PassContext& context);
+void bound_keys(Graph& graph, PassContext& context);
 void fuse_rows(Graph& graph, PassContext& context);
 void fold_batch_norm(Graph& graph, PassContext& context);
 void choose_dtype(Graph& graph, PassContext& context);

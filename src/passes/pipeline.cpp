@@ -20,6 +20,7 @@ std::vector<Pass> pipeline() {
       {"fuse_epilogues", fuse_epilogues, true},
       {"fold_batch_norm", fold_batch_norm, true},
       {"fuse_attention", fuse_attention, true},
+      {"bound_keys", bound_keys, true},
       {"fuse_rows", fuse_rows, true},
       {"choose_dtype", choose_dtype, false},
       {"convert_images", convert_images, true},

@@ -82,7 +82,7 @@ void fields(Archive& a, S& s) {
 template <typename Archive, Like<Score> S>
 void fields(Archive& a, S& s) {
   a("space", s.space), a("accesses", s.accesses), a("exprs", s.exprs), a("result", s.result);
-  a("reduce", s.reduce), a("a", s.a), a("b", s.b);
+  a("reduce", s.reduce), a("a", s.a), a("b", s.b), a("keys", s.keys);
 }
 
 template <typename Archive, Like<Contraction> S>

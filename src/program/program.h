@@ -51,8 +51,8 @@ inline size_t stored_bytes(const Buffer& b) {
 // What a tensor is to a method that reads and writes text.
 enum class Role : uint8_t {
   data,       // nothing that generation knows: a state, or an input of another kind of model
-  tokens,     // input: ids [1, length]
-  positions,  // input: where the tokens stand, [1, length] or [length]
+  tokens,     // ids [1, length]; the output of a method that feeds itself is the next one
+  positions,  // where the tokens stand, [1, length] or [length]; as an output where the next one does
   mask,    // input: which keys count. [1, heads, length, keys] that is added to scores, or booleans; or ones [1, keys]
   logits,  // output: [1, length, vocabulary], or of the last token [1, 1, vocabulary]
 };

@@ -20,9 +20,9 @@ bool fits(Role role, const TensorType& type, bool output, int64_t length) {
     case Role::data:
       return true;
     case Role::tokens:
-      return !output && whole && row && shape[1] == length;
+      return whole && row && shape[1] == length;
     case Role::positions:
-      return !output && whole && (row || shape.size() == 1) && shape.back() == length;
+      return whole && (row || shape.size() == 1) && shape.back() == length;
     case Role::mask:
       return !output && (row || (shape.size() == 4 && shape[0] == 1 && shape[2] == length && !whole));
     case Role::logits:
@@ -35,21 +35,20 @@ bool fits(Role role, const TensorType& type, bool output, int64_t length) {
 std::vector<std::string> check_roles(const Method& method) {
   std::vector<std::string> problems;
   int64_t length = 0;
-  std::array<int, role_count> counts{};
-  for (const auto* specs : {&method.inputs, &method.outputs})
-    for (const TensorSpec& spec : *specs) {
-      ++counts[static_cast<size_t>(spec.role)];
-      if (spec.role == Role::tokens && spec.type.shape.size() == 2) length = spec.type.shape[1];
+  for (const TensorSpec& spec : method.inputs)
+    if (spec.role == Role::tokens && spec.type.shape.size() == 2) length = spec.type.shape[1];
+  for (const bool output : {false, true}) {
+    std::array<int, role_count> counts{};
+    for (const TensorSpec& spec : output ? method.outputs : method.inputs) {
+      const std::string_view role = role_name(spec.role);
+      if (!fits(spec.role, spec.type, output, length))
+        problems.push_back(fmt::format("{} '{}' of {}: expected no {} of {} tokens", output ? "output" : "input",
+                                       spec.name, to_string(spec.type), role, length));
+      if (++counts[static_cast<size_t>(spec.role)] == 2 && spec.role != Role::data && spec.role != Role::positions)
+        problems.push_back(
+            fmt::format("{} '{}': expected one with the {}", output ? "output" : "input", spec.name, role));
     }
-  for (const auto* specs : {&method.inputs, &method.outputs})
-    for (const TensorSpec& spec : *specs)
-      if (!fits(spec.role, spec.type, specs == &method.outputs, length))
-        problems.push_back(fmt::format("{} '{}' of {}: expected no {} of {} tokens",
-                                       specs == &method.outputs ? "output" : "input", spec.name, to_string(spec.type),
-                                       role_name(spec.role), length));
-  for (const Role role : {Role::tokens, Role::mask, Role::logits})
-    if (counts[static_cast<size_t>(role)] > 1)
-      problems.push_back(fmt::format("expected one {}, found {}", role_name(role), counts[static_cast<size_t>(role)]));
+  }
   return problems;
 }
 

@@ -1,4 +1,5 @@
-// How much a method does, counted from its kernels: memory it must touch and arithmetic of its contractions.
+// How much a method does, counted from its kernels: memory it must touch and arithmetic of its contractions. Of keys
+// whose number is known only when it runs, as if all were there.
 #pragma once
 #include <cstdint>
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -48,7 +49,9 @@ TextMethod text_method(const Program& program, size_t position, std::vector<std:
     }
   }
   for (size_t i = 0; i < method.outputs.size(); ++i)
-    if (method.outputs[i].role == Role::logits) {
+    if (method.outputs[i].role == Role::tokens) {
+      text.next = static_cast<int>(i);
+    } else if (method.outputs[i].role == Role::logits) {
       text.logits = static_cast<int>(i);
       text.logit_rows = method.outputs[i].type.shape[1];
     }
@@ -88,6 +91,16 @@ int64_t state_capacity(const Program& program, const TextMethod& decode) {
   return 0;
 }
 
+// Whether `greedy` goes on with the states of `decode`.
+bool shares_states(const Program& program, const TextMethod& decode, const TextMethod& greedy) {
+  const auto& inputs = program.methods[static_cast<size_t>(greedy.method)].inputs;
+  for (const TensorSpec& spec : program.methods[static_cast<size_t>(decode.method)].inputs)
+    if (program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state &&
+        std::none_of(inputs.begin(), inputs.end(), [&](const TensorSpec& s) { return s.buffer == spec.buffer; }))
+      return false;
+  return true;
+}
+
 // Runs a text model's methods on tokens at given positions.
 class Runner {
  public:
@@ -99,6 +112,19 @@ class Runner {
     session_.follow_links(static_cast<size_t>(model_.prefill.method), count);
   }
   void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
+
+  // From here on greedy steps take this token at this position, and then what they find themselves.
+  void start(int64_t token, int64_t position) {
+    set(model_.greedy.tokens, token);
+    for (int input : model_.greedy.positions) set(input, position);
+  }
+  int64_t step() {
+    const TextMethod& m = model_.greedy;
+    const auto method = static_cast<size_t>(m.method), next = static_cast<size_t>(m.next);
+    session_.run(method);
+    return load_int(session_.output(method, next).data(), session_.program().methods[method].outputs[next].type.dtype,
+                    0);
+  }
 
   std::vector<double> logits(const TextMethod& m, int64_t row) const {
     const auto bytes = session_.output(static_cast<size_t>(m.method), static_cast<size_t>(m.logits));
@@ -117,6 +143,14 @@ class Runner {
     }
     mask(m, count, first);
     session_.run(static_cast<size_t>(m.method));
+  }
+
+  void set(int input, int64_t value) {
+    std::array<std::byte, sizeof(value)> bytes{};
+    const DType dtype = input_of(session_.program(), model_.greedy, input).type.dtype;
+    store_int(bytes.data(), dtype, 0, value);
+    session_.set_input(static_cast<size_t>(model_.greedy.method), static_cast<size_t>(input),
+                       {bytes.data(), dtype_size(dtype)});
   }
 
   void put(const TextMethod& m, int input, int64_t at, int64_t value) {
@@ -200,19 +234,28 @@ double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Puts the prompt into the states; returns the logits after its last token.
-std::vector<double> read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt) {
+// Puts the prompt into the states; returns the token after it.
+int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt, Sampler& sample,
+                    bool chains) {
   const auto count = static_cast<int64_t>(prompt.size());
-  int64_t done = 0;
+  int64_t done = 0, next = 0;
   if (model.prefill.method >= 0) {
     done = std::min(count, model.prefill.length);
     runner.prefill(prompt, done);
     const bool has_row = model.prefill.logit_rows > 1 || done == model.prefill.length;
-    if (done == count && has_row) return runner.logits(model.prefill, model.prefill.logit_rows > 1 ? count - 1 : 0);
+    if (done == count && has_row)
+      return sample(runner.logits(model.prefill, model.prefill.logit_rows > 1 ? count - 1 : 0));
     if (done == count) --done;  // decoding the last token again gives its logits and the same state
   }
-  for (; done < count; ++done) runner.decode(prompt[static_cast<size_t>(done)], done);
-  return runner.logits(model.decode, 0);
+  for (; done < count; ++done) {
+    if (chains) {
+      runner.start(prompt[static_cast<size_t>(done)], done);
+      next = runner.step();
+    } else {
+      runner.decode(prompt[static_cast<size_t>(done)], done);
+    }
+  }
+  return chains ? next : sample(runner.logits(model.decode, 0));
 }
 
 void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
@@ -236,7 +279,7 @@ TextModel find_text_model(const Program& program) {
     std::vector<std::string> lacks;
     TextMethod method = text_method(program, i, lacks);
     problems.insert(problems.end(), lacks.begin(), lacks.end());
-    TextMethod& place = method.length == 1 ? model.decode : model.prefill;
+    TextMethod& place = method.next >= 0 ? model.greedy : method.length == 1 ? model.decode : model.prefill;
     if (lacks.empty() && place.method < 0) place = std::move(method);
   }
   if (model.decode.method < 0) {
@@ -244,6 +287,7 @@ TextModel find_text_model(const Program& program) {
     throw Error(ErrorKind::unsupported, fmt::format("{}", fmt::join(problems, "\n")));
   }
   problems.clear();
+  if (model.greedy.method >= 0 && !shares_states(program, model.decode, model.greedy)) model.greedy = {};
   const auto add = [&](const std::string& problem) {
     problems.push_back(fmt::format("{}: {}", no_text_model, problem));
   };
@@ -271,10 +315,11 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
   Sampler sample(options);
   Generation result;
   auto start = std::chrono::steady_clock::now();
-  std::vector<double> logits = read_prompt(runner, model, prompt);
+  // The likeliest tokens follow each other without the host; a sample is drawn by it.
+  const bool chains = model.greedy.method >= 0 && options.temperature <= 0;
+  int64_t token = read_prompt(runner, model, prompt, sample, chains);
   auto position = static_cast<int64_t>(prompt.size());
   while (true) {
-    const int64_t token = sample(logits);
     if (result.tokens.empty()) {
       result.prefill_ms = ms_since(start);
       start = std::chrono::steady_clock::now();
@@ -285,8 +330,14 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
         std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
     if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity)
       break;
-    runner.decode(token, position++);
-    logits = runner.logits(model.decode, 0);
+    if (chains) {
+      if (result.tokens.size() == 1) runner.start(token, position);
+      token = runner.step();
+    } else {
+      runner.decode(token, position);
+      token = sample(runner.logits(model.decode, 0));
+    }
+    ++position;
   }
   if (result.tokens.size() > 1)
     result.decode_ms_per_token = ms_since(start) / static_cast<double>(result.tokens.size() - 1);

@@ -14,6 +14,7 @@ struct TextMethod {
   int method = -1;  // position in the program; -1: the program has none
   int tokens = -1, mask = -1;
   std::vector<int> positions;
+  int next = -1;       // output of a method that feeds itself: the next token
   int logits = -1;     // [1, length or 1, vocabulary]
   int64_t length = 0;  // tokens per run
   int64_t logit_rows = 0;
@@ -22,6 +23,7 @@ struct TextMethod {
 struct TextModel {
   TextMethod prefill;    // optional: without it the prompt goes through decode
   TextMethod decode;     // one token per run
+  TextMethod greedy;     // optional: the same, but the token it takes is the one that the run before found likeliest
   int64_t capacity = 0;  // positions the states hold
   int64_t vocabulary = 0;
 };

@@ -269,7 +269,7 @@ TEST(ProgramCheck, Roles) {
               p.methods[1].inputs[2].role = Role::mask;
             }),
             "method 'decode': input 'cache' of float32[8, 4]: expected no mask of 0 tokens\n"
-            "p.npubin: method 'decode': expected one mask, found 2");
+            "p.npubin: method 'decode': input 'cache': expected one with the mask");
   EXPECT_EQ(role_error([](Program& p) {
               p.methods[1].inputs[1].role = Role::data;
               p.methods[1].outputs[0].role = Role::logits;

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernel/builder.h"
+#include "kernel/contractions.h"
 
 namespace npusim {
 namespace {
@@ -169,6 +169,38 @@ TEST(CheckKernel, OnlyAttentionHasAScore) {
   product->score = std::make_shared<Score>();
   k.contraction = product;
   EXPECT_EQ(check_kernel(k), Problems{"a score without attention"});
+}
+
+TEST(CheckKernel, TheNumberOfKeysDoesNotVaryAlongThem) {
+  Kernel k = attention({.kv_heads = 1, .queries = 2, .keys = 6, .depth = 2, .columns = 2}, DType::i64,
+                       [](KernelBuilder& b, Ex x, Ex mask) { return x + b.cast(mask, Scalar::f32); });
+  const auto problems = [&](const std::function<int32_t(Score&)>& number) {
+    auto c = std::make_shared<Contraction>(*k.contraction);
+    auto score = std::make_shared<Score>(*c->score);
+    score->keys = number(*score);
+    c->score = score;
+    Kernel with = k;
+    with.contraction = c;
+    return check_kernel(with);
+  };
+  const auto add = [](Score& score, Expr e) {
+    score.exprs.push_back(e);
+    return static_cast<int32_t>(score.exprs.size()) - 1;
+  };
+  Expr index{.op = ExprOp::index, .type = Scalar::i64};
+  index.integer = 3;
+  EXPECT_EQ(problems([&](Score& s) { return add(s, index); }), Problems{});
+  index.integer = 4;
+  EXPECT_EQ(problems([&](Score& s) { return add(s, index); }),
+            Problems{"attention's number of keys varies along the keys"});
+  EXPECT_EQ(problems([&](Score& s) {  // the mask
+              const auto load = [](const Expr& e) { return e.op == ExprOp::load; };
+              return static_cast<int32_t>(std::find_if(s.exprs.begin(), s.exprs.end(), load) - s.exprs.begin());
+            }),
+            Problems{"attention's number of keys varies along the keys"});
+  EXPECT_EQ(problems([&](Score& s) { return add(s, {.op = ExprOp::contraction}); }),
+            Problems{"attention's number of keys is no i64 expression"});
+  EXPECT_EQ(problems([](Score&) { return 99; }), Problems{"attention's number of keys is no i64 expression"});
 }
 
 // What is no operation or type at all is named before anything relies on it.

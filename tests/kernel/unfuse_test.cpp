@@ -184,6 +184,11 @@ TEST(Unfuse, RandomAttention) {
     if (d.chance(0.5)) score = select(s.load_broadcast(4), score, masked);
     if (d.chance(0.3)) score = select(s.index(2) <= s.index(1), score, masked);
     s.store(s.output({DType::f32, scores}), score);
+    const bool counts = d.chance(0.4);  // as many keys as an expression says, which may be different ones for each row
+    if (counts)
+      s.store(s.output({DType::i64, scores}),
+              s.cast(s.load(4, Coords{Coord(int64_t{0}), Coord(int64_t{0})}), Scalar::i64) * 2 + s.index(1) +
+                  d.whole(-2, 3));
     const Score inner = to_score(s.finish("score"));
     const Coords v_at{b.dim(0), b.dim(3), b.dim(2)};
     finish_epilogue(b, b.contract(ContractionKind::attention, {keys}, 2, v_at, 2, v_at), space, d, extent);

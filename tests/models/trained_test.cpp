@@ -59,6 +59,7 @@ Model load_tinyqwen(const std::string& dtype) {
 TEST(Tinyqwen, HasTheRolesOfAText) {
   const Model model = load_tinyqwen("auto");
   for (const Method& method : model.program->methods) {
+    if (method.name == "greedy") continue;  // tests/models/greedy_test.cpp
     ASSERT_EQ(method.inputs.size(), method.name == "decode" ? 12U : 4U);
     const Role roles[] = {Role::tokens, Role::mask, Role::positions, Role::positions};
     for (size_t i = 0; i < method.inputs.size(); ++i)

@@ -22,7 +22,8 @@ Kernel score_kernel(const Kernel& outer) {
 
 Score to_score(const Kernel& k) {
   const Contraction& product = *k.contraction;
-  return {k.space, k.accesses, k.exprs, k.stores[0].expr, product.reduce, product.a, product.b};
+  return {k.space,        k.accesses, k.exprs,   k.stores[0].expr,
+          product.reduce, product.a,  product.b, k.stores.size() > 1 ? k.stores[1].expr : -1};
 }
 
 }  // namespace npusim

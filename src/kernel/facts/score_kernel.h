@@ -6,7 +6,8 @@ namespace npusim {
 
 // The score of `outer`, which holds an attention, with the arguments that `outer` reads. It stores nothing.
 Kernel score_kernel(const Kernel& outer);
-// What a kernel with a matmul and one store stores, as a score: its accesses name the kernel's arguments.
+// What a kernel with a matmul stores, as a score, and what it stores in a second place, as the number of keys. The
+// score's accesses name the kernel's arguments.
 Score to_score(const Kernel& kernel);
 
 }  // namespace npusim

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/shape.h"
+#include "kernel/facts/key_count.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/fuse/simplify.h"
 
@@ -35,8 +37,8 @@ int32_t add_number(Kernel& k, double value) {
   return add(k, {.op = ExprOp::constant, .type = Scalar::f32, .number = value});
 }
 
-// The expressions of `old` behind those that `k` has, the leaf replaced.
-void append_epilogue(Kernel& k, const std::vector<Expr>& old, int32_t leaf) {
+// The expressions of `old` behind those that `k` has, the leaf replaced; the first `accesses` are theirs.
+void append_epilogue(Kernel& k, const std::vector<Expr>& old, size_t accesses, int32_t leaf) {
   std::vector<int32_t> to(old.size());
   for (size_t i = 0; i < old.size(); ++i) {
     Expr e = old[i];
@@ -47,7 +49,7 @@ void append_epilogue(Kernel& k, const std::vector<Expr>& old, int32_t leaf) {
   const auto rename_terms = [&](Access& a) {
     for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
   };
-  for (Access& a : k.accesses) rename_terms(a);
+  for (size_t i = 0; i < accesses; ++i) rename_terms(k.accesses[i]);
   for (Store& s : k.stores) {
     s.expr = to[static_cast<size_t>(s.expr)];
     rename_terms(s.access);
@@ -113,6 +115,7 @@ class Unfuser {
     k.contraction = nullptr;
     std::vector<Expr> epilogue = std::move(k.exprs);
     k.exprs.clear();
+    const size_t accesses = k.accesses.size();
     const bool accumulates = std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
     if (accumulates) {
       const int sums = add_scratch(k.space);
@@ -120,7 +123,7 @@ class Unfuser {
       sum.kernel.exprs = {{.op = ExprOp::contraction, .type = Scalar::f32}};
       sum.kernel.stores = {{scratch_access(sum, sums, k.space, true), 0, false}};
       product(std::move(sum), reduce, left, right);
-      append_epilogue(k, epilogue, add_load(k, scratch_access(b, sums, k.space, false)));
+      append_epilogue(k, epilogue, accesses, add_load(k, scratch_access(b, sums, k.space, false)));
       return step(std::move(b));
     }
     const size_t rank = k.space.size() + reduce.size();
@@ -133,7 +136,8 @@ class Unfuser {
     k.space.insert(k.space.end(), reduce.begin(), reduce.end());
     k.row_dims = static_cast<int>(reduce.size());
     const int32_t x = add_load(k, left), y = add_load(k, right);
-    append_epilogue(k, epilogue, add_reduce(k, Reduction::sum, add_op(k, ExprOp::mul, x, y)));
+    const int32_t term = where_keys(k, rank - 1, add_op(k, ExprOp::mul, x, y), 0);
+    append_epilogue(k, epilogue, accesses, add_reduce(k, Reduction::sum, term));
     step(std::move(b));
   }
 
@@ -147,6 +151,7 @@ class Unfuser {
     first.kernel.stores = {{scratch_access(first, scores, space, true), score.result, false}};
     product(std::move(first), score.reduce, score.a, score.b);
 
+    if (score.keys >= 0) keys_ = key_count(outer_);
     step(softmax(space, scores, weights));
 
     BoundKernel last = bound(outer_);
@@ -155,18 +160,45 @@ class Unfuser {
     product(std::move(last), c.reduce, a, c.b);
   }
 
+  // x where the key, the index along dimension `along`, is one of those there are, else `other`. `k` has the outer
+  // kernel's arguments, and the score's dimensions but the keys before all others.
+  int32_t where_keys(Kernel& k, size_t along, int32_t x, double other) const {
+    if (!keys_) return x;
+    const auto accesses = static_cast<int64_t>(k.accesses.size());
+    const auto exprs = static_cast<int32_t>(k.exprs.size());
+    for (Expr e : keys_->exprs) {
+      for (int n = 0; n < expr_arity(e.op); ++n) e.in[static_cast<size_t>(n)] += exprs;
+      if (e.op == ExprOp::load) e.integer += accesses;
+      add(k, e);
+    }
+    for (Access a : keys_->accesses) {
+      const auto fit = [&](std::vector<int64_t>& v) { v.back() = 0, v.resize(k.space.size(), 0); };
+      fit(a.strides);
+      for (Guard& g : a.guards) fit(g.coeffs);
+      for (IndexTerm& t : a.terms) t.expr += exprs;
+      k.accesses.push_back(std::move(a));
+    }
+    Expr key{.op = ExprOp::index, .type = Scalar::i64};
+    key.integer = static_cast<int64_t>(along);
+    const int32_t at = add(k, key), number = keys_->stores[0].expr + exprs;
+    const int32_t there = add(k, {.op = ExprOp::lt, .type = Scalar::boolean, .in = {at, number, -1}});
+    return add(k, {.op = ExprOp::select, .type = Scalar::f32, .in = {there, x, add_number(k, other)}});
+  }
+
   BoundKernel softmax(const std::vector<int64_t>& space, int from, int to) const {
-    BoundKernel b;
+    BoundKernel b = reader(bound(outer_), "_softmax");
     Kernel& k = b.kernel;
-    k.name = outer_.name + "_softmax";
+    k.contraction = nullptr;
     k.space = space;
     k.row_dims = 1;
-    const int32_t x = add_load(k, scratch_access(b, from, space, false));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const int32_t score = add_load(k, scratch_access(b, from, space, false));
+    const int32_t x = where_keys(k, space.size() - 1, score, -infinity);
     const int32_t top = add_reduce(k, Reduction::max, x);
     const int32_t power = add_op(k, ExprOp::exp, add_op(k, ExprOp::sub, x, top));
     int32_t weight = add_op(k, ExprOp::div, power, add_reduce(k, Reduction::sum, power));
     if (outer_.contraction->masked_rows_are_zero) {
-      const int32_t none = add_number(k, -std::numeric_limits<double>::infinity());
+      const int32_t none = add_number(k, -infinity);
       const int32_t masked = add(k, {.op = ExprOp::eq, .type = Scalar::boolean, .in = {top, none, -1}});
       weight = add(k, {.op = ExprOp::select, .type = Scalar::f32, .in = {masked, add_number(k, 0), weight}});
     }
@@ -175,6 +207,7 @@ class Unfuser {
   }
 
   const Kernel& outer_;
+  std::optional<Kernel> keys_;  // how many there are, for the steps behind the scores
   Unfused result_;
 };
 

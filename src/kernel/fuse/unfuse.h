@@ -14,8 +14,8 @@ struct Unfused {
 
 // A product or a convolution becomes one row kernel, whose row is what it sums over: Σ a·b in f32, where an operand
 // outside its guards is 0 and is multiplied like any other. Attention becomes three: the scores, their softmax, the
-// product with the values. What accumulates has no row: there the sum is stored and the epilogue is a step behind it.
-// A kernel without a contraction is its own only step.
+// product with the values; keys that do not exist are selected away there. What accumulates has no row: there the sum
+// is stored and the epilogue is a step behind it. A kernel without a contraction is its own only step.
 Unfused unfuse(const Kernel& kernel);
 
 }  // namespace npusim

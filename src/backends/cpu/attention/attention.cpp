@@ -10,13 +10,18 @@
 
 #include "backends/cpu/attention/score.h"
 #include "backends/cpu/attention/simd.h"
+#include "backends/cpu/loops/loops.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/gemv.h"
 #include "backends/cpu/product/simd.h"
+#include "base/error.h"
 #include "kernel/facts/attention_axes.h"
+#include "kernel/facts/depend.h"
+#include "kernel/facts/key_count.h"
 #include "kernel/facts/score_form.h"
+#include "kernel/facts/score_kernel.h"
 
 namespace npusim::cpu {
 namespace {
@@ -85,9 +90,11 @@ class AttentionStep final : public BoundStep {
     };
     direct_ = rows_ <= direct_rows && depth_ <= narrow_depth && direct(k_) && direct(v_);
     plan();
+    if (score.keys >= 0) count_keys(p);
   }
 
   void run() override {
+    if (count_) now_ = keys_now();
     on_threads(threads_, [this](int thread) {
       for (int64_t i = items_ * thread / threads_; i < items_ * (thread + 1) / threads_; ++i) item(i, thread);
     });
@@ -97,9 +104,9 @@ class AttentionStep final : public BoundStep {
   }
 
   std::string describe() const override {
-    return fmt::format("attention {}x{} rows, {} keys x {}, {} values{}{}{}", q_.size(0), rows_, keys_, depth_,
-                       columns_, direct_ ? " direct" : "", splits_ > 1 ? fmt::format(" in {} parts", splits_) : "",
-                       score_ ? " general score" : "");
+    return fmt::format("attention {}x{} rows, {}{} keys x {}, {} values{}{}{}", q_.size(0), rows_,
+                       count_ ? "up to " : "", keys_, depth_, columns_, direct_ ? " direct" : "",
+                       splits_ > 1 ? fmt::format(" in {} parts", splits_) : "", score_ ? " general score" : "");
   }
 
  private:
@@ -112,6 +119,22 @@ class AttentionStep final : public BoundStep {
     bindings.push_back({});
     score_ = std::make_unique<TileEpilogue>(score, bindings, axes.batch, axes.rows, axes.keys, narrow_stride, threads_,
                                             true);
+  }
+
+  // The number of keys as a kernel with one point, which stores it in `counted_`.
+  void count_keys(const Problem& p) {
+    Kernel k = key_count(p.kernel);
+    k.space.assign(k.space.size(), 1);
+    for (size_t i = 0; i < k.args.size(); ++i) count_args_.push_back(p.args[i].data);
+    k.stores[0].access = {static_cast<int>(k.args.size()), 0, std::vector<int64_t>(k.space.size(), 0), {}, {}};
+    k.args.push_back({DType::i64, 1, true, -1});
+    count_args_.push_back(&counted_);
+    count_ = std::make_unique<Loops>(k, 1);
+  }
+
+  int64_t keys_now() {
+    if (!count_->run(count_args_.data())) fail(ErrorKind::bad_input, "{}", count_->trap_message());
+    return std::clamp<int64_t>(counted_, 0, keys_);
   }
 
   // Items are (batch, block of rows, part of the keys); keys are split only where there are too few blocks.
@@ -153,7 +176,7 @@ class AttentionStep final : public BoundStep {
     const int64_t block = index / splits_, part = index % splits_;
     const int64_t batch = block / row_blocks_, r0 = first_row(block % row_blocks_),
                   r1 = first_row(block % row_blocks_ + 1);
-    const int64_t tiles = ceil_div(keys_, tile_keys), t0 = tiles * part / splits_, t1 = tiles * (part + 1) / splits_;
+    const int64_t tiles = ceil_div(now_, tile_keys), t0 = tiles * part / splits_, t1 = tiles * (part + 1) / splits_;
     const Result out = result(splits_ == 1 ? thread : index);
     const int64_t padded = (block_rows_ + 15) / 16 * 16;
     std::memset(out.o, 0, static_cast<size_t>((r1 - r0) * ld_) * 4);
@@ -185,7 +208,7 @@ class AttentionStep final : public BoundStep {
   bool tile(int64_t batch, int64_t r0, int64_t r1, int64_t t, const Result& out, int thread, bool late) {
     float* const base = scratch(thread);
     float *const s = base + layout_.s, *const mask = base + layout_.mask;
-    const int64_t k0 = t * tile_keys, k1 = std::min(keys_, k0 + tile_keys), rows = r1 - r0;
+    const int64_t k0 = t * tile_keys, k1 = std::min(now_, k0 + tile_keys), rows = r1 - r0;
     const bool one_mask = form_.mask >= 0 && mask_.step[1] == 0;  // the same for all rows
     float best = 0;
     if (form_.mask >= 0) {
@@ -338,7 +361,7 @@ class AttentionStep final : public BoundStep {
 
   void finish(int64_t batch, int64_t r0, int64_t r1, const Result& out, int thread) {
     for (int64_t r = 0; r < r1 - r0; ++r) {
-      const bool zero = out.sum[r] == 0 && (safe_ || keys_ == 0);
+      const bool zero = out.sum[r] == 0 && (safe_ || now_ == 0);
       out.factor[r] = zero ? 0 : 1 / out.sum[r];
     }
     scale_rows(out.o, ld_, r1 - r0, columns_, out.factor);
@@ -347,6 +370,10 @@ class AttentionStep final : public BoundStep {
 
   Operand q_, k_, v_, mask_, kept_, limit_;  // axes: batch, rows | keys, depth | columns; masks: batch, rows, keys
   int64_t rows_, keys_, depth_, columns_;
+  int64_t now_ = keys_;  // keys that there are in this run
+  int64_t counted_ = 0;
+  std::unique_ptr<Loops> count_;
+  std::vector<void*> count_args_;
   int threads_;
   bool safe_, direct_ = false;
   TileShape value_tile_;
@@ -363,6 +390,10 @@ class AttentionStep final : public BoundStep {
 Answer make_attention_step(Problem& problem) {
   const auto axes = attention_axes(problem.kernel);
   if (!axes) return decline("keys in both operands of the score");
+  const Contraction& attention = *problem.kernel.contraction;
+  if (attention.score->keys >= 0 &&
+      dependence_of(score_kernel(problem.kernel)).dims[static_cast<size_t>(attention.score->keys)] != 0)
+    return decline("rows with different numbers of keys");
   return accept(std::make_unique<AttentionStep>(problem, *axes));
 }
 

@@ -4,7 +4,7 @@
 
 namespace npusim::cpu {
 
-// Declines when both operands of the score depend on the keys.
+// Declines when both operands of the score depend on the keys, or rows have numbers of keys of their own.
 Answer make_attention_step(Problem& problem);
 
 }  // namespace npusim::cpu

@@ -1,0 +1,170 @@
+// Kernels for the mask, the next token and the next position.
+#include "compiler/close_loop.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "compiler/roles.h"
+#include "kernel/builder.h"
+
+namespace npusim {
+namespace {
+
+class LoopCloser {
+ public:
+  LoopCloser(const MethodGraph& decode, std::string name) : method_(decode) { method_.name = std::move(name); }
+
+  std::optional<MethodGraph> run() {
+    const int tokens = input_of(Role::tokens), position = input_of(Role::positions), logits = logits_of();
+    if (tokens < 0 || position < 0 || logits < 0 || type_of(tokens).shape.back() != 1) return std::nullopt;
+    const std::vector<int> updates = updates_of_inputs(graph_);
+    if (std::none_of(updates.begin(), updates.end(), [](int output) { return output >= 0; })) return std::nullopt;
+    token_ = graph_.inputs[static_cast<size_t>(tokens)];
+    position_ = graph_.inputs[static_cast<size_t>(position)];
+    logits_ = graph_.outputs[static_cast<size_t>(logits)].value;
+    replace_positions();
+    replace_mask();
+    drop_inputs();
+    // Behind all that reads the old token and position.
+    update(token_, next_token(), Role::tokens, origins_of(graph_, logits_));
+    update(position_, next_position(), Role::positions, {});
+    const auto at = std::find(graph_.inputs.begin(), graph_.inputs.end(), position_);
+    graph_.position = static_cast<int>(at - graph_.inputs.begin());
+    compact(graph_, {}, false);
+    return std::move(method_);
+  }
+
+ private:
+  int input_of(Role role) const {
+    const auto found = std::find(method_.input_roles.begin(), method_.input_roles.end(), role);
+    return found == method_.input_roles.end() ? -1 : static_cast<int>(found - method_.input_roles.begin());
+  }
+  int logits_of() const {
+    const auto found = std::find(method_.output_roles.begin(), method_.output_roles.end(), Role::logits);
+    return found == method_.output_roles.end() ? -1 : static_cast<int>(found - method_.output_roles.begin());
+  }
+  const TensorType& type_of(int input) const {
+    return value_of(graph_, graph_.inputs[static_cast<size_t>(input)]).type;
+  }
+
+  // `input` becomes a value that `kernel` computes from the position, before everything else.
+  void compute(ValueId input, Kernel kernel) {
+    const Value& value = value_of(graph_, input);
+    const ValueId result = add_value(graph_, value.name, value.type);
+    Node node;
+    node.name = value_of(graph_, input).name;
+    node.inputs = {position_};
+    node.outputs = {result};
+    node.kernel = std::make_shared<const Kernel>(std::move(kernel));
+    graph_.nodes.insert(graph_.nodes.begin(), std::move(node));
+    replace(input, result);
+  }
+
+  void replace(ValueId from, ValueId to) {
+    std::vector<ValueId> values(graph_.values.size());
+    std::iota(values.begin(), values.end(), 0);
+    values[static_cast<size_t>(from)] = to;
+    replace_values(graph_, values);
+    set_producers(graph_);
+  }
+
+  // There is one position, whatever the shapes of the inputs that give it.
+  void replace_positions() {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const ValueId id = graph_.inputs[i];
+      if (method_.input_roles[i] != Role::positions || id == position_) continue;
+      dropped_.push_back(id);
+      if (value_of(graph_, id).type.dtype == value_of(graph_, position_).type.dtype) {
+        replace(id, position_);
+        continue;
+      }
+      KernelBuilder k({1});
+      const Ex x = k.load_flat(k.input(value_of(graph_, position_).type));
+      k.store_flat(k.output(value_of(graph_, id).type), x);
+      compute(id, k.finish("position"));
+    }
+  }
+
+  void replace_mask() {
+    const int mask = input_of(Role::mask);
+    if (mask < 0) return;
+    const ValueId id = graph_.inputs[static_cast<size_t>(mask)];
+    const TensorType type = value_of(graph_, id).type;
+    const int last = static_cast<int>(type.shape.size()) - 1;
+    KernelBuilder k(type.shape);
+    const Coord first[] = {Coord(int64_t{0})};
+    const Ex position = k.load(k.input({value_of(graph_, position_).type.dtype, {1}}), first);
+    const Ex seen = k.index(last) <= position;
+    const Scalar scalar = scalar_of(type.dtype);
+    Ex value = seen;
+    if (last == 1 && scalar != Scalar::boolean)  // ones
+      value = scalar >= Scalar::f32 ? select(seen, k.number(1, scalar), k.number(0, scalar))
+                                    : select(seen, k.integer(1), k.integer(0));
+    else if (scalar != Scalar::boolean)  // added to scores
+      value = select(seen, k.number(0, scalar), k.number(-std::numeric_limits<double>::infinity(), scalar));
+    k.store(k.output(type), value);
+    compute(id, k.finish("mask"));
+    dropped_.push_back(id);
+  }
+
+  void drop_inputs() {
+    for (const ValueId id : dropped_) {
+      const auto found = std::find(graph_.inputs.begin(), graph_.inputs.end(), id);
+      method_.input_roles.erase(method_.input_roles.begin() + (found - graph_.inputs.begin()));
+      graph_.inputs.erase(found);
+    }
+  }
+
+  // The first of the largest; NaN counts as the largest.
+  Kernel next_token() const {
+    const Value& logits = value_of(graph_, logits_);
+    const int64_t vocabulary = element_count(logits.type.shape);
+    KernelBuilder k({vocabulary}, 1);
+    const int from = k.input({logits.type.dtype, {vocabulary}});
+    const int old = k.input(value_of(graph_, token_).type);
+    const Ex x = k.load_flat(from), top = k.reduce(Reduction::max, x);
+    const Ex token = k.reduce(Reduction::min, select(x == top || isnan(x), k.index(0), vocabulary));
+    const Coord first[] = {Coord(int64_t{0}), Coord(int64_t{0})};
+    k.store(k.output(value_of(graph_, token_).type, old), first, token);
+    return k.finish("next_token");
+  }
+
+  Kernel next_position() const {
+    const TensorType& type = value_of(graph_, position_).type;
+    KernelBuilder k({1});
+    const int old = k.input(type);
+    const Ex next = k.load_flat(old) + 1;
+    k.store_flat(k.output(type, old), next);
+    return k.finish("next_position");
+  }
+
+  // Writes over `state`, which is an output too.
+  void update(ValueId state, Kernel kernel, Role role, std::vector<int32_t> origins) {
+    const Value& value = value_of(graph_, state);
+    const Shape shape = value.type.shape;
+    Node node;
+    node.name = kernel.name;
+    if (role == Role::tokens) node.inputs.push_back(logits_);
+    node.inputs.push_back(state);
+    node.outputs = {add_value(graph_, node.name, value.type)};
+    node.kernel = std::make_shared<const Kernel>(std::move(kernel));
+    node.origins = std::move(origins);
+    graph_.outputs.push_back({node.name, node.outputs[0], shape});
+    method_.output_roles.push_back(role);
+    add_node(graph_, std::move(node));
+  }
+
+  MethodGraph method_;
+  Graph& graph_ = method_.graph;
+  ValueId token_ = no_value, position_ = no_value, logits_ = no_value;
+  std::vector<ValueId> dropped_;
+};
+
+}  // namespace
+
+std::optional<MethodGraph> close_loop(const MethodGraph& decode, std::string name) {
+  return LoopCloser(decode, std::move(name)).run();
+}
+
+}  // namespace npusim
