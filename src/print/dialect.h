@@ -46,7 +46,10 @@ struct Dialect {
   std::string_view index_args;               // parameters that bring `block` and `thread`; "" where they are built in
   std::string_view block, thread;            // position in the grid and in the block, uint32
   std::string_view shared;                   // {0} type, {1} name, {2} elements
-  std::string_view barrier;                  // of the block
+  std::string_view barrier;                  // of the block, for what is `shared`
+  std::string_view memory_barrier;           // of the block, for arguments' memory too
+  std::string_view argument_space;           // address space of arguments, before a pointer's type: "device "
+  std::string_view shared_space;             // of what is `shared`
   std::array<std::string_view, 4> shuffles;  // by Scalar: {0} of the lane whose number differs by xor {1}
   std::string_view function;                 // qualifiers of a helper
   std::string_view trap_type;                // of a helper's parameter `trap`
@@ -57,6 +60,7 @@ struct Dialect {
   int warp = 32;          // lanes that shuffle
   int max_threads = 256;  // in a block
   int max_args = 31;
+  int64_t max_shared_bytes = 32768;  // of a block
   int64_t max_blocks = 0;
 };
 

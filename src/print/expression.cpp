@@ -194,7 +194,7 @@ std::string KernelWriter::element(const Access& a, int code, std::string& condit
     more += scaled(coordinate, g.stride);
   }
   for (const IndexTerm& t : a.terms) {
-    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr), t.extent, code++));
+    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr), t.extent, place_.first_trap + code++));
     const bool cast = !p_.wide && !p_.narrow[static_cast<size_t>(t.expr)];
     more += scaled(cast ? fmt::format("({}){}", d_.narrow, name(t.expr)) : name(t.expr), t.stride);
   }
@@ -248,7 +248,8 @@ std::string KernelWriter::binary(const Expr& e, bool narrow) const {
       return fmt::format("{}({}, {})", call, a, b);
   } else if (e.op == ExprOp::idiv || e.op == ExprOp::irem) {
     const bool divides = e.op == ExprOp::idiv;
-    if (can_trap(k_, e)) return fmt::format("{}({}, {}, trap)", divides ? "int_div" : "int_rem", a, b);
+    if (can_trap(k_, e))
+      return fmt::format("{}({}, {}, trap, {})", divides ? "int_div" : "int_rem", a, b, place_.first_trap + 1);
     if (right.integer == -1) return divides ? fmt::format("wrap_sub(0, {})", a) : "0";
   } else if (!narrow && !integer_helper(e.op).empty()) {
     return fmt::format("{}({}, {})", integer_helper(e.op), a, b);

@@ -18,16 +18,14 @@ constexpr Dialect::Helper shared_helpers[] = {
     {"wrap_abs", "$fn $long wrap_abs($long a) { return a < 0 ? wrap_sub(0, a) : a; }"},
     {"int_shl", "$fn $long int_shl($long a, $long b) { return b < 0 || b > 63 ? 0 : ($long)(($ulong)a << b); }"},
     {"int_shr", "$fn $long int_shr($long a, $long b) { return a >> (b < 0 || b > 63 ? 63 : b); }"},
-    {"int_div", R"($fn $long int_div($long a, $long b, $trap trap) {
-  const int code = 1;
+    {"int_div", R"($fn $long int_div($long a, $long b, $trap trap, int code) {
   if (b == 0) {
     $raise
     return 0;
   }
   return b == -1 ? wrap_sub(0, a) : a / b;
 })"},
-    {"int_rem", R"($fn $long int_rem($long a, $long b, $trap trap) {
-  const int code = 1;
+    {"int_rem", R"($fn $long int_rem($long a, $long b, $trap trap, int code) {
   if (b == 0) {
     $raise
     return 0;

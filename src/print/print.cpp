@@ -15,13 +15,6 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// `text` with everything an identifier cannot hold replaced.
-std::string word(const std::string& text) {
-  std::string name;
-  for (char c : text.substr(0, 80)) name += is_word(c) ? c : '_';
-  return name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) ? "k_" + name : name;
-}
-
 bool mentions(const std::string& text, const std::string& word) {
   for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
     const size_t end = at + word.size();
@@ -55,8 +48,16 @@ std::string parameters(const Kernel& k, const Dialect& d) {
   return fmt::format("{}", fmt::join(parts, ",\n    "));
 }
 
-std::string comment(const Kernel& k, const PrintPlan& p) {
-  std::string text = fmt::format("// {}: {}", word(k.name), to_string(k.space));
+}  // namespace
+
+std::string identifier(const std::string& text) {
+  std::string name;
+  for (char c : text.substr(0, 80)) name += is_word(c) ? c : '_';
+  return name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) ? "k_" + name : name;
+}
+
+std::string kernel_comment(const PrintPlan& p, const Kernel& k) {
+  std::string text = fmt::format("// {}: {}", identifier(k.name), to_string(k.space));
   if (k.row_dims) text += fmt::format(", the last {} the row", k.row_dims);
   text += "\n//";
   int reads = 0, writes = 0;
@@ -70,10 +71,8 @@ std::string comment(const Kernel& k, const PrintPlan& p) {
                             shares[static_cast<size_t>(p.schedule.row)]);
 }
 
-}  // namespace
-
 std::string kernel_name(const Kernel& kernel) {
-  return fmt::format("{}_{:016x}", word(kernel.name), content_hash(kernel));
+  return fmt::format("{}_{:016x}", identifier(kernel.name), content_hash(kernel));
 }
 
 LaunchShape launch_of(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule) {
@@ -83,22 +82,30 @@ LaunchShape launch_of(const Kernel& kernel, const Dialect& dialect) {
   return launch_of(kernel, dialect, choose_schedule(kernel, dialect));
 }
 
-std::string print_kernels(std::span<const Scheduled> kernels, const Dialect& dialect) {
+std::string with_helpers(const std::string& text, const Dialect& dialect) {
+  std::string above;
+  const auto helpers = printed_helpers(dialect);
+  for (size_t i = helpers.size(); i-- > 0;)
+    if (mentions(text, helpers[i].first) || mentions(above, helpers[i].first)) above = helpers[i].second + "\n" + above;
+  return std::string(dialect.prologue) + above + text;
+}
+
+std::string print_functions(std::span<const Scheduled> kernels, const Dialect& dialect) {
   std::string text;
   std::set<std::string> names;
   for (const auto& [kernel, schedule] : kernels) {
     const std::string name = kernel_name(*kernel);
     if (!names.insert(name).second) continue;
     const PrintPlan plan = plan_print(*kernel, dialect, schedule);
-    text += "\n" + comment(*kernel, plan);
+    text += "\n" + kernel_comment(plan, *kernel);
     text += fmt::format(fmt::runtime(dialect.kernel), name, parameters(*kernel, dialect), schedule.threads);
-    text += KernelWriter(plan, dialect).body() + "}\n";
+    text += KernelWriter(plan, dialect, {dialect.block, dialect.thread}).body() + "}\n";
   }
-  std::string above;
-  const auto helpers = printed_helpers(dialect);
-  for (size_t i = helpers.size(); i-- > 0;)
-    if (mentions(text, helpers[i].first) || mentions(above, helpers[i].first)) above = helpers[i].second + "\n" + above;
-  return std::string(dialect.prologue) + above + text;
+  return text;
+}
+
+std::string print_kernels(std::span<const Scheduled> kernels, const Dialect& dialect) {
+  return with_helpers(print_functions(kernels, dialect), dialect);
 }
 
 std::string print_kernels(std::span<const Kernel* const> kernels, const Dialect& dialect) {

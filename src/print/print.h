@@ -49,8 +49,14 @@ struct Scheduled {
 };
 std::string print_kernels(std::span<const Scheduled> kernels, const Dialect& dialect);
 std::string print_kernels(std::span<const Kernel* const> kernels, const Dialect& dialect);
+// The kernels alone, without what they call: with_helpers() makes a source of it and of others.
+std::string print_functions(std::span<const Scheduled> kernels, const Dialect& dialect);
+// The whole source: functions behind the helpers that they mention.
+std::string with_helpers(const std::string& functions, const Dialect& dialect);
 
 bool takes_trap(const Kernel& kernel);
+// Numbers of a kernel's traps: from 1 on.
+int trap_count(const Kernel& kernel);
 // What a nonzero trap word means.
 std::string trap_message(const Kernel& kernel, int code);
 

@@ -74,6 +74,8 @@ int first_trap_code(const Kernel& k, size_t number, bool is_store) {
   return static_cast<int>(code);
 }
 
+int trap_count(const Kernel& k) { return first_trap_code(k, k.stores.size(), true) - 1; }
+
 std::string trap_message(const Kernel& k, int code) {
   if (code == 1) return "integer division by zero";
   auto at = static_cast<size_t>(code) - 2;

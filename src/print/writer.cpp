@@ -71,8 +71,8 @@ void KernelWriter::indices(const std::string& flat, const std::vector<size_t>& d
 // Which point or row this thread has, and the loops over the dimensions it walks itself.
 void KernelWriter::positions() {
   const std::string_view unsigned_type = p_.wide ? d_.ulong : d_.uint;
-  const std::string block = p_.wide ? fmt::format("({}){}", d_.ulong, d_.block) : std::string(d_.block);
-  const std::string thread(d_.thread);
+  const std::string block = p_.wide ? fmt::format("({}){}", d_.ulong, place_.block) : std::string(place_.block);
+  const std::string thread(place_.thread);
   std::string flat;
   if (p_.schedule.row == RowLoop::warp) {
     flat = fmt::format("{} * {} + {} / {}", block, p_.schedule.threads / d_.warp, thread, d_.warp);
@@ -172,7 +172,7 @@ void KernelWriter::row_loop() {
   const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
   const std::string start = p_.schedule.row == RowLoop::thread ? "0"
                             : p_.schedule.row == RowLoop::warp ? "lane"
-                                                               : std::string(d_.thread);
+                                                               : std::string(place_.thread);
   const int64_t step = p_.schedule.row == RowLoop::thread ? 1
                        : p_.schedule.row == RowLoop::warp ? d_.warp
                                                           : p_.schedule.threads;
@@ -184,6 +184,13 @@ void KernelWriter::row_loop() {
   std::vector<size_t> dims;
   for (size_t d = outer; d < rank; ++d) dims.push_back(d);
   indices(r, dims);
+}
+
+void KernelWriter::declare_shared(const SharedArray& array) {
+  if (place_.shared)
+    place_.shared->push_back(array);
+  else
+    line(fmt::format(fmt::runtime(d_.shared), array.type, array.name, array.elements));
 }
 
 // The reductions that complete stage + 1.
@@ -200,7 +207,7 @@ void KernelWriter::reductions(int stage) {
   for (int32_t id : group) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     const std::string_view type = d_.scalars[static_cast<size_t>(e.type)];
-    if (block) line(fmt::format(fmt::runtime(d_.shared), type, "shared_" + name(id), warps));
+    if (block) declare_shared({type, "shared_" + name(id), warps});
     line(fmt::format("{} {} = {};", type, name(id), identity(e.reduction, e.type)));
     scope_.defined[static_cast<size_t>(id)] = printed_[static_cast<size_t>(id)] = true;
   }
@@ -216,7 +223,7 @@ void KernelWriter::reductions(int stage) {
   for (int32_t id : group) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     line(fmt::format("{0} = {1}({0});", name(id), warp_reduction_name(e.reduction, e.type)));
-    if (block) line(fmt::format("if ({0} % {1} == 0) shared_{2}[{0} / {1}] = {2};", d_.thread, d_.warp, name(id)));
+    if (block) line(fmt::format("if ({0} % {1} == 0) shared_{2}[{0} / {1}] = {2};", place_.thread, d_.warp, name(id)));
   }
   if (!block) return;
   line(std::string(d_.barrier));
@@ -259,7 +266,7 @@ void KernelWriter::rows() {
   }
   if (once.empty()) return;
   if (p_.schedule.row == RowLoop::warp) open("if (lane == 0)");
-  if (p_.schedule.row == RowLoop::block) open(fmt::format("if ({} == 0)", d_.thread));
+  if (p_.schedule.row == RowLoop::block) open(fmt::format("if ({} == 0)", place_.thread));
   for (size_t n : once) store(n);
   if (p_.schedule.row != RowLoop::thread) close();
 }

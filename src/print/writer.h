@@ -12,9 +12,24 @@ namespace npusim {
 // The number of a trap: 1 is a division by zero, 2 + n the n-th index term of the live loads and then the stores.
 int first_trap_code(const Kernel& kernel, size_t access_or_store, bool is_store);
 
+// Memory that a block's threads share.
+struct SharedArray {
+  std::string_view type;
+  std::string name;
+  int64_t elements = 0;
+};
+
+// Where a body stands: by itself in the function that is launched, or in one that this function calls.
+struct BodyPlace {
+  std::string_view block, thread;         // position in the grid and in the block
+  int first_trap = 0;                     // is added to the numbers of traps
+  std::vector<SharedArray>* shared = {};  // the caller declares what is added here; none: the body does
+};
+
 class KernelWriter {
  public:
-  KernelWriter(const PrintPlan& plan, const Dialect& dialect) : p_(plan), k_(plan.kernel), d_(dialect) {}
+  KernelWriter(const PrintPlan& plan, const Dialect& dialect, BodyPlace place)
+      : p_(plan), k_(plan.kernel), d_(dialect), place_(place) {}
   std::string body();  // the statements of the function
 
  private:
@@ -32,6 +47,7 @@ class KernelWriter {
   void row_loop();
   void points();
   void rows();
+  void declare_shared(const SharedArray& array);
   void reductions(int stage);
   void declare_scans(const std::vector<int32_t>& roots);
   void invariants(int stage);
@@ -63,6 +79,7 @@ class KernelWriter {
   const PrintPlan& p_;
   const Kernel& k_;
   const Dialect& d_;
+  const BodyPlace place_;
   std::string out_;
   int indent_ = 1;
   Scope scope_;
@@ -71,6 +88,11 @@ class KernelWriter {
   std::set<int32_t> scans_;                                                       // declared
   int coordinates_ = 0;
 };
+
+// A name that any language takes.
+std::string identifier(const std::string& text);
+// "// name: [3, 4], the last 1 the row", and its arguments.
+std::string kernel_comment(const PrintPlan& plan, const Kernel& kernel);
 
 // Helpers every dialect shares, and the warp's reductions, in the order in which they may use each other.
 std::vector<std::pair<std::string, std::string>> printed_helpers(const Dialect& dialect);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "groups.h"
 #include "print/print.h"
 #include "samples.h"
 
@@ -64,6 +65,9 @@ constinit const Dialect opencl_dialect{
     .thread = "(uint)get_local_id(0)",
     .shared = "local {0} {1}[{2}];",
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE);",
+    .memory_barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    .argument_space = "global ",
+    .shared_space = "local ",
     .shuffles = {"", "sub_group_shuffle_xor({0}, {1})", "sub_group_shuffle_xor({0}, {1})",
                  "sub_group_shuffle_xor({0}, {1})"},
     .function = "static inline",
@@ -88,7 +92,12 @@ TEST(Print, third_dialect_is_a_table) {
     kernels.push_back(&sample.kernel);
   }
   const auto path = std::filesystem::temp_directory_path() / ("npusim_print_" + std::to_string(std::rand()) + ".cl");
-  std::ofstream(path) << print_kernels(kernels, opencl_dialect);
+  std::vector<Scheduled> scheduled;
+  for (const Kernel* kernel : kernels) scheduled.push_back({kernel, choose_schedule(*kernel, opencl_dialect)});
+  std::string functions = print_functions(scheduled, opencl_dialect);
+  const std::vector<GroupSample> groups = group_samples();
+  for (const GroupSample& sample : groups) functions += print_group(sample.group, opencl_dialect);
+  std::ofstream(path) << with_helpers(functions, opencl_dialect);
   EXPECT_EQ(std::system((compiler + path.string()).c_str()), 0) << "see the messages of " << compiler;
   std::filesystem::remove(path);
 }
