@@ -54,7 +54,7 @@ class Builder {
   }
 
   Program take() {
-    if (launches_)
+    if (launches_ || recipes_are_launched())
       for (size_t i = 0; i < program_.recipes.steps.size(); ++i) program_.recipes.launches.push_back(launch_of(i, 1));
     return std::move(program_);
   }
@@ -197,6 +197,15 @@ class Builder {
     launch.first = static_cast<int32_t>(first);
     launch.count = static_cast<int32_t>(count);
     return launch;
+  }
+
+  // Where no method has a step of its own, what the target makes of recipes tells.
+  bool recipes_are_launched() const {
+    const std::vector<Step>& recipes = program_.recipes.steps;
+    return target_ && std::any_of(recipes.begin(), recipes.end(), [&](const Step& recipe) {
+             const GroupStep step{&program_.kernels[static_cast<size_t>(recipe.kernel)], recipe.buffers};
+             return target_->group({&step, 1}) > 0;
+           });
   }
 
   // The nodes of each launch, or each node alone.

@@ -24,7 +24,7 @@ class CodegenTarget {
   virtual std::string refuse(const Kernel& kernel) const = 0;
   // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
   // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
-  // arena. Kernels are matched by structure.
+  // arena. Kernels are matched by structure. Recipes are launched one by one.
   virtual size_t group(std::span<const GroupStep>) const { return 0; }
   // Fills in the program's launches, of which only `first` and `count` are set, and adds their code.
   virtual void plan(Program&) const {}

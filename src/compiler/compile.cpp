@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "codegen/build_program.h"
-#include "codegen/target.h"
 #include "compiler/close_loop.h"
+#include "compiler/compile_for.h"
 #include "compiler/link_states.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
@@ -103,10 +103,13 @@ void close_loops(std::vector<MethodGraph>& methods, std::vector<std::string>& no
 
 void refuse_kernels(const Program& program, const CodegenTarget& target) {
   std::string problems;
-  for (const Method& method : program.methods)
-    for (const Step& step : method.steps)
+  const auto refuse = [&](const Sequence& sequence) {
+    for (const Step& step : sequence.steps)
       if (const std::string reason = target.refuse(program.kernels[static_cast<size_t>(step.kernel)]); !reason.empty())
         problems += fmt::format("{}node {}: {}", problems.empty() ? "" : "\n", step_name(program, step), reason);
+  };
+  refuse(program.recipes);
+  for (const Method& method : program.methods) refuse(method);
   if (!problems.empty()) fail(ErrorKind::unsupported, "{}", problems);
 }
 
@@ -119,11 +122,16 @@ std::vector<std::pair<std::string, bool>> pass_names() {
 }
 
 CompileResult compile(const std::vector<MethodSource>& sources, const CompileOptions& options) {
-  check_names(options);
   const std::string target_name = options.target.substr(0, options.target.find(':'));
   const CodegenTarget* target = find_target(target_name);
   if (!target)
     fail(ErrorKind::usage, "unknown target {}: this build has {}", options.target, fmt::join(target_names(), ", "));
+  return compile_for(*target, sources, options);
+}
+
+CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodSource>& sources,
+                          const CompileOptions& options) {
+  check_names(options);
   auto stage = [&](const char* name) {
     if (options.progress) options.progress(name);
   };
@@ -137,9 +145,9 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   };
 
   PassContext context;
-  context.target = target->config();
+  context.target = target.config();
   if (!options.config.empty()) read_config(options.config, context.target);
-  context.refuse = [target](const Kernel& kernel) { return target->refuse(kernel); };
+  context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
   context.strict = options.strict;
   context.disabled = options.disabled_fusions;
   context.dtype = compute_dtype(options.dtype);
@@ -173,14 +181,14 @@ CompileResult compile(const std::vector<MethodSource>& sources, const CompileOpt
   for (MethodGraph& method : methods) run_passes({kernels, passes.end()}, method, context, options);
   lap("passes");
   stage("plan");
-  Program program = build_program(methods, context, target);
+  Program program = build_program(methods, context, &target);
   program.model = methods.empty() ? "" : methods.front().graph.name;
   link_states(program, options.kv_map, result.notes);
   for (std::string& note : overflow_notes(program, nullptr)) result.notes.push_back(std::move(note));
   lap("plan");
   stage("codegen");
-  refuse_kernels(program, *target);
-  target->plan(program);
+  refuse_kernels(program, target);
+  target.plan(program);
   if (const auto problems = check_program(program); !problems.empty())
     fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
   lap("codegen");
