@@ -1,9 +1,8 @@
-// The toy and the CPU, alone and together.
+// Programs split between two devices, and devices that count.
 #include "conformance/devices.h"
 
 #include <map>
-
-#include "backends/toy/device.h"
+#include <set>
 
 namespace npusim::test {
 namespace {
@@ -15,18 +14,34 @@ class Splitter {
     for (Method& method : p_.methods) method.arenas.resize(2);
   }
 
-  Program run(const std::function<bool(size_t)>& there) {
+  Program run(const std::function<bool(const Kernel&, size_t)>& there) {
     for (Method& method : p_.methods) split(method, there);
     return std::move(p_);
   }
 
  private:
-  void split(Method& method, const std::function<bool(size_t)>& there) {
+  // Units are launches, or else steps.
+  void split(Method& method, const std::function<bool(const Kernel&, size_t)>& there) {
     method_ = &method;
     current_.clear();
-    std::vector<Step> steps = std::move(method.steps);
+    const Sequence old = std::move(static_cast<Sequence&>(method));
     method.steps.clear();
-    for (size_t i = 0; i < steps.size(); ++i) add(steps[i], there(i) && !touches_state(steps[i]) ? 1 : 0);
+    method.launches.clear();
+    auto launch = old.launches.begin();
+    for (size_t first = 0; first < old.steps.size();) {
+      const bool launched = launch != old.launches.end() && static_cast<size_t>(launch->first) == first;
+      const std::span unit = std::span(old.steps).subspan(first, launched ? static_cast<size_t>(launch->count) : 1);
+      const Kernel& kernel = p_.kernels[static_cast<size_t>(unit[0].kernel)];
+      const bool moves = there(kernel, first) &&
+                         std::none_of(unit.begin(), unit.end(), [&](const Step& step) { return touches_state(step); });
+      const size_t at = add(unit, moves ? 1 : 0);
+      if (launched && !moves) {
+        method.launches.push_back(*launch);
+        method.launches.back().first = static_cast<int32_t>(at);
+      }
+      launch += launched;
+      first += unit.size();
+    }
     for (const TensorSpec& spec : method.outputs) bring(spec.buffer, 0, {});
   }
 
@@ -42,17 +57,33 @@ class Splitter {
     bool on[2] = {true, false};
   };
 
-  void add(Step step, int32_t device) {
+  // The steps of a unit; where the first of them is now. What the unit computes itself is not brought.
+  size_t add(std::span<const Step> unit, int32_t device) {
+    std::set<int32_t> own;
+    for (const Step& step : unit)
+      each_argument(step, [&](const KernelArg& arg, int32_t id) {
+        if (arg.written)
+          own.insert(id);
+        else if (!own.contains(id))
+          bring(id, device, step.origins);
+      });
+    const size_t at = method_->steps.size();
+    for (const Step& step : unit) {
+      method_->steps.push_back(step);
+      Step& added = method_->steps.back();
+      added.device = device;
+      if (device == 1)
+        for (int32_t& id : added.buffers) id = twin(id);
+    }
+    for (int32_t id : own) current_[id] = {{device == 0, device == 1}};
+    return at;
+  }
+
+  // In the order of the kernel's arguments: those that are read come first.
+  template <typename F>
+  void each_argument(const Step& step, F&& f) const {
     const Kernel& kernel = p_.kernels[static_cast<size_t>(step.kernel)];
-    const std::vector<int32_t> before = step.buffers;
-    for (size_t a = 0; a < kernel.args.size(); ++a)
-      if (!kernel.args[a].written) bring(before[a], device, step.origins);
-    if (device == 1)
-      for (int32_t& id : step.buffers) id = twin(id);
-    step.device = device;
-    method_->steps.push_back(std::move(step));
-    for (size_t a = 0; a < kernel.args.size(); ++a)
-      if (kernel.args[a].written) current_[before[a]] = {{device == 0, device == 1}};
+    for (size_t a = 0; a < kernel.args.size(); ++a) f(kernel.args[a], step.buffers[a]);
   }
 
   void bring(int32_t id, int32_t device, const std::vector<int32_t>& origins) {
@@ -129,46 +160,26 @@ class CountingBackend : public Backend {
   Traffic& traffic_;
 };
 
-std::shared_ptr<Backend> cpu() { return open_backend("cpu"); }
-std::shared_ptr<Backend> remote() { return toy::open_device(0); }
-
-Program as_it_is(const Program& program) { return program; }
-Program every_second(const Program& program) {
-  return split_program(program, [](size_t step) { return step % 2 == 1; });
-}
-
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const DeviceCase& device) { return out << device.name; }
 
-Program split_program(const Program& program, const std::function<bool(size_t)>& there) {
+Program split_program(const Program& program, const std::function<bool(const Kernel&, size_t)>& there) {
   return Splitter(program).run(there);
+}
+
+Program every_second_kernel_split(const Program& program) {
+  return split_program(program, [](const Kernel&, size_t step) { return step % 2 == 1; });
 }
 
 std::shared_ptr<Backend> count_traffic(std::shared_ptr<Backend> device, Traffic& traffic) {
   return std::make_shared<CountingBackend>(std::move(device), traffic);
 }
 
-const std::vector<DeviceCase>& device_cases() {
-  static const std::vector<DeviceCase> cases = {
-      {"cpu", [] { return std::vector{cpu()}; }, as_it_is},
-      {"remote", [] { return std::vector{remote()}; }, as_it_is},
-      {"cpu_and_remote",
-       [] {
-         return std::vector{cpu(), remote()};
-       },
-       every_second},
-      {"remote_and_cpu",
-       [] {
-         return std::vector{remote(), cpu()};
-       },
-       every_second},
-      {"two_remotes",
-       [] {
-         return std::vector{remote(), remote()};
-       },
-       every_second},
-  };
+std::vector<DeviceCase> lone_device_cases() {
+  std::vector<DeviceCase> cases;
+  for (const DeviceCase& device : device_cases())
+    if (device.open().size() == 1) cases.push_back(device);
   return cases;
 }
 

@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "codegen/target.h"
 #include "runtime/session.h"
 
 namespace npusim::test {
 
-// How a program compiled for the CPU comes to run elsewhere.
+// Where programs run, and how they come there.
 struct DeviceCase {
   std::string name;
+  const CodegenTarget* target = nullptr;  // that programs are compiled for; none: the CPU's
   // New devices, each time.
   std::function<std::vector<std::shared_ptr<Backend>>()> open;
   // The program with its steps on them; sound if the given one is.
@@ -21,12 +23,16 @@ struct DeviceCase {
 };
 std::ostream& operator<<(std::ostream& out, const DeviceCase& device);
 
-// The CPU; the toy; the CPU with every second kernel on the toy; the toy with every second kernel on the CPU; two toys.
+// All of them, and those of one device, for which programs need not be split. Each executable of this suite has its
+// own.
 const std::vector<DeviceCase>& device_cases();
+std::vector<DeviceCase> lone_device_cases();
 
-// The program with a second device, and on it the steps of methods for which `there` is true (with the position of the
-// step) and which touch no state. Whatever one device computed and the other reads is transferred before, once.
-Program split_program(const Program& program, const std::function<bool(size_t)>& there);
+// The program with a second device, which runs kernel IR, and on it the steps of methods for which `there` is true
+// (with the kernel and the position of the step) and which touch no state; those of one launch go together. Whatever
+// one device computed and the other reads is transferred before, once.
+Program split_program(const Program& program, const std::function<bool(const Kernel&, size_t)>& there);
+Program every_second_kernel_split(const Program& program);
 
 // A device that counts what the host moves to and from it.
 struct Traffic {

@@ -16,6 +16,7 @@ class Graphs : public testing::TestWithParam<DeviceCase> {
  protected:
   RunOptions options() const {
     RunOptions options;
+    options.target = GetParam().target;
     options.place = GetParam().place;
     options.devices = GetParam().open();
     return options;

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "codegen/build_program.h"
-#include "codegen/target.h"
 #include "compiler/reference.h"
 #include "graph/text.h"
 #include "runtime/session.h"
@@ -67,8 +66,10 @@ std::vector<HostTensor> evaluate_graph(const Graph& graph, const Tensors& tensor
 }
 
 std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOptions& options, GraphRun& run) {
+  const CodegenTarget& target = options.target ? *options.target : *find_target("cpu");
   PassContext context;
-  context.target = find_target("cpu")->config();
+  context.target = target.config();
+  context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
   if (options.configure) options.configure(context.target);
   context.dtype = options.dtype;
   context.strict = options.strict;
@@ -84,11 +85,12 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
       ADD_FAILURE() << "after " << pass.name << ": " << problem;
   }
   run.fusions = context.fusions;
-  auto program = std::make_shared<const Program>(build_program(methods, context));
-  if (options.place) program = std::make_shared<const Program>(options.place(*program));
-  for (const std::string& problem : check_program(*program)) ADD_FAILURE() << problem;
-  for (const Kernel& kernel : program->kernels) EXPECT_EQ(find_target("cpu")->refuse(kernel), "");
-  return program;
+  Program program = build_program(methods, context, &target);
+  for (const Kernel& kernel : program.kernels) EXPECT_EQ(target.refuse(kernel), "");
+  target.plan(program);
+  if (options.place) program = options.place(program);
+  for (const std::string& problem : check_program(program)) ADD_FAILURE() << problem;
+  return std::make_shared<const Program>(std::move(program));
 }
 
 std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, const Tensors& tensors,

@@ -1,4 +1,4 @@
-// Graphs written as text in tests: taken through every pass, run on the CPU, compared with the reference.
+// Graphs written as text in tests: taken through every pass, run on a device, compared with the reference.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/target.h"
 #include "graph/graph.h"
 #include "passes/pass.h"
 #include "program/program.h"
@@ -17,12 +18,13 @@ namespace npusim::test {
 struct RunOptions {
   DType dtype = DType::f32;  // compute dtype
   bool strict = false;
-  std::function<void(TargetConfig&)> configure = {};  // the target's rules, from the CPU's
+  std::function<void(TargetConfig&)> configure = {};  // the target's rules, from its own
   std::set<std::string> disabled = {};                // fusions
   // Relative to what each element is summed from; for 16 bits two rounding steps are added.
   double tolerance = 2e-6;
   unsigned seed = 1;
   std::map<std::string, HostTensor> given = {};  // inputs and weights by name; the others are random
+  const CodegenTarget* target = nullptr;         // to compile for; none: the CPU's
   // Where to run it: the program moved to other devices, and they. The CPU if not given.
   std::function<Program(const Program&)> place = {};
   std::vector<std::shared_ptr<Backend>> devices = {};

@@ -8,10 +8,10 @@
 #include <random>
 
 #include "codegen/build_program.h"
-#include "codegen/target.h"
 #include "compiler/reference.h"
 #include "random/compare.h"
 #include "random/eager.h"
+#include "random/place.h"
 #include "random/values.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
@@ -172,9 +172,10 @@ void check_reference(const Graph& graph, const Given& given, const Expected& exp
                     fmt::format("output {}: the reference is not what eager execution gives", graph.outputs[i].name)};
 }
 
-std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way) {
+std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way, const CodegenTarget& target) {
   PassContext context;
-  context.target = find_target("cpu")->config();
+  context.target = target.config();
+  context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
   context.dtype = way.dtype;
   context.strict = way.strict;
   context.disabled = way.disabled;
@@ -187,18 +188,21 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way)
     for (const std::string& problem : check_graph(methods[0].graph))
       throw Failure{Result::problem, fmt::format("after {}: {}", pass.name, problem)};
   }
-  auto program = std::make_shared<const Program>(build_program(methods, context));
-  for (const std::string& problem : check_program(*program)) throw Failure{Result::problem, problem};
-  for (const Kernel& kernel : program->kernels)
-    if (const std::string reason = find_target("cpu")->refuse(kernel); !reason.empty())
-      throw Failure{Result::problem, "the target refuses " + kernel.name + ": " + reason};
-  return program;
+  Program program = build_program(methods, context, &target);
+  for (const Kernel& kernel : program.kernels)
+    if (const std::string reason = target.refuse(kernel); !reason.empty())
+      fail(ErrorKind::unsupported, "the target refuses {}: {}", kernel.name, reason);
+  target.plan(program);
+  for (const std::string& problem : check_program(program)) throw Failure{Result::problem, problem};
+  return std::make_shared<const Program>(std::move(program));
 }
 
-std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program, const Given& given, const Way& way) {
+std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program, const Given& given, const Way& way,
+                                    const Place& place) {
   hwy::GetChosenTarget().Update(way.instructions ? way.instructions : hwy::SupportedTargets());
-  Session session(program,
-                  {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = {}, .threads = way.threads});
+  Session session(
+      program,
+      {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = place.devices, .threads = way.threads});
   const Method& method = program->methods[0];
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -251,8 +255,9 @@ void run_way(const Graph& graph, const Given& given, uint64_t values, Expected& 
              Outcome& outcome) {
   outcome.way = way;
   const Tensors before = given.by_name;
-  const auto program = compile_graph(graph, way);
-  const std::vector<HostTensor> found = run_program(program, given, way);
+  const Place place = open_place();
+  const auto program = compile_graph(graph, way, *place.target);
+  const std::vector<HostTensor> found = run_program(program, given, way, place);
   for (const auto& [name, tensor] : before)
     if (given.by_name.at(name).data != tensor.data)
       throw Failure{Result::changed, fmt::format("weight {} was written", name)};
