@@ -85,5 +85,14 @@ TEST(Extend, DocumentsShowTheToys) {
             std::string::npos);
 }
 
+TEST(Extend, DocumentsShowTheEmulatorsTarget) {
+  const std::string root = NPUSIM_SOURCE_DIR;
+  const std::string text = read_text(root + "/tests/metal/backends/emulator/target.cpp");
+  const size_t begin = text.find("class EmulatorTarget");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string shown = text.substr(begin, text.find("\n};\n", begin) + 3 - begin);
+  EXPECT_NE(read_text(root + "/docs/add-a-backend.md").find("```cpp\n" + shown + "\n```"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace npusim

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -32,6 +33,29 @@ Outcome run_command(const std::string& command) {
   return outcome;
 }
 
+std::string contents(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string hexadecimal(size_t number) {
+  char text[17];
+  snprintf(text, sizeof text, "%016zx", number);
+  return text;
+}
+
+// Of this compiler as it is: another one makes other objects.
+fs::path cache_folder() {
+  std::vector<fs::path> files = {MSLX_FOLDER "/mslxc", MSLX_SCAN_PROGRAM};
+  for (const auto& entry : fs::directory_iterator(MSLX_FOLDER "/shim")) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  std::string all = MSLX_CXX;
+  for (const fs::path& file : files) all += file.filename().string() + contents(file);
+  const fs::path folder = fs::path(MSLX_CACHE) / hexadecimal(std::hash<std::string>()(all));
+  fs::create_directories(folder);
+  return folder;
+}
+
 Outcome run(const std::string& arguments) {
   return run_command("CXX=" MSLX_CXX " MSLX_SCAN=" MSLX_SCAN_PROGRAM " " MSLX_FOLDER "/mslxc " + arguments + " 2>&1");
 }
@@ -59,6 +83,29 @@ Library compile_file(const std::string& path, const std::string& flags) {
   Library library;
   library.error = outcome.messages;
   return library;
+}
+
+Library compile_cached(const std::string& text, const std::string& flags) {
+  static const fs::path folder = cache_folder();
+  const std::string input = flags + "\n" + text;
+  const fs::path stem = folder / hexadecimal(std::hash<std::string>()(input));
+  const fs::path object = stem.string() + ".so", known = stem.string() + ".text";
+  if (fs::exists(known) && contents(known) == input) return load(object);
+  // Others may do the same at the same time: what is moved into place is whole, and the text that says so comes last.
+  static std::atomic<int> count{0};
+  const std::string own = stem.string() + "." + std::to_string(getpid()) + "_" + std::to_string(count++);
+  std::ofstream(own + ".metal") << text;
+  const Outcome outcome = run(own + ".metal -o " + own + ".so " + flags);
+  fs::remove(own + ".metal");
+  if (outcome.status != 0) {
+    Library library;
+    library.error = outcome.messages;
+    return library;
+  }
+  fs::rename(own + ".so", object);
+  std::ofstream(own) << input;
+  fs::rename(own, known);
+  return load(object);
 }
 
 std::string compile_for_races(const std::string& path) {

@@ -21,6 +21,9 @@ std::string write_temporary(const std::string& name, const std::string& text);
 // Compiles and loads; Library::error holds the messages when it fails.
 Library compile_file(const std::string& path, const std::string& flags = "");
 
+// The same for text, which is compiled once for all processes of this build: what comes out is kept beside it.
+Library compile_cached(const std::string& text, const std::string& flags = "");
+
 // ThreadSanitizer's reports of one dispatch of a kernel compiled with --tsan (race_check.cpp); nullopt if it cannot
 // run.
 std::optional<int> count_races(const std::string& shared_object, const std::string& kernel, unsigned groups,

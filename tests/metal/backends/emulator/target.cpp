@@ -1,0 +1,247 @@
+// A target that is compiled for ahead: what it can print, which kernels one launch runs, and the launches' code.
+#include "backends/emulator/target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "kernel/fuse/unfuse.h"
+#include "print/group.h"
+
+namespace npusim::emulator {
+namespace {
+
+constexpr int group_threads = 256;
+constexpr int64_t most_turns = 4;       // that the one block of a group takes for a kernel
+constexpr size_t most_kernels = 8;      // of a group
+constexpr int64_t most_shared = 16384;  // bytes of local buffers that a group keeps in the block's own memory
+
+// A kernel without its contraction: the kernels that do its work, and the memory between them.
+struct Spelled {
+  std::vector<int64_t> scratch;    // float32 elements
+  std::vector<BoundKernel> parts;  // values: the kernel's arguments, and behind them the scratch
+  bool product = false;
+};
+
+Spelled spell(const Kernel& kernel) {
+  if (!kernel.contraction) {
+    BoundKernel whole{kernel, {}};
+    for (size_t i = 0; i < kernel.args.size(); ++i) whole.values.push_back(static_cast<int>(i));
+    return {{}, {std::move(whole)}, false};
+  }
+  Unfused unfused = unfuse(kernel);
+  return {std::move(unfused.scratch), std::move(unfused.steps), true};
+}
+
+// The only part of a kernel that needs no memory of its own, with the arguments that the kernel has.
+Kernel only_part(const Kernel& kernel, const Spelled& spelled) {
+  const BoundKernel& part = spelled.parts[0];
+  Kernel whole = part.kernel;
+  whole.args = kernel.args;
+  const auto rename = [&](Access& a) { a.arg = part.values[static_cast<size_t>(a.arg)]; };
+  for (Access& a : whole.accesses) rename(a);
+  for (Store& s : whole.stores) rename(s.access);
+  return whole;
+}
+
+// What a product sums over is walked by one thread: the emulator vectorises that.
+Schedule schedule_alone(const Kernel& kernel, bool product) {
+  if (product && kernel.row_dims > 0) return {RowLoop::thread, 128};
+  return choose_schedule(kernel, metal_dialect);
+}
+
+Schedule schedule_in_group(const Kernel& kernel, bool product) {
+  return {schedule_alone(kernel, product).row, group_threads};
+}
+
+// A step and the numbers of its arguments' memory: values of a graph, or buffers.
+struct GroupMember {
+  const Spelled* spelled;
+  const std::vector<int32_t>* ids;
+};
+
+// The members as one function. `local`: numbers whose memory lives within it.
+struct Grouped {
+  KernelGroup group;
+  std::vector<int32_t> ids;  // of the memories that are parameters, in order
+};
+
+Grouped group_members(std::span<const GroupMember> members, const std::function<bool(int32_t)>& is_local) {
+  Grouped result;
+  std::vector<KernelGroup::Memory>& memories = result.group.memories;
+  std::map<int32_t, int> known;
+  int64_t shared = 0;
+  const auto bytes = [](const KernelGroup::Memory& m) {
+    return m.elements * static_cast<int64_t>(dtype_size(m.dtype));
+  };
+  for (const GroupMember& member : members) {
+    const size_t args = member.ids->size();
+    const int first_scratch = static_cast<int>(memories.size());
+    for (int64_t elements : member.spelled->scratch) memories.push_back({DType::f32, elements, true});
+    for (const BoundKernel& part : member.spelled->parts) {
+      const bool product = member.spelled->product;
+      result.group.parts.push_back({&part.kernel, schedule_in_group(part.kernel, product), {}});
+      for (size_t i = 0; i < part.values.size(); ++i) {
+        const auto value = static_cast<size_t>(part.values[i]);
+        if (value >= args) {
+          result.group.parts.back().memory.push_back(first_scratch + static_cast<int>(value - args));
+          continue;
+        }
+        const int32_t id = (*member.ids)[value];
+        const auto [entry, fresh] = known.try_emplace(id, static_cast<int>(memories.size()));
+        if (fresh) {
+          KernelGroup::Memory memory{part.kernel.args[i].dtype, part.kernel.args[i].elements, false};
+          memory.shared = is_local(id) && shared + bytes(memory) <= most_shared;
+          if (memory.shared) shared += bytes(memory);
+          memories.push_back(memory);
+        }
+        result.group.parts.back().memory.push_back(entry->second);
+      }
+    }
+  }
+  std::map<int, int32_t> id_of;
+  for (const auto& [id, memory] : known) id_of[memory] = id;
+  for (const auto& [memory, id] : id_of)
+    if (!memories[static_cast<size_t>(memory)].shared) result.ids.push_back(id);
+  return result;
+}
+
+// Whether one block does the kernel in a few turns.
+bool is_small(const Spelled& spelled) {
+  return std::all_of(spelled.parts.begin(), spelled.parts.end(), [&](const BoundKernel& part) {
+    const Schedule schedule = schedule_in_group(part.kernel, spelled.product);
+    return !cannot_print(part.kernel, metal_dialect, schedule) &&
+           launch_of(part.kernel, metal_dialect, schedule).blocks <= most_turns;
+  });
+}
+
+// Fills in the launches of one program.
+class Planner {
+ public:
+  explicit Planner(Program& program) : p_(program) {}
+
+  void run() {
+    sequence(p_.recipes);
+    for (Method& method : p_.methods) sequence(method);
+    if (functions_.empty()) return;
+    const std::string text = with_helpers(functions_, metal_dialect);
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    p_.code.push_back({"msl", "", {bytes, bytes + text.size()}});
+  }
+
+ private:
+  void sequence(Sequence& sequence) {
+    for (Launch& launch : sequence.launches) {
+      launch.code = static_cast<int32_t>(p_.code.size());
+      const Step* steps = &sequence.steps[static_cast<size_t>(launch.first)];
+      const Kernel& kernel = p_.kernels[static_cast<size_t>(steps[0].kernel)];
+      const Spelled spelled = spell(kernel);
+      if (launch.count == 1 && spelled.scratch.empty())
+        alone(launch, steps[0], only_part(kernel, spelled), spelled.product);
+      else
+        group(launch, {steps, static_cast<size_t>(launch.count)});
+      if (!launch.traps.empty()) launch.args.push_back(trap_word);
+    }
+  }
+
+  void add_traps(Launch& launch, const Step& step, const Kernel& kernel) const {
+    if (!takes_trap(kernel)) return;
+    for (int code = 1; code <= trap_count(kernel); ++code)
+      launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap_message(kernel, code)));
+  }
+
+  void alone(Launch& launch, const Step& step, const Kernel& kernel, bool product) {
+    launch.symbol = kernel_name(kernel);
+    const auto [known, fresh] = schedules_.try_emplace(launch.symbol, schedule_alone(kernel, product));
+    const Scheduled scheduled{&kernel, known->second};
+    if (fresh) functions_ += print_functions({&scheduled, 1}, metal_dialect);
+    const LaunchShape shape = launch_of(kernel, metal_dialect, known->second);
+    launch.grid[0] = static_cast<uint32_t>(shape.blocks);
+    launch.block[0] = static_cast<uint32_t>(shape.threads);
+    launch.args = step.buffers;
+    add_traps(launch, step, kernel);
+  }
+
+  void group(Launch& launch, std::span<const Step> steps) {
+    std::vector<Spelled> spelled;
+    std::vector<GroupMember> members;
+    for (const Step& step : steps) spelled.push_back(spell(p_.kernels[static_cast<size_t>(step.kernel)]));
+    for (size_t i = 0; i < steps.size(); ++i) members.push_back({&spelled[i], &steps[i].buffers});
+    const auto is_local = [&](int32_t id) { return p_.buffers[static_cast<size_t>(id)].kind == BufferKind::local; };
+    Grouped grouped = group_members(members, is_local);
+    launch.symbol = group_name(grouped.group);
+    if (schedules_.try_emplace(launch.symbol).second) functions_ += print_group(grouped.group, metal_dialect);
+    launch.block[0] = group_threads;
+    launch.args = std::move(grouped.ids);
+    for (size_t i = 0; i < steps.size(); ++i)
+      for (const BoundKernel& part : spelled[i].parts) add_traps(launch, steps[i], part.kernel);
+  }
+
+  Program& p_;
+  std::map<std::string, Schedule> schedules_;  // of what is printed, by name
+  std::string functions_;
+};
+
+class EmulatorTarget : public CodegenTarget {
+ public:
+  explicit EmulatorTarget(bool groups) : groups_(groups) {
+    config_.name = "emulator";
+    config_.max_rank = 16;
+  }
+  const TargetConfig& config() const override { return config_; }
+
+  std::string refuse(const Kernel& kernel) const override {
+    const Spelled spelled = spell(kernel);
+    if (spelled.scratch.empty()) {
+      const Kernel part = only_part(kernel, spelled);
+      return cannot_print(part, metal_dialect, schedule_alone(part, spelled.product)).value_or("");
+    }
+    for (const BoundKernel& part : spelled.parts)
+      if (auto reason = cannot_print(part.kernel, metal_dialect, schedule_in_group(part.kernel, spelled.product)))
+        return *reason;
+    if (!is_small(spelled)) return "it takes several kernels, and is too large for one block";
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < kernel.args.size(); ++i) ids.push_back(static_cast<int32_t>(i));
+    const GroupMember member{&spelled, &ids};
+    return cannot_print(group_members({&member, 1}, is_local_to_none).group, metal_dialect).value_or("");
+  }
+
+  size_t group(std::span<const GroupStep> steps) const override {
+    if (!groups_) return 1;
+    std::vector<Spelled> spelled;
+    spelled.reserve(most_kernels);
+    std::vector<GroupMember> members;
+    for (const GroupStep& step : steps.first(std::min(steps.size(), most_kernels))) {
+      spelled.push_back(spell(*step.kernel));
+      members.push_back({&spelled.back(), &step.values});
+      if (is_small(spelled.back()) && !cannot_print(group_members(members, is_local_to_none).group, metal_dialect))
+        continue;
+      members.pop_back();
+      break;
+    }
+    return std::max<size_t>(members.size(), 1);
+  }
+
+  void plan(Program& program) const override { Planner(program).run(); }
+
+ private:
+  static bool is_local_to_none(int32_t) { return false; }
+  TargetConfig config_;
+  bool groups_;
+};
+
+}  // namespace
+
+const CodegenTarget& target() {
+  static const EmulatorTarget instance(true);
+  return instance;
+}
+
+const CodegenTarget& target_without_groups() {
+  static const EmulatorTarget instance(false);
+  return instance;
+}
+
+}  // namespace npusim::emulator
