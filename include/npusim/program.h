@@ -1,26 +1,61 @@
-// A compiled program as its users see it: load, save, describe, inputs and outputs.
+// A compiled program: load, save, describe, methods and their tensors. A program never changes; any number of threads
+// and sessions may share one.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "base/tensor.h"
+#include "npusim/error.h"
+#include "npusim/tensor.h"
 
 namespace npusim {
 
-struct Program;  // src/program/program.h has the data
+struct Program;
 
-std::shared_ptr<const Program> load_program(const std::string& path);  // "-": standard input
-void save_program(const Program& program, const std::string& path);    // whole or not at all
-std::string describe(const Program& program, bool json);
+NPUSIM_API std::shared_ptr<const Program> load_program(const std::string& path);  // "-": standard input
+// From a .npubin's bytes, which `where` names in messages. Throws bad_input for anything serialize() did not write.
+NPUSIM_API std::shared_ptr<const Program> parse_program(std::string_view bytes, const std::string& where);
+NPUSIM_API void save_program(const Program& program, const std::string& path);  // whole or not at all
+// The .npubin: the same for equal programs.
+NPUSIM_API std::string serialize(const Program& program);
+
+// For people, or as JSON (docs/cli.md).
+NPUSIM_API std::string describe(const Program& program, bool json);
+
+struct ProgramInfo {
+  std::string model;
+  DType dtype = DType::f32;          // compute dtype
+  bool strict = false;               // numerics: rounded at every ATen edge
+  std::vector<std::string> targets;  // of its devices; the first is the one that was compiled for
+  uint64_t weights_bytes = 0;        // that it reads from weight files
+};
+NPUSIM_API ProgramInfo program_info(const Program& program);
 
 struct TensorInfo {
-  std::string name;
+  std::string name;  // the IR's
   TensorType type;
+  bool state = false;  // stays on its device from run to run, updated in place (a KV cache)
 };
-std::vector<std::string> method_names(const Program& program);
-std::vector<TensorInfo> method_inputs(const Program& program, const std::string& method);
-std::vector<TensorInfo> method_outputs(const Program& program, const std::string& method);
+NPUSIM_API std::vector<std::string> method_names(const Program& program);
+// In IR order, which is the order of positions. Throws usage naming the methods there are.
+NPUSIM_API std::vector<TensorInfo> method_inputs(const Program& program, const std::string& method);
+NPUSIM_API std::vector<TensorInfo> method_outputs(const Program& program, const std::string& method);
+
+// How much a run of a method does at least.
+struct Work {
+  uint64_t read_bytes = 0;     // distinct bytes each argument of a kernel is read at, summed over the steps
+  uint64_t written_bytes = 0;  // likewise
+  uint64_t flops = 0;          // two per multiply-accumulate of matmuls, convolutions and attentions
+};
+NPUSIM_API Work method_work(const Program& program, const std::string& method);
+
+// The last node of the IR that each of the method's steps came from, in order; a step that came from none has its
+// kernel's name.
+NPUSIM_API std::vector<std::string> step_names(const Program& program, const std::string& method);
+
+// Every dtype that the program computes something in; with those that weights and constants are stored in, if asked.
+NPUSIM_API std::vector<DType> used_dtypes(const Program& program, bool with_weights);
 
 }  // namespace npusim

@@ -1,22 +1,25 @@
-// Maps error kinds to the documented exit codes.
+// The exception and its problems as text.
 #include "base/error.h"
 
 namespace npusim {
+namespace {
 
-int exit_code(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::usage:
-      return 2;
-    case ErrorKind::bad_input:
-      return 3;
-    case ErrorKind::unsupported:
-      return 4;
-    case ErrorKind::device:
-      return 5;
-    case ErrorKind::internal:
-      return 1;
-  }
-  return 1;
+std::string lines(const std::vector<Problem>& problems) {
+  std::string text;
+  for (const Problem& problem : problems) text += (text.empty() ? "" : "\n") + to_string(problem);
+  return text;
 }
+
+}  // namespace
+
+std::string to_string(const Problem& problem) {
+  return problem.where.empty() ? problem.reason : problem.where + ": " + problem.reason;
+}
+
+Error::Error(ErrorKind kind, const std::string& message) : Error(kind, std::vector<Problem>{{"", message}}) {}
+Error::Error(ErrorKind kind, std::vector<Problem> problems)
+    : std::runtime_error(lines(problems)),
+      kind_(kind),
+      problems_(std::make_shared<const std::vector<Problem>>(std::move(problems))) {}
 
 }  // namespace npusim

@@ -1,6 +1,6 @@
 // The instruction set that code chosen at run time may use: the machine's, or less where NPUSIM_ISA says so.
 #pragma once
-#include <string>
+#include "npusim/machine.h"
 
 namespace npusim {
 
@@ -12,6 +12,5 @@ enum class InstructionSet { portable, sse4, avx2, avx512, avx512_bf16, amx };  /
 InstructionSet instruction_set();
 // Whether NPUSIM_ISA asks for less than the machine has.
 bool instruction_set_is_limited();
-const char* instruction_set_name();  // "AVX2"
 
 }  // namespace npusim

@@ -39,11 +39,14 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, cons
   }
 }
 
-nlohmann::json read_json_object(const std::string& path) {
-  nlohmann::json result = parse_json(read_file(path), path);
-  if (!result.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", path, json_found(result));
+nlohmann::json parse_json_object(std::string_view text, const std::string& origin) {
+  nlohmann::json result = parse_json(text, origin);
+  if (!result.is_object())
+    fail(ErrorKind::bad_input, "{}: expected a JSON object, found {}", origin, json_found(result));
   return result;
 }
+
+nlohmann::json read_json_object(const std::string& path) { return parse_json_object(read_file(path), path); }
 
 std::string json_text(const nlohmann::json& value, int indent) { return text_of(value, indent); }
 std::string json_text(const nlohmann::ordered_json& value, int indent) { return text_of(value, indent); }

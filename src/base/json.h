@@ -12,7 +12,8 @@ using JsonKeyCheck = std::function<void(int depth, const std::string& key)>;
 
 // Fails with bad_input "<origin>: not JSON: <what and where>", for numbers beyond double's range too.
 nlohmann::json parse_json(std::string_view text, const std::string& origin, const JsonKeyCheck& check = {});
-// A file that holds one object.
+// One object, and a file that holds one.
+nlohmann::json parse_json_object(std::string_view text, const std::string& origin);
 nlohmann::json read_json_object(const std::string& path);
 
 // One line, or lines indented by `indent`. Bytes that are no UTF-8 become U+FFFD.

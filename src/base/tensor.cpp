@@ -1,7 +1,18 @@
 // Construction and printing of host tensors.
 #include "base/tensor.h"
 
+#include "base/error.h"
+
 namespace npusim {
+
+size_t byte_size(const TensorType& type) {
+  return static_cast<size_t>(element_count(type.shape)) * dtype_size(type.dtype);
+}
+
+void check_count(const TensorType& type, size_t count) {
+  if (element_count(type.shape) != static_cast<int64_t>(count))
+    fail(ErrorKind::usage, "expected {} elements for {}, found {}", element_count(type.shape), to_string(type), count);
+}
 
 std::string to_string(const TensorType& type) { return std::string(dtype_name(type.dtype)) + to_string(type.shape); }
 
@@ -12,6 +23,19 @@ HostTensor make_tensor(TensorType type) {
 
 HostTensor copy_tensor(const TensorView& view) {
   return {view.type, std::vector<std::byte>(view.data, view.data + byte_size(view.type))};
+}
+
+HostTensor convert_tensor(const TensorView& from, DType dtype) {
+  HostTensor to = make_tensor({dtype, from.type.shape});
+  const int64_t count = element_count(from.type.shape);
+  const bool ints = !is_float(from.type.dtype) && !is_float(dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    if (ints)
+      store_int(to.data.data(), dtype, i, load_int(from.data, from.type.dtype, i));
+    else
+      store_double(to.data.data(), dtype, i, load_double(from.data, from.type.dtype, i));
+  }
+  return to;
 }
 
 }  // namespace npusim

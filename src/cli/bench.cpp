@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
-#include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/inputs.h"
-#include "cli/probe.h"
+#include "cli/json.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/machine.h"
 
 namespace npusim::cli {
 namespace {
@@ -54,11 +53,10 @@ struct StepTime {
 
 // The `count` slowest steps, slowest first.
 std::vector<StepTime> measure_steps(Session& session, size_t method, size_t count, double seconds) {
-  const Program& program = session.program();
-  const std::vector<Step>& steps = program.methods[method].steps;
+  const std::string name = method_names(session.program())[method];
+  const std::vector<std::string> steps = step_names(session.program(), name);
   std::vector<StepTime> times;
-  for (size_t i = 0; i < steps.size(); ++i)
-    times.push_back({step_name(program, steps[i]), session.step_info(method, i), 1e300});
+  for (size_t i = 0; i < steps.size(); ++i) times.push_back({steps[i], session.step_info(method, i), 1e300});
   const Stopwatch total;
   for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs)
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -72,17 +70,21 @@ std::vector<StepTime> measure_steps(Session& session, size_t method, size_t coun
 }
 
 // Of multiply-adds in the program's dtype where the machine has them, else in float32.
-double probe_multiply_adds(DType dtype) {
-  const double bf16 = dtype == DType::bf16 ? probe_bf16_gflop_s() : 0;
-  return bf16 > 0 ? bf16 : probe_gflop_s();
+double probe_multiply_adds(DType dtype, int threads) {
+  const double bf16 = dtype == DType::bf16 ? probe_bf16_gflop_s(threads) : 0;
+  return bf16 > 0 ? bf16 : probe_gflop_s(threads);
 }
 
-std::string report(const std::string& method, const std::string& device, DType dtype, const std::vector<double>& ms,
-                   const Work& work, const std::vector<StepTime>& steps, const Flags& flags) {
+std::string report(const std::string& method, const Session& session, const std::vector<double>& ms,
+                   const std::vector<StepTime>& steps, const Flags& flags) {
+  const Work work = method_work(session.program(), method);
+  const std::string device = session.device(0).description;
+  const int threads = session.threads();
   const Timing t = summarize(ms);
   const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
   const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
-  const double probe_read = probe_read_gb_s(), probe_gflop = probe_multiply_adds(dtype);
+  const double probe_read = probe_read_gb_s(threads),
+               probe_gflop = probe_multiply_adds(program_info(session.program()).dtype, threads);
   const uint64_t moved = work.read_bytes + work.written_bytes;
   if (flags.json) {
     auto slowest = nlohmann::ordered_json::array();
@@ -92,32 +94,30 @@ std::string report(const std::string& method, const std::string& device, DType d
         declined.push_back({{"implementation", implementation}, {"reason", reason}});
       slowest.push_back({{"node", s.node}, {"how", s.info.how}, {"min_ms", s.min_ms}, {"declined", declined}});
     }
-    return json_text(nlohmann::ordered_json{{"method", method},
-                                            {"device", device},
-                                            {"runs", ms.size()},
-                                            {"min_ms", t.min_ms},
-                                            {"median_ms", t.median_ms},
-                                            {"p10_ms", t.p10_ms},
-                                            {"p90_ms", t.p90_ms},
-                                            {"bytes_moved", moved},
-                                            {"flops", work.flops},
-                                            {"read_gb_s", read},
-                                            {"gflop_s", gflop},
-                                            {"probe_read_gb_s", probe_read},
-                                            {"probe_gflop_s", probe_gflop},
-                                            {"threads", thread_count()},
-                                            {"slowest_steps", slowest}},
-                     2) +
-           "\n";
+    return json_report(nlohmann::ordered_json{{"method", method},
+                                              {"device", device},
+                                              {"runs", ms.size()},
+                                              {"min_ms", t.min_ms},
+                                              {"median_ms", t.median_ms},
+                                              {"p10_ms", t.p10_ms},
+                                              {"p90_ms", t.p90_ms},
+                                              {"bytes_moved", moved},
+                                              {"flops", work.flops},
+                                              {"read_gb_s", read},
+                                              {"gflop_s", gflop},
+                                              {"probe_read_gb_s", probe_read},
+                                              {"probe_gflop_s", probe_gflop},
+                                              {"threads", threads},
+                                              {"slowest_steps", slowest}});
   }
   std::string text = fmt::format(
       "{}: median {:.3f} ms (min {:.3f}, p10 {:.3f}, p90 {:.3f}, {} runs, {} threads)\n"
       "  on {}\n"
       "  moves {:.2f} MB; reads {:.2f} GB/s, {:.0f} % of the {:.1f} GB/s this machine reads\n"
       "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s, {:.0f} % of the {:.0f} GFLOP/s of its multiply-adds\n",
-      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), thread_count(), device,
-      static_cast<double>(moved) / 1e6, read, 100 * read / probe_read, probe_read,
-      static_cast<double>(work.flops) / 1e9, gflop, 100 * gflop / probe_gflop, probe_gflop);
+      method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), threads, device, static_cast<double>(moved) / 1e6,
+      read, 100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop,
+      100 * gflop / probe_gflop, probe_gflop);
   for (const StepTime& s : steps) {
     text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.info.how);
     for (const auto& [implementation, reason] : s.info.declined)
@@ -135,15 +135,13 @@ int run(const Flags& flags) {
     inputs = read_inputs(flags.inputs, infos);
   else
     for (size_t i = 0; i < infos.size(); ++i) inputs.push_back(random_tensor(infos[i].type, i));
-  const ThreadCount limit(flags.session.threads);  // of the probes too
   Session session = open_session(program, flags.session);
   const size_t position = session.method(method);
   write_inputs(session, position, inputs);
   const std::vector<double> ms = measure(session, position, flags.seconds);
   std::vector<StepTime> steps;
   if (flags.steps > 0) steps = measure_steps(session, position, flags.steps, flags.seconds);
-  print_report(report(method, session.device(0).description(), program->dtype, ms,
-                      method_work(*program, program->methods[position]), steps, flags));
+  print_report(report(method, session, ms, steps, flags));
   return 0;
 }
 

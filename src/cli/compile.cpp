@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
+#include "cli/fail.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "npusim/compiler.h"
 #include "npusim/program.h"
@@ -105,7 +105,7 @@ int run(const Flags& flags) {
   for (const std::string& note : result.notes) print_note(note);
   if (path == "-") return 0;
   const Json report = report_json(result, path);
-  print_report(flags.json ? json_text(report, 2) + "\n" : report_text(report));
+  print_report(flags.json ? json_report(report) : report_text(report));
   return 0;
 }
 

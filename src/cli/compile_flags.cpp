@@ -1,8 +1,10 @@
 // Declares the compiler's flags.
 #include "cli/compile_flags.h"
 
-#include "base/error.h"
-#include "base/file.h"
+#include <iostream>
+#include <iterator>
+
+#include "cli/fail.h"
 
 namespace npusim::cli {
 
@@ -23,16 +25,16 @@ CompileOptions compile_options(const CompileFlags& flags) {
   CompileOptions options;
   options.target = flags.target;
   options.dtype = flags.dtype;
-  options.config = flags.config;
+  options.config.path = flags.config;
   options.strict = flags.strict;
-  options.kv_map = flags.kv_map;
+  options.kv_map.path = flags.kv_map;
   options.disabled_fusions = {flags.disabled.begin(), flags.disabled.end()};
   return options;
 }
 
 MethodSource read_source(const std::string& name, const std::string& path) {
   if (path != "-") return {name, path, {}};
-  MethodSource source{name, "standard input", read_file(path)};
+  MethodSource source{name, "standard input", std::string(std::istreambuf_iterator(std::cin), {})};
   if (source.json.empty()) fail(ErrorKind::bad_input, "standard input: expected IR JSON, found nothing");
   return source;
 }

@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
 #include "cli/cli.h"
-#include "npusim/runtime.h"
+#include "cli/json.h"
+#include "npusim/device.h"
 
 namespace npusim::cli {
 
@@ -19,7 +19,7 @@ Action add_devices(CLI::App& verb) {
       text += fmt::format("{:<8} {:<4} {}\n", device.name, device.usable ? "ok" : "no", device.description);
       list.push_back({{"name", device.name}, {"usable", device.usable}, {"description", device.description}});
     }
-    print_report(*json ? json_text(list, 2) + "\n" : text);
+    print_report(*json ? json_report(list) : text);
     return 0;
   };
 }

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/session.h"
-#include "npusim/runtime.h"
+#include "npusim/text.h"
 
 namespace npusim::cli {
 namespace {
@@ -20,15 +20,15 @@ struct Flags {
 
 int run(const Flags& flags) {
   const std::shared_ptr<const Program> program = load_program(flags.session.program);
-  const TextModel model = find_text_model(*program);
-  const Tokenizer tokenizer = load_tokenizer(flags.tokenizer);
+  check_text_model(*program);
+  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(flags.tokenizer);
   GenerateOptions options = flags.options;
   options.stop_tokens = read_stop_tokens(flags.tokenizer);
-  const std::vector<int64_t> prompt = encode(tokenizer, flags.prompt);
+  const std::vector<int64_t> prompt = encode(*tokenizer, flags.prompt);
   Session session = open_session(program, flags.session);
   TextStream stream;
-  const Generation result = generate(session, model, prompt, options, [&](int64_t token) {
-    if (!flags.json) print_report(decode_next(tokenizer, stream, token));
+  const Generation result = generate(session, prompt, options, [&](int64_t token) {
+    if (!flags.json) print_report(decode_next(*tokenizer, stream, token));
   });
   if (!flags.json) {
     print_report(decode_end(stream) + "\n");
@@ -36,10 +36,10 @@ int run(const Flags& flags) {
   }
   const nlohmann::ordered_json report = {{"prompt_tokens", prompt.size()},
                                          {"tokens", result.tokens},
-                                         {"text", decode(tokenizer, result.tokens)},
+                                         {"text", decode(*tokenizer, result.tokens)},
                                          {"prefill_ms", result.prefill_ms},
                                          {"decode_ms_per_token", result.decode_ms_per_token}};
-  print_report(json_text(report, 2) + "\n");
+  print_report(json_report(report));
   return 0;
 }
 

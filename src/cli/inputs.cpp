@@ -7,9 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "npusim/runtime.h"
+#include "cli/fail.h"
 
 namespace npusim::cli {
 namespace {
@@ -19,14 +17,8 @@ class InputReader {
   explicit InputReader(const std::vector<TensorInfo>& inputs) : inputs_(inputs), found_(inputs.size()) {}
 
   void add_file(const std::string& path) {
-    const std::string bytes = read_file(path);
-    const Safetensors file = parse_safetensors(std::as_bytes(std::span(bytes)), display(path));
-    for (const TensorEntry& entry : file.entries) {
-      if (!entry.unknown_dtype.empty())
-        problem("input '{}': dtype {} in {} is not supported", entry.name, entry.unknown_dtype, display(path));
-      else
-        take(entry.name, copy_tensor(entry.tensor), display(path));
-    }
+    const std::shared_ptr<const TensorSet> file = read_tensors(path);
+    for (const TensorEntry& entry : tensor_entries(*file)) take(entry.name, entry, display(path));
   }
 
   // NAME=FILE: an .npy file, the tensor of that name in a safetensors file, or the only one in it.
@@ -35,28 +27,21 @@ class InputReader {
     if (equals == 0 || equals == std::string::npos || equals + 1 == argument.size())
       fail(ErrorKind::usage, "--input: expected NAME=FILE, found '{}'", argument);
     const std::string name = argument.substr(0, equals), path = argument.substr(equals + 1);
-    const std::string bytes = read_file(path);
-    const auto span = std::as_bytes(std::span(bytes));
-    if (bytes.starts_with("\x93NUMPY") || path.ends_with(".npy")) {
-      const size_t at = position(name);
-      const bool bf16 = at < inputs_.size() && inputs_[at].type.dtype == DType::bf16;
-      return take(name, parse_npy(span, display(path), bf16 ? std::optional(DType::bf16) : std::nullopt),
-                  display(path));
-    }
-    const Safetensors file = parse_safetensors(span, display(path));
-    const TensorEntry* entry = file.entries.size() == 1 ? &file.entries[0] : nullptr;
-    for (const TensorEntry& candidate : file.entries)
+    const size_t at = position(name);
+    const bool bf16 = at < inputs_.size() && inputs_[at].type.dtype == DType::bf16;
+    const std::shared_ptr<const TensorSet> file = read_tensors(path, bf16 ? std::optional(DType::bf16) : std::nullopt);
+    const std::span<const TensorEntry> entries = tensor_entries(*file);
+    const TensorEntry* entry = entries.size() == 1 ? &entries[0] : nullptr;
+    for (const TensorEntry& candidate : entries)
       if (candidate.name == name) entry = &candidate;
     if (!entry) return problem("input '{}': {} holds no tensor of that name", name, display(path));
-    if (!entry->unknown_dtype.empty())
-      return problem("input '{}': dtype {} in {} is not supported", name, entry->unknown_dtype, display(path));
-    take(name, copy_tensor(entry->tensor), display(path));
+    take(name, *entry, display(path));
   }
 
   std::vector<HostTensor> finish() {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (!found_[i]) problem("input '{}' of {} is missing", inputs_[i].name, to_string(inputs_[i].type));
-    if (!problems_.empty()) throw Error(ErrorKind::bad_input, fmt::format("{}", fmt::join(problems_, "\n")));
+    if (!problems_.empty()) throw Error(ErrorKind::bad_input, std::move(problems_));
     std::vector<HostTensor> tensors;
     for (auto& tensor : found_) tensors.push_back(std::move(*tensor));
     return tensors;
@@ -67,7 +52,7 @@ class InputReader {
 
   template <typename... Args>
   void problem(fmt::format_string<Args...> format, Args&&... args) {
-    problems_.push_back(fmt::format(format, std::forward<Args>(args)...));
+    problems_.push_back({"", fmt::format(format, std::forward<Args>(args)...)});
   }
 
   size_t position(const std::string& name) const {
@@ -75,7 +60,10 @@ class InputReader {
     return static_cast<size_t>(at - inputs_.begin());
   }
 
-  void take(const std::string& name, HostTensor tensor, const std::string& from) {
+  void take(const std::string& name, const TensorEntry& entry, const std::string& from) {
+    if (!entry.unknown_dtype.empty())
+      return problem("input '{}': dtype {} in {} is not supported", name, entry.unknown_dtype, from);
+    HostTensor tensor = copy_tensor(entry.tensor);
     const size_t at = position(name);
     if (at == inputs_.size()) {
       std::vector<std::string> names;
@@ -103,7 +91,7 @@ class InputReader {
 
   const std::vector<TensorInfo>& inputs_;
   std::vector<std::optional<HostTensor>> found_;
-  std::vector<std::string> problems_;
+  std::vector<Problem> problems_;
 };
 
 uint64_t next_random(uint64_t& state) {  // splitmix64

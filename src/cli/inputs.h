@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "npusim/runtime.h"
+#include "npusim/session.h"
 
 namespace npusim::cli {
 

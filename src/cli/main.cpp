@@ -6,10 +6,9 @@
 #include <cstdio>
 #include <new>
 
-#include "base/error.h"
-#include "base/instruction_set.h"
-#include "base/threads.h"
 #include "cli/cli.h"
+#include "cli/fail.h"
+#include "npusim/machine.h"
 
 namespace npusim::cli {
 namespace {
@@ -32,6 +31,23 @@ constexpr Verb verbs[] = {
     {"devices", "the devices of this machine", add_devices},
 };
 
+// docs/cli.md
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+      return 2;
+    case ErrorKind::bad_input:
+      return 3;
+    case ErrorKind::unsupported:
+      return 4;
+    case ErrorKind::device:
+      return 5;
+    case ErrorKind::internal:
+      return 1;
+  }
+  return 1;
+}
+
 // One line per problem, whatever characters its names have.
 void print_errors(std::string_view message) {
   std::string text;
@@ -48,7 +64,7 @@ void print_errors(std::string_view message) {
 
 int run_action(const Action& action) {
   try {
-    instruction_set();  // a wrong NPUSIM_ISA is refused whatever the verb
+    instruction_set_name();  // a wrong NPUSIM_ISA is refused whatever the verb
     return action();
   } catch (const Error& error) {
     print_errors(error.what());

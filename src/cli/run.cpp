@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/error.h"
-#include "base/json.h"
 #include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/inputs.h"
+#include "cli/json.h"
 #include "cli/session.h"
 #include "cli/timing.h"
 
@@ -83,7 +83,7 @@ std::string report(const Flags& flags, const std::string& method, const std::vec
     json["outputs"].push_back({{"name", output.name}, {"dtype", dtype_name(type.dtype)}, {"shape", type.shape}});
     if (!flags.json) text += fmt::format("  {:<20} {}\n", output.name, summary(output.tensor));
   }
-  return flags.json ? json_text(json, 2) + "\n" : text;
+  return flags.json ? json_report(json) : text;
 }
 
 int run(const Flags& flags) {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "cli/cli.h"
+#include "cli/fail.h"
 
 namespace npusim::cli {
 
@@ -25,12 +25,12 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   add_threads_flag(verb, flags.threads);
 }
 
-std::shared_ptr<const WeightFiles> open_session_weights(const SessionFlags& flags) {
-  return flags.weights.empty() ? nullptr : std::make_shared<const WeightFiles>(open_weights(flags.weights));
+std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags) {
+  return flags.weights.empty() ? nullptr : open_tensors(flags.weights);
 }
 
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
-                     std::shared_ptr<const WeightFiles> weights) {
+                     std::shared_ptr<const TensorSet> weights) {
   SessionOptions options;
   options.weights = std::move(weights);
   options.threads = flags.threads;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "npusim/runtime.h"
+#include "npusim/session.h"
 
 namespace npusim::cli {
 
@@ -16,9 +16,9 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags);
 // --threads alone, for verbs that open no program file.
 void add_threads_flag(CLI::App& verb, int& threads);
 
-std::shared_ptr<const WeightFiles> open_session_weights(const SessionFlags& flags);  // none when none are given
+std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags);  // none when none are given
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,
-                     std::shared_ptr<const WeightFiles> weights);
+                     std::shared_ptr<const TensorSet> weights);
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags);
 
 // The method asked for, or the only one, or `main`. Throws usage.

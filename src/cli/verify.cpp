@@ -5,14 +5,14 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/json.h"
 #include "cli/cli.h"
-#include "cli/compare.h"
 #include "cli/compile_flags.h"
+#include "cli/fail.h"
 #include "cli/inputs.h"
+#include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "npusim/compare.h"
 #include "npusim/compiler.h"
 
 namespace npusim::cli {
@@ -47,24 +47,23 @@ double rel_l2_bar(DType dtype) { return dtype == DType::bf16 ? 4e-2 : dtype == D
 // reference rounds at every edge of the IR, and that of a model with weights of 16 bits has 16 bits.
 double rel_l2_bar(const Program& program, bool against_reference) {
   double bar = rel_l2_bar(DType::f32);
-  for (const Buffer& buffer : program.buffers)
-    if (against_reference || (buffer.kind != BufferKind::weight && buffer.kind != BufferKind::constant))
-      bar = std::max(bar, rel_l2_bar(buffer.type.dtype));
+  for (DType dtype : used_dtypes(program, against_reference)) bar = std::max(bar, rel_l2_bar(dtype));
   return bar;
 }
 
 // The golden tensor of an output: by its name, or by position as out0, out1, …, which may be cut short.
-const TensorView* find_golden(const WeightFiles& golden, const TensorInfo& output, size_t position) {
-  if (const TensorView* named = find_weight(golden, output.name)) return named;
-  const TensorView* placed = find_weight(golden, fmt::format("out{}", position));
-  const TensorView* shape = placed ? find_weight(golden, fmt::format("shape{}", position)) : nullptr;
+const TensorView* find_golden(const TensorSet& golden, const std::string& path, const TensorInfo& output,
+                              size_t position) {
+  if (const TensorView* named = find_tensor(golden, output.name)) return named;
+  const TensorView* placed = find_tensor(golden, fmt::format("out{}", position));
+  const TensorView* shape = placed ? find_tensor(golden, fmt::format("shape{}", position)) : nullptr;
   if (!shape) return placed;
   const int64_t rank = element_count(shape->type.shape);
   Shape expected;
   for (int64_t d = 0; d < rank; ++d) expected.push_back(load_int(shape->data, shape->type.dtype, d));
   if (expected != output.type.shape)
     fail(ErrorKind::bad_input, "output '{}': the model gives {}, shape{} in {} says {}", output.name,
-         to_string(output.type.shape), position, golden.path, to_string(expected));
+         to_string(output.type.shape), position, path, to_string(expected));
   return placed;
 }
 
@@ -99,10 +98,10 @@ Row compare_output(const Flags& flags, const TensorInfo& output, const std::byte
 
 std::vector<Row> against_golden(const Flags& flags, const Program& program, Session& session,
                                 const std::vector<TensorInfo>& outputs) {
-  const WeightFiles golden = open_weights(flags.golden);
+  const std::shared_ptr<const TensorSet> golden = open_tensors(flags.golden);
   std::vector<Row> rows;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (const TensorView* expected = find_golden(golden, outputs[i], i))
+    if (const TensorView* expected = find_golden(*golden, flags.golden, outputs[i], i))
       rows.push_back(compare_output(flags, outputs[i], session.output(0, i).data(), *expected,
                                     rel_l2_bar(program, false), true, flags.golden));
     else
@@ -113,7 +112,7 @@ std::vector<Row> against_golden(const Flags& flags, const Program& program, Sess
 }
 
 std::vector<Row> against_reference(const Flags& flags, const Program& program, Session& session,
-                                   const WeightFiles* weights, const MethodSource& source,
+                                   const TensorSet* weights, const MethodSource& source,
                                    const std::vector<HostTensor>& inputs, const std::vector<TensorInfo>& outputs) {
   const std::vector<HostTensor> expected = evaluate_ir(source, inputs, weights);
   std::vector<Row> rows;
@@ -147,7 +146,7 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
                     c.l1, c.l2, c.l_inf, c.relative_l2, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs");
     if (!row.failed.empty()) failed += fmt::format("FAILED output '{}': {}\n", row.name, fmt::join(row.failed, ", "));
   }
-  if (json) return json_text(Json{{"ok", ok}, {"outputs", list}}, 2) + "\n";
+  if (json) return json_report(Json{{"ok", ok}, {"outputs", list}});
   return text + (ok ? "ok\n" : failed);
 }
 
@@ -172,7 +171,7 @@ int run(const Flags& flags) {
     notes = compiled.notes;
     const std::vector<HostTensor> inputs = inputs_for(flags, method_inputs(*program, "main"));
     progress.stage("load");
-    const std::shared_ptr<const WeightFiles> weights = open_session_weights(flags.session);
+    const std::shared_ptr<const TensorSet> weights = open_session_weights(flags.session);
     Session session = open_session(program, flags.session, weights);
     for (std::string& note : overflow_notes(*program, weights.get()))
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));

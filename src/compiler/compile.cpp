@@ -102,15 +102,15 @@ void close_loops(std::vector<MethodGraph>& methods, std::vector<std::string>& no
 }
 
 void refuse_kernels(const Program& program, const CodegenTarget& target) {
-  std::string problems;
+  std::vector<Problem> problems;
   const auto refuse = [&](const Sequence& sequence) {
     for (const Step& step : sequence.steps)
       if (const std::string reason = target.refuse(program.kernels[static_cast<size_t>(step.kernel)]); !reason.empty())
-        problems += fmt::format("{}node {}: {}", problems.empty() ? "" : "\n", step_name(program, step), reason);
+        problems.push_back({"node " + step_name(program, step), reason});
   };
   refuse(program.recipes);
   for (const Method& method : program.methods) refuse(method);
-  if (!problems.empty()) fail(ErrorKind::unsupported, "{}", problems);
+  if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
 
   PassContext context;
   context.target = target.config();
-  if (!options.config.empty()) read_config(options.config, context.target);
+  if (options.config.given()) read_config(options.config, context.target);
   context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
   context.strict = options.strict;
   context.disabled = options.disabled_fusions;

@@ -33,8 +33,9 @@ bool fits(const TensorSpec& from, const TensorSpec& to) {
   return true;
 }
 
-void link_by_file(Program& program, const Method& prefill, const Method& decode, const std::string& path) {
-  const auto json = read_json_object(path);
+void link_by_file(Program& program, const Method& prefill, const Method& decode, const JsonSource& source) {
+  const std::string path = source.path.empty() ? "KV mapping" : source.path;
+  const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
   if (!json.contains("layers") || !json["layers"].is_array())
     fail(ErrorKind::bad_input, "{}: expected an object with a list of layers", path);
   for (size_t i = 0; i < json["layers"].size(); ++i) {
@@ -82,9 +83,9 @@ void link_by_order(Program& program, const Method& prefill, const Method& decode
 
 }  // namespace
 
-void link_states(Program& program, const std::string& kv_map, std::vector<std::string>& notes) {
+void link_states(Program& program, const JsonSource& kv_map, std::vector<std::string>& notes) {
   if (program.methods.size() < 2) {
-    if (!kv_map.empty()) fail(ErrorKind::usage, "--kv-map needs two methods");
+    if (kv_map.given()) fail(ErrorKind::usage, "--kv-map needs two methods");
     return;
   }
   auto has_states = [&](const Method& m) {
@@ -93,10 +94,10 @@ void link_states(Program& program, const std::string& kv_map, std::vector<std::s
   const auto decode = std::find_if(program.methods.begin(), program.methods.end(), has_states);
   const auto prefill = std::find_if_not(program.methods.begin(), program.methods.end(), has_states);
   if (decode == program.methods.end() || prefill == program.methods.end()) {
-    if (!kv_map.empty()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");
+    if (kv_map.given()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");
     return;
   }
-  if (kv_map.empty())
+  if (!kv_map.given())
     link_by_order(program, *prefill, *decode, notes);
   else
     link_by_file(program, *prefill, *decode, kv_map);

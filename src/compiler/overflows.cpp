@@ -48,14 +48,14 @@ bool stores_halves(const Program& program) {
 
 class Finder {
  public:
-  Finder(const Program& program, const WeightFiles* weights) : program_(program), of_buffer_(program.buffers.size()) {
+  Finder(const Program& program, const TensorSet* weights) : program_(program), of_buffer_(program.buffers.size()) {
     for (size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       if (buffer.kind == BufferKind::constant)
         of_buffer_[b] = largest_element(view_of(program.constants[static_cast<size_t>(buffer.constant)]),
                                         fmt::format("constant '{}'", buffer.name));
       if (buffer.kind != BufferKind::weight || !weights) continue;
-      std::vector<std::string> problems;  // loading has reported them
+      std::vector<Problem> problems;  // loading has reported them
       LocatedWeight weight = locate_weight(weights, buffer, problems);
       if (!weight) continue;
       const std::string origin = fmt::format("weight '{}'", buffer.fqn);
@@ -148,7 +148,7 @@ class Finder {
 
 }  // namespace
 
-std::vector<std::string> overflow_notes(const Program& program, const WeightFiles* weights) {
+std::vector<std::string> overflow_notes(const Program& program, const TensorSet* weights) {
   return stores_halves(program) ? Finder(program, weights).notes() : std::vector<std::string>{};
 }
 

@@ -14,8 +14,9 @@ constexpr int64_t largest_channels = 65536;  // of a tile, or bytes of an alignm
 
 }  // namespace
 
-void read_config(const std::string& path, TargetConfig& config) {
-  const auto json = read_json_object(path);
+void read_config(const JsonSource& source, TargetConfig& config) {
+  const std::string path = source.path.empty() ? "config" : source.path;
+  const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
   const std::map<std::string, int64_t*> numbers{{"channel_alignment_bytes", &config.channel_alignment_bytes},
                                                 {"channel_tile", &config.channel_tile},
                                                 {"buffer_alignment_bytes", &config.buffer_alignment_bytes},

@@ -14,7 +14,7 @@
 namespace npusim {
 namespace {
 
-HostTensor reference_weight(const Value& value, const WeightFiles* weights, std::vector<std::string>& problems) {
+HostTensor reference_weight(const Value& value, const TensorSet* weights, std::vector<Problem>& problems) {
   Buffer buffer;
   buffer.type = value.type;
   buffer.fqn = value.fqn;
@@ -42,21 +42,21 @@ std::vector<HostTensor> evaluate_kernel(const Graph& graph, const Node& node,
 // Tensors live from the node that makes them to the last that reads them.
 class ReferenceRun {
  public:
-  ReferenceRun(const Graph& graph, const std::vector<HostTensor>& inputs, const WeightFiles* weights)
+  ReferenceRun(const Graph& graph, const std::vector<HostTensor>& inputs, const TensorSet* weights)
       : graph_(graph), tensors_(graph.values.size()), readers_(graph.values.size()) {
     for (const Node& node : graph.nodes)
       for (ValueId id : node.inputs)
         if (id != no_value) ++readers_[static_cast<size_t>(id)];
     for (const GraphOutput& output : graph.outputs) ++readers_[static_cast<size_t>(output.value)];
     for (size_t i = 0; i < graph.inputs.size(); ++i) tensors_[static_cast<size_t>(graph.inputs[i])] = inputs[i];
-    std::vector<std::string> problems;
+    std::vector<Problem> problems;
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const Value& value = graph.values[v];
       if (readers_[v] == 0) continue;
       if (value.source == ValueSource::weight) tensors_[v] = reference_weight(value, weights, problems);
       if (value.source == ValueSource::constant) tensors_[v] = *value.data;
     }
-    if (!problems.empty()) throw Error(ErrorKind::bad_input, fmt::format("{}", fmt::join(problems, "\n")));
+    if (!problems.empty()) throw Error(ErrorKind::bad_input, std::move(problems));
   }
 
   std::vector<HostTensor> run() {
@@ -97,7 +97,7 @@ class ReferenceRun {
 }  // namespace
 
 std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
-                                      const WeightFiles* weights) {
+                                      const TensorSet* weights) {
   Graph plain = graph;
   PassContext context;
   functionalize(plain, context);
@@ -106,7 +106,7 @@ std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<Host
 }
 
 std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
-                                    const WeightFiles* weights) {
+                                    const TensorSet* weights) {
   const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path);
   std::vector<HostTensor> declared = inputs;
   for (size_t i = 0; i < declared.size(); ++i)

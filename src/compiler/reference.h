@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "runtime/safetensors.h"
+#include "npusim/tensor_set.h"
 
 namespace npusim {
 
 // `inputs[i]` is graph.inputs[i]; one tensor per graph output comes back. Weights are found as the runtime finds them.
 // Throws bad_input naming every weight that is missing or has another shape.
 std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
-                                      const WeightFiles* weights);
+                                      const TensorSet* weights);
 
 }  // namespace npusim

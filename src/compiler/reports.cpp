@@ -67,13 +67,10 @@ IrReport read_ir(const MethodSource& source) {
     check_graph_compiles(import_ir(text, source.path, {.max_problems = 1000}));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;
-    std::string_view rest = error.what();
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find('\n'), rest.size());
-      std::string_view line = rest.substr(0, end);
-      if (line.starts_with(source.path + ": ")) line.remove_prefix(source.path.size() + 2);
-      report.problems.emplace_back(line);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
+    for (const Problem& problem : error.problems()) {
+      std::string line = to_string(problem);
+      if (line.starts_with(source.path + ": ")) line.erase(0, source.path.size() + 2);
+      report.problems.push_back(std::move(line));
     }
   }
   Problems ignored;  // import_ir has told them

@@ -56,14 +56,14 @@ struct Reader {
   Problems& problems;
 
   void expected(const Path& path, const char* what, const Json& found) {
-    problems.bad("{}: expected {}, found {}", to_string(path), what, found.type_name());
+    problems.bad(to_string(path), "expected {}, found {}", what, found.type_name());
   }
 
   // The member, or nullptr after reporting that it is missing.
   const Json* member(const Json& object, const Path& parent, std::string_view key, bool required = true) {
     const auto it = object.find(key);
     if (it != object.end()) return &*it;
-    if (required) problems.bad("{}: missing", to_string(Path{&parent, key}));
+    if (required) problems.bad(to_string(Path{&parent, key}), "missing");
     return nullptr;
   }
 
@@ -72,7 +72,7 @@ struct Reader {
     const bool is_text = value && value->is_string();
     if (is_text && !value->get_ref<const std::string&>().empty()) return value->get_ref<const std::string&>();
     if (is_text)
-      problems.bad("{}: expected a string, found an empty one", to_string(Path{&parent, key}));
+      problems.bad(to_string(Path{&parent, key}), "expected a string, found an empty one");
     else if (value)
       expected(Path{&parent, key}, "a string", *value);
     broken = true;
@@ -92,7 +92,7 @@ struct Reader {
       if (!extent.is_number_integer() || (extent.is_number_unsigned() && extent.get<uint64_t>() >> 63)) {
         expected(at, "an integer", extent);
       } else if (shape.back() = extent.get<int64_t>(); shape.back() < 0) {
-        problems.bad("{}: tensor '{}': expected a static dimension of at least 0, found {}", to_string(at), tensor.name,
+        problems.bad(to_string(at), "tensor '{}': expected a static dimension of at least 0, found {}", tensor.name,
                      shape.back());
       } else {
         continue;
@@ -103,7 +103,7 @@ struct Reader {
     try {
       element_count(shape);
     } catch (const Error& error) {
-      problems.bad("{}: tensor '{}': {}", to_string(path), tensor.name, error.what());
+      problems.bad(to_string(path), "tensor '{}': {}", tensor.name, error.what());
       tensor.broken = true;
     }
   }
@@ -118,7 +118,7 @@ struct Reader {
     if (const Json* value = member(object, path, "producer_output_idx", false); value && !value->is_null()) {
       if (value->is_number_integer()) tensor.index = value->get<int64_t>();
       if (tensor.index >= 0) return;
-      problems.bad("{}.producer_output_idx: expected an index, found {}", to_string(path), json_text(*value));
+      problems.bad(to_string(path) + ".producer_output_idx", "expected an index, found {}", json_text(*value));
       tensor.broken = true;
     }
   }

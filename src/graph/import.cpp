@@ -83,7 +83,7 @@ class Importer {
       if (found.op) return call(position, node, inputs, outputs, found);
     } catch (const Error& error) {
       const std::string_view message = found.op ? without_op(error.what(), *found.op) : error.what();
-      problems_.add(error.kind(), "{}: {}", label(node), message);
+      problems_.add(error.kind(), label(node), "{}", message);
     }
   }
 
@@ -107,7 +107,8 @@ class Importer {
     for (std::string_view op : unknown_) {
       const auto& names = users[op];
       const size_t shown = std::min<size_t>(names.size(), 20);
-      problems_.unsupported("op {} is not supported ({} node{}: {}{})", op, names.size(), names.size() == 1 ? "" : "s",
+      problems_.unsupported("", "op {} is not supported ({} node{}: {}{})", op, names.size(),
+                            names.size() == 1 ? "" : "s",
                             fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                             shown < names.size() ? ", …" : "");
     }
@@ -117,7 +118,7 @@ class Importer {
   ValueId getitem(const IrNode& node, const std::vector<ValueId>& inputs) {
     const ValueId id = node.broken ? no_value : find_element(node, inputs);
     if (node.outputs.size() != 1 && id != no_value)
-      problems_.bad("{}: expected one output, found {}", label(node), node.outputs.size());
+      problems_.bad(label(node), "expected one output, found {}", node.outputs.size());
     IrTensor declared = node.outputs.empty() ? IrTensor{} : node.outputs[0];
     if (id == no_value || node.outputs.empty()) {
       declared.broken = true;
@@ -125,7 +126,7 @@ class Importer {
     }
     const TensorType& type = value_of(graph_, id).type;
     if (!declared.broken && !resolver_.broken(id) && (!declared.known_dtype || declared.type != type))
-      problems_.bad("{}: declares its output as {}{}, but the element is {}", label(node), declared.dtype,
+      problems_.bad(label(node), "declares its output as {}{}, but the element is {}", declared.dtype,
                     to_string(declared.type.shape), to_string(type));
     return id;
   }
@@ -133,7 +134,7 @@ class Importer {
   ValueId find_element(const IrNode& node, const std::vector<ValueId>& inputs) {
     const auto it = node.attrs ? node.attrs->find("index") : nlohmann::json::const_iterator{};
     if (!node.attrs || it == node.attrs->end() || !it->is_number_integer() || node.inputs.empty()) {
-      problems_.bad("{}: expected tensors and an integer attribute 'index'", label(node));
+      problems_.bad(label(node), "expected tensors and an integer attribute 'index'");
       return no_value;
     }
     // The index counts the whole tuple, in which elements that are no tensors have left no trace but the names.
@@ -152,7 +153,7 @@ class Importer {
     if (!positions_named && index >= 0 && static_cast<size_t>(index) < values.size())
       return values[static_cast<size_t>(index)];
     if (tuple && resolver_.broken(inputs[0])) return no_value;
-    problems_.bad("{}: element {} of {} is no tensor", label(node), it->get<int64_t>(),
+    problems_.bad(label(node), "element {} of {} is no tensor", it->get<int64_t>(),
                   tuple ? label(*tuple) : "the tuple");
     return no_value;
   }
@@ -238,7 +239,7 @@ class Importer {
     OpCall question = call_of(graph_, node);
     const auto declared = static_cast<int>(node.outputs.size());
     if (op.schema.results >= 0 && declared > op.schema.results)
-      return problems_.bad("{}: declares {} results, expected {}", label(ir), declared, op.schema.results);
+      return problems_.bad(label(ir), "declares {} results, expected {}", declared, op.schema.results);
     if (declared < op.schema.results && !op.record.is_check) {
       question.outputs.clear();
       if (!op.record.infer) fail(ErrorKind::unsupported, "declares {} results of {}", declared, op.schema.results);
@@ -247,9 +248,9 @@ class Importer {
     const OpCall call = call_of(graph_, node);
     if (op.record.refuse)
       if (const std::string reason = op.record.refuse(call); !reason.empty())
-        return problems_.unsupported("{}: {}", label(ir), without_op(reason, op));
+        return problems_.unsupported(label(ir), "{}", without_op(reason, op));
     if (const std::string problem = check_call(call); !problem.empty())
-      problems_.bad("{}: {}", label(ir), without_op(problem, op));
+      problems_.bad(label(ir), "{}", without_op(problem, op));
   }
 
   void add_results(Node& node, const IrNode& ir, const std::vector<TensorType>& types) {

@@ -11,38 +11,44 @@
 namespace npusim {
 
 struct Problems {
-  std::string where;  // names the file; every line starts with it
+  std::string where;  // names the file; every problem's place starts with it
   size_t limit = 50;
   size_t count = 0;
   bool only_unsupported = true;
-  std::vector<std::string> lines;
+  std::vector<Problem> list;
 
+  // `place` is within the file: "node 'relu_3' (aten.relu.default)", or empty.
   template <typename... Args>
-  void add(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
+  void add(ErrorKind kind, const std::string& place, fmt::format_string<Args...> format, Args&&... args) {
     only_unsupported = only_unsupported && kind == ErrorKind::unsupported;
     if (++count > limit) return;
-    std::string line = fmt::format("{}: ", where) + fmt::format(format, std::forward<Args>(args)...);
-    if (line.size() > 1000) line = line.substr(0, 1000) + "…";
-    // One problem is one line, whatever a hostile file has in its names.
-    std::replace_if(
-        line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
-    lines.push_back(std::move(line));
+    list.push_back({one_line(where + (place.empty() ? "" : ": " + place)),
+                    one_line(fmt::format(format, std::forward<Args>(args)...))});
   }
   template <typename... Args>
-  void bad(fmt::format_string<Args...> format, Args&&... args) {
-    add(ErrorKind::bad_input, format, std::forward<Args>(args)...);
+  void bad(const std::string& place, fmt::format_string<Args...> format, Args&&... args) {
+    add(ErrorKind::bad_input, place, format, std::forward<Args>(args)...);
   }
   template <typename... Args>
-  void unsupported(fmt::format_string<Args...> format, Args&&... args) {
-    add(ErrorKind::unsupported, format, std::forward<Args>(args)...);
+  void unsupported(const std::string& place, fmt::format_string<Args...> format, Args&&... args) {
+    add(ErrorKind::unsupported, place, format, std::forward<Args>(args)...);
   }
 
   // Throws all of them as one error; does nothing when there are none.
   void raise() const {
     if (!count) return;
-    std::string text = fmt::format("{}", fmt::join(lines, "\n"));
-    if (count > lines.size()) text += fmt::format("\n{}: and {} more", where, count - lines.size());
-    throw Error(only_unsupported ? ErrorKind::unsupported : ErrorKind::bad_input, text);
+    std::vector<Problem> all = list;
+    if (count > list.size()) all.push_back({where, fmt::format("and {} more", count - list.size())});
+    throw Error(only_unsupported ? ErrorKind::unsupported : ErrorKind::bad_input, std::move(all));
+  }
+
+ private:
+  // One problem is one line, whatever a hostile file has in its names.
+  static std::string one_line(std::string text) {
+    if (text.size() > 1000) text = text.substr(0, 1000) + "…";
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+    return text;
   }
 };
 

@@ -21,7 +21,7 @@ Resolver::Resolver(const IrDocument& document, Problems& problems, Graph& graph)
     value_of(graph, id).source = ValueSource::input;
     graph.inputs.push_back(id);
     if (!tensor.name.empty() && !inputs_.emplace(tensor.name, id).second)
-      problems.bad("graph input '{}': the name is given twice", tensor.name);
+      problems.bad(fmt::format("graph input '{}'", tensor.name), "the name is given twice");
   }
   index_names();
 }
@@ -33,21 +33,21 @@ void Resolver::index_names() {
     if (fresh) continue;
     const IrTensor& other = document_.weights[it->second];
     if (other.type != weight.type || other.dtype != weight.dtype)
-      problems_.bad("weight '{}': declared as {} and as {}", weight.name, to_string(other.type),
+      problems_.bad(fmt::format("weight '{}'", weight.name), "declared as {} and as {}", to_string(other.type),
                     to_string(weight.type));
   }
   for (size_t i = 0; i < document_.nodes.size(); ++i) {
     const IrNode& node = document_.nodes[i];
     const auto position = static_cast<int32_t>(i);
     if (!node.name.empty() && !nodes_.emplace(node.name, position).second)
-      problems_.bad("{}: the name is given to two nodes", label(node));
-    if (inputs_.count(node.name)) problems_.bad("{}: the name is a graph input's too", label(node));
+      problems_.bad(label(node), "the name is given to two nodes");
+    if (inputs_.count(node.name)) problems_.bad(label(node), "the name is a graph input's too");
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k].name.empty()) continue;
       Outputs& outputs = outputs_[node.outputs[k].name];
       if (node.outputs.size() == 1) {
         if (outputs.node >= 0)
-          problems_.bad("{}: its output '{}' is also that of {}", label(node), node.outputs[k].name,
+          problems_.bad(label(node), "its output '{}' is also that of {}", node.outputs[k].name,
                         label(document_.nodes[static_cast<size_t>(outputs.node)]));
         outputs.node = position;
       } else {
@@ -87,8 +87,8 @@ ValueId Resolver::make_broken(const IrTensor& tensor) {
 ValueId Resolver::make_value(const IrTensor& tensor, const IrNode* node, std::string_view what) {
   if (tensor.broken) return make_broken(tensor);
   if (tensor.known_dtype) return add_value(graph_, std::string(tensor.name), tensor.type);
-  problems_.unsupported("{}{}{} '{}': dtype {} is not supported", node ? label(*node) : "", node ? ": " : "", what,
-                        tensor.name, tensor.dtype);
+  problems_.unsupported(node ? label(*node) : "", "{} '{}': dtype {} is not supported", what, tensor.name,
+                        tensor.dtype);
   return make_broken(tensor);
 }
 
@@ -107,21 +107,20 @@ void Resolver::check_type(const IrTensor& tensor, ValueId id, int32_t reader) {
   const Value& value = value_of(graph_, id);
   if (tensor.broken || broken(id)) return;
   if (tensor.known_dtype && tensor.type == value.type) return;
-  problems_.bad("{}: reads '{}' as {}{}, but {} is {}", reader_label(reader), tensor.name, tensor.dtype,
+  problems_.bad(reader_label(reader), "reads '{}' as {}{}, but {} is {}", tensor.name, tensor.dtype,
                 to_string(tensor.type.shape), source_label(id), to_string(value.type));
 }
 
 ValueId Resolver::published(int32_t node, int64_t element, int32_t reader) {
   const IrNode& producer = document_.nodes[static_cast<size_t>(node)];
   if (!published_[static_cast<size_t>(node)]) {
-    problems_.bad("{}: reads '{}', which is produced {}", reader_label(reader), producer.name,
+    problems_.bad(reader_label(reader), "reads '{}', which is produced {}", producer.name,
                   node == reader ? "by itself" : "later: nodes must stand in topological order");
     return no_value;
   }
   const std::vector<ValueId>& results = results_[static_cast<size_t>(node)];
   if (element >= 0 && static_cast<size_t>(element) < results.size()) return results[static_cast<size_t>(element)];
-  problems_.bad("{}: reads output {} of {}, which has {}", reader_label(reader), element, label(producer),
-                results.size());
+  problems_.bad(reader_label(reader), "reads output {} of {}, which has {}", element, label(producer), results.size());
   return no_value;
 }
 
@@ -132,12 +131,12 @@ ValueId Resolver::result(int32_t node, const IrTensor& tensor, int32_t reader) {
   for (size_t k = 0; k < producer.outputs.size() && named < 0; ++k)
     if (producer.outputs[k].name == tensor.name) named = static_cast<int64_t>(k);
   if (tensor.index >= 0 && named >= 0 && named != tensor.index)
-    problems_.bad("{}: reads '{}' as output {} of {}, but it is output {}", reader_label(reader), tensor.name,
-                  tensor.index, label(producer), named);
+    problems_.bad(reader_label(reader), "reads '{}' as output {} of {}, but it is output {}", tensor.name, tensor.index,
+                  label(producer), named);
   if (tensor.index >= 0) return published(node, tensor.index, reader);
   if (named >= 0) return published(node, named, reader);
   if (producer.outputs.size() <= 1) return published(node, 0, reader);
-  problems_.bad("{}: reads '{}' of {} without saying which output", reader_label(reader), tensor.name, label(producer));
+  problems_.bad(reader_label(reader), "reads '{}' of {} without saying which output", tensor.name, label(producer));
   return no_value;
 }
 
@@ -168,12 +167,12 @@ ValueId Resolver::weight(const IrTensor& tensor, std::string_view name) {
 void Resolver::fill_constant(Value& value, const IrConstant& constant) {
   value.source = ValueSource::constant;
   if (parse_dtype(constant.dtype) != value.type.dtype)
-    return problems_.bad("constant '{}': declared as {}, but its data is {}", value.fqn, to_string(value.type),
-                         constant.dtype);
+    return problems_.bad(fmt::format("constant '{}'", value.fqn), "declared as {}, but its data is {}",
+                         to_string(value.type), constant.dtype);
   try {
     value.data = std::make_shared<const HostTensor>(read_constant(*constant.data, value.type));
   } catch (const Error& error) {
-    problems_.add(error.kind(), "constant '{}': {}", value.fqn, error.what());
+    problems_.add(error.kind(), fmt::format("constant '{}'", value.fqn), "{}", error.what());
   }
 }
 
@@ -193,7 +192,7 @@ ValueId Resolver::find_by_name(const IrTensor& tensor, int32_t reader) {
     add(input_named, "a graph input");
     if (found.node >= 0) add(true, "the output of " + label(document_.nodes[static_cast<size_t>(found.node)]));
     if (found.tuple >= 0) add(true, "an output of " + label(document_.nodes[static_cast<size_t>(found.tuple)]));
-    problems_.bad("{}: reads '{}' without producer_node, and the name is {}{}", reader_label(reader), tensor.name, text,
+    problems_.bad(reader_label(reader), "reads '{}' without producer_node, and the name is {}{}", tensor.name, text,
                   found.several ? " and others" : "");
     return no_value;
   }
@@ -201,7 +200,7 @@ ValueId Resolver::find_by_name(const IrTensor& tensor, int32_t reader) {
   if (found.tuple >= 0) return published(found.tuple, found.element, reader);
   if (input_named) return input->second;
   if (weight_named) return weight(tensor, tensor.name);
-  problems_.bad("{}: reads '{}', which is no output, graph input or weight", reader_label(reader), tensor.name);
+  problems_.bad(reader_label(reader), "reads '{}', which is no output, graph input or weight", tensor.name);
   return no_value;
 }
 
@@ -213,7 +212,7 @@ ValueId Resolver::find(const IrTensor& tensor, int32_t reader) {
   if (const int32_t node = find_node(tensor.producer); node >= 0) return result(node, tensor, reader);
   if (const auto it = inputs_.find(tensor.producer); it != inputs_.end()) return it->second;
   if (is_weight(tensor.producer)) return weight(tensor, tensor.producer);
-  problems_.bad("{}: reads '{}' of '{}', which is no node, graph input or weight", reader_label(reader), tensor.name,
+  problems_.bad(reader_label(reader), "reads '{}' of '{}', which is no node, graph input or weight", tensor.name,
                 tensor.producer);
   return no_value;
 }

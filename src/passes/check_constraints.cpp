@@ -50,10 +50,10 @@ void check_constraints(Graph& graph, PassContext& context) {
 
 void raise_violations(const PassContext& context) {
   if (context.violations.empty()) return;
-  std::string message;
+  std::vector<Problem> problems;
   for (const Violation& violation : context.violations)
-    message += fmt::format("{}node {}: {}", message.empty() ? "" : "\n", violation.node, violation.reason);
-  throw Error(context.violations.front().kind, message);
+    problems.push_back({"node " + violation.node, violation.reason});
+  throw Error(context.violations.front().kind, std::move(problems));
 }
 
 }  // namespace npusim

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "npusim/program.h"
 #include "program/program.h"
 #include "program/work.h"
 
@@ -257,9 +256,11 @@ const Method& find_method(const Program& program, const std::string& name) {
   fail(ErrorKind::usage, "there is no method '{}': expected {}", name, fmt::join(method_names(program), " or "));
 }
 
-std::vector<TensorInfo> infos(const std::vector<TensorSpec>& specs) {
+std::vector<TensorInfo> infos(const Program& program, const std::vector<TensorSpec>& specs) {
   std::vector<TensorInfo> result;
-  for (const TensorSpec& spec : specs) result.push_back({spec.name, spec.type});
+  for (const TensorSpec& spec : specs)
+    result.push_back(
+        {spec.name, spec.type, program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state});
   return result;
 }
 
@@ -295,11 +296,35 @@ std::vector<std::string> method_names(const Program& program) {
 }
 
 std::vector<TensorInfo> method_inputs(const Program& program, const std::string& method) {
-  return infos(find_method(program, method).inputs);
+  return infos(program, find_method(program, method).inputs);
 }
 
 std::vector<TensorInfo> method_outputs(const Program& program, const std::string& method) {
-  return infos(find_method(program, method).outputs);
+  return infos(program, find_method(program, method).outputs);
+}
+
+ProgramInfo program_info(const Program& program) {
+  ProgramInfo info{program.model, program.dtype, program.strict, {}, weights_bytes(program)};
+  for (const ProgramDevice& device : program.devices) info.targets.push_back(device.target);
+  return info;
+}
+
+Work method_work(const Program& program, const std::string& method) {
+  return method_work(program, find_method(program, method));
+}
+
+std::vector<std::string> step_names(const Program& program, const std::string& method) {
+  std::vector<std::string> names;
+  for (const Step& step : find_method(program, method).steps) names.push_back(step_name(program, step));
+  return names;
+}
+
+std::vector<DType> used_dtypes(const Program& program, bool with_weights) {
+  std::set<DType> dtypes;
+  for (const Buffer& buffer : program.buffers)
+    if (with_weights || (buffer.kind != BufferKind::weight && buffer.kind != BufferKind::constant))
+      dtypes.insert(buffer.type.dtype);
+  return {dtypes.begin(), dtypes.end()};
 }
 
 }  // namespace npusim

@@ -13,6 +13,7 @@
 #include "base/origin.h"
 #include "base/tensor.h"
 #include "kernel/kernel.h"
+#include "npusim/program.h"
 #include "program/target_config.h"
 
 namespace npusim {
@@ -166,12 +167,8 @@ uint64_t weights_bytes(const Program& program);
 // cover the steps of their device. Empty when the program is sound.
 std::vector<std::string> check_program(const Program& program);
 
-// The .npubin: magic, version, msgpack body, checksum. Byte-identical for equal programs.
-std::string serialize(const Program& program);
-// Throws bad_input naming `where` for anything serialize() would not have written.
+// What serialize() wrote: magic, version, msgpack body, checksum. Throws bad_input naming `where` for anything
+// serialize() would not have written.
 Program deserialize(std::string_view bytes, const std::string& where);
-
-// For people, or as JSON.
-std::string describe(const Program& program, bool json);
 
 }  // namespace npusim

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "npusim/program.h"
 #include "program/fields.h"
 #include "program/pack.h"
 
@@ -241,18 +240,20 @@ Program deserialize(std::string_view bytes, const std::string& where) {
   if (!reader.at_end()) fail(ErrorKind::bad_input, "{}: expected the end of the program, found more data", where);
   const std::vector<std::string> problems = check_program(program);
   if (problems.empty()) return program;
-  std::string message;
-  for (const std::string& problem : problems)
-    message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", where, problem);
-  throw Error(ErrorKind::bad_input, message);
+  std::vector<Problem> list;
+  for (const std::string& problem : problems) list.push_back({where, problem});
+  throw Error(ErrorKind::bad_input, std::move(list));
+}
+
+std::shared_ptr<const Program> parse_program(std::string_view bytes, const std::string& where) {
+  return std::make_shared<const Program>(deserialize(bytes, where));
 }
 
 std::shared_ptr<const Program> load_program(const std::string& path) {
-  if (path == "-") return std::make_shared<const Program>(deserialize(read_file(path), "standard input"));
+  if (path == "-") return parse_program(read_file(path), "standard input");
   const MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
-  return std::make_shared<const Program>(
-      deserialize({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
+  return parse_program({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 
 void save_program(const Program& program, const std::string& path) {

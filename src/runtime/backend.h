@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "npusim/device.h"
 #include "program/program.h"
 
 namespace npusim {
@@ -37,16 +38,6 @@ struct StepRange {
 // Rows of `bytes` bytes, at two strides.
 struct CopyShape {
   size_t rows = 0, bytes = 0, from_stride = 0, to_stride = 0;
-};
-
-// How a step is executed, for people: "matmul 128x768x768 f32", "loops"; and which implementations were asked before,
-// in their order, with the reason why each declined: "gemv", "128 rows".
-struct StepInfo {
-  std::string how;
-  struct Declined {
-    std::string implementation, reason;
-  };
-  std::vector<Declined> declined;
 };
 
 // Steps with everything resolved: addresses, packed parameters, code, scratch. Belongs to the queue that prepared it.
@@ -91,16 +82,5 @@ class Backend {
   // `threads`: of the host, for work that runs on it.
   virtual std::unique_ptr<Queue> open_queue(int threads) = 0;
 };
-
-struct DeviceInfo {
-  std::string name;         // "cpu"
-  std::string description;  // what it is, or why it cannot be used
-  bool usable = false;
-};
-
-// "cpu", "null", "cuda:1": throws usage for an unknown name, device when it cannot be opened.
-std::shared_ptr<Backend> open_backend(const std::string& device);
-// Every backend of this build and what it found. Both are generated from the folders of backends/.
-std::vector<DeviceInfo> list_devices();
 
 }  // namespace npusim

@@ -95,7 +95,7 @@ class Loader {
 
   // Weights are where they are if their device can read them there. Problems of all weights are told together.
   void place() {
-    std::vector<std::string> problems;
+    std::vector<Problem> problems;
     found_.resize(program_.buffers.size());
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const Buffer& b = program_.buffers[i];
@@ -112,7 +112,7 @@ class Loader {
       }
       (kept_[i] ? mine_ : passing_).add(static_cast<int32_t>(i), b);
     }
-    if (!problems.empty()) fail(ErrorKind::bad_input, "{}", fmt::join(problems, "\n"));
+    if (!problems.empty()) throw Error(ErrorKind::bad_input, std::move(problems));
     mine_.allocate(c_.devices, c_.memory, c_.placements);
     passing_.allocate(c_.devices, temporary_, c_.placements);
   }
@@ -148,7 +148,7 @@ class Loader {
 
   // A fusion may hold only for what its recipes give for most weights.
   void check_recipes() {
-    std::vector<std::string> problems;
+    std::vector<Problem> problems;
     for (const Step& recipe : program_.recipes.steps)
       for (size_t i = 0; i < recipe.buffers.size(); ++i) {
         const auto id = static_cast<size_t>(recipe.buffers[i]);
@@ -157,12 +157,13 @@ class Loader {
         if (!program_.kernels[static_cast<size_t>(recipe.kernel)].args[i].written) continue;
         const std::string found = first_infinity(b, c_.placements[id]);
         if (found.empty()) continue;
-        problems.push_back(fmt::format(
-            "node '{}': expected finite numbers in '{}', which {} prepares from weights, found {}: compile with "
-            "--disable-fusion {}",
-            step_name(program_, recipe), b.name, b.finite_for, found, b.finite_for));
+        problems.push_back(
+            {fmt::format("node '{}'", step_name(program_, recipe)),
+             fmt::format("expected finite numbers in '{}', which {} prepares from weights, found {}: compile with "
+                         "--disable-fusion {}",
+                         b.name, b.finite_for, found, b.finite_for)});
       }
-    if (!problems.empty()) fail(ErrorKind::unsupported, "{}", fmt::join(problems, "\n"));
+    if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
   }
 
   // Or NaN; empty when every element is finite.

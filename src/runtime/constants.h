@@ -3,7 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/session.h"
+#include "npusim/session.h"
+#include "runtime/backend.h"
 
 namespace npusim {
 
@@ -15,7 +16,7 @@ struct Block {
 
 struct Constants {
   std::shared_ptr<const Program> program;
-  std::shared_ptr<const WeightFiles> weights;  // devices that read host memory read weights in their files
+  std::shared_ptr<const TensorSet> weights;  // devices that read host memory read weights in their files
   std::vector<std::shared_ptr<Backend>> devices;
   std::vector<std::unique_ptr<DeviceBuffer>> memory;
   std::vector<Placement> placements;  // by buffer; set for weights, constants and prepared buffers that methods read

@@ -1,11 +1,12 @@
-// NumPy's .npy files (versions 1 to 3): reading into owned row-major tensors, and writing.
+// NumPy's .npy files (versions 1 to 3): reading into owned row-major tensors. The writer is
+// npusim/tensor_set.h's.
 #pragma once
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "base/tensor.h"
+#include "npusim/tensor_set.h"
 
 namespace npusim {
 
@@ -17,8 +18,5 @@ HostTensor parse_npy(std::span<const std::byte> bytes, const std::string& origin
                      std::optional<DType> void16 = std::nullopt);
 // As parse_npy, from a file; "-" reads standard input.
 HostTensor read_npy(const std::string& path, std::optional<DType> void16 = std::nullopt);
-
-// Writes version 1.0, the same bytes that numpy.save writes (bf16 as <V2); atomic as write_file is.
-void write_npy(const std::string& path, const TensorView& tensor);
 
 }  // namespace npusim

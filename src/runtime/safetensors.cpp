@@ -5,7 +5,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include "base/checkpoint.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -180,39 +180,6 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
   return {reinterpret_cast<const char*>(bytes.data()) + sizeof length, static_cast<size_t>(length)};
 }
 
-// Points `tensor` to an aligned copy if the file has its data at an odd place.
-void realign(WeightFiles& weights, TensorView& tensor) {
-  if (!tensor.data || reinterpret_cast<uintptr_t>(tensor.data) % dtype_size(tensor.type.dtype) == 0) return;
-  tensor.data = weights.realigned.emplace_back(tensor.data, tensor.data + byte_size(tensor.type)).data();
-}
-
-void add_entry(WeightFiles& weights, TensorEntry entry) {
-  realign(weights, entry.tensor);
-  weights.by_name.emplace(entry.name, weights.entries.size());
-  weights.entries.push_back(std::move(entry));
-}
-
-void open_sharded(WeightFiles& weights) {
-  const auto folder = std::filesystem::path(weights.path).parent_path();
-  std::map<std::string, std::unordered_map<std::string, TensorEntry>> shards;
-  for (const auto& [name, file] : parse_safetensors_index(read_file(weights.path), weights.path)) {
-    const std::string path = (folder / file).string();
-    auto [shard, fresh] = shards.try_emplace(file);
-    if (fresh) {
-      weights.files.emplace_back(path);
-      for (auto& entry : parse_safetensors(weights.files.back().bytes(), path).entries) {
-        std::string key = entry.name;
-        shard->second.emplace(std::move(key), std::move(entry));
-      }
-    }
-    const auto entry = shard->second.find(name);
-    if (entry == shard->second.end())
-      fail(ErrorKind::bad_input, "{}: weight_map places tensor {} in {}, which does not have it", weights.path,
-           json_quoted(name), path);
-    add_entry(weights, std::move(entry->second));
-  }
-}
-
 std::string header_of(std::span<const NamedTensor> tensors, const std::vector<uint64_t>& begins,
                       const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
@@ -289,37 +256,6 @@ std::vector<std::pair<std::string, std::string>> parse_safetensors_index(std::st
     result.emplace_back(name, file_name);
   }
   return result;
-}
-
-WeightFiles open_weights(const std::string& path) {
-  WeightFiles weights;
-  weights.path = path;
-  if (path.ends_with(".json")) {
-    open_sharded(weights);
-  } else {
-    weights.files.emplace_back(path);
-    for (auto& entry : parse_safetensors(weights.files.back().bytes(), path).entries)
-      add_entry(weights, std::move(entry));
-  }
-  return weights;
-}
-
-const TensorView* find_weight(const WeightFiles& weights, std::string_view name) {
-  const auto it = weights.by_name.find(std::string(name));
-  if (it == weights.by_name.end()) return nullptr;
-  const TensorEntry& entry = weights.entries[it->second];
-  if (!entry.unknown_dtype.empty())
-    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", weights.path, json_quoted(name),
-         json_quoted(entry.unknown_dtype));
-  return &entry.tensor;
-}
-
-const TensorView& get_weight(const WeightFiles& weights, std::string_view name) {
-  const TensorView* tensor = find_weight(weights, name);
-  if (!tensor)
-    fail(ErrorKind::bad_input, "{}: no tensor {} among its {} tensors", weights.path, json_quoted(name),
-         weights.entries.size());
-  return *tensor;
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,

@@ -1,5 +1,5 @@
 // Places what belongs to one session, and walks a program's methods.
-#include "runtime/session.h"
+#include "npusim/session.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "runtime/backend.h"
 #include "runtime/constants.h"
 #include "runtime/sequence.h"
 
@@ -35,10 +36,34 @@ struct Link {
   size_t to_rows = 0;
 };
 
+// Of a list of methods or tensors. `owner` has the list: "the program", "method 'decode'".
+template <typename Named>
+size_t position_of(const std::vector<Named>& list, const Key& key, std::string_view kind, const std::string& owner) {
+  if (!key.named() && key.position() < list.size()) return key.position();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (key.named() && list[i].name == key.name()) return i;
+    names.push_back(list[i].name);
+  }
+  const std::string asked = key.named() ? std::string(key.name()) : fmt::format("at position {}", key.position());
+  fail(ErrorKind::usage, "no {} {}: {} has {}", kind, asked, owner,
+       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+void check_type(std::string_view what, const TensorSpec& spec, const TensorType& found) {
+  if (found != spec.type)
+    fail(ErrorKind::usage, "{} '{}': expected {}, found {}", what, spec.name, to_string(spec.type), to_string(found));
+}
+
 void check_size(std::string_view what, const TensorSpec& spec, size_t found) {
   if (found != byte_size(spec.type))
     fail(ErrorKind::usage, "{} '{}': expected {} bytes for {}, found {}", what, spec.name, byte_size(spec.type),
          to_string(spec.type), found);
+}
+
+void check_step(const Method& method, size_t step) {
+  if (step >= method.steps.size())
+    fail(ErrorKind::usage, "no step {}: method '{}' has {}", step, method.name, method.steps.size());
 }
 
 size_t product(const Shape& shape, size_t begin, size_t end) {
@@ -134,14 +159,28 @@ struct Session::State {
     }
   }
 
-  size_t method(const std::string& name) const {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < program().methods.size(); ++i) {
-      if (program().methods[i].name == name) return i;
-      names.push_back(program().methods[i].name);
-    }
-    fail(ErrorKind::usage, "no method {}: the program has {}", name, fmt::join(names, ", "));
+  size_t method(const Key& key) const { return position_of(program().methods, key, "method", "the program"); }
+
+  // An input or output of a method, and what the program says of it.
+  struct Found {
+    Port& port;
+    const TensorSpec& spec;
+  };
+  Found input(const Key& method_key, const Key& key) {
+    const size_t m = method(method_key), i = input_position(m, key);
+    return {methods[m].inputs[i], program().methods[m].inputs[i]};
   }
+  Found output(const Key& method_key, const Key& key) {
+    const size_t m = method(method_key), i = output_position(m, key);
+    return {methods[m].outputs[i], program().methods[m].outputs[i]};
+  }
+  size_t input_position(size_t m, const Key& key) const {
+    return position_of(program().methods[m].inputs, key, "input", owner(m));
+  }
+  size_t output_position(size_t m, const Key& key) const {
+    return position_of(program().methods[m].outputs, key, "output", owner(m));
+  }
+  std::string owner(size_t m) const { return fmt::format("method '{}'", program().methods[m].name); }
 
   // After a failure: nothing is enqueued any more, and no output is what a run left.
   void abandon() {
@@ -231,23 +270,37 @@ Session Session::sibling() const {
 }
 
 const Program& Session::program() const { return state_->program(); }
-size_t Session::method(const std::string& name) const { return state_->method(name); }
 int Session::threads() const { return state_->threads; }
-const Backend& Session::device(size_t nth) const { return *state_->constants->devices[nth]; }
+DeviceInfo Session::device(size_t nth) const {
+  const auto& devices = state_->constants->devices;
+  if (nth >= devices.size()) fail(ErrorKind::usage, "no device {}: the program has {}", nth, devices.size());
+  return {devices[nth]->name(), devices[nth]->description(), true};
+}
 
-std::span<std::byte> Session::input(size_t method, size_t nth) {
+size_t Session::method(Key method) const { return state_->method(method); }
+size_t Session::input_position(Key method, Key input) const {
+  return state_->input_position(state_->method(method), input);
+}
+size_t Session::output_position(Key method, Key output) const {
+  return state_->output_position(state_->method(method), output);
+}
+
+std::span<std::byte> Session::input(Key method, Key input) {
   state_->wait();
-  Port& port = state_->methods[method].inputs[nth];
-  if (port.state)
-    fail(ErrorKind::usage, "input '{}' is a state, which stays on its device: use set_input",
-         program().methods[method].inputs[nth].name);
+  const auto& [port, spec] = state_->input(method, input);
+  if (port.state) fail(ErrorKind::usage, "input '{}' is a state, which stays on its device: use set_input", spec.name);
   return {port.host, port.bytes};
 }
 
-void Session::set_input(size_t method, size_t nth, std::span<const std::byte> bytes) {
+void Session::set_input(Key method, Key input, const TensorView& tensor) {
+  check_type("input", state_->input(method, input).spec, tensor.type);
+  set_input(method, input, {tensor.data, byte_size(tensor.type)});
+}
+
+void Session::set_input(Key method, Key input, std::span<const std::byte> bytes) {
   state_->wait();
-  Port& port = state_->methods[method].inputs[nth];
-  check_size("input", program().methods[method].inputs[nth], bytes.size());
+  const auto& [port, spec] = state_->input(method, input);
+  check_size("input", spec, bytes.size());
   if (bytes.empty()) return;
   if (!port.state) {
     std::memcpy(port.host, bytes.data(), bytes.size());
@@ -258,9 +311,9 @@ void Session::set_input(size_t method, size_t nth, std::span<const std::byte> by
   state_->wait();
 }
 
-std::span<const std::byte> Session::output(size_t method, size_t nth) {
+std::span<const std::byte> Session::output(Key method, Key output) {
   state_->wait();
-  Port& port = state_->methods[method].outputs[nth];
+  Port& port = state_->output(method, output).port;
   if (!port.staging.empty() && (port.state || !port.current)) {
     state_->busy = true;
     port.queue->download(port.place, port.staging);
@@ -270,31 +323,44 @@ std::span<const std::byte> Session::output(size_t method, size_t nth) {
   return {port.host, port.bytes};
 }
 
-void Session::bind_input(size_t method, size_t nth, std::span<const std::byte> memory) {
-  const TensorSpec& spec = program().methods[method].inputs[nth];
-  Port& port = state_->methods[method].inputs[nth];
+TensorView Session::output_view(Key method, Key output) {
+  const std::span<const std::byte> bytes = this->output(method, output);
+  return {state_->output(method, output).spec.type, bytes.data()};
+}
+
+void Session::bind_input(Key method, Key input, const TensorView& memory) {
+  check_type("input", state_->input(method, input).spec, memory.type);
+  bind_input(method, input, std::span(memory.data, byte_size(memory.type)));
+}
+
+void Session::bind_input(Key method, Key input, std::span<const std::byte> memory) {
+  const auto& [port, spec] = state_->input(method, input);
   if (port.state) fail(ErrorKind::usage, "input '{}' is a state, which stays on its device: use set_input", spec.name);
   if (!memory.empty()) check_size("input", spec, memory.size());
   state_->wait();
   port.reads = memory;
 }
 
-void Session::bind_output(size_t method, size_t nth, std::span<std::byte> memory) {
-  const TensorSpec& spec = program().methods[method].outputs[nth];
-  Port& port = state_->methods[method].outputs[nth];
+void Session::bind_output(Key method, Key output, const TensorSpan& memory) {
+  check_type("output", state_->output(method, output).spec, memory.type);
+  bind_output(method, output, std::span(memory.data, byte_size(memory.type)));
+}
+
+void Session::bind_output(Key method, Key output, std::span<std::byte> memory) {
+  const auto& [port, spec] = state_->output(method, output);
   if (port.state) fail(ErrorKind::usage, "output '{}' is a state, which stays on its device: use output", spec.name);
   if (!memory.empty()) check_size("output", spec, memory.size());
   state_->wait();
   port.writes = memory;
 }
 
-void Session::run(size_t method, int times) {
+void Session::run(Key method, int times) {
   enqueue(method, times);
   wait();
 }
 
-void Session::enqueue(size_t method, int times) {
-  State::Ready& ready = state_->methods[method];
+void Session::enqueue(Key method, int times) {
+  State::Ready& ready = state_->methods[state_->method(method)];
   state_->busy = true;
   try {
     for (Port& port : ready.inputs) {
@@ -323,10 +389,11 @@ void Session::reset_states() {
   state_->wait();
 }
 
-void Session::follow_links(size_t from_method, int64_t count) {
+void Session::follow_links(Key from_method, int64_t count) {
+  const size_t from = state_->method(from_method);
   state_->busy = true;
   for (const Link& link : state_->links) {
-    if (link.from_method != from_method) continue;
+    if (link.from_method != from) continue;
     const size_t rows = std::min({static_cast<size_t>(std::max<int64_t>(count, 0)), link.rows, link.to_rows});
     link.queue->copy(link.from, link.to,
                      {link.outer, rows * link.row_bytes, link.rows * link.row_bytes, link.to_rows * link.row_bytes});
@@ -334,10 +401,12 @@ void Session::follow_links(size_t from_method, int64_t count) {
   state_->wait();
 }
 
-void Session::run_step(size_t method, size_t step) {
+void Session::run_step(Key method, size_t step) {
+  const size_t m = state_->method(method);
+  check_step(state_->program().methods[m], step);
   state_->busy = true;
   try {
-    state_->methods[method].steps->enqueue_step(step);
+    state_->methods[m].steps->enqueue_step(step);
   } catch (...) {
     state_->abandon();
     throw;
@@ -345,6 +414,10 @@ void Session::run_step(size_t method, size_t step) {
   state_->wait();
 }
 
-StepInfo Session::step_info(size_t method, size_t step) const { return state_->methods[method].steps->step_info(step); }
+StepInfo Session::step_info(Key method, size_t step) const {
+  const size_t m = state_->method(method);
+  check_step(state_->program().methods[m], step);
+  return state_->methods[m].steps->step_info(step);
+}
 
 }  // namespace npusim

@@ -12,13 +12,13 @@
 namespace npusim {
 namespace {
 
-const TensorView* find_with_prefixes(const WeightFiles& weights, std::string_view name) {
-  if (const TensorView* found = find_weight(weights, name)) return found;
+const TensorView* find_with_prefixes(const TensorSet& weights, std::string_view name) {
+  if (const TensorView* found = find_tensor(weights, name)) return found;
   for (std::string_view rest = name; rest.starts_with("model.");) {
     rest.remove_prefix(6);
-    if (const TensorView* found = find_weight(weights, rest)) return found;
+    if (const TensorView* found = find_tensor(weights, rest)) return found;
   }
-  return find_weight(weights, "model." + std::string(name));
+  return find_tensor(weights, "model." + std::string(name));
 }
 
 // rope_theta of a config, and the number of rotated elements per head; false for scalings, which are not computed here
@@ -45,15 +45,16 @@ bool read_rope(const nlohmann::json& config, double& theta, int64_t& width) {
 
 }  // namespace
 
-const TensorView* find_program_weight(const WeightFiles& weights, const Buffer& buffer) {
+const TensorView* find_program_weight(const TensorSet& weights, const Buffer& buffer) {
   if (const TensorView* found = find_with_prefixes(weights, buffer.fqn)) return found;
   for (const std::string& other : buffer.tied)
     if (const TensorView* found = find_with_prefixes(weights, other)) return found;
   return nullptr;
 }
 
-std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const Buffer& buffer) {
+std::optional<HostTensor> rotary_frequencies(const TensorSet& weights, const Buffer& buffer) {
   if (!buffer.fqn.ends_with("inv_freq") || buffer.type.shape.size() != 1) return std::nullopt;
+  if (weights.from_memory) return std::nullopt;
   const auto path = std::filesystem::path(weights.path).parent_path() / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
@@ -75,23 +76,23 @@ std::optional<HostTensor> rotary_frequencies(const WeightFiles& weights, const B
   return tensor;
 }
 
-LocatedWeight locate_weight(const WeightFiles* weights, const Buffer& buffer, std::vector<std::string>& problems) {
+LocatedWeight locate_weight(const TensorSet* weights, const Buffer& buffer, std::vector<Problem>& problems) {
   LocatedWeight located;
   located.declared = buffer.type.dtype;
+  const auto problem = [&]<typename... Args>(fmt::format_string<const Args&...> format, const Args&... args) {
+    problems.push_back({"weight " + buffer.fqn, fmt::format(format, args...)});
+  };
   const TensorView* found = weights ? find_program_weight(*weights, buffer) : nullptr;
   if (!found) {
     if (weights) located.made = rotary_frequencies(*weights, buffer);
     if (!located.made)
-      problems.push_back(fmt::format("weight {} ({}) is not in {}", buffer.fqn, to_string(buffer.type),
-                                     weights ? weights->path : "any weight file: none was given"));
+      problem("{} is not in {}", to_string(buffer.type), weights ? weights->path : "any weight file: none was given");
     return located;
   }
   if (found->type.shape != buffer.type.shape)
-    problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, to_string(buffer.type.shape),
-                                   to_string(found->type.shape), weights->path));
+    problem("expected {}, found {} in {}", to_string(buffer.type.shape), to_string(found->type.shape), weights->path);
   else if (is_float(found->type.dtype) != is_float(located.declared))
-    problems.push_back(fmt::format("weight {}: expected {}, found {} in {}", buffer.fqn, dtype_name(located.declared),
-                                   dtype_name(found->type.dtype), weights->path));
+    problem("expected {}, found {} in {}", dtype_name(located.declared), dtype_name(found->type.dtype), weights->path);
   else
     located.file = found;
   return located;
@@ -101,19 +102,6 @@ HostTensor make_weight(LocatedWeight located, const Buffer& buffer) {
   if (!located.made) return convert_tensor(*located.file, buffer.type.dtype);
   if (located.made->type.dtype == buffer.type.dtype) return std::move(*located.made);
   return convert_tensor(view_of(*located.made), buffer.type.dtype);
-}
-
-HostTensor convert_tensor(const TensorView& from, DType dtype) {
-  HostTensor to = make_tensor({dtype, from.type.shape});
-  const int64_t count = element_count(from.type.shape);
-  const bool ints = !is_float(from.type.dtype) && !is_float(dtype);
-  for (int64_t i = 0; i < count; ++i) {
-    if (ints)
-      store_int(to.data.data(), dtype, i, load_int(from.data, from.type.dtype, i));
-    else
-      store_double(to.data.data(), dtype, i, load_double(from.data, from.type.dtype, i));
-  }
-  return to;
 }
 
 }  // namespace npusim

@@ -138,4 +138,11 @@ Tokenizer parse_tokenizer(std::string_view text, const std::string& origin) {
 
 Tokenizer load_tokenizer(const std::string& path) { return parse_tokenizer(read_file(path), path); }
 
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view text, const std::string& origin) {
+  return std::make_shared<const Tokenizer>(parse_tokenizer(text, origin));
+}
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
+  return make_tokenizer(read_file(path), path);
+}
+
 }  // namespace npusim

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "program/program.h"
 
 namespace npusim {
 namespace {
@@ -22,12 +23,12 @@ namespace {
 constexpr const char* no_text_model = "this is no program that generates text";
 
 // What a method lacks is added to `problems`.
-TextMethod text_method(const Program& program, size_t position, std::vector<std::string>& problems) {
+TextMethod text_method(const Program& program, size_t position, std::vector<Problem>& problems) {
   const Method& method = program.methods[position];
   TextMethod text;
   text.method = static_cast<int>(position);
   const auto add = [&](const std::string& problem) {
-    problems.push_back(fmt::format("{}: method '{}' {}", no_text_model, method.name, problem));
+    problems.push_back({no_text_model, fmt::format("method '{}' {}", method.name, problem)});
   };
   const auto is_state = [&](const TensorSpec& spec) {
     return program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state ||
@@ -273,24 +274,22 @@ void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
 }  // namespace
 
 TextModel find_text_model(const Program& program) {
-  std::vector<std::string> problems;
+  std::vector<Problem> problems;
   TextModel model;
   for (size_t i = 0; i < program.methods.size(); ++i) {
-    std::vector<std::string> lacks;
+    std::vector<Problem> lacks;
     TextMethod method = text_method(program, i, lacks);
     problems.insert(problems.end(), lacks.begin(), lacks.end());
     TextMethod& place = method.next >= 0 ? model.greedy : method.length == 1 ? model.decode : model.prefill;
     if (lacks.empty() && place.method < 0) place = std::move(method);
   }
   if (model.decode.method < 0) {
-    problems.insert(problems.begin(), fmt::format("{}: expected a method that takes one token", no_text_model));
-    throw Error(ErrorKind::unsupported, fmt::format("{}", fmt::join(problems, "\n")));
+    problems.insert(problems.begin(), {no_text_model, "expected a method that takes one token"});
+    throw Error(ErrorKind::unsupported, std::move(problems));
   }
   problems.clear();
   if (model.greedy.method >= 0 && !shares_states(program, model.decode, model.greedy)) model.greedy = {};
-  const auto add = [&](const std::string& problem) {
-    problems.push_back(fmt::format("{}: {}", no_text_model, problem));
-  };
+  const auto add = [&](const std::string& problem) { problems.push_back({no_text_model, problem}); };
   const std::string& decode = program.methods[static_cast<size_t>(model.decode.method)].name;
   if (model.decode.positions.empty()) add(fmt::format("method '{}' has no cache_position or position_ids", decode));
   model.vocabulary = logits_of(program, model.decode).type.shape[2];
@@ -304,7 +303,7 @@ TextModel find_text_model(const Program& program) {
   }
   model.capacity = state_capacity(program, model.decode);
   if (model.capacity < 1) add(fmt::format("nothing tells how many positions the states of '{}' hold", decode));
-  if (!problems.empty()) throw Error(ErrorKind::unsupported, fmt::format("{}", fmt::join(problems, "\n")));
+  if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
   return model;
 }
 
@@ -325,7 +324,7 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
       start = std::chrono::steady_clock::now();
     }
     result.tokens.push_back(token);
-    on_token(token);
+    if (on_token) on_token(token);
     const bool stop =
         std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
     if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity)
@@ -359,6 +358,13 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
     tokens.push_back(id.get<int64_t>());
   }
   return tokens;
+}
+
+void check_text_model(const Program& program) { find_text_model(program); }
+
+Generation generate(Session& session, const std::vector<int64_t>& prompt, const GenerateOptions& options,
+                    const std::function<void(int64_t)>& on_token) {
+  return generate(session, find_text_model(session.program()), prompt, options, on_token);
 }
 
 }  // namespace npusim

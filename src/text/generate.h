@@ -1,11 +1,6 @@
 // Text generation with a program that has a method for one token and usually one for many: tokens in, tokens out.
 #pragma once
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
-
-#include "runtime/session.h"
+#include "npusim/text.h"
 
 namespace npusim {
 
@@ -32,26 +27,7 @@ struct TextModel {
 // that is missing or not understood.
 TextModel find_text_model(const Program& program);
 
-struct GenerateOptions {
-  int64_t max_new_tokens = 64;
-  double temperature = 0;  // 0: the likeliest token
-  double top_p = 1;
-  uint64_t seed = 0;
-  std::vector<int64_t> stop_tokens;
-};
-
-struct Generation {
-  std::vector<int64_t> tokens;     // new ones, a stop token included
-  double prefill_ms = 0;           // until the first new token
-  double decode_ms_per_token = 0;  // mean of the others
-};
-
-// Calls `on_token` for each new token. Ends at a stop token, after max_new_tokens, or when the states are full.
-// Throws bad_input for a prompt that is empty or does not fit.
 Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token);
-
-// eos_token_id of the generation_config.json beside `tokenizer_path`; empty when there is none.
-std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path);
 
 }  // namespace npusim

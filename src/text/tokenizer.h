@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "npusim/text.h"
+
 struct pcre2_real_code_8;
 
 namespace npusim {
@@ -64,34 +66,8 @@ struct Tokenizer {
   std::vector<int64_t> prefix, suffix;  // what the post-processor puts around a single text
 };
 
-// Reads tokenizer.json text. `origin` names the file in errors. Throws bad_input for a malformed file and unsupported,
-// naming the part, for what is not byte-level BPE: other models, normalizers (but null and NFC), pre-tokenizers (but
-// ByteLevel, last in a Sequence of Split and Digits), decoders (but ByteLevel), dropout, byte_fallback, affixes, and
-// pattern syntax in which PCRE2 and Oniguruma disagree. Truncation and padding are the caller's and are not applied.
+// make_tokenizer and open_tokenizer, by value.
 Tokenizer parse_tokenizer(std::string_view text, const std::string& origin);
 Tokenizer load_tokenizer(const std::string& path);
-
-// The ids of `text`; tokens such as <|endoftext|> are recognised inside it. `add_special_tokens` adds prefix and
-// suffix. Throws bad_input for text that is not UTF-8 or has a byte that the vocabulary cannot express. Limits:
-// - With NFC, text that normalization might change (decomposed accents or Hangul, CJK compatibility ideographs,
-//   combining marks out of order) is refused as unsupported; all other text is its own NFC.
-// - Letters and digits are those of PCRE2's Unicode version (14 in 10.42); newer characters may be cut differently.
-std::vector<int64_t> encode(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens = true);
-
-// The text of `ids`; bytes that are not UTF-8 become U+FFFD. Ids that the file does not define stand for no text, as
-// models whose logits are padded to a round size may produce them.
-std::string decode(const Tokenizer& tokenizer, std::span<const int64_t> ids, bool skip_special_tokens = true);
-
-// Decoding token by token: the concatenation of all results is decode()'s of all ids. A code point is held back until
-// its last byte has come.
-struct TextStream {
-  std::string pending;  // the start of one code point, at most 3 bytes
-};
-std::string decode_next(const Tokenizer& tokenizer, TextStream& stream, int64_t id, bool skip_special_tokens = true);
-// U+FFFD if the ids ended inside a code point, else nothing.
-std::string decode_end(TextStream& stream);
-
-// The id of a token by its text as it stands in the file's added_tokens, such as "<|im_end|>".
-std::optional<int64_t> added_token_id(const Tokenizer& tokenizer, std::string_view content);
 
 }  // namespace npusim

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "runtime/npy.h"
-#include "runtime/safetensors.h"
+#include "runtime/tensor_set.h"
 
 namespace npusim {
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/invoke.h"
+#include "runtime/safetensors.h"
 
 namespace npusim {
 namespace {
@@ -62,7 +63,7 @@ TEST_F(CliTest, RunWritesOutputsInOrder) {
   const Json json = Json::parse(result.out);
   EXPECT_EQ(keys(json), (std::vector<std::string>{"median_ms", "method", "min_ms", "output", "outputs", "p10_ms",
                                                   "p90_ms", "repeat"}));
-  const WeightFiles out = open_weights(path("out.safetensors"));
+  const TensorSet out = map_tensors(path("out.safetensors"));
   ASSERT_EQ(out.entries.size(), 2u);
   EXPECT_EQ(out.entries[0].name, "y");
   EXPECT_EQ(out.entries[1].name, "z");

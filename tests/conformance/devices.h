@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "codegen/target.h"
-#include "runtime/session.h"
+#include "npusim/session.h"
+#include "runtime/backend.h"
 
 namespace npusim::test {
 

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "conformance/devices.h"
 #include "program/sample.h"
+#include "runtime/tensor_set.h"
 
 namespace npusim {
 namespace {
@@ -20,8 +21,8 @@ using test::Traffic;
 
 constexpr size_t prefill = 0, decode = 1;  // methods of sample_program()
 
-std::shared_ptr<const WeightFiles> sample_weights() {
-  auto weights = std::make_shared<WeightFiles>();
+std::shared_ptr<const TensorSet> sample_weights() {
+  auto weights = std::make_shared<TensorSet>();
   weights->path = "memory";
   static const std::vector<float> values = [] {
     std::vector<float> v(32);
@@ -172,8 +173,8 @@ TEST_P(Sessions, PortsMayBeTheCallers) {
   session.run(decode);
   EXPECT_NE(out, first);
   EXPECT_EQ(out, floats(session.output(decode, 0)));
-  session.bind_output(decode, 0, {});
-  session.bind_input(decode, 0, {});
+  session.bind_output(decode, 0, std::span<std::byte>());
+  session.bind_input(decode, 0, std::span<const std::byte>());
   session.set_input(decode, 0, bytes_of(row(3)));
   const std::vector<float> kept = out;
   session.run(decode);
@@ -281,8 +282,8 @@ TEST_P(Sessions, MayMoveToAnotherThread) {
 }
 
 TEST_P(Sessions, KeepWhatTheyNeed) {
-  std::shared_ptr<const WeightFiles> weights = sample_weights();
-  const std::weak_ptr<const WeightFiles> watched = weights;
+  std::shared_ptr<const TensorSet> weights = sample_weights();
+  const std::weak_ptr<const TensorSet> watched = weights;
   {
     Session session(placed(GetParam()), {.weights = std::move(weights), .devices = GetParam().open()});
     EXPECT_FALSE(watched.expired());
@@ -292,7 +293,7 @@ TEST_P(Sessions, KeepWhatTheyNeed) {
 }
 
 TEST_P(Sessions, NameWhatIsMissing) {
-  const auto error_of = [&](std::shared_ptr<const WeightFiles> weights) -> std::string {
+  const auto error_of = [&](std::shared_ptr<const TensorSet> weights) -> std::string {
     try {
       Session(placed(GetParam()), {.weights = std::move(weights), .devices = GetParam().open()});
     } catch (const Error& error) {

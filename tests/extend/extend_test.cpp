@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "npusim/compiler.h"
-#include "npusim/runtime.h"
+#include "npusim/session.h"
 
 namespace npusim {
 namespace {

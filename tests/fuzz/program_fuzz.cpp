@@ -6,8 +6,9 @@
 #include "base/hash.h"
 #include "kernel/facts/score_kernel.h"
 #include "npusim/program.h"
+#include "npusim/session.h"
 #include "program/program.h"
-#include "runtime/session.h"
+#include "runtime/tensor_set.h"
 
 namespace npusim {
 namespace {
@@ -49,8 +50,8 @@ bool is_small(const Program& program) {
 }
 
 // Every weight that the program asks for, with bytes of all kinds.
-std::shared_ptr<const WeightFiles> weights_for(const Program& program, std::vector<HostTensor>& memory) {
-  auto weights = std::make_shared<WeightFiles>();
+std::shared_ptr<const TensorSet> weights_for(const Program& program, std::vector<HostTensor>& memory) {
+  auto weights = std::make_shared<TensorSet>();
   weights->path = "fuzz";
   memory.reserve(program.buffers.size());
   for (const Buffer& b : program.buffers) {

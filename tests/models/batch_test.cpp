@@ -52,8 +52,8 @@ TEST_P(Batch, ThreeImagesAreThreeRuns) {
   const std::string ir = examples + "zoo/resnet18/ir.json", weights = folder + "model.safetensors";
   Model one = load_model({{.path = ir, .json = {}}}, weights, GetParam());
   Model three = load_model({{.path = "batch 3", .json = with_batch(ir, 3)}}, weights, GetParam());
-  const WeightFiles inputs = open_weights(folder + "inputs.safetensors");
-  const TensorView& image = get_weight(inputs, method_inputs(*one.program, "main")[0].name);
+  const TensorSet inputs = map_tensors(folder + "inputs.safetensors");
+  const TensorView& image = get_tensor(inputs, method_inputs(*one.program, "main")[0].name);
 
   std::vector<double> singles;
   for (size_t i = 0; i < 3; ++i) {

@@ -72,21 +72,21 @@ Model load_model(const std::vector<MethodSource>& methods, const std::string& we
                  const std::string& kv_map) {
   CompileOptions options;
   options.dtype = dtype;
-  options.kv_map = kv_map;
+  options.kv_map.path = kv_map;
   Model model;
   model.program = compile(methods, options).program;
   SessionOptions session;
-  session.weights = std::make_shared<const WeightFiles>(open_weights(weights));
+  session.weights = open_tensors(weights);
   model.session = std::make_unique<Session>(model.program, std::move(session));
   return model;
 }
 
-std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs) {
+std::vector<HostTensor> run_model(Model& model, const std::string& method, const TensorSet& inputs) {
   const size_t position = model.session->method(method);
   const std::vector<TensorInfo> in = method_inputs(*model.program, method),
                                 out = method_outputs(*model.program, method);
   for (size_t i = 0; i < in.size(); ++i) {
-    const TensorView& tensor = get_weight(inputs, in[i].name);
+    const TensorView& tensor = get_tensor(inputs, in[i].name);
     EXPECT_EQ(to_string(tensor.type), to_string(in[i].type)) << in[i].name;
     model.session->set_input(position, i, {tensor.data, byte_size(tensor.type)});
   }

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "npusim/compiler.h"
-#include "npusim/runtime.h"
+#include "npusim/session.h"
+#include "program/program.h"
+#include "runtime/tensor_set.h"
 
 namespace npusim {
 
@@ -39,7 +41,7 @@ Model load_model(const std::vector<MethodSource>& methods, const std::string& we
                  const std::string& kv_map = "");
 
 // Writes the inputs, by name, runs, checks that npusim allocated nothing, and returns every output.
-std::vector<HostTensor> run_model(Model& model, const std::string& method, const WeightFiles& inputs);
+std::vector<HostTensor> run_model(Model& model, const std::string& method, const TensorSet& inputs);
 
 std::vector<double> to_doubles(const TensorView& tensor);
 // The first golden.size() elements of `found` against `golden`: 1 − r, r being Pearson's.

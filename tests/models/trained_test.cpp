@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "models/model.h"
+#include "text/generate.h"
+#include "text/tokenizer.h"
 
 namespace npusim {
 namespace {
@@ -23,9 +25,9 @@ TEST_P(Trained, Digits) {
   MATERIALIZE_OR_SKIP(folder, "models/digits");
   const std::string source = examples + "models/digits/";
   Model model = load_model({{.path = source + "ir.json", .json = {}}}, source + "model.safetensors", GetParam());
-  const WeightFiles test = open_weights(folder + "test.safetensors");
-  const TensorView &images = get_weight(test, "images"), &labels = get_weight(test, "labels");
-  const std::vector<double> golden = to_doubles(get_weight(test, "logits"));
+  const TensorSet test = map_tensors(folder + "test.safetensors");
+  const TensorView &images = get_tensor(test, "images"), &labels = get_tensor(test, "labels");
+  const std::vector<double> golden = to_doubles(get_tensor(test, "logits"));
   const TensorType input = method_inputs(*model.program, "main")[0].type,
                    output = method_outputs(*model.program, "main")[0].type;
   const int64_t pixels = element_count(input.shape), count = images.type.shape[0];
@@ -45,7 +47,7 @@ TEST_P(Trained, Digits) {
   }
   EXPECT_GE(right * 100, count * 99);
   EXPECT_EQ(same, count);
-  const std::vector<double> half = to_doubles(get_weight(test, "half"));
+  const std::vector<double> half = to_doubles(get_tensor(test, "half"));
   const Bars rounded{2 * one_minus_r(half, golden), 1.5 * relative_l2(half, golden)};
   expect_close(logits, golden, 10, GetParam() == "float32"s ? Bars{1e-12, 1e-6} : rounded, GetParam());
 }
@@ -119,10 +121,10 @@ TEST(Tinyqwen, RepeatsItself) {
 // Prefill alone on 64 real tokens with a causal mask.
 TEST_P(Trained, TinyqwenPrefillLogits) {
   MATERIALIZE_OR_SKIP(folder, "models/tinyqwen");
-  const WeightFiles golden = open_weights(folder + "golden_logits.safetensors");
-  std::vector<double> expected = to_doubles(get_weight(golden, "logits"));  // [1, 68, 2048]
+  const TensorSet golden = map_tensors(folder + "golden_logits.safetensors");
+  std::vector<double> expected = to_doubles(get_tensor(golden, "logits"));  // [1, 68, 2048]
   expected.resize(64 * 2048);
-  const std::vector<double> ids = to_doubles(get_weight(golden, "ids"));
+  const std::vector<double> ids = to_doubles(get_tensor(golden, "ids"));
   Model model = load_tinyqwen(GetParam());
   const size_t prefill = model.session->method("prefill");
   const std::vector<TensorInfo> inputs = method_inputs(*model.program, "prefill");

@@ -32,11 +32,11 @@ Bars bars_of(const Golden& model, const std::string& dtype, const std::vector<do
   return {2 * one_minus_r(half, golden), 1.5 * relative_l2(half, golden)};
 }
 
-void check_outputs(const Golden& model, const std::vector<HostTensor>& outputs, const WeightFiles& golden,
+void check_outputs(const Golden& model, const std::vector<HostTensor>& outputs, const TensorSet& golden,
                    const std::string& dtype) {
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::vector<double> expected = to_doubles(get_weight(golden, position("out", i)));
-    const std::vector<double> half = to_doubles(get_weight(golden, position("half", i)));
+    const std::vector<double> expected = to_doubles(get_tensor(golden, position("out", i)));
+    const std::vector<double> half = to_doubles(get_tensor(golden, position("half", i)));
     const Shape& shape = outputs[i].type.shape;
     expect_close(to_doubles(view_of(outputs[i])), expected, shape.empty() ? 1 : shape.back(),
                  bars_of(model, dtype, expected, half), dtype + " " + position("out", i));
@@ -47,8 +47,8 @@ void check_outputs(const Golden& model, const std::vector<HostTensor>& outputs, 
 void check_model(const Golden& golden_model, const std::string& folder, const std::string& dtype) {
   const std::string ir = examples + "zoo/" + golden_model.name + "/ir.json";
   Model model = load_model({{.path = ir, .json = {}}}, folder + "model.safetensors", dtype);
-  const WeightFiles inputs = open_weights(folder + "inputs.safetensors"),
-                    golden = open_weights(folder + "golden.safetensors");
+  const TensorSet inputs = map_tensors(folder + "inputs.safetensors"),
+                  golden = map_tensors(folder + "golden.safetensors");
   const std::vector<HostTensor> outputs = run_model(model, "main", inputs);
   check_outputs(golden_model, outputs, golden, dtype);
   for (int repeat = 0; repeat < 2; ++repeat) {

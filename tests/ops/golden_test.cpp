@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "graph/import.h"
 #include "npusim/compiler.h"
+#include "npusim/session.h"
 #include "ops/op.h"
 #include "program/program.h"
-#include "runtime/safetensors.h"
-#include "runtime/session.h"
+#include "runtime/tensor_set.h"
 #include "summed_sizes.h"
 
 namespace npusim {
@@ -111,11 +111,11 @@ std::string compare_reals(const HostTensor& got, const TensorView& want, const T
 
 using Sizes = std::map<std::string, std::vector<double>>;  // by name of the result, and element
 
-std::string compare(const HostTensor& got, const WeightFiles& tensors, const std::string& name, double tolerance,
+std::string compare(const HostTensor& got, const TensorSet& tensors, const std::string& name, double tolerance,
                     const std::vector<double>& sizes) {
-  const TensorView& want = get_weight(tensors, name);
+  const TensorView& want = get_tensor(tensors, name);
   if (!is_float(want.type.dtype)) return compare_integers(got, want);
-  const TensorView* exact = find_weight(tensors, name + ".f64");
+  const TensorView* exact = find_tensor(tensors, name + ".f64");
   return compare_reals(got, want, exact ? *exact : want, tolerance, sizes);
 }
 
@@ -132,7 +132,7 @@ const std::set<std::string, std::less<>> adds_one{
 };
 
 // Of the sample's results, by the reference. Numbers among the attributes are operands too.
-Sizes sample_sizes(const nlohmann::json& sample, const WeightFiles& tensors) {
+Sizes sample_sizes(const nlohmann::json& sample, const TensorSet& tensors) {
   const auto prefix = sample.at("name").get<std::string>() + "/";
   Graph graph = import_ir(sample.at("ir").dump(), prefix);
   if (graph.nodes.empty()) return {};
@@ -140,7 +140,7 @@ Sizes sample_sizes(const nlohmann::json& sample, const WeightFiles& tensors) {
   std::vector<HostTensor> inputs;
   for (ValueId id : node.inputs)
     inputs.push_back(id == no_value ? make_tensor({DType::i64, {0}})
-                                    : copy_tensor(get_weight(tensors, prefix + value_of(graph, id).name)));
+                                    : copy_tensor(get_tensor(tensors, prefix + value_of(graph, id).name)));
   std::vector<double*> numbers;
   for (Attr& attr : node.attrs)
     if (double* number = std::get_if<double>(&attr)) numbers.push_back(number);
@@ -168,7 +168,7 @@ Sizes sample_sizes(const nlohmann::json& sample, const WeightFiles& tensors) {
 }
 
 // Empty when the call's results are PyTorch's.
-std::string run_sample(const nlohmann::json& sample, const WeightFiles& tensors, const Sizes& sizes) {
+std::string run_sample(const nlohmann::json& sample, const TensorSet& tensors, const Sizes& sizes) {
   const auto prefix = sample.at("name").get<std::string>() + "/";
   const Graph graph = import_ir(sample.at("ir").dump(), prefix);
   if (graph.nodes.empty()) return {};  // a check, of which import keeps nothing
@@ -177,7 +177,7 @@ std::string run_sample(const nlohmann::json& sample, const WeightFiles& tensors,
   if (const std::string problem = check_call(call); !problem.empty()) return problem;
   std::vector<const TensorView*> inputs;
   for (ValueId id : node.inputs)
-    inputs.push_back(id == no_value ? nullptr : &get_weight(tensors, prefix + value_of(graph, id).name));
+    inputs.push_back(id == no_value ? nullptr : &get_tensor(tensors, prefix + value_of(graph, id).name));
   const Lowering lowering = lower_call(call);
   for (const Lowering::Call& step : lowering.calls)
     if (const auto problems = check_kernel(step.kernel); !problems.empty())
@@ -198,7 +198,7 @@ std::string run_sample(const nlohmann::json& sample, const WeightFiles& tensors,
 std::string show(const TensorSpec& output) { return fmt::format("output '{}'", output.name); }
 
 // Empty when the compiled sample's outputs are PyTorch's.
-std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, const WeightFiles& tensors,
+std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, const TensorSet& tensors,
                          const Sizes& sizes) {
   CompileOptions options;
   options.dtype = "float32";
@@ -209,17 +209,17 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
   source.json = ir.dump();
   const std::shared_ptr<const Program> program = compile({source}, options).program;
 
-  const auto weights = std::make_shared<WeightFiles>();
+  const auto weights = std::make_shared<TensorSet>();
   weights->path = prefix;
   for (const auto& weight : ir.at("weights")) {
     const auto name = weight.at("name").get<std::string>();
     weights->by_name.emplace(name, weights->entries.size());
-    weights->entries.push_back({name, get_weight(tensors, prefix + name), {}});
+    weights->entries.push_back({name, get_tensor(tensors, prefix + name), {}});
   }
   Session session(program, {.weights = weights, .devices = {}, .threads = 2});
   const Method& method = program->methods.at(0);
   for (size_t i = 0; i < method.inputs.size(); ++i) {
-    const TensorView& tensor = get_weight(tensors, prefix + method.inputs[i].name);
+    const TensorView& tensor = get_tensor(tensors, prefix + method.inputs[i].name);
     if (tensor.type != method.inputs[i].type)
       return fmt::format("input '{}' is {}", method.inputs[i].name, to_string(method.inputs[i].type));
     session.set_input(0, i, {tensor.data, byte_size(tensor.type)});
@@ -232,7 +232,7 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
     const TensorSpec& output = method.outputs[i];
     const std::span<const std::byte> memory = session.output(0, i);
     const HostTensor got{output.type, {memory.begin(), memory.end()}};
-    if (output.type != get_weight(tensors, prefix + output.name).type || memory.size() != byte_size(output.type))
+    if (output.type != get_tensor(tensors, prefix + output.name).type || memory.size() != byte_size(output.type))
       return fmt::format("{} is {}", show(output), to_string(output.type));
     const std::string problem = compare(got, tensors, prefix + output.name, tolerance, sizes.at(output.name));
     if (!problem.empty()) {
@@ -263,7 +263,7 @@ nlohmann::json with_weights(nlohmann::json ir) {
   return ir;
 }
 
-std::string run_all(const nlohmann::json& sample, const WeightFiles& tensors) {
+std::string run_all(const nlohmann::json& sample, const TensorSet& tensors) {
   const Sizes sizes = sample_sizes(sample, tensors);
   if (std::string problem = run_sample(sample, tensors, sizes); !problem.empty()) return problem;
   const auto prefix = sample.at("name").get<std::string>() + "/";
@@ -320,7 +320,7 @@ TEST_P(Golden, Agrees) {
   const std::string& op = GetParam();
   ASSERT_NE(find_op(op), nullptr) << "golden answers of an operator without a record";
   const nlohmann::json document = read_json(golden_folder / (op + ".json"));
-  const WeightFiles tensors = open_weights((golden_folder / (op + ".safetensors")).string());
+  const TensorSet tensors = map_tensors((golden_folder / (op + ".safetensors")).string());
   std::string failures;
   int failed = 0;
   for (const auto& sample : document.at("samples")) {

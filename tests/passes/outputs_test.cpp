@@ -9,8 +9,9 @@
 
 #include "base/file.h"
 #include "npusim/compiler.h"
+#include "npusim/session.h"
 #include "passes/run_graph.h"
-#include "runtime/session.h"
+#include "runtime/tensor_set.h"
 #include "runtime/weights.h"
 
 namespace npusim {
@@ -135,7 +136,7 @@ TEST(Outputs, NumbersBeyondFloat16AreTold) {
                 .disabled = fused ? std::set<std::string>{} : std::set<std::string>{"all"},
                 .tolerance = 3e-2,
                 .given = {{"m", tensor_of({DType::boolean, {2, 4}}, {1, 0, 0, 0, 0, 1, 1, 0})}, {"n", number}}});
-    WeightFiles weights;
+    TensorSet weights;
     weights.by_name = {{"n", 0}};
     weights.entries.push_back({"n", view_of(number), {}});
     return overflow_notes(*run.program, &weights);
@@ -204,7 +205,7 @@ TEST(Outputs, W56TheNextRunOverwrites) {
 // W-25: a weight in another floating dtype than the program's is rounded once, at load; integers are never converted.
 TEST(Outputs, W25WeightsAreCastToTheirSpec) {
   const HostTensor wide = tensor_of({DType::f32, {2}}, {1 + 0x1p-8 + 0x1p-20, 3e38});
-  WeightFiles weights;
+  TensorSet weights;
   weights.path = "w.safetensors";
   weights.by_name.emplace("w", 0);
   weights.entries.push_back({"w", view_of(wide), {}});
@@ -212,22 +213,23 @@ TEST(Outputs, W25WeightsAreCastToTheirSpec) {
   buffer.kind = BufferKind::weight;
   buffer.fqn = "w";
   buffer.type = {DType::bf16, {2}};
-  std::vector<std::string> problems;
+  std::vector<Problem> problems;
   LocatedWeight located = locate_weight(&weights, buffer, problems);
-  ASSERT_TRUE(located) << (problems.empty() ? "" : problems[0]);
+  ASSERT_TRUE(located) << (problems.empty() ? "" : to_string(problems[0]));
   EXPECT_FALSE(located.as_it_is());
   EXPECT_EQ(values_of(make_weight(std::move(located), buffer)),
             (std::vector<double>{1 + 0x1p-7, round_through(DType::bf16, 3e38)}));
   buffer.type.dtype = DType::i64;
   EXPECT_FALSE(locate_weight(&weights, buffer, problems));
-  EXPECT_EQ(problems, std::vector<std::string>{"weight w: expected int64, found float32 in w.safetensors"});
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(to_string(problems[0]), "weight w: expected int64, found float32 in w.safetensors");
 }
 
 // W-21: the base of rotary frequencies is the config's, never assumed; scalings that are not known give nothing.
 TEST(Outputs, W21RotaryBaseComesFromTheConfig) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("npusim_rope_{}", getpid());
   std::filesystem::create_directories(folder);
-  WeightFiles weights;
+  TensorSet weights;
   weights.path = (folder / "model.safetensors").string();
   Buffer buffer;
   buffer.fqn = "model.rotary_emb.inv_freq";

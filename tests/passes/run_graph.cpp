@@ -8,7 +8,8 @@
 #include "codegen/build_program.h"
 #include "compiler/reference.h"
 #include "graph/text.h"
-#include "runtime/session.h"
+#include "npusim/session.h"
+#include "runtime/tensor_set.h"
 #include "summed_sizes.h"
 
 namespace npusim::test {
@@ -49,8 +50,8 @@ std::vector<HostTensor> inputs_of(const Graph& graph, const Tensors& tensors) {
 }
 
 // Borrows the tensors.
-WeightFiles weights_of(const Graph& graph, const Tensors& tensors) {
-  WeightFiles weights;
+TensorSet weights_of(const Graph& graph, const Tensors& tensors) {
+  TensorSet weights;
   weights.path = "weights";
   for (const Value& value : graph.values) {
     if (value.source != ValueSource::weight) continue;
@@ -61,7 +62,7 @@ WeightFiles weights_of(const Graph& graph, const Tensors& tensors) {
 }
 
 std::vector<HostTensor> evaluate_graph(const Graph& graph, const Tensors& tensors) {
-  const WeightFiles weights = weights_of(graph, tensors);
+  const TensorSet weights = weights_of(graph, tensors);
   return run_reference(graph, inputs_of(graph, tensors), &weights);
 }
 
@@ -95,7 +96,7 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
 
 std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, const Tensors& tensors,
                                     const RunOptions& options) {
-  const auto weights = std::make_shared<const WeightFiles>(weights_of(graph, tensors));
+  const auto weights = std::make_shared<const TensorSet>(weights_of(graph, tensors));
   const std::vector<HostTensor> inputs = inputs_of(graph, tensors);
   Session session(run.program, {.weights = weights, .devices = options.devices, .threads = 2});
   const Method& method = run.method();

@@ -9,9 +9,9 @@
 
 #include "codegen/target.h"
 #include "graph/graph.h"
+#include "npusim/session.h"
 #include "passes/pass.h"
 #include "program/program.h"
-#include "runtime/session.h"
 
 namespace npusim::test {
 

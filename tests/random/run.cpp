@@ -9,15 +9,16 @@
 
 #include "codegen/build_program.h"
 #include "compiler/reference.h"
+#include "npusim/session.h"
 #include "random/compare.h"
 #include "random/eager.h"
 #include "random/place.h"
 #include "random/values.h"
-#include "runtime/session.h"
 #include "runtime/weights.h"
 // The targets must be chosen before Highway is read.
 // clang-format off
 #include "backends/cpu/vector_targets.h"
+#include "runtime/tensor_set.h"
 #include <hwy/highway.h>
 // clang-format on
 
@@ -32,7 +33,7 @@ struct Failure {
 struct Given {
   Tensors by_name;
   std::vector<HostTensor> inputs;
-  WeightFiles weights;  // borrows by_name
+  TensorSet weights;  // borrows by_name
 };
 
 Given make_given(const Graph& graph, uint64_t seed) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "runtime/tensor_set.h"
 
 namespace npusim {
 namespace {
@@ -115,15 +116,15 @@ TEST(Safetensors, RoundTripKeepsOrderBitsAndMetadata) {
   write_safetensors(path, tensors, {{"by", "npusim"}});
   EXPECT_EQ(read_file(path), text);
 
-  const WeightFiles weights = open_weights(path);
+  const TensorSet weights = map_tensors(path);
   ASSERT_EQ(weights.entries.size(), 4u);
   for (size_t i = 0; i < tensors.size(); ++i) {
     EXPECT_EQ(weights.entries[i].name, tensors[i].name);
-    const TensorView& view = get_weight(weights, tensors[i].name);
+    const TensorView& view = get_tensor(weights, tensors[i].name);
     EXPECT_EQ(view.type, tensors[i].tensor.type);
     EXPECT_EQ(copy_tensor(view).data, copy_tensor(tensors[i].tensor).data);
   }
-  EXPECT_TRUE(weights.realigned.empty());
+  EXPECT_TRUE(weights.held.empty());
 }
 
 TEST(Safetensors, WriterRefusesNamesThatCannotBeRead) {
@@ -144,9 +145,9 @@ TEST(Safetensors, MisalignedTensorsAreCopied) {
   write_file(path, file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                            R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
                            std::string("\1\0\0\x80\x3f", 5)));
-  WeightFiles weights = open_weights(path);
-  const WeightFiles moved = std::move(weights);
-  const TensorView& b = get_weight(moved, "b");
+  TensorSet weights = map_tensors(path);
+  const TensorSet moved = std::move(weights);
+  const TensorView& b = get_tensor(moved, "b");
   EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % 4, 0u);
   EXPECT_EQ(load_double(b.data, DType::f32, 0), 1.0);
 }
@@ -157,13 +158,13 @@ TEST(Safetensors, UnknownDtypeIsAnErrorOnlyWhenAsked) {
   write_file(path, file_of(R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},)"
                            R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
                            "xyz"));
-  const WeightFiles weights = open_weights(path);
-  EXPECT_EQ(*reinterpret_cast<const char*>(get_weight(weights, "b").data), 'z');
+  const TensorSet weights = map_tensors(path);
+  EXPECT_EQ(*reinterpret_cast<const char*>(get_tensor(weights, "b").data), 'z');
   EXPECT_EQ(weights.entries[0].unknown_dtype, "F8_E4M3");
-  EXPECT_EQ(error_of([&] { find_weight(weights, "a"); }, ErrorKind::unsupported),
+  EXPECT_EQ(error_of([&] { find_tensor(weights, "a"); }, ErrorKind::unsupported),
             path + ": tensor \"a\": dtype \"F8_E4M3\" is not supported");
-  EXPECT_EQ(find_weight(weights, "c"), nullptr);
-  EXPECT_EQ(error_of([&] { get_weight(weights, "c\n\xff"); }), path + ": no tensor \"c\\n\uFFFD\" among its 2 tensors");
+  EXPECT_EQ(find_tensor(weights, "c"), nullptr);
+  EXPECT_EQ(error_of([&] { get_tensor(weights, "c\n\xff"); }), path + ": no tensor \"c\\n\uFFFD\" among its 2 tensors");
 }
 
 TEST(Safetensors, CutFiles) {
@@ -252,7 +253,7 @@ TEST(Safetensors, HostileOffsets) {
   EXPECT_EQ(pair_error(0, 3, 3, 7), "w.st: the tensors end at byte 7 of 8 bytes of data");
 }
 
-TEST(WeightFiles, ShardedSet) {
+TEST(TensorSet, ShardedSet) {
   const Folder folder;
   const HostTensor a = tensor_of(DType::f32, {2}, 1), b = tensor_of(DType::bf16, {3}, 5);
   write_safetensors(folder.file("m-1.safetensors"),
@@ -260,22 +261,22 @@ TEST(WeightFiles, ShardedSet) {
   write_safetensors(folder.file("m-2.safetensors"), std::vector<NamedTensor>{{"b", view_of(b)}});
   const std::string index = folder.file("model.safetensors.index.json");
   write_file(index, R"({"metadata":{"total_size":14},"weight_map":{"b":"m-2.safetensors","a":"m-1.safetensors"}})");
-  const WeightFiles weights = open_weights(index);
+  const TensorSet weights = map_tensors(index);
   EXPECT_EQ(weights.files.size(), 2u);
-  EXPECT_EQ(copy_tensor(get_weight(weights, "a")).data, a.data);
-  EXPECT_EQ(get_weight(weights, "b").type, b.type);
-  EXPECT_EQ(find_weight(weights, "unused"), nullptr);
+  EXPECT_EQ(copy_tensor(get_tensor(weights, "a")).data, a.data);
+  EXPECT_EQ(get_tensor(weights, "b").type, b.type);
+  EXPECT_EQ(find_tensor(weights, "unused"), nullptr);
 
   write_file(index, R"({"weight_map":{"a":"m-2.safetensors"}})");
-  EXPECT_EQ(error_of([&] { open_weights(index); }),
+  EXPECT_EQ(error_of([&] { map_tensors(index); }),
             fmt::format("{}: weight_map places tensor \"a\" in {}, which does not have it", index,
                         folder.file("m-2.safetensors")));
   write_file(index, R"({"weight_map":{"a":"m-3.safetensors"}})");
-  EXPECT_EQ(error_of([&] { open_weights(index); }),
+  EXPECT_EQ(error_of([&] { map_tensors(index); }),
             "cannot open " + folder.file("m-3.safetensors") + ": No such file or directory");
 }
 
-TEST(WeightFiles, MalformedIndex) {
+TEST(TensorSet, MalformedIndex) {
   const auto index_error = [](std::string_view text) {
     return error_of([&] { parse_safetensors_index(text, "i.json"); });
   };
@@ -291,10 +292,10 @@ TEST(WeightFiles, MalformedIndex) {
               fmt::format("i.json: weight_map: tensor \"a\": expected a plain file name, found \"{}\"", name));
 }
 
-TEST(WeightFiles, MissingFile) {
-  EXPECT_EQ(error_of([] { open_weights("/nowhere/w.safetensors"); }),
+TEST(TensorSet, MissingFile) {
+  EXPECT_EQ(error_of([] { map_tensors("/nowhere/w.safetensors"); }),
             "cannot open /nowhere/w.safetensors: No such file or directory");
-  EXPECT_EQ(error_of([] { open_weights("/tmp"); }), "/tmp is not a regular file");
+  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is not a regular file");
 }
 
 }  // namespace

@@ -53,10 +53,11 @@ std::string folder_of(const std::string& file) {
 std::string without_comment(const std::string& text) { return text.substr(0, text.find("//")); }
 
 // What each folder may include beside itself: folders, and single files of others. Facts are asked of the IR alone, and
-// the IR's own check and interpreter ask them too. include/npusim/compiler.h and program.h are interfaces that
-// compiler/ and program/ implement; runtime.h is for those above.
+// the IR's own check and interpreter ask them too. The headers of include/npusim are interfaces that rooms implement;
+// they see nothing but each other, and the command line sees nothing but them.
 const std::map<std::string, std::set<std::string>> may_see = {
-    {"base", {}},
+    {"npusim", {}},
+    {"base", {"npusim/error.h", "npusim/tensor.h", "npusim/machine.h"}},
     {"kernel", {"base", "kernel/facts"}},
     {"kernel/facts", {"base", "kernel/kernel.h"}},
     {"kernel/fuse", {"base", "kernel", "kernel/facts"}},
@@ -67,13 +68,15 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"program", {"base", "kernel", "kernel/facts", "npusim/program.h"}},
     {"partition", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "passes", "program"}},
     {"codegen", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "passes", "program", "print"}},
-    {"runtime", {"base", "kernel", "kernel/facts", "program", "npusim/program.h"}},
-    {"text", {"base", "program", "runtime"}},
+    {"runtime",
+     {"base", "kernel", "kernel/facts", "program", "npusim/device.h", "npusim/session.h", "npusim/tensor_set.h"}},
+    {"text", {"base", "program", "runtime", "npusim/session.h", "npusim/text.h"}},
+    {"measure", {"base", "npusim/compare.h", "npusim/machine.h"}},
     {"compiler",
      {"base", "kernel", "kernel/facts", "ops", "graph", "passes", "partition", "codegen", "program", "runtime",
-      "npusim/compiler.h", "npusim/program.h"}},
-    {"npusim", {"base", "program", "runtime", "text"}},
-    {"cli", {"base", "npusim"}},
+      "npusim/compiler.h", "npusim/tensor_set.h"}},
+    {"c", {"npusim"}},
+    {"cli", {"npusim"}},
 };
 // The halves of a backend: each sees the interface that it implements and nothing else of those who call it.
 const std::set<std::string> target_half_may_see = {"base",  "kernel",  "kernel/facts",    "kernel/fuse/unfuse.h",
@@ -218,7 +221,7 @@ TEST(Tree, OperatorsAreNamedInOpsOnly) {
 TEST(Tree, FilesOpenWithOneSentence) {
   for (const Line& line : all_lines()) {
     if (line.number != 1) continue;
-    EXPECT_TRUE(line.text.starts_with("// ")) << line.where();
+    EXPECT_TRUE(line.text.starts_with("// ") || line.text.starts_with("/* ")) << line.where();  // C has no //
   }
 }
 

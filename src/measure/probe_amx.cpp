@@ -6,14 +6,14 @@
 
 #include "base/instruction_set.h"
 #include "base/threads.h"
-#include "cli/probe.h"
+#include "measure/repetitions.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace npusim::cli {
+namespace npusim {
 namespace {
 
 // Intel's Software Developer's Manual, "LDTILECFG"
@@ -58,7 +58,8 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(int64_t rounds,
 
 }  // namespace
 
-double probe_bf16_gflop_s() {
+double probe_bf16_gflop_s(int wanted_threads) {
+  const ThreadCount limit(wanted_threads);
   if (!may_use_tiles()) return 0;
   constexpr int64_t rounds = 1'000'000;
   const int threads = thread_count();
@@ -76,9 +77,9 @@ double probe_bf16_gflop_s() {
   return static_cast<double>(rounds * flops_of_round * threads) / best / 1e9;
 }
 
-}  // namespace npusim::cli
+}  // namespace npusim
 #else
-namespace npusim::cli {
-double probe_bf16_gflop_s() { return 0; }
-}  // namespace npusim::cli
+namespace npusim {
+double probe_bf16_gflop_s(int) { return 0; }
+}  // namespace npusim
 #endif

@@ -1,11 +1,11 @@
 // Metrics of closeness.
-#include "cli/compare.h"
+#include "npusim/compare.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace npusim::cli {
+namespace npusim {
 namespace {
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -115,4 +115,4 @@ std::vector<double> to_doubles(const TensorView& tensor) {
   return values;
 }
 
-}  // namespace npusim::cli
+}  // namespace npusim

@@ -1,20 +1,20 @@
 // Read bandwidth and multiply-add throughput, compiled once per instruction set.
-#include "cli/probe.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "base/threads.h"
+#include "measure/repetitions.h"
+#include "npusim/machine.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cli/probe.cpp"
+#define HWY_TARGET_INCLUDE "measure/probe.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace npusim::cli {
+namespace npusim {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -51,11 +51,11 @@ float multiply_add(int64_t rounds, int64_t* flops) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace npusim::cli
+}  // namespace npusim
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace npusim::cli {
+namespace npusim {
 namespace {
 
 HWY_EXPORT(sum_words);
@@ -69,7 +69,8 @@ double seconds_of(const std::function<void()>& work) {
 
 }  // namespace
 
-double probe_read_gb_s() {
+double probe_read_gb_s(int wanted_threads) {
+  const ThreadCount limit(wanted_threads);
   constexpr int64_t words = int64_t{256} << 17;  // 256 MB
   std::vector<uint64_t> memory(words);
   parallel_for(words, 1, [&](int64_t begin, int64_t end, int) {
@@ -89,7 +90,8 @@ double probe_read_gb_s() {
   return static_cast<double>(words) * 8 / best / 1e9;
 }
 
-double probe_gflop_s() {
+double probe_gflop_s(int wanted_threads) {
+  const ThreadCount limit(wanted_threads);
   constexpr int64_t rounds = 2'000'000;
   const int threads = thread_count();
   std::vector<float> results(static_cast<size_t>(threads) * 16);
@@ -109,5 +111,5 @@ double probe_gflop_s() {
   return total / best / 1e9;
 }
 
-}  // namespace npusim::cli
+}  // namespace npusim
 #endif

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "base/tensor.h"
+#include "npusim/tensor.h"
 
-namespace npusim::cli {
+namespace npusim {
 
 struct Comparison {
   int64_t elements = 0;    // compared
@@ -23,8 +23,8 @@ struct Comparison {
 
 // `expected` may be the first part of what is compared. argmax_equal asks for the same largest element in every whole
 // row of `row` elements whose largest expected element leads by more than 2 % of the standard deviation.
-Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row);
+NPUSIM_API Comparison compare(std::span<const double> found, std::span<const double> expected, int64_t row);
 
-std::vector<double> to_doubles(const TensorView& tensor);
+NPUSIM_API std::vector<double> to_doubles(const TensorView& tensor);
 
-}  // namespace npusim::cli
+}  // namespace npusim

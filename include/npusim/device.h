@@ -1,0 +1,34 @@
+// The devices that programs run on. A device may be used by any number of sessions and threads at once.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "npusim/error.h"
+
+namespace npusim {
+
+class Backend;  // an open device: memory, and queues of work
+
+struct DeviceInfo {
+  std::string name;         // "cpu"
+  std::string description;  // what it is, or why it cannot be used
+  bool usable = false;
+};
+
+// How a step is executed, for people: "matmul 128x768x768 f32", "loops"; and which implementations were asked before,
+// in their order, with the reason why each declined: "gemv", "128 rows".
+struct StepInfo {
+  std::string how;
+  struct Declined {
+    std::string implementation, reason;
+  };
+  std::vector<Declined> declined;
+};
+
+// "cpu", "null", "cuda:1": throws usage for an unknown name, device when it cannot be opened.
+NPUSIM_API std::shared_ptr<Backend> open_backend(const std::string& device);
+// Every kind of device of this build and what it found.
+NPUSIM_API std::vector<DeviceInfo> list_devices();
+
+}  // namespace npusim

@@ -1,0 +1,108 @@
+// A program made ready on its devices, with the memory and the states of one user.
+//
+// Thread rules: one Session is used by one thread at a time, not always the same one. Any number of Sessions run at
+// once, also of one program, on one device and over the same weights. A Session owns or shares all that it needs: the
+// caller may let go of program, weights and devices.
+//
+// An exception out of any function leaves the Session usable: what was enqueued is over, outputs and states that the
+// failed run would have written are unspecified, and the next run starts anew.
+#pragma once
+#include <concepts>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "npusim/device.h"
+#include "npusim/program.h"
+#include "npusim/tensor_set.h"
+
+namespace npusim {
+
+// A method, an input or an output: by its name in the IR, or by its position, which costs no search.
+class Key {
+ public:
+  Key(size_t position) : position_(position) {}
+  template <std::convertible_to<std::string_view> Name>
+  Key(const Name& name) : name_(name), named_(true) {}
+  bool named() const { return named_; }
+  std::string_view name() const { return name_; }
+  size_t position() const { return position_; }
+
+ private:
+  size_t position_ = 0;
+  std::string_view name_;
+  bool named_ = false;
+};
+
+struct SessionOptions {
+  std::shared_ptr<const TensorSet> weights = {};       // none: the program has no weights
+  std::vector<std::shared_ptr<Backend>> devices = {};  // one for each of the program's; empty: the targets' own
+  int threads = 0;                                     // of the host; 0: one per core
+};
+
+class NPUSIM_API Session {
+ public:
+  // Loads the weights that the program names, runs its recipes once, resolves every step. Throws bad_input naming each
+  // weight that is missing or has another shape.
+  explicit Session(std::shared_ptr<const Program> program, SessionOptions options = {});
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  // A session of its own, with new states, over the same program, devices, weights and results of recipes. May be
+  // called while another thread uses this session.
+  Session sibling() const;
+
+  const Program& program() const;
+  int threads() const;
+  DeviceInfo device(size_t nth) const;
+
+  // Positions, for whoever asks often. Throw usage listing the names there are, as all functions that take a Key do.
+  size_t method(Key method) const;
+  size_t input_position(Key method, Key input) const;
+  size_t output_position(Key method, Key output) const;
+
+  // Gives an input a value, or a state: that is transferred now, and runs update it. Copies. Throws usage when the
+  // tensor, or the number of bytes, is not the input's.
+  void set_input(Key method, Key input, const TensorView& tensor);
+  void set_input(Key method, Key input, std::span<const std::byte> bytes);
+  // An input's memory on the host: written before a run, read by every run that follows. Zero at first. Waits for what
+  // is enqueued. Not for states. On a device whose memory the host cannot reach this is a copy that a run transfers.
+  std::span<std::byte> input(Key method, Key input);
+  // What the last run left in an output, or in a state that is one. Waits; transfers when asked, not before. Valid
+  // until the method runs again.
+  std::span<const std::byte> output(Key method, Key output);
+  TensorView output_view(Key method, Key output);
+  // The caller's own memory: each run reads the input from it, or leaves the output in it, until it is bound anew. It
+  // must live, and an input's stay as it is, until wait() returns. An empty span gives the port its own memory back.
+  // Throws usage for another size or type, and for a state.
+  void bind_input(Key method, Key input, const TensorView& memory);
+  void bind_input(Key method, Key input, std::span<const std::byte> memory);
+  void bind_output(Key method, Key output, const TensorSpan& memory);
+  void bind_output(Key method, Key output, std::span<std::byte> memory);
+
+  // Allocates nothing. `run` is `enqueue` and `wait`; `times` runs follow each other with the same inputs, each on the
+  // states that the one before it left.
+  void run(Key method, int times = 1);
+  void enqueue(Key method, int times = 1);
+  void wait();
+
+  // All states to zero.
+  void reset_states();
+  // Copies the first `count` rows of a method's outputs into states of another as the program's links say, on the
+  // device.
+  void follow_links(Key from_method, int64_t count);
+
+  // One step alone, for profiling and bisecting; waits. Steps are those of step_names().
+  void run_step(Key method, size_t step);
+  StepInfo step_info(Key method, size_t step) const;
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace npusim

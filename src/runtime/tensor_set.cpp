@@ -1,0 +1,117 @@
+// Opening of tensor files, and lookup by name.
+#include "runtime/tensor_set.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "runtime/npy.h"
+#include "runtime/safetensors.h"
+
+namespace npusim {
+namespace {
+
+// Points `tensor` to an aligned copy if the file has its data at an odd place.
+void realign(TensorSet& set, TensorView& tensor) {
+  if (!tensor.data || reinterpret_cast<uintptr_t>(tensor.data) % dtype_size(tensor.type.dtype) == 0) return;
+  tensor.data = set.held.emplace_back(tensor.data, tensor.data + byte_size(tensor.type)).data();
+}
+
+void add_entry(TensorSet& set, TensorEntry entry) {
+  realign(set, entry.tensor);
+  set.by_name.emplace(entry.name, set.entries.size());
+  set.entries.push_back(std::move(entry));
+}
+
+void map_shards(TensorSet& set) {
+  const auto folder = std::filesystem::path(set.path).parent_path();
+  std::map<std::string, std::unordered_map<std::string, TensorEntry>> shards;
+  for (const auto& [name, file] : parse_safetensors_index(read_file(set.path), set.path)) {
+    const std::string path = (folder / file).string();
+    auto [shard, fresh] = shards.try_emplace(file);
+    if (fresh) {
+      set.files.emplace_back(path);
+      for (auto& entry : parse_safetensors(set.files.back().bytes(), path).entries) {
+        std::string key = entry.name;
+        shard->second.emplace(std::move(key), std::move(entry));
+      }
+    }
+    const auto entry = shard->second.find(name);
+    if (entry == shard->second.end())
+      fail(ErrorKind::bad_input, "{}: weight_map places tensor {} in {}, which does not have it", set.path,
+           json_quoted(name), path);
+    add_entry(set, std::move(entry->second));
+  }
+}
+
+}  // namespace
+
+TensorSet map_tensors(const std::string& path) {
+  TensorSet set;
+  set.path = path;
+  if (path.ends_with(".json")) {
+    map_shards(set);
+  } else {
+    set.files.emplace_back(path);
+    for (auto& entry : parse_safetensors(set.files.back().bytes(), path).entries) add_entry(set, std::move(entry));
+  }
+  return set;
+}
+
+std::shared_ptr<const TensorSet> open_tensors(const std::string& path) {
+  return std::make_shared<const TensorSet>(map_tensors(path));
+}
+
+std::shared_ptr<const TensorSet> read_tensors(const std::string& path, std::optional<DType> void16) {
+  auto set = std::make_shared<TensorSet>();
+  set->path = path == "-" ? "standard input" : path;
+  set->from_memory = path == "-";
+  const auto text = std::make_shared<const std::string>(read_file(path));
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(*text));
+  if (text->starts_with("\x93NUMPY") || path.ends_with(".npy")) {
+    HostTensor tensor = parse_npy(bytes, set->path, void16);
+    set->held.push_back(std::move(tensor.data));
+    add_entry(*set, {"", {std::move(tensor.type), set->held.back().data()}, ""});
+  } else {
+    set->owner = text;
+    for (auto& entry : parse_safetensors(bytes, set->path).entries) add_entry(*set, std::move(entry));
+  }
+  return set;
+}
+
+std::shared_ptr<const TensorSet> make_tensors(std::vector<NamedTensor> tensors, std::shared_ptr<const void> owner) {
+  auto set = std::make_shared<TensorSet>();
+  set->path = "memory";
+  set->from_memory = true;
+  set->owner = std::move(owner);
+  for (NamedTensor& tensor : tensors) {
+    if (set->by_name.contains(tensor.name))
+      fail(ErrorKind::usage, "tensor {} is given twice", json_quoted(tensor.name));
+    if (!tensor.tensor.data && byte_size(tensor.tensor.type) > 0)
+      fail(ErrorKind::usage, "tensor {} of {} has no data", json_quoted(tensor.name), to_string(tensor.tensor.type));
+    add_entry(*set, {std::move(tensor.name), std::move(tensor.tensor), ""});
+  }
+  return set;
+}
+
+std::span<const TensorEntry> tensor_entries(const TensorSet& set) { return set.entries; }
+
+const TensorView* find_tensor(const TensorSet& set, std::string_view name) {
+  const auto it = set.by_name.find(std::string(name));
+  if (it == set.by_name.end()) return nullptr;
+  const TensorEntry& entry = set.entries[it->second];
+  if (!entry.unknown_dtype.empty())
+    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", set.path, json_quoted(name),
+         json_quoted(entry.unknown_dtype));
+  return &entry.tensor;
+}
+
+const TensorView& get_tensor(const TensorSet& set, std::string_view name) {
+  const TensorView* tensor = find_tensor(set, name);
+  if (!tensor)
+    fail(ErrorKind::bad_input, "{}: no tensor {} among its {} tensors", set.path, json_quoted(name),
+         set.entries.size());
+  return *tensor;
+}
+
+}  // namespace npusim
