@@ -1,0 +1,281 @@
+// The C interface but for compiling: errors, tensors, programs, sessions.
+#include <cstring>
+
+#include "c/handles.h"
+
+using namespace npusim;
+using namespace npusim::c;
+
+namespace {
+
+static_assert(static_cast<int>(DType::boolean) == NPUSIM_BOOL && static_cast<int>(DType::i64) == NPUSIM_INT64 &&
+              static_cast<int>(DType::f16) == NPUSIM_FLOAT16 && static_cast<int>(DType::f64) == NPUSIM_FLOAT64 &&
+              dtype_count == NPUSIM_FLOAT64 + 1);
+
+DType dtype_at(npusim_dtype dtype) {
+  if (dtype < NPUSIM_BOOL || dtype > NPUSIM_FLOAT64) refuse("there is no dtype " + std::to_string(dtype));
+  return static_cast<DType>(dtype);
+}
+
+// Of an npusim_view or npusim_span.
+template <typename Tensor>
+TensorType type_of(const Tensor& tensor) {
+  if (tensor.rank > 0 && !tensor.shape) refuse("the tensor's shape is NULL");
+  return {dtype_at(tensor.dtype), Shape(tensor.shape, tensor.shape + tensor.rank)};
+}
+
+TensorView view_of(const npusim_view& view) {
+  TensorView result{type_of(view), static_cast<const std::byte*>(view.data)};
+  if (!result.data && byte_size(result.type) > 0) refuse("the tensor's data is NULL");
+  return result;
+}
+
+npusim_dtype dtype_of(const TensorType& type) { return static_cast<npusim_dtype>(type.dtype); }
+
+npusim_tensor_info info_of(const TensorInfo& info) {
+  return {info.name.c_str(),      dtype_of(info.type),  info.type.shape.size(),
+          info.type.shape.data(), byte_size(info.type), info.state};
+}
+
+const Method* find_method(const std::vector<Method>& methods, const char* name) {
+  for (const Method& method : methods)
+    if (name && method.name == name) return &method;
+  return nullptr;
+}
+
+const Method& get_method(const npusim_program* program, const char* name) {
+  const Method* method = find_method(*given(program, "program").methods, text(name, "method"));
+  if (!method) refuse("there is no method " + std::string(name));
+  return *method;
+}
+
+const TensorInfo& named(const std::vector<TensorInfo>& infos, const char* name) {
+  const std::string wanted = text(name, "the tensor's name");
+  for (const TensorInfo& info : infos)
+    if (info.name == wanted) return info;
+  refuse("there is no tensor " + wanted);
+}
+
+const TensorInfo& at(const std::vector<TensorInfo>& infos, size_t position) {
+  if (position >= infos.size())
+    refuse("there is no position " + std::to_string(position) + " of " + std::to_string(infos.size()));
+  return infos[position];
+}
+
+Session& session_of(npusim_session* session) { return given(session, "session").session; }
+
+}  // namespace
+
+namespace npusim::c {
+
+npusim_status status_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+      return NPUSIM_USAGE;
+    case ErrorKind::bad_input:
+      return NPUSIM_BAD_INPUT;
+    case ErrorKind::unsupported:
+      return NPUSIM_UNSUPPORTED;
+    case ErrorKind::device:
+      return NPUSIM_DEVICE;
+    case ErrorKind::internal:
+      return NPUSIM_INTERNAL;
+  }
+  return NPUSIM_INTERNAL;
+}
+
+void refuse(const std::string& what) { throw Error(ErrorKind::usage, what); }
+
+void report(npusim_error** error, npusim_status status, const char* text, std::vector<Problem> problems) noexcept {
+  if (!error) return;
+  try {
+    *error = new npusim_error{status, text, std::move(problems)};
+  } catch (...) {  // the status is all that can be told
+  }
+}
+
+npusim_program* make_program(std::shared_ptr<const Program> program) {
+  auto methods = std::make_shared<std::vector<Method>>();
+  for (const std::string& name : method_names(*program))
+    methods->push_back({name, method_inputs(*program, name), method_outputs(*program, name)});
+  return new npusim_program{std::move(program), std::move(methods)};
+}
+
+}  // namespace npusim::c
+
+int npusim_abi_version(void) { return NPUSIM_ABI_VERSION; }
+const char* npusim_version(void) { return NPUSIM_VERSION; }
+
+npusim_status npusim_error_status(const npusim_error* error) { return error ? error->status : NPUSIM_OK; }
+const char* npusim_error_text(const npusim_error* error) { return error ? error->text.c_str() : ""; }
+size_t npusim_error_count(const npusim_error* error) { return error ? error->problems.size() : 0; }
+const char* npusim_error_where(const npusim_error* error, size_t problem) {
+  return problem < npusim_error_count(error) ? error->problems[problem].where.c_str() : "";
+}
+const char* npusim_error_reason(const npusim_error* error, size_t problem) {
+  return problem < npusim_error_count(error) ? error->problems[problem].reason.c_str() : "";
+}
+void npusim_error_free(npusim_error* error) { delete error; }
+
+npusim_status npusim_open_tensors(const char* path, npusim_tensors** tensors, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_tensors*& out = result(tensors, "tensors");
+    out = new npusim_tensors{open_tensors(text(path, "path"))};
+  });
+}
+
+npusim_status npusim_make_tensors(const char* const* names, const npusim_view* views, size_t count,
+                                  npusim_tensors** tensors, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_tensors*& out = result(tensors, "tensors");
+    if (count > 0 && (!names || !views)) refuse("names or views is NULL");
+    std::vector<NamedTensor> list;
+    for (size_t i = 0; i < count; ++i) list.push_back({text(names[i], "a name"), view_of(views[i])});
+    out = new npusim_tensors{make_tensors(std::move(list))};
+  });
+}
+
+npusim_status npusim_find_tensor(const npusim_tensors* tensors, const char* name, npusim_view* view,
+                                 npusim_error** error) {
+  return guarded(error, [&] {
+    const TensorView& found = get_tensor(*given(tensors, "tensors").set, text(name, "name"));
+    given(view, "view") = {dtype_of(found.type), found.type.shape.size(), found.type.shape.data(), found.data};
+  });
+}
+
+void npusim_tensors_free(npusim_tensors* tensors) { delete tensors; }
+
+npusim_status npusim_load_program(const char* path, npusim_program** program, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_program*& out = result(program, "program");
+    out = make_program(load_program(text(path, "path")));
+  });
+}
+
+npusim_status npusim_parse_program(const void* bytes, size_t size, npusim_program** program, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_program*& out = result(program, "program");
+    if (!bytes) refuse("bytes is NULL");
+    out = make_program(parse_program({static_cast<const char*>(bytes), size}, "memory"));
+  });
+}
+
+npusim_status npusim_save_program(const npusim_program* program, const char* path, npusim_error** error) {
+  return guarded(error, [&] { save_program(*given(program, "program").program, text(path, "path")); });
+}
+
+void npusim_program_free(npusim_program* program) { delete program; }
+
+size_t npusim_method_count(const npusim_program* program) { return program ? program->methods->size() : 0; }
+const char* npusim_method_name(const npusim_program* program, size_t position) {
+  return position < npusim_method_count(program) ? (*program->methods)[position].name.c_str() : nullptr;
+}
+size_t npusim_input_count(const npusim_program* program, const char* method) {
+  const Method* found = program ? find_method(*program->methods, method) : nullptr;
+  return found ? found->inputs.size() : 0;
+}
+size_t npusim_output_count(const npusim_program* program, const char* method) {
+  const Method* found = program ? find_method(*program->methods, method) : nullptr;
+  return found ? found->outputs.size() : 0;
+}
+
+npusim_status npusim_input_at(const npusim_program* program, const char* method, size_t position,
+                              npusim_tensor_info* info, npusim_error** error) {
+  return guarded(error, [&] { given(info, "info") = info_of(at(get_method(program, method).inputs, position)); });
+}
+npusim_status npusim_output_at(const npusim_program* program, const char* method, size_t position,
+                               npusim_tensor_info* info, npusim_error** error) {
+  return guarded(error, [&] { given(info, "info") = info_of(at(get_method(program, method).outputs, position)); });
+}
+npusim_status npusim_find_input(const npusim_program* program, const char* method, const char* name,
+                                npusim_tensor_info* info, npusim_error** error) {
+  return guarded(error, [&] { given(info, "info") = info_of(named(get_method(program, method).inputs, name)); });
+}
+npusim_status npusim_find_output(const npusim_program* program, const char* method, const char* name,
+                                 npusim_tensor_info* info, npusim_error** error) {
+  return guarded(error, [&] { given(info, "info") = info_of(named(get_method(program, method).outputs, name)); });
+}
+
+npusim_status npusim_open_session(const npusim_program* program, const npusim_session_options* options,
+                                  npusim_session** session, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_session*& out = result(session, "session");
+    npusim_session_options asked = {};
+    if (options) std::memcpy(&asked, options, std::min(options->size, sizeof asked));
+    SessionOptions chosen;
+    if (asked.weights) chosen.weights = asked.weights->set;
+    if (asked.device_count > 0 && !asked.devices) refuse("devices is NULL");
+    for (size_t i = 0; i < asked.device_count; ++i)
+      chosen.devices.push_back(open_backend(text(asked.devices[i], "a device")));
+    chosen.threads = asked.threads;
+    const npusim_program& p = given(program, "program");
+    out = new npusim_session{Session(p.program, std::move(chosen)), p.methods};
+  });
+}
+
+npusim_status npusim_open_sibling(const npusim_session* session, npusim_session** sibling, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_session*& out = result(sibling, "sibling");
+    const npusim_session& from = given(session, "session");
+    out = new npusim_session{from.session.sibling(), from.methods};
+  });
+}
+
+void npusim_session_free(npusim_session* session) { delete session; }
+
+npusim_status npusim_set_input(npusim_session* session, const char* method, const char* input, const npusim_view* value,
+                               npusim_error** error) {
+  return guarded(error, [&] {
+    session_of(session).set_input(text(method, "method"), text(input, "input"), view_of(given(value, "value")));
+  });
+}
+
+npusim_status npusim_bind_input(npusim_session* session, const char* method, const char* input,
+                                const npusim_view* memory, npusim_error** error) {
+  return guarded(error, [&] {
+    const Key m = text(method, "method"), i = text(input, "input");
+    if (memory)
+      session_of(session).bind_input(m, i, view_of(*memory));
+    else
+      session_of(session).bind_input(m, i, std::span<const std::byte>());
+  });
+}
+
+npusim_status npusim_bind_output(npusim_session* session, const char* method, const char* output,
+                                 const npusim_span* memory, npusim_error** error) {
+  return guarded(error, [&] {
+    const Key m = text(method, "method"), o = text(output, "output");
+    if (!memory) return session_of(session).bind_output(m, o, std::span<std::byte>());
+    const TensorSpan span{type_of(*memory), static_cast<std::byte*>(memory->data)};
+    if (!span.data && byte_size(span.type) > 0) refuse("the tensor's data is NULL");
+    session_of(session).bind_output(m, o, span);
+  });
+}
+
+npusim_status npusim_get_output(npusim_session* session, const char* method, const char* output, npusim_view* value,
+                                npusim_error** error) {
+  return guarded(error, [&] {
+    Session& s = session_of(session);
+    const size_t m = s.method(text(method, "method")), o = s.output_position(m, text(output, "output"));
+    const TensorInfo& info = (*session->methods)[m].outputs[o];
+    given(value, "value") = {dtype_of(info.type), info.type.shape.size(), info.type.shape.data(),
+                             s.output(m, o).data()};
+  });
+}
+
+npusim_status npusim_run(npusim_session* session, const char* method, int times, npusim_error** error) {
+  return guarded(error, [&] { session_of(session).run(text(method, "method"), times); });
+}
+npusim_status npusim_enqueue(npusim_session* session, const char* method, int times, npusim_error** error) {
+  return guarded(error, [&] { session_of(session).enqueue(text(method, "method"), times); });
+}
+npusim_status npusim_wait(npusim_session* session, npusim_error** error) {
+  return guarded(error, [&] { session_of(session).wait(); });
+}
+npusim_status npusim_reset_states(npusim_session* session, npusim_error** error) {
+  return guarded(error, [&] { session_of(session).reset_states(); });
+}
+npusim_status npusim_follow_links(npusim_session* session, const char* from_method, int64_t count,
+                                  npusim_error** error) {
+  return guarded(error, [&] { session_of(session).follow_links(text(from_method, "method"), count); });
+}
