@@ -1,5 +1,5 @@
 // Classifies the digits test images with a compiled program: how many labels are right, and whether every answer is
-// PyTorch's.
+// PyTorch's. It only runs programs, and links the library that cannot compile.
 //   classify DIGITS.npubin MODEL.safetensors TEST.safetensors
 #include <chrono>
 #include <cinttypes>
