@@ -14,16 +14,14 @@ const std::string source = examples + "models/tinyqwen/";
 Model load(const std::string& dtype, std::optional<bool> text = {}) {
   CompileOptions options;
   options.dtype = dtype;
-  options.kv_map = source + "kv_mapping.json";
+  options.kv_map.path = source + "kv_mapping.json";
   options.text = text;
   const CompileResult result =
       compile({{"prefill", source + "prefill_ir.json", {}}, {"decode", source + "decode_ir.json", {}}}, options);
   Model model;
   model.program = result.program;
   model.session = std::make_unique<Session>(
-      model.program,
-      SessionOptions{.weights = std::make_shared<const WeightFiles>(open_weights(source + "model.safetensors")),
-                     .devices = {}});
+      model.program, SessionOptions{.weights = open_tensors(source + "model.safetensors"), .devices = {}});
   return model;
 }
 
