@@ -22,7 +22,7 @@ struct Flags {
   std::vector<std::string> methods;
   std::string output;
   std::string dump;
-  bool text = false, text_given = false;
+  bool text = false, no_text = false;
   bool no_fallback = false;
   bool json = false;
   CompileFlags compile;
@@ -87,7 +87,7 @@ int run(const Flags& flags) {
     fail(ErrorKind::usage, "-o - leaves no standard output for {}", flags.json ? "--json" : "--dump");
   const std::vector<MethodSource> methods = sources(flags);
   CompileOptions options = compile_options(flags.compile);
-  if (flags.text_given) options.text = flags.text;
+  if (flags.text || flags.no_text) options.text = flags.text;
   options.dump_pass = flags.dump;
   options.dump = [&](const std::string& text) {
     if (flags.json)
@@ -121,15 +121,12 @@ Action add_compile(CLI::App& verb) {
   add_compile_flags(verb, flags->compile);
   verb.add_option("--kv-map", flags->compile.kv_map, "which prefill outputs fill which decode states")
       ->type_name("KV.json");
-  verb.add_flag("--text,!--no-text", flags->text,
-                "add a method that feeds itself to one for one token; so by default among several methods");
+  CLI::Option* text = verb.add_flag("--text", flags->text, "add a method that feeds itself to each for one token");
+  verb.add_flag("--no-text", flags->no_text, "do not; default: --text if there are several methods")->excludes(text);
   verb.add_flag("--no-fallback", flags->no_fallback, "refuse what the target cannot run (always so for now)");
   verb.add_option("--dump", flags->dump, "print the graph after this pass")->type_name("PASS");
   verb.add_flag("--json", flags->json, "report as JSON");
-  return [flags, &verb] {
-    flags->text_given = verb.count("--text") > 0;
-    return run(*flags);
-  };
+  return [flags] { return run(*flags); };
 }
 
 }  // namespace npusim::cli

@@ -69,6 +69,8 @@ struct Checker {
         return add("e{}: operand {} is not an earlier expression", i, operand);
       types[static_cast<size_t>(n)] = k.exprs[static_cast<size_t>(operand)].type;
     }
+    for (auto n = static_cast<size_t>(expr_arity(e.op)); n < e.in.size(); ++n)
+      if (e.in[n] != -1) return add("e{}: {} has no operand {}", i, expr_op_name(e.op), n);
     switch (e.op) {
       case ExprOp::constant:
       case ExprOp::cast:

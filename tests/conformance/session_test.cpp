@@ -301,7 +301,7 @@ TEST_P(Sessions, NameWhatIsMissing) {
     }
     return "none";
   };
-  const std::string expected = "weight layer.weight (float32[8, 4]) is not in any weight file: none was given";
+  const std::string expected = "weight layer.weight: float32[8, 4] is not in any weight file: none was given";
   EXPECT_EQ(error_of(nullptr).substr(0, expected.size()), expected);
   EXPECT_THROW(Session(placed(GetParam()), {.weights = sample_weights(), .devices = {nullptr, nullptr, nullptr}}),
                Error);

@@ -108,6 +108,12 @@ TEST(CheckKernel, MessagesNameTheExpression) {
   k = sound(ExprOp::neg, DType::f32);
   k.exprs[1] = {.op = ExprOp::round_to, .type = Scalar::f32, .dtype = DType::i8, .in = {0, -1, -1}};
   EXPECT_EQ(check_kernel(k), Problems{"e1: there is no round_to int8 of f32"});
+  k = sound(ExprOp::neg, DType::f32);
+  k.exprs[0].in[0] = 7;
+  EXPECT_EQ(check_kernel(k), Problems{"e0: load has no operand 0"});
+  k.exprs[0].in[0] = -1;
+  k.exprs[1].in[1] = 0;
+  EXPECT_EQ(check_kernel(k), Problems{"e1: neg has no operand 1"});
 }
 
 TEST(CheckKernel, LoadsAndStoresHaveTheirArgumentsType) {

@@ -7,6 +7,7 @@
 #include "backends/emulator/target.h"
 #include "compiler/compile_for.h"
 #include "models/model.h"
+#include "text/generate.h"
 
 namespace npusim {
 namespace {
@@ -20,11 +21,11 @@ class EmulatedModels : public ::testing::TestWithParam<const char*> {
   Model load(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& kv_map = "") {
     CompileOptions options;
     options.dtype = GetParam();
-    options.kv_map = kv_map;
+    options.kv_map.path = kv_map;
     Model model;
     model.program = compile_for(emulator::target(), methods, options).program;
     SessionOptions session;
-    session.weights = std::make_shared<const WeightFiles>(open_weights(weights));
+    session.weights = open_tensors(weights);
     session.devices = {emulator::open_device(0)};
     model.session = std::make_unique<Session>(model.program, std::move(session));
     return model;
@@ -47,9 +48,9 @@ TEST_P(EmulatedModels, Digits) {
   MATERIALIZE_OR_SKIP(folder, "models/digits");
   const std::string source = examples + "models/digits/";
   Model model = load({{.path = source + "ir.json", .json = {}}}, source + "model.safetensors");
-  const WeightFiles test = open_weights(folder + "test.safetensors");
-  const TensorView& images = get_weight(test, "images");
-  const std::vector<double> golden = to_doubles(get_weight(test, "logits"));
+  const std::shared_ptr<const TensorSet> test = open_tensors(folder + "test.safetensors");
+  const TensorView& images = get_tensor(*test, "images");
+  const std::vector<double> golden = to_doubles(get_tensor(*test, "logits"));
   const TensorType input = method_inputs(*model.program, "main")[0].type,
                    output = method_outputs(*model.program, "main")[0].type;
   const int64_t pixels = element_count(input.shape), count = images.type.shape[0];
@@ -70,9 +71,9 @@ TEST_P(EmulatedModels, Digits) {
 TEST_P(EmulatedModels, TinyqwenLogits) {
   MATERIALIZE_OR_SKIP(folder, "models/tinyqwen");
   constexpr int64_t vocabulary = 2048, prompt = 64, steps = 4;
-  const WeightFiles golden = open_weights(folder + "golden_logits.safetensors");
-  const std::vector<double> expected = to_doubles(get_weight(golden, "logits"));  // [1, 68, 2048]
-  const std::vector<double> ids = to_doubles(get_weight(golden, "ids"));
+  const std::shared_ptr<const TensorSet> golden = open_tensors(folder + "golden_logits.safetensors");
+  const std::vector<double> expected = to_doubles(get_tensor(*golden, "logits"));  // [1, 68, 2048]
+  const std::vector<double> ids = to_doubles(get_tensor(*golden, "ids"));
   ASSERT_EQ(expected.size(), static_cast<size_t>((prompt + steps) * vocabulary));
   ASSERT_EQ(ids.size(), static_cast<size_t>(prompt + steps));
   Model model = load_tinyqwen();
