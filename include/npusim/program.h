@@ -23,6 +23,8 @@ NPUSIM_API std::string serialize(const Program& program);
 
 // For people, or as JSON (docs/cli.md).
 NPUSIM_API std::string describe(const Program& program, bool json);
+// What it does in order: every step with its buffers and the IR nodes it came from, every launch.
+NPUSIM_API std::string describe_steps(const Program& program, bool json);
 
 struct ProgramInfo {
   std::string model;

@@ -7,13 +7,15 @@ namespace npusim::cli {
 Action add_describe(CLI::App& verb) {
   struct Flags {
     std::string program;
-    bool json = false;
+    bool steps = false, json = false;
   };
   auto flags = std::make_shared<Flags>();
   verb.add_option("program", flags->program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
+  verb.add_flag("--steps", flags->steps, "what it does in order: steps, their buffers and origins, launches");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
-    print_report(describe(*load_program(flags->program), flags->json));
+    const auto program = load_program(flags->program);
+    print_report(flags->steps ? describe_steps(*program, flags->json) : describe(*program, flags->json));
     return 0;
   };
 }

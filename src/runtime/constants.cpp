@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <optional>
 
 #include "base/error.h"
 #include "runtime/sequence.h"
@@ -71,14 +73,21 @@ class Loader {
         mine_(c_.devices.size()),
         passing_(c_.devices.size()) {}
 
+  // After a failure devices may still be at work on what is enqueued.
+  ~Loader() {
+    try {
+      wait_for(queues_);
+    } catch (const std::exception&) {  // what load() threw is the failure to tell
+    }
+  }
+
   void load() {
     place();
     upload();
-    wait();
     if (!program_.recipes.steps.empty()) {
-      ReadySequence recipes(program_, program_.recipes, c_.placements, queues_);
-      recipes.enqueue();
-      wait();
+      recipes_.emplace(program_, program_.recipes, c_.placements, queues_);
+      recipes_->enqueue();
+      wait_for(queues_);
       check_recipes();
     }
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
@@ -118,7 +127,6 @@ class Loader {
   }
 
   void upload() {
-    std::vector<HostTensor> pending;
     size_t pending_bytes = 0;
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const Buffer& b = program_.buffers[i];
@@ -131,19 +139,20 @@ class Loader {
         if (const TensorView* mapped = found_[i].as_it_is()) {
           queue.upload({mapped->data, byte_size(b.type)}, to);
         } else {
-          pending.push_back(make_weight(std::move(found_[i]), b));
-          pending_bytes += pending.back().data.size();
-          queue.upload(pending.back().data, to);
+          pending_.push_back(make_weight(std::move(found_[i]), b));
+          pending_bytes += pending_.back().data.size();
+          queue.upload(pending_.back().data, to);
         }
         to.constant = true;
       }
       if (pending_bytes > most_pending) {
-        wait();
-        pending.clear();
+        wait_for(queues_);
+        pending_.clear();
         pending_bytes = 0;
       }
     }
-    wait();
+    wait_for(queues_);
+    pending_.clear();
   }
 
   // A fusion may hold only for what its recipes give for most weights.
@@ -186,10 +195,6 @@ class Loader {
     return fmt::format("{} as element {} of {}", load_double(data, b.type.dtype, at), at, to_string(b.type));
   }
 
-  void wait() {
-    for (const auto& queue : queues_) queue->wait();
-  }
-
   Constants& c_;
   const Program& program_;
   const Queues& queues_;
@@ -197,6 +202,8 @@ class Loader {
   Blocks mine_, passing_;
   std::vector<std::unique_ptr<DeviceBuffer>> temporary_;
   std::vector<LocatedWeight> found_;  // by buffer
+  std::vector<HostTensor> pending_;   // converted weights, until devices have read them
+  std::optional<ReadySequence> recipes_;
 };
 
 }  // namespace
@@ -211,6 +218,16 @@ Queues open_queues(const std::vector<std::shared_ptr<Backend>>& devices, int thr
   Queues queues;
   for (const auto& device : devices) queues.push_back(device->open_queue(threads));
   return queues;
+}
+
+void wait_for(const Queues& queues) {
+  std::exception_ptr failure;
+  for (const auto& queue : queues) try {
+      queue->wait();
+    } catch (const std::exception&) {
+      if (!failure) failure = std::current_exception();
+    }
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::shared_ptr<const Constants> load_constants(std::shared_ptr<const Program> program, const SessionOptions& options,

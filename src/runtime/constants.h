@@ -24,6 +24,8 @@ struct Constants {
 
 using Queues = std::vector<std::unique_ptr<Queue>>;  // one per device of the program
 Queues open_queues(const std::vector<std::shared_ptr<Backend>>& devices, int threads);
+// Until all of them are empty, also when one throws: then the first failure is thrown.
+void wait_for(const Queues& queues);
 
 // Throws bad_input naming every weight that is missing or has another shape, and unsupported where a fusion does not
 // hold for the weights (Buffer::finite_for).

@@ -152,9 +152,9 @@ struct Session::State {
     if (!busy) return;
     busy = false;
     try {
-      for (const auto& queue : queues) queue->wait();
+      wait_for(queues);
     } catch (...) {
-      abandon();
+      forget_outputs();
       throw;
     }
   }
@@ -185,15 +185,18 @@ struct Session::State {
   // After a failure: nothing is enqueued any more, and no output is what a run left.
   void abandon() {
     busy = false;
-    for (const auto& queue : queues) try {
-        queue->wait();
-      } catch (const std::exception&) {  // the first failure is the one to tell
-      }
-    for (Ready& ready : methods)
-      for (Port& port : ready.outputs) port.current = false;
+    try {
+      wait_for(queues);
+    } catch (const std::exception&) {  // the first failure is the one to tell
+    }
+    forget_outputs();
   }
 
  private:
+  void forget_outputs() {
+    for (Ready& ready : methods)
+      for (Port& port : ready.outputs) port.current = false;
+  }
   static bool is_port(const Buffer& b) {
     return b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
   }

@@ -307,6 +307,43 @@ TEST_P(Sessions, NameWhatIsMissing) {
                Error);
 }
 
+// A recipe fails on one device while another is at work on its own, and on a converted weight.
+TEST(FailedLoad, LeavesNothingAtWork) {
+  const TensorType table{DType::f32, {8, 4}}, large{DType::f32, {200, 100}}, one{DType::i64, {1}}, row{DType::f32, {4}};
+  KernelBuilder pick({4});
+  const int from = pick.input(table), index = pick.input(one);
+  const Coord first[] = {Coord(int64_t{0})};
+  const Coord at[] = {Coord(pick.load(index, first)), pick.dim(0)};
+  const Ex picked = pick.load(from, at);
+  pick.store_flat(pick.output(row), picked);
+  Program program;
+  program.devices = {{"toy", {}}, {"toy", {}}};
+  program.kernels = {copy_kernel(large, 2), pick.finish("pick")};
+  const auto buffer = [&](BufferKind kind, const TensorType& type, int32_t device, const std::string& fqn) {
+    program.buffers.push_back({.name = fqn, .kind = kind, .type = type, .stored = {}, .fqn = fqn, .tied = {}});
+    program.buffers.back().device = device;
+  };
+  buffer(BufferKind::weight, large, 1, "large");
+  buffer(BufferKind::prepared, large, 1, "");
+  buffer(BufferKind::weight, table, 0, "table");
+  buffer(BufferKind::weight, one, 0, "index");
+  buffer(BufferKind::prepared, row, 0, "");
+  program.recipes.steps = {{0, {0, 1}, 1, {}}, {1, {2, 3, 4}, 0, {}}};
+  program.methods.resize(1);
+  program.methods[0].name = "main";
+  program.methods[0].arenas.resize(2);
+  ASSERT_EQ(check_program(program), std::vector<std::string>{});
+  const HostTensor halves = make_tensor({DType::f16, large.shape}), zeros = make_tensor(table);
+  HostTensor beyond = make_tensor(one);
+  store_int(beyond.data.data(), DType::i64, 0, 8);
+  const auto weights =
+      make_tensors({{"large", view_of(halves)}, {"table", view_of(zeros)}, {"index", view_of(beyond)}});
+  for (int repeat = 0; repeat < 3; ++repeat)
+    EXPECT_THROW(Session(std::make_shared<const Program>(program),
+                         {.weights = weights, .devices = {toy::open_device(0), toy::open_device(0)}}),
+                 Error);
+}
+
 TEST_P(Sessions, StepsRunAlone) {
   Session session = open(GetParam());
   const std::vector<float> expected = decode_step(session, 0);

@@ -102,6 +102,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (serialize(program) != file) std::abort();
     describe(program, false);
     describe(program, true);
+    describe_steps(program, false);
+    describe_steps(program, true);
     if (is_small(program)) run(program);
   } catch (const Error&) {
   }

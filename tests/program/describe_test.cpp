@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "npusim/program.h"
 #include "program/sample.h"
 #include "program/work.h"
@@ -50,6 +51,24 @@ TEST(Describe, DevicesTransfersAndLaunches) {
   const std::string text = describe(split_program(), false);
   for (const char* part : {"device 1   toy", "code       toy", "launches     1", "transfers    2 of 64 bytes"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+// docs/design.md shows a program step by step; what it shows is so.
+TEST(Describe, TheDocumentedStepsAreSo) {
+  const std::string page = read_file(NPUSIM_SOURCE_DIR "/docs/design.md"), text = describe_steps(split_program(), false);
+  EXPECT_NE(page.find("```\n" + text + "```\n"), std::string::npos) << "docs/design.md does not show\n" << text;
+}
+
+TEST(Describe, StepsAsJson) {
+  const auto json = nlohmann::json::parse(describe_steps(split_program(), true));
+  EXPECT_EQ(json["recipes"]["steps"].size(), 1u);
+  EXPECT_EQ(json["buffers"][3]["weight"], "layer.weight");
+  EXPECT_EQ(json["buffers"][6]["offset"], 64);
+  const auto& decode = json["methods"]["decode"];
+  EXPECT_TRUE(decode["steps"][2]["kernel"].is_null());
+  EXPECT_EQ(decode["steps"][0]["origins"][0]["node"], "index_copy");
+  EXPECT_EQ(decode["launches"][0]["block"][0], 32);
+  EXPECT_EQ(decode["launches"][0]["args"].back(), -1);
 }
 
 TEST(Describe, Methods) {

@@ -102,30 +102,33 @@ TEST(ContractionAttention, Causal) {
 
 // Keys behind the number that is loaded, and their values, are not read.
 TEST(ContractionAttention, CountedKeys) {
-  for (const auto& [group, queries, varies] :
-       {std::tuple(1, 1, false), std::tuple(6, 1, false), std::tuple(1, 20, false), std::tuple(2, 3, true)})
+  struct Form {
+    int64_t group, queries;
+    bool varies;  // the number, with the query
+  };
+  for (const Form& form : {Form{1, 1, false}, {6, 1, false}, {1, 20, false}, {2, 3, true}})
     for (int64_t keys : {1, 128, 700})
       for (int64_t there : {-4, 0, 1, 127, 128, 129, 500, 700, 1000}) {
-        const Case c{.group = group, .queries = queries, .keys = keys, .type = DType::bf16};
+        const Case c{.group = form.group, .queries = form.queries, .keys = keys, .type = DType::bf16};
         Kernel kernel = attention(c, DType::i64, scaled);
         auto contraction = std::make_shared<Contraction>(*kernel.contraction);
         auto score = std::make_shared<Score>(*contraction->score);
         Expr load{.op = ExprOp::load, .type = Scalar::i64};
         load.integer = static_cast<int64_t>(score->accesses.size());
-        score->accesses.push_back({3, 0, {0, 0, 0, varies ? keys : 0, 0}, {}, {}});
+        score->accesses.push_back({3, 0, {0, 0, 0, form.varies ? keys : 0, 0}, {}, {}});
         score->keys = static_cast<int32_t>(score->exprs.size());
         score->exprs.push_back(load);
         contraction->score = score;
         kernel.contraction = contraction;
         ASSERT_EQ(check_kernel(kernel), std::vector<std::string>{});
         check_contraction(kernel, {}, [&](ContractionRun& run) {
-          for (int64_t q = 0; q < queries; ++q) store_int(run.memory[3].data(), DType::i64, q * keys, there + q);
-          if (varies) return;
+          for (int64_t q = 0; q < form.queries; ++q) store_int(run.memory[3].data(), DType::i64, q * keys, there + q);
+          if (form.varies) return;
           for (size_t argument : {1, 2})
             for (int64_t i = std::max<int64_t>(there, 0) * 32; i < keys * 32; ++i)
               store_double(run.memory[argument].data(), DType::bf16, i, std::nan(""));
         });
-        EXPECT_EQ(prepare(kernel, {}, make_context(1)).step->describe().find("reference") != std::string::npos, varies);
+        EXPECT_EQ(prepare(kernel, {}, make_context(1)).step->describe().find("reference") != std::string::npos, form.varies);
       }
 }
 

@@ -1,0 +1,157 @@
+// What a program does in order: its recipes and each method step by step, with buffers, origins and launches, as text
+// for people and as JSON for scripts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "program/program.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view kind_name(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::input:
+      return "input";
+    case BufferKind::output:
+      return "output";
+    case BufferKind::state:
+      return "state";
+    case BufferKind::weight:
+      return "weight";
+    case BufferKind::constant:
+      return "constant";
+    case BufferKind::prepared:
+      return "prepared";
+    case BufferKind::arena:
+      return "arena";
+    case BufferKind::local:
+      return "local";
+  }
+  return "";
+}
+
+bool has_offset(const Buffer& b) { return b.kind == BufferKind::arena || b.kind == BufferKind::local; }
+
+class StepsText {
+ public:
+  explicit StepsText(const Program& program) : p_(program) {}
+
+  std::string run() {
+    if (!p_.recipes.steps.empty()) sequence("recipes", p_.recipes);
+    for (const Method& method : p_.methods) sequence(fmt::format("method {}", method.name), method);
+    return std::move(text_);
+  }
+
+ private:
+  // The second buffer of that name bears its number.
+  std::string buffer(int32_t id) const {
+    const Buffer& b = p_.buffers[static_cast<size_t>(id)];
+    const auto same = [&](const Buffer& other) { return other.name == b.name; };
+    const bool unique = std::count_if(p_.buffers.begin(), p_.buffers.end(), same) == 1;
+    return fmt::format("{}{} ({}{})", b.name, unique ? "" : fmt::format("#{}", id), kind_name(b.kind),
+                       has_offset(b) ? fmt::format(" +{}", b.offset) : "");
+  }
+
+  std::string buffers(const Step& step) const {
+    std::string read, written;
+    for (size_t i = 0; i < step.buffers.size(); ++i) {
+      const bool writes = step.is_transfer() ? i == 1 : p_.kernels[static_cast<size_t>(step.kernel)].args[i].written;
+      std::string& list = writes ? written : read;
+      list += fmt::format("{}{}", list.empty() ? "" : ", ", buffer(step.buffers[i]));
+    }
+    return fmt::format("{} -> {}", read, written);
+  }
+
+  void sequence(const std::string& title, const Sequence& sequence) {
+    text_ += fmt::format("{}{}\n", text_.empty() ? "" : "\n", title);
+    auto launch = sequence.launches.begin();
+    for (size_t s = 0; s < sequence.steps.size(); ++s) {
+      if (launch != sequence.launches.end() && static_cast<size_t>(launch->first) == s) launched(*launch++);
+      const Step& step = sequence.steps[s];
+      const std::string what = step.is_transfer() ? "transfer" : p_.kernels[static_cast<size_t>(step.kernel)].name;
+      text_ += fmt::format("{:>4}  {} on {}: {}\n", s, what, device(step.device), buffers(step));
+      std::string from;
+      for (const int32_t origin : step.origins) {
+        const Origin& o = p_.origins[static_cast<size_t>(origin)];
+        from += fmt::format("{}{} ({})", from.empty() ? "" : ", ", o.node, o.op);
+      }
+      if (!from.empty()) text_ += fmt::format("      from {}\n", from);
+    }
+  }
+
+  void launched(const Launch& launch) {
+    std::string args;
+    for (const int32_t arg : launch.args)
+      args += fmt::format("{}{}", args.empty() ? "" : ", ", arg == trap_word ? "trap word" : buffer(arg));
+    const auto extents = [](const std::array<uint32_t, 3>& e) { return fmt::format("{}", fmt::join(e, "x")); };
+    text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}, block {}\n      ({})\n", launch.count,
+                         launch.count == 1 ? "" : "s", launch.symbol, launch.code, extents(launch.grid),
+                         extents(launch.block), args);
+  }
+
+  std::string device(int32_t number) const {
+    const std::string& target = p_.devices[static_cast<size_t>(number)].target;
+    return p_.devices.size() == 1 ? target : fmt::format("{}/{}", number, target);
+  }
+
+  const Program& p_;
+  std::string text_;
+};
+
+Json buffers_json(const Program& program) {
+  Json list = Json::array();
+  for (const Buffer& b : program.buffers) {
+    list.push_back({{"name", b.name},
+                    {"kind", kind_name(b.kind)},
+                    {"dtype", dtype_name(b.type.dtype)},
+                    {"shape", b.type.shape},
+                    {"device", b.device}});
+    if (!b.stored.empty()) list.back()["stored"] = b.stored;
+    if (has_offset(b)) list.back()["offset"] = b.offset;
+    if (b.kind == BufferKind::weight) list.back()["weight"] = b.fqn;
+  }
+  return list;
+}
+
+Json sequence_json(const Program& program, const Sequence& sequence) {
+  Json json = {{"steps", Json::array()}, {"launches", Json::array()}};
+  for (const Step& step : sequence.steps) {
+    Json origins = Json::array();
+    for (const int32_t origin : step.origins) {
+      const Origin& o = program.origins[static_cast<size_t>(origin)];
+      origins.push_back({{"node", o.node}, {"op", o.op}});
+    }
+    json["steps"].push_back({{"kernel", step.is_transfer() ? Json() : Json(step.kernel)},
+                             {"buffers", step.buffers},
+                             {"device", step.device},
+                             {"origins", std::move(origins)}});
+  }
+  for (const Launch& l : sequence.launches)
+    json["launches"].push_back({{"first", l.first},
+                                {"count", l.count},
+                                {"code", l.code},
+                                {"symbol", l.symbol},
+                                {"grid", l.grid},
+                                {"block", l.block},
+                                {"args", l.args},
+                                {"traps", l.traps}});
+  return json;
+}
+
+}  // namespace
+
+std::string describe_steps(const Program& program, bool json) {
+  if (!json) return StepsText(program).run();
+  Json report = {{"buffers", buffers_json(program)},
+                 {"recipes", sequence_json(program, program.recipes)},
+                 {"methods", Json::object()}};
+  for (const Method& method : program.methods) report["methods"][method.name] = sequence_json(program, method);
+  return json_text(report, 2) + "\n";
+}
+
+}  // namespace npusim
