@@ -145,6 +145,7 @@ typedef struct npusim_compile_options {
   const char* kv_map_path; /* which outputs fill which states: a file, or its text */
   const char* kv_map_json;
   const char* disabled_fusions; /* names with commas between them, or "all" */
+  int text; /* 1: methods for one token get another that feeds itself; -1: none; 0: among several methods they do */
 } npusim_compile_options;
 
 NPUSIM_API npusim_status npusim_compile(const npusim_method_source* methods, size_t count,

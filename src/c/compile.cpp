@@ -1,6 +1,5 @@
 // The C interface to the compiler.
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "c/handles.h"
@@ -14,12 +13,12 @@ npusim_status npusim_compile(const npusim_method_source* methods, size_t count, 
   return guarded(error, [&] {
     npusim_program*& out = result(program, "program");
     if (count > 0 && !methods) refuse("methods is NULL");
-    npusim_compile_options asked = {};
-    if (options) std::memcpy(&asked, options, std::min(options->size, sizeof asked));
+    const npusim_compile_options asked = options_of(options);
     CompileOptions chosen;
     chosen.target = text_or(asked.target, "cpu");
     chosen.dtype = text_or(asked.dtype, "auto");
     chosen.strict = asked.strict != 0;
+    if (asked.text != 0) chosen.text = asked.text > 0;
     chosen.config = {text_or(asked.config_path, ""), text_or(asked.config_json, "")};
     chosen.kv_map = {text_or(asked.kv_map_path, ""), text_or(asked.kv_map_json, "")};
     for (std::string_view rest = asked.disabled_fusions ? asked.disabled_fusions : ""; !rest.empty();) {

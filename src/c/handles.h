@@ -1,5 +1,7 @@
 // The objects behind the C interface, and the barrier that no exception passes.
 #pragma once
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -56,6 +58,15 @@ inline const char* text(const char* pointer, const char* name) { return &given(p
 template <typename T>
 T*& result(T** pointer, const char* name) {
   return given(pointer, name) = nullptr, *pointer;
+}
+// What the caller's header knows of the options, and defaults for the rest; null: defaults.
+template <typename Options>
+Options options_of(const Options* options) {
+  Options result = {};
+  if (!options) return result;
+  if (options->size < sizeof options->size) refuse("the options' size is not set");
+  std::memcpy(&result, options, std::min(options->size, sizeof result));
+  return result;
 }
 inline std::string text_or(const char* text, const char* otherwise) { return text ? text : otherwise; }
 

@@ -1,6 +1,4 @@
 // The C interface but for compiling: errors, tensors, programs, sessions.
-#include <cstring>
-
 #include "c/handles.h"
 
 using namespace npusim;
@@ -200,8 +198,7 @@ npusim_status npusim_open_session(const npusim_program* program, const npusim_se
                                   npusim_session** session, npusim_error** error) {
   return guarded(error, [&] {
     npusim_session*& out = result(session, "session");
-    npusim_session_options asked = {};
-    if (options) std::memcpy(&asked, options, std::min(options->size, sizeof asked));
+    const npusim_session_options asked = options_of(options);
     SessionOptions chosen;
     if (asked.weights) chosen.weights = asked.weights->set;
     if (asked.device_count > 0 && !asked.devices) refuse("devices is NULL");

@@ -160,6 +160,22 @@ TEST_F(CWall, OptionsHaveASize) {
   npusim_program* other = nullptr;
   EXPECT_EQ(npusim_compile(&add, 1, &options, &other, &error), NPUSIM_OK) << npusim_error_text(error);
   npusim_program_free(other);
+  options.size = 0;
+  EXPECT_EQ(npusim_compile(&add, 1, &options, &other, &error), NPUSIM_USAGE);
+  EXPECT_EQ(text(), "the options' size is not set");
+}
+
+TEST_F(CWall, AMethodThatFeedsItself) {
+  npusim_compile_options options{};
+  options.size = sizeof options;
+  const npusim_method_source decode{"decode", NPUSIM_SOURCE_DIR "/examples/models/tinyqwen/decode_ir.json", nullptr};
+  for (const int text : {-1, 0, 1}) {
+    options.text = text;
+    npusim_program* other = nullptr;
+    ASSERT_EQ(npusim_compile(&decode, 1, &options, &other, &error), NPUSIM_OK) << npusim_error_text(error);
+    EXPECT_EQ(npusim_method_count(other), text == 1 ? 2u : 1u);
+    npusim_program_free(other);
+  }
 }
 
 TEST(C, VersionsAreThose) {
