@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Grows when something that was there changes or goes; the shared library's SOVERSION. */
-#define NPUSIM_ABI_VERSION 1
+#define NPUSIM_ABI_VERSION 2
 /* Of the library that is loaded: a program checks that it is the one it was compiled with. */
 NPUSIM_API int npusim_abi_version(void);
 NPUSIM_API const char* npusim_version(void); /* "0.1.0" */
@@ -190,9 +190,6 @@ NPUSIM_API npusim_status npusim_enqueue(npusim_session* session, const char* met
 NPUSIM_API npusim_status npusim_wait(npusim_session* session, npusim_error** error);
 /* All states to zero. */
 NPUSIM_API npusim_status npusim_reset_states(npusim_session* session, npusim_error** error);
-/* Copies the first `count` rows of a method's outputs into states of another, as the program links them. */
-NPUSIM_API npusim_status npusim_follow_links(npusim_session* session, const char* from_method, int64_t count,
-                                             npusim_error** error);
 
 #ifdef __cplusplus
 }

@@ -91,9 +91,6 @@ class NPUSIM_API Session {
 
   // All states to zero.
   void reset_states();
-  // Copies the first `count` rows of a method's outputs into states of another as the program's links say, on the
-  // device.
-  void follow_links(Key from_method, int64_t count);
 
   // One step alone, for profiling and bisecting; waits. Steps are those of step_names().
   void run_step(Key method, size_t step);

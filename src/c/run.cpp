@@ -272,7 +272,3 @@ npusim_status npusim_wait(npusim_session* session, npusim_error** error) {
 npusim_status npusim_reset_states(npusim_session* session, npusim_error** error) {
   return guarded(error, [&] { session_of(session).reset_states(); });
 }
-npusim_status npusim_follow_links(npusim_session* session, const char* from_method, int64_t count,
-                                  npusim_error** error) {
-  return guarded(error, [&] { session_of(session).follow_links(text(from_method, "method"), count); });
-}

@@ -32,7 +32,7 @@ class Builder {
     out.nodes = static_cast<int64_t>(g.origins.size());
     out.fusions = method.fusions;
     out.materialized = method.materialized;
-    share_inputs_and_weights(g);
+    share_inputs_and_weights(g, method.fills);
     for (size_t n = 0; n < g.nodes.size(); ++n)
       if (is_recipe_[n]) add_recipe(g, g.nodes[n]);
     assign_outputs(g);
@@ -42,12 +42,14 @@ class Builder {
       if (launches_) out.launches.push_back(launch_of(out.steps.size(), group.size()));
       for (size_t n : group) out.steps.push_back(step_of(g.nodes[n]));
     }
-    for (ValueId id : g.inputs) out.inputs.push_back(spec(g, value_of(g, id).name, id));
+    for (size_t i = 0; i + method.fills.size() < g.inputs.size(); ++i)
+      out.inputs.push_back(spec(g, value_of(g, g.inputs[i]).name, g.inputs[i]));
     for (const GraphOutput& o : g.outputs) {
       out.outputs.push_back(spec(g, o.name, o.value));
       out.outputs.back().type.shape = o.shape;
     }
-    for (size_t i = 0; i < method.input_roles.size(); ++i) out.inputs[i].role = method.input_roles[i];
+    for (size_t i = 0; i < std::min(method.input_roles.size(), out.inputs.size()); ++i)
+      out.inputs[i].role = method.input_roles[i];
     for (size_t i = 0; i < method.output_roles.size(); ++i) out.outputs[i].role = method.output_roles[i];
     program_.methods.push_back(std::move(out));
     program_.origins.insert(program_.origins.end(), g.origins.begin(), g.origins.end());
@@ -91,7 +93,12 @@ class Builder {
     return static_cast<int32_t>(program_.buffers.size()) - 1;
   }
 
-  void share_inputs_and_weights(const Graph& g) {
+  void share_inputs_and_weights(const Graph& g, const std::vector<std::string>& fills) {
+    const size_t own = g.inputs.size() - fills.size();
+    const auto state_name = [&](ValueId input) -> const std::string& {
+      const auto at = static_cast<size_t>(std::find(g.inputs.begin(), g.inputs.end(), input) - g.inputs.begin());
+      return at < own ? value_of(g, input).name : fills[at - own];
+    };
     updated_.assign(g.values.size(), false);
     for (size_t v = 0; v < g.values.size(); ++v)
       if (root(static_cast<ValueId>(v)) != static_cast<ValueId>(v))
@@ -113,7 +120,10 @@ class Builder {
         key = "constant:" + to_string(value.type) + ":" + hash_hex({data, value.data->data.size()});
       } else if (value.source == ValueSource::input) {
         b.kind = updated_[v] ? BufferKind::state : BufferKind::input;
-        if (b.kind == BufferKind::state) key = "state:" + value.name + ":" + to_string(value.type);
+        if (b.kind == BufferKind::state) {
+          b.name = state_name(static_cast<ValueId>(v));
+          key = "state:" + b.name + ":" + to_string(value.type);
+        }
       } else {
         continue;
       }

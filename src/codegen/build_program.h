@@ -15,10 +15,13 @@ struct MethodGraph {
   Graph graph;  // kernel nodes only
   std::map<std::string, int64_t> fusions = {}, materialized = {};
   std::vector<Role> input_roles = {}, output_roles = {};  // by position; empty: all are data
+  // The last inputs of the graph are states of another method, by these names, which this one only writes: they are
+  // among its outputs, and no inputs of the method.
+  std::vector<std::string> fills = {};
 };
 
 // Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the
-// name of the graph input). The target groups steps into launches, which it has yet to plan; without one there are
+// name of the input). The target groups steps into launches, which it has yet to plan; without one there are
 // none.
 Program build_program(std::vector<MethodGraph>& methods, const PassContext& context,
                       const CodegenTarget* target = nullptr);

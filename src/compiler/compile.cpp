@@ -9,7 +9,7 @@
 #include "codegen/build_program.h"
 #include "compiler/close_loop.h"
 #include "compiler/compile_for.h"
-#include "compiler/link_states.h"
+#include "compiler/fill_states.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
 #include "graph/import.h"
@@ -173,17 +173,15 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   const std::vector<Pass> passes = pipeline();
   const auto kernels =
       std::find_if(passes.begin(), passes.end(), [](const Pass& pass) { return pass.run == check_constraints; }) + 1;
-  for (MethodGraph& method : methods) {
-    run_passes({passes.begin(), kernels}, method, context, options);
-    find_roles(method);
-  }
+  for (MethodGraph& method : methods) run_passes({passes.begin(), kernels}, method, context, options);
+  fill_states(methods, options.kv_map, result.notes);
+  for (MethodGraph& method : methods) find_roles(method);
   if (options.text.value_or(methods.size() > 1)) close_loops(methods, result.notes);
   for (MethodGraph& method : methods) run_passes({kernels, passes.end()}, method, context, options);
   lap("passes");
   stage("plan");
   Program program = build_program(methods, context, &target);
   program.model = methods.empty() ? "" : methods.front().graph.name;
-  link_states(program, options.kv_map, result.notes);
   for (std::string& note : overflow_notes(program, nullptr)) result.notes.push_back(std::move(note));
   lap("plan");
   stage("codegen");

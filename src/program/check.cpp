@@ -51,8 +51,9 @@ class ProgramChecker {
     for (const Method& m : program_.methods) nodes += static_cast<uint64_t>(m.nodes);
     if (problems_.empty() && nodes != program_.origins.size())
       add("expected {} nodes of the IR, as many as the methods have, found {}", nodes, program_.origins.size());
-    for (const StateLink& link : program_.links)
-      if (problems_.empty()) check_link(link);
+    for (size_t i = 0; i < program_.buffers.size(); ++i)
+      if (problems_.empty() && output_of_[i] > 0 && program_.buffers[i].kind == BufferKind::state && input_of_[i] <= 0)
+        add("no method has buffer '{}', a state, as an input", program_.buffers[i].name);
     return std::move(problems_);
   }
 
@@ -265,8 +266,10 @@ class ProgramChecker {
       case BufferKind::constant:
       case BufferKind::prepared:
         return {};
-      case BufferKind::input:
       case BufferKind::state:
+        if (output_of_[static_cast<size_t>(id)] == list.id) return {};
+        [[fallthrough]];
+      case BufferKind::input:
         if (input_of_[static_cast<size_t>(id)] == list.id) return {};
         return fmt::format("buffer '{}' is no input of the method", b.name);
       case BufferKind::output:
@@ -322,14 +325,13 @@ class ProgramChecker {
     }
   }
 
-  // An output may be an input or a weight as it is, and one buffer may be several outputs.
+  // An output may be a state, or an input or a weight as it is, and one buffer may be several outputs.
   void outputs(const Method& m, int id, const std::string& where) {
     for (const TensorSpec& spec : m.outputs) {
       if (!tensor(spec, where + ": output")) continue;
       const auto position = static_cast<size_t>(spec.buffer);
       const Buffer& b = at(spec.buffer);
-      const bool given = b.kind == BufferKind::input || b.kind == BufferKind::state;
-      if (is_placed(b) || (given && input_of_[position] != id))
+      if (is_placed(b) || (b.kind == BufferKind::input && input_of_[position] != id))
         add("{}: output '{}': buffer '{}' does not outlive the run", where, spec.name, b.name);
       if (b.kind == BufferKind::prepared && !written_[position])
         add("{}: output '{}': no recipe prepares buffer '{}'", where, spec.name, b.name);
@@ -347,34 +349,6 @@ class ProgramChecker {
     if (spec.type.dtype == b.type.dtype && element_count(spec.type.shape) == element_count(b.type.shape)) return true;
     add("{} '{}': expected a buffer of {}, found {}", where, spec.name, to_string(spec.type), to_string(b.type));
     return false;
-  }
-
-  const TensorSpec* find(const std::string& method, const std::string& name, std::vector<TensorSpec> Method::*list) {
-    for (const Method& m : program_.methods)
-      if (m.name == method)
-        for (const TensorSpec& spec : m.*list)
-          if (spec.name == name) return &spec;
-    add("link: there is no '{}' in method '{}'", name, method);
-    return nullptr;
-  }
-
-  void check_link(const StateLink& link) {
-    const TensorSpec* from = find(link.from_method, link.output, &Method::outputs);
-    const TensorSpec* to = find(link.to_method, link.input, &Method::inputs);
-    if (!from || !to) return;
-    if (at(from->buffer).device != at(to->buffer).device)
-      add("link: output '{}' and input '{}' are on different devices", link.output, link.input);
-    const Shape& a = from->type.shape;
-    const Shape& b = to->type.shape;
-    int differing = 0;
-    bool fits = from->type.dtype == to->type.dtype && a.size() == b.size() && a.size() >= 2;
-    for (size_t d = 0; fits && d < a.size(); ++d) {
-      differing += a[d] != b[d];
-      fits = a[d] <= b[d] && differing <= 1;
-    }
-    if (!fits)
-      add("link: output '{}' of {} does not fill input '{}' of {} along one dimension", link.output,
-          to_string(from->type), link.input, to_string(to->type));
   }
 
   const Program& program_;

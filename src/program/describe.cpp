@@ -119,7 +119,8 @@ std::string specs_text(const Program& program, std::string_view title, const std
   for (const TensorSpec& spec : specs) {
     std::string notes;
     if (spec.role != Role::data) notes = fmt::format("  ({})", role_name(spec.role));
-    if (buffer_at(program, spec.buffer).kind == BufferKind::state) notes += "  (state)";
+    if (const Buffer& b = buffer_at(program, spec.buffer); b.kind == BufferKind::state)
+      notes += b.name == spec.name ? "  (state)" : fmt::format("  (state {})", b.name);
     text += fmt::format("  {:<8} {:<24} {}{}\n", title, spec.name, to_string(spec.type), notes);
     title = "";
   }
@@ -160,9 +161,6 @@ std::string program_text(const Program& program) {
   text += fmt::format("weights    {}\nconstants  {}\n", readable(weights_bytes(program)), readable(constants));
   text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.steps.size(), readable(prepared));
   for (const Method& method : program.methods) text += method_text(program, method);
-  if (!program.links.empty()) text += "\nlinks\n";
-  for (const StateLink& link : program.links)
-    text += fmt::format("  {}.{} -> {}.{}\n", link.from_method, link.output, link.to_method, link.input);
   text += "\nkernels\n   steps  kind         name\n";
   const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
@@ -230,7 +228,6 @@ Json program_json(const Program& program) {
                {"recipes", program.recipes.steps.size()},
                {"code", Json::array()},
                {"methods", Json::object()},
-               {"links", Json::array()},
                {"kernels", Json::array()}};
   for (const ProgramDevice& device : program.devices)
     json["devices"].push_back({{"target", device.target}, {"config", config_json(device.config)}});
@@ -238,9 +235,6 @@ Json program_json(const Program& program) {
     json["code"].push_back(
         {{"format", code.format}, {"architecture", code.architecture}, {"bytes", code.bytes.size()}});
   for (const Method& method : program.methods) json["methods"][method.name] = method_json(program, method);
-  for (const StateLink& link : program.links)
-    json["links"].push_back(
-        {{"from", link.from_method}, {"output", link.output}, {"to", link.to_method}, {"input", link.input}});
   const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& k = program.kernels[i];

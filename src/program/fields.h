@@ -148,11 +148,6 @@ void fields(Archive& a, S& s) {
   a("arenas", s.arenas), a("nodes", s.nodes), a("fusions", s.fusions), a("materialized", s.materialized);
 }
 
-template <typename Archive, Like<StateLink> S>
-void fields(Archive& a, S& s) {
-  a("from_method", s.from_method), a("output", s.output), a("to_method", s.to_method), a("input", s.input);
-}
-
 template <typename Archive, Like<Code> S>
 void fields(Archive& a, S& s) {
   a("format", s.format), a("architecture", s.architecture), a("bytes", s.bytes);
@@ -167,7 +162,7 @@ template <typename Archive, Like<Program> S>
 void fields(Archive& a, S& s) {
   a("model", s.model), a("dtype", s.dtype), a("strict", s.strict), a("devices", s.devices), a("buffers", s.buffers);
   a("constants", s.constants), a("kernels", s.kernels), a("code", s.code), a("origins", s.origins);
-  a("recipes", s.recipes), a("methods", s.methods), a("links", s.links);
+  a("recipes", s.recipes), a("methods", s.methods);
 }
 
 }  // namespace npusim

@@ -18,12 +18,13 @@
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 2;
+inline constexpr uint32_t program_version = 3;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
   output,    // read by the caller after it
-  state,     // an input that the method updates in place: stays on the device between runs (KV cache)
+  state,     // an input that a method updates in place: stays on the device between runs (KV cache); for a method that
+             // only fills it, as a prefill does, an output and no input
   weight,    // read from the weight file
   constant,  // stored in the program
   prepared,  // computed once from weights and constants by the program's recipes
@@ -108,19 +109,13 @@ struct Arena {
 
 struct Method : Sequence {
   std::string name;
-  std::vector<TensorSpec> inputs;   // in IR order; states are among them
+  std::vector<TensorSpec> inputs;   // in IR order; states that it reads are among them
   std::vector<TensorSpec> outputs;  // in IR order; two may name one buffer, and one may be an input's
   std::vector<Arena> arenas;        // one per device
   // What the compiler did, for describe: nodes of the IR, named fusions, views that became copies.
   int64_t nodes = 0;
   std::map<std::string, int64_t> fusions;
   std::map<std::string, int64_t> materialized;
-};
-
-// A prefill output that fills the first part of a decode state, along the one dimension in which they differ.
-struct StateLink {
-  std::string from_method, output;
-  std::string to_method, input;
 };
 
 // What a device's own loader takes: text or a binary.
@@ -147,7 +142,6 @@ struct Program {
   std::vector<Origin> origins;  // of all methods, in their order
   Sequence recipes;             // run once at load: weights and constants in, prepared buffers out
   std::vector<Method> methods;
-  std::vector<StateLink> links;
 };
 
 // Why a method's roles are not those of one text: empty when they are, or when it has none.

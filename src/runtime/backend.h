@@ -35,11 +35,6 @@ struct StepRange {
   size_t first = 0, count = 0;
 };
 
-// Rows of `bytes` bytes, at two strides.
-struct CopyShape {
-  size_t rows = 0, bytes = 0, from_stride = 0, to_stride = 0;
-};
-
 // Steps with everything resolved: addresses, packed parameters, code, scratch. Belongs to the queue that prepared it.
 class Segment {
  public:
@@ -61,8 +56,6 @@ class Queue {
   // The host's memory must stay as it is until wait() returns.
   virtual void upload(std::span<const std::byte> from, const Placement& to) = 0;
   virtual void download(const Placement& from, std::span<std::byte> to) = 0;
-  // Between places of this device that do not overlap.
-  virtual void copy(const Placement& from, const Placement& to, const CopyShape& shape) = 0;
   virtual void clear(const Placement& place, size_t bytes) = 0;  // to zero
   virtual void wait() = 0;
   // All that is expensive happens here, once. `placements[i]` is where program.buffers[i] is; those that the steps name

@@ -27,15 +27,6 @@ struct Port {
   bool current = false;              // output: `host` holds what the last run left
 };
 
-// A link with both ends found.
-struct Link {
-  size_t from_method = 0;
-  Placement from, to;
-  Queue* queue = nullptr;
-  size_t outer = 0, rows = 0, row_bytes = 0;  // as the source has them
-  size_t to_rows = 0;
-};
-
 // Of a list of methods or tensors. `owner` has the list: "the program", "method 'decode'".
 template <typename Named>
 size_t position_of(const std::vector<Named>& list, const Key& key, std::string_view kind, const std::string& owner) {
@@ -66,16 +57,6 @@ void check_step(const Method& method, size_t step) {
     fail(ErrorKind::usage, "no step {}: method '{}' has {}", step, method.name, method.steps.size());
 }
 
-size_t product(const Shape& shape, size_t begin, size_t end) {
-  size_t result = 1;
-  for (size_t d = begin; d < end; ++d) result *= static_cast<size_t>(shape[d]);
-  return result;
-}
-
-const TensorSpec& named(const std::vector<TensorSpec>& specs, const std::string& name) {
-  return *std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; });
-}
-
 }  // namespace
 
 struct Session::State {
@@ -89,7 +70,6 @@ struct Session::State {
     std::vector<Port> inputs, outputs;
   };
   std::vector<Ready> methods;
-  std::vector<Link> links;
   bool busy = false;  // something was enqueued
 
   // What is enqueued works on the segments and the memory until it is done.
@@ -145,7 +125,6 @@ struct Session::State {
       for (const TensorSpec& spec : m.outputs) ready.outputs.push_back(port(spec));
       methods.push_back(std::move(ready));
     }
-    for (const StateLink& l : program().links) links.push_back(link(l));
   }
 
   void wait() {
@@ -221,26 +200,6 @@ struct Session::State {
       port.host = port.staging.data();
     }
     return port;
-  }
-
-  Link link(const StateLink& l) const {
-    const size_t from_method = method(l.from_method);
-    const TensorSpec& from = named(program().methods[from_method].outputs, l.output);
-    const TensorSpec& to = named(program().methods[method(l.to_method)].inputs, l.input);
-    const Shape &a = from.type.shape, &b = to.type.shape;
-    size_t along = 0;  // the dimension positions run along
-    while (along < a.size() && a[along] == b[along]) ++along;
-    if (along == a.size()) along = a.size() - 2;
-    Link link;
-    link.from_method = from_method;
-    link.from = placements[static_cast<size_t>(from.buffer)];
-    link.to = placements[static_cast<size_t>(to.buffer)];
-    link.queue = queues[device_of(static_cast<size_t>(to.buffer))].get();
-    link.outer = product(a, 0, along);
-    link.rows = static_cast<size_t>(a[along]);
-    link.to_rows = static_cast<size_t>(b[along]);
-    link.row_bytes = product(a, along + 1, a.size()) * dtype_size(from.type.dtype);
-    return link;
   }
 };
 
@@ -389,18 +348,6 @@ void Session::reset_states() {
   for (const State::Ready& ready : state_->methods)
     for (const Port& port : ready.inputs)
       if (port.state) port.queue->clear(port.place, port.bytes);
-  state_->wait();
-}
-
-void Session::follow_links(Key from_method, int64_t count) {
-  const size_t from = state_->method(from_method);
-  state_->busy = true;
-  for (const Link& link : state_->links) {
-    if (link.from_method != from) continue;
-    const size_t rows = std::min({static_cast<size_t>(std::max<int64_t>(count, 0)), link.rows, link.to_rows});
-    link.queue->copy(link.from, link.to,
-                     {link.outer, rows * link.row_bytes, link.rows * link.row_bytes, link.to_rows * link.row_bytes});
-  }
   state_->wait();
 }
 

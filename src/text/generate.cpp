@@ -22,6 +22,10 @@ namespace {
 
 constexpr const char* no_text_model = "this is no program that generates text";
 
+bool is_state(const Program& program, const TensorSpec& spec) {
+  return program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state;
+}
+
 // What a method lacks is added to `problems`.
 TextMethod text_method(const Program& program, size_t position, std::vector<Problem>& problems) {
   const Method& method = program.methods[position];
@@ -29,11 +33,6 @@ TextMethod text_method(const Program& program, size_t position, std::vector<Prob
   text.method = static_cast<int>(position);
   const auto add = [&](const std::string& problem) {
     problems.push_back({no_text_model, fmt::format("method '{}' {}", method.name, problem)});
-  };
-  const auto is_state = [&](const TensorSpec& spec) {
-    return program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state ||
-           std::any_of(program.links.begin(), program.links.end(),
-                       [&](const StateLink& l) { return l.to_method == method.name && l.input == spec.name; });
   };
   for (size_t i = 0; i < method.inputs.size(); ++i) {
     const TensorSpec& spec = method.inputs[i];
@@ -45,7 +44,7 @@ TextMethod text_method(const Program& program, size_t position, std::vector<Prob
       text.positions.push_back(at);
     } else if (spec.role == Role::mask) {
       text.mask = at;
-    } else if (!is_state(spec)) {
+    } else if (!is_state(program, spec)) {
       add(fmt::format("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type)));
     }
   }
@@ -63,12 +62,6 @@ TextMethod text_method(const Program& program, size_t position, std::vector<Prob
   return text;
 }
 
-int find_method(const Program& program, std::string_view name) {
-  for (size_t i = 0; i < program.methods.size(); ++i)
-    if (program.methods[i].name == name) return static_cast<int>(i);
-  return -1;
-}
-
 const TensorSpec& input_of(const Program& program, const TextMethod& m, int i) {
   return program.methods[static_cast<size_t>(m.method)].inputs[static_cast<size_t>(i)];
 }
@@ -76,28 +69,32 @@ const TensorSpec& logits_of(const Program& program, const TextMethod& m) {
   return program.methods[static_cast<size_t>(m.method)].outputs[static_cast<size_t>(m.logits)];
 }
 
-// How many positions decode's states hold: the mask's width, or the dimension along which prefill fills a state.
-int64_t state_capacity(const Program& program, const TextMethod& decode) {
-  if (decode.mask >= 0) return input_of(program, decode, decode.mask).type.shape.back();
-  const Method& method = program.methods[static_cast<size_t>(decode.method)];
-  for (const StateLink& link : program.links) {
-    const Method& from = program.methods[static_cast<size_t>(find_method(program, link.from_method))];
-    const auto named = [](const std::vector<TensorSpec>& specs, const std::string& name) {
-      return std::find_if(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == name; })->type.shape;
-    };
-    const Shape a = named(from.outputs, link.output), b = named(method.inputs, link.input);
-    for (size_t d = 0; d < a.size(); ++d)
-      if (a[d] != b[d]) return b[d];
-  }
-  return 0;
+const Method& method_of(const Program& program, const TextMethod& m) {
+  return program.methods[static_cast<size_t>(m.method)];
 }
 
-// Whether `greedy` goes on with the states of `decode`.
-bool shares_states(const Program& program, const TextMethod& decode, const TextMethod& greedy) {
-  const auto& inputs = program.methods[static_cast<size_t>(greedy.method)].inputs;
-  for (const TensorSpec& spec : program.methods[static_cast<size_t>(decode.method)].inputs)
-    if (program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state &&
-        std::none_of(inputs.begin(), inputs.end(), [&](const TensorSpec& s) { return s.buffer == spec.buffer; }))
+// How many positions decode's states hold: the mask's width, or, where the model makes its own mask, how many places
+// there are in a state for what is stored at a position.
+int64_t state_capacity(const Program& program, const TextMethod& decode) {
+  if (decode.mask >= 0) return input_of(program, decode, decode.mask).type.shape.back();
+  int64_t capacity = 0;
+  for (const Step& step : method_of(program, decode).steps) {
+    if (step.is_transfer()) continue;
+    for (const Store& store : program.kernels[static_cast<size_t>(step.kernel)].stores) {
+      const int32_t buffer = step.buffers[static_cast<size_t>(store.access.arg)];
+      if (program.buffers[static_cast<size_t>(buffer)].kind != BufferKind::state) continue;
+      for (const IndexTerm& term : store.access.terms)
+        capacity = capacity ? std::min(capacity, term.extent) : term.extent;
+    }
+  }
+  return capacity;
+}
+
+// Whether `specs` have every state of `decode`.
+bool have_states(const std::vector<TensorSpec>& specs, const Program& program, const TextMethod& decode) {
+  for (const TensorSpec& spec : method_of(program, decode).inputs)
+    if (is_state(program, spec) &&
+        std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.buffer == spec.buffer; }))
       return false;
   return true;
 }
@@ -107,11 +104,8 @@ class Runner {
  public:
   Runner(Session& session, const TextModel& model) : session_(session), model_(model) {}
 
-  // The first `count` tokens at positions 0, 1, …; what is behind them is padding that nothing attends to.
-  void prefill(const std::vector<int64_t>& tokens, int64_t count) {
-    run(model_.prefill, tokens.data(), count, 0);
-    session_.follow_links(static_cast<size_t>(model_.prefill.method), count);
-  }
+  // The first `count` tokens at positions 0, 1, …
+  void prefill(const std::vector<int64_t>& tokens, int64_t count) { run(model_.prefill, tokens.data(), count, 0); }
   void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
 
   // From here on greedy steps take this token at this position, and then what they find themselves.
@@ -137,9 +131,11 @@ class Runner {
   }
 
  private:
+  // Padding repeats the last token. What it leaves in the states stands behind the position: no token before it sees
+  // it, and each later one writes its own key and value there before it looks.
   void run(const TextMethod& m, const int64_t* tokens, int64_t count, int64_t first) {
     for (int64_t i = 0; i < m.length; ++i) {
-      put(m, m.tokens, i, i < count ? tokens[i] : 0);
+      put(m, m.tokens, i, tokens[std::min(i, count - 1)]);
       for (int input : m.positions) put(m, input, i, first + i);
     }
     mask(m, count, first);
@@ -288,16 +284,16 @@ TextModel find_text_model(const Program& program) {
     throw Error(ErrorKind::unsupported, std::move(problems));
   }
   problems.clear();
-  if (model.greedy.method >= 0 && !shares_states(program, model.decode, model.greedy)) model.greedy = {};
+  if (model.greedy.method >= 0 && !have_states(method_of(program, model.greedy).inputs, program, model.decode))
+    model.greedy = {};
   const auto add = [&](const std::string& problem) { problems.push_back({no_text_model, problem}); };
-  const std::string& decode = program.methods[static_cast<size_t>(model.decode.method)].name;
+  const std::string& decode = method_of(program, model.decode).name;
   if (model.decode.positions.empty()) add(fmt::format("method '{}' has no cache_position or position_ids", decode));
   model.vocabulary = logits_of(program, model.decode).type.shape[2];
   if (model.prefill.method >= 0) {
-    const std::string& prefill = program.methods[static_cast<size_t>(model.prefill.method)].name;
-    if (std::none_of(program.links.begin(), program.links.end(),
-                     [&](const StateLink& l) { return l.from_method == prefill && l.to_method == decode; }))
-      add(fmt::format("nothing links outputs of '{}' to states of '{}': compile with --kv-map", prefill, decode));
+    const std::string& prefill = method_of(program, model.prefill).name;
+    if (!have_states(method_of(program, model.prefill).outputs, program, model.decode))
+      add(fmt::format("method '{}' does not fill every state of '{}': compile with --kv-map", prefill, decode));
     if (logits_of(program, model.prefill).type.shape[2] != model.vocabulary)
       add(fmt::format("the logits of '{}' and '{}' differ in size", prefill, decode));
   }

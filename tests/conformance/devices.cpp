@@ -130,9 +130,6 @@ class CountingQueue : public Queue {
     traffic_.downloaded += to.size();
     queue_->download(from, to);
   }
-  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
-    queue_->copy(from, to, shape);
-  }
   void clear(const Placement& place, size_t bytes) override { queue_->clear(place, bytes); }
   void wait() override { queue_->wait(); }
   std::unique_ptr<Segment> prepare(const StepRange& steps, std::span<const Placement> placements) override {

@@ -1,4 +1,4 @@
-// What a session promises on every device: states, links, ports, weights, errors, threads.
+// What a session promises on every device: states, ports, weights, errors, threads.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -121,7 +121,8 @@ TEST_P(Sessions, StatesAreSetReadAndReset) {
   EXPECT_THROW(session.input(decode, 2), Error);
 }
 
-TEST_P(Sessions, LinksFillTheFirstRows) {
+// A state that one method updates is an output, and no input, of one that fills its first rows.
+TEST_P(Sessions, AMethodFillsAnothersState) {
   Session session = open(GetParam());
   decode_step(session, 0);
   decode_step(session, 5);
@@ -129,11 +130,20 @@ TEST_P(Sessions, LinksFillTheFirstRows) {
   for (size_t i = 0; i < 8; ++i) given[i] = 100 + static_cast<float>(i);
   session.set_input(prefill, 0, bytes_of(given));
   session.run(prefill);
-  session.follow_links(prefill, 1);
   std::vector<float> expected = cache_after(0);
   const std::vector<float> fifth = row(5);
-  for (size_t i = 0; i < 4; ++i) expected[i] = 2 * given[i], expected[20 + i] = fifth[i];
+  for (size_t i = 0; i < 8; ++i) expected[i] = 2 * given[i];
+  for (size_t i = 0; i < 4; ++i) expected[20 + i] = fifth[i];
   EXPECT_EQ(floats(session.output(decode, 1)), expected);
+  EXPECT_EQ(floats(session.output(prefill, 1)), expected);
+  decode_step(session, 1);
+  const std::vector<float> second = row(1);
+  std::copy(second.begin(), second.end(), expected.begin() + 4);
+  EXPECT_EQ(floats(session.output(prefill, 1)), expected);
+  std::vector<float> bound(32);
+  EXPECT_THROW(session.bind_output(prefill, 1, std::as_writable_bytes(std::span(bound))), Error);
+  session.reset_states();
+  EXPECT_EQ(floats(session.output(prefill, 1)), cache_after(0));
 }
 
 // A run moves inputs to the device and nothing back; outputs move when they are asked for, once.
@@ -148,7 +158,6 @@ TEST(Traffic, StatesStayAndOutputsWaitToBeAskedFor) {
   session.run(decode, 5);
   EXPECT_EQ(traffic.uploaded - loaded, 4U * 4 + 8);
   session.run(prefill);
-  session.follow_links(prefill, 2);
   EXPECT_EQ(traffic.uploaded - loaded, 4U * 4 + 8 + 8 * 4);
   EXPECT_EQ(traffic.downloaded, checked);
   session.output(decode, 0);

@@ -57,7 +57,7 @@ TEST(ProgramFile, Envelope) {
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
   std::string other = good;
   other[7] = 9;
-  EXPECT_EQ(load_error(other), "p.npubin: expected program version 2, found 9: compile the model again");
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 3, found 9: compile the model again");
   other = good;
   other[100] ^= 1;
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
@@ -100,27 +100,27 @@ TEST(ProgramFile, Fields) {
   w.nil();
   EXPECT_EQ(load_error(sealed(w.take())), "p.npubin: body: expected a map, found an array");
   w.map(2);
-  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 12 fields, found 2");
-  w.map(12);
+  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 11 fields, found 2");
+  w.map(11);
   w.text("modal");
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected this field, found 'modal'");
-  w.map(12);
+  w.map(11);
   w.text("model");
   w.boolean(true);
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected text, found a boolean");
-  w.map(12);
+  w.map(11);
   w.text("model");
   w.text("\xff");
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))),
             "p.npubin: model: expected UTF-8 text, found other bytes");
-  w.map(12);
+  w.map(11);
   w.text("model");
   w.text("m");
   w.text("dtype");
   w.natural(10);
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: dtype: expected 0 to 9, found 10");
   // A count that only the bytes that are left can limit.
-  std::string huge = "\x8c\xa5model\xdb\xff\xff\xff\xff";
+  std::string huge = "\x8b\xa5model\xdb\xff\xff\xff\xff";
   EXPECT_EQ(load_error(sealed(huge + "abc")),
             "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
 }
@@ -181,8 +181,8 @@ TEST(ProgramCheck, Buffers) {
 }
 
 TEST(ProgramCheck, Steps) {
-  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[0].kernel = 4; }),
-            "method 'decode': step 0 'index_copy': expected a kernel 0 to 4, found 4");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[0].kernel = 5; }),
+            "method 'decode': step 0 'index_copy': expected a kernel 0 to 5, found 5");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers.pop_back(); }),
             "method 'decode': step 2 'mul': expected 2 buffers for kernel 'scale', found 1");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].steps[2].buffers[1] = 10; }),
@@ -219,8 +219,8 @@ TEST(ProgramCheck, Steps) {
             "arena of 95");
   EXPECT_EQ(check_error([](Program& p) {
               p.methods[0].arenas[0].bytes = 96;
-              p.methods[0].steps[0].buffers[1] = 6;
-              p.methods[0].outputs.clear(), p.links.clear();
+              p.methods[0].steps[0].buffers[1] = p.methods[0].steps[1].buffers[1] = 6;
+              p.methods[0].outputs.erase(p.methods[0].outputs.begin());
             }),
             "method 'decode': step 1 'attention': argument 3: arena buffer 'mixed' belongs to another method\n"
             "p.npubin: method 'decode': step 2 'mul': argument 0: arena buffer 'mixed' belongs to another method");
@@ -234,8 +234,7 @@ TEST(ProgramCheck, Kernels) {
 TEST(ProgramCheck, Methods) {
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].name = "prefill"; }).substr(0, 43),
             "method 'prefill': expected a name of its ow");
-  EXPECT_EQ(check_error([](Program& p) { p.methods.clear(), p.links.clear(); }),
-            "expected at least one method, found none");
+  EXPECT_EQ(check_error([](Program& p) { p.methods.clear(); }), "expected at least one method, found none");
   EXPECT_EQ(check_error([](Program& p) { p.methods[1].inputs[0].buffer = 3; }).substr(0, 62),
             "method 'decode': input 'x': expected a buffer of float32[1, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.methods[0].inputs[0].buffer = 5; }),
@@ -277,18 +276,23 @@ TEST(ProgramCheck, Roles) {
             "method 'decode': output 'y' of float32[2, 4]: expected no logits of 0 tokens");
 }
 
-TEST(ProgramCheck, Links) {
-  EXPECT_EQ(check_error([](Program& p) { p.links[0].output = "nothing"; }),
-            "link: there is no 'nothing' in method 'prefill'");
-  EXPECT_EQ(check_error([](Program& p) { p.links[0].input = "x"; }),
-            "link: output 'filled' of float32[2, 4] does not fill input 'x' of float32[1, 4] along one dimension");
+// What one method fills, another must have: else nobody could read it.
+TEST(ProgramCheck, FilledStates) {
+  EXPECT_EQ(check_error([](Program& p) {
+              p.methods[1].inputs.pop_back(), p.methods[1].outputs.pop_back();
+              p.methods[1].steps.erase(p.methods[1].steps.begin());
+              p.methods[1].steps[0].buffers[1] = 4;
+            }),
+            "no method has buffer 'cache', a state, as an input");
+  EXPECT_EQ(check_error([](Program& p) { p.methods[0].outputs.pop_back(); }),
+            "method 'prefill': step 1 'given': argument 0: buffer 'cache' is no input of the method");
 }
 
 // W-65: a program of the version before is refused with one line.
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 2, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 3, found 1: compile the model again");
 }
 
 // The first problem: others may follow from it.

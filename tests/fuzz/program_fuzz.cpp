@@ -79,7 +79,6 @@ void run(const Program& program) {
       session.set_input(m, i, bytes);
     }
     session.run(m);
-    session.follow_links(m, 1);
     for (size_t i = 0; i < method.outputs.size(); ++i) session.output(m, i);
   }
 }

@@ -35,7 +35,7 @@ TEST(Describe, TextNamesEverything) {
   const std::string text = describe(sample_program(), false);
   for (const char* part :
        {"program    sample", "target     cpu", "method prefill", "method decode", "float32[8, 4]  (state)",
-        "5 nodes -> 3 kernels -> 3 steps", "fusions      attention 1", "prefill.filled -> decode.cache",
+        "5 nodes -> 3 kernels -> 3 steps", "fusions      attention 1", "filled_cache             float32[8, 4]  (state cache)",
         "attention  [2, 4]", "arena        96 bytes (lower bound 32 bytes)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }

@@ -1,4 +1,5 @@
-// A program with every kind of buffer, a recipe, an attention, a state that two methods share, and a link.
+// A program with every kind of buffer, a recipe, an attention, and a state that one method
+// updates and another fills.
 #pragma once
 #include <limits>
 
@@ -29,6 +30,16 @@ inline Kernel update_kernel(const TensorType& state) {
   const Coord to[] = {Coord(at), Coord(k.dim(1))};
   k.store(out, to, x);
   return k.finish("update");
+}
+
+// The first rows of a state.
+inline Kernel fill_kernel(const TensorType& rows, const TensorType& state) {
+  KernelBuilder k(rows.shape);
+  const int old = k.input(state);
+  const Coord at[] = {k.dim(0), k.dim(1)};
+  const Ex x = k.load(k.input(rows), at);
+  k.store(k.output(state, old), at, x);
+  return k.finish("fill");
 }
 
 // q [2, 4], k and v [8, 4]: softmax(q·kᵀ)·v.
@@ -84,7 +95,7 @@ inline Program sample_program() {
   p.buffers[static_cast<size_t>(ready)].finite_for = "conv_bn";
   p.buffers[static_cast<size_t>(mixed)].offset = 64;
   p.kernels = {update_kernel(state), attention_kernel(), copy_kernel(rows, std::numeric_limits<double>::quiet_NaN()),
-               copy_kernel(state, 0.1)};
+               copy_kernel(state, 0.1), fill_kernel(rows, state)};
   p.origins = {{"given", "aten.copy.default"},
                {"scale", "aten.mul.Scalar"},
                {"index_copy", "aten.index_copy.default"},
@@ -105,12 +116,11 @@ inline Program sample_program() {
   Method prefill;
   prefill.name = "prefill";
   prefill.inputs = {{"given", rows, given}};
-  prefill.outputs = {{"filled", rows, filled}};
-  prefill.steps = {{2, {given, filled}, 0, {0}}};
+  prefill.outputs = {{"filled", rows, filled}, {"filled_cache", state, cache}};
+  prefill.steps = {{2, {given, filled}, 0, {0}}, {4, {cache, filled, cache}, 0, {0}}};
   prefill.arenas.resize(1);
   prefill.nodes = 1;
   p.methods = {prefill, decode};
-  p.links = {{"prefill", "filled", "decode", "cache"}};
   return p;
 }
 
@@ -127,7 +137,9 @@ inline Program split_program() {
                          .kind = kind,
                          .type = rows,
                          .stored = {},
-                         .offset = kind == BufferKind::arena ? static_cast<uint64_t>(32 * (p.buffers.size() - 10)) : 0,
+                         .offset = kind == BufferKind::arena
+                                       ? static_cast<uint64_t>(32 * (p.buffers.size() - static_cast<size_t>(first)))
+                                       : 0,
                          .fqn = {},
                          .tied = {},
                          .constant = -1,

@@ -122,7 +122,6 @@ TEST(Serialize, EveryMemberIsListed) {
   EXPECT_EQ(members<Sequence>(), listed<Sequence>());
   EXPECT_EQ(members<Arena>(), listed<Arena>());
   EXPECT_EQ(members<Method>() + listed<Sequence>() - 1, listed<Method>());  // it is a Sequence, and that one member
-  EXPECT_EQ(members<StateLink>(), listed<StateLink>());
   EXPECT_EQ(members<Code>(), listed<Code>());
   EXPECT_EQ(members<ProgramDevice>(), listed<ProgramDevice>());
   EXPECT_EQ(members<Program>(), listed<Program>());

@@ -114,11 +114,6 @@ class CpuQueue : public Queue {
   void download(const Placement& from, std::span<std::byte> to) override {
     if (!to.empty()) std::memcpy(to.data(), from.buffer->host() + from.offset, to.size());
   }
-  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
-    for (size_t row = 0; row < shape.rows && shape.bytes > 0; ++row)
-      std::memcpy(to.buffer->host() + to.offset + row * shape.to_stride,
-                  from.buffer->host() + from.offset + row * shape.from_stride, shape.bytes);
-  }
   void clear(const Placement& place, size_t bytes) override {
     if (bytes > 0) std::memset(place.buffer->host() + place.offset, 0, bytes);
   }

@@ -37,10 +37,6 @@ class NullQueue : public Queue {
   void download(const Placement& from, std::span<std::byte> to) override {
     if (!to.empty()) std::memcpy(to.data(), memory_at(from), to.size());
   }
-  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
-    for (size_t row = 0; row < shape.rows && shape.bytes > 0; ++row)
-      std::memcpy(memory_at(to) + row * shape.to_stride, memory_at(from) + row * shape.from_stride, shape.bytes);
-  }
   void clear(const Placement& place, size_t bytes) override {
     if (bytes > 0) std::memset(memory_at(place), 0, bytes);
   }

@@ -36,13 +36,11 @@ struct BoundStep {
 
 // One entry of the queue. Host memory is read and written when the entry's turn comes.
 struct Command {
-  enum class Kind { upload, download, copy, clear, step } kind = Kind::step;
+  enum class Kind { upload, download, clear, step } kind = Kind::step;
   std::span<const std::byte> from = {};
   std::span<std::byte> to = {};
-  std::byte* device = nullptr;         // upload, download, clear; copy: the source
-  std::byte* device_target = nullptr;  // copy
+  std::byte* device = nullptr;  // upload, download, clear
   size_t bytes = 0;
-  CopyShape shape = {};
   const BoundStep* step = nullptr;
 };
 
@@ -53,10 +51,6 @@ void execute(const Command& c) {
       break;
     case Command::Kind::download:
       std::memcpy(c.to.data(), c.device, c.to.size());
-      break;
-    case Command::Kind::copy:
-      for (size_t row = 0; row < c.shape.rows; ++row)
-        std::memcpy(c.device_target + row * c.shape.to_stride, c.device + row * c.shape.from_stride, c.shape.bytes);
       break;
     case Command::Kind::clear:
       std::memset(c.device, 0, c.bytes);
@@ -109,10 +103,6 @@ class ToyQueue : public Queue {
   }
   void download(const Placement& from, std::span<std::byte> to) override {
     if (!to.empty()) push({.kind = Command::Kind::download, .to = to, .device = memory_at(from)});
-  }
-  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
-    if (shape.bytes > 0)
-      push({.kind = Command::Kind::copy, .device = memory_at(from), .device_target = memory_at(to), .shape = shape});
   }
   void clear(const Placement& place, size_t bytes) override {
     if (bytes > 0) push({.kind = Command::Kind::clear, .device = memory_at(place), .bytes = bytes});

@@ -1,0 +1,227 @@
+// KV mappings: the side file of the extractor, or pairing by shape and order.
+#include "compiler/fill_states.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "compiler/roles.h"
+#include "kernel/builder.h"
+
+namespace npusim {
+namespace {
+
+constexpr size_t nothing = SIZE_MAX;
+
+// An output of a prefill and the input of decode that it fills.
+struct Pair {
+  size_t output, input;
+};
+
+// One entry of a KV mapping.
+struct Entry {
+  size_t layer = 0;
+  std::string output, input;
+};
+
+const std::string& input_name(const MethodGraph& decode, size_t input) {
+  return value_of(decode.graph, decode.graph.inputs[input]).name;
+}
+const TensorType& input_type(const MethodGraph& decode, size_t input) {
+  return value_of(decode.graph, decode.graph.inputs[input]).type;
+}
+TensorType output_type(const MethodGraph& prefill, size_t output) {
+  const GraphOutput& o = prefill.graph.outputs[output];
+  return {value_of(prefill.graph, o.value).type.dtype, o.shape};
+}
+
+size_t find_output(const MethodGraph& prefill, const std::string& name) {
+  const auto& list = prefill.graph.outputs;
+  const auto found = std::find_if(list.begin(), list.end(), [&](const GraphOutput& o) { return o.name == name; });
+  return found == list.end() ? nothing : static_cast<size_t>(found - list.begin());
+}
+
+// A prefill's cache fits a state when they differ in one dimension at most, in which the state is larger.
+bool fits(const TensorType& from, const TensorType& to) {
+  if (from.dtype != to.dtype || from.shape.size() != to.shape.size()) return false;
+  int differing = 0;
+  for (size_t d = 0; d < from.shape.size(); ++d) {
+    if (from.shape[d] == to.shape[d]) continue;
+    if (from.shape[d] > to.shape[d] || ++differing > 1) return false;
+  }
+  return true;
+}
+
+std::vector<size_t> states_of(const MethodGraph& method) {
+  std::vector<size_t> states;
+  const std::vector<int> updates = updates_of_inputs(method.graph);
+  for (size_t i = 0; i < updates.size(); ++i)
+    if (updates[i] >= 0) states.push_back(i);
+  return states;
+}
+
+std::vector<Entry> read_mapping(const JsonSource& source, const std::string& path) {
+  const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
+  if (!json.contains("layers") || !json["layers"].is_array())
+    fail(ErrorKind::bad_input, "{}: expected an object with a list of layers", path);
+  std::vector<Entry> entries;
+  for (size_t i = 0; i < json["layers"].size(); ++i) {
+    const auto& layer = json["layers"][i];
+    for (const char* which : {"key", "value"}) {
+      auto name_of = [&](const std::string& key) {
+        if (!layer.is_object() || !layer.contains(key) || !layer[key].is_string())
+          fail(ErrorKind::bad_input, "{}: layers[{}].{} must be a string", path, i, key);
+        return layer[key].get<std::string>();
+      };
+      Entry entry{i, name_of(fmt::format("prefill_{}_output", which)), name_of(fmt::format("decode_{}_input", which))};
+      for (const Entry& other : entries)
+        if (other.output == entry.output || other.input == entry.input)
+          fail(ErrorKind::bad_input, "{}: layers[{}]: {} -> {} after {} -> {}: expected each once", path, i,
+               entry.output, entry.input, other.output, other.input);
+      entries.push_back(std::move(entry));
+    }
+  }
+  return entries;
+}
+
+std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph& decode,
+                                  const std::vector<Entry>& entries, const std::string& path) {
+  const std::vector<size_t> states = states_of(decode);
+  std::vector<Pair> pairs;
+  for (const auto& [layer, from, to] : entries) {
+    const auto wrong = [&](const std::string& problem) {
+      fail(ErrorKind::bad_input, "{}: layers[{}]: {}", path, layer, problem);
+    };
+    const size_t output = find_output(prefill, from);
+    const auto input =
+        std::find_if(states.begin(), states.end(), [&](size_t i) { return input_name(decode, i) == to; });
+    if (output == nothing) wrong(fmt::format("{} has no output {}", prefill.name, from));
+    if (input == states.end()) wrong(fmt::format("{} has no input {} that it updates", decode.name, to));
+    const TensorType source = output_type(prefill, output), target = input_type(decode, *input);
+    if (!fits(source, target))
+      wrong(fmt::format("{} {} does not fit {} {}", from, to_string(source), to, to_string(target)));
+    pairs.push_back({output, *input});
+  }
+  return pairs;
+}
+
+std::vector<Pair> pair_by_order(const MethodGraph& prefill, const MethodGraph& decode) {
+  const std::vector<size_t> states = states_of(decode);
+  std::vector<Pair> pairs;
+  size_t caches = 0;
+  for (size_t o = 0; o < prefill.graph.outputs.size(); ++o) {
+    const TensorType from = output_type(prefill, o);
+    if (std::none_of(states.begin(), states.end(), [&](size_t s) { return fits(from, input_type(decode, s)); }))
+      continue;
+    if (caches < states.size()) pairs.push_back({o, states[caches]});
+    ++caches;
+  }
+  if (caches != states.size())
+    fail(ErrorKind::bad_input, "{} has {} states, {} has {} outputs that fit them: give --kv-map", decode.name,
+         states.size(), prefill.name, caches);
+  for (const auto& [output, input] : pairs)
+    if (!fits(output_type(prefill, output), input_type(decode, input)))
+      fail(ErrorKind::bad_input, "{} {} does not fit {} {}: give --kv-map", prefill.name,
+           prefill.graph.outputs[output].name, decode.name, input_name(decode, input));
+  return pairs;
+}
+
+std::vector<Coord> indices(KernelBuilder& k, const Shape& shape) {
+  std::vector<Coord> at;
+  for (size_t d = 0; d < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+  return at;
+}
+
+Kernel fill_kernel(const TensorType& rows, const TensorType& state) {
+  KernelBuilder k(rows.shape);
+  const int old = k.input(state);
+  const Ex x = k.load(k.input(rows), indices(k, rows.shape));
+  k.store(k.output(state, old), indices(k, rows.shape), x);
+  return k.finish("fill");
+}
+
+Kernel filled_kernel(const TensorType& rows, const TensorType& state) {
+  KernelBuilder k(rows.shape);
+  const Ex x = k.load(k.input(state), indices(k, rows.shape));
+  k.store(k.output(rows), indices(k, rows.shape), x);
+  return k.finish("filled");
+}
+
+// The output becomes a state of this name and type with the output's value in its first positions.
+void fill(MethodGraph& prefill, size_t output, const std::string& name, const TensorType& type) {
+  Graph& graph = prefill.graph;
+  const TensorType rows = output_type(prefill, output);
+  const ValueId value = graph.outputs[output].value, state = add_value(graph, name, type),
+                filled = add_value(graph, name + "_filled", type);
+  value_of(graph, state).source = ValueSource::input;
+  graph.inputs.push_back(state);
+  prefill.fills.push_back(name);
+  const auto add = [&](Kernel kernel, std::vector<ValueId> from, ValueId to) {
+    Node node;
+    node.name = graph.outputs[output].name;
+    node.inputs = std::move(from);
+    node.outputs = {to};
+    node.kernel = std::make_shared<const Kernel>(std::move(kernel));
+    node.origins = origins_of(graph, value);
+    add_node(graph, std::move(node));
+  };
+  // What is computed here need not be stored twice.
+  if (value_of(graph, value).source == ValueSource::node) {
+    const ValueId view = add_value(graph, name + "_rows", value_of(graph, value).type);
+    for (Node& node : graph.nodes) std::replace(node.inputs.begin(), node.inputs.end(), value, view);
+    for (GraphOutput& o : graph.outputs)
+      if (o.value == value) o.value = view;
+    add(filled_kernel(rows, type), {filled}, view);
+  }
+  add(fill_kernel(rows, type), {state, value}, filled);
+  graph.outputs[output].value = filled;
+  graph.outputs[output].shape = type.shape;
+  compact(graph, {}, false);
+}
+
+}  // namespace
+
+void fill_states(std::vector<MethodGraph>& methods, const JsonSource& kv_map, std::vector<std::string>& notes) {
+  if (methods.size() < 2) {
+    if (kv_map.given()) fail(ErrorKind::usage, "--kv-map needs two methods");
+    return;
+  }
+  const std::string path = kv_map.path.empty() ? "KV mapping" : kv_map.path;
+  const MethodGraph* decode = nullptr;
+  std::vector<MethodGraph*> others, prefills;
+  for (MethodGraph& method : methods) {
+    if (states_of(method).empty())
+      others.push_back(&method);
+    else if (!decode)
+      decode = &method;
+  }
+  if (!decode || others.empty()) {
+    if (kv_map.given()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");
+    return;
+  }
+  const std::vector<Entry> entries = kv_map.given() ? read_mapping(kv_map, path) : std::vector<Entry>{};
+  const std::vector<size_t> states = states_of(*decode);
+  // What has no such output is something else.
+  for (MethodGraph* method : others) {
+    bool fills = std::any_of(entries.begin(), entries.end(),
+                             [&](const Entry& entry) { return find_output(*method, entry.output) != nothing; });
+    for (size_t o = 0; o < method->graph.outputs.size() && !kv_map.given(); ++o)
+      for (const size_t s : states) fills = fills || fits(output_type(*method, o), input_type(*decode, s));
+    if (fills) prefills.push_back(method);
+  }
+  if (prefills.empty()) prefills.push_back(others[0]);
+  for (MethodGraph* prefill : prefills) {
+    const std::vector<Pair> pairs =
+        kv_map.given() ? pair_by_mapping(*prefill, *decode, entries, path) : pair_by_order(*prefill, *decode);
+    if (!kv_map.given())
+      notes.push_back(fmt::format("paired {} outputs of {} with the states of {} by shape and order", pairs.size(),
+                                  prefill->name, decode->name));
+    for (const auto& [output, input] : pairs)
+      fill(*prefill, output, input_name(*decode, input), input_type(*decode, input));
+  }
+}
+
+}  // namespace npusim
