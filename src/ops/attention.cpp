@@ -114,13 +114,24 @@ Ex masked(OpKernel& k, const Attention& a, Ex score, const Affine& row, const Af
     const Ex zero = k.number(0, score.type());
     return score + select(kept, zero, k.number(-std::numeric_limits<double>::infinity(), score.type()));
   };
-  if (a.mask >= 0) {
-    const int mask = k.read(a.mask);
-    const Shape& shape = k.shape(mask);
-    const Ex m = k.load(mask, at(k, a, shape, true, broadcast(shape, 2, row), broadcast(shape, 1, column)));
-    score = m.type() == Scalar::boolean ? added(m) : score + m;
-  }
-  return a.causal ? added(k.value(column) <= k.value(row)) : score;
+  if (a.causal) score = added(k.value(column) <= k.value(row));
+  if (a.mask < 0) return score;
+  const int mask = k.read(a.mask);
+  const Shape& shape = k.shape(mask);
+  const Ex m = k.load(mask, at(k, a, shape, true, broadcast(shape, 2, row), broadcast(shape, 1, column)));
+  return m.type() == Scalar::boolean ? added(m) : score + m;
+}
+
+int lower_mask(Lowering& lowering, const Attention& a, int scores) {
+  const TensorType type = lowering.type(scores);
+  const int result = lowering.temporary(type);
+  OpKernel k(lowering, type.shape);
+  const int rank = static_cast<int>(type.shape.size());
+  const Ex x = k.load_broadcast(k.read(scores));
+  const Ex y = masked(k, a, x, k.dim(rank - 2), k.dim(rank - 1));
+  k.store(k.write(result), y);
+  k.done("masked_scores");
+  return result;
 }
 
 // [lead…, L, S] of scaled and masked scores.
@@ -137,10 +148,16 @@ int lower_scores(Lowering& lowering, const Attention& a, int64_t queries, int64_
   const Affine row = k.dim(rank - 2), column = k.dim(rank - 1), along = k.dim(rank);
   const Ex score = product(k, contract, inner, query, at(k, a, k.shape(query), true, row, along), key,
                            at(k, a, k.shape(key), false, column, along));
-  const Ex x = masked(k, a, a.scale == 1 ? score : score * a.scale, row, column);
-  k.store(k.write(result), x);
+  const Ex scaled = a.scale == 1 ? score : score * a.scale;
+  if (a.mask < 0) {
+    k.store(k.write(result), masked(k, a, scaled, row, column));
+    k.done("scores");
+    return result;
+  }
+  k.store(k.write(result), scaled);
   k.done("scores");
-  return result;
+  // A kernel of its own, so that what the mask is computed from may become a part of it.
+  return lower_mask(lowering, a, result);
 }
 
 // Rows that are all −inf, as where everything is masked, give 0.
