@@ -10,6 +10,7 @@
 #include "compiler/close_loop.h"
 #include "compiler/compile_for.h"
 #include "compiler/fill_states.h"
+#include "compiler/last_row.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
 #include "graph/import.h"
@@ -85,19 +86,24 @@ void check_names(const CompileOptions& options) {
            fmt::join(choices, ", "));
 }
 
-// Each method that takes one token gets another that feeds itself.
-void close_loops(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(methods.begin(), methods.end(), [&](const MethodGraph& m) { return m.name == name; });
+// Each method that takes one token gets another that feeds itself, each that takes more another with the logits of one.
+void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
+  const auto name_of = [&](const MethodGraph& method, std::string name) {
+    const auto taken = [&](const MethodGraph& m) { return m.name == name; };
+    while (std::any_of(methods.begin(), methods.end(), taken)) name = method.name + "_" + name;
+    return name;
+  };
+  const auto add = [&](std::optional<MethodGraph> method, const MethodGraph& from, std::string_view what) {
+    if (!method) return;
+    notes.push_back(fmt::format("added method {}: {} with {}", method->name, from.name, what));
+    methods.push_back(std::move(*method));
   };
   for (size_t i = 0, count = methods.size(); i < count; ++i) {
-    std::string name = "greedy";
-    while (taken(name)) name = methods[i].name + "_" + name;
-    std::optional<MethodGraph> greedy = close_loop(methods[i], name);
-    if (!greedy) continue;
-    notes.push_back(
-        fmt::format("added method {}: {} with its token, position and mask on the device", name, methods[i].name));
-    methods.push_back(std::move(*greedy));
+    const MethodGraph from = methods[i];
+    add(close_loop(from, name_of(from, "greedy")), from, "its token, position and mask on the device");
+    std::string reason;
+    add(last_row(from, name_of(from, "prompt"), reason), from, "the logits of one token");
+    if (!reason.empty()) notes.push_back(fmt::format("{} gets no method for prompts: {}", from.name, reason));
   }
 }
 
@@ -176,7 +182,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   for (MethodGraph& method : methods) run_passes({passes.begin(), kernels}, method, context, options);
   fill_states(methods, options.kv_map, result.notes);
   for (MethodGraph& method : methods) find_roles(method);
-  if (options.text.value_or(methods.size() > 1)) close_loops(methods, result.notes);
+  if (options.text.value_or(methods.size() > 1)) add_text_methods(methods, result.notes);
   for (MethodGraph& method : methods) run_passes({kernels, passes.end()}, method, context, options);
   lap("passes");
   stage("plan");

@@ -56,9 +56,10 @@ enum class Role : uint8_t {
   tokens,     // ids [1, length]; the output of a method that feeds itself is the next one
   positions,  // where the tokens stand, [1, length] or [length]; as an output where the next one does
   mask,    // input: which keys count. [1, heads, length, keys] that is added to scores, or booleans; or ones [1, keys]
-  logits,  // output: [1, length, vocabulary], or of the last token [1, 1, vocabulary]
+  logits,  // output: [1, length, vocabulary], or of one token [1, 1, vocabulary]
+  last,    // input [1]: which of the tokens the logits are of
 };
-inline constexpr int role_count = static_cast<int>(Role::logits) + 1;
+inline constexpr int role_count = static_cast<int>(Role::last) + 1;
 std::string_view role_name(Role role);
 // Whether a tensor of this type can have the role, as an input or an output of a method that takes `length` tokens.
 bool fits(Role role, const TensorType& type, bool output, int64_t length);

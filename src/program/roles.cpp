@@ -9,7 +9,8 @@
 namespace npusim {
 
 std::string_view role_name(Role role) {
-  static constexpr std::array<std::string_view, role_count> names = {"data", "tokens", "positions", "mask", "logits"};
+  static constexpr std::array<std::string_view, role_count> names = {"data", "tokens", "positions",
+                                                                     "mask", "logits", "last"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -28,6 +29,8 @@ bool fits(Role role, const TensorType& type, bool output, int64_t length) {
     case Role::logits:
       return output && is_float(type.dtype) && shape.size() == 3 && shape[0] == 1 &&
              (shape[1] == 1 || shape[1] == length);
+    case Role::last:
+      return !output && whole && shape == Shape{1};
   }
   return false;
 }

@@ -44,6 +44,8 @@ TextMethod text_method(const Program& program, size_t position, std::vector<Prob
       text.positions.push_back(at);
     } else if (spec.role == Role::mask) {
       text.mask = at;
+    } else if (spec.role == Role::last) {
+      text.last = at;
     } else if (!is_state(program, spec)) {
       add(fmt::format("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type)));
     }
@@ -105,7 +107,9 @@ class Runner {
   Runner(Session& session, const TextModel& model) : session_(session), model_(model) {}
 
   // The first `count` tokens at positions 0, 1, …
-  void prefill(const std::vector<int64_t>& tokens, int64_t count) { run(model_.prefill, tokens.data(), count, 0); }
+  void prefill(const TextMethod& m, const std::vector<int64_t>& tokens, int64_t count) {
+    run(m, tokens.data(), count, 0);
+  }
   void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
 
   // From here on greedy steps take this token at this position, and then what they find themselves.
@@ -138,6 +142,7 @@ class Runner {
       put(m, m.tokens, i, tokens[std::min(i, count - 1)]);
       for (int input : m.positions) put(m, input, i, first + i);
     }
+    if (m.last >= 0) put(m, m.last, 0, count - 1);
     mask(m, count, first);
     session_.run(static_cast<size_t>(m.method));
   }
@@ -236,12 +241,15 @@ int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<in
                     bool chains) {
   const auto count = static_cast<int64_t>(prompt.size());
   int64_t done = 0, next = 0;
-  if (model.prefill.method >= 0) {
-    done = std::min(count, model.prefill.length);
-    runner.prefill(prompt, done);
-    const bool has_row = model.prefill.logit_rows > 1 || done == model.prefill.length;
-    if (done == count && has_row)
-      return sample(runner.logits(model.prefill, model.prefill.logit_rows > 1 ? count - 1 : 0));
+  if (!model.prefills.empty()) {
+    // The shortest that takes all of it, or the longest.
+    const auto fits = [&](const TextMethod& m) { return m.length >= count; };
+    auto prefill = std::find_if(model.prefills.begin(), model.prefills.end(), fits);
+    if (prefill == model.prefills.end()) --prefill;
+    done = std::min(count, prefill->length);
+    runner.prefill(*prefill, prompt, done);
+    const bool has_row = prefill->last >= 0 || prefill->logit_rows > 1 || done == prefill->length;
+    if (done == count && has_row) return sample(runner.logits(*prefill, prefill->logit_rows > 1 ? count - 1 : 0));
     if (done == count) --done;  // decoding the last token again gives its logits and the same state
   }
   for (; done < count; ++done) {
@@ -276,8 +284,13 @@ TextModel find_text_model(const Program& program) {
     std::vector<Problem> lacks;
     TextMethod method = text_method(program, i, lacks);
     problems.insert(problems.end(), lacks.begin(), lacks.end());
-    TextMethod& place = method.next >= 0 ? model.greedy : method.length == 1 ? model.decode : model.prefill;
-    if (lacks.empty() && place.method < 0) place = std::move(method);
+    if (!lacks.empty()) continue;
+    if (method.next < 0 && method.length > 1) {
+      model.prefills.push_back(std::move(method));
+      continue;
+    }
+    TextMethod& place = method.next >= 0 ? model.greedy : model.decode;
+    if (place.method < 0) place = std::move(method);
   }
   if (model.decode.method < 0) {
     problems.insert(problems.begin(), {no_text_model, "expected a method that takes one token"});
@@ -290,13 +303,25 @@ TextModel find_text_model(const Program& program) {
   const std::string& decode = method_of(program, model.decode).name;
   if (model.decode.positions.empty()) add(fmt::format("method '{}' has no cache_position or position_ids", decode));
   model.vocabulary = logits_of(program, model.decode).type.shape[2];
-  if (model.prefill.method >= 0) {
-    const std::string& prefill = method_of(program, model.prefill).name;
-    if (!have_states(method_of(program, model.prefill).outputs, program, model.decode))
+  // What takes many tokens and fills no states may be there for another use.
+  const auto fills = [&](const TextMethod& m) {
+    return have_states(method_of(program, m).outputs, program, model.decode);
+  };
+  if (std::any_of(model.prefills.begin(), model.prefills.end(), fills))
+    std::erase_if(model.prefills, [&](const TextMethod& m) { return !fills(m); });
+  for (const TextMethod& m : model.prefills) {
+    const std::string& prefill = method_of(program, m).name;
+    if (!fills(m))
       add(fmt::format("method '{}' does not fill every state of '{}': compile with --kv-map", prefill, decode));
-    if (logits_of(program, model.prefill).type.shape[2] != model.vocabulary)
+    if (logits_of(program, m).type.shape[2] != model.vocabulary)
       add(fmt::format("the logits of '{}' and '{}' differ in size", prefill, decode));
   }
+  // Of one length, the one that computes the logits of one token only.
+  std::stable_sort(model.prefills.begin(), model.prefills.end(), [](const TextMethod& a, const TextMethod& b) {
+    return std::pair(a.length, a.last < 0) < std::pair(b.length, b.last < 0);
+  });
+  const auto same = [](const TextMethod& a, const TextMethod& b) { return a.length == b.length; };
+  model.prefills.erase(std::unique(model.prefills.begin(), model.prefills.end(), same), model.prefills.end());
   model.capacity = state_capacity(program, model.decode);
   if (model.capacity < 1) add(fmt::format("nothing tells how many positions the states of '{}' hold", decode));
   if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));

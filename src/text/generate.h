@@ -11,19 +11,21 @@ struct TextMethod {
   std::vector<int> positions;
   int next = -1;       // output of a method that feeds itself: the next token
   int logits = -1;     // [1, length or 1, vocabulary]
+  int last = -1;       // input: which token the logits are of
   int64_t length = 0;  // tokens per run
   int64_t logit_rows = 0;
 };
 
 struct TextModel {
-  TextMethod prefill;    // optional: without it the prompt goes through decode
+  // Optional: without any the prompt goes through decode. From the shortest to the longest, one of each length.
+  std::vector<TextMethod> prefills;
   TextMethod decode;     // one token per run
   TextMethod greedy;     // optional: the same, but the token it takes is the one that the run before found likeliest
   int64_t capacity = 0;  // positions the states hold
   int64_t vocabulary = 0;
 };
 
-// By the roles that the compiler gave: prefill takes several tokens, decode one. Throws unsupported naming each thing
+// By the roles that the compiler gave: prefills take several tokens, decode one. Throws unsupported naming each thing
 // that is missing or not understood.
 TextModel find_text_model(const Program& program);
 

@@ -44,7 +44,7 @@ size_t find_method(const Program& program, const std::string& name) {
 }
 
 TEST(Greedy, IsAddedAmongSeveralMethods) {
-  EXPECT_EQ(method_names(*load("auto").program), (std::vector<std::string>{"prefill", "decode", "greedy"}));
+  EXPECT_EQ(method_names(*load("auto").program), (std::vector<std::string>{"prefill", "decode", "prompt", "greedy"}));
   EXPECT_EQ(method_names(*load("auto", false).program), (std::vector<std::string>{"prefill", "decode"}));
   CompileOptions options;
   EXPECT_EQ(method_names(*compile({{"decode", source + "decode_ir.json", {}}}, options).program),

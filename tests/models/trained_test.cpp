@@ -62,10 +62,14 @@ TEST(Tinyqwen, HasTheRolesOfAText) {
   const Model model = load_tinyqwen("auto");
   for (const Method& method : model.program->methods) {
     if (method.name == "greedy") continue;  // tests/models/greedy_test.cpp
-    ASSERT_EQ(method.inputs.size(), method.name == "decode" ? 12U : 4U);
+    const bool prompt = method.name == "prompt";
+    ASSERT_EQ(method.inputs.size(), method.name == "decode" ? 12U : prompt ? 5U : 4U);
     const Role roles[] = {Role::tokens, Role::mask, Role::positions, Role::positions};
     for (size_t i = 0; i < method.inputs.size(); ++i)
-      EXPECT_EQ(method.inputs[i].role, i < 4 ? roles[i] : Role::data) << method.name << " " << method.inputs[i].name;
+      EXPECT_EQ(method.inputs[i].role, i < 4    ? roles[i]
+                                       : prompt ? Role::last
+                                                : Role::data)
+          << method.name << " " << method.inputs[i].name;
     for (size_t i = 0; i < method.outputs.size(); ++i)
       EXPECT_EQ(method.outputs[i].role, i == 0 ? Role::logits : Role::data) << method.name << " " << i;
   }
