@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/cli.h"
@@ -27,9 +28,15 @@ constexpr int warm_up_runs = 3;
 constexpr size_t wanted_runs = 20;  // percentiles of fewer mean little
 constexpr size_t least_runs = 5;    // of a model so slow that 20 take five times as long as asked
 
-std::vector<double> measure(Session& session, size_t method, double seconds) {
+// Each run is the same: one that goes on with its own token and position is put back to where the first began.
+using Rewind = std::function<void()>;
+
+std::vector<double> measure(Session& session, size_t method, double seconds, const Rewind& rewind) {
   const Stopwatch warming;
-  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) session.run(method);
+  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) {
+    rewind();
+    session.run(method);
+  }
   std::vector<double> ms;
   const Stopwatch total;
   auto enough = [&] {
@@ -37,6 +44,7 @@ std::vector<double> measure(Session& session, size_t method, double seconds) {
     return elapsed >= seconds && (ms.size() >= wanted_runs || (ms.size() >= least_runs && elapsed >= 5 * seconds));
   };
   while (!enough()) {
+    rewind();
     const Stopwatch watch;
     session.run(method);
     ms.push_back(watch.ms());
@@ -52,18 +60,21 @@ struct StepTime {
 };
 
 // The `count` slowest steps, slowest first.
-std::vector<StepTime> measure_steps(Session& session, size_t method, size_t count, double seconds) {
+std::vector<StepTime> measure_steps(Session& session, size_t method, size_t count, double seconds,
+                                    const Rewind& rewind) {
   const std::string name = method_names(session.program())[method];
   const std::vector<std::string> steps = step_names(session.program(), name);
   std::vector<StepTime> times;
   for (size_t i = 0; i < steps.size(); ++i) times.push_back({steps[i], session.step_info(method, i), 1e300});
   const Stopwatch total;
-  for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs)
+  for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs) {
+    rewind();
     for (size_t i = 0; i < steps.size(); ++i) {
       const Stopwatch watch;
       session.run_step(method, i);
       times[i].min_ms = std::min(times[i].min_ms, watch.ms());
     }
+  }
   std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
   times.resize(std::min(count, times.size()));
   return times;
@@ -138,9 +149,13 @@ int run(const Flags& flags) {
   Session session = open_session(program, flags.session);
   const size_t position = session.method(method);
   write_inputs(session, position, inputs);
-  const std::vector<double> ms = measure(session, position, flags.seconds);
+  const Rewind rewind = [&] {
+    for (size_t i = 0; i < infos.size(); ++i)
+      if (infos[i].state && infos[i].role != "data") session.set_input(position, i, inputs[i].data);
+  };
+  const std::vector<double> ms = measure(session, position, flags.seconds, rewind);
   std::vector<StepTime> steps;
-  if (flags.steps > 0) steps = measure_steps(session, position, flags.steps, flags.seconds);
+  if (flags.steps > 0) steps = measure_steps(session, position, flags.steps, flags.seconds, rewind);
   print_report(report(method, session, ms, steps, flags));
   return 0;
 }

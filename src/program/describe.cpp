@@ -253,8 +253,8 @@ const Method& find_method(const Program& program, const std::string& name) {
 std::vector<TensorInfo> infos(const Program& program, const std::vector<TensorSpec>& specs) {
   std::vector<TensorInfo> result;
   for (const TensorSpec& spec : specs)
-    result.push_back(
-        {spec.name, spec.type, program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state});
+    result.push_back({spec.name, spec.type, program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state,
+                      std::string(role_name(spec.role))});
   return result;
 }
 

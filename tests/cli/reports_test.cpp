@@ -212,6 +212,17 @@ TEST_F(CliTest, BenchSaysWhy) {
   EXPECT_EQ(npusim({"bench", "digits.npubin", "--why"}).code, 2);  // of no steps
 }
 
+// A method that goes on by itself starts each run at the same position: more runs than its states have places.
+TEST_F(CliTest, BenchRunsOfALoopAreTheSame) {
+  const Invocation compiled =
+      npusim({"compile", "--method", "decode=" + tinyqwen("decode_ir.json"), "--text", "-o", "lm.npubin"});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  const Invocation result = npusim({"bench", "lm.npubin", "--weights", tinyqwen("model.safetensors"), "--method",
+                                    "greedy", "--seconds", "2", "--steps", "3", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_GT(Json::parse(result.out)["runs"], 256);
+}
+
 TEST_F(CliTest, GenerateReport) {
   const Invocation compiled = npusim({"compile", "--method", "prefill=" + tinyqwen("prefill_ir.json"), "--method",
                                       "decode=" + tinyqwen("decode_ir.json"), "--kv-map", tinyqwen("kv_mapping.json"),

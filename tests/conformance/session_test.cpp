@@ -146,6 +146,46 @@ TEST_P(Sessions, AMethodFillsAnothersState) {
   EXPECT_EQ(floats(session.output(prefill, 1)), cache_after(0));
 }
 
+// As many keys as a program that loads their number claims, but no more than the attention has and none below zero.
+TEST_P(Sessions, ClaimedKeysAreThoseThereAre) {
+  // position * factor + more
+  const auto with = [](int64_t factor, int64_t more) {
+    Program program = numbers_program();
+    Kernel& attention = program.kernels[1];
+    attention.args.insert(attention.args.begin() + 3, {DType::i64, 1, false, -1});
+    attention.stores[0].access.arg = 4;
+    auto contraction = std::make_shared<Contraction>(*attention.contraction);
+    auto score = std::make_shared<Score>(*contraction->score);
+    score->accesses = {{.arg = 3, .offset = 0, .strides = {0, 0}, .guards = {}, .terms = {}}};
+    score->exprs.push_back({.op = ExprOp::load, .type = Scalar::i64});
+    score->exprs.push_back({.op = ExprOp::constant, .type = Scalar::i64, .integer = factor});
+    score->exprs.push_back({.op = ExprOp::mul, .type = Scalar::i64, .in = {1, 2, -1}});
+    score->exprs.push_back({.op = ExprOp::constant, .type = Scalar::i64, .integer = more});
+    score->exprs.push_back({.op = ExprOp::add, .type = Scalar::i64, .in = {3, 4, -1}});
+    score->keys = 5;
+    contraction->score = score;
+    attention.contraction = contraction;
+    program.methods[1].steps[1].buffers = {5, 0, 4, 1, 6};
+    return program;
+  };
+  const auto run = [&](int64_t factor, int64_t more) {
+    auto program = std::make_shared<const Program>(GetParam().place(with(factor, more)));
+    EXPECT_EQ(check_program(*program), std::vector<std::string>{});
+    Session session(program, {.weights = sample_weights(), .devices = GetParam().open(), .threads = 1});
+    decode_step(session, 6);
+    return decode_step(session, 2);
+  };
+  const std::vector<float> all = run(0, 8), none = run(0, 0);
+  EXPECT_EQ(none, std::vector<float>(8));
+  EXPECT_NE(run(1, 1), all);
+  constexpr int64_t most = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
+  for (const auto& [factor, more] : {std::pair<int64_t, int64_t>{1, 7}, {0, 9}, {0, most}, {int64_t{1} << 61, 0}})
+    EXPECT_EQ(run(factor, more), all) << factor << " " << more;
+  for (const auto& [factor, more] :
+       {std::pair<int64_t, int64_t>{-1, 0}, {0, -1}, {0, least}, {int64_t{1} << 62, 0}, {-(int64_t{1} << 40), 5}})
+    EXPECT_EQ(run(factor, more), none) << factor << " " << more;
+}
+
 // A run moves inputs to the device and nothing back; outputs move when they are asked for, once.
 TEST(Traffic, StatesStayAndOutputsWaitToBeAskedFor) {
   Traffic traffic;

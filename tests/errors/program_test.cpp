@@ -145,6 +145,32 @@ TEST(ProgramCheck, Scores) {
             "kernel 1 'attention': operand b: elements 1..32 of argument %1, which has 32");
 }
 
+// How many keys there are is a number that an expression of the score gives, the same for all keys. What it gives in a
+// run may be anything: Sessions.ClaimedKeysAreThoseThereAre.
+TEST(ProgramCheck, NumbersOfKeys) {
+  const auto claim = [](const Expr& number, int32_t keys) {
+    return check_error([&](Program& p) {
+      auto attention = std::make_shared<Contraction>(*p.kernels[1].contraction);
+      auto score = std::make_shared<Score>(*attention->score);
+      score->exprs.push_back(number);
+      score->keys = keys;
+      attention->score = score;
+      p.kernels[1].contraction = attention;
+    });
+  };
+  const Expr five{.op = ExprOp::constant, .type = Scalar::i64, .integer = 5};
+  const std::string none = "kernel 1 'attention': attention's number of keys is no i64 expression";
+  EXPECT_EQ(claim(five, 2), none);
+  EXPECT_EQ(claim(five, 1 << 30), none);
+  EXPECT_EQ(claim(five, -2), none);
+  EXPECT_EQ(claim(five, std::numeric_limits<int32_t>::min()), none);
+  EXPECT_EQ(claim(five, 0), none);
+  EXPECT_EQ(claim({.op = ExprOp::constant, .type = Scalar::f32, .number = 5}, 1), none);
+  EXPECT_EQ(claim({.op = ExprOp::index, .type = Scalar::i64, .integer = 1}, 1),
+            "kernel 1 'attention': attention's number of keys varies along the keys");
+  EXPECT_EQ(claim({.op = ExprOp::load, .type = Scalar::i64, .integer = 0}, 1), "kernel 1 'attention': e1: no access 0");
+}
+
 TEST(ProgramCheck, Buffers) {
   EXPECT_EQ(check_error([](Program& p) {
               p.buffers[2].type.shape = {1, -4};
