@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Grows when something that was there changes or goes; the shared library's SOVERSION. */
-#define NPUSIM_ABI_VERSION 2
+#define NPUSIM_ABI_VERSION 1
 /* Of the library that is loaded: a program checks that it is the one it was compiled with. */
 NPUSIM_API int npusim_abi_version(void);
 NPUSIM_API const char* npusim_version(void); /* "0.1.0" */
