@@ -91,18 +91,18 @@ std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph&
                                   const std::vector<Entry>& entries, const std::string& path) {
   const std::vector<size_t> states = states_of(decode);
   std::vector<Pair> pairs;
-  for (const auto& [layer, from, to] : entries) {
+  for (const Entry& entry : entries) {
     const auto wrong = [&](const std::string& problem) {
-      fail(ErrorKind::bad_input, "{}: layers[{}]: {}", path, layer, problem);
+      fail(ErrorKind::bad_input, "{}: layers[{}]: {}", path, entry.layer, problem);
     };
-    const size_t output = find_output(prefill, from);
+    const size_t output = find_output(prefill, entry.output);
     const auto input =
-        std::find_if(states.begin(), states.end(), [&](size_t i) { return input_name(decode, i) == to; });
-    if (output == nothing) wrong(fmt::format("{} has no output {}", prefill.name, from));
-    if (input == states.end()) wrong(fmt::format("{} has no input {} that it updates", decode.name, to));
-    const TensorType source = output_type(prefill, output), target = input_type(decode, *input);
-    if (!fits(source, target))
-      wrong(fmt::format("{} {} does not fit {} {}", from, to_string(source), to, to_string(target)));
+        std::find_if(states.begin(), states.end(), [&](size_t i) { return input_name(decode, i) == entry.input; });
+    if (output == nothing) wrong(fmt::format("{} has no output {}", prefill.name, entry.output));
+    if (input == states.end()) wrong(fmt::format("{} has no input {} that it updates", decode.name, entry.input));
+    const TensorType from = output_type(prefill, output), to = input_type(decode, *input);
+    if (!fits(from, to))
+      wrong(fmt::format("{} {} does not fit {} {}", entry.output, to_string(from), entry.input, to_string(to)));
     pairs.push_back({output, *input});
   }
   return pairs;

@@ -33,10 +33,10 @@ TEST(Describe, Json) {
 
 TEST(Describe, TextNamesEverything) {
   const std::string text = describe(sample_program(), false);
-  for (const char* part :
-       {"program    sample", "target     cpu", "method prefill", "method decode", "float32[8, 4]  (state)",
-        "5 nodes -> 3 kernels -> 3 steps", "fusions      attention 1", "filled_cache             float32[8, 4]  (state cache)",
-        "attention  [2, 4]", "arena        96 bytes (lower bound 32 bytes)"})
+  for (const char* part : {"program    sample", "target     cpu", "method prefill", "method decode",
+                           "float32[8, 4]  (state)", "5 nodes -> 3 kernels -> 3 steps", "fusions      attention 1",
+                           "filled_cache             float32[8, 4]  (state cache)", "attention  [2, 4]",
+                           "arena        96 bytes (lower bound 32 bytes)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
@@ -55,7 +55,8 @@ TEST(Describe, DevicesTransfersAndLaunches) {
 
 // docs/design.md shows a program step by step; what it shows is so.
 TEST(Describe, TheDocumentedStepsAreSo) {
-  const std::string page = read_file(NPUSIM_SOURCE_DIR "/docs/design.md"), text = describe_steps(split_program(), false);
+  const std::string page = read_file(NPUSIM_SOURCE_DIR "/docs/design.md"),
+                    text = describe_steps(split_program(), false);
   EXPECT_NE(page.find("```\n" + text + "```\n"), std::string::npos) << "docs/design.md does not show\n" << text;
 }
 

@@ -1,6 +1,8 @@
 // Finding the dimension that runs along the rows, in the space and in every operand, and taking it out.
 #include "kernel/fuse/one_row.h"
 
+#include <algorithm>
+
 #include "kernel/fuse/index_map.h"
 #include "kernel/fuse/simplify.h"
 #include "kernel/fuse/substitute.h"
