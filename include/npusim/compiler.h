@@ -29,7 +29,7 @@ struct JsonSource {
 };
 
 struct CompileOptions {
-  std::string target = "cpu";                   // "cpu", "null"; "cuda[:sm_90]" and "metal" when their backends exist
+  std::string target = "cpu";                   // "cpu", "null", "cuda", "cuda:sm_80,sm_90a"
   std::string dtype = "auto";                   // "auto", "float16", "bfloat16", "float32"
   JsonSource config = {};                       // overrides of the target's hardware rules: docs/cli.md
   bool strict = false;                          // numerics: round at every ATen edge

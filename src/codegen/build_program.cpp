@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "codegen/plan_memory.h"
+#include "codegen/split_kernels.h"
 #include "passes/early_values.h"
 
 namespace npusim {
@@ -22,6 +23,7 @@ class Builder {
   }
 
   void add_method(MethodGraph& method) {
+    if (target_) split_kernels(method.graph, *target_);
     protect_updated_values(method.graph);
     const Graph& g = method.graph;
     buffers_.assign(g.values.size(), -1);

@@ -1,9 +1,11 @@
 // What the compiler asks of a target, answerable on a machine without the device.
 #pragma once
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "kernel/kernel.h"
 #include "program/program.h"
 #include "program/target_config.h"
@@ -22,16 +24,27 @@ class CodegenTarget {
   virtual const TargetConfig& config() const = 0;
   // Why the target cannot run this kernel ("" if it can). Asked before fusion merges two, and of each that is left.
   virtual std::string refuse(const Kernel& kernel) const = 0;
+  // Whether the device runs this kernel as the several ones of unfuse(). Asked of each that fusion left, before memory
+  // is planned: the kernels become steps, and what is between them is values of the graph like any other. What unfuse()
+  // makes one kernel of stays as it is.
+  virtual bool in_parts(const Kernel&) const { return false; }
   // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
   // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
   // arena. Kernels are matched by structure. Recipes are launched one by one.
   virtual size_t group(std::span<const GroupStep>) const { return 0; }
   // Fills in the program's launches, of which only `first` and `count` are set, and adds their code.
   virtual void plan(Program&) const {}
+  // The target that compiles for these architectures, as a user lists them behind its name: "sm_80,sm_90a". Throws
+  // usage for one that it does not know.
+  virtual std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const {
+    fail(ErrorKind::usage, "target {}: expected no architectures, found '{}'", config().name, list);
+  }
 };
 
 // The targets of this build, by name: generated from the folders of backends/ (src/CMakeLists.txt).
 const CodegenTarget* find_target(const std::string& name);
+// "cpu", "cuda:sm_80,sm_90a": throws usage for an unknown name or architecture.
+std::shared_ptr<const CodegenTarget> open_target(const std::string& name);
 std::vector<std::string> target_names();
 
 }  // namespace npusim

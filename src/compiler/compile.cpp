@@ -128,11 +128,7 @@ std::vector<std::pair<std::string, bool>> pass_names() {
 }
 
 CompileResult compile(const std::vector<MethodSource>& sources, const CompileOptions& options) {
-  const std::string target_name = options.target.substr(0, options.target.find(':'));
-  const CodegenTarget* target = find_target(target_name);
-  if (!target)
-    fail(ErrorKind::usage, "unknown target {}: this build has {}", options.target, fmt::join(target_names(), ", "));
-  return compile_for(*target, sources, options);
+  return compile_for(*open_target(options.target), sources, options);
 }
 
 CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodSource>& sources,

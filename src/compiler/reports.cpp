@@ -127,9 +127,7 @@ std::string ir_text(const IrReport& report) {
 }  // namespace
 
 std::string describe_ops(const std::string& target, bool json) {
-  const std::string name = target.substr(0, target.find(':'));
-  if (!find_target(name))
-    fail(ErrorKind::usage, "unknown target {}: this build has {}", target, fmt::join(target_names(), ", "));
+  const std::string name = open_target(target)->config().name;
   Json list = Json::array();
   std::string text;
   for (const auto& [op_name, op] : op_table()) {

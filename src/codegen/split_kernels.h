@@ -1,0 +1,12 @@
+// Kernels that a target runs as several, before memory is planned.
+#pragma once
+#include "codegen/target.h"
+#include "graph/graph.h"
+
+namespace npusim {
+
+// Each kernel that the target wants in parts becomes the kernels of unfuse(), on behalf of the same nodes; what one of
+// them leaves for the next is a value of the graph.
+void split_kernels(Graph& graph, const CodegenTarget& target);
+
+}  // namespace npusim

@@ -1,0 +1,76 @@
+// Kernels that a target runs as several: the graph has them before memory is planned, and means the same.
+#include <gtest/gtest.h>
+
+#include "passes/run_graph.h"
+
+namespace npusim {
+namespace {
+
+using test::GraphRun;
+using test::run_graph;
+using test::RunOptions;
+
+// The CPU's rules; its device runs kernel IR, in parts or not.
+class InParts : public CodegenTarget {
+ public:
+  const TargetConfig& config() const override { return find_target("cpu")->config(); }
+  std::string refuse(const Kernel&) const override { return {}; }
+  bool in_parts(const Kernel&) const override { return true; }
+};
+
+const InParts target;
+
+RunOptions in_parts() {
+  RunOptions options;
+  options.target = &target;
+  return options;
+}
+
+const char* const attention =
+    "input %q: float32[1, 2, 5, 16]\ninput %k: float32[1, 2, 7, 16]\ninput %v: float32[1, 2, 7, 16]\n"
+    "%y: float32[1, 2, 5, 16] = aten.scaled_dot_product_attention.default(%q, %k, %v, None)\n"
+    "%z: float32[1, 2, 5, 16] = aten.silu.default(%y)\noutput %z\n";
+
+TEST(Parts, AttentionIsThreeSteps) {
+  const GraphRun whole = run_graph(attention), parts = run_graph(attention, in_parts());
+  EXPECT_EQ(whole.steps(), 1U);
+  ASSERT_EQ(parts.steps(), 3U);
+  EXPECT_EQ(parts.fusions, whole.fusions);
+  for (const Step& step : parts.method().steps) {
+    EXPECT_EQ(step.origins, whole.method().steps[0].origins);
+    EXPECT_EQ(parts.program->kernels[static_cast<size_t>(step.kernel)].contraction, nullptr);
+  }
+}
+
+// What is between parts has a place in the arena as long as they need it: the softmax is computed in the scores' place,
+// which the second attention has again.
+TEST(Parts, WhatIsBetweenThemIsPlanned) {
+  const std::string twice =
+      "input %q: float32[1, 2, 50, 16]\n"
+      "%a: float32[1, 2, 50, 16] = aten.scaled_dot_product_attention.default(%q, %q, %q, None)\n"
+      "%b: float32[1, 2, 50, 16] = aten.scaled_dot_product_attention.default(%a, %a, %a, None)\noutput %b\n";
+  const GraphRun run = run_graph(twice, in_parts());
+  ASSERT_EQ(run.steps(), 6U);
+  const uint64_t scores = 2 * 50 * 50 * 4, values = 2 * 50 * 16 * 4;
+  EXPECT_GE(run.method().arenas[0].bytes, scores);
+  EXPECT_LT(run.method().arenas[0].bytes, scores + 2 * values);
+}
+
+// One kernel stays what it is, with its contraction; and what is known at load is computed at load.
+TEST(Parts, OneKernelStaysOne) {
+  const GraphRun run = run_graph(
+      "input %x: float32[4, 40]\nweight %w: float32[40, 40] = \"w\"\n"
+      "%a: float32[4, 40] = aten.matmul.default(%x, %w)\noutput %a\n",
+      in_parts());
+  ASSERT_EQ(run.steps(), 1U);
+  EXPECT_NE(run.program->kernels[0].contraction, nullptr);
+  const GraphRun early = run_graph(
+      "weight %w: float32[1, 2, 6, 8] = \"w\"\n"
+      "%y: float32[1, 2, 6, 8] = aten.scaled_dot_product_attention.default(%w, %w, %w, None)\noutput %y\n",
+      in_parts());
+  EXPECT_EQ(early.steps(), 0U);
+  EXPECT_EQ(early.program->recipes.steps.size(), 3U);
+}
+
+}  // namespace
+}  // namespace npusim
