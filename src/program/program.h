@@ -119,7 +119,8 @@ struct Method : Sequence {
   std::map<std::string, int64_t> materialized;
 };
 
-// What a device's own loader takes: text or a binary.
+// What a device's own loader takes: text or a binary. Where there is code of several formats or architectures, the n-th
+// of each holds the same functions: a launch names the n-th of one, and the device takes the n-th of the one that fits.
 struct Code {
   std::string format;  // "msl", "cubin", "ptx"
   std::string architecture;

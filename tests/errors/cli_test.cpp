@@ -61,7 +61,10 @@ TEST_F(CliErrors, CompileUsage) {
   expect({"compile", "-"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
   expect({"compile", "model.json", "-o", "-", "--json"}, 2, "-o - leaves no standard output for --json");
   expect({"compile", "model.json", "--dtype", "int8"}, 2, "--dtype int8: expected auto, float16, bfloat16 or float32");
-  expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, null");
+  expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, cuda, null");
+  expect({"compile", "model.json", "--target", "cpu:avx2"}, 2, "target cpu: expected no architectures, found 'avx2'");
+  expect({"compile", "model.json", "--target", "cuda:sm_80,90"}, 2,
+         "target cuda: expected architectures such as sm_80,sm_90a, found 'sm_80,90'");
   expect({"compile", "model.json", "--dump", "nothing"}, 2, "--dump nothing: no such pass");
   const Invocation magic = npusim({"compile", "model.json", "--disable-fusion", "all,magic"});
   EXPECT_EQ(magic.code, 2);
@@ -181,7 +184,7 @@ TEST_F(CliErrors, RunUsage) {
     return more;
   };
   expect(with({"--method", "decode"}), 2, "--method decode: the program has main");
-  expect(with({"--device", "abacus"}), 2, "unknown device abacus: this build has cpu, null");
+  expect(with({"--device", "abacus"}), 2, "unknown device abacus: this build has cpu, cuda, null");
   expect(with({"-o", "out.npy"}), 2, "-o out.npy: an .npy file holds one tensor, there are 2: use .safetensors");
   expect(with({"-o", "-", "--json"}), 2, "-o - leaves no standard output for --json");
   EXPECT_EQ(npusim(with({"-o", "no/such/folder/o.safetensors"})).code, 3);

@@ -1,0 +1,250 @@
+// From launches of a program to a graph, and what their trap words say.
+#include "backends/cuda/segment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace npusim::cuda {
+namespace {
+
+std::string code_name(const Code& code) { return fmt::format("{} {}", code.format, code.architecture); }
+
+// How well code fits a device, 0 not at all: machine code before PTX, and of each the newest.
+int fit(const Code& code, const Architecture& device) {
+  const auto rank = [](const Architecture& a) { return 10 * (10 * a.major + a.minor) + (a.feature != 0); };
+  constexpr int machine_code = 1 << 16;
+  if (code.format == "cubin") {
+    const auto a = parse_architecture(code.architecture, "sm_");
+    return a && runs_machine_code(device, *a) ? machine_code + rank(*a) : 0;
+  }
+  const auto a = parse_architecture(code.architecture, "compute_");
+  return code.format == "ptx" && a && compiles_ptx(device, *a) ? rank(*a) : 0;
+}
+
+}  // namespace
+
+CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std::span<const Placement> placements)
+    : device_(device), work_(work), modules_(range.program.code.size()) {
+  size_t next = range.first;
+  for (const Launch& launch : range.sequence.launches) {
+    const auto first = static_cast<size_t>(launch.first);
+    if (first < range.first || first >= range.first + range.count) continue;
+    launches_.push_back(bind(launch, range.program, placements));
+    next = first == next ? first + static_cast<size_t>(launch.count) : range.first;
+  }
+  if (next != range.first + range.count)
+    fail(ErrorKind::bad_input, "cuda: the program was not compiled for this device: it has no launches for it");
+  work_.pending.reserve(work_.segments + 1);
+  try {
+    if (traps_ > 0) {
+      const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
+      trap_words_ = std::make_unique<CudaBuffer>(device_, bytes);
+      seen_traps_ = std::make_unique<PinnedMemory>(device_, bytes);
+      std::fill_n(reinterpret_cast<int*>(seen_traps_->data()), traps_, 0);
+      check(driver().set_bytes(trap_words_->at(0), 0, bytes, work_.stream), "cuMemsetD8Async");
+      for (BoundLaunch& l : launches_)
+        if (l.trap >= 0)
+          for (DevicePointer& address : l.addresses)
+            if (address == 0) address = trap_words_->at(static_cast<size_t>(l.trap) * sizeof(int));
+    }
+    for (BoundLaunch& l : launches_)
+      for (DevicePointer& address : l.addresses) l.parameters.push_back(&address);
+    record();
+  } catch (...) {
+    release();
+    throw;
+  }
+  ++work_.segments;
+}
+
+CudaSegment::~CudaSegment() {
+  --work_.segments;
+  if (driver().push_context(device_.context()) != 0) return;
+  driver().wait_stream(work_.stream);
+  std::erase(work_.pending, this);
+  release();
+  Context popped = nullptr;
+  driver().pop_context(&popped);
+}
+
+void CudaSegment::release() {
+  if (graph_) driver().destroy_graph_exec(graph_);
+  graph_ = nullptr;
+}
+
+// The code itself or, of the other formats and architectures, the one in its place.
+const Code& CudaSegment::fitting_code(const Program& program, size_t number, std::string& where) const {
+  const auto same = [](const Code& a, const Code& b) {
+    return a.format == b.format && a.architecture == b.architecture;
+  };
+  const Code& named = program.code[number];
+  const auto begin = program.code.begin();
+  const auto place =
+      std::count_if(begin, begin + static_cast<ptrdiff_t>(number), [&](const Code& code) { return same(code, named); });
+  const Code* best = nullptr;
+  std::string found;
+  for (size_t i = 0; i < program.code.size(); ++i) {
+    const Code& code = program.code[i];
+    const auto before =
+        std::count_if(begin, begin + static_cast<ptrdiff_t>(i), [&](const Code& other) { return same(other, code); });
+    if (before != place) continue;
+    found += (found.empty() ? "" : ", ") + code_name(code);
+    if (fit(code, device_.architecture()) <= (best ? fit(*best, device_.architecture()) : 0)) continue;
+    best = &code;
+    where = fmt::format("code {} ({})", i, code_name(code));
+  }
+  if (!best)
+    fail(ErrorKind::bad_input, "{}: the program has no code for sm_{}: found {}; compile with --target cuda:sm_{}",
+         device_.name(), to_string(device_.architecture()), found, to_string(device_.architecture()));
+  return *best;
+}
+
+CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& program,
+                                           std::span<const Placement> placements) {
+  const auto number = static_cast<size_t>(launch.code);
+  std::string where;
+  const Code& code = fitting_code(program, number, where);
+  if (!modules_[number]) modules_[number] = device_.load(code, where);
+  BoundLaunch bound;
+  bound.first = static_cast<size_t>(launch.first);
+  bound.symbol = launch.symbol;
+  bound.grid = launch.grid;
+  bound.block = launch.block;
+  constexpr Status not_found = 500;
+  const Status status = driver().find_function(&bound.function, modules_[number]->handle, launch.symbol.c_str());
+  if (status == not_found) fail(ErrorKind::bad_input, "cuda: there is no function '{}' in {}", launch.symbol, where);
+  check(status, "cuModuleGetFunction");
+  for (int32_t arg : launch.args) {
+    if (arg == trap_word) {
+      bound.trap = traps_++;
+      bound.traps = launch.traps;
+      bound.addresses.push_back(0);  // set when all words are counted
+    } else {
+      bound.addresses.push_back(address_of(placements[static_cast<size_t>(arg)]));
+    }
+  }
+  check_function(bound);
+  return bound;
+}
+
+// What a launch could not be told from: the driver takes pointers to parameters and no number of them.
+void CudaSegment::check_function(const BoundLaunch& launch) const {
+  int threads = 0;
+  constexpr int most_threads = 0;  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+  check(driver().function_attribute(&threads, most_threads, launch.function), "cuFuncGetAttribute");
+  const uint64_t wanted = uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
+  if (wanted > static_cast<uint64_t>(threads))
+    fail(ErrorKind::bad_input, "cuda: function '{}' runs at most {} threads in a block, its launch has {}",
+         launch.symbol, threads, wanted);
+  if (!driver().parameter) return;
+  size_t count = 0, offset = 0, size = 0;
+  while (driver().parameter(launch.function, count, &offset, &size) == 0) {
+    if (size != sizeof(DevicePointer))
+      fail(ErrorKind::bad_input, "cuda: function '{}' takes a parameter of {} bytes, expected pointers", launch.symbol,
+           size);
+    ++count;
+  }
+  if (count != launch.addresses.size())
+    fail(ErrorKind::bad_input, "cuda: function '{}' takes {} pointers, its launch has {}", launch.symbol, count,
+         launch.addresses.size());
+}
+
+void CudaSegment::launch(const BoundLaunch& l) const {
+  if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return;
+  const Status status = driver().launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                                        0, work_.stream, const_cast<void**>(l.parameters.data()), nullptr);
+  if (status != 0)
+    fail(ErrorKind::device, "{}: '{}' in {}x{}x{} blocks: {}", device_.name(), l.symbol, l.grid[0], l.grid[1],
+         l.grid[2], status_text("cuLaunchKernel", status));
+}
+
+// Behind the work, so that wait() finds them on the host.
+void CudaSegment::bring_traps() const {
+  if (traps_ == 0) return;
+  const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
+  check(driver().to_host(seen_traps_->data(), trap_words_->at(0), bytes, work_.stream), "cuMemcpyDtoHAsync");
+}
+
+void CudaSegment::record() {
+  const Driver& d = driver();
+  constexpr int this_thread = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads may do what they like
+  check(d.begin_capture(work_.stream, this_thread), "cuStreamBeginCapture");
+  Graph graph = nullptr;
+  try {
+    for (const BoundLaunch& l : launches_) launch(l);
+    bring_traps();
+  } catch (...) {
+    d.end_capture(work_.stream, &graph);
+    if (graph) d.destroy_graph(graph);
+    throw;
+  }
+  check(d.end_capture(work_.stream, &graph), "cuStreamEndCapture");
+  const Status status = d.instantiate(&graph_, graph, 0);
+  d.destroy_graph(graph);
+  if (status != 0) graph_ = nullptr;
+  check(status, "cuGraphInstantiate");
+}
+
+void CudaSegment::mark() {
+  if (traps_ == 0 || pending_) return;
+  pending_ = true;
+  work_.pending.push_back(this);
+}
+
+void CudaSegment::enqueue() {
+  const Current current(device_.context());
+  check(driver().launch_graph(graph_, work_.stream), "cuGraphLaunch");
+  mark();
+}
+
+void CudaSegment::enqueue_step(size_t step) {
+  const Current current(device_.context());
+  for (const BoundLaunch& l : launches_) {
+    if (l.first != step) continue;
+    launch(l);
+    if (l.trap >= 0) bring_traps();
+  }
+  mark();
+}
+
+StepInfo CudaSegment::step_info(size_t step) const {
+  const auto after = std::upper_bound(launches_.begin(), launches_.end(), step,
+                                      [](size_t value, const BoundLaunch& l) { return value < l.first; });
+  const BoundLaunch& l = *(after - 1);
+  return {fmt::format("{} {}x{}", l.symbol, l.grid[0], l.block[0]), {}};
+}
+
+std::string CudaSegment::take_trap() {
+  int* words = reinterpret_cast<int*>(seen_traps_->data());
+  if (std::all_of(words, words + traps_, [](int word) { return word == 0; })) return {};
+  std::string problem;
+  for (const BoundLaunch& l : launches_) {
+    if (l.trap < 0 || words[l.trap] == 0) continue;
+    const auto number = static_cast<size_t>(words[l.trap]);
+    problem = number <= l.traps.size() ? l.traps[number - 1] : fmt::format("{}: unknown trap {}", l.symbol, number);
+    break;
+  }
+  const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
+  std::fill_n(words, traps_, 0);
+  check(driver().set_bytes(trap_words_->at(0), 0, bytes, work_.stream), "cuMemsetD8Async");
+  check(driver().wait_stream(work_.stream), "cuStreamSynchronize");
+  return problem;
+}
+
+void Work::wait() {
+  const Status status = driver().wait_stream(stream);
+  std::string problem;
+  for (CudaSegment* segment : pending) {
+    segment->pending_ = false;
+    if (status != 0) continue;
+    if (const std::string found = segment->take_trap(); problem.empty()) problem = found;
+  }
+  pending.clear();
+  check(status, "cuStreamSynchronize");
+  if (!problem.empty()) throw Error(ErrorKind::bad_input, problem);
+}
+
+}  // namespace npusim::cuda

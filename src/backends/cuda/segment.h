@@ -1,0 +1,64 @@
+// Launches made ready: code loaded, functions found, addresses bound, all of them in one graph.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backends/cuda/memory.h"
+
+namespace npusim::cuda {
+
+class CudaSegment;
+
+// A stream, and the segments that were put into it since it was last waited for, in the order of their first time.
+struct Work {
+  Stream stream = nullptr;
+  std::vector<CudaSegment*> pending;
+  size_t segments = 0;  // alive: `pending` has room for them
+  // Until all is done; throws what went wrong, first what launches met. The context is current.
+  void wait();
+};
+
+class CudaSegment : public Segment {
+ public:
+  CudaSegment(Device& device, Work& work, const StepRange& range, std::span<const Placement> placements);
+  ~CudaSegment() override;
+  CudaSegment(const CudaSegment&) = delete;
+  CudaSegment& operator=(const CudaSegment&) = delete;
+  void enqueue() override;
+  void enqueue_step(size_t step) override;
+  StepInfo step_info(size_t step) const override;
+
+ private:
+  friend struct Work;
+  struct BoundLaunch {
+    size_t first = 0;  // step
+    std::string symbol;
+    Function function = nullptr;
+    std::array<uint32_t, 3> grid, block;
+    std::vector<DevicePointer> addresses;
+    std::vector<void*> parameters;  // where each address is
+    int trap = -1;                  // its word; -1: nothing to report
+    std::vector<std::string> traps;
+  };
+  BoundLaunch bind(const Launch& launch, const Program& program, std::span<const Placement> placements);
+  const Code& fitting_code(const Program& program, size_t number, std::string& where) const;
+  void check_function(const BoundLaunch& launch) const;
+  void launch(const BoundLaunch& launch) const;
+  void bring_traps() const;
+  void record();
+  void mark();
+  void release();
+  std::string take_trap();  // what the first launch met that met something; the words are cleared
+
+  Device& device_;
+  Work& work_;
+  std::vector<BoundLaunch> launches_;
+  std::vector<std::shared_ptr<const LoadedModule>> modules_;  // by code
+  int traps_ = 0;
+  std::unique_ptr<CudaBuffer> trap_words_;
+  std::unique_ptr<PinnedMemory> seen_traps_;  // as they were behind the last of the segment's work
+  GraphExec graph_ = nullptr;
+  bool pending_ = false;
+};
+
+}  // namespace npusim::cuda

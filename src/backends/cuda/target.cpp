@@ -1,0 +1,147 @@
+// A target that is compiled for ahead: every kernel is printed by itself, contractions as rows, attention as three.
+#include "backends/cuda/target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "backends/cuda/architecture.h"
+#include "backends/cuda/target_compile.h"
+#include "kernel/fuse/unfuse.h"
+#include "print/print.h"
+
+namespace npusim::cuda {
+namespace {
+
+constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by several threads, and remembered by text
+
+// The kernel without its contraction, with the arguments that it has; it is of those that become one.
+Kernel printable(const Kernel& kernel) {
+  if (!kernel.contraction) return kernel;
+  const Unfused unfused = unfuse(kernel);
+  if (unfused.steps.size() != 1)
+    fail(ErrorKind::internal, "cuda: kernel {} has {} parts", kernel.name, unfused.steps.size());
+  const BoundKernel& step = unfused.steps[0];
+  Kernel whole = step.kernel;
+  whole.args = kernel.args;
+  const auto rename = [&](Access& a) { a.arg = step.values[static_cast<size_t>(a.arg)]; };
+  for (Access& a : whole.accesses) rename(a);
+  for (Store& s : whole.stores) rename(s.access);
+  return whole;
+}
+
+// Fills in the launches of one program.
+class Planner {
+ public:
+  Planner(Program& program, const std::vector<std::string>& architectures)
+      : p_(program), architectures_(architectures) {}
+
+  void run() {
+    launch(p_.recipes);
+    for (Method& method : p_.methods) launch(method);
+    compile();
+  }
+
+ private:
+  void launch(Sequence& sequence) {
+    for (Launch& launch : sequence.launches) {
+      const Step& step = sequence.steps[static_cast<size_t>(launch.first)];
+      const auto [known, fresh] = kernels_.try_emplace(step.kernel);
+      if (fresh) known->second = printable(p_.kernels[static_cast<size_t>(step.kernel)]);
+      const Kernel& kernel = known->second;
+      launch.symbol = kernel_name(kernel);
+      const LaunchShape shape = launch_of(kernel, cuda_dialect);
+      launch.grid[0] = static_cast<uint32_t>(shape.blocks);
+      launch.block[0] = static_cast<uint32_t>(shape.threads);
+      launch.args = step.buffers;
+      if (takes_trap(kernel)) {
+        for (int code = 1; code <= trap_count(kernel); ++code)
+          launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap_message(kernel, code)));
+        launch.args.push_back(trap_word);
+      }
+      of_symbol_.emplace(launch.symbol, &kernel);
+      launches_.push_back(&launch);
+    }
+  }
+
+  // Kernels share a text by their content, so that a change of one leaves most texts as they were.
+  void compile() {
+    const size_t count = std::bit_ceil((of_symbol_.size() + kernels_of_a_text - 1) / kernels_of_a_text);
+    std::map<uint64_t, std::vector<const Kernel*>> chunks;
+    for (const auto& [symbol, kernel] : of_symbol_) chunks[content_hash(*kernel) % count].push_back(kernel);
+    std::vector<std::string> texts;
+    std::map<std::string, int32_t> code_of;  // by symbol
+    const size_t before = p_.code.size(), formats = architectures_.size() + 1;
+    for (const auto& [number, kernels] : chunks) {
+      for (const Kernel* kernel : kernels)
+        code_of.emplace(kernel_name(*kernel), static_cast<int32_t>(before + texts.size() * formats));
+      texts.push_back(print_kernels(kernels, cuda_dialect));
+    }
+    for (Code& code : compile_texts(texts, architectures_)) p_.code.push_back(std::move(code));
+    for (Launch* launch : launches_) launch->code = code_of.at(launch->symbol);
+  }
+
+  Program& p_;
+  const std::vector<std::string>& architectures_;
+  std::map<int32_t, Kernel> kernels_;               // printable, by position in the program
+  std::map<std::string, const Kernel*> of_symbol_;  // those of equal content once
+  std::vector<Launch*> launches_;
+};
+
+std::vector<std::string> read_architectures(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string name = list.substr(begin, end - begin);
+    if (!parse_architecture(name, "sm_"))
+      fail(ErrorKind::usage, "target cuda: expected architectures such as sm_80,sm_90a, found '{}'", list);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    begin = end + 1;
+  }
+  // The lowest first: it is the one whose PTX is kept.
+  const auto number = [](const std::string& name) {
+    const Architecture a = *parse_architecture(name, "sm_");
+    return std::make_tuple(a.feature != 0, a.major, a.minor, a.feature);
+  };
+  std::sort(names.begin(), names.end(),
+            [&](const std::string& a, const std::string& b) { return number(a) < number(b); });
+  return names;
+}
+
+class CudaTarget : public CodegenTarget {
+ public:
+  explicit CudaTarget(const std::string& architectures) : architectures_(read_architectures(architectures)) {
+    config_.name = "cuda";
+    config_.channel_alignment_bytes = 16;  // the widest load of a thread
+    config_.buffer_alignment_bytes = 256;
+    config_.max_rank = 16;
+  }
+  const TargetConfig& config() const override { return config_; }
+
+  std::string refuse(const Kernel& kernel) const override {
+    for (const BoundKernel& part : unfuse(kernel).steps)
+      if (auto reason = cannot_print(part.kernel, cuda_dialect)) return *reason;
+    return {};
+  }
+  bool in_parts(const Kernel& kernel) const override { return kernel.contraction != nullptr; }
+  size_t group(std::span<const GroupStep>) const override { return 1; }
+  void plan(Program& program) const override { Planner(program, architectures_).run(); }
+  std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
+    return std::make_shared<const CudaTarget>(list);
+  }
+
+ private:
+  TargetConfig config_;
+  std::vector<std::string> architectures_;
+};
+
+}  // namespace
+
+const CodegenTarget& target() {
+  static const CudaTarget instance("sm_80,sm_90a");
+  return instance;
+}
+
+}  // namespace npusim::cuda
