@@ -1,4 +1,4 @@
-// Random programs on the emulator.
+// The emulator.
 #include "backends/emulator/device.h"
 #include "backends/emulator/target.h"
 #include "random/place.h"

@@ -1,6 +1,6 @@
 // Every op record against PyTorch's answers in tests/ops/golden: one test per op file, listing all failing samples.
-// Each sample is evaluated by the reference, and compiled and run on the CPU: with all tensors as inputs, and with all
-// but the first as weights, which are folded, prepared and packed.
+// Each sample is evaluated by the reference, and compiled and run in the executable's place (random/place.h): with all
+// tensors as inputs, and with all but the first as weights, which are folded, prepared and packed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,11 +12,12 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "compiler/compile_for.h"
 #include "graph/import.h"
-#include "npusim/compiler.h"
 #include "npusim/session.h"
 #include "ops/op.h"
 #include "program/program.h"
+#include "random/place.h"
 #include "runtime/tensor_set.h"
 #include "summed_sizes.h"
 
@@ -207,7 +208,8 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
     if (value.type.dtype == DType::f16 || value.type.dtype == DType::bf16) options.dtype = "auto";
   MethodSource source;
   source.json = ir.dump();
-  const std::shared_ptr<const Program> program = compile({source}, options).program;
+  static const test::Place place = test::open_place();
+  const std::shared_ptr<const Program> program = compile_for(*place.target, {source}, options).program;
 
   const auto weights = std::make_shared<TensorSet>();
   weights->path = prefix;
@@ -216,7 +218,7 @@ std::string run_compiled(const nlohmann::json& ir, const std::string& prefix, co
     weights->by_name.emplace(name, weights->entries.size());
     weights->entries.push_back({name, get_tensor(tensors, prefix + name), {}});
   }
-  Session session(program, {.weights = weights, .devices = {}, .threads = 2});
+  Session session(program, {.weights = weights, .devices = place.devices, .threads = 2});
   const Method& method = program->methods.at(0);
   for (size_t i = 0; i < method.inputs.size(); ++i) {
     const TensorView& tensor = get_tensor(tensors, prefix + method.inputs[i].name);

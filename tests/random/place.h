@@ -1,4 +1,5 @@
-// Where random programs run: the CPU, unless an executable has a place of its own.
+// Where programs are compiled for and run: random ones, samples of operators, trained models. Each executable has its
+// own.
 #pragma once
 #include <memory>
 #include <vector>
