@@ -112,7 +112,7 @@ std::string describe_devices() {
   check(driver().device_count(&count), "cuDeviceGetCount");
   if (count == 0) fail(ErrorKind::device, "cuda: the driver has no devices");
   check(driver().version(&version), "cuDriverGetVersion");
-  const std::string first = Device(0).description();
+  const std::string first = ask_device(0).description;
   const std::string more = count > 1 ? fmt::format("; {} devices", count) : "";
   return fmt::format("{}, driver {}.{}{}", first, version / 1000, version % 1000 / 10, more);
 }

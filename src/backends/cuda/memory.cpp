@@ -55,23 +55,28 @@ LoadedModule::~LoadedModule() {
   driver().pop_context(&popped);
 }
 
-Device::Device(int index) : name_(fmt::format("cuda:{}", index)) {
+DeviceFacts ask_device(int index) {
   const Driver& d = driver();
   int count = 0;
   check(d.device_count(&count), "cuDeviceGetCount");
-  if (index >= count) fail(ErrorKind::device, "{}: this machine has {} CUDA devices", name_, count);
-  check(d.device(&device_, index), "cuDeviceGet");
-  architecture_ = {attribute(device_, capability_major), attribute(device_, capability_minor), 0};
+  if (index >= count) fail(ErrorKind::device, "cuda:{}: this machine has {} CUDA devices", index, count);
+  DeviceFacts facts;
+  check(d.device(&facts.handle, index), "cuDeviceGet");
+  facts.architecture = {attribute(facts.handle, capability_major), attribute(facts.handle, capability_minor), 0};
   char text[256] = {};
-  check(d.device_name(text, sizeof text - 1, device_), "cuDeviceGetName");
+  check(d.device_name(text, sizeof text - 1, facts.handle), "cuDeviceGetName");
   size_t bytes = 0;
-  check(d.device_memory(&bytes, device_), "cuDeviceTotalMem");
-  description_ = fmt::format("{}, sm_{}, {:.1f} GiB", text, to_string(architecture_),
-                             static_cast<double>(bytes) / static_cast<double>(size_t{1} << 30));
-  check(d.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
+  check(d.device_memory(&bytes, facts.handle), "cuDeviceTotalMem");
+  facts.description = fmt::format("{}, sm_{}, {:.1f} GiB", text, to_string(facts.architecture),
+                                  static_cast<double>(bytes) / static_cast<double>(size_t{1} << 30));
+  return facts;
 }
 
-Device::~Device() { driver().release_context(device_); }
+Device::Device(int index) : name_(fmt::format("cuda:{}", index)), facts_(ask_device(index)) {
+  check(driver().retain_context(&context_, facts_.handle), "cuDevicePrimaryCtxRetain");
+}
+
+Device::~Device() { driver().release_context(facts_.handle); }
 
 std::shared_ptr<const LoadedModule> Device::load(const Code& code, const std::string& where) {
   const std::string image(reinterpret_cast<const char*>(code.bytes.data()), code.bytes.size());  // ends in a zero

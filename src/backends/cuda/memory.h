@@ -11,6 +11,14 @@
 
 namespace npusim::cuda {
 
+// What a device is, without opening it.
+struct DeviceFacts {
+  int handle = 0;
+  Architecture architecture;
+  std::string description;  // "NVIDIA H200, sm_90, 139.8 GiB"
+};
+DeviceFacts ask_device(int index);
+
 // Code that was loaded.
 struct LoadedModule {
   Module handle = nullptr;
@@ -27,18 +35,17 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   Context context() const { return context_; }
-  const Architecture& architecture() const { return architecture_; }
-  const std::string& name() const { return name_; }                // "cuda:0"
-  const std::string& description() const { return description_; }  // "NVIDIA H200, sm_90, 139.8 GiB"
+  const Architecture& architecture() const { return facts_.architecture; }
+  const std::string& name() const { return name_; }  // "cuda:0"
+  const std::string& description() const { return facts_.description; }
 
   // Equal code is loaded once, as long as somebody has it. `where` names it in messages.
   std::shared_ptr<const LoadedModule> load(const Code& code, const std::string& where);
 
  private:
-  int device_ = 0;
+  std::string name_;
+  DeviceFacts facts_;
   Context context_ = nullptr;
-  Architecture architecture_;
-  std::string name_, description_;
   std::mutex mutex_;
   std::map<std::pair<uint64_t, size_t>, std::weak_ptr<const LoadedModule>> modules_;  // by hash and size of the image
 };

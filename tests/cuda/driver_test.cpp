@@ -1,0 +1,313 @@
+// The device half before a driver that executes nothing (fake_driver.cpp): memory, order, graphs, traps, errors.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "backends/cpu/allocations.h"
+#include "backends/cuda/device.h"
+#include "base/error.h"
+#include "kernel/builder.h"
+
+namespace npusim {
+namespace {
+
+// The fake's own functions. It is told what to be by the environment.
+template <typename F>
+F* fake(const char* name) {
+  static void* library = dlopen(NPUSIM_FAKE_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<F*>(dlsym(library, name));
+}
+int calls(const char* name) { return fake<int(const char*)>("fake_count")(name); }
+size_t memory_in_use() { return fake<size_t()>("fake_memory_in_use")(); }
+
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+template <typename F>
+std::string error_of(ErrorKind kind, F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "none";
+}
+
+std::vector<std::byte> bytes_from(size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i % 251);
+  return bytes;
+}
+
+// An image that names no section.
+Code cubin(const std::string& architecture) {
+  std::vector<std::byte> image(64);
+  std::memcpy(image.data(), "\177ELF\2\1", 6);
+  image[58] = std::byte{64};
+  return {"cubin", architecture, std::move(image)};
+}
+Code ptx(const std::string& architecture) {
+  const std::string text = ".version 9.0";
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  return {"ptx", architecture, {bytes, bytes + text.size()}};
+}
+
+// y[i] = table[ids[i]] twice, with all that a launch needs; the trap word is its last argument.
+Program gathers() {
+  KernelBuilder k({4});
+  const int table = k.input({DType::f32, {8}}), ids = k.input({DType::i64, {4}});
+  const Coord id_at[] = {k.dim(0)};
+  const Coord at[] = {Coord(k.load(ids, id_at))};
+  const Ex x = k.load(table, at);
+  k.store(k.output({DType::f32, {4}}), x);
+  Program program;
+  program.devices = {{"cuda", {}}};
+  program.kernels = {k.finish("gather")};
+  program.origins = {{"first", "aten.embedding.default"}, {"second", "aten.embedding.default"}};
+  program.methods.resize(1);
+  Method& method = program.methods[0];
+  method.steps = {{0, {0, 1, 2}, 0, {0}}, {0, {0, 1, 2}, 0, {1}}};
+  program.code = {cubin("sm_80"), cubin("sm_90a"), ptx("compute_80")};
+  for (int step = 0; step < 2; ++step) {
+    const std::string node = step == 0 ? "first" : "second";
+    method.launches.push_back({step, 1, 0, "gather", {1, 1, 1}, {256, 1, 1}, {0, 1, 2, trap_word}, {}});
+    method.launches.back().traps = {"node " + node + ": division", "node " + node + ": index"};
+  }
+  return program;
+}
+
+// A queue with the program's memory.
+struct Bench {
+  std::shared_ptr<Backend> device = cuda::open_device(0);
+  std::unique_ptr<Queue> queue = device->open_queue(2);
+  std::vector<std::unique_ptr<DeviceBuffer>> memory;
+  std::vector<Placement> places;
+  Bench() {
+    for (const size_t bytes : {32, 32, 16}) {
+      memory.push_back(device->allocate(bytes));
+      places.push_back({memory.back().get()});
+    }
+  }
+  std::unique_ptr<Segment> prepare(const Program& program) {
+    return queue->prepare({program, program.methods[0], 0, 2}, places);
+  }
+  std::vector<std::byte> read(const Placement& place, size_t bytes) {
+    std::vector<std::byte> found(bytes);
+    queue->download(place, found);
+    queue->wait();
+    return found;
+  }
+};
+
+// Small uploads go by themselves, large ones through two pinned blocks.
+TEST(CudaQueue, UploadsOfAnySizeComeBack) {
+  Bench bench;
+  const int before = calls("cuMemAllocHost");
+  for (const size_t bytes : {size_t{1}, size_t{1} << 19, (size_t{1} << 20) + 3, (size_t{40} << 20) + 5}) {
+    const std::vector<std::byte> sent = bytes_from(bytes);
+    const auto buffer = bench.device->allocate(bytes + 7);
+    bench.queue->upload(sent, {buffer.get(), 7});
+    EXPECT_EQ(bench.read({buffer.get(), 7}, bytes), sent);
+  }
+  EXPECT_EQ(calls("cuMemAllocHost") - before, 2);
+}
+
+TEST(CudaQueue, CopiesRows) {
+  Bench bench;
+  const std::vector<std::byte> sent = bytes_from(120);
+  const auto from = bench.device->allocate(120), to = bench.device->allocate(200);
+  bench.queue->upload(sent, {from.get()});
+  bench.queue->clear({to.get()}, 200);
+  const int before = calls("cuMemcpy2DAsync");
+  bench.queue->copy({from.get(), 20}, {to.get(), 10}, {.rows = 4, .bytes = 8, .from_stride = 20, .to_stride = 40});
+  EXPECT_EQ(calls("cuMemcpy2DAsync") - before, 1);
+  // Strides that the driver does not take: one row many times, and rows that lie closer than they are long.
+  bench.queue->copy({from.get(), 0}, {to.get(), 170}, {.rows = 3, .bytes = 5, .from_stride = 0, .to_stride = 10});
+  EXPECT_EQ(calls("cuMemcpy2DAsync") - before, 1);
+  std::vector<std::byte> expected(200);
+  for (size_t row = 0; row < 4; ++row)
+    std::copy_n(sent.begin() + static_cast<ptrdiff_t>(20 + 20 * row), 8,
+                expected.begin() + static_cast<ptrdiff_t>(10 + 40 * row));
+  for (size_t row = 0; row < 3; ++row)
+    std::copy_n(sent.begin(), 5, expected.begin() + static_cast<ptrdiff_t>(170 + 10 * row));
+  EXPECT_EQ(bench.read({to.get()}, 200), expected);
+}
+
+TEST(CudaDevice, OutOfMemoryIsAnErrorAndNothingMore) {
+  Bench bench;
+  const std::string error = error_of(ErrorKind::device, [&] { bench.device->allocate(size_t{2} << 30); });
+  EXPECT_EQ(error.substr(0, 55), "cuda:0: out of memory: expected 2147483648 bytes, found") << error;
+  EXPECT_NE(bench.device->allocate(1000), nullptr);
+}
+
+TEST(CudaDevice, IsNamedByItsNumber) {
+  EXPECT_EQ(open_backend("cuda:0")->name(), "cuda:0");
+  EXPECT_EQ(open_backend("cuda")->description(), "Fake GPU, sm_90, 1.0 GiB");
+  EXPECT_EQ(error_of(ErrorKind::device, [] { open_backend("cuda:3"); }), "cuda:3: this machine has 1 CUDA devices");
+  const Setting two("FAKE_DEVICES", "2");
+  EXPECT_EQ(open_backend("cuda:1")->name(), "cuda:1");
+  EXPECT_EQ(cuda::probe_device().description, "Fake GPU, sm_90, 1.0 GiB, driver 13.0; 2 devices");
+  const Setting none("FAKE_DEVICES", "0");
+  EXPECT_FALSE(cuda::probe_device().usable);
+}
+
+// Launches go into a graph when they are made ready; running it asks for nothing else, and not for the host's memory.
+TEST(CudaSegment, IsOneGraph) {
+  Bench bench;
+  const Program program = gathers();
+  const int launched = calls("cuLaunchKernel"), made = calls("cuGraphInstantiate"), run = calls("cuGraphLaunch");
+  const auto segment = bench.prepare(program);
+  EXPECT_EQ(calls("cuLaunchKernel") - launched, 2);
+  EXPECT_EQ(calls("cuGraphInstantiate") - made, 1);
+  bench.queue->wait();
+  const int asked = calls("cuMemAlloc") + calls("cuMemAllocHost");
+  const int64_t before = allocations();
+  for (int i = 0; i < 10; ++i) segment->enqueue();
+  bench.queue->wait();
+  segment->enqueue();
+  bench.queue->wait();
+  EXPECT_EQ(allocations() - before, 0);
+  EXPECT_EQ(calls("cuGraphLaunch") - run, 11);
+  EXPECT_EQ(calls("cuLaunchKernel") - launched, 2);
+  EXPECT_EQ(calls("cuMemAlloc") + calls("cuMemAllocHost"), asked);
+  segment->enqueue_step(1);
+  bench.queue->wait();
+  EXPECT_EQ(calls("cuLaunchKernel") - launched, 3);
+  EXPECT_EQ(segment->step_info(1).how, "gather 1x256");
+}
+
+TEST(CudaSegment, TrapsAreTheFirstStepsAndReportedOnce) {
+  Bench bench;
+  const Program program = gathers();
+  const Setting at("FAKE_TRAPS", "3");
+  const auto segment = bench.prepare(program), other = bench.prepare(program);
+  const auto trap = fake<void(int)>("fake_trap");
+  const auto wait = [&] { bench.queue->wait(); };
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    trap(2);
+    segment->enqueue();
+    other->enqueue();
+    EXPECT_EQ(error_of(ErrorKind::bad_input, wait), "node first: index");
+    trap(1);
+    segment->enqueue_step(1);
+    EXPECT_EQ(error_of(ErrorKind::bad_input, wait), "node second: division");
+    trap(9);
+    segment->enqueue();
+    EXPECT_EQ(error_of(ErrorKind::bad_input, wait), "gather: unknown trap 9");
+    trap(0);
+    segment->enqueue();
+    EXPECT_EQ(error_of(ErrorKind::bad_input, wait), "none");
+  }
+}
+
+// A lost device is told by the call and its code; a segment that is gone is not asked.
+TEST(CudaSegment, FailuresOfTheDeviceAreTold) {
+  Bench bench;
+  const Program program = gathers();
+  {
+    const auto segment = bench.prepare(program);
+    segment->enqueue();
+    const Setting lost("FAKE_WAIT", "700");
+    EXPECT_EQ(error_of(ErrorKind::device, [&] { bench.queue->wait(); }),
+              "cuda: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700), as the fake says");
+    segment->enqueue();
+  }
+  bench.queue->wait();
+}
+
+// The newest machine code that runs, else PTX, else an error that says what was found.
+TEST(CudaSegment, TakesTheCodeThatFits) {
+  const Program program = gathers();
+  const auto loaded = [&](const char* capability) -> std::string {
+    const Setting device("FAKE_CAPABILITY", capability);
+    const int machine = calls("cubin"), text = calls("ptx");
+    Bench bench;
+    const std::string error = error_of(ErrorKind::bad_input, [&] { bench.prepare(program); });
+    if (error != "none") return error;
+    return calls("cubin") > machine ? "cubin" : calls("ptx") > text ? "ptx" : "nothing";
+  };
+  for (const char* capability : {"80", "86", "90"}) EXPECT_EQ(loaded(capability), "cubin") << capability;
+  for (const char* capability : {"100", "120"}) EXPECT_EQ(loaded(capability), "ptx") << capability;
+  EXPECT_EQ(loaded("75"),
+            "cuda:0: the program has no code for sm_75: found cubin sm_80, cubin sm_90a, ptx compute_80; compile with "
+            "--target cuda:sm_75");
+}
+
+// The n-th code of one architecture stands for the n-th of another; equal code is loaded once.
+TEST(CudaSegment, TakesTheCodeInItsPlace) {
+  Program program = gathers();
+  program.code = {cubin("sm_80"), cubin("sm_90a"), cubin("sm_80"), cubin("sm_90a")};
+  program.code[3].bytes.push_back(std::byte{1});
+  program.methods[0].launches[1].code = 2;
+  Bench bench;
+  const int before = calls("cuModuleLoadData");
+  const auto segment = bench.prepare(program);
+  EXPECT_EQ(calls("cuModuleLoadData") - before, 2);
+  const auto again = bench.prepare(program);
+  EXPECT_EQ(calls("cuModuleLoadData") - before, 2);
+  program.code.pop_back();
+  const std::string error = error_of(ErrorKind::bad_input, [&] { bench.prepare(program); });
+  EXPECT_NE(error.find("no code for sm_90: found cubin sm_80"), std::string::npos) << error;
+}
+
+TEST(CudaSegment, DamagedCodeIsAnErrorAndNothingMore) {
+  Bench bench;
+  const size_t used = memory_in_use();
+  const auto error = [&](const std::function<void(Program&)>& damage) {
+    Program program = gathers();
+    damage(program);
+    return error_of(ErrorKind::bad_input, [&] { bench.prepare(program); });
+  };
+  EXPECT_EQ(error([](Program&) {}), "none");
+  const std::string torn = "cuda: code 1 (cubin sm_90a) is damaged: expected a whole ELF image";
+  EXPECT_EQ(error([](Program& p) { p.code[1].bytes.resize(40); }), torn);
+  EXPECT_EQ(error([](Program& p) { p.code[1].bytes[0] = std::byte{1}; }), torn);
+  EXPECT_EQ(error([](Program& p) { p.code[1].bytes[60] = std::byte{2}; }), torn);  // sections behind the end
+  EXPECT_EQ(error([](Program& p) {
+              p.code = {ptx("compute_80")};
+              p.code[0].bytes[3] = std::byte{0};
+            }),
+            "cuda: code 0 (ptx compute_80) is damaged: expected text, found a zero");
+  EXPECT_EQ(error([](Program& p) {
+              for (Code& code : p.code) code.format = "msl";
+            }).substr(0, 58),
+            "cuda:0: the program has no code for sm_90: found msl sm_80");
+  EXPECT_EQ(error([](Program& p) { p.methods[0].launches.clear(); }),
+            "cuda: the program was not compiled for this device: it has no launches for it");
+  {
+    const Setting missing("FAKE_MISSING", "gather");
+    EXPECT_EQ(error([](Program&) {}), "cuda: there is no function 'gather' in code 1 (cubin sm_90a)");
+  }
+  {
+    const Setting load("FAKE_LOAD", "200");
+    EXPECT_EQ(error([](Program& p) { p.code[1].bytes.push_back(std::byte{7}); }),
+              "cuda:0: code 1 (cubin sm_90a) does not load: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200), as the "
+              "fake says");
+  }
+  EXPECT_EQ(error([](Program& p) {
+              p.methods[0].launches[1].block = {512, 4, 1};
+            }),
+            "cuda: function 'gather' runs at most 1024 threads in a block, its launch has 2048");
+  EXPECT_EQ(error([](Program&) {}), "none");
+  EXPECT_EQ(memory_in_use(), used);
+}
+
+}  // namespace
+}  // namespace npusim
+
+int main(int argc, char** argv) {
+  setenv("NPUSIM_CUDA_DRIVER", NPUSIM_FAKE_DRIVER, 1);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,246 @@
+// A driver with host memory for a device's, which does everything but execute kernels: what the device half asks of a
+// driver, and in which order, without a GPU. The environment says what device it is and what fails.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+
+enum : int { success = 0, invalid_value = 1, out_of_memory = 2, invalid_image = 200, not_found = 500, illegal = 700 };
+enum : unsigned { memory_of_device = 2 };
+
+std::string setting(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value ? value : otherwise;
+}
+int number(const char* name, int otherwise) {
+  return std::atoi(setting(name, std::to_string(otherwise).c_str()).c_str());
+}
+
+struct Node {
+  std::string what;
+  void* to = nullptr;
+  const void* from = nullptr;
+  size_t bytes = 0;
+};
+struct Stream {
+  bool capturing = false;
+  std::vector<Node> captured;
+};
+struct Graph {
+  std::vector<Node> nodes;
+};
+struct Function {
+  std::string name;
+};
+struct Module {
+  std::map<std::string, Function> functions;
+};
+
+std::mutex mutex;
+std::map<char*, size_t> memory;  // allocations of the device
+size_t used = 0;
+thread_local std::vector<void*> contexts;
+// What a test asks for: the number of calls of each kind, and the word that a trap is to leave.
+std::map<std::string, int> counts;
+int trap = 0;
+
+void count(const char* what) {
+  const std::lock_guard lock(mutex);
+  ++counts[what];
+}
+
+// Whether the memory is one allocation's.
+bool is_ours(const void* at, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  const auto after = memory.upper_bound(static_cast<char*>(const_cast<void*>(at)));
+  if (after == memory.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return static_cast<const char*>(at) + bytes <= begin + size;
+}
+
+char* at(unsigned long long address) { return reinterpret_cast<char*>(address); }
+
+int execute(const Node& node) {
+  if (node.to && node.from) std::memcpy(node.to, node.from, node.bytes);
+  if (node.what == "trap") *static_cast<int*>(node.to) = trap;
+  return success;
+}
+
+int run(void* stream, Node node) {
+  if (contexts.empty()) return 201;  // CUDA_ERROR_INVALID_CONTEXT
+  auto* s = static_cast<Stream*>(stream);
+  if (s->capturing) {
+    s->captured.push_back(std::move(node));
+    return success;
+  }
+  return execute(node);
+}
+
+}  // namespace
+
+extern "C" {
+#define FAKE __attribute__((visibility("default")))
+
+FAKE int fake_count(const char* what) {
+  const std::lock_guard lock(mutex);
+  return counts[what];
+}
+FAKE void fake_trap(int word) { trap = word; }
+FAKE size_t fake_memory_in_use() { return used; }
+
+FAKE int cuInit(unsigned) { return number("FAKE_INIT", 0); }
+FAKE int cuDriverGetVersion(int* version) { return *version = 13000, success; }
+FAKE int cuGetErrorName(int status, const char** text) {
+  *text = status == out_of_memory   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : status == illegal       ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : status == invalid_image ? "CUDA_ERROR_INVALID_IMAGE"
+          : status == 100           ? "CUDA_ERROR_NO_DEVICE"
+                                    : "CUDA_ERROR_UNKNOWN";
+  return success;
+}
+FAKE int cuGetErrorString(int, const char** text) { return *text = "as the fake says", success; }
+FAKE int cuDeviceGetCount(int* count) { return *count = number("FAKE_DEVICES", 1), success; }
+FAKE int cuDeviceGet(int* device, int index) { return *device = index, success; }
+FAKE int cuDeviceGetName(char* name, int size, int) {
+  return std::snprintf(name, static_cast<size_t>(size), "Fake GPU"), success;
+}
+FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
+  const int capability = number("FAKE_CAPABILITY", 90);
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 0;
+  return success;
+}
+FAKE int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = size_t{1} << 30, success; }
+FAKE int cuDevicePrimaryCtxRetain(void** context, int) { return *context = &memory, success; }
+FAKE int cuDevicePrimaryCtxRelease_v2(int) { return success; }
+FAKE int cuCtxPushCurrent_v2(void* context) { return contexts.push_back(context), success; }
+FAKE int cuCtxPopCurrent_v2(void** context) {
+  *context = contexts.back();
+  return contexts.pop_back(), success;
+}
+FAKE int cuMemGetInfo_v2(size_t* free, size_t* total) {
+  *total = size_t{1} << 30;
+  return *free = *total - used, success;
+}
+FAKE int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
+  count("cuMemAlloc");
+  const std::lock_guard lock(mutex);
+  if (used + bytes > size_t{1} << 30) return out_of_memory;
+  auto* block = static_cast<char*>(std::malloc(bytes));
+  std::memset(block, 0x7f, bytes);
+  memory[block] = bytes;
+  used += bytes;
+  *address = reinterpret_cast<unsigned long long>(block);
+  return success;
+}
+FAKE int cuMemFree_v2(unsigned long long address) {
+  const std::lock_guard lock(mutex);
+  const auto found = memory.find(at(address));
+  if (found == memory.end()) return invalid_value;
+  used -= found->second;
+  std::free(found->first);
+  memory.erase(found);
+  return success;
+}
+FAKE int cuMemAllocHost_v2(void** data, size_t bytes) {
+  count("cuMemAllocHost");
+  return *data = std::malloc(bytes), success;
+}
+FAKE int cuMemFreeHost(void* data) { return std::free(data), success; }
+FAKE int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t bytes, void* stream) {
+  count("cuMemcpyHtoDAsync");
+  if (!is_ours(at(to), bytes)) return invalid_value;
+  return run(stream, {"upload", at(to), from, bytes});
+}
+FAKE int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, void* stream) {
+  if (!is_ours(at(from), bytes)) return invalid_value;
+  return run(stream, {"download", to, at(from), bytes});
+}
+FAKE int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
+  if (!is_ours(at(from), bytes) || !is_ours(at(to), bytes)) return invalid_value;
+  return run(stream, {"copy", at(to), at(from), bytes});
+}
+struct Copy2D {
+  size_t from_x, from_y;
+  unsigned from_type;
+  const void* from_host;
+  unsigned long long from_device;
+  void* from_array;
+  size_t from_pitch, to_x, to_y;
+  unsigned to_type;
+  void* to_host;
+  unsigned long long to_device;
+  void* to_array;
+  size_t to_pitch, width, height;
+};
+FAKE int cuMemcpy2DAsync_v2(const Copy2D* c, void* stream) {
+  count("cuMemcpy2DAsync");
+  if (c->from_type != memory_of_device || c->to_type != memory_of_device) return invalid_value;
+  if (c->width > c->from_pitch || c->width > c->to_pitch) return invalid_value;
+  for (size_t row = 0; row < c->height; ++row) {
+    char *to = at(c->to_device) + row * c->to_pitch, *from = at(c->from_device) + row * c->from_pitch;
+    if (!is_ours(to, c->width) || !is_ours(from, c->width)) return invalid_value;
+    if (const int status = run(stream, {"copy", to, from, c->width})) return status;
+  }
+  return success;
+}
+FAKE int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void* stream) {
+  if (!is_ours(at(to), bytes) || static_cast<Stream*>(stream)->capturing) return invalid_value;
+  return std::memset(at(to), value, bytes), success;
+}
+FAKE int cuStreamCreate(void** stream, unsigned) { return *stream = new Stream, success; }
+FAKE int cuStreamDestroy_v2(void* stream) { return delete static_cast<Stream*>(stream), success; }
+FAKE int cuStreamSynchronize(void*) { return number("FAKE_WAIT", 0); }
+FAKE int cuEventCreate(void** event, unsigned) { return *event = new int(0), success; }
+FAKE int cuEventDestroy_v2(void* event) { return delete static_cast<int*>(event), success; }
+FAKE int cuEventRecord(void*, void*) { return success; }
+FAKE int cuEventSynchronize(void*) { return success; }
+// A cubin has the functions whose names are in it; the other images do not load.
+FAKE int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+  count("cuModuleLoadData");
+  if (number("FAKE_LOAD", 0)) return number("FAKE_LOAD", 0);
+  const bool text = std::memcmp(image, "\177ELF", 4) != 0;
+  count(text ? "ptx" : "cubin");
+  return *module = new Module, success;
+}
+FAKE int cuModuleUnload(void* module) { return delete static_cast<Module*>(module), success; }
+FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
+  if (setting("FAKE_MISSING", "") == name) return not_found;
+  Function& f = static_cast<Module*>(module)->functions[name];
+  f.name = name;
+  return *function = &f, success;
+}
+FAKE int cuFuncGetAttribute(int* value, int, void*) { return *value = 1024, success; }
+// Puts the trap's word where the last argument is, if one was asked for.
+FAKE int cuLaunchKernel(void*, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+                        void* stream, void** parameters, void**) {
+  count("cuLaunchKernel");
+  if (x == 0 || threads == 0 || threads > 1024) return invalid_value;
+  const int words = number("FAKE_TRAPS", -1);  // the position of the trap word among the arguments
+  if (words < 0) return run(stream, {"launch"});
+  return run(stream, {"trap", at(*static_cast<unsigned long long*>(parameters[words]))});
+}
+FAKE int cuStreamBeginCapture_v2(void* stream, int) { return static_cast<Stream*>(stream)->capturing = true, success; }
+FAKE int cuStreamEndCapture(void* stream, void** graph) {
+  auto* s = static_cast<Stream*>(stream);
+  *graph = new Graph{std::move(s->captured)};
+  s->captured.clear();
+  return s->capturing = false, success;
+}
+FAKE int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+  count("cuGraphInstantiate");
+  return *exec = new Graph(*static_cast<Graph*>(graph)), success;
+}
+FAKE int cuGraphDestroy(void* graph) { return delete static_cast<Graph*>(graph), success; }
+FAKE int cuGraphExecDestroy(void* exec) { return delete static_cast<Graph*>(exec), success; }
+FAKE int cuGraphLaunch(void* exec, void*) {
+  count("cuGraphLaunch");
+  for (const Node& node : static_cast<Graph*>(exec)->nodes) execute(node);
+  return success;
+}
+}

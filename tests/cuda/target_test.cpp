@@ -1,0 +1,209 @@
+// What the CUDA target writes into programs, on a machine without a GPU.
+#include "backends/cuda/target.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "backends/cuda/target_compile.h"
+#include "backends/cuda/target_nvrtc.h"
+#include "base/error.h"
+#include "cli/invoke.h"
+#include "compiler/compile_for.h"
+
+namespace npusim {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string why_no_nvrtc() {
+  try {
+    cuda::find_nvrtc();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// With a cache of its own.
+class CudaTarget : public CliTest {
+ protected:
+  CudaTarget() { setenv("XDG_CACHE_HOME", path("cache").c_str(), 1); }
+  void SetUp() override {
+    if (const std::string why = why_no_nvrtc(); !why.empty()) GTEST_SKIP() << "SKIP: " << why;
+  }
+  std::vector<fs::path> entries() const {
+    std::vector<fs::path> found;
+    if (fs::exists(path("cache/npusim/cuda")))
+      for (const auto& entry : fs::directory_iterator(path("cache/npusim/cuda"))) found.push_back(entry.path());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  static std::string text(const Code& code) {
+    return {reinterpret_cast<const char*>(code.bytes.data()), code.bytes.size()};
+  }
+  static std::shared_ptr<const Program> digits_for(const std::string& target) {
+    CompileOptions options;
+    options.target = target;
+    return compile({{.path = digits("ir.json"), .json = {}}}, options).program;
+  }
+};
+
+// A launch for each step, whose function is in the code that it names and in that of every other architecture.
+void check_launches(const Program& program, size_t formats) {
+  ASSERT_EQ(program.code.size() % formats, 0U);
+  const auto check = [&](const Sequence& sequence) {
+    ASSERT_EQ(sequence.launches.size(), sequence.steps.size());
+    for (const Launch& launch : sequence.launches) {
+      EXPECT_EQ(static_cast<size_t>(launch.code) % formats, 0U);
+      for (size_t i = 0; i < formats; ++i) {
+        const Code& code = program.code[static_cast<size_t>(launch.code) + i];
+        const std::string text(reinterpret_cast<const char*>(code.bytes.data()), code.bytes.size());
+        EXPECT_NE(text.find(launch.symbol), std::string::npos) << code.format << " " << launch.symbol;
+      }
+    }
+  };
+  check(program.recipes);
+  for (const Method& method : program.methods) check(method);
+}
+
+TEST_F(CudaTarget, WritesCodeForEachArchitecture) {
+  const auto program = digits_for("cuda");
+  check_launches(*program, 3);
+  for (size_t i = 0; i < program->code.size(); ++i) {
+    const char* expected[] = {"cubin sm_80", "cubin sm_90a", "ptx compute_80"};
+    EXPECT_EQ(program->code[i].format + " " + program->code[i].architecture, expected[i % 3]);
+    EXPECT_EQ(text(program->code[i]).find("\177ELF"), i % 3 == 2 ? std::string::npos : 0);
+    if (i % 3 == 2) {
+      EXPECT_NE(text(program->code[i]).find(".target sm_80"), std::string::npos);
+    }
+  }
+  const auto one = digits_for("cuda:sm_90a");
+  check_launches(*one, 2);
+  EXPECT_EQ(one->code[1].format + " " + one->code[1].architecture, "ptx compute_90a");
+  EXPECT_EQ(digits_for("cuda:sm_90a,sm_80,sm_90a")->code[0].architecture, "sm_80");
+}
+
+TEST_F(CudaTarget, CompilesTextModels) {
+  CompileOptions options;
+  options.target = "cuda:sm_90a";
+  options.kv_map.path = tinyqwen("kv_mapping.json");
+  const auto program =
+      compile({{"prefill", tinyqwen("prefill_ir.json"), {}}, {"decode", tinyqwen("decode_ir.json"), {}}}, options)
+          .program;
+  ASSERT_EQ(program->methods.size(), 3U);
+  check_launches(*program, 2);
+  for (const Method& method : program->methods) EXPECT_EQ(method.fusions.at("attention"), 4);
+}
+
+// With the cache, without what it held, and once more: byte by byte.
+TEST_F(CudaTarget, WritesTheSameProgram) {
+  const std::string first = serialize(*digits_for("cuda")), second = serialize(*digits_for("cuda"));
+  fs::remove_all(path("cache"));
+  const std::string third = serialize(*digits_for("cuda"));
+  EXPECT_TRUE(first == second);
+  EXPECT_TRUE(first == third);
+}
+
+TEST_F(CudaTarget, RemembersWhatItCompiled) {
+  const std::vector<std::string> texts = {"extern \"C\" __global__ void f(int* x) { *x = 1; }",
+                                          "extern \"C\" __global__ void g(int* x) { *x = 2; }"};
+  const std::vector<std::string> architectures = {"sm_80", "sm_90a"};
+  const auto make = [&] {
+    std::vector<std::string> images;
+    for (const Code& code : cuda::compile_texts(texts, architectures)) images.push_back(text(code));
+    return images;
+  };
+  const std::vector<std::string> images = make();
+  EXPECT_EQ(images.size(), 6U);
+  const std::vector<fs::path> files = entries();
+  ASSERT_EQ(files.size(), 4U);
+  // A file that is written anew is a copy that was moved there: it has none of the old one's other names.
+  const auto keep = [&] {
+    for (const fs::path& file : files) {
+      fs::remove(file.string() + ".kept");
+      fs::create_hard_link(file, file.string() + ".kept");
+    }
+  };
+  const auto kept = [&] {
+    return std::count_if(files.begin(), files.end(),
+                         [](const fs::path& file) { return fs::hard_link_count(file) == 2; });
+  };
+  keep();
+  EXPECT_EQ(make(), images);
+  EXPECT_EQ(kept(), 4);
+  // One is cut, one has another's contents, one has a changed byte: they are made again.
+  fs::resize_file(files[0], fs::file_size(files[0]) / 2);
+  std::string other = read_file(files[1].string());
+  write_file(files[2].string(), other);
+  other[other.size() / 2] ^= 1;
+  write_file(files[1].string(), other);
+  keep();
+  EXPECT_EQ(make(), images);
+  EXPECT_EQ(kept(), 1);
+  EXPECT_EQ(make(), images);
+}
+
+TEST_F(CudaTarget, WithoutACacheItCompiles) {
+  setenv("XDG_CACHE_HOME", "/dev/null/no", 1);
+  const std::vector<std::string> texts = {"extern \"C\" __global__ void f(int* x) { *x = 1; }"};
+  EXPECT_EQ(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).size(), 2U);
+}
+
+TEST_F(CudaTarget, WhatNvrtcDoesNotTakeIsAnError) {
+  const auto error = [](const std::string& text, const std::string& architecture) -> std::string {
+    try {
+      cuda::compile_texts(std::vector{text}, std::vector{architecture});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  EXPECT_NE(error("no C", "sm_80").find("NVRTC"), std::string::npos);
+  const std::string old = error("extern \"C\" __global__ void f() {}", "sm_30");
+  EXPECT_EQ(old.substr(0, 19), "target cuda: NVRTC ") << old;
+  EXPECT_NE(old.find("does not compile for sm_30"), std::string::npos) << old;
+}
+
+// Sums of products are not contracted: what kernel IR says is rounded twice.
+TEST_F(CudaTarget, RoundsProductsAndSumsEach) {
+  const std::vector<std::string> texts = {
+      "extern \"C\" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3] / sqrtf(x[4]); }"};
+  const std::string ptx = text(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"})[1]);
+  for (const char* instruction : {"mul.rn.f32", "add.rn.f32", "div.rn.f32", "sqrt.rn.f32"})
+    EXPECT_NE(ptx.find(instruction), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find("fma"), std::string::npos);
+  EXPECT_EQ(ptx.find("ftz"), std::string::npos);
+}
+
+// Without a driver and without NVRTC, what was looked for is named.
+class CudaMissing : public CliTest {};
+
+TEST_F(CudaMissing, NvrtcIsNamed) {
+  environment_ = "NPUSIM_NVRTC=/nowhere/libnvrtc.so";
+  const Invocation found = npusim({"compile", digits("ir.json"), "--target", "cuda", "-o", "p.npubin"});
+  EXPECT_NE(found.code, 0);
+  EXPECT_EQ(found.err,
+            "error: target cuda: compiling needs NVRTC, the library libnvrtc.so of CUDA 12 or 13; looked for "
+            "/nowhere/libnvrtc.so (not found); NPUSIM_NVRTC may name it\n");
+  EXPECT_EQ(files(), std::vector<std::string>{});
+}
+
+TEST_F(CudaMissing, TheDriverIsNamed) {
+  environment_ = "NPUSIM_CUDA_DRIVER=/nowhere/libcuda.so.1";
+  const Invocation list = npusim({"devices"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_NE(list.out.find("cuda     no   no NVIDIA driver: looked for /nowhere/libcuda.so.1"), std::string::npos)
+      << list.out;
+  npusim({"compile", digits("ir.json"), "-o", "p.npubin"});
+  const Invocation run = npusim({"bench", "p.npubin", "--weights", digits("model.safetensors"), "--device", "cuda:0"});
+  EXPECT_NE(run.code, 0);
+  EXPECT_NE(run.err.find("looked for /nowhere/libcuda.so.1"), std::string::npos) << run.err;
+}
+
+}  // namespace
+}  // namespace npusim
