@@ -10,6 +10,9 @@
 #include <filesystem>
 #include <new>
 
+#include "compiler/compile_for.h"
+#include "random/place.h"
+
 namespace {
 
 struct AddressRange {
@@ -73,10 +76,16 @@ Model load_model(const std::vector<MethodSource>& methods, const std::string& we
   CompileOptions options;
   options.dtype = dtype;
   options.kv_map.path = kv_map;
+  return load_model(methods, weights, options);
+}
+
+Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const CompileOptions& options) {
+  const test::Place place = test::open_place();
   Model model;
-  model.program = compile(methods, options).program;
+  model.program = compile_for(*place.target, methods, options).program;
   SessionOptions session;
   session.weights = open_tensors(weights);
+  session.devices = place.devices;
   model.session = std::make_unique<Session>(model.program, std::move(session));
   return model;
 }

@@ -31,7 +31,7 @@ std::string materialize(const std::string& model);
   const std::string folder = materialize(model); \
   if (folder.empty()) GTEST_SKIP() << "no python3 with numpy"
 
-// A program ready to run on the CPU.
+// A program ready to run in the executable's place (random/place.h).
 struct Model {
   std::shared_ptr<const Program> program;
   std::unique_ptr<Session> session;
@@ -39,6 +39,7 @@ struct Model {
 };
 Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& dtype,
                  const std::string& kv_map = "");
+Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const CompileOptions& options);
 
 // Writes the inputs, by name, runs, checks that npusim allocated nothing, and returns every output.
 std::vector<HostTensor> run_model(Model& model, const std::string& method, const TensorSet& inputs);

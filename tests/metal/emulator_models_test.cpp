@@ -1,11 +1,12 @@
-// The two trained models whole on a device that programs are compiled ahead for: each executable has its own.
+// The two trained models whole on the emulator: every kernel is printed, compiled, and run as one launch or in a group.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 
+#include "backends/emulator/device.h"
+#include "backends/emulator/target.h"
 #include "compiler/compile_for.h"
 #include "models/model.h"
-#include "random/place.h"
 #include "text/generate.h"
 
 namespace npusim {
@@ -13,7 +14,7 @@ namespace {
 
 using namespace std::string_literals;
 
-class TrainedModels : public ::testing::TestWithParam<const char*> {
+class EmulatedModels : public ::testing::TestWithParam<const char*> {
  protected:
   bool is_float32() const { return GetParam() == "float32"s; }
 
@@ -22,11 +23,10 @@ class TrainedModels : public ::testing::TestWithParam<const char*> {
     options.dtype = GetParam();
     options.kv_map.path = kv_map;
     Model model;
-    const test::Place place = test::open_place();
-    model.program = compile_for(*place.target, methods, options).program;
+    model.program = compile_for(emulator::target(), methods, options).program;
     SessionOptions session;
     session.weights = open_tensors(weights);
-    session.devices = place.devices;
+    session.devices = {emulator::open_device(0)};
     model.session = std::make_unique<Session>(model.program, std::move(session));
     return model;
   }
@@ -36,7 +36,7 @@ class TrainedModels : public ::testing::TestWithParam<const char*> {
                 source + "model.safetensors", source + "kv_mapping.json");
   }
 };
-INSTANTIATE_TEST_SUITE_P(Dtype, TrainedModels, ::testing::Values("auto", "float32"),
+INSTANTIATE_TEST_SUITE_P(Dtype, EmulatedModels, ::testing::Values("auto", "float32"),
                          [](const auto& info) { return std::string(info.param); });
 
 int64_t largest(const std::vector<double>& values, size_t begin, size_t count) {
@@ -44,7 +44,7 @@ int64_t largest(const std::vector<double>& values, size_t begin, size_t count) {
   return std::max_element(first, first + static_cast<int64_t>(count)) - first;
 }
 
-TEST_P(TrainedModels, Digits) {
+TEST_P(EmulatedModels, Digits) {
   MATERIALIZE_OR_SKIP(folder, "models/digits");
   const std::string source = examples + "models/digits/";
   Model model = load({{.path = source + "ir.json", .json = {}}}, source + "model.safetensors");
@@ -68,7 +68,7 @@ TEST_P(TrainedModels, Digits) {
 }
 
 // Prefill of 64 real tokens, then four decode steps on what it left in the states.
-TEST_P(TrainedModels, TinyqwenLogits) {
+TEST_P(EmulatedModels, TinyqwenLogits) {
   MATERIALIZE_OR_SKIP(folder, "models/tinyqwen");
   constexpr int64_t vocabulary = 2048, prompt = 64, steps = 4;
   const std::shared_ptr<const TensorSet> golden = open_tensors(folder + "golden_logits.safetensors");
@@ -79,7 +79,7 @@ TEST_P(TrainedModels, TinyqwenLogits) {
   Model model = load_tinyqwen();
   const Method& decode = model.program->methods[1];
   std::printf("  decode: %zu steps in %zu launches\n", decode.steps.size(), decode.launches.size());
-  EXPECT_GT(decode.launches.size(), 0U);
+  EXPECT_LT(decode.launches.size(), decode.steps.size());
   const auto run = [&](const std::string& method, int64_t first, int64_t count) {
     const size_t m = model.session->method(method);
     const std::vector<TensorInfo> inputs = method_inputs(*model.program, method);
@@ -106,7 +106,7 @@ TEST_P(TrainedModels, TinyqwenLogits) {
   expect_close(found, expected, vocabulary, is_float32() ? Bars{1e-12, 2e-6} : Bars{4e-5, 1e-2}, GetParam());
 }
 
-TEST_P(TrainedModels, TinyqwenWritesPyTorchsTokens) {
+TEST_P(EmulatedModels, TinyqwenWritesPyTorchsTokens) {
   constexpr size_t tokens = 6;
   const double sure = is_float32() ? 0.001 : 0.1;
   Model model = load_tinyqwen();
