@@ -104,6 +104,7 @@ class Splitter {
     if (b.kind != BufferKind::weight && b.kind != BufferKind::constant) {
       Arena& arena = method_->arenas[1];
       b.kind = BufferKind::arena;
+      b.finite_for.clear();  // that was checked where it was prepared
       b.offset = arena.bytes;
       arena.bytes += (stored_bytes(b) + 63) / 64 * 64;
     }

@@ -236,6 +236,7 @@ FAKE int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long lon
   count("cuGraphInstantiate");
   return *exec = new Graph(*static_cast<Graph*>(graph)), success;
 }
+FAKE int cuGraphUpload(void*, void*) { return success; }
 FAKE int cuGraphDestroy(void* graph) { return delete static_cast<Graph*>(graph), success; }
 FAKE int cuGraphExecDestroy(void* exec) { return delete static_cast<Graph*>(exec), success; }
 FAKE int cuGraphLaunch(void* exec, void*) {

@@ -64,6 +64,7 @@ std::string find_functions(void* library, Driver& d) {
   find("cuStreamBeginCapture_v2", d.begin_capture);
   find("cuStreamEndCapture", d.end_capture);
   find("cuGraphInstantiateWithFlags", d.instantiate);
+  find("cuGraphUpload", d.upload_graph);
   find("cuGraphDestroy", d.destroy_graph);
   find("cuGraphExecDestroy", d.destroy_graph_exec);
   find("cuGraphLaunch", d.launch_graph);

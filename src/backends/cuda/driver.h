@@ -73,6 +73,7 @@ struct Driver {
   Status (*begin_capture)(Stream, int) = nullptr;
   Status (*end_capture)(Stream, Graph*) = nullptr;
   Status (*instantiate)(GraphExec*, Graph, unsigned long long) = nullptr;
+  Status (*upload_graph)(GraphExec, Stream) = nullptr;
   Status (*destroy_graph)(Graph) = nullptr;
   Status (*destroy_graph_exec)(GraphExec) = nullptr;
   Status (*launch_graph)(GraphExec, Stream) = nullptr;

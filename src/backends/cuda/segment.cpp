@@ -27,7 +27,7 @@ int fit(const Code& code, const Architecture& device) {
 }  // namespace
 
 CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std::span<const Placement> placements)
-    : device_(device), work_(work), modules_(range.program.code.size()) {
+    : device_(device), work_(work), code_(range.program.code.size()) {
   size_t next = range.first;
   for (const Launch& launch : range.sequence.launches) {
     const auto first = static_cast<size_t>(launch.first);
@@ -76,46 +76,43 @@ void CudaSegment::release() {
 }
 
 // The code itself or, of the other formats and architectures, the one in its place.
-const Code& CudaSegment::fitting_code(const Program& program, size_t number, std::string& where) const {
-  const auto same = [](const Code& a, const Code& b) {
-    return a.format == b.format && a.architecture == b.architecture;
+const CudaSegment::LoadedCode& CudaSegment::load(const Program& program, size_t number) {
+  LoadedCode& loaded = code_[number];
+  if (loaded.module) return loaded;
+  const auto before = [&](size_t i) {
+    const auto same = [&](const Code& other) {
+      return other.format == program.code[i].format && other.architecture == program.code[i].architecture;
+    };
+    return std::count_if(program.code.begin(), program.code.begin() + static_cast<ptrdiff_t>(i), same);
   };
-  const Code& named = program.code[number];
-  const auto begin = program.code.begin();
-  const auto place =
-      std::count_if(begin, begin + static_cast<ptrdiff_t>(number), [&](const Code& code) { return same(code, named); });
-  const Code* best = nullptr;
+  size_t best = number;
   std::string found;
   for (size_t i = 0; i < program.code.size(); ++i) {
-    const Code& code = program.code[i];
-    const auto before =
-        std::count_if(begin, begin + static_cast<ptrdiff_t>(i), [&](const Code& other) { return same(other, code); });
-    if (before != place) continue;
-    found += (found.empty() ? "" : ", ") + code_name(code);
-    if (fit(code, device_.architecture()) <= (best ? fit(*best, device_.architecture()) : 0)) continue;
-    best = &code;
-    where = fmt::format("code {} ({})", i, code_name(code));
+    if (before(i) != before(number)) continue;
+    found += (found.empty() ? "" : ", ") + code_name(program.code[i]);
+    if (fit(program.code[i], device_.architecture()) > fit(program.code[best], device_.architecture())) best = i;
   }
-  if (!best)
+  const std::string mine = to_string(device_.architecture());
+  if (fit(program.code[best], device_.architecture()) == 0)
     fail(ErrorKind::bad_input, "{}: the program has no code for sm_{}: found {}; compile with --target cuda:sm_{}",
-         device_.name(), to_string(device_.architecture()), found, to_string(device_.architecture()));
-  return *best;
+         device_.name(), mine, found, mine);
+  loaded.name = fmt::format("code {} ({})", best, code_name(program.code[best]));
+  loaded.module = device_.load(program.code[best], loaded.name);
+  return loaded;
 }
 
 CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& program,
                                            std::span<const Placement> placements) {
-  const auto number = static_cast<size_t>(launch.code);
-  std::string where;
-  const Code& code = fitting_code(program, number, where);
-  if (!modules_[number]) modules_[number] = device_.load(code, where);
+  const LoadedCode& code = load(program, static_cast<size_t>(launch.code));
   BoundLaunch bound;
   bound.first = static_cast<size_t>(launch.first);
   bound.symbol = launch.symbol;
   bound.grid = launch.grid;
   bound.block = launch.block;
   constexpr Status not_found = 500;
-  const Status status = driver().find_function(&bound.function, modules_[number]->handle, launch.symbol.c_str());
-  if (status == not_found) fail(ErrorKind::bad_input, "cuda: there is no function '{}' in {}", launch.symbol, where);
+  const Status status = driver().find_function(&bound.function, code.module->handle, launch.symbol.c_str());
+  if (status == not_found)
+    fail(ErrorKind::bad_input, "cuda: there is no function '{}' in {}", launch.symbol, code.name);
   check(status, "cuModuleGetFunction");
   for (int32_t arg : launch.args) {
     if (arg == trap_word) {
@@ -186,6 +183,7 @@ void CudaSegment::record() {
   d.destroy_graph(graph);
   if (status != 0) graph_ = nullptr;
   check(status, "cuGraphInstantiate");
+  check(d.upload_graph(graph_, work_.stream), "cuGraphUpload");  // or the first run would
 }
 
 void CudaSegment::mark() {
@@ -217,7 +215,7 @@ StepInfo CudaSegment::step_info(size_t step) const {
   return {fmt::format("{} {}x{}", l.symbol, l.grid[0], l.block[0]), {}};
 }
 
-std::string CudaSegment::take_trap() {
+std::string CudaSegment::take_trap(Status& status) {
   int* words = reinterpret_cast<int*>(seen_traps_->data());
   if (std::all_of(words, words + traps_, [](int word) { return word == 0; })) return {};
   std::string problem;
@@ -229,18 +227,18 @@ std::string CudaSegment::take_trap() {
   }
   const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
   std::fill_n(words, traps_, 0);
-  check(driver().set_bytes(trap_words_->at(0), 0, bytes, work_.stream), "cuMemsetD8Async");
-  check(driver().wait_stream(work_.stream), "cuStreamSynchronize");
+  status = driver().set_bytes(trap_words_->at(0), 0, bytes, work_.stream);
+  if (status == 0) status = driver().wait_stream(work_.stream);
   return problem;
 }
 
 void Work::wait() {
-  const Status status = driver().wait_stream(stream);
+  Status status = driver().wait_stream(stream);
   std::string problem;
   for (CudaSegment* segment : pending) {
     segment->pending_ = false;
     if (status != 0) continue;
-    if (const std::string found = segment->take_trap(); problem.empty()) problem = found;
+    if (const std::string found = segment->take_trap(status); problem.empty()) problem = found;
   }
   pending.clear();
   check(status, "cuStreamSynchronize");

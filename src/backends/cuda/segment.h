@@ -40,20 +40,24 @@ class CudaSegment : public Segment {
     int trap = -1;                  // its word; -1: nothing to report
     std::vector<std::string> traps;
   };
+  struct LoadedCode {
+    std::shared_ptr<const LoadedModule> module;
+    std::string name;  // for messages
+  };
   BoundLaunch bind(const Launch& launch, const Program& program, std::span<const Placement> placements);
-  const Code& fitting_code(const Program& program, size_t number, std::string& where) const;
+  const LoadedCode& load(const Program& program, size_t number);
   void check_function(const BoundLaunch& launch) const;
   void launch(const BoundLaunch& launch) const;
   void bring_traps() const;
   void record();
   void mark();
   void release();
-  std::string take_trap();  // what the first launch met that met something; the words are cleared
+  std::string take_trap(Status& status);  // what the first launch met that met something; the words are cleared
 
   Device& device_;
   Work& work_;
   std::vector<BoundLaunch> launches_;
-  std::vector<std::shared_ptr<const LoadedModule>> modules_;  // by code
+  std::vector<LoadedCode> code_;  // by position in the program, where a launch names it
   int traps_ = 0;
   std::unique_ptr<CudaBuffer> trap_words_;
   std::unique_ptr<PinnedMemory> seen_traps_;  // as they were behind the last of the segment's work
