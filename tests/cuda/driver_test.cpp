@@ -16,7 +16,7 @@ namespace {
 // The fake's own functions. It is told what to be by the environment.
 template <typename F>
 F* fake(const char* name) {
-  static void* library = dlopen(NPUSIM_FAKE_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+  static void* library = dlopen(NPUSIM_FAKE_DRIVER, RTLD_NOW);
   return reinterpret_cast<F*>(dlsym(library, name));
 }
 int calls(const char* name) { return fake<int(const char*)>("fake_count")(name); }
