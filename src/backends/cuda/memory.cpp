@@ -13,7 +13,7 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr size_t slot_bytes = size_t{4} << 20;   // both stay in the cache of a server, from which the device reads
+constexpr size_t slot_bytes = size_t{32} << 20;  // so large that waking the threads that fill it counts for little
 constexpr int64_t copied_by_a_thread = 1 << 20;  // bytes, at least
 constexpr int capability_major = 75, capability_minor = 76;  // device attributes
 
