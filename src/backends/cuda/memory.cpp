@@ -13,7 +13,7 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr size_t slot_bytes = size_t{32} << 20;  // so large that waking the threads that fill it counts for little
+constexpr size_t slot_bytes = size_t{16} << 20;  // so large that waking the threads that fill it counts for little
 constexpr int64_t copied_by_a_thread = 1 << 20;  // bytes, at least
 constexpr int capability_major = 75, capability_minor = 76;  // device attributes
 
@@ -168,7 +168,7 @@ void Staging::upload(std::span<const std::byte> from, DevicePointer to, Stream s
   const Driver& d = driver();
   for (size_t at = 0; at < from.size(); at += slot_bytes) {
     const Slot& slot = slots_[next_];
-    next_ = 1 - next_;
+    next_ = (next_ + 1) % std::size(slots_);
     const size_t bytes = std::min(slot_bytes, from.size() - at);
     check(d.wait_event(slot.done), "cuEventSynchronize");  // of what was last read from it
     parallel_for(static_cast<int64_t>(bytes), copied_by_a_thread, [&](int64_t begin, int64_t end, int) {

@@ -96,7 +96,7 @@ class PinnedMemory {
   std::byte* data_ = nullptr;
 };
 
-// Two pinned blocks: while the device reads one, the host's threads fill the other. Of a device, made by the first
+// A few pinned blocks: while the device reads one, the host's threads fill the next. Of a device, made by the first
 // large upload.
 class Staging {
  public:
@@ -116,7 +116,7 @@ class Staging {
 
   const Device& device_;
   std::mutex mutex_;
-  Slot slots_[2];
+  Slot slots_[4];
   size_t next_ = 0;
 };
 
