@@ -12,7 +12,6 @@
 namespace {
 
 enum : int { success = 0, invalid_value = 1, out_of_memory = 2, invalid_image = 200, not_found = 500, illegal = 700 };
-enum : unsigned { memory_of_device = 2 };
 
 std::string setting(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -160,34 +159,6 @@ FAKE int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t by
 FAKE int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, void* stream) {
   if (!is_ours(at(from), bytes)) return invalid_value;
   return run(stream, {"download", to, at(from), bytes});
-}
-FAKE int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
-  if (!is_ours(at(from), bytes) || !is_ours(at(to), bytes)) return invalid_value;
-  return run(stream, {"copy", at(to), at(from), bytes});
-}
-struct Copy2D {
-  size_t from_x, from_y;
-  unsigned from_type;
-  const void* from_host;
-  unsigned long long from_device;
-  void* from_array;
-  size_t from_pitch, to_x, to_y;
-  unsigned to_type;
-  void* to_host;
-  unsigned long long to_device;
-  void* to_array;
-  size_t to_pitch, width, height;
-};
-FAKE int cuMemcpy2DAsync_v2(const Copy2D* c, void* stream) {
-  count("cuMemcpy2DAsync");
-  if (c->from_type != memory_of_device || c->to_type != memory_of_device) return invalid_value;
-  if (c->width > c->from_pitch || c->width > c->to_pitch) return invalid_value;
-  for (size_t row = 0; row < c->height; ++row) {
-    char *to = at(c->to_device) + row * c->to_pitch, *from = at(c->from_device) + row * c->from_pitch;
-    if (!is_ours(to, c->width) || !is_ours(from, c->width)) return invalid_value;
-    if (const int status = run(stream, {"copy", to, from, c->width})) return status;
-  }
-  return success;
 }
 FAKE int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void* stream) {
   if (!is_ours(at(to), bytes) || static_cast<Stream*>(stream)->capturing) return invalid_value;

@@ -95,7 +95,7 @@ TEST_F(CudaTarget, CompilesTextModels) {
   const auto program =
       compile({{"prefill", tinyqwen("prefill_ir.json"), {}}, {"decode", tinyqwen("decode_ir.json"), {}}}, options)
           .program;
-  ASSERT_EQ(program->methods.size(), 3U);
+  ASSERT_EQ(program->methods.size(), 4U);
   check_launches(*program, 2);
   for (const Method& method : program->methods) EXPECT_EQ(method.fusions.at("attention"), 4);
 }

@@ -47,29 +47,6 @@ class CudaQueue : public Queue {
     const Current current(device_.context());
     check(driver().to_host(to.data(), address_of(from), to.size(), work_.stream), "cuMemcpyDtoHAsync");
   }
-  void copy(const Placement& from, const Placement& to, const CopyShape& shape) override {
-    if (shape.rows == 0 || shape.bytes == 0) return;
-    const Current current(device_.context());
-    const Driver& d = driver();
-    constexpr size_t most_pitch = 0x7fffffff;
-    const size_t least = std::min(shape.from_stride, shape.to_stride),
-                 most = std::max(shape.from_stride, shape.to_stride);
-    if (shape.rows > 1 && shape.bytes <= least && most <= most_pitch) {
-      Copy2D c;
-      c.from_device = address_of(from);
-      c.from_pitch = shape.from_stride;
-      c.to_device = address_of(to);
-      c.to_pitch = shape.to_stride;
-      c.width = shape.bytes;
-      c.height = shape.rows;
-      check(d.copy_2d(&c, work_.stream), "cuMemcpy2DAsync");
-      return;
-    }
-    for (size_t row = 0; row < shape.rows; ++row)
-      check(d.copy(address_of(to) + row * shape.to_stride, address_of(from) + row * shape.from_stride, shape.bytes,
-                   work_.stream),
-            "cuMemcpyDtoDAsync");
-  }
   void clear(const Placement& place, size_t bytes) override {
     if (bytes == 0) return;
     const Current current(device_.context());

@@ -46,8 +46,6 @@ std::string find_functions(void* library, Driver& d) {
   find("cuMemFreeHost", d.release_host);
   find("cuMemcpyHtoDAsync_v2", d.to_device);
   find("cuMemcpyDtoHAsync_v2", d.to_host);
-  find("cuMemcpyDtoDAsync_v2", d.copy);
-  find("cuMemcpy2DAsync_v2", d.copy_2d);
   find("cuMemsetD8Async", d.set_bytes);
   find("cuStreamCreate", d.create_stream);
   find("cuStreamDestroy_v2", d.destroy_stream);

@@ -16,22 +16,6 @@ using Function = void*;
 using Graph = void*;
 using GraphExec = void*;
 
-struct Copy2D {
-  size_t from_x = 0, from_y = 0;
-  unsigned from_type = 2;  // device memory
-  const void* from_host = nullptr;
-  DevicePointer from_device = 0;
-  void* from_array = nullptr;
-  size_t from_pitch = 0;
-  size_t to_x = 0, to_y = 0;
-  unsigned to_type = 2;
-  void* to_host = nullptr;
-  DevicePointer to_device = 0;
-  void* to_array = nullptr;
-  size_t to_pitch = 0;
-  size_t width = 0, height = 0;
-};
-
 struct Driver {
   Status (*init)(unsigned) = nullptr;
   Status (*version)(int*) = nullptr;
@@ -53,8 +37,6 @@ struct Driver {
   Status (*release_host)(void*) = nullptr;
   Status (*to_device)(DevicePointer, const void*, size_t, Stream) = nullptr;
   Status (*to_host)(void*, DevicePointer, size_t, Stream) = nullptr;
-  Status (*copy)(DevicePointer, DevicePointer, size_t, Stream) = nullptr;
-  Status (*copy_2d)(const Copy2D*, Stream) = nullptr;
   Status (*set_bytes)(DevicePointer, unsigned char, size_t, Stream) = nullptr;
   Status (*create_stream)(Stream*, unsigned) = nullptr;
   Status (*destroy_stream)(Stream) = nullptr;
