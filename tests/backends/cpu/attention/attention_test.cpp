@@ -128,7 +128,8 @@ TEST(ContractionAttention, CountedKeys) {
             for (int64_t i = std::max<int64_t>(there, 0) * 32; i < keys * 32; ++i)
               store_double(run.memory[argument].data(), DType::bf16, i, std::nan(""));
         });
-        EXPECT_EQ(prepare(kernel, {}, make_context(1)).step->describe().find("reference") != std::string::npos, form.varies);
+        EXPECT_EQ(prepare(kernel, {}, make_context(1)).step->describe().find("reference") != std::string::npos,
+                  form.varies);
       }
 }
 
