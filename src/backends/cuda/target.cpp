@@ -23,13 +23,7 @@ Kernel printable(const Kernel& kernel) {
   const Unfused unfused = unfuse(kernel);
   if (unfused.steps.size() != 1)
     fail(ErrorKind::internal, "cuda: kernel {} has {} parts", kernel.name, unfused.steps.size());
-  const BoundKernel& step = unfused.steps[0];
-  Kernel whole = step.kernel;
-  whole.args = kernel.args;
-  const auto rename = [&](Access& a) { a.arg = step.values[static_cast<size_t>(a.arg)]; };
-  for (Access& a : whole.accesses) rename(a);
-  for (Store& s : whole.stores) rename(s.access);
-  return whole;
+  return only_step(kernel, unfused.steps[0]);
 }
 
 // Fills in the launches of one program.

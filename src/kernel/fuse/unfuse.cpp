@@ -215,4 +215,13 @@ class Unfuser {
 
 Unfused unfuse(const Kernel& kernel) { return Unfuser(kernel).run(); }
 
+Kernel only_step(const Kernel& kernel, const BoundKernel& step) {
+  Kernel whole = step.kernel;
+  whole.args = kernel.args;
+  const auto rename = [&](Access& a) { a.arg = step.values[static_cast<size_t>(a.arg)]; };
+  for (Access& a : whole.accesses) rename(a);
+  for (Store& s : whole.stores) rename(s.access);
+  return whole;
+}
+
 }  // namespace npusim

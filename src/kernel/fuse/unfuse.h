@@ -18,4 +18,7 @@ struct Unfused {
 // is stored and the epilogue is a step behind it. A kernel without a contraction is its own only step.
 Unfused unfuse(const Kernel& kernel);
 
+// The one step of a kernel that has no more, with the kernel's own arguments in their order.
+Kernel only_step(const Kernel& kernel, const BoundKernel& step);
+
 }  // namespace npusim

@@ -35,17 +35,6 @@ Spelled spell(const Kernel& kernel) {
   return {std::move(unfused.scratch), std::move(unfused.steps), true};
 }
 
-// The only part of a kernel that needs no memory of its own, with the arguments that the kernel has.
-Kernel only_part(const Kernel& kernel, const Spelled& spelled) {
-  const BoundKernel& part = spelled.parts[0];
-  Kernel whole = part.kernel;
-  whole.args = kernel.args;
-  const auto rename = [&](Access& a) { a.arg = part.values[static_cast<size_t>(a.arg)]; };
-  for (Access& a : whole.accesses) rename(a);
-  for (Store& s : whole.stores) rename(s.access);
-  return whole;
-}
-
 // What a product sums over is walked by one thread: the emulator vectorises that.
 Schedule schedule_alone(const Kernel& kernel, bool product) {
   if (product && kernel.row_dims > 0) return {RowLoop::thread, 128};
@@ -139,7 +128,7 @@ class Planner {
       const Kernel& kernel = p_.kernels[static_cast<size_t>(steps[0].kernel)];
       const Spelled spelled = spell(kernel);
       if (launch.count == 1 && spelled.scratch.empty())
-        alone(launch, steps[0], only_part(kernel, spelled), spelled.product);
+        alone(launch, steps[0], only_step(kernel, spelled.parts[0]), spelled.product);
       else
         group(launch, {steps, static_cast<size_t>(launch.count)});
       if (!launch.traps.empty()) launch.args.push_back(trap_word);
@@ -195,7 +184,7 @@ class EmulatorTarget : public CodegenTarget {
   std::string refuse(const Kernel& kernel) const override {
     const Spelled spelled = spell(kernel);
     if (spelled.scratch.empty()) {
-      const Kernel part = only_part(kernel, spelled);
+      const Kernel part = only_step(kernel, spelled.parts[0]);
       return cannot_print(part, metal_dialect, schedule_alone(part, spelled.product)).value_or("");
     }
     for (const BoundKernel& part : spelled.parts)
