@@ -1,4 +1,4 @@
-// Text models by the roles of their inputs and outputs, and the loop of prefill and decode.
+// The loop of prefill and decode.
 #include "text/generate.h"
 
 #include <fmt/format.h>
@@ -19,87 +19,6 @@
 
 namespace npusim {
 namespace {
-
-constexpr const char* no_text_model = "this is no program that generates text";
-
-bool is_state(const Program& program, const TensorSpec& spec) {
-  return program.buffers[static_cast<size_t>(spec.buffer)].kind == BufferKind::state;
-}
-
-// What a method lacks is added to `problems`.
-TextMethod text_method(const Program& program, size_t position, std::vector<Problem>& problems) {
-  const Method& method = program.methods[position];
-  TextMethod text;
-  text.method = static_cast<int>(position);
-  const auto add = [&](const std::string& problem) {
-    problems.push_back({no_text_model, fmt::format("method '{}' {}", method.name, problem)});
-  };
-  for (size_t i = 0; i < method.inputs.size(); ++i) {
-    const TensorSpec& spec = method.inputs[i];
-    const auto at = static_cast<int>(i);
-    if (spec.role == Role::tokens) {
-      text.tokens = at;
-      text.length = spec.type.shape[1];
-    } else if (spec.role == Role::positions) {
-      text.positions.push_back(at);
-    } else if (spec.role == Role::mask) {
-      text.mask = at;
-    } else if (spec.role == Role::last) {
-      text.last = at;
-    } else if (!is_state(program, spec)) {
-      add(fmt::format("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type)));
-    }
-  }
-  for (size_t i = 0; i < method.outputs.size(); ++i)
-    if (method.outputs[i].role == Role::tokens) {
-      text.next = static_cast<int>(i);
-    } else if (method.outputs[i].role == Role::logits) {
-      text.logits = static_cast<int>(i);
-      text.logit_rows = method.outputs[i].type.shape[1];
-    }
-  if (text.tokens < 0)
-    add("has no input input_ids of int64 [1, length]");
-  else if (text.logits < 0)
-    add(fmt::format("has no output of logits [1, {} or 1, vocabulary]", text.length));
-  return text;
-}
-
-const TensorSpec& input_of(const Program& program, const TextMethod& m, int i) {
-  return program.methods[static_cast<size_t>(m.method)].inputs[static_cast<size_t>(i)];
-}
-const TensorSpec& logits_of(const Program& program, const TextMethod& m) {
-  return program.methods[static_cast<size_t>(m.method)].outputs[static_cast<size_t>(m.logits)];
-}
-
-const Method& method_of(const Program& program, const TextMethod& m) {
-  return program.methods[static_cast<size_t>(m.method)];
-}
-
-// How many positions decode's states hold: the mask's width, or, where the model makes its own mask, how many places
-// there are in a state for what is stored at a position.
-int64_t state_capacity(const Program& program, const TextMethod& decode) {
-  if (decode.mask >= 0) return input_of(program, decode, decode.mask).type.shape.back();
-  int64_t capacity = 0;
-  for (const Step& step : method_of(program, decode).steps) {
-    if (step.is_transfer()) continue;
-    for (const Store& store : program.kernels[static_cast<size_t>(step.kernel)].stores) {
-      const int32_t buffer = step.buffers[static_cast<size_t>(store.access.arg)];
-      if (program.buffers[static_cast<size_t>(buffer)].kind != BufferKind::state) continue;
-      for (const IndexTerm& term : store.access.terms)
-        capacity = capacity ? std::min(capacity, term.extent) : term.extent;
-    }
-  }
-  return capacity;
-}
-
-// Whether `specs` have every state of `decode`.
-bool have_states(const std::vector<TensorSpec>& specs, const Program& program, const TextMethod& decode) {
-  for (const TensorSpec& spec : method_of(program, decode).inputs)
-    if (is_state(program, spec) &&
-        std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.buffer == spec.buffer; }))
-      return false;
-  return true;
-}
 
 // Runs a text model's methods on tokens at given positions.
 class Runner {
@@ -135,8 +54,8 @@ class Runner {
   }
 
  private:
-  // Padding repeats the last token. What it leaves in the states stands behind the position: no token before it sees
-  // it, and each later one writes its own key and value there before it looks.
+  // Padding, where all states are by position, repeats the last token. What it leaves in them stands behind the
+  // position: no token before it sees it, and each later one writes its own key and value there before it looks.
   void run(const TextMethod& m, const int64_t* tokens, int64_t count, int64_t first) {
     for (int64_t i = 0; i < m.length; ++i) {
       put(m, m.tokens, i, tokens[std::min(i, count - 1)]);
@@ -236,16 +155,22 @@ double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The shortest that takes all of it, or the longest; without padding the longest that it fills. Null: none.
+const TextMethod* find_prefill(const TextModel& model, int64_t count) {
+  const TextMethod* filled = nullptr;
+  for (const TextMethod& m : model.prefills) {
+    if (m.length <= count || model.by_position) filled = &m;
+    if (m.length >= count) break;
+  }
+  return filled;
+}
+
 // Puts the prompt into the states; returns the token after it.
 int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt, Sampler& sample,
                     bool chains) {
   const auto count = static_cast<int64_t>(prompt.size());
   int64_t done = 0, next = 0;
-  if (!model.prefills.empty()) {
-    // The shortest that takes all of it, or the longest.
-    const auto fits = [&](const TextMethod& m) { return m.length >= count; };
-    auto prefill = std::find_if(model.prefills.begin(), model.prefills.end(), fits);
-    if (prefill == model.prefills.end()) --prefill;
+  if (const TextMethod* prefill = find_prefill(model, count)) {
     done = std::min(count, prefill->length);
     runner.prefill(*prefill, prompt, done);
     const bool has_row = prefill->last >= 0 || prefill->logit_rows > 1 || done == prefill->length;
@@ -277,60 +202,10 @@ void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
 
 }  // namespace
 
-TextModel find_text_model(const Program& program) {
-  std::vector<Problem> problems;
-  TextModel model;
-  for (size_t i = 0; i < program.methods.size(); ++i) {
-    std::vector<Problem> lacks;
-    TextMethod method = text_method(program, i, lacks);
-    problems.insert(problems.end(), lacks.begin(), lacks.end());
-    if (!lacks.empty()) continue;
-    if (method.next < 0 && method.length > 1) {
-      model.prefills.push_back(std::move(method));
-      continue;
-    }
-    TextMethod& place = method.next >= 0 ? model.greedy : model.decode;
-    if (place.method < 0) place = std::move(method);
-  }
-  if (model.decode.method < 0) {
-    problems.insert(problems.begin(), {no_text_model, "expected a method that takes one token"});
-    throw Error(ErrorKind::unsupported, std::move(problems));
-  }
-  problems.clear();
-  if (model.greedy.method >= 0 && !have_states(method_of(program, model.greedy).inputs, program, model.decode))
-    model.greedy = {};
-  const auto add = [&](const std::string& problem) { problems.push_back({no_text_model, problem}); };
-  const std::string& decode = method_of(program, model.decode).name;
-  if (model.decode.positions.empty()) add(fmt::format("method '{}' has no cache_position or position_ids", decode));
-  model.vocabulary = logits_of(program, model.decode).type.shape[2];
-  // What takes many tokens and fills no states may be there for another use.
-  const auto fills = [&](const TextMethod& m) {
-    return have_states(method_of(program, m).outputs, program, model.decode);
-  };
-  if (std::any_of(model.prefills.begin(), model.prefills.end(), fills))
-    std::erase_if(model.prefills, [&](const TextMethod& m) { return !fills(m); });
-  for (const TextMethod& m : model.prefills) {
-    const std::string& prefill = method_of(program, m).name;
-    if (!fills(m))
-      add(fmt::format("method '{}' does not fill every state of '{}': compile with --kv-map", prefill, decode));
-    if (logits_of(program, m).type.shape[2] != model.vocabulary)
-      add(fmt::format("the logits of '{}' and '{}' differ in size", prefill, decode));
-  }
-  // Of one length, the one that computes the logits of one token only.
-  std::stable_sort(model.prefills.begin(), model.prefills.end(), [](const TextMethod& a, const TextMethod& b) {
-    return std::pair(a.length, a.last < 0) < std::pair(b.length, b.last < 0);
-  });
-  const auto same = [](const TextMethod& a, const TextMethod& b) { return a.length == b.length; };
-  model.prefills.erase(std::unique(model.prefills.begin(), model.prefills.end(), same), model.prefills.end());
-  model.capacity = state_capacity(program, model.decode);
-  if (model.capacity < 1) add(fmt::format("nothing tells how many positions the states of '{}' hold", decode));
-  if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
-  return model;
-}
-
 Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check_prompt(model, prompt);
+  if (!model.by_position) session.reset_states();
   Runner runner(session, model);
   Sampler sample(options);
   Generation result;
@@ -380,8 +255,6 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   }
   return tokens;
 }
-
-void check_text_model(const Program& program) { find_text_model(program); }
 
 Generation generate(Session& session, const std::vector<int64_t>& prompt, const GenerateOptions& options,
                     const std::function<void(int64_t)>& on_token) {

@@ -62,7 +62,7 @@ std::string attention_mask(IrBuilder& b, Mask mask, int64_t length, int64_t keys
 
 }  // namespace
 
-IrBuilder text_ir(Mask mask, int64_t length, int64_t capacity) {
+IrBuilder text_ir(Mask mask, int64_t length, int64_t capacity, bool sum) {
   IrBuilder b;
   const int64_t keys = capacity ? capacity : length;
   const Shape hidden{1, length, width}, split{1, length, heads, depth}, turned{1, heads, length, depth},
@@ -73,6 +73,20 @@ IrBuilder text_ir(Mask mask, int64_t length, int64_t capacity) {
   b.node("place", "embedding.default", {b.weight("wpe", {positions, width}), at}, {length, width});
   std::string x = b.node("x", "add.Tensor", {"token", "place"}, hidden);
   std::vector<std::string> filled;
+  if (sum) {
+    const Shape row{1, 1, width}, both{1, 2, width};
+    const nlohmann::json first = {{"dim", 1}, {"start", 0}, {"end", 1}};
+    if (capacity) {
+      b.node("before", "slice.Tensor", {b.input("sum_state", both)}, row, first);
+      b.node("sums", "add.Tensor", {"before", "token"}, row);
+      filled.push_back(b.node("sum", "slice_scatter.default", {"sum_state", "sums"}, both, first));
+    } else {
+      b.node("sums", "cumsum.default", {"token"}, hidden, {{"dim", 1}});
+      filled.push_back(
+          b.node("sum", "slice.Tensor", {"sums"}, row, {{"dim", 1}, {"start", length - 1}, {"end", length}}));
+    }
+    x = b.node("x_and_sums", "add.Tensor", {x, "sums"}, hidden);
+  }
   for (int64_t layer = 0; layer < layers; ++layer) {
     const auto name = [&](const std::string& what) { return what + "_" + std::to_string(layer); };
     std::map<std::string, std::string> heads_of;

@@ -37,8 +37,9 @@ class IrBuilder {
 enum class Mask { added, booleans, ones, none };
 inline constexpr int64_t vocabulary = 24, layers = 2;
 // A prefill of `length` tokens, whose outputs are logits and keys and values of each layer; or, with a capacity, a
-// decode of one token with states of that many positions.
-IrBuilder text_ir(Mask mask, int64_t length, int64_t capacity = 0);
+// decode of one token with states of that many positions. With `sum` there is a state more, [1, 2, width], that has no
+// positions: its first row is the sum of all tokens so far, as an accumulating layer has it.
+IrBuilder text_ir(Mask mask, int64_t length, int64_t capacity = 0, bool sum = false);
 std::shared_ptr<const TensorSet> text_weights();
 
 }  // namespace npusim

@@ -12,11 +12,11 @@ namespace {
 constexpr int64_t capacity = 16;
 constexpr std::array<Mask, 4> masks = {Mask::added, Mask::booleans, Mask::ones, Mask::none};
 
-CompileResult compile_text(Mask mask, const std::vector<int64_t>& lengths) {
+CompileResult compile_text(Mask mask, const std::vector<int64_t>& lengths, bool sum = false) {
   std::vector<MethodSource> sources;
   for (const int64_t length : lengths)
-    sources.push_back(text_ir(mask, length).finish("read_" + std::to_string(length)));
-  sources.push_back(text_ir(mask, 1, capacity).finish("decode"));
+    sources.push_back(text_ir(mask, length, 0, sum).finish("read_" + std::to_string(length)));
+  sources.push_back(text_ir(mask, 1, capacity, sum).finish("decode"));
   CompileOptions options;
   options.dtype = "float32";
   options.text = true;
@@ -78,6 +78,34 @@ TEST(TextMethods, WriteWhatDecodeWrites) {
     }
     EXPECT_GT(seen.size(), 3U);  // it does say something
   }
+}
+
+// A state that has seen every token must not see padding, nor the text before.
+TEST(TextMethods, WithoutPositionsNothingIsPadded) {
+  const CompileResult result = compile_text(Mask::added, {8, 4}, true);
+  Session session = open(result);
+  const TextModel text = find_text_model(*result.program);
+  EXPECT_FALSE(text.by_position);
+  ASSERT_EQ(text.prefills.size(), 2U);
+  EXPECT_EQ(text.capacity, capacity);
+  TextModel plain = text;
+  plain.prefills.clear();
+  plain.greedy = {};
+  const auto sum_after = [&](const TextModel& model, int64_t prompt) {
+    const std::vector<int64_t> tokens = write(session, model, prompt, 12);
+    return std::pair(tokens, floats(session.output("decode", "sum")));
+  };
+  for (int64_t length = 1; length <= capacity; ++length) {
+    const auto [expected, sum] = sum_after(plain, length);
+    const auto [found, found_sum] = sum_after(text, length);
+    EXPECT_EQ(found, expected) << length;
+    for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(found_sum[i], sum[i], 1e-4) << length;
+  }
+  // With padding, and on top of another text, the sum is another one.
+  const std::vector<float> sum = sum_after(text, 3).second;
+  TextModel padded = text;
+  padded.by_position = true;
+  EXPECT_GT(std::abs(sum_after(padded, 3).second[0] - sum[0]), 1e-2);
 }
 
 // The shortest prefill that takes the prompt, else the longest: it fills as many rows.
