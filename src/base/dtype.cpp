@@ -45,14 +45,11 @@ void write(void* data, int64_t index, T value) {
   std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-int64_t double_to_int(double value) {
-  if (std::isnan(value)) return std::numeric_limits<int64_t>::min();
-  if (value >= 9223372036854775808.0) return std::numeric_limits<int64_t>::min();  // as x86 conversion does
-  if (value < -9223372036854775808.0) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(value);
-}
-
 }  // namespace
+
+int64_t to_integer(double x) {
+  return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min();
+}
 
 std::string_view dtype_name(DType dtype) { return rows[static_cast<size_t>(dtype)].name; }
 size_t dtype_size(DType dtype) { return rows[static_cast<size_t>(dtype)].size; }
@@ -115,7 +112,7 @@ double round_through(DType dtype, double value) {
     case DType::f16:
       return round_to_format(value, 10, -14, 65504);
     default:
-      return static_cast<double>(wrap_through(dtype, double_to_int(value)));
+      return static_cast<double>(wrap_through(dtype, to_integer(value)));
   }
 }
 
@@ -166,7 +163,7 @@ int64_t load_int(const void* data, DType dtype, int64_t index) {
     case DType::i64:
       return read<int64_t>(data, index);
     default:
-      return double_to_int(load_double(data, dtype, index));
+      return to_integer(load_double(data, dtype, index));
   }
 }
 
@@ -183,7 +180,7 @@ void store_double(void* data, DType dtype, int64_t index, double value) {
     case DType::boolean:
       return write(data, index, static_cast<uint8_t>(value != 0));
     default:
-      return store_int(data, dtype, index, double_to_int(value));
+      return store_int(data, dtype, index, to_integer(value));
   }
 }
 

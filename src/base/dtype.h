@@ -20,6 +20,9 @@ inline uint16_t float_to_bf16(float value) {
 float f16_to_float(uint16_t bits);
 uint16_t float_to_f16(float value);
 
+// Cuts off the fraction; as x86 converts, what does not fit and NaN give the smallest integer.
+int64_t to_integer(double x);
+
 // `value` as it comes back after being stored in `dtype`.
 double round_through(DType dtype, double value);
 int64_t wrap_through(DType dtype, int64_t value);

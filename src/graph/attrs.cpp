@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -37,8 +38,7 @@ int64_t read_int(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    if (number >= -0x1p62 && number <= 0x1p62 && number == static_cast<double>(static_cast<int64_t>(number)))
-      return static_cast<int64_t>(number);
+    if (number == static_cast<double>(to_integer(number))) return to_integer(number);
   }
   expected("an integer", value);
 }

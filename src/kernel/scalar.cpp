@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace npusim {
@@ -164,12 +165,6 @@ bool compare(ExprOp op, T a, T b) {
     default:
       return a <= b;
   }
-}
-
-// As x86 converts: what does not fit (and NaN) gives the smallest integer.
-int64_t to_integer(double x) {
-  return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? static_cast<int64_t>(x)
-                                                                  : std::numeric_limits<int64_t>::min();
 }
 
 Number cast(Scalar from, Scalar to, Number a) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace npusim {
@@ -114,7 +115,7 @@ void lower_product(Lowering& lowering, std::string name, Labelled a, Labelled b,
 Ex add_bias(OpKernel& kernel, Ex sum, int rows, double alpha, int bias, double beta) {
   auto scaled = [](Ex x, double by) {
     if (by == 1) return x;
-    return x.type() < Scalar::f32 ? x * static_cast<int64_t>(by) : x * by;
+    return x.type() < Scalar::f32 ? x * to_integer(by) : x * by;
   };
   sum = scaled(sum, alpha);
   if (bias < 0 || beta == 0) return sum;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "ops/formula.h"
 
@@ -56,9 +57,8 @@ void lower_arange(const OpCall& call, Lowering& lowering) {
   OpKernel& k = p.kernel;
   const Range r = range_of(call);
   if (!is_float(call.outputs[0].dtype)) {
-    auto whole = [](double x) { return static_cast<int64_t>(x); };
-    const Ex at = r.step == 1 ? k.index(0) : k.index(0) * whole(r.step);
-    return p.store(r.start == 0 ? at : at + whole(r.start));
+    const Ex at = r.step == 1 ? k.index(0) : k.index(0) * to_integer(r.step);
+    return p.store(r.start == 0 ? at : at + to_integer(r.start));
   }
   const bool wide = call.outputs[0].dtype == DType::f64 || !is_whole(r.start) || !is_whole(r.step);
   Ex at = k.cast(k.index(0), wide ? Scalar::f64 : Scalar::f32);

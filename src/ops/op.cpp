@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "kernel/evaluate.h"
 #include "ops/tables.h"
@@ -128,8 +129,7 @@ int64_t OpCall::integer(std::string_view arg) const {
   if (const int64_t* i = std::get_if<int64_t>(&a)) return *i;
   if (const bool* b = std::get_if<bool>(&a)) return *b;
   if (const auto* v = std::get_if<std::vector<int64_t>>(&a); v && v->size() == 1) return (*v)[0];
-  if (const double* d = std::get_if<double>(&a); d && *d == static_cast<double>(static_cast<int64_t>(*d)))
-    return static_cast<int64_t>(*d);
+  if (const double* d = std::get_if<double>(&a); d && *d == static_cast<double>(to_integer(*d))) return to_integer(*d);
   wrong_kind(*this, arg, "an integer", a);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "ops/window.h"
 
@@ -39,8 +40,10 @@ std::vector<Axis> axes_of(const OpCall& call, size_t spatial) {
     if (factors.size() == spatial) axis.factor = factors[d];
     const char* name = spatial == 1 ? "scales" : names[3 - spatial + d];
     if (call.op->schema.find(name) >= 0 && !call.is_none(name)) axis.factor = call.number(name);
-    axis.out = sizes.empty() ? static_cast<int64_t>(static_cast<double>(axis.in) * factors[d]) : sizes[d];
+    axis.out = sizes.empty() ? to_integer(static_cast<double>(axis.in) * factors[d]) : sizes[d];
     if (axis.factor && !(*axis.factor > 0)) axis.factor.reset();
+    if (axis.factor && !(*axis.factor >= 0x1p-31))
+      fail(ErrorKind::bad_input, "{}: cannot resize by a factor of {}", call.op->name(), *axis.factor);
     if (axis.in < 1 || axis.out < 1)
       fail(ErrorKind::bad_input, "{}: cannot resize {} elements to {}", call.op->name(), axis.in, axis.out);
     axes.push_back(axis);

@@ -50,7 +50,7 @@ ParsedObject parse_object(std::string_view text, const std::string& what) {
       if (!seen_keys.insert(key).second) fail(ErrorKind::bad_input, "{}: duplicate name {}", what, json_quoted(key));
       seen_fields.clear();
       result.keys.push_back(key);
-    } else if (depth == 2 && !seen_fields.insert(key).second) {
+    } else if (depth == 2 && !result.keys.empty() && !seen_fields.insert(key).second) {  // no keys: a list of objects
       fail(ErrorKind::bad_input, "{}: {}: duplicate name {}", what, json_quoted(result.keys.back()), json_quoted(key));
     }
   });

@@ -27,6 +27,8 @@ TEST(Attrs, Numbers) {
   EXPECT_EQ(read("int", "9223372036854775807"), "9223372036854775807");
   EXPECT_EQ(read("int", "9223372036854775808"), "expected an integer of 64 bits, found 9223372036854775808");
   EXPECT_EQ(read("int", "2.0"), "2");
+  EXPECT_EQ(read("int", "-9223372036854775808.0"), "-9223372036854775808");
+  EXPECT_EQ(read("int", "8e51"), "expected an integer, found 8e+51");
   EXPECT_EQ(read("int", "2.5"), "expected an integer, found 2.5");
   EXPECT_EQ(read("float", "1e-06"), "1e-06");
   EXPECT_EQ(read("float", "\"-Infinity\""), "-inf");

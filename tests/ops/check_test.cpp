@@ -10,6 +10,7 @@ namespace {
 using namespace testing_ops;
 using testing::HasSubstr;
 using Ints = std::vector<int64_t>;
+using Reals = std::vector<double>;
 
 TEST(Checks, LowerToNothing) {
   HandCall metadata("aten._assert_tensor_metadata.default", {counting({2, 3})},
@@ -110,6 +111,12 @@ TEST(Shapes, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(problem("aten.glu.default", {x}), HasSubstr("cannot halve a dimension of 3"));
   EXPECT_THAT(problem("aten.upsample_nearest2d.vec", {counting({1, 1, 2, 2})}),
               HasSubstr("needs output_size or 2 scale_factors"));
+  EXPECT_THAT(problem("aten.upsample_nearest2d.vec", {counting({1, 1, 2, 2})},
+                      {{"output_size", Ints{4, 4}}, {"scale_factors", Reals{1e-300, 2}}}),
+              HasSubstr("cannot resize by a factor of 1e-300"));
+  EXPECT_THAT(problem("aten.upsample_nearest2d.vec", {counting({1, 1, 2, 2})}, {{"scale_factors", Reals{1e300, 2}}}),
+              HasSubstr("cannot resize 2 elements to -9223372036854775808"));
+  EXPECT_THAT(problem("aten.softmax.int", {x}, {{"dim", 8e51}}), HasSubstr("an integer"));
   EXPECT_THAT(problem("aten.prelu.default", {counting({1, 3, 2}), y}),
               HasSubstr("weight [4] does not fit input [1, 3, 2]"));
 }
