@@ -34,6 +34,10 @@ struct CompileOptions {
   JsonSource config = {};                       // overrides of the target's hardware rules: docs/cli.md
   bool strict = false;                          // numerics: round at every ATen edge
   std::set<std::string> disabled_fusions = {};  // names, or "all"
+  // What the target cannot run is run by the CPU, in the same program; false: it is an error.
+  bool fallback = true;
+  std::set<std::string> force_cpu = {};  // operators for the CPU: "aten.relu.default", "aten.relu" or "relu"
+  JsonSource plan = {};  // partition_plan()'s, perhaps edited: it alone says which nodes the CPU runs
   JsonSource kv_map = {};  // which outputs fill which states; without it they are paired by shape and order
   // Whether methods for one token get another that feeds itself; nothing: among several they do.
   std::optional<bool> text = std::nullopt;

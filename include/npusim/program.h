@@ -26,6 +26,15 @@ NPUSIM_API std::string describe(const Program& program, bool json);
 // What it does in order: every step with its buffers and the IR nodes it came from, every launch.
 NPUSIM_API std::string describe_steps(const Program& program, bool json);
 
+// Which device does what, and why: segments, transfers, their bytes and estimated times, reasons.
+NPUSIM_API std::string describe_partition(const Program& program, bool json);
+// What CompileOptions::plan takes: the nodes of the IR that the CPU does, by method, and why. JSON.
+NPUSIM_API std::string partition_plan(const Program& program);
+// Segments and transfers as an SVG picture.
+NPUSIM_API std::string partition_picture(const Program& program);
+// Writes such a text to a file, whole or not at all.
+NPUSIM_API void save_text(const std::string& text, const std::string& path);
+
 struct ProgramInfo {
   std::string model;
   DType dtype = DType::f32;          // compute dtype

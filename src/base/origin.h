@@ -5,7 +5,8 @@
 namespace npusim {
 
 struct Origin {
-  std::string node, op;  // names: "linear_3", "aten.linear.default"
+  std::string node, op;     // names: "linear_3", "aten.linear.default"
+  std::string reason = {};  // why its work is not done by the first device; empty: it is, or it follows other nodes
 };
 
 }  // namespace npusim

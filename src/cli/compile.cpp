@@ -23,22 +23,9 @@ struct Flags {
   std::string output;
   std::string dump;
   bool text = false, no_text = false;
-  bool no_fallback = false;
   bool json = false;
   CompileFlags compile;
 };
-
-std::vector<MethodSource> sources(const Flags& flags) {
-  if (!flags.ir.empty()) return {read_source("main", flags.ir)};
-  std::vector<MethodSource> list;
-  for (const std::string& method : flags.methods) {
-    const size_t equals = method.find('=');
-    if (equals == 0 || equals == std::string::npos || equals + 1 == method.size())
-      fail(ErrorKind::usage, "--method: expected NAME=IR.json, found '{}'", method);
-    list.push_back(read_source(method.substr(0, equals), method.substr(equals + 1)));
-  }
-  return list;
-}
 
 // Where the program goes: without -o, the IR's name in the working directory.
 std::string output_path(const Flags& flags) {
@@ -79,13 +66,11 @@ std::string report_text(const Json& report) {
 }
 
 int run(const Flags& flags) {
-  if (flags.ir.empty() == flags.methods.empty())
-    fail(ErrorKind::usage, "expected either IR.json or --method NAME=IR.json, found {}",
-         flags.ir.empty() ? "neither" : "both");
+  need_one_source(flags.ir, flags.methods);
   const std::string path = output_path(flags);
   if (path == "-" && (flags.json || !flags.dump.empty()))
     fail(ErrorKind::usage, "-o - leaves no standard output for {}", flags.json ? "--json" : "--dump");
-  const std::vector<MethodSource> methods = sources(flags);
+  const std::vector<MethodSource> methods = method_sources(flags.ir, flags.methods);
   CompileOptions options = compile_options(flags.compile);
   if (flags.text || flags.no_text) options.text = flags.text;
   options.dump_pass = flags.dump;
@@ -123,7 +108,6 @@ Action add_compile(CLI::App& verb) {
       ->type_name("KV.json");
   CLI::Option* text = verb.add_flag("--text", flags->text, "add a method that feeds itself to each for one token");
   verb.add_flag("--no-text", flags->no_text, "do not; default: --text if there are several methods")->excludes(text);
-  verb.add_flag("--no-fallback", flags->no_fallback, "refuse what the target cannot run (always so for now)");
   verb.add_option("--dump", flags->dump, "print the graph after this pass")->type_name("PASS");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

@@ -9,13 +9,18 @@
 namespace npusim::cli {
 
 struct CompileFlags {
-  std::string target = "cpu", dtype = "auto", config, kv_map;
-  std::vector<std::string> disabled;
-  bool strict = false;
+  std::string target = "cpu", dtype = "auto", config, kv_map, plan;
+  std::vector<std::string> disabled, force_cpu;
+  bool strict = false, no_fallback = false;
 };
 
 void add_compile_flags(CLI::App& verb, CompileFlags& flags);
 CompileOptions compile_options(const CompileFlags& flags);
+
+// Throws usage unless either the one IR or --method's are given.
+void need_one_source(const std::string& ir, const std::vector<std::string>& methods);
+// What is given, read where it is standard input.
+std::vector<MethodSource> method_sources(const std::string& ir, const std::vector<std::string>& methods);
 
 // The IR at `path`, read here when it is standard input, which can be read only once.
 MethodSource read_source(const std::string& name, const std::string& path);

@@ -1,6 +1,8 @@
 // Assigns every value a buffer and every kernel a place in the program.
 #include "codegen/build_program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -16,8 +18,9 @@ namespace {
 
 class Builder {
  public:
-  Builder(const PassContext& context, const CodegenTarget* target) : target_(target) {
+  Builder(const PassContext& context, const CodegenTarget* target, bool with_fallback) : target_(target) {
     program_.devices = {{context.target.name, context.target}};
+    if (with_fallback) program_.devices.push_back({context.fallback->name, *context.fallback});
     program_.strict = context.strict;
     if (context.dtype) program_.dtype = *context.dtype;
   }
@@ -41,8 +44,8 @@ class Builder {
     group_nodes(g);
     plan_arena(g, out);
     for (const std::vector<size_t>& group : groups_) {
-      if (launches_) out.launches.push_back(launch_of(out.steps.size(), group.size()));
-      for (size_t n : group) out.steps.push_back(step_of(g.nodes[n]));
+      if (launches_ && is_launched(g, group[0])) out.launches.push_back(launch_of(out.steps.size(), group.size()));
+      for (size_t n : group) out.steps.push_back(step_of(g, g.nodes[n]));
     }
     for (size_t i = 0; i + method.fills.size() < g.inputs.size(); ++i)
       out.inputs.push_back(spec(g, value_of(g, g.inputs[i]).name, g.inputs[i]));
@@ -59,7 +62,9 @@ class Builder {
 
   Program take() {
     if (launches_ || recipes_are_launched())
-      for (size_t i = 0; i < program_.recipes.steps.size(); ++i) program_.recipes.launches.push_back(launch_of(i, 1));
+      for (size_t i = 0; i < program_.recipes.steps.size(); ++i)
+        if (const Step& step = program_.recipes.steps[i]; !step.is_transfer() && step.device == 0)
+          program_.recipes.launches.push_back(launch_of(i, 1));
     return std::move(program_);
   }
 
@@ -90,6 +95,13 @@ class Builder {
               root(node.inputs[static_cast<size_t>(source)]);
   }
 
+  static bool is_transfer(const Graph& g, const Node& node) {
+    return node.inputs.size() == 1 && device_of(g, node.inputs[0]) != node.device;
+  }
+  static bool is_launched(const Graph& g, size_t node) {
+    return g.nodes[node].device == 0 && !is_transfer(g, g.nodes[node]);
+  }
+
   int32_t add_buffer(Buffer b) {
     program_.buffers.push_back(std::move(b));
     return static_cast<int32_t>(program_.buffers.size()) - 1;
@@ -110,16 +122,18 @@ class Builder {
       Buffer b;
       b.name = value.name;
       b.type = value.type;
+      b.device = value.device;
       std::string key;
       if (value.source == ValueSource::weight) {
         b.kind = BufferKind::weight;
         b.fqn = value.fqn;
         b.tied = value.tied;
-        key = "weight:" + value.fqn + ":" + to_string(value.type);
+        key = fmt::format("weight:{}:{}:{}", b.device, value.fqn, to_string(value.type));
       } else if (value.source == ValueSource::constant) {
         b.kind = BufferKind::constant;
         const auto* data = reinterpret_cast<const char*>(value.data->data.data());
-        key = "constant:" + to_string(value.type) + ":" + hash_hex({data, value.data->data.size()});
+        key = fmt::format("constant:{}:{}:{}", b.device, to_string(value.type),
+                          hash_hex({data, value.data->data.size()}));
       } else if (value.source == ValueSource::input) {
         b.kind = updated_[v] ? BufferKind::state : BufferKind::input;
         if (b.kind == BufferKind::state) {
@@ -149,9 +163,10 @@ class Builder {
     return known->second;
   }
 
-  Step step_of(const Node& node) {
+  Step step_of(const Graph& g, const Node& node) {
     Step step;
-    step.kernel = kernel_id(*node.kernel);
+    step.kernel = is_transfer(g, node) ? -1 : kernel_id(*node.kernel);
+    step.device = node.device;
     const auto first = static_cast<int32_t>(program_.origins.size());  // of this method's
     for (int32_t origin : node.origins) step.origins.push_back(first + origin);
     for (ValueId v : node.inputs) step.buffers.push_back(buffer(v));
@@ -166,10 +181,10 @@ class Builder {
     if (std::any_of(node.inputs.begin(), node.inputs.end(), updated) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), updated)) {
       for (ValueId v : node.outputs) make_prepared(g, v);
-      program_.recipes.steps.push_back(step_of(node));
+      program_.recipes.steps.push_back(step_of(g, node));
       return;
     }
-    std::string key = "recipe:" + std::to_string(kernel_id(*node.kernel));
+    std::string key = fmt::format("recipe:{}:{}", node.device, is_transfer(g, node) ? -1 : kernel_id(*node.kernel));
     for (ValueId v : node.inputs) key += "," + std::to_string(buffer(v));
     bool fresh = true;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -182,7 +197,7 @@ class Builder {
       make_prepared(g, node.outputs[i]);
       shared_[name] = buffer(node.outputs[i]);
     }
-    if (fresh) program_.recipes.steps.push_back(step_of(node));
+    if (fresh) program_.recipes.steps.push_back(step_of(g, node));
     for (ValueId v : node.outputs)
       if (const std::string& fusion = value_of(g, v).finite_for; !fusion.empty())
         program_.buffers[static_cast<size_t>(buffer(v))].finite_for = fusion;
@@ -191,16 +206,26 @@ class Builder {
   void make_prepared(const Graph& g, ValueId v) {
     const Value& value = value_of(g, v);
     if (buffer(v) < 0)  // it may update an earlier recipe's result
-      buffer(v) = add_buffer(
-          {.name = value.name, .kind = BufferKind::prepared, .type = value.type, .stored = {}, .fqn = {}, .tied = {}});
+      buffer(v) = add_buffer({.name = value.name,
+                              .kind = BufferKind::prepared,
+                              .type = value.type,
+                              .stored = {},
+                              .fqn = {},
+                              .tied = {},
+                              .device = device_of(g, v)});
   }
 
   void assign_outputs(const Graph& g) {
     for (const GraphOutput& o : g.outputs) {
       const Value& value = value_of(g, o.value);
       if (buffer(o.value) < 0)
-        buffer(o.value) = add_buffer(
-            {.name = o.name, .kind = BufferKind::output, .type = value.type, .stored = {}, .fqn = {}, .tied = {}});
+        buffer(o.value) = add_buffer({.name = o.name,
+                                      .kind = BufferKind::output,
+                                      .type = value.type,
+                                      .stored = {},
+                                      .fqn = {},
+                                      .tied = {},
+                                      .device = device_of(g, o.value)});
     }
   }
 
@@ -215,6 +240,7 @@ class Builder {
   bool recipes_are_launched() const {
     const std::vector<Step>& recipes = program_.recipes.steps;
     return target_ && std::any_of(recipes.begin(), recipes.end(), [&](const Step& recipe) {
+             if (recipe.is_transfer() || recipe.device != 0) return false;
              const GroupStep step{&program_.kernels[static_cast<size_t>(recipe.kernel)], recipe.buffers};
              return target_->group({&step, 1}) > 0;
            });
@@ -222,25 +248,34 @@ class Builder {
 
   // The nodes of each launch, or each node alone.
   void group_nodes(const Graph& g) {
-    std::vector<GroupStep> steps;
+    groups_.clear();
+    std::vector<GroupStep> steps;  // of the target's device, that follow each other
     std::vector<size_t> nodes;
+    const auto group_steps = [&] {
+      for (size_t i = 0; i < nodes.size();) {
+        const size_t asked = target_->group(std::span(steps).subspan(i));
+        launches_ = launches_ || asked > 0;
+        const size_t count = std::clamp<size_t>(asked, 1, nodes.size() - i);
+        groups_.emplace_back(nodes.begin() + static_cast<ptrdiff_t>(i),
+                             nodes.begin() + static_cast<ptrdiff_t>(i + count));
+        i += count;
+      }
+      steps.clear();
+      nodes.clear();
+    };
     for (size_t n = 0; n < g.nodes.size(); ++n) {
       if (is_recipe_[n]) continue;
+      if (!target_ || !is_launched(g, n)) {
+        group_steps();
+        groups_.push_back({n});
+        continue;
+      }
       nodes.push_back(n);
-      if (!target_) continue;
       steps.push_back({g.nodes[n].kernel.get(), {}});
       for (const std::vector<ValueId>* values : {&g.nodes[n].inputs, &g.nodes[n].outputs})
         for (ValueId v : *values) steps.back().values.push_back(root(v));
     }
-    groups_.clear();
-    for (size_t i = 0; i < nodes.size();) {
-      const size_t asked = target_ ? target_->group(std::span(steps).subspan(i)) : 0;
-      launches_ = launches_ || asked > 0;
-      const size_t count = std::clamp<size_t>(asked, 1, nodes.size() - i);
-      groups_.emplace_back(nodes.begin() + static_cast<ptrdiff_t>(i),
-                           nodes.begin() + static_cast<ptrdiff_t>(i + count));
-      i += count;
-    }
+    group_steps();
   }
 
   // By value (root of its updates): the first and the last group that has to do with it.
@@ -260,19 +295,26 @@ class Builder {
     return uses;
   }
 
-  void plan_arena(const Graph& g, Method& out) {
+  // What is to be placed in the arena of one device.
+  struct ArenaPlan {
+    uint64_t alignment = 1;
     std::vector<Lifetime> lives;
-    std::vector<int32_t> ids;
-    std::unordered_map<ValueId, size_t> life_of;
+    std::vector<int32_t> ids;  // of the buffers
+  };
+
+  void plan_arena(const Graph& g, Method& out) {
+    std::vector<ArenaPlan> plans;
+    for (const ProgramDevice& device : program_.devices)
+      plans.push_back({static_cast<uint64_t>(device.config.buffer_alignment_bytes), {}, {}});
+    out.arenas.resize(plans.size());
+    std::unordered_map<ValueId, size_t> life_of;  // in the plan of the value's device
     const std::vector<Uses> uses = uses_of(g);
-    const auto alignment = static_cast<uint64_t>(program_.devices[0].config.buffer_alignment_bytes);
-    Arena& arena = out.arenas.emplace_back();
     uint64_t workspace = 0;  // of this group
     const auto plan_node = [&](const Node& node, size_t group) {
       const auto step = static_cast<int32_t>(group);
       // A result takes the place of an operand that ends here where its kernel allows. What a group does may overlap.
       auto take_place = [&](ValueId result) {
-        if (groups_[group].size() > 1) return false;
+        if (groups_[group].size() > 1 || is_transfer(g, node)) return false;
         for (size_t arg : in_place_arguments(*node.kernel)) {
           const auto known = life_of.find(root(node.inputs[arg]));
           if (known == life_of.end() || uses[static_cast<size_t>(known->first)].last != group) continue;
@@ -286,8 +328,10 @@ class Builder {
       };
       auto touch = [&](ValueId v, bool written) {
         const ValueId r = root(v);
+        const int32_t device = device_of(g, v);
+        ArenaPlan& plan = plans[static_cast<size_t>(device)];
         if (auto known = life_of.find(r); known != life_of.end()) {
-          lives[known->second].end = step;
+          plan.lives[known->second].end = step;
           return;
         }
         if (buffers_[static_cast<size_t>(r)] >= 0 || (written && take_place(r))) return;
@@ -296,19 +340,21 @@ class Builder {
         b.name = value.name;
         b.type = value.type;
         b.stored = value.stored;
+        b.device = device;
         const Uses& of = uses[static_cast<size_t>(r)];
         if (groups_[group].size() > 1 && of.first == group && of.last == group) {
           b.kind = BufferKind::local;
           b.offset = workspace;
-          workspace += (stored_bytes(b) + alignment - 1) / alignment * alignment;
+          workspace += (stored_bytes(b) + plan.alignment - 1) / plan.alignment * plan.alignment;
+          Arena& arena = out.arenas[static_cast<size_t>(device)];
           arena.workspace_bytes = std::max(arena.workspace_bytes, workspace);
           buffers_[static_cast<size_t>(r)] = add_buffer(std::move(b));
           return;
         }
-        life_of[r] = lives.size();
-        lives.push_back({stored_bytes(b), step, step});
+        life_of[r] = plan.lives.size();
+        plan.lives.push_back({stored_bytes(b), step, step});
         buffers_[static_cast<size_t>(r)] = add_buffer(std::move(b));
-        ids.push_back(buffers_[static_cast<size_t>(r)]);
+        plan.ids.push_back(buffers_[static_cast<size_t>(r)]);
       };
       for (ValueId v : node.inputs) touch(v, false);
       for (ValueId v : node.outputs) touch(v, true);
@@ -317,10 +363,13 @@ class Builder {
       workspace = 0;
       for (size_t n : groups_[group]) plan_node(g.nodes[n], group);
     }
-    const MemoryPlan plan = plan_memory(lives, alignment);
-    for (size_t i = 0; i < ids.size(); ++i) program_.buffers[static_cast<size_t>(ids[i])].offset = plan.offsets[i];
-    arena.bytes = plan.bytes;
-    arena.lower_bound_bytes = plan.lower_bound;
+    for (size_t d = 0; d < plans.size(); ++d) {
+      const MemoryPlan placed = plan_memory(plans[d].lives, plans[d].alignment);
+      for (size_t i = 0; i < plans[d].ids.size(); ++i)
+        program_.buffers[static_cast<size_t>(plans[d].ids[i])].offset = placed.offsets[i];
+      out.arenas[d].bytes = placed.bytes;
+      out.arenas[d].lower_bound_bytes = placed.lower_bound;
+    }
   }
 
   TensorSpec spec(const Graph& g, const std::string& name, ValueId id) {
@@ -342,7 +391,11 @@ class Builder {
 }  // namespace
 
 Program build_program(std::vector<MethodGraph>& methods, const PassContext& context, const CodegenTarget* target) {
-  Builder builder(context, target);
+  const bool with_fallback = std::any_of(methods.begin(), methods.end(), [](const MethodGraph& method) {
+    return std::any_of(method.graph.nodes.begin(), method.graph.nodes.end(),
+                       [](const Node& node) { return node.device != 0; });
+  });
+  Builder builder(context, target, with_fallback);
   for (MethodGraph& method : methods) builder.add_method(method);
   return builder.take();
 }

@@ -23,7 +23,7 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::vector<Node> nodes = std::move(graph.nodes);
   graph.nodes.clear();
   for (Node& node : nodes) {
-    if (!target.in_parts(*node.kernel)) {
+    if (node.device != 0 || !target.in_parts(*node.kernel)) {
       add_node(graph, std::move(node));
       continue;
     }
@@ -37,6 +37,7 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
       Node part;
       part.name = node.name;
       part.origins = node.origins;
+      part.device = node.device;
       for (size_t i = 0; i < step.values.size(); ++i)
         (step.kernel.args[i].written ? part.outputs : part.inputs)
             .push_back(values[static_cast<size_t>(step.values[i])]);

@@ -54,7 +54,7 @@ void protect_updated_values(Graph& graph) {
       }
       if (safe) continue;
       const ValueId copy = add_value(graph, value.name + "_copy", value.type);
-      nodes.push_back(copy_node(graph, old, copy, "copy", node.origins));
+      nodes.push_back(copy_node(graph, old, copy, "copy", &node));
       if (elsewhere) {
         node.kernel = with_own_source(*node.kernel, i);
         node.inputs.push_back(copy);

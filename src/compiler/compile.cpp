@@ -11,6 +11,7 @@
 #include "compiler/compile_for.h"
 #include "compiler/fill_states.h"
 #include "compiler/last_row.h"
+#include "partition/partition.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
 #include "graph/import.h"
@@ -107,18 +108,6 @@ void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string
   }
 }
 
-void refuse_kernels(const Program& program, const CodegenTarget& target) {
-  std::vector<Problem> problems;
-  const auto refuse = [&](const Sequence& sequence) {
-    for (const Step& step : sequence.steps)
-      if (const std::string reason = target.refuse(program.kernels[static_cast<size_t>(step.kernel)]); !reason.empty())
-        problems.push_back({"node " + step_name(program, step), reason});
-  };
-  refuse(program.recipes);
-  for (const Method& method : program.methods) refuse(method);
-  if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, bool>> pass_names() {
@@ -149,7 +138,10 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   PassContext context;
   context.target = target.config();
   if (options.config.given()) read_config(options.config, context.target);
-  context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
+  const CodegenTarget& host = *find_target("cpu");
+  context.refuse = [&](const Kernel& kernel, int32_t device) { return (device ? host : target).refuse(kernel); };
+  if (options.fallback) context.fallback = &host.config();
+  context.planned = options.plan.given();
   context.strict = options.strict;
   context.disabled = options.disabled_fusions;
   context.dtype = compute_dtype(options.dtype);
@@ -165,6 +157,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
         import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path, {.notes = &result.notes});
     methods.push_back(std::move(method));
   }
+  choose_fallbacks(methods, options);
   if (!context.dtype) {
     context.dtype = DType::f16;
     for (const MethodGraph& method : methods)
@@ -179,15 +172,28 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   fill_states(methods, options.kv_map, result.notes);
   for (MethodGraph& method : methods) find_roles(method);
   if (options.text.value_or(methods.size() > 1)) add_text_methods(methods, result.notes);
-  for (MethodGraph& method : methods) run_passes({kernels, passes.end()}, method, context, options);
-  lap("passes");
-  stage("plan");
-  Program program = build_program(methods, context, &target);
-  program.model = methods.empty() ? "" : methods.front().graph.name;
+  Program program;
+  const std::string model = methods.empty() ? "" : methods.front().graph.name;
+  const bool may_repeat = context.fallback && !context.planned && &target != &host;
+  for (bool again = true; again;) {
+    std::vector<MethodGraph> placed = may_repeat ? methods : std::move(methods);
+    const bool divided = has_fallbacks(placed);
+    if (divided) assign_devices(placed);
+    for (MethodGraph& method : placed) run_passes({kernels, passes.end()}, method, context, options);
+    for (MethodGraph& method : placed)
+      if (divided) divide(method.graph);
+    lap("passes");
+    stage("plan");
+    program = build_program(placed, context, &target);
+    again = may_repeat && send_refused(program, context, methods);
+    lap("plan");
+  }
+  program.model = model;
   for (std::string& note : overflow_notes(program, nullptr)) result.notes.push_back(std::move(note));
+  for (std::string& note : fallback_notes(program)) result.notes.push_back(std::move(note));
   lap("plan");
   stage("codegen");
-  refuse_kernels(program, target);
+  raise_refused(program, context);
   target.plan(program);
   if (const auto problems = check_program(program); !problems.empty())
     fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));

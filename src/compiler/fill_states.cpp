@@ -165,7 +165,6 @@ void fill(MethodGraph& prefill, size_t output, const std::string& name, const Te
     node.inputs = std::move(from);
     node.outputs = {to};
     node.kernel = std::make_shared<const Kernel>(std::move(kernel));
-    node.origins = origins_of(graph, value);
     add_node(graph, std::move(node));
   };
   // What is computed here need not be stored twice.

@@ -20,7 +20,11 @@ void read_config(const JsonSource& source, TargetConfig& config) {
   const std::map<std::string, int64_t*> numbers{{"channel_alignment_bytes", &config.channel_alignment_bytes},
                                                 {"channel_tile", &config.channel_tile},
                                                 {"buffer_alignment_bytes", &config.buffer_alignment_bytes},
-                                                {"max_rank", &config.max_rank}};
+                                                {"max_rank", &config.max_rank},
+                                                {"memory_gb_s", &config.memory_gb_s},
+                                                {"gflop_s", &config.gflop_s},
+                                                {"link_gb_s", &config.link_gb_s},
+                                                {"link_us", &config.link_us}};
   for (const auto& [key, value] : json.items()) {
     if (key == "name") {
       if (!value.is_string()) fail(ErrorKind::bad_input, "{}: name must be a string", path);
@@ -55,6 +59,8 @@ void read_config(const JsonSource& source, TargetConfig& config) {
     fail(ErrorKind::bad_input, "{}: channel_tile must be 0 to {}, found {}", path, largest_channels,
          config.channel_tile);
   if (config.max_rank < 1) fail(ErrorKind::bad_input, "{}: max_rank must be at least 1", path);
+  for (const char* rate : {"memory_gb_s", "gflop_s", "link_gb_s"})
+    if (*numbers.at(rate) < 1) fail(ErrorKind::bad_input, "{}: {} must be at least 1", path, rate);
   if (config.buffer_alignment_bytes < 1 || (config.buffer_alignment_bytes & (config.buffer_alignment_bytes - 1)))
     fail(ErrorKind::bad_input, "{}: buffer_alignment_bytes must be a power of two", path);
 }

@@ -139,7 +139,7 @@ int32_t add_node(Graph& graph, Node node) {
   return position;
 }
 
-Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel, const std::vector<int32_t>& origins) {
+Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel, const Node* behalf) {
   const Value& source = value_of(graph, from);
   KernelBuilder k({element_count(source.type.shape)});
   const Ex x = k.load_flat(k.input(source.type));
@@ -149,7 +149,10 @@ Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel,
   node.inputs = {from};
   node.outputs = {to};
   node.kernel = std::make_shared<const Kernel>(k.finish(std::move(kernel)));
-  node.origins = origins;
+  if (behalf) {
+    node.origins = behalf->origins;
+    node.device = behalf->device;
+  }
   return node;
 }
 
@@ -157,7 +160,7 @@ void set_origins(Graph& graph) {
   graph.origins.clear();
   for (Node& node : graph.nodes) {
     node.origins = {static_cast<int32_t>(graph.origins.size())};
-    graph.origins.push_back({node.name, node.op ? node.op->name() : node.kernel->name});
+    graph.origins.push_back({node.name, node.op ? node.op->name() : node.kernel->name, {}});
   }
 }
 
@@ -170,6 +173,16 @@ void add_origins(Node& into, const std::vector<int32_t>& from) {
   std::vector<int32_t> joined;
   std::set_union(into.origins.begin(), into.origins.end(), from.begin(), from.end(), std::back_inserter(joined));
   into.origins = std::move(joined);
+}
+
+int32_t device_of(const Graph& graph, ValueId id) {
+  const Value& value = value_of(graph, id);
+  return value.producer < 0 ? value.device : graph.nodes[static_cast<size_t>(value.producer)].device;
+}
+
+void send_away(Graph& graph, const Node& node, const std::string& reason) {
+  for (const int32_t origin : node.origins)
+    if (std::string& known = graph.origins[static_cast<size_t>(origin)].reason; known.empty()) known = reason;
 }
 
 void set_producers(Graph& graph) {

@@ -36,6 +36,7 @@ struct Value {
   std::vector<std::string> tied;           // weight: other names the same values may have in a checkpoint
   std::shared_ptr<const HostTensor> data;  // constant
   std::string finite_for = {};             // known at load: the fusion that is right only if every element is finite
+  int32_t device = 0;                      // given: where it is put
 };
 
 struct Node {
@@ -48,6 +49,7 @@ struct Node {
   std::vector<ValueId> outputs;
   std::shared_ptr<const Kernel> kernel;  // after lowering
   std::vector<int32_t> origins;          // positions in Graph::origins, ascending: the nodes it does the work of
+  int32_t device = 0;                    // position in Program::devices, once assign_devices chose it
 };
 
 struct GraphOutput {
@@ -79,14 +81,19 @@ ValueId add_constant(Graph& graph, std::string name, HostTensor tensor);
 // Appends a node and makes it the producer of its outputs; returns its position.
 int32_t add_node(Graph& graph, Node node);
 // A kernel node that copies `from` to `to`, a value of the same shape, cast where their dtypes differ, on behalf of
-// another node. Not yet appended.
-Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel, const std::vector<int32_t>& origins);
+// another node, if there is one, and where that is. Not yet appended.
+Node copy_node(const Graph& graph, ValueId from, ValueId to, std::string kernel, const Node* behalf);
 // Every node becomes an origin of its own.
 void set_origins(Graph& graph);
 // Of the node that computes a value; none for one that is given.
 std::vector<int32_t> origins_of(const Graph& graph, ValueId id);
 // `from`'s origins join `into`'s.
 void add_origins(Node& into, const std::vector<int32_t>& from);
+// Where a value is: its producer's device, or the one it is put on.
+int32_t device_of(const Graph& graph, ValueId id);
+// The nodes of the IR that it does the work of are done by another device than the first, for this reason; one that was
+// given before stays.
+void send_away(Graph& graph, const Node& node, const std::string& reason);
 // Sets every value's producer from the nodes' outputs.
 void set_producers(Graph& graph);
 

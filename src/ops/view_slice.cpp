@@ -71,13 +71,22 @@ void lower_narrow_tensor(const OpCall& call, Lowering& lowering) {
   k.done("narrow");
 }
 
+constexpr int64_t most_results = 65536;
+
+void need_few_results(const OpCall& call, int64_t count) {
+  if (count > most_results)
+    fail(ErrorKind::unsupported, "{}: {} results: expected at most {}", call.op->name(), count, most_results);
+}
+
 // Consecutive pieces of the lengths `sizes`.
 ViewMaps pieces(const OpCall& call, size_t dim, const std::vector<int64_t>& sizes) {
   const Shape& self = call.type("self").shape;
   ViewMaps maps;
   int64_t start = 0;
   for (int64_t size : sizes) {
-    if (size < 0) fail(ErrorKind::bad_input, "{}: a piece of {} elements", call.op->name(), size);
+    if (size < 0 || size > self[dim] - start)
+      fail(ErrorKind::bad_input, "{}: a piece of {} elements from {} on, of {}", call.op->name(), size, start,
+           self[dim]);
     maps.push_back(sliced(self, dim, start, size));
     start += size;
   }
@@ -95,6 +104,7 @@ size_t split_dim(const OpCall& call) {
 ViewMaps equal_pieces(const OpCall& call, size_t dim, int64_t size) {
   const int64_t n = call.type("self").shape[dim];
   if (size < 0 || (size == 0 && n != 0)) fail(ErrorKind::bad_input, "{}: pieces of {} elements", call.op->name(), size);
+  if (size > 0) need_few_results(call, n / size);
   std::vector<int64_t> sizes;
   for (int64_t left = n; left > 0; left -= size) sizes.push_back(std::min(left, size));
   if (n == 0) sizes.push_back(0);
@@ -111,13 +121,15 @@ ViewMaps chunk(const OpCall& call) {
   const size_t dim = split_dim(call);
   const int64_t chunks = call.integer("chunks"), n = call.type("self").shape[dim];
   if (chunks < 1) fail(ErrorKind::bad_input, "{}: chunks must be positive, found {}", call.op->name(), chunks);
+  need_few_results(call, n == 0 ? chunks : std::min(n, chunks));
   if (n == 0) return pieces(call, dim, std::vector<int64_t>(static_cast<size_t>(chunks), 0));
-  return equal_pieces(call, dim, (n + chunks - 1) / chunks);
+  return equal_pieces(call, dim, n / chunks + (n % chunks != 0));
 }
 
 ViewMaps unbind(const OpCall& call) {
   const Shape& self = call.type("self").shape;
   const size_t dim = split_dim(call);
+  need_few_results(call, self[dim]);
   ViewMaps maps;
   for (int64_t i = 0; i < self[dim]; ++i) maps.push_back(selected(self, dim, i));
   return maps;
@@ -128,6 +140,7 @@ ViewMaps sections_of(const OpCall& call, size_t dim, int64_t sections, bool must
   const int64_t n = call.type("self").shape[dim];
   if (sections < 1 || (must_divide && n % sections != 0))
     fail(ErrorKind::bad_input, "{}: a dimension of {} in {} sections", call.op->name(), n, sections);
+  need_few_results(call, sections);
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < sections; ++i) sizes.push_back(n / sections + (i < n % sections));
   return pieces(call, dim, sizes);

@@ -13,7 +13,7 @@ void bound_keys(Graph& graph, PassContext& context) {
     const auto found = std::find(node.inputs.begin(), node.inputs.end(), position);
     if (found == node.inputs.end()) continue;
     auto kernel = bound_keys(*node.kernel, static_cast<int>(found - node.inputs.begin()));
-    if (!kernel || (context.refuse && !context.refuse(*kernel).empty())) continue;
+    if (!kernel || (context.refuse && !context.refuse(*kernel, node.device).empty())) continue;
     node.kernel = std::move(kernel);
     ++context.fusions["bound_keys"];
   }

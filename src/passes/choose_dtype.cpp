@@ -79,7 +79,7 @@ void narrow_operands(Graph& graph, DType dtype) {
           const TensorType wide = value_of(graph, v).type;
           known->second =
               add_value(graph, value_of(graph, v).name + "_" + std::string(dtype_name(dtype)), {dtype, wide.shape});
-          nodes.push_back(copy_node(graph, v, known->second, "cast", node.origins));
+          nodes.push_back(copy_node(graph, v, known->second, "cast", &node));
         }
         if (!edited) edited = std::make_shared<Kernel>(*node.kernel);
         edited->args[slot].dtype = dtype;
@@ -121,7 +121,7 @@ void copy_updated(Graph& graph) {
       const ValueSource source = value_of(graph, old).source;
       if (!is_half(arg.dtype) || (source != ValueSource::weight && source != ValueSource::constant)) continue;
       const ValueId copy = add_value(graph, value_of(graph, old).name + "_copy", value_of(graph, old).type);
-      nodes.push_back(copy_node(graph, old, copy, "copy", node.origins));
+      nodes.push_back(copy_node(graph, old, copy, "copy", &node));
       old = copy;
     }
     nodes.push_back(std::move(node));
@@ -145,7 +145,9 @@ void widen(Graph& graph) {
     const Value& value = value_of(graph, output.value);
     if (!is_half(value.type.dtype)) continue;  // else a weight or constant
     const ValueId wide = add_value(graph, value.name + "_float32", {DType::f32, value.type.shape});
-    add_node(graph, copy_node(graph, output.value, wide, "cast", origins_of(graph, output.value)));
+    const int32_t producer = value.producer;
+    const Node* node = producer < 0 ? nullptr : &graph.nodes[static_cast<size_t>(producer)];
+    add_node(graph, copy_node(graph, output.value, wide, "cast", node));
     output.value = wide;
   }
 }

@@ -220,9 +220,9 @@ class LayoutChooser {
       std::replace(node.inputs.begin(), node.inputs.end(), v, copy);
       std::replace(node.outputs.begin(), node.outputs.end(), v, copy);
     }
-    const std::vector<int32_t>& origins = graph_.nodes[others.front()].origins;
+    const Node* behalf = &graph_.nodes[others.front()];
     Node convert =
-        written ? copy_node(graph_, copy, v, "to_image", origins) : copy_node(graph_, v, copy, "from_image", origins);
+        written ? copy_node(graph_, copy, v, "to_image", behalf) : copy_node(graph_, v, copy, "from_image", behalf);
     convert.kernel = stored_as(convert, v, storage);
     add_node(graph_, std::move(convert));
   }

@@ -23,7 +23,7 @@ struct Converter {
     ValueId& copy = converted[static_cast<size_t>(image)];
     if (copy == no_value) {
       copy = add_copy(image);
-      nodes.push_back(copy_node(graph, image, copy, "to_image", node.origins));
+      nodes.push_back(copy_node(graph, image, copy, "to_image", &node));
     }
     image = copy;
   }
@@ -38,7 +38,7 @@ struct Converter {
           !is_image(k, value_of(graph, image), written_channel_stride(k, store)))
         continue;
       const ValueId copy = add_copy(image);
-      after.push_back(copy_node(graph, copy, image, "from_image", node.origins));
+      after.push_back(copy_node(graph, copy, image, "from_image", &node));
       image = copy;
     }
     nodes.push_back(std::move(node));

@@ -116,6 +116,7 @@ Node node_of(BoundKernel bound, const Node& from) {
   Node node;
   node.name = from.name;
   node.origins = from.origins;
+  node.device = from.device;
   for (size_t i = 0; i < bound.values.size(); ++i)
     (bound.kernel.args[i].written ? node.outputs : node.inputs).push_back(bound.values[i]);
   node.kernel = std::make_shared<const Kernel>(std::move(bound.kernel));

@@ -181,11 +181,13 @@ void fuse_attention(Graph& graph, PassContext& context) {
     const BoundKernel tail = score_tail(f.at(n), x, AttentionBuilder::score_value_);
     for (int value : f.reads(n)) {
       const int p = f.producer(value);
-      if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || !f.only_reader(value, n)) continue;
+      if (p < 0 || !is_matmul(f.kernel(static_cast<size_t>(p))) || !f.only_reader(value, n) ||
+          f.device(static_cast<size_t>(p)) != f.device(n) || f.device(n) != f.device(readers[0]))
+        continue;
       auto score = append_consumer(f.at(static_cast<size_t>(p)), tail, value, false, f.options);
       if (!score) continue;
       auto attention = AttentionBuilder(*score, f.at(readers[0]), written[0], row_stride, f.options).build(safe);
-      if (!attention || !f.allowed(*attention)) continue;
+      if (!attention || !f.allowed(*attention, f.device(n))) continue;
       f.replace(readers[0], std::move(*attention));
       f.remove(n, readers[0]);
       f.remove(static_cast<size_t>(p), readers[0]);

@@ -84,9 +84,9 @@ void Fuser::remove_if_unread(size_t node) {
   dead_[node] = true;
 }
 
-bool Fuser::allowed(const BoundKernel& merged) const {
+bool Fuser::allowed(const BoundKernel& merged, int32_t device) const {
   if (!updates_in_place(merged.kernel)) return false;  // what it updates would be copied first
-  if (context_.refuse && !context_.refuse(merged.kernel).empty()) return false;
+  if (context_.refuse && !context_.refuse(merged.kernel, device).empty()) return false;
   if (merged.kernel.exprs.size() > max_fused_exprs || merged.values.size() > max_fused_args) return false;
   if (context_.disabled.empty()) return true;
   for (const std::string& name : recognize(merged.kernel))
@@ -105,10 +105,11 @@ void Fuser::join_names(BoundKernel& merged, const Kernel& first, const Kernel& s
 }
 
 bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligned) {
-  if (kernels_[producer].kernel.exprs.size() + kernels_[consumer].kernel.exprs.size() > 2 * max_fused_exprs)
+  if (device(producer) != device(consumer) ||
+      kernels_[producer].kernel.exprs.size() + kernels_[consumer].kernel.exprs.size() > 2 * max_fused_exprs)
     return false;
   auto merged = inline_value(kernels_[consumer], kernels_[producer], value, aligned, options);
-  if (!merged || !allowed(*merged)) return false;
+  if (!merged || !allowed(*merged, device(consumer))) return false;
   join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
   replace(consumer, std::move(*merged));
   join(producer, consumer);
@@ -117,9 +118,10 @@ bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligne
 }
 
 bool Fuser::append_to(size_t producer, size_t consumer, int value) {
+  if (device(producer) != device(consumer)) return false;
   const bool keep = is_output(value) || readers(value).size() > 1;
   auto merged = append_consumer(kernels_[producer], kernels_[consumer], value, keep, options);
-  if (!merged || !allowed(*merged)) return false;
+  if (!merged || !allowed(*merged, device(consumer))) return false;
   join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
   remove(producer, consumer);
   replace(consumer, std::move(*merged));

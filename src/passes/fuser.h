@@ -46,8 +46,9 @@ class Fuser {
 
   const FuseOptions options;
 
-  // Whether the merged kernel is one to have: small, in place, no fusion that is switched off.
-  bool allowed(const BoundKernel& merged) const;
+  // Whether the merged kernel, of that device, is one to have: small, in place, no fusion that is switched off.
+  bool allowed(const BoundKernel& merged, int32_t device) const;
+  int32_t device(size_t node) const { return graph_.nodes[node].device; }
 
  private:
   void join_names(BoundKernel& merged, const Kernel& first, const Kernel& second) const;

@@ -23,8 +23,11 @@ struct Violation {
 struct PassContext {
   TargetConfig target;
   std::optional<DType> dtype;  // compute dtype; nullopt: chosen by choose_dtype
-  // Why the target cannot run a kernel; "" if it can. Fusion asks before it merges.
-  std::function<std::string(const Kernel&)> refuse;
+  // The rules of the device, the program's second, that does what the target does not; null: there is none.
+  const TargetConfig* fallback = nullptr;
+  bool planned = false;  // it does what the user's plan says; what else the target cannot run is an error
+  // Why a device cannot run a kernel; "" if it can. Fusion asks before it merges.
+  std::function<std::string(const Kernel&, int32_t device)> refuse;
   bool strict = false;                      // numerics: round at every ATen edge
   std::set<std::string> disabled;           // fusions switched off by name; "all"
   std::map<std::string, int> fusions;       // what fused, for the report

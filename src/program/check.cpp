@@ -71,6 +71,8 @@ class ProgramChecker {
       add("config: expected a power of two up to 65536 as buffer_alignment_bytes, found {}", align);
     if (c.channel_alignment_bytes < 1 || c.channel_tile < 0 || c.max_rank < 1)
       add("config: a value is below its smallest");
+    if (c.memory_gb_s < 1 || c.gflop_s < 1 || c.link_gb_s < 1 || c.link_us < 0)
+      add("config: a rate is below its smallest");
   }
 
   bool type(const TensorType& type, std::string_view what, size_t i) {
@@ -215,7 +217,8 @@ class ProgramChecker {
     if (from.device == to.device || to.device != step.device)
       return fmt::format("expected a transfer to device {} from another, found {} to {}", step.device, from.device,
                          to.device);
-    if (from.type != to.type || from.stored != to.stored)
+    // Values of other shapes may have been united with either; what is in memory is moved.
+    if (from.type.dtype != to.type.dtype || stored_bytes(from) != stored_bytes(to))
       return fmt::format("a transfer of {} to {}", to_string(from.type), to_string(to.type));
     if (is_computed(from) && !written_[static_cast<size_t>(step.buffers[0])])
       return fmt::format("nothing writes buffer '{}' before", from.name);

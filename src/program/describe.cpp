@@ -212,7 +212,11 @@ Json config_json(const TargetConfig& c) {
           {"pad_channels", c.pad_channels},
           {"buffer_alignment_bytes", c.buffer_alignment_bytes},
           {"max_rank", c.max_rank},
-          {"image_layout", c.image_layout == ImageLayout::channels_last ? "channels_last" : "channels_first"}};
+          {"image_layout", c.image_layout == ImageLayout::channels_last ? "channels_last" : "channels_first"},
+          {"memory_gb_s", c.memory_gb_s},
+          {"gflop_s", c.gflop_s},
+          {"link_gb_s", c.link_gb_s},
+          {"link_us", c.link_us}};
 }
 
 Json program_json(const Program& program) {

@@ -78,7 +78,8 @@ class StepsText {
       std::string from;
       for (const int32_t origin : step.origins) {
         const Origin& o = p_.origins[static_cast<size_t>(origin)];
-        from += fmt::format("{}{} ({})", from.empty() ? "" : ", ", o.node, o.op);
+        from += fmt::format("{}{} ({}{})", from.empty() ? "" : ", ", o.node, o.op,
+                            o.reason.empty() ? "" : "; " + o.reason);
       }
       if (!from.empty()) text_ += fmt::format("      from {}\n", from);
     }
@@ -125,6 +126,7 @@ Json sequence_json(const Program& program, const Sequence& sequence) {
     for (const int32_t origin : step.origins) {
       const Origin& o = program.origins[static_cast<size_t>(origin)];
       origins.push_back({{"node", o.node}, {"op", o.op}});
+      if (!o.reason.empty()) origins.back()["reason"] = o.reason;
     }
     json["steps"].push_back({{"kernel", step.is_transfer() ? Json() : Json(step.kernel)},
                              {"buffers", step.buffers},

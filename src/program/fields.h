@@ -101,7 +101,8 @@ template <typename Archive, Like<TargetConfig> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("channel_alignment_bytes", s.channel_alignment_bytes), a("channel_tile", s.channel_tile);
   a("pad_channels", s.pad_channels), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
-  a("max_rank", s.max_rank), a("image_layout", s.image_layout);
+  a("max_rank", s.max_rank), a("image_layout", s.image_layout), a("memory_gb_s", s.memory_gb_s);
+  a("gflop_s", s.gflop_s), a("link_gb_s", s.link_gb_s), a("link_us", s.link_us);
 }
 
 template <typename Archive, Like<Buffer> S>
@@ -123,7 +124,7 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<Origin> S>
 void fields(Archive& a, S& s) {
-  a("node", s.node), a("op", s.op);
+  a("node", s.node), a("op", s.op), a("reason", s.reason);
 }
 
 template <typename Archive, Like<Launch> S>

@@ -15,6 +15,11 @@ struct TargetConfig {
   int64_t buffer_alignment_bytes = 64;
   int64_t max_rank = 8;
   ImageLayout image_layout = ImageLayout::channels_last;
+  // Nominal rates, by which a partition's time is estimated.
+  int64_t memory_gb_s = 20;  // 1e9 bytes per second of the device's memory
+  int64_t gflop_s = 200;     // 1e9 FLOP per second
+  int64_t link_gb_s = 16;    // between the device's memory and the host's
+  int64_t link_us = 10;      // what a transfer costs beside its bytes
 };
 
 }  // namespace npusim

@@ -34,6 +34,39 @@ TEST_F(CliTest, CompileReport) {
   EXPECT_EQ(result.err, "");
 }
 
+TEST_F(CliTest, PartitionReportPlanAndPicture) {
+  write_model();
+  const Json plain = Json::parse(npusim({"partition", "model.json", "--json"}).out);
+  EXPECT_EQ(plain["devices"], Json::array({"cpu"}));
+  EXPECT_EQ(plain["methods"]["main"]["segments"].size(), 1U);
+  EXPECT_EQ(plain["methods"]["main"]["reasons"], Json::array());
+  const std::string op =
+      Json::parse(npusim({"describe", "--steps", "--json", "-"},
+                         [&] {
+                           EXPECT_EQ(npusim({"compile", "model.json", "-o", "whole.npubin"}).code, 0);
+                           return path("whole.npubin");
+                         }())
+                      .out)["methods"]["main"]["steps"][0]["origins"][0]["op"];
+  const Invocation result =
+      npusim({"partition", "model.json", "--force-cpu", op, "-o", "plan.json", "--picture", "picture.svg", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"devices", "methods"}));
+  EXPECT_EQ(json["devices"], Json::array({"cpu", "cpu"}));
+  const Json& method = json["methods"]["main"];
+  EXPECT_EQ(keys(method), (std::vector<std::string>{"reasons", "seconds", "segments", "transfer_bytes", "transfers"}));
+  EXPECT_EQ(method["segments"].size(), 2U);
+  EXPECT_EQ(keys(method["segments"][1]),
+            (std::vector<std::string>{"bytes", "device", "flops", "nodes", "seconds", "steps", "target", "transfers"}));
+  EXPECT_EQ(method["reasons"][0]["reason"], "--force-cpu " + op);
+  EXPECT_NE(read_file(path("picture.svg")).find("</svg>"), std::string::npos);
+  ASSERT_EQ(npusim({"compile", "model.json", "--plan", "plan.json", "-o", "planned.npubin"}).code, 0);
+  ASSERT_EQ(npusim({"compile", "model.json", "--force-cpu", op, "-o", "forced.npubin"}).code, 0);
+  EXPECT_EQ(read_file(path("planned.npubin")), read_file(path("forced.npubin")));
+  const std::string text = npusim({"partition", "model.json", "--force-cpu", op}).out;
+  EXPECT_NE(text.find("not on the first device, because"), std::string::npos) << text;
+}
+
 // A path may be any bytes; JSON is UTF-8.
 TEST_F(CliTest, ReportsNameAnyPath) {
   write_model();

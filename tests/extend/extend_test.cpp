@@ -62,6 +62,7 @@ TEST(Extend, ToyTargetRefusesByName) {
   linear.insert(linear.find(operand) + operand.size(), ", " + weight);
   CompileOptions options;
   options.target = "toy";
+  options.fallback = false;
   try {
     compile({{.path = "toy", .json = linear}}, options);
     FAIL() << "compiled";

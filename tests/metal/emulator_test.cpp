@@ -185,7 +185,7 @@ TEST(EmulatorPlan, WhatMetalLacksIsRefusedByName) {
       "inputs": [{"name": "x", "shape": [4], "dtype": "float64", "producer_node": "x", "producer_output_idx": 0}],
       "outputs": [{"name": "y", "shape": [4], "dtype": "float64"}]}]})";
   try {
-    compile_for(emulator::target(), {{.path = "doubles", .json = ir}});
+    compile_for(emulator::target(), {{.path = "doubles", .json = ir}}, {.fallback = false});
     FAIL() << "compiled";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
@@ -202,7 +202,7 @@ TEST(EmulatorPlan, RecipesAreRefusedByName) {
       "inputs": [{"name": "w", "shape": [4], "dtype": "float64"}],
       "outputs": [{"name": "y", "shape": [4], "dtype": "float64"}]}]})";
   try {
-    compile_for(emulator::target(), {{.path = "doubles", .json = ir}});
+    compile_for(emulator::target(), {{.path = "doubles", .json = ir}}, {.fallback = false});
     FAIL() << "compiled";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);

@@ -70,7 +70,7 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const RunOption
   const CodegenTarget& target = options.target ? *options.target : *find_target("cpu");
   PassContext context;
   context.target = target.config();
-  context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
+  context.refuse = [&](const Kernel& kernel, int32_t) { return target.refuse(kernel); };
   if (options.configure) options.configure(context.target);
   context.dtype = options.dtype;
   context.strict = options.strict;

@@ -34,6 +34,7 @@ struct Flags {
   double most_blurred = 10;
   std::vector<std::string> off, disabled;
   std::string graph, dtype = "float32", instructions;
+  uint64_t away = 0;
   bool strict = false, shrink = false, json = false, print = false, quiet = false, list = false;
 };
 
@@ -70,6 +71,7 @@ Case case_of(const Flags& flags, uint64_t seed) {
   Way way;
   way.dtype = *parse_dtype(flags.dtype);
   way.strict = flags.strict;
+  way.away = flags.away;
   way.disabled = {flags.disabled.begin(), flags.disabled.end()};
   way.threads = std::max(1, flags.threads);
   for (const int64_t set : instruction_sets())
@@ -244,6 +246,7 @@ int main(int argc, char** argv) {
   app.add_option("--graph", flags.graph, "run this graph's text instead, once for each seed of its values");
   app.add_option("--dtype", flags.dtype, "of --graph");
   app.add_flag("--strict", flags.strict, "of --graph");
+  app.add_option("--away", flags.away, "of --graph: the seed that says which nodes a second device does");
   app.add_option("--disable-fusion", flags.disabled, "of --graph")->delimiter(',');
   app.add_option("--instructions", flags.instructions, "of --graph: AVX3, AVX2, SSE4");
   CLI11_PARSE(app, argc, argv);

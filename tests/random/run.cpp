@@ -8,6 +8,7 @@
 #include <random>
 
 #include "codegen/build_program.h"
+#include "partition/partition.h"
 #include "compiler/reference.h"
 #include "npusim/session.h"
 #include "random/compare.h"
@@ -173,26 +174,46 @@ void check_reference(const Graph& graph, const Given& given, const Expected& exp
                     fmt::format("output {}: the reference is not what eager execution gives", graph.outputs[i].name)};
 }
 
+// A tenth, a third or two thirds of the nodes.
+void send_some_away(Graph& graph, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const uint64_t of_thirty = std::array<uint64_t, 3>{3, 10, 20}[random() % 3];
+  for (Origin& origin : graph.origins)
+    if (random() % 30 < of_thirty) origin.reason = "chosen by the seed";
+}
+
 std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way, const CodegenTarget& target) {
   PassContext context;
   context.target = target.config();
-  context.refuse = [&](const Kernel& kernel) { return target.refuse(kernel); };
+  const CodegenTarget& host = *find_target("cpu");
+  context.refuse = [&](const Kernel& kernel, int32_t device) { return (device ? host : target).refuse(kernel); };
+  context.fallback = &host.config();
   context.dtype = way.dtype;
   context.strict = way.strict;
   context.disabled = way.disabled;
   std::vector<MethodGraph> methods(1);
   methods[0].name = "main";
   methods[0].graph = graph;
+  if (way.away) set_origins(methods[0].graph);
+  const auto check = [&](const char* after) {
+    for (const std::string& problem : check_graph(methods[0].graph))
+      throw Failure{Result::problem, fmt::format("after {}: {}", after, problem)};
+  };
   for (const Pass& pass : pipeline()) {
     if (pass.optional && !context.enabled(pass.name)) continue;
     pass.run(methods[0].graph, context);
-    for (const std::string& problem : check_graph(methods[0].graph))
-      throw Failure{Result::problem, fmt::format("after {}: {}", pass.name, problem)};
+    check(pass.name);
+    if (way.away && pass.run == check_constraints) {
+      send_some_away(methods[0].graph, way.away);
+      assign_devices(methods);
+    }
+  }
+  if (way.away) {
+    divide(methods[0].graph);
+    check("dividing");
   }
   Program program = build_program(methods, context, &target);
-  for (const Kernel& kernel : program.kernels)
-    if (const std::string reason = target.refuse(kernel); !reason.empty())
-      fail(ErrorKind::unsupported, "the target refuses {}: {}", kernel.name, reason);
+  raise_refused(program, context);
   target.plan(program);
   for (const std::string& problem : check_program(program)) throw Failure{Result::problem, problem};
   return std::make_shared<const Program>(std::move(program));
@@ -201,9 +222,11 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way,
 std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program, const Given& given, const Way& way,
                                     const Place& place) {
   hwy::GetChosenTarget().Update(way.instructions ? way.instructions : hwy::SupportedTargets());
+  std::vector<std::shared_ptr<Backend>> devices = place.devices;
+  if (program->devices.size() > devices.size()) devices.push_back(open_backend("cpu"));
   Session session(
       program,
-      {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = place.devices, .threads = way.threads});
+      {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = std::move(devices), .threads = way.threads});
   const Method& method = program->methods[0];
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -279,6 +302,7 @@ std::string to_string(const Way& way) {
   std::string text = fmt::format("--dtype {} --threads {}", dtype_name(way.dtype), way.threads);
   if (way.strict) text += " --strict";
   if (!way.disabled.empty()) text += fmt::format(" --disable-fusion {}", fmt::join(way.disabled, ","));
+  if (way.away) text += fmt::format(" --away {}", way.away);
   if (way.instructions) text += fmt::format(" --instructions {}", hwy::TargetName(way.instructions));
   return text;
 }
@@ -316,6 +340,7 @@ std::vector<Way> ways_for(uint64_t seed, int threads) {
       if (pick(2)) other.disabled.insert(names[pick(names.size())]);
       break;
   }
+  if (pick(3) == 0) other.away = seed + 1;
   return {fused, other};
 }
 

@@ -17,6 +17,7 @@ struct Way {
   std::set<std::string> disabled = {};
   int threads = 1;
   int64_t instructions = 0;  // Highway's target; 0: all that the machine has
+  uint64_t away = 0;         // the seed that says which nodes another device does, the CPU; 0: none
 };
 // As the command's flags, which parse_way() reads.
 std::string to_string(const Way& way);

@@ -173,6 +173,7 @@ class Shrinker {
     attempt([](Way& way) { way.dtype = DType::f32; });
     attempt([](Way& way) { way.strict = false; });
     attempt([](Way& way) { way.threads = 1; });
+    attempt([](Way& way) { way.away = 0; });
     attempt([](Way& way) { way.instructions = 0; });
     for (const std::string& name : std::set<std::string>(best_.ways[0].disabled))
       attempt([&](Way& way) { way.disabled.erase(name); });

@@ -128,8 +128,10 @@ TEST(Wall, ProblemsAreAList) {
   EXPECT_EQ(missing.problems()[0].where, "weight w");
   EXPECT_EQ(missing.problems()[0].reason, "float32[3] is not in any weight file: none was given");
 
-  const Error rank = error_of(
-      [] { compile({{.path = "add", .json = add_ir}}, {.config = {.path = "rules", .json = R"({"max_rank": 1})"}}); });
+  const Error rank = error_of([] {
+    compile({{.path = "add", .json = add_ir}},
+            {.config = {.path = "rules", .json = R"({"max_rank": 1})"}, .fallback = false});
+  });
   EXPECT_EQ(rank.kind(), ErrorKind::unsupported);
   ASSERT_GE(rank.problems().size(), 2u);
   EXPECT_TRUE(rank.problems()[0].where.starts_with("node y")) << rank.problems()[0].where;

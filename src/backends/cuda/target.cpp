@@ -111,6 +111,9 @@ class CudaTarget : public CodegenTarget {
     config_.channel_alignment_bytes = 16;  // the widest load of a thread
     config_.buffer_alignment_bytes = 256;
     config_.max_rank = 16;
+    config_.memory_gb_s = 3000;
+    config_.gflop_s = 400'000;
+    config_.link_gb_s = 50;
   }
   const TargetConfig& config() const override { return config_; }
 

@@ -1,0 +1,134 @@
+// Which nodes of the IR the fallback does, and why: what the user asks for, and what the target refuses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "partition/partition.h"
+#include "program/program.h"
+
+namespace npusim {
+namespace {
+
+// "aten.relu.default" is called that, "aten.relu" and "relu".
+bool is_called(std::string_view op, std::string_view name) {
+  const auto is = [&](std::string_view of) {
+    return of == name || (of.size() > name.size() && of.starts_with(name) && of[name.size()] == '.');
+  };
+  return is(op) || (op.starts_with("aten.") && is(op.substr(5)));
+}
+
+void force(std::vector<MethodGraph>& methods, const std::string& name) {
+  bool found = false;
+  for (MethodGraph& method : methods)
+    for (Origin& origin : method.graph.origins)
+      if (is_called(origin.op, name)) {
+        found = true;
+        origin.reason = fmt::format("--force-cpu {}", name);
+      }
+  if (!found) fail(ErrorKind::usage, "--force-cpu {}: no node of the model is of this operator", name);
+}
+
+MethodGraph& find_method(std::vector<MethodGraph>& methods, const std::string& name, const std::string& where) {
+  const auto found =
+      std::find_if(methods.begin(), methods.end(), [&](const MethodGraph& method) { return method.name == name; });
+  if (found == methods.end())
+    fail(ErrorKind::bad_input, "{}: methods: no method is called {}", where, json_quoted(name));
+  return *found;
+}
+
+void follow_plan(std::vector<MethodGraph>& methods, const nlohmann::json& plan, const std::string& where) {
+  const auto object = [&](const nlohmann::json& value, const std::string& at) -> const nlohmann::json& {
+    if (!value.is_object())
+      fail(ErrorKind::bad_input, "{}: {}: expected an object, found {}", where, at, json_found(value));
+    return value;
+  };
+  if (!plan.contains("methods")) fail(ErrorKind::bad_input, "{}: missing \"methods\"", where);
+  for (const auto& [name, method] : object(plan["methods"], "methods").items()) {
+    const std::string at = "methods." + name;
+    Graph& graph = find_method(methods, name, where).graph;
+    std::map<std::string_view, Origin*> origins;
+    for (Origin& origin : graph.origins) origins[origin.node] = &origin;
+    if (!object(method, at).contains("cpu")) fail(ErrorKind::bad_input, "{}: {}: missing \"cpu\"", where, at);
+    for (const auto& [node, reason] : object(method["cpu"], at + ".cpu").items()) {
+      const auto origin = origins.find(node);
+      if (origin == origins.end())
+        fail(ErrorKind::bad_input, "{}: {}.cpu: the model has no node {}", where, at, json_quoted(node));
+      if (!reason.is_string() || reason.get_ref<const std::string&>().empty())
+        fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found {}", where, at, node, json_found(reason));
+      origin->second->reason = reason.get<std::string>();
+    }
+  }
+}
+
+template <typename Visit>
+void each_refused(const Program& program, const PassContext& context, Visit&& visit) {
+  const auto look = [&](const Sequence& sequence) {
+    for (const Step& step : sequence.steps) {
+      if (step.is_transfer()) continue;
+      const std::string reason = context.refuse(program.kernels[static_cast<size_t>(step.kernel)], step.device);
+      if (!reason.empty()) visit(step, reason);
+    }
+  };
+  look(program.recipes);
+  for (const Method& method : program.methods) look(method);
+}
+
+}  // namespace
+
+void choose_fallbacks(std::vector<MethodGraph>& methods, const CompileOptions& options) {
+  if (options.plan.given()) {
+    const std::string where = options.plan.path.empty() ? "plan" : options.plan.path;
+    if (!options.force_cpu.empty()) fail(ErrorKind::usage, "--force-cpu and --plan: expected one of them");
+    if (!options.fallback) fail(ErrorKind::usage, "--no-fallback and --plan: expected one of them");
+    follow_plan(methods,
+                options.plan.json.empty() ? read_json_object(where) : parse_json_object(options.plan.json, where),
+                where);
+  }
+  if (!options.fallback && !options.force_cpu.empty())
+    fail(ErrorKind::usage, "--force-cpu and --no-fallback: expected one of them");
+  for (const std::string& name : options.force_cpu) force(methods, name);
+}
+
+bool send_refused(const Program& program, const PassContext& context, std::vector<MethodGraph>& methods) {
+  bool sent = false;
+  each_refused(program, context, [&](const Step& step, const std::string& reason) {
+    if (step.device != 0) return;
+    for (const int32_t at : step.origins) {
+      auto origin = static_cast<size_t>(at);
+      auto method = methods.begin();
+      for (; origin >= method->graph.origins.size(); ++method) origin -= method->graph.origins.size();
+      std::string& known = method->graph.origins[origin].reason;
+      sent = sent || known.empty();
+      if (known.empty()) known = reason;
+    }
+  });
+  return sent;
+}
+
+void raise_refused(const Program& program, const PassContext& context) {
+  std::vector<Problem> problems;
+  each_refused(program, context, [&](const Step& step, const std::string& reason) {
+    problems.push_back({"node " + step_name(program, step), reason});
+  });
+  if (!problems.empty()) throw Error(ErrorKind::unsupported, std::move(problems));
+}
+
+std::vector<std::string> fallback_notes(const Program& program) {
+  std::map<std::string, std::vector<std::string>> nodes;  // by reason
+  for (const Origin& origin : program.origins)
+    if (!origin.reason.empty()) nodes[origin.reason].push_back(origin.node);
+  std::vector<std::string> notes;
+  for (const auto& [reason, names] : nodes) {
+    const std::span shown = std::span(names).first(std::min<size_t>(names.size(), 3));
+    notes.push_back(fmt::format("{} {} on the CPU: {}{}: {}", names.size(),
+                                names.size() == 1 ? "node runs" : "nodes run", fmt::join(shown, ", "),
+                                names.size() > shown.size() ? ", …" : "", reason));
+  }
+  return notes;
+}
+
+}  // namespace npusim

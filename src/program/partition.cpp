@@ -1,0 +1,213 @@
+// Segments and transfers of a program, as text, as JSON and as the plan that made them.
+#include "program/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "program/work.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const TargetConfig& config_of(const Program& program, int32_t device) {
+  return program.devices[static_cast<size_t>(device)].config;
+}
+
+const std::string& target_of(const Program& program, int32_t device) {
+  return program.devices[static_cast<size_t>(device)].target;
+}
+
+Crossing crossing_of(const Program& program, const Step& step, size_t position) {
+  const Buffer& from = program.buffers[static_cast<size_t>(step.buffers[0])];
+  const TargetConfig &a = config_of(program, from.device), &b = config_of(program, step.device);
+  // A buffer's name is that of the first of the values that it holds one after another.
+  const std::string& value =
+      step.origins.empty() ? from.name : program.origins[static_cast<size_t>(step.origins.back())].node;
+  Crossing crossing{position, value, from.device, step.device, stored_bytes(from), 0};
+  crossing.seconds =
+      1e-6 * static_cast<double>(std::max(a.link_us, b.link_us)) +
+      1e-9 * static_cast<double>(crossing.bytes) / static_cast<double>(std::min(a.link_gb_s, b.link_gb_s));
+  return crossing;
+}
+
+struct Sums {
+  size_t transfers = 0;
+  uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+Sums sums_of(const std::vector<DeviceSegment>& segments) {
+  Sums sums;
+  for (const DeviceSegment& segment : segments) {
+    sums.seconds += segment.seconds;
+    for (const Crossing& crossing : segment.before) {
+      ++sums.transfers;
+      sums.bytes += crossing.bytes;
+      sums.seconds += crossing.seconds;
+    }
+  }
+  return sums;
+}
+
+std::string mb(uint64_t bytes) { return fmt::format("{:.3g}", static_cast<double>(bytes) / 1e6); }
+
+// "aten.add.Tensor 3, aten.relu.default", the most frequent first.
+std::string ops_of(const Program& program, const std::vector<int32_t>& origins, size_t shown) {
+  std::map<std::string, int> counts;
+  for (const int32_t origin : origins) ++counts[program.origins[static_cast<size_t>(origin)].op];
+  std::vector<std::pair<int, std::string>> order;
+  for (const auto& [op, count] : counts) order.emplace_back(-count, op);
+  std::sort(order.begin(), order.end());
+  std::string text;
+  for (size_t i = 0; i < std::min(order.size(), shown); ++i)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", order[i].second,
+                        order[i].first < -1 ? fmt::format(" x{}", -order[i].first) : "");
+  return text + (order.size() > shown ? ", …" : "");
+}
+
+std::string reasons_text(const Program& program) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> nodes;  // by operator and reason
+  for (const Origin& origin : program.origins)
+    if (!origin.reason.empty()) nodes[{origin.op, origin.reason}].push_back(origin.node);
+  std::string text;
+  for (const auto& [key, names] : nodes)
+    text += fmt::format("  {}{}: {}\n    {}{}\n", key.first, names.size() > 1 ? fmt::format(" x{}", names.size()) : "",
+                        key.second, fmt::join(std::span(names).first(std::min<size_t>(names.size(), 6)), ", "),
+                        names.size() > 6 ? ", …" : "");
+  return text.empty() ? "" : "\nnot on the first device, because\n" + text;
+}
+
+std::string method_text(const Program& program, const Method& method) {
+  const std::vector<DeviceSegment> segments = segments_of(program, method);
+  const Sums sums = sums_of(segments);
+  std::string text = fmt::format("{}: {} segment{}, {} transfer{} of {} MB, about {:.3g} ms\n", method.name,
+                                 segments.size(), segments.size() == 1 ? "" : "s", sums.transfers,
+                                 sums.transfers == 1 ? "" : "s", mb(sums.bytes), sums.seconds * 1e3);
+  text += "   #  device  nodes  steps   GFLOP      MB       ms  transferred before, then done\n";
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const DeviceSegment& s = segments[i];
+    uint64_t bytes = 0;
+    std::string values;
+    for (const Crossing& crossing : s.before) {
+      bytes += crossing.bytes;
+      if (&crossing - s.before.data() < 3) values += fmt::format("{}{}", values.empty() ? "" : ", ", crossing.value);
+    }
+    if (s.before.size() > 3) values += ", …";
+    if (!values.empty()) values = fmt::format("[{}: {} MB] ", values, mb(bytes));
+    text += fmt::format("{:>4}  {:<6} {:>6} {:>6} {:>7.3g} {:>7} {:>8.3g}  {}{}\n", i, target_of(program, s.device),
+                        s.origins.size(), s.steps, static_cast<double>(s.flops) / 1e9, mb(s.bytes), s.seconds * 1e3,
+                        values, ops_of(program, s.origins, 3));
+  }
+  return text;
+}
+
+Json method_json(const Program& program, const Method& method) {
+  const std::vector<DeviceSegment> segments = segments_of(program, method);
+  const Sums sums = sums_of(segments);
+  Json json = {{"segments", Json::array()},
+               {"transfers", sums.transfers},
+               {"transfer_bytes", sums.bytes},
+               {"seconds", sums.seconds}};
+  for (const DeviceSegment& s : segments) {
+    Json nodes = Json::array(), before = Json::array();
+    for (const int32_t origin : s.origins) nodes.push_back(program.origins[static_cast<size_t>(origin)].node);
+    for (const Crossing& c : s.before)
+      before.push_back({{"step", c.step},
+                        {"value", c.value},
+                        {"from", target_of(program, c.from)},
+                        {"to", target_of(program, c.to)},
+                        {"bytes", c.bytes},
+                        {"seconds", c.seconds}});
+    json["segments"].push_back({{"device", s.device},
+                                {"target", target_of(program, s.device)},
+                                {"steps", s.steps},
+                                {"flops", s.flops},
+                                {"bytes", s.bytes},
+                                {"seconds", s.seconds},
+                                {"transfers", std::move(before)},
+                                {"nodes", std::move(nodes)}});
+  }
+  return json;
+}
+
+// The origins of each method, in their order.
+template <typename Visit>
+void each_reason(const Program& program, Visit&& visit) {
+  size_t first = 0;
+  for (const Method& method : program.methods) {
+    for (size_t i = first; i < first + static_cast<size_t>(method.nodes); ++i)
+      if (!program.origins[i].reason.empty()) visit(method, program.origins[i]);
+    first += static_cast<size_t>(method.nodes);
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceSegment> segments_of(const Program& program, const Method& method) {
+  std::vector<DeviceSegment> segments;
+  std::vector<Crossing> waiting;
+  for (size_t s = 0; s < method.steps.size(); ++s) {
+    const Step& step = method.steps[s];
+    if (step.is_transfer()) {
+      waiting.push_back(crossing_of(program, step, s));
+      continue;
+    }
+    if (segments.empty() || segments.back().device != step.device || !waiting.empty()) {
+      segments.emplace_back().device = step.device;
+      segments.back().before = std::exchange(waiting, {});
+    }
+    DeviceSegment& segment = segments.back();
+    ++segment.steps;
+    segment.origins.insert(segment.origins.end(), step.origins.begin(), step.origins.end());
+    const Work work = kernel_work(program.kernels[static_cast<size_t>(step.kernel)]);
+    const uint64_t bytes = work.read_bytes + work.written_bytes;
+    segment.flops += work.flops;
+    segment.bytes += bytes;
+    const TargetConfig& config = config_of(program, step.device);
+    segment.seconds += 1e-9 * std::max(static_cast<double>(work.flops) / static_cast<double>(config.gflop_s),
+                                       static_cast<double>(bytes) / static_cast<double>(config.memory_gb_s));
+  }
+  for (DeviceSegment& segment : segments) {
+    std::sort(segment.origins.begin(), segment.origins.end());
+    segment.origins.erase(std::unique(segment.origins.begin(), segment.origins.end()), segment.origins.end());
+  }
+  return segments;
+}
+
+std::string describe_partition(const Program& program, bool json) {
+  if (!json) {
+    std::string text;
+    for (const Method& method : program.methods) text += (text.empty() ? "" : "\n") + method_text(program, method);
+    return text + reasons_text(program);
+  }
+  Json report = {{"devices", Json::array()}, {"methods", Json::object()}};
+  for (const ProgramDevice& device : program.devices) report["devices"].push_back(device.target);
+  for (const Method& method : program.methods) {
+    report["methods"][method.name] = method_json(program, method);
+    report["methods"][method.name]["reasons"] = Json::array();
+  }
+  each_reason(program, [&](const Method& method, const Origin& origin) {
+    report["methods"][method.name]["reasons"].push_back(
+        {{"node", origin.node}, {"op", origin.op}, {"reason", origin.reason}});
+  });
+  return json_text(report, 2) + "\n";
+}
+
+void save_text(const std::string& text, const std::string& path) { write_file(path, text); }
+
+std::string partition_plan(const Program& program) {
+  Json plan = {{"methods", Json::object()}};
+  for (const Method& method : program.methods) plan["methods"][method.name] = {{"cpu", Json::object()}};
+  each_reason(program, [&](const Method& method, const Origin& origin) {
+    plan["methods"][method.name]["cpu"][origin.node] = origin.reason;
+  });
+  return json_text(plan, 2) + "\n";
+}
+
+}  // namespace npusim
