@@ -158,7 +158,7 @@ NPUSIM_API npusim_status npusim_compile(const npusim_method_source* methods, siz
 typedef struct npusim_session_options {
   size_t size;                   /* sizeof(npusim_session_options) */
   const npusim_tensors* weights; /* NULL: the program has none */
-  const char* const* devices;    /* "cpu", "cuda:1": one for each of the program's; NULL: the targets' own */
+  const char* const* devices;    /* "cpu", "cuda:1": of its first devices; the others are the targets' own */
   size_t device_count;
   int threads; /* of the host; 0: one per core */
 } npusim_session_options;

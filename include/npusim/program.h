@@ -63,6 +63,16 @@ struct Work {
 };
 NPUSIM_API Work method_work(const Program& program, const std::string& method);
 
+// One of a method's steps.
+struct StepOverview {
+  std::string kernel;                         // its name: of the fusion; "transfer" from one device to another
+  int device = 0;                             // position among the program's devices
+  Work work;                                  // of a transfer the bytes that it moves
+  std::vector<std::string> nodes, operators;  // of the IR that it does the work of, in the IR's order
+  std::vector<std::string> weights;           // that it reads, as they are or as prepared at load
+};
+NPUSIM_API std::vector<StepOverview> method_steps(const Program& program, const std::string& method);
+
 // The last node of the IR that each of the method's steps came from, in order; a step that came from none has its
 // kernel's name.
 NPUSIM_API std::vector<std::string> step_names(const Program& program, const std::string& method);

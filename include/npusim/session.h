@@ -38,7 +38,7 @@ class Key {
 
 struct SessionOptions {
   std::shared_ptr<const TensorSet> weights = {};       // none: the program has no weights
-  std::vector<std::shared_ptr<Backend>> devices = {};  // one for each of the program's; empty: the targets' own
+  std::vector<std::shared_ptr<Backend>> devices = {};  // of the program's first ones; the others: the targets' own
   int threads = 0;                                     // of the host; 0: one per core
 };
 

@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/cli.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/measure.h"
 #include "cli/session.h"
 #include "cli/timing.h"
 #include "npusim/machine.h"
@@ -23,62 +23,6 @@ struct Flags {
   size_t steps = 0;
   bool why = false, json = false;
 };
-
-constexpr int warm_up_runs = 3;
-constexpr size_t wanted_runs = 20;  // percentiles of fewer mean little
-constexpr size_t least_runs = 5;    // of a model so slow that 20 take five times as long as asked
-
-// Each run is the same: one that goes on with its own token and position is put back to where the first began.
-using Rewind = std::function<void()>;
-
-std::vector<double> measure(Session& session, size_t method, double seconds, const Rewind& rewind) {
-  const Stopwatch warming;
-  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) {
-    rewind();
-    session.run(method);
-  }
-  std::vector<double> ms;
-  const Stopwatch total;
-  auto enough = [&] {
-    const double elapsed = total.ms() / 1e3;
-    return elapsed >= seconds && (ms.size() >= wanted_runs || (ms.size() >= least_runs && elapsed >= 5 * seconds));
-  };
-  while (!enough()) {
-    rewind();
-    const Stopwatch watch;
-    session.run(method);
-    ms.push_back(watch.ms());
-  }
-  return ms;
-}
-
-// The fastest of each step's runs.
-struct StepTime {
-  std::string node;
-  StepInfo info;
-  double min_ms = 0;
-};
-
-// The `count` slowest steps, slowest first.
-std::vector<StepTime> measure_steps(Session& session, size_t method, size_t count, double seconds,
-                                    const Rewind& rewind) {
-  const std::string name = method_names(session.program())[method];
-  const std::vector<std::string> steps = step_names(session.program(), name);
-  std::vector<StepTime> times;
-  for (size_t i = 0; i < steps.size(); ++i) times.push_back({steps[i], session.step_info(method, i), 1e300});
-  const Stopwatch total;
-  for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs) {
-    rewind();
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const Stopwatch watch;
-      session.run_step(method, i);
-      times[i].min_ms = std::min(times[i].min_ms, watch.ms());
-    }
-  }
-  std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
-  times.resize(std::min(count, times.size()));
-  return times;
-}
 
 // Of multiply-adds in the program's dtype where the machine has them, else in float32.
 double probe_multiply_adds(DType dtype, int threads) {
@@ -141,21 +85,18 @@ int run(const Flags& flags) {
   const std::shared_ptr<const Program> program = load_program(flags.session.program);
   const std::string method = choose_method(*program, flags.method);
   const std::vector<TensorInfo> infos = method_inputs(*program, method);
-  std::vector<HostTensor> inputs;
-  if (flags.inputs.given())
-    inputs = read_inputs(flags.inputs, infos);
-  else
-    for (size_t i = 0; i < infos.size(); ++i) inputs.push_back(random_tensor(infos[i].type, i));
+  const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos);
   Session session = open_session(program, flags.session);
   const size_t position = session.method(method);
   write_inputs(session, position, inputs);
-  const Rewind rewind = [&] {
-    for (size_t i = 0; i < infos.size(); ++i)
-      if (infos[i].state && infos[i].role != "data") session.set_input(position, i, inputs[i].data);
-  };
-  const std::vector<double> ms = measure(session, position, flags.seconds, rewind);
+  const Rewind rewind = rewind_of(session, position, infos, inputs);
+  const std::vector<double> ms = measure_runs(session, position, flags.seconds, rewind);
   std::vector<StepTime> steps;
-  if (flags.steps > 0) steps = measure_steps(session, position, flags.steps, flags.seconds, rewind);
+  if (flags.steps > 0) {
+    steps = measure_steps(session, position, flags.seconds, rewind);
+    std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
+    steps.resize(std::min(flags.steps, steps.size()));
+  }
   print_report(report(method, session, ms, steps, flags));
   return 0;
 }

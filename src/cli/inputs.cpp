@@ -135,4 +135,11 @@ void write_inputs(Session& session, size_t method, const std::vector<HostTensor>
   for (size_t i = 0; i < tensors.size(); ++i) session.set_input(method, i, tensors[i].data);
 }
 
+std::vector<HostTensor> inputs_or_random(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
+  if (flags.given()) return read_inputs(flags, inputs);
+  std::vector<HostTensor> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back(random_tensor(inputs[i].type, i));
+  return tensors;
+}
+
 }  // namespace npusim::cli

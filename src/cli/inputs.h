@@ -21,6 +21,8 @@ std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<T
 
 // Values that any model takes: floats in [-1, 1), booleans, integers in [0, 2). The same for the same seed.
 HostTensor random_tensor(const TensorType& type, uint64_t seed);
+// What is given, or random ones.
+std::vector<HostTensor> inputs_or_random(const InputFlags& flags, const std::vector<TensorInfo>& inputs);
 
 void write_inputs(Session& session, size_t method, const std::vector<HostTensor>& tensors);
 

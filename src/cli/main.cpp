@@ -25,6 +25,7 @@ constexpr Verb verbs[] = {
     {"generate", "continues a text with a language model", add_generate},
     {"verify", "compares a model with golden outputs or with the reference", add_verify},
     {"bench", "measures a program against the machine's limits", add_bench},
+    {"profile", "where a method's time goes", add_profile},
     {"partition", "what runs on the target's device and what on the CPU, and why", add_partition},
     {"describe", "what a program holds", add_describe},
     {"info", "what an IR file holds", add_info},

@@ -34,12 +34,7 @@ Session open_session(std::shared_ptr<const Program> program, const SessionFlags&
   SessionOptions options;
   options.weights = std::move(weights);
   options.threads = flags.threads;
-  if (!flags.device.empty()) {
-    options.devices = {open_backend(flags.device)};
-    // What the first device does not run stays with the target it was compiled for.
-    const std::vector<std::string> targets = program_info(*program).targets;
-    for (size_t d = 1; d < targets.size(); ++d) options.devices.push_back(open_backend(targets[d]));
-  }
+  if (!flags.device.empty()) options.devices = {open_backend(flags.device)};
   return Session(std::move(program), std::move(options));
 }
 

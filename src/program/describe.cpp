@@ -248,12 +248,6 @@ Json program_json(const Program& program) {
   return json;
 }
 
-const Method& find_method(const Program& program, const std::string& name) {
-  for (const Method& method : program.methods)
-    if (method.name == name) return method;
-  fail(ErrorKind::usage, "there is no method '{}': expected {}", name, fmt::join(method_names(program), " or "));
-}
-
 std::vector<TensorInfo> infos(const Program& program, const std::vector<TensorSpec>& specs) {
   std::vector<TensorInfo> result;
   for (const TensorSpec& spec : specs)
@@ -294,11 +288,11 @@ std::vector<std::string> method_names(const Program& program) {
 }
 
 std::vector<TensorInfo> method_inputs(const Program& program, const std::string& method) {
-  return infos(program, find_method(program, method).inputs);
+  return infos(program, method_named(program, method).inputs);
 }
 
 std::vector<TensorInfo> method_outputs(const Program& program, const std::string& method) {
-  return infos(program, find_method(program, method).outputs);
+  return infos(program, method_named(program, method).outputs);
 }
 
 ProgramInfo program_info(const Program& program) {
@@ -308,12 +302,18 @@ ProgramInfo program_info(const Program& program) {
 }
 
 Work method_work(const Program& program, const std::string& method) {
-  return method_work(program, find_method(program, method));
+  return method_work(program, method_named(program, method));
+}
+
+const Method& method_named(const Program& program, const std::string& name) {
+  for (const Method& method : program.methods)
+    if (method.name == name) return method;
+  fail(ErrorKind::usage, "there is no method '{}': expected {}", name, fmt::join(method_names(program), " or "));
 }
 
 std::vector<std::string> step_names(const Program& program, const std::string& method) {
   std::vector<std::string> names;
-  for (const Step& step : find_method(program, method).steps) names.push_back(step_name(program, step));
+  for (const Step& step : method_named(program, method).steps) names.push_back(step_name(program, step));
   return names;
 }
 

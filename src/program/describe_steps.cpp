@@ -78,8 +78,8 @@ class StepsText {
       std::string from;
       for (const int32_t origin : step.origins) {
         const Origin& o = p_.origins[static_cast<size_t>(origin)];
-        from += fmt::format("{}{} ({}{})", from.empty() ? "" : ", ", o.node, o.op,
-                            o.reason.empty() ? "" : "; " + o.reason);
+        from +=
+            fmt::format("{}{} ({}{})", from.empty() ? "" : ", ", o.node, o.op, o.reason.empty() ? "" : "; " + o.reason);
       }
       if (!from.empty()) text_ += fmt::format("      from {}\n", from);
     }

@@ -152,6 +152,9 @@ std::vector<std::string> check_roles(const Method& method);
 // What messages call a step: the last IR node it came from, or its kernel.
 std::string step_name(const Program& program, const Step& step);
 
+// Throws usage naming the methods there are.
+const Method& method_named(const Program& program, const std::string& name);
+
 // Sums over a method's devices.
 uint64_t arena_bytes(const Method& method);
 uint64_t arena_lower_bound_bytes(const Method& method);

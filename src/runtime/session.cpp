@@ -204,11 +204,11 @@ struct Session::State {
 };
 
 Session::Session(std::shared_ptr<const Program> program, SessionOptions options) : state_(std::make_unique<State>()) {
-  if (options.devices.empty())
-    for (const ProgramDevice& device : program->devices) options.devices.push_back(open_backend(device.target));
-  if (options.devices.size() != program->devices.size())
-    fail(ErrorKind::usage, "the program has {} devices: expected as many, found {}", program->devices.size(),
+  if (options.devices.size() > program->devices.size())
+    fail(ErrorKind::usage, "the program has {} devices: expected at most as many, found {}", program->devices.size(),
          options.devices.size());
+  for (size_t d = options.devices.size(); d < program->devices.size(); ++d)
+    options.devices.push_back(open_backend(program->devices[d].target));
   state_->threads = options.threads > 0 ? options.threads : thread_count();
   state_->queues = open_queues(options.devices, state_->threads);
   state_->constants = load_constants(std::move(program), options, state_->queues);

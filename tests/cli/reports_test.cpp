@@ -211,6 +211,48 @@ TEST_F(CliTest, BenchReport) {
   EXPECT_GT(json["probe_gflop_s"], 0.1);
 }
 
+// Sums by operator, by layer and by step are of the same time; the trace has a row for each device.
+TEST_F(CliTest, ProfileReportAndTrace) {
+  const std::string model = NPUSIM_SOURCE_DIR "/examples/models/digits/";
+  ASSERT_EQ(npusim({"compile", model + "ir.json", "--force-cpu", "max_pool2d", "-o", "digits.npubin"}).code, 0);
+  const Invocation result = npusim({"profile", "digits.npubin", "--weights", model + "model.safetensors", "--seconds",
+                                    "0.05", "--trace", "trace.json", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(keys(json),
+            (std::vector<std::string>{"layers", "median_ms", "method", "min_ms", "operators", "steps", "steps_ms"}));
+  const auto sum = [](const Json& list, const char* key) {
+    double total = 0;
+    for (const Json& entry : list) total += entry[key].get<double>();
+    return total;
+  };
+  EXPECT_NEAR(sum(json["operators"], "ms"), json["steps_ms"].get<double>(), 1e-9);
+  EXPECT_NEAR(sum(json["layers"], "ms"), json["steps_ms"].get<double>(), 1e-9);
+  EXPECT_NEAR(sum(json["steps"], "min_ms"), json["steps_ms"].get<double>(), 1e-9);
+  EXPECT_EQ(sum(json["operators"], "steps"), json["steps"].size());
+  size_t transfers = 0;
+  for (const Json& step : json["steps"]) transfers += step["kernel"] == "transfer";
+  EXPECT_GT(transfers, 0U);
+  const auto has = [](const Json& list, const std::string& name) {
+    return std::any_of(list.begin(), list.end(), [&](const Json& entry) { return entry["name"] == name; });
+  };
+  EXPECT_TRUE(has(json["operators"], "max_pool2d")) << json["operators"];
+  EXPECT_TRUE(has(json["operators"], "transfer")) << json["operators"];
+  const Json trace = Json::parse(read_file(path("trace.json")))["traceEvents"];
+  EXPECT_EQ(trace.size(), json["steps"].size() + 2);
+  EXPECT_EQ(trace[1]["args"]["name"], "cpu");
+  double end = 0;
+  for (size_t i = 2; i < trace.size(); ++i) {
+    EXPECT_NEAR(trace[i]["ts"].get<double>(), end, 1e-6);
+    end = trace[i]["ts"].get<double>() + trace[i]["dur"].get<double>();
+  }
+  const std::string text =
+      npusim({"profile", "digits.npubin", "--weights", model + "model.safetensors", "--seconds", "0.05", "--top", "2"})
+          .out;
+  for (const char* title : {"by operators", "by layer", "by step", "more"})
+    EXPECT_NE(text.find(title), std::string::npos) << text;
+}
+
 // Every step says how it runs; whoever was asked before and declined says why.
 TEST_F(CliTest, BenchSaysWhy) {
   const std::string model = NPUSIM_SOURCE_DIR "/examples/models/digits/";

@@ -222,11 +222,9 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way,
 std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program, const Given& given, const Way& way,
                                     const Place& place) {
   hwy::GetChosenTarget().Update(way.instructions ? way.instructions : hwy::SupportedTargets());
-  std::vector<std::shared_ptr<Backend>> devices = place.devices;
-  if (program->devices.size() > devices.size()) devices.push_back(open_backend("cpu"));
   Session session(
       program,
-      {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = std::move(devices), .threads = way.threads});
+      {.weights = {std::shared_ptr<void>(), &given.weights}, .devices = place.devices, .threads = way.threads});
   const Method& method = program->methods[0];
   std::vector<HostTensor> outputs;
   for (int repeat = 0; repeat < 2; ++repeat) {

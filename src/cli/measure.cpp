@@ -1,0 +1,63 @@
+// Repeats until percentiles mean something.
+#include "cli/measure.h"
+
+#include <algorithm>
+
+#include "cli/timing.h"
+
+namespace npusim::cli {
+namespace {
+
+constexpr int warm_up_runs = 3;
+constexpr size_t wanted_runs = 20;  // percentiles of fewer mean little
+constexpr size_t least_runs = 5;    // of a model so slow that 20 take five times as long as asked
+
+}  // namespace
+
+Rewind rewind_of(Session& session, size_t method, const std::vector<TensorInfo>& infos,
+                 const std::vector<HostTensor>& inputs) {
+  return [&session, method, &infos, &inputs] {
+    for (size_t i = 0; i < infos.size(); ++i)
+      if (infos[i].state && infos[i].role != "data") session.set_input(method, i, inputs[i].data);
+  };
+}
+
+std::vector<double> measure_runs(Session& session, size_t method, double seconds, const Rewind& rewind) {
+  const Stopwatch warming;
+  for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) {
+    rewind();
+    session.run(method);
+  }
+  std::vector<double> ms;
+  const Stopwatch total;
+  auto enough = [&] {
+    const double elapsed = total.ms() / 1e3;
+    return elapsed >= seconds && (ms.size() >= wanted_runs || (ms.size() >= least_runs && elapsed >= 5 * seconds));
+  };
+  while (!enough()) {
+    rewind();
+    const Stopwatch watch;
+    session.run(method);
+    ms.push_back(watch.ms());
+  }
+  return ms;
+}
+
+std::vector<StepTime> measure_steps(Session& session, size_t method, double seconds, const Rewind& rewind) {
+  const std::string name = method_names(session.program())[method];
+  const std::vector<std::string> steps = step_names(session.program(), name);
+  std::vector<StepTime> times;
+  for (size_t i = 0; i < steps.size(); ++i) times.push_back({steps[i], session.step_info(method, i), 1e300});
+  const Stopwatch total;
+  for (size_t runs = 0; runs < least_runs || total.ms() < seconds * 1e3; ++runs) {
+    rewind();
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Stopwatch watch;
+      session.run_step(method, i);
+      times[i].min_ms = std::min(times[i].min_ms, watch.ms());
+    }
+  }
+  return times;
+}
+
+}  // namespace npusim::cli

@@ -1,0 +1,28 @@
+// Timed runs of a method and of its steps, which bench and profile share.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "npusim/session.h"
+
+namespace npusim::cli {
+
+// Each run is the same: one that goes on with its own token and position is put back to where the first began.
+using Rewind = std::function<void()>;
+// Everything it is given must outlive it.
+Rewind rewind_of(Session& session, size_t method, const std::vector<TensorInfo>& infos,
+                 const std::vector<HostTensor>& inputs);
+
+// Milliseconds of each run, after a warm-up: at least 20 in about `seconds`, 5 of very slow methods.
+std::vector<double> measure_runs(Session& session, size_t method, double seconds, const Rewind& rewind);
+
+// The fastest of each step's runs, each alone and waited for.
+struct StepTime {
+  std::string node;
+  StepInfo info;
+  double min_ms = 0;
+};
+std::vector<StepTime> measure_steps(Session& session, size_t method, double seconds, const Rewind& rewind);
+
+}  // namespace npusim::cli
