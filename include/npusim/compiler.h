@@ -37,7 +37,7 @@ struct CompileOptions {
   // What the target cannot run is run by the CPU, in the same program; false: it is an error.
   bool fallback = true;
   std::set<std::string> force_cpu = {};  // operators for the CPU: "aten.relu.default", "aten.relu" or "relu"
-  JsonSource plan = {};  // partition_plan()'s, perhaps edited: it alone says which nodes the CPU runs
+  JsonSource plan = {};                  // partition_plan()'s, perhaps edited: it alone says which nodes the CPU runs
   JsonSource kv_map = {};  // which outputs fill which states; without it they are paired by shape and order
   // Whether methods for one token get another that feeds itself; nothing: among several they do.
   std::optional<bool> text = std::nullopt;
@@ -64,6 +64,34 @@ NPUSIM_API std::string describe_ir(const MethodSource& source, bool json);
 // Numbers that the program stores in a dtype that makes them infinite: of its kernels and constants, and with `weights`
 // those of the file. One line each, which names the first node; compile() has those without weights among its notes.
 NPUSIM_API std::vector<std::string> overflow_notes(const Program& program, const TensorSet* weights);
+// A part of an IR beside the reference.
+struct PartError {
+  std::vector<std::string> nodes, operators;  // of the IR, in its order
+  double carried = 0;   // relative L2 of its last result when it reads what the program computed before it
+  double isolated = 0;  // likewise when it reads what the reference computed: its own error
+  std::string problem = {};  // what it throws, if it does
+};
+
+// Where a program leaves the reference.
+struct Bisection {
+  double outputs = 0;            // largest relative L2 of the IR's outputs
+  double tolerance = 0;          // what was asked for
+  std::vector<PartError> parts;  // what becomes one step, in the order of the run
+  int first = -1;                // the first part whose carried error is above the tolerance
+  int culprit = -1;              // the first whose own error is
+  std::vector<PartError> nodes;  // of the culprit, each alone
+  int node = -1;  // of those the first whose own error is above the tolerance; none: they are wrong together
+  std::vector<std::string> fusions;  // each of which, switched off, makes the culprit right
+};
+
+// Compiles the IR as it is and in parts, runs it on the target's device and compares with the reference. With `folder`
+// the culprit is left there: ir.json, inputs.safetensors, weights.safetensors if it has any, golden.safetensors.
+// `tolerance` is relative L2. Throws what compile() throws for the IR as a whole.
+NPUSIM_API Bisection bisect(const MethodSource& source, const CompileOptions& options,
+                            const std::vector<HostTensor>& inputs, std::shared_ptr<const TensorSet> weights,
+                            double tolerance, const std::string& folder = {});
+NPUSIM_API std::string describe_bisection(const Bisection& bisection, bool json);
+
 // The IR's outputs as the reference gives them: operator by operator in double precision, without the compiler.
 // `inputs` are in IR order; one that the program takes wider than the IR is rounded to what the IR declares.
 NPUSIM_API std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,

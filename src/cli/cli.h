@@ -13,6 +13,7 @@ using Action = std::function<int()>;
 
 // One per file: adds the verb's flags and returns what it does.
 Action add_bench(CLI::App& verb);
+Action add_bisect(CLI::App& verb);
 Action add_compile(CLI::App& verb);
 Action add_describe(CLI::App& verb);
 Action add_devices(CLI::App& verb);

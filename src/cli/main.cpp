@@ -24,6 +24,7 @@ constexpr Verb verbs[] = {
     {"run", "runs a program once or more often", add_run},
     {"generate", "continues a text with a language model", add_generate},
     {"verify", "compares a model with golden outputs or with the reference", add_verify},
+    {"bisect", "the first part of a model that is wrong by itself", add_bisect},
     {"bench", "measures a program against the machine's limits", add_bench},
     {"profile", "where a method's time goes", add_profile},
     {"partition", "what runs on the target's device and what on the CPU, and why", add_partition},

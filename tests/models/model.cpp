@@ -112,13 +112,6 @@ std::vector<HostTensor> run_model(Model& model, const std::string& method, const
   return outputs;
 }
 
-std::vector<double> to_doubles(const TensorView& tensor) {
-  std::vector<double> values(static_cast<size_t>(element_count(tensor.type.shape)));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = load_double(tensor.data, tensor.type.dtype, static_cast<int64_t>(i));
-  return values;
-}
-
 double one_minus_r(const std::vector<double>& found, const std::vector<double>& golden) {
   const size_t count = golden.size();
   if (found.size() < count || count == 0) return 2;

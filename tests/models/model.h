@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "npusim/compare.h"
 #include "npusim/compiler.h"
 #include "npusim/session.h"
 #include "program/program.h"
@@ -44,7 +45,6 @@ Model load_model(const std::vector<MethodSource>& methods, const std::string& we
 // Writes the inputs, by name, runs, checks that npusim allocated nothing, and returns every output.
 std::vector<HostTensor> run_model(Model& model, const std::string& method, const TensorSet& inputs);
 
-std::vector<double> to_doubles(const TensorView& tensor);
 // The first golden.size() elements of `found` against `golden`: 1 − r, r being Pearson's.
 double one_minus_r(const std::vector<double>& found, const std::vector<double>& golden);
 // Of the same elements: the norm of the difference by that of the golden.

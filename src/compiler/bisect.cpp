@@ -1,0 +1,322 @@
+// Where a program leaves the reference: parts of the IR are compiled on their own, fed with what the reference
+// computes.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "compiler/bisect_for.h"
+#include "compiler/compile_for.h"
+#include "npusim/compare.h"
+#include "npusim/session.h"
+#include "passes/pass.h"
+#include "program/program.h"
+
+namespace npusim {
+namespace {
+
+using Json = nlohmann::json;
+using Values = std::map<std::string, HostTensor>;  // by the name of the IR's tensor
+
+bool is_getitem(const Json& node) { return node["op_type"].get<std::string>().find("getitem") != std::string::npos; }
+
+Json output_of(const Json& node, size_t index) {
+  Json output = node["outputs"][index];
+  output["producer_node"] = node["name"];
+  output["producer_output_idx"] = index;
+  return output;
+}
+
+// The IR with every node's results among its outputs, or those of some nodes.
+Json with_outputs(Json ir, const std::set<std::string>* only) {
+  std::set<std::string> names;
+  for (const Json& output : ir["graph_outputs"]) names.insert(output["name"]);
+  for (const Json& node : ir["nodes"]) {
+    if (only && !only->contains(node["name"])) continue;
+    for (size_t i = 0; i < node["outputs"].size(); ++i)
+      if (names.insert(node["outputs"][i]["name"]).second) ir["graph_outputs"].push_back(output_of(node, i));
+  }
+  return ir;
+}
+
+// The nodes of `names` as an IR of their own: what they read of others is an input, what the last of them gives is an
+// output. The names of its inputs are appended to `inputs`.
+Json part_of(const Json& ir, const std::set<std::string>& names, std::vector<std::string>& inputs) {
+  std::set<std::string> inside = names;
+  for (const Json& node : ir["nodes"])
+    if (is_getitem(node) && !node["inputs"].empty() && inside.contains(node["inputs"][0].value("producer_node", "")))
+      inside.insert(node["name"]);
+  Json part = ir;
+  part["graph_inputs"] = part["graph_outputs"] = part["nodes"] = Json::array();
+  std::set<std::string> given;
+  for (Json node : ir["nodes"]) {
+    if (!inside.contains(node["name"])) continue;
+    for (Json& operand : node["inputs"]) {
+      if (!operand.contains("producer_node") || inside.contains(operand["producer_node"])) continue;
+      const std::string name = operand["name"];
+      if (given.insert(name).second) {
+        part["graph_inputs"].push_back({{"name", name}, {"shape", operand["shape"]}, {"dtype", operand["dtype"]}});
+        inputs.push_back(name);
+      }
+      operand["producer_node"] = name;
+      operand["producer_output_idx"] = 0;
+    }
+    if (names.contains(node["name"])) {
+      part["graph_outputs"] = Json::array();
+      for (size_t i = 0; i < node["outputs"].size(); ++i) part["graph_outputs"].push_back(output_of(node, i));
+    }
+    part["nodes"].push_back(std::move(node));
+  }
+  return part;
+}
+
+class Bisector {
+ public:
+  Bisector(const CodegenTarget& target, const MethodSource& source, const CompileOptions& options,
+           std::shared_ptr<const TensorSet> weights)
+      : target_(target), where_(source.path), options_(options), weights_(std::move(weights)) {
+    options_.progress = {};
+    ir_ = parse_json_object(source.json.empty() ? read_file(source.path) : source.json, where_);
+  }
+
+  Bisection run(const std::vector<HostTensor>& inputs, double tolerance, const std::string& folder) {
+    Bisection found;
+    found.tolerance = tolerance;
+    const auto program = compile_json(ir_, options_);
+    std::set<std::vector<std::string>> seen;
+    for (const StepOverview& step : method_steps(*program, "main"))
+      if (step.kernel != "transfer" && !step.nodes.empty() && seen.insert(step.nodes).second)
+        found.parts.push_back({step.nodes, step.operators});
+    const Json all = with_outputs(ir_, nullptr);
+    names_of_inputs_ = names_of(ir_["graph_inputs"]);
+    values_ = named(all, evaluate_ir(source_of(all), inputs, weights_.get()));
+    for (size_t i = 0; i < inputs.size(); ++i) values_[names_of_inputs_[i]] = inputs[i];
+    const Values outputs = named(ir_, run_program(program, inputs));
+    for (const auto& [name, value] : outputs)
+      found.outputs = std::max(found.outputs, distance(value, values_.at(name)));
+    compare_carried(found, inputs);
+    for (size_t i = 0; i < found.parts.size() && found.culprit < 0; ++i)
+      if (measure(found.parts[i], options_) > tolerance) found.culprit = static_cast<int>(i);
+    if (found.culprit >= 0) look_into(found, folder);
+    return found;
+  }
+
+ private:
+  static MethodSource source_of(const Json& ir) { return {"main", "part of the IR", ir.dump()}; }
+
+  static std::vector<std::string> names_of(const Json& tensors) {
+    std::vector<std::string> names;
+    for (const Json& tensor : tensors) names.push_back(tensor["name"]);
+    return names;
+  }
+
+  std::shared_ptr<const Program> compile_json(const Json& ir, const CompileOptions& options) const {
+    return compile_for(target_, {{"main", where_, ir.dump()}}, options).program;
+  }
+
+  static Values named(const Json& ir, std::vector<HostTensor> outputs) {
+    Values values;
+    for (size_t i = 0; i < outputs.size(); ++i) values[ir["graph_outputs"][i]["name"]] = std::move(outputs[i]);
+    return values;
+  }
+
+  std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program,
+                                      const std::vector<HostTensor>& inputs) const {
+    Session session(program, {.weights = weights_, .devices = {}});
+    const std::vector<TensorInfo> takes = method_inputs(*program, "main"), gives = method_outputs(*program, "main");
+    for (size_t i = 0; i < takes.size(); ++i) {
+      const bool same = inputs[i].type == takes[i].type;  // else the program takes it wider
+      const HostTensor wide = same ? HostTensor{} : convert_tensor(view_of(inputs[i]), takes[i].type.dtype);
+      session.set_input(0, i, view_of(same ? inputs[i] : wide));
+    }
+    session.run(0);
+    std::vector<HostTensor> outputs;
+    for (size_t i = 0; i < gives.size(); ++i) outputs.push_back(copy_tensor(session.output_view(0, i)));
+    return outputs;
+  }
+
+  static double distance(const HostTensor& found, const HostTensor& expected) {
+    const Comparison c = compare(to_doubles(view_of(found)), to_doubles(view_of(expected)), 1);
+    return std::isnan(c.relative_l2) ? std::numeric_limits<double>::infinity() : c.relative_l2;
+  }
+
+  // What the last node of the part gives, in one program whose steps are the same: all parts' results are outputs, and
+  // so as wide as the IR says.
+  void compare_carried(Bisection& found, const std::vector<HostTensor>& inputs) {
+    std::set<std::string> last;
+    for (const PartError& part : found.parts) last.insert(part.nodes.back());
+    const Json open = with_outputs(ir_, &last);
+    const Values values = named(open, run_program(compile_json(open, options_), inputs));
+    for (size_t i = 0; i < found.parts.size(); ++i) {
+      PartError& part = found.parts[i];
+      for (const Json& node : ir_["nodes"])
+        if (node["name"] == part.nodes.back())
+          for (const std::string& name : names_of(node["outputs"]))
+            if (values.contains(name))
+              part.carried = std::max(part.carried, distance(values.at(name), values_.at(name)));
+      if (found.first < 0 && part.carried > found.tolerance) found.first = static_cast<int>(i);
+    }
+  }
+
+  // The part on its own.
+  double measure(PartError& part, const CompileOptions& options) const {
+    std::vector<std::string> names;
+    const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
+    try {
+      const std::vector<HostTensor> inputs = given(names);
+      const std::vector<HostTensor> expected = evaluate_ir(source_of(ir), inputs, weights_.get());
+      const std::vector<HostTensor> outputs = run_program(compile_json(ir, options), inputs);
+      for (size_t i = 0; i < outputs.size(); ++i)
+        part.isolated = std::max(part.isolated, distance(outputs[i], expected[i]));
+    } catch (const Error& error) {
+      part.problem = error.what();
+      part.isolated = std::numeric_limits<double>::infinity();
+    }
+    return part.isolated;
+  }
+
+  std::vector<HostTensor> given(const std::vector<std::string>& names) const {
+    std::vector<HostTensor> inputs;
+    for (const std::string& name : names) {
+      const auto value = values_.find(name);
+      if (value == values_.end()) fail(ErrorKind::internal, "the reference has no value for '{}'", name);
+      inputs.push_back(value->second);
+    }
+    return inputs;
+  }
+
+  // The culprit's nodes one by one, its fusions, and what another needs to see it.
+  void look_into(Bisection& found, const std::string& folder) const {
+    const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
+    CompileOptions alone = options_;
+    alone.disabled_fusions = {"all"};
+    for (size_t i = 0; i < part.nodes.size(); ++i) {
+      found.nodes.push_back({{part.nodes[i]}, {part.operators[i]}});
+      if (measure(found.nodes.back(), alone) > found.tolerance && found.node < 0) found.node = static_cast<int>(i);
+    }
+    if (found.node < 0) {
+      std::vector<std::string> names = fusion_names();
+      for (const Pass& pass : pipeline())
+        if (pass.optional) names.emplace_back(pass.name);
+      for (const std::string& name : names) {
+        CompileOptions without = options_;
+        if (!without.disabled_fusions.insert(name).second) continue;
+        PartError tried{part.nodes, part.operators};
+        if (measure(tried, without) <= found.tolerance) found.fusions.push_back(name);
+      }
+    }
+    if (!folder.empty()) write(found.node < 0 ? part : found.nodes[static_cast<size_t>(found.node)], folder);
+  }
+
+  void write(const PartError& part, const std::string& folder) const {
+    std::vector<std::string> names;
+    const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
+    const std::vector<HostTensor> inputs = given(names), golden = evaluate_ir(source_of(ir), inputs, weights_.get());
+    std::filesystem::create_directories(folder);
+    const auto save = [&](const char* file, const std::vector<std::string>& keys,
+                          const std::vector<HostTensor>& tensors) {
+      std::vector<NamedTensor> list;
+      for (size_t i = 0; i < keys.size(); ++i) list.push_back({keys[i], view_of(tensors[i])});
+      write_safetensors(folder + "/" + file, list);
+    };
+    save("inputs.safetensors", names, inputs);
+    save("golden.safetensors", names_of(ir["graph_outputs"]), golden);
+    std::vector<NamedTensor> used;
+    const auto program = compile_json(ir, options_);
+    for (const Buffer& buffer : program->buffers) {
+      if (buffer.kind != BufferKind::weight) continue;
+      std::vector<std::string> keys = buffer.tied;
+      keys.insert(keys.begin(), buffer.fqn);
+      for (const std::string& key : keys)
+        if (const TensorView* tensor = find_tensor(*weights_, key)) {
+          used.push_back({key, *tensor});
+          break;
+        }
+    }
+    if (!used.empty()) write_safetensors(folder + "/weights.safetensors", used);
+    write_file(folder + "/ir.json", ir.dump(1));
+  }
+
+  const CodegenTarget& target_;
+  std::string where_;
+  CompileOptions options_;
+  std::shared_ptr<const TensorSet> weights_;
+  Json ir_;
+  std::vector<std::string> names_of_inputs_;
+  Values values_;  // what the reference computes
+};
+
+std::string part_name(const PartError& part) {
+  return fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", "));
+}
+
+std::string shortened_name(const PartError& part) {
+  const std::string name = part_name(part);
+  return name.size() <= 100 ? name : name.substr(0, 97) + "...";
+}
+
+Json part_json(const PartError& part) {
+  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json("Infinity"); };
+  Json json = {{"nodes", part.nodes},
+               {"operators", part.operators},
+               {"carried", number(part.carried)},
+               {"isolated", number(part.isolated)}};
+  if (!part.problem.empty()) json["problem"] = part.problem;
+  return json;
+}
+
+}  // namespace
+
+Bisection bisect_for(const CodegenTarget& target, const MethodSource& source, const CompileOptions& options,
+                     const std::vector<HostTensor>& inputs, std::shared_ptr<const TensorSet> weights, double tolerance,
+                     const std::string& folder) {
+  return Bisector(target, source, options, std::move(weights)).run(inputs, tolerance, folder);
+}
+
+Bisection bisect(const MethodSource& source, const CompileOptions& options, const std::vector<HostTensor>& inputs,
+                 std::shared_ptr<const TensorSet> weights, double tolerance, const std::string& folder) {
+  return bisect_for(*open_target(options.target), source, options, inputs, std::move(weights), tolerance, folder);
+}
+
+std::string describe_bisection(const Bisection& b, bool json) {
+  if (json) {
+    Json report = {{"ok", b.outputs <= b.tolerance && b.culprit < 0},
+                   {"outputs", std::isfinite(b.outputs) ? Json(b.outputs) : Json("Infinity")},
+                   {"tolerance", b.tolerance},
+                   {"first", b.first},
+                   {"culprit", b.culprit},
+                   {"node", b.node},
+                   {"fusions", b.fusions},
+                   {"parts", Json::array()},
+                   {"nodes", Json::array()}};
+    for (const PartError& part : b.parts) report["parts"].push_back(part_json(part));
+    for (const PartError& node : b.nodes) report["nodes"].push_back(part_json(node));
+    return json_text(report, 2) + "\n";
+  }
+  std::string text = fmt::format("outputs are {:.3g} from the reference (relative L2), {:.3g} is allowed; {} parts\n",
+                                 b.outputs, b.tolerance, b.parts.size());
+  const auto part = [&](int i) -> const PartError& { return b.parts[static_cast<size_t>(i)]; };
+  if (b.first >= 0)
+    text += fmt::format("the first result that is too far: {:.3g}, of part {}: {}\n", part(b.first).carried, b.first,
+                        shortened_name(part(b.first)));
+  if (b.culprit < 0) return text + "every part on its own is right\n";
+  text += fmt::format("the first part that is wrong by itself: {:.3g}, part {}: {}\n", part(b.culprit).isolated,
+                      b.culprit, part_name(part(b.culprit)));
+  if (!part(b.culprit).problem.empty()) text += fmt::format("  it fails: {}\n", part(b.culprit).problem);
+  if (b.node >= 0) {
+    const PartError& node = b.nodes[static_cast<size_t>(b.node)];
+    return text + fmt::format("its node {} is wrong alone: {:.3g}\n", part_name(node), node.isolated);
+  }
+  text += "each of its nodes is right alone\n";
+  return b.fusions.empty() ? text
+                           : text + fmt::format("it is right without {}\n", fmt::join(b.fusions, ", or without "));
+}
+
+}  // namespace npusim

@@ -1,0 +1,153 @@
+// Faults that a target of the test puts into programs are found in one command.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "compiler/bisect_for.h"
+#include "compiler/compile_for.h"
+#include "compiler/ir.h"
+#include "npusim/compare.h"
+#include "npusim/session.h"
+#include "program/program.h"
+
+namespace npusim {
+namespace {
+
+// The CPU, but for kernels that it spoils before the program is finished.
+class Faulty : public CodegenTarget {
+ public:
+  explicit Faulty(std::function<bool(Kernel&)> spoil) : spoil_(std::move(spoil)) {}
+  const TargetConfig& config() const override { return find_target("cpu")->config(); }
+  std::string refuse(const Kernel&) const override { return {}; }
+  void plan(Program& program) const override {
+    for (Kernel& kernel : program.kernels) spoiled_ += spoil_(kernel);
+  }
+  int spoiled() const { return spoiled_; }
+
+ private:
+  std::function<bool(Kernel&)> spoil_;
+  mutable int spoiled_ = 0;
+};
+
+// max(x, 0) behind a sum becomes x: only where a convolution, a residual and a relu are one.
+bool drop_bound(Kernel& k) {
+  if (!k.contraction || k.args.size() < 5) return false;
+  for (Expr& e : k.exprs)
+    if (e.op == ExprOp::max) {
+      e.in = {e.in[0], e.in[0], -1};
+      return true;
+    }
+  return false;
+}
+
+// What an operator stores goes through float16.
+bool round_roots(Kernel& k) {
+  const auto root = std::find_if(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::rsqrt; });
+  if (root == k.exprs.end()) return false;
+  bool stored = false;
+  for (Store& store : k.stores) {
+    if (k.args[static_cast<size_t>(store.access.arg)].dtype != DType::f32) continue;
+    Expr rounded;
+    rounded.op = ExprOp::round_to;
+    rounded.type = Scalar::f32;
+    rounded.dtype = DType::f16;
+    rounded.in[0] = store.expr;
+    k.exprs.push_back(rounded);
+    store.expr = static_cast<int32_t>(k.exprs.size()) - 1;
+    stored = true;
+  }
+  return stored;
+}
+
+const std::string digits = NPUSIM_SOURCE_DIR "/examples/models/digits/";
+
+std::vector<HostTensor> random_inputs(const Program& program) {
+  std::vector<HostTensor> inputs;
+  uint64_t random = 7;
+  for (const TensorInfo& info : method_inputs(program, "main")) {
+    HostTensor& tensor = inputs.emplace_back();
+    tensor.type = info.type;
+    tensor.data.resize(byte_size(info.type));
+    for (int64_t i = 0; i < element_count(info.type.shape); ++i) {
+      random = random * 6364136223846793005 + 1442695040888963407;
+      const double x = static_cast<double>(random >> 40) * 0x1p-23 - 1;
+      store_double(tensor.data.data(), info.type.dtype, i, is_float(info.type.dtype) ? x : x > 0);
+    }
+  }
+  return inputs;
+}
+
+Bisection bisect_model(const Faulty& target, const MethodSource& source, std::shared_ptr<const TensorSet> weights,
+                       double tolerance, const std::string& output = {}) {
+  CompileOptions options;
+  options.dtype = "float32";
+  return bisect_for(target, source, options, random_inputs(*compile_for(target, {source}, options).program),
+                    std::move(weights), tolerance, output);
+}
+
+TEST(Bisect, FindsAFusionThatIsWrong) {
+  const Faulty target(drop_bound);
+  const std::string output = testing::TempDir() + "bisect_fusion";
+  const Bisection found =
+      bisect_model(target, {"main", digits + "ir.json", {}}, open_tensors(digits + "model.safetensors"), 1e-4, output);
+  EXPECT_GT(target.spoiled(), 0);
+  EXPECT_GT(found.outputs, 1e-2);
+  ASSERT_GE(found.culprit, 0) << describe_bisection(found, false);
+  const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
+  EXPECT_EQ(part.operators, (std::vector<std::string>{"aten.conv2d.default", "aten.batch_norm.default",
+                                                      "aten.add.Tensor", "aten.relu.default"}));
+  EXPECT_EQ(found.first, found.culprit);
+  EXPECT_EQ(found.node, -1) << describe_bisection(found, false);
+  EXPECT_NE(std::find(found.fusions.begin(), found.fusions.end(), "fuse_epilogues"), found.fusions.end())
+      << describe_bisection(found, false);
+  // What is left behind shows it, and nothing but the target is wrong with it.
+  CompileOptions options;
+  options.dtype = "float32";
+  const MethodSource bundle{"main", output + "/ir.json", {}};
+  const auto run = [&](const CodegenTarget& on) {
+    const auto program = compile_for(on, {bundle}, options).program;
+    Session session(program, {.weights = open_tensors(output + "/weights.safetensors"), .devices = {}});
+    const auto inputs = open_tensors(output + "/inputs.safetensors"),
+               golden = open_tensors(output + "/golden.safetensors");
+    for (const TensorInfo& info : method_inputs(*program, "main"))
+      session.set_input("main", info.name, get_tensor(*inputs, info.name));
+    session.run("main");
+    const std::string name = method_outputs(*program, "main")[0].name;
+    return compare(to_doubles(session.output_view("main", name)), to_doubles(get_tensor(*golden, name)), 1).relative_l2;
+  };
+  EXPECT_GT(run(target), 1e-2);
+  EXPECT_LT(run(*find_target("cpu")), 1e-5);
+  std::filesystem::remove_all(output);
+}
+
+TEST(Bisect, FindsAnOperatorThatRounds) {
+  const Faulty target(round_roots);
+  const Bisection found = bisect_model(target, text_ir(Mask::none, 8).finish("main"), text_weights(), 1e-5);
+  EXPECT_GT(target.spoiled(), 0);
+  ASSERT_GE(found.culprit, 0) << describe_bisection(found, false);
+  ASSERT_GE(found.node, 0) << describe_bisection(found, false);
+  const PartError& node = found.nodes[static_cast<size_t>(found.node)];
+  EXPECT_EQ(node.nodes, std::vector<std::string>{"y_0"});
+  EXPECT_EQ(node.operators, std::vector<std::string>{"aten.layer_norm.default"});
+  const std::string text = describe_bisection(found, false);
+  EXPECT_NE(text.find("its node y_0 (aten.layer_norm.default) is wrong alone"), std::string::npos) << text;
+  EXPECT_NE(describe_bisection(found, true).find("\"culprit\": " + std::to_string(found.culprit)), std::string::npos);
+}
+
+TEST(Bisect, FindsNothingWhereNothingIsWrong) {
+  const Faulty target([](Kernel&) { return false; });
+  for (const MethodSource& source :
+       {MethodSource{"main", digits + "ir.json", {}}, text_ir(Mask::ones, 8).finish("main")}) {
+    const bool text = source.path != digits + "ir.json";
+    const Bisection found =
+        bisect_model(target, source, text ? text_weights() : open_tensors(digits + "model.safetensors"), 1e-5);
+    EXPECT_LT(found.outputs, 1e-5);
+    EXPECT_GT(found.parts.size(), 5U);
+    EXPECT_EQ(found.first, -1) << describe_bisection(found, false);
+    EXPECT_EQ(found.culprit, -1) << describe_bisection(found, false);
+  }
+}
+
+}  // namespace
+}  // namespace npusim
