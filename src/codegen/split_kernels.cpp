@@ -9,11 +9,11 @@ namespace npusim {
 namespace {
 
 // Values of the kernel's arguments in their order, and behind them the scratch.
-std::vector<ValueId> values_of_arguments(Graph& graph, const Node& node, const std::vector<int64_t>& scratch) {
+std::vector<ValueId> values_of_arguments(Graph& graph, const Node& node, const std::vector<Unfused::Scratch>& scratch) {
   std::vector<ValueId> values = node.inputs;
   values.insert(values.end(), node.outputs.begin(), node.outputs.end());
   for (size_t i = 0; i < scratch.size(); ++i)
-    values.push_back(add_value(graph, fmt::format("{}_between", node.name), {DType::f32, {scratch[i]}}));
+    values.push_back(add_value(graph, fmt::format("{}_between", node.name), {scratch[i].dtype, {scratch[i].elements}}));
   return values;
 }
 
@@ -23,12 +23,8 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::vector<Node> nodes = std::move(graph.nodes);
   graph.nodes.clear();
   for (Node& node : nodes) {
-    if (node.device != 0 || !target.in_parts(*node.kernel)) {
-      add_node(graph, std::move(node));
-      continue;
-    }
-    Unfused unfused = unfuse(*node.kernel);
-    if (unfused.steps.size() == 1) {
+    Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
+    if (unfused.steps.size() < 2) {
       add_node(graph, std::move(node));
       continue;
     }

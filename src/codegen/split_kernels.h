@@ -5,8 +5,8 @@
 
 namespace npusim {
 
-// Each kernel of the first device that the target wants in parts becomes the kernels of unfuse(), on behalf of the same nodes; what one of
-// them leaves for the next is a value of the graph.
+// Each kernel of the first device that the target wants in parts becomes those kernels, on behalf of the same nodes;
+// what one of them leaves for the next is a value of the graph.
 void split_kernels(Graph& graph, const CodegenTarget& target);
 
 }  // namespace npusim

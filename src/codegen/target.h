@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernel/kernel.h"
+#include "kernel/fuse/unfuse.h"
 #include "program/program.h"
 #include "program/target_config.h"
 
@@ -24,10 +24,10 @@ class CodegenTarget {
   virtual const TargetConfig& config() const = 0;
   // Why the target cannot run this kernel ("" if it can). Asked before fusion merges two, and of each that is left.
   virtual std::string refuse(const Kernel& kernel) const = 0;
-  // Whether the device runs this kernel as the several ones of unfuse(). Asked of each that fusion left, before memory
-  // is planned: the kernels become steps, and what is between them is values of the graph like any other. What unfuse()
-  // makes one kernel of stays as it is.
-  virtual bool in_parts(const Kernel&) const { return false; }
+  // The several kernels as which the device runs this one. Asked of each that fusion left, before memory is planned:
+  // they become steps, and what is between them is values of the graph like any other; what of them needs only weights
+  // is done at load. None or one: the kernel stays as it is.
+  virtual Unfused in_parts(const Kernel&) const { return {}; }
   // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
   // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
   // arena. Kernels are matched by structure. Recipes are launched one by one.

@@ -52,13 +52,15 @@ std::vector<bool> computed_values(const Graph& graph) {
 
 // Kernels that convert the float32 operands of products and convolutions: a weight once, at load; of what comes from
 // outside only the images of convolutions, since positions and features may need more digits. Float16 cannot hold every
-// float32: images and computed weights, such as those scaled by a batch norm, stay float32 there.
-void narrow_operands(Graph& graph, DType dtype) {
+// float32: images and computed weights, such as those scaled by a batch norm, stay float32 there, but for a target with
+// equal operands those that are looked at once they are computed.
+void narrow_operands(Graph& graph, DType dtype, bool equal_operands) {
   const std::vector<bool> early = early_values(graph), computed = computed_values(graph);
   const auto comes_narrow = [&](const Contraction& c, const Access* operand, ValueId v) {
     if (static_cast<size_t>(v) >= early.size() || value_of(graph, v).type.dtype != DType::f32) return false;
     const bool image = dtype == DType::bf16 && c.kind == ContractionKind::conv && operand == &c.a;
-    if (dtype == DType::f16 && computed[static_cast<size_t>(v)]) return false;
+    const bool seen = equal_operands && !value_of(graph, v).finite_for.empty();
+    if (dtype == DType::f16 && computed[static_cast<size_t>(v)] && !seen) return false;
     return early[static_cast<size_t>(v)] || (image && value_of(graph, v).source == ValueSource::input);
   };
   std::map<ValueId, ValueId> narrowed;
@@ -79,6 +81,7 @@ void narrow_operands(Graph& graph, DType dtype) {
           const TensorType wide = value_of(graph, v).type;
           known->second =
               add_value(graph, value_of(graph, v).name + "_" + std::string(dtype_name(dtype)), {dtype, wide.shape});
+          value_of(graph, known->second).finite_for = std::string(value_of(graph, v).finite_for);
           nodes.push_back(copy_node(graph, v, known->second, "cast", &node));
         }
         if (!edited) edited = std::make_shared<Kernel>(*node.kernel);
@@ -93,7 +96,7 @@ void narrow_operands(Graph& graph, DType dtype) {
   compact(graph, std::vector<bool>(graph.nodes.size(), false), true);
 }
 
-void narrow(Graph& graph, DType dtype) {
+void narrow(Graph& graph, DType dtype, bool equal_operands) {
   const std::vector<bool> hot = activations(graph), early = early_values(graph), updated = updated_values(graph);
   std::vector<bool> output(graph.values.size(), false);
   for (const GraphOutput& o : graph.outputs) output[static_cast<size_t>(o.value)] = true;
@@ -106,7 +109,7 @@ void narrow(Graph& graph, DType dtype) {
       wanted[v] = dtype;
   }
   retype_values(graph, wanted);
-  narrow_operands(graph, dtype);
+  narrow_operands(graph, dtype, equal_operands);
 }
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -171,7 +174,7 @@ void choose_dtype(Graph& graph, PassContext& context) {
   if (*context.dtype == DType::f32)
     widen(graph);
   else if (!mixed)
-    narrow(graph, *context.dtype);
+    narrow(graph, *context.dtype, context.target.equal_operands);
 }
 
 }  // namespace npusim

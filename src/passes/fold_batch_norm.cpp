@@ -177,13 +177,18 @@ ValueId add_folded(Graph& graph, const std::string& name, const TensorType& type
   return id;
 }
 
-// The contraction reads weights that a recipe has scaled. Those of bfloat16 stay so unless `wide`; float16 may not hold
-// the product.
-Node scale_weights(Graph& graph, Fold& fold, bool wide) {
-  Kernel& k = fold.bound.kernel;
+// What scaled weights are stored in. Those of bfloat16 stay so; float16 may not hold the product, which for a target
+// with equal operands is refused at load.
+DType scaled_dtype(const Kernel& k, const PassContext& context) {
   const DType stored = k.args[static_cast<size_t>(k.contraction->b.arg)].dtype;
-  const bool keep = !wide && stored == DType::bf16;
-  const TensorType type{keep ? stored : DType::f32, extents_of(k, fold.weight_dims)};
+  const bool keep = stored == DType::bf16 || (stored == DType::f16 && context.target.equal_operands);
+  return keep && context.dtype != DType::f32 ? stored : DType::f32;
+}
+
+// The contraction reads weights that a recipe has scaled.
+Node scale_weights(Graph& graph, Fold& fold, DType dtype) {
+  Kernel& k = fold.bound.kernel;
+  const TensorType type{dtype, extents_of(k, fold.weight_dims)};
   const ValueId scaled = add_folded(graph, fold.node->name + "_scaled", type);
   Node node = node_of(recipe(fold.bound, fold.linear.scale, fold.weight_dims, true, scaled, type.dtype), *fold.node);
   auto contraction = std::make_shared<Contraction>(*k.contraction);
@@ -254,7 +259,6 @@ int32_t put_shift(Graph& graph, Fold& fold, const BoundKernel& source, std::vect
 void fold_batch_norm(Graph& graph, PassContext& context) {
   // A folded weight rounds where the IR does not: not under strict numerics.
   if (!context.enabled(fusion) || context.strict) return;
-  const bool wide = context.dtype == DType::f32;
   const std::vector<bool> early = early_values(graph);
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
@@ -264,7 +268,7 @@ void fold_batch_norm(Graph& graph, PassContext& context) {
       continue;
     }
     const BoundKernel source = fold->bound;
-    nodes.push_back(scale_weights(graph, *fold, wide));
+    nodes.push_back(scale_weights(graph, *fold, scaled_dtype(fold->bound.kernel, context)));
     const int32_t result = put_shift(graph, *fold, source, nodes);
     Kernel& k = fold->bound.kernel;
     const bool relu = is_relu_of(k, result);

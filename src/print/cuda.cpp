@@ -23,6 +23,61 @@ constexpr Dialect::Helper helpers[] = {
     {"NAN", "#define NAN __int_as_float(0x7fffffff)"},
     {"f16", "typedef unsigned short f16;"},
     {"bf16", "typedef unsigned short bf16;"},
+    {"Lanes", R"(template <typename T, int N>
+struct Lanes {
+  union {
+    uint4 words[N * sizeof(T) / 16];
+    T at[N];
+  };
+};)"},
+    {"read_lanes", R"(template <typename T, int N>
+$fn void read_lanes(Lanes<T, N>& to, const T* from) {
+#pragma unroll
+  for (int i = 0; i < N * sizeof(T) / 16; ++i) to.words[i] = ((const uint4*)from)[i];
+})"},
+    {"write_lanes", R"(template <typename T, int N>
+$fn void write_lanes(const Lanes<T, N>& from, T* to) {
+#pragma unroll
+  for (int i = 0; i < N * sizeof(T) / 16; ++i) ((uint4*)to)[i] = from.words[i];
+})"},
+    // To shared memory, without waiting; zeros where it is not there.
+    {"copy_async", R"($fn void copy_async(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+               "r"(there ? 16 : 0)
+               : "memory");
+})"},
+    {"commit_copies", R"($fn void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); })"},
+    // Until at most `later` of the commits are under way.
+    {"wait_copies", R"(template <int later>
+$fn void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");
+})"},
+    // Four matrices of 8 x 8 elements; lane 8 i + r gives where row r of matrix i is.
+    {"load_matrices", R"($fn void load_matrices(unsigned* to, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"((unsigned)__cvta_generic_to_shared(row))
+               : "memory");
+})"},
+    {"load_matrices_turned", R"($fn void load_matrices_turned(unsigned* to, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"((unsigned)__cvta_generic_to_shared(row))
+               : "memory");
+})"},
+    // sums += a (16 x 16) · b (16 x 8)
+    {"multiply_f16", R"($fn void multiply_f16(float* sums, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+})"},
+    {"multiply_bf16", R"($fn void multiply_bf16(float* sums, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+})"},
     {"f16_to_float", R"($fn float f16_to_float(f16 bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));

@@ -214,7 +214,9 @@ std::string KernelWriter::load(int32_t id) {
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
   std::string condition;
-  const std::string memory = element(a, first_trap_code(k_, static_cast<size_t>(e.integer), false), condition);
+  const std::string memory = side_by_side(a)
+                                 ? fmt::format("lanes_{}.at[lane]", id)
+                                 : element(a, first_trap_code(k_, static_cast<size_t>(e.integer), false), condition);
   std::string value = fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(dtype)].load), memory);
   value = convert(value, scalar_of(dtype), e.type, p_.narrow[static_cast<size_t>(id)]);
   return condition.empty() ? value : fmt::format("{} ? {} : {}", condition, value, zero(e.type));
@@ -271,6 +273,8 @@ std::string KernelWriter::expression(int32_t id) {
   switch (e.op) {
     case ExprOp::load:
       return load(id);
+    case ExprOp::contraction:
+      return std::string(place_.leaf);
     case ExprOp::select:
       return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
     case ExprOp::cast:

@@ -99,6 +99,16 @@ PrintPlan plan_kernel(const Kernel& kernel) {
   return p;
 }
 
+PrintPlan plan_points(const Kernel& kernel) {
+  PrintPlan p;
+  p.kernel = kernel;
+  classify(p);
+  p.narrow = narrow_expressions(p.kernel);
+  p.wide = needs_64_bits(p);
+  p.serial.assign(kernel.space.size(), false);
+  return p;
+}
+
 PrintPlan plan_print(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule) {
   PrintPlan p = plan_kernel(kernel);
   p.schedule = schedule;

@@ -34,6 +34,8 @@ struct PrintPlan {
 
 // All that does not depend on the schedule; the points are those of the row's beginning.
 PrintPlan plan_kernel(const Kernel& kernel);
+// Of a kernel with its dimensions as they are, whose points are somebody else's to share out.
+PrintPlan plan_points(const Kernel& kernel);
 PrintPlan plan_print(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule);
 
 }  // namespace npusim

@@ -8,20 +8,13 @@
 
 #include "base/hash.h"
 #include "kernel/facts/memory.h"
+#include "print/point.h"
 #include "print/writer.h"
 
 namespace npusim {
 namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-bool mentions(const std::string& text, const std::string& word) {
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
-    const size_t end = at + word.size();
-    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-  }
-  return false;
-}
 
 // Whether a memory plan may give the argument the memory of another one.
 bool may_alias(const Kernel& k, size_t arg) {
@@ -31,6 +24,22 @@ bool may_alias(const Kernel& k, size_t arg) {
     if (may_be_one(k, static_cast<int>(read), static_cast<int>(written))) return true;
   }
   return false;
+}
+
+}  // namespace
+
+bool mentions(const std::string& text, const std::string& word) {
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+  }
+  return false;
+}
+
+std::string identifier(const std::string& text) {
+  std::string name;
+  for (char c : text.substr(0, 80)) name += is_word(c) ? c : '_';
+  return name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) ? "k_" + name : name;
 }
 
 std::string parameters(const Kernel& k, const Dialect& d) {
@@ -48,12 +57,13 @@ std::string parameters(const Kernel& k, const Dialect& d) {
   return fmt::format("{}", fmt::join(parts, ",\n    "));
 }
 
-}  // namespace
-
-std::string identifier(const std::string& text) {
-  std::string name;
-  for (char c : text.substr(0, 80)) name += is_word(c) ? c : '_';
-  return name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) ? "k_" + name : name;
+std::string parameter_names(const Kernel& k) {
+  std::vector<std::string> names;
+  int reads = 0, writes = 0;
+  for (const KernelArg& arg : k.args)
+    names.push_back(arg.written ? fmt::format("out{}", writes++) : fmt::format("in{}", reads++));
+  if (takes_trap(k)) names.emplace_back("trap");
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string kernel_comment(const PrintPlan& p, const Kernel& k) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "kernel/facts/depend.h"
 #include "kernel/facts/visit.h"
@@ -125,7 +126,9 @@ void KernelWriter::store(size_t number) {
   for (const IndexTerm& t : s.access.terms) define(t.expr);
   define(s.expr);
   std::string condition;
-  const std::string memory = element(s.access, first_trap_code(k_, number, true), condition);
+  const std::string memory = side_by_side(s.access) && !s.accumulate
+                                 ? fmt::format("stored_{}.at[lane]", number)
+                                 : element(s.access, first_trap_code(k_, number, true), condition);
   std::string value = convert(name(s.expr), k_.exprs[static_cast<size_t>(s.expr)].type, scalar);
   if (s.accumulate) {
     const std::string old = fmt::format(fmt::runtime(element_text.load), memory);
@@ -271,6 +274,70 @@ void KernelWriter::rows() {
   if (p_.schedule.row != RowLoop::thread) close();
 }
 
+// Every address of the first lane is a multiple of the lanes, and they fill words of 16 bytes.
+bool KernelWriter::side_by_side(const Access& a) const {
+  if (place_.lanes == 1 || !a.guards.empty() || !a.terms.empty() || a.offset % place_.lanes != 0) return false;
+  if (place_.lanes * static_cast<int64_t>(dtype_size(k_.args[static_cast<size_t>(a.arg)].dtype)) % 16 != 0)
+    return false;
+  for (size_t d = 0; d < k_.space.size(); ++d)
+    if (static_cast<int>(d) == place_.lane_dim ? a.strides[d] != 1 : a.strides[d] % place_.lanes != 0) return false;
+  return true;
+}
+
+std::string KernelWriter::indices_of(const std::string& flat, const std::vector<size_t>& dims) {
+  indices(flat, dims);
+  return std::exchange(out_, {});
+}
+
+std::string KernelWriter::zero_index(size_t d) {
+  if (uses_dim(d)) line(fmt::format("const {} i{} = 0;", d_.narrow, d));
+  return std::exchange(out_, {});
+}
+
+std::string KernelWriter::at_point() {
+  scope_.defined.assign(k_.exprs.size(), false);
+  if (place_.lanes == 1) {
+    points();
+    return std::exchange(out_, {});
+  }
+  std::string condition;
+  const auto lanes_of = [&](const Access& a, const std::string& name) {
+    const std::string_view type = d_.elements[static_cast<size_t>(k_.args[static_cast<size_t>(a.arg)].dtype)].type;
+    line(fmt::format("Lanes<{}, {}> {};", type, place_.lanes, name));
+  };
+  for (size_t i = 0; i < k_.exprs.size(); ++i) {
+    const Expr& e = k_.exprs[i];
+    if (!p_.live[i] || e.op != ExprOp::load) continue;
+    const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
+    if (!side_by_side(a)) continue;
+    lanes_of(a, fmt::format("lanes_{}", i));
+    line(fmt::format("read_lanes(lanes_{}, &{});", i, element(a, 0, condition)));
+  }
+  for (size_t n = 0; n < k_.stores.size(); ++n)
+    if (side_by_side(k_.stores[n].access) && !k_.stores[n].accumulate)
+      lanes_of(k_.stores[n].access, fmt::format("stored_{}", n));
+  const std::string index = fmt::format("i{}", place_.lane_dim);
+  const std::string before = std::exchange(out_, {});
+  ++indent_;
+  points();
+  --indent_;
+  const std::string inside = std::exchange(out_, before);
+  const bool used = mentions(inside, index);
+  const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
+  if (used) line(fmt::format("const {} first = {};", type, index));
+  line("#pragma unroll");
+  open(fmt::format("for (int lane = 0; lane < {}; ++lane)", place_.lanes));
+  if (used) line(fmt::format("const {} {} = first + lane;", type, index));
+  out_ += inside;
+  close();
+  for (size_t n = 0; n < k_.stores.size(); ++n) {
+    const Store& s = k_.stores[n];
+    if (side_by_side(s.access) && !s.accumulate)
+      line(fmt::format("write_lanes(stored_{}, &{});", n, element(s.access, 0, condition)));
+  }
+  return std::exchange(out_, {});
+}
+
 std::string KernelWriter::body() {
   scope_.defined.assign(k_.exprs.size(), false);
   positions();
@@ -279,7 +346,7 @@ std::string KernelWriter::body() {
   else
     rows();
   while (!outer_scopes_.empty()) close();
-  return std::move(out_);
+  return std::exchange(out_, {});
 }
 
 }  // namespace npusim

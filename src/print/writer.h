@@ -24,6 +24,8 @@ struct BodyPlace {
   std::string_view block, thread;         // position in the grid and in the block
   int first_trap = 0;                     // is added to the numbers of traps
   std::vector<SharedArray>* shared = {};  // the caller declares what is added here; none: the body does
+  std::string_view leaf = {};             // of at_point(): the contraction's value
+  int lanes = 1, lane_dim = -1;           // of at_point(): neighbours along this dimension, `lane` counts them
 };
 
 class KernelWriter {
@@ -31,6 +33,13 @@ class KernelWriter {
   KernelWriter(const PrintPlan& plan, const Dialect& dialect, BodyPlace place)
       : p_(plan), k_(plan.kernel), d_(dialect), place_(place) {}
   std::string body();  // the statements of the function
+  // The same for one point of a kernel that may hold a contraction, or for `lanes` points side by side, of which memory
+  // is read and written at once where that is proven to lie on boundaries of 16 bytes. The caller defines the indices
+  // that indices_of() names, of the first of them.
+  std::string at_point();
+  // i0, i1, … from the flat position `flat` over `dims`, the last one fastest.
+  std::string indices_of(const std::string& flat, const std::vector<size_t>& dims);
+  std::string zero_index(size_t dim);
 
  private:
   struct Scope {
@@ -56,6 +65,7 @@ class KernelWriter {
   void define(int32_t id);
   bool uses_dim(size_t d) const;
   bool row_constant(const Store& s) const;
+  bool side_by_side(const Access& a) const;  // the lanes' elements
 
   // expression.cpp: text of one expression
   std::string name(int32_t id) const;  // how others refer to it
@@ -89,6 +99,7 @@ class KernelWriter {
   int coordinates_ = 0;
 };
 
+bool mentions(const std::string& text, const std::string& word);
 // A name that any language takes.
 std::string identifier(const std::string& text);
 // "// name: [3, 4], the last 1 the row", and its arguments.

@@ -111,9 +111,9 @@ class ProgramChecker {
     if (!b.stored.empty() && !stored(b))
       return add("buffer {} '{}': extents in memory {} do not hold {}", i, b.name, to_string(b.stored),
                  to_string(b.type));
-    if (!b.finite_for.empty() &&
-        (b.kind != BufferKind::prepared || (b.type.dtype != DType::f32 && b.type.dtype != DType::bf16)))
-      add("buffer {} '{}': expected float32 or bfloat16 that a recipe prepares where elements must be finite", i,
+    const bool narrow = b.type.dtype == DType::bf16 || b.type.dtype == DType::f16;
+    if (!b.finite_for.empty() && (b.kind != BufferKind::prepared || (b.type.dtype != DType::f32 && !narrow)))
+      add("buffer {} '{}': expected float32 or a 16-bit float that a recipe prepares where elements must be finite", i,
           b.name);
     if (b.kind == BufferKind::constant) {
       if (b.constant < 0 || static_cast<size_t>(b.constant) >= program_.constants.size())

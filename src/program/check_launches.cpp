@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t max_threads = 1024;              // of a block
 constexpr uint64_t max_blocks = uint64_t{1} << 46;  // of a grid
+constexpr uint32_t max_shared_bytes = 1 << 20;      // of a block
 
 class LaunchChecker {
  public:
@@ -53,6 +54,8 @@ class LaunchChecker {
     if (threads < 1 || threads > max_threads || blocks > max_blocks)
       return fmt::format("expected 1 to {} threads in a block, found {} in each of {} blocks", max_threads, threads,
                          blocks);
+    if (launch.shared_bytes > max_shared_bytes)
+      return fmt::format("expected up to {} bytes shared in a block, found {}", max_shared_bytes, launch.shared_bytes);
     return arguments(launch, position);
   }
 

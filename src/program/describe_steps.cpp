@@ -90,9 +90,9 @@ class StepsText {
     for (const int32_t arg : launch.args)
       args += fmt::format("{}{}", args.empty() ? "" : ", ", arg == trap_word ? "trap word" : buffer(arg));
     const auto extents = [](const std::array<uint32_t, 3>& e) { return fmt::format("{}", fmt::join(e, "x")); };
-    text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}, block {}\n      ({})\n", launch.count,
+    text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}, block {}{}\n      ({})\n", launch.count,
                          launch.count == 1 ? "" : "s", launch.symbol, launch.code, extents(launch.grid),
-                         extents(launch.block), args);
+                         extents(launch.block), launch.how.empty() ? "" : "\n      as " + launch.how, args);
   }
 
   std::string device(int32_t number) const {

@@ -99,7 +99,8 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<TargetConfig> S>
 void fields(Archive& a, S& s) {
-  a("name", s.name), a("channel_alignment_bytes", s.channel_alignment_bytes), a("channel_tile", s.channel_tile);
+  a("name", s.name), a("equal_operands", s.equal_operands), a("channel_alignment_bytes", s.channel_alignment_bytes),
+      a("channel_tile", s.channel_tile);
   a("pad_channels", s.pad_channels), a("buffer_alignment_bytes", s.buffer_alignment_bytes);
   a("max_rank", s.max_rank), a("image_layout", s.image_layout), a("memory_gb_s", s.memory_gb_s);
   a("gflop_s", s.gflop_s), a("link_gb_s", s.link_gb_s), a("link_us", s.link_us);
@@ -130,7 +131,7 @@ void fields(Archive& a, S& s) {
 template <typename Archive, Like<Launch> S>
 void fields(Archive& a, S& s) {
   a("first", s.first), a("count", s.count), a("code", s.code), a("symbol", s.symbol), a("grid", s.grid);
-  a("block", s.block), a("args", s.args), a("traps", s.traps);
+  a("block", s.block), a("shared_bytes", s.shared_bytes), a("how", s.how), a("args", s.args), a("traps", s.traps);
 }
 
 template <typename Archive, Like<Sequence> S>

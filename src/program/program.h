@@ -18,7 +18,7 @@
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 2;
+inline constexpr uint32_t program_version = 3;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
@@ -93,6 +93,8 @@ struct Launch {
   std::vector<int32_t> args;  // buffers in the order of the code's parameters; trap_word: a word where it leaves the
                               // number of what it met
   std::vector<std::string> traps;  // what the numbers from 1 mean, for messages
+  uint32_t shared_bytes = 0;       // of a block, beside what the code declares
+  std::string how = {};            // what the target chose and why, for describe
 };
 
 // Steps in order and their launches, in order: none, or one for each kernel step of a device.

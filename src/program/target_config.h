@@ -14,6 +14,9 @@ struct TargetConfig {
   bool pad_channels = true;              // images are padded to the alignment; false: others are refused
   int64_t buffer_alignment_bytes = 64;
   int64_t max_rank = 8;
+  // Products are fast where both operands are of one 16-bit dtype: weights that a recipe scales are float16 in a
+  // float16 program too, and refused at load where it does not hold them.
+  bool equal_operands = false;
   ImageLayout image_layout = ImageLayout::channels_last;
   // Nominal rates, by which a partition's time is estimated.
   int64_t memory_gb_s = 20;  // 1e9 bytes per second of the device's memory

@@ -189,8 +189,9 @@ class Loader {
       data = copy.data();
     }
     const int64_t count = element_count(b.type.shape);
-    const int64_t at = b.type.dtype == DType::f32 ? first_not_finite<uint32_t>(data, count, 0x7f800000)
-                                                  : first_not_finite<uint16_t>(data, count, 0x7f80);
+    const int64_t at = b.type.dtype == DType::f32
+                           ? first_not_finite<uint32_t>(data, count, 0x7f800000)
+                           : first_not_finite<uint16_t>(data, count, b.type.dtype == DType::bf16 ? 0x7f80 : 0x7c00);
     if (at == count) return {};
     return fmt::format("{} as element {} of {}", load_double(data, b.type.dtype, at), at, to_string(b.type));
   }

@@ -22,10 +22,10 @@ Program in_parts(Program program) {
         continue;
       }
       std::vector<int32_t> buffers = step.buffers;
-      for (int64_t elements : unfused.scratch) {
+      for (const Unfused::Scratch& scratch : unfused.scratch) {
         Buffer between;
         between.name = "between";
-        between.type = {DType::f32, {elements}};
+        between.type = {scratch.dtype, {scratch.elements}};
         between.offset = (method.arenas[0].bytes + 255) / 256 * 256;
         method.arenas[0].bytes = between.offset + stored_bytes(between);
         buffers.push_back(static_cast<int32_t>(program.buffers.size()));

@@ -289,6 +289,10 @@ TEST(CudaSegment, DamagedCodeIsAnErrorAndNothingMore) {
               p.methods[0].launches[1].block = {512, 4, 1};
             }),
             "cuda: function 'gather' runs at most 1024 threads in a block, its launch has 2048");
+  EXPECT_EQ(error([](Program& p) { p.methods[0].launches[1].shared_bytes = 227 << 10; }), "none");
+  EXPECT_EQ(error([](Program& p) { p.methods[0].launches[1].shared_bytes = 228 << 10; }),
+            "cuda: function 'gather' asks for 233472 bytes shared in a block: cuFuncSetAttribute: "
+            "CUDA_ERROR_UNKNOWN (1), as the fake says");
   EXPECT_EQ(error([](Program&) {}), "none");
   EXPECT_EQ(memory_in_use(), used);
 }

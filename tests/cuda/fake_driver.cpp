@@ -187,6 +187,7 @@ FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
   return *function = &f, success;
 }
 FAKE int cuFuncGetAttribute(int* value, int, void*) { return *value = 1024, success; }
+FAKE int cuFuncSetAttribute(void*, int, int value) { return value <= 227 << 10 ? success : invalid_value; }
 // Puts the trap's word where the last argument is, if one was asked for.
 FAKE int cuLaunchKernel(void*, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
                         void* stream, void** parameters, void**) {

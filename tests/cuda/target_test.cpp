@@ -71,6 +71,23 @@ void check_launches(const Program& program, size_t formats) {
   for (const Method& method : program.methods) check(method);
 }
 
+// Every product of 16-bit operands has an implementation of its own; the image and what it meets first are float32.
+TEST_F(CudaTarget, ProductsOfHalfProgramsAreNoRows) {
+  const auto products = [](const std::string& model) {
+    CompileOptions options;
+    options.target = "cuda:sm_90a";
+    const auto program = compile({{.path = NPUSIM_SOURCE_DIR "/examples/zoo/" + model, .json = {}}}, options).program;
+    std::map<std::string, int> counts;
+    for (const Launch& launch : program->methods[0].launches)
+      if (program->kernels[static_cast<size_t>(program->methods[0].steps[static_cast<size_t>(launch.first)].kernel)]
+              .contraction)
+        ++counts[launch.how.substr(0, launch.how.find(' '))];
+    return counts;
+  };
+  EXPECT_EQ(products("resnet18/ir.json"), (std::map<std::string, int>{{"tiles", 19}, {"dots,", 1}, {"rows", 1}}));
+  EXPECT_EQ(products("minilm_l6/ir.json"), (std::map<std::string, int>{{"tiles", 48}}));
+}
+
 TEST_F(CudaTarget, WritesCodeForEachArchitecture) {
   const auto program = digits_for("cuda");
   check_launches(*program, 3);

@@ -57,7 +57,7 @@ TEST(ProgramFile, Envelope) {
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
   std::string other = good;
   other[7] = 9;
-  EXPECT_EQ(load_error(other), "p.npubin: expected program version 2, found 9: compile the model again");
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 3, found 9: compile the model again");
   other = good;
   other[100] ^= 1;
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
@@ -201,7 +201,7 @@ TEST(ProgramCheck, Buffers) {
   EXPECT_EQ(check_error([](Program& p) { p.buffers[6].offset = 66; }),
             "buffer 6 'mixed': offset 66 is not aligned for float32[2, 4]");
   EXPECT_EQ(check_error([](Program& p) { p.buffers[3].finite_for = "conv_bn"; }),
-            "buffer 3 'w': expected float32 or bfloat16 that a recipe prepares where elements must be finite");
+            "buffer 3 'w': expected float32 or a 16-bit float that a recipe prepares where elements must be finite");
   EXPECT_EQ(check_error([](Program& p) { p.constants[0].data.pop_back(); }),
             "constant 0: expected 32 bytes for float32[2, 4], found 31");
 }
@@ -318,7 +318,7 @@ TEST(ProgramCheck, FilledStates) {
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 2, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 3, found 1: compile the model again");
 }
 
 // The first problem: others may follow from it.
@@ -378,6 +378,8 @@ TEST(ProgramCheck, Launches) {
               l.block = {64, 64, 1};
             }),
             "method 'decode': launch 0 'f': expected 1 to 1024 threads in a block, found 1025 in each of 1 blocks");
+  EXPECT_EQ(launch([](Launch& l) { l.shared_bytes = (1 << 20) + 1; }),
+            "method 'decode': launch 0 'f': expected up to 1048576 bytes shared in a block, found 1048577");
   EXPECT_EQ(launch([](Launch& l) { l.args.pop_back(); }),
             "method 'decode': launch 0 'f': expected one trap word if it has traps to report, and else none");
   EXPECT_EQ(launch([](Launch& l) { l.args[0] = 6; }),

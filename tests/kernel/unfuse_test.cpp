@@ -66,7 +66,7 @@ void check_unfused(const Kernel& kernel, Draw& d, bool specials, int64_t extent 
   const Memory given = memory_of(kernel, d, specials, extent);
   for (const bool single : {false, true}) {
     Memory expected = given, found = given;
-    for (int64_t elements : unfused.scratch) found.push_back(make_tensor({DType::f32, {elements}}));
+    for (const Unfused::Scratch& s : unfused.scratch) found.push_back(make_tensor({s.dtype, {s.elements}}));
     std::vector<int> values;
     for (size_t i = 0; i < kernel.args.size(); ++i) values.push_back(static_cast<int>(i));
     run(kernel, expected, values, single);

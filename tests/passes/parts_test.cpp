@@ -15,7 +15,7 @@ class InParts : public CodegenTarget {
  public:
   const TargetConfig& config() const override { return find_target("cpu")->config(); }
   std::string refuse(const Kernel&) const override { return {}; }
-  bool in_parts(const Kernel&) const override { return true; }
+  Unfused in_parts(const Kernel& kernel) const override { return unfuse(kernel); }
 };
 
 const InParts target;

@@ -105,7 +105,7 @@ GroupSample attention() {
   GroupSample s{.name = "group_attention"};
   for (const KernelArg& arg : kernel.args) add_memory(s, arg.dtype, arg.elements);
   const Unfused unfused = unfuse(kernel);
-  for (int64_t elements : unfused.scratch) add_memory(s, f32, elements, true);
+  for (const Unfused::Scratch& m : unfused.scratch) add_memory(s, m.dtype, m.elements, true);
   const RowLoop rows[] = {RowLoop::thread, RowLoop::warp, RowLoop::thread};
   for (size_t i = 0; i < unfused.steps.size(); ++i)
     add_part(s, unfused.steps[i].kernel, rows[i], unfused.steps[i].values);

@@ -58,6 +58,7 @@ std::string find_functions(void* library, Driver& d) {
   find("cuModuleUnload", d.unload_module);
   find("cuModuleGetFunction", d.find_function);
   find("cuFuncGetAttribute", d.function_attribute);
+  find("cuFuncSetAttribute", d.set_function_attribute);
   find("cuLaunchKernel", d.launch);
   find("cuStreamBeginCapture_v2", d.begin_capture);
   find("cuStreamEndCapture", d.end_capture);

@@ -49,6 +49,7 @@ struct Driver {
   Status (*unload_module)(Module) = nullptr;
   Status (*find_function)(Function*, Module, const char*) = nullptr;
   Status (*function_attribute)(int*, int, Function) = nullptr;
+  Status (*set_function_attribute)(Function, int, int) = nullptr;
   Status (*parameter)(Function, size_t, size_t*, size_t*) = nullptr;  // since 12.4: may be missing
   Status (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
                    void**) = nullptr;

@@ -109,6 +109,7 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
   bound.symbol = launch.symbol;
   bound.grid = launch.grid;
   bound.block = launch.block;
+  bound.shared_bytes = launch.shared_bytes;
   constexpr Status not_found = 500;
   const Status status = driver().find_function(&bound.function, code.module->handle, launch.symbol.c_str());
   if (status == not_found)
@@ -124,6 +125,7 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
     }
   }
   check_function(bound);
+  allow_shared(bound);
   return bound;
 }
 
@@ -149,10 +151,22 @@ void CudaSegment::check_function(const BoundLaunch& launch) const {
          launch.addresses.size());
 }
 
+// What a block has without asking is less than what it can have.
+void CudaSegment::allow_shared(const BoundLaunch& launch) const {
+  constexpr uint32_t without_asking = 48 << 10;
+  if (launch.shared_bytes <= without_asking) return;
+  constexpr int most_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  const Status status =
+      driver().set_function_attribute(launch.function, most_shared_bytes, static_cast<int>(launch.shared_bytes));
+  if (status != 0)
+    fail(ErrorKind::bad_input, "cuda: function '{}' asks for {} bytes shared in a block: {}", launch.symbol,
+         launch.shared_bytes, status_text("cuFuncSetAttribute", status));
+}
+
 void CudaSegment::launch(const BoundLaunch& l) const {
   if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return;
   const Status status = driver().launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
-                                        0, work_.stream, const_cast<void**>(l.parameters.data()), nullptr);
+                                        l.shared_bytes, work_.stream, const_cast<void**>(l.parameters.data()), nullptr);
   if (status != 0)
     fail(ErrorKind::device, "{}: '{}' in {}x{}x{} blocks: {}", device_.name(), l.symbol, l.grid[0], l.grid[1],
          l.grid[2], status_text("cuLaunchKernel", status));

@@ -35,6 +35,7 @@ class CudaSegment : public Segment {
     std::string symbol;
     Function function = nullptr;
     std::array<uint32_t, 3> grid, block;
+    uint32_t shared_bytes = 0;
     std::vector<DevicePointer> addresses;
     std::vector<void*> parameters;  // where each address is
     int trap = -1;                  // its word; -1: nothing to report
@@ -47,6 +48,7 @@ class CudaSegment : public Segment {
   BoundLaunch bind(const Launch& launch, const Program& program, std::span<const Placement> placements);
   const LoadedCode& load(const Program& program, size_t number);
   void check_function(const BoundLaunch& launch) const;
+  void allow_shared(const BoundLaunch& launch) const;
   void launch(const BoundLaunch& launch) const;
   void bring_traps() const;
   void record();

@@ -8,7 +8,10 @@
 #include <map>
 
 #include "backends/cuda/architecture.h"
+#include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target/parts.h"
 #include "backends/cuda/target_compile.h"
+#include "base/hash.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
 
@@ -16,15 +19,6 @@ namespace npusim::cuda {
 namespace {
 
 constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by several threads, and remembered by text
-
-// The kernel without its contraction, with the arguments that it has; it is of those that become one.
-Kernel printable(const Kernel& kernel) {
-  if (!kernel.contraction) return kernel;
-  const Unfused unfused = unfuse(kernel);
-  if (unfused.steps.size() != 1)
-    fail(ErrorKind::internal, "cuda: kernel {} has {} parts", kernel.name, unfused.steps.size());
-  return only_step(kernel, unfused.steps[0]);
-}
 
 // Fills in the launches of one program.
 class Planner {
@@ -43,19 +37,18 @@ class Planner {
     for (Launch& launch : sequence.launches) {
       const Step& step = sequence.steps[static_cast<size_t>(launch.first)];
       const auto [known, fresh] = kernels_.try_emplace(step.kernel);
-      if (fresh) known->second = printable(p_.kernels[static_cast<size_t>(step.kernel)]);
-      const Kernel& kernel = known->second;
-      launch.symbol = kernel_name(kernel);
-      const LaunchShape shape = launch_of(kernel, cuda_dialect);
-      launch.grid[0] = static_cast<uint32_t>(shape.blocks);
-      launch.block[0] = static_cast<uint32_t>(shape.threads);
+      if (fresh) known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)]);
+      const Made& made = known->second;
+      launch.symbol = made.symbol;
+      launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
+      launch.block[0] = static_cast<uint32_t>(made.shape.threads);
+      launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
+      launch.how = made.how;
       launch.args = step.buffers;
-      if (takes_trap(kernel)) {
-        for (int code = 1; code <= trap_count(kernel); ++code)
-          launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap_message(kernel, code)));
-        launch.args.push_back(trap_word);
-      }
-      of_symbol_.emplace(launch.symbol, &kernel);
+      for (const std::string& trap : made.traps)
+        launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap));
+      if (!made.traps.empty()) launch.args.push_back(trap_word);
+      of_symbol_.emplace(launch.symbol, &made);
       launches_.push_back(&launch);
     }
   }
@@ -63,15 +56,18 @@ class Planner {
   // Kernels share a text by their content, so that a change of one leaves most texts as they were.
   void compile() {
     const size_t count = std::bit_ceil((of_symbol_.size() + kernels_of_a_text - 1) / kernels_of_a_text);
-    std::map<uint64_t, std::vector<const Kernel*>> chunks;
-    for (const auto& [symbol, kernel] : of_symbol_) chunks[content_hash(*kernel) % count].push_back(kernel);
+    std::map<uint64_t, std::vector<const Made*>> chunks;
+    for (const auto& [symbol, made] : of_symbol_) chunks[hash_bytes(made->functions) % count].push_back(made);
     std::vector<std::string> texts;
     std::map<std::string, int32_t> code_of;  // by symbol
     const size_t before = p_.code.size(), formats = architectures_.size() + 1;
     for (const auto& [number, kernels] : chunks) {
-      for (const Kernel* kernel : kernels)
-        code_of.emplace(kernel_name(*kernel), static_cast<int32_t>(before + texts.size() * formats));
-      texts.push_back(print_kernels(kernels, cuda_dialect));
+      std::string functions;
+      for (const Made* made : kernels) {
+        code_of.emplace(made->symbol, static_cast<int32_t>(before + texts.size() * formats));
+        functions += made->functions;
+      }
+      texts.push_back(with_helpers(functions, cuda_dialect));
     }
     for (Code& code : compile_texts(texts, architectures_)) p_.code.push_back(std::move(code));
     for (Launch* launch : launches_) launch->code = code_of.at(launch->symbol);
@@ -79,8 +75,8 @@ class Planner {
 
   Program& p_;
   const std::vector<std::string>& architectures_;
-  std::map<int32_t, Kernel> kernels_;               // printable, by position in the program
-  std::map<std::string, const Kernel*> of_symbol_;  // those of equal content once
+  std::map<int32_t, Made> kernels_;               // by position in the program
+  std::map<std::string, const Made*> of_symbol_;  // those of equal content once
   std::vector<Launch*> launches_;
 };
 
@@ -114,6 +110,7 @@ class CudaTarget : public CodegenTarget {
     config_.memory_gb_s = 3000;
     config_.gflop_s = 400'000;
     config_.link_gb_s = 50;
+    config_.equal_operands = true;
   }
   const TargetConfig& config() const override { return config_; }
 
@@ -122,7 +119,7 @@ class CudaTarget : public CodegenTarget {
       if (auto reason = cannot_print(part.kernel, cuda_dialect)) return *reason;
     return {};
   }
-  bool in_parts(const Kernel& kernel) const override { return kernel.contraction != nullptr; }
+  Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel); }
   size_t group(std::span<const GroupStep>) const override { return 1; }
   void plan(Program& program) const override { Planner(program, architectures_).run(); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {

@@ -2,8 +2,11 @@
 #include "kernel/fuse/unfuse.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/shape.h"
 #include "kernel/facts/key_count.h"
@@ -64,7 +67,7 @@ class Unfuser {
     if (!outer_.contraction) {
       step(bound(outer_));
     } else if (outer_.contraction->kind == ContractionKind::attention) {
-      attention();
+      attention(DType::f32, true);
     } else {
       const Contraction& c = *outer_.contraction;
       product(bound(outer_), c.reduce, c.a, c.b);
@@ -72,7 +75,118 @@ class Unfuser {
     return std::move(result_);
   }
 
+  Unfused products(DType weights) {
+    attention(weights, false);
+    return std::move(result_);
+  }
+
+  Unfused split(size_t along, int64_t parts) {
+    const Contraction& c = *outer_.contraction;
+    const size_t rank = outer_.space.size();
+    const std::vector<size_t> order = by_steps(outer_.stores[0].access);
+    std::vector<int64_t> memory{parts};
+    for (size_t d : order) memory.push_back(outer_.space[d]);
+    const int sums = add_scratch(memory);
+    const std::vector<int64_t> steps = row_major_strides(memory);
+
+    BoundKernel first = reader(bound(outer_), "_part");
+    Kernel& part = first.kernel;
+    part.space.push_back(parts);
+    auto piece = std::make_shared<Contraction>(c);
+    piece->kind = ContractionKind::matmul;
+    piece->reduce[along] /= parts;
+    const auto add_piece = [&](std::vector<int64_t>& factors) {
+      const int64_t step = factors[rank + along] * piece->reduce[along];
+      factors.insert(factors.begin() + static_cast<ptrdiff_t>(rank), step);
+    };
+    for (Access* a : {&piece->a, &piece->b}) {
+      add_piece(a->strides);
+      for (Guard& g : a->guards) add_piece(g.coeffs);
+    }
+    part.contraction = piece;
+    part.exprs = {{.op = ExprOp::contraction, .type = Scalar::f32}};
+    Access to = scratch_access(first, sums, memory, true);
+    to.strides.assign(rank + 1, 0);
+    for (size_t n = 0; n < rank; ++n) to.strides[order[n]] = steps[n + 1];
+    to.strides[rank] = steps[0];
+    part.stores = {{to, 0, false}};
+    step(std::move(first));
+
+    BoundKernel rest = bound(outer_);
+    Kernel& k = rest.kernel;
+    k.contraction = nullptr;
+    reorder(k, order);
+    const size_t accesses = k.accesses.size();
+    const auto extend = [](Access& a) {
+      a.strides.push_back(0);
+      for (Guard& g : a.guards) g.coeffs.push_back(0);
+    };
+    for (Access& a : k.accesses) extend(a);
+    for (Store& s : k.stores) extend(s.access);
+    k.space.push_back(parts);
+    k.row_dims = 1;
+    Access from = scratch_access(rest, sums, memory, false);
+    std::rotate(from.strides.begin(), from.strides.begin() + 1, from.strides.end());
+    const std::vector<Expr> epilogue = std::exchange(k.exprs, {});
+    append_epilogue(k, epilogue, accesses, add_reduce(k, Reduction::sum, add_load(k, from)));
+    step(std::move(rest));
+    return std::move(result_);
+  }
+
+  Unfused pack(const std::vector<int>& order) {
+    const Contraction& c = *outer_.contraction;
+    std::vector<int64_t> extents = outer_.space, memory;
+    extents.insert(extents.end(), c.reduce.begin(), c.reduce.end());
+    for (int d : order) memory.push_back(extents[static_cast<size_t>(d)]);
+    const int packed = add_scratch(memory, outer_.args[static_cast<size_t>(c.b.arg)].dtype);
+
+    BoundKernel copy = reader(bound(outer_), "_pack");
+    Kernel& k = copy.kernel;
+    k.contraction = nullptr;
+    k.space = memory;
+    Access from{c.b.arg, c.b.offset, {}, {}, {}};
+    for (int d : order) from.strides.push_back(c.b.strides[static_cast<size_t>(d)]);
+    const int32_t element = add_load(k, from);
+    k.stores = {{scratch_access(copy, packed, memory, true), element, false}};
+    step(std::move(copy));
+
+    BoundKernel product = bound(outer_);
+    auto contraction = std::make_shared<Contraction>(c);
+    const Access dense = scratch_access(product, packed, memory, false);
+    contraction->b = {dense.arg, 0, std::vector<int64_t>(extents.size(), 0), {}, {}};
+    for (size_t n = 0; n < order.size(); ++n) contraction->b.strides[static_cast<size_t>(order[n])] = dense.strides[n];
+    product.kernel.contraction = contraction;
+    step(std::move(product));
+    return std::move(result_);
+  }
+
  private:
+  // Dimensions of the space by how far a step along them goes, the farthest first.
+  static std::vector<size_t> by_steps(const Access& access) {
+    std::vector<size_t> order(access.strides.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return std::abs(access.strides[a]) > std::abs(access.strides[b]); });
+    return order;
+  }
+  // The space's dimensions in another order, those of a kernel without contraction.
+  static void reorder(Kernel& k, const std::vector<size_t>& order) {
+    const auto ordered = [&](std::vector<int64_t>& v) {
+      const std::vector<int64_t> old = v;
+      for (size_t n = 0; n < order.size(); ++n) v[n] = old[order[n]];
+    };
+    const auto visit = [&](Access& a) {
+      ordered(a.strides);
+      for (Guard& g : a.guards) ordered(g.coeffs);
+    };
+    ordered(k.space);
+    for (Access& a : k.accesses) visit(a);
+    for (Store& s : k.stores) visit(s.access);
+    for (Expr& e : k.exprs)
+      if (e.op == ExprOp::index)
+        e.integer = std::find(order.begin(), order.end(), static_cast<size_t>(e.integer)) - order.begin();
+  }
+
   // Its arguments are the outer kernel's, by position.
   static BoundKernel bound(const Kernel& kernel) {
     BoundKernel b{kernel, {}};
@@ -97,14 +211,14 @@ class Unfuser {
   }
 
   // New scratch over `space`, one element per point; its number among the values.
-  int add_scratch(const std::vector<int64_t>& space) {
-    result_.scratch.push_back(element_count(space));
+  int add_scratch(const std::vector<int64_t>& space, DType dtype = DType::f32) {
+    result_.scratch.push_back({dtype, element_count(space)});
     return static_cast<int>(outer_.args.size() + result_.scratch.size()) - 1;
   }
   // An access to scratch over `space` as an argument of `b`.
   Access scratch_access(BoundKernel& b, int value, const std::vector<int64_t>& space, bool written) const {
-    b.kernel.args.push_back(
-        {DType::f32, result_.scratch[static_cast<size_t>(value) - outer_.args.size()], written, -1});
+    const Unfused::Scratch& scratch = result_.scratch[static_cast<size_t>(value) - outer_.args.size()];
+    b.kernel.args.push_back({scratch.dtype, scratch.elements, written, -1});
     b.values.push_back(value);
     return {static_cast<int>(b.kernel.args.size()) - 1, 0, row_major_strides(space), {}, {}};
   }
@@ -141,15 +255,27 @@ class Unfuser {
     step(std::move(b));
   }
 
-  void attention() {
+  // The leaf of `b` is a product that stays one.
+  void whole_product(BoundKernel b, const std::vector<int64_t>& reduce, const Access& left, const Access& right) {
+    auto contraction = std::make_shared<Contraction>();
+    contraction->reduce = reduce;
+    contraction->a = left, contraction->b = right;
+    b.kernel.contraction = contraction;
+    step(std::move(b));
+  }
+
+  void attention(DType stored, bool spelled) {
     const Contraction& c = *outer_.contraction;
     const Score& score = *c.score;
     const std::vector<int64_t>& space = score.space;  // queries ++ keys
-    const int scores = add_scratch(space), weights = add_scratch(space);
+    const int scores = add_scratch(space), weights = add_scratch(space, stored);
 
     BoundKernel first = bound(score_kernel(outer_));
     first.kernel.stores = {{scratch_access(first, scores, space, true), score.result, false}};
-    product(std::move(first), score.reduce, score.a, score.b);
+    if (spelled)
+      product(std::move(first), score.reduce, score.a, score.b);
+    else
+      whole_product(std::move(first), score.reduce, score.a, score.b);
 
     if (score.keys >= 0) keys_ = key_count(outer_);
     step(softmax(space, scores, weights));
@@ -157,7 +283,10 @@ class Unfuser {
     BoundKernel last = bound(outer_);
     Access a = scratch_access(last, weights, space, false);
     a.strides.insert(a.strides.end() - 1, 0);  // along the values' own dimension
-    product(std::move(last), c.reduce, a, c.b);
+    if (spelled || keys_)
+      product(std::move(last), c.reduce, a, c.b);
+    else
+      whole_product(std::move(last), c.reduce, a, c.b);
   }
 
   // x where the key, the index along dimension `along`, is one of those there are, else `other`. `k` has the outer
@@ -214,6 +343,24 @@ class Unfuser {
 }  // namespace
 
 Unfused unfuse(const Kernel& kernel) { return Unfuser(kernel).run(); }
+
+Unfused split_sum(const Kernel& kernel, size_t along, int64_t parts) { return Unfuser(kernel).split(along, parts); }
+
+Unfused pack_operand(const Kernel& kernel, const std::vector<int>& order) { return Unfuser(kernel).pack(order); }
+
+Unfused attention_products(const Kernel& kernel, DType weights) { return Unfuser(kernel).products(weights); }
+
+void replace_step(Unfused& unfused, size_t arguments, size_t n, Unfused inner) {
+  const std::vector<int> values = unfused.steps[n].values;
+  const auto first = static_cast<int>(arguments + unfused.scratch.size());
+  for (BoundKernel& step : inner.steps)
+    for (int& value : step.values)
+      value = static_cast<size_t>(value) < values.size() ? values[static_cast<size_t>(value)]
+                                                         : first + value - static_cast<int>(values.size());
+  unfused.scratch.insert(unfused.scratch.end(), inner.scratch.begin(), inner.scratch.end());
+  unfused.steps.erase(unfused.steps.begin() + static_cast<ptrdiff_t>(n));
+  unfused.steps.insert(unfused.steps.begin() + static_cast<ptrdiff_t>(n), inner.steps.begin(), inner.steps.end());
+}
 
 Kernel only_step(const Kernel& kernel, const BoundKernel& step) {
   Kernel whole = step.kernel;

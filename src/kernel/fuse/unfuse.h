@@ -8,7 +8,11 @@ namespace npusim {
 
 // Kernels without a contraction that, one after the other, do what one kernel does.
 struct Unfused {
-  std::vector<int64_t> scratch;    // elements of each f32 memory that only the steps use
+  struct Scratch {
+    DType dtype = DType::f32;
+    int64_t elements = 0;
+  };
+  std::vector<Scratch> scratch;    // memory that only the steps use
   std::vector<BoundKernel> steps;  // values: arguments of the kernel by position, and behind them the scratch
 };
 
@@ -17,6 +21,18 @@ struct Unfused {
 // product with the values; keys that do not exist are selected away there. What accumulates has no row: there the sum
 // is stored and the epilogue is a step behind it. A kernel without a contraction is its own only step.
 Unfused unfuse(const Kernel& kernel);
+
+// Two steps that do what a product or a convolution does which stores without adding: sums over `parts` equal pieces of
+// the reduced dimension `along`, by a product; and their sum in order, with the epilogue.
+Unfused split_sum(const Kernel& kernel, size_t along, int64_t parts);
+// Two steps: a copy of operand b, with the dimensions of space ++ reduce that it has in this order, outermost first;
+// and the product that reads it.
+Unfused pack_operand(const Kernel& kernel, const std::vector<int>& order);
+// Attention as three steps of which the first and, where all keys exist, the last are products: what the softmax gives
+// is stored in `weights`.
+Unfused attention_products(const Kernel& kernel, DType weights);
+// `unfused`, of a kernel with so many arguments, with the n-th of its steps done by those of `inner`.
+void replace_step(Unfused& unfused, size_t arguments, size_t n, Unfused inner);
 
 // The one step of a kernel that has no more, with the kernel's own arguments in their order.
 Kernel only_step(const Kernel& kernel, const BoundKernel& step);

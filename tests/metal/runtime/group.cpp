@@ -314,6 +314,8 @@ void mslx_simd_barrier(unsigned, unsigned site) {
 #endif
 }
 
+const mslx_call* mslx_current() { return &execution->current->call; }
+
 void* mslx_tg_alloc(unsigned site, unsigned long bytes) { return execution->allocate(site, bytes); }
 
 void mslx_fail(const char* message) {

@@ -20,7 +20,7 @@ constexpr int64_t most_shared = 16384;  // bytes of local buffers that a group k
 
 // A kernel without its contraction: the kernels that do its work, and the memory between them.
 struct Spelled {
-  std::vector<int64_t> scratch;    // float32 elements
+  std::vector<Unfused::Scratch> scratch;
   std::vector<BoundKernel> parts;  // values: the kernel's arguments, and behind them the scratch
   bool product = false;
 };
@@ -68,7 +68,7 @@ Grouped group_members(std::span<const GroupMember> members, const std::function<
   for (const GroupMember& member : members) {
     const size_t args = member.ids->size();
     const int first_scratch = static_cast<int>(memories.size());
-    for (int64_t elements : member.spelled->scratch) memories.push_back({DType::f32, elements, true});
+    for (const Unfused::Scratch& s : member.spelled->scratch) memories.push_back({s.dtype, s.elements, true});
     for (const BoundKernel& part : member.spelled->parts) {
       const bool product = member.spelled->product;
       result.group.parts.push_back({&part.kernel, schedule_in_group(part.kernel, product), {}});

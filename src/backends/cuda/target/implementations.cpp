@@ -1,0 +1,78 @@
+// Who is asked, in order.
+#include "backends/cuda/target/implementations.h"
+
+#include <fmt/format.h>
+
+#include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/tile.h"
+#include "base/error.h"
+#include "kernel/fuse/unfuse.h"
+
+namespace npusim::cuda {
+namespace {
+
+// A way to make products: why it declines one ("" if it does not), and what it makes of one.
+struct Implementation {
+  std::string_view name;
+  std::string (*declines)(const Product& product);
+  Made (*make)(const Kernel& kernel, const Product& product);
+};
+
+constexpr Implementation implementations[] = {
+    {"dots", dots_decline, [](const Kernel& k, const Product& p) { return make_dots(k, p, choose_dots(p)); }},
+    {"tiles", tiles_decline, [](const Kernel& k, const Product& p) { return make_tiles(k, p, choose_tile(p)); }},
+};
+
+std::vector<std::string> traps_of(const Kernel& printed) {
+  std::vector<std::string> traps;
+  if (takes_trap(printed))
+    for (int code = 1; code <= trap_count(printed); ++code) traps.push_back(trap_message(printed, code));
+  return traps;
+}
+
+// Without a contraction, which is spelled out as rows that sum.
+Made make_rows(const Kernel& kernel) {
+  Kernel spelled;
+  const Kernel* printed = &kernel;
+  if (kernel.contraction) {
+    const Unfused unfused = unfuse(kernel);
+    if (unfused.steps.size() != 1)
+      fail(ErrorKind::internal, "cuda: kernel {} has {} parts", kernel.name, unfused.steps.size());
+    spelled = only_step(kernel, unfused.steps[0]);
+    printed = &spelled;
+  }
+  const Scheduled one{printed, choose_schedule(*printed, cuda_dialect)};
+  Made made;
+  made.shape = launch_of(*printed, cuda_dialect, one.schedule);
+  made.functions = print_functions({&one, 1}, cuda_dialect);
+  made.symbol = kernel_name(*printed);
+  made.traps = traps_of(*printed);
+  made.how = "rows";
+  return made;
+}
+
+}  // namespace
+
+Made make_kernel(const Kernel& kernel) {
+  if (!kernel.contraction) return make_rows(kernel);
+  std::string declined;
+  if (const auto product = find_product(kernel, declined)) {
+    for (const Implementation& i : implementations) {
+      const std::string why = i.declines(*product);
+      if (!why.empty()) {
+        declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", i.name, why);
+        continue;
+      }
+      Made made = i.make(kernel, *product);
+      made.symbol = kernel_name(kernel);
+      made.traps = traps_of(kernel);
+      if (!declined.empty()) made.how += fmt::format(" ({})", declined);
+      return made;
+    }
+  }
+  Made made = make_rows(kernel);
+  made.how += fmt::format(" ({})", declined);
+  return made;
+}
+
+}  // namespace npusim::cuda

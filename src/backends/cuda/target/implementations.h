@@ -1,0 +1,22 @@
+// The ways in which kernels are made for this device, in the order in which they are asked.
+#pragma once
+#include <string>
+
+#include "backends/cuda/target/product.h"
+#include "print/print.h"
+
+namespace npusim::cuda {
+
+struct Made {
+  std::string symbol;
+  std::string functions;  // without the helpers that they mention; the last one is the kernel's
+  LaunchShape shape;
+  int64_t shared_bytes = 0;        // of a block, beside what the text declares
+  std::vector<std::string> traps;  // what its trap word says, from 1 on; none: it takes none
+  std::string how;                 // the implementation, and why those before it declined
+};
+
+// `tiles` (tile.h), `dots` (dot.h), and rows, which takes all. The kernel is one that refuse() did not name.
+Made make_kernel(const Kernel& kernel);
+
+}  // namespace npusim::cuda

@@ -1,0 +1,93 @@
+// What is packed, what is split, and how often.
+#include "backends/cuda/target/parts.h"
+
+#include <algorithm>
+
+#include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/tile.h"
+
+namespace npusim::cuda {
+namespace {
+
+Unfused whole(const Kernel& kernel) {
+  Unfused one;
+  BoundKernel step{kernel, {}};
+  for (size_t i = 0; i < kernel.args.size(); ++i) step.values.push_back(static_cast<int>(i));
+  one.steps.push_back(std::move(step));
+  return one;
+}
+
+// The order in which the weight of a convolution is read in words if it is stored so; empty: it is read so, or cannot
+// be.
+std::vector<int> find_packing(const Kernel& k) {
+  std::string why;
+  const auto product = find_product(k, why);
+  if (!product || k.contraction->kind != ContractionKind::conv || !k.contraction->b.guards.empty()) return {};
+  if (product->a.words != Operand::Words::along_depth || product->b.words != Operand::Words::none) return {};
+  std::vector<int> order;
+  for (const Axis* axis : {&product->batch, &product->columns, &product->depth})
+    for (int d : axis->dims)
+      if (axis == &product->depth || depends_on(k.contraction->b, d)) order.push_back(d);
+  return order;
+}
+
+// Into how many pieces of which reduced dimension: 1 if it stays whole.
+int64_t find_split(const Kernel& k, size_t& along) {
+  std::string why;
+  const auto product = find_product(k, why);
+  if (!product || dots_decline(*product).empty() || !tiles_decline(*product).empty()) return 1;
+  constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
+  double least = 0;
+  choose_tile(*product, &least);
+  int64_t best = 1;
+  for (size_t j = 0; j < k.contraction->reduce.size(); ++j)
+    for (const int64_t parts : {2, 3, 4, 6, 7, 8, 9, 12, 14, 16}) {
+      const int64_t extent = k.contraction->reduce[j];
+      if (extent % parts != 0 || product->depth.size() / parts < 2 * tile_depth) continue;
+      const auto dim = static_cast<int>(k.space.size() + j);
+      const bool last = !product->depth.dims.empty() && product->depth.dims.back() == dim;
+      if (last && extent / parts % word != 0) continue;
+      Product piece = *product;
+      for (size_t n = 0; n < piece.depth.dims.size(); ++n)
+        if (piece.depth.dims[n] == dim) piece.depth.extents[n] /= parts;
+      piece.batch.extents.push_back(parts);
+      piece.batch.dims.push_back(dim);
+      double cycles = 0;
+      choose_tile(piece, &cycles);
+      const double results =
+          static_cast<double>(product->rows.size() * product->columns.size() * product->batch.size());
+      cycles += of_sum + results * static_cast<double>(parts) * 8 / 132 / 16;  // written and read again
+      if (cycles < least) least = cycles, best = parts, along = j;
+    }
+  return best;
+}
+
+}  // namespace
+
+Unfused find_parts(const Kernel& kernel) {
+  if (!kernel.contraction) return {};
+  Unfused parts;
+  if (kernel.contraction->kind == ContractionKind::attention) {
+    const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
+    const bool narrow = values == DType::f16 || values == DType::bf16;
+    parts = narrow ? attention_products(kernel, values) : unfuse(kernel);
+  } else if (const std::vector<int> order = find_packing(kernel); !order.empty()) {
+    parts = pack_operand(kernel, order);
+  } else {
+    parts = whole(kernel);
+  }
+  for (size_t n = 0; n < parts.steps.size(); ++n) {
+    const Kernel step = parts.steps[n].kernel;
+    size_t along = 0;
+    if (!step.contraction || step.contraction->kind == ContractionKind::attention) continue;
+    const int64_t pieces = find_split(step, along);
+    if (pieces > 1) replace_step(parts, kernel.args.size(), n++, split_sum(step, along, pieces));
+  }
+  if (parts.steps.size() == 1 && kernel.contraction->kind != ContractionKind::attention) {
+    const Unfused rows = unfuse(kernel);  // what adds up is several
+    return rows.steps.size() > 1 ? rows : Unfused{};
+  }
+  return parts;
+}
+
+}  // namespace npusim::cuda

@@ -1,0 +1,129 @@
+// From the accesses of a contraction to axes in the order in which memory is walked.
+#include "backends/cuda/target/product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace npusim::cuda {
+namespace {
+
+Operand linear(const Kernel& k, const Access& access) {
+  Operand o;
+  o.arg = access.arg;
+  o.elements = k.args[static_cast<size_t>(access.arg)].elements;
+  o.offset = access.offset;
+  o.strides = access.strides;
+  for (const Guard& g : access.guards) {
+    o.offset += g.stride * g.offset;
+    for (size_t d = 0; d < g.coeffs.size(); ++d) o.strides[d] += g.stride * g.coeffs[d];
+    o.bounds.push_back({g.offset, g.limit, g.coeffs});
+  }
+  return o;
+}
+
+// Whether eight neighbours along the dimension lie in one word, wherever the others stand.
+bool has_words(const Product& p, const Operand& o, int dim) {
+  const auto along = static_cast<size_t>(dim);
+  if (o.strides[along] != 1 || p.extents[along] % word != 0 || o.offset % word != 0) return false;
+  for (size_t d = 0; d < o.strides.size(); ++d)
+    if (d != along && p.extents[d] > 1 && o.strides[d] % word != 0) return false;
+  return std::none_of(o.bounds.begin(), o.bounds.end(), [&](const Bound& b) { return b.coeffs[along] != 0; });
+}
+
+void make_last(Product& p, Axis& axis, int dim) {
+  std::vector<int> dims = axis.dims;
+  std::erase(dims, dim);
+  dims.push_back(dim);
+  axis = make_axis(p.extents, std::move(dims));
+}
+
+int find_words(const Product& p, const Operand& o, const Axis& axis) {
+  for (int dim : axis.dims)
+    if (has_words(p, o, dim)) return dim;
+  return -1;
+}
+
+// The depth's order is free: last comes what both operands read in words, or else one of them.
+void order_depth(Product& p) {
+  int last = -1;
+  for (int dim : p.depth.dims)
+    if (has_words(p, p.a, dim) && has_words(p, p.b, dim)) last = dim;
+  if (last < 0) last = find_words(p, p.a, p.depth);
+  if (last < 0) last = find_words(p, p.b, p.depth);
+  if (last >= 0) make_last(p, p.depth, last);
+  for (Operand* o : {&p.a, &p.b})
+    if (last >= 0 && has_words(p, *o, last)) o->words = Operand::Words::along_depth;
+}
+
+void order_across(Product& p, Operand& o, Axis& axis) {
+  if (o.words != Operand::Words::none) return;
+  const int dim = find_words(p, o, axis);
+  if (dim < 0) return;
+  make_last(p, axis, dim);
+  o.words = Operand::Words::across;
+}
+
+// Results that lie side by side are made by one thread. An operand that is read across its axis has the last dimension.
+void order_results(const Kernel& k, Product& p) {
+  const Store& store = k.stores[0];
+  const auto step = [&](int dim) { return std::abs(store.access.strides[static_cast<size_t>(dim)]); };
+  const auto free_axis = [](const Operand& o) { return o.words != Operand::Words::across; };
+  const auto pick = [&](Axis& axis, const Operand& o) {
+    int best = -1;
+    for (int dim : axis.dims)
+      if (step(dim) != 0 && (best < 0 || step(dim) < step(best))) best = dim;
+    if (best >= 0 && free_axis(o)) make_last(p, axis, best);
+    return axis.dims.empty() || step(axis.dims.back()) == 0 ? int64_t{1} << 62 : step(axis.dims.back());
+  };
+  const int64_t along_columns = pick(p.columns, p.b), along_rows = pick(p.rows, p.a);
+  p.lanes_are_rows = along_rows < along_columns;
+  const Axis& axis = p.lanes_are_rows ? p.rows : p.columns;
+  if (!axis.dims.empty() && axis.extents.back() % word == 0) p.lanes = word;
+}
+
+}  // namespace
+
+std::optional<Product> find_product(const Kernel& k, std::string& why) {
+  const auto none = [&](std::string reason) {
+    why = std::move(reason);
+    return std::nullopt;
+  };
+  if (!k.contraction) return none("there is no product");
+  const Contraction& c = *k.contraction;
+  if (c.kind == ContractionKind::attention) return none("it is an attention");
+  const auto dtype = [&](const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype; };
+  const DType type = dtype(c.a);
+  if (type != dtype(c.b) || (type != DType::f16 && type != DType::bf16))
+    return none(fmt::format("operands of {} and {}, not of one 16-bit type", dtype_name(type), dtype_name(dtype(c.b))));
+  if (std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; }))
+    return none("what it stores adds up");
+  Product p;
+  p.dtype = type;
+  p.extents = k.space;
+  p.extents.insert(p.extents.end(), c.reduce.begin(), c.reduce.end());
+  if (std::find(p.extents.begin(), p.extents.end(), 0) != p.extents.end()) return none("a dimension is empty");
+  const ProductAxes axes = product_axes(k);
+  p.batch = axes.batch, p.rows = axes.rows, p.columns = axes.columns, p.depth = axes.depth;
+  for (Axis* axis : {&p.batch, &p.rows, &p.columns, &p.depth}) {
+    std::vector<int> dims;
+    for (int d : axis->dims)
+      if (p.extents[static_cast<size_t>(d)] > 1) dims.push_back(d);
+    *axis = make_axis(p.extents, std::move(dims));
+  }
+  const auto ones = static_cast<size_t>(std::count(p.extents.begin(), p.extents.end(), 1));
+  const size_t kept = p.batch.dims.size() + p.rows.dims.size() + p.columns.dims.size() + p.depth.dims.size();
+  if (kept + ones != p.extents.size()) return none("a dimension that neither operand has");
+  constexpr int64_t most = int64_t{1} << 30;  // positions are int
+  for (const Axis* axis : {&p.batch, &p.rows, &p.columns, &p.depth})
+    if (axis->size() > most) return none(fmt::format("an axis of {}", axis->size()));
+  p.a = linear(k, c.a), p.b = linear(k, c.b);
+  order_depth(p);
+  order_across(p, p.a, p.rows);
+  order_across(p, p.b, p.columns);
+  order_results(k, p);
+  return p;
+}
+
+}  // namespace npusim::cuda

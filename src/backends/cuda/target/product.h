@@ -1,0 +1,50 @@
+// A product of matrices as tensor cores and dot products see it: which dimensions are its rows, columns and depth, and
+// how the memory of each operand is walked in words of 16 bytes.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/facts/product_axes.h"
+
+namespace npusim::cuda {
+
+inline constexpr int word = 8;  // elements of 16 bits
+
+// A coordinate that the memory has only for 0 <= value < limit.
+struct Bound {
+  int64_t offset = 0, limit = 0;
+  std::vector<int64_t> coeffs;
+};
+
+// An operand's elements at offset + Σ strides·index over space ++ reduce, 0 where a bound does not hold.
+struct Operand {
+  enum class Words : uint8_t {
+    along_depth,  // 8 neighbours of the depth's last dimension are a word
+    across,       // 8 neighbours of the rows' (or the columns') last dimension are
+    none,
+  };
+  int arg = 0;
+  int64_t elements = 0;
+  int64_t offset = 0;
+  std::vector<int64_t> strides;
+  std::vector<Bound> bounds;
+  Words words = Words::none;
+};
+
+// result[batch, row, column] = Σ over depth of a[batch, row, depth] · b[batch, column, depth], of one 16-bit type.
+struct Product {
+  DType dtype = DType::f16;
+  std::vector<int64_t> extents;  // of space ++ reduce
+  Axis batch, rows, columns, depth;
+  Operand a, b;
+  // Results side by side: the last dimension of the columns or of the rows, where what is stored lies in words; else
+  // the one that stores walk in the smallest steps, and 1.
+  bool lanes_are_rows = false;
+  int lanes = 1;
+};
+
+// Why the kernel is no such product in `why`, then.
+std::optional<Product> find_product(const Kernel& kernel, std::string& why);
+
+}  // namespace npusim::cuda

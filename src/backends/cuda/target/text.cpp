@@ -1,0 +1,49 @@
+// Sums and quotients as text.
+#include "backends/cuda/target/text.h"
+
+#include <fmt/format.h>
+
+namespace npusim::cuda {
+
+void take_apart(Lines& to, const std::string& flat, const Axis& axis, const std::string& name) {
+  int64_t inner = 1;
+  for (size_t n = axis.dims.size(); n-- > 0; inner *= axis.extents[n]) {
+    std::string text = flat;
+    if (inner != 1) text += fmt::format(" / {}", inner);
+    if (n != 0) text += fmt::format(" % {}", axis.extents[n]);
+    to.add(fmt::format("const int {}_{} = {};", name, n, text));
+  }
+}
+
+std::string put_together(const std::vector<int64_t>& factors, const Axis& axis, const std::string& name) {
+  std::vector<std::string> parts;
+  for (size_t n = 0; n < axis.dims.size(); ++n) {
+    const int64_t factor = factors[static_cast<size_t>(axis.dims[n])];
+    if (factor == 0) continue;
+    const std::string index = fmt::format("{}_{}", name, n);
+    const bool wide = factor >= int64_t{1} << 31 || factor < -(int64_t{1} << 31);
+    parts.push_back(factor == 1 ? index : fmt::format("{} * {}{}", index, factor, wide ? "LL" : ""));
+  }
+  return parts.empty() ? "" : fmt::format("{}", fmt::join(parts, " + "));
+}
+
+std::string sum_of(const std::vector<std::string>& parts) {
+  std::string sum;
+  for (const std::string& part : parts)
+    if (!part.empty() && part != "0") sum += (sum.empty() ? "" : " + ") + part;
+  return sum.empty() ? "0" : sum;
+}
+
+std::string_view address_type(const Operand& operand) {
+  return operand.elements < int64_t{1} << 29 ? "int" : "long long";
+}
+
+std::string pointer_of(const Kernel& kernel, const Operand& operand) {
+  int reads = 0;
+  for (int i = 0; i < operand.arg; ++i) reads += !kernel.args[static_cast<size_t>(i)].written;
+  return fmt::format("in{}", reads);
+}
+
+std::string_view element_type(const Product& product) { return product.dtype == DType::f16 ? "f16" : "bf16"; }
+
+}  // namespace npusim::cuda

@@ -1,0 +1,322 @@
+// One text for all tiles: copies into stages, fragments, sums, and the epilogue over what the sums were put to.
+#include "backends/cuda/target/tile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/cuda/target/text.h"
+#include "print/point.h"
+
+namespace npusim::cuda {
+namespace {
+
+constexpr int depth_words = tile_depth / word;
+
+class TileText {
+ public:
+  TileText(const Kernel& kernel, const Product& product, const TileShape& shape)
+      : k_(kernel), p_(product), s_(shape), steps_((p_.depth.size() + tile_depth - 1) / tile_depth) {}
+
+  std::string body() {
+    const int64_t row_tiles = tiles(p_.rows, s_.rows), column_tiles = tiles(p_.columns, s_.columns);
+    t_.add("extern __shared__ uint4 shared_words[];");
+    t_.add("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;");
+    t_.add(fmt::format("const int first_row = blockIdx.x % {} * {};", row_tiles, s_.rows));
+    t_.add(fmt::format("const int first_column = blockIdx.x / {} % {} * {};", row_tiles, column_tiles, s_.columns));
+    t_.add(fmt::format("const int batch = blockIdx.x / {};", row_tiles * column_tiles));
+    take_apart(t_, "batch", p_.batch, "z");
+    const std::string_view type = element_type(p_);
+    t_.add(fmt::format("{0}* const a_stages = ({0}*)shared_words;", type));
+    t_.add(fmt::format("{}* const b_stages = a_stages + {};", type, s_.stages * s_.rows * tile_depth));
+    declare('a', p_.a, p_.rows, s_.rows, "row");
+    declare('b', p_.b, p_.columns, s_.columns, "column");
+    t_.open("const auto bring = [&](const int stage, const int step)");
+    bring('a', p_.a, s_.rows);
+    bring('b', p_.b, s_.columns);
+    t_.close(";");
+    sums();
+    epilogue();
+    return std::move(t_.text);
+  }
+
+ private:
+  static int64_t tiles(const Axis& axis, int size) { return (axis.size() + size - 1) / size; }
+  static bool across(const Operand& o) { return o.words == Operand::Words::across; }
+  // Words in a line of the stage's memory, and where a line's word lies: neighbours in a column of words lie in
+  // different banks.
+  static int line_words(const Operand& o, int size) { return across(o) ? size / word : depth_words; }
+  static std::string turned(int words, const std::string& line) {
+    return words >= 8   ? fmt::format("({} & 7)", line)
+           : words == 4 ? fmt::format("({} / 2 & 3)", line)
+                        : fmt::format("({} / 4 & 1)", line);
+  }
+  static std::string place(int words, const std::string& line, const std::string& at) {
+    return fmt::format("(({}) * {} + (({}) ^ {})) * {}", line, words, at, turned(words, "(" + line + ")"), word);
+  }
+  int passes(const Operand& o, int size) const {
+    return (across(o) ? tile_depth : size) * line_words(o, size) / s_.threads();
+  }
+  int lines_of_pass(const Operand& o, int size) const { return s_.threads() / line_words(o, size); }
+
+  std::string there(const Operand& o, const std::string& position, const std::string& at) const {
+    std::string text = position;
+    for (size_t n = 0; n < o.bounds.size(); ++n)
+      text += fmt::format(" && (unsigned)({}) < {}u", fmt::format(fmt::runtime(at), n), o.bounds[n].limit);
+    return text;
+  }
+
+  // Where this thread's lines stand in the operand's memory, but for the depth.
+  void declare(char x, const Operand& o, const Axis& axis, int size, const std::string& what) {
+    const int words = line_words(o, size), lines = across(o) ? 1 : passes(o, size);
+    const std::string_view type = address_type(o);
+    t_.add(fmt::format("const int {0}_word = thread % {1}, {0}_line = thread / {1};", x, words));
+    t_.add(fmt::format("{} {}_at[{}];", type, x, lines));
+    t_.add(fmt::format("bool {}_there[{}];", x, lines));
+    for (size_t n = 0; n < o.bounds.size(); ++n) t_.add(fmt::format("int {}_bound{}[{}];", x, n, lines));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int j = 0; j < {}; ++j)", lines));
+    t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word)
+                     : fmt::format("const int at = first_{} + {}_line + j * {};", what, x, lines_of_pass(o, size)));
+    take_apart(t_, "at", axis, "r");
+    t_.add(fmt::format("{}_there[j] = at < {};", x, axis.size()));
+    const std::string_view cast = type == "int" ? "" : "(long long)";
+    t_.add(fmt::format(
+        "{}_at[j] = {};", x,
+        sum_of({fmt::format("{}{}", o.offset ? cast : "", o.offset), widen(o, p_.batch, "z"), widen(o, axis, "r")})));
+    for (size_t n = 0; n < o.bounds.size(); ++n) {
+      const Bound& b = o.bounds[n];
+      t_.add(fmt::format("{}_bound{}[j] = {};", x, n,
+                         sum_of({std::to_string(b.offset), put_together(b.coeffs, p_.batch, "z"),
+                                 put_together(b.coeffs, axis, "r")})));
+    }
+    t_.close();
+  }
+
+  // The sum in the type of addresses.
+  static std::string widen(const Operand& o, const Axis& axis, const std::string& name) {
+    if (address_type(o) == "int") return put_together(o.strides, axis, name);
+    std::vector<std::string> parts;
+    for (size_t n = 0; n < axis.dims.size(); ++n)
+      if (const int64_t stride = o.strides[static_cast<size_t>(axis.dims[n])])
+        parts.push_back(fmt::format("(long long){}_{} * {}", name, n, stride));
+    return parts.empty() ? "" : fmt::format("{}", fmt::join(parts, " + "));
+  }
+
+  // The words of a stage that this thread brings.
+  void bring(char x, const Operand& o, int size) {
+    const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
+    const std::string stage = fmt::format("{}_stages + stage * {}", x, size * tile_depth);
+    const std::string from = pointer_of(k_, o);
+    const auto depth = [&](const std::string& position) {
+      t_.add(fmt::format("const int k = step * {} + {};", tile_depth, position));
+      take_apart(t_, "k", p_.depth, "k");
+      t_.add(fmt::format("const {} deep = {};", address_type(o), sum_of({widen(o, p_.depth, "k")})));
+      for (size_t n = 0; n < o.bounds.size(); ++n)
+        t_.add(fmt::format("const int deep{} = {};", n, sum_of({put_together(o.bounds[n].coeffs, p_.depth, "k")})));
+    };
+    const auto is_there = [&](const std::string& j) {
+      std::string text = fmt::format("{}_there[{}]", x, j);
+      if (p_.depth.size() % tile_depth != 0) text += fmt::format(" && k < {}", p_.depth.size());
+      return there(o, text, fmt::format("{}_bound{{0}}[{}] + deep{{0}}", x, j));
+    };
+    t_.open("");
+    if (o.words == Operand::Words::none) {
+      t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word, count));
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word));
+      depth(fmt::format("{}_word * {} + e", x, word));
+      t_.add("#pragma unroll");
+      t_.add(fmt::format("for (int j = 0; j < {}; ++j) words[j].at[e] = {} ? {}[{}_at[j] + deep] : 0;", count,
+                         is_there("j"), from, x));
+      t_.close();
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
+      t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
+      t_.add(fmt::format("write_lanes(words[j], {} + {});", stage, place(words, "line", fmt::format("{}_word", x))));
+      t_.close();
+    } else {
+      if (!across(o)) depth(fmt::format("{}_word * {}", x, word));
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
+      t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
+      if (across(o)) depth("line");
+      const std::string j = across(o) ? "0" : "j";
+      t_.add(fmt::format("const bool there = {};", is_there(j)));
+      t_.add(fmt::format("copy_async({} + {}, {} + (there ? {}_at[{}] + deep : 0), there);", stage,
+                         place(words, "line", fmt::format("{}_word", x)), from, x, j));
+      t_.close();
+    }
+    t_.close();
+  }
+
+  int rows_of_warp() const { return s_.rows / s_.warps_along_rows; }
+  int columns_of_warp() const { return s_.columns / s_.warps_along_columns; }
+
+  void sums() {
+    const int m = rows_of_warp(), n = columns_of_warp();
+    t_.add(fmt::format("const int warp_row = warp / {0} * {1}, warp_column = warp % {0} * {2};", s_.warps_along_columns,
+                       m, n));
+    t_.add(fmt::format("float sums[{}][{}][4];", m / 16, n / 8));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int i = 0; i < {}; ++i)", m / 16));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format(
+        "  for (int j = 0; j < {}; ++j) sums[i][j][0] = sums[i][j][1] = sums[i][j][2] = sums[i][j][3] = 0;", n / 8));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", s_.stages - 1));
+    t_.add(fmt::format("if (step < {}) bring(step, step);", steps_));
+    t_.add("commit_copies();");
+    t_.close();
+    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
+    t_.add(fmt::format("wait_copies<{}>();", s_.stages - 2));
+    t_.add("__syncthreads();");
+    t_.add(
+        fmt::format("if (step + {0} < {1}) bring((step + {0}) % {2}, step + {0});", s_.stages - 1, steps_, s_.stages));
+    t_.add("commit_copies();");
+    const std::string_view type = element_type(p_);
+    t_.add(fmt::format("const {}* const a_stage = a_stages + step % {} * {};", type, s_.stages, s_.rows * tile_depth));
+    t_.add(
+        fmt::format("const {}* const b_stage = b_stages + step % {} * {};", type, s_.stages, s_.columns * tile_depth));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int k = 0; k < {}; k += 16)", tile_depth));
+    t_.add(fmt::format("unsigned a[{}][4], b[{}][4];", m / 16, n / 16));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int i = 0; i < {}; ++i) {};", m / 16, fragment('a', p_.a, s_.rows)));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int i = 0; i < {}; ++i) {};", n / 16, fragment('b', p_.b, s_.columns)));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int i = 0; i < {}; ++i)", m / 16));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("  for (int j = 0; j < {}; ++j) multiply_{}(sums[i][j], a[i], b[j / 2] + j % 2 * 2);", n / 8,
+                       type));
+    t_.close();
+    t_.close();
+  }
+
+  // Four matrices of 8 x 8: of a, rows then depth; of b, depth then columns. A line of memory that runs across is
+  // turned.
+  std::string fragment(char x, const Operand& o, int size) const {
+    const bool is_a = x == 'a';
+    const int words = line_words(o, size);
+    const std::string first = is_a ? "warp_row + i * 16" : "warp_column + i * 16";
+    std::string line, at;
+    if (across(o)) {
+      line = is_a ? "k + lane / 16 * 8 + lane % 8" : "k + lane / 8 % 2 * 8 + lane % 8";
+      at = fmt::format("({}) / 8 + {}", first, is_a ? "lane / 8 % 2" : "lane / 16");
+    } else {
+      line = first + (is_a ? " + lane % 16" : " + lane / 16 * 8 + lane % 8");
+      at = is_a ? "k / 8 + lane / 16" : "k / 8 + lane / 8 % 2";
+    }
+    return fmt::format("load_matrices{}({}[i], {}_stage + {})", across(o) ? "_turned" : "", x, x,
+                       place(words, line, at));
+  }
+
+  // The sums change places through shared memory, so that a thread has neighbours in the result's memory.
+  void epilogue() {
+    const bool turn = p_.lanes_are_rows;
+    const int lines = turn ? s_.columns : s_.rows, width = turn ? s_.rows : s_.columns, pitch = width + 4;
+    t_.add("wait_copies<0>();");
+    t_.add("__syncthreads();");
+    t_.add("float* const results = (float*)shared_words;");
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int i = 0; i < {}; ++i)", rows_of_warp() / 16));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("  for (int j = 0; j < {}; ++j)", columns_of_warp() / 8));
+    t_.add("#pragma unroll");
+    t_.open("    for (int e = 0; e < 4; ++e)");
+    t_.add("const int row = warp_row + i * 16 + lane / 4 + e / 2 * 8;");
+    t_.add("const int column = warp_column + j * 8 + lane % 4 * 2 + e % 2;");
+    t_.add(
+        fmt::format("results[{} * {} + {}] = sums[i][j][e];", turn ? "column" : "row", pitch, turn ? "row" : "column"));
+    t_.close();
+    t_.add("__syncthreads();");
+    t_.open(fmt::format("for (int n = thread; n < {}; n += {})", lines * width / p_.lanes, s_.threads()));
+    t_.add(fmt::format("const int line = n / {0}, at = n % {0} * {1};", width / p_.lanes, p_.lanes));
+    t_.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
+                       turn ? "line" : "at"));
+    t_.add(fmt::format("if (row >= {} || column >= {}) continue;", p_.rows.size(), p_.columns.size()));
+    std::string leaf = fmt::format("results + line * {} + at", pitch);
+    if (p_.lanes > 1) {
+      t_.add(fmt::format("Lanes<float, {}> leaf;", p_.lanes));
+      t_.add(fmt::format("read_lanes(leaf, {});", leaf));
+      leaf = "leaf.at";
+    }
+    t_.add(fmt::format("{}_at({}, batch, row, column, {});", kernel_name(k_), parameter_names(k_), leaf));
+    t_.close();
+  }
+
+  const Kernel& k_;
+  const Product& p_;
+  const TileShape& s_;
+  const int64_t steps_;
+  Lines t_;
+};
+
+int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.columns) * tile_depth; }
+
+constexpr TileShape shapes[] = {
+    {128, 128, 2, 4, 3}, {128, 64, 2, 2, 3}, {64, 128, 2, 2, 3}, {64, 64, 2, 2, 4},
+    {64, 32, 2, 2, 4},   {32, 64, 2, 2, 4},  {32, 32, 2, 2, 4},  {16, 64, 1, 4, 4},
+};
+
+}  // namespace
+
+std::span<const TileShape> tile_shapes() { return shapes; }
+
+// An estimate for a device of 132 multiprocessors: a block's step takes its products or its bytes, whichever takes
+// longer, and never less than memory lets it wait.
+TileShape choose_tile(const Product& p, double* cycles) {
+  TileShape best = shapes[0];
+  double least = 0;
+  for (const TileShape& s : shapes) {
+    const auto parts = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
+    const int64_t blocks = parts(p.rows.size(), s.rows) * parts(p.columns.size(), s.columns) * p.batch.size();
+    const double products = double(s.rows) * s.columns * tile_depth / 1200, bytes = stage_bytes(s) / 28.0;
+    const double step = std::max({products, bytes, 180.0});
+    const double block = static_cast<double>(parts(p.depth.size(), tile_depth)) * step + 900 + products / 2;
+    const double all = static_cast<double>((blocks + 131) / 132) * block;
+    if (least == 0 || all < least) best = s, least = all;
+  }
+  if (cycles) *cycles = least;
+  return best;
+}
+
+std::string tiles_decline(const Product& p) {
+  for (const Operand* o : {&p.a, &p.b})
+    for (const Bound& b : o->bounds)
+      if (b.limit > int64_t{1} << 30 || std::abs(b.offset) > int64_t{1} << 30) return "coordinates beyond 32 bits";
+  const int64_t narrow = std::min(p.rows.size(), p.columns.size());
+  if (narrow < 8 && p.batch.size() > 64)
+    return fmt::format("{} products of {} rows and {} columns", p.batch.size(), p.rows.size(), p.columns.size());
+  return {};
+}
+
+Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s) {
+  const std::string name = kernel_name(kernel);
+  PointFunction point;
+  point.name = name + "_at";
+  point.positions = {{"batch", product.batch.dims}, {"row", product.rows.dims}, {"column", product.columns.dims}};
+  point.lanes = product.lanes;
+  const Axis& lanes = product.lanes_are_rows ? product.rows : product.columns;
+  if (product.lanes > 1) point.lane_dim = lanes.dims.back();
+  Made made;
+  const auto parts = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
+  made.shape = {parts(product.rows.size(), s.rows) * parts(product.columns.size(), s.columns) * product.batch.size(),
+                s.threads()};
+  const int64_t results =
+      product.lanes_are_rows ? int64_t{4} * s.columns * (s.rows + 4) : int64_t{4} * s.rows * (s.columns + 4);
+  made.shared_bytes = std::max(s.stages * stage_bytes(s), results);
+  const auto read = [](const Operand& o) {
+    return o.words == Operand::Words::none ? "elements" : o.words == Operand::Words::across ? "words across" : "words";
+  };
+  made.how =
+      fmt::format("tiles of {}x{}, {} stages, {} by {}", s.rows, s.columns, s.stages, read(product.a), read(product.b));
+  made.functions = print_point(kernel, cuda_dialect, point);
+  made.functions += fmt::format("\n// {}: {}\n", name, made.how);
+  made.functions += fmt::format(fmt::runtime(cuda_dialect.kernel), name, parameters(kernel, cuda_dialect), s.threads());
+  made.functions += TileText(kernel, product, s).body() + "}\n";
+  return made;
+}
+
+}  // namespace npusim::cuda

@@ -1,0 +1,111 @@
+// A text becomes C++: shared memory by its place, a table of what is launched.
+#include "cuda/harness/harness.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <vector>
+
+#include "print/print.h"
+
+namespace npusim {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Shared memory is a block's: the harness hands it out by a number, that of its mention in the text.
+std::string with_shared_memory(const std::string& text) {
+  static const std::regex dynamic(R"(extern __shared__ (\w+) (\w+)\[\];)"),
+      fixed(R"(__shared__ ([\w ]+) (\w+)\[(\d+)\];)");
+  const std::string first = std::regex_replace(text, dynamic, "$1* const $2 = ($1*)mslx_current()->tgm[0];");
+  std::string out;
+  int site = 0;
+  auto at = first.cbegin();
+  for (std::sregex_iterator m(first.begin(), first.end(), fixed), end; m != end; ++m) {
+    out.append(at, (*m)[0].first);
+    out += fmt::format("{0}* const {1} = ({0}*)mslx_tg_alloc({2}, sizeof({0}) * {3});", (*m)[1].str(), (*m)[2].str(),
+                       ++site, (*m)[3].str());
+    at = (*m)[0].second;
+  }
+  return out.append(at, first.cend());
+}
+
+std::string table_of(const std::string& text) {
+  static const std::regex kernel(R"(extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(\s*([^{]*)\) \{)");
+  std::string thunks, rows;
+  for (std::sregex_iterator m(text.begin(), text.end(), kernel), end; m != end; ++m) {
+    const std::string name = (*m)[1], parameters = (*m)[2];
+    std::string passed, descriptions;
+    int count = 0;
+    for (size_t begin = 0; begin < parameters.size();) {
+      const size_t comma = std::min(parameters.find(',', begin), parameters.size());
+      const std::string type = parameters.substr(begin, parameters.find('*', begin) + 1 - begin);
+      passed += fmt::format("{}({})c->buf[{}]", count ? ", " : "", type, count);
+      descriptions += fmt::format("{{0, {}, 0, 1, \"\", \"\"}}, ", count++);
+      begin = comma + 1;
+    }
+    thunks += fmt::format(
+        "static void thunk_{0}(const mslx_call* c) {{\n  my_copies() = {{}};\n  {0}({1});\n}}\n"
+        "static const mslx_param_desc params_{0}[] = {{{2}}};\n",
+        name, passed, descriptions);
+    rows += fmt::format("  {{\"{0}\", thunk_{0}, nullptr, params_{0}, {1}}},\n", name, count);
+  }
+  return fmt::format("\n{}extern \"C\" const mslx_kernel_desc mslx_kernels[] = {{\n{}  {{}}}};\n", thunks, rows);
+}
+
+std::string run(const std::string& command, int& status) {
+  std::string messages;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  char buffer[4096];
+  for (size_t n; pipe && (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) messages.append(buffer, n);
+  status = pipe ? pclose(pipe) : -1;
+  return messages;
+}
+
+}  // namespace
+
+const Dialect& harness_dialect() {
+  static const std::set<std::string_view> own = {
+      "f16_to_float", "float_to_f16",  "copy_async", "commit_copies",        "wait_copies", "load_matrices",
+      "multiply_f16", "multiply_bf16", "INFINITY",   "load_matrices_turned", "NAN"};
+  static const std::vector<Dialect::Helper> helpers = [] {
+    std::vector<Dialect::Helper> kept;
+    for (const Dialect::Helper& h : cuda_dialect.helpers)
+      if (!own.contains(h.name)) kept.push_back(h);
+    return kept;
+  }();
+  static const Dialect dialect = [] {
+    Dialect d = cuda_dialect;
+    d.helpers = helpers;
+    return d;
+  }();
+  return dialect;
+}
+
+mslx::Library compile_on_cpu(const std::string& functions) {
+  static int count = 0;
+  const fs::path stem = fs::temp_directory_path() / fmt::format("npusim_cuda_{}_{}", getpid(), count++);
+  const std::string source = stem.string() + ".cpp", object = stem.string() + ".so";
+  const std::string text = with_shared_memory(with_helpers(functions, harness_dialect()));
+  std::ofstream(source) << "#include \"" NPUSIM_SOURCE_DIR "/tests/cuda/harness/shim.h\"\n" << text << table_of(text);
+  int status = 0;
+  const std::string messages =
+      run(NPUSIM_CLANG " -std=c++20 -O1 -w -ffp-contract=off -march=native -fPIC -shared --rtlib=compiler-rt -lgcc_s " +
+              source + " -o " + object,
+          status);
+  mslx::Library library;
+  if (status == 0)
+    library = mslx::load(object);
+  else
+    library.error = messages;
+  if (status == 0) fs::remove(source);
+  fs::remove(object);
+  return library;
+}
+
+}  // namespace npusim

@@ -1,0 +1,31 @@
+// Where printed texts are executed: on this machine's GPU if it has one, else on its CPU.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/target/implementations.h"
+#include "base/tensor.h"
+#include "cuda/harness/harness.h"
+
+namespace npusim {
+
+class Machine {
+ public:
+  explicit Machine(const std::string& functions);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  const std::string& error() const { return error_; }  // of the compiler
+  // Launches one kernel on the memory of its arguments; what went wrong, a trap among it. On the CPU, threads take
+  // turns in this order.
+  std::string run(const Kernel& kernel, const cuda::Made& made, std::vector<HostTensor>& memory, mslx::Order order);
+
+ private:
+  struct Gpu;
+  std::string error_;
+  std::unique_ptr<Gpu> gpu_;
+  mslx::Library library_;
+};
+
+}  // namespace npusim

@@ -1,0 +1,190 @@
+// What printed CUDA C++ needs to be compiled as C++ and executed by tests/metal/runtime: a thread of the GPU is a
+// fiber, and what the printer's helpers do by instructions of their own is done here, as exactly and as late as they
+// may.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+struct mslx_call {
+  void* const* buf;
+  void* const* tgm;
+  unsigned tpig[3], tgpig[3], tpitg[3], tptg[3], tgpg[3], tpg[3], tiitg, tiisg, sgitg, sgptg, tpsg, qgitg, tiiqg, qgptg;
+};
+struct mslx_param_desc {
+  int kind, index, is_const;
+  unsigned esize;
+  const char* name;
+  const char* attr;
+};
+struct mslx_kernel_desc {
+  const char* name;
+  void (*thunk)(const mslx_call*);
+  void (*flat)(const mslx_call*);
+  const mslx_param_desc* params;
+  int nparams;
+};
+extern "C" {
+const mslx_call* mslx_current();
+void mslx_barrier(unsigned flags, unsigned site);
+const unsigned char* mslx_simd_xchg(const void* from, unsigned bytes, unsigned op, unsigned site, unsigned* mask,
+                                    unsigned* lane);
+void* mslx_tg_alloc(unsigned site, unsigned long bytes);
+void mslx_fail(const char* message);
+}
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+#define __restrict__ __restrict
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct Position {
+  unsigned x, y, z;
+};
+inline Position position(const unsigned* at) { return {at[0], at[1], at[2]}; }
+#define threadIdx position(mslx_current()->tpitg)
+#define blockIdx position(mslx_current()->tgpig)
+
+#define HARNESS_SITE unsigned line = __builtin_LINE(), unsigned column = __builtin_COLUMN()
+inline void __syncthreads(HARNESS_SITE) { mslx_barrier(3, line * 256 + column); }
+
+// What the 32 lanes of a warp bring to one place.
+template <typename T>
+struct Warp {
+  const unsigned char* table;
+  unsigned lane;
+  T of(unsigned other) const {
+    T x;
+    std::memcpy(&x, table + 64 * other, sizeof x);
+    return x;
+  }
+};
+template <typename T>
+Warp<T> meet(const T& mine, unsigned site) {
+  unsigned mask = 0;
+  Warp<T> warp;
+  warp.table = mslx_simd_xchg(&mine, sizeof mine, 0, site, &mask, &warp.lane);
+  if (mask != 0xffffffffu) mslx_fail("a warp meets without all of its lanes");
+  return warp;
+}
+inline void __syncwarp(HARNESS_SITE) { meet(0, line * 256 + column); }
+template <typename T>
+T __shfl_xor_sync(unsigned, T x, int mask, HARNESS_SITE) {
+  const Warp<T> warp = meet(x, line * 256 + column);
+  return warp.of(warp.lane ^ static_cast<unsigned>(mask));
+}
+template <typename T>
+T __shfl_sync(unsigned, T x, int from, HARNESS_SITE) {
+  return meet(x, line * 256 + column).of(static_cast<unsigned>(from) % 32);
+}
+
+template <typename To, typename From>
+To bits_as(From x) {
+  To to;
+  static_assert(sizeof to == sizeof x);
+  std::memcpy(&to, &x, sizeof to);
+  return to;
+}
+inline float __int_as_float(int x) { return bits_as<float>(x); }
+inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+inline float rsqrtf(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+template <typename A, typename B>
+auto min(A a, B b) {
+  return a < b ? a : b;
+}
+template <typename A, typename B>
+auto max(A a, B b) {
+  return a > b ? a : b;
+}
+using std::isnan;
+
+inline float f16_to_float(unsigned short bits) { return static_cast<float>(bits_as<_Float16>(bits)); }
+inline unsigned short float_to_f16(float x) { return bits_as<unsigned short>(static_cast<_Float16>(x)); }
+
+// Copies arrive when they are waited for and not before.
+struct Copy {
+  void* to;
+  const void* from;
+  bool there;
+};
+struct Copies {
+  std::vector<Copy> open;
+  std::vector<std::vector<Copy>> committed;
+};
+inline Copies copies[1024];
+inline Copies& my_copies() { return copies[mslx_current()->tiitg]; }
+inline void copy_async(void* to, const void* from, bool there) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 || (there && reinterpret_cast<uintptr_t>(from) % 16))
+    mslx_fail("a copy of 16 bytes that is not aligned");
+  my_copies().open.push_back({to, from, there});
+}
+inline void commit_copies() {
+  Copies& mine = my_copies();
+  mine.committed.push_back(std::move(mine.open));
+  mine.open.clear();
+}
+template <int later>
+void wait_copies() {
+  Copies& mine = my_copies();
+  while (mine.committed.size() > later) {
+    for (const Copy& c : mine.committed.front())
+      if (c.there)
+        std::memcpy(c.to, c.from, 16);
+      else
+        std::memset(c.to, 0, 16);
+    mine.committed.erase(mine.committed.begin());
+  }
+}
+
+inline void load_matrices(unsigned* to, const void* row, HARNESS_SITE) {
+  if (reinterpret_cast<uintptr_t>(row) % 16) mslx_fail("a row of a matrix that is not aligned");
+  const auto warp = meet(row, line * 256 + column);
+  for (unsigned i = 0; i < 4; ++i)
+    std::memcpy(&to[i], static_cast<const char*>(warp.of(8 * i + warp.lane / 4)) + 4 * (warp.lane % 4), 4);
+}
+inline void load_matrices_turned(unsigned* to, const void* row, HARNESS_SITE) {
+  if (reinterpret_cast<uintptr_t>(row) % 16) mslx_fail("a row of a matrix that is not aligned");
+  const auto warp = meet(row, line * 256 + column);
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned half = 0; half < 2; ++half)
+      std::memcpy(reinterpret_cast<char*>(&to[i]) + 2 * half,
+                  static_cast<const char*>(warp.of(8 * i + 2 * (warp.lane % 4) + half)) + 2 * (warp.lane / 4), 2);
+}
+
+struct Fragments {
+  unsigned a[4], b[2];
+};
+template <typename F>
+void multiply(float* sums, const unsigned* a, const unsigned* b, F&& to_float, unsigned site) {
+  Fragments mine;
+  std::memcpy(mine.a, a, sizeof mine.a);
+  std::memcpy(mine.b, b, sizeof mine.b);
+  const auto warp = meet(mine, site);
+  const auto half = [&](unsigned word, unsigned k) {
+    return to_float(static_cast<unsigned short>(word >> 16 * (k % 2)));
+  };
+  for (unsigned n = 0; n < 4; ++n) {
+    const unsigned row = warp.lane / 4 + n / 2 * 8, column = warp.lane % 4 * 2 + n % 2;
+    double sum = sums[n];
+    for (unsigned k = 0; k < 16; ++k) {
+      const Fragments x = warp.of(row % 8 * 4 + k % 8 / 2), y = warp.of(column * 4 + k % 8 / 2);
+      sum += static_cast<double>(half(x.a[row / 8 + k / 8 * 2], k)) * half(y.b[k / 8], k);
+    }
+    sums[n] = static_cast<float>(sum);
+  }
+}
+inline void multiply_f16(float* sums, const unsigned* a, const unsigned* b, HARNESS_SITE) {
+  multiply(sums, a, b, f16_to_float, line * 256 + column);
+}
+inline void multiply_bf16(float* sums, const unsigned* a, const unsigned* b, HARNESS_SITE) {
+  const auto to_float = [](unsigned short bits) { return bits_as<float>(static_cast<unsigned>(bits) << 16); };
+  multiply(sums, a, b, to_float, line * 256 + column);
+}
