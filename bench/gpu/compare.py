@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""npusim beside PyTorch on one NVIDIA GPU: the same random weights and inputs, in half precision.
+
+    compare.py prepare FOLDER [--npusim FILE]    anywhere: exports and compiles the models, a few MB to carry
+    compare.py run FOLDER [--npusim FILE] [--seconds S] [--models A,B] [--autotune]    on the machine with the GPU
+
+`run` makes the weights from seeds, checks every answer against PyTorch's float32 and only then measures: medians of CUDA
+events for PyTorch, of the host's clock around a whole run for npusim. A row is printed as soon as it is there, the table
+last, and the same as JSON into FOLDER/compare.json. Peers that the time limit does not leave room for are left out. Exit
+status 1: an answer is wrong, or npusim failed.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import torch  # noqa: E402
+import torchvision  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+import decode  # noqa: E402
+import models  # noqa: E402
+
+models.MODELS |= {
+    "resnet18-b1": lambda: (torchvision.models.resnet18(), models.images(1)),
+    "resnet50-b64": lambda: (torchvision.models.resnet50(), models.images(64)),
+}
+NAMES = ["minilm_l6-s128", "bert_base-s128", "resnet50-b1", "resnet18-b1", "vit_b_16-b1", "resnet50-b64"]
+DECODE = "qwen2.5_1.5b-decode"
+MOST_R, MOST_ERROR = {torch.float16: 1e-3, torch.bfloat16: 2e-2}, {torch.float16: 4e-2, torch.bfloat16: 0.2}
+
+
+def narrow(tensors: tuple[torch.Tensor, ...], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    return tuple(t.to(dtype) if t.is_floating_point() else t for t in tensors)
+
+
+def own(npusim: str, *arguments: object) -> str:
+    done = subprocess.run([npusim, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return done.stdout
+
+
+def prepare(folder: Path, npusim: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        model, inputs = models.build(name)
+        with tempfile.TemporaryDirectory() as made:
+            models.export_ir(name, model.half(), narrow(inputs, torch.float16), Path(made))
+            graph = json.loads((Path(made) / "ir.json").read_text())
+            (folder / f"{name}.json").write_text(json.dumps([t["name"] for t in graph["graph_inputs"]]))
+            print(own(npusim, "compile", Path(made) / "ir.json", "--target", "cuda:sm_90a", "-o", folder / f"{name}.npubin"))
+    print(own(npusim, "compile", decode.IR, "--target", "cuda:sm_90a", "-o", folder / f"{DECODE}.npubin"))
+
+
+def distance(found: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
+    a, b = found.double().flatten().cpu(), expected.double().flatten().cpu()
+    r = torch.corrcoef(torch.stack([a, b]))[0, 1].item()
+    return 1 - r, ((a - b).norm() / b.norm()).item()
+
+
+def measured(run: Callable[[], object], seconds: float = 1.0) -> float:
+    """The median of single runs, in milliseconds."""
+    for _ in range(5):
+        run()
+    torch.cuda.synchronize()
+    times, end = [], time.monotonic() + seconds
+    while len(times) < 20 or (time.monotonic() < end and len(times) < 2000):
+        begin, done = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        run()
+        done.record()
+        done.synchronize()
+        times.append(begin.elapsed_time(done))
+    return statistics.median(times)
+
+
+def probes() -> dict[str, float]:
+    gigabytes = 4
+    x = torch.randint(0, 127, (gigabytes << 30,), dtype=torch.int8, device="cuda")
+    y = torch.empty_like(x)
+    copy = measured(lambda: y.copy_(x), 0.2)
+    del x, y
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = measured(lambda: a @ b, 0.2)
+    return {"copy_gb_s": 2 * gigabytes * 2**30 / copy / 1e6, "bf16_tflop_s": 2 * 8192**3 / product / 1e9}
+
+
+class Rows:
+    def __init__(self, file: Path) -> None:
+        self.file, self.all, self.failed = file, [], False
+
+    def show(self, row: dict) -> None:
+        if row not in self.all:
+            self.all.append(row)
+        print(json.dumps(row), flush=True)
+        self.file.write_text(json.dumps(self.all, indent=1))
+
+
+def dtype_of(name: str) -> torch.dtype:
+    return torch.bfloat16 if name == DECODE else torch.float16
+
+
+def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, torch.Tensor]:
+    """The model and its inputs on the GPU and the wide answer; weights and inputs as files for npusim."""
+    weights, given = work / "model.safetensors", work / "inputs.safetensors"
+    if name == DECODE:
+        graph = json.loads(decode.IR.read_text())
+        decode.write_weights(graph, weights)
+        decode.write_inputs(graph, given)
+        model, inputs = decode.load(work)
+        model, inputs = model.cuda(), tuple(t.cuda() for t in inputs)
+        for layer in model.cache.layers:
+            layer.keys, layer.values = layer.keys.cuda(), layer.values.cuda()
+        return model, inputs, model(*inputs).float()
+    wide, inputs = models.build(name)
+    inputs = narrow(inputs, dtype_of(name))
+    model = wide.to(dtype_of(name))
+    state = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    save_file({k: v.detach().clone().contiguous() for k, v in state.items()}, weights)
+    names = json.loads((folder / f"{name}.json").read_text())
+    save_file({k: v.contiguous() for k, v in zip(names, inputs, strict=True)}, given)
+    inputs = tuple(t.cuda() for t in inputs)
+    expected = model.float().cuda()(*narrow(inputs, torch.float32))
+    return model.to(dtype_of(name)), inputs, expected
+
+
+def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Tensor, row: dict) -> bool:
+    """Whether the answer is right."""
+    session = [folder / f"{name}.npubin", "--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
+    try:
+        own(npusim, "run", *session, "-o", work / "out.safetensors")
+        found = load_file(work / "out.safetensors")
+        answer = next(t for t in found.values() if t.numel() == expected.numel())
+        row["one_minus_r"], row["error"] = distance(answer, expected)
+        good = row["one_minus_r"] <= MOST_R[dtype_of(name)] and row["error"] <= MOST_ERROR[dtype_of(name)]
+        row["answer"] = "ok" if good else "WRONG"
+        report = json.loads(own(npusim, "bench", *session, "--seconds", 1, "--json"))
+        row["npusim_ms"] = report.get("median_ms", report["min_ms"])
+        (folder / f"{name}.steps.txt").write_text(own(npusim, "bench", *session, "--seconds", 0.2, "--steps", 12))
+    except (RuntimeError, StopIteration) as problem:
+        row["problem"] = str(problem)[-600:]
+        return False
+    return good
+
+
+@torch.inference_mode()
+def run_all(names: list[str], folder: Path, npusim: str, rows: Rows, limit: float, modes: list[str]) -> None:
+    """First everybody's plain runs; then, while there is time, what torch.compile makes of the models."""
+    by_name = {name: {"model": name} for name in names}
+    for mode in ["", *modes]:
+        for name, row in by_name.items():
+            if mode and (time.monotonic() > limit or "peer_problem" in row):
+                continue
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
+                try:
+                    model, inputs, expected = make(name, folder, Path(work))
+                    if not mode:
+                        rows.failed |= not run_own(name, folder, npusim, Path(work), expected, row)
+                        row["eager_error"] = distance(model(*inputs), expected)[1]
+                        row["eager_ms"] = measured(lambda: model(*inputs), 0.5)
+                    else:
+                        torch._dynamo.reset()
+                        compiled = torch.compile(model, mode=mode)
+                        row[f"{mode}_ms"] = measured(lambda: compiled(*inputs), 0.5)
+                except Exception as problem:  # a peer's own failure
+                    row["peer_problem"] = str(problem)[-300:]
+                    rows.failed |= "answer" not in row
+                model = inputs = expected = compiled = None
+            rows.show(row)
+            torch.cuda.empty_cache()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["prepare", "run"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--npusim", default="build/ci/npusim")
+    parser.add_argument("--seconds", type=float, default=270)
+    parser.add_argument("--models", default=",".join([DECODE, *NAMES]))
+    parser.add_argument("--autotune", action="store_true", help="torch.compile's max-autotune too, which takes minutes")
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    if given.verb == "prepare":
+        prepare(given.folder, given.npusim)
+        return 0
+    limit = time.monotonic() + given.seconds
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    rows = Rows(given.folder / "compare.json")
+    rows.show({"device": torch.cuda.get_device_name()} | probes())
+    modes = ["reduce-overhead"] + ["max-autotune"] * given.autotune
+    run_all(given.models.split(","), given.folder, given.npusim, rows, limit, modes)
+    columns = ["model", "answer", "npusim_ms", "eager_ms", "reduce-overhead_ms", "max-autotune_ms", "error", "eager_error"]
+    print("\n| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
+    for row in rows.all[1:]:
+        cell = [row.get(c, "") for c in columns]
+        print("| " + " | ".join(f"{c:.3g}" if isinstance(c, float) else str(c) for c in cell) + " |")
+    return int(rows.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
