@@ -119,8 +119,9 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
         decode.write_inputs(graph, given)
         model, inputs = decode.load(work)
         model, inputs = model.cuda(), tuple(t.cuda() for t in inputs)
-        for layer in model.cache.layers:
-            layer.keys, layer.values = layer.keys.cuda(), layer.values.cuda()
+        for layer in model.cache.layers:  # keys, values, and what they count with
+            vars(layer).update({k: v.cuda() for k, v in vars(layer).items() if isinstance(v, torch.Tensor)})
+            layer.device = torch.device("cuda")
         return model, inputs, model(*inputs).float()
     wide, inputs = models.build(name)
     inputs = narrow(inputs, dtype_of(name))
