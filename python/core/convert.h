@@ -1,0 +1,53 @@
+// How tensors cross between Python and the wall: a dtype's name, a shape, and the bytes as a flat array of uint8.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "npusim/error.h"
+#include "npusim/tensor.h"
+
+namespace npusim::python {
+
+namespace nb = nanobind;
+
+// What the wall has as an opaque type, as an object of Python.
+template <typename T>
+struct Handle {
+  std::shared_ptr<const T> of;
+};
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using WritableBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OwnBytes = nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>, nb::c_contig>;
+
+// dtype, shape, memory
+using Tensor = std::tuple<std::string, Shape, Bytes>;
+using WritableTensor = std::tuple<std::string, Shape, WritableBytes>;
+using OwnTensor = std::tuple<std::string, Shape, OwnBytes>;
+// name, dtype, shape, memory
+using Named = std::tuple<std::string, std::string, Shape, Bytes>;
+
+TensorType type_of(const std::string& dtype, const Shape& shape);
+
+// Views of Python's memory: throw usage when it has another size than the type.
+TensorView view_of(const Tensor& tensor);
+TensorSpan span_of(const WritableTensor& tensor);
+
+// A new array that owns what it has. Needs the GIL.
+OwnTensor own(HostTensor tensor);
+
+void add_programs(nb::module_& m);
+void add_tensors(nb::module_& m);
+void add_sessions(nb::module_& m);
+void add_text(nb::module_& m);
+
+}  // namespace npusim::python

@@ -1,0 +1,92 @@
+// The extension module npusim._core: the wall's functions as they are, for the Python of python/npusim to build on.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+
+#include "convert.h"
+#include "npusim/npusim.h"
+
+namespace npusim::python {
+namespace {
+
+const char* kind_name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+      return "usage";
+    case ErrorKind::bad_input:
+      return "bad_input";
+    case ErrorKind::unsupported:
+      return "unsupported";
+    case ErrorKind::device:
+      return "device";
+    case ErrorKind::internal:
+      return "internal";
+  }
+  return "internal";
+}
+
+// The classes of npusim/errors.py.
+void translate(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const Error& error) {
+    nb::list problems;
+    for (const Problem& problem : error.problems()) problems.append(nb::make_tuple(problem.where, problem.reason));
+    const nb::object made = nb::module_::import_("npusim.errors").attr("of_kind")(kind_name(error.kind()), problems);
+    PyErr_SetObject(made.type().ptr(), made.ptr());
+  }
+}
+
+}  // namespace
+
+TensorType type_of(const std::string& dtype, const Shape& shape) {
+  const auto found = parse_dtype(dtype);
+  if (!found) throw Error(ErrorKind::unsupported, "there is no dtype " + dtype);
+  return {*found, shape};
+}
+
+namespace {
+
+void check_bytes(const TensorType& type, size_t found) {
+  if (found != byte_size(type))
+    throw Error(ErrorKind::usage, "expected " + std::to_string(byte_size(type)) + " bytes for " + to_string(type) +
+                                      ", found " + std::to_string(found));
+}
+
+}  // namespace
+
+TensorView view_of(const Tensor& tensor) {
+  const auto& [dtype, shape, memory] = tensor;
+  TensorView view{type_of(dtype, shape), reinterpret_cast<const std::byte*>(memory.data())};
+  check_bytes(view.type, memory.size());
+  return view;
+}
+
+TensorSpan span_of(const WritableTensor& tensor) {
+  const auto& [dtype, shape, memory] = tensor;
+  TensorSpan span{type_of(dtype, shape), reinterpret_cast<std::byte*>(memory.data())};
+  check_bytes(span.type, memory.size());
+  return span;
+}
+
+OwnTensor own(HostTensor tensor) {
+  auto kept = std::make_unique<HostTensor>(std::move(tensor));
+  auto* data = reinterpret_cast<uint8_t*>(kept->data.data());
+  const size_t size = kept->data.size();
+  std::string dtype(dtype_name(kept->type.dtype));
+  Shape shape = kept->type.shape;
+  const nb::capsule owner(kept.release(), [](void* p) noexcept { delete static_cast<HostTensor*>(p); });
+  return {std::move(dtype), std::move(shape), OwnBytes(data, {size}, owner)};
+}
+
+}  // namespace npusim::python
+
+NB_MODULE(_core, m) {
+  using namespace npusim::python;
+  m.doc() = "What python/npusim is built on; not for direct use.";
+  nb::register_exception_translator(translate);
+  m.def("version", &npusim_version);
+  add_tensors(m);
+  add_programs(m);
+  add_sessions(m);
+  add_text(m);
+}

@@ -1,0 +1,139 @@
+// Compiling and programs.
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/set.h>
+
+#include "convert.h"
+#include "npusim/compiler.h"
+#include "npusim/device.h"
+#include "npusim/program.h"
+
+namespace npusim::python {
+namespace {
+
+using Compiled = Handle<Program>;
+using Text = std::function<void(const std::string&)>;
+using Source = std::tuple<std::string, std::string, std::string>;  // name, path, JSON
+
+MethodSource source_of(const Source& source) { return {std::get<0>(source), std::get<1>(source), std::get<2>(source)}; }
+
+std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> compile_sources(
+    const std::vector<Source>& sources, const std::string& target, const std::string& dtype, const std::string& config,
+    bool strict, const std::set<std::string>& disabled_fusions, const std::string& kv_map, std::optional<bool> text,
+    const std::optional<Text>& progress) {
+  std::vector<MethodSource> methods;
+  for (const Source& source : sources) methods.push_back(source_of(source));
+  CompileOptions options;
+  options.target = target;
+  options.dtype = dtype;
+  if (!config.empty()) options.config = {"config", config};
+  options.strict = strict;
+  options.disabled_fusions = disabled_fusions;
+  if (!kv_map.empty()) options.kv_map = {"kv_map", kv_map};
+  options.text = text;
+  if (progress) options.progress = *progress;
+  CompileResult result = [&] {
+    const nb::gil_scoped_release release;
+    return compile(methods, options);
+  }();
+  return {Compiled{std::move(result.program)}, std::move(result.seconds), std::move(result.notes)};
+}
+
+// Name, dtype, shape, state, role.
+using Info = std::tuple<std::string, std::string, Shape, bool, std::string>;
+
+std::vector<Info> infos(const std::vector<TensorInfo>& tensors) {
+  std::vector<Info> list;
+  for (const TensorInfo& t : tensors)
+    list.emplace_back(t.name, std::string(dtype_name(t.type.dtype)), t.type.shape, t.state, t.role);
+  return list;
+}
+
+nb::dict info(const Compiled& program) {
+  const ProgramInfo found = program_info(*program.of);
+  nb::dict result;
+  result["model"] = found.model;
+  result["dtype"] = std::string(dtype_name(found.dtype));
+  result["strict"] = found.strict;
+  result["targets"] = found.targets;
+  result["weights_bytes"] = found.weights_bytes;
+  return result;
+}
+
+std::vector<std::string> dtypes(const Compiled& program, bool with_weights) {
+  std::vector<std::string> names;
+  for (const DType dtype : used_dtypes(*program.of, with_weights)) names.emplace_back(dtype_name(dtype));
+  return names;
+}
+
+std::vector<OwnTensor> evaluate(const Source& source, const std::vector<Tensor>& inputs,
+                                const std::optional<Handle<TensorSet>>& weights) {
+  std::vector<HostTensor> values;
+  for (const Tensor& tensor : inputs) values.push_back(copy_tensor(view_of(tensor)));
+  std::vector<HostTensor> results;
+  {
+    const nb::gil_scoped_release release;
+    results = evaluate_ir(source_of(source), values, weights ? weights->of.get() : nullptr);
+  }
+  std::vector<OwnTensor> list;
+  for (HostTensor& tensor : results) list.push_back(own(std::move(tensor)));
+  return list;
+}
+
+}  // namespace
+
+void add_programs(nb::module_& m) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<Compiled>(m, "Program");
+  m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("target"), nb::arg("dtype"), nb::arg("config"),
+        nb::arg("strict"), nb::arg("disabled_fusions"), nb::arg("kv_map"), nb::arg("text").none(),
+        nb::arg("progress").none());
+  m.def(
+      "load_program", [](const std::string& path) { return Compiled{load_program(path)}; }, nb::arg("path"), Release());
+  m.def(
+      "parse_program",
+      [](const nb::bytes& bytes, const std::string& where) {
+        return Compiled{parse_program({static_cast<const char*>(bytes.data()), bytes.size()}, where)};
+      },
+      nb::arg("bytes"), nb::arg("where"));
+  m.def(
+      "save_program", [](const Compiled& p, const std::string& path) { save_program(*p.of, path); }, nb::arg("program"),
+      nb::arg("path"), Release());
+  m.def(
+      "serialize",
+      [](const Compiled& p) {
+        const std::string bytes = serialize(*p.of);
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      nb::arg("program"));
+  m.def(
+      "describe", [](const Compiled& p, bool json) { return describe(*p.of, json); }, nb::arg("program"),
+      nb::arg("json"));
+  m.def(
+      "describe_steps", [](const Compiled& p, bool json) { return describe_steps(*p.of, json); }, nb::arg("program"),
+      nb::arg("json"));
+  m.def("program_info", &info, nb::arg("program"));
+  m.def(
+      "method_names", [](const Compiled& p) { return method_names(*p.of); }, nb::arg("program"));
+  m.def(
+      "method_inputs", [](const Compiled& p, const std::string& method) { return infos(method_inputs(*p.of, method)); },
+      nb::arg("program"), nb::arg("method"));
+  m.def(
+      "method_outputs",
+      [](const Compiled& p, const std::string& method) { return infos(method_outputs(*p.of, method)); },
+      nb::arg("program"), nb::arg("method"));
+  m.def("used_dtypes", &dtypes, nb::arg("program"), nb::arg("with_weights"));
+  m.def("describe_ops", &describe_ops, nb::arg("target"), nb::arg("json"));
+  m.def(
+      "describe_ir", [](const Source& source, bool json) { return describe_ir(source_of(source), json); },
+      nb::arg("source"), nb::arg("json"));
+  m.def("evaluate_ir", &evaluate, nb::arg("source"), nb::arg("inputs"), nb::arg("weights").none());
+  m.def("list_devices", [] {
+    std::vector<std::tuple<std::string, std::string, bool>> list;
+    for (const DeviceInfo& device : list_devices()) list.emplace_back(device.name, device.description, device.usable);
+    return list;
+  });
+}
+
+}  // namespace npusim::python

@@ -1,0 +1,79 @@
+// Sessions. One is used by one thread at a time: python/npusim/session.py has the lock.
+#include <nanobind/stl/optional.h>
+
+#include <cstring>
+
+#include "convert.h"
+#include "npusim/session.h"
+
+namespace npusim::python {
+namespace {
+
+using Release = nb::call_guard<nb::gil_scoped_release>;
+
+Session* open(const Handle<Program>& program, const std::optional<Handle<TensorSet>>& weights,
+              const std::vector<std::string>& devices, int threads) {
+  SessionOptions options;
+  if (weights) options.weights = weights->of;
+  options.threads = threads;
+  for (const std::string& device : devices) options.devices.push_back(open_backend(device));
+  return new Session(program.of, std::move(options));
+}
+
+// What the last run left in an output, into the caller's memory.
+void read(Session& session, size_t method, size_t output, const WritableTensor& to) {
+  const TensorSpan span = span_of(to);
+  const nb::gil_scoped_release release;
+  const TensorView found = session.output_view(method, output);
+  if (found.type != span.type)
+    throw Error(ErrorKind::usage, "expected " + to_string(found.type) + ", found " + to_string(span.type));
+  if (byte_size(found.type) > 0) std::memcpy(span.data, found.data, byte_size(found.type));
+}
+
+}  // namespace
+
+void add_sessions(nb::module_& m) {
+  nb::class_<Session>(m, "Session")
+      .def(
+          "sibling", [](const Session& s) { return new Session(s.sibling()); }, nb::rv_policy::take_ownership,
+          Release())
+      .def("threads", &Session::threads)
+      .def("device", [](const Session& s) { return s.device(0).name; })
+      .def(
+          "set_input",
+          [](Session& s, size_t method, size_t input, const Tensor& tensor) {
+            const TensorView view = view_of(tensor);
+            const nb::gil_scoped_release release;
+            s.set_input(method, input, view);
+          },
+          nb::arg("method"), nb::arg("input"), nb::arg("tensor"))
+      .def(
+          "bind_input",
+          [](Session& s, size_t method, size_t input, const Tensor& tensor) {
+            s.bind_input(method, input, view_of(tensor));
+          },
+          nb::arg("method"), nb::arg("input"), nb::arg("tensor"), "The caller keeps the memory alive until unbound.")
+      .def(
+          "bind_output",
+          [](Session& s, size_t method, size_t output, const WritableTensor& tensor) {
+            s.bind_output(method, output, span_of(tensor));
+          },
+          nb::arg("method"), nb::arg("output"), nb::arg("tensor"), "The caller keeps the memory alive until unbound.")
+      .def(
+          "unbind_input",
+          [](Session& s, size_t method, size_t input) { s.bind_input(method, input, std::span<const std::byte>()); },
+          nb::arg("method"), nb::arg("input"))
+      .def(
+          "unbind_output",
+          [](Session& s, size_t method, size_t output) { s.bind_output(method, output, std::span<std::byte>()); },
+          nb::arg("method"), nb::arg("output"))
+      .def("read", &read, nb::arg("method"), nb::arg("output"), nb::arg("to"))
+      .def(
+          "run", [](Session& s, size_t method, int times) { s.run(method, times); }, nb::arg("method"),
+          nb::arg("times"), Release())
+      .def("reset_states", &Session::reset_states, Release());
+  m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
+        nb::rv_policy::take_ownership, Release());
+}
+
+}  // namespace npusim::python

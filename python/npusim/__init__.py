@@ -1,0 +1,66 @@
+"""npusim compiles PyTorch models ahead of time for an accelerator and runs the result.
+
+    program = npusim.compile(model, (x,))
+    outputs = npusim.Session(program).run(x)
+
+Compiling from IR, and running, need no PyTorch; export() and compile() of a torch.nn.Module do. Errors are
+npusim.Error, with a class for each kind and a list of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _core
+from .checks import Comparison, Verified, compare, verify
+from .errors import BadInputError, DeviceError, Error, InternalError, Problem, UnsupportedError, UsageError
+from .exported import Exported, ExportedText, read_exported
+from .machine import Device, Op, devices, is_op_supported, ops
+from .program import Program, TensorInfo, compile, load
+from .session import Session
+from .text import Generation, Tokenizer, generate
+from .weights import save_weights
+
+__version__ = _core.version()
+
+
+def export(
+    model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+) -> Exported:
+    """IR and weights of a torch.nn.Module, or of a torch.export.ExportedProgram. See npusim.torch_export.export."""
+    from . import torch_export
+
+    return torch_export.export(model, args, kwargs, strict=strict)
+
+
+__all__ = [
+    "BadInputError",
+    "Comparison",
+    "Device",
+    "DeviceError",
+    "Error",
+    "Exported",
+    "ExportedText",
+    "Generation",
+    "InternalError",
+    "Op",
+    "Problem",
+    "Program",
+    "Session",
+    "TensorInfo",
+    "Tokenizer",
+    "UnsupportedError",
+    "UsageError",
+    "Verified",
+    "compare",
+    "compile",
+    "devices",
+    "export",
+    "generate",
+    "is_op_supported",
+    "load",
+    "ops",
+    "read_exported",
+    "save_weights",
+    "verify",
+]

@@ -1,0 +1,78 @@
+"""The command `npusim`: `export` is Python's, all other verbs are the command line's own (docs/cli.md)."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .errors import CLASSES, Error, UsageError
+
+EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1}
+assert EXIT_CODES.keys() == CLASSES.keys()
+
+
+def load_name(where: str) -> Any:
+    """What "file.py:name" names. Raises UsageError."""
+    path, colon, name = where.rpartition(":")
+    if not colon or not path.endswith(".py") or not name.isidentifier():
+        raise UsageError(f"expected FILE.py:NAME, found '{where}'")
+    if not Path(path).is_file():
+        raise UsageError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise UsageError(f"{path} has no {name}")
+    return getattr(module, name)
+
+
+def export_verb(arguments: list[str]) -> None:
+    """`npusim export FILE.py:NAME -o DIR`."""
+    parser = argparse.ArgumentParser(
+        prog="npusim export",
+        description="A PyTorch model as IR and weights. NAME is a function that takes nothing and returns the model and "
+        "its example arguments: (model, args) or (model, args, kwargs).",
+    )
+    parser.add_argument("source", metavar="FILE.py:NAME")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="gets ir.json and model.safetensors")
+    parser.add_argument("--strict", action="store_true", help="trace with torch.export's strict=True")
+    flags = parser.parse_args(arguments)
+    made = load_name(flags.source)()
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise UsageError(
+            f"{flags.source}: expected (model, args) or (model, args, kwargs), found {type(made).__name__}"
+        )
+    from .torch_export import export
+
+    exported = export(*made, strict=flags.strict)
+    exported.save(flags.output)
+    print(f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights")
+
+
+def main() -> int:
+    """The command line: exit codes are those of docs/cli.md."""
+    if sys.argv[1:2] == ["export"]:
+        try:
+            export_verb(sys.argv[2:])
+        except Error as error:
+            for problem in error.problems:
+                print(f"error: {problem}".replace("\n", " "), file=sys.stderr)
+            return EXIT_CODES[error.kind]
+        return 0
+    binary = Path(__file__).parent / "bin" / "npusim"
+    if not binary.exists():
+        print(f"error: there is no {binary}: this npusim is no installed one", file=sys.stderr)
+        return 1
+    sys.stdout.flush()
+    os.execv(binary, [str(binary), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Arrays as npusim takes them: dense, row-major NumPy arrays, and what else can be seen as one without a copy."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import UnsupportedError, UsageError
+
+_NUMPY = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+DTYPES = {name: np.dtype(name) for name in _NUMPY}
+DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+Memory = tuple[str, list[int], np.ndarray]  # dtype, shape, the bytes: what _core takes for a tensor
+
+
+def is_torch(value: Any) -> bool:
+    """Whether it is a tensor of PyTorch, which is not imported for the question."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def of_torch(tensor: Any) -> np.ndarray:
+    """A tensor of PyTorch as an array: the same memory if it is dense, row-major and on the host."""
+    import torch
+
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def as_array(value: Any, dtype: str | None = None) -> np.ndarray:
+    """A dense, row-major array with the value's memory where that is possible. Numbers and lists of them, which have no
+    dtype of their own, take `dtype`."""
+    if is_torch(value):
+        return of_torch(value)
+    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
+        return _dense(np.asarray(value))
+    if hasattr(value, "__dlpack__"):
+        return _dense(np.from_dlpack(value))
+    if isinstance(value, (bool, int, float, list, tuple)):
+        return np.asarray(value, DTYPES[dtype] if dtype else None)
+    raise UsageError(f"expected an array, found {type(value).__name__}")
+
+
+def _dense(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else np.array(array, order="C")
+
+
+def name_of(array: np.ndarray) -> str:
+    """npusim's name of the array's dtype."""
+    if array.dtype not in NAMES:
+        raise UnsupportedError(f"dtype {array.dtype}: expected one of {', '.join(DTYPES)}")
+    return NAMES[array.dtype]
+
+
+def memory_of(array: np.ndarray) -> Memory:
+    """A dense array as _core takes it: the same memory."""
+    return name_of(array), list(array.shape), array.reshape(-1).view(np.uint8)
+
+
+def array_of(memory: Memory) -> np.ndarray:
+    """What _core returns as an array: the same memory."""
+    dtype, shape, data = memory
+    return data.view(DTYPES[dtype]).reshape(shape)

@@ -1,0 +1,105 @@
+"""Comparing arrays, and programs with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .arrays import array_of, as_array, memory_of
+from .errors import UsageError
+from .program import Program
+from .session import Session
+from .weights import Weights, open_weights
+
+BARS = {"bfloat16": 4e-2, "float16": 2e-2}  # of relative L2, by the coarsest dtype; 1e-3 where there is neither
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far an array is from another. r is blind to a scale and a shift, norms to a single element."""
+
+    elements: int
+    not_finite: int  # NaN or the same infinity on both sides: they agree, and count in no norm
+    l0: int  # how many differ
+    l1: float
+    l2: float
+    l_inf: float  # the largest difference
+    relative_l2: float
+    cosine: float
+    pearson_r: float
+    argmax_equal: bool
+
+
+def compare(found: Any, expected: Any) -> Comparison:
+    """Of two arrays with as many elements. argmax_equal asks for the same largest element in every row along the last
+    dimension whose largest expected element leads clearly."""
+    a, b = as_array(found), as_array(expected)
+    if a.size != b.size:
+        raise UsageError(f"expected {b.size} elements, found {a.size}")
+    return Comparison(**_core.compare(memory_of(a), memory_of(b)))
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What verify() found of each output."""
+
+    outputs: dict[str, Comparison]
+    max_relative_l2: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every output is within tolerance."""
+        return all(
+            c.pearson_r >= 0.999 and c.relative_l2 <= self.max_relative_l2 and c.argmax_equal
+            for c in self.outputs.values()
+        )
+
+
+def verify(
+    program: Program,
+    inputs: Mapping[str, Any],
+    weights: Weights = None,
+    *,
+    method: str | None = None,
+    expected: Mapping[str, Any] | None = None,
+    device: str | None = None,
+) -> Verified:
+    """Runs a program from its initial states and compares its outputs with the reference, which evaluates the IR operator
+    by operator in double precision (slow: for small models), or with `expected` arrays by name.
+
+    program: compiled in this process, which then has the IR; with `expected` any.
+    inputs: arrays by name; a state that is not there begins with zeros, or what the weights have for it."""
+    name = program.choose_method(method)
+    if expected is None and name not in program.sources:
+        raise UsageError("a program that was loaded has no IR to evaluate: compile it here, or give `expected`")
+    weights = program.weights if weights is None else weights
+    found = Session(program, weights, device=device).run(inputs, method=name)
+    against_reference = expected is None
+    if expected is None:
+        expected = _reference(program, name, inputs, weights)
+    dtypes = _core.used_dtypes(program.handle, against_reference)
+    bar = max([BARS.get(dtype, 1e-3) for dtype in dtypes], default=1e-3)
+    missing = [output for output in expected if output not in found]
+    if missing or not expected:
+        raise UsageError(f"the method has no outputs {', '.join(missing)}" if missing else "nothing to compare with")
+    return Verified({output: compare(found[output], value) for output, value in expected.items()}, bar)
+
+
+def _reference(program: Program, method: str, inputs: Mapping[str, Any], weights: Weights) -> dict[str, np.ndarray]:
+    tensors = open_weights(weights)
+    named = {entry[0] for entry in _core.entries(tensors)} if tensors else set()
+    values = []
+    for info in program.inputs(method):
+        if info.name in inputs:
+            values.append(memory_of(as_array(inputs[info.name], info.dtype)))
+        elif tensors and info.state and info.name in named:
+            values.append(_core.get_tensor(tensors, info.name))
+        else:
+            zeros = np.zeros(info.shape, "uint16" if info.dtype == "bfloat16" else info.dtype)
+            values.append((info.dtype, list(info.shape), zeros.reshape(-1).view(np.uint8)))
+    results = _core.evaluate_ir(program.sources[method], values, tensors)
+    return {info.name: array_of(r) for info, r in zip(program.outputs(method), results)}

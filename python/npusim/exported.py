@@ -1,0 +1,83 @@
+"""What comes out of an export: IR and weights, in memory and as a folder of files. Needs no PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import BadInputError
+from .weights import Weights, save_weights
+
+IR_FILE, WEIGHTS_FILE, TEXT_FILE = "ir.json", "model.safetensors", "text.json"
+
+
+@dataclass
+class Exported:
+    """A model as IR (docs/ir_format.md) and weights by name. Buffers that became inputs are among the weights under the
+    name of the input."""
+
+    ir: dict[str, Any]
+    weights: Weights = field(default=None, repr=False)
+    path: str = ""  # of the IR, where it was read from a file
+    # How the model's output is made of the IR's: torch.utils._pytree's TreeSpec, and for each leaf the name of an
+    # output, or a constant. None: unknown, as of an IR from a file.
+    structure: Any = field(default=None, repr=False)
+    leaves: list[tuple[str, Any]] = field(default_factory=list, repr=False)  # ("output", name) or ("constant", value)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made."""
+        to = Path(folder)
+        to.mkdir(parents=True, exist_ok=True)
+        (to / IR_FILE).write_text(json.dumps(self.ir))
+        if isinstance(self.weights, Mapping) and self.weights:
+            save_weights(to / WEIGHTS_FILE, self.weights)
+
+
+@dataclass
+class ExportedText:
+    """A language model: the IR of each method, which states of "decode" the outputs of the prefills fill, and the one
+    set of weights."""
+
+    methods: dict[str, dict[str, Any]]  # "prefill" or "prefill_N", … and "decode"
+    kv_map: dict[str, Any]
+    capacity: int  # tokens that the states hold
+    weights: Weights = field(default=None, repr=False)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes METHOD.json for each method, kv_map.json, text.json (which lists them) and model.safetensors."""
+        to = Path(folder)
+        to.mkdir(parents=True, exist_ok=True)
+        for name, ir in self.methods.items():
+            (to / f"{name}.json").write_text(json.dumps(ir))
+        (to / "kv_map.json").write_text(json.dumps(self.kv_map))
+        text = {"methods": {name: f"{name}.json" for name in self.methods}, "kv_map": "kv_map.json"}
+        (to / TEXT_FILE).write_text(json.dumps({**text, "capacity": self.capacity}))
+        if isinstance(self.weights, Mapping):
+            save_weights(to / WEIGHTS_FILE, self.weights)
+
+
+def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
+    """What save() wrote. Raises BadInputError when there is neither ir.json nor text.json."""
+    at = Path(folder)
+    weights = str(at / WEIGHTS_FILE) if (at / WEIGHTS_FILE).exists() else None
+    if (at / TEXT_FILE).exists():
+        text = _read(at / TEXT_FILE)
+        methods = {name: _read(at / file) for name, file in text["methods"].items()}
+        return ExportedText(methods, _read(at / text["kv_map"]), text["capacity"], weights)
+    if not (at / IR_FILE).exists():
+        raise BadInputError(f"{at}: expected {IR_FILE} or {TEXT_FILE} in this folder")
+    return Exported(_read(at / IR_FILE), weights, str(at / IR_FILE))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        raise BadInputError(f"{path}: expected an object")
+    return value

@@ -1,0 +1,53 @@
+"""What this build can compile, and where it can run."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+
+from . import _core
+
+
+@dataclass(frozen=True)
+class Op:
+    """An ATen operator."""
+
+    name: str  # "aten.relu.default"
+    family: str
+    schema: str
+    in_place: tuple[str, ...]  # "aten.relu_.default"
+    supported: bool
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of device."""
+
+    name: str
+    description: str  # what it is, or why it cannot be used
+    usable: bool
+
+
+@functools.cache
+def ops(target: str = "cpu") -> tuple[Op, ...]:
+    """The operators that npusim knows, and whether the target can run them."""
+    rows = json.loads(_core.describe_ops(target, True))["ops"]
+    return tuple(Op(r["name"], r["family"], r["schema"], tuple(r["in_place"]), r["supported"]) for r in rows)
+
+
+@functools.cache
+def _supported(target: str) -> frozenset[str]:
+    return frozenset(name for op in ops(target) if op.supported for name in (op.name, *op.in_place))
+
+
+def is_op_supported(op: object, target: str = "cpu") -> bool:
+    """Whether an operator can be compiled: "aten.relu.default", or torch.ops.aten.relu.default. A call of it may still
+    be refused for its attributes or dtypes."""
+    name = str(op).removeprefix("torch.ops.").replace("::", ".")
+    return (name if name.count(".") != 1 else name + ".default") in _supported(target)
+
+
+def devices() -> list[Device]:
+    """Every kind of device of this build and what it found."""
+    return [Device(*row) for row in _core.list_devices()]

@@ -1,0 +1,210 @@
+"""Compiling, and programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Union
+
+from . import _core
+from .errors import UsageError
+from .exported import Exported, ExportedText, read_exported
+from .weights import Weights
+
+Path_ = Union[str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of a method."""
+
+    name: str
+    dtype: str  # "float32"
+    shape: tuple[int, ...]
+    state: bool  # stays on its device from run to run, updated in place (a KV cache)
+    role: str  # what it is to a text: tokens, positions, mask, logits, last; else data
+
+
+@dataclass
+class Program:
+    """A compiled program. It never changes; any number of threads and sessions may share it.
+
+    `weights`, where the program was compiled from a model, are what a Session takes unless it is given others.
+    `notes` are worth reading: how states were paired, numbers beyond float16's range."""
+
+    handle: _core.Program = field(repr=False)
+    weights: Weights = field(default=None, repr=False)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False)  # by method: name, path, JSON
+    # By method: inputs that a Session gives what the last run left in an output, where the program has no state for it.
+    carried: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+
+    def save(self, path: Path_) -> None:
+        """Writes the .npubin, whole or not at all. Weights stay in their own file."""
+        _core.save_program(self.handle, os.fspath(path))
+
+    def to_bytes(self) -> bytes:
+        """The .npubin: the same for equal programs."""
+        return _core.serialize(self.handle)
+
+    def describe(self, *, steps: bool = False) -> str:
+        """What the program holds, for people; with `steps` what it does in order."""
+        return (_core.describe_steps if steps else _core.describe)(self.handle, False)
+
+    def details(self, *, steps: bool = False) -> dict[str, Any]:
+        """The same as data: docs/cli.md, describe --json."""
+        return json.loads((_core.describe_steps if steps else _core.describe)(self.handle, True))
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of what can be run; "main" unless the program was compiled with others."""
+        return _core.method_names(self.handle)
+
+    @property
+    def model(self) -> str:
+        """The model's name in the IR."""
+        return _core.program_info(self.handle)["model"]
+
+    @property
+    def dtype(self) -> str:
+        """What it computes in."""
+        return _core.program_info(self.handle)["dtype"]
+
+    @property
+    def target(self) -> str:
+        """What it was compiled for."""
+        return _core.program_info(self.handle)["targets"][0]
+
+    def inputs(self, method: str | None = None) -> list[TensorInfo]:
+        """In the IR's order. Raises UsageError naming the methods there are."""
+        return [_info(t) for t in _core.method_inputs(self.handle, self.choose_method(method))]
+
+    def outputs(self, method: str | None = None) -> list[TensorInfo]:
+        """In the IR's order. Raises UsageError naming the methods there are."""
+        return [_info(t) for t in _core.method_outputs(self.handle, self.choose_method(method))]
+
+    def choose_method(self, method: str | None) -> str:
+        """The method asked for; without a name the only one, or "main"."""
+        names = self.methods
+        wanted = method or (names[0] if len(names) == 1 else "main")
+        if wanted not in names:
+            asked = f"no method {method}" if method else "which method?"
+            raise UsageError(f"{asked} The program has {', '.join(names)}")
+        return wanted
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Program is not pickled: save() it, or send to_bytes()")
+
+
+def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
+    name, dtype, shape, state, role = tensor
+    return TensorInfo(name, dtype, tuple(shape), state, role)
+
+
+def load(program: Path_ | bytes, weights: Weights = None) -> Program:
+    """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write.
+
+    What `carried` said is not in the file: inputs that a model's buffers became are then to be given, unless they are
+    states of the program."""
+    if isinstance(program, bytes):
+        return Program(_core.parse_program(program, "program"), weights)
+    return Program(_core.load_program(os.fspath(program)), weights)
+
+
+def compile(
+    model: Any,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str = "cpu",
+    dtype: str = "auto",
+    config: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    disable_fusion: Iterable[str] = (),
+    kv_map: Mapping[str, Any] | None = None,
+    text: bool | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Program:
+    """Compiles a model to a program of static shapes.
+
+    model: the path of an IR (JSON) or of a folder that export() saved; an IR as a dict; what export() or export_llm()
+        gave; a torch.export.ExportedProgram; a torch.nn.Module with example arguments. A dict of any of these by
+        method name gives a program with these methods.
+    args, kwargs: example arguments of a torch.nn.Module. Their shapes and dtypes are the program's.
+    target: "cpu", "null", "cuda", "cuda:sm_80,sm_90a".
+    dtype: what is computed in: "float16", "bfloat16", "float32"; "auto" is bfloat16 for models that have bfloat16
+        weights or inputs, else float16.
+    config: overrides of the target's hardware rules (docs/cli.md).
+    strict: round at every edge of the IR, as eager PyTorch does.
+    disable_fusion: names of fusions, or "all".
+    kv_map: which outputs of a prefill fill which states of a decode (docs/ir_format.md, section 8).
+    text: whether methods of a text get others that `generate` is faster with. None: among several methods.
+    progress: receives the name of each stage as it begins.
+
+    Raises UnsupportedError with a problem for each node that cannot be compiled, BadInputError for a malformed IR."""
+    methods = model if _is_methods(model) else {"main": model}
+    sources: list[tuple[str, str, str]] = []
+    weights: Weights = None
+    carried: dict[str, dict[str, str]] = {}
+    for name, one in methods.items():
+        taken = _exported(one, args, kwargs)
+        if isinstance(taken, ExportedText):
+            if len(methods) > 1:
+                raise UsageError(f"{name}: a text model has methods of its own")
+            kv_map = kv_map if kv_map is not None else taken.kv_map
+            sources += [(m, m, json.dumps(ir)) for m, ir in taken.methods.items()]
+            weights = taken.weights
+        elif isinstance(taken, Exported):
+            sources.append((name, taken.path or name, json.dumps(taken.ir)))
+            weights = _merged(weights, taken.weights)
+            carried[name] = taken.ir.get("states", {})
+        else:
+            sources.append((name, taken, ""))  # read there, with errors that name it
+    disabled = {disable_fusion} if isinstance(disable_fusion, str) else set(disable_fusion)
+    handle, seconds, notes = _core.compile(
+        sources,
+        target,
+        dtype,
+        json.dumps(config) if config is not None else "",
+        strict,
+        disabled,
+        json.dumps(kv_map) if kv_map is not None else "",
+        text,
+        progress,
+    )
+    return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried)
+
+
+def _is_methods(model: Any) -> bool:
+    return isinstance(model, Mapping) and "nodes" not in model
+
+
+def _merged(one: Weights, other: Weights) -> Weights:
+    if not one or not other or one is other:
+        return other or one
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        raise UsageError("methods with weights of their own: give the Session one file of all")
+    for name in one.keys() & other.keys():
+        if one[name] is not other[name]:
+            raise UsageError(f"weight {name} is one of two methods: export them from one model")
+    return {**one, **other}
+
+
+def _exported(
+    model: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> Exported | ExportedText | str:
+    """What the compiler takes: with an IR as data, or the path of one."""
+    if isinstance(model, (Exported, ExportedText)):
+        return model
+    if isinstance(model, Mapping):
+        return Exported(dict(model))
+    if isinstance(model, (str, os.PathLike)):
+        path = os.fspath(model)
+        return read_exported(path) if Path(path).is_dir() else path
+    from . import torch_export  # needs torch
+
+    return torch_export.export(model, args, kwargs)

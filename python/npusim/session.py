@@ -1,0 +1,193 @@
+"""Sessions: a program made ready on its device, with the memory and the states of one user."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .arrays import DTYPES, array_of, as_array, memory_of, name_of
+from .errors import Problem, UsageError
+from .program import Program, TensorInfo
+from .weights import Weights, open_weights
+
+WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
+
+
+class Session:
+    """A program ready to run. Runs of one session come one after the other, whatever threads ask for them; any number
+    of sessions run at once. The GIL is released while one runs.
+
+    program: what to run.
+    weights: a .safetensors file, an index of shards, or arrays by name, which must not change meanwhile. Default: those
+        of the model that the program was compiled from.
+    device: "cpu", "cuda:0", …; default: the program's target.
+    threads: of the host; 0: one per core.
+
+    A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
+    stands for a buffer which the model changes in place (Program.carried): it need not be given.
+
+    Raises BadInputError naming each weight that is missing or has another shape, DeviceError when the device cannot be
+    opened."""
+
+    def __init__(
+        self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
+    ) -> None:
+        self.program = program
+        self._weights = open_weights(program.weights if weights is None else weights)
+        self._handle = _core.open_session(program.handle, self._weights, [device] if device else [], threads)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._ports = {
+            method: (self.program.inputs(method), self.program.outputs(method)) for method in self.program.methods
+        }
+        self._fill_states()
+
+    def _fill_states(self) -> None:
+        """Gives states the values that the weights have for them. A state of several methods is one."""
+        named = {name for name, _, _ in _core.entries(self._weights)} if self._weights else set()
+        self._carried: dict[str, dict[str, np.ndarray]] = {}
+        for method, (name, (inputs, _)) in enumerate(self._ports.items()):
+            carried = self.program.carried.get(name, {})
+            kept = self._carried[name] = {}
+            for position, info in enumerate(inputs):
+                begin = _core.get_tensor(self._weights, info.name) if self._weights and info.name in named else None
+                if info.state and begin:
+                    self._handle.set_input(method, position, begin)
+                elif info.name in carried and not info.state:
+                    value = array_of(begin) if begin else np.zeros(info.shape, DTYPES[info.dtype])
+                    kept[info.name] = value.astype(DTYPES[info.dtype])  # wider than the IR says, where it is another
+
+    def sibling(self) -> Session:
+        """A session of its own, with new states, over the same program, device and weights."""
+        other = Session.__new__(Session)
+        other.program, other._weights = self.program, self._weights
+        with self._lock:
+            other._handle = self._handle.sibling()
+        other._begin()
+        return other
+
+    @property
+    def device(self) -> str:
+        """Where it runs."""
+        return self._handle.device()
+
+    @property
+    def threads(self) -> int:
+        """How many of the host's it takes."""
+        return self._handle.threads()
+
+    def run(
+        self,
+        *inputs: Any,
+        method: str | None = None,
+        out: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Runs a method and returns its outputs by name, as new arrays (bfloat16 as ml_dtypes.bfloat16).
+
+        inputs: one dict of arrays by name, or arrays in the order of all inputs, or of those that are no states. They are NumPy's,
+            PyTorch's, or anything else with __dlpack__ or __array__; dense, row-major ones are read where they are.
+            A state that is not given stays as the last run left it.
+        method: which one; default: the only one, or "main".
+        out: arrays by name to write outputs to instead of new ones: dense, row-major, of the output's dtype and shape.
+
+        Raises UsageError with a problem for each input that is missing, unknown, or of another shape or dtype. Nothing
+        is converted, but 16-bit floats to float32 where the program computes in float32, and plain numbers."""
+        name = self.program.choose_method(method)
+        with self._lock:
+            given = self._arrays(self._ports[name][0], inputs, self._carried[name])
+            results = self._results(self._ports[name][1], out or {})
+            self._run(name, given, results)
+        return results
+
+    def _run(self, name: str, given: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> None:
+        method, (takes, gives) = list(self._ports).index(name), self._ports[name]
+        try:
+            for position, info in enumerate(takes):
+                if info.name in given:
+                    bind = self._handle.set_input if info.state else self._handle.bind_input
+                    bind(method, position, memory_of(given[info.name]))
+            for position, info in enumerate(gives):
+                if not info.state:
+                    self._handle.bind_output(method, position, memory_of(results[info.name]))
+            self._handle.run(method, 1)
+            for position, info in enumerate(gives):
+                if info.state:
+                    self._handle.read(method, position, memory_of(results[info.name]))
+        finally:
+            # Arrays are the caller's again.
+            for position, info in enumerate(takes):
+                if not info.state:
+                    self._handle.unbind_input(method, position)
+            for position, info in enumerate(gives):
+                if not info.state:
+                    self._handle.unbind_output(method, position)
+        kept = self._carried[name]
+        for taken in kept:
+            kept[taken] = results[self.program.carried[name][taken]].copy()
+
+    def reset_states(self) -> None:
+        """All states as they were at first."""
+        with self._lock:
+            self._handle.reset_states()
+            self._fill_states()
+
+    def _arrays(
+        self, takes: list[TensorInfo], inputs: tuple[Any, ...], kept: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            named = dict(inputs[0])
+        else:
+            plain = [info for info in takes if info.name not in kept]
+            if len(inputs) < len(plain):
+                plain = [info for info in plain if not info.state]
+            if len(inputs) != len(plain):
+                names = ", ".join(info.name for info in plain) or "none"
+                raise UsageError(f"expected {len(plain)} inputs ({names}), found {len(inputs)}")
+            named = {info.name: value for info, value in zip(plain, inputs)}
+        named = {**kept, **named}
+        problems: list[Problem] = []
+        arrays: dict[str, np.ndarray] = {}
+        for info in takes:
+            where = f"input '{info.name}'"
+            if info.name not in named:
+                if not info.state:
+                    problems.append(Problem(where, f"expected {_type(info)}, found nothing"))
+                continue
+            array = as_array(named.pop(info.name), info.dtype)
+            found = name_of(array)
+            if array.shape != info.shape or (found != info.dtype and (found, info.dtype) not in WIDER):
+                problems.append(Problem(where, f"expected {_type(info)}, found {found}{list(array.shape)}"))
+            arrays[info.name] = array if found == info.dtype else array.astype(DTYPES[info.dtype])
+        problems += [Problem(f"input '{name}'", "the method has none of this name") for name in named]
+        if problems:
+            raise UsageError(problems)
+        return arrays
+
+    def _results(self, gives: list[TensorInfo], out: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        results = {info.name: out[info.name] if info.name in out else _empty(info) for info in gives}
+        problems = [
+            Problem(f"output '{name}'", "the method has none of this name") for name in out if name not in results
+        ]
+        for info in gives:
+            array = results[info.name]
+            if not isinstance(array, np.ndarray) or (name_of(array), array.shape) != (info.dtype, info.shape):
+                problems.append(Problem(f"output '{info.name}'", f"expected an array of {_type(info)}"))
+            elif not array.flags.c_contiguous or not array.flags.writeable:
+                problems.append(Problem(f"output '{info.name}'", "expected a row-major array that can be written"))
+        if problems:
+            raise UsageError(problems)
+        return results
+
+
+def _type(info: TensorInfo) -> str:
+    return f"{info.dtype}{list(info.shape)}"
+
+
+def _empty(info: TensorInfo) -> np.ndarray:
+    return np.empty(info.shape, DTYPES[info.dtype])

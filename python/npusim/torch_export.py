@@ -1,0 +1,274 @@
+"""From torch.export's graph to IR: every call as it is, higher-order bodies inlined, every tensor's value kept."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from .errors import Problem, UnsupportedError, UsageError
+from .exported import Exported
+from .torch_graph import Graph, Ref, Refused
+
+SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
+
+
+def export(
+    model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+) -> Exported:
+    """IR and weights of a model: everything that it computes with, whatever its state_dict holds.
+
+    model: a torch.nn.Module, in train() or eval() mode as it is; or a torch.export.ExportedProgram.
+    args, kwargs: example arguments. Tensors among them, in whatever dicts, lists and dataclasses, become inputs, named as
+        forward() names them; numbers and strings are part of the program.
+    strict: trace with torch.export's strict=True.
+
+    Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
+    tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
+    beginning with the buffer's value; an argument that it changes has an output NAME_next.
+
+    Raises UnsupportedError with a problem for each thing that has no place in IR, whatever torch.export raises for what
+    it cannot trace."""
+    if isinstance(model, torch.export.ExportedProgram):
+        if args is not None or kwargs is not None:
+            raise UsageError("an ExportedProgram has its arguments already")
+        return of_program(model, "model")
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
+    if args is None and kwargs is None:
+        raise UsageError("a torch.nn.Module needs example arguments: args, kwargs")
+    with torch.no_grad(), _quiet():
+        program = torch.export.export(model, _tuple(args), dict(kwargs or {}), strict=strict)
+    return of_program(program, type(model).__name__)
+
+
+def _tuple(args: Any) -> tuple[Any, ...]:
+    return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the tracer says of itself."""
+    logger = logging.getLogger("torch.export")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:
+    """IR and weights of an exported program."""
+    if _casts_itself(program.graph_module):
+        with torch.no_grad(), _quiet():
+            program = program.run_decompositions({})  # puts the casts into the graph
+    return _Writer(program, name).write()
+
+
+def _casts_itself(module: torch.fx.GraphModule) -> bool:
+    """Whether part of it runs under autocast, whose casts are not in the graph."""
+    hop = torch.ops.higher_order.wrap_with_autocast
+    return any(
+        node.target is hop and node.args[2]
+        for part in module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+    )
+
+
+class _Writer:
+    """Writes one exported program as IR."""
+
+    def __init__(self, program: torch.export.ExportedProgram, name: str) -> None:
+        self.program = program
+        self.name = name
+        self.problems: list[Problem] = []
+        self.graph = Graph(self.problems)
+        self.values: dict[str, torch.Tensor] = {}  # of weights, by FQN
+        self.mapping: dict[str, str] = {}  # placeholder to FQN
+        self.declared: list[dict[str, Any]] = []
+        self.constants: dict[str, Any] = {}
+        self.inputs: list[dict[str, Any]] = []
+        self.outputs: list[dict[str, Any]] = []
+
+    def write(self) -> Exported:
+        graph = self.program.graph_module.graph
+        refs = self.placeholders(graph)
+        for node in graph.nodes:
+            if node.op not in ("placeholder", "output"):
+                self.graph.add(node, self.program.graph_module)
+        output = next(node for node in graph.nodes if node.op == "output")
+        leaves = self.leaves(output)
+        states = self.states(refs)
+        if self.problems:
+            raise UnsupportedError(self.problems)
+        ir = {
+            "model_name": self.name,
+            "pytorch_version": torch.__version__,
+            "graph_inputs": self.inputs,
+            "graph_outputs": self.outputs,
+            "weights": self.declared,
+            "weight_name_mapping": self.mapping,
+            "nodes": self.graph.nodes,
+            "constants": self.constants,
+            "states": states,
+        }
+        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves)
+
+    # ---- what comes in
+
+    def placeholders(self, graph: torch.fx.Graph) -> dict[str, Ref]:
+        """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
+        changed = self.graph.find_changed(graph, self.program.graph_module)
+        specs = self.program.graph_signature.input_specs
+        changed |= self.functional_changes()
+        refs: dict[str, Ref] = {}
+        seen: dict[Any, str] = {}  # FQN by what tied weights share
+        nodes = [node for node in graph.nodes if node.op == "placeholder"]
+        for node, spec in zip(nodes, specs, strict=True):
+            if not isinstance(node.meta.get("val"), torch.Tensor):
+                if not isinstance(spec.arg, ConstantArgument):
+                    self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
+                continue
+            if spec.kind == InputKind.USER_INPUT:
+                refs[node.name] = self.add_input(node, node.name)
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                value = self.value_of(spec)
+                if node.name in changed:
+                    refs[node.name] = self.add_input(node, spec.target)
+                    self.values[spec.target] = value
+                elif node.users:
+                    refs[node.name] = self.add_weight(node, spec, value, seen)
+            else:
+                self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
+        self.check_shared(changed, nodes, specs)
+        self.changed = [node.name for node in nodes if node.name in changed]
+        return refs
+
+    def functional_changes(self) -> set[str]:
+        """Placeholders whose new values are among the outputs, as in programs without in-place calls."""
+        signature = self.program.graph_signature
+        targets = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
+        return {
+            targets.get(spec.target, spec.target)
+            for spec in signature.output_specs
+            if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
+        }
+
+    def value_of(self, spec: Any) -> torch.Tensor:
+        for values in (self.program.state_dict, self.program.constants):
+            if isinstance(values.get(spec.target), torch.Tensor):
+                return values[spec.target]
+        raise UnsupportedError([Problem(f"weight '{spec.target}'", "the exported program has no value for it")])
+
+    def check_shared(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
+        """A tensor that is changed in place, and another weight in the same memory, would come apart."""
+        owners: dict[int, list[str]] = {}
+        for node, spec in zip(nodes, specs, strict=True):
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and (
+                node.users or node.name in changed
+            ):
+                owners.setdefault(self.value_of(spec).untyped_storage()._cdata, []).append(node.name)
+        for names in owners.values():
+            if len(names) > 1 and changed & set(names):
+                self.problems.append(Problem(f"weight '{names[0]}'", f"is changed in place and shares memory: {names}"))
+
+    def add_input(self, node: torch.fx.Node, name: str) -> Ref:
+        name = self.graph.free_name(name)
+        tensor = self.graph.tensor(name, node.meta["val"], f"input '{name}'")
+        self.inputs.append(tensor)
+        ref = Ref(name, 0, tensor)
+        self.graph.define(node, ref)
+        return ref
+
+    def add_weight(self, node: torch.fx.Node, spec: Any, value: torch.Tensor, seen: dict[Any, str]) -> Ref:
+        name = self.graph.free_name(node.name)
+        tensor = self.graph.tensor(spec.target, value, f"weight '{spec.target}'")
+        same = (value.untyped_storage()._cdata, value.storage_offset(), value.shape, value.stride(), value.dtype)
+        fqn = seen.setdefault(same, spec.target)
+        self.mapping[name] = fqn
+        self.declared.append(tensor)
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() <= SMALL:
+            self.constants[fqn] = {"data": value.tolist(), "dtype": tensor["dtype"]}
+        elif fqn == spec.target:
+            self.values[fqn] = value.detach()
+        if value.layout is not torch.strided or value.is_quantized:
+            self.problems.append(Problem(f"weight '{spec.target}'", "is sparse or quantized"))
+        ref = Ref(name, 0, {**tensor, "name": name}, is_weight=True)
+        self.graph.define(node, ref)
+        return ref
+
+    # ---- what goes out
+
+    def leaves(self, output: torch.fx.Node) -> list[tuple[str, Any]]:
+        """The outputs, named by where they stand in what forward() returns."""
+        specs = self.program.graph_signature.output_specs
+        values: Any = output.args[0]
+        user = [(s, v) for s, v in zip(specs, values, strict=True) if s.kind == OutputKind.USER_OUTPUT]
+        self.mutations = [(s, v) for s, v in zip(specs, values, strict=True) if s.kind != OutputKind.USER_OUTPUT]
+        names = output_names(self.program.call_spec.out_spec)
+        leaves: list[tuple[str, Any]] = []
+        for name, (spec, value) in zip(names, user, strict=True):
+            if isinstance(spec.arg, TensorArgument):
+                self.add_output(name, self.graph.of[value])
+                leaves.append(("output", name))
+            elif isinstance(value, torch.fx.Node):
+                self.problems.append(Problem(f"output '{name}'", f"is a {type(spec.arg).__name__}, no tensor"))
+            else:
+                leaves.append(("constant", value))
+        return leaves
+
+    def add_output(self, name: str, ref: Ref) -> None:
+        self.outputs.append(
+            {**ref.reading(), "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
+        )
+
+    def states(self, refs: dict[str, Ref]) -> dict[str, str]:
+        """What was changed in place is an output too. Returns, for what the caller did not give, the inputs and the
+        outputs with what they are in the next run."""
+        taken = {output["name"] for output in self.outputs}
+        specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
+        targets = {spec.target: name for name, spec in specs.items() if spec.target is not None}
+        last = {targets.get(s.target, s.target): self.graph.of[v] for s, v in self.mutations if v in self.graph.of}
+        carried = {}
+        for placeholder in self.changed:
+            ref = refs[placeholder]
+            name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
+            taken.add(name)
+            self.add_output(name, last.get(placeholder, ref))
+            if specs[placeholder].kind != InputKind.USER_INPUT:
+                carried[ref.node] = name
+        return carried
+
+
+def output_names(spec: pytree.TreeSpec) -> list[str]:
+    """A name for each leaf of a model's output."""
+    dummy = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths = [path for path, _ in pytree.tree_flatten_with_path(dummy)[0]]
+    keys = [[str(getattr(key, attr)) for key in path for attr in _KEYS if hasattr(key, attr)] for path in paths]
+    names = [".".join(key) for key in keys]
+    if len(names) == 1 and (not names[0] or names[0].isdigit()):
+        return ["output"]
+    named = [f"output_{name}" if not name or name[0].isdigit() else name for name in names]
+    return [n if named.count(n) == 1 else f"{n}#{i}" for i, n in enumerate(named)]
+
+
+_KEYS = ("key", "idx", "name")  # of a mapping, a sequence, a dataclass
+
+
+def _variants(name: str) -> Iterator[str]:
+    yield name
+    for i in itertools.count(1):
+        yield f"{name}_{i}"
+
+
+__all__ = ["Refused", "export", "of_program", "output_names"]

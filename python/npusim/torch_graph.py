@@ -1,0 +1,265 @@
+"""The calls of a torch.fx graph as nodes of IR."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .errors import Problem
+
+# Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
+INLINED = {
+    torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
+    torch.ops.higher_order.wrap_with_autocast: 4,
+}
+MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
+
+
+class Refused(Exception):
+    """A call that has no place in IR."""
+
+
+@dataclass
+class Ref:
+    """A value of the IR: a node's result, an input or a weight."""
+
+    node: str
+    index: int
+    tensor: dict[str, Any]  # name, shape, dtype
+    is_weight: bool = False
+
+    def reading(self) -> dict[str, Any]:
+        """As an input of a node."""
+        if self.is_weight:
+            return self.tensor
+        return {**self.tensor, "producer_node": self.node, "producer_output_idx": self.index}
+
+
+@dataclass
+class Graph:
+    """IR nodes, and what each node of the fx graph is in IR."""
+
+    problems: list[Problem]
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    of: dict[torch.fx.Node, Any] = field(default_factory=dict)  # Ref, a tuple of them and others, or None
+    names: set[str] = field(default_factory=set)
+
+    def free_name(self, name: str) -> str:
+        """The name, or one like it that nothing has."""
+        found, count = name, 0
+        while found in self.names:
+            count += 1
+            found = f"{name}_{count}"
+        self.names.add(found)
+        return found
+
+    def define(self, node: torch.fx.Node, value: Any) -> None:
+        self.of[node] = value
+
+    def tensor(self, name: str, value: torch.Tensor, where: str) -> dict[str, Any]:
+        """What the IR says of a tensor."""
+        if not all(isinstance(extent, int) for extent in value.shape):
+            self.problems.append(Problem(where, f"has a shape that depends on values: {list(value.shape)}"))
+        return {
+            "name": name,
+            "shape": [int(e) if isinstance(e, int) else 0 for e in value.shape],
+            "dtype": str(value.dtype).removeprefix("torch."),
+        }
+
+    def add(self, node: torch.fx.Node, module: torch.fx.GraphModule) -> None:
+        """The IR of a node, whose operands were added before; what is refused becomes a problem."""
+        try:
+            self.of[node] = self.value(node, module)
+        except Refused as error:
+            self.problems.append(Problem(f"node '{node.name}' ({node.target})", str(error)))
+            self.of[node] = _broken(node)
+
+    def value(self, node: torch.fx.Node, module: torch.fx.GraphModule) -> Any:
+        if node.op == "get_attr":
+            found = module.get_submodule("") if not node.target else _attribute(module, str(node.target))
+            if isinstance(found, torch.Tensor):
+                raise Refused("is a tensor that torch.export did not lift")
+            return found
+        if node.op != "call_function":
+            raise Refused(f"is a {node.op}")
+        if node.target is operator.getitem:
+            return self.operand(node.args[0])[node.args[1]]
+        if node.target in INLINED:
+            return self.inline(node)
+        if not isinstance(node.target, torch._ops.OpOverload):
+            name = getattr(node.target, "__name__", str(node.target))
+            raise Refused(f"{name} is no operator that IR has a form for")
+        return self.call(node, node.target)
+
+    def operand(self, value: Any) -> Any:
+        return self.of[value] if isinstance(value, torch.fx.Node) else value
+
+    def inline(self, node: torch.fx.Node) -> Any:
+        """A body's nodes in the place of the call."""
+        at = INLINED[node.target]
+        body, operands = self.operand(node.args[at]), node.args[at + 1 :]
+        if not isinstance(body, torch.fx.GraphModule) or node.kwargs:
+            raise Refused("its body is no graph")
+        inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
+        for inner, operand in zip(inputs, operands, strict=True):
+            self.of[inner] = self.operand(operand)
+        for inner in body.graph.nodes:
+            if inner.op == "output":
+                return torch.fx.node.map_aggregate(inner.args[0], lambda v: self.operand(v))
+            if inner.op != "placeholder":
+                self.add(inner, body)
+        return None
+
+    # ---- one call
+
+    def call(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> Any:
+        value: Any
+        inputs: list[dict[str, Any]] = []
+        attrs: dict[str, Any] = {}
+        sizes: list[int] = []
+        masks: list[list[bool]] = []
+        for i, arg in enumerate(op._schema.arguments):
+            if arg.name in node.kwargs:
+                value = node.kwargs[arg.name]
+            elif i < len(node.args) and not arg.kwarg_only:
+                value = node.args[i]
+            else:
+                continue  # the schema's default
+            value = torch.fx.node.map_aggregate(value, self.operand)
+            kind = arg.type
+            while isinstance(kind, torch._C.OptionalType):
+                kind = kind.getElementType()
+            if isinstance(kind, torch._C.ListType) and _is_tensor(kind.getElementType()) and value is not None:
+                self.add_list(list(value), inputs, sizes, masks)
+            elif isinstance(value, Ref):
+                inputs.append(value.reading())
+            else:
+                attrs[arg.name] = _attribute_value(arg.name, value)
+        if sizes:
+            attrs["_tensor_list_sizes"] = sizes
+        if masks:
+            attrs["_tensor_list_none_masks"] = masks
+        if str(op) in MEMORY_BOUND:
+            self.check_memory(node)
+        return self.append(node, str(op), inputs, attrs)
+
+    def add_list(self, values: list[Any], inputs: list[Any], sizes: list[int], masks: list[list[bool]]) -> None:
+        present = [value for value in values if value is not None]
+        if not all(isinstance(value, Ref) for value in present):
+            raise Refused("takes a list with something else than tensors")
+        inputs += [value.reading() for value in present]
+        sizes.append(len(present))
+        if len(present) < len(values):
+            masks.append([value is None for value in values])
+
+    def check_memory(self, node: torch.fx.Node) -> None:
+        """What addresses memory needs it as IR takes it: row-major."""
+        for source in node.all_input_nodes:
+            if source.op == "placeholder" and not source.meta["val"].is_contiguous():
+                raise Refused(f"addresses the memory of {source.name}, which is not row-major")
+
+    def append(self, node: torch.fx.Node, op_type: str, inputs: list[Any], attrs: dict[str, Any]) -> Any:
+        name = self.free_name(node.name)
+        value = node.meta.get("val")
+        where = f"node '{name}' ({op_type})"
+        results: Any
+        if isinstance(value, torch.Tensor):
+            results = Ref(name, 0, self.tensor(name, value, where))
+            outputs = [results.tensor]
+        elif isinstance(value, (list, tuple)):
+            results, outputs = [], []
+            for i, element in enumerate(value):
+                if isinstance(element, torch.Tensor):
+                    ref = Ref(name, len(outputs), self.tensor(f"{name}_{i}", element, where))
+                    outputs.append(ref.tensor)
+                    results.append(ref)
+                else:
+                    results.append(None)
+        elif value is None:
+            results, outputs = None, []
+        else:
+            raise Refused(f"gives a {type(value).__name__}, whose value depends on data")
+        self.nodes.append({"name": name, "op_type": op_type, "inputs": inputs, "outputs": outputs, "attrs": attrs})
+        return results
+
+    # ---- what is changed in place
+
+    def find_changed(self, graph: torch.fx.Graph, module: torch.fx.GraphModule) -> set[str]:
+        """Placeholders whose memory some call writes, through whatever views: by the schemas' aliasing."""
+        roots: dict[torch.fx.Node, set[str]] = {}
+        changed: set[str] = set()
+
+        def of(value: Any) -> set[str]:
+            found: set[str] = set()
+            torch.fx.node.map_arg(value, lambda n: found.update(roots.get(n, ())))
+            return found
+
+        def walk(part: torch.fx.Graph, owner: torch.fx.GraphModule) -> set[str]:
+            for node in part.nodes:
+                if node.op == "output":
+                    return of(node.args[0])
+                if node.op != "call_function":
+                    continue
+                if node.target in INLINED:
+                    at = INLINED[node.target]
+                    body = _attribute(owner, str(node.args[at].target))
+                    inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
+                    roots.update({inner: of(v) for inner, v in zip(inputs, node.args[at + 1 :], strict=True)})
+                    roots[node] = walk(body.graph, body)
+                elif isinstance(node.target, torch._ops.OpOverload):
+                    roots[node] = set()
+                    for i, arg in enumerate(node.target._schema.arguments):
+                        value = node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)
+                        if arg.alias_info is None:
+                            continue
+                        roots[node] |= of(value)
+                        if arg.alias_info.is_write:
+                            changed.update(of(value))
+                else:
+                    roots[node] = of((node.args, node.kwargs))
+            return set()
+
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                roots[node] = {node.name}
+        walk(graph, module)
+        return changed
+
+
+def _is_tensor(kind: Any) -> bool:
+    while isinstance(kind, torch._C.OptionalType):
+        kind = kind.getElementType()
+    return isinstance(kind, torch._C.TensorType)
+
+
+def _attribute(module: torch.nn.Module, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _broken(node: torch.fx.Node) -> Any:
+    """In place of a refused node: enough for the nodes after it to be looked at."""
+    value = node.meta.get("val")
+    tensor = {"name": node.name, "shape": [], "dtype": "float32"}
+    if isinstance(value, (list, tuple)):
+        return [Ref(node.name, i, tensor) for i in range(len(value))]
+    return Ref(node.name, 0, tensor)
+
+
+def _attribute_value(name: str, value: Any) -> Any:
+    """As JSON has it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [_attribute_value(name, element) for element in value]
+    if isinstance(value, complex):
+        raise Refused(f"argument '{name}' is complex")
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, Ref)):
+        raise Refused(f"argument '{name}' depends on values")
+    raise Refused(f"argument '{name}' is a {type(value).__name__}")

@@ -1,0 +1,28 @@
+"""Weights: a file, arrays by name, or a set of tensors that sessions share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Union
+
+from . import _core
+from .arrays import as_array, memory_of
+
+# The path of a .safetensors file or of an index of shards; arrays or tensors by name, which must not change while a
+# session uses them; None: the program has no weights, or its own.
+Weights = Union[str, "os.PathLike[str]", Mapping[str, Any], _core.TensorSet, None]
+
+
+def open_weights(weights: Weights) -> _core.TensorSet | None:
+    """The set of tensors, over the memory or file that has them. Raises BadInputError naming the file."""
+    if weights is None or isinstance(weights, _core.TensorSet):
+        return weights
+    if isinstance(weights, Mapping):
+        return _core.make_tensors([(name, *memory_of(as_array(value))) for name, value in weights.items()])
+    return _core.open_tensors(os.fspath(weights))
+
+
+def save_weights(path: str | os.PathLike[str], weights: Mapping[str, Any]) -> None:
+    """Writes arrays or tensors by name to a .safetensors file, whole or not at all."""
+    _core.write_safetensors(os.fspath(path), [(n, *memory_of(as_array(v))) for n, v in weights.items()])

@@ -1,0 +1,370 @@
+"""export(): what a model computes with is in the IR, and the program gives what the model gives."""
+
+import copy
+import dataclasses
+import subprocess
+import sys
+from collections import OrderedDict
+
+import npusim
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+
+def answers(model, args, kwargs=None):
+    """The model's own outputs, flat, from a copy: models change themselves."""
+    model, args, kwargs = copy.deepcopy((model, args, kwargs or {}))
+    with torch.no_grad():
+        found = model(*args, **kwargs)
+    return [v for v in torch.utils._pytree.tree_leaves(found) if isinstance(v, torch.Tensor)]
+
+
+def close(found, expected, tolerance=1e-5):
+    expected = expected.detach().double().numpy()
+    assert found.shape == expected.shape
+    assert np.allclose(np.asarray(found, dtype="float64"), expected, rtol=tolerance, atol=tolerance * 10)
+
+
+def check(model, args, kwargs=None, tolerance=1e-5, dtype="float32"):
+    """Compiles and runs; compares each output; returns the export and the names of the outputs."""
+    exported = npusim.export(model, copy.deepcopy(args), copy.deepcopy(kwargs))
+    session = npusim.Session(npusim.compile(exported, dtype=dtype))
+    tensors = [t for t in torch.utils._pytree.tree_leaves((args, kwargs or {})) if isinstance(t, torch.Tensor)]
+    found = session.run(*tensors)
+    names = [value for kind, value in exported.leaves if kind == "output"]
+    expected = answers(model, args, kwargs)
+    assert len(names) == len(expected)
+    for name, value in zip(names, expected, strict=True):
+        close(found[name], value, tolerance)
+    return exported, names
+
+
+class Function(nn.Module):
+    def __init__(self, function, **buffers):
+        super().__init__()
+        self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value, persistent=False)
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+def test_a_convolution_net():
+    layers = [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(128, 5),
+    ]
+    model = nn.Sequential(*layers).eval()
+    exported, names = check(model, (torch.randn(1, 3, 8, 8),))
+    assert (
+        names == ["output"] and "1.running_mean" in exported.weights and "1.num_batches_tracked" not in exported.weights
+    )
+
+
+def test_buffers_and_constants_that_no_checkpoint_has():
+    table = torch.arange(5000.0).reshape(1250, 4)
+    model = Function(lambda m, x: x * m.scale + torch.tensor([1.0, 2, 3, 4]) + m.table[1000], scale=X[:1], table=table)
+    exported, _ = check(model, (X,))
+    assert {"scale", "table"} <= exported.weights.keys()
+    assert list(exported.ir["constants"].values()) == [{"data": [1.0, 2.0, 3.0, 4.0], "dtype": "float32"}]
+
+
+def test_tied_weights_are_stored_once():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(7, 4), nn.Linear(4, 7, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, ids):
+            return self.head(self.embed(ids))
+
+    exported, _ = check(Tied(), (torch.tensor([[1, 2, 6]]),))
+    assert len(exported.weights) == 1
+
+
+def test_one_memory_as_two_weights():
+    base = torch.arange(8.0)
+    model = Function(lambda m, x: x + m.first - m.last, first=base[:4], last=base[4:])
+    exported, _ = check(model, (X,))
+    assert len(exported.weights) == 2
+
+
+def test_weights_that_are_not_row_major():
+    linear = nn.Linear(3, 4)
+    linear.weight = nn.Parameter(torch.randn(3, 4).t())
+    check(linear, (torch.randn(2, 3),))
+
+
+@dataclasses.dataclass
+class Pair:
+    logits: torch.Tensor
+    hidden: tuple
+
+
+torch.export.register_dataclass(Pair, serialized_type_name="Pair")
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda x: x + 1, ["output"]),
+        (lambda x: (x + 1,), ["output"]),
+        (lambda x: (x + 1, x + 2), ["output_0", "output_1"]),
+        (lambda x: {"logits": x + 1, "hidden": [x, x * 2]}, ["logits", "hidden.0", "hidden.1"]),
+        (lambda x: OrderedDict(loss=None, y=x * 3, n=3), ["y"]),
+        (lambda x: Pair(x + 1, (x - 1, x)), ["logits", "hidden.0", "hidden.1"]),
+        (lambda x: (x, x, x * 1), ["output_0", "output_1", "output_2"]),
+    ],
+)
+def test_outputs_have_names(make, names):
+    assert check(Function(lambda m, x: make(x)), (X,))[1] == names
+
+
+def test_arguments_of_all_kinds():
+    def forward(m, x, options, scale=2, *, mask=None, bias=None):
+        return (x * scale + options["a"] - options["b"][0]).masked_fill(mask, 0) + (0 if bias is None else bias)
+
+    options = {"a": X + 1, "b": [X * 2, "text"]}
+    check(Function(forward), (X, options, 3), {"mask": X > 0, "bias": X[0]})
+    exported, _ = check(Function(forward), (X, options), {"mask": X > 0})
+    assert len(exported.ir["graph_inputs"]) == 4
+
+
+def test_inputs_are_called_as_the_function_calls_them():
+    class Named(nn.Module):
+        def forward(self, pixels, mask):
+            return pixels * mask
+
+    exported = npusim.export(Named(), (X,), {"mask": X})
+    assert [t["name"] for t in exported.ir["graph_inputs"]] == ["pixels", "mask"]
+
+
+def test_names_that_clash():
+    class Clash(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mul", torch.ones(4))
+            self.register_buffer("add", torch.zeros(4))
+
+        def forward(self, x, sub):
+            self.add.add_(1)
+            return x * self.mul + self.add - sub, (x - 1).mul(2)
+
+    exported = npusim.export(Clash(), (X, X))
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    model = Clash()
+    for _ in range(2):
+        found, expected = session.run(X, X), model(X, X)
+        close(found["output_0"], expected[0])
+        close(found["output_1"], expected[1])
+
+
+def test_optional_tensors_are_where_they_were():
+    def forward(m, x):
+        y = nn.functional.layer_norm(x, (4,), None, m.bias) + nn.functional.layer_norm(x, (4,), m.weight, None)
+        return y + torch.diff(x, append=x[:, :1]) - torch.diff(x, prepend=x[:, :1]) + torch.clamp(x, max=m.weight)
+
+    check(Function(forward, bias=X[0] + 1, weight=X[1]), (X,))
+
+
+def test_indices_with_nones_and_lists():
+    def forward(m, x):
+        y = x.unsqueeze(-1)[:, torch.tensor([0, 2]), None]
+        return torch.cat([y, y * 2]), torch.stack([x, x]), x[torch.tensor([0, 2]), :, None]
+
+    check(Function(forward), (X,))
+
+
+def test_results_that_are_tuples():
+    def forward(m, x):
+        values, indices = x.max(1)
+        a, b, c = torch.split(x, [1, 2, 1], 1)
+        normal, mean, rstd = torch.ops.aten.native_layer_norm(x, [4], None, None, 1e-5)
+        return values, indices, a + c, b, normal, mean, x.topk(2).values, torch.var_mean(x)[1]
+
+    check(Function(forward), (X,))
+
+
+def test_bodies_of_higher_order_operators():
+    def forward(m, x):
+        with torch.set_grad_enabled(False):
+            x = x * 2
+            with torch.set_grad_enabled(True):
+                y = x + 1
+        with torch.autocast("cpu", enabled=False):
+            return x + y
+
+    check(Function(forward), (X,))
+    with torch.enable_grad():
+        program = torch.export.export(Function(forward), (X,), strict=False)
+    assert "wrap_with_set_grad_enabled" in str(program.graph)
+    ir = npusim.export(program).ir
+    assert {n["op_type"].split(".")[0] for n in ir["nodes"]} == {"aten"}
+    found = npusim.Session(npusim.compile(ir, dtype="float32")).run(X)["output"]
+    assert np.array_equal(found, answers(Function(forward), (X,))[0].numpy())
+
+
+def test_autocast_casts():
+    linear = nn.Linear(4, 4)
+
+    def forward(m, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return linear(x)
+
+    exported = npusim.export(Function(forward), (X,))
+    assert exported.ir["graph_outputs"][0]["dtype"] == "bfloat16"
+    found = npusim.Session(npusim.compile(exported)).run(X)["output"].astype("float32")
+    assert np.allclose(found, forward(None, X).detach().float().numpy(), atol=0.02)
+
+
+class Cache(nn.Module):
+    """Keeps rows, and counts them."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.full((4, 2), 7.0))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, at, row):
+        self.rows.index_copy_(0, at, row)
+        self.count += 1
+        return self.rows.sum() + self.count
+
+
+def test_buffers_that_change_are_states():
+    model = Cache()
+    program = npusim.compile(npusim.export(model, (torch.tensor([0]), torch.ones(1, 2))), dtype="float32")
+    assert [t.name for t in program.inputs() if t.state] == ["rows"]
+    session = npusim.Session(program)
+    for again in range(2):
+        model = Cache()
+        for step in range(3):
+            row = torch.full((1, 2), float(step))
+            found, expected = session.run(np.array([step]), row), model(torch.tensor([step]), row)
+            close(found["output"], expected)
+            assert np.array_equal(found["rows_next"], model.rows.numpy()) and found["count_next"] == step + 1
+        session.reset_states()
+        assert again or model.count == 3
+
+
+def test_changed_buffers_of_a_folder(tmp_path):
+    npusim.export(Cache(), (torch.tensor([0]), torch.ones(1, 2))).save(tmp_path)
+    session = npusim.Session(npusim.compile(tmp_path, dtype="float32"))
+    found = [session.run(np.array([0]), np.ones((1, 2), "float32"))["output"] for _ in range(2)]
+    assert found == [2 + 42 + 1, 2 + 42 + 2]
+
+
+def test_arguments_that_change():
+    def forward(m, x, y):
+        view = x[:, 1:3].t()
+        view.mul_(2)
+        return x + y
+
+    exported = npusim.export(Function(forward), (X.clone(), X))
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(X, X)
+    x = X.clone()
+    close(found["output"], forward(None, x, X))
+    changed = next(name for name in found if name.endswith("_next"))
+    assert np.array_equal(found[changed], x.numpy())
+
+
+def test_a_buffer_that_changes_in_shared_memory_is_refused():
+    base = torch.zeros(8)
+
+    def forward(m, x):
+        m.first.add_(1)
+        return x + m.all[:4]
+
+    with pytest.raises(npusim.UnsupportedError, match="shares memory"):
+        npusim.export(Function(forward, first=base[:4], all=base), (X,))
+
+
+def test_what_has_no_form_is_refused_by_name():
+    def branches(m, x):
+        return torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,))
+
+    with pytest.raises(npusim.UnsupportedError) as raised:
+        npusim.export(Function(branches), (X,))
+    assert "cond" in str(raised.value)
+    with pytest.raises(npusim.UnsupportedError, match="complex64"):
+        npusim.compile(Function(lambda m, x: torch.view_as_real(torch.fft.fft(x))), (X,))
+    with pytest.raises(npusim.UnsupportedError):
+        npusim.export(Function(lambda m, x: torch.nonzero(x)), (X,))
+    with pytest.raises(npusim.UnsupportedError, match="not row-major"):
+        npusim.export(Function(lambda m, x: torch.as_strided(x, (2, 2), (1, 2))), (X.t(),))
+
+
+def test_wrong_calls():
+    with pytest.raises(npusim.UsageError):
+        npusim.export(lambda x: x, (X,))
+    with pytest.raises(npusim.UsageError):
+        npusim.export(nn.Linear(4, 4))
+    with pytest.raises(npusim.UsageError):
+        npusim.export(torch.export.export(nn.Linear(4, 4), (X,)), (X,))
+
+
+def test_train_and_eval_are_the_model_s():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    model.train()
+    with pytest.raises(npusim.UnsupportedError):
+        npusim.compile(model, (X,))
+    assert model.training
+    check(model.eval(), (X,))
+
+
+def test_sixteen_bits():
+    for dtype, tolerance in ((torch.bfloat16, 0.05), (torch.float16, 0.01)):
+        check(nn.Linear(4, 4).to(dtype), (X.to(dtype),), tolerance=tolerance, dtype="auto")
+
+
+def test_special_numbers():
+    check(Function(lambda m, x: torch.where(x > 0, x, float("-inf")).softmax(-1)[1:], c=X), (X,))
+
+
+def test_folder_and_shell(tmp_path):
+    source = tmp_path / "net.py"
+    source.write_text(
+        "import torch\ndef make():\n    torch.manual_seed(0)\n    model = torch.nn.Linear(4, 2)\n"
+        "    return model, (torch.ones(1, 4),)\ndef wrong():\n    return 3\n"
+    )
+    command = [sys.executable, "-m", "npusim", "export"]
+    env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [*command, f"{source}:make", "-o", str(tmp_path / "out")], check=False, capture_output=True, text=True, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'out'}: 1 nodes, 2 weights\n"
+    torch.manual_seed(0)
+    found = npusim.Session(npusim.compile(tmp_path / "out", dtype="float32")).run(np.ones((1, 4), "float32"))
+    close(found["output"], nn.Linear(4, 2)(torch.ones(1, 4)))
+    for what, code in ((f"{source}:wrong", 2), (f"{source}:none", 2), ("none.py:make", 2), ("make", 2)):
+        done = subprocess.run(
+            [*command, what, "-o", str(tmp_path / "no")], check=False, capture_output=True, text=True, env=env
+        )
+        assert done.returncode == code and done.stderr.startswith("error: "), done.stderr
+
+
+def test_what_pytorch_ir_writes_is_compiled_too():
+    torch_ir = pytest.importorskip("torch_ir")
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    with torch.no_grad():
+        ir = torch_ir.extract_ir(model, (X,), model_name="model", strict=False).to_dict()
+    session = npusim.Session(npusim.compile(ir, dtype="float32"), dict(model.state_dict()))
+    close(next(iter(session.run(X).values())), model(X))

@@ -1,0 +1,298 @@
+"""Programs, sessions, errors and files, without PyTorch."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import ml_dtypes
+import npusim
+import numpy as np
+import pytest
+from npusim.arrays import as_array
+
+
+def tensor(name, shape, dtype="float32", **more):
+    return {"name": name, "shape": shape, "dtype": dtype, **more}
+
+
+def add_ir(dtype="float32", shape=(2, 3), right="float32"):
+    """x + y"""
+    shape = list(shape)
+    x, y = tensor("x", shape, dtype, producer_node="x", producer_output_idx=0), tensor("y", shape, right)
+    y |= {"producer_node": "y", "producer_output_idx": 0}
+    out = tensor("add", shape, "float32" if "float32" in (dtype, right) else dtype)
+    node = {"name": "add", "op_type": "aten.add.Tensor", "inputs": [x, y], "outputs": [out], "attrs": {}}
+    return {"graph_inputs": [x, y], "graph_outputs": [out], "weights": [], "nodes": [node]}
+
+
+def counter_ir():
+    """state = index_copy(state, 0, at, row); the state is an input that is updated in place."""
+    inputs = [tensor("state", [4, 2]), tensor("at", [1], "int64"), tensor("row", [1, 2])]
+    read = [{**t, "producer_node": t["name"], "producer_output_idx": 0} for t in inputs]
+    out = tensor("index_copy", [4, 2])
+    node = {"name": "index_copy", "op_type": "aten.index_copy.default", "inputs": read, "outputs": [out]}
+    return {"graph_inputs": inputs, "graph_outputs": [out], "weights": [], "nodes": [{**node, "attrs": {"dim": 0}}]}
+
+
+@pytest.fixture
+def add():
+    return npusim.Session(npusim.compile(add_ir(), dtype="float32"))
+
+
+X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.full((2, 3), 0.5, "float32")
+
+
+def test_digits_from_files(digits, tmp_path):
+    program = npusim.compile(digits / "ir.json", dtype="float32")
+    assert [(t.name, t.dtype, t.shape, t.state) for t in program.inputs()] == [("x", "float32", (1, 1, 32, 32), False)]
+    assert program.methods == ["main"] and program.target == "cpu" and program.dtype == "float32"
+    program.save(tmp_path / "p.npubin")
+    loaded = npusim.load(tmp_path / "p.npubin")
+    assert loaded.to_bytes() == program.to_bytes() == (tmp_path / "p.npubin").read_bytes()
+    assert npusim.load(program.to_bytes()).describe() == program.describe()
+    assert loaded.details()["methods"].keys() == {"main"}
+    x = np.random.default_rng(0).standard_normal((1, 1, 32, 32)).astype("float32")
+    weights = digits / "model.safetensors"
+    first = npusim.Session(program, weights).run(x)
+    assert np.array_equal(first["linear"], npusim.Session(loaded, weights, threads=1).run({"x": x})["linear"])
+    checked = npusim.verify(program, {"x": x}, weights)
+    assert checked.ok and checked.outputs["linear"].relative_l2 < 1e-4
+    assert not npusim.verify(program, {"x": x}, weights, expected={"linear": first["linear"] * 1.01}).ok
+
+
+def test_positions_names_and_out(add):
+    assert np.array_equal(add.run(X, Y)["add"], X + Y)
+    assert np.array_equal(add.run({"y": Y, "x": X})["add"], X + Y)
+    out = np.zeros((2, 3), "float32")
+    assert add.run(X, Y, out={"add": out})["add"] is out and np.array_equal(out, X + Y)
+    first, second = add.run(X, Y)["add"], add.run(Y, Y)["add"]
+    assert np.array_equal(first, X + Y) and np.array_equal(second, Y + Y)  # each run has arrays of its own
+    assert np.array_equal(add.run(np.asfortranarray(X), Y[:, ::-1])["add"], X + Y)
+    assert np.array_equal(add.run(X.tolist(), 2 * Y)["add"], X + 1)
+
+
+def test_inputs_are_not_kept(add):
+    x = X.copy()
+    add.run(x, Y)
+    assert sys.getrefcount(x) == 2
+    del x
+    assert np.array_equal(add.run(Y, Y)["add"], Y + Y)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "problems"),
+    [
+        ({"x": X}, ["input 'y': expected float32[2, 3], found nothing"]),
+        (
+            {"x": X.astype("float64"), "y": Y[:1], "z": Y},
+            [
+                "input 'x': expected float32[2, 3], found float64[2, 3]",
+                "input 'y': expected float32[2, 3], found float32[1, 3]",
+                "input 'z': the method has none of this name",
+            ],
+        ),
+        ({"x": X.astype("float16")[:1], "y": Y}, ["input 'x': expected float32[2, 3], found float16[1, 3]"]),
+    ],
+)
+def test_wrong_inputs(add, inputs, problems):
+    with pytest.raises(npusim.UsageError) as raised:
+        add.run(inputs)
+    assert [str(p) for p in raised.value.problems] == problems
+    assert np.array_equal(add.run(X, Y)["add"], X + Y)  # the session is as it was
+
+
+def test_wrong_calls(add):
+    for call in (
+        lambda: add.run(X),
+        lambda: add.run(X, object()),
+        lambda: add.run(X, Y, method="other"),
+        lambda: add.run(X, Y, out={"add": np.zeros((2, 3))}),
+        lambda: add.run(X, Y, out={"sum": np.zeros((2, 3))}),
+        lambda: npusim.Session(add.program, device="abacus"),
+        lambda: npusim.compile(add_ir(), dtype="int8"),
+        lambda: npusim.compile(add_ir(), disable_fusion="no such"),
+        lambda: npusim.verify(npusim.load(add.program.to_bytes()), {"x": X, "y": Y}),
+        lambda: npusim.compare(X, Y[:1]),
+    ):
+        with pytest.raises(npusim.UsageError):
+            call()
+    with pytest.raises(npusim.UnsupportedError):
+        add.run(X.astype("complex64"), Y)
+
+
+def test_bfloat16_is_kept():
+    session = npusim.Session(npusim.compile(add_ir("bfloat16", right="bfloat16")))
+    x = X.astype(ml_dtypes.bfloat16)
+    found = session.run(x, x)["add"]
+    assert found.dtype == ml_dtypes.bfloat16 and np.array_equal(found, x + x)
+
+
+def test_sixteen_bits_widen():
+    program = npusim.compile(add_ir("bfloat16"), dtype="float32")
+    assert [t.dtype for t in program.inputs()] == ["float32", "float32"]
+    found = npusim.Session(program).run(X.astype(ml_dtypes.bfloat16), Y)["add"]
+    assert found.dtype == np.float32 and np.array_equal(found, X + Y)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3)])
+def test_scalars_and_empty_arrays(shape):
+    session = npusim.Session(npusim.compile(add_ir(shape=shape), dtype="float32"))
+    x = np.ones(shape, "float32")
+    found = session.run(x, x)["add"]
+    assert found.shape == shape and np.array_equal(found, x + x)
+
+
+def test_other_arrays():
+    class Lent:  # as a library gives its tensors: DLPack and nothing else
+        def __dlpack__(self, **options):
+            return X.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return X.__dlpack_device__()
+
+    assert np.shares_memory(as_array(Lent()), X)
+    assert np.shares_memory(as_array(X), X)
+
+
+def test_states_stay_and_begin_with_weights():
+    program = npusim.compile(counter_ir(), dtype="float32")
+    assert [t.name for t in program.inputs() if t.state] == ["state"]
+    begin = np.full((4, 2), 7, "float32")
+    session, zero = npusim.Session(program, {"state": begin}), npusim.Session(program)
+    row = np.ones((1, 2), "float32")
+    for s, rest in ((session, 7), (zero, 0)):
+        s.run(np.array([1]), row)
+        after = s.run(np.array([3]), 2 * row)["index_copy"]
+        assert after[:, 0].tolist() == [rest, 1, rest, 2]
+        s.reset_states()
+        assert s.run(np.array([0]), row)["index_copy"][:, 0].tolist() == [1, rest, rest, rest]
+    assert session.sibling().run(np.array([0]), row)["index_copy"][:, 0].tolist() == [1, 7, 7, 7]
+    given = session.run({"state": 2 * begin, "at": np.array([2]), "row": row})["index_copy"]
+    assert given[:, 0].tolist() == [14, 14, 1, 14]
+
+
+def test_weights_by_name(digits, tmp_path):
+    program = npusim.compile(digits / "ir.json", dtype="float32")
+    with pytest.raises(npusim.BadInputError, match="weight"):
+        npusim.Session(program, {})
+    with pytest.raises(npusim.BadInputError, match="no-such"):
+        npusim.Session(program, tmp_path / "no-such.safetensors")
+    names = {"a": X, "b": np.array(3), "c": X.astype(ml_dtypes.bfloat16)}
+    npusim.save_weights(tmp_path / "w.safetensors", names)
+    header = (tmp_path / "w.safetensors").read_bytes()
+    assert b'"BF16"' in header and b'"I64"' in header
+
+
+def test_bad_files(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(npusim.BadInputError, match="bad.json"):
+        npusim.compile(tmp_path / "bad.json")
+    with pytest.raises(npusim.BadInputError, match="none.json"):
+        npusim.compile(tmp_path / "none.json")
+    with pytest.raises(npusim.BadInputError, match="ir.json"):
+        npusim.compile(tmp_path)
+    with pytest.raises(npusim.BadInputError):
+        npusim.load(b"not a program")
+
+
+def test_all_problems_of_an_ir_are_told():
+    ir = add_ir()
+    ir["nodes"][0]["op_type"] = "aten.no_such.default"
+    with pytest.raises(npusim.UnsupportedError) as raised:
+        npusim.compile(ir)
+    assert raised.value.kind == "unsupported" and "aten.no_such.default" in raised.value.problems[0].reason
+    assert isinstance(raised.value, npusim.Error)
+
+
+def test_text(tinyqwen):
+    stages = []
+    program = npusim.compile(
+        {"prefill": tinyqwen / "prefill_ir.json", "decode": tinyqwen / "decode_ir.json"},
+        kv_map=json.loads((tinyqwen / "kv_mapping.json").read_text()),
+        progress=stages.append,
+    )
+    assert stages[0] == "import" and {"prefill", "decode", "greedy"} <= set(program.methods)
+    tokenizer = npusim.Tokenizer(tinyqwen / "tokenizer.json")
+    session = npusim.Session(program, tinyqwen / "model.safetensors")
+    golden = json.loads((tinyqwen / "golden_greedy.json").read_text())[0]
+    prompt = tokenizer.encode(golden["prompt"])
+    heard = []
+    found = npusim.generate(session, prompt, max_new_tokens=16, on_token=heard.append)
+    assert prompt == golden["prompt_ids"] and found.tokens == heard == golden["bf16"][:16]
+    assert tokenizer.encode(tokenizer.decode(prompt)) == prompt
+    assert npusim.generate(session, prompt, max_new_tokens=8).tokens == heard[:8]
+    with pytest.raises(npusim.BadInputError):
+        npusim.generate(session, [])
+    with pytest.raises(ZeroDivisionError):
+        npusim.generate(session, prompt, on_token=lambda token: 1 // 0)
+
+
+def test_threads_share_a_session(add):
+    wrong = []
+
+    def work(value):
+        x = np.full((2, 3), value, "float32")
+        wrong.extend(1 for _ in range(200) if not np.array_equal(add.run(x, x)["add"], x + x))
+
+    threads = [threading.Thread(target=work, args=(v,)) for v in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("what", ["run", "compile", "reference"])
+def test_gil_is_released(what, digits):
+    """The thread that waits goes on before the library is done, though nobody makes Python switch."""
+    ir, x = add_ir(shape=(2000, 2000)), np.zeros((2000, 2000), "float32")
+    session = npusim.Session(npusim.compile(ir, dtype="float32"))
+    graph = json.loads((digits.parent / "tinyqwen" / "decode_ir.json").read_text())
+    calls = {
+        "run": lambda: session.run(x, x),
+        "compile": lambda: npusim.compile(graph),
+        "reference": lambda: npusim.verify(session.program, {"x": x, "y": x}),
+    }
+    started, done = threading.Event(), []
+
+    def work():
+        started.set()
+        calls[what]()
+        done.append(True)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(100)
+    try:
+        worker = threading.Thread(target=work)
+        worker.start()
+        started.wait()
+        early = not done
+    finally:
+        sys.setswitchinterval(interval)
+    worker.join()
+    assert early and done
+
+
+def test_ops_and_devices():
+    assert npusim.is_op_supported("aten.relu.default") and npusim.is_op_supported("aten::relu_")
+    assert not npusim.is_op_supported("aten.no_such.default")
+    assert len(npusim.ops()) > 500 and {d.name for d in npusim.devices()} >= {"cpu", "null"}
+    with pytest.raises(npusim.UsageError):
+        npusim.ops("abacus")
+
+
+def test_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import npusim, test_session as t; "
+    code += "print(npusim.Session(npusim.compile(t.add_ir())).run(t.X, t.Y)['add'].sum())"
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.stdout.strip() == "18.0", done.stderr
