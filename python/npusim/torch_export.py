@@ -55,7 +55,9 @@ def _tuple(args: Any) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the tracer says of itself."""
+    """Without what the tracer says of itself, and without nn.MultiheadAttention's one operator for all it does."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
     logger = logging.getLogger("torch.export")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -64,6 +66,7 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:

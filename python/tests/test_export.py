@@ -329,6 +329,10 @@ def test_train_and_eval_are_the_model_s():
     check(model.eval(), (X,))
 
 
+def test_layers_with_a_fast_path():
+    check(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (torch.randn(1, 6, 16),), tolerance=1e-4)
+
+
 def test_sixteen_bits():
     for dtype, tolerance in ((torch.bfloat16, 0.05), (torch.float16, 0.01)):
         check(nn.Linear(4, 4).to(dtype), (X.to(dtype),), tolerance=tolerance, dtype="auto")

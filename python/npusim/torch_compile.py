@@ -1,0 +1,214 @@
+"""torch.compile(model, backend="npusim"): what dynamo captures, compiled by npusim, or left to eager PyTorch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import list_backends, register_backend
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from . import _core
+from .arrays import as_array
+from .errors import Error, Problem, UnsupportedError, UsageError
+from .program import Program
+from .session import Session
+from .torch_graph import Graph, Ref
+
+log = logging.getLogger("npusim")
+
+OPTIONS = {"dtype", "threads", "constant_weights"}
+Run = Callable[[Sequence[Any]], list[Any]]
+
+
+def backend(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
+) -> Any:
+    """What torch.compile calls with each graph. options:
+
+    dtype: what is computed in. Default: bfloat16 or float16 where all matrices among weights and inputs have it, else
+        float32.
+    threads: of the host; 0, the default: one per core.
+    constant_weights: True, the default, prepares parameters and buffers once, and again when PyTorch has counted a
+        change of one. It counts none that goes through `.data`: call torch.compiler.reset() after such a change, or say
+        False, which reads them in each run.
+
+    A graph is left to eager PyTorch, with a warning of the logger "npusim" that says why, when npusim refuses a node of
+    it, when it needs gradients, and when its tensors are not on the CPU. A graph whose shapes dynamo does not fix is
+    compiled once for each."""
+    chosen = dict(options or {})
+    if unknown := chosen.keys() - OPTIONS:
+        raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected {', '.join(sorted(OPTIONS))}")
+
+    def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        return _boxed(_compile(graph, _static_inputs(chosen), chosen))
+
+    return aot_autograd(fw_compiler=_leave_gradients, bw_compiler=_eager, inference_compiler=compile_graph)(
+        graph, inputs
+    )
+
+
+def _boxed(run: Run) -> Run:
+    run._boxed_call = True  # type: ignore[attr-defined]  # AOT autograd then gives all arguments as one list
+    return run
+
+
+def _eager(graph: torch.fx.GraphModule, inputs: Sequence[Any] = ()) -> Run:
+    return _boxed(lambda arguments: graph(*arguments))
+
+
+def _leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
+    return _leave(graph, "it needs gradients: call the model under torch.no_grad()")
+
+
+def _leave(graph: torch.fx.GraphModule, reason: object) -> Run:
+    calls = sum(node.op == "call_function" for node in graph.graph.nodes)
+    log.warning("a graph of %d calls is left to eager PyTorch: %s", calls, reason)
+    return _eager(graph)
+
+
+def _static_inputs(options: dict[str, Any]) -> frozenset[int]:
+    """Which inputs are parameters and buffers."""
+    context = torch._guards.TracingContext.try_get()
+    if not options.get("constant_weights", True) or context is None or context.fw_metadata is None:
+        return frozenset()
+    return frozenset(context.fw_metadata.static_input_indices)
+
+
+def _placeholders(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _is_fixed(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return all(isinstance(extent, int) for extent in value.shape)
+    return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _compile(graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> Run:
+    if not all(_is_fixed(node.meta.get("val")) for node in _placeholders(graph)):
+        return _BySize(graph, static, options)
+    try:
+        return _Compiled(graph, static, options)
+    except Error as error:
+        return _leave(graph, error)
+
+
+class _BySize:
+    """A graph whose sizes are not fixed, compiled for each that it is called with."""
+
+    def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> None:
+        self.graph, self.static, self.options = graph, static, options
+        self.compiled: dict[tuple[Any, ...], Run] = {}
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        key = tuple((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else a for a in arguments)
+        if key not in self.compiled:
+            with torch.no_grad():
+                fixed = make_fx(self.graph, tracing_mode="fake")(*arguments)
+            self.compiled[key] = _compile(fixed, self.static, self.options)
+        return self.compiled[key](arguments)
+
+
+class _Compiled:
+    """A graph of fixed sizes as a program. Its session is made with the first call's weights, and anew when they have
+    changed."""
+
+    def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> None:
+        self.graph, self.options = graph, options
+        self.inputs: dict[int, str] = {}  # by position, as the IR calls them
+        self.weights: dict[int, str] = {}
+        self.outputs: list[Any] = []  # what stands in the IR's: (name, the traced tensor), or a constant
+        self.program = self.compile(self.ir(static))
+        self.versions: list[Any] = []
+        self.session: Session | None = None
+
+    def compile(self, ir: dict[str, Any]) -> Program:
+        dtype = self.options.get("dtype", _dtype(self.graph))
+        source = ("main", "graph", json.dumps(ir))
+        handle, seconds, notes = _core.compile([source], "cpu", dtype, "", False, set(), "", None, None)
+        log.info("a graph of %d nodes was compiled in %.3f s", len(ir["nodes"]), seconds["total"])
+        return Program(handle, None, notes, seconds)
+
+    def ir(self, static: frozenset[int]) -> dict[str, Any]:
+        problems: list[Problem] = []
+        ir = Graph(problems)
+        inputs: list[dict[str, Any]] = []
+        weights: list[dict[str, Any]] = []
+        for position, node in enumerate(_placeholders(self.graph)):
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                continue  # a number that the graph has in it already
+            where = f"input '{node.name}'"
+            if value.device.type != "cpu":
+                problems.append(Problem(where, f"is on {value.device}"))
+            if value.layout is not torch.strided or not isinstance(node.name, str):
+                problems.append(Problem(where, f"is {value.layout}"))
+            tensor = ir.tensor(ir.free_name(node.name), value, where)
+            ir.define(node, Ref(tensor["name"], 0, tensor, is_weight=position in static))
+            (weights if position in static else inputs).append(tensor)
+            (self.weights if position in static else self.inputs)[position] = tensor["name"]
+        outputs = []
+        for node in self.graph.graph.nodes:
+            if node.op == "output":
+                outputs = self.read_outputs(node, ir)
+            elif node.op != "placeholder":
+                ir.add(node, self.graph)
+        if not outputs:
+            problems.append(Problem("", "the graph has no tensor among its outputs"))
+        if problems:
+            raise UnsupportedError(problems)
+        names = {tensor["name"]: tensor["name"] for tensor in weights}
+        top = {"graph_inputs": inputs, "graph_outputs": outputs, "weights": weights, "weight_name_mapping": names}
+        return {"model_name": "graph", **top, "nodes": ir.nodes}
+
+    def read_outputs(self, output: torch.fx.Node, ir: Graph) -> list[dict[str, Any]]:
+        outputs = []
+        for position, node in enumerate(output.args[0]):  # type: ignore[arg-type, union-attr]
+            if not isinstance(node, torch.fx.Node):
+                self.outputs.append(node)
+                continue
+            ref = ir.of[node]
+            if not isinstance(ref, Ref):
+                ir.problems.append(Problem(f"node '{node.name}'", "is an output and no tensor"))
+                continue
+            name = f"output_{position}"
+            outputs.append({**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index})
+            self.outputs.append((name, node.meta["val"]))
+        return outputs
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        constants = [arguments[position] for position in self.weights]
+        if any(weight.is_inference() for weight in constants):  # of which PyTorch counts no changes
+            return list(self.graph(*arguments))
+        versions = [(weight.data_ptr(), weight._version) for weight in constants]
+        if self.session is None or versions != self.versions:
+            weights = {name: arguments[position] for position, name in self.weights.items()}
+            self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
+            self.versions = versions
+        found = self.session.run({name: as_array(arguments[position]) for position, name in self.inputs.items()})
+        return [_tensor(found[out[0]], out[1]) if isinstance(out, tuple) else out for out in self.outputs]
+
+
+def _tensor(array: Any, traced: torch.Tensor) -> torch.Tensor:
+    """An output as the graph's, with its dtype and strides."""
+    bits = array.dtype.name == "bfloat16"
+    tensor = torch.from_numpy(array.view("int16")).view(torch.bfloat16) if bits else torch.from_numpy(array)
+    if tensor.dtype == traced.dtype and tensor.stride() == traced.stride():
+        return tensor
+    return torch.empty_strided(traced.shape, traced.stride(), dtype=traced.dtype).copy_(tensor)
+
+
+def _dtype(graph: torch.fx.GraphModule) -> str:
+    """What the matrices that come in have, if it is one dtype of 16 bits."""
+    values = [node.meta.get("val") for node in _placeholders(graph)]
+    found = {v.dtype for v in values if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim() > 1}
+    return str(*found).removeprefix("torch.") if found in ({torch.bfloat16}, {torch.float16}) else "float32"
+
+
+if "npusim" not in list_backends():  # an installed package is known by its entry point
+    register_backend(backend, name="npusim")

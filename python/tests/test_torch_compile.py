@@ -1,0 +1,157 @@
+"""torch.compile with npusim behind it."""
+
+import logging
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from npusim import torch_compile
+from torch import nn
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def fresh(caplog):
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    caplog.set_level(logging.INFO, "npusim")
+
+
+def said(caplog, level=logging.WARNING):
+    return [r.getMessage() for r in caplog.records if r.name == "npusim" and r.levelno == level]
+
+
+def compiled(model, **options):
+    return torch.compile(model, backend=torch_compile.backend, options=options or None)
+
+
+def check(model, *args, tolerance=1e-5, **kwargs):
+    with torch.no_grad():
+        found, expected = compiled(model)(*args, **kwargs), model(*args, **kwargs)
+    for a, b in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    return found
+
+
+def test_a_net_with_convolutions(caplog):
+    layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)]
+    check(nn.Sequential(*layers).eval(), torch.randn(2, 3, 9, 9), tolerance=1e-4)
+    assert not said(caplog) and len(said(caplog, logging.INFO)) == 1
+
+
+def test_attention_layer(caplog):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 1}
+    bert = transformers.BertModel(transformers.BertConfig(vocab_size=50, **sizes)).eval()
+    check(bert, torch.arange(8)[None], tolerance=1e-4)
+    assert not said(caplog) and said(caplog, logging.INFO)
+
+
+def test_sixteen_bits():
+    check(nn.Linear(4, 4).to(torch.bfloat16), X.to(torch.bfloat16), tolerance=0.02)
+
+
+def test_each_shape_has_its_program(caplog):
+    model, base = nn.Linear(4, 2), torch.randn(12, 4)
+    run = compiled(model)
+    with torch.no_grad():
+        for rows in (2, 3, 5, 2):
+            torch.testing.assert_close(run(base[:rows]), model(base[:rows]))
+        programs = len(said(caplog, logging.INFO))
+        for rows in (2, 3, 5):
+            torch.testing.assert_close(run(base[:rows]), model(base[:rows]))
+    assert not said(caplog) and 3 <= programs == len(said(caplog, logging.INFO))
+
+
+def test_weights_that_change():
+    model = nn.Linear(4, 2)
+    run = compiled(model)
+    with torch.no_grad():
+        run(X)
+        model.weight.add_(1)
+        torch.testing.assert_close(run(X), model(X))
+        model.load_state_dict({k: v * 2 for k, v in model.state_dict().items()})
+        torch.testing.assert_close(run(X), model(X))
+        model.weight = nn.Parameter(torch.ones(2, 4))
+        torch.testing.assert_close(run(X), model(X))
+        again = compiled(model, constant_weights=False)
+        again(X)
+        model.weight.data.mul_(3)
+        torch.testing.assert_close(again(X), model(X))
+
+
+def test_changes_in_place_and_views():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(4))
+
+        def forward(self, x):
+            self.count.add_(1)
+            x.mul_(2)
+            return x + self.count, x.t(), x[1:]
+
+    model, other, x, y = Model(), Model(), X.clone(), X.clone()
+    run = compiled(model)
+    with torch.no_grad():
+        for _ in range(3):
+            found, expected = run(x), other(y)
+            for a, b in zip(found, expected, strict=True):
+                torch.testing.assert_close(a, b)
+            assert torch.equal(x, y) and torch.equal(model.count, other.count)
+            found[1].zero_(), expected[1].zero_()
+            assert torch.equal(x, y)
+            x.add_(X), y.add_(X)
+
+
+def test_what_npusim_refuses_is_left_to_eager(caplog):
+    def forward(x):
+        return torch.linalg.eigvalsh(x @ x.T) + 1
+
+    torch.testing.assert_close(check(forward, X), forward(X))
+    assert len(said(caplog)) == 1 and "left to eager" in said(caplog)[0] and "aten." in said(caplog)[0]
+
+
+def test_gradients_are_left_to_eager(caplog):
+    model = nn.Linear(4, 2)
+    compiled(model)(X).sum().backward()
+    assert torch.equal(model.bias.grad, torch.full((2,), 3.0))
+    assert "gradients" in said(caplog)[0]
+
+
+def test_breaks_and_control_flow(caplog):
+    def forward(x):
+        y = x * 2
+        if y.sum() > 0:
+            return y + 1
+        return y - 1
+
+    check(forward, X + 1)
+    check(forward, X - 1)
+    assert not said(caplog)
+
+
+def test_outputs_are_not_written_again():
+    run = compiled(lambda x: x + 1)
+    first = run(X)
+    kept = first.clone()
+    run(X * 3)
+    assert torch.equal(first, kept)
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        model = nn.Linear(4, 2)
+        torch.testing.assert_close(compiled(model)(X), model(X))
+
+
+def test_options():
+    with pytest.raises(Exception, match="no option"):
+        compiled(nn.Linear(4, 2), speed=11)(X)
+
+
+def test_backend_has_a_name():
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(lambda x: x + 1, backend="npusim")(X), X + 1)
