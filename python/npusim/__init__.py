@@ -3,7 +3,7 @@
     program = npusim.compile(model, (x,))
     outputs = npusim.Session(program).run(x)
 
-Compiling from IR, and running, need no PyTorch; export() and compile() of a torch.nn.Module do. Errors are
+Compiling from IR, and running, need no PyTorch; export(), export_llm() and compile() of a torch.nn.Module do. Errors are
 npusim.Error, with a class for each kind and a list of problems."""
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ def export(
     return torch_export.export(model, args, kwargs, strict=strict)
 
 
+def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,)) -> ExportedText:
+    """IR and weights of a causal language model of transformers. See npusim.text_export.export_llm."""
+    from . import text_export
+
+    return text_export.export_llm(model, capacity, prefill)
+
+
 __all__ = [
     "BadInputError",
     "Comparison",
@@ -56,6 +63,7 @@ __all__ = [
     "compile",
     "devices",
     "export",
+    "export_llm",
     "generate",
     "is_op_supported",
     "load",

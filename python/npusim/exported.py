@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,9 +47,11 @@ class ExportedText:
     kv_map: dict[str, Any]
     capacity: int  # tokens that the states hold
     weights: Weights = field(default=None, repr=False)
+    files: tuple[str, ...] = ()  # that belong to it, such as tokenizer.json
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes METHOD.json for each method, kv_map.json, text.json (which lists them) and model.safetensors."""
+        """Writes METHOD.json for each method, kv_map.json, text.json (which lists them) and model.safetensors; copies the
+        tokenizer and the like."""
         to = Path(folder)
         to.mkdir(parents=True, exist_ok=True)
         for name, ir in self.methods.items():
@@ -58,6 +61,8 @@ class ExportedText:
         (to / TEXT_FILE).write_text(json.dumps({**text, "capacity": self.capacity}))
         if isinstance(self.weights, Mapping):
             save_weights(to / WEIGHTS_FILE, self.weights)
+        for file in self.files:
+            shutil.copy(file, to)
 
 
 def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:

@@ -1,8 +1,11 @@
 """What the tests of the Python package share."""
 
+import os
 from pathlib import Path
 
-import pytest
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads and npusim's take turns on the same cores
+
+import pytest  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,199 @@
+"""From a causal language model of transformers to prefill and decode with a static cache."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from .errors import UnsupportedError, UsageError
+from .exported import Exported, ExportedText
+from .torch_export import export
+
+TEXT_FILES = ("tokenizer.json", "generation_config.json", "config.json")
+
+
+def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,)) -> ExportedText:
+    """IR and weights of a causal language model: a prefill for each length, and a decode that takes one token.
+
+    model: a causal language model of transformers, or the path of a folder with one, whose tokenizer.json comes along.
+    capacity: how many tokens the cache holds.
+    prefill: lengths of prompts that are read at once. Shorter ones are padded to them; what is longer than all of them
+        goes on token by token.
+
+    The methods are "prefill" for the first length, "prefill_N" for others, and "decode". Keys and values of layer i are
+    the states kv_2i and kv_2i+1 of [1, heads, capacity, size]. Where the model attends to a window that is shorter than
+    the capacity it makes its masks itself; else the mask is an input, and a step costs what the text is long, not what the
+    cache holds.
+
+    The methods are tried in eager PyTorch first: their logits must be those of the model without a cache. Raises
+    UnsupportedError where they are not, and for models without a cache of keys and values by position."""
+    lengths = [prefill] if isinstance(prefill, int) else list(prefill)
+    if capacity < 2 or not lengths or any(not 1 < n <= capacity for n in lengths) or len({*lengths}) < len(lengths):
+        raise UsageError(f"expected different lengths from 2 to {capacity} tokens, found {lengths}")
+    files: tuple[str, ...] = ()
+    if isinstance(model, (str, os.PathLike)):
+        folder = Path(model)
+        files = tuple(str(folder / name) for name in TEXT_FILES if (folder / name).is_file())
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    model.eval()
+    config = model.config.get_text_config(decoder=True)
+    if "past_key_values" not in inspect.signature(model.forward).parameters or getattr(
+        model.config, "is_encoder_decoder", False
+    ):
+        raise UnsupportedError(f"{type(model).__name__} is no decoder with a cache of keys and values")
+    _check(model, config, lengths[0], capacity)
+    exported: dict[str, Exported] = {}
+    for n in lengths:
+        exported["prefill" if n == lengths[0] else f"prefill_{n}"] = _prefill(model, config, n, capacity)
+    layers = (len(next(iter(exported.values())).ir["graph_outputs"]) - 1) // 2
+    exported["decode"] = _decode(model, config, layers, next(iter(exported.values())), capacity)
+    kv_map = {
+        "num_layers": layers,
+        "prefill_seq_len": lengths[0],
+        "max_cache_len": capacity,
+        "layers": [_layer(i) for i in range(layers)],
+    }
+    irs = {name: one.ir for name, one in exported.items()}
+    return ExportedText(irs, kv_map, capacity, _all_weights(exported), files)
+
+
+def _layer(i: int) -> dict[str, Any]:
+    names: dict[str, Any] = {"layer": i}
+    for which, at in (("key", 2 * i), ("value", 2 * i + 1)):
+        names[f"prefill_{which}_output"] = names[f"decode_{which}_output"] = f"kv_next.{at}"
+        names[f"decode_{which}_input"] = f"kv_{at}"
+    return names
+
+
+class _Layer(CacheLayerMixin):
+    """One layer's keys and values: in a prefill those of the prompt, in a decode a state with one position more."""
+
+    is_compileable = True
+    is_sliding = False
+
+    def __init__(self, state: tuple[torch.Tensor, torch.Tensor] | None = None, position: Any = None) -> None:
+        super().__init__()
+        self.position = position  # [1], of a decode
+        if state:
+            self.keys, self.values = state
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        pass
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = key_states, value_states
+        if self.keys is not None and self.values is not None:
+            keys = self.keys.index_copy(2, self.position, key_states)
+            values = self.values.index_copy(2, self.position, value_states)
+        self.keys, self.values = keys, values
+        return keys, values
+
+    def get_seq_length(self) -> Any:
+        return 0 if self.position is None else self.position[0]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return (query_length if self.keys is None else self.keys.shape[2]), 0
+
+    def get_max_length(self) -> int:
+        return -1 if self.keys is None else self.keys.shape[2]
+
+
+class _Method(torch.nn.Module):
+    """The model over a cache that goes in and comes out."""
+
+    def __init__(self, model: torch.nn.Module, layers: int) -> None:
+        super().__init__()
+        self.model = model
+        self.layers = layers
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        position_ids: torch.Tensor,
+        *kv: torch.Tensor,
+    ) -> dict[str, Any]:
+        if kv:
+            layers = [_Layer((kv[2 * i], kv[2 * i + 1]), position_ids[0]) for i in range(self.layers)]
+        else:
+            layers = [_Layer() for _ in range(self.layers)]
+        cache = Cache(layers=list(layers))
+        found = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        return {
+            "logits": found.logits,
+            "kv_next": [tensor for layer in layers for tensor in (layer.keys, layer.values)],
+        }
+
+
+def _arguments(model: Any, config: Any, length: int, capacity: int, first: int = 0) -> tuple[Any, ...]:
+    """Tokens, mask and positions of a prefill or, of one token at `first`, a decode. The mask is None where the model's
+    windows matter."""
+    tokens = torch.arange(first, first + length)[None] % config.vocab_size
+    positions = torch.arange(first, first + length)[None]
+    window = getattr(config, "sliding_window", None)
+    if window is not None and window < capacity:
+        return tokens, None, positions
+    keys = length if length > 1 else capacity
+    unseen = torch.arange(keys)[None, :] > positions[0][:, None]
+    mask = torch.zeros((1, 1, length, keys), dtype=model.dtype)
+    return tokens, mask.masked_fill_(unseen, torch.finfo(model.dtype).min), positions
+
+
+def _check(model: Any, config: Any, length: int, capacity: int) -> None:
+    """The methods against the model without a cache, all in eager PyTorch: a prefill, and a decode of its last token."""
+    method = _Method(model, config.num_hidden_layers)
+    tokens, mask, positions = _arguments(model, config, length, capacity)
+    with torch.no_grad():
+        expected = model(input_ids=tokens, use_cache=False).logits
+        found = method(tokens, mask, positions)
+        states = []
+        for kept in found["kv_next"]:
+            if not isinstance(kept, torch.Tensor) or kept.dim() != 4 or kept.shape[2] != length:
+                raise UnsupportedError(f"{type(model).__name__} does not keep a row of keys and values for each token")
+            states.append(torch.nn.functional.pad(kept[:, :, : length - 1], (0, 0, 0, capacity - length + 1)))
+        last = method(*_arguments(model, config, 1, capacity, length - 1), *states)
+    bar = 1e-3 if model.dtype == torch.float32 else 5e-2
+    for name, a, b in (("prefill", found["logits"], expected), ("decode", last["logits"], expected[:, -1:])):
+        distance = ((a.float() - b.float()).norm() / b.float().norm()).item()
+        if not distance <= bar:
+            problem = f"the logits of {name} are {distance:.2g} (relative L2) from those without a cache"
+            raise UnsupportedError(f"{type(model).__name__}: {problem}")
+
+
+def _prefill(model: Any, config: Any, length: int, capacity: int) -> Exported:
+    return export(_Method(model, config.num_hidden_layers), _arguments(model, config, length, capacity))
+
+
+def _decode(model: Any, config: Any, layers: int, prefill: Exported, capacity: int) -> Exported:
+    states = []
+    for output in prefill.ir["graph_outputs"][1:]:
+        batch, heads, _, size = output["shape"]
+        states.append(torch.zeros((batch, heads, capacity, size), dtype=getattr(torch, output["dtype"])))
+    return export(_Method(model, layers), (*_arguments(model, config, 1, capacity), *states))
+
+
+def _all_weights(exported: Mapping[str, Exported]) -> dict[str, Any]:
+    weights: dict[str, Any] = {}
+    for method, one in exported.items():
+        assert isinstance(one.weights, Mapping)
+        for name, value in one.weights.items():
+            known: Any = weights.setdefault(name, value)
+            if known.shape != value.shape or (known.data_ptr() != value.data_ptr() and not torch.equal(known, value)):
+                raise UnsupportedError(f"constant {name} of {method} has another value in another method")
+    return weights

@@ -1,0 +1,123 @@
+"""export_llm(): the tokens are those that transformers finds."""
+
+import json
+
+import npusim
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SIZES = {
+    "vocab_size": 199,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "max_position_embeddings": 256,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+WINDOW = {"sliding_window": 8}
+GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 16}
+GPT2 = {"vocab_size": 199, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256}
+CONFIGS = {
+    "llama": lambda: transformers.LlamaConfig(**SIZES),
+    "llama3 rope": lambda: transformers.LlamaConfig(
+        **SIZES,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+    ),
+    "tied llama": lambda: transformers.LlamaConfig(**SIZES, tie_word_embeddings=True),
+    "qwen2": lambda: transformers.Qwen2Config(**SIZES),
+    "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16),
+    "mistral": lambda: transformers.MistralConfig(**SIZES),
+    "mistral with a window": lambda: transformers.MistralConfig(**SIZES, **WINDOW),
+    "gemma2": lambda: transformers.Gemma2Config(**SIZES, **GEMMA),
+    "gemma2 with a window": lambda: transformers.Gemma2Config(**SIZES, **GEMMA, **WINDOW),
+    "gemma3 with a window": lambda: transformers.Gemma3TextConfig(**SIZES, **GEMMA, **WINDOW),
+    "gpt2": lambda: transformers.GPT2Config(**GPT2, bos_token_id=None, eos_token_id=None),
+    "phi3": lambda: transformers.Phi3Config(**SIZES),
+}
+
+
+def make(name):
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[name]()).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # so that texts differ
+    return model
+
+
+def own_tokens(model, prompt, count):
+    with torch.no_grad():
+        found = model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)
+    return found[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_greedy_tokens(name):
+    model = make(name)
+    program = npusim.compile(npusim.export_llm(model, 48, prefill=[16, 8]), dtype="float32")
+    assert {"prefill", "prefill_8", "decode", "greedy"} <= set(program.methods)
+    session = npusim.Session(program)
+    texts = []
+    for length in (1, 8, 13, 20):  # shorter than a prefill, all of one, of the other, longer than both
+        prompt = torch.randint(0, 199, (length,)).tolist()
+        texts.append(npusim.generate(session, prompt, max_new_tokens=20).tokens)
+        assert texts[-1] == own_tokens(model, prompt, 20)
+    assert len({token for text in texts for token in text}) > 5
+
+
+def test_folder(tmp_path):
+    model = make("qwen2")
+    model.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    npusim.export_llm(tmp_path / "model", 32, prefill=8).save(tmp_path / "out")
+    assert (tmp_path / "out" / "tokenizer.json").exists() and (tmp_path / "out" / "config.json").exists()
+    kv_map = json.loads((tmp_path / "out" / "kv_map.json").read_text())
+    assert kv_map["max_cache_len"] == 32 and len(kv_map["layers"]) == 2
+    session = npusim.Session(npusim.compile(tmp_path / "out", dtype="float32"))
+    prompt = [5, 6, 7]
+    assert npusim.generate(session, prompt, max_new_tokens=12).tokens == own_tokens(model, prompt, 12)
+
+
+def test_cache_is_full():
+    session = npusim.Session(npusim.compile(npusim.export_llm(make("llama"), 12, prefill=[4]), dtype="float32"))
+    assert len(npusim.generate(session, [1, 2, 3], max_new_tokens=100).tokens) == 10
+    with pytest.raises(npusim.BadInputError):
+        npusim.generate(session, list(range(13)))
+
+
+def test_what_is_refused():
+    sizes = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1}
+    mamba = transformers.AutoModelForCausalLM.from_config(transformers.MambaConfig(**sizes))
+    with pytest.raises(npusim.UnsupportedError, match="MambaForCausalLM"):
+        npusim.export_llm(mamba, 32, prefill=8)
+    for wrong in ([], [8, 8], [64], [1]):
+        with pytest.raises(npusim.UsageError):
+            npusim.export_llm(make("llama"), 32, prefill=wrong)
+
+
+def test_a_model_that_does_not_take_its_cache_is_found_out(monkeypatch):
+    model = make("llama")
+    attention = type(model.model.layers[0].self_attn)
+    forward = attention.forward
+
+    def forgetful(self, hidden_states, past_key_values=None, **options):
+        if past_key_values is not None:
+            hidden_states = hidden_states * 1.1
+        return forward(self, hidden_states, past_key_values=past_key_values, **options)
+
+    monkeypatch.setattr(attention, "forward", forgetful)
+    with pytest.raises(npusim.UnsupportedError, match="prefill"):
+        npusim.export_llm(model, 32, prefill=8)
