@@ -5,7 +5,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads and npusim's take turns on the same cores
 
-import pytest  # noqa: E402
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
