@@ -15,6 +15,8 @@ INLINED = {
     torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
     torch.ops.higher_order.wrap_with_autocast: 4,
 }
+# What gives the first result alone, where that is all that is read.
+FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
 
 
@@ -144,7 +146,10 @@ class Graph:
             attrs["_tensor_list_none_masks"] = masks
         if str(op) in MEMORY_BOUND:
             self.check_memory(node)
-        return self.append(node, str(op), inputs, attrs)
+        first = FIRST_RESULT.get(str(op))
+        if first and all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
+            return [self.append(node, first, inputs, attrs, node.meta["val"][0])]
+        return self.append(node, str(op), inputs, attrs, node.meta.get("val"))
 
     def add_list(self, values: list[Any], inputs: list[Any], sizes: list[int], masks: list[list[bool]]) -> None:
         present = [value for value in values if value is not None]
@@ -161,9 +166,9 @@ class Graph:
             if source.op == "placeholder" and not source.meta["val"].is_contiguous():
                 raise Refused(f"addresses the memory of {source.name}, which is not row-major")
 
-    def append(self, node: torch.fx.Node, op_type: str, inputs: list[Any], attrs: dict[str, Any]) -> Any:
+    def append(self, node: torch.fx.Node, op_type: str, inputs: list[Any], attrs: dict[str, Any], value: Any) -> Any:
+        """The node and its results: `value` is what they were when it was traced."""
         name = self.free_name(node.name)
-        value = node.meta.get("val")
         where = f"node '{name}' ({op_type})"
         results: Any
         if isinstance(value, torch.Tensor):

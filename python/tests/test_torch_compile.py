@@ -49,6 +49,19 @@ def test_attention_layer(caplog):
     assert not said(caplog) and said(caplog, logging.INFO)
 
 
+def test_only_results_that_are_read_are_computed(caplog):
+    both = check(lambda x: nn.functional.max_pool2d(x, 2, return_indices=True), torch.randn(1, 2, 4, 4))
+    assert both[1].dtype == torch.int64
+    programs = []
+    compile_ir = torch_compile._Compiled.compile
+    torch_compile._Compiled.compile = lambda self, ir: programs.append(ir) or compile_ir(self, ir)
+    try:
+        check(lambda x: nn.functional.max_pool2d(x, 2) + 1, torch.randn(1, 2, 4, 4))
+    finally:
+        torch_compile._Compiled.compile = compile_ir
+    assert [node["op_type"] for node in programs[0]["nodes"]] == ["aten.max_pool2d.default", "aten.add.Tensor"]
+
+
 def test_sixteen_bits():
     check(nn.Linear(4, 4).to(torch.bfloat16), X.to(torch.bfloat16), tolerance=0.02)
 
