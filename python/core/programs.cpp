@@ -20,8 +20,8 @@ MethodSource source_of(const Source& source) { return {std::get<0>(source), std:
 
 std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> compile_sources(
     const std::vector<Source>& sources, const std::string& target, const std::string& dtype, const std::string& config,
-    bool strict, const std::set<std::string>& disabled_fusions, const std::string& kv_map, std::optional<bool> text,
-    const std::optional<Text>& progress) {
+    bool strict, const std::set<std::string>& disabled_fusions, bool fallback, const std::set<std::string>& force_cpu,
+    const std::string& plan, const std::string& kv_map, std::optional<bool> text, const std::optional<Text>& progress) {
   std::vector<MethodSource> methods;
   for (const Source& source : sources) methods.push_back(source_of(source));
   CompileOptions options;
@@ -30,6 +30,9 @@ std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> co
   if (!config.empty()) options.config = {"config", config};
   options.strict = strict;
   options.disabled_fusions = disabled_fusions;
+  options.fallback = fallback;
+  options.force_cpu = force_cpu;
+  if (!plan.empty()) options.plan = {"plan", plan};
   if (!kv_map.empty()) options.kv_map = {"kv_map", kv_map};
   options.text = text;
   if (progress) options.progress = *progress;
@@ -87,8 +90,8 @@ void add_programs(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Compiled>(m, "Program");
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("target"), nb::arg("dtype"), nb::arg("config"),
-        nb::arg("strict"), nb::arg("disabled_fusions"), nb::arg("kv_map"), nb::arg("text").none(),
-        nb::arg("progress").none());
+        nb::arg("strict"), nb::arg("disabled_fusions"), nb::arg("fallback"), nb::arg("force_cpu"), nb::arg("plan"),
+        nb::arg("kv_map"), nb::arg("text").none(), nb::arg("progress").none());
   m.def(
       "load_program", [](const std::string& path) { return Compiled{load_program(path)}; }, nb::arg("path"), Release());
   m.def(
@@ -113,6 +116,13 @@ void add_programs(nb::module_& m) {
   m.def(
       "describe_steps", [](const Compiled& p, bool json) { return describe_steps(*p.of, json); }, nb::arg("program"),
       nb::arg("json"));
+  m.def(
+      "describe_partition", [](const Compiled& p, bool json) { return describe_partition(*p.of, json); },
+      nb::arg("program"), nb::arg("json"));
+  m.def(
+      "partition_plan", [](const Compiled& p) { return partition_plan(*p.of); }, nb::arg("program"));
+  m.def(
+      "partition_picture", [](const Compiled& p) { return partition_picture(*p.of); }, nb::arg("program"));
   m.def("program_info", &info, nb::arg("program"));
   m.def(
       "method_names", [](const Compiled& p) { return method_names(*p.of); }, nb::arg("program"));

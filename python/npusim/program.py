@@ -76,9 +76,30 @@ class Program:
         return _core.program_info(self.handle)["dtype"]
 
     @property
+    def targets(self) -> list[str]:
+        """What its devices are; the first is the one it was compiled for, another runs what that one does not."""
+        return _core.program_info(self.handle)["targets"]
+
+    @property
     def target(self) -> str:
         """What it was compiled for."""
-        return _core.program_info(self.handle)["targets"][0]
+        return self.targets[0]
+
+    def partition(self) -> dict[str, Any]:
+        """Which device does what, and why, as data: docs/partitioning.md."""
+        return json.loads(_core.describe_partition(self.handle, True))
+
+    def describe_partition(self) -> str:
+        """Which device does what, and why, for people."""
+        return _core.describe_partition(self.handle, False)
+
+    def partition_plan(self) -> dict[str, Any]:
+        """The nodes that the CPU runs, to be edited and given to compile(plan=…)."""
+        return json.loads(_core.partition_plan(self.handle))
+
+    def partition_picture(self) -> str:
+        """Segments and transfers as SVG."""
+        return _core.partition_picture(self.handle)
 
     def inputs(self, method: str | None = None) -> list[TensorInfo]:
         """In the IR's order. Raises UsageError naming the methods there are."""
@@ -126,6 +147,9 @@ def compile(
     config: Mapping[str, Any] | None = None,
     strict: bool = False,
     disable_fusion: Iterable[str] = (),
+    fallback: bool = True,
+    force_cpu: Iterable[str] = (),
+    plan: Mapping[str, Any] | None = None,
     kv_map: Mapping[str, Any] | None = None,
     text: bool | None = None,
     progress: Callable[[str], None] | None = None,
@@ -142,6 +166,9 @@ def compile(
     config: overrides of the target's hardware rules (docs/cli.md).
     strict: round at every edge of the IR, as eager PyTorch does.
     disable_fusion: names of fusions, or "all".
+    fallback: what the target cannot run is run by the CPU, in the same program; False: it is an error.
+    force_cpu: operators for the CPU: "aten.relu.default", "aten.relu" or "relu".
+    plan: which nodes the CPU runs, as Program.partition_plan() gives it.
     kv_map: which outputs of a prefill fill which states of a decode (docs/ir_format.md, section 8).
     text: whether methods of a text get others that `generate` is faster with. None: among several methods.
     progress: receives the name of each stage as it begins.
@@ -165,19 +192,25 @@ def compile(
             carried[name] = taken.ir.get("states", {})
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
-    disabled = {disable_fusion} if isinstance(disable_fusion, str) else set(disable_fusion)
     handle, seconds, notes = _core.compile(
         sources,
         target,
         dtype,
         json.dumps(config) if config is not None else "",
         strict,
-        disabled,
+        _names(disable_fusion),
+        fallback,
+        _names(force_cpu),
+        json.dumps(plan) if plan is not None else "",
         json.dumps(kv_map) if kv_map is not None else "",
         text,
         progress,
     )
     return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried)
+
+
+def _names(names: Iterable[str]) -> set[str]:
+    return {names} if isinstance(names, str) else set(names)
 
 
 def _is_methods(model: Any) -> bool:

@@ -24,7 +24,7 @@ class Session:
     program: what to run.
     weights: a .safetensors file, an index of shards, or arrays by name, which must not change meanwhile. Default: those
         of the model that the program was compiled from.
-    device: "cpu", "cuda:0", …; default: the program's target.
+    device: "cpu", "cuda:0", …; default: the program's target. What the target does not run stays with the CPU.
     threads: of the host; 0: one per core.
 
     A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
@@ -38,7 +38,8 @@ class Session:
     ) -> None:
         self.program = program
         self._weights = open_weights(program.weights if weights is None else weights)
-        self._handle = _core.open_session(program.handle, self._weights, [device] if device else [], threads)
+        devices = [device, *program.targets[1:]] if device else []
+        self._handle = _core.open_session(program.handle, self._weights, devices, threads)
         self._begin()
 
     def _begin(self) -> None:

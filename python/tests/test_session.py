@@ -284,6 +284,24 @@ def test_ops_and_devices():
         npusim.ops("abacus")
 
 
+def test_partition(digits):
+    x = np.random.default_rng(0).standard_normal((1, 1, 32, 32)).astype("float32")
+    weights = digits / "model.safetensors"
+    whole = npusim.compile(digits / "ir.json", dtype="float32")
+    split = npusim.compile(digits / "ir.json", dtype="float32", force_cpu="relu")
+    assert whole.targets == ["cpu"] and len(split.targets) == 2
+    assert "relu" in split.describe_partition() and split.partition_picture().startswith("<svg")
+    expected = npusim.Session(whole, weights).run(x)["linear"]
+    for device in (None, "cpu"):
+        assert np.allclose(
+            npusim.Session(split, weights, device=device).run(x)["linear"], expected, rtol=1e-4, atol=1e-4
+        )
+    again = npusim.compile(digits / "ir.json", dtype="float32", plan=split.partition_plan())
+    assert again.partition() == split.partition() != whole.partition()
+    with pytest.raises(npusim.UsageError):
+        npusim.compile(digits / "ir.json", force_cpu=["no_such_operator"])
+
+
 def test_needs_no_torch():
     code = "import sys; sys.modules['torch'] = None; import npusim, test_session as t; "
     code += "print(npusim.Session(npusim.compile(t.add_ir())).run(t.X, t.Y)['add'].sum())"
