@@ -130,8 +130,10 @@ def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
 def load(program: Path_ | bytes, weights: Weights = None) -> Program:
     """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write.
 
-    What `carried` said is not in the file: inputs that a model's buffers became are then to be given, unless they are
-    states of the program."""
+    weights: what sessions take unless they are given others.
+
+    What `carried` said is not in the file: the few buffers that are no states of the program (scalars that the model
+    changes in place) are then inputs to be given."""
     if isinstance(program, bytes):
         return Program(_core.parse_program(program, "program"), weights)
     return Program(_core.load_program(os.fspath(program)), weights)

@@ -101,7 +101,7 @@ class Session:
         is converted, but 16-bit floats to float32 where the program computes in float32, and plain numbers."""
         name = self.program.choose_method(method)
         with self._lock:
-            given = self._arrays(self._ports[name][0], inputs, self._carried[name])
+            given = self._arrays(name, inputs)
             results = self._results(self._ports[name][1], out or {})
             self._run(name, given, results)
         return results
@@ -138,13 +138,12 @@ class Session:
             self._handle.reset_states()
             self._fill_states()
 
-    def _arrays(
-        self, takes: list[TensorInfo], inputs: tuple[Any, ...], kept: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, np.ndarray]:
+        takes, kept = self._ports[method][0], self._carried[method]
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             named = dict(inputs[0])
         else:
-            plain = [info for info in takes if info.name not in kept]
+            plain = [info for info in takes if info.name not in self.program.carried.get(method, {})]
             if len(inputs) < len(plain):
                 plain = [info for info in plain if not info.state]
             if len(inputs) != len(plain):

@@ -147,14 +147,16 @@ class _Writer:
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 value = self.value_of(spec)
                 if node.name in changed:
-                    refs[node.name] = self.add_input(node, spec.target)
+                    ref = refs[node.name] = self.add_input(node, spec.target)
                     self.values[spec.target] = value
+                    if value.dim() and node.name in self.graph.whole:
+                        self.graph.define(node, self.graph.clone(ref))
                 elif node.users:
                     refs[node.name] = self.add_weight(node, spec, value, seen)
             else:
                 self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
         self.check_shared(changed, nodes, specs)
-        self.changed = [node.name for node in nodes if node.name in changed]
+        self.changed = {node.name: self.graph.of[node] for node in nodes if node.name in changed}
         return refs
 
     def functional_changes(self) -> set[str]:
@@ -247,8 +249,12 @@ class _Writer:
             ref = refs[placeholder]
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
-            self.add_output(name, last.get(placeholder, ref))
-            if specs[placeholder].kind != InputKind.USER_INPUT:
+            value = last.get(placeholder, self.changed[placeholder])
+            owned = specs[placeholder].kind != InputKind.USER_INPUT
+            if owned and value is not ref and ref.tensor["shape"] and value.tensor["shape"] == ref.tensor["shape"]:
+                value = self.graph.store(ref, value)
+            self.add_output(name, value)
+            if owned:
                 carried[ref.node] = name
         return carried
 

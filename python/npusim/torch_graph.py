@@ -15,6 +15,7 @@ INLINED = {
     torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
     torch.ops.higher_order.wrap_with_autocast: 4,
 }
+PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with them alone an input is a state
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
@@ -48,6 +49,7 @@ class Graph:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     of: dict[torch.fx.Node, Any] = field(default_factory=dict)  # Ref, a tuple of them and others, or None
     names: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)  # placeholders that a call in place gives all new values
 
     def free_name(self, name: str) -> str:
         """The name, or one like it that nothing has."""
@@ -190,11 +192,29 @@ class Graph:
         self.nodes.append({"name": name, "op_type": op_type, "inputs": inputs, "outputs": outputs, "attrs": attrs})
         return results
 
+    def clone(self, of: Ref) -> Ref:
+        """A copy, which may be changed while the value stays."""
+        name = self.free_name(f"{of.node}_clone")
+        return self.add_node(name, "aten.clone.default", [of], {}, of)
+
+    def store(self, to: Ref, value: Ref) -> Ref:
+        """`value` stored over all of an input, which makes it a state: IR has no plainer way to say so."""
+        attrs = {"dim": 0, "start": 0, "end": to.tensor["shape"][0], "step": 1}
+        return self.add_node(self.free_name(f"{to.node}_store"), "aten.slice_scatter.default", [to, value], attrs, to)
+
+    def add_node(self, name: str, op_type: str, operands: list[Ref], attrs: dict[str, Any], like: Ref) -> Ref:
+        result = Ref(name, 0, {**like.tensor, "name": name})
+        inputs = [operand.reading() for operand in operands]
+        node = {"name": name, "op_type": op_type, "inputs": inputs, "outputs": [result.tensor], "attrs": attrs}
+        self.nodes.append(node)
+        return result
+
     # ---- what is changed in place
 
     def find_changed(self, graph: torch.fx.Graph, module: torch.fx.GraphModule) -> set[str]:
-        """Placeholders whose memory some call writes, through whatever views: by the schemas' aliasing."""
+        """Placeholders whose memory some call writes, through whatever views: by the schemas' aliasing. Fills `whole`."""
         roots: dict[torch.fx.Node, set[str]] = {}
+        same: dict[Any, str] = {}  # nodes that are all of a placeholder
         changed: set[str] = set()
 
         def of(value: Any) -> set[str]:
@@ -212,7 +232,10 @@ class Graph:
                     at = INLINED[node.target]
                     body = _attribute(owner, str(node.args[at].target))
                     inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
-                    roots.update({inner: of(v) for inner, v in zip(inputs, node.args[at + 1 :], strict=True)})
+                    for inner, value in zip(inputs, node.args[at + 1 :], strict=True):
+                        roots[inner] = of(value)
+                        if isinstance(value, torch.fx.Node) and value in same:
+                            same[inner] = same[value]
                     roots[node] = walk(body.graph, body)
                 elif isinstance(node.target, torch._ops.OpOverload):
                     roots[node] = set()
@@ -223,6 +246,10 @@ class Graph:
                         roots[node] |= of(value)
                         if arg.alias_info.is_write:
                             changed.update(of(value))
+                            if isinstance(value, torch.fx.Node) and value in same:
+                                same[node] = same[value]
+                                if node.target._opname not in PARTIAL:
+                                    self.whole.add(same[value])
                 else:
                     roots[node] = of((node.args, node.kwargs))
             return set()
@@ -230,6 +257,7 @@ class Graph:
         for node in graph.nodes:
             if node.op == "placeholder":
                 roots[node] = {node.name}
+                same[node] = node.name
         walk(graph, module)
         return changed
 

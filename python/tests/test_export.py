@@ -264,6 +264,30 @@ def test_buffers_that_change_are_states():
         assert again or model.count == 3
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_states_are_in_the_program(autocast, tmp_path):
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.ones(4))
+
+        def forward(self, x):
+            with torch.autocast("cpu", enabled=autocast):  # which makes the exported program functional
+                old = self.total * 1
+                self.total.add_(x)
+                self.total.mul_(2)
+                return old, self.total + 1, self.total
+
+    exported, model, x = npusim.export(Sum(), (X[0],)), Sum(), X[0]
+    npusim.compile(exported, dtype="float32").save(tmp_path / "p.npubin")
+    session = npusim.Session(npusim.load(tmp_path / "p.npubin"), exported.weights)
+    for _ in range(3):
+        found, expected = session.run(x), model(x)
+        for i in range(3):
+            close(found[f"output_{i}"], expected[i])
+        assert [t.state for t in session.program.inputs()] == [True, False]
+
+
 def test_changed_buffers_of_a_folder(tmp_path):
     npusim.export(Cache(), (torch.tensor([0]), torch.ones(1, 2))).save(tmp_path)
     session = npusim.Session(npusim.compile(tmp_path, dtype="float32"))
