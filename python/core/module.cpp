@@ -83,6 +83,8 @@ OwnTensor own(HostTensor tensor) {
 NB_MODULE(_core, m) {
   using namespace npusim::python;
   m.doc() = "What python/npusim is built on; not for direct use.";
+  nb::set_leak_warnings(
+      false);  // torch.compile's caches live as long as the process: nobody can do anything about them
   nb::register_exception_translator(translate);
   m.def("version", &npusim_version);
   add_tensors(m);

@@ -1,6 +1,9 @@
 """torch.compile with npusim behind it."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -168,3 +171,13 @@ def test_options():
 def test_backend_has_a_name():
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(lambda x: x + 1, backend="npusim")(X), X + 1)
+
+
+def test_process_ends_quietly():
+    code = (
+        "import torch, npusim.torch_compile as t\n"
+        "with torch.no_grad(): print(torch.compile(lambda x: x + 1, backend=t.backend)(torch.ones(2)).tolist())"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
+    assert done.stdout == "[2.0, 2.0]\n" and "nanobind" not in done.stderr, done.stderr
