@@ -67,8 +67,8 @@ NPUSIM_API std::vector<std::string> overflow_notes(const Program& program, const
 // A part of an IR beside the reference.
 struct PartError {
   std::vector<std::string> nodes, operators;  // of the IR, in its order
-  double carried = 0;   // relative L2 of its last result when it reads what the program computed before it
-  double isolated = 0;  // likewise when it reads what the reference computed: its own error
+  double carried = 0;        // relative L2 of its last result when it reads what the program computed before it
+  double isolated = 0;       // likewise when it reads what the reference computed: its own error
   std::string problem = {};  // what it throws, if it does
 };
 

@@ -11,12 +11,12 @@
 #include "compiler/compile_for.h"
 #include "compiler/fill_states.h"
 #include "compiler/last_row.h"
-#include "partition/partition.h"
 #include "compiler/read_config.h"
 #include "compiler/roles.h"
 #include "graph/import.h"
 #include "graph/text.h"
 #include "npusim/compiler.h"
+#include "partition/partition.h"
 #include "passes/pass.h"
 #include "program/program.h"
 

@@ -1,8 +1,8 @@
 // Transfers between the devices of a method's nodes.
 #include <algorithm>
 
-#include "partition/partition.h"
 #include "kernel/builder.h"
+#include "partition/partition.h"
 #include "passes/early_values.h"
 
 namespace npusim {

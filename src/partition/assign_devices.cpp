@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "partition/partition.h"
 #include "kernel/facts/memory.h"
+#include "partition/partition.h"
 #include "passes/early_values.h"
 
 namespace npusim {

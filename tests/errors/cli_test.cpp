@@ -24,7 +24,8 @@ class CliErrors : public CliTest {
 };
 
 TEST_F(CliErrors, Verbs) {
-  const std::string verbs = "compile, run, generate, verify, bisect, bench, profile, partition, describe, info, ops, devices";
+  const std::string verbs =
+      "compile, run, generate, verify, bisect, bench, profile, partition, describe, info, ops, devices";
   expect({}, 2, "expected a verb: " + verbs);
   expect({"foo"}, 2, "there is no verb 'foo': expected " + verbs);
 }

@@ -117,7 +117,8 @@ TEST(Shapes, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(problem("aten.upsample_nearest2d.vec", {counting({1, 1, 2, 2})}, {{"scale_factors", Reals{1e300, 2}}}),
               HasSubstr("cannot resize 2 elements to -9223372036854775808"));
   EXPECT_THAT(problem("aten.softmax.int", {x}, {{"dim", 8e51}}), HasSubstr("an integer"));
-  EXPECT_THAT(problem("aten.chunk.default", {counting({0})}, {{"chunks", int64_t{1} << 60}}), HasSubstr("expected at most"));
+  EXPECT_THAT(problem("aten.chunk.default", {counting({0})}, {{"chunks", int64_t{1} << 60}}),
+              HasSubstr("expected at most"));
   EXPECT_THAT(
       problem("aten.split_with_sizes.default", {x}, {{"split_sizes", Ints{3, INT64_MAX, 1}}, {"dim", int64_t{1}}}),
       HasSubstr("a piece of 9223372036854775807 elements from 3 on, of 3"));

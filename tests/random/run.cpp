@@ -8,9 +8,9 @@
 #include <random>
 
 #include "codegen/build_program.h"
-#include "partition/partition.h"
 #include "compiler/reference.h"
 #include "npusim/session.h"
+#include "partition/partition.h"
 #include "random/compare.h"
 #include "random/eager.h"
 #include "random/place.h"
