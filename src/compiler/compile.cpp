@@ -175,8 +175,12 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   Program program;
   const std::string model = methods.empty() ? "" : methods.front().graph.name;
   const bool may_repeat = context.fallback && !context.planned && &target != &host;
+  std::vector<MethodGraph> placed;
   for (bool again = true; again;) {
-    std::vector<MethodGraph> placed = may_repeat ? methods : std::move(methods);
+    if (may_repeat)
+      placed = methods;
+    else
+      placed.swap(methods);
     const bool divided = has_fallbacks(placed);
     if (divided) assign_devices(placed);
     for (MethodGraph& method : placed) run_passes({kernels, passes.end()}, method, context, options);
