@@ -118,9 +118,19 @@ void raise_refused(const Program& program, const PassContext& context) {
 }
 
 std::vector<std::string> fallback_notes(const Program& program) {
+  // A node may have vanished: a view that moves nothing, what nobody reads.
+  std::vector<bool> runs(program.origins.size(), false);
+  const auto look = [&](const Sequence& sequence) {
+    for (const Step& step : sequence.steps)
+      if (step.device == fallback_device && !step.is_transfer())
+        for (const int32_t origin : step.origins) runs[static_cast<size_t>(origin)] = true;
+  };
+  look(program.recipes);
+  for (const Method& method : program.methods) look(method);
   std::map<std::string, std::vector<std::string>> nodes;  // by reason
-  for (const Origin& origin : program.origins)
-    if (!origin.reason.empty()) nodes[origin.reason].push_back(origin.node);
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (const Origin& origin = program.origins[i]; runs[i] && !origin.reason.empty())
+      nodes[origin.reason].push_back(origin.node);
   std::vector<std::string> notes;
   for (const auto& [reason, names] : nodes) {
     const std::span shown = std::span(names).first(std::min<size_t>(names.size(), 3));

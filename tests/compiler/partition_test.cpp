@@ -163,6 +163,18 @@ TEST(Partition, WhatTheTargetRefusesHasAReason) {
               ElementsAre("0: e", "1: <e y z"));
 }
 
+// A view that moves nothing is no kernel, wherever it was wanted.
+TEST(Partition, WhatVanishesRunsNowhere) {
+  IrBuilder b;
+  b.input("x", {2, 3});
+  b.node("e", "exp.default", {"x"}, {2, 3});
+  b.node("flat", "view.default", {"e"}, {6}, {{"size", {6}}});
+  b.output("flat");
+  const CompileResult result = compile({b.finish("main")}, forced({"view"}));
+  EXPECT_EQ(result.program->devices.size(), 1U);
+  EXPECT_TRUE(result.notes.empty());
+}
+
 TEST(Partition, BrokenRulesHaveAReason) {
   IrBuilder b;
   b.input("x", {2, 3, 4});
