@@ -108,10 +108,7 @@ Action add_bench(CLI::App& verb) {
   add_session_flags(verb, flags->session);
   verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
   add_input_flags(verb, flags->inputs);
-  verb.add_option("--seconds", flags->seconds, "how long to measure")
-      ->type_name("S")
-      ->check(number_in(0.01, 3600))
-      ->capture_default_str();
+  add_seconds_flag(verb, flags->seconds);
   CLI::Option* steps =
       verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
   verb.add_flag("--why", flags->why, "with --steps: also which implementations declined, and why")->needs(steps);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/cli.h"
 #include "cli/timing.h"
 
 namespace npusim::cli {
@@ -13,6 +14,13 @@ constexpr size_t wanted_runs = 20;  // percentiles of fewer mean little
 constexpr size_t least_runs = 5;    // of a model so slow that 20 take five times as long as asked
 
 }  // namespace
+
+void add_seconds_flag(CLI::App& verb, double& seconds) {
+  verb.add_option("--seconds", seconds, "how long to measure")
+      ->type_name("S")
+      ->check(number_in(0.01, 3600))
+      ->capture_default_str();
+}
 
 Rewind rewind_of(Session& session, size_t method, const std::vector<TensorInfo>& infos,
                  const std::vector<HostTensor>& inputs) {

@@ -1,5 +1,6 @@
 // Timed runs of a method and of its steps, which bench and profile share.
 #pragma once
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
@@ -7,6 +8,8 @@
 #include "npusim/session.h"
 
 namespace npusim::cli {
+
+void add_seconds_flag(CLI::App& verb, double& seconds);
 
 // Each run is the same: one that goes on with its own token and position is put back to where the first began.
 using Rewind = std::function<void()>;

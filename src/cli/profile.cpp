@@ -235,10 +235,7 @@ Action add_profile(CLI::App& verb) {
   add_session_flags(verb, flags->session);
   verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
   add_input_flags(verb, flags->inputs);
-  verb.add_option("--seconds", flags->seconds, "how long to measure")
-      ->type_name("S")
-      ->check(number_in(0.01, 3600))
-      ->capture_default_str();
+  add_seconds_flag(verb, flags->seconds);
   verb.add_option("--top", flags->top, "the longest lists of the text")->type_name("N")->capture_default_str();
   verb.add_option("--trace", flags->trace, "the steps in Chrome's trace format")->type_name("OUT.json");
   verb.add_flag("--json", flags->json, "report as JSON");
