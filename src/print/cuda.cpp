@@ -40,6 +40,24 @@ $fn void write_lanes(const Lanes<T, N>& from, T* to) {
 #pragma unroll
   for (int i = 0; i < N * sizeof(T) / 16; ++i) ((uint4*)to)[i] = from.words[i];
 })"},
+    // What is behind this launch may start.
+    {"lead", R"($fn void lead() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+})"},
+    // Until all before this launch has ended. What it wrote is read through pointers that went through behind(): reads
+    // of a pointer that nothing writes through could be moved before the wait.
+    {"follow", R"($fn void follow() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+})"},
+    {"behind", R"(template <typename T>
+$fn T* behind(T* memory) {
+  asm volatile("" : "+l"(memory));
+  return memory;
+})"},
     // To shared memory, without waiting; zeros where it is not there.
     {"copy_async", R"($fn void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),

@@ -103,12 +103,12 @@ std::string with_helpers(const std::string& text, const Dialect& dialect) {
 std::string print_functions(std::span<const Scheduled> kernels, const Dialect& dialect) {
   std::string text;
   std::set<std::string> names;
-  for (const auto& [kernel, schedule] : kernels) {
+  for (const auto& [kernel, schedule, opening] : kernels) {
     const std::string name = kernel_name(*kernel);
     if (!names.insert(name).second) continue;
     const PrintPlan plan = plan_print(*kernel, dialect, schedule);
     text += "\n" + kernel_comment(plan, *kernel);
-    text += fmt::format(fmt::runtime(dialect.kernel), name, parameters(*kernel, dialect), schedule.threads);
+    text += fmt::format(fmt::runtime(dialect.kernel), name, parameters(*kernel, dialect), schedule.threads) + opening;
     text += KernelWriter(plan, dialect, {dialect.block, dialect.thread}).body() + "}\n";
   }
   return text;

@@ -46,6 +46,7 @@ LaunchShape launch_of(const Kernel& kernel, const Dialect& dialect);
 struct Scheduled {
   const Kernel* kernel;
   Schedule schedule;
+  std::string opening = {};  // statements before all others
 };
 std::string print_kernels(std::span<const Scheduled> kernels, const Dialect& dialect);
 std::string print_kernels(std::span<const Kernel* const> kernels, const Dialect& dialect);

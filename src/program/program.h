@@ -95,6 +95,7 @@ struct Launch {
   std::vector<std::string> traps;  // what the numbers from 1 mean, for messages
   uint32_t shared_bytes = 0;       // of a block, beside what the code declares
   std::string how = {};            // what the target chose and why, for describe
+  bool early = false;  // may start before what precedes it has ended: its code waits for that where it must
 };
 
 // Steps in order and their launches, in order: none, or one for each kernel step of a device.

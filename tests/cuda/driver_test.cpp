@@ -234,6 +234,23 @@ TEST(CudaSegment, TakesTheCodeThatFits) {
             "--target cuda:sm_75");
 }
 
+// Code for 9.0 and later waits by itself for what precedes it; PTX for less does not, on whatever device.
+TEST(CudaSegment, LaunchesStartEarlyWhereTheirCodeWaits) {
+  Program program = gathers();
+  const auto early = [&](const char* capability) {
+    const Setting device("FAKE_CAPABILITY", capability);
+    const int before = calls("early");
+    Bench bench;
+    bench.prepare(program);
+    return calls("early") - before;
+  };
+  EXPECT_EQ(early("90"), 0);
+  for (Launch& launch : program.methods[0].launches) launch.early = true;
+  EXPECT_EQ(early("90"), 2);
+  EXPECT_EQ(early("80"), 0);
+  EXPECT_EQ(early("100"), 0);
+}
+
 // The n-th code of one architecture stands for the n-th of another; equal code is loaded once.
 TEST(CudaSegment, TakesTheCodeInItsPlace) {
   Program program = gathers();

@@ -197,6 +197,19 @@ FAKE int cuLaunchKernel(void*, unsigned x, unsigned, unsigned, unsigned threads,
   if (words < 0) return run(stream, {"launch"});
   return run(stream, {"trap", at(*static_cast<unsigned long long*>(parameters[words]))});
 }
+struct FakeConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  int* attribute;
+  unsigned count;
+};
+FAKE int cuLaunchKernelEx(const FakeConfig* c, void* function, void** parameters, void**) {
+  constexpr int starts_early = 6;
+  if (c->count != 1 || c->attribute[0] != starts_early || c->attribute[2] != 1) return invalid_value;
+  count("early");
+  return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2],
+                        c->shared_bytes, c->stream, parameters, nullptr);
+}
 FAKE int cuStreamBeginCapture_v2(void* stream, int) { return static_cast<Stream*>(stream)->capturing = true, success; }
 FAKE int cuStreamEndCapture(void* stream, void** graph) {
   auto* s = static_cast<Stream*>(stream);

@@ -12,6 +12,7 @@
 
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/parts.h"
+#include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "cuda/harness/machine.h"
 #include "kernel/contractions.h"
@@ -28,7 +29,15 @@ struct Case {
   std::string name;
   Kernel kernel;
   Made made;
+  std::vector<bool> ahead = {};  // by argument; empty: none
 };
+
+// The second operand is there ahead, as a weight is.
+std::vector<bool> second_ahead(const Kernel& kernel) {
+  std::vector<bool> ahead(kernel.args.size());
+  ahead[1] = !kernel.args[1].written;
+  return ahead;
+}
 
 std::vector<HostTensor> random_memory(const Kernel& kernel, unsigned seed) {
   std::mt19937_64 random(seed);
@@ -52,7 +61,10 @@ std::vector<HostTensor> random_memory(const Kernel& kernel, unsigned seed) {
 }
 
 std::vector<HostTensor> execute(const Case& c, Machine& machine, std::vector<HostTensor> memory, mslx::Order order) {
-  EXPECT_EQ(machine.run(c.kernel, c.made, memory, order), "") << c.name;
+  EXPECT_EQ(
+      machine.run(c.kernel, c.made, memory, order, c.ahead.empty() ? std::vector<bool>(c.kernel.args.size()) : c.ahead),
+      "")
+      << c.name;
   return memory;
 }
 
@@ -104,18 +116,23 @@ void check(const std::vector<Case>& cases) {
 Case tiled(std::string name, Kernel kernel, const cuda::TileShape& shape) {
   kernel.name = name;
   std::string why;
-  const auto product = cuda::find_product(kernel, why);
+  auto product = cuda::find_product(kernel, why);
   EXPECT_TRUE(product) << name << ": " << why;
   EXPECT_EQ(cuda::tiles_decline(*product), "");
+  std::vector<bool> ahead(kernel.args.size());
+  const size_t number = name.size() % 3;  // none, one or the other
+  product->a.ahead = number == 1, product->b.ahead = number == 2;
+  for (const cuda::Operand* o : {&product->a, &product->b}) ahead[static_cast<size_t>(o->arg)] = o->ahead;
   Made made = cuda::make_tiles(kernel, *product, shape);
-  made.symbol = kernel_name(kernel);
-  return {std::move(name), std::move(kernel), std::move(made)};
+  made.symbol = cuda::function_name(kernel, *product);
+  return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
 }
 Case chosen(std::string name, Kernel kernel, const std::string& how) {
   kernel.name = name;
-  Made made = cuda::make_kernel(kernel);
+  const std::vector<bool> ahead = second_ahead(kernel);
+  Made made = cuda::make_kernel(kernel, ahead);
   EXPECT_TRUE(made.how.starts_with(how)) << name << ": " << made.how;
-  return {std::move(name), std::move(kernel), std::move(made)};
+  return {std::move(name), std::move(kernel), std::move(made), ahead};
 }
 
 Ex gelu(KernelBuilder&, Ex leaf, Ex bias, Ex residual) {
@@ -209,11 +226,13 @@ TEST(CudaProducts, EverySplitOfDots) {
       Kernel kernel = linear(3, 43, 1032, DType::f16, DType::f16, DType::f16, gelu);
       kernel.name = fmt::format("split{}_{}", lines, warps);
       std::string why;
-      const auto product = cuda::find_product(kernel, why);
+      auto product = cuda::find_product(kernel, why);
       ASSERT_TRUE(product) << why;
+      std::vector<bool> ahead(kernel.args.size());
+      product->b.ahead = ahead[static_cast<size_t>(product->b.arg)] = lines != 2;
       Made made = cuda::make_dots(kernel, *product, {lines, warps});
-      made.symbol = kernel_name(kernel);
-      cases.push_back({kernel.name, kernel, std::move(made)});
+      made.symbol = cuda::function_name(kernel, *product);
+      cases.push_back({kernel.name, kernel, std::move(made), std::move(ahead)});
     }
   check(cases);
 }
@@ -235,12 +254,13 @@ void check_steps(const std::vector<Steps>& all) {
     ASSERT_EQ(check_kernel(s.kernel), std::vector<std::string>{}) << s.name;
     parts.push_back(cuda::find_parts(s.kernel));
     std::string made_as;
-    for (const BoundKernel& step : parts.back().steps) made_as += cuda::make_kernel(step.kernel).how + "\n";
+    for (const BoundKernel& step : parts.back().steps)
+      made_as += cuda::make_kernel(step.kernel, second_ahead(step.kernel)).how + "\n";
     ASSERT_EQ(parts.back().steps.size(), s.count) << s.name << "\n" << made_as;
     made.emplace_back();
     for (const BoundKernel& step : parts.back().steps) {
       ASSERT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << s.name << "\n" << to_text(step.kernel);
-      made.back().push_back(cuda::make_kernel(step.kernel));
+      made.back().push_back(cuda::make_kernel(step.kernel, second_ahead(step.kernel)));
       const size_t n = made.back().size() - 1;
       if (n < s.how.size()) {
         EXPECT_TRUE(made.back()[n].how.starts_with(s.how[n])) << s.name << ": " << made.back()[n].how;
@@ -275,8 +295,8 @@ void check_steps(const std::vector<Steps>& all) {
       interpret(step.kernel, interpreted, step.values);
       std::vector<HostTensor> memory;
       for (int v : step.values) memory.push_back(found[static_cast<size_t>(v)]);
-      const std::vector<HostTensor> after =
-          execute({all[i].name, step.kernel, made[i][n]}, machine, memory, mslx::Order::random);
+      const std::vector<HostTensor> after = execute({all[i].name, step.kernel, made[i][n], second_ahead(step.kernel)},
+                                                    machine, memory, mslx::Order::random);
       for (size_t v = 0; v < step.values.size(); ++v)
         if (step.kernel.args[v].written) found[static_cast<size_t>(step.values[v])] = after[v];
     }

@@ -68,6 +68,7 @@ std::string find_functions(void* library, Driver& d) {
   find("cuGraphExecDestroy", d.destroy_graph_exec);
   find("cuGraphLaunch", d.launch_graph);
   d.parameter = reinterpret_cast<decltype(d.parameter)>(dlsym(library, "cuFuncGetParamInfo"));
+  d.launch_with = reinterpret_cast<decltype(d.launch_with)>(dlsym(library, "cuLaunchKernelEx"));
   return missing;
 }
 

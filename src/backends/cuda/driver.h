@@ -16,6 +16,21 @@ using Function = void*;
 using Graph = void*;
 using GraphExec = void*;
 
+// What the driver calls CUlaunchAttribute and CUlaunchConfig, of the only attribute that is used.
+struct LaunchAttribute {
+  int id = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  char unused[4] = {};
+  int value = 1;
+  char rest[60] = {};
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+
 struct Driver {
   Status (*init)(unsigned) = nullptr;
   Status (*version)(int*) = nullptr;
@@ -53,6 +68,7 @@ struct Driver {
   Status (*parameter)(Function, size_t, size_t*, size_t*) = nullptr;  // since 12.4: may be missing
   Status (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
                    void**) = nullptr;
+  Status (*launch_with)(const LaunchConfig*, Function, void**, void**) = nullptr;  // since 11.8: may be missing
   Status (*begin_capture)(Stream, int) = nullptr;
   Status (*end_capture)(Stream, Graph*) = nullptr;
   Status (*instantiate)(GraphExec*, Graph, unsigned long long) = nullptr;

@@ -24,6 +24,12 @@ int fit(const Code& code, const Architecture& device) {
   return code.format == "ptx" && a && compiles_ptx(device, *a) ? rank(*a) : 0;
 }
 
+// Machine code for 9.0 and later knows how to wait for what precedes it; PTX for less, compiled for such a device, not.
+bool can_wait(const Code& code) {
+  const auto a = parse_architecture(code.architecture, code.format == "cubin" ? "sm_" : "compute_");
+  return a && a->major >= 9;
+}
+
 }  // namespace
 
 CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std::span<const Placement> placements)
@@ -98,6 +104,7 @@ const CudaSegment::LoadedCode& CudaSegment::load(const Program& program, size_t 
          device_.name(), mine, found, mine);
   loaded.name = fmt::format("code {} ({})", best, code_name(program.code[best]));
   loaded.module = device_.load(program.code[best], loaded.name);
+  loaded.waits = can_wait(program.code[best]);
   return loaded;
 }
 
@@ -110,6 +117,7 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
   bound.grid = launch.grid;
   bound.block = launch.block;
   bound.shared_bytes = launch.shared_bytes;
+  bound.early = launch.early && code.waits && driver().launch_with;
   constexpr Status not_found = 500;
   const Status status = driver().find_function(&bound.function, code.module->handle, launch.symbol.c_str());
   if (status == not_found)
@@ -165,8 +173,21 @@ void CudaSegment::allow_shared(const BoundLaunch& launch) const {
 
 void CudaSegment::launch(const BoundLaunch& l) const {
   if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return;
-  const Status status = driver().launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
-                                        l.shared_bytes, work_.stream, const_cast<void**>(l.parameters.data()), nullptr);
+  auto** parameters = const_cast<void**>(l.parameters.data());
+  Status status = 0;
+  if (l.early) {
+    LaunchAttribute starts_early;
+    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]},
+                              {l.block[0], l.block[1], l.block[2]},
+                              l.shared_bytes,
+                              work_.stream,
+                              &starts_early,
+                              1};
+    status = driver().launch_with(&config, l.function, parameters, nullptr);
+  } else {
+    status = driver().launch(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                             l.shared_bytes, work_.stream, parameters, nullptr);
+  }
   if (status != 0)
     fail(ErrorKind::device, "{}: '{}' in {}x{}x{} blocks: {}", device_.name(), l.symbol, l.grid[0], l.grid[1],
          l.grid[2], status_text("cuLaunchKernel", status));

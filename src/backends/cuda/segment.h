@@ -36,6 +36,7 @@ class CudaSegment : public Segment {
     Function function = nullptr;
     std::array<uint32_t, 3> grid, block;
     uint32_t shared_bytes = 0;
+    bool early = false;  // by the code that is loaded, too
     std::vector<DevicePointer> addresses;
     std::vector<void*> parameters;  // where each address is
     int trap = -1;                  // its word; -1: nothing to report
@@ -43,7 +44,8 @@ class CudaSegment : public Segment {
   };
   struct LoadedCode {
     std::shared_ptr<const LoadedModule> module;
-    std::string name;  // for messages
+    std::string name;    // for messages
+    bool waits = false;  // it is for an architecture on which launches wait by themselves
   };
   BoundLaunch bind(const Launch& launch, const Program& program, std::span<const Placement> placements);
   const LoadedCode& load(const Program& program, size_t number);

@@ -28,6 +28,7 @@ class Planner {
 
   void run() {
     launch(p_.recipes);
+    prepared_ = true;
     for (Method& method : p_.methods) launch(method);
     compile();
   }
@@ -36,14 +37,17 @@ class Planner {
   void launch(Sequence& sequence) {
     for (Launch& launch : sequence.launches) {
       const Step& step = sequence.steps[static_cast<size_t>(launch.first)];
-      const auto [known, fresh] = kernels_.try_emplace(step.kernel);
-      if (fresh) known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)]);
+      std::vector<bool> ahead;
+      for (const int32_t id : step.buffers) ahead.push_back(is_ahead(p_.buffers[static_cast<size_t>(id)].kind));
+      const auto [known, fresh] = kernels_.try_emplace({step.kernel, ahead});
+      if (fresh) known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)], ahead);
       const Made& made = known->second;
       launch.symbol = made.symbol;
       launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
       launch.block[0] = static_cast<uint32_t>(made.shape.threads);
       launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
       launch.how = made.how;
+      launch.early = true;
       launch.args = step.buffers;
       for (const std::string& trap : made.traps)
         launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap));
@@ -51,6 +55,10 @@ class Planner {
       of_symbol_.emplace(launch.symbol, &made);
       launches_.push_back(&launch);
     }
+  }
+
+  bool is_ahead(BufferKind kind) const {
+    return kind == BufferKind::weight || kind == BufferKind::constant || (kind == BufferKind::prepared && prepared_);
   }
 
   // Kernels share a text by their content, so that a change of one leaves most texts as they were.
@@ -75,8 +83,9 @@ class Planner {
 
   Program& p_;
   const std::vector<std::string>& architectures_;
-  std::map<int32_t, Made> kernels_;               // by position in the program
-  std::map<std::string, const Made*> of_symbol_;  // those of equal content once
+  std::map<std::pair<int32_t, std::vector<bool>>, Made> kernels_;  // by position in the program, and what is ahead
+  bool prepared_ = false;                                          // recipes are behind
+  std::map<std::string, const Made*> of_symbol_;                   // those of equal content once
   std::vector<Launch*> launches_;
 };
 

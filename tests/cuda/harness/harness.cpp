@@ -71,8 +71,8 @@ std::string run(const std::string& command, int& status) {
 
 const Dialect& harness_dialect() {
   static const std::set<std::string_view> own = {
-      "f16_to_float", "float_to_f16",  "copy_async", "commit_copies",        "wait_copies", "load_matrices",
-      "multiply_f16", "multiply_bf16", "INFINITY",   "load_matrices_turned", "NAN"};
+      "f16_to_float", "float_to_f16", "copy_async",   "commit_copies", "wait_copies", "load_matrices",        "follow",
+      "lead",         "behind",       "multiply_f16", "multiply_bf16", "INFINITY",    "load_matrices_turned", "NAN"};
   static const std::vector<Dialect::Helper> helpers = [] {
     std::vector<Dialect::Helper> kept;
     for (const Dialect::Helper& h : cuda_dialect.helpers)

@@ -1,6 +1,8 @@
 // Launches through the driver, and through the emulator's runtime.
 #include "cuda/harness/machine.h"
 
+#include <dlfcn.h>
+
 #include <cstring>
 
 #include "backends/cuda/device.h"
@@ -35,7 +37,7 @@ Machine::Machine(const std::string& functions) {
 Machine::~Machine() = default;
 
 std::string Machine::run(const Kernel& kernel, const cuda::Made& made, std::vector<HostTensor>& memory,
-                         mslx::Order order) {
+                         mslx::Order order, const std::vector<bool>& ahead) {
   std::vector<size_t> owner(memory.size());
   for (size_t i = 0; i < memory.size(); ++i)
     owner[i] = kernel.args[i].updates < 0 ? i : static_cast<size_t>(kernel.args[i].updates);
@@ -72,11 +74,21 @@ std::string Machine::run(const Kernel& kernel, const cuda::Made& made, std::vect
     cuda::check(d.wait_stream(nullptr), "cuStreamSynchronize");
     return trapped();
   }
-  std::vector<std::unique_ptr<mslx::GuardedBuffer>> buffers;
+  std::vector<std::unique_ptr<mslx::GuardedBuffer>> buffers;  // of bytes 0xff
   mslx::Bindings bindings;
+  struct Late {
+    void* memory;
+    const void* contents;
+    unsigned long bytes;
+  };
+  auto* const late = static_cast<Late*>(dlsym(library_.handle, "harness_late"));
+  int& late_count = *static_cast<int*>(dlsym(library_.handle, "harness_late_count"));
+  late_count = 0;
   for (size_t i = 0; i < memory.size(); ++i) {
     buffers.push_back(std::make_unique<mslx::GuardedBuffer>(memory[i].data.size(), 16));
-    if (owner[i] == i) std::memcpy(buffers[i]->data(), memory[i].data.data(), memory[i].data.size());
+    if (owner[i] == i && ahead[i]) std::memcpy(buffers[i]->data(), memory[i].data.data(), memory[i].data.size());
+    if (owner[i] == i && !ahead[i])
+      late[late_count++] = {buffers[i]->data(), memory[i].data.data(), memory[i].data.size()};
     bindings.buffer(static_cast<int>(i), buffers[owner[i]]->data());
   }
   if (!made.traps.empty()) bindings.buffer(static_cast<int>(memory.size()), &trap);
@@ -89,6 +101,7 @@ std::string Machine::run(const Kernel& kernel, const cuda::Made& made, std::vect
   const mslx::Result result =
       mslx::dispatch_groups(library_.find(made.symbol), {static_cast<unsigned>(made.shape.blocks), 1, 1},
                             {static_cast<unsigned>(made.shape.threads), 1, 1}, bindings, options);
+  if (late_count != 0 && made.shape.blocks != 0) return "no thread waited for what precedes the launch";
   for (size_t i = 0; i < memory.size(); ++i)
     std::memcpy(memory[i].data.data(), bindings.buffers[i], memory[i].data.size());
   return result.ok() ? trapped() : result.error;

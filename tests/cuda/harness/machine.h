@@ -18,8 +18,9 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
   const std::string& error() const { return error_; }  // of the compiler
   // Launches one kernel on the memory of its arguments; what went wrong, a trap among it. On the CPU, threads take
-  // turns in this order.
-  std::string run(const Kernel& kernel, const cuda::Made& made, std::vector<HostTensor>& memory, mslx::Order order);
+  // turns in this order, and arguments that are not there ahead come when the launch waits for what precedes it.
+  std::string run(const Kernel& kernel, const cuda::Made& made, std::vector<HostTensor>& memory, mslx::Order order,
+                  const std::vector<bool>& ahead);
 
  private:
   struct Gpu;

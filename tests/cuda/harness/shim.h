@@ -109,6 +109,33 @@ using std::isnan;
 inline float f16_to_float(unsigned short bits) { return static_cast<float>(bits_as<_Float16>(bits)); }
 inline unsigned short float_to_f16(float x) { return bits_as<unsigned short>(static_cast<_Float16>(x)); }
 
+// What precedes a launch ends when the first thread waits for it: it writes what is not there ahead, and still reads
+// what the launch will write.
+struct Late {
+  void* memory;
+  const void* contents;
+  unsigned long bytes;
+};
+extern "C" {
+inline Late harness_late[64];
+inline int harness_late_count = 0;
+}
+inline void lead() {}
+inline void follow() {
+  for (int i = 0; i < harness_late_count; ++i) {
+    const Late& l = harness_late[i];
+    for (unsigned long n = 0; n < l.bytes; ++n)
+      if (static_cast<unsigned char*>(l.memory)[n] != 0xff) return mslx_fail("a launch writes before it waited");
+    std::memcpy(l.memory, l.contents, l.bytes);
+  }
+  harness_late_count = 0;
+}
+template <typename T>
+T* behind(T* memory) {
+  if (harness_late_count) mslx_fail("a launch takes a pointer for one to late memory before it waited");
+  return memory;
+}
+
 // Copies arrive when they are waited for and not before.
 struct Copy {
   void* to;

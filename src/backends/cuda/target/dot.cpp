@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t most_rows = 8;
 constexpr int block_warps = 4;  // where a line has one
+constexpr int most_words = 16;  // of a lane, on their way at once
 
 struct Sides {
   const Operand &few, &many;
@@ -33,7 +34,7 @@ class DotText {
 
   std::string body() {
     const int64_t groups = groups_of(p_, s_), few = x_.few_axis.size(), many = x_.many_axis.size();
-    const std::string_view type = element_type(p_);
+    t_.add("lead();");
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
     if (s_.warps == 1) {
       t_.add(fmt::format("const int group = blockIdx.x * {} + warp;", block_warps));
@@ -50,14 +51,35 @@ class DotText {
     t_.add(fmt::format("for (int i = 0; i < {}; ++i)", few));
     t_.add("#pragma unroll");
     t_.add(fmt::format("  for (int j = 0; j < {}; ++j) sums[i][j] = 0;", s_.lines));
-    t_.add(fmt::format("#pragma unroll {}", s_.lines > 1 ? 2 : 4));
-    t_.open(fmt::format("for (int k = {} * {}; k < {}; k += {})", s_.warps == 1 ? "lane" : "threadIdx.x", word,
-                        p_.depth.size(), 32 * word * s_.warps));
-    take_apart(t_, "k", p_.depth, "k");
-    t_.add(fmt::format("Lanes<{}, {}> line[{}];", type, word, s_.lines));
+    depth(few);
+    results(static_cast<int>(few), many);
+    return std::move(t_.text);
+  }
+
+ private:
+  // A lane reads some words of its lines at once; the first before what precedes the launch has ended, if it can.
+  void depth(int64_t few) {
+    const std::string_view type = element_type(p_);
+    const int64_t step = int64_t{32} * word * s_.warps, all = (p_.depth.size() + step - 1) / step;
+    const int64_t passes = (all * s_.lines + most_words - 1) / most_words, words = (all + passes - 1) / passes;
+    const auto each_word = [&](const std::string& pass) {
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int n = 0; n < {}; ++n)", words));
+      t_.add(fmt::format("const int k = {} + ({} * {} + n) * {};", "first_k", pass, words, step));
+      if (p_.depth.size() % (step * words) != 0) t_.add(fmt::format("if (k >= {}) break;", p_.depth.size()));
+      take_apart(t_, "k", p_.depth, "k");
+    };
+    t_.add(fmt::format("const int first_k = {} * {};", s_.warps == 1 ? "lane" : "threadIdx.x", word));
+    t_.add(fmt::format("Lanes<{}, {}> line[{}][{}];", type, word, words, s_.lines));
+    t_.open("const auto read = [&](const int pass)");
+    each_word("pass");
     t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int j = 0; j < {}; ++j) read_lanes(line[j], {} + many_at[j]{});", s_.lines,
+    t_.add(fmt::format("for (int j = 0; j < {}; ++j) read_lanes(line[n][j], {} + many_at[j]{});", s_.lines,
                        pointer_of(k_, x_.many), deep(x_.many)));
+    t_.close();
+    t_.close(";");
+    t_.open("const auto add = [&](const int pass)");
+    each_word("pass");
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int i = 0; i < {}; ++i)", few));
     t_.add(fmt::format("Lanes<{}, {}> row;", type, word));
@@ -67,16 +89,19 @@ class DotText {
     t_.add("#pragma unroll");
     t_.add(
         fmt::format("for (int j = 0; j < {0}; ++j) sums[i][j] = fmaf({1}_to_float(row.at[e]), "
-                    "{1}_to_float(line[j].at[e]), sums[i][j]);",
+                    "{1}_to_float(line[n][j].at[e]), sums[i][j]);",
                     s_.lines, type));
     t_.close();
     t_.close();
     t_.close();
-    results(static_cast<int>(few), many);
-    return std::move(t_.text);
+    t_.close(";");
+    if (x_.many.ahead) t_.add("read(0);");
+    for (const std::string& statement : follow_text(k_, p_)) t_.add(statement);
+    if (!x_.many.ahead) t_.add("read(0);");
+    t_.add("add(0);");
+    if (passes > 1) t_.add(fmt::format("for (int pass = 1; pass < {}; ++pass) read(pass), add(pass);", passes));
   }
 
- private:
   std::string deep(const Operand& o) const {
     const std::string text = put_together(o.strides, p_.depth, "k");
     return text.empty() ? "" : " + (" + text + ")";
@@ -127,7 +152,7 @@ class DotText {
     }
     t_.add(fmt::format("const int few = lane / {0}, many = first + lane % {0};", s_.lines));
     t_.add(fmt::format("if (lane >= {} || many >= {}) return;", count, many));
-    t_.add(fmt::format("{}_at({}, batch, {}, &mine);", kernel_name(k_), parameter_names(k_),
+    t_.add(fmt::format("{}_at({}, batch, {}, &mine);", function_name(k_, p_), parameter_names(k_),
                        x_.swapped ? "many, few" : "few, many"));
   }
 
@@ -163,7 +188,7 @@ std::string dots_decline(const Product& p) {
 }
 
 Made make_dots(const Kernel& kernel, const Product& product, const DotShape& s) {
-  const std::string name = kernel_name(kernel);
+  const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";
   point.positions = {{"batch", product.batch.dims}, {"row", product.rows.dims}, {"column", product.columns.dims}};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "base/error.h"
 #include "kernel/fuse/unfuse.h"
@@ -41,7 +42,9 @@ Made make_rows(const Kernel& kernel) {
     spelled = only_step(kernel, unfused.steps[0]);
     printed = &spelled;
   }
-  const Scheduled one{printed, choose_schedule(*printed, cuda_dialect)};
+  Scheduled one{printed, choose_schedule(*printed, cuda_dialect)};
+  one.opening = "  lead();\n";
+  for (const std::string& statement : follow_text(*printed, std::vector<int>{})) one.opening += "  " + statement + "\n";
   Made made;
   made.shape = launch_of(*printed, cuda_dialect, one.schedule);
   made.functions = print_functions({&one, 1}, cuda_dialect);
@@ -53,10 +56,11 @@ Made make_rows(const Kernel& kernel) {
 
 }  // namespace
 
-Made make_kernel(const Kernel& kernel) {
+Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead) {
   if (!kernel.contraction) return make_rows(kernel);
   std::string declined;
-  if (const auto product = find_product(kernel, declined)) {
+  if (auto product = find_product(kernel, declined)) {
+    for (Operand* o : {&product->a, &product->b}) o->ahead = ahead[static_cast<size_t>(o->arg)];
     for (const Implementation& i : implementations) {
       const std::string why = i.declines(*product);
       if (!why.empty()) {
@@ -64,7 +68,7 @@ Made make_kernel(const Kernel& kernel) {
         continue;
       }
       Made made = i.make(kernel, *product);
-      made.symbol = kernel_name(kernel);
+      made.symbol = function_name(kernel, *product);
       made.traps = traps_of(kernel);
       if (!declined.empty()) made.how += fmt::format(" ({})", declined);
       return made;

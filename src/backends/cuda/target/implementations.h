@@ -16,7 +16,8 @@ struct Made {
   std::string how;                 // the implementation, and why those before it declined
 };
 
-// `tiles` (tile.h), `dots` (dot.h), and rows, which takes all. The kernel is one that refuse() did not name.
-Made make_kernel(const Kernel& kernel);
+// `tiles` (tile.h), `dots` (dot.h), and rows, which takes all. The kernel is one that refuse() did not name; `ahead`
+// says by argument what is in memory before the method runs.
+Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead);
 
 }  // namespace npusim::cuda

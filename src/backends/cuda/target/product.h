@@ -30,6 +30,7 @@ struct Operand {
   std::vector<int64_t> strides;
   std::vector<Bound> bounds;
   Words words = Words::none;
+  bool ahead = false;  // there before the method runs, as weights are: read before what precedes the launch has ended
 };
 
 // result[batch, row, column] = Σ over depth of a[batch, row, depth] · b[batch, column, depth], of one 16-bit type.

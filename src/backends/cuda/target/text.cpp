@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "print/print.h"
+
 namespace npusim::cuda {
 
 void take_apart(Lines& to, const std::string& flat, const Axis& axis, const std::string& name) {
@@ -32,6 +36,29 @@ std::string sum_of(const std::vector<std::string>& parts) {
   for (const std::string& part : parts)
     if (!part.empty() && part != "0") sum += (sum.empty() ? "" : " + ") + part;
   return sum.empty() ? "0" : sum;
+}
+
+std::string function_name(const Kernel& kernel, const Product& product) {
+  return kernel_name(kernel) + (product.a.ahead ? "_a" : "") + (product.b.ahead ? "_b" : "");
+}
+
+std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead) {
+  std::vector<std::string> statements{"follow();"};
+  int reads = 0;
+  for (int i = 0; i < static_cast<int>(kernel.args.size()); ++i) {
+    if (kernel.args[static_cast<size_t>(i)].written) continue;
+    if (std::find(ahead.begin(), ahead.end(), i) == ahead.end())
+      statements.push_back(fmt::format("in{0} = behind(in{0});", reads));
+    ++reads;
+  }
+  return statements;
+}
+
+std::vector<std::string> follow_text(const Kernel& kernel, const Product& product) {
+  std::vector<int> ahead;
+  for (const Operand* o : {&product.a, &product.b})
+    if (o->ahead) ahead.push_back(o->arg);
+  return follow_text(kernel, ahead);
 }
 
 std::string_view address_type(const Operand& operand) {

@@ -23,6 +23,12 @@ std::string put_together(const std::vector<int64_t>& factors, const Axis& axis, 
 // a + b + …, without what is empty or "0"; "0" for none.
 std::string sum_of(const std::vector<std::string>& parts);
 
+// The function of a product: its kernel's name, and what is read ahead.
+std::string function_name(const Kernel& kernel, const Product& product);
+// Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before.
+std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead);
+std::vector<std::string> follow_text(const Kernel& kernel, const Product& product);
+
 // The type of an operand's addresses, and its pointer among the function's parameters.
 std::string_view address_type(const Operand& operand);
 std::string pointer_of(const Kernel& kernel, const Operand& operand);

@@ -20,6 +20,7 @@ class TileText {
 
   std::string body() {
     const int64_t row_tiles = tiles(p_.rows, s_.rows), column_tiles = tiles(p_.columns, s_.columns);
+    t_.add("lead();");
     t_.add("extern __shared__ uint4 shared_words[];");
     t_.add("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;");
     t_.add(fmt::format("const int first_row = blockIdx.x % {} * {};", row_tiles, s_.rows));
@@ -31,8 +32,10 @@ class TileText {
     t_.add(fmt::format("{}* const b_stages = a_stages + {};", type, s_.stages * s_.rows * tile_depth));
     declare('a', p_.a, p_.rows, s_.rows, "row");
     declare('b', p_.b, p_.columns, s_.columns, "column");
-    t_.open("const auto bring = [&](const int stage, const int step)");
+    t_.open("const auto bring_a = [&](const int stage, const int step)");
     bring('a', p_.a, s_.rows);
+    t_.close(";");
+    t_.open("const auto bring_b = [&](const int stage, const int step)");
     bring('b', p_.b, s_.columns);
     t_.close(";");
     sums();
@@ -163,16 +166,14 @@ class TileText {
     t_.add("#pragma unroll");
     t_.add(fmt::format(
         "  for (int j = 0; j < {}; ++j) sums[i][j][0] = sums[i][j][1] = sums[i][j][2] = sums[i][j][3] = 0;", n / 8));
-    t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", s_.stages - 1));
-    t_.add(fmt::format("if (step < {}) bring(step, step);", steps_));
-    t_.add("commit_copies();");
-    t_.close();
+    first_stages();
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
     t_.add(fmt::format("wait_copies<{}>();", s_.stages - 2));
     t_.add("__syncthreads();");
-    t_.add(
-        fmt::format("if (step + {0} < {1}) bring((step + {0}) % {2}, step + {0});", s_.stages - 1, steps_, s_.stages));
+    t_.open(fmt::format("if (step + {} < {})", s_.stages - 1, steps_));
+    t_.add(fmt::format("bring_a((step + {0}) % {1}, step + {0});", s_.stages - 1, s_.stages));
+    t_.add(fmt::format("bring_b((step + {0}) % {1}, step + {0});", s_.stages - 1, s_.stages));
+    t_.close();
     t_.add("commit_copies();");
     const std::string_view type = element_type(p_);
     t_.add(fmt::format("const {}* const a_stage = a_stages + step % {} * {};", type, s_.stages, s_.rows * tile_depth));
@@ -192,6 +193,22 @@ class TileText {
                        type));
     t_.close();
     t_.close();
+  }
+
+  // What is there ahead is asked for before what precedes the launch has ended, and is of the first commit.
+  void first_stages() {
+    const auto stages = [&](bool ahead) {
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", std::min<int64_t>(s_.stages - 1, steps_)));
+      if (p_.a.ahead == ahead) t_.add("bring_a(step, step);");
+      if (p_.b.ahead == ahead) t_.add("bring_b(step, step);");
+      if (!ahead) t_.add("commit_copies();");
+      t_.close();
+    };
+    if (p_.a.ahead || p_.b.ahead) stages(true);
+    for (const std::string& statement : follow_text(k_, p_)) t_.add(statement);
+    stages(false);
+    for (int64_t step = steps_; step < s_.stages - 1; ++step) t_.add("commit_copies();");
   }
 
   // Four matrices of 8 x 8: of a, rows then depth; of b, depth then columns. A line of memory that runs across is
@@ -242,7 +259,7 @@ class TileText {
       t_.add(fmt::format("read_lanes(leaf, {});", leaf));
       leaf = "leaf.at";
     }
-    t_.add(fmt::format("{}_at({}, batch, row, column, {});", kernel_name(k_), parameter_names(k_), leaf));
+    t_.add(fmt::format("{}_at({}, batch, row, column, {});", function_name(k_, p_), parameter_names(k_), leaf));
     t_.close();
   }
 
@@ -293,7 +310,7 @@ std::string tiles_decline(const Product& p) {
 }
 
 Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s) {
-  const std::string name = kernel_name(kernel);
+  const std::string name = function_name(kernel, product);
   PointFunction point;
   point.name = name + "_at";
   point.positions = {{"batch", product.batch.dims}, {"row", product.rows.dims}, {"column", product.columns.dims}};
