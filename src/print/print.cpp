@@ -42,12 +42,13 @@ std::string identifier(const std::string& text) {
   return name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) ? "k_" + name : name;
 }
 
-std::string parameters(const Kernel& k, const Dialect& d) {
+std::string parameters(const Kernel& k, const Dialect& d, std::string_view suffix) {
   std::vector<std::string> parts;
   int reads = 0, writes = 0;
   for (size_t i = 0; i < k.args.size(); ++i) {
     const KernelArg& arg = k.args[i];
-    const std::string name = arg.written ? fmt::format("out{}", writes++) : fmt::format("in{}", reads++);
+    const std::string name =
+        fmt::format("{}{}{}", arg.written ? "out" : "in", arg.written ? writes++ : reads++, suffix);
     parts.push_back(fmt::format(fmt::runtime(arg.written ? d.write_arg : d.read_arg),
                                 d.elements[static_cast<size_t>(arg.dtype)].type, name, i,
                                 may_alias(k, i) ? std::string_view{} : d.no_alias));

@@ -237,6 +237,46 @@ TEST(CudaProducts, EverySplitOfDots) {
   check(cases);
 }
 
+// Each copy has memory of its own, and none of the others'.
+TEST(CudaProducts, SeveralAtOnce) {
+  struct Several {
+    Kernel kernel;
+    int copies;
+    std::string how;
+  };
+  std::vector<Several> all{{linear(40, 72, 136, DType::f16, DType::f16, DType::f16, gelu), 3, "tiles"},
+                           {linear(130, 64, 64, DType::bf16, DType::bf16, DType::bf16, gelu), 2, "tiles"},
+                           {linear(1, 43, 264, DType::bf16, DType::bf16, DType::bf16, gelu), 4, "dots"}};
+  std::vector<Made> made;
+  std::string functions;
+  for (const auto& [kernel, copies, how] : all) {
+    EXPECT_TRUE(cuda::several_at_once(kernel));
+    made.push_back(cuda::make_kernel(kernel, second_ahead(kernel), copies));
+    EXPECT_TRUE(made.back().how.starts_with(how)) << made.back().how;
+    functions += made.back().functions;
+  }
+  Machine machine(functions);
+  ASSERT_EQ(machine.error(), "");
+  for (size_t n = 0; n < all.size(); ++n) {
+    const Kernel& kernel = all[n].kernel;
+    Case joined{"several", kernel, made[n]};
+    joined.kernel.args.clear();
+    for (int c = 0; c < all[n].copies; ++c) {
+      joined.kernel.args.insert(joined.kernel.args.end(), kernel.args.begin(), kernel.args.end());
+      const std::vector<bool> ahead = second_ahead(kernel);
+      joined.ahead.insert(joined.ahead.end(), ahead.begin(), ahead.end());
+    }
+    const std::vector<HostTensor> given = random_memory(joined.kernel, static_cast<unsigned>(n));
+    std::vector<HostTensor> expected = given;
+    for (size_t first = 0; first < expected.size(); first += kernel.args.size()) {
+      std::vector<void*> args;
+      for (size_t i = 0; i < kernel.args.size(); ++i) args.push_back(expected[first + i].data.data());
+      evaluate(kernel, args);
+    }
+    EXPECT_EQ(difference(joined, expected, execute(joined, machine, given, mslx::Order::random)), "");
+  }
+}
+
 // A kernel as all the steps that the target makes of it.
 struct Steps {
   std::string name;

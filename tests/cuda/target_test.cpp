@@ -53,12 +53,15 @@ class CudaTarget : public CliTest {
   }
 };
 
-// A launch for each step, whose function is in the code that it names and in that of every other architecture.
+// A launch for each step or several, whose function is in the code that it names and in that of every other
+// architecture.
 void check_launches(const Program& program, size_t formats) {
   ASSERT_EQ(program.code.size() % formats, 0U);
   const auto check = [&](const Sequence& sequence) {
-    ASSERT_EQ(sequence.launches.size(), sequence.steps.size());
+    int32_t launched = 0;
     for (const Launch& launch : sequence.launches) {
+      ASSERT_EQ(launch.first, launched);
+      launched += launch.count;
       EXPECT_EQ(static_cast<size_t>(launch.code) % formats, 0U);
       for (size_t i = 0; i < formats; ++i) {
         const Code& code = program.code[static_cast<size_t>(launch.code) + i];
@@ -66,6 +69,7 @@ void check_launches(const Program& program, size_t formats) {
         EXPECT_NE(text.find(launch.symbol), std::string::npos) << code.format << " " << launch.symbol;
       }
     }
+    ASSERT_EQ(static_cast<size_t>(launched), sequence.steps.size());
   };
   check(program.recipes);
   for (const Method& method : program.methods) check(method);
@@ -85,7 +89,33 @@ TEST_F(CudaTarget, ProductsOfHalfProgramsAreNoRows) {
     return counts;
   };
   EXPECT_EQ(products("resnet18/ir.json"), (std::map<std::string, int>{{"tiles", 19}, {"dots,", 1}, {"rows", 1}}));
-  EXPECT_EQ(products("minilm_l6/ir.json"), (std::map<std::string, int>{{"tiles", 48}}));
+  EXPECT_EQ(products("minilm_l6/ir.json"), (std::map<std::string, int>{{"tiles", 36}}));
+}
+
+// A layer's queries, keys and values, whose arguments follow each other.
+TEST_F(CudaTarget, EqualProductsApartAreOneLaunch) {
+  CompileOptions options;
+  options.target = "cuda:sm_90a";
+  const auto program =
+      compile({{.path = NPUSIM_SOURCE_DIR "/examples/zoo/minilm_l6/ir.json", .json = {}}}, options).program;
+  const Method& method = program->methods[0];
+  int found = 0;
+  for (const Launch& launch : method.launches) {
+    if (launch.count == 1) continue;
+    ++found;
+    EXPECT_EQ(launch.count, 3);
+    std::vector<int32_t> args;
+    std::set<int32_t> results;
+    for (int32_t s = launch.first; s < launch.first + launch.count; ++s) {
+      const Step& step = method.steps[static_cast<size_t>(s)];
+      args.insert(args.end(), step.buffers.begin(), step.buffers.end());
+      results.insert(step.buffers.back());
+      EXPECT_EQ(program->buffers[static_cast<size_t>(step.buffers.back())].kind, BufferKind::arena);
+    }
+    EXPECT_EQ(launch.args, args);
+    EXPECT_EQ(results.size(), 3U);
+  }
+  EXPECT_EQ(found, 6);
 }
 
 TEST_F(CudaTarget, WritesCodeForEachArchitecture) {

@@ -36,11 +36,17 @@ class Planner {
  private:
   void launch(Sequence& sequence) {
     for (Launch& launch : sequence.launches) {
-      const Step& step = sequence.steps[static_cast<size_t>(launch.first)];
-      std::vector<bool> ahead;
-      for (const int32_t id : step.buffers) ahead.push_back(is_ahead(p_.buffers[static_cast<size_t>(id)].kind));
-      const auto [known, fresh] = kernels_.try_emplace({step.kernel, ahead});
-      if (fresh) known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)], ahead);
+      const std::span steps =
+          std::span(sequence.steps).subspan(static_cast<size_t>(launch.first), static_cast<size_t>(launch.count));
+      const Step& step = steps[0];
+      std::vector<bool> ahead(step.buffers.size(), true);
+      for (const Step& copy : steps)
+        for (size_t i = 0; i < ahead.size(); ++i) {
+          ahead[i] = ahead[i] && is_ahead(p_.buffers[static_cast<size_t>(copy.buffers[i])].kind);
+          launch.args.push_back(copy.buffers[i]);
+        }
+      const auto [known, fresh] = kernels_.try_emplace({step.kernel, launch.count, ahead});
+      if (fresh) known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)], ahead, launch.count);
       const Made& made = known->second;
       launch.symbol = made.symbol;
       launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
@@ -48,7 +54,6 @@ class Planner {
       launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
       launch.how = made.how;
       launch.early = true;
-      launch.args = step.buffers;
       for (const std::string& trap : made.traps)
         launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap));
       if (!made.traps.empty()) launch.args.push_back(trap_word);
@@ -83,9 +88,10 @@ class Planner {
 
   Program& p_;
   const std::vector<std::string>& architectures_;
-  std::map<std::pair<int32_t, std::vector<bool>>, Made> kernels_;  // by position in the program, and what is ahead
-  bool prepared_ = false;                                          // recipes are behind
-  std::map<std::string, const Made*> of_symbol_;                   // those of equal content once
+  // By position in the program, how many at once, and what is ahead.
+  std::map<std::tuple<int32_t, int32_t, std::vector<bool>>, Made> kernels_;
+  bool prepared_ = false;                         // recipes are behind
+  std::map<std::string, const Made*> of_symbol_;  // those of equal content once
   std::vector<Launch*> launches_;
 };
 
@@ -129,7 +135,7 @@ class CudaTarget : public CodegenTarget {
     return {};
   }
   Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel); }
-  size_t group(std::span<const GroupStep>) const override { return 1; }
+  size_t group(std::span<const GroupStep> steps) const override;
   void plan(Program& program) const override { Planner(program, architectures_).run(); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
     return std::make_shared<const CudaTarget>(list);
@@ -139,6 +145,25 @@ class CudaTarget : public CodegenTarget {
   TargetConfig config_;
   std::vector<std::string> architectures_;
 };
+
+// Equal products none of which has to do with what another one writes: queries, keys and values of one layer.
+size_t CudaTarget::group(std::span<const GroupStep> steps) const {
+  constexpr size_t most = 4;
+  const auto apart = [](const GroupStep& a, const GroupStep& b) {
+    for (size_t i = 0; i < a.values.size(); ++i)
+      for (size_t j = 0; j < b.values.size(); ++j)
+        if ((a.kernel->args[i].written || b.kernel->args[j].written) && a.values[i] == b.values[j]) return false;
+    return true;
+  };
+  const auto joins = [&](const GroupStep& next, std::span<const GroupStep> group) {
+    return next.kernel->contraction && next.values.size() == group[0].values.size() &&
+           kernel_name(*next.kernel) == kernel_name(*group[0].kernel) &&
+           std::all_of(group.begin(), group.end(), [&](const GroupStep& step) { return apart(step, next); });
+  };
+  size_t count = 1;
+  while (count < std::min(most, steps.size()) && joins(steps[count], steps.first(count))) ++count;
+  return several_at_once(*steps[0].kernel) ? count : 1;
+}
 
 }  // namespace
 

@@ -34,13 +34,12 @@ class DotText {
 
   std::string body() {
     const int64_t groups = groups_of(p_, s_), few = x_.few_axis.size(), many = x_.many_axis.size();
-    t_.add("lead();");
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
     if (s_.warps == 1) {
-      t_.add(fmt::format("const int group = blockIdx.x * {} + warp;", block_warps));
+      t_.add(fmt::format("const int group = block * {} + warp;", block_warps));
       t_.add(fmt::format("if (group >= {}) return;", groups * p_.batch.size()));
     } else {
-      t_.add("const int group = blockIdx.x;");
+      t_.add("const int group = block;");
     }
     t_.add(fmt::format("const int batch = group / {0}, first = group % {0} * {1};", groups, s_.lines));
     take_apart(t_, "batch", p_.batch, "z");
@@ -169,7 +168,7 @@ class DotText {
 DotShape choose_dots(const Product& p) {
   const Sides x = sides(p);
   DotShape s;
-  const int64_t lines = x.many_axis.size() * p.batch.size(), few = x.few_axis.size();
+  const int64_t lines = x.many_axis.size() * p.batch.size() * p.copies, few = x.few_axis.size();
   while (s.lines < 4 && lines / s.lines >= 16384 && few * s.lines * 2 <= 16) s.lines *= 2;
   while (s.warps < 8 && lines / s.lines * s.warps < 4096 && p.depth.size() >= int64_t{32} * word * s.warps * 4)
     s.warps *= 2;
@@ -199,8 +198,8 @@ Made make_dots(const Kernel& kernel, const Product& product, const DotShape& s) 
   made.how = fmt::format("dots, {} lines to a warp, {} warps to a line", s.lines, s.warps);
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions +=
-      fmt::format(fmt::runtime(cuda_dialect.kernel), name, parameters(kernel, cuda_dialect), made.shape.threads);
+  made.functions += function_head(kernel, product, made.shape);
+  made.shape.blocks *= product.copies;
   made.functions += DotText(kernel, product, s).body() + "}\n";
   return made;
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
@@ -56,11 +58,22 @@ Made make_rows(const Kernel& kernel) {
 
 }  // namespace
 
-Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead) {
+bool several_at_once(const Kernel& kernel) {
+  std::string why;
+  const auto written = [](const KernelArg& arg) { return arg.written; };
+  if (!kernel.contraction || takes_trap(kernel) || std::count_if(kernel.args.begin(), kernel.args.end(), written) != 1)
+    return false;
+  const auto product = find_product(kernel, why);
+  return product && std::any_of(std::begin(implementations), std::end(implementations),
+                                [&](const Implementation& i) { return i.declines(*product).empty(); });
+}
+
+Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead, int copies) {
   if (!kernel.contraction) return make_rows(kernel);
   std::string declined;
   if (auto product = find_product(kernel, declined)) {
     for (Operand* o : {&product->a, &product->b}) o->ahead = ahead[static_cast<size_t>(o->arg)];
+    product->copies = copies;
     for (const Implementation& i : implementations) {
       const std::string why = i.declines(*product);
       if (!why.empty()) {

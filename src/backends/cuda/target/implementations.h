@@ -17,7 +17,9 @@ struct Made {
 };
 
 // `tiles` (tile.h), `dots` (dot.h), and rows, which takes all. The kernel is one that refuse() did not name; `ahead`
-// says by argument what is in memory before the method runs.
-Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead);
+// says by argument what is in memory before the method runs. Several copies: only of what several_at_once() allows.
+Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead, int copies = 1);
+// Whether one launch can make several kernels like this one, each of memory of its own.
+bool several_at_once(const Kernel& kernel);
 
 }  // namespace npusim::cuda

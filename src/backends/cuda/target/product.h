@@ -43,6 +43,7 @@ struct Product {
   // the one that stores walk in the smallest steps, and 1.
   bool lanes_are_rows = false;
   int lanes = 1;
+  int copies = 1;  // products like this one, each of memory of its own, that one launch makes
 };
 
 // Why the kernel is no such product in `why`, then.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "print/print.h"
+#include "print/point.h"
 
 namespace npusim::cuda {
 
@@ -39,7 +39,31 @@ std::string sum_of(const std::vector<std::string>& parts) {
 }
 
 std::string function_name(const Kernel& kernel, const Product& product) {
-  return kernel_name(kernel) + (product.a.ahead ? "_a" : "") + (product.b.ahead ? "_b" : "");
+  std::string name = kernel_name(kernel);
+  if (product.a.ahead) name += "_a";
+  if (product.b.ahead) name += "_b";
+  return product.copies == 1 ? name : fmt::format("{}_x{}", name, product.copies);
+}
+
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one) {
+  const int copies = product.copies;
+  std::vector<std::string> all;
+  for (int c = 0; c < copies; ++c)
+    all.push_back(parameters(kernel, cuda_dialect, copies == 1 ? "" : fmt::format("_{}", c)));
+  std::string head = fmt::format(fmt::runtime(cuda_dialect.kernel), function_name(kernel, product),
+                                 fmt::format("{}", fmt::join(all, ",\n    ")), one.threads);
+  head += "  lead();\n";
+  if (copies == 1) return head + "  const int block = blockIdx.x;\n";
+  head += fmt::format("  const int copy = blockIdx.x / {0}, block = blockIdx.x % {0};\n", one.blocks);
+  int reads = 0, writes = 0;
+  for (const KernelArg& arg : kernel.args) {
+    const std::string name = fmt::format("{}{}", arg.written ? "out" : "in", arg.written ? writes++ : reads++);
+    std::string choice;
+    for (int c = 0; c + 1 < copies; ++c) choice += fmt::format("copy == {1} ? {0}_{1} : ", name, c);
+    head += fmt::format("  {}{}* {} = {}{}_{};\n", arg.written ? "" : "const ",
+                        cuda_dialect.elements[static_cast<size_t>(arg.dtype)].type, name, choice, name, copies - 1);
+  }
+  return head;
 }
 
 std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cuda/target/product.h"
+#include "print/print.h"
 
 namespace npusim::cuda {
 
@@ -23,8 +24,11 @@ std::string put_together(const std::vector<int64_t>& factors, const Axis& axis, 
 // a + b + …, without what is empty or "0"; "0" for none.
 std::string sum_of(const std::vector<std::string>& parts);
 
-// The function of a product: its kernel's name, and what is read ahead.
+// The function of a product: its kernel's name, what is read ahead, and how many it makes.
 std::string function_name(const Kernel& kernel, const Product& product);
+// Its head, for a launch that is `one` for each copy: their arguments follow each other, and so do their blocks. Then
+// `block` is the block's number in its copy, and arguments have the names that they have alone.
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one);
 // Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before.
 std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead);
 std::vector<std::string> follow_text(const Kernel& kernel, const Product& product);

@@ -20,12 +20,11 @@ class TileText {
 
   std::string body() {
     const int64_t row_tiles = tiles(p_.rows, s_.rows), column_tiles = tiles(p_.columns, s_.columns);
-    t_.add("lead();");
     t_.add("extern __shared__ uint4 shared_words[];");
     t_.add("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;");
-    t_.add(fmt::format("const int first_row = blockIdx.x % {} * {};", row_tiles, s_.rows));
-    t_.add(fmt::format("const int first_column = blockIdx.x / {} % {} * {};", row_tiles, column_tiles, s_.columns));
-    t_.add(fmt::format("const int batch = blockIdx.x / {};", row_tiles * column_tiles));
+    t_.add(fmt::format("const int first_row = block % {} * {};", row_tiles, s_.rows));
+    t_.add(fmt::format("const int first_column = block / {} % {} * {};", row_tiles, column_tiles, s_.columns));
+    t_.add(fmt::format("const int batch = block / {};", row_tiles * column_tiles));
     take_apart(t_, "batch", p_.batch, "z");
     const std::string_view type = element_type(p_);
     t_.add(fmt::format("{0}* const a_stages = ({0}*)shared_words;", type));
@@ -288,7 +287,8 @@ TileShape choose_tile(const Product& p, double* cycles) {
   double least = 0;
   for (const TileShape& s : shapes) {
     const auto parts = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
-    const int64_t blocks = parts(p.rows.size(), s.rows) * parts(p.columns.size(), s.columns) * p.batch.size();
+    const int64_t blocks =
+        parts(p.rows.size(), s.rows) * parts(p.columns.size(), s.columns) * p.batch.size() * p.copies;
     const double products = double(s.rows) * s.columns * tile_depth / 1200, bytes = stage_bytes(s) / 28.0;
     const double step = std::max({products, bytes, 180.0});
     const double block = static_cast<double>(parts(p.depth.size(), tile_depth)) * step + 900 + products / 2;
@@ -331,7 +331,8 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
       fmt::format("tiles of {}x{}, {} stages, {} by {}", s.rows, s.columns, s.stages, read(product.a), read(product.b));
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += fmt::format(fmt::runtime(cuda_dialect.kernel), name, parameters(kernel, cuda_dialect), s.threads());
+  made.functions += function_head(kernel, product, made.shape);
+  made.shape.blocks *= product.copies;
   made.functions += TileText(kernel, product, s).body() + "}\n";
   return made;
 }
