@@ -45,6 +45,9 @@ class Segment {
   // its first step, and its other steps do nothing.
   virtual void enqueue_step(size_t step) = 0;
   virtual StepInfo step_info(size_t step) const = 0;
+  // All steps in order, done when it returns, and the milliseconds of each by the device's clock: `ms` has one for each
+  // of the segment's steps, that of a launch at its first. False, and nothing was done: the device has no such clock.
+  virtual bool time_steps(std::span<double>) { return false; }
 };
 
 // Work on one device in the order it was enqueued, for one session and so for one thread at a time. A function that

@@ -2,6 +2,7 @@
 #include "runtime/sequence.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace npusim {
 
@@ -14,7 +15,7 @@ ReadySequence::ReadySequence(const Program& program, const Sequence& sequence, c
     Part part;
     part.first = first;
     part.to_queue = queue_of(step.device);
-    size_t count = 1;
+    size_t& count = part.count;
     if (step.is_transfer()) {
       const auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
       part.from_queue = queue_of(program.buffers[from].device);
@@ -27,8 +28,8 @@ ReadySequence::ReadySequence(const Program& program, const Sequence& sequence, c
       while (first + count < steps.size() && same(steps[first + count])) ++count;
       part.segment = part.to_queue->prepare({program, sequence, first, count}, placements);
     }
-    parts_.push_back(std::move(part));
     first += count;
+    parts_.push_back(std::move(part));
   }
 }
 
@@ -74,6 +75,19 @@ void ReadySequence::enqueue_step(size_t step) {
     part.segment->enqueue_step(step);
   else
     transfer(part);
+}
+
+void ReadySequence::time_steps(std::span<double> ms) {
+  using Clock = std::chrono::steady_clock;
+  for (const Part& part : parts_) {
+    if (part.segment && part.segment->time_steps(ms.subspan(part.first, part.count))) continue;
+    for (size_t i = part.first; i < part.first + part.count; ++i) {
+      const Clock::time_point begin = Clock::now();
+      enqueue_step(i);
+      part.to_queue->wait();
+      ms[i] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    }
+  }
 }
 
 StepInfo ReadySequence::step_info(size_t step) const {

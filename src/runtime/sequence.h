@@ -1,6 +1,7 @@
 // A sequence of steps made ready on its devices: segments of steps on one device, and the transfers between them.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,12 @@ class ReadySequence {
   void enqueue();
   void enqueue_step(size_t step);
   StepInfo step_info(size_t step) const;
+  // All steps, one after the other: the milliseconds of each, by the device's clock where it has one, else by the host's.
+  void time_steps(std::span<double> ms);
 
  private:
   struct Part {
-    size_t first = 0;                  // step
+    size_t first = 0, count = 1;       // steps
     std::unique_ptr<Segment> segment;  // none: a transfer
     Queue* from_queue = nullptr;
     Queue* to_queue = nullptr;

@@ -364,6 +364,20 @@ void Session::run_step(Key method, size_t step) {
   state_->wait();
 }
 
+std::vector<double> Session::time_steps(Key method) {
+  const size_t m = state_->method(method);
+  std::vector<double> ms(state_->program().methods[m].steps.size());
+  state_->busy = true;
+  try {
+    state_->methods[m].steps->time_steps(ms);
+  } catch (...) {
+    state_->abandon();
+    throw;
+  }
+  state_->wait();
+  return ms;
+}
+
 StepInfo Session::step_info(Key method, size_t step) const {
   const size_t m = state_->method(method);
   check_step(state_->program().methods[m], step);

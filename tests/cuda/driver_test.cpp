@@ -251,6 +251,21 @@ TEST(CudaSegment, LaunchesStartEarlyWhereTheirCodeWaits) {
   EXPECT_EQ(early("100"), 0);
 }
 
+// Events between the launches of a graph of its own, which is made when it is first asked for.
+TEST(CudaSegment, TimesEachLaunch) {
+  Bench bench;
+  const Program program = gathers();
+  const auto segment = bench.prepare(program);
+  const int made = calls("cuGraphInstantiate");
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    double ms[2] = {};
+    EXPECT_TRUE(segment->time_steps(ms));
+    EXPECT_EQ(ms[0], 1);
+    EXPECT_EQ(ms[1], 1);
+  }
+  EXPECT_EQ(calls("cuGraphInstantiate") - made, 1);
+}
+
 // The n-th code of one architecture stands for the n-th of another; equal code is loaded once.
 TEST(CudaSegment, TakesTheCodeInItsPlace) {
   Program program = gathers();

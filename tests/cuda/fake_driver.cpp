@@ -67,6 +67,9 @@ char* at(unsigned long long address) { return reinterpret_cast<char*>(address); 
 
 int execute(const Node& node) {
   if (node.to && node.from) std::memcpy(node.to, node.from, node.bytes);
+  static int executed = 0;
+  if (node.what == "event") *static_cast<int*>(node.to) = executed;
+  if (node.what == "launch") ++executed;
   if (node.what == "trap") *static_cast<int*>(node.to) = trap;
   return success;
 }
@@ -171,6 +174,15 @@ FAKE int cuEventCreate(void** event, unsigned) { return *event = new int(0), suc
 FAKE int cuEventDestroy_v2(void* event) { return delete static_cast<int*>(event), success; }
 FAKE int cuEventRecord(void*, void*) { return success; }
 FAKE int cuEventSynchronize(void*) { return success; }
+FAKE int cuEventRecordWithFlags(void* event, void* stream, unsigned flags) {
+  if (flags != 1 || !static_cast<Stream*>(stream)->capturing) return invalid_value;
+  return run(stream, {"event", event});
+}
+// The number of what was executed up to each event.
+FAKE int cuEventElapsedTime(float* ms, void* from, void* to) {
+  *ms = static_cast<float>(*static_cast<int*>(to) - *static_cast<int*>(from));
+  return success;
+}
 // A cubin has the functions whose names are in it; the other images do not load.
 FAKE int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
   count("cuModuleLoadData");

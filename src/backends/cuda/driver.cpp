@@ -54,6 +54,8 @@ std::string find_functions(void* library, Driver& d) {
   find("cuEventDestroy_v2", d.destroy_event);
   find("cuEventRecord", d.record_event);
   find("cuEventSynchronize", d.wait_event);
+  find("cuEventRecordWithFlags", d.record_event_with);
+  find("cuEventElapsedTime", d.elapsed);
   find("cuModuleLoadDataEx", d.load_module);
   find("cuModuleUnload", d.unload_module);
   find("cuModuleGetFunction", d.find_function);

@@ -60,6 +60,8 @@ struct Driver {
   Status (*destroy_event)(Event) = nullptr;
   Status (*record_event)(Event, Stream) = nullptr;
   Status (*wait_event)(Event) = nullptr;
+  Status (*record_event_with)(Event, Stream, unsigned) = nullptr;
+  Status (*elapsed)(float*, Event, Event) = nullptr;
   Status (*load_module)(Module*, const void*, unsigned, int*, void**) = nullptr;
   Status (*unload_module)(Module) = nullptr;
   Status (*find_function)(Function*, Module, const char*) = nullptr;

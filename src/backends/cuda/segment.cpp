@@ -33,7 +33,7 @@ bool can_wait(const Code& code) {
 }  // namespace
 
 CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std::span<const Placement> placements)
-    : device_(device), work_(work), code_(range.program.code.size()) {
+    : first_(range.first), device_(device), work_(work), code_(range.program.code.size()) {
   size_t next = range.first;
   for (const Launch& launch : range.sequence.launches) {
     const auto first = static_cast<size_t>(launch.first);
@@ -58,7 +58,7 @@ CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std
     }
     for (BoundLaunch& l : launches_)
       for (DevicePointer& address : l.addresses) l.parameters.push_back(&address);
-    record();
+    graph_ = record({});
   } catch (...) {
     release();
     throw;
@@ -77,8 +77,12 @@ CudaSegment::~CudaSegment() {
 }
 
 void CudaSegment::release() {
-  if (graph_) driver().destroy_graph_exec(graph_);
-  graph_ = nullptr;
+  for (GraphExec* graph : {&graph_, &timed_}) {
+    if (*graph) driver().destroy_graph_exec(*graph);
+    *graph = nullptr;
+  }
+  for (Event event : events_) driver().destroy_event(event);
+  events_.clear();
 }
 
 // The code itself or, of the other formats and architectures, the one in its place.
@@ -171,11 +175,11 @@ void CudaSegment::allow_shared(const BoundLaunch& launch) const {
          launch.shared_bytes, status_text("cuFuncSetAttribute", status));
 }
 
-void CudaSegment::launch(const BoundLaunch& l) const {
+void CudaSegment::launch(const BoundLaunch& l, bool early) const {
   if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return;
   auto** parameters = const_cast<void**>(l.parameters.data());
   Status status = 0;
-  if (l.early) {
+  if (early && l.early) {
     LaunchAttribute starts_early;
     const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]},
                               {l.block[0], l.block[1], l.block[2]},
@@ -200,13 +204,22 @@ void CudaSegment::bring_traps() const {
   check(driver().to_host(seen_traps_->data(), trap_words_->at(0), bytes, work_.stream), "cuMemcpyDtoHAsync");
 }
 
-void CudaSegment::record() {
+GraphExec CudaSegment::record(const std::vector<Event>& events) const {
   const Driver& d = driver();
   constexpr int this_thread = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads may do what they like
   check(d.begin_capture(work_.stream, this_thread), "cuStreamBeginCapture");
   Graph graph = nullptr;
+  size_t next = 0;
+  const auto mark = [&] {
+    constexpr unsigned external = 1;  // CU_EVENT_RECORD_EXTERNAL: a node that records, not an edge
+    if (!events.empty()) check(d.record_event_with(events[next++], work_.stream, external), "cuEventRecordWithFlags");
+  };
   try {
-    for (const BoundLaunch& l : launches_) launch(l);
+    for (const BoundLaunch& l : launches_) {
+      mark();
+      launch(l, events.empty());
+    }
+    mark();
     bring_traps();
   } catch (...) {
     d.end_capture(work_.stream, &graph);
@@ -214,11 +227,14 @@ void CudaSegment::record() {
     throw;
   }
   check(d.end_capture(work_.stream, &graph), "cuStreamEndCapture");
-  const Status status = d.instantiate(&graph_, graph, 0);
+  GraphExec exec = nullptr;
+  Status status = d.instantiate(&exec, graph, 0);
   d.destroy_graph(graph);
-  if (status != 0) graph_ = nullptr;
   check(status, "cuGraphInstantiate");
-  check(d.upload_graph(graph_, work_.stream), "cuGraphUpload");  // or the first run would
+  status = d.upload_graph(exec, work_.stream);  // or the first run would
+  if (status != 0) d.destroy_graph_exec(exec);
+  check(status, "cuGraphUpload");
+  return exec;
 }
 
 void CudaSegment::mark() {
@@ -237,10 +253,32 @@ void CudaSegment::enqueue_step(size_t step) {
   const Current current(device_.context());
   for (const BoundLaunch& l : launches_) {
     if (l.first != step) continue;
-    launch(l);
+    launch(l, false);
     if (l.trap >= 0) bring_traps();
   }
   mark();
+}
+
+bool CudaSegment::time_steps(std::span<double> ms) {
+  const Current current(device_.context());
+  if (!timed_) {
+    while (events_.size() <= launches_.size()) {
+      Event event = nullptr;
+      check(driver().create_event(&event, 0), "cuEventCreate");
+      events_.push_back(event);
+    }
+    timed_ = record(events_);
+  }
+  check(driver().launch_graph(timed_, work_.stream), "cuGraphLaunch");
+  mark();
+  work_.wait();
+  std::fill(ms.begin(), ms.end(), 0.0);
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    float elapsed = 0;
+    check(driver().elapsed(&elapsed, events_[i], events_[i + 1]), "cuEventElapsedTime");
+    ms[launches_[i].first - first_] = elapsed;
+  }
+  return true;
 }
 
 StepInfo CudaSegment::step_info(size_t step) const {

@@ -27,6 +27,7 @@ class CudaSegment : public Segment {
   void enqueue() override;
   void enqueue_step(size_t step) override;
   StepInfo step_info(size_t step) const override;
+  bool time_steps(std::span<double> ms) override;
 
  private:
   friend struct Work;
@@ -51,13 +52,15 @@ class CudaSegment : public Segment {
   const LoadedCode& load(const Program& program, size_t number);
   void check_function(const BoundLaunch& launch) const;
   void allow_shared(const BoundLaunch& launch) const;
-  void launch(const BoundLaunch& launch) const;
+  void launch(const BoundLaunch& launch, bool early) const;
   void bring_traps() const;
-  void record();
+  // A graph of all launches; with events, one before each launch and one behind the last.
+  GraphExec record(const std::vector<Event>& events) const;
   void mark();
   void release();
   std::string take_trap(Status& status);  // what the first launch met that met something; the words are cleared
 
+  size_t first_ = 0;  // step
   Device& device_;
   Work& work_;
   std::vector<BoundLaunch> launches_;
@@ -66,6 +69,8 @@ class CudaSegment : public Segment {
   std::unique_ptr<CudaBuffer> trap_words_;
   std::unique_ptr<PinnedMemory> seen_traps_;  // as they were behind the last of the segment's work
   GraphExec graph_ = nullptr;
+  GraphExec timed_ = nullptr;  // made when it is first asked for, with its events
+  std::vector<Event> events_;
   bool pending_ = false;
 };
 
