@@ -251,6 +251,25 @@ TEST(CudaSegment, LaunchesStartEarlyWhereTheirCodeWaits) {
   EXPECT_EQ(early("100"), 0);
 }
 
+// A launch with shared memory that starts early has a multiprocessor for each of its blocks, if there are enough.
+TEST(CudaSegment, EarlyBlocksDoNotCrowd) {
+  Program program = gathers();
+  const auto alone = [&] {
+    const int before = calls("alone");
+    Bench bench;
+    bench.prepare(program);
+    return calls("alone") - before;
+  };
+  std::vector<Launch>& launches = program.methods[0].launches;
+  launches[0].shared_bytes = 40 << 10;
+  launches[0].grid[0] = 132;
+  EXPECT_EQ(alone(), 0);
+  launches[0].early = true;
+  EXPECT_EQ(alone(), 1);
+  launches[0].grid[0] = 133;
+  EXPECT_EQ(alone(), 0);
+}
+
 // Events between the launches of a graph of its own, which is made when it is first asked for.
 TEST(CudaSegment, TimesEachLaunch) {
   Bench bench;

@@ -114,7 +114,22 @@ FAKE int cuDeviceGetName(char* name, int size, int) {
 }
 FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
   const int capability = number("FAKE_CAPABILITY", 90);
-  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 0;
+  switch (attribute) {
+    case 75:
+      *value = capability / 10;
+      break;
+    case 76:
+      *value = capability % 10;
+      break;
+    case 16:
+      *value = 132;
+      break;
+    case 81:
+      *value = 228 << 10;
+      break;
+    default:
+      *value = 0;
+  }
   return success;
 }
 FAKE int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = size_t{1} << 30, success; }
@@ -199,7 +214,10 @@ FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
   return *function = &f, success;
 }
 FAKE int cuFuncGetAttribute(int* value, int, void*) { return *value = 1024, success; }
-FAKE int cuFuncSetAttribute(void*, int, int value) { return value <= 227 << 10 ? success : invalid_value; }
+FAKE int cuFuncSetAttribute(void*, int, int value) {
+  if (value == 114 << 10) count("alone");
+  return value <= 227 << 10 ? success : invalid_value;
+}
 // Puts the trap's word where the last argument is, if one was asked for.
 FAKE int cuLaunchKernel(void*, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
                         void* stream, void** parameters, void**) {

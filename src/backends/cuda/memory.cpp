@@ -63,6 +63,9 @@ DeviceFacts ask_device(int index) {
   DeviceFacts facts;
   check(d.device(&facts.handle, index), "cuDeviceGet");
   facts.architecture = {attribute(facts.handle, capability_major), attribute(facts.handle, capability_minor), 0};
+  constexpr int multiprocessor_count = 16, shared_bytes_of_one = 81;
+  facts.multiprocessors = static_cast<uint64_t>(attribute(facts.handle, multiprocessor_count));
+  facts.shared_bytes = static_cast<uint32_t>(attribute(facts.handle, shared_bytes_of_one));
   char text[256] = {};
   check(d.device_name(text, sizeof text - 1, facts.handle), "cuDeviceGetName");
   size_t bytes = 0;

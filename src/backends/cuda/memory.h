@@ -16,6 +16,8 @@ struct DeviceFacts {
   int handle = 0;
   Architecture architecture;
   std::string description;  // "NVIDIA H200, sm_90, 139.8 GiB"
+  uint64_t multiprocessors = 0;
+  uint32_t shared_bytes = 0;  // of a multiprocessor
 };
 DeviceFacts ask_device(int index);
 
@@ -38,6 +40,7 @@ class Device {
   const Architecture& architecture() const { return facts_.architecture; }
   const std::string& name() const { return name_; }  // "cuda:0"
   const std::string& description() const { return facts_.description; }
+  const DeviceFacts& facts() const { return facts_; }
 
   // Equal code is loaded once, as long as somebody has it. `where` names it in messages.
   std::shared_ptr<const LoadedModule> load(const Code& code, const std::string& where);

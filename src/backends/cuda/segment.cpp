@@ -136,6 +136,11 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
       bound.addresses.push_back(address_of(placements[static_cast<size_t>(arg)]));
     }
   }
+  // Blocks that start early would crowd where what precedes them leaves room: with half of a multiprocessor's shared
+  // memory each has one for itself.
+  const uint64_t blocks = uint64_t{bound.grid[0]} * bound.grid[1] * bound.grid[2];
+  if (bound.early && bound.shared_bytes > 0 && blocks <= device_.facts().multiprocessors)
+    bound.shared_bytes = std::max(bound.shared_bytes, device_.facts().shared_bytes / 2);
   check_function(bound);
   allow_shared(bound);
   return bound;
