@@ -11,7 +11,7 @@ from typing import Any, Union
 
 from . import _core
 from .arrays import as_array
-from .errors import UsageError
+from .errors import BadInputError, UsageError
 from .exported import Exported, ExportedText, read_exported
 from .weights import Weights
 
@@ -151,8 +151,8 @@ def compile(
     disable_fusion: Iterable[str] = (),
     fallback: bool = True,
     force_cpu: Iterable[str] = (),
-    plan: Mapping[str, Any] | None = None,
-    kv_map: Mapping[str, Any] | None = None,
+    plan: Mapping[str, Any] | Path_ | None = None,
+    kv_map: Mapping[str, Any] | Path_ | None = None,
     text: bool | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Program:
@@ -170,8 +170,8 @@ def compile(
     disable_fusion: names of fusions, or "all".
     fallback: what the target cannot run is run by the CPU, in the same program; False: it is an error.
     force_cpu: operators for the CPU: "aten.relu.default", "aten.relu" or "relu".
-    plan: which nodes the CPU runs, as Program.partition_plan() gives it.
-    kv_map: which outputs of a prefill fill which states of a decode (docs/ir_format.md, section 8).
+    plan: which nodes the CPU runs, as Program.partition_plan() gives it, or its file.
+    kv_map: which outputs of a prefill fill which states of a decode (docs/ir_format.md, section 8), or its file.
     text: whether methods of a text get others that `generate` is faster with. None: among several methods.
     progress: receives the name of each stage as it begins.
 
@@ -203,12 +203,23 @@ def compile(
         _names(disable_fusion),
         fallback,
         _names(force_cpu),
-        json.dumps(plan) if plan is not None else "",
-        json.dumps(kv_map) if kv_map is not None else "",
+        _text(plan),
+        _text(kv_map),
         text,
         progress,
     )
     return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried)
+
+
+def _text(document: Mapping[str, Any] | Path_ | None) -> str:
+    if document is None:
+        return ""
+    if isinstance(document, (str, os.PathLike)):
+        try:
+            return Path(document).read_text()
+        except OSError as problem:
+            raise BadInputError(f"cannot read {os.fspath(document)}: {problem.strerror}") from None
+    return json.dumps(document)
 
 
 def _names(names: Iterable[str]) -> set[str]:
