@@ -1,4 +1,5 @@
-"""The Python environment of compare.py: a venv with pinned packages, in which it then runs. Standard library only."""
+"""The Python environment of compare.py and of models/sweep.py: a venv with pinned packages, in which they then run.
+Standard library only."""
 import os
 import subprocess
 import sys
@@ -26,22 +27,22 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def enter(venv: Path, make: bool) -> None:
+def enter(venv: Path, make: bool, packages: tuple[str, ...] = PACKAGES) -> None:
     """Goes on in the venv: returns when this is its interpreter, else starts the command again with it."""
     if Path(sys.prefix).resolve() == venv.resolve():
         return
     if make:
-        install(venv)
+        install(venv, packages)
     python = venv / "bin" / "python"
     if not python.exists():
         raise Problem(f"{venv} is no virtual environment: there is no {python}")
     os.execv(python, [str(python), *sys.argv])
 
 
-def install(venv: Path) -> None:
+def install(venv: Path, packages: tuple[str, ...]) -> None:
     """Makes the venv, unless it is complete and has these versions."""
     done = venv / "packages.txt"
-    wanted = "\n".join((*TORCH, *PACKAGES))
+    wanted = "\n".join((*TORCH, *packages))
     if done.exists() and done.read_text() == wanted:
         return
     say(f"making {venv}: torch, onnxruntime, openvino and others, several minutes")
@@ -50,7 +51,7 @@ def install(venv: Path) -> None:
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not succeeds([*pip, "--index-url", TORCH_INDEX, *TORCH]):
         say(f"note: no torch from {TORCH_INDEX}; the one of PyPI does the same on the CPU and is larger")
-    if not succeeds([*pip, *TORCH, *PACKAGES]):
+    if not succeeds([*pip, *TORCH, *packages]):
         raise Problem("pip failed, see above; --venv DIR uses an environment that has the packages")
     done.write_text(wanted)
 

@@ -1,0 +1,42 @@
+"""What a family's file gives for each of its models, and weights that hide nothing."""
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+Made = tuple[nn.Module, Sequence[Any], Mapping[str, Any]]  # model, args, kwargs
+
+
+@dataclass(frozen=True)
+class Case:
+    """One architecture: its group in the report, and a function that makes a small one of it, called after a seed."""
+
+    group: str
+    make: Callable[[], Made]
+
+
+def randomise(model: nn.Module) -> None:
+    """No weight stays at an initial 0 or 1, none is uninitialised, batch norms have statistics, and signals keep their
+    size through the layers."""
+    matrices = nn.modules.conv._ConvNd | nn.Linear
+    norms = nn.modules.batchnorm._BatchNorm
+    for module in model.modules():
+        for name, p in module.named_parameters(recurse=False):
+            if not p.is_floating_point():
+                continue
+            if not p.isfinite().all():
+                p.normal_(std=0.02)
+            if isinstance(module, matrices) and p.dim() > 1:
+                p.normal_(std=1 / math.sqrt(max(p[0].numel(), 1)))
+            elif isinstance(module, nn.Embedding):
+                p.normal_(std=0.5)
+            elif p.dim() >= 2 and p.numel() and p.std() < 0.05:  # stacks of experts, positions, tokens
+                p.normal_(std=min(0.3, 1 / math.sqrt(max(p.shape[-2:]))))
+            else:
+                p.add_(torch.randn_like(p), alpha=0.1)
+        if isinstance(module, norms) and module.running_mean is not None:
+            module.running_mean.normal_(std=0.2)
+            module.running_var.uniform_(0.5, 1.5)

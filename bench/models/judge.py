@@ -1,0 +1,221 @@
+"""Judges one model: exported, compiled, run, and compared with float64 eager, beside PyTorch's own 16 bits."""
+import contextlib
+import copy
+import traceback
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+import npusim
+from case import Case, randomise
+
+# A program's name: the dtype that the model is cast to before, what compile() is told, the bar of relative L2.
+PROGRAMS: dict[str, tuple[torch.dtype, str, float]] = {
+    "float32": (torch.float32, "float32", 1e-3),
+    "auto": (torch.float32, "auto", 2e-2),
+    "bfloat16": (torch.float32, "bfloat16", 4e-2),
+    "cast": (torch.bfloat16, "auto", 4e-2),
+}
+OWN = {"float32": torch.float32, "auto": torch.float16, "bfloat16": torch.bfloat16, "cast": torch.bfloat16}
+WORSE = 2.0  # times PyTorch's own error in the same dtype are right too, where that is above the bar
+Call = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+def judge(family: str, name: str, case: Case) -> dict[str, Any]:
+    """What was found of a model: "state" is right, wrong, refused, failed (npusim did), not exported (torch.export did),
+    or not made; "programs" says it for each dtype."""
+    torch.manual_seed(zlib.crc32(f"{family} {name}".encode()))
+    found: dict[str, Any] = {"versions": versions(family)}
+    try:
+        with torch.no_grad():
+            model, args, kwargs = case.make()
+            model.eval().requires_grad_(False)
+            randomise(model)
+            found["parameters"] = sum(p.numel() for p in model.parameters())
+            expected, of = reference(model, (args, kwargs))
+            found["reference"] = of
+    except Exception as error:
+        traceback.print_exc()
+        return found | {"state": "not made", "why": first_line(error)}
+    found["spread"] = min([float(e.std()) for e in expected if is_real(e) and e.size > 1], default=0.0)
+    own = {dtype: answers(model, (args, kwargs), dtype) for dtype in set(OWN.values())}
+    programs = found["programs"] = {}
+    exported: dict[torch.dtype, Any] = {}
+    for program, (dtype, told, bar) in PROGRAMS.items():
+        if dtype not in exported:
+            exported[dtype] = export(model, (args, kwargs), dtype)
+        programs[program] = judge_program(exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]])
+    order = ("failed", "wrong", "refused", "not exported", "right")
+    states = [p["state"] for p in programs.values()]
+    found["state"] = min(states, key=order.index)
+    if states[0] != "not exported" and found["state"] == "not exported":
+        found["state"] = "right"  # in float32; torch does not export it in 16 bits
+    return found
+
+
+def versions(family: str) -> dict[str, str]:
+    import importlib.metadata
+
+    return {name: importlib.metadata.version(name) for name in ("torch", family)}
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+# ---- what PyTorch answers
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """A copy of a model or of arguments with all real numbers in this dtype."""
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value).to(dtype)
+    return pytree.tree_map(
+        lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else copy.deepcopy(v), value
+    )
+
+
+def run(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.ndarray]:
+    """The outputs of a copy of the model, those that are tensors."""
+    args, kwargs = cast(call, dtype)
+    with torch.no_grad(), without_fast_path():
+        found = pytree.tree_leaves(cast(model, dtype)(*args, **kwargs))
+    wide = [v.double() if v.is_floating_point() else v for v in found if isinstance(v, torch.Tensor)]
+    return [v.numpy() for v in wide]
+
+
+@contextlib.contextmanager
+def without_fast_path() -> Any:
+    """nn.MultiheadAttention's one operator for all it does has no float64."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def reference(model: torch.nn.Module, call: Call) -> tuple[list[np.ndarray], str]:
+    """In float64, or in float32 where the model insists on it."""
+    single = run(model, call, torch.float32)
+    try:
+        double = run(model, call, torch.float64)
+    except Exception:
+        traceback.print_exc()
+        return single, "float32"
+    return (double, "float64") if len(double) == len(single) else (single, "float32")
+
+
+def answers(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.ndarray] | None:
+    """PyTorch's own in a dtype, or None where it has none."""
+    try:
+        return run(model, call, dtype)
+    except Exception as error:
+        print(f"no eager {dtype}: {first_line(error)}")
+        return None
+
+
+# ---- what npusim answers
+
+
+def export(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> Any:
+    """The export, or the state of why there is none, and why."""
+    args, kwargs = cast(call, dtype)
+    try:
+        return npusim.export(cast(model, dtype), args, kwargs)
+    except npusim.Error as error:
+        return "refused", str(error)
+    except Exception as error:
+        traceback.print_exc()
+        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        return ("failed" if "of_program" in frames else "not exported"), first_line(error)
+
+
+def judge_program(
+    exported: Any, call: Call, dtype: torch.dtype, told: str, bar: float, expected: list[Any], own: list[Any] | None
+) -> dict[str, Any]:
+    if isinstance(exported, tuple):
+        return {"state": exported[0], "why": exported[1][:2000]}
+    found: dict[str, Any] = {"nodes": len(exported.ir["nodes"])}
+    try:
+        program = npusim.compile(exported, dtype=told)
+        found["targets"] = program.targets
+        found["notes"] = program.notes
+        session = npusim.Session(program, threads=1)
+        tensors = [v for v in pytree.tree_leaves(cast(call, dtype)) if isinstance(v, torch.Tensor)]
+        states = exported.ir.get("states", {})
+        names = [i["name"] for i in exported.ir["graph_inputs"] if i["name"] not in states]
+        result = session.run(dict(zip(names, tensors, strict=True)))
+    except npusim.UnsupportedError as error:
+        return found | {"state": "refused", "why": str(error)[:2000]}
+    except Exception as error:
+        traceback.print_exc()
+        return found | {"state": "failed", "why": f"{type(error).__name__}: {error}"[:2000]}
+    outputs = [result[name] for kind, name in exported.leaves if kind == "output"]
+    return found | judge_outputs(outputs, expected, own, bar)
+
+
+# ---- how far they are apart
+
+
+def is_real(value: np.ndarray) -> bool:
+    return value.dtype.kind == "f" or value.dtype.name == "bfloat16"
+
+
+def judge_outputs(found: list[Any], expected: list[Any], own: list[Any] | None, bar: float) -> dict[str, Any]:
+    """The worst output's relative L2 and r, beside PyTorch's own."""
+    if [f.shape for f in found] != [e.shape for e in expected]:
+        shapes = f"{[list(f.shape) for f in found]}, expected {[list(e.shape) for e in expected]}"
+        return {"state": "wrong", "why": f"outputs have shapes {shapes}"}
+    if own is not None and [o.shape for o in own] != [e.shape for e in expected]:
+        own = None
+    worst: dict[str, Any] = {"state": "right", "error": 0.0, "r": 1.0, "own": 0.0 if own else None}
+    for i, (f, e) in enumerate(zip(found, expected, strict=True)):
+        error, r = distance(f, e)
+        theirs, their_r = distance(own[i], e) if own else (None, None)
+        allowed = bar if theirs is None else max(bar, WORSE * theirs)
+        fine = error <= allowed and (r >= 0.999 or (their_r is not None and 1 - r <= WORSE**2 * (1 - their_r)))
+        worst["error"] = max(worst["error"], error)
+        worst["r"] = min(worst["r"], r)
+        if theirs is not None:
+            worst["own"] = max(worst["own"], theirs)
+        if not fine:
+            worst["state"] = "wrong"
+            worst.setdefault("why", f"output {i} of {len(found)}: error {error:.2g}, r {r:.5f}, PyTorch's own {theirs}")
+    return worst
+
+
+def distance(found: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """Relative L2 and Pearson's r; of integers the share that differs. What is not finite must be the same."""
+    if not expected.size:
+        return 0.0, 1.0
+    if not is_real(expected):
+        return float(np.mean(found != expected)), 1.0
+    a, b = found.astype("float64").ravel(), expected.astype("float64").ravel()
+    least = float(np.finfo("float32").min)
+    same = (a == b) | (np.isnan(a) & np.isnan(b)) | ((b <= least / 2) & (a <= -6e4))  # the lowest number of a dtype
+    finite = np.isfinite(a) & np.isfinite(b) & ~((b <= least / 2) & (a <= -6e4))
+    if not (finite | same).all():
+        return 1e9, 0.0
+    a, b = a[finite], b[finite]
+    norm = float(np.linalg.norm(b))
+    error = float(np.linalg.norm(a - b))
+    relative = error / norm if norm > 1e-12 else error
+    if a.size < 3 or np.std(b) < 1e-6 * (np.abs(b).max() + 1e-30) or np.std(a) == 0:
+        return relative, 1.0  # a line through two points says nothing, through a constant neither
+    return relative, float(np.corrcoef(a, b)[0, 1])
+
+
+def one_line(found: dict[str, Any]) -> str:
+    """For the terminal."""
+    parts = [f"{found['model']:32} {found['state']:13}"]
+    for name, p in found.get("programs", {}).items():
+        own = f"/{p['own']:.0e}" if p.get("own") is not None else ""
+        parts.append(f"{name} {p['error']:.0e}{own}" if "error" in p else f"{name} {p['state']}")
+    why = found.get("why") or next((p["why"] for p in found.get("programs", {}).values() if "why" in p), "")
+    return "  ".join([*parts, why.replace("\n", " ")[:160]])

@@ -1,0 +1,70 @@
+"""The table of a family of models from the lines that a sweep found."""
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = ("float32", "auto", "bfloat16", "cast")
+Line = dict[str, Any]
+
+
+def write(family: str, lines: dict[str, Line], to: Path) -> None:
+    made = {name: line for name, line in sorted(lines.items()) if line["state"] != "not made"}
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text("\n".join([*head(family, made), *groups(made), *rows(made)]) + "\n")
+    print(f"{to}: {len(made)} models")
+
+
+def head(family: str, made: dict[str, Line]) -> list[str]:
+    versions = next((line["versions"] for line in made.values() if "versions" in line), {})
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return [
+        f"# Models of {family}",
+        "",
+        f"{datetime.date.today().isoformat()}, {named}. Made by `bench/models/sweep.py {family} --report`; what a model is",
+        "judged by is in [bench/models](../../bench/models/README.md): small sizes, random weights, four programs each.",
+        "Errors are the worst output's relative L2 against float64 eager, with PyTorch's own in the same dtype behind the",
+        "slash. `cast` is the model in bfloat16, exported as such. Not exported: torch.export itself raises.",
+        "",
+    ]
+
+
+def counts(lines: list[Line]) -> list[int]:
+    """Models, exported, compiled, wholly on the device, right."""
+    exported = [line for line in lines if line["state"] != "not exported"]
+    programs = [[p for p in line.get("programs", {}).values() if p["state"] != "not exported"] for line in exported]
+    compiled = [ps for ps in programs if ps and all("targets" in p and p["state"] != "refused" for p in ps)]
+    wholly = [ps for ps in compiled if all(len(p["targets"]) == 1 for p in ps)]
+    right = [line for line in exported if line["state"] == "right"]
+    return [len(lines), len(exported), len(compiled), len(wholly), len(right)]
+
+
+def groups(made: dict[str, Line]) -> list[str]:
+    table = ["| group | models | exported | compiled | wholly on the device | right |", "|---|--:|--:|--:|--:|--:|"]
+    for group in sorted({line["group"] for line in made.values()}):
+        found = counts([line for line in made.values() if line["group"] == group])
+        table.append(f"| {group} | " + " | ".join(map(str, found)) + " |")
+    table.append("| all | " + " | ".join(map(str, counts(list(made.values())))) + " |")
+    states = Counter(line["state"] for line in made.values())
+    return [*table, "", ", ".join(f"{count} {state}" for state, count in states.most_common()) + ".", ""]
+
+
+def rows(made: dict[str, Line]) -> list[str]:
+    table = ["| model | group | float32 | auto | bfloat16 | cast | why not |", "|---|---|--:|--:|--:|--:|---|"]
+    for name, line in made.items():
+        programs = line.get("programs", {})
+        cells = [cell(programs.get(program, {})) for program in PROGRAMS]
+        table.append(f"| {name} | {line['group']} | " + " | ".join(cells) + f" | {why(line)} |")
+    return table
+
+
+def cell(program: Line) -> str:
+    if "error" not in program:
+        return program.get("state", "")
+    own = f" / {program['own']:.0e}" if program.get("own") is not None else ""
+    return f"{'' if program['state'] == 'right' else 'wrong '}{program['error']:.0e}{own}"
+
+
+def why(line: Line) -> str:
+    found = line.get("why") or next((p["why"] for p in line.get("programs", {}).values() if "why" in p), "")
+    return " ".join(found.split())[:120].replace("|", "\\|")
