@@ -1,5 +1,5 @@
 """linear, matmul and friends, einsum, attention."""
-from .core import INF, S, V, b, bl, d, f, h, i, i32, i8
+from .core import INF, S, T, V, b, bl, d, f, h, i, i32, i8
 import torch
 
 Q = 0.6  # inputs for contractions are small, so that results stay in range
@@ -91,3 +91,10 @@ for mk in MK:
     S("_scaled_dot_product_flash_attention_for_cpu", q, k, v, 0.0, False, need=False)
     S("_scaled_dot_product_flash_attention_for_cpu", q, q, q, 0.0, True, scale=0.3, need=False)
 S("scaled_dot_product_attention", f(1, 1, 2, 4, g="big"), f(1, 1, 3, 4, g="big"), f(1, 1, 3, 4), name="very large scores")
+
+for mk in MK:
+    ends = T((3,), torch.int32, vals=[2, 2, 7])
+    S("_grouped_mm", t(mk, 7, 16), t(mk, 3, 16, 8), ends)
+    S("_grouped_mm", t(mk, 3, 5, 16), t(mk, 16, 8), T((3,), torch.int32, vals=[3, 3, 8]))
+    S("_grouped_mm", t(mk, 5, 8), t(mk, 8, 24), T((3,), torch.int32, vals=[3, 4, 8]))
+    S("_grouped_mm", t(mk, 3, 5, 16), t(mk, 3, 16, 8))
