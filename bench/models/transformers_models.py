@@ -1,6 +1,9 @@
 """Architectures of transformers: every entry of its model mapping, with a configuration made small by its own names."""
 import inspect
+import itertools
 import os
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -8,6 +11,7 @@ import torch
 import transformers
 from transformers.models.auto import configuration_auto, modeling_auto
 
+import transformers_special
 from case import Case, Made
 
 transformers.logging.set_verbosity_error()
@@ -23,7 +27,7 @@ SMALL: dict[str, Any] = {
     **dict.fromkeys(("num_encoder_layers", "num_decoder_layers", "depth", "num_hidden_groups"), 2),
     **dict.fromkeys(("num_attention_heads", "encoder_attention_heads", "decoder_attention_heads", "n_head", "n_heads"), 4),
     **dict.fromkeys(("num_heads", "decoder_num_attention_heads", "encoder_num_attention_heads"), 4),
-    **dict.fromkeys(("num_key_value_heads", "num_query_groups", "n_groups", "num_kv_heads"), 2),
+    **dict.fromkeys(("n_groups",), 2),
     **dict.fromkeys(("head_dim", "d_kv", "attention_head_size", "qk_rope_head_dim", "v_head_dim", "qk_nope_head_dim"), 16),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"), 2),
@@ -65,23 +69,47 @@ GROUPS = {
 
 def small_config(name: str) -> Any:
     kind = configuration_auto.CONFIG_MAPPING[name]
-    config = kind(**shrunk(kind()))
-    return config
+    special = transformers_special.CONFIGS.get(name, {})
+    return kind(**shrunk(kind(**special), special))
 
 
-def shrunk(config: Any) -> dict[str, Any]:
-    """Arguments for a configuration like this one, small."""
+def shrunk(config: Any, special: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments for a configuration like this one, small; those of `special` stay as they are."""
     values: dict[str, Any] = {}
-    parts = getattr(type(config), "sub_configs", {})
     for key, value in vars(config).items():
-        if key in parts or isinstance(value, transformers.PretrainedConfig):
-            if isinstance(value, transformers.PretrainedConfig):
-                values[key] = type(value)(**shrunk(value)) if type(value) is not transformers.PretrainedConfig else value
-        elif key in SMALL and value is not None and not isinstance(value, (list, tuple)):
-            values[key] = SMALL[key]
-        elif key.endswith("_token_id") and isinstance(value, int) and value >= SMALL["vocab_size"]:
-            values[key] = 100 + sum(map(ord, key)) % 20
-    return values
+        if isinstance(value, transformers.PretrainedConfig):
+            inner = special.get(key, {})
+            if isinstance(inner, Mapping):
+                values[key] = type(value)(**shrunk(value, inner))
+        elif key not in special and (small := small_value(key, value, config)) is not None:
+            values[key] = small
+    return values | {k: v for k, v in special.items() if k not in values}
+
+
+def small_value(key: str, value: Any, config: Any) -> Any:
+    """A smaller one of a field, or None to leave it."""
+    if key in HEADS and isinstance(value, int):  # as many as there are for queries, or fewer
+        heads = next((getattr(config, k) for k in QUERY_HEADS if isinstance(getattr(config, k, None), int)), value)
+        return SMALL_HEADS if value >= heads else 1 if value == 1 else SMALL_HEADS // 2
+    if key == "patch_size" and not (isinstance(value, int) and value >= 8):
+        return None
+    if key in LISTS and isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
+        return [LISTS[key](v) for v in value]
+    if key in SMALL and (isinstance(value, (int, float)) or (value is None and key == "vocab_size")):
+        return SMALL[key]
+    if key.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= SMALL["vocab_size"]:
+        return 91 + sum(map(ord, key)) % 29
+    return None
+
+
+HEADS = ("num_key_value_heads", "num_query_groups", "num_kv_heads", "decoder_num_key_value_heads")
+QUERY_HEADS = ("num_attention_heads", "n_head", "num_heads", "decoder_num_attention_heads")
+SMALL_HEADS = 4
+LISTS = {
+    "depths": lambda v: min(v, 2),
+    "hidden_sizes": lambda v: max(v // 4 // 16 * 16, 16),
+    "num_blocks": lambda v: min(v, 2),
+}
 
 
 # ---- arguments
@@ -91,50 +119,106 @@ def make(name: str) -> Made:
     config = small_config(name)
     model = transformers.AutoModel.from_config(config)
     size = sum(p.numel() for p in model.parameters())
-    if size > 30e6:
+    if size > 60e6:
         raise ValueError(f"{size / 1e6:.0f} million parameters")
-    return model, (), arguments(model, config)
+    return model, (), accepted(model.eval(), config, transformers_special.ARGUMENTS.get(name))
+
+
+def accepted(model: torch.nn.Module, config: Any, special: Any) -> dict[str, Any]:
+    """The first of the possible arguments that the model takes: names do not say in which order audio has its
+    dimensions, nor how many tokens stand for an image."""
+    first: Exception | None = None
+    state = torch.get_rng_state()
+    for choice in choices():
+        torch.set_rng_state(state)
+        given = arguments(model, config, choice)
+        given = special(given, config) if special else given
+        for _ in range(2):
+            try:
+                with torch.no_grad():
+                    model(**given)
+                return given
+            except Exception as error:
+                first = first or error
+                count = re.search(r"tokens: \d+, features:? (\d+)", str(error))
+                if not count or "input_ids" not in given:
+                    break
+                given = with_image_tokens(given, config, int(count[1]))
+    raise first or ValueError("no arguments")
+
+
+def choices() -> Iterator[dict[str, Any]]:
+    for time_first, frames, channels in itertools.product((False, True), (64, 100, 3000), (False, True)):
+        yield {"time_first": time_first, "frames": frames, "channels": channels}
+
+
+def with_image_tokens(given: dict[str, Any], config: Any, count: int) -> dict[str, Any]:
+    """With as many tokens as there are features, half of them in each row, between other tokens."""
+    token = field(config, "image_token_id", "image_token_index", "audio_token_id", "audio_token_index")
+    ids = given["input_ids"]
+    image = torch.full((len(ids), count // len(ids)), token)
+    ids = torch.cat([ids[:, :2], image, ids[:, 2:]], 1)
+    return {**given, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def parts(config: Any) -> Iterator[Any]:
+    """The configuration and those in it."""
+    yield config
+    for value in vars(config).values():
+        if isinstance(value, transformers.PretrainedConfig):
+            yield from parts(value)
 
 
 def field(config: Any, *names: str, default: Any = None) -> Any:
     """The first of these fields that the configuration, or a part of it, has."""
-    parts = [config, *(v for v in vars(config).values() if isinstance(v, transformers.PretrainedConfig))]
-    for name in names:
-        for part in parts:
-            if getattr(part, name, None) is not None:
-                return getattr(part, name)
-    return default
+    found = (getattr(part, name, None) for name in names for part in parts(config))
+    return next((value for value in found if value is not None), default)
 
 
-def arguments(model: torch.nn.Module, config: Any) -> dict[str, Any]:
+def arguments(model: torch.nn.Module, config: Any, choice: Mapping[str, Any]) -> dict[str, Any]:
     """What forward() needs, by the names of its parameters."""
     takes = inspect.signature(model.forward).parameters
+    needed = {name for name, p in takes.items() if p.default is p.empty and p.kind == p.POSITIONAL_OR_KEYWORD}
     given: dict[str, Any] = {}
     vocabulary = field(config, "vocab_size", default=100)
 
     def tokens(length: int = TEXT) -> torch.Tensor:
         return torch.randint(3, min(vocabulary, 90), (2, length))
 
-    def mask() -> torch.Tensor:
-        ones = torch.ones(2, TEXT, dtype=torch.long)
-        ones[1, TEXT - 3 :] = 0
-        return ones
-
+    mask = torch.ones(2, TEXT, dtype=torch.long)
+    mask[1, TEXT - 3 :] = 0
     if "input_ids" in takes:
         given["input_ids"] = tokens()
         if "attention_mask" in takes:
-            given["attention_mask"] = mask()
+            given["attention_mask"] = mask
     if "decoder_input_ids" in takes:
         given["decoder_input_ids"] = tokens(7)
     if "pixel_values" in takes:
         size = field(config, "image_size", default=IMAGE)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
-        given["pixel_values"] = torch.randn(2, field(config, "num_channels", default=3), height, width)
-    if "input_values" in takes and "input_ids" not in takes:
-        given["input_values"] = torch.randn(2, 1600)
-    if "input_features" in takes and "input_ids" not in takes:
-        bins = field(config, "num_mel_bins", "feature_size", "input_feat_per_channel", default=80)
-        given["input_features"] = torch.randn(2, bins, 64)
+        given["pixel_values"] = torch.randn(2, field(config, "num_channels", "in_channels", default=3), height, width)
+    if "bbox" in takes:
+        corners = torch.randint(0, 60, (2, TEXT, 4))
+        given["bbox"] = torch.cat([corners[..., :2], corners[..., :2] + corners[..., 2:] // 2], -1)
+    if "input_values" in takes and ("input_ids" not in takes or "input_values" in needed):
+        shape = (2, 1, 1600) if choice["channels"] else (2, 1600)
+        given["input_values"] = torch.randn(shape)
+    if "input_features" in takes:
+        bins = field(config, "num_mel_bins", "feature_size", "input_feat_per_channel", "num_mel_features", default=80)
+        shape = (2, choice["frames"], bins) if choice["time_first"] else (2, bins, choice["frames"])
+        given["input_features"] = torch.randn(shape)
+        for name in needed & {"input_features_mask", "attention_mask"}:
+            given[name] = torch.ones(2, choice["frames"], dtype=torch.long)
+    if "pixel_values_videos" in needed:
+        size = field(config, "image_size", "crop_size", default=IMAGE)
+        given["pixel_values_videos"] = torch.randn(2, 4, 3, size, size)
+    if "grid_thw" in needed:
+        patch, time = field(config, "patch_size"), field(config, "temporal_patch_size", default=1)
+        channels = field(config, "in_channels", "in_chans", "num_channels", default=3)
+        given["hidden_states" if "hidden_states" in needed else "pixel_values"] = torch.randn(
+            32, channels * time * patch * patch
+        )
+        given["grid_thw"] = torch.tensor([[1, 4, 4], [1, 4, 4]])
     if "use_cache" in takes:
         given["use_cache"] = False
     return given

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_graph import Graph, Ref, Refused
+from .torch_needed import find_needed
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -106,8 +107,9 @@ class _Writer:
     def write(self) -> Exported:
         graph = self.program.graph_module.graph
         refs = self.placeholders(graph)
+        needed = find_needed(graph)
         for node in graph.nodes:
-            if node.op not in ("placeholder", "output"):
+            if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)
         output = next(node for node in graph.nodes if node.op == "output")
         leaves = self.leaves(output)

@@ -335,6 +335,50 @@ def test_what_has_no_form_is_refused_by_name():
         npusim.export(Function(lambda m, x: torch.as_strided(x, (2, 2), (1, 2))), (X.t(),))
 
 
+def test_calls_that_nobody_reads():
+    class Made(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept = nn.Linear(4, 4)
+
+        def forward(self, x):
+            layer = nn.Linear(4, 4)  # which draws random weights
+            layer.weight, layer.bias = self.kept.weight, self.kept.bias
+            noise = torch.empty(4)
+            noise.view(2, 2).uniform_()
+            return layer(x)
+
+    _, names = check(Made(), (X,))
+    assert {n["op_type"] for n in npusim.export(Made(), (X,)).ir["nodes"]} == {"aten.linear.default"}
+
+    def written_later(m, x):
+        whole = torch.zeros(2, 4)
+        row = torch.nn.functional.dropout(whole, 0.5, False)[0]
+        same = torch.atleast_1d(row)
+        row.add_(x[0])
+        whole[1].copy_(x[1])
+        unread = torch.zeros(4)
+        unread.copy_(same)
+        return same * 1, whole
+
+    check(Function(written_later), (X,))
+
+    def drawn(m, x):
+        return x + torch.empty(4).uniform_()
+
+    with pytest.raises(npusim.UnsupportedError, match="uniform_"):
+        npusim.compile(Function(drawn), (X,))
+
+
+def test_conditions_on_values_are_the_caller_s():
+    def forward(m, x, count):
+        torch._check(count.item() >= 0)
+        return x * 2
+
+    exported = npusim.export(Function(forward), (X, torch.tensor(3)))
+    assert [n["op_type"] for n in exported.ir["nodes"]] == ["aten.mul.Tensor"]
+
+
 def test_wrong_calls():
     with pytest.raises(npusim.UsageError):
         npusim.export(lambda x: x, (X,))

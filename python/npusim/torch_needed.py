@@ -1,0 +1,72 @@
+"""Which calls of a torch.fx graph an output depends on, through memory that is written in place too."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+# Conditions on values that have no form in IR. What they hold for is the caller's to know, as with other assertions.
+CONDITIONS = {"aten._assert_scalar.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"}
+
+
+def find_needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """All nodes but those whose results nobody reads: calls that torch.export keeps because they write (the initial
+    values of a layer whose weights are then replaced) or draw random numbers, and conditions on numbers."""
+    memory = _memory(graph)
+    needed: set[torch.fx.Node] = set()
+    read = {node for node in graph.nodes if node.op == "placeholder"}  # whose memory is read later on, or by the caller
+    for node in reversed(graph.nodes):
+        written = {root for value in _written(node) for root in memory[value]}
+        if not _has_results(node) or needed.intersection(node.users) or read & written:
+            needed.add(node)
+            for value in node.all_input_nodes:
+                read |= memory[value]
+    return needed
+
+
+def _has_results(node: torch.fx.Node) -> bool:
+    """Whether it is done for its results, or for what it writes, and for nothing else."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return bool(node.target._schema.returns) or str(node.target) in CONDITIONS
+    return node.op == "call_function" and (node.target is operator.getitem or node.target in _NUMBERS)
+
+
+_NUMBERS = {operator.ge, operator.le, operator.gt, operator.lt, operator.eq, operator.ne, operator.and_}
+
+
+def _arguments(node: torch.fx.Node) -> list[tuple[Any, Any]]:
+    """The schema's arguments with the values that a call gives them."""
+    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    return [(arg, node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)) for i, arg in enumerate(schema)]
+
+
+def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The operands that a call writes."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    found: list[torch.fx.Node] = []
+    for arg, value in _arguments(node):
+        if arg.alias_info is not None and arg.alias_info.is_write:
+            torch.fx.node.map_arg(value, found.append)
+    return found
+
+
+def _memory(graph: torch.fx.Graph) -> dict[torch.fx.Node, set[torch.fx.Node]]:
+    """For each node those whose memory its results may be in: its own, and that of operands where its schema says so or
+    where it is made of other operators, of which the schema says nothing."""
+    memory: dict[torch.fx.Node, set[torch.fx.Node]] = {}
+    for node in graph.nodes:
+        found = memory[node] = {node}
+        if not isinstance(node.target, torch._ops.OpOverload):
+            shared = node.all_input_nodes
+        else:
+            silent = torch._C._dispatch_has_kernel_for_dispatch_key(node.target.name(), "CompositeImplicitAutograd")
+            shared = []
+            for arg, value in _arguments(node):
+                if arg.alias_info is not None or silent:
+                    torch.fx.node.map_arg(value, shared.append)
+        for value in shared:
+            found |= memory[value]
+    return memory
