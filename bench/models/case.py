@@ -1,4 +1,5 @@
 """What a family's file gives for each of its models, and weights that hide nothing."""
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Judges one model: exported, compiled, run, and compared with float64 eager, beside PyTorch's own 16 bits."""
+
 import contextlib
 import copy
 import traceback
@@ -48,7 +49,9 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
     for program, (dtype, told, bar) in PROGRAMS.items():
         if dtype not in exported:
             exported[dtype] = export(model, (args, kwargs), dtype)
-        programs[program] = judge_program(exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]])
+        programs[program] = judge_program(
+            exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]]
+        )
     order = ("failed", "wrong", "refused", "not exported", "right")
     states = [p["state"] for p in programs.values()]
     found["state"] = min(states, key=order.index)

@@ -1,4 +1,5 @@
 """The table of a family of models from the lines that a sweep found."""
+
 import datetime
 from collections import Counter
 from pathlib import Path

@@ -4,6 +4,7 @@
 A model is judged in a process of its own, within a time and a memory limit; what was found goes to
 build/sweep/FAMILY.jsonl, one line a model, so that a sweep that was stopped goes on. --report writes docs/models/FAMILY.md
 from these lines."""
+
 import argparse
 import fnmatch
 import importlib
@@ -50,7 +51,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", default="*", help="names or patterns, with commas")
     parser.add_argument("--list", action="store_true", help="what there is, and what was found")
     parser.add_argument("--report", action="store_true", help="writes docs/models/FAMILY.md")
-    parser.add_argument("--again", default="", help="judges those with these states again: wrong,refused,failed,… or all")
+    parser.add_argument(
+        "--again", default="", help="judges those with these states again: wrong,refused,failed,… or all"
+    )
     parser.add_argument("--seconds", type=float, default=240, help="limit for one model")
     parser.add_argument("--gigabytes", type=float, default=6, help="limit for one model")
     parser.add_argument("--share", default="0/1", help="I/N: every Nth model, beginning with the Ith")

@@ -1,4 +1,5 @@
 """Architectures of transformers: every entry of its model mapping, with a configuration made small by its own names."""
+
 import inspect
 import itertools
 import os
@@ -19,16 +20,22 @@ TEXT, IMAGE, PATCH = 12, 64, 16  # tokens, pixels, pixels
 
 # What a configuration's fields become, wherever they stand in it.
 SMALL: dict[str, Any] = {
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "projection_dim", "encoder_hidden_size"), 64),
+    **dict.fromkeys(
+        ("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "projection_dim", "encoder_hidden_size"), 64
+    ),
     **dict.fromkeys(("decoder_hidden_size", "text_hidden_size", "vision_hidden_size", "audio_hidden_size"), 64),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner"), 96),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "dim_feedforward"), 48),
     **dict.fromkeys(("num_hidden_layers", "encoder_layers", "decoder_layers", "n_layer", "n_layers", "num_layers"), 2),
     **dict.fromkeys(("num_encoder_layers", "num_decoder_layers", "depth", "num_hidden_groups"), 2),
-    **dict.fromkeys(("num_attention_heads", "encoder_attention_heads", "decoder_attention_heads", "n_head", "n_heads"), 4),
+    **dict.fromkeys(
+        ("num_attention_heads", "encoder_attention_heads", "decoder_attention_heads", "n_head", "n_heads"), 4
+    ),
     **dict.fromkeys(("num_heads", "decoder_num_attention_heads", "encoder_num_attention_heads"), 4),
     **dict.fromkeys(("n_groups",), 2),
-    **dict.fromkeys(("head_dim", "d_kv", "attention_head_size", "qk_rope_head_dim", "v_head_dim", "qk_nope_head_dim"), 16),
+    **dict.fromkeys(
+        ("head_dim", "d_kv", "attention_head_size", "qk_rope_head_dim", "v_head_dim", "qk_nope_head_dim"), 16
+    ),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"), 2),
     "vocab_size": 120,
@@ -55,7 +62,12 @@ def group_of(name: str) -> str:
 
 
 GROUPS = {
-    "multimodal": ("IMAGE_TEXT_TO_TEXT", "VISUAL_QUESTION_ANSWERING", "MULTIMODAL_LM", "ZERO_SHOT_IMAGE_CLASSIFICATION"),
+    "multimodal": (
+        "IMAGE_TEXT_TO_TEXT",
+        "VISUAL_QUESTION_ANSWERING",
+        "MULTIMODAL_LM",
+        "ZERO_SHOT_IMAGE_CLASSIFICATION",
+    ),
     "audio": ("CTC", "AUDIO_CLASSIFICATION", "SPEECH_SEQ_2_SEQ", "TEXT_TO_WAVEFORM", "AUDIO_TOKENIZATION"),
     "encoder-decoder": ("SEQ_TO_SEQ_CAUSAL_LM",),
     "decoder": ("CAUSAL_LM",),

@@ -1,4 +1,5 @@
 """What some architectures of transformers need beside small_config() and arguments(): fields, and arguments."""
+
 from collections.abc import Callable
 from typing import Any
 

@@ -17,7 +17,8 @@ from .arrays import as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
-from .torch_graph import Graph, Ref
+from .torch_graph import Graph
+from .torch_ref import Ref
 
 log = logging.getLogger("npusim")
 

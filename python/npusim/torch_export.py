@@ -15,8 +15,10 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
-from .torch_graph import Graph, Ref, Refused
-from .torch_needed import find_needed
+from .torch_complex import Complex
+from .torch_graph import Graph
+from .torch_needed import find_complex_writes, find_memory, find_needed
+from .torch_ref import Ref, Refused
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -107,7 +109,10 @@ class _Writer:
     def write(self) -> Exported:
         graph = self.program.graph_module.graph
         refs = self.placeholders(graph)
-        needed = find_needed(graph)
+        memory = find_memory(graph)
+        for node in find_complex_writes(graph, memory):
+            self.problems.append(Problem(f"node '{node.name}' ({node.target})", "writes complex numbers in place"))
+        needed = find_needed(graph, memory)
         for node in graph.nodes:
             if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)
@@ -153,6 +158,9 @@ class _Writer:
                     self.values[spec.target] = value
                     if value.dim() and node.name in self.graph.whole:
                         self.graph.define(node, self.graph.clone(ref))
+                elif node.users and value.is_complex():
+                    parts = [self.add_weight(node, spec, part, seen, name) for name, part in _parts(value)]
+                    self.graph.define(node, Complex(*parts))
                 elif node.users:
                     refs[node.name] = self.add_weight(node, spec, value, seen)
             else:
@@ -192,24 +200,30 @@ class _Writer:
     def add_input(self, node: torch.fx.Node, name: str) -> Ref:
         name = self.graph.free_name(name)
         tensor = self.graph.tensor(name, node.meta["val"], f"input '{name}'")
+        if node.meta["val"].is_complex():
+            self.problems.append(Problem(f"input '{name}'", f"is {tensor['dtype']}"))
         self.inputs.append(tensor)
         ref = Ref(name, 0, tensor)
         self.graph.define(node, ref)
         return ref
 
-    def add_weight(self, node: torch.fx.Node, spec: Any, value: torch.Tensor, seen: dict[Any, str]) -> Ref:
-        name = self.graph.free_name(node.name)
-        tensor = self.graph.tensor(spec.target, value, f"weight '{spec.target}'")
+    def add_weight(
+        self, node: torch.fx.Node, spec: Any, value: torch.Tensor, seen: dict[Any, str], part: str = ""
+    ) -> Ref:
+        """part: what is added to its name where it is part of a complex weight."""
+        name = self.graph.free_name(node.name + part.replace(".", "_"))
+        target = spec.target + part
+        tensor = self.graph.tensor(target, value, f"weight '{target}'")
         same = (value.untyped_storage()._cdata, value.storage_offset(), value.shape, value.stride(), value.dtype)
-        fqn = seen.setdefault(same, spec.target)
+        fqn = seen.setdefault(same, target)
         self.mapping[name] = fqn
         self.declared.append(tensor)
         if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() <= SMALL:
             self.constants[fqn] = {"data": value.tolist(), "dtype": tensor["dtype"]}
-        elif fqn == spec.target:
+        elif fqn == target:
             self.values[fqn] = value.detach()
         if value.layout is not torch.strided or value.is_quantized:
-            self.problems.append(Problem(f"weight '{spec.target}'", "is sparse or quantized"))
+            self.problems.append(Problem(f"weight '{target}'", "is sparse or quantized"))
         ref = Ref(name, 0, {**tensor, "name": name}, is_weight=True)
         self.graph.define(node, ref)
         return ref
@@ -225,7 +239,9 @@ class _Writer:
         names = output_names(self.program.call_spec.out_spec)
         leaves: list[tuple[str, Any]] = []
         for name, (spec, value) in zip(names, user, strict=True):
-            if isinstance(spec.arg, TensorArgument):
+            if isinstance(spec.arg, TensorArgument) and isinstance(self.graph.of[value], Complex):
+                self.problems.append(Problem(f"output '{name}'", f"is {value.meta['val'].dtype}"))
+            elif isinstance(spec.arg, TensorArgument):
                 self.add_output(name, self.graph.of[value])
                 leaves.append(("output", name))
             elif isinstance(value, torch.fx.Node):
@@ -274,6 +290,11 @@ def output_names(spec: pytree.TreeSpec) -> list[str]:
 
 
 _KEYS = ("key", "idx", "name")  # of a mapping, a sequence, a dataclass
+
+
+def _parts(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    """The real and the imaginary part of a complex weight, with what is added to its name."""
+    return [(".real", value.real.contiguous()), (".imag", value.imag.contiguous())]
 
 
 def _variants(name: str) -> Iterator[str]:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from .errors import Problem
+from .torch_complex import call_complex, concerns_complex
+from .torch_ref import Ref, Refused
 
 # Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
 INLINED = {
@@ -19,26 +21,6 @@ PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with th
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
-
-
-class Refused(Exception):
-    """A call that has no place in IR."""
-
-
-@dataclass
-class Ref:
-    """A value of the IR: a node's result, an input or a weight."""
-
-    node: str
-    index: int
-    tensor: dict[str, Any]  # name, shape, dtype
-    is_weight: bool = False
-
-    def reading(self) -> dict[str, Any]:
-        """As an input of a node."""
-        if self.is_weight:
-            return self.tensor
-        return {**self.tensor, "producer_node": self.node, "producer_output_idx": self.index}
 
 
 @dataclass
@@ -120,19 +102,38 @@ class Graph:
     # ---- one call
 
     def call(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> Any:
-        value: Any
+        args = torch.fx.node.map_aggregate(node.args, self.operand)
+        kwargs = torch.fx.node.map_aggregate(node.kwargs, self.operand)
+        value = node.meta.get("val")
+        if concerns_complex(op, args, kwargs, value):
+            return call_complex(self, node, op, args, kwargs)
+        if str(op) in MEMORY_BOUND:
+            self.check_memory(node)
+        first = FIRST_RESULT.get(str(op))
+        inputs, attrs = self.bind(op, args, kwargs)
+        if first and all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
+            return [self.append(node.name, first, inputs, attrs, value[0])]
+        return self.append(node.name, str(op), inputs, attrs, value)
+
+    def emit(self, name: str, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
+        """A call that the graph does not have, of values of the IR."""
+        inputs, attrs = self.bind(op, args, kwargs)
+        shapes = torch.utils._pytree.tree_map(_as_meta, (args, kwargs))
+        return self.append(name, str(op), inputs, attrs, op(*shapes[0], **shapes[1]))
+
+    def bind(self, op: torch._ops.OpOverload, args: Any, kwargs: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The inputs and attributes of a call."""
         inputs: list[dict[str, Any]] = []
         attrs: dict[str, Any] = {}
         sizes: list[int] = []
         masks: list[list[bool]] = []
         for i, arg in enumerate(op._schema.arguments):
-            if arg.name in node.kwargs:
-                value = node.kwargs[arg.name]
-            elif i < len(node.args) and not arg.kwarg_only:
-                value = node.args[i]
+            if arg.name in kwargs:
+                value = kwargs[arg.name]
+            elif i < len(args) and not arg.kwarg_only:
+                value = args[i]
             else:
                 continue  # the schema's default
-            value = torch.fx.node.map_aggregate(value, self.operand)
             kind = arg.type
             while isinstance(kind, torch._C.OptionalType):
                 kind = kind.getElementType()
@@ -146,12 +147,7 @@ class Graph:
             attrs["_tensor_list_sizes"] = sizes
         if masks:
             attrs["_tensor_list_none_masks"] = masks
-        if str(op) in MEMORY_BOUND:
-            self.check_memory(node)
-        first = FIRST_RESULT.get(str(op))
-        if first and all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
-            return [self.append(node, first, inputs, attrs, node.meta["val"][0])]
-        return self.append(node, str(op), inputs, attrs, node.meta.get("val"))
+        return inputs, attrs
 
     def add_list(self, values: list[Any], inputs: list[Any], sizes: list[int], masks: list[list[bool]]) -> None:
         present = [value for value in values if value is not None]
@@ -168,9 +164,9 @@ class Graph:
             if source.op == "placeholder" and not source.meta["val"].is_contiguous():
                 raise Refused(f"addresses the memory of {source.name}, which is not row-major")
 
-    def append(self, node: torch.fx.Node, op_type: str, inputs: list[Any], attrs: dict[str, Any], value: Any) -> Any:
+    def append(self, name: str, op_type: str, inputs: list[Any], attrs: dict[str, Any], value: Any) -> Any:
         """The node and its results: `value` is what they were when it was traced."""
-        name = self.free_name(node.name)
+        name = self.free_name(name)
         where = f"node '{name}' ({op_type})"
         results: Any
         if isinstance(value, torch.Tensor):
@@ -260,6 +256,13 @@ class Graph:
                 same[node] = node.name
         walk(graph, module)
         return changed
+
+
+def _as_meta(value: Any) -> Any:
+    """A tensor of a value's shape and dtype."""
+    if not isinstance(value, Ref):
+        return value
+    return torch.empty(value.tensor["shape"], dtype=getattr(torch, value.tensor["dtype"]), device="meta")
 
 
 def _is_tensor(kind: Any) -> bool:

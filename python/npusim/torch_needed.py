@@ -7,14 +7,41 @@ from typing import Any
 
 import torch
 
+from .torch_complex import is_complex
+
 # Conditions on values that have no form in IR. What they hold for is the caller's to know, as with other assertions.
-CONDITIONS = {"aten._assert_scalar.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"}
+CONDITIONS = {
+    "aten._assert_scalar.default",
+    "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default",
+}
 
 
-def find_needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+Memory = dict[torch.fx.Node, set[torch.fx.Node]]
+
+
+def find_memory(graph: torch.fx.Graph) -> Memory:
+    """For each node those whose memory its results may be in: its own, and that of operands where its schema says so or
+    where it is made of other operators, of which the schema says nothing."""
+    memory: Memory = {}
+    for node in graph.nodes:
+        found = memory[node] = {node}
+        if not isinstance(node.target, torch._ops.OpOverload):
+            shared = node.all_input_nodes
+        else:
+            silent = torch._C._dispatch_has_kernel_for_dispatch_key(node.target.name(), "CompositeImplicitAutograd")
+            shared = []
+            for arg, value in _arguments(node):
+                if arg.alias_info is not None or silent:
+                    torch.fx.node.map_arg(value, shared.append)
+        for value in shared:
+            found |= memory[value]
+    return memory
+
+
+def find_needed(graph: torch.fx.Graph, memory: Memory) -> set[torch.fx.Node]:
     """All nodes but those whose results nobody reads: calls that torch.export keeps because they write (the initial
     values of a layer whose weights are then replaced) or draw random numbers, and conditions on numbers."""
-    memory = _memory(graph)
     needed: set[torch.fx.Node] = set()
     read = {node for node in graph.nodes if node.op == "placeholder"}  # whose memory is read later on, or by the caller
     for node in reversed(graph.nodes):
@@ -24,6 +51,15 @@ def find_needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
             for value in node.all_input_nodes:
                 read |= memory[value]
     return needed
+
+
+def find_complex_writes(graph: torch.fx.Graph, memory: Memory) -> list[torch.fx.Node]:
+    """Calls that write memory which complex numbers are in too: as two values they would not see it."""
+    return [
+        node
+        for node in graph.nodes
+        if any(is_complex(root.meta.get("val")) for value in _written(node) for root in memory[value])
+    ]
 
 
 def _has_results(node: torch.fx.Node) -> bool:
@@ -39,7 +75,9 @@ _NUMBERS = {operator.ge, operator.le, operator.gt, operator.lt, operator.eq, ope
 def _arguments(node: torch.fx.Node) -> list[tuple[Any, Any]]:
     """The schema's arguments with the values that a call gives them."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
-    return [(arg, node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)) for i, arg in enumerate(schema)]
+    return [
+        (arg, node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)) for i, arg in enumerate(schema)
+    ]
 
 
 def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
@@ -51,22 +89,3 @@ def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
         if arg.alias_info is not None and arg.alias_info.is_write:
             torch.fx.node.map_arg(value, found.append)
     return found
-
-
-def _memory(graph: torch.fx.Graph) -> dict[torch.fx.Node, set[torch.fx.Node]]:
-    """For each node those whose memory its results may be in: its own, and that of operands where its schema says so or
-    where it is made of other operators, of which the schema says nothing."""
-    memory: dict[torch.fx.Node, set[torch.fx.Node]] = {}
-    for node in graph.nodes:
-        found = memory[node] = {node}
-        if not isinstance(node.target, torch._ops.OpOverload):
-            shared = node.all_input_nodes
-        else:
-            silent = torch._C._dispatch_has_kernel_for_dispatch_key(node.target.name(), "CompositeImplicitAutograd")
-            shared = []
-            for arg, value in _arguments(node):
-                if arg.alias_info is not None or silent:
-                    torch.fx.node.map_arg(value, shared.append)
-        for value in shared:
-            found |= memory[value]
-    return memory

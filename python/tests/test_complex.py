@@ -1,0 +1,147 @@
+"""Complex numbers: two real values each."""
+
+import npusim
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import fft, nn
+
+torch.manual_seed(0)
+X, Y = torch.randn(3, 6), torch.randn(3, 6)
+
+
+class Function(nn.Module):
+    def __init__(self, function, **tensors):
+        super().__init__()
+        self.function = function
+        for name, value in tensors.items():
+            self.register_buffer(name, value)
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+def check(function, *args, tolerance=1e-5, **tensors):
+    model = Function(function, **tensors)
+    expected = model(*args).detach().numpy()
+    found = npusim.Session(npusim.compile(model, args, dtype="float32")).run(*args)["output"]
+    assert found.shape == expected.shape
+    assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * 10)
+
+
+def flat(z):
+    return torch.view_as_real(z.resolve_conj())
+
+
+def pair(x):
+    return torch.view_as_complex(x.reshape(3, 3, 2))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, x, y: flat(pair(x) * pair(y)),
+        lambda m, x, y: flat(pair(x) * y[:, :3] + y[:, 3:]),
+        lambda m, x, y: flat(x[:, :3] * pair(y) - pair(x)),
+        lambda m, x, y: flat(x[:, :3] - pair(y)),
+        lambda m, x, y: flat(pair(x) / pair(y)),
+        lambda m, x, y: flat(pair(x) / x[:, :3] / 2),
+        lambda m, x, y: flat(1 / pair(x)) + flat((2 + 1j) / pair(y)) + flat(pair(y) / (2 - 1j)),
+        lambda m, x, y: flat(pair(x) * (1 + 2j) + 1j - 2),
+        lambda m, x, y: flat(x * 1j + (2 - 1j) * y),
+        lambda m, x, y: flat(torch.polar(x.abs(), y)),
+        lambda m, x, y: flat(torch.complex(x, y)).sum(-1),
+        lambda m, x, y: flat(torch.exp(torch.complex(x, y))),
+        lambda m, x, y: flat(pair(x) @ pair(y)) + flat(torch.conj(pair(x)) @ y[:, :3].to(torch.complex64)),
+        lambda m, x, y: pair(x).abs() + pair(y).angle() + pair(x).imag * pair(y).real,
+        lambda m, x, y: flat(-pair(x).conj().resolve_conj().mT),
+        lambda m, x, y: flat(torch.cat([pair(x), pair(y)], -1).unsqueeze(0).expand(2, -1, -1).flatten(0, 1)[1:, ::2]),
+        lambda m, x, y: flat(torch.stack(pair(x).split(1, -1), 1).squeeze(-1).sum(0) + pair(y).mean(-1, keepdim=True)),
+        lambda m, x, y: flat(torch.where(x[:, :3] > 0, pair(x), pair(y))),
+        lambda m, x, y: flat(torch.where(x[:, :3] > 0, pair(x), 0.5)),
+        lambda m, x, y: flat(torch.cat([pair(x), y[:, :3].to(torch.complex64)])),
+        lambda m, x, y: flat(torch.zeros(3, 3, dtype=torch.complex64) + torch.full((3, 3), 2 + 1j) * pair(x)),
+        lambda m, x, y: flat(pair(x)[torch.tensor([2, 0])].index_select(1, torch.tensor([1, 1]))),
+        lambda m, x, y: pair(x).real.clone(),
+    ],
+)
+def test_arithmetic_and_views(function):
+    check(function, X, Y)
+
+
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+@pytest.mark.parametrize("size", [None, 5, 8, 1])
+def test_transforms(norm, size):
+    check(lambda m, x: flat(fft.fft(x, size, norm=norm)), X)
+    check(lambda m, x: flat(fft.ifft(x, size, dim=0, norm=norm)), X)
+    check(lambda m, x: flat(fft.fft(torch.complex(x, x * 2), size, 0, norm)), X)
+    check(lambda m, x: flat(fft.ifft(torch.complex(x, x * 2), size, norm=norm)), X)
+    check(lambda m, x: flat(fft.rfft(x, size, norm=norm)), X)
+    check(lambda m, x: fft.irfft(pair(x), size, norm=norm), X)
+    check(lambda m, x: fft.irfft(x, size, dim=0, norm=norm), X)
+
+
+def test_transforms_of_several_dimensions():
+    x = torch.randn(2, 4, 5, 6)
+    check(lambda m, x: fft.fftn(x).real, x)
+    check(lambda m, x: fft.fft2(x).imag, x)
+    check(lambda m, x: flat(fft.fftn(x, dim=(1, 2))), x)
+    check(lambda m, x: flat(fft.ifftn(torch.complex(x, -x), s=(3, 7), dim=(0, 3))), x)
+    check(lambda m, x: fft.irfft2(fft.rfft2(x, norm="ortho"), s=(5, 6), norm="ortho"), x)
+    check(lambda m, x: fft.irfftn(fft.rfftn(x, dim=(1, 3)), dim=(1, 3)), x)
+    check(lambda m, x: fft.fft(fft.fft(x, dim=-1), dim=-2).real, x)
+    check(lambda m, x: fft.rfft(x).abs(), torch.arange(10).reshape(2, 5))
+
+
+def test_transforms_in_parts():
+    """As torch.compile and run_decompositions() have them."""
+
+    def forward(m, x):
+        return fft.irfft2(fft.fft(fft.rfft2(x, norm="ortho"), norm="forward"), s=(5, 6)) + fft.ifft(x, dim=1).real
+
+    x = torch.randn(2, 5, 6)
+    program = torch.export.export(Function(forward), (x,)).run_decompositions()
+    assert "_fft_c2r" in str(program.graph)
+    found = npusim.Session(npusim.compile(program, dtype="float32")).run(x)["output"]
+    assert np.allclose(found, forward(None, x).numpy(), atol=1e-5)
+
+
+def test_weights():
+    z = torch.view_as_complex(torch.randn(3, 3, 2))
+    check(lambda m, x: flat(pair(x) * m.z + m.z), X, z=z)
+
+
+def test_rotary():
+    def forward(m, x, positions):
+        angles = torch.outer(positions, m.frequencies)
+        turns = torch.polar(torch.ones_like(angles), angles)
+        z = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(z * turns[None, :, None, :]).flatten(3).type_as(x)
+
+    check(forward, torch.randn(2, 5, 4, 8), torch.arange(5.0), frequencies=torch.rand(4))
+
+
+def test_what_is_refused():
+    z = torch.view_as_complex(torch.randn(3, 2))
+
+    def written(m, x):
+        z = pair(x)
+        z.real.add_(1)
+        return flat(z)
+
+    def written_parts(m, x):
+        z = pair(x) * 1
+        torch.view_as_real(z).mul_(2)
+        return flat(z)
+
+    for function, args, why in (
+        (lambda m, z: z.real, (z,), "complex64"),
+        (lambda m, x: pair(x), (X,), "complex64"),
+        (lambda m, x: flat(torch.linalg.inv(pair(x))), (X,), "complex"),
+        (written, (X,), "in place"),
+        (written_parts, (X,), "in place"),
+        (lambda m, x: flat(fft.fft(x)), (torch.randn(5000),), "5000"),
+    ):
+        with pytest.raises(npusim.UnsupportedError, match=why):
+            npusim.export(Function(function), args)
