@@ -41,3 +41,24 @@ def randomise(model: nn.Module) -> None:
         if isinstance(module, norms) and module.running_mean is not None:
             module.running_mean.normal_(std=0.2)
             module.running_var.uniform_(0.5, 1.5)
+
+
+def settle(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Random statistics of batch norms that fit what comes to them: signals keep their size however many branches are
+    summed. Runs the model once."""
+
+    def fit(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        x = inputs[0].detach()
+        if module.running_mean is None or not x.isfinite().all() or x.std() == 0:
+            return
+        module.running_mean.normal_(std=0.2).mul_(x.std()).add_(x.mean())
+        module.running_var.uniform_(0.5, 1.5).mul_(x.var())
+
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    handles = [norm.register_forward_pre_hook(fit) for norm in norms]
+    try:
+        if norms:
+            model(*args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
