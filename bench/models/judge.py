@@ -184,12 +184,13 @@ def judge_outputs(found: list[Any], expected: list[Any], own: list[Any] | None, 
         error, r = distance(f, e)
         theirs, their_r = distance(own[i], e) if own else (None, None)
         allowed = bar if theirs is None else max(bar, WORSE * theirs)
+        close = error <= bar and r >= 0.999
         fine = error <= allowed and (r >= 0.999 or (their_r is not None and 1 - r <= WORSE**2 * (1 - their_r)))
         worst["error"] = max(worst["error"], error)
         worst["r"] = min(worst["r"], r)
         if theirs is not None:
             worst["own"] = max(worst["own"], theirs)
-        if theirs is not None and theirs > UNSTABLE:
+        if not close and theirs is not None and theirs > UNSTABLE:
             if worst["state"] == "right":
                 worst |= {"state": "unstable", "why": f"output {i} of {len(found)}: PyTorch's own error is {theirs:.2g}"}
         elif not fine and worst["state"] != "wrong":
