@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .errors import Problem
 from .torch_complex import call_complex, concerns_complex
+from .torch_forms import find_form
 from .torch_ref import Ref, Refused
 
 # Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
@@ -78,6 +80,9 @@ class Graph:
         if not isinstance(node.target, torch._ops.OpOverload):
             name = getattr(node.target, "__name__", str(node.target))
             raise Refused(f"{name} is no operator that IR has a form for")
+        form = find_form(node, node.target)
+        if form is not None:
+            return self.put(form, [v for v in pytree.tree_leaves((node.args, node.kwargs)) if _is_a_tensor(v)])
         return self.call(node, node.target)
 
     def operand(self, value: Any) -> Any:
@@ -89,6 +94,10 @@ class Graph:
         body, operands = self.operand(node.args[at]), node.args[at + 1 :]
         if not isinstance(body, torch.fx.GraphModule) or node.kwargs:
             raise Refused("its body is no graph")
+        return self.put(body, operands)
+
+    def put(self, body: torch.fx.GraphModule, operands: Any) -> Any:
+        """A graph's nodes, with these operands for its placeholders. Returns what it does."""
         inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
         for inner, operand in zip(inputs, operands, strict=True):
             self.of[inner] = self.operand(operand)
@@ -263,6 +272,10 @@ def _as_meta(value: Any) -> Any:
     if not isinstance(value, Ref):
         return value
     return torch.empty(value.tensor["shape"], dtype=getattr(torch, value.tensor["dtype"]), device="meta")
+
+
+def _is_a_tensor(value: Any) -> bool:
+    return isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
 def _is_tensor(kind: Any) -> bool:

@@ -1,0 +1,180 @@
+"""Operators that PyTorch gives no composition of, composed of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def find_composition(name: str) -> Callable[..., Any] | None:
+    """A function that takes what the operator ("aten.fill_diagonal_.default") takes and does what it does."""
+    return COMPOSITIONS.get(name)
+
+
+def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    if self.dim() == 2:
+        for first in range(0, self.shape[0] if wrap else 1, self.shape[1] + 1):
+            self[first:].diagonal().fill_(fill_value)
+        return self
+    diagonal = self
+    for _ in range(self.dim() - 1):
+        diagonal = diagonal.diagonal(0, 0, 1) if diagonal is self else diagonal.diagonal(0, 0, -1)
+    diagonal.fill_(fill_value)
+    return self
+
+
+def squeeze_(self: Tensor, *dims: Any) -> Tensor:
+    return self.squeeze(*dims)
+
+
+def embedding_bag(
+    weight: Tensor,  # [rows, channels]
+    indices: Tensor,  # [n]
+    offsets: Tensor,  # [bags], or [bags + 1] with include_last_offset: where each bag begins
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,  # sum, mean, max
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, ...]:
+    if indices.dim() != 1:
+        raise ValueError("bags are those that the offsets say")
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags = starts.shape[0]
+    place = torch.arange(indices.shape[0], device=indices.device)
+    bag = torch.searchsorted(starts.to(place.dtype), place, right=True) - 1  # the last that begins here or before
+    rows = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    counted = torch.ones_like(indices)
+    if padding_idx is not None and padding_idx >= 0:
+        kept = indices != padding_idx
+        nothing = float("-inf") if mode == 2 else 0.0
+        rows, counted = torch.where(kept.unsqueeze(1), rows, nothing), kept.to(indices.dtype)
+    sizes = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
+    out = torch.zeros(bags, weight.shape[1], dtype=weight.dtype, device=weight.device)
+    if mode == 2:
+        out = torch.where(sizes.unsqueeze(1) > 0, out.index_reduce(0, bag, rows, "amax", include_self=False), out)
+    else:
+        out = out.index_add(0, bag, rows)
+    if mode == 1:
+        out = out / sizes.clamp(min=1).unsqueeze(1).to(out.dtype)
+    return out, bag, sizes, torch.zeros_like(starts)
+
+
+def cosine_window(*terms: float) -> Callable[..., Tensor]:
+    """A window of these cosines: the first constant, the others once, twice, … around."""
+
+    def window(length: int, periodic: bool = True, *given: float, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+        if length < 2:
+            return torch.ones(length, dtype=dtype, device=device)
+        angle = torch.arange(length, dtype=torch.float64, device=device) * (2 * math.pi / (length - (not periodic)))
+        found = sum((-1) ** k * a * torch.cos(angle * k) for k, a in enumerate((*given, *terms[len(given) :])))
+        return found.to(dtype or torch.get_default_dtype())  # type: ignore[union-attr]
+
+    return window
+
+
+# ---- torchvision
+
+
+def roi_align(
+    input: Tensor,  # [batch, channels, height, width]
+    rois: Tensor,  # [regions, 5]: which of the batch, x and y of two corners
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> Tensor:
+    """Bilinear samples, averaged over each bin, are a product from each side: [bins, height] of the region's own weights
+    with its [height, width] image, with [width, bins]."""
+    if sampling_ratio <= 0:
+        raise ValueError("takes as many samples as the regions are large")
+    corners = rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
+    size = corners[:, 2:] - corners[:, :2]
+    if not aligned:
+        size = size.clamp(min=1.0)
+
+    def weights(axis: int, bins: int, extent: int) -> Tensor:  # [regions, bins, extent]
+        steps = (torch.arange(bins * sampling_ratio, device=rois.device) + 0.5) / (bins * sampling_ratio)
+        at = corners[:, axis : axis + 1] + steps * size[:, axis : axis + 1]
+        inside = (at >= -1.0) & (at <= extent)
+        pixels = torch.arange(extent, device=rois.device)
+        near = (1 - (at.clamp(0, extent - 1).unsqueeze(-1) - pixels).abs()).clamp(min=0) * inside.unsqueeze(-1)
+        return near.reshape(-1, bins, sampling_ratio, extent).mean(2).to(input.dtype).unsqueeze(1)
+
+    images = input.index_select(0, rois[:, 0].to(torch.int64))  # [regions, channels, height, width]
+    rows = weights(1, pooled_height, input.shape[2]) @ images
+    return rows @ weights(0, pooled_width, input.shape[3]).transpose(-1, -2)
+
+
+def deform_conv2d(
+    input: Tensor,  # [batch, channels, height, width]
+    weight: Tensor,  # [out, channels / groups, *kernel]
+    offset: Tensor,  # [batch, offset_groups * kernel * 2, *out]: y, x
+    mask: Tensor,  # [batch, offset_groups * kernel, *out]
+    bias: Tensor,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    groups: int,
+    offset_groups: int,
+    use_mask: bool,
+) -> Tensor:
+    """Four corners gathered for each place of the kernel, then a product."""
+    batch, channels, height, width = input.shape
+    kernel, area = weight.shape[2:], weight.shape[2] * weight.shape[3]
+    high, wide = offset.shape[2:]
+    offset = offset.reshape(batch, offset_groups, *kernel, 2, high, wide)
+
+    def positions(axis: int, stride: int, pad: int, dilation: int) -> Tensor:  # [batch, groups, *kernel, *out]
+        taps = torch.arange(kernel[axis], device=input.device) * dilation - pad
+        places = torch.arange(offset.shape[5 + axis], device=input.device) * stride
+        shape = [1] * 4
+        shape[axis] = -1
+        first = taps.reshape(shape)
+        shape[axis], shape[2 + axis] = 1, -1
+        return offset[:, :, :, :, axis] + (first + places.reshape(shape))
+
+    y = positions(0, stride_h, pad_h, dilation_h)
+    x = positions(1, stride_w, pad_w, dilation_w)
+    top, left = y.floor(), x.floor()
+    image = input.reshape(batch, offset_groups, channels // offset_groups, height * width)
+    columns: Any = 0.0
+    for down in (0, 1):
+        for right in (0, 1):
+            row, column = top + down, left + right
+            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            near = (1 - (y - row).abs()) * (1 - (x - column).abs()) * inside
+            if use_mask:
+                near = near * mask.reshape(near.shape)
+            at = row.clamp(0, height - 1).to(torch.int64) * width + column.clamp(0, width - 1).to(torch.int64)
+            at = at.reshape(batch, offset_groups, 1, -1).expand(-1, -1, image.shape[2], -1)
+            columns = columns + image.gather(3, at) * near.reshape(batch, offset_groups, 1, -1)
+    columns = columns.reshape(batch, groups, channels // groups * area, high * wide)
+    found = weight.reshape(1, groups, weight.shape[0] // groups, -1) @ columns
+    return found.reshape(batch, -1, high, wide) + bias.reshape(1, -1, 1, 1)
+
+
+HAMMING = ("periodic_alpha", "periodic_alpha_beta")
+COMPOSITIONS: dict[str, Callable[..., Any]] = {
+    "aten.fill_diagonal_.default": fill_diagonal_,
+    **dict.fromkeys(("aten.squeeze_.default", "aten.squeeze_.dim", "aten.squeeze_.dims"), squeeze_),
+    "aten.embedding_bag.padding_idx": embedding_bag,
+    "aten.embedding_bag.default": embedding_bag,
+    "aten._embedding_bag.default": embedding_bag,
+    "aten._embedding_bag_forward_only.default": embedding_bag,
+    **{f"aten.hamming_window.{o}": cosine_window(0.54, 0.46) for o in ("default", "periodic", *HAMMING)},
+    **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
+    "torchvision.roi_align.default": roi_align,
+    "torchvision.deform_conv2d.default": deform_conv2d,
+}
