@@ -192,7 +192,10 @@ def judge_outputs(found: list[Any], expected: list[Any], own: list[Any] | None, 
             worst["own"] = max(worst["own"], theirs)
         if not close and theirs is not None and theirs > UNSTABLE:
             if worst["state"] == "right":
-                worst |= {"state": "unstable", "why": f"output {i} of {len(found)}: PyTorch's own error is {theirs:.2g}"}
+                worst |= {
+                    "state": "unstable",
+                    "why": f"output {i} of {len(found)}: PyTorch's own error is {theirs:.2g}",
+                }
         elif not fine and worst["state"] != "wrong":
             why = f"output {i} of {len(found)}: error {error:.2g}, r {r:.5f}, PyTorch's own {theirs}"
             worst |= {"state": "wrong", "why": why}

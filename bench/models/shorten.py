@@ -1,4 +1,5 @@
 """Shallow copies of deep models: layers that repeat say nothing new of a compiler."""
+
 import re
 from collections.abc import Callable
 

@@ -1,26 +1,27 @@
-"""Architectures of torchvision: classification, segmentation, video, optical flow, detection without the choice of boxes."""
+"""Architectures of torchvision: classification, segmentation, video, optical flow, detection with and without boxes."""
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from case import Case, Made
+from shorten import shallow
 from torch import nn
 from torchvision import models
 from torchvision.models import detection, optical_flow, video
 from torchvision.models.video import mvit
 from torchvision.ops import MultiScaleRoIAlign
 
-from case import Case, Made
-from shorten import shallow
-
 CLASSES = 10
 SIZES = {"alexnet": 96, "inception_v3": 128, "googlenet": 96, "maxvit_t": 224, "swin": 128, "vit": 224}
-LARGE = (  # more than 60 million parameters at any depth; what is theirs alone is width
-    *("regnet_y_128gf", "regnet_y_32gf", "regnet_x_32gf", "convnext_large", "convnext_base", "vit_h_14", "vit_l_16", "vit_l_32"),
-    *("efficientnet_v2_l", "efficientnet_b7", "regnet_y_16gf", "regnet_x_16gf", "swin_b", "swin_v2_b", "resnext101_64x4d"),
-    *("wide_resnet101_2", "regnet_x_8gf", "regnet_y_8gf", "efficientnet_b6", "densenet161"),
-)
+# More than 60 million parameters at any depth; what is theirs alone is width.
+LARGE = """
+    regnet_y_128gf regnet_y_32gf regnet_x_32gf regnet_y_16gf regnet_x_16gf regnet_x_8gf regnet_y_8gf convnext_large
+    convnext_base vit_h_14 vit_l_16 vit_l_32 efficientnet_v2_l efficientnet_b7 efficientnet_b6 swin_b swin_v2_b swin3d_b
+    resnext101_64x4d wide_resnet101_2 densenet161
+""".split()
 
 
 def cases() -> dict[str, Case]:
@@ -85,7 +86,7 @@ SHAPES = {"s3d": (1, 3, 16, 224, 224)}  # pools 7 by 7
 VIDEO = {
     name: Case("video", partial(clip, name, *SHAPES.get(name, (1, 3, 8, 64, 64))))
     for name in models.list_models(video)
-    if name not in ("swin3d_b",)
+    if name not in LARGE
 }
 
 
@@ -118,10 +119,9 @@ class Dense(nn.Module):
 class Regions(nn.Module):
     """The heads of the second stage over regions that are given: their features, and what is said of them."""
 
-    def __init__(self, channels: int, *heads: nn.Module) -> None:
+    def __init__(self, *heads: nn.Module) -> None:
         super().__init__()
         self.heads = nn.ModuleList(heads)
-        self.channels = channels
 
     def forward(self, regions: torch.Tensor) -> Any:
         for head in self.heads:
@@ -130,12 +130,12 @@ class Regions(nn.Module):
 
 
 class Aligned(nn.Module):
-    """A pyramid, and the parts of its levels where boxes are."""
+    """A pyramid, and the parts of its finest level where boxes are: which level suits a box depends on values."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         self.backbone = backbone
-        self.align = MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2)
+        self.align = MultiScaleRoIAlign(["0"], 7, 2)
 
     def forward(self, x: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         return self.align(self.backbone(x), [boxes], [(96, 96)])
@@ -156,7 +156,7 @@ def dense(name: str) -> Made:
 
 
 def regions(name: str, channels: int, size: int, pick: Callable[[Any], list[nn.Module]]) -> Made:
-    model = Regions(channels, *pick(whole(name).roi_heads)).eval()
+    model = Regions(*pick(whole(name).roi_heads)).eval()
     return model, (torch.randn(3, channels, size, size),), {}
 
 

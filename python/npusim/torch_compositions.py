@@ -70,7 +70,9 @@ def embedding_bag(
 def cosine_window(*terms: float) -> Callable[..., Tensor]:
     """A window of these cosines: the first constant, the others once, twice, … around."""
 
-    def window(length: int, periodic: bool = True, *given: float, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    def window(
+        length: int, periodic: bool = True, *given: float, dtype: Any = None, device: Any = None, **_: Any
+    ) -> Tensor:
         if length < 2:
             return torch.ones(length, dtype=dtype, device=device)
         angle = torch.arange(length, dtype=torch.float64, device=device) * (2 * math.pi / (length - (not periodic)))

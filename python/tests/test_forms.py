@@ -1,0 +1,127 @@
+"""Calls of operators without a record: exported as compositions, and right."""
+
+import npusim
+import pytest
+
+torch = pytest.importorskip("torch")
+from test_export import Function, check
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+X, Y, P = torch.randn(3, 4), torch.randn(3, 4), torch.rand(3, 4)
+LABELS, BITS = torch.tensor([1, 0, 3]), torch.tensor([[1.0, 0, 1, 1]] * 3)
+SQUARE = torch.randn(3, 3)
+IMAGES = torch.randn(2, 4, 9, 8)
+REGIONS = torch.tensor([[0, 1.0, 2, 9, 15], [1, -3, -4, 5, 9], [1, 3, 4, 40, 60], [0, 2, 2, 2.2, 2.1]])
+
+PYTORCHS_OWN = {
+    "mse_loss": (F.mse_loss, X, Y),
+    "smooth_l1_loss": (F.smooth_l1_loss, X, Y),
+    "l1_loss": (F.l1_loss, X, Y),
+    "binary_cross_entropy": (F.binary_cross_entropy, P, BITS),
+    "binary_cross_entropy_with_logits": (F.binary_cross_entropy_with_logits, X, BITS),
+    "cross_entropy": (F.cross_entropy, X, LABELS),
+    "cross_entropy, smooth": (lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1), X, LABELS),
+    "cross_entropy, one ignored": (lambda x, y: F.cross_entropy(x, y, ignore_index=0), X, LABELS),
+    "cross_entropy, images": (F.cross_entropy, IMAGES, torch.randint(0, 4, (2, 9, 8))),
+    "kl_div": (lambda x, y: F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), X, Y),
+    "cosine_embedding_loss": (lambda x, y: F.cosine_embedding_loss(x, y, torch.tensor([1, -1, 1])), X, Y),
+    "triplet_margin_loss": (lambda x, y: F.triplet_margin_loss(x, y, x * 2), X, Y),
+    "ldexp": (lambda x, y: torch.ldexp(x, y.round()), X, Y),
+    "xlog1py": (torch.special.xlog1py, X, P),
+    "ndtr": (torch.special.ndtr, X),
+    "renorm": (lambda x: torch.renorm(x, 2, 0, 0.5), X),
+    "hann_window": (lambda x: x * torch.hann_window(4), X),
+    "max_unpool2d": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), IMAGES),
+    "pad_sequence": (lambda x, y: nn.utils.rnn.pad_sequence([x, y[:2]]), X, Y),
+    "vander": (lambda x: torch.vander(x[0]), X),
+    "trapezoid": (torch.trapezoid, X),
+    "gradient": (lambda x: torch.gradient(x)[0], X),
+    "quantile": (lambda x: torch.quantile(x, 0.3, dim=1), X),
+    "matrix_norm": (torch.linalg.matrix_norm, X),
+    "matrix_power": (lambda x: torch.linalg.matrix_power(x, 3), SQUARE),
+    "nanmean": (lambda x: x.nanmean(1), X),
+    "sum_to_size": (lambda x: x.sum_to_size(1, 4), X),
+    "kron": (torch.kron, X, Y),
+}
+OURS = {
+    "fill_diagonal_": (lambda x: (x * 1).fill_diagonal_(7.0), X),
+    "fill_diagonal_, tall": (lambda x: (x * 1).fill_diagonal_(7.0), torch.randn(7, 2)),
+    "fill_diagonal_, wrapped": (lambda x: (x * 1).fill_diagonal_(7.0, wrap=True), torch.randn(7, 2)),
+    "fill_diagonal_, a cube": (lambda x: (x * 1).fill_diagonal_(7.0), torch.randn(3, 3, 3)),
+    "hamming_window": (lambda x: x * torch.hamming_window(4), X),
+    "hamming_window, symmetric": (lambda x: x * torch.hamming_window(4, False, 0.5, 0.4), X),
+    "blackman_window": (lambda x: x * torch.blackman_window(4, False), X),
+}
+BAGS = {
+    "means of rows": ({"mode": "mean"}, torch.tensor([[0, 1], [2, 3]])),
+    "sums, one empty": ({"mode": "sum"}, torch.tensor([0, 1, 2, 3, 8]), torch.tensor([0, 0, 3])),
+    "means, one empty": ({"mode": "mean"}, torch.tensor([0, 1, 2, 3, 8]), torch.tensor([0, 0, 3])),
+    "largest, one empty": ({"mode": "max"}, torch.tensor([0, 1, 2, 3, 8]), torch.tensor([0, 0, 3])),
+    "means with padding": ({"mode": "mean", "padding_idx": 2}, torch.tensor([[0, 2], [2, 2]])),
+    "largest with padding": ({"mode": "max", "padding_idx": 2}, torch.tensor([[0, 2], [2, 2]])),
+    "with the end": ({"mode": "sum", "include_last_offset": True}, torch.tensor([0, 1, 8]), torch.tensor([0, 2, 3])),
+    "weighted": ({"mode": "sum"}, torch.tensor([0, 1, 8]), torch.tensor([0, 2]), torch.rand(3)),
+}
+
+
+@pytest.mark.parametrize("name", [*PYTORCHS_OWN, *OURS])
+def test_a_composition(name):
+    call, *args = (PYTORCHS_OWN | OURS)[name]
+    check(Function(lambda m, *tensors: call(*tensors)), tuple(args))
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_bags(name):
+    how, *args = BAGS[name]
+    check(nn.EmbeddingBag(9, 4, **how), tuple(args))
+
+
+def test_what_is_written_to_out_is_copied_there():
+    check(Function(lambda m, x, y: torch.add(x, y, out=torch.empty(3, 4))), (X, Y))
+    check(Function(lambda m, x, y: torch.mm(x, y.t(), out=torch.zeros(3, 3)) + 1), (X, Y))
+    check(Function(lambda m, x: torch.max(x, 1, out=(torch.empty(3), torch.empty(3, dtype=torch.long)))[0]), (X,))
+
+    def into_a_part(m, x, y):
+        all_of_it = torch.zeros(2, 3, 4)
+        torch.mul(x, y, out=all_of_it[1])
+        return all_of_it
+
+    check(Function(into_a_part), (X, Y))
+
+    def into_a_buffer(m, x, y):
+        torch.add(x, y, out=m.total)
+        return m.total * 2
+
+    exported = npusim.export(Function(into_a_buffer, total=torch.zeros(3, 4)), (X, Y))
+    assert exported.ir["states"] == {"total": "total_next"}
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(X, Y)
+    assert torch.allclose(torch.from_numpy(found["output"]), (X + Y) * 2)
+
+
+def test_in_16_bits():
+    exported = npusim.export(Function(lambda m, x, y: F.mse_loss(x, y, reduction="none")), (X.bfloat16(), Y.bfloat16()))
+    found = npusim.Session(npusim.compile(exported)).run(X.bfloat16(), Y.bfloat16())["output"]
+    expected = (X.bfloat16().double() - Y.bfloat16().double()) ** 2
+    assert torch.allclose(torch.from_numpy(found.astype("float64")), expected, rtol=2e-2)
+
+
+def test_what_has_no_composition_keeps_its_name():
+    for call, named in ((torch.lgamma, "aten.lgamma"), (torch.bernoulli, "aten.bernoulli")):
+        exported = npusim.export(Function(lambda m, x, call=call: call(x)), (P,))
+        assert [n["op_type"] for n in exported.ir["nodes"]] == [f"{named}.default"]
+        with pytest.raises(npusim.UnsupportedError, match=named):
+            npusim.compile(exported)
+
+
+def test_torchvisions():
+    ops = pytest.importorskip("torchvision").ops
+    for ratio, aligned in ((2, True), (3, False)):
+        check(Function(lambda m, x, r, a=aligned, s=ratio: ops.roi_align(x, r, (3, 2), 0.5, s, a)), (IMAGES, REGIONS))
+    with pytest.raises(npusim.UnsupportedError, match="roi_align"):
+        npusim.compile(Function(lambda m, x, r: ops.roi_align(x, r, (3, 2))), (IMAGES, REGIONS))
+    offset, mask = torch.randn(2, 2 * 2 * 6, 5, 10) * 2, torch.rand(2, 2 * 6, 5, 10)
+    layer = ops.DeformConv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2)
+    check(layer, (IMAGES, offset, mask), tolerance=1e-4)
+    check(ops.DeformConv2d(4, 6, 3, padding=1, bias=False), (IMAGES, torch.randn(2, 18, 9, 8) * 3), tolerance=1e-4)
