@@ -52,7 +52,8 @@ std::string function_head(const Kernel& kernel, const Product& product, const La
     all.push_back(parameters(kernel, cuda_dialect, copies == 1 ? "" : fmt::format("_{}", c)));
   std::string head = fmt::format(fmt::runtime(cuda_dialect.kernel), function_name(kernel, product),
                                  fmt::format("{}", fmt::join(all, ",\n    ")), one.threads);
-  head += "  lead();\n";
+  // Blocks of the next launch would take room from those of this one that have not begun.
+  if (one.blocks * copies <= multiprocessors) head += "  lead();\n";
   if (copies == 1) return head + "  const int block = blockIdx.x;\n";
   head += fmt::format("  const int copy = blockIdx.x / {0}, block = blockIdx.x % {0};\n", one.blocks);
   int reads = 0, writes = 0;

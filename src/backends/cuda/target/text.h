@@ -9,6 +9,8 @@
 
 namespace npusim::cuda {
 
+inline constexpr int multiprocessors = 132;  // of the devices that texts are chosen for
+
 struct Lines {
   std::string text;
   int indent = 1;
