@@ -1,4 +1,5 @@
 // CUDA C++ for NVRTC without headers: 16-bit floats are bits, converted by PTX or by integer arithmetic.
+#include "print/cuda_group.h"
 #include "print/dialect.h"
 
 namespace npusim {
@@ -95,6 +96,44 @@ $fn void wait_copies() {
                "{%0, %1, %2, %3};"
                : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+})"},
+    // Lines of 64 elements of 16 bits, from element k on, whose words are turned by the number of the line; eight lines
+    // are a kilobyte.
+    {"group_matrix", R"($fn unsigned long long group_matrix(const void* lines, int k) {
+  const unsigned at = (unsigned)__cvta_generic_to_shared(lines) + k * 2;
+  return (unsigned long long)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+})"},
+    // Of a warpgroup, four warps: warp w has rows 16 w to 16 w + 15. They are under way until they are waited for.
+    {"multiply_group_f16_64", multiply_group<64, false>},
+    {"multiply_group_f16_128", multiply_group<128, false>},
+    {"multiply_group_f16_256", multiply_group<256, false>},
+    {"multiply_group_bf16_64", multiply_group<64, true>},
+    {"multiply_group_bf16_128", multiply_group<128, true>},
+    {"multiply_group_bf16_256", multiply_group<256, true>},
+    {"begin_group", R"($fn void begin_group() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); })"},
+    {"commit_group", R"($fn void commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); })"},
+    {"wait_group", R"(template <int later>
+$fn void wait_group() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(later) : "memory");
+})"},
+    // What this thread wrote to shared memory, for warpgroups to multiply.
+    {"show_words", R"($fn void show_words() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); })"},
+    // Two elements of a fragment, the first below.
+    {"pack_f16", R"($fn unsigned pack_f16(float first, float second) {
+  unsigned bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  return bits;
+})"},
+    {"pack_bf16", R"($fn unsigned pack_bf16(float first, float second) {
+  unsigned bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  return bits;
+})"},
+    // e to the x, to a few steps of float32.
+    {"exp_near", R"($fn float exp_near(float x) {
+  float power;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
+  return power;
 })"},
     {"f16_to_float", R"($fn float f16_to_float(f16 bits) {
   float x;

@@ -23,8 +23,8 @@ constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by sev
 // Fills in the launches of one program.
 class Planner {
  public:
-  Planner(Program& program, const std::vector<std::string>& architectures)
-      : p_(program), architectures_(architectures) {}
+  Planner(Program& program, const std::vector<std::string>& architectures, const Features& features)
+      : p_(program), architectures_(architectures), features_(features) {}
 
   void run() {
     launch(p_.recipes);
@@ -46,7 +46,8 @@ class Planner {
           launch.args.push_back(copy.buffers[i]);
         }
       const auto [known, fresh] = kernels_.try_emplace({step.kernel, launch.count, ahead});
-      if (fresh) known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)], ahead, launch.count);
+      if (fresh)
+        known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)], features_, ahead, launch.count);
       const Made& made = known->second;
       launch.symbol = made.symbol;
       launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
@@ -88,6 +89,7 @@ class Planner {
 
   Program& p_;
   const std::vector<std::string>& architectures_;
+  const Features& features_;
   // By position in the program, how many at once, and what is ahead.
   std::map<std::tuple<int32_t, int32_t, std::vector<bool>>, Made> kernels_;
   bool prepared_ = false;                         // recipes are behind
@@ -118,6 +120,7 @@ std::vector<std::string> read_architectures(const std::string& list) {
 class CudaTarget : public CodegenTarget {
  public:
   explicit CudaTarget(const std::string& architectures) : architectures_(read_architectures(architectures)) {
+    features_.groups = architectures_ == std::vector<std::string>{"sm_90a"};
     config_.name = "cuda";
     config_.channel_alignment_bytes = 16;  // the widest load of a thread
     config_.buffer_alignment_bytes = 256;
@@ -134,9 +137,9 @@ class CudaTarget : public CodegenTarget {
       if (auto reason = cannot_print(part.kernel, cuda_dialect)) return *reason;
     return {};
   }
-  Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel); }
+  Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel, features_); }
   size_t group(std::span<const GroupStep> steps) const override;
-  void plan(Program& program) const override { Planner(program, architectures_).run(); }
+  void plan(Program& program) const override { Planner(program, architectures_, features_).run(); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
     return std::make_shared<const CudaTarget>(list);
   }
@@ -144,6 +147,7 @@ class CudaTarget : public CodegenTarget {
  private:
   TargetConfig config_;
   std::vector<std::string> architectures_;
+  Features features_;
 };
 
 // Equal products none of which has to do with what another one writes: queries, keys and values of one layer.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 // Shared memory is a block's: the harness hands it out by a number, that of its mention in the text.
 std::string with_shared_memory(const std::string& text) {
-  static const std::regex dynamic(R"(extern __shared__ (\w+) (\w+)\[\];)"),
+  static const std::regex dynamic(R"(extern __shared__ (?:__align__\(1024\) )?(\w+) (\w+)\[\];)"),
       fixed(R"(__shared__ ([\w ]+) (\w+)\[(\d+)\];)");
   const std::string first = std::regex_replace(text, dynamic, "$1* const $2 = ($1*)mslx_current()->tgm[0];");
   std::string out;
@@ -70,9 +70,34 @@ std::string run(const std::string& command, int& status) {
 }  // namespace
 
 const Dialect& harness_dialect() {
-  static const std::set<std::string_view> own = {
-      "f16_to_float", "float_to_f16", "copy_async",   "commit_copies", "wait_copies", "load_matrices",        "follow",
-      "lead",         "behind",       "multiply_f16", "multiply_bf16", "INFINITY",    "load_matrices_turned", "NAN"};
+  static const std::set<std::string_view> own = {"f16_to_float",
+                                                 "float_to_f16",
+                                                 "copy_async",
+                                                 "commit_copies",
+                                                 "wait_copies",
+                                                 "load_matrices",
+                                                 "multiply_f16",
+                                                 "multiply_bf16",
+                                                 "INFINITY",
+                                                 "load_matrices_turned",
+                                                 "NAN",
+                                                 "pack_f16",
+                                                 "pack_bf16",
+                                                 "exp_near",
+                                                 "begin_group",
+                                                 "commit_group",
+                                                 "wait_group",
+                                                 "show_words",
+                                                 "group_matrix",
+                                                 "multiply_group_f16_64",
+                                                 "multiply_group_f16_128",
+                                                 "multiply_group_f16_256",
+                                                 "multiply_group_bf16_64",
+                                                 "multiply_group_bf16_128",
+                                                 "multiply_group_bf16_256",
+                                                 "follow",
+                                                 "lead",
+                                                 "behind"};
   static const std::vector<Dialect::Helper> helpers = [] {
     std::vector<Dialect::Helper> kept;
     for (const Dialect::Helper& h : cuda_dialect.helpers)

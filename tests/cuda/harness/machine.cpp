@@ -24,11 +24,12 @@ Machine::Machine(const std::string& functions) {
     return;
   }
   gpu_ = std::make_unique<Gpu>();
-  const std::vector<std::string> texts{with_helpers(functions, cuda_dialect)}, architectures{"sm_80", "sm_90a"};
   const bool hopper = to_string(gpu_->device.architecture()).starts_with("90");
+  const std::vector<std::string> texts{with_helpers(functions, cuda_dialect)},
+      architectures{hopper ? "sm_90a" : "sm_80"};
   const cuda::Current current(gpu_->device.context());
   try {
-    gpu_->module = gpu_->device.load(cuda::compile_texts(texts, architectures)[hopper ? 1 : 0], "printed");
+    gpu_->module = gpu_->device.load(cuda::compile_texts(texts, architectures)[0], "printed");
   } catch (const std::exception& e) {
     error_ = e.what();
   }

@@ -136,6 +136,18 @@ T* behind(T* memory) {
   return memory;
 }
 
+inline float bf16_value(unsigned short bits) { return bits_as<float>(static_cast<unsigned>(bits) << 16); }
+inline unsigned pack_f16(float first, float second) { return float_to_f16(first) | float_to_f16(second) << 16; }
+inline unsigned pack_bf16(float first, float second) {
+  const auto round = [](float x) {
+    const unsigned bits = bits_as<unsigned>(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  };
+  return round(first) | round(second) << 16;
+}
+inline float exp_near(float x) { return std::exp2(x * 1.44269504f); }
+
 // Copies arrive when they are waited for and not before.
 struct Copy {
   void* to;
@@ -212,6 +224,58 @@ inline void multiply_f16(float* sums, const unsigned* a, const unsigned* b, HARN
   multiply(sums, a, b, f16_to_float, line * 256 + column);
 }
 inline void multiply_bf16(float* sums, const unsigned* a, const unsigned* b, HARNESS_SITE) {
-  const auto to_float = [](unsigned short bits) { return bits_as<float>(static_cast<unsigned>(bits) << 16); };
-  multiply(sums, a, b, to_float, line * 256 + column);
+  multiply(sums, a, b, bf16_value, line * 256 + column);
+}
+
+// Products of a warpgroup are done when they are waited for and not before.
+struct GroupProduct {
+  float (*sums)[4];
+  const unsigned short *a, *b;
+  int k, columns;
+  bool bf16;
+};
+struct GroupProducts {
+  std::vector<GroupProduct> open;
+  std::vector<std::vector<GroupProduct>> committed;
+};
+inline GroupProducts group_products[1024];
+inline void multiply_group(const GroupProduct& p) {
+  const unsigned lane = mslx_current()->tiitg % 32, warp = mslx_current()->tiitg / 32 % 4;
+  const auto at = [&](const unsigned short* lines, unsigned line, unsigned k) {
+    const unsigned short bits = lines[line * 64 + (k / 8 ^ line % 8) * 8 + k % 8];
+    return p.bf16 ? bf16_value(bits) : f16_to_float(bits);
+  };
+  for (unsigned j = 0; j < p.columns / 8u; ++j)
+    for (unsigned e = 0; e < 4; ++e) {
+      const unsigned row = warp * 16 + lane / 4 + e / 2 * 8, column = j * 8 + lane % 4 * 2 + e % 2;
+      double sum = p.sums[j][e];
+      for (unsigned k = p.k; k < p.k + 16u; ++k) sum += static_cast<double>(at(p.a, row, k)) * at(p.b, column, k);
+      p.sums[j][e] = static_cast<float>(sum);
+    }
+}
+inline void open_group_product(float (*sums)[4], const void* a, const void* b, int k, int columns, bool bf16) {
+  const auto lines = [](const void* p) { return static_cast<const unsigned short*>(p); };
+  group_products[mslx_current()->tiitg].open.push_back({sums, lines(a), lines(b), k, columns, bf16});
+}
+#define HARNESS_GROUP(type, columns)                                                                    \
+  inline void multiply_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) { \
+    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16");                          \
+  }
+HARNESS_GROUP(f16, 64)
+HARNESS_GROUP(f16, 128)
+HARNESS_GROUP(f16, 256) HARNESS_GROUP(bf16, 64) HARNESS_GROUP(bf16, 128)
+    HARNESS_GROUP(bf16, 256) inline void begin_group() {}
+inline void show_words() {}
+inline void commit_group() {
+  GroupProducts& mine = group_products[mslx_current()->tiitg];
+  mine.committed.push_back(std::move(mine.open));
+  mine.open.clear();
+}
+template <int later>
+void wait_group() {
+  GroupProducts& mine = group_products[mslx_current()->tiitg];
+  while (mine.committed.size() > later) {
+    for (const GroupProduct& p : mine.committed.front()) multiply_group(p);
+    mine.committed.erase(mine.committed.begin());
+  }
 }

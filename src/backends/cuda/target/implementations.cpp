@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/target/attention.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
@@ -18,12 +19,14 @@ namespace {
 struct Implementation {
   std::string_view name;
   std::string (*declines)(const Product& product);
-  Made (*make)(const Kernel& kernel, const Product& product);
+  Made (*make)(const Kernel& kernel, const Product& product, const Features& features);
 };
 
 constexpr Implementation implementations[] = {
-    {"dots", dots_decline, [](const Kernel& k, const Product& p) { return make_dots(k, p, choose_dots(p)); }},
-    {"tiles", tiles_decline, [](const Kernel& k, const Product& p) { return make_tiles(k, p, choose_tile(p)); }},
+    {"dots", dots_decline,
+     [](const Kernel& k, const Product& p, const Features&) { return make_dots(k, p, choose_dots(p)); }},
+    {"tiles", tiles_decline,
+     [](const Kernel& k, const Product& p, const Features& f) { return make_tiles(k, p, choose_tile(p, f)); }},
 };
 
 std::vector<std::string> traps_of(const Kernel& printed) {
@@ -68,9 +71,16 @@ bool several_at_once(const Kernel& kernel) {
                                 [&](const Implementation& i) { return i.declines(*product).empty(); });
 }
 
-Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead, int copies) {
+Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
   if (!kernel.contraction) return make_rows(kernel);
   std::string declined;
+  if (kernel.contraction->kind == ContractionKind::attention)
+    if (const auto attention = find_attention(kernel, declined)) {
+      Made made = make_attention(kernel, *attention, choose_attention(*attention));
+      made.symbol = kernel_name(kernel);
+      made.traps = traps_of(kernel);
+      return made;
+    }
   if (auto product = find_product(kernel, declined)) {
     for (Operand* o : {&product->a, &product->b}) o->ahead = ahead[static_cast<size_t>(o->arg)];
     product->copies = copies;
@@ -80,7 +90,7 @@ Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead, int copie
         declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", i.name, why);
         continue;
       }
-      Made made = i.make(kernel, *product);
+      Made made = i.make(kernel, *product, features);
       made.symbol = function_name(kernel, *product);
       made.traps = traps_of(kernel);
       if (!declined.empty()) made.how += fmt::format(" ({})", declined);

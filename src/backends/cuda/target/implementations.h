@@ -13,12 +13,13 @@ struct Made {
   LaunchShape shape;
   int64_t shared_bytes = 0;        // of a block, beside what the text declares
   std::vector<std::string> traps;  // what its trap word says, from 1 on; none: it takes none
+  bool groups = false;             // uses what sm_90a alone has
   std::string how;                 // the implementation, and why those before it declined
 };
 
-// `tiles` (tile.h), `dots` (dot.h), and rows, which takes all. The kernel is one that refuse() did not name; `ahead`
+// `attention`, `dots`, `tiles` and rows, which takes all. The kernel is one that refuse() did not name; `ahead`
 // says by argument what is in memory before the method runs. Several copies: only of what several_at_once() allows.
-Made make_kernel(const Kernel& kernel, const std::vector<bool>& ahead, int copies = 1);
+Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);
 // Whether one launch can make several kernels like this one, each of memory of its own.
 bool several_at_once(const Kernel& kernel);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/target/attention.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/tile.h"
 
@@ -32,13 +33,13 @@ std::vector<int> find_packing(const Kernel& k) {
 }
 
 // Into how many pieces of which reduced dimension: 1 if it stays whole.
-int64_t find_split(const Kernel& k, size_t& along) {
+int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
   std::string why;
   const auto product = find_product(k, why);
   if (!product || dots_decline(*product).empty() || !tiles_decline(*product).empty()) return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = 0;
-  choose_tile(*product, &least);
+  choose_tile(*product, features, &least);
   int64_t best = 1;
   for (size_t j = 0; j < k.contraction->reduce.size(); ++j)
     for (const int64_t parts : {2, 3, 4, 6, 7, 8, 9, 12, 14, 16}) {
@@ -53,7 +54,7 @@ int64_t find_split(const Kernel& k, size_t& along) {
       piece.batch.extents.push_back(parts);
       piece.batch.dims.push_back(dim);
       double cycles = 0;
-      choose_tile(piece, &cycles);
+      choose_tile(piece, features, &cycles);
       const double results =
           static_cast<double>(product->rows.size() * product->columns.size() * product->batch.size());
       cycles += of_sum + results * static_cast<double>(parts) * 8 / 132 / 16;  // written and read again
@@ -64,10 +65,12 @@ int64_t find_split(const Kernel& k, size_t& along) {
 
 }  // namespace
 
-Unfused find_parts(const Kernel& kernel) {
+Unfused find_parts(const Kernel& kernel, const Features& features) {
   if (!kernel.contraction) return {};
   Unfused parts;
   if (kernel.contraction->kind == ContractionKind::attention) {
+    std::string why;
+    if (find_attention(kernel, why)) return {};
     const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
     const bool narrow = values == DType::f16 || values == DType::bf16;
     parts = narrow ? attention_products(kernel, values) : unfuse(kernel);
@@ -80,7 +83,7 @@ Unfused find_parts(const Kernel& kernel) {
     const Kernel step = parts.steps[n].kernel;
     size_t along = 0;
     if (!step.contraction || step.contraction->kind == ContractionKind::attention) continue;
-    const int64_t pieces = find_split(step, along);
+    const int64_t pieces = find_split(step, features, along);
     if (pieces > 1) replace_step(parts, kernel.args.size(), n++, split_sum(step, along, pieces));
   }
   if (parts.steps.size() == 1 && kernel.contraction->kind != ContractionKind::attention) {

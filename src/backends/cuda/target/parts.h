@@ -1,12 +1,13 @@
 // Kernels that this device runs as several.
 #pragma once
+#include "backends/cuda/target/product.h"
 #include "kernel/fuse/unfuse.h"
 
 namespace npusim::cuda {
 
-// Attention as products around a softmax; a convolution whose weight is not read in words as its packing and a product;
-// a product with too few tiles for all multiprocessors, or too long a depth, as pieces of its depth and their sum.
-// No steps: the kernel is one.
-Unfused find_parts(const Kernel& kernel);
+// Attention that is not made in one as products around a softmax; a convolution whose weight is not read in words as
+// its packing and a product; a product with too few tiles for all multiprocessors, or too long a depth, as pieces of
+// its depth and their sum. No steps: the kernel is one.
+Unfused find_parts(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda

@@ -7,9 +7,8 @@
 #include <cstdlib>
 
 namespace npusim::cuda {
-namespace {
 
-Operand linear(const Kernel& k, const Access& access) {
+Operand operand_of(const Kernel& k, const Access& access) {
   Operand o;
   o.arg = access.arg;
   o.elements = k.args[static_cast<size_t>(access.arg)].elements;
@@ -23,25 +22,26 @@ Operand linear(const Kernel& k, const Access& access) {
   return o;
 }
 
-// Whether eight neighbours along the dimension lie in one word, wherever the others stand.
-bool has_words(const Product& p, const Operand& o, int dim) {
+bool has_words(const std::vector<int64_t>& extents, const Operand& o, int dim) {
   const auto along = static_cast<size_t>(dim);
-  if (o.strides[along] != 1 || p.extents[along] % word != 0 || o.offset % word != 0) return false;
+  if (o.strides[along] != 1 || extents[along] % word != 0 || o.offset % word != 0) return false;
   for (size_t d = 0; d < o.strides.size(); ++d)
-    if (d != along && p.extents[d] > 1 && o.strides[d] % word != 0) return false;
+    if (d != along && extents[d] > 1 && o.strides[d] % word != 0) return false;
   return std::none_of(o.bounds.begin(), o.bounds.end(), [&](const Bound& b) { return b.coeffs[along] != 0; });
 }
 
-void make_last(Product& p, Axis& axis, int dim) {
+void make_last(const std::vector<int64_t>& extents, Axis& axis, int dim) {
   std::vector<int> dims = axis.dims;
   std::erase(dims, dim);
   dims.push_back(dim);
-  axis = make_axis(p.extents, std::move(dims));
+  axis = make_axis(extents, std::move(dims));
 }
+
+namespace {
 
 int find_words(const Product& p, const Operand& o, const Axis& axis) {
   for (int dim : axis.dims)
-    if (has_words(p, o, dim)) return dim;
+    if (has_words(p.extents, o, dim)) return dim;
   return -1;
 }
 
@@ -49,19 +49,19 @@ int find_words(const Product& p, const Operand& o, const Axis& axis) {
 void order_depth(Product& p) {
   int last = -1;
   for (int dim : p.depth.dims)
-    if (has_words(p, p.a, dim) && has_words(p, p.b, dim)) last = dim;
+    if (has_words(p.extents, p.a, dim) && has_words(p.extents, p.b, dim)) last = dim;
   if (last < 0) last = find_words(p, p.a, p.depth);
   if (last < 0) last = find_words(p, p.b, p.depth);
-  if (last >= 0) make_last(p, p.depth, last);
+  if (last >= 0) make_last(p.extents, p.depth, last);
   for (Operand* o : {&p.a, &p.b})
-    if (last >= 0 && has_words(p, *o, last)) o->words = Operand::Words::along_depth;
+    if (last >= 0 && has_words(p.extents, *o, last)) o->words = Operand::Words::along_depth;
 }
 
 void order_across(Product& p, Operand& o, Axis& axis) {
   if (o.words != Operand::Words::none) return;
   const int dim = find_words(p, o, axis);
   if (dim < 0) return;
-  make_last(p, axis, dim);
+  make_last(p.extents, axis, dim);
   o.words = Operand::Words::across;
 }
 
@@ -74,7 +74,7 @@ void order_results(const Kernel& k, Product& p) {
     int best = -1;
     for (int dim : axis.dims)
       if (step(dim) != 0 && (best < 0 || step(dim) < step(best))) best = dim;
-    if (best >= 0 && free_axis(o)) make_last(p, axis, best);
+    if (best >= 0 && free_axis(o)) make_last(p.extents, axis, best);
     return axis.dims.empty() || step(axis.dims.back()) == 0 ? int64_t{1} << 62 : step(axis.dims.back());
   };
   const int64_t along_columns = pick(p.columns, p.b), along_rows = pick(p.rows, p.a);
@@ -118,7 +118,7 @@ std::optional<Product> find_product(const Kernel& k, std::string& why) {
   constexpr int64_t most = int64_t{1} << 30;  // positions are int
   for (const Axis* axis : {&p.batch, &p.rows, &p.columns, &p.depth})
     if (axis->size() > most) return none(fmt::format("an axis of {}", axis->size()));
-  p.a = linear(k, c.a), p.b = linear(k, c.b);
+  p.a = operand_of(k, c.a), p.b = operand_of(k, c.b);
   order_depth(p);
   order_across(p, p.a, p.rows);
   order_across(p, p.b, p.columns);

@@ -11,6 +11,11 @@ namespace npusim::cuda {
 
 inline constexpr int word = 8;  // elements of 16 bits
 
+// What all architectures have that are compiled for.
+struct Features {
+  bool groups = false;  // products by warpgroups: sm_90a
+};
+
 // A coordinate that the memory has only for 0 <= value < limit.
 struct Bound {
   int64_t offset = 0, limit = 0;
@@ -45,6 +50,11 @@ struct Product {
   int lanes = 1;
   int copies = 1;  // products like this one, each of memory of its own, that one launch makes
 };
+
+Operand operand_of(const Kernel& kernel, const Access& access);
+// Whether eight neighbours along the dimension lie in one word, wherever the others stand.
+bool has_words(const std::vector<int64_t>& extents, const Operand& operand, int dim);
+void make_last(const std::vector<int64_t>& extents, Axis& axis, int dim);
 
 // Why the kernel is no such product in `why`, then.
 std::optional<Product> find_product(const Kernel& kernel, std::string& why);

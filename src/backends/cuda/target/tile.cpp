@@ -20,15 +20,20 @@ class TileText {
 
   std::string body() {
     const int64_t row_tiles = tiles(p_.rows, s_.rows), column_tiles = tiles(p_.columns, s_.columns);
-    t_.add("extern __shared__ uint4 shared_words[];");
+    t_.add(fmt::format("extern __shared__ {}uint4 shared_words[];", s_.groups ? "__align__(1024) " : ""));
     t_.add("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;");
-    t_.add(fmt::format("const int first_row = block % {} * {};", row_tiles, s_.rows));
-    t_.add(fmt::format("const int first_column = block / {} % {} * {};", row_tiles, column_tiles, s_.columns));
+    // Blocks that follow each other share tiles of the larger operand: it comes from memory once.
+    const bool rows_first = p_.b.elements >= p_.a.elements;
+    const int64_t fast = rows_first ? row_tiles : column_tiles, slow = rows_first ? column_tiles : row_tiles;
+    const std::string first = fmt::format("block % {}", fast), second = fmt::format("block / {} % {}", fast, slow);
+    t_.add(fmt::format("const int first_row = {} * {}, first_column = {} * {};", rows_first ? first : second, s_.rows,
+                       rows_first ? second : first, s_.columns));
     t_.add(fmt::format("const int batch = block / {};", row_tiles * column_tiles));
     take_apart(t_, "batch", p_.batch, "z");
     const std::string_view type = element_type(p_);
     t_.add(fmt::format("{0}* const a_stages = ({0}*)shared_words;", type));
-    t_.add(fmt::format("{}* const b_stages = a_stages + {};", type, s_.stages * s_.rows * tile_depth));
+    t_.add(fmt::format("{}* const b_stages = a_stages + {};", type,
+                       std::min<int64_t>(s_.stages, steps_) * s_.rows * tile_depth));
     declare('a', p_.a, p_.rows, s_.rows, "row");
     declare('b', p_.b, p_.columns, s_.columns, "column");
     t_.open("const auto bring_a = [&](const int stage, const int step)");
@@ -37,7 +42,11 @@ class TileText {
     t_.open("const auto bring_b = [&](const int stage, const int step)");
     bring('b', p_.b, s_.columns);
     t_.close(";");
-    sums();
+    declare_sums();
+    if (s_.groups)
+      group_sums();
+    else
+      sums();
     epilogue();
     return std::move(t_.text);
   }
@@ -155,7 +164,7 @@ class TileText {
   int rows_of_warp() const { return s_.rows / s_.warps_along_rows; }
   int columns_of_warp() const { return s_.columns / s_.warps_along_columns; }
 
-  void sums() {
+  void declare_sums() {
     const int m = rows_of_warp(), n = columns_of_warp();
     t_.add(fmt::format("const int warp_row = warp / {0} * {1}, warp_column = warp % {0} * {2};", s_.warps_along_columns,
                        m, n));
@@ -165,19 +174,46 @@ class TileText {
     t_.add("#pragma unroll");
     t_.add(fmt::format(
         "  for (int j = 0; j < {}; ++j) sums[i][j][0] = sums[i][j][1] = sums[i][j][2] = sums[i][j][3] = 0;", n / 8));
-    first_stages();
+  }
+
+  void stage(char x, int size) {
+    t_.add(fmt::format("const {0}* const {1}_stage = {1}_stages + step % {2} * {3};", element_type(p_), x, s_.stages,
+                       size * tile_depth));
+  }
+
+  // One step's products are under way while the next one's begin; the stage that is filled is that of the last but one,
+  // which all groups waited for before the barrier.
+  void group_sums() {
+    const int ahead = s_.stages - 2;
+    first_stages(ahead);
+    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
+    t_.add(fmt::format("wait_copies<{}>();", ahead - 1));
+    t_.add("show_words();");
+    t_.add("__syncthreads();");
+    stage('a', s_.rows), stage('b', s_.columns);
+    t_.add("begin_group();");
+    t_.add("#pragma unroll");
+    t_.add(fmt::format(
+        "for (int k = 0; k < {}; k += 16) multiply_group_{}_{}(sums[0], a_stage + warp / 4 * {}, b_stage, k);",
+        tile_depth, element_type(p_), s_.columns, 64 * tile_depth));
+    t_.add("commit_group();");
+    next_stage(ahead);
+    t_.add("commit_copies();");
+    t_.add("wait_group<1>();");
+    t_.close();
+    t_.add("wait_group<0>();");
+  }
+
+  void sums() {
+    const int m = rows_of_warp(), n = columns_of_warp();
+    first_stages(s_.stages - 1);
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
     t_.add(fmt::format("wait_copies<{}>();", s_.stages - 2));
     t_.add("__syncthreads();");
-    t_.open(fmt::format("if (step + {} < {})", s_.stages - 1, steps_));
-    t_.add(fmt::format("bring_a((step + {0}) % {1}, step + {0});", s_.stages - 1, s_.stages));
-    t_.add(fmt::format("bring_b((step + {0}) % {1}, step + {0});", s_.stages - 1, s_.stages));
-    t_.close();
+    next_stage(s_.stages - 1);
     t_.add("commit_copies();");
     const std::string_view type = element_type(p_);
-    t_.add(fmt::format("const {}* const a_stage = a_stages + step % {} * {};", type, s_.stages, s_.rows * tile_depth));
-    t_.add(
-        fmt::format("const {}* const b_stage = b_stages + step % {} * {};", type, s_.stages, s_.columns * tile_depth));
+    stage('a', s_.rows), stage('b', s_.columns);
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int k = 0; k < {}; k += 16)", tile_depth));
     t_.add(fmt::format("unsigned a[{}][4], b[{}][4];", m / 16, n / 16));
@@ -195,10 +231,10 @@ class TileText {
   }
 
   // What is there ahead is asked for before what precedes the launch has ended, and is of the first commit.
-  void first_stages() {
+  void first_stages(int count) {
     const auto stages = [&](bool ahead) {
       t_.add("#pragma unroll");
-      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", std::min<int64_t>(s_.stages - 1, steps_)));
+      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", std::min<int64_t>(count, steps_)));
       if (p_.a.ahead == ahead) t_.add("bring_a(step, step);");
       if (p_.b.ahead == ahead) t_.add("bring_b(step, step);");
       if (!ahead) t_.add("commit_copies();");
@@ -207,7 +243,14 @@ class TileText {
     if (p_.a.ahead || p_.b.ahead) stages(true);
     for (const std::string& statement : follow_text(k_, p_)) t_.add(statement);
     stages(false);
-    for (int64_t step = steps_; step < s_.stages - 1; ++step) t_.add("commit_copies();");
+    for (int64_t step = steps_; step < count; ++step) t_.add("commit_copies();");
+  }
+
+  void next_stage(int ahead) {
+    t_.open(fmt::format("if (step + {} < {})", ahead, steps_));
+    for (const char x : {'a', 'b'})
+      t_.add(fmt::format("bring_{0}((step + {1}) % {2}, step + {1});", x, ahead, s_.stages));
+    t_.close();
   }
 
   // Four matrices of 8 x 8: of a, rows then depth; of b, depth then columns. A line of memory that runs across is
@@ -247,8 +290,10 @@ class TileText {
         fmt::format("results[{} * {} + {}] = sums[i][j][e];", turn ? "column" : "row", pitch, turn ? "row" : "column"));
     t_.close();
     t_.add("__syncthreads();");
-    t_.open(fmt::format("for (int n = thread; n < {}; n += {})", lines * width / p_.lanes, s_.threads()));
-    t_.add(fmt::format("const int line = n / {0}, at = n % {0} * {1};", width / p_.lanes, p_.lanes));
+    const int words = width / p_.lanes;  // of a line: a thread has the same one of several lines
+    t_.add(fmt::format("const int at = thread % {} * {};", words, p_.lanes));
+    t_.add("#pragma unroll 4");
+    t_.open(fmt::format("for (int line = thread / {0}; line < {1}; line += {2})", words, lines, s_.threads() / words));
     t_.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
                        turn ? "line" : "at"));
     t_.add(fmt::format("if (row >= {} || column >= {}) continue;", p_.rows.size(), p_.columns.size()));
@@ -271,28 +316,50 @@ class TileText {
 
 int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.columns) * tile_depth; }
 
+int64_t shared_bytes_of(const Product& p, const TileShape& s) {
+  const int64_t results =
+      p.lanes_are_rows ? int64_t{4} * s.columns * (s.rows + 4) : int64_t{4} * s.rows * (s.columns + 4);
+  const int64_t steps = (p.depth.size() + tile_depth - 1) / tile_depth;
+  return std::max(std::min<int64_t>(s.stages, steps) * stage_bytes(s), results);
+}
+
 constexpr TileShape shapes[] = {
-    {128, 128, 2, 4, 3}, {128, 64, 2, 2, 3}, {64, 128, 2, 2, 3}, {64, 64, 2, 2, 4},
-    {64, 32, 2, 2, 4},   {32, 64, 2, 2, 4},  {32, 32, 2, 2, 4},  {16, 64, 1, 4, 4},
+    {128, 256, 8, 1, 4, true}, {128, 128, 8, 1, 3, true}, {128, 64, 8, 1, 4, true}, {64, 128, 4, 1, 4, true},
+    {64, 64, 4, 1, 4, true},   {128, 128, 2, 4, 3},       {128, 64, 2, 2, 3},       {64, 128, 2, 2, 3},
+    {64, 64, 2, 2, 4},         {64, 32, 2, 2, 4},         {32, 64, 2, 2, 4},        {32, 32, 2, 2, 4},
+    {16, 64, 1, 4, 4},
 };
 
 }  // namespace
 
 std::span<const TileShape> tile_shapes() { return shapes; }
 
-// An estimate for a device of 132 multiprocessors: a block's step takes its products or its bytes, whichever takes
-// longer, and never less than memory lets it wait.
-TileShape choose_tile(const Product& p, double* cycles) {
+bool takes(const TileShape& s, const Product& p) {
+  return !s.groups || (p.a.words != Operand::Words::across && p.b.words != Operand::Words::across);
+}
+
+// An estimate for a device of 132 multiprocessors. A block's step takes its products or its bytes, whichever takes
+// longer, and never less than memory lets it wait; then its results are stored. Blocks that fit on a multiprocessor do
+// one what the others do not.
+TileShape choose_tile(const Product& p, const Features& features, double* cycles) {
   TileShape best = shapes[0];
   double least = 0;
   for (const TileShape& s : shapes) {
-    const auto parts = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
+    if ((s.groups && !features.groups) || !takes(s, p)) continue;
+    const auto parts = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
     const int64_t blocks =
         parts(p.rows.size(), s.rows) * parts(p.columns.size(), s.columns) * p.batch.size() * p.copies;
-    const double products = double(s.rows) * s.columns * tile_depth / 1200, bytes = stage_bytes(s) / 28.0;
-    const double step = std::max({products, bytes, 180.0});
-    const double block = static_cast<double>(parts(p.depth.size(), tile_depth)) * step + 900 + products / 2;
-    const double all = static_cast<double>((blocks + 131) / 132) * block;
+    const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + 50);
+    const int64_t fit = std::min({(int64_t{227} << 10) / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
+                                  65536 / (registers * s.threads())});
+    const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, 132)), 1);
+    const double results = double(s.rows) * s.columns, products = results * tile_depth / (s.groups ? 1900 : 1200),
+                 bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 36.0 : 28.0);
+    const auto steps = static_cast<double>(parts(p.depth.size(), tile_depth));
+    const double step = std::max(products, bytes), store = results * 0.12;
+    const double alone = steps * std::max(step, 180.0) + 900 + products / 2 + store;
+    const double shared = static_cast<double>(beside) * std::max(steps * step, store);
+    const double all = static_cast<double>(parts(blocks, 132 * beside)) * std::max(alone, shared);
     if (least == 0 || all < least) best = s, least = all;
   }
   if (cycles) *cycles = least;
@@ -321,14 +388,13 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
   const auto parts = [](int64_t size, int tile) { return (size + tile - 1) / tile; };
   made.shape = {parts(product.rows.size(), s.rows) * parts(product.columns.size(), s.columns) * product.batch.size(),
                 s.threads()};
-  const int64_t results =
-      product.lanes_are_rows ? int64_t{4} * s.columns * (s.rows + 4) : int64_t{4} * s.rows * (s.columns + 4);
-  made.shared_bytes = std::max(s.stages * stage_bytes(s), results);
+  made.shared_bytes = shared_bytes_of(product, s);
+  made.groups = s.groups;
   const auto read = [](const Operand& o) {
     return o.words == Operand::Words::none ? "elements" : o.words == Operand::Words::across ? "words across" : "words";
   };
-  made.how =
-      fmt::format("tiles of {}x{}, {} stages, {} by {}", s.rows, s.columns, s.stages, read(product.a), read(product.b));
+  made.how = fmt::format("tiles of {}x{}, {} stages, {} by {}{}", s.rows, s.columns, s.stages, read(product.a),
+                         read(product.b), s.groups ? ", by warpgroups" : "");
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
   made.functions += function_head(kernel, product, made.shape);

@@ -8,13 +8,15 @@ struct TileShape {
   int rows = 64, columns = 64;
   int warps_along_rows = 2, warps_along_columns = 2;
   int stages = 3;
+  bool groups = false;  // of four warps, which multiply what lies in shared memory: 64 rows each; sm_90a alone
   int threads() const { return 32 * warps_along_rows * warps_along_columns; }
 };
 inline constexpr int tile_depth = 64;  // elements of a stage
 
 // All there are, and of them the one that is estimated to be the fastest; `cycles`, if asked for, are the estimate.
 std::span<const TileShape> tile_shapes();
-TileShape choose_tile(const Product& product, double* cycles = nullptr);
+bool takes(const TileShape& shape, const Product& product);
+TileShape choose_tile(const Product& product, const Features& features, double* cycles = nullptr);
 
 std::string tiles_decline(const Product& product);  // "" if they do not
 Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape);

@@ -1,0 +1,135 @@
+// Attention in one kernel, executed (on the CPU where there is no GPU) and compared with the reference: every shape of
+// block, heads and keys of every size, scores that are no numbers, keys that do not exist.
+#include "backends/cuda/target/attention.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "cuda/harness/check.h"
+#include "kernel/contractions.h"
+#include "print/print.h"
+
+namespace npusim {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Case shaped(std::string name, Kernel kernel, const cuda::AttentionShape& shape) {
+  kernel.name = name;
+  std::string why;
+  const auto attention = cuda::find_attention(kernel, why);
+  EXPECT_TRUE(attention) << name << ": " << why;
+  cuda::Made made = cuda::make_attention(kernel, *attention, shape);
+  made.symbol = kernel_name(kernel);
+  return {std::move(name), std::move(kernel), std::move(made)};
+}
+
+std::string declined(const Kernel& kernel) {
+  std::string why;
+  return cuda::find_attention(kernel, why) ? "" : why;
+}
+
+Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.25 + mask; }
+Ex causal(KernelBuilder& b, Ex leaf, Ex mask) {
+  return select(b.binary(ExprOp::le, b.index(4), b.index(3)), leaf * 0.125, -infinity) + mask;
+}
+Ex capped(KernelBuilder&, Ex leaf, Ex mask) { return tanh(leaf * 0.02) * 50.0 + mask; }
+
+AttentionCase heads(int64_t size, DType type = DType::f16) {
+  AttentionCase c;
+  c.type = type, c.group = 2, c.queries = 13, c.keys = 37, c.depth = c.columns = size;
+  return c;
+}
+
+TEST(CudaAttention, EveryShapeOfABlock) {
+  std::vector<Case> cases;
+  for (const cuda::AttentionShape& s : {cuda::AttentionShape{8, 1, 16}, {4, 1, 64}, {4, 1, 48}, {2, 2, 32}, {1, 4, 16}})
+    for (const int64_t keys : {1, 37, 130}) {
+      AttentionCase c = heads(64, keys == 37 ? DType::bf16 : DType::f16);
+      c.keys = keys, c.queries = keys == 130 ? 20 : 13;
+      cases.push_back(
+          shaped(fmt::format("block{}x{}x{}_{}", s.warps_along_rows, s.warps_along_keys, s.keys_of_warp, keys),
+                 attention(c, DType::f32, masked), s));
+    }
+  check(cases);
+}
+
+TEST(CudaAttention, HeadsOfEverySize) {
+  std::vector<Case> cases;
+  for (const int64_t size : {8, 24, 80, 96, 128, 256})
+    cases.push_back(chosen(fmt::format("heads{}", size), attention(heads(size), DType::f16, masked), "attention"));
+  AttentionCase uneven = heads(40);
+  uneven.columns = 72, uneven.batch = 2;
+  cases.push_back(chosen("uneven", attention(uneven, DType::f32, capped), "attention"));
+  AttentionCase image = heads(64);
+  image.group = 1, image.kv_heads = 12, image.queries = image.keys = 197;
+  cases.push_back(chosen("image", attention(image, DType::f32, masked), "attention"));
+  cases.push_back(chosen("causal", attention(heads(64, DType::bf16), DType::f32, causal), "attention"));
+  check(cases);
+}
+
+// The mask's rows are −∞ but for some keys; one has an infinite score, one a NaN, one nothing but −∞.
+TEST(CudaAttention, ScoresThatAreNoNumbers) {
+  std::vector<Case> cases;
+  for (const bool safe : {false, true})
+    for (const cuda::AttentionShape& s : {cuda::AttentionShape{4, 1, 16}, {1, 4, 16}}) {
+      AttentionCase c = heads(16);
+      c.keys = 70, c.safe = safe;
+      Case one = shaped(fmt::format("numbers{}_{}", safe, s.warps_along_keys), attention(c, DType::f32, masked), s);
+      one.given = [](std::vector<HostTensor>& memory) {
+        HostTensor& mask = memory[3];
+        for (int64_t i = 0; i < 13 * 70; ++i) {
+          const int64_t row = i / 70, key = i % 70;
+          const bool there = row == 1 ? key > 65 : row == 2 ? key < 3 : row == 4 ? false : key % 3 == 0;
+          store_double(mask.data.data(), DType::f32, i, there ? 0.5 : -infinity);
+        }
+        store_double(mask.data.data(), DType::f32, 5 * 70 + 9, infinity);
+        store_double(mask.data.data(), DType::f32, 6 * 70 + 66, std::numeric_limits<double>::quiet_NaN());
+      };
+      cases.push_back(std::move(one));
+    }
+  check(cases);
+}
+
+// As many keys as the first element of the mask says; what lies behind them is NaN.
+TEST(CudaAttention, KeysThatDoNotExist) {
+  std::vector<Case> cases;
+  for (const int64_t keys : {-1, 0, 1, 17, 40, 1000}) {
+    AttentionCase c = heads(32);
+    c.keys = 40;
+    Kernel kernel = attention(c, DType::i64, [](KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; });
+    auto contraction = std::make_shared<Contraction>(*kernel.contraction);
+    auto score = std::make_shared<Score>(*contraction->score);
+    score->accesses.push_back({3, 0, std::vector<int64_t>(score->space.size(), 0), {}, {}});
+    Expr load{.op = ExprOp::load, .type = Scalar::i64};
+    load.integer = static_cast<int64_t>(score->accesses.size()) - 1;
+    score->keys = static_cast<int32_t>(score->exprs.size());
+    score->exprs.push_back(load);
+    contraction->score = score;
+    kernel.contraction = contraction;
+    Case one = chosen(fmt::format("keys{}", keys + 1), kernel, "attention");
+    one.given = [keys](std::vector<HostTensor>& memory) {
+      store_int(memory[3].data.data(), DType::i64, 0, keys);
+      for (const size_t n : {1, 2})
+        for (int64_t i = std::max<int64_t>(keys, 0) * 2 * 32; i < 40 * 2 * 32; ++i)
+          store_double(memory[n].data.data(), DType::f16, i, std::numeric_limits<double>::quiet_NaN());
+    };
+    cases.push_back(std::move(one));
+  }
+  check(cases);
+}
+
+TEST(CudaAttention, WhatIsMadeOfProducts) {
+  EXPECT_EQ(declined(attention(heads(20), DType::f32, masked)),
+            "queries and keys that do not lie in words along the depth");
+  EXPECT_EQ(declined(attention(heads(264), DType::f32, masked)), "heads of 264 and 264, more than 256");
+  EXPECT_EQ(declined(attention(heads(64, DType::f32), DType::f32, masked)), "queries of float32, not of a 16-bit type");
+  AttentionCase decode = heads(64);
+  decode.queries = 1, decode.keys = 2048;
+  EXPECT_EQ(declined(attention(decode, DType::f32, masked)), "2 blocks for 2048 keys");
+}
+
+}  // namespace
+}  // namespace npusim
