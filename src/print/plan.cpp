@@ -2,7 +2,9 @@
 #include "print/plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <numeric>
 
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
@@ -13,6 +15,21 @@ namespace npusim {
 namespace {
 
 constexpr int64_t int32_limit = std::numeric_limits<int32_t>::max();
+
+// Neighbouring points and rows store side by side: the dimensions by how far the first store goes along them. What
+// accumulates keeps its order.
+void order_by_store(Kernel& k) {
+  if (k.stores.empty() || std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; }))
+    return;
+  const std::vector<int64_t>& strides = k.stores[0].access.strides;
+  const auto step = [&](size_t d) {
+    return strides[d] == 0 ? std::numeric_limits<int64_t>::max() : std::abs(strides[d]);
+  };
+  std::vector<size_t> order(k.space.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end() - k.row_dims, [&](size_t a, size_t b) { return step(a) > step(b); });
+  order_dims(k, order);
+}
 
 // Stages, liveness and variation of every expression.
 void classify(PrintPlan& p) {
@@ -82,6 +99,7 @@ PrintPlan plan_kernel(const Kernel& kernel) {
   PrintPlan p;
   p.kernel = kernel;
   drop_unit_dims(p.kernel);
+  order_by_store(p.kernel);
   merge_dims(p.kernel);
   const Kernel& k = p.kernel;
   classify(p);

@@ -225,6 +225,15 @@ TEST(Print, merges_dimensions) {
   EXPECT_EQ(rows.kernel.row_dims, 1);
 }
 
+// An image's channels lie side by side in what is stored: neighbouring threads have neighbouring channels.
+TEST(Print, neighbours_store_side_by_side) {
+  KernelBuilder b({2, 64, 8, 9}, 1);
+  const int in = b.input({DType::f32, {2, 8, 64, 9}}), out = b.output({DType::f32, {2, 8, 64}});
+  const Coord from[] = {b.dim(0), b.dim(2), b.dim(1), b.dim(3)};
+  b.store(out, std::span(from).first(3), b.reduce(Reduction::max, b.load(in, from)));
+  EXPECT_EQ(plan_kernel(b.finish("pool")).kernel.space, (Shape{1024, 9}));  // in the order of memory
+}
+
 TEST(Print, traps_are_explained) {
   const std::vector<PrintSample> samples = print_samples();
   for (const PrintSample& sample : samples) {

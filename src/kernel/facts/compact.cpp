@@ -69,6 +69,8 @@ std::vector<size_t> drop_unit_dims(Kernel& k) {
   return keep;
 }
 
+void order_dims(Kernel& k, const std::vector<size_t>& order) { keep_dims(k, order); }
+
 bool merge_dims(Kernel& k) {
   const size_t rank = k.space.size(), outer = rank - static_cast<size_t>(k.row_dims);
   if (std::count(k.space.begin(), k.space.end(), 0)) return false;

@@ -6,11 +6,13 @@
 
 namespace npusim {
 
-// These two not for attention, nor for convolutions that are to stay ones: their dimensions are fixed.
+// These three not for attention, nor for convolutions that are to stay ones: their dimensions are fixed.
 //
 // Drops the dimensions of extent 1: an index along one is 0, a reduction or scan along a row of one element is that
 // element. Gives the old position of each dimension that is left.
 std::vector<size_t> drop_unit_dims(Kernel& kernel);
+// The dimensions in another order, given by their old positions; those of the row stay the last.
+void order_dims(Kernel& kernel, const std::vector<size_t>& order);
 // Makes one of neighbours that every access walks through like one, both in the row or neither, without index
 // expressions along them. Whether there were any.
 bool merge_dims(Kernel& kernel);
