@@ -42,6 +42,13 @@ struct SessionOptions {
   int threads = 0;                                     // of the host; 0: one per core
 };
 
+// A port's memory on its device, for code of the caller's own that reads or writes it there.
+struct DeviceMemory {
+  std::string device;          // "cuda:0"
+  std::uintptr_t address = 0;  // of the device's memory; the host's where that is the device's
+  TensorType type;             // row-major
+};
+
 class NPUSIM_API Session {
  public:
   // Loads the weights that the program names, runs its recipes once, resolves every step. Throws bad_input naming each
@@ -88,6 +95,14 @@ class NPUSIM_API Session {
   void run(Key method, int times = 1);
   void enqueue(Key method, int times = 1);
   void wait();
+
+  // Where an input or output, a state too, lies on its device: the same as long as the session lives. Throws usage
+  // where the device has no addresses for others.
+  DeviceMemory device_input(Key method, Key input);
+  DeviceMemory device_output(Key method, Key output);
+  // As run(), on what is in the inputs' memory on their devices, with outputs left there: no transfer from or to the
+  // host. The caller's own work on that memory is done before, or begins after.
+  void run_on_device(Key method, int times = 1);
 
   // All states to zero.
   void reset_states();

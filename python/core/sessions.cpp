@@ -30,6 +30,29 @@ void read(Session& session, size_t method, size_t output, const WritableTensor& 
   if (byte_size(found.type) > 0) std::memcpy(span.data, found.data, byte_size(found.type));
 }
 
+nb::dlpack::dtype dlpack_of(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = dtype == DType::boolean ? Code::Bool
+                    : dtype == DType::u8    ? Code::UInt
+                    : dtype == DType::bf16  ? Code::Bfloat
+                    : is_float(dtype)       ? Code::Float
+                                            : Code::Int;
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * dtype_size(dtype)), 1};
+}
+
+// A view of a port's memory on its device, for whatever takes DLPack there; the session lives as long as the view.
+nb::ndarray<> view_of_device(const nb::handle session, const DeviceMemory& memory) {
+  constexpr int cpu = 1, cuda = 2;  // DLDeviceType
+  const size_t colon = memory.device.find(':');
+  const std::string kind = memory.device.substr(0, colon);
+  if (kind != "cpu" && kind != "cuda")
+    throw Error(ErrorKind::usage, "DLPack has no name for the memory of " + memory.device);
+  const int number = colon == std::string::npos ? 0 : std::stoi(memory.device.substr(colon + 1));
+  const std::vector<size_t> shape(memory.type.shape.begin(), memory.type.shape.end());
+  return nb::ndarray<>(reinterpret_cast<void*>(memory.address), shape.size(), shape.data(), session, nullptr,
+                       dlpack_of(memory.type.dtype), kind == "cuda" ? cuda : cpu, number);
+}
+
 }  // namespace
 
 void add_sessions(nb::module_& m) {
@@ -71,6 +94,20 @@ void add_sessions(nb::module_& m) {
       .def(
           "run", [](Session& s, size_t method, int times) { s.run(method, times); }, nb::arg("method"),
           nb::arg("times"), Release())
+      .def(
+          "run_on_device", [](Session& s, size_t method) { s.run_on_device(method); }, nb::arg("method"), Release())
+      .def(
+          "device_input",
+          [](nb::pointer_and_handle<Session> s, size_t method, size_t input) {
+            return view_of_device(s.h, s.p->device_input(method, input));
+          },
+          nb::arg("method"), nb::arg("input"))
+      .def(
+          "device_output",
+          [](nb::pointer_and_handle<Session> s, size_t method, size_t output) {
+            return view_of_device(s.h, s.p->device_output(method, output));
+          },
+          nb::arg("method"), nb::arg("output"))
       .def("reset_states", &Session::reset_states, Release());
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
         nb::rv_policy::take_ownership, Release());

@@ -106,6 +106,23 @@ class Session:
             self._run(name, given, results)
         return results
 
+    def device_arrays(self, method: str | None = None) -> dict[str, Any]:
+        """The memory of a method's inputs and outputs on their device, by name: views for torch.from_dlpack() and its
+        like, the same memory as long as the session lives. What is written to an input's is what run_on_device() reads.
+
+        Raises UsageError where the device has no memory that others can reach, or DLPack no name for it."""
+        name = self.program.choose_method(method)
+        number, (takes, gives) = list(self._ports).index(name), self._ports[name]
+        arrays = {info.name: self._handle.device_input(number, i) for i, info in enumerate(takes)}
+        return arrays | {info.name: self._handle.device_output(number, i) for i, info in enumerate(gives)}
+
+    def run_on_device(self, method: str | None = None) -> None:
+        """Runs a method on what is in the device's memory of its inputs, and leaves outputs there: nothing is copied from
+        or to the host. Work of others on that memory (torch.cuda.synchronize()) must be done."""
+        name = self.program.choose_method(method)
+        with self._lock:
+            self._handle.run_on_device(list(self._ports).index(name))
+
     def _run(self, name: str, given: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> None:
         method, (takes, gives) = list(self._ports).index(name), self._ports[name]
         try:

@@ -42,6 +42,20 @@ def add():
     return npusim.Session(npusim.compile(add_ir(), dtype="float32"))
 
 
+def test_device_memory_is_shared(add):
+    arrays = {name: np.from_dlpack(array) for name, array in add.device_arrays().items()}
+    assert {name: (a.dtype.name, a.shape) for name, a in arrays.items()} == dict.fromkeys(
+        ("x", "y", "add"), ("float32", (2, 3))
+    )
+    found = add.run(X, Y)["add"]
+    arrays["x"][:] = 2 * X
+    arrays["y"][:] = Y
+    add.run_on_device()
+    assert np.array_equal(arrays["add"], 2 * X + Y) and np.array_equal(found, X + Y)
+    del add
+    arrays["x"][:] = X  # the session lives on
+
+
 X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.full((2, 3), 0.5, "float32")
 
 

@@ -21,7 +21,7 @@ struct Flags {
   std::string method;
   double seconds = 2;
   size_t steps = 0;
-  bool why = false, json = false;
+  bool why = false, on_device = false, json = false;
 };
 
 // Of multiply-adds in the program's dtype where the machine has them, else in float32.
@@ -51,6 +51,7 @@ std::string report(const std::string& method, const Session& session, const std:
     }
     return json_report(nlohmann::ordered_json{{"method", method},
                                               {"device", device},
+                                              {"on_device", flags.on_device},
                                               {"runs", ms.size()},
                                               {"min_ms", t.min_ms},
                                               {"median_ms", t.median_ms},
@@ -90,7 +91,7 @@ int run(const Flags& flags) {
   const size_t position = session.method(method);
   write_inputs(session, position, inputs);
   const Rewind rewind = rewind_of(session, position, infos, inputs);
-  const std::vector<double> ms = measure_runs(session, position, flags.seconds, rewind);
+  const std::vector<double> ms = measure_runs(session, position, flags.seconds, rewind, flags.on_device);
   std::vector<StepTime> steps;
   if (flags.steps > 0) {
     steps = measure_steps(session, position, flags.seconds, rewind);
@@ -112,6 +113,7 @@ Action add_bench(CLI::App& verb) {
   CLI::Option* steps =
       verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
   verb.add_flag("--why", flags->why, "with --steps: also which implementations declined, and why")->needs(steps);
+  verb.add_flag("--on-device", flags->on_device, "inputs and outputs stay on the device: no transfers are measured");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

@@ -30,7 +30,8 @@ Rewind rewind_of(Session& session, size_t method, const std::vector<TensorInfo>&
   };
 }
 
-std::vector<double> measure_runs(Session& session, size_t method, double seconds, const Rewind& rewind) {
+std::vector<double> measure_runs(Session& session, size_t method, double seconds, const Rewind& rewind,
+                                 bool on_device) {
   const Stopwatch warming;
   for (int i = 0; i < warm_up_runs && (i == 0 || warming.ms() < seconds * 1e3); ++i) {
     rewind();
@@ -45,7 +46,10 @@ std::vector<double> measure_runs(Session& session, size_t method, double seconds
   while (!enough()) {
     rewind();
     const Stopwatch watch;
-    session.run(method);
+    if (on_device)
+      session.run_on_device(method);
+    else
+      session.run(method);
     ms.push_back(watch.ms());
   }
   return ms;

@@ -18,7 +18,8 @@ Rewind rewind_of(Session& session, size_t method, const std::vector<TensorInfo>&
                  const std::vector<HostTensor>& inputs);
 
 // Milliseconds of each run, after a warm-up: at least 20 in about `seconds`, 5 of very slow methods.
-std::vector<double> measure_runs(Session& session, size_t method, double seconds, const Rewind& rewind);
+std::vector<double> measure_runs(Session& session, size_t method, double seconds, const Rewind& rewind,
+                                 bool on_device = false);
 
 // The fastest of each step's runs, each alone and waited for.
 struct StepTime {

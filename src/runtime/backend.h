@@ -1,6 +1,7 @@
 // The interfaces a device implements: memory, a queue of work, steps made ready. backends/null is the folder to copy,
 // and tests/backends/conformance says whether a device does what is written here.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ class DeviceBuffer {
   // Address for the host, which may use the memory whenever no queue is at work on it; nullptr when the host cannot
   // reach it.
   virtual std::byte* host() = 0;
+  // Address for code of others on the same device; 0 where there is none.
+  virtual std::uintptr_t address() { return reinterpret_cast<std::uintptr_t>(host()); }
 };
 
 // Where one of the program's buffers is.

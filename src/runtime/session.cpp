@@ -161,6 +161,14 @@ struct Session::State {
   }
   std::string owner(size_t m) const { return fmt::format("method '{}'", program().methods[m].name); }
 
+  DeviceMemory device_memory(const Port& port, const TensorSpec& spec) {
+    const std::uintptr_t address = port.place.buffer->address();
+    const std::string device = constants->devices[device_of(static_cast<size_t>(spec.buffer))]->name();
+    if (address == 0)
+      fail(ErrorKind::usage, "'{}' lies on {}, whose memory has no addresses for others", spec.name, device);
+    return {device, address + port.place.offset, spec.type};
+  }
+
   // After a failure: nothing is enqueued any more, and no output is what a run left.
   void abandon() {
     busy = false;
@@ -342,6 +350,29 @@ void Session::enqueue(Key method, int times) {
 }
 
 void Session::wait() { state_->wait(); }
+
+DeviceMemory Session::device_input(Key method, Key input) {
+  const auto& [port, spec] = state_->input(method, input);
+  return state_->device_memory(port, spec);
+}
+
+DeviceMemory Session::device_output(Key method, Key output) {
+  const auto& [port, spec] = state_->output(method, output);
+  return state_->device_memory(port, spec);
+}
+
+void Session::run_on_device(Key method, int times) {
+  State::Ready& ready = state_->methods[state_->method(method)];
+  state_->busy = true;
+  try {
+    for (Port& port : ready.outputs) port.current = false;
+    for (int i = 0; i < times; ++i) ready.steps->enqueue();
+  } catch (...) {
+    state_->abandon();
+    throw;
+  }
+  state_->wait();
+}
 
 void Session::reset_states() {
   state_->busy = true;

@@ -424,6 +424,37 @@ TEST_P(Sessions, TimesAllSteps) {
   EXPECT_EQ(floats(session.output(decode, 1)), cache_after(2));
 }
 
+// Inputs are where the last run had them, outputs stay where they are made.
+TEST_P(Sessions, RunsOnWhatLiesOnTheDevice) {
+  Session session = open(GetParam());
+  const std::vector<float> expected = decode_step(session, 0);
+  session.reset_states();
+  session.run_on_device(decode);
+  EXPECT_EQ(floats(session.output(decode, 0)), expected);
+  EXPECT_EQ(floats(session.output(decode, 1)), cache_after(1));
+  DeviceMemory memory;
+  try {
+    memory = session.device_input(decode, 0);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return;
+  }
+  EXPECT_EQ(memory.device, session.device(0).name);
+  EXPECT_EQ(memory.type, session.program().methods[decode].inputs[0].type);
+  EXPECT_NE(session.device_output(decode, 0).address, memory.address);
+  if (memory.device != "cpu") return;
+  Session other = session.sibling();
+  set_step(other, 3);
+  for (size_t i = 0; i < 2; ++i) {
+    const std::span<const std::byte> bytes = other.input(decode, i);
+    std::memcpy(reinterpret_cast<void*>(session.device_input(decode, i).address), bytes.data(), bytes.size());
+  }
+  session.reset_states();
+  decode_step(other, 3);
+  session.run_on_device(decode);
+  EXPECT_EQ(floats(session.output(decode, 0)), floats(other.output(decode, 0)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, Sessions, testing::ValuesIn(device_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -73,6 +73,7 @@ class CudaBuffer : public DeviceBuffer {
   CudaBuffer& operator=(const CudaBuffer&) = delete;
   size_t bytes() const override { return bytes_; }
   std::byte* host() override { return nullptr; }
+  std::uintptr_t address() override { return static_cast<std::uintptr_t>(address_); }
   DevicePointer at(size_t offset) const { return address_ + offset; }
 
  private:
