@@ -5,6 +5,7 @@
 #include <nanobind/stl/set.h>
 
 #include "convert.h"
+#include "npusim/aten.h"
 #include "npusim/compiler.h"
 #include "npusim/device.h"
 #include "npusim/program.h"
@@ -123,6 +124,12 @@ void add_programs(nb::module_& m) {
       "partition_plan", [](const Compiled& p) { return partition_plan(*p.of); }, nb::arg("program"));
   m.def(
       "partition_picture", [](const Compiled& p) { return partition_picture(*p.of); }, nb::arg("program"));
+  m.def(
+      "use_aten_plugin", [](const std::string& path) { use_aten_plugin(path); }, nb::arg("path"));
+  m.def("aten_plugin", [] {
+    const DeviceInfo plugin = aten_plugin();
+    return nb::make_tuple(plugin.name, plugin.description, plugin.usable);
+  });
   m.def("program_info", &info, nb::arg("program"));
   m.def(
       "method_names", [](const Compiled& p) { return method_names(*p.of); }, nb::arg("program"));

@@ -15,7 +15,7 @@ from . import _core
 from .checks import Comparison, Verified, compare, verify
 from .errors import BadInputError, DeviceError, Error, InternalError, Problem, UnsupportedError, UsageError
 from .exported import Exported, ExportedText, read_exported
-from .machine import Device, Op, devices, is_op_supported, ops
+from .machine import Device, Op, aten_plugin, devices, is_op_supported, ops, use_aten_plugin
 from .program import Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
@@ -59,6 +59,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "Verified",
+    "aten_plugin",
     "compare",
     "compile",
     "devices",
@@ -70,5 +71,6 @@ __all__ = [
     "ops",
     "read_exported",
     "save_weights",
+    "use_aten_plugin",
     "verify",
 ]

@@ -48,6 +48,17 @@ def is_op_supported(op: object, target: str = "cpu") -> bool:
     return (name if name.count(".") != 1 else name + ".default") in _supported(target)
 
 
+def use_aten_plugin(path: str) -> None:
+    """Names the plugin that runs operators without a kernel, by PyTorch's library, for what is compiled, evaluated and
+    opened from now on; "": libnpusim_aten.so beside npusim, or what NPUSIM_ATEN names."""
+    _core.use_aten_plugin(path)
+
+
+def aten_plugin() -> Device:
+    """That plugin, or why there is none."""
+    return Device(*_core.aten_plugin())
+
+
 def devices() -> list[Device]:
     """Every kind of device of this build and what it found."""
     return [Device(*row) for row in _core.list_devices()]

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/fail.h"
+#include "npusim/aten.h"
 #include "npusim/machine.h"
 
 namespace npusim::cli {
@@ -102,8 +103,12 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", NPUSIM_VERSION);
   app.require_subcommand(1);
   Action chosen;
+  std::string aten;
+  app.add_option("--aten", aten, "the plugin that runs operators without a kernel, before or behind the verb's flags")
+      ->type_name("FILE");
   for (const Verb& verb : verbs) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
+    sub->fallthrough();
     sub->callback([&chosen, action = verb.add(*sub)] { chosen = action; });
   }
   try {
@@ -114,6 +119,7 @@ int run(int argc, char** argv) {
     print_errors(error.what());
     return exit_code(ErrorKind::usage);
   }
+  use_aten_plugin(aten);
   return run_action(chosen);
 }
 

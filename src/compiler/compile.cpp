@@ -139,7 +139,11 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   context.target = target.config();
   if (options.config.given()) read_config(options.config, context.target);
   const CodegenTarget& host = *find_target("cpu");
-  context.refuse = [&](const Kernel& kernel, int32_t device) { return (device ? host : target).refuse(kernel); };
+  context.refuse = [&](const Kernel& kernel, int32_t device) -> std::string {
+    const CodegenTarget& of = device ? host : target;
+    if (kernel.call) return &of == &host ? "" : "it has no kernel: ATen runs it";
+    return of.refuse(kernel);
+  };
   if (options.fallback) context.fallback = &host.config();
   context.planned = options.plan.given();
   context.strict = options.strict;
@@ -153,8 +157,8 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
     stage("import");
     MethodGraph method;
     method.name = source.name;
-    method.graph =
-        import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path, {.notes = &result.notes});
+    method.graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
+                             {.notes = &result.notes, .find_plugin = find_aten_plugin});
     methods.push_back(std::move(method));
   }
   choose_fallbacks(methods, options);

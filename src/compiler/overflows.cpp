@@ -124,6 +124,9 @@ class Finder {
       return;
     }
     const Kernel& kernel = program_.kernels[static_cast<size_t>(step.kernel)];
+    if (kernel.call)
+      for (const CallTensor& result : kernel.call->results)
+        of_buffer_[static_cast<size_t>(step.buffers[static_cast<size_t>(result.arg)])] = {};
     std::vector<MaybeLarge> known;
     for (const Expr& e : kernel.exprs) known.push_back(result(kernel, step, e, known));
     for (const Store& store : kernel.stores) {

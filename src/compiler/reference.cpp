@@ -35,7 +35,10 @@ std::vector<HostTensor> evaluate_kernel(const Graph& graph, const Node& node,
                                  : copy_tensor(*inputs[static_cast<size_t>(source)]));
   }
   for (HostTensor& result : results) args.push_back(result.data.data());
-  evaluate(*node.kernel, args);
+  if (node.kernel->call)
+    prepare_call(*node.kernel)->run(args);
+  else
+    evaluate(*node.kernel, args);
   return results;
 }
 
@@ -107,7 +110,8 @@ std::vector<HostTensor> run_reference(const Graph& graph, const std::vector<Host
 
 std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vector<HostTensor>& inputs,
                                     const TensorSet* weights) {
-  const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path);
+  const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
+                                {.find_plugin = find_aten_plugin});
   std::vector<HostTensor> declared = inputs;
   for (size_t i = 0; i < declared.size(); ++i)
     if (const DType dtype = value_of(graph, graph.inputs[i]).type.dtype; declared[i].type.dtype != dtype)

@@ -64,7 +64,12 @@ IrReport read_ir(const MethodSource& source) {
   const std::string text = source.json.empty() ? read_file(source.path) : source.json;
   IrReport report;
   try {
-    check_graph_compiles(import_ir(text, source.path, {.max_problems = 1000}));
+    const auto find_plugin = [](std::string& reason) {
+      auto plugin = find_aten_plugin(reason);
+      reason.clear();  // the report is of the file: where a plugin was looked for is none of it
+      return plugin;
+    };
+    check_graph_compiles(import_ir(text, source.path, {.max_problems = 1000, .find_plugin = find_plugin}));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unsupported) throw;
     for (const Problem& problem : error.problems()) {

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "graph/attrs.h"
 #include "graph/bind.h"
+#include "graph/call.h"
 #include "graph/resolve.h"
 #include "graph/rotary.h"
 
@@ -16,6 +17,7 @@ namespace {
 struct OpName {
   const Op* op = nullptr;
   bool in_place = false;
+  std::shared_ptr<const Schema> plugin = nullptr;  // of an operator without a record that the plugin knows
 };
 
 // "aten::add", "torch.ops.aten.add", "aten.add" -> "aten.add.default"
@@ -54,8 +56,13 @@ std::string_view without_op(std::string_view message, const Op& op) {
 
 class Importer {
  public:
-  Importer(const IrDocument& document, Problems& problems, Graph& graph, std::vector<std::string>* notes)
-      : document_(document), problems_(problems), graph_(graph), notes_(notes), resolver_(document, problems, graph) {}
+  Importer(const IrDocument& document, Problems& problems, Graph& graph, const ImportOptions& options)
+      : document_(document),
+        problems_(problems),
+        graph_(graph),
+        options_(options),
+        notes_(options.notes),
+        resolver_(document, problems, graph) {}
 
   void run() {
     graph_.name = std::string(document_.model_name);
@@ -64,9 +71,20 @@ class Importer {
     for (const IrTensor& tensor : document_.outputs)
       graph_.outputs.push_back({std::string(tensor.name), resolver_.output(tensor)});
     report_unknown();
+    if (notes_ && !problems_.count)
+      for (const auto& [op, nodes] : calls_)
+        notes_->push_back(fmt::format("{} runs {}, for which there is no kernel ({} node{}: {}{})", name_of(*plugin_),
+                                      op, nodes.size(), nodes.size() == 1 ? "" : "s",
+                                      fmt::join(std::span(nodes).first(std::min<size_t>(nodes.size(), 6)), ", "),
+                                      nodes.size() > 6 ? ", …" : ""));
   }
 
  private:
+  struct Unknown {
+    std::string_view op;
+    std::string reason;  // why the plugin does not run it; empty: nobody asked
+  };
+
   void import_node(int32_t position) {
     const IrNode& node = document_.nodes[static_cast<size_t>(position)];
     std::vector<ValueId> inputs;
@@ -81,6 +99,7 @@ class Importer {
     try {
       if (node.op_type == rotary_op && !rotary(node, inputs, outputs, found.op)) return;
       if (found.op) return call(position, node, inputs, outputs, found);
+      if (found.plugin) return plugin_call(position, node, inputs, outputs, *found.plugin);
     } catch (const Error& error) {
       const std::string_view message = found.op ? without_op(error.what(), *found.op) : error.what();
       problems_.add(error.kind(), label(node), "{}", message);
@@ -93,24 +112,31 @@ class Importer {
     if (fresh) {
       const std::string name = normalize_op_type(op_type);
       it->second = {find_op(name), is_in_place(name)};
-      if (!it->second.op && !is_unknown_check(name) && op_type != rotary_op) unknown_.emplace_back(op_type);
+      if (!it->second.op && !is_unknown_check(name) && op_type != rotary_op) ask_plugin(op_type, name, it->second);
     }
     return it->second;
+  }
+
+  void ask_plugin(std::string_view op_type, const std::string& name, OpName& found) {
+    std::string reason;  // that there is no plugin is told once
+    if (options_.find_plugin && unknown_.empty() && !plugin_) plugin_ = options_.find_plugin(reason);
+    if (plugin_) found.plugin = plugin_schema(*plugin_, name, reason);
+    if (!found.plugin) unknown_.push_back({op_type, std::move(reason)});
   }
 
   void report_unknown() {
     if (unknown_.empty()) return;
     std::unordered_map<std::string_view, std::vector<std::string_view>> users;
-    for (std::string_view op : unknown_) users[op];
+    for (const Unknown& unknown : unknown_) users[unknown.op];
     for (const IrNode& node : document_.nodes)
       if (const auto it = users.find(node.op_type); it != users.end() && !node.broken) it->second.push_back(node.name);
-    for (std::string_view op : unknown_) {
+    for (const auto& [op, reason] : unknown_) {
       const auto& names = users[op];
       const size_t shown = std::min<size_t>(names.size(), 20);
-      problems_.unsupported("", "op {} is not supported ({} node{}: {}{})", op, names.size(),
+      problems_.unsupported("", "op {} is not supported ({} node{}: {}{}){}{}", op, names.size(),
                             names.size() == 1 ? "" : "s",
                             fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-                            shown < names.size() ? ", …" : "");
+                            shown < names.size() ? ", …" : "", reason.empty() ? "" : "; ", reason);
     }
   }
 
@@ -207,6 +233,21 @@ class Importer {
     add_node(graph_, std::move(node));
   }
 
+  // The kernel that is the call. Only what is whole is shown to the plugin.
+  void plugin_call(int32_t position, const IrNode& ir, const std::vector<ValueId>& inputs,
+                   const std::vector<ValueId>& outputs, const Schema& schema) {
+    std::vector<BoundTensor> tensors;
+    for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back(bound(inputs[i], ir.inputs[i].name));
+    auto named = [&](std::string_view name) { return bound(resolver_.named(name, position), name); };
+    const Binding binding = bind_arguments(schema, ir, tensors, named, [](const Binding&) { return true; });
+    if (any_broken(binding.inputs) || any_broken(outputs)) return;
+    Node node = call_node(graph_, schema, binding, outputs);
+    node.name = std::string(ir.name);
+    prepare_call(plugin_, *node.kernel);  // throws where it cannot be run
+    add_node(graph_, std::move(node));
+    calls_[schema.name].push_back(ir.name);
+  }
+
   BoundTensor bound(ValueId id, std::string_view name) const {
     const Value& value = value_of(graph_, id);
     return {value.fqn.empty() ? name : std::string_view(value.fqn), id, name.starts_with("b_"), name.starts_with("p_")};
@@ -279,11 +320,14 @@ class Importer {
   const IrDocument& document_;
   Problems& problems_;
   Graph& graph_;
+  const ImportOptions& options_;
+  std::shared_ptr<const AtenPlugin> plugin_;
   std::vector<std::string>* notes_;
   const bool interleaved_ = takes_every_second(document_);
   Resolver resolver_;
   std::unordered_map<std::string_view, OpName> ops_;
-  std::vector<std::string_view> unknown_;  // ops, in order of first use
+  std::vector<Unknown> unknown_;                                // in order of first use
+  std::map<std::string, std::vector<std::string_view>> calls_;  // nodes of each op that the plugin runs
 };
 
 bool is_embedding(std::string_view name) {
@@ -318,7 +362,7 @@ Graph import_ir(std::string_view json, const std::string& where, const ImportOpt
   problems.limit = static_cast<size_t>(std::max(options.max_problems, 1));
   const IrDocument document = read_document(json, problems);
   Graph graph;
-  Importer(document, problems, graph, options.notes).run();
+  Importer(document, problems, graph, options).run();
   problems.raise();
   name_tied_weights(document, graph);
   set_origins(graph);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
@@ -121,6 +122,7 @@ struct Checker {
   }
 
   void run() {
+    if (k.call) return call(*k.call);
     if (k.row_dims < 0 || static_cast<size_t>(k.row_dims) > k.space.size())
       return add("row of {} dimensions", k.row_dims);
     if (k.space.size() > max_dims) return add("{} dimensions, at most {}", k.space.size(), max_dims);
@@ -137,6 +139,53 @@ struct Checker {
       else
         store(s);
     }
+  }
+
+  static bool has_elements(const Shape& shape, int64_t elements) {
+    if (shape.size() > max_dims) return false;
+    try {
+      return element_count(shape) == elements;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  // Each argument of the kernel is an operand or one of the results.
+  void call(const Call& call) {
+    if (!k.space.empty() || k.row_dims != 0 || !k.accesses.empty() || !k.exprs.empty() || !k.stores.empty() ||
+        k.contraction)
+      return add("a call computes something itself");
+    if (call.op.empty()) add("a call of no operator");
+    std::vector<int> named(k.args.size());
+    for (const bool written : {false, true})
+      for (const CallTensor& tensor : written ? call.results : call.operands) {
+        const KernelArg* arg = argument(tensor.arg);
+        if (!arg || arg->written != written || arg->updates >= 0)
+          return add("call: %{} is no {}", tensor.arg, written ? "result" : "operand");
+        if (!has_elements(tensor.shape, arg->elements))
+          return add("call: %{} of {} elements as {}", tensor.arg, arg->elements, to_string(tensor.shape));
+        if (written && named[static_cast<size_t>(tensor.arg)]) return add("call: %{} is two results", tensor.arg);
+        ++named[static_cast<size_t>(tensor.arg)];
+      }
+    if (std::count(named.begin(), named.end(), 0) != 0) add("call: an argument that it does not name");
+    for (const CallArgument& argument : call.arguments) call_argument(argument, call.operands.size());
+  }
+
+  void call_argument(const CallArgument& a, size_t operands) {
+    const CallKind kind = a.kind;
+    const bool one =
+        kind == CallKind::tensor || kind == CallKind::boolean || kind == CallKind::integer || kind == CallKind::real;
+    const bool tensors = kind == CallKind::tensor || kind == CallKind::tensors;
+    const bool integers = kind == CallKind::boolean || kind == CallKind::integer || kind == CallKind::integers ||
+                          kind == CallKind::booleans;
+    const bool reals = kind == CallKind::real || kind == CallKind::reals;
+    const auto is = [&](size_t size, bool wanted) { return wanted ? !one || size == 1 : size == 0; };
+    if (kind > CallKind::booleans || !is(a.tensors.size(), tensors) || !is(a.integers.size(), integers) ||
+        !is(a.reals.size(), reals) || (!a.text.empty() && kind != CallKind::text && kind != CallKind::dtype))
+      return add("call: an argument that is not what its kind says");
+    for (const int32_t tensor : a.tensors)
+      if (tensor < (kind == CallKind::tensors ? -1 : 0) || tensor >= static_cast<int64_t>(operands))
+        return add("call: there is no operand {}", tensor);
   }
 
   void store(const Store& s) {

@@ -248,6 +248,9 @@ class Evaluator {
 
 }  // namespace
 
-void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) { Evaluator(kernel, args, single).run(); }
+void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) {
+  if (kernel.call) fail(ErrorKind::internal, "{} is done by a plugin", kernel.call->op);
+  Evaluator(kernel, args, single).run();
+}
 
 }  // namespace npusim

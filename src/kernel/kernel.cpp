@@ -105,6 +105,46 @@ void append_contraction(std::string& out, const Contraction& c) {
   if (score.keys >= 0) out += fmt::format("    keys = e{}\n", score.keys);
 }
 
+std::string text_of(const CallArgument& argument) {
+  switch (argument.kind) {
+    case CallKind::none:
+      return "None";
+    case CallKind::tensor:
+    case CallKind::tensors: {
+      std::vector<std::string> names;
+      for (const int32_t tensor : argument.tensors) names.push_back(tensor < 0 ? "None" : fmt::format("t{}", tensor));
+      return argument.kind == CallKind::tensor ? names[0] : fmt::format("[{}]", fmt::join(names, ", "));
+    }
+    case CallKind::boolean:
+      return argument.integers[0] ? "true" : "false";
+    case CallKind::integer:
+      return std::to_string(argument.integers[0]);
+    case CallKind::real:
+      return fmt::format("real {}", argument.reals[0]);
+    case CallKind::text:
+      return fmt::format("text {} {}", argument.text.size(), argument.text);
+    case CallKind::dtype:
+      return argument.text;
+    case CallKind::integers:
+      return fmt::format("[{}]", fmt::join(argument.integers, ", "));
+    case CallKind::reals:
+      return fmt::format("reals [{}]", fmt::join(argument.reals, ", "));
+    case CallKind::booleans:
+      return fmt::format("booleans [{}]", fmt::join(argument.integers, ", "));
+  }
+  return {};
+}
+
+void append_call(std::string& out, const Call& call) {
+  const auto tensors = [&](const std::vector<CallTensor>& list) {
+    std::vector<std::string> texts;
+    for (const CallTensor& tensor : list) texts.push_back(fmt::format("%{}{}", tensor.arg, to_string(tensor.shape)));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  out += fmt::format("call {} of {} -> {}\n", call.op, tensors(call.operands), tensors(call.results));
+  for (const CallArgument& argument : call.arguments) out += fmt::format("  {}\n", text_of(argument));
+}
+
 }  // namespace
 
 Scalar scalar_of(DType dtype) {
@@ -145,6 +185,7 @@ std::string to_text(const Kernel& k) {
     text += fmt::format("%{} = {} {} x{}", i, arg.written ? "write" : "read", dtype_name(arg.dtype), arg.elements);
     text += arg.updates >= 0 ? fmt::format(" updates %{}\n", arg.updates) : "\n";
   }
+  if (k.call) append_call(text, *k.call);
   if (k.contraction) append_contraction(text, *k.contraction);
   append_exprs(text, k.exprs, k.accesses, "");
   for (const Store& s : k.stores)

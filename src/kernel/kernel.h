@@ -7,6 +7,9 @@
 //
 // A kernel may hold one contraction (matmul, convolution, attention). Its value at each point of the space is the leaf
 // expression `contraction`; the expressions around it are the epilogue.
+//
+// Or a kernel is one call: an operator that only a plugin can do, of which nothing is known but what it takes and
+// gives.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -185,6 +188,26 @@ struct Score {
   int32_t keys = -1;
 };
 
+// An operator as a plugin gets it (aten/plugin.h). It reads all of every operand and writes all of every result,
+// row-major, and its results share memory with nothing.
+enum class CallKind : uint8_t { none, tensor, tensors, boolean, integer, real, text, dtype, integers, reals, booleans };
+struct CallArgument {
+  CallKind kind = CallKind::none;
+  std::vector<int32_t> tensors = {};   // tensor (one), tensors: positions in Call::operands; -1: None
+  std::vector<int64_t> integers = {};  // boolean and integer (one), integers, booleans (0 or 1)
+  std::vector<double> reals = {};      // real (one), reals
+  std::string text = {};               // text; dtype: its name
+};
+struct CallTensor {
+  int32_t arg = -1;  // of the kernel, whose dtype and number of elements it has
+  Shape shape;
+};
+struct Call {
+  std::string op;                       // "aten.relu.default"
+  std::vector<CallArgument> arguments;  // one for each of the operator's schema
+  std::vector<CallTensor> operands, results;
+};
+
 inline constexpr size_t max_dims = 64;  // of the space, with the reduced ones of a contraction
 
 struct Kernel {
@@ -196,6 +219,7 @@ struct Kernel {
   std::vector<Expr> exprs;
   std::vector<Store> stores;
   std::shared_ptr<const Contraction> contraction;
+  std::shared_ptr<const Call> call;  // then there are neither space nor accesses, expressions and stores
 };
 
 // Everything but names as text, one line each: for people, goldens and content hashes.

@@ -2,6 +2,8 @@
 // compilation ends.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "passes/image_layout.h"
 #include "passes/pass.h"
 
@@ -25,8 +27,12 @@ void check_channels(const Graph& graph, const Node& node, ValueId image, int64_t
 }
 
 // Why a device with these rules cannot do the node's work.
-Reasons broken_rules(const Graph& graph, const Node& node, const PassContext& context, const TargetConfig& rules) {
+Reasons broken_rules(const Graph& graph, const Node& node, const PassContext& context, const TargetConfig& rules,
+                     int32_t device) {
   Reasons reasons;
+  if (node.kernel->call && context.refuse)
+    if (std::string reason = context.refuse(*node.kernel, device); !reason.empty())
+      reasons.push_back(std::move(reason));
   for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
     for (ValueId v : *values)
       if (const auto rank = static_cast<int64_t>(value_of(graph, v).type.shape.size()); rank > rules.max_rank)
@@ -47,9 +53,13 @@ Reasons broken_rules(const Graph& graph, const Node& node, const PassContext& co
 void check_constraints(Graph& graph, PassContext& context) {
   if (!context.violations.empty()) raise_violations(context);
   for (const Node& node : graph.nodes) {
-    const Reasons reasons = broken_rules(graph, node, context, context.target);
+    const Reasons reasons = broken_rules(graph, node, context, context.target, 0);
     if (reasons.empty()) continue;
-    if (context.fallback && !context.planned && broken_rules(graph, node, context, *context.fallback).empty()) {
+    const bool sent = std::any_of(node.origins.begin(), node.origins.end(), [&](int32_t origin) {
+      return !graph.origins[static_cast<size_t>(origin)].reason.empty();
+    });
+    if (context.fallback && (sent || !context.planned) &&
+        broken_rules(graph, node, context, *context.fallback, 1).empty()) {
       send_away(graph, node, reasons.front());
       continue;
     }

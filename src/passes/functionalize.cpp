@@ -67,8 +67,10 @@ class Functionalizer {
     make_own_results(std::move(node));
   }
 
+  // What order eager PyTorch gives the results of a call is not known.
   void make_own_results(Node node) {
-    for (ValueId v : node.outputs) memories_.make_own(v, {row_major(value_of(graph_, v).type.shape), true});
+    const bool known = !node.kernel || !node.kernel->call;
+    for (ValueId v : node.outputs) memories_.make_own(v, {row_major(value_of(graph_, v).type.shape), known});
     node.in_place = false;
     graph_.nodes.push_back(std::move(node));
   }

@@ -65,6 +65,10 @@ std::vector<bool> private_values(const Graph& graph) {
   for (size_t v = 0; v < result.size(); ++v) result[v] = !result[v] && graph.values[v].source == ValueSource::node;
   for (const GraphOutput& o : graph.outputs) result[static_cast<size_t>(o.value)] = false;
   for (const Node& node : graph.nodes)
+    if (node.kernel->call)
+      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
+        for (const ValueId v : *values) result[static_cast<size_t>(v)] = false;
+  for (const Node& node : graph.nodes)
     for (size_t i = 0; i < node.kernel->args.size(); ++i)
       if (const int source = node.kernel->args[i].updates; source >= 0) {
         result[static_cast<size_t>(node.inputs[static_cast<size_t>(source)])] = false;

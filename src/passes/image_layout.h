@@ -27,7 +27,7 @@ bool has_own_images(const TargetConfig& config);
 // Channels of this dtype that must stand side by side.
 int64_t aligned_channels(DType dtype, const TargetConfig& config);
 
-// By value: computed in every run, seen by kernels only and updated by none. Its layout is the compiler's.
+// By value: computed in every run, seen by kernels only, no calls, and updated by none. Its layout is the compiler's.
 std::vector<bool> private_values(const Graph& graph);
 
 // Whether `value`, which a convolution over the kernel's space reaches with `channel_stride`, is an image in its

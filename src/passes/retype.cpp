@@ -3,7 +3,11 @@
 
 namespace npusim {
 
-void retype_values(Graph& graph, const std::vector<DType>& wanted) {
+void retype_values(Graph& graph, std::vector<DType> wanted) {
+  for (const Node& node : graph.nodes)
+    if (node.kernel->call)
+      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
+        for (const ValueId v : *values) wanted[static_cast<size_t>(v)] = value_of(graph, v).type.dtype;
   for (Node& node : graph.nodes) {
     std::vector<ValueId> values = node.inputs;
     values.insert(values.end(), node.outputs.begin(), node.outputs.end());

@@ -5,6 +5,7 @@
 namespace npusim {
 
 // `wanted[v]` is the new dtype of value v (its own where unchanged). Only between float dtypes that compute in f32.
-void retype_values(Graph& graph, const std::vector<DType>& wanted);
+// What calls read and write keeps its dtype: their neighbours convert.
+void retype_values(Graph& graph, std::vector<DType> wanted);
 
 }  // namespace npusim

@@ -42,6 +42,7 @@ class LaunchChecker {
     next_ = first + count;
     for (size_t s = first; s < next_; ++s) {
       if (steps_[s].is_transfer() || steps_[s].device != steps_[first].device) return "expected kernels of one device";
+      if (program_.kernels[static_cast<size_t>(steps_[s].kernel)].call) return "a launch of a call";
       covered_[s] = true;
     }
     ahead_[static_cast<size_t>(steps_[first].device)] = true;

@@ -102,6 +102,7 @@ std::string arguments_text(const Kernel& kernel) {
 }
 
 std::string kind_text(const Kernel& kernel) {
+  if (kernel.call) return "call";
   if (!kernel.contraction) return kernel.row_dims > 0 ? "rows" : "elementwise";
   switch (kernel.contraction->kind) {
     case ContractionKind::matmul:

@@ -27,6 +27,8 @@ inline constexpr Reduction last_of<Reduction> = Reduction::max;
 template <>
 inline constexpr ContractionKind last_of<ContractionKind> = ContractionKind::attention;
 template <>
+inline constexpr CallKind last_of<CallKind> = CallKind::booleans;
+template <>
 inline constexpr ImageLayout last_of<ImageLayout> = ImageLayout::channels_last;
 template <>
 inline constexpr BufferKind last_of<BufferKind> = BufferKind::local;
@@ -36,7 +38,8 @@ inline constexpr Role last_of<Role> = static_cast<Role>(role_count - 1);
 template <typename T>
 inline constexpr bool is_compact =
     std::same_as<T, Expr> || std::same_as<T, Guard> || std::same_as<T, IndexTerm> || std::same_as<T, Access> ||
-    std::same_as<T, Store> || std::same_as<T, KernelArg> || std::same_as<T, TensorType>;
+    std::same_as<T, Store> || std::same_as<T, KernelArg> || std::same_as<T, CallArgument> ||
+    std::same_as<T, CallTensor> || std::same_as<T, TensorType>;
 
 template <typename Archive, Like<TensorType> S>
 void fields(Archive& a, S& s) {
@@ -91,10 +94,25 @@ void fields(Archive& a, S& s) {
   a("masked_rows_are_zero", s.masked_rows_are_zero);
 }
 
+template <typename Archive, Like<CallArgument> S>
+void fields(Archive& a, S& s) {
+  a("kind", s.kind), a("tensors", s.tensors), a("integers", s.integers), a("reals", s.reals), a("text", s.text);
+}
+
+template <typename Archive, Like<CallTensor> S>
+void fields(Archive& a, S& s) {
+  a("arg", s.arg), a("shape", s.shape);
+}
+
+template <typename Archive, Like<Call> S>
+void fields(Archive& a, S& s) {
+  a("op", s.op), a("arguments", s.arguments), a("operands", s.operands), a("results", s.results);
+}
+
 template <typename Archive, Like<Kernel> S>
 void fields(Archive& a, S& s) {
   a("name", s.name), a("space", s.space), a("row_dims", s.row_dims), a("args", s.args), a("accesses", s.accesses);
-  a("exprs", s.exprs), a("stores", s.stores), a("contraction", s.contraction);
+  a("exprs", s.exprs), a("stores", s.stores), a("contraction", s.contraction), a("call", s.call);
 }
 
 template <typename Archive, Like<TargetConfig> S>

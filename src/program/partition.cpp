@@ -83,6 +83,29 @@ std::string reasons_text(const Program& program) {
   return text.empty() ? "" : "\nnot on the first device, because\n" + text;
 }
 
+// The nodes that a plugin does, by operator.
+std::map<std::string, std::vector<std::string>> calls_of(const Program& program, const Sequence& sequence) {
+  std::map<std::string, std::vector<std::string>> nodes;
+  for (const Step& step : sequence.steps) {
+    if (step.is_transfer()) continue;
+    const auto& call = program.kernels[static_cast<size_t>(step.kernel)].call;
+    if (call) nodes[call->op].push_back(step_name(program, step));
+  }
+  return nodes;
+}
+
+std::string calls_text(const Program& program) {
+  std::map<std::string, std::vector<std::string>> nodes = calls_of(program, program.recipes);
+  for (const Method& method : program.methods)
+    for (auto& [op, names] : calls_of(program, method)) nodes[op].insert(nodes[op].end(), names.begin(), names.end());
+  std::string text;
+  for (const auto& [op, names] : nodes)
+    text += fmt::format("  {}{}\n    {}{}\n", op, names.size() > 1 ? fmt::format(" x{}", names.size()) : "",
+                        fmt::join(std::span(names).first(std::min<size_t>(names.size(), 6)), ", "),
+                        names.size() > 6 ? ", …" : "");
+  return text.empty() ? "" : "\nwithout a kernel, run by the ATen plugin\n" + text;
+}
+
 std::string method_text(const Program& program, const Method& method) {
   const std::vector<DeviceSegment> segments = segments_of(program, method);
   const Sums sums = sums_of(segments);
@@ -184,13 +207,14 @@ std::string describe_partition(const Program& program, bool json) {
   if (!json) {
     std::string text;
     for (const Method& method : program.methods) text += (text.empty() ? "" : "\n") + method_text(program, method);
-    return text + reasons_text(program);
+    return text + reasons_text(program) + calls_text(program);
   }
   Json report = {{"devices", Json::array()}, {"methods", Json::object()}};
   for (const ProgramDevice& device : program.devices) report["devices"].push_back(device.target);
   for (const Method& method : program.methods) {
     report["methods"][method.name] = method_json(program, method);
     report["methods"][method.name]["reasons"] = Json::array();
+    report["methods"][method.name]["calls"] = calls_of(program, method);
   }
   each_reason(program, [&](const Method& method, const Origin& origin) {
     report["methods"][method.name]["reasons"].push_back(

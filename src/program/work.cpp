@@ -79,6 +79,7 @@ Work kernel_work(const Kernel& kernel) {
   work.flops = counter.flops;
   for (size_t i = 0; i < kernel.args.size(); ++i) {
     const KernelArg& arg = kernel.args[i];
+    if (kernel.call) counter.touched[i] = static_cast<uint64_t>(arg.elements);
     const uint64_t bytes = std::min(counter.touched[i], static_cast<uint64_t>(arg.elements)) * dtype_size(arg.dtype);
     (arg.written ? work.written_bytes : work.read_bytes) += bytes;
   }

@@ -4,15 +4,25 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/error.h"
+
 namespace npusim {
+namespace {
+
+bool is_call(const Program& program, const Step& step) {
+  return !step.is_transfer() && program.kernels[static_cast<size_t>(step.kernel)].call;
+}
+
+}  // namespace
 
 ReadySequence::ReadySequence(const Program& program, const Sequence& sequence, const std::vector<Placement>& placements,
-                             const Queues& queues) {
+                             const Queues& queues)
+    : program_(program), sequence_(sequence) {
   const auto queue_of = [&](int32_t device) { return queues[static_cast<size_t>(device)].get(); };
   const std::vector<Step>& steps = sequence.steps;
   for (size_t first = 0; first < steps.size();) {
     const Step& step = steps[first];
-    Part part;
+    Part part = is_call(program, step) ? make_call(step, placements) : Part{};
     part.first = first;
     part.to_queue = queue_of(step.device);
     size_t& count = part.count;
@@ -23,13 +33,45 @@ ReadySequence::ReadySequence(const Program& program, const Sequence& sequence, c
       part.to = placements[to];
       part.bytes = stored_bytes(program.buffers[from]);
       if (!part.from.buffer->host() && !part.to.buffer->host()) staging_.resize(std::max(staging_.size(), part.bytes));
-    } else {
-      const auto same = [&](const Step& s) { return !s.is_transfer() && s.device == step.device; };
+    } else if (!part.call) {
+      const auto same = [&](const Step& s) {
+        return !s.is_transfer() && s.device == step.device && !is_call(program, s);
+      };
       while (first + count < steps.size() && same(steps[first + count])) ++count;
       part.segment = part.to_queue->prepare({program, sequence, first, count}, placements);
     }
     first += count;
     parts_.push_back(std::move(part));
+  }
+}
+
+ReadySequence::Part ReadySequence::make_call(const Step& step, const std::vector<Placement>& placements) const {
+  Part part;
+  const Kernel& kernel = program_.kernels[static_cast<size_t>(step.kernel)];
+  const std::string where = fmt::format("node '{}'", step_name(program_, step));
+  for (const int32_t buffer : step.buffers) {
+    const Placement& place = placements[static_cast<size_t>(buffer)];
+    std::byte* host = place.buffer->host();
+    if (!host)
+      throw Error(ErrorKind::device,
+                  {{where, fmt::format("{} is done by the host, which does not reach the memory of device {}",
+                                       kernel.call->op, program_.devices[static_cast<size_t>(step.device)].target)}});
+    part.args.push_back(host + place.offset);
+  }
+  try {
+    part.call = prepare_call(kernel);
+  } catch (const Error& error) {
+    throw Error(error.kind(), {{where, error.what()}});
+  }
+  return part;
+}
+
+void ReadySequence::call(const Part& part) {
+  part.to_queue->wait();
+  try {
+    part.call->run(part.args);
+  } catch (const Error& error) {
+    throw Error(error.kind(), {{"node " + step_name(program_, sequence_.steps[part.first]), error.what()}});
   }
 }
 
@@ -59,8 +101,15 @@ void ReadySequence::enqueue() {
     if (part.segment)
       part.segment->enqueue();
     else
-      transfer(part);
+      enqueue(part);
   }
+}
+
+void ReadySequence::enqueue(const Part& part) {
+  if (part.call)
+    call(part);
+  else
+    transfer(part);
 }
 
 const ReadySequence::Part& ReadySequence::part_of(size_t step) const {
@@ -74,7 +123,7 @@ void ReadySequence::enqueue_step(size_t step) {
   if (part.segment)
     part.segment->enqueue_step(step);
   else
-    transfer(part);
+    enqueue(part);
 }
 
 void ReadySequence::time_steps(std::span<double> ms) {
@@ -92,7 +141,8 @@ void ReadySequence::time_steps(std::span<double> ms) {
 
 StepInfo ReadySequence::step_info(size_t step) const {
   const Part& part = part_of(step);
-  return part.segment ? part.segment->step_info(step) : StepInfo{"transfer", {}};
+  if (part.segment) return part.segment->step_info(step);
+  return {part.call ? part.call->how() : "transfer", {}};
 }
 
 }  // namespace npusim

@@ -1,17 +1,19 @@
-// A sequence of steps made ready on its devices: segments of steps on one device, and the transfers between them.
+// A sequence of steps made ready on its devices: segments of steps on one device, the transfers between them, and
+// calls, which the host does in memory that it reaches.
 #pragma once
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "aten/calls.h"
 #include "runtime/constants.h"
 
 namespace npusim {
 
 class ReadySequence {
  public:
-  // The program, the queues and the placements' memory outlive it.
+  // The program, its sequence, the queues and the placements' memory outlive it.
   ReadySequence(const Program& program, const Sequence& sequence, const std::vector<Placement>& placements,
                 const Queues& queues);
 
@@ -25,7 +27,9 @@ class ReadySequence {
  private:
   struct Part {
     size_t first = 0, count = 1;       // steps
-    std::unique_ptr<Segment> segment;  // none: a transfer
+    std::unique_ptr<Segment> segment;  // or
+    std::unique_ptr<ReadyCall> call;   // or, with neither, a transfer
+    std::vector<void*> args;           // of a call
     Queue* from_queue = nullptr;
     Queue* to_queue = nullptr;
     Placement from, to;
@@ -33,7 +37,12 @@ class ReadySequence {
   };
   const Part& part_of(size_t step) const;
   void transfer(const Part& part);
+  void call(const Part& part);
+  void enqueue(const Part& part);
+  Part make_call(const Step& step, const std::vector<Placement>& placements) const;
 
+  const Program& program_;
+  const Sequence& sequence_;
   std::vector<Part> parts_;
   std::vector<std::byte> staging_;  // for transfers between devices whose memory the host cannot reach
 };

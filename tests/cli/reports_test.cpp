@@ -54,7 +54,8 @@ TEST_F(CliTest, PartitionReportPlanAndPicture) {
   EXPECT_EQ(keys(json), (std::vector<std::string>{"devices", "methods"}));
   EXPECT_EQ(json["devices"], Json::array({"cpu", "cpu"}));
   const Json& method = json["methods"]["main"];
-  EXPECT_EQ(keys(method), (std::vector<std::string>{"reasons", "seconds", "segments", "transfer_bytes", "transfers"}));
+  EXPECT_EQ(keys(method),
+            (std::vector<std::string>{"calls", "reasons", "seconds", "segments", "transfer_bytes", "transfers"}));
   EXPECT_EQ(method["segments"].size(), 2U);
   EXPECT_EQ(keys(method["segments"][1]),
             (std::vector<std::string>{"bytes", "device", "flops", "nodes", "seconds", "steps", "target", "transfers"}));

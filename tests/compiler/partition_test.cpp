@@ -187,6 +187,11 @@ TEST(Partition, BrokenRulesHaveAReason) {
   const CompileResult result = compile({b.finish("main")}, options);
   EXPECT_THAT(segments_text(*result.program), ElementsAre("1: e sum", "0: <sum s"));
   EXPECT_THAT(result.program->origins[0].reason, HasSubstr("'x' has 3 dimensions: target cpu takes at most 2"));
+  options.plan.json = partition_plan(*result.program);
+  EXPECT_EQ(serialize(*compile({b.finish("main")}, options).program), serialize(*result.program));
+  options.plan.json = R"({"methods": {"main": {"cpu": {"e": "because"}}}})";
+  EXPECT_THAT(error_of([&] { compile({b.finish("main")}, options); }), HasSubstr("node sum: "));
+  options.plan = {};
   options.fallback = false;
   EXPECT_THAT(error_of([&] { compile({b.finish("main")}, options); }), HasSubstr("node e: 'x' has 3 dimensions"));
 }

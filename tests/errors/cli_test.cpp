@@ -89,8 +89,10 @@ TEST_F(CliErrors, CompileInput) {
   text.replace(text.find("aten.relu.default"), 17, "aten.wonder.default");
   text.replace(text.find("aten.add.Tensor"), 15, "aten.plus.Tensor");
   write("strange.json", text);
+  environment_ = "NPUSIM_ATEN=/nowhere/plugin.so";
   expect({"compile", "strange.json"}, 4,
-         "strange.json: op aten.plus.Tensor is not supported (1 node: y)\n"
+         "strange.json: op aten.plus.Tensor is not supported (1 node: y); there is no plugin that could ask ATen: "
+         "/nowhere/plugin.so: cannot open shared object file: No such file or directory\n"
          "strange.json: op aten.wonder.default is not supported (1 node: z)");
   write_model();
   const Invocation nowhere = npusim({"compile", "model.json", "-o", "no/such/folder/p.npubin"});

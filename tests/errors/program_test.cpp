@@ -84,10 +84,48 @@ TEST(ProgramFile, DamagedBytesNeverCrash) {
   }
 }
 
+// A call that its kernel's arguments do not bear out is refused before a plugin is asked.
+TEST(ProgramFile, Calls) {
+  const auto damaged = [](const std::function<void(Call&)>& damage) {
+    return check_error(
+        [&](Program& p) {
+          Call call = *p.kernels[0].call;
+          damage(call);
+          p.kernels[0].call = std::make_shared<const Call>(call);
+        },
+        call_program());
+  };
+  const std::string good = serialize(call_program());
+  EXPECT_EQ(serialize(deserialize(good, "p")), good);
+  EXPECT_EQ(damaged([](Call& c) { c.arguments[0].tensors[2] = 2; }),
+            "kernel 0 'aten.fake_join.out_of': call: there is no operand 2");
+  EXPECT_EQ(damaged([](Call& c) {
+              c.operands[0].shape = {1 << 30, 1 << 30, 1 << 30};
+            }),
+            "kernel 0 'aten.fake_join.out_of': call: %0 of 6 elements as [1073741824, 1073741824, 1073741824]");
+  EXPECT_EQ(damaged([](Call& c) { c.results[0].arg = 0; }), "kernel 0 'aten.fake_join.out_of': call: %0 is no result");
+  // Nor do results lie where operands do.
+  EXPECT_EQ(check_error(
+                [](Program& p) {
+                  p.methods[0].steps[0].buffers = {1, 1};
+                },
+                call_program()),
+            "method 'main': step 0 'join': argument 0: nothing writes buffer 'y' before");
+  const auto arena = [](Program& p) {
+    p.buffers.push_back(p.buffers[1]);
+    p.buffers[2].kind = BufferKind::arena;
+    p.methods[0].arenas[0] = {64, 0, 0};
+    p.methods[0].steps = {{0, {0, 2}, 0, {0}}, {0, {2, 2}, 0, {0}}, {0, {2, 1}, 0, {0}}};
+  };
+  EXPECT_EQ(check_error(arena, call_program()),
+            "method 'main': step 1 'join': argument 0: buffer 'y' is overwritten while it is read");
+}
+
 // The fuzzer starts from programs of the present format. NPUSIM_WRITE_SEEDS=1 writes them anew.
 TEST(ProgramFile, FuzzSeedsAreUpToDate) {
-  for (const auto& [name, program] :
-       {std::pair<std::string, Program>{"sample", sample_program()}, {"split", split_program()}}) {
+  for (const auto& [name, program] : {std::pair<std::string, Program>{"sample", sample_program()},
+                                      {"split", split_program()},
+                                      {"call", call_program()}}) {
     const std::string path = NPUSIM_SOURCE_DIR "/tests/fuzz/seeds/program/" + name;
     if (std::getenv("NPUSIM_WRITE_SEEDS")) write_file(path, serialize(program));
     EXPECT_EQ(read_file(path), serialize(program)) << path;

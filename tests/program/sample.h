@@ -161,4 +161,40 @@ inline Program split_program() {
   return p;
 }
 
+// A method that is one call, with arguments of every kind.
+inline Program call_program() {
+  const TensorType type{DType::f32, {2, 3}};
+  Program p;
+  p.model = "call";
+  p.devices = {{"cpu", {}}};
+  p.devices[0].config.name = "cpu";
+  for (const auto& [name, kind] :
+       {std::pair<std::string, BufferKind>{"x", BufferKind::input}, {"y", BufferKind::output}})
+    p.buffers.push_back({.name = name, .kind = kind, .type = type, .stored = {}, .fqn = {}, .tied = {}});
+  Kernel kernel;
+  kernel.name = "aten.fake_join.out_of";
+  kernel.args = {{DType::f32, 6, false, -1}, {DType::f32, 6, true, -1}};
+  kernel.call = std::make_shared<const Call>(Call{"aten.fake_join.out_of",
+                                                  {{.kind = CallKind::tensors, .tensors = {0, -1, 1}},
+                                                   {.kind = CallKind::integers, .integers = {3, -4}},
+                                                   {.kind = CallKind::boolean, .integers = {1}},
+                                                   {.kind = CallKind::text, .text = "plain"},
+                                                   {.kind = CallKind::dtype, .text = "float32"},
+                                                   {.kind = CallKind::reals, .reals = {2.5, -0.5}},
+                                                   {}},
+                                                  {{0, {2, 3}}, {0, {6}}},
+                                                  {{1, {3, 2}}}});
+  p.kernels = {kernel};
+  p.origins = {{"join", "aten.fake_join.out_of"}};
+  Method main;
+  main.name = "main";
+  main.inputs = {{"x", type, 0}};
+  main.outputs = {{"y", type, 1}};
+  main.steps = {{0, {0, 1}, 0, {0}}};
+  main.arenas.resize(1);
+  main.nodes = 1;
+  p.methods = {main};
+  return p;
+}
+
 }  // namespace npusim

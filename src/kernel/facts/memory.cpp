@@ -78,6 +78,7 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
 }
 
 bool may_share(const Kernel& k, int read, int written) {
+  if (k.call) return false;
   // Where there are no points, nothing is read and no stride has been bounded.
   if (!reads(k, read) || std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) return true;
   if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return false;

@@ -89,7 +89,8 @@ std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const Bo
                                            bool keep, const FuseOptions& options) {
   const int arg = find_arg(consumer, value, false);
   const int out_arg = find_arg(producer, value, true);
-  if (arg < 0 || out_arg < 0 || consumer.kernel.contraction || consumer.kernel.row_dims || producer.kernel.row_dims)
+  if (arg < 0 || out_arg < 0 || consumer.kernel.contraction || consumer.kernel.row_dims || producer.kernel.row_dims ||
+      consumer.kernel.call || producer.kernel.call)
     return std::nullopt;
   for (size_t i = 0; i < consumer.values.size(); ++i) {
     const KernelArg& a = consumer.kernel.args[i];

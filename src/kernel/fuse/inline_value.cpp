@@ -175,7 +175,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
                                         bool aligned, const FuseOptions& options) {
   const int arg = find_arg(consumer, value, false);
   const int out_arg = find_arg(given_producer, value, true);
-  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction) return std::nullopt;
+  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction || given_producer.kernel.call || consumer.kernel.call)
+    return std::nullopt;
   BoundKernel producer = given_producer;
   if (store_of(producer.kernel, out_arg) && is_copy(producer.kernel))
     split_at_guards(producer, out_arg, consumer.kernel, arg);

@@ -15,6 +15,12 @@ void rename_args(Kernel& k, const std::vector<int>& to) {
   edit_each_access(k, [&](Access& a, bool) { rename(a); });
   for (KernelArg& arg : k.args)
     if (arg.updates >= 0) arg.updates = to[static_cast<size_t>(arg.updates)];
+  if (k.call) {
+    auto call = std::make_shared<Call>(*k.call);
+    for (std::vector<CallTensor>* tensors : {&call->operands, &call->results})
+      for (CallTensor& tensor : *tensors) tensor.arg = to[static_cast<size_t>(tensor.arg)];
+    k.call = std::move(call);
+  }
   if (!k.contraction || !k.contraction->score) return;
   auto c = std::make_shared<Contraction>(*k.contraction);
   auto score = std::make_shared<Score>(*c->score);
@@ -28,6 +34,9 @@ void rename_args(Kernel& k, const std::vector<int>& to) {
 void mark_args(const Kernel& k, std::vector<bool>& used) {
   const auto mark = [&](const Access& a) { used[static_cast<size_t>(a.arg)] = true; };
   for_each_access(k, [&](const Access& a, bool) { mark(a); });
+  if (k.call)
+    for (const std::vector<CallTensor>* tensors : {&k.call->operands, &k.call->results})
+      for (const CallTensor& tensor : *tensors) used[static_cast<size_t>(tensor.arg)] = true;
   if (!k.contraction || !k.contraction->score) return;
   for (const Access& a : k.contraction->score->accesses) mark(a);
   mark(k.contraction->score->a);

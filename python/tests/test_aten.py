@@ -1,0 +1,167 @@
+"""Operators without a kernel, run by PyTorch's own library through the plugin."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import npusim
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from npusim import torch_compile  # noqa: E402
+
+if not npusim.aten_plugin().usable:
+    pytest.skip(f"no ATen plugin: {npusim.aten_plugin().description}", allow_module_level=True)
+
+
+class Fn(torch.nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args):
+        return self.fn(*args)
+
+
+def calls(program):
+    return {op: nodes for method in program.partition()["methods"].values() for op, nodes in method["calls"].items()}
+
+
+def randn(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+LINALG, SPECIAL = torch.linalg, torch.special
+SQUARE, TALL, VECTOR = randn(4, 4) + 4 * torch.eye(4), randn(5, 3), randn(6)
+CASES = {
+    "linalg_solve": (LINALG.solve, (SQUARE, randn(4, 2))),
+    "linalg_inv": (LINALG.inv, (SQUARE,)),
+    "linalg_qr": (lambda a: LINALG.qr(a), (TALL,)),  # two results, column-major
+    "linalg_cholesky": (lambda a: LINALG.cholesky(a @ a.mT + torch.eye(4)), (SQUARE,)),
+    "linalg_slogdet": (lambda a: LINALG.slogdet(a), (SQUARE,)),
+    "linalg_matrix_exp": (LINALG.matrix_exp, (SQUARE,)),
+    "linalg_eigvalsh": (lambda a: LINALG.eigvalsh(a, UPLO="U"), (SQUARE,)),  # text
+    "gcd": (lambda a: torch.gcd(a, a.flip(0)), (torch.arange(1, 7),)),
+    "mode": (lambda a: torch.mode(a, dim=1), ((SQUARE > 0).float(),)),  # values and indices
+    "cartesian_prod": (lambda a: torch.cartesian_prod(a, a.flip(0), a[:1]), (VECTOR,)),  # a list of tensors
+    "renorm": (lambda a: torch.renorm(a, 2, 0, 1.5), (SQUARE,)),  # a scalar that is an integer
+    "zeta": (lambda a: SPECIAL.zeta(a.abs() + 2, 3.0), (VECTOR,)),  # a scalar that is none
+    "bessel_y0": (lambda a: SPECIAL.bessel_y0(a.double().abs()), (VECTOR,)),
+    "nextafter": (torch.nextafter, (VECTOR, VECTOR.flip(0))),
+    "twice the same": (lambda a: LINALG.solve(a, a), (SQUARE,)),
+    "changed in place": (lambda a: (LINALG.inv(a).mul_(2) + a, a), (SQUARE,)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_are_eagers(name):
+    fn, args = CASES[name]
+    model = Fn(fn).eval()
+    program = npusim.compile(npusim.export(model, args), dtype="float32")
+    assert calls(program)
+    outputs = npusim.Session(program).run(*args)
+    expected = model(*args)
+    expected = expected if isinstance(expected, (tuple, list)) else (expected,)
+    assert len(outputs) == len(expected)
+    for found, want in zip(outputs.values(), expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(np.array(found)), want)
+
+
+class Head(torch.nn.Module):
+    """A layer, an operator without a kernel in its midst, and one of weights alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside, self.outside = torch.nn.Linear(8, 4), torch.nn.Linear(4, 3)
+        self.basis = torch.nn.Parameter(randn(4, 4) + 4 * torch.eye(4))
+
+    def forward(self, x):
+        h = torch.tanh(self.inside(x))
+        h = torch.linalg.solve(self.basis, h.mT).mT * SPECIAL.bessel_j0(h)
+        return self.outside(torch.relu(h @ torch.linalg.inv(self.basis)))
+
+
+@pytest.fixture(scope="module")
+def head():
+    torch.manual_seed(0)
+    return Head().eval()
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("auto", 1e-2), ("bfloat16", 5e-2)])
+def test_a_model(head, dtype, tolerance, tmp_path):
+    x = randn(5, 8)
+    exported = npusim.export(head, (x,))
+    program = npusim.compile(exported, dtype=dtype)
+    assert sorted(calls(program)) == ["aten.linalg_solve.default", "aten.special_bessel_j0.default"]  # inv is a recipe
+    program.save(tmp_path / "head.npubin")
+    out = npusim.Session(npusim.load(tmp_path / "head.npubin"), exported.weights).run(x)
+    found = torch.from_numpy(np.array(next(iter(out.values())), dtype="float32"))
+    want = head(x).detach()
+    assert (found - want).norm() <= tolerance * want.norm()
+    assert npusim.verify(program, {program.inputs()[0].name: x}).ok
+
+
+def test_on_another_target_the_cpu_runs_it(head):
+    program = npusim.compile(npusim.export(head, (randn(5, 8),)), target="null", dtype="float32")
+    report = program.partition()
+    assert report["devices"] == ["null", "cpu"]
+    reasons = {r["op"]: r["reason"] for r in report["methods"]["main"]["reasons"]}
+    assert reasons["aten.linalg_solve.default"] == "it has no kernel: ATen runs it"
+    assert report["methods"]["main"]["transfers"] >= 2
+
+
+def test_refused_by_name():
+    def refusal(fn, *args):
+        with pytest.raises(npusim.UnsupportedError) as raised:
+            npusim.compile(npusim.export(Fn(fn), args), dtype="float32")
+        return str(raised.value)
+
+    assert "draws random numbers" in refusal(lambda x: torch.poisson(x), VECTOR.abs())
+    # What the IR declares is what comes out, or it is refused.
+    ir = npusim.export(Fn(LINALG.inv), (SQUARE,)).ir
+    ir["nodes"][0]["outputs"][0]["shape"] = ir["graph_outputs"][0]["shape"] = [2, 8]
+    with pytest.raises(npusim.UnsupportedError, match=r"expected Float\[2, 8\], found Float\[4, 4\]"):
+        npusim.compile(ir)
+
+
+def test_errors_of_a_run():
+    program = npusim.compile(npusim.export(Fn(LINALG.inv), (SQUARE,)), dtype="float32")
+    session = npusim.Session(program)
+    with pytest.raises(npusim.BadInputError, match=r"linalg_inv.*singular"):
+        session.run(torch.zeros(4, 4))
+    session.run(SQUARE)
+
+
+def test_torch_compile(head):
+    x = randn(5, 8)
+    with torch.no_grad():
+        fast = torch.compile(head, backend=torch_compile.backend)
+        torch.testing.assert_close(fast(x), head(x), rtol=1e-4, atol=1e-5)
+
+
+def test_without_the_plugin_and_without_torch(head, tmp_path):
+    """In a process of its own: the plugin is not there, then it is, and torch is never imported."""
+    exported = npusim.export(head, (randn(5, 8),))
+    program = npusim.compile(exported, dtype="float32")
+    program.save(tmp_path / "head.npubin")
+    npusim.save_weights(tmp_path / "head.safetensors", exported.weights)
+    code = f"""
+import sys, numpy, npusim
+program = npusim.load({str(tmp_path / "head.npubin")!r})
+npusim.use_aten_plugin("/nowhere.so")
+try:
+    npusim.Session(program, {str(tmp_path / "head.safetensors")!r})
+except npusim.DeviceError as error:
+    print(error)
+npusim.use_aten_plugin("")
+out = npusim.Session(program, {str(tmp_path / "head.safetensors")!r}).run(numpy.zeros((5, 8), "float32"))
+print(next(iter(out.values())).shape, "torch" in sys.modules)
+"""
+    paths = ":".join(dict.fromkeys([str(Path(npusim.__file__).parents[1]), *filter(None, sys.path)]))
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": paths}, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "aten.linalg_inv.default has no kernel, and there is no plugin that could ask ATen: /nowhere.so" in run.stdout
+    assert run.stdout.endswith("(5, 3) False\n")
