@@ -146,6 +146,10 @@ typedef struct npusim_compile_options {
   const char* kv_map_json;
   const char* disabled_fusions; /* names with commas between them, or "all" */
   int text; /* 1: methods for one token get another that feeds itself; -1: none; 0: among several methods they do */
+  const char* force_cpu; /* operators for the CPU, with commas between them: "relu,aten.add.Tensor" */
+  int no_fallback;       /* 1: what the target cannot run is an error; 0: the CPU runs it, in the same program */
+  const char* plan_path; /* which nodes the CPU runs, as `npusim partition -o` writes it: a file, or its text */
+  const char* plan_json;
 } npusim_compile_options;
 
 NPUSIM_API npusim_status npusim_compile(const npusim_method_source* methods, size_t count,
@@ -153,6 +157,10 @@ NPUSIM_API npusim_status npusim_compile(const npusim_method_source* methods, siz
                                         npusim_error** error);
 
 /* -------- sessions */
+
+/* The plugin that runs operators without a kernel, for what is compiled and opened from now on in this process; NULL:
+ * libnpusim_aten.so beside the library, or what NPUSIM_ATEN names. It is opened when the first such operator is met. */
+NPUSIM_API npusim_status npusim_use_aten_plugin(const char* path, npusim_error** error);
 
 /* Likewise. */
 typedef struct npusim_session_options {

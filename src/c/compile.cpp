@@ -1,5 +1,6 @@
 // The C interface to the compiler.
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "c/handles.h"
@@ -7,6 +8,21 @@
 
 using namespace npusim;
 using namespace npusim::c;
+
+namespace {
+
+// "one,another"
+std::set<std::string> names_of(const char* list) {
+  std::set<std::string> names;
+  for (std::string_view rest = list ? list : ""; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    names.emplace(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return names;
+}
+
+}  // namespace
 
 npusim_status npusim_compile(const npusim_method_source* methods, size_t count, const npusim_compile_options* options,
                              npusim_program** program, npusim_error** error) {
@@ -21,11 +37,10 @@ npusim_status npusim_compile(const npusim_method_source* methods, size_t count, 
     if (asked.text != 0) chosen.text = asked.text > 0;
     chosen.config = {text_or(asked.config_path, ""), text_or(asked.config_json, "")};
     chosen.kv_map = {text_or(asked.kv_map_path, ""), text_or(asked.kv_map_json, "")};
-    for (std::string_view rest = asked.disabled_fusions ? asked.disabled_fusions : ""; !rest.empty();) {
-      const size_t end = std::min(rest.find(','), rest.size());
-      chosen.disabled_fusions.emplace(rest.substr(0, end));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+    chosen.plan = {text_or(asked.plan_path, ""), text_or(asked.plan_json, "")};
+    chosen.disabled_fusions = names_of(asked.disabled_fusions);
+    chosen.force_cpu = names_of(asked.force_cpu);
+    chosen.fallback = asked.no_fallback == 0;
     std::vector<MethodSource> sources;
     for (size_t i = 0; i < count; ++i) {
       const npusim_method_source& source = methods[i];

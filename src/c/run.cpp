@@ -1,5 +1,6 @@
 // The C interface but for compiling: errors, tensors, programs, sessions.
 #include "c/handles.h"
+#include "npusim/aten.h"
 
 using namespace npusim;
 using namespace npusim::c;
@@ -103,6 +104,10 @@ npusim_program* make_program(std::shared_ptr<const Program> program) {
 
 int npusim_abi_version(void) { return NPUSIM_ABI_VERSION; }
 const char* npusim_version(void) { return NPUSIM_VERSION; }
+
+npusim_status npusim_use_aten_plugin(const char* path, npusim_error** error) {
+  return guarded(error, [&] { use_aten_plugin(text_or(path, "")); });
+}
 
 npusim_status npusim_error_status(const npusim_error* error) { return error ? error->status : NPUSIM_OK; }
 const char* npusim_error_text(const npusim_error* error) { return error ? error->text.c_str() : ""; }

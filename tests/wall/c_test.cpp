@@ -5,6 +5,7 @@
 #include <string>
 
 #include "npusim/npusim.h"
+#include "npusim/program.h"
 #include "wall/models.h"
 
 namespace npusim::test {
@@ -149,6 +150,46 @@ TEST_F(CWall, TellsEveryProblemOfACompilation) {
   EXPECT_EQ(npusim_compile(&add, 1, &options, &none, &error), NPUSIM_USAGE);
   EXPECT_NE(text().find("nothing_of_the_kind"), std::string::npos);
   EXPECT_EQ(npusim_compile(&add, 0, nullptr, &none, &error), NPUSIM_USAGE);
+}
+
+TEST_F(CWall, WhatTheCpuRuns) {
+  const npusim_method_source add{nullptr, nullptr, add_ir.c_str()};
+  const std::string path = testing::TempDir() + "c_wall_what_the_cpu_runs.npubin";
+  // How many devices the program has; 0: it is refused.
+  const auto devices = [&](const npusim_compile_options& options, npusim_status expected = NPUSIM_OK) -> size_t {
+    npusim_program* other = nullptr;
+    EXPECT_EQ(npusim_compile(&add, 1, &options, &other, &error), expected);
+    if (!other) return 0;
+    EXPECT_EQ(npusim_save_program(other, path.c_str(), &error), NPUSIM_OK);
+    npusim_program_free(other);
+    return program_info(*load_program(path)).targets.size();
+  };
+  npusim_compile_options options{};
+  options.size = sizeof options;
+  options.target = "null";
+  EXPECT_EQ(devices(options), 1u);
+  options.force_cpu = "aten.add,add";
+  EXPECT_EQ(devices(options), 2u);
+  options.force_cpu = "add,relu";
+  EXPECT_EQ(devices(options, NPUSIM_USAGE), 0u);
+  EXPECT_EQ(text(), "--force-cpu relu: no node of the model is of this operator");
+  options.force_cpu = "add";
+  options.no_fallback = 1;
+  EXPECT_EQ(devices(options, NPUSIM_USAGE), 0u);
+  EXPECT_EQ(text(), "--force-cpu and --no-fallback: expected one of them");
+  options.force_cpu = nullptr;
+  options.no_fallback = 0;
+  options.plan_json = R"({"methods": {"main": {"cpu": {"y": "because"}}}})";
+  EXPECT_EQ(devices(options), 2u);
+}
+
+TEST_F(CWall, NamesThePlugin) {
+  const npusim_method_source method{nullptr, "two.json", unknown_ir.c_str()};
+  npusim_program* none = nullptr;
+  ASSERT_EQ(npusim_use_aten_plugin("/nowhere/plugin.so", &error), NPUSIM_OK);
+  EXPECT_EQ(npusim_compile(&method, 1, nullptr, &none, &error), NPUSIM_UNSUPPORTED);
+  EXPECT_NE(text().find("/nowhere/plugin.so"), std::string::npos);
+  EXPECT_EQ(npusim_use_aten_plugin(nullptr, &error), NPUSIM_OK);
 }
 
 // A program of an older header has less to say.
