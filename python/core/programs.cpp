@@ -19,12 +19,10 @@ using Source = std::tuple<std::string, std::string, std::string>;  // name, path
 
 MethodSource source_of(const Source& source) { return {std::get<0>(source), std::get<1>(source), std::get<2>(source)}; }
 
-std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> compile_sources(
-    const std::vector<Source>& sources, const std::string& target, const std::string& dtype, const std::string& config,
-    bool strict, const std::set<std::string>& disabled_fusions, bool fallback, const std::set<std::string>& force_cpu,
-    const std::string& plan, const std::string& kv_map, std::optional<bool> text, const std::optional<Text>& progress) {
-  std::vector<MethodSource> methods;
-  for (const Source& source : sources) methods.push_back(source_of(source));
+CompileOptions make_options(const std::string& target, const std::string& dtype, const std::string& config, bool strict,
+                            const std::set<std::string>& disabled_fusions, bool fallback,
+                            const std::set<std::string>& force_cpu, const std::string& plan, const std::string& kv_map,
+                            std::optional<bool> text) {
   CompileOptions options;
   options.target = target;
   options.dtype = dtype;
@@ -36,6 +34,13 @@ std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> co
   if (!plan.empty()) options.plan = {"plan", plan};
   if (!kv_map.empty()) options.kv_map = {"kv_map", kv_map};
   options.text = text;
+  return options;
+}
+
+std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> compile_sources(
+    const std::vector<Source>& sources, CompileOptions options, const std::optional<Text>& progress) {
+  std::vector<MethodSource> methods;
+  for (const Source& source : sources) methods.push_back(source_of(source));
   if (progress) options.progress = *progress;
   CompileResult result = [&] {
     const nb::gil_scoped_release release;
@@ -71,10 +76,40 @@ std::vector<std::string> dtypes(const Compiled& program, bool with_weights) {
   return names;
 }
 
+std::vector<HostTensor> copies_of(const std::vector<Tensor>& tensors) {
+  std::vector<HostTensor> values;
+  for (const Tensor& tensor : tensors) values.push_back(copy_tensor(view_of(tensor)));
+  return values;
+}
+
+std::string bisect_source(const Source& source, const CompileOptions& options, const std::vector<Tensor>& inputs,
+                          const std::optional<Handle<TensorSet>>& weights, double tolerance,
+                          const std::string& folder) {
+  const std::vector<HostTensor> values = copies_of(inputs);
+  const nb::gil_scoped_release release;
+  return describe_bisection(
+      bisect(source_of(source), options, values, weights ? weights->of : nullptr, tolerance, folder), true);
+}
+
+nb::list steps_of(const Compiled& program, const std::string& method) {
+  nb::list list;
+  for (const StepOverview& step : method_steps(*program.of, method)) {
+    nb::dict row;
+    row["kernel"] = step.kernel;
+    row["device"] = step.device;
+    row["bytes"] = step.work.read_bytes + step.work.written_bytes;
+    row["flops"] = step.work.flops;
+    row["nodes"] = step.nodes;
+    row["operators"] = step.operators;
+    row["weights"] = step.weights;
+    list.append(row);
+  }
+  return list;
+}
+
 std::vector<OwnTensor> evaluate(const Source& source, const std::vector<Tensor>& inputs,
                                 const std::optional<Handle<TensorSet>>& weights) {
-  std::vector<HostTensor> values;
-  for (const Tensor& tensor : inputs) values.push_back(copy_tensor(view_of(tensor)));
+  const std::vector<HostTensor> values = copies_of(inputs);
   std::vector<HostTensor> results;
   {
     const nb::gil_scoped_release release;
@@ -90,9 +125,14 @@ std::vector<OwnTensor> evaluate(const Source& source, const std::vector<Tensor>&
 void add_programs(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Compiled>(m, "Program");
-  m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("target"), nb::arg("dtype"), nb::arg("config"),
-        nb::arg("strict"), nb::arg("disabled_fusions"), nb::arg("fallback"), nb::arg("force_cpu"), nb::arg("plan"),
-        nb::arg("kv_map"), nb::arg("text").none(), nb::arg("progress").none());
+  nb::class_<CompileOptions>(m, "Options");
+  m.def("options", &make_options, nb::arg("target"), nb::arg("dtype"), nb::arg("config"), nb::arg("strict"),
+        nb::arg("disabled_fusions"), nb::arg("fallback"), nb::arg("force_cpu"), nb::arg("plan"), nb::arg("kv_map"),
+        nb::arg("text").none());
+  m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
+  m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
+        nb::arg("tolerance"), nb::arg("folder"));
+  m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
   m.def(
       "load_program", [](const std::string& path) { return Compiled{load_program(path)}; }, nb::arg("path"), Release());
   m.def(

@@ -108,6 +108,14 @@ void add_sessions(nb::module_& m) {
             return view_of_device(s.h, s.p->device_output(method, output));
           },
           nb::arg("method"), nb::arg("output"))
+      .def(
+          "run_step", [](Session& s, size_t method, size_t step) { s.run_step(method, step); }, nb::arg("method"),
+          nb::arg("step"), Release())
+      .def(
+          "time_steps", [](Session& s, size_t method) { return s.time_steps(method); }, nb::arg("method"), Release())
+      .def(
+          "step_how", [](const Session& s, size_t method, size_t step) { return s.step_info(method, step).how; },
+          nb::arg("method"), nb::arg("step"))
       .def("reset_states", &Session::reset_states, Release());
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
         nb::rv_policy::take_ownership, Release());

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _core
-from .checks import Comparison, Verified, compare, verify
+from .checks import Bisection, Comparison, Part, Verified, bisect, compare, verify
 from .errors import BadInputError, DeviceError, Error, InternalError, Problem, UnsupportedError, UsageError
 from .exported import Exported, ExportedText, read_exported
 from .machine import Device, Op, aten_plugin, devices, is_op_supported, ops, use_aten_plugin
+from .profiling import DAGExecutor, Partition, Profile, Step, profile
 from .program import Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
@@ -42,7 +43,9 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
 
 __all__ = [
     "BadInputError",
+    "Bisection",
     "Comparison",
+    "DAGExecutor",
     "Device",
     "DeviceError",
     "Error",
@@ -51,15 +54,20 @@ __all__ = [
     "Generation",
     "InternalError",
     "Op",
+    "Part",
+    "Partition",
     "Problem",
+    "Profile",
     "Program",
     "Session",
+    "Step",
     "TensorInfo",
     "Tokenizer",
     "UnsupportedError",
     "UsageError",
     "Verified",
     "aten_plugin",
+    "bisect",
     "compare",
     "compile",
     "devices",
@@ -69,6 +77,7 @@ __all__ = [
     "is_op_supported",
     "load",
     "ops",
+    "profile",
     "read_exported",
     "save_weights",
     "use_aten_plugin",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,8 +91,82 @@ def verify(
     return Verified({output: compare(found[output], value) for output, value in expected.items()}, bar)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Nodes of the IR that the program does in one step, or one of them."""
+
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    carried: float  # relative L2 of its last result, when it reads what the program computed before it
+    isolated: float  # when it reads what the reference computed: its own error
+    problem: str | None  # what it raises, if it does
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """Where a program leaves the reference."""
+
+    ok: bool
+    outputs: float  # largest relative L2 of the outputs
+    parts: tuple[Part, ...]  # in the order of the run
+    culprit: Part | None  # the first that is wrong by itself
+    node: Part | None  # of its nodes, the first that is wrong alone
+    fusions: tuple[str, ...]  # each of which, switched off (compile(disable_fusion=…)), makes the culprit right
+
+
+def bisect(
+    program: Program,
+    inputs: Mapping[str, Any],
+    weights: Weights = None,
+    *,
+    tolerance: float = 1e-4,
+    folder: str | os.PathLike[str] | None = None,
+) -> Bisection:
+    """The first part of a model that is wrong by itself: each is compiled alone, as the program was, and fed with what
+    the reference computes (slow: for small models).
+
+    program: of one method, compiled in this process, in float32 unless its 16 bits are what is looked for.
+    inputs: arrays by name, all of them.
+    tolerance: relative L2 of a part.
+    folder: where the culprit is left as IR, inputs, weights and golden outputs, for `npusim verify`."""
+    name = program.choose_method(None)
+    if name not in program.sources:
+        raise UsageError("a program that was loaded has no IR to bisect: compile it here")
+    tensors = open_weights(program.weights if weights is None else weights)
+    values = _values(program, name, inputs, tensors)
+    source = ("main", *program.sources[name][1:])
+    report = json.loads(
+        _core.bisect(source, program.options, values, tensors, tolerance, os.fspath(folder) if folder else "")
+    )
+    parts, nodes = ([_part(p) for p in report[key]] for key in ("parts", "nodes"))
+    return Bisection(
+        report["ok"],
+        float(report["outputs"]),
+        tuple(parts),
+        parts[report["culprit"]] if report["culprit"] >= 0 else None,
+        nodes[report["node"]] if report["node"] >= 0 else None,
+        tuple(report["fusions"]),
+    )
+
+
+def _part(part: Mapping[str, Any]) -> Part:
+    return Part(
+        tuple(part["nodes"]),
+        tuple(part["operators"]),
+        float(part["carried"]),
+        float(part["isolated"]),
+        part.get("problem"),
+    )
+
+
 def _reference(program: Program, method: str, inputs: Mapping[str, Any], weights: Weights) -> dict[str, np.ndarray]:
     tensors = open_weights(weights)
+    results = _core.evaluate_ir(program.sources[method], _values(program, method, inputs, tensors), tensors)
+    return {info.name: array_of(r) for info, r in zip(program.outputs(method), results)}
+
+
+def _values(program: Program, method: str, inputs: Mapping[str, Any], tensors: Any) -> list[Any]:
+    """What the reference takes: all inputs in their order."""
     named = {entry[0] for entry in _core.entries(tensors)} if tensors else set()
     values = []
     for info in program.inputs(method):
@@ -101,5 +177,4 @@ def _reference(program: Program, method: str, inputs: Mapping[str, Any], weights
         else:
             zeros = np.zeros(info.shape, "uint16" if info.dtype == "bfloat16" else info.dtype)
             values.append((info.dtype, list(info.shape), zeros.reshape(-1).view(np.uint8)))
-    results = _core.evaluate_ir(program.sources[method], values, tensors)
-    return {info.name: array_of(r) for info, r in zip(program.outputs(method), results)}
+    return values

@@ -43,6 +43,7 @@ class Program:
     sources: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False)  # by method: name, path, JSON
     # By method: inputs that a Session gives what the last run left in an output, where the program has no state for it.
     carried: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    options: _core.Options | None = field(default=None, repr=False)  # that it was compiled with, in this process
 
     def save(self, path: Path_) -> None:
         """Writes the .npubin, whole or not at all. Weights stay in their own file."""
@@ -108,6 +109,11 @@ class Program:
     def outputs(self, method: str | None = None) -> list[TensorInfo]:
         """In the IR's order. Raises UsageError naming the methods there are."""
         return [_info(t) for t in _core.method_outputs(self.handle, self.choose_method(method))]
+
+    def steps(self, method: str | None = None) -> list[dict[str, Any]]:
+        """What a method does in order: kernel, device (a position in `targets`), bytes, flops, and the nodes, operators
+        and weights of the IR that it is for."""
+        return _core.method_steps(self.handle, self.choose_method(method))
 
     def choose_method(self, method: str | None) -> str:
         """The method asked for; without a name the only one, or "main"."""
@@ -194,8 +200,7 @@ def compile(
             carried[name] = taken.ir.get("states", {})
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
-    handle, seconds, notes = _core.compile(
-        sources,
+    options = _core.options(
         target,
         dtype,
         json.dumps(config) if config is not None else "",
@@ -206,9 +211,9 @@ def compile(
         _text(plan),
         _text(kv_map),
         text,
-        progress,
     )
-    return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried)
+    handle, seconds, notes = _core.compile(sources, options, progress)
+    return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, options)
 
 
 def _text(document: Mapping[str, Any] | Path_ | None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,59 @@ class Session:
         Raises UsageError with a problem for each input that is missing, unknown, or of another shape or dtype. Nothing
         is converted, but 16-bit floats to float32 where the program computes in float32, and plain numbers."""
         name = self.program.choose_method(method)
+        return self._with_inputs(name, inputs, lambda position: self._handle.run(position, 1), out)
+
+    def run_by_steps(
+        self, method: str, inputs: tuple[Any, ...], execute: Callable[[Callable[[int], None]], None]
+    ) -> dict[str, np.ndarray]:
+        """run(), where `execute` runs the steps: it gets a function that runs the step at a position, and waits."""
+
+        def body(position: int) -> None:
+            self._handle.run(position, 0)  # no run: inputs go to their devices
+            execute(lambda step: self._handle.run_step(position, step))
+            self._handle.run(position, 0)  # outputs come back
+
+        return self._with_inputs(method, inputs, body)
+
+    def timed(self, method: str, inputs: tuple[Any, ...]) -> float:
+        """Milliseconds of a run, without the inputs' way to the session."""
+        taken: list[float] = []
+
+        def body(position: int) -> None:
+            begin = time.perf_counter()
+            self._handle.run(position, 1)
+            taken.append((time.perf_counter() - begin) * 1e3)
+
+        self._with_inputs(method, inputs, body)
+        return taken[0]
+
+    def timed_steps(self, method: str, inputs: tuple[Any, ...]) -> list[float]:
+        """Milliseconds of each step alone, one after the other; of those that one launch does together the first has the
+        time of all."""
+        taken: list[float] = []
+
+        def body(position: int) -> None:
+            self._handle.run(position, 0)  # no run: inputs go to their devices
+            taken.extend(self._handle.time_steps(position))
+
+        self._with_inputs(method, inputs, body)
+        return taken
+
+    def step_how(self, method: str, step: int) -> str:
+        """Which implementation does a step, for people."""
+        return self._handle.step_how(list(self._ports).index(method), step)
+
+    def _with_inputs(
+        self,
+        name: str,
+        inputs: tuple[Any, ...],
+        body: Callable[[int], None],
+        out: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]:
         with self._lock:
             given = self._arrays(name, inputs)
             results = self._results(self._ports[name][1], out or {})
-            self._run(name, given, results)
+            self._run(name, given, results, body)
         return results
 
     def device_arrays(self, method: str | None = None) -> dict[str, Any]:
@@ -123,7 +173,13 @@ class Session:
         with self._lock:
             self._handle.run_on_device(list(self._ports).index(name))
 
-    def _run(self, name: str, given: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> None:
+    def _run(
+        self,
+        name: str,
+        given: Mapping[str, np.ndarray],
+        results: Mapping[str, np.ndarray],
+        body: Callable[[int], None],
+    ) -> None:
         method, (takes, gives) = list(self._ports).index(name), self._ports[name]
         try:
             for position, info in enumerate(takes):
@@ -133,7 +189,7 @@ class Session:
             for position, info in enumerate(gives):
                 if not info.state:
                     self._handle.bind_output(method, position, memory_of(results[info.name]))
-            self._handle.run(method, 1)
+            body(method)
             for position, info in enumerate(gives):
                 if info.state:
                     self._handle.read(method, position, memory_of(results[info.name]))

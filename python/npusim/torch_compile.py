@@ -131,9 +131,8 @@ class _Compiled:
     def compile(self, ir: dict[str, Any]) -> Program:
         dtype = self.options.get("dtype", _dtype(self.graph))
         source = ("main", "graph", json.dumps(ir))
-        handle, seconds, notes = _core.compile(
-            [source], "cpu", dtype, "", False, set(), True, set(), "", "", None, None
-        )
+        options = _core.options("cpu", dtype, "", False, set(), True, set(), "", "", None)
+        handle, seconds, notes = _core.compile([source], options, None)
         log.info("a graph of %d nodes was compiled in %.3f s", len(ir["nodes"]), seconds["total"])
         return Program(handle, None, notes, seconds)
 
