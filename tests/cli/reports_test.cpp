@@ -1,6 +1,7 @@
 // What scripts rely on: reports, files and exit codes of every verb (docs/cli.md).
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/invoke.h"
@@ -450,6 +451,14 @@ TEST_F(CliTest, OpsAndDevices) {
                          {"in_place", {"aten.relu_.default"}},
                          {"supported", true}}));
   EXPECT_NE(npusim({"ops"}).out.find("aten.relu.default"), std::string::npos);
+  EXPECT_EQ(npusim({"ops", "--markdown", "--json"}).code, 2);
+}
+
+// NPUSIM_WRITE_DOCS=1 writes it anew.
+TEST_F(CliTest, ThePageOfOperatorsIsUpToDate) {
+  const std::string page = NPUSIM_SOURCE_DIR "/docs/operators.md", text = npusim({"ops", "--markdown"}).out;
+  if (std::getenv("NPUSIM_WRITE_DOCS")) write_file(page, text);
+  EXPECT_EQ(read_file(page), text);
   const Json devices = Json::parse(npusim({"devices", "--json"}).out);
   EXPECT_EQ(devices[0]["name"], "cpu");
   EXPECT_EQ(devices[0]["usable"], true);
