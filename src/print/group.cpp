@@ -6,16 +6,11 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "print/part.h"
 #include "print/writer.h"
 
 namespace npusim {
 namespace {
-
-// A shared array of the entry that one part's function takes.
-struct PartText {
-  std::string function;
-  std::vector<SharedArray> shared;
-};
 
 class GroupPrinter {
  public:
@@ -28,7 +23,7 @@ class GroupPrinter {
       if (const KernelGroup::Memory& memory = g_.memories[m]; memory.shared)
         declarations += declaration({element_type(memory.dtype), memory_name(m), memory.elements});
     for (size_t n = 0; n < g_.parts.size(); ++n) {
-      const PartText part = function(n);
+      const PrintedPart part = function(n);
       functions += part.function;
       for (const SharedArray& array : part.shared)
         declarations += declaration({array.type, shared_name(n, array), array.elements});
@@ -52,27 +47,11 @@ class GroupPrinter {
            "\n";
   }
 
-  // One part as a function. Its pointers promise nothing: what they point to changes between the parts.
-  PartText function(size_t n) const {
+  PrintedPart function(size_t n) const {
     const KernelGroup::Part& part = g_.parts[n];
-    const Kernel& k = *part.kernel;
-    PartText text;
-    const PrintPlan plan = plan_print(k, d_, part.schedule);
-    const std::string body = KernelWriter(plan, d_, {"block", "thread_index", first_trap(g_, n), &text.shared}).body();
-    std::vector<std::string> parts;
-    int reads = 0, writes = 0;
-    for (size_t i = 0; i < k.args.size(); ++i) {
-      const bool written = k.args[i].written, shared = g_.memories[static_cast<size_t>(part.memory[i])].shared;
-      parts.push_back(fmt::format("{}{}{}* {}{}", shared ? d_.shared_space : d_.argument_space, written ? "" : "const ",
-                                  element_type(k.args[i].dtype), written ? "out" : "in", written ? writes++ : reads++));
-    }
-    if (takes_trap(k)) parts.push_back(fmt::format("{} trap", d_.trap_type));
-    for (const SharedArray& array : text.shared)
-      parts.push_back(fmt::format("{}{}* {}", d_.shared_space, array.type, array.name));
-    for (const char* index : {"block", "thread_index"}) parts.push_back(fmt::format("{} {}", d_.uint, index));
-    text.function = fmt::format("\n{}{} void {}(\n    {}) {{\n{}}}\n", kernel_comment(plan, k), d_.function,
-                                function_name(n), fmt::join(parts, ",\n    "), body);
-    return text;
+    PartPlace place{{}, first_trap(g_, n)};  // what pointers point to changes between the parts
+    for (int m : part.memory) place.in_shared.push_back(g_.memories[static_cast<size_t>(m)].shared);
+    return print_part(*part.kernel, d_, part.schedule, function_name(n), place);
   }
 
   // All blocks of a part, then the barrier. Between blocks there is one where the next could overwrite what is shared.

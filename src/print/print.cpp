@@ -16,7 +16,8 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// Whether a memory plan may give the argument the memory of another one.
+}  // namespace
+
 bool may_alias(const Kernel& k, size_t arg) {
   for (size_t other = 0; other < k.args.size(); ++other) {
     if (k.args[arg].written == k.args[other].written) continue;
@@ -25,8 +26,6 @@ bool may_alias(const Kernel& k, size_t arg) {
   }
   return false;
 }
-
-}  // namespace
 
 bool mentions(const std::string& text, const std::string& word) {
   for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) {

@@ -5,19 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "print/part.h"
 #include "print/plan.h"
 
 namespace npusim {
 
 // The number of a trap: 1 is a division by zero, 2 + n the n-th index term of the live loads and then the stores.
 int first_trap_code(const Kernel& kernel, size_t access_or_store, bool is_store);
-
-// Memory that a block's threads share.
-struct SharedArray {
-  std::string_view type;
-  std::string name;
-  int64_t elements = 0;
-};
 
 // Where a body stands: by itself in the function that is launched, or in one that this function calls.
 struct BodyPlace {
@@ -102,6 +96,8 @@ class KernelWriter {
 bool mentions(const std::string& text, const std::string& word);
 // A name that any language takes.
 std::string identifier(const std::string& text);
+// Whether a memory plan may give the argument the memory of another one.
+bool may_alias(const Kernel& kernel, size_t arg);
 // "// name: [3, 4], the last 1 the row", and its arguments.
 std::string kernel_comment(const PrintPlan& plan, const Kernel& kernel);
 
