@@ -26,8 +26,11 @@ class Builder {
   }
 
   void add_method(MethodGraph& method) {
-    if (target_) split_kernels(method.graph, *target_);
-    protect_updated_values(method.graph);
+    const std::optional<std::string> several = launches_whole(method.graph);
+    if (several) {
+      if (target_) split_kernels(method.graph, *target_);
+      protect_updated_values(method.graph);
+    }
     const Graph& g = method.graph;
     buffers_.assign(g.values.size(), -1);
     find_recipes(g);
@@ -41,12 +44,17 @@ class Builder {
     for (size_t n = 0; n < g.nodes.size(); ++n)
       if (is_recipe_[n]) add_recipe(g, g.nodes[n]);
     assign_outputs(g);
-    group_nodes(g);
+    if (several)
+      group_nodes(g);
+    else
+      group_all(g);
     plan_arena(g, out);
     for (const std::vector<size_t>& group : groups_) {
       if (launches_ && is_launched(g, group[0])) out.launches.push_back(launch_of(out.steps.size(), group.size()));
       for (size_t n : group) out.steps.push_back(step_of(g, g.nodes[n]));
     }
+    if (!out.launches.empty() && several) out.launches[0].how = *several;
+    if (!out.launches.empty() && !several) out.launches[0].together = true;
     for (size_t i = 0; i + method.fills.size() < g.inputs.size(); ++i)
       out.inputs.push_back(spec(g, value_of(g, g.inputs[i]).name, g.inputs[i]));
     for (const GraphOutput& o : g.outputs) {
@@ -244,6 +252,48 @@ class Builder {
              const GroupStep step{&program_.kernels[static_cast<size_t>(recipe.kernel)], recipe.buffers};
              return target_->group({&step, 1}) > 0;
            });
+  }
+
+  // Whether all nodes are one launch, with the graph as it is then; else why not, and the graph as it was.
+  std::optional<std::string> launches_whole(Graph& graph) {
+    if (!target_) return std::string();
+    Graph whole = graph;
+    protect_updated_values(whole);
+    find_recipes(whole);
+    unite_updates(whole);
+    WholeMethod method;
+    method.uses.assign(whole.values.size(), ValueUse::inside);
+    const auto use = [&](ValueId v) -> ValueUse& { return method.uses[static_cast<size_t>(root(v))]; };
+    for (size_t v = 0; v < whole.values.size(); ++v)
+      if (const ValueSource source = whole.values[v].source; source == ValueSource::input)
+        use(static_cast<ValueId>(v)) = ValueUse::outside;
+      else if (source == ValueSource::weight || source == ValueSource::constant)
+        use(static_cast<ValueId>(v)) = ValueUse::known;
+    for (const GraphOutput& o : whole.outputs)
+      if (use(o.value) == ValueUse::inside) use(o.value) = ValueUse::outside;
+    for (size_t n = 0; n < whole.nodes.size(); ++n) {
+      const Node& node = whole.nodes[n];
+      if (!is_launched(whole, n)) return std::string("a step of another device");
+      if (is_recipe_[n]) {
+        if (target_->in_parts(*node.kernel).steps.size() > 1) return std::string("a recipe of several steps");
+        for (ValueId v : node.outputs) use(v) = ValueUse::known;
+        continue;
+      }
+      GroupStep& step = method.steps.emplace_back(GroupStep{node.kernel.get(), {}});
+      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
+        for (ValueId v : *values) step.values.push_back(root(v));
+    }
+    if (method.steps.empty()) return std::string();
+    std::optional<std::string> several = target_->cannot_launch_whole(method);
+    if (!several) graph = std::move(whole);
+    return several;
+  }
+
+  void group_all(const Graph& g) {
+    groups_.assign(1, {});
+    for (size_t n = 0; n < g.nodes.size(); ++n)
+      if (!is_recipe_[n]) groups_[0].push_back(n);
+    launches_ = true;
   }
 
   // The nodes of each launch, or each node alone.

@@ -1,6 +1,7 @@
 // What the compiler asks of a target, answerable on a machine without the device.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,15 @@ struct GroupStep {
   std::vector<int32_t> values;
 };
 
+// What a value is to a method: known before it runs, or the caller's (an input, an output, a state), or its own.
+enum class ValueUse : uint8_t { known, outside, inside };
+
+// The steps of a method, none of which is of another device.
+struct WholeMethod {
+  std::vector<GroupStep> steps;
+  std::vector<ValueUse> uses;  // by value
+};
+
 class CodegenTarget {
  public:
   virtual ~CodegenTarget() = default;
@@ -32,7 +42,12 @@ class CodegenTarget {
   // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
   // arena. Kernels are matched by structure. Recipes are launched one by one.
   virtual size_t group(std::span<const GroupStep>) const { return 0; }
-  // Fills in the program's launches, of which only `first` and `count` are set, and adds their code.
+  // Whether one launch does all steps of a method: nullopt, or why not ("" for a target that never does). Asked before
+  // kernels become several; where it does, they stay whole, in_parts() and group() are not asked, and
+  // the launch is `together`.
+  virtual std::optional<std::string> cannot_launch_whole(const WholeMethod&) const { return std::string(); }
+  // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code. The
+  // first of a method's launches has in `how` why it is not the only one.
   virtual void plan(Program&) const {}
   // The target that compiles for these architectures, as a user lists them behind its name: "sm_80,sm_90a". Throws
   // usage for one that it does not know.

@@ -135,6 +135,53 @@ $fn void wait_group() {
   asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
   return power;
 })"},
+    // What a method that is one launch needs, of sm_90: barriers in shared memory, on which copies arrive.
+    {"mbarrier_start", R"($fn void mbarrier_start(unsigned long long* at, unsigned count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;\n"
+               "fence.mbarrier_init.release.cluster;\n"
+               "fence.proxy.async.shared::cta;" ::"r"((unsigned)__cvta_generic_to_shared(at)), "r"(count)
+               : "memory");
+})"},
+    {"mbarrier_arrive", R"($fn void mbarrier_arrive(unsigned long long* at) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"((unsigned)__cvta_generic_to_shared(at)) : "memory");
+})"},
+    // Arrives, and expects copies of so many bytes.
+    {"mbarrier_expect", R"($fn void mbarrier_expect(unsigned long long* at, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"((unsigned)__cvta_generic_to_shared(at)),
+               "r"(bytes)
+               : "memory");
+})"},
+    // Until the phase of this parity is over.
+    {"mbarrier_wait", R"($fn void mbarrier_wait(unsigned long long* at, unsigned parity) {
+  unsigned over = 0;
+  do {
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(over)
+                 : "r"((unsigned)__cvta_generic_to_shared(at)), "r"(parity)
+                 : "memory");
+  } while (!over);
+})"},
+    // To shared memory, in multiples of 16 bytes; arrives on the barrier.
+    {"copy_bulk", R"($fn void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long long* at) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   (unsigned)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(bytes), "r"((unsigned)__cvta_generic_to_shared(at))
+               : "memory");
+})"},
+    // Of the first 256 threads.
+    {"meet_block", R"($fn void meet_block() { asm volatile("bar.sync 1, 256;" ::: "memory"); })"},
+    // Adds one to a counter that all blocks see, behind all that the thread knows to be done; what it was.
+    {"count_in", R"($fn unsigned long long count_in(unsigned long long* counter) {
+  unsigned long long before;
+  asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(counter) : "memory");
+  return before;
+})"},
+    {"count_seen", R"($fn unsigned long long count_seen(const unsigned long long* counter) {
+  unsigned long long seen;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
+  return seen;
+})"},
+    {"pause", "$fn void pause() {}"},
     {"f16_to_float", R"($fn float f16_to_float(f16 bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));

@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t max_threads = 1024;              // of a block
 constexpr uint64_t max_blocks = uint64_t{1} << 46;  // of a grid
 constexpr uint32_t max_shared_bytes = 1 << 20;      // of a block
+constexpr uint64_t max_own_bytes = uint64_t{1} << 40;
 
 class LaunchChecker {
  public:
@@ -63,6 +64,10 @@ class LaunchChecker {
   std::string arguments(const Launch& launch, int32_t position) {
     if (std::count(launch.args.begin(), launch.args.end(), trap_word) != (launch.traps.empty() ? 0 : 1))
       return "expected one trap word if it has traps to report, and else none";
+    if (launch.own_bytes > max_own_bytes)
+      return fmt::format("expected up to {} bytes of its own, found {}", max_own_bytes, launch.own_bytes);
+    if (std::count(launch.args.begin(), launch.args.end(), own_memory) != (launch.own_bytes == 0 ? 0 : 1))
+      return "expected memory of its own among the arguments if it has some, and else not";
     std::set<int32_t> touched;
     for (size_t s = static_cast<size_t>(launch.first); s < next_; ++s)
       for (int32_t id : steps_[s].buffers) {
@@ -75,7 +80,8 @@ class LaunchChecker {
       }
     const std::set<int32_t> given(launch.args.begin(), launch.args.end());
     for (int32_t id : given)
-      if (id != trap_word && !touched.contains(id)) return fmt::format("its steps do not touch argument {}", id);
+      if (id != trap_word && id != own_memory && !touched.contains(id))
+        return fmt::format("its steps do not touch argument {}", id);
     for (int32_t id : touched)
       if (at(id).kind != BufferKind::local && !given.contains(id))
         return fmt::format("buffer '{}' of its steps is no argument", at(id).name);

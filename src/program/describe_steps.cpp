@@ -88,11 +88,15 @@ class StepsText {
   void launched(const Launch& launch) {
     std::string args;
     for (const int32_t arg : launch.args)
-      args += fmt::format("{}{}", args.empty() ? "" : ", ", arg == trap_word ? "trap word" : buffer(arg));
+      args += fmt::format("{}{}", args.empty() ? "" : ", ",
+                          arg == trap_word    ? "trap word"
+                          : arg == own_memory ? "own memory"
+                                              : buffer(arg));
     const auto extents = [](const std::array<uint32_t, 3>& e) { return fmt::format("{}", fmt::join(e, "x")); };
-    text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}, block {}{}\n      ({})\n", launch.count,
+    text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}{}, block {}{}\n      ({})\n", launch.count,
                          launch.count == 1 ? "" : "s", launch.symbol, launch.code, extents(launch.grid),
-                         extents(launch.block), launch.how.empty() ? "" : "\n      as " + launch.how, args);
+                         launch.together ? " together" : "", extents(launch.block),
+                         launch.how.empty() ? "" : "\n      as " + launch.how, args);
   }
 
   std::string device(int32_t number) const {
@@ -141,6 +145,8 @@ Json sequence_json(const Program& program, const Sequence& sequence) {
                                 {"grid", l.grid},
                                 {"block", l.block},
                                 {"args", l.args},
+                                {"own_bytes", l.own_bytes},
+                                {"together", l.together},
                                 {"traps", l.traps}});
   return json;
 }

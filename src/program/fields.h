@@ -149,8 +149,8 @@ void fields(Archive& a, S& s) {
 template <typename Archive, Like<Launch> S>
 void fields(Archive& a, S& s) {
   a("first", s.first), a("count", s.count), a("code", s.code), a("symbol", s.symbol), a("grid", s.grid);
-  a("block", s.block), a("shared_bytes", s.shared_bytes), a("how", s.how), a("args", s.args), a("traps", s.traps);
-  a("early", s.early);
+  a("block", s.block), a("shared_bytes", s.shared_bytes), a("own_bytes", s.own_bytes), a("together", s.together);
+  a("how", s.how), a("args", s.args), a("traps", s.traps), a("early", s.early);
 }
 
 template <typename Archive, Like<Sequence> S>

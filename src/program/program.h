@@ -81,7 +81,9 @@ struct Step {
   bool is_transfer() const { return kernel < 0; }
 };
 
-inline constexpr int32_t trap_word = -1;
+// Arguments of a launch that are no buffers.
+inline constexpr int32_t trap_word = -1;   // a word where it leaves the number of what it met
+inline constexpr int32_t own_memory = -2;  // memory of its own
 
 // Work that a device does at once, for consecutive kernel steps of one device. Each buffer that the steps touch is
 // among `args`, unless it is local.
@@ -90,12 +92,15 @@ struct Launch {
   int32_t code = -1;             // position in Program::code
   std::string symbol;
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};  // blocks, and threads of each; x first
-  std::vector<int32_t> args;  // buffers in the order of the code's parameters; trap_word: a word where it leaves the
-                              // number of what it met
+  std::vector<int32_t> args;       // buffers in the order of the code's parameters, trap_word, own_memory
   std::vector<std::string> traps;  // what the numbers from 1 mean, for messages
   uint32_t shared_bytes = 0;       // of a block, beside what the code declares
-  std::string how = {};            // what the target chose and why, for describe
-  bool early = false;  // may start before what precedes it has ended: its code waits for that where it must
+  uint64_t own_bytes = 0;          // of its own memory: zeros before the first run, and kept from run to run
+  // Its blocks wait for each other: all of them run at once, and there are as many as the device can run so, at most
+  // `grid`. What each does depends on how many there are, what all of them do does not.
+  bool together = false;
+  std::string how = {};  // what the target chose and why, for describe
+  bool early = false;    // may start before what precedes it has ended: its code waits for that where it must
 };
 
 // Steps in order and their launches, in order: none, or one for each kernel step of a device.

@@ -234,6 +234,38 @@ TEST(CudaSegment, TakesTheCodeThatFits) {
             "--target cuda:sm_75");
 }
 
+// Blocks that wait for each other are launched together, no more of them than run at once; a launch's own memory is
+// zeros before the first run, and goes with the segment.
+TEST(CudaSegment, LaunchesTogetherAndHasMemoryOfItsOwn) {
+  Program program = gathers();
+  Launch& launch = program.methods[0].launches[0];
+  launch.together = true;
+  launch.own_bytes = 64;
+  launch.args.push_back(own_memory);
+  launch.grid[0] = 500;
+  const auto together = [&](int blocks) { return calls((std::to_string(blocks) + " together").c_str()); };
+  Bench bench;
+  const size_t before = memory_in_use();
+  for (const auto& [shared, blocks] : {std::pair<uint32_t, int>{200 << 10, 132}, {1000, 264}}) {
+    launch.shared_bytes = shared;
+    const int launched = together(blocks), zeroed = calls("64 zeros");
+    {
+      const auto segment = bench.prepare(program);
+      EXPECT_EQ(together(blocks), launched + 1);
+      EXPECT_EQ(calls("64 zeros"), zeroed + 1);
+      EXPECT_GE(memory_in_use(), before + 64);
+    }
+    EXPECT_EQ(memory_in_use(), before);
+  }
+  launch.grid[0] = 4;
+  const int few = together(4);
+  bench.prepare(program);
+  EXPECT_EQ(together(4), few + 1);
+  launch.shared_bytes = 228 << 10;
+  EXPECT_NE(error_of(ErrorKind::bad_input, [&] { bench.prepare(program); }).find("bytes shared in a block"),
+            std::string::npos);
+}
+
 // Code for 9.0 and later waits by itself for what precedes it; PTX for less does not, on whatever device.
 TEST(CudaSegment, LaunchesStartEarlyWhereTheirCodeWaits) {
   Program program = gathers();

@@ -180,6 +180,7 @@ FAKE int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, v
 }
 FAKE int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void* stream) {
   if (!is_ours(at(to), bytes) || static_cast<Stream*>(stream)->capturing) return invalid_value;
+  if (value == 0) count((std::to_string(bytes) + " zeros").c_str());
   return std::memset(at(to), value, bytes), success;
 }
 FAKE int cuStreamCreate(void** stream, unsigned) { return *stream = new Stream, success; }
@@ -239,6 +240,15 @@ FAKE int cuLaunchKernelEx(const FakeConfig* c, void* function, void** parameters
   count("early");
   return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2],
                         c->shared_bytes, c->stream, parameters, nullptr);
+}
+FAKE int cuLaunchCooperativeKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty,
+                                   unsigned tz, unsigned shared, void* stream, void** parameters) {
+  const std::string blocks = std::to_string(x) + " together";
+  count(blocks.c_str());
+  return cuLaunchKernel(function, x, y, z, threads, ty, tz, shared, stream, parameters, nullptr);
+}
+FAKE int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int threads, size_t shared) {
+  return *blocks = shared > 113 << 10 || threads > 512 ? (shared > 227 << 10 ? 0 : 1) : 2, success;
 }
 FAKE int cuStreamBeginCapture_v2(void* stream, int) { return static_cast<Stream*>(stream)->capturing = true, success; }
 FAKE int cuStreamEndCapture(void* stream, void** graph) {

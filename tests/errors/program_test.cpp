@@ -420,6 +420,14 @@ TEST(ProgramCheck, Launches) {
             "method 'decode': launch 0 'f': expected up to 1048576 bytes shared in a block, found 1048577");
   EXPECT_EQ(launch([](Launch& l) { l.args.pop_back(); }),
             "method 'decode': launch 0 'f': expected one trap word if it has traps to report, and else none");
+  EXPECT_EQ(launch([](Launch& l) { l.own_bytes = (uint64_t{1} << 40) + 1, l.args.push_back(own_memory); }),
+            "method 'decode': launch 0 'f': expected up to 1099511627776 bytes of its own, found 1099511627777");
+  EXPECT_EQ(
+      launch([](Launch& l) { l.own_bytes = 8; }),
+      "method 'decode': launch 0 'f': expected memory of its own among the arguments if it has some, and else not");
+  EXPECT_EQ(
+      launch([](Launch& l) { l.args.push_back(own_memory); }),
+      "method 'decode': launch 0 'f': expected memory of its own among the arguments if it has some, and else not");
   EXPECT_EQ(launch([](Launch& l) { l.args[0] = 6; }),
             "method 'decode': launch 0 'f': its steps do not touch argument 6");
   EXPECT_EQ(launch([](Launch& l) { l.args.erase(l.args.begin()); }),

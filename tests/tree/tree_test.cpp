@@ -89,7 +89,7 @@ const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/fac
 // The rooms of a backend, each of which sees those before it. Of the files beside them they see those that include no
 // room themselves.
 const std::map<std::string, std::vector<std::string>> rooms = {{"cpu", {"loops", "product", "attention"}},
-                                                               {"cuda", {"target"}}};
+                                                               {"cuda", {"target", "target/stream"}}};
 
 std::set<std::string> backends() {
   std::set<std::string> names;

@@ -62,6 +62,8 @@ std::string find_functions(void* library, Driver& d) {
   find("cuFuncGetAttribute", d.function_attribute);
   find("cuFuncSetAttribute", d.set_function_attribute);
   find("cuLaunchKernel", d.launch);
+  find("cuLaunchCooperativeKernel", d.launch_together);
+  find("cuOccupancyMaxActiveBlocksPerMultiprocessor", d.blocks_at_once);
   find("cuStreamBeginCapture_v2", d.begin_capture);
   find("cuStreamEndCapture", d.end_capture);
   find("cuGraphInstantiateWithFlags", d.instantiate);

@@ -71,6 +71,10 @@ struct Driver {
   Status (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
                    void**) = nullptr;
   Status (*launch_with)(const LaunchConfig*, Function, void**, void**) = nullptr;  // since 11.8: may be missing
+  // With all blocks at the same time, or not at all; how many of a function fit on a multiprocessor.
+  Status (*launch_together)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+                            void**) = nullptr;
+  Status (*blocks_at_once)(int*, Function, int, size_t) = nullptr;
   Status (*begin_capture)(Stream, int) = nullptr;
   Status (*end_capture)(Stream, Graph*) = nullptr;
   Status (*instantiate)(GraphExec*, Graph, unsigned long long) = nullptr;

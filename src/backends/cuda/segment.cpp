@@ -121,6 +121,7 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
   bound.grid = launch.grid;
   bound.block = launch.block;
   bound.shared_bytes = launch.shared_bytes;
+  bound.together = launch.together;
   bound.early = launch.early && code.waits && driver().launch_with;
   constexpr Status not_found = 500;
   const Status status = driver().find_function(&bound.function, code.module->handle, launch.symbol.c_str());
@@ -132,6 +133,10 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
       bound.trap = traps_++;
       bound.traps = launch.traps;
       bound.addresses.push_back(0);  // set when all words are counted
+    } else if (arg == own_memory) {
+      own_.push_back(std::make_unique<CudaBuffer>(device_, static_cast<size_t>(launch.own_bytes)));
+      bound.addresses.push_back(own_.back()->at(0));
+      check(driver().set_bytes(own_.back()->at(0), 0, own_.back()->bytes(), work_.stream), "cuMemsetD8Async");
     } else {
       bound.addresses.push_back(address_of(placements[static_cast<size_t>(arg)]));
     }
@@ -143,6 +148,7 @@ CudaSegment::BoundLaunch CudaSegment::bind(const Launch& launch, const Program& 
     bound.shared_bytes = std::max(bound.shared_bytes, device_.facts().shared_bytes / 2);
   check_function(bound);
   allow_shared(bound);
+  if (bound.together) fit_together(bound);
   return bound;
 }
 
@@ -156,12 +162,13 @@ void CudaSegment::check_function(const BoundLaunch& launch) const {
     fail(ErrorKind::bad_input, "cuda: function '{}' runs at most {} threads in a block, its launch has {}",
          launch.symbol, threads, wanted);
   if (!driver().parameter) return;
-  size_t count = 0, offset = 0, size = 0;
-  while (driver().parameter(launch.function, count, &offset, &size) == 0) {
-    if (size != sizeof(DevicePointer))
+  size_t number = 0, count = 0, offset = 0, size = 0;  // of parameters, each a pointer or several
+  while (driver().parameter(launch.function, number, &offset, &size) == 0) {
+    if (size == 0 || size % sizeof(DevicePointer) != 0)
       fail(ErrorKind::bad_input, "cuda: function '{}' takes a parameter of {} bytes, expected pointers", launch.symbol,
            size);
-    ++count;
+    count += size / sizeof(DevicePointer);
+    ++number;
   }
   if (count != launch.addresses.size())
     fail(ErrorKind::bad_input, "cuda: function '{}' takes {} pointers, its launch has {}", launch.symbol, count,
@@ -180,11 +187,26 @@ void CudaSegment::allow_shared(const BoundLaunch& launch) const {
          launch.shared_bytes, status_text("cuFuncSetAttribute", status));
 }
 
+// As many blocks as can run at the same time.
+void CudaSegment::fit_together(BoundLaunch& launch) const {
+  const int each = static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]);
+  int blocks = 0;
+  check(driver().blocks_at_once(&blocks, launch.function, each, launch.shared_bytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  const uint64_t most = static_cast<uint64_t>(blocks) * device_.facts().multiprocessors;
+  if (most < 1 || launch.grid[1] != 1 || launch.grid[2] != 1)
+    fail(ErrorKind::bad_input, "cuda: no block of function '{}' fits on a multiprocessor", launch.symbol);
+  launch.grid[0] = static_cast<uint32_t>(std::min<uint64_t>(launch.grid[0], most));
+}
+
 void CudaSegment::launch(const BoundLaunch& l, bool early) const {
   if (l.grid[0] == 0 || l.grid[1] == 0 || l.grid[2] == 0) return;
   auto** parameters = const_cast<void**>(l.parameters.data());
   Status status = 0;
-  if (early && l.early) {
+  if (l.together) {
+    status = driver().launch_together(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
+                                      l.shared_bytes, work_.stream, parameters);
+  } else if (early && l.early) {
     LaunchAttribute starts_early;
     const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]},
                               {l.block[0], l.block[1], l.block[2]},

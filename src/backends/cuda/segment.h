@@ -37,6 +37,7 @@ class CudaSegment : public Segment {
     Function function = nullptr;
     std::array<uint32_t, 3> grid, block;
     uint32_t shared_bytes = 0;
+    bool together = false;
     bool early = false;  // by the code that is loaded, too
     std::vector<DevicePointer> addresses;
     std::vector<void*> parameters;  // where each address is
@@ -52,6 +53,7 @@ class CudaSegment : public Segment {
   const LoadedCode& load(const Program& program, size_t number);
   void check_function(const BoundLaunch& launch) const;
   void allow_shared(const BoundLaunch& launch) const;
+  void fit_together(BoundLaunch& launch) const;
   void launch(const BoundLaunch& launch, bool early) const;
   void bring_traps() const;
   // A graph of all launches; with events, one before each launch and one behind the last.
@@ -66,6 +68,7 @@ class CudaSegment : public Segment {
   std::vector<BoundLaunch> launches_;
   std::vector<LoadedCode> code_;  // by position in the program, where a launch names it
   int traps_ = 0;
+  std::vector<std::unique_ptr<CudaBuffer>> own_;  // memory of launches
   std::unique_ptr<CudaBuffer> trap_words_;
   std::unique_ptr<PinnedMemory> seen_traps_;  // as they were behind the last of the segment's work
   GraphExec graph_ = nullptr;

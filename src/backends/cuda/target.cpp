@@ -10,6 +10,7 @@
 #include "backends/cuda/architecture.h"
 #include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/parts.h"
+#include "backends/cuda/target/stream/launch.h"
 #include "backends/cuda/target_compile.h"
 #include "base/hash.h"
 #include "kernel/fuse/unfuse.h"
@@ -36,6 +37,10 @@ class Planner {
  private:
   void launch(Sequence& sequence) {
     for (Launch& launch : sequence.launches) {
+      if (launch.together) {
+        streams_.emplace_back(&launch, plan_stream_launch(p_, sequence, launch));
+        continue;
+      }
       const std::span steps =
           std::span(sequence.steps).subspan(static_cast<size_t>(launch.first), static_cast<size_t>(launch.count));
       const Step& step = steps[0];
@@ -53,7 +58,7 @@ class Planner {
       launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
       launch.block[0] = static_cast<uint32_t>(made.shape.threads);
       launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
-      launch.how = made.how;
+      launch.how = made.how + (launch.how.empty() ? "" : fmt::format("; no stream: {}", launch.how));
       launch.early = true;
       for (const std::string& trap : made.traps)
         launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap));
@@ -83,6 +88,11 @@ class Planner {
       }
       texts.push_back(with_helpers(functions, cuda_dialect));
     }
+    for (const auto& [launch, functions] : streams_) {
+      code_of.emplace(launch->symbol, static_cast<int32_t>(before + texts.size() * formats));
+      texts.push_back(with_helpers(functions, cuda_dialect));
+      launches_.push_back(launch);
+    }
     for (Code& code : compile_texts(texts, architectures_)) p_.code.push_back(std::move(code));
     for (Launch* launch : launches_) launch->code = code_of.at(launch->symbol);
   }
@@ -95,17 +105,23 @@ class Planner {
   bool prepared_ = false;                         // recipes are behind
   std::map<std::string, const Made*> of_symbol_;  // those of equal content once
   std::vector<Launch*> launches_;
+  std::vector<std::pair<Launch*, std::string>> streams_;  // and their texts
 };
 
-std::vector<std::string> read_architectures(const std::string& list) {
+// And "stream" among them: methods as one launch, where they can be, on what has the instructions for it.
+std::vector<std::string> read_architectures(const std::string& list, bool& streams) {
   std::vector<std::string> names;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string name = list.substr(begin, end - begin);
+    begin = end + 1;
+    if (name == "stream") {
+      streams = true;
+      continue;
+    }
     if (!parse_architecture(name, "sm_"))
       fail(ErrorKind::usage, "target cuda: expected architectures such as sm_80,sm_90a, found '{}'", list);
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    begin = end + 1;
   }
   // The lowest first: it is the one whose PTX is kept.
   const auto number = [](const std::string& name) {
@@ -114,12 +130,15 @@ std::vector<std::string> read_architectures(const std::string& list) {
   };
   std::sort(names.begin(), names.end(),
             [&](const std::string& a, const std::string& b) { return number(a) < number(b); });
+  if (names.empty() || (streams && parse_architecture(names[0], "sm_")->major < 9))
+    fail(ErrorKind::usage, "target cuda: expected architectures{}, found '{}'", streams ? " from sm_90 on" : "", list);
   return names;
 }
 
 class CudaTarget : public CodegenTarget {
  public:
-  explicit CudaTarget(const std::string& architectures) : architectures_(read_architectures(architectures)) {
+  explicit CudaTarget(const std::string& list) {
+    architectures_ = read_architectures(list, streams_);
     features_.groups = architectures_ == std::vector<std::string>{"sm_90a"};
     config_.name = "cuda";
     config_.channel_alignment_bytes = 16;  // the widest load of a thread
@@ -139,6 +158,9 @@ class CudaTarget : public CodegenTarget {
   }
   Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel, features_); }
   size_t group(std::span<const GroupStep> steps) const override;
+  std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
+    return streams_ ? cannot_stream(method) : std::string();
+  }
   void plan(Program& program) const override { Planner(program, architectures_, features_).run(); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
     return std::make_shared<const CudaTarget>(list);
@@ -148,6 +170,7 @@ class CudaTarget : public CodegenTarget {
   TargetConfig config_;
   std::vector<std::string> architectures_;
   Features features_;
+  bool streams_ = false;
 };
 
 // Equal products none of which has to do with what another one writes: queries, keys and values of one layer.

@@ -36,7 +36,7 @@ std::string with_shared_memory(const std::string& text) {
 }
 
 std::string table_of(const std::string& text) {
-  static const std::regex kernel(R"(extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(\s*([^{]*)\) \{)");
+  static const std::regex kernel(R"(extern "C" __global__ void __launch_bounds__\([\d, ]+\) (\w+)\(\s*([^{]*)\) \{)");
   std::string thunks, rows;
   for (std::sregex_iterator m(text.begin(), text.end(), kernel), end; m != end; ++m) {
     const std::string name = (*m)[1], parameters = (*m)[2];
@@ -44,8 +44,12 @@ std::string table_of(const std::string& text) {
     int count = 0;
     for (size_t begin = 0; begin < parameters.size();) {
       const size_t comma = std::min(parameters.find(',', begin), parameters.size());
-      const std::string type = parameters.substr(begin, parameters.find('*', begin) + 1 - begin);
-      passed += fmt::format("{}({})c->buf[{}]", count ? ", " : "", type, count);
+      const std::string one = parameters.substr(begin, comma - begin);
+      const size_t star = one.find('*');
+      if (star == std::string::npos)  // passed as it is: its type is the word before the name
+        passed += fmt::format("{}*({}*)c->buf[{}]", count ? ", " : "", one.substr(0, one.rfind(' ')), count);
+      else
+        passed += fmt::format("{}({})c->buf[{}]", count ? ", " : "", one.substr(0, star + 1), count);
       descriptions += fmt::format("{{0, {}, 0, 1, \"\", \"\"}}, ", count++);
       begin = comma + 1;
     }
@@ -97,7 +101,16 @@ const Dialect& harness_dialect() {
                                                  "multiply_group_bf16_256",
                                                  "follow",
                                                  "lead",
-                                                 "behind"};
+                                                 "behind",
+                                                 "mbarrier_start",
+                                                 "mbarrier_arrive",
+                                                 "mbarrier_expect",
+                                                 "mbarrier_wait",
+                                                 "copy_bulk",
+                                                 "meet_block",
+                                                 "count_in",
+                                                 "count_seen",
+                                                 "pause"};
   static const std::vector<Dialect::Helper> helpers = [] {
     std::vector<Dialect::Helper> kept;
     for (const Dialect::Helper& h : cuda_dialect.helpers)

@@ -33,16 +33,21 @@ const unsigned char* mslx_simd_xchg(const void* from, unsigned bytes, unsigned o
                                     unsigned* lane);
 void* mslx_tg_alloc(unsigned site, unsigned long bytes);
 void mslx_fail(const char* message);
+void mslx_yield();
 }
 
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __grid_constant__
+#define __launch_bounds__(...)
 #define __restrict__ __restrict
 
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
+};
+struct uint2 {
+  unsigned x, y;
 };
 struct Position {
   unsigned x, y, z;
@@ -50,6 +55,7 @@ struct Position {
 inline Position position(const unsigned* at) { return {at[0], at[1], at[2]}; }
 #define threadIdx position(mslx_current()->tpitg)
 #define blockIdx position(mslx_current()->tgpig)
+#define gridDim position(mslx_current()->tgpg)
 
 #define HARNESS_SITE unsigned line = __builtin_LINE(), unsigned column = __builtin_COLUMN()
 inline void __syncthreads(HARNESS_SITE) { mslx_barrier(3, line * 256 + column); }
@@ -279,3 +285,79 @@ void wait_group() {
     mine.committed.erase(mine.committed.begin());
   }
 }
+
+// Barriers in shared memory, and copies that arrive there: when somebody has waited for them in vain, the last first.
+struct Mbarrier {
+  unsigned char expected, pending, phase, unused;
+  int bytes;
+};
+struct BulkCopy {
+  void* to;
+  const void* from;
+  unsigned bytes;
+  unsigned long long* at;
+};
+inline thread_local std::vector<BulkCopy> bulk_copies;  // of the one block that a thread of the machine runs at a time
+inline Mbarrier& mbarrier(unsigned long long* at) { return *reinterpret_cast<Mbarrier*>(at); }
+inline void mbarrier_turn(Mbarrier& b) {
+  if (b.pending == 0 && b.bytes == 0) b.phase ^= 1, b.pending = b.expected;
+}
+inline void mbarrier_start(unsigned long long* at, unsigned count) {
+  bulk_copies.clear();
+  mbarrier(at) = {static_cast<unsigned char>(count), static_cast<unsigned char>(count), 0, 0, 0};
+}
+inline void mbarrier_arrive(unsigned long long* at) {
+  Mbarrier& b = mbarrier(at);
+  if (b.pending == 0) mslx_fail("more arrive on a barrier than it expects");
+  --b.pending;
+  mbarrier_turn(b);
+}
+inline void mbarrier_expect(unsigned long long* at, unsigned bytes) {
+  mbarrier(at).bytes += static_cast<int>(bytes);
+  mbarrier_arrive(at);
+}
+inline void mbarrier_wait(unsigned long long* at, unsigned parity) {
+  while (mbarrier(at).phase == parity) {
+    mslx_yield();
+    for (size_t i = bulk_copies.size(); i-- > 0;) {
+      const BulkCopy c = bulk_copies[i];
+      if (c.at != at) continue;
+      bulk_copies.erase(bulk_copies.begin() + static_cast<long>(i));
+      std::memcpy(c.to, c.from, c.bytes);
+      mbarrier(at).bytes -= static_cast<int>(c.bytes);
+      mbarrier_turn(mbarrier(at));
+      break;
+    }
+  }
+}
+inline void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long long* at) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16)
+    mslx_fail("a copy in bulk that is not of whole words");
+  std::memset(to, 0xff, bytes);  // what a slot held is gone
+  bulk_copies.push_back({to, from, bytes, at});
+}
+
+// A barrier of the first 256 threads of a block. Its memory begins as ones.
+struct BlockMeeting {
+  unsigned come, turn;
+};
+inline void meet_block() {
+  constexpr unsigned site = 90001, all = 256;
+  auto* const meeting = static_cast<BlockMeeting*>(mslx_tg_alloc(site, sizeof(BlockMeeting)));
+  if (mslx_current()->tiitg >= all) mslx_fail("a thread that does not compute meets those that do");
+  const unsigned turn = meeting->turn;
+  if (++meeting->come == all - 1) {
+    meeting->come = ~0U, ++meeting->turn;
+    return;
+  }
+  while (meeting->turn == turn) mslx_yield();
+}
+
+// Blocks run on threads of the machine.
+inline unsigned long long count_in(unsigned long long* counter) {
+  return __atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL);
+}
+inline unsigned long long count_seen(const unsigned long long* counter) {
+  return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+inline void pause() { mslx_yield(); }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 namespace mslx {
 
@@ -98,6 +99,15 @@ void run_to_barrier(Execution& e) {
   }
 }
 
+// Threads poll: what they wait for may be done by threads of other threadgroups.
+bool wait_for_others(Execution& e) {
+  constexpr uint64_t most_turns = 20'000'000;
+  if (++e.turns > most_turns)
+    e.failure = "threads wait for what does not come, " + describe(*e.current) + " among them";
+  std::this_thread::yield();
+  return false;
+}
+
 // Whether all threads have returned; else all wait at one barrier, which opens, or `failure` is set.
 bool all_done(Execution& e) {
   unsigned done = 0;
@@ -105,6 +115,7 @@ bool all_done(Execution& e) {
   bool mixed = false;
   for (unsigned i = 0; i < e.threads; ++i) {
     const Fiber& f = e.fibers[i];
+    if (f.state == State::ready) return wait_for_others(e);
     if (f.state == State::done) ++done;
     if (f.state != State::at_barrier) continue;
     if (!first)
@@ -313,6 +324,9 @@ void mslx_simd_barrier(unsigned, unsigned site) {
   __tsan_acquire(&group.sync[f.simd_barriers++ & 1]);
 #endif
 }
+
+// Lets others go on, and comes back.
+void mslx_yield() { mslx::suspend(); }
 
 const mslx_call* mslx_current() { return &execution->current->call; }
 

@@ -1,0 +1,63 @@
+// From the steps of a program to the plan, its text and the launch.
+#include "backends/cuda/target/stream/launch.h"
+
+#include <fmt/format.h>
+
+#include "backends/cuda/target/stream/text.h"
+#include "base/error.h"
+#include "print/print.h"
+
+namespace npusim::cuda {
+namespace {
+
+// The steps as the compiler showed them when it asked.
+WholeMethod method_of(const Program& program, const Sequence& sequence, const Launch& launch) {
+  WholeMethod method;
+  for (const Buffer& b : program.buffers) {
+    const bool inside = b.kind == BufferKind::local || b.kind == BufferKind::arena;
+    const bool outside = b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
+    method.uses.push_back(inside ? ValueUse::inside : outside ? ValueUse::outside : ValueUse::known);
+  }
+  for (int32_t s = launch.first; s < launch.first + launch.count; ++s) {
+    const Step& step = sequence.steps[static_cast<size_t>(s)];
+    method.steps.push_back({&program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
+  }
+  return method;
+}
+
+}  // namespace
+
+std::optional<std::string> cannot_stream(const WholeMethod& method) {
+  std::string why = "it is one step";
+  if (method.steps.size() < 2) return why;
+  const auto plan = plan_stream(method, why);
+  if (plan && print_stream(method, *plan, why)) return std::nullopt;
+  return why;
+}
+
+std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch) {
+  const WholeMethod method = method_of(program, sequence, launch);
+  std::string why;
+  const auto plan = plan_stream(method, why);
+  auto text = plan ? print_stream(method, *plan, why) : std::nullopt;
+  if (!text) fail(ErrorKind::internal, "cuda: what was a stream is none: {}", why);
+  launch.symbol = text->symbol;
+  launch.grid[0] = stream_grid;
+  launch.block[0] = stream_block;
+  launch.shared_bytes = static_cast<uint32_t>(text->shared_bytes);
+  launch.own_bytes = static_cast<uint64_t>(text->own_bytes);
+  launch.how = text->how;
+  launch.args = text->values;
+  for (size_t s = 0; s < method.steps.size(); ++s) {
+    if (text->first_trap[s] < 0) continue;
+    const Kernel& kernel = plan->kernels[s];
+    const std::string node = step_name(program, sequence.steps[static_cast<size_t>(launch.first) + s]);
+    for (int code = 1; code <= trap_count(kernel); ++code)
+      launch.traps.push_back(fmt::format("node {}: {}", node, trap_message(kernel, code)));
+  }
+  if (text->traps) launch.args.push_back(trap_word);
+  launch.args.push_back(own_memory);
+  return std::move(text->functions);
+}
+
+}  // namespace npusim::cuda

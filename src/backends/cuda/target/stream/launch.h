@@ -1,0 +1,17 @@
+// Methods as launches of one stream each.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "codegen/target.h"
+
+namespace npusim::cuda {
+
+// nullopt if it can be one, else why not.
+std::optional<std::string> cannot_stream(const WholeMethod& method);
+
+// Fills in the launch of a method that can: all but its code, of which these are the functions, without the helpers
+// that they mention.
+std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch);
+
+}  // namespace npusim::cuda

@@ -1,0 +1,9 @@
+// What every method's text begins with: the ring of pieces, the barrier of all blocks, tensor cores on a piece.
+#pragma once
+#include <string_view>
+
+namespace npusim::cuda {
+
+std::string_view stream_machine();
+
+}  // namespace npusim::cuda

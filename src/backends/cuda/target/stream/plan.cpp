@@ -1,0 +1,320 @@
+// What each step becomes, and what it must wait for.
+#include "backends/cuda/target/stream/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "kernel/fuse/unfuse.h"
+#include "print/print.h"
+
+namespace npusim::cuda {
+namespace {
+
+using Kind = StreamStage::Kind;
+
+constexpr int64_t most_everywhere = 1 << 15;  // points, with what each sums, that every block computes for itself
+constexpr int64_t most_spread = 1 << 22;      // of what is no product of its own
+constexpr int64_t alignment = 128;
+constexpr int32_t partials = -1;  // stands for the memory of attention among values
+
+int64_t bytes_of(const KernelArg& arg) { return arg.elements * static_cast<int64_t>(dtype_size(arg.dtype)); }
+
+int64_t points_of(const Kernel& k) {
+  int64_t points = 1;
+  for (int64_t extent : k.space) points *= extent;
+  return points;
+}
+
+class Planner {
+ public:
+  explicit Planner(const WholeMethod& method) : m_(method) {}
+
+  std::optional<StreamPlan> run(std::string& why) {
+    bool streams = false;
+    for (size_t s = 0; s < m_.steps.size(); ++s) {
+      why = prepare(s);
+      if (!why.empty()) {
+        why = fmt::format("{}: {}", m_.steps[s].kernel->name, why);
+        return std::nullopt;
+      }
+      streams = streams || plan_.products[s];
+    }
+    why = "no product of few rows";
+    if (!streams) return std::nullopt;
+    why = order();
+    if (!why.empty()) return std::nullopt;
+    place();
+    return std::move(plan_);
+  }
+
+ private:
+  ValueUse use(int32_t value) const { return m_.uses[static_cast<size_t>(value)]; }
+
+  // What the step is by itself; why it is nothing.
+  std::string prepare(size_t s) {
+    const Kernel& kernel = *m_.steps[s].kernel;
+    plan_.kernels.push_back(kernel);
+    plan_.products.emplace_back();
+    plan_.attentions.emplace_back();
+    plan_.schedules.emplace_back();
+    if (!kernel.contraction) return as_rows(s);
+    std::string why;
+    if (kernel.contraction->kind == ContractionKind::attention) {
+      plan_.attentions[s] = find_stream_attention(kernel, why);
+      return why;
+    }
+    auto product = find_stream_product(kernel, why);
+    if (product && use(m_.steps[s].values[static_cast<size_t>(product->matrix)]) != ValueUse::known)
+      why = "a matrix that is not known before the run", product.reset();
+    if (product) {
+      plan_.products[s] = std::move(product);
+      return {};
+    }
+    const Unfused rows = unfuse(kernel);
+    if (rows.steps.size() != 1) return fmt::format("{}, and {} parts", why, rows.steps.size());
+    plan_.kernels[s] = only_step(kernel, rows.steps[0]);
+    const std::string problem = as_rows(s);
+    return problem.empty() ? problem : fmt::format("{} ({})", problem, why);
+  }
+
+  std::string as_rows(size_t s) {
+    const Kernel& k = plan_.kernels[s];
+    plan_.schedules[s] = {choose_schedule(k, stream_dialect()).row, stream_threads};
+    if (points_of(k) > most_spread) return fmt::format("{} points", points_of(k));
+    return cannot_print(k, stream_dialect(), plan_.schedules[s]).value_or("");
+  }
+
+  // Every block may compute all of it: it is small, and reads nothing that it overwrites.
+  bool may_be_everywhere(size_t s) const {
+    const Kernel& k = plan_.kernels[s];
+    const std::vector<int32_t>& values = m_.steps[s].values;
+    if (points_of(k) > most_everywhere) return false;
+    if (std::any_of(k.stores.begin(), k.stores.end(), [](const Store& store) { return store.accumulate; }))
+      return false;
+    for (const Expr& e : k.exprs) {
+      if (e.op != ExprOp::load) continue;
+      const int32_t read = values[static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg)];
+      for (size_t i = 0; i < k.args.size(); ++i)
+        if (k.args[i].written && values[i] == read) return false;
+    }
+    return true;
+  }
+
+  // The memory of what other stages since the last wait did to a value in memory that all blocks see.
+  struct Touched {
+    bool by_parts = false, by_all = false, read = false;
+    std::optional<size_t> product;  // which made it, line by line
+  };
+
+  // Whether the step reads the value only at its own line and row, as they were made.
+  bool reads_own_line(size_t s, int32_t value, const Touched& touched) const {
+    if (!plan_.products[s] || !touched.product) return false;
+    const StreamProduct &mine = *plan_.products[s], &its = *plan_.products[*touched.product];
+    if (mine.lines.size() != its.lines.size() || mine.rows.size() != its.rows.size()) return false;
+    const Kernel &k = plan_.kernels[s], &maker = plan_.kernels[*touched.product];
+    for (const Store& store : maker.stores)
+      if (m_.steps[*touched.product].values[static_cast<size_t>(store.access.arg)] == value &&
+          !lies_flat(store.access, its))
+        return false;
+    for (const Expr& e : k.exprs)
+      if (e.op == ExprOp::load) {
+        const Access& a = k.accesses[static_cast<size_t>(e.integer)];
+        if (m_.steps[s].values[static_cast<size_t>(a.arg)] == value && !lies_flat(a, mine)) return false;
+      }
+    return true;
+  }
+
+  bool waits(Kind kind, size_t step, const std::vector<int32_t>& read, const std::vector<int32_t>& written) const {
+    for (int32_t v : read)
+      if (const auto t = touched_.find(v); t != touched_.end() && t->second.by_parts)
+        if (kind != Kind::product || !reads_own_line(step, v, t->second)) return true;
+    return std::any_of(written.begin(), written.end(), [&](int32_t v) {
+      const auto t = touched_.find(v);
+      return t != touched_.end() && (t->second.by_parts || t->second.by_all || t->second.read);
+    });
+  }
+
+  void append(Kind kind, size_t step, const std::vector<int32_t>& read, const std::vector<int32_t>& written,
+              int32_t value = -1) {
+    const bool wait = waits(kind, step, read, written);
+    if (wait) touched_.clear();
+    plan_.stages.push_back({kind, step, wait, value});
+    for (int32_t v : read) touched_[v].read = true;
+    for (int32_t v : written) {
+      Touched& t = touched_[v];
+      (kind == Kind::everywhere ? t.by_all : t.by_parts) = true;
+      t.product.reset();
+      if (kind == Kind::product) t.product = step;
+    }
+  }
+
+  // A value is in the memory of each block from this stage on, or still.
+  void keep(std::map<int32_t, int64_t>& where, int32_t value, int64_t bytes) {
+    const auto now = static_cast<int64_t>(plan_.stages.size());
+    const auto [life, fresh] = lives_.try_emplace({&where, value}, Life{bytes, now, now});
+    life->second.end = now;
+    where.emplace(value, 0);
+  }
+
+  // What a step does to memory that all blocks see.
+  struct Effects {
+    Kind kind = Kind::spread;
+    std::vector<int32_t> read, written;
+    std::vector<int32_t> kept;  // what it makes in the memory of each block
+    bool gathers = false;
+  };
+  Effects effects_of(size_t s) const {
+    const Kernel& k = plan_.kernels[s];
+    const std::vector<int32_t>& values = m_.steps[s].values;
+    Effects e;
+    if (plan_.products[s])
+      e.kind = Kind::product;
+    else if (plan_.attentions[s])
+      e.kind = Kind::attention;
+    else if (may_be_everywhere(s))
+      e.kind = Kind::everywhere;
+    for (size_t i = 0; i < k.args.size(); ++i) {
+      const int32_t v = values[i];
+      if (plan_.homes.contains(v) || use(v) == ValueUse::known) continue;
+      if (k.args[i].written) {
+        const bool keeps = e.kind == Kind::everywhere && use(v) == ValueUse::inside && !made_.contains(v) &&
+                           bytes_of(k.args[i]) <= most_everywhere;
+        (keeps ? e.kept : e.written).push_back(v);
+      } else if (e.kind != Kind::product || static_cast<int>(i) != plan_.products[s]->x) {
+        e.read.push_back(v);
+      }
+    }
+    if (e.kind == Kind::product) {
+      const int32_t x = values[static_cast<size_t>(plan_.products[s]->x)];
+      e.gathers = !plan_.homes.contains(x) && !(plan_.copies.contains(x) && use(x) == ValueUse::inside);
+    }
+    return e;
+  }
+
+  bool would_wait(size_t s) const {
+    const Effects e = effects_of(s);
+    if (e.gathers && waits(Kind::gather, s, {m_.steps[s].values[static_cast<size_t>(plan_.products[s]->x)]}, {}))
+      return true;
+    return e.kind == Kind::attention ? waits(e.kind, s, e.read, {partials}) : waits(e.kind, s, e.read, e.written);
+  }
+
+  std::string add(size_t s) {
+    const Kernel& k = plan_.kernels[s];
+    const std::vector<int32_t>& values = m_.steps[s].values;
+    Effects e = effects_of(s);
+    for (size_t i = 0; i < k.args.size(); ++i) {
+      if (!k.args[i].written) continue;
+      if (plan_.homes.contains(values[i]) && e.kind != Kind::everywhere) return "it updates what every block has";
+      made_.insert(values[i]);
+      if (std::count(e.kept.begin(), e.kept.end(), values[i])) keep(plan_.homes, values[i], bytes_of(k.args[i]));
+    }
+    for (int32_t v : values)
+      if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
+    if (e.kind == Kind::product) {
+      const int32_t x = values[static_cast<size_t>(plan_.products[s]->x)];
+      if (!plan_.homes.contains(x)) keep(plan_.copies, x, bytes_of(k.args[static_cast<size_t>(plan_.products[s]->x)]));
+      if (e.gathers) append(Kind::gather, s, {x}, {}, x);
+      if (!plan_.homes.contains(x)) keep(plan_.copies, x, 0);
+    }
+    if (e.kind == Kind::attention) {
+      plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
+      append(Kind::attention, s, e.read, {partials});
+      e.read.push_back(partials);
+      e.kind = Kind::merge;
+    }
+    append(e.kind, s, e.read, e.written);
+    for (int32_t v : values)
+      if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
+    return {};
+  }
+
+  // As the steps stand, but what need not wait for all blocks goes before what must.
+  std::string order() {
+    const size_t count = m_.steps.size();
+    std::vector<std::vector<size_t>> users(count);
+    std::vector<size_t> missing(count, 0);
+    std::map<int32_t, std::pair<std::vector<size_t>, std::vector<size_t>>> seen;  // by value: readers, writers
+    for (size_t s = 0; s < count; ++s) {
+      std::set<size_t> before;
+      const Kernel& k = plan_.kernels[s];
+      for (size_t i = 0; i < k.args.size(); ++i) {
+        auto& [readers, writers] = seen[m_.steps[s].values[i]];
+        before.insert(writers.begin(), writers.end());
+        if (k.args[i].written) before.insert(readers.begin(), readers.end());
+      }
+      for (size_t i = 0; i < k.args.size(); ++i) {
+        auto& [readers, writers] = seen[m_.steps[s].values[i]];
+        if (k.args[i].written)
+          readers.clear(), writers = {s};
+        else
+          readers.push_back(s);
+      }
+      before.erase(s);
+      for (size_t b : before) users[b].push_back(s);
+      missing[s] = before.size();
+    }
+    std::set<size_t> ready;
+    for (size_t s = 0; s < count; ++s)
+      if (missing[s] == 0) ready.insert(s);
+    while (!ready.empty()) {
+      auto next = std::find_if(ready.begin(), ready.end(), [&](size_t s) { return !would_wait(s); });
+      if (next == ready.end()) next = ready.begin();
+      const size_t s = *next;
+      ready.erase(next);
+      if (const std::string why = add(s); !why.empty()) return fmt::format("{}: {}", m_.steps[s].kernel->name, why);
+      for (size_t user : users[s])
+        if (--missing[user] == 0) ready.insert(user);
+    }
+    return {};
+  }
+
+  // First fit, the large ones first.
+  struct Life {
+    int64_t bytes = 0, begin = 0, end = 0, offset = -1;
+  };
+  void place() {
+    std::vector<std::pair<std::map<int32_t, int64_t>*, int32_t>> order;
+    for (const auto& [key, life] : lives_) order.push_back(key);
+    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+      return std::make_tuple(-lives_.at(a).bytes, lives_.at(a).begin, a.second) <
+             std::make_tuple(-lives_.at(b).bytes, lives_.at(b).begin, b.second);
+    });
+    for (const auto& key : order) {
+      Life& mine = lives_.at(key);
+      std::vector<std::pair<int64_t, int64_t>> taken;
+      for (const auto& [other, life] : lives_)
+        if (life.offset >= 0 && life.begin <= mine.end && mine.begin <= life.end)
+          taken.emplace_back(life.offset, life.offset + life.bytes);
+      std::sort(taken.begin(), taken.end());
+      int64_t at = 0;
+      for (const auto& [begin, end] : taken)
+        if (at + mine.bytes > begin) at = std::max(at, (end + alignment - 1) / alignment * alignment);
+      mine.offset = at;
+      (*key.first)[key.second] = at;
+      plan_.kept_bytes = std::max(plan_.kept_bytes, (at + mine.bytes + alignment - 1) / alignment * alignment);
+    }
+  }
+
+  const WholeMethod& m_;
+  StreamPlan plan_;
+  std::map<int32_t, Touched> touched_;
+  std::set<int32_t> made_;
+  std::map<std::pair<std::map<int32_t, int64_t>*, int32_t>, Life> lives_;
+};
+
+}  // namespace
+
+std::optional<StreamPlan> plan_stream(const WholeMethod& method, std::string& why) { return Planner(method).run(why); }
+
+const Dialect& stream_dialect() {
+  static const Dialect dialect = [] {
+    Dialect d = cuda_dialect;
+    d.barrier = d.memory_barrier = "meet_block();";
+    return d;
+  }();
+  return dialect;
+}
+
+}  // namespace npusim::cuda

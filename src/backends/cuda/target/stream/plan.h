@@ -1,0 +1,50 @@
+// A method as one launch whose blocks stay: its stages, which of them wait for all blocks, and what a block keeps in
+// its own memory.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/target/stream/attention.h"
+#include "backends/cuda/target/stream/product.h"
+#include "codegen/target.h"
+#include "print/schedule.h"
+
+namespace npusim::cuda {
+
+struct StreamStage {
+  enum class Kind : uint8_t {
+    gather,      // a value into the memory of every block
+    product,     // each block some lines of the matrix
+    attention,   // each block some keys
+    merge,       // of what attention found: each block some columns
+    everywhere,  // every block all of it
+    spread,      // each block some blocks of the kernel's
+  };
+  Kind kind = Kind::spread;
+  size_t step = 0;
+  bool after_all = false;  // every block has come so far
+  int32_t value = -1;      // gather
+};
+
+struct StreamPlan {
+  std::vector<StreamStage> stages;
+  std::vector<Kernel> kernels;  // by step, without a contraction where it is no product and no attention
+  std::vector<std::optional<StreamProduct>> products;      // by step
+  std::vector<std::optional<StreamAttention>> attentions;  // by step
+  std::vector<Schedule> schedules;                         // by step
+  std::map<int32_t, int64_t> homes;   // values that live in the memory of each block, and where there, in bytes
+  std::map<int32_t, int64_t> copies;  // values that are gathered there
+  int64_t kept_bytes = 0;             // of both
+  int64_t scratch_bytes = 0;          // of one stage
+  int64_t partial_bytes = 0;          // of attention
+};
+
+// Without the tables and the ring, for which the rest of a block's memory is left. Why not in `why`.
+std::optional<StreamPlan> plan_stream(const WholeMethod& method, std::string& why);
+
+// The dialect of stages: a block has more threads than those that compute.
+const Dialect& stream_dialect();
+
+}  // namespace npusim::cuda

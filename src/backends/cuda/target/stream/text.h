@@ -1,0 +1,26 @@
+// The text of a whole method: a function for each kind of stage, a table of the stages, and the loop over it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backends/cuda/target/stream/plan.h"
+
+namespace npusim::cuda {
+
+struct StreamText {
+  std::string symbol;
+  std::string functions;                    // without the helpers that they mention
+  std::vector<int32_t> values;              // what the parameter points to, in order, each once
+  std::vector<int> first_trap;              // by step: its traps have the numbers behind this one; -1: it has none
+  bool traps = false;                       // the trap word comes behind the values
+  int64_t shared_bytes = 0, own_bytes = 0;  // its own memory comes last
+  std::string how;
+};
+
+inline constexpr int stream_block = 32 + stream_threads;  // threads
+inline constexpr int stream_grid = 132;                   // blocks at most
+
+// Why a block's memory does not do in `why`.
+std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, std::string& why);
+
+}  // namespace npusim::cuda
