@@ -182,6 +182,31 @@ $fn void wait_group() {
   return seen;
 })"},
     {"pause", "$fn void pause() {}"},
+    // 16 bytes at once, so that who reads some of them has all, and in no order with other memory.
+    {"write_whole", R"($fn void write_whole(uint4* to, const uint4 word) {
+  const unsigned long long low = word.x | (unsigned long long)word.y << 32, high = word.z | (unsigned long long)word.w << 32;
+  asm volatile("{\n.reg .b128 q;\nmov.b128 q, {%1, %2};\nst.relaxed.gpu.global.b128 [%0], q;\n}" ::"l"(to), "l"(low),
+               "l"(high)
+               : "memory");
+})"},
+    {"read_whole", R"($fn uint4 read_whole(const uint4* from) {
+  unsigned long long low, high;
+  asm volatile("{\n.reg .b128 q;\nld.relaxed.gpu.global.b128 q, [%2];\nmov.b128 {%0, %1}, q;\n}"
+               : "=l"(low), "=l"(high)
+               : "l"(from)
+               : "memory");
+  uint4 word;
+  word.x = (unsigned)low, word.y = (unsigned)(low >> 32), word.z = (unsigned)high, word.w = (unsigned)(high >> 32);
+  return word;
+})"},
+    {"count_hint", R"($fn void count_hint(unsigned long long* counter) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(counter) : "memory");
+})"},
+    {"hint_seen", R"($fn unsigned long long hint_seen(const unsigned long long* counter) {
+  unsigned long long seen;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
+  return seen;
+})"},
     {"f16_to_float", R"($fn float f16_to_float(f16 bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));

@@ -110,7 +110,11 @@ const Dialect& harness_dialect() {
                                                  "meet_block",
                                                  "count_in",
                                                  "count_seen",
-                                                 "pause"};
+                                                 "pause",
+                                                 "write_whole",
+                                                 "read_whole",
+                                                 "count_hint",
+                                                 "hint_seen"};
   static const std::vector<Dialect::Helper> helpers = [] {
     std::vector<Dialect::Helper> kept;
     for (const Dialect::Helper& h : cuda_dialect.helpers)

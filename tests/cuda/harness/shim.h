@@ -269,8 +269,8 @@ inline void open_group_product(float (*sums)[4], const void* a, const void* b, i
   }
 HARNESS_GROUP(f16, 64)
 HARNESS_GROUP(f16, 128)
-HARNESS_GROUP(f16, 256) HARNESS_GROUP(bf16, 64) HARNESS_GROUP(bf16, 128)
-    HARNESS_GROUP(bf16, 256) inline void begin_group() {}
+HARNESS_GROUP(f16, 256)
+HARNESS_GROUP(bf16, 64) HARNESS_GROUP(bf16, 128) HARNESS_GROUP(bf16, 256) inline void begin_group() {}
 inline void show_words() {}
 inline void commit_group() {
   GroupProducts& mine = group_products[mslx_current()->tiitg];
@@ -361,3 +361,17 @@ inline unsigned long long count_seen(const unsigned long long* counter) {
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 inline void pause() { mslx_yield(); }
+inline void count_hint(unsigned long long* counter) { __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+inline unsigned long long hint_seen(const unsigned long long* counter) {
+  return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+// Aligned words of 16 bytes, which the machine's vector moves write and read whole.
+typedef unsigned WholeWord __attribute__((vector_size(16)));
+inline void write_whole(uint4* to, const uint4 word) {
+  if (reinterpret_cast<uintptr_t>(to) % 16) mslx_fail("a word that is not aligned");
+  *reinterpret_cast<volatile WholeWord*>(to) = WholeWord{word.x, word.y, word.z, word.w};
+}
+inline uint4 read_whole(const uint4* from) {
+  const WholeWord word = *reinterpret_cast<const volatile WholeWord*>(from);
+  return {word[0], word[1], word[2], word[3]};
+}

@@ -8,6 +8,8 @@
 
 namespace npusim::cuda {
 
+inline constexpr int64_t quad_columns = 4;  // of a thread
+
 struct StreamAttention {
   AttentionAxes axes;
   int64_t splits = 1;         // of the keys of each batch

@@ -117,6 +117,66 @@ __device__ __forceinline__ void copy_words(uint4* to, const uint4* from) {
     if (n * 256 + (int)threadIdx.x < words) to[n * 256 + threadIdx.x] = word[n];
 }
 
+// What blocks make of a value travels in words of 16 bytes, 12 of elements and the number of the launch, which are
+// written and read whole: no word is waited for that is there. A block's elements are whole units of `width`; behind
+// a counter, which tells roughly how many blocks have published, each block has as many words.
+template <typename T>
+union Published {
+  uint4 word;
+  T at[12 / sizeof(T)];
+};
+template <typename T, int units, int width>
+__device__ __forceinline__ int words_of_a_block() {
+  constexpr int each = 12 / sizeof(T);
+  return ((units + (int)gridDim.x - 1) / (int)gridDim.x * width + each - 1) / each;
+}
+
+template <typename T, int units, int width>
+__device__ __forceinline__ void publish(const T* value, char* memory, const unsigned long long launch) {
+  constexpr int each = 12 / sizeof(T);
+  const int words = words_of_a_block<T, units, width>(), first = width * first_line(units, blockIdx.x);
+  const int end = width * first_line(units, blockIdx.x + 1);
+  uint4* const to = (uint4*)(memory + 256) + blockIdx.x * words;
+  for (int n = threadIdx.x; n < words; n += 256) {
+    Published<T> p;
+    p.word.w = (unsigned)launch;
+#pragma unroll
+    for (int e = 0; e < each; ++e) p.at[e] = first + n * each + e < end ? value[first + n * each + e] : T(0);
+    write_whole(to + n, p.word);
+  }
+  if (threadIdx.x == 0) count_hint((unsigned long long*)memory);
+}
+
+template <typename T, int units, int width>
+__device__ __forceinline__ void take_published(T* value, char* memory, const unsigned long long launch) {
+  constexpr int each = 12 / sizeof(T), at_once = 4;
+  const int words = words_of_a_block<T, units, width>(), all = words * (int)gridDim.x;
+  const uint4* const from = (const uint4*)(memory + 256);
+  if (threadIdx.x == 0)
+    while (hint_seen((unsigned long long*)memory) < launch * gridDim.x - gridDim.x / 4) pause();
+  meet_block();
+  for (int first = threadIdx.x; first < all; first += 256 * at_once) {
+    Published<T> p[at_once];
+#pragma unroll
+    for (int n = 0; n < at_once; ++n)
+      if (first + n * 256 < all) p[n].word = read_whole(from + first + n * 256);
+#pragma unroll
+    for (int n = 0; n < at_once; ++n) {
+      const int at = first + n * 256;
+      if (at >= all) break;
+      while (p[n].word.w != (unsigned)launch) {
+        pause();
+        p[n].word = read_whole(from + at);
+      }
+      const int block = at / words, place = width * first_line(units, block) + at % words * each;
+      const int end = width * first_line(units, block + 1);
+#pragma unroll
+      for (int e = 0; e < each; ++e)
+        if (place + e < end) value[place + e] = p[n].at[e];
+    }
+  }
+}
+
 // Until every block has come here as often; `counter` only grows.
 struct Meeting {
   unsigned long long* counter;

@@ -43,6 +43,7 @@ class Planner {
     }
     why = "no product of few rows";
     if (!streams) return std::nullopt;
+    find_exchanges();
     why = order();
     if (!why.empty()) return std::nullopt;
     place();
@@ -102,6 +103,40 @@ class Planner {
     return true;
   }
 
+  // Values that a product of one row or an attention makes, all of it and nobody else.
+  void find_exchanges() {
+    std::map<int32_t, int> writers;
+    for (size_t s = 0; s < m_.steps.size(); ++s)
+      for (size_t i = 0; i < plan_.kernels[s].args.size(); ++i)
+        writers[m_.steps[s].values[i]] += plan_.kernels[s].args[i].written;
+    for (size_t s = 0; s < m_.steps.size(); ++s) {
+      const Kernel& k = plan_.kernels[s];
+      if (!plan_.attentions[s] && (!plan_.products[s] || plan_.products[s]->rows.size() != 1)) continue;
+      if (k.stores.size() != 1) continue;
+      const Access& to = k.stores[0].access;
+      const KernelArg& arg = k.args[static_cast<size_t>(to.arg)];
+      const int32_t v = m_.steps[s].values[static_cast<size_t>(to.arg)];
+      const size_t bytes = dtype_size(arg.dtype);
+      if (use(v) != ValueUse::inside || writers[v] != 1 || bytes_of(arg) > most_everywhere ||
+          (bytes != 2 && bytes != 4))
+        continue;
+      StreamExchange e{arg.elements, 1, arg.dtype};
+      if (plan_.products[s] && (!lies_flat(to, *plan_.products[s]) || plan_.products[s]->lines.size() != arg.elements))
+        continue;
+      if (plan_.attentions[s]) {
+        const AttentionAxes& axes = plan_.attentions[s]->axes;
+        const int64_t columns = axes.columns.size(), rows = axes.rows.size();
+        if (to.offset != 0 || !to.guards.empty() || !to.terms.empty() || !is_dense(to, axes.columns, 1) ||
+            !is_dense(to, axes.rows, columns) || !is_dense(to, axes.batch, rows * columns) ||
+            axes.batch.size() * rows * columns != arg.elements)
+          continue;
+        e = {arg.elements / quad_columns, quad_columns, arg.dtype};
+      }
+      plan_.exchanges[v] = e;
+      maker_[v] = s;
+    }
+  }
+
   // The memory of what other stages since the last wait did to a value in memory that all blocks see.
   struct Touched {
     bool by_parts = false, by_all = false, read = false;
@@ -109,14 +144,13 @@ class Planner {
   };
 
   // Whether the step reads the value only at its own line and row, as they were made.
-  bool reads_own_line(size_t s, int32_t value, const Touched& touched) const {
-    if (!plan_.products[s] || !touched.product) return false;
-    const StreamProduct &mine = *plan_.products[s], &its = *plan_.products[*touched.product];
+  bool reads_own_line(size_t s, int32_t value, std::optional<size_t> made_by) const {
+    if (!plan_.products[s] || !made_by || !plan_.products[*made_by]) return false;
+    const StreamProduct &mine = *plan_.products[s], &its = *plan_.products[*made_by];
     if (mine.lines.size() != its.lines.size() || mine.rows.size() != its.rows.size()) return false;
-    const Kernel &k = plan_.kernels[s], &maker = plan_.kernels[*touched.product];
+    const Kernel &k = plan_.kernels[s], &maker = plan_.kernels[*made_by];
     for (const Store& store : maker.stores)
-      if (m_.steps[*touched.product].values[static_cast<size_t>(store.access.arg)] == value &&
-          !lies_flat(store.access, its))
+      if (m_.steps[*made_by].values[static_cast<size_t>(store.access.arg)] == value && !lies_flat(store.access, its))
         return false;
     for (const Expr& e : k.exprs)
       if (e.op == ExprOp::load) {
@@ -129,7 +163,7 @@ class Planner {
   bool waits(Kind kind, size_t step, const std::vector<int32_t>& read, const std::vector<int32_t>& written) const {
     for (int32_t v : read)
       if (const auto t = touched_.find(v); t != touched_.end() && t->second.by_parts)
-        if (kind != Kind::product || !reads_own_line(step, v, t->second)) return true;
+        if (kind != Kind::product || !reads_own_line(step, v, t->second.product)) return true;
     return std::any_of(written.begin(), written.end(), [&](int32_t v) {
       const auto t = touched_.find(v);
       return t != touched_.end() && (t->second.by_parts || t->second.by_all || t->second.read);
@@ -164,6 +198,7 @@ class Planner {
     std::vector<int32_t> read, written;
     std::vector<int32_t> kept;  // what it makes in the memory of each block
     bool gathers = false;
+    std::vector<int32_t> exchanged;  // what it needs of others
   };
   Effects effects_of(size_t s) const {
     const Kernel& k = plan_.kernels[s];
@@ -177,12 +212,20 @@ class Planner {
       e.kind = Kind::everywhere;
     for (size_t i = 0; i < k.args.size(); ++i) {
       const int32_t v = values[i];
+      const bool x = e.kind == Kind::product && static_cast<int>(i) == plan_.products[s]->x;
+      if (plan_.exchanges.contains(v)) {
+        if (k.args[i].written)
+          e.kept.push_back(v);
+        else if (!come_.contains(v) && (x || !reads_own_line(s, v, maker_.at(v))))
+          e.exchanged.push_back(v);
+        continue;
+      }
       if (plan_.homes.contains(v) || use(v) == ValueUse::known) continue;
       if (k.args[i].written) {
         const bool keeps = e.kind == Kind::everywhere && use(v) == ValueUse::inside && !made_.contains(v) &&
                            bytes_of(k.args[i]) <= most_everywhere;
         (keeps ? e.kept : e.written).push_back(v);
-      } else if (e.kind != Kind::product || static_cast<int>(i) != plan_.products[s]->x) {
+      } else if (!x) {
         e.read.push_back(v);
       }
     }
@@ -195,6 +238,7 @@ class Planner {
 
   bool would_wait(size_t s) const {
     const Effects e = effects_of(s);
+    if (!e.exchanged.empty()) return true;
     if (e.gathers && waits(Kind::gather, s, {m_.steps[s].values[static_cast<size_t>(plan_.products[s]->x)]}, {}))
       return true;
     return e.kind == Kind::attention ? waits(e.kind, s, e.read, {partials}) : waits(e.kind, s, e.read, e.written);
@@ -206,12 +250,15 @@ class Planner {
     Effects e = effects_of(s);
     for (size_t i = 0; i < k.args.size(); ++i) {
       if (!k.args[i].written) continue;
-      if (plan_.homes.contains(values[i]) && e.kind != Kind::everywhere) return "it updates what every block has";
+      if (plan_.homes.contains(values[i]) && e.kind != Kind::everywhere && !plan_.exchanges.contains(values[i]))
+        return "it updates what every block has";
       made_.insert(values[i]);
       if (std::count(e.kept.begin(), e.kept.end(), values[i])) keep(plan_.homes, values[i], bytes_of(k.args[i]));
     }
     for (int32_t v : values)
       if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
+    for (int32_t v : e.exchanged)
+      if (come_.insert(v).second) plan_.stages.push_back({Kind::exchange, maker_.at(v), false, v});
     if (e.kind == Kind::product) {
       const int32_t x = values[static_cast<size_t>(plan_.products[s]->x)];
       if (!plan_.homes.contains(x)) keep(plan_.copies, x, bytes_of(k.args[static_cast<size_t>(plan_.products[s]->x)]));
@@ -301,6 +348,8 @@ class Planner {
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
   std::set<int32_t> made_;
+  std::map<int32_t, size_t> maker_;  // of what is exchanged: the step
+  std::set<int32_t> come_;           // what has been
   std::map<std::pair<std::map<int32_t, int64_t>*, int32_t>, Life> lives_;
 };
 

@@ -16,6 +16,7 @@ namespace npusim::cuda {
 struct StreamStage {
   enum class Kind : uint8_t {
     gather,      // a value into the memory of every block
+    exchange,    // what blocks made and published, likewise: each word as soon as it is there
     product,     // each block some lines of the matrix
     attention,   // each block some keys
     merge,       // of what attention found: each block some columns
@@ -25,7 +26,14 @@ struct StreamStage {
   Kind kind = Kind::spread;
   size_t step = 0;
   bool after_all = false;  // every block has come so far
-  int32_t value = -1;      // gather
+  int32_t value = -1;      // gather, exchange
+};
+
+// A value of which each block makes some elements, in the order of their places, and publishes them: it lives in the
+// memory of each block, where the others' elements come when they are gathered.
+struct StreamExchange {
+  int64_t units = 0, width = 1;  // a block's share is of whole units of so many elements
+  DType dtype = DType::f32;
 };
 
 struct StreamPlan {
@@ -34,6 +42,7 @@ struct StreamPlan {
   std::vector<std::optional<StreamProduct>> products;      // by step
   std::vector<std::optional<StreamAttention>> attentions;  // by step
   std::vector<Schedule> schedules;                         // by step
+  std::map<int32_t, StreamExchange> exchanges;             // by value
   std::map<int32_t, int64_t> homes;   // values that live in the memory of each block, and where there, in bytes
   std::map<int32_t, int64_t> copies;  // values that are gathered there
   int64_t kept_bytes = 0;             // of both

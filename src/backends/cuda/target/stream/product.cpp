@@ -4,16 +4,12 @@
 #include <fmt/format.h>
 
 namespace npusim::cuda {
-namespace {
 
-// Whether a step along the flat position of the axis is one of `unit` elements.
 bool is_dense(const Access& access, const Axis& axis, int64_t unit) {
   for (size_t n = axis.dims.size(); n-- > 0; unit *= axis.extents[n])
     if (access.strides[static_cast<size_t>(axis.dims[n])] != unit) return false;
   return true;
 }
-
-}  // namespace
 
 std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::string& why) {
   const auto none = [&](std::string reason) {

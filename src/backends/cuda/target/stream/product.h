@@ -27,6 +27,8 @@ struct StreamProduct {
 };
 std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::string& why);
 
+// Whether a step along the flat position of the axis is one of `unit` elements.
+bool is_dense(const Access& access, const Axis& axis, int64_t unit);
 // Whether the access is of element row * lines + line, whatever else the kernel does.
 bool lies_flat(const Access& access, const StreamProduct& product);
 

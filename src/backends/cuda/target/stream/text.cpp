@@ -71,10 +71,11 @@ class Printer {
     };
     const auto meetings = std::count_if(plan_.stages.begin(), plan_.stages.end(), [](auto& s) { return s.after_all; });
     out_.how = fmt::format(
-        "one stream: {} stages of {} kinds, {} products, {} attentions, {} gathers, {} everywhere, {} spread; {} "
+        "one stream: {} stages of {} kinds, {} products, {} attentions, {} exchanges, {} gathers, {} everywhere, {} "
+        "spread; {} "
         "meetings, {} slots of {} bytes",
-        plan_.stages.size(), kinds_.size(), count(Kind::product), count(Kind::attention), count(Kind::gather),
-        count(Kind::everywhere), count(Kind::spread), meetings, slots_, slot_bytes);
+        plan_.stages.size(), kinds_.size(), count(Kind::product), count(Kind::attention), count(Kind::exchange),
+        count(Kind::gather), count(Kind::everywhere), count(Kind::spread), meetings, slots_, slot_bytes);
     return std::move(out_);
   }
 
@@ -112,6 +113,29 @@ class Printer {
     return 0;
   }
 
+  // The memory through which a value is exchanged: room for the words of any number of blocks.
+  int exchange_pointer(int32_t value) {
+    const auto [known, fresh] = exchange_of_.try_emplace(value, static_cast<int>(pointers_.size()));
+    if (!fresh) return known->second;
+    const StreamExchange& e = plan_.exchanges.at(value);
+    const int64_t each = 12 / static_cast<int64_t>(dtype_size(e.dtype));
+    pointers_.push_back(own_from + own_);
+    own_ += aligned(256 + 16 * (e.units * e.width / each + 4 * stream_grid));
+    return known->second;
+  }
+  std::string exchanged(const StreamExchange& e, const char* function, int memory, int value) const {
+    return fmt::format("{0}<{1}, {2}, {3}>(({1}*){4}, (char*){5}, launch);", function, type(e.dtype), e.units, e.width,
+                       row(value), row(memory));
+  }
+  // What the stage makes and publishes, and the argument that it is.
+  std::optional<size_t> published(const StreamStage& stage) const {
+    if (stage.kind != Kind::product && stage.kind != Kind::merge) return std::nullopt;
+    const Kernel& k = plan_.kernels[stage.step];
+    for (size_t i = 0; i < k.args.size(); ++i)
+      if (k.args[i].written && plan_.exchanges.contains(m_.steps[stage.step].values[i])) return i;
+    return std::nullopt;
+  }
+
   static std::string row(int at) { return fmt::format("where[row[{}]]", at); }
 
   // The arguments of a stage from the table, from place 2 on.
@@ -129,11 +153,22 @@ class Printer {
     const std::vector<int32_t>& values = m_.steps[stage.step].values;
     const int64_t gathered = stage.kind == Kind::gather ? bytes_of(stage.value) : 0;
     std::string key = fmt::format("{} {} ", static_cast<int>(stage.kind), gathered);
-    if (stage.kind != Kind::gather) key += to_text(k);
+    const auto made = published(stage);
+    if (stage.kind == Kind::exchange) {
+      const StreamExchange& e = plan_.exchanges.at(stage.value);
+      key += fmt::format("{} {} {}", e.units, e.width, dtype_name(e.dtype));
+    } else if (stage.kind != Kind::gather) {
+      key += fmt::format("{} ", made ? static_cast<int>(*made) : -1) + to_text(k);
+    }
     const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
     if (fresh) print(stage, known->second);
     stages_.push_back(static_cast<int>(known->second) | (stage.after_all ? waits : 0));
     stages_.push_back(std::max(out_.first_trap[stage.step], 0));
+    if (stage.kind == Kind::exchange) {
+      stages_.push_back(exchange_pointer(stage.value));
+      stages_.push_back(pointer(stage.value, false));
+      return;
+    }
     if (stage.kind == Kind::gather) {
       stages_.push_back(pointer(stage.value, false));
       stages_.push_back(pointer(stage.value, true));
@@ -143,6 +178,7 @@ class Printer {
       const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan_.products[stage.step]->x;
       stages_.push_back(pointer(values[i], x && !plan_.homes.contains(values[i])));
     }
+    if (made) stages_.push_back(exchange_pointer(values[*made]));
     if (stage.kind != Kind::product) return;
     const StreamProduct& p = *plan_.products[stage.step];
     const std::string shape = fmt::format("{}, {}, {}", p.lines.size(), p.depth.size(), p.matrix_offset);
@@ -153,17 +189,22 @@ class Printer {
 
   void print(const StreamStage& stage, int id) {
     const Kernel& k = plan_.kernels[stage.step];
-    const std::string name = stage.kind == Kind::gather ? "" : kernel_name(k);
+    const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
+    const std::string name = moves ? "" : kernel_name(k);
     Lines c;
     c.indent = 3;
     c.open(fmt::format("case {}:", id));
     int places = 2 + static_cast<int>(k.args.size());
-    const bool traps = stage.kind != Kind::gather && stage.kind != Kind::attention && takes_trap(k);
+    const bool traps = !moves && stage.kind != Kind::attention && takes_trap(k);
     if (traps) c.add("int raised = 0;");
     switch (stage.kind) {
       case Kind::gather:
         places = 4;
         c.add(fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.value) / 16, row(3), row(2)));
+        break;
+      case Kind::exchange:
+        places = 4;
+        c.add(exchanged(plan_.exchanges.at(stage.value), "take_published", 2, 3));
         break;
       case Kind::product:
         product(stage, name);
@@ -184,6 +225,11 @@ class Printer {
         break;
     }
     if (traps) c.add("if (raised) *trap = row[1] + raised;");
+    if (const auto made = published(stage)) {
+      const int32_t value = m_.steps[stage.step].values[*made];
+      c.add("meet_block();");
+      c.add(exchanged(plan_.exchanges.at(value), "publish", places++, 2 + static_cast<int>(*made)));
+    }
     c.add(fmt::format("row += {};", places));
     c.add("break;");
     c.close();
@@ -293,6 +339,8 @@ class Printer {
                       stages_.size() + matrices_.size(), stream_block));
     t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
                       2 * slots_, slots_, stream_warps));
+    t.add(fmt::format("unsigned long long* const number = (unsigned long long*)(own + {});", at_barriers_ + 128));
+    t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
     t.add("__syncthreads();");
     t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
     t.add("Feeder feeder = {ring, 0, 0, 0};");
@@ -317,6 +365,7 @@ class Printer {
     t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
     if (plan_.partial_bytes) t.add(fmt::format("float* const partial = (float*)(shared + {});", own_));
     t.add(fmt::format("char* const scratch = own + {};", at_scratch_));
+    t.add("const unsigned long long launch = *number;");
     t.add("#pragma unroll 1");
     t.open(fmt::format("for (const unsigned short* row = table; row < table + {};)", stages_.size()));
     t.add(fmt::format("if (row[0] & {}) meet_all(meeting);", waits));
@@ -325,6 +374,7 @@ class Printer {
     t.close();
     t.add("meet_block();");
     t.close();
+    t.add("if (threadIdx.x == 0) count_in((unsigned long long*)shared + 16);");
     t.close();
     return t.text;
   }
@@ -336,6 +386,7 @@ class Printer {
   int trap_count_ = 0;
   std::map<std::string, int> kinds_, shapes_;
   std::map<std::pair<int32_t, bool>, int> pointer_of_;
+  std::map<int32_t, int> exchange_of_;
   std::vector<int64_t> pointers_;
   std::vector<int> stages_, matrices_;
   std::set<std::string> parts_;
