@@ -181,6 +181,15 @@ $fn void wait_group() {
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
   return seen;
 })"},
+    // Of four warps, which then have so many for each thread.
+    {"take_registers", R"(template <int left>
+$fn void take_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(left));
+})"},
+    {"give_registers", R"(template <int then>
+$fn void give_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(then));
+})"},
     {"pause", "$fn void pause() {}"},
     // 16 bytes at once, so that who reads some of them has all, and in no order with other memory.
     {"write_whole", R"($fn void write_whole(uint4* to, const uint4 word) {

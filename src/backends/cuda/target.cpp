@@ -108,6 +108,12 @@ class Planner {
   std::vector<std::pair<Launch*, std::string>> streams_;  // and their texts
 };
 
+// What streams are written for: bulk copies, and registers that move between warps.
+bool has_rings(const std::string& architecture) {
+  const Architecture a = *parse_architecture(architecture, "sm_");
+  return a.feature == 'a' && (a.major == 9 || a.major == 10);
+}
+
 // And "stream" among them: methods as one launch, where they can be, on what has the instructions for it.
 std::vector<std::string> read_architectures(const std::string& list, bool& streams) {
   std::vector<std::string> names;
@@ -130,8 +136,8 @@ std::vector<std::string> read_architectures(const std::string& list, bool& strea
   };
   std::sort(names.begin(), names.end(),
             [&](const std::string& a, const std::string& b) { return number(a) < number(b); });
-  if (names.empty() || (streams && parse_architecture(names[0], "sm_")->major < 9))
-    fail(ErrorKind::usage, "target cuda: expected architectures{}, found '{}'", streams ? " from sm_90 on" : "", list);
+  if (names.empty() || (streams && !std::all_of(names.begin(), names.end(), has_rings)))
+    fail(ErrorKind::usage, "target cuda: expected architectures{}, found '{}'", streams ? " such as sm_90a" : "", list);
   return names;
 }
 

@@ -110,6 +110,8 @@ const Dialect& harness_dialect() {
                                                  "meet_block",
                                                  "count_in",
                                                  "count_seen",
+                                                 "take_registers",
+                                                 "give_registers",
                                                  "pause",
                                                  "write_whole",
                                                  "read_whole",

@@ -361,6 +361,10 @@ inline unsigned long long count_seen(const unsigned long long* counter) {
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 inline void pause() { mslx_yield(); }
+template <int left>
+void take_registers() {}
+template <int then>
+void give_registers() {}
 inline void count_hint(unsigned long long* counter) { __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
 inline unsigned long long hint_seen(const unsigned long long* counter) {
   return __atomic_load_n(counter, __ATOMIC_RELAXED);

@@ -24,6 +24,11 @@ constexpr int64_t scores = chunk + 1;
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
+// Of one split: the columns' sums, the largest score of each row, its sum of weights, in whole words.
+int64_t partial_floats(const AttentionAxes& axes) {
+  return axes.rows.size() * axes.columns.size() + (2 * axes.rows.size() + 3) / 4 * 4;
+}
+
 const Access& keys_of(const Kernel& k, const AttentionAxes& axes) {
   const Score& score = *k.contraction->score;
   return axes.swapped ? score.a : score.b;
@@ -194,7 +199,7 @@ class AttentionText {
     t_.add(fmt::format("if (threadIdx.x < {}) largest[threadIdx.x] = -INFINITY, total[threadIdx.x] = 0;", rows));
     t_.add(fmt::format("const int chunks = (most + {}) / {};", chunk - 1, chunk));
     t_.add(fmt::format("const int end = (int)((long long)chunks * (split + 1) / {});", a_.splits));
-    t_.add(fmt::format("float sums[{}][{}] = {{}};", turns, quad));
+    t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, turns));
     t_.open(fmt::format("for (int c = (int)((long long)chunks * split / {}); c < end; ++c)", a_.splits));
     t_.add(fmt::format("const int from = c * {};", chunk));
     read_words(keys, x_.keys, x_.depth, "key_words");
@@ -211,9 +216,11 @@ class AttentionText {
     t_.open(fmt::format("for (int k = 0; k < {}; k += {})", depth, word));
     t_.add(fmt::format("Lanes<{}, {}> line;", type(keys.arg), word));
     t_.add(fmt::format("read_lanes(line, (const {}*)(keys + place * {}) + k);", type(keys.arg), key_stride));
+    t_.add(fmt::format("Lanes<float, {}> asked;", word));
+    t_.add(fmt::format("read_lanes(asked, query + row * {} + k);", depth));
     t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int e = 0; e < {}; ++e) dots[e % 4] = fmaf(query[row * {} + k + e], {}, dots[e % 4]);",
-                       word, depth, widen(dtype, "line.at[e]")));
+    t_.add(fmt::format("for (int e = 0; e < {}; ++e) dots[e % 4] = fmaf(asked.at[e], {}, dots[e % 4]);", word,
+                       widen(dtype, "line.at[e]")));
     t_.close();
     t_.add("const float dot = (dots[0] + dots[1]) + (dots[2] + dots[3]);");
     t_.add(fmt::format("{}_score({}&score, batch, row, from + place, &dot);", name_, reads()));
@@ -235,26 +242,25 @@ class AttentionText {
     t_.add(fmt::format("const int i = threadIdx.x + turn * {};", stream_threads));
     t_.add(fmt::format("if (i >= {}) break;", quads));
     t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
-    t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[turn][e] *= factor[row];", quad));
+    t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[turn].at[e] *= factor[row];", quad));
     t_.add(fmt::format("const int there = min({}, count_of[row] - from);", chunk));
     t_.add("#pragma unroll 4");
     t_.open("for (int place = 0; place < there; ++place)");
     t_.add(fmt::format("const float share = weight[row * {} + place];", scores));
     t_.add(fmt::format("const uint2 two = *(const uint2*)(values + place * {} + column * 2);", columns * 2));
     for (int e = 0; e < quad; ++e)
-      t_.add(fmt::format("sums[turn][{0}] = fmaf(share, {1}, sums[turn][{0}]);", e,
+      t_.add(fmt::format("sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
                          widen(value_type, fmt::format("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y",
                                                        e % 2 ? " >> 16" : ""))));
     t_.close();
     t_.close();
     t_.add("meet_block();");
     t_.close();  // chunks
-    t_.add(fmt::format("float* const to = partial + (long long)item * {};", rows * (columns + 2)));
+    t_.add(fmt::format("float* const to = partial + (long long)item * {};", partial_floats(x_)));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
     t_.add(fmt::format("const int i = threadIdx.x + turn * {};", stream_threads));
-    t_.add(fmt::format("if (i < {})", quads));
-    t_.add(fmt::format("  for (int e = 0; e < {0}; ++e) to[i * {0} + e] = sums[turn][e];", quad));
+    t_.add(fmt::format("if (i < {}) write_lanes(sums[turn], to + i * {});", quads, quad));
     t_.close();
     t_.open(fmt::format("if (threadIdx.x < {})", rows));
     t_.add(fmt::format("to[{} + threadIdx.x] = largest[threadIdx.x];", rows * columns));
@@ -267,7 +273,7 @@ class AttentionText {
 
   void merge() {
     const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = rows * columns / quad;
-    const int64_t all = x_.batch.size() * quads, stride = rows * (columns + 2);
+    const int64_t all = x_.batch.size() * quads, stride = partial_floats(x_);
     open_function("merge", "const float* partial");
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
     t_.add(fmt::format("const int end = (int)({}LL * (blockIdx.x + 1) / gridDim.x);", all));
@@ -287,7 +293,9 @@ class AttentionText {
     t_.add(fmt::format("const float mine = part[{} + row];", rows * columns));
     t_.add("const float share = mine == largest ? 1.0f : expf(mine - largest);");
     t_.add(fmt::format("total += share * part[{} + row];", rows * (columns + 1)));
-    t_.add(fmt::format("for (int e = 0; e < {0}; ++e) sums[e] += share * part[i * {0} + e];", quad));
+    t_.add(fmt::format("Lanes<float, {0}> found;", quad));
+    t_.add(fmt::format("read_lanes(found, part + i * {});", quad));
+    t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] += share * found.at[e];", quad));
     t_.close();
     t_.add("total = warp_sum(total);");
     t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] = warp_sum(sums[e]);", quad));
@@ -342,7 +350,7 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   if (takes_trap(stored_score(k)) || (count && takes_trap(*count))) return none("scores that can trap");
   const int64_t batch = axes->batch.size();
   a.splits = std::max<int64_t>(1, std::min(blocks / batch, (axes->keys.size() + chunk - 1) / chunk));
-  a.partial_bytes = batch * a.splits * rows * (columns + 2) * 4;
+  a.partial_bytes = batch * a.splits * partial_floats(*axes) * 4;
   a.shared_bytes = chunk * (depth * 2 + row_pad + columns * 2) + rows * (depth + scores + 4) * 4;
   return a;
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda/target/stream/steps.h"
 #include "backends/cuda/target/stream/text.h"
 #include "base/error.h"
 #include "print/print.h"
@@ -30,16 +31,17 @@ WholeMethod method_of(const Program& program, const Sequence& sequence, const La
 std::optional<std::string> cannot_stream(const WholeMethod& method) {
   std::string why = "it is one step";
   if (method.steps.size() < 2) return why;
-  const auto plan = plan_stream(method, why);
-  if (plan && print_stream(method, *plan, why)) return std::nullopt;
+  const StreamSteps steps = stream_steps(method);
+  const auto plan = plan_stream(steps.method, why);
+  if (plan && print_stream(steps.method, *plan, why)) return std::nullopt;
   return why;
 }
 
 std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch) {
-  const WholeMethod method = method_of(program, sequence, launch);
+  const StreamSteps steps = stream_steps(method_of(program, sequence, launch));
   std::string why;
-  const auto plan = plan_stream(method, why);
-  auto text = plan ? print_stream(method, *plan, why) : std::nullopt;
+  const auto plan = plan_stream(steps.method, why);
+  auto text = plan ? print_stream(steps.method, *plan, why) : std::nullopt;
   if (!text) fail(ErrorKind::internal, "cuda: what was a stream is none: {}", why);
   launch.symbol = text->symbol;
   launch.grid[0] = stream_grid;
@@ -48,10 +50,10 @@ std::string plan_stream_launch(const Program& program, const Sequence& sequence,
   launch.own_bytes = static_cast<uint64_t>(text->own_bytes);
   launch.how = text->how;
   launch.args = text->values;
-  for (size_t s = 0; s < method.steps.size(); ++s) {
+  for (size_t s = 0; s < steps.method.steps.size(); ++s) {
     if (text->first_trap[s] < 0) continue;
     const Kernel& kernel = plan->kernels[s];
-    const std::string node = step_name(program, sequence.steps[static_cast<size_t>(launch.first) + s]);
+    const std::string node = step_name(program, sequence.steps[static_cast<size_t>(launch.first) + steps.origin[s]]);
     for (int code = 1; code <= trap_count(kernel); ++code)
       launch.traps.push_back(fmt::format("node {}: {}", node, trap_message(kernel, code)));
   }

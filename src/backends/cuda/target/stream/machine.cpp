@@ -147,34 +147,45 @@ __device__ __forceinline__ void publish(const T* value, char* memory, const unsi
   if (threadIdx.x == 0) count_hint((unsigned long long*)memory);
 }
 
+// All words are asked for before the first is waited for.
 template <typename T, int units, int width>
-__device__ __forceinline__ void take_published(T* value, char* memory, const unsigned long long launch) {
-  constexpr int each = 12 / sizeof(T), at_once = 4;
-  const int words = words_of_a_block<T, units, width>(), all = words * (int)gridDim.x;
-  const uint4* const from = (const uint4*)(memory + 256);
-  if (threadIdx.x == 0)
-    while (hint_seen((unsigned long long*)memory) < launch * gridDim.x - gridDim.x / 4) pause();
-  meet_block();
-  for (int first = threadIdx.x; first < all; first += 256 * at_once) {
-    Published<T> p[at_once];
+struct Taken {
+  enum { each = 12 / sizeof(T), turns = (units * width / each + 132 * (width / each + 2) + 255) / 256 };
+  Published<T> p[turns];
+};
+template <typename T, int units, int width>
+__device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memory) {
+  const int all = words_of_a_block<T, units, width>() * (int)gridDim.x;
 #pragma unroll
-    for (int n = 0; n < at_once; ++n)
-      if (first + n * 256 < all) p[n].word = read_whole(from + first + n * 256);
-#pragma unroll
-    for (int n = 0; n < at_once; ++n) {
-      const int at = first + n * 256;
-      if (at >= all) break;
-      while (p[n].word.w != (unsigned)launch) {
-        pause();
-        p[n].word = read_whole(from + at);
-      }
-      const int block = at / words, place = width * first_line(units, block) + at % words * each;
-      const int end = width * first_line(units, block + 1);
-#pragma unroll
-      for (int e = 0; e < each; ++e)
-        if (place + e < end) value[place + e] = p[n].at[e];
-    }
+  for (int n = 0; n < t.turns; ++n) {
+    const int at = threadIdx.x + n * 256;
+    if (at < all) t.p[n].word = read_whole((const uint4*)(memory + 256) + at);
   }
+}
+template <typename T, int units, int width>
+__device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory,
+                                     const unsigned long long launch) {
+  const int words = words_of_a_block<T, units, width>(), all = words * (int)gridDim.x;
+#pragma unroll
+  for (int n = 0; n < t.turns; ++n) {
+    const int at = threadIdx.x + n * 256;
+    if (at >= all) continue;
+    while (t.p[n].word.w != (unsigned)launch) {
+      pause();
+      t.p[n].word = read_whole((const uint4*)(memory + 256) + at);
+    }
+    const int block = at / words, place = width * first_line(units, block) + at % words * t.each;
+    const int end = width * first_line(units, block + 1);
+#pragma unroll
+    for (int e = 0; e < t.each; ++e)
+      if (place + e < end) value[place + e] = t.p[n].at[e];
+  }
+}
+// Until most blocks have published: one thread looks, or all would delay what they wait for.
+__device__ __forceinline__ void wait_for_most(const char* memory, const unsigned long long launch) {
+  if (threadIdx.x == 0)
+    while (hint_seen((const unsigned long long*)memory) < launch * gridDim.x - gridDim.x / 4) pause();
+  meet_block();
 }
 
 // Until every block has come here as often; `counter` only grows.

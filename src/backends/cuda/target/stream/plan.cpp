@@ -17,7 +17,7 @@ using Kind = StreamStage::Kind;
 constexpr int64_t most_everywhere = 1 << 15;  // points, with what each sums, that every block computes for itself
 constexpr int64_t most_spread = 1 << 22;      // of what is no product of its own
 constexpr int64_t alignment = 128;
-constexpr int32_t partials = -1;  // stands for the memory of attention among values
+constexpr int32_t partials = -1;  // stands for the memory of attention among values; -2 for that of every second one
 
 int64_t bytes_of(const KernelArg& arg) { return arg.elements * static_cast<int64_t>(dtype_size(arg.dtype)); }
 
@@ -47,6 +47,7 @@ class Planner {
     why = order();
     if (!why.empty()) return std::nullopt;
     place();
+    for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
     return std::move(plan_);
   }
 
@@ -135,6 +136,15 @@ class Planner {
       plan_.exchanges[v] = e;
       maker_[v] = s;
     }
+    std::set<int32_t> wanted;  // by other blocks than those that make it
+    for (size_t s = 0; s < m_.steps.size(); ++s)
+      for (size_t i = 0; i < plan_.kernels[s].args.size(); ++i) {
+        const int32_t v = m_.steps[s].values[i];
+        if (!plan_.exchanges.contains(v) || plan_.kernels[s].args[i].written) continue;
+        const bool x = plan_.products[s] && static_cast<int>(i) == plan_.products[s]->x;
+        if (x || !reads_own_line(s, v, maker_.at(v))) wanted.insert(v);
+      }
+    std::erase_if(plan_.exchanges, [&](const auto& exchange) { return !wanted.contains(exchange.first); });
   }
 
   // The memory of what other stages since the last wait did to a value in memory that all blocks see.
@@ -171,10 +181,10 @@ class Planner {
   }
 
   void append(Kind kind, size_t step, const std::vector<int32_t>& read, const std::vector<int32_t>& written,
-              int32_t value = -1) {
+              std::vector<int32_t> values = {}) {
     const bool wait = waits(kind, step, read, written);
     if (wait) touched_.clear();
-    plan_.stages.push_back({kind, step, wait, value});
+    plan_.stages.push_back({kind, step, wait, std::move(values)});
     for (int32_t v : read) touched_[v].read = true;
     for (int32_t v : written) {
       Touched& t = touched_[v];
@@ -184,11 +194,12 @@ class Planner {
     }
   }
 
+  int64_t now() const { return static_cast<int64_t>(plan_.stages.size()); }
+
   // A value is in the memory of each block from this stage on, or still.
   void keep(std::map<int32_t, int64_t>& where, int32_t value, int64_t bytes) {
-    const auto now = static_cast<int64_t>(plan_.stages.size());
-    const auto [life, fresh] = lives_.try_emplace({&where, value}, Life{bytes, now, now});
-    life->second.end = now;
+    const auto [life, fresh] = lives_.try_emplace({&where, value}, Life{bytes, now(), now()});
+    life->second.end = now();
     where.emplace(value, 0);
   }
 
@@ -241,7 +252,8 @@ class Planner {
     if (!e.exchanged.empty()) return true;
     if (e.gathers && waits(Kind::gather, s, {m_.steps[s].values[static_cast<size_t>(plan_.products[s]->x)]}, {}))
       return true;
-    return e.kind == Kind::attention ? waits(e.kind, s, e.read, {partials}) : waits(e.kind, s, e.read, e.written);
+    return e.kind == Kind::attention ? waits(e.kind, s, e.read, {partials - turn_})
+                                     : waits(e.kind, s, e.read, e.written);
   }
 
   std::string add(size_t s) {
@@ -253,22 +265,32 @@ class Planner {
       if (plan_.homes.contains(values[i]) && e.kind != Kind::everywhere && !plan_.exchanges.contains(values[i]))
         return "it updates what every block has";
       made_.insert(values[i]);
+      at_[values[i]] = plan_.stages.size();
       if (std::count(e.kept.begin(), e.kept.end(), values[i])) keep(plan_.homes, values[i], bytes_of(k.args[i]));
     }
     for (int32_t v : values)
       if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
-    for (int32_t v : e.exchanged)
-      if (come_.insert(v).second) plan_.stages.push_back({Kind::exchange, maker_.at(v), false, v});
+    if (!e.exchanged.empty()) {  // what else is on its way comes along
+      std::vector<int32_t> coming;
+      for (const auto& [v, exchange] : plan_.exchanges)
+        if (maker_.at(v) != s && made_.contains(v) && come_.insert(v).second) coming.push_back(v);
+      std::sort(coming.begin(), coming.end(), [&](int32_t a, int32_t b) { return at_.at(a) < at_.at(b); });
+      for (int32_t v : coming) keep(plan_.homes, v, 0);
+      plan_.stages.push_back({Kind::exchange, s, false, coming});
+      for (int32_t v : coming) keep(plan_.homes, v, 0);
+    }
     if (e.kind == Kind::product) {
       const int32_t x = values[static_cast<size_t>(plan_.products[s]->x)];
       if (!plan_.homes.contains(x)) keep(plan_.copies, x, bytes_of(k.args[static_cast<size_t>(plan_.products[s]->x)]));
-      if (e.gathers) append(Kind::gather, s, {x}, {}, x);
+      if (e.gathers) append(Kind::gather, s, {x}, {}, {x});
       if (!plan_.homes.contains(x)) keep(plan_.copies, x, 0);
     }
     if (e.kind == Kind::attention) {
       plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
-      append(Kind::attention, s, e.read, {partials});
-      e.read.push_back(partials);
+      lives_[{&scratch_, static_cast<int32_t>(s)}] = {plan_.attentions[s]->shared_bytes, now(), now()};
+      append(Kind::attention, s, e.read, {partials - turn_});
+      e.read.push_back(partials - turn_);
+      turn_ ^= 1;  // the next one need not wait until this one is merged
       e.kind = Kind::merge;
     }
     append(e.kind, s, e.read, e.written);
@@ -347,9 +369,12 @@ class Planner {
   const WholeMethod& m_;
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
+  int32_t turn_ = 0;
   std::set<int32_t> made_;
-  std::map<int32_t, size_t> maker_;  // of what is exchanged: the step
-  std::set<int32_t> come_;           // what has been
+  std::map<int32_t, int64_t> scratch_;  // of attentions, by step
+  std::map<int32_t, size_t> maker_;     // of what is exchanged: the step
+  std::set<int32_t> come_;              // what has been
+  std::map<int32_t, size_t> at_;        // by value: the stage after which it was made
   std::map<std::pair<std::map<int32_t, int64_t>*, int32_t>, Life> lives_;
 };
 

@@ -25,8 +25,8 @@ struct StreamStage {
   };
   Kind kind = Kind::spread;
   size_t step = 0;
-  bool after_all = false;  // every block has come so far
-  int32_t value = -1;      // gather, exchange
+  bool after_all = false;            // every block has come so far
+  std::vector<int32_t> values = {};  // gather: one; exchange
 };
 
 // A value of which each block makes some elements, in the order of their places, and publishes them: it lives in the
@@ -46,7 +46,7 @@ struct StreamPlan {
   std::map<int32_t, int64_t> homes;   // values that live in the memory of each block, and where there, in bytes
   std::map<int32_t, int64_t> copies;  // values that are gathered there
   int64_t kept_bytes = 0;             // of both
-  int64_t scratch_bytes = 0;          // of one stage
+  std::map<size_t, int64_t> scratch;  // of an attention, by step: what it needs of that memory while it runs
   int64_t partial_bytes = 0;          // of attention
 };
 

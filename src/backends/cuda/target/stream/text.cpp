@@ -37,6 +37,11 @@ class Printer {
 
   std::optional<StreamText> run(std::string& why) {
     number_traps();
+    for (int& pointer : partial_pointers_) {
+      pointer = static_cast<int>(pointers_.size());
+      pointers_.push_back(own_from + own_);
+      own_ += aligned(plan_.partial_bytes);
+    }
     for (const StreamStage& stage : plan_.stages) add(stage);
     if (pointers_.size() + 1 >= waits || kinds_.size() >= waits || trap_count_ >= 1 << 16) {
       why = "a table of too many entries";
@@ -57,7 +62,7 @@ class Printer {
     kept_ = slots_ * slot_bytes, at_scratch_ = kept_ + plan_.kept_bytes, at_pointers_ = at_scratch_ + aligned(scratch_);
     at_tables_ = at_pointers_ + pointers, at_barriers_ = at_tables_ + tables;
     out_.shared_bytes = at_barriers_ + alignment;
-    out_.own_bytes = own_ + plan_.partial_bytes;
+    out_.own_bytes = own_;
     out_.traps = trap_count_ > 0;
     const std::string body = entry();
     out_.symbol = "stream_" + hash_hex(functions_ + tables_ + body);
@@ -123,16 +128,17 @@ class Printer {
     own_ += aligned(256 + 16 * (e.units * e.width / each + 4 * stream_grid));
     return known->second;
   }
-  std::string exchanged(const StreamExchange& e, const char* function, int memory, int value) const {
-    return fmt::format("{0}<{1}, {2}, {3}>(({1}*){4}, (char*){5}, launch);", function, type(e.dtype), e.units, e.width,
-                       row(value), row(memory));
+  std::string shape_of(const StreamExchange& e) const {
+    return fmt::format("<{}, {}, {}>", type(e.dtype), e.units, e.width);
   }
   // What the stage makes and publishes, and the argument that it is.
   std::optional<size_t> published(const StreamStage& stage) const {
     if (stage.kind != Kind::product && stage.kind != Kind::merge) return std::nullopt;
     const Kernel& k = plan_.kernels[stage.step];
     for (size_t i = 0; i < k.args.size(); ++i)
-      if (k.args[i].written && plan_.exchanges.contains(m_.steps[stage.step].values[i])) return i;
+      if (const auto e = plan_.exchanges.find(m_.steps[stage.step].values[i]);
+          k.args[i].written && e != plan_.exchanges.end())
+        return i;
     return std::nullopt;
   }
 
@@ -151,12 +157,11 @@ class Printer {
   void add(const StreamStage& stage) {
     const Kernel& k = plan_.kernels[stage.step];
     const std::vector<int32_t>& values = m_.steps[stage.step].values;
-    const int64_t gathered = stage.kind == Kind::gather ? bytes_of(stage.value) : 0;
+    const int64_t gathered = stage.kind == Kind::gather ? bytes_of(stage.values[0]) : 0;
     std::string key = fmt::format("{} {} ", static_cast<int>(stage.kind), gathered);
     const auto made = published(stage);
     if (stage.kind == Kind::exchange) {
-      const StreamExchange& e = plan_.exchanges.at(stage.value);
-      key += fmt::format("{} {} {}", e.units, e.width, dtype_name(e.dtype));
+      for (int32_t v : stage.values) key += shape_of(plan_.exchanges.at(v));
     } else if (stage.kind != Kind::gather) {
       key += fmt::format("{} ", made ? static_cast<int>(*made) : -1) + to_text(k);
     }
@@ -165,18 +170,28 @@ class Printer {
     stages_.push_back(static_cast<int>(known->second) | (stage.after_all ? waits : 0));
     stages_.push_back(std::max(out_.first_trap[stage.step], 0));
     if (stage.kind == Kind::exchange) {
-      stages_.push_back(exchange_pointer(stage.value));
-      stages_.push_back(pointer(stage.value, false));
+      for (int32_t v : stage.values) {
+        stages_.push_back(exchange_pointer(v));
+        stages_.push_back(pointer(v, false));
+      }
       return;
     }
     if (stage.kind == Kind::gather) {
-      stages_.push_back(pointer(stage.value, false));
-      stages_.push_back(pointer(stage.value, true));
+      stages_.push_back(pointer(stage.values[0], false));
+      stages_.push_back(pointer(stage.values[0], true));
       return;
     }
     for (size_t i = 0; i < k.args.size(); ++i) {
       const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan_.products[stage.step]->x;
       stages_.push_back(pointer(values[i], x && !plan_.homes.contains(values[i])));
+    }
+    if (stage.kind == Kind::attention || stage.kind == Kind::merge) {
+      stages_.push_back(partial_pointers_[turn_]);
+      if (stage.kind == Kind::merge) turn_ ^= 1;
+    }
+    if (stage.kind == Kind::attention) {
+      stages_.push_back(static_cast<int>(pointers_.size()));
+      pointers_.push_back(plan_.scratch.at(stage.step));
     }
     if (made) stages_.push_back(exchange_pointer(values[*made]));
     if (stage.kind != Kind::product) return;
@@ -200,11 +215,12 @@ class Printer {
     switch (stage.kind) {
       case Kind::gather:
         places = 4;
-        c.add(fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.value) / 16, row(3), row(2)));
+        c.add(fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.values[0]) / 16, row(3),
+                          row(2)));
         break;
       case Kind::exchange:
-        places = 4;
-        c.add(exchanged(plan_.exchanges.at(stage.value), "take_published", 2, 3));
+        places = 2 + 2 * static_cast<int>(stage.values.size());
+        exchange(stage, c);
         break;
       case Kind::product:
         product(stage, name);
@@ -212,12 +228,13 @@ class Printer {
         break;
       case Kind::attention:
         functions_ += print_attention(k, *plan_.attentions[stage.step], d_, name);
-        scratch_ = std::max(scratch_, plan_.attentions[stage.step]->shared_bytes);
         if (takes_trap(k)) c.add("int raised = 0;");
-        c.add(fmt::format("{}_parts(scratch, partial, {});", name, arguments(k)));
+        c.add(fmt::format("{}_parts((char*){}, (float*){}, {});", name, row(places + 1), row(places), arguments(k)));
+        places += 2;
         break;
       case Kind::merge:
-        c.add(fmt::format("{}_merge(partial, {});", name, arguments(k)));
+        c.add(fmt::format("{}_merge((const float*){}, {});", name, row(places), arguments(k)));
+        ++places;
         break;
       case Kind::everywhere:
       case Kind::spread:
@@ -228,12 +245,27 @@ class Printer {
     if (const auto made = published(stage)) {
       const int32_t value = m_.steps[stage.step].values[*made];
       c.add("meet_block();");
-      c.add(exchanged(plan_.exchanges.at(value), "publish", places++, 2 + static_cast<int>(*made)));
+      const StreamExchange& e = plan_.exchanges.at(value);
+      c.add(fmt::format("publish{}(({}*){}, (char*){}, launch);", shape_of(e), type(e.dtype),
+                        row(2 + static_cast<int>(*made)), row(places)));
+      ++places;
     }
     c.add(fmt::format("row += {};", places));
     c.add("break;");
     c.close();
     cases_ += c.text;
+  }
+
+  void exchange(const StreamStage& stage, Lines& c) {
+    const auto memory = [](size_t n) { return row(2 + 2 * static_cast<int>(n)); };
+    for (size_t n = 0; n < stage.values.size(); ++n)
+      c.add(fmt::format("Taken{} taken_{};", shape_of(plan_.exchanges.at(stage.values[n])), n));
+    c.add(fmt::format("wait_for_most((const char*){}, launch);", memory(stage.values.size() - 1)));
+    for (size_t n = 0; n < stage.values.size(); ++n)
+      c.add(fmt::format("ask(taken_{}, (const char*){});", n, memory(n)));
+    for (size_t n = 0; n < stage.values.size(); ++n)
+      c.add(fmt::format("take(taken_{}, ({}*){}, (const char*){}, launch);", n,
+                        type(plan_.exchanges.at(stage.values[n]).dtype), row(3 + 2 * static_cast<int>(n)), memory(n)));
   }
 
   void part(const StreamStage& stage, const std::string& name, Lines& c) {
@@ -343,6 +375,8 @@ class Printer {
     t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
     t.add("__syncthreads();");
     t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
+    t.add("take_registers<40>();");
+    t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 32));
     t.add("Feeder feeder = {ring, 0, 0, 0};");
     t.add("#pragma unroll 1");
     t.open(fmt::format("for (int i = {}; i < {}; i += 2)", stages_.size(), stages_.size() + matrices_.size()));
@@ -361,9 +395,9 @@ class Printer {
     t.close();
     t.add("return;");
     t.close();
+    t.add("give_registers<232>();");
     if (out_.traps) t.add(fmt::format("int* const trap = (int*)given.at[{}];", out_.values.size()));
     t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
-    if (plan_.partial_bytes) t.add(fmt::format("float* const partial = (float*)(shared + {});", own_));
     t.add(fmt::format("char* const scratch = own + {};", at_scratch_));
     t.add("const unsigned long long launch = *number;");
     t.add("#pragma unroll 1");
@@ -387,6 +421,8 @@ class Printer {
   std::map<std::string, int> kinds_, shapes_;
   std::map<std::pair<int32_t, bool>, int> pointer_of_;
   std::map<int32_t, int> exchange_of_;
+  int partial_pointers_[2] = {};  // attentions take turns
+  size_t turn_ = 0;
   std::vector<int64_t> pointers_;
   std::vector<int> stages_, matrices_;
   std::set<std::string> parts_;

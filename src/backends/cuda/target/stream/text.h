@@ -17,8 +17,9 @@ struct StreamText {
   std::string how;
 };
 
-inline constexpr int stream_block = 32 + stream_threads;  // threads
-inline constexpr int stream_grid = 132;                   // blocks at most
+// Threads: those that compute, and four warps of which one feeds; registers move between fours of warps.
+inline constexpr int stream_block = 128 + stream_threads;
+inline constexpr int stream_grid = 132;  // blocks at most
 
 // Why a block's memory does not do in `why`.
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, std::string& why);
