@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .torch_graph import Graph
 
 aten = torch.ops.aten
+CHECKS = {"_assert_tensor_metadata"}
+VIEWS_IN_PLACE = {"squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"}  # they write no memory
 LONGEST = 4096  # elements of a Fourier transform: it is a product with a matrix
 
 
@@ -42,12 +44,19 @@ def concerns_complex(op: torch._ops.OpOverload, args: Any, kwargs: Any, value: A
     return op._opname.startswith(("fft_", "_fft_")) or any(map(is_complex, (args, kwargs, value)))
 
 
+def has_form(op: torch._ops.OpOverload) -> bool:
+    """Whether call_complex() may have one for it."""
+    return op._opname in {*PART_BY_PART, *RULES, *CHECKS, *VIEWS_IN_PLACE}
+
+
 def call_complex(graph: Graph, node: torch.fx.Node, op: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
     """A call that takes or gives complex values. Throws Refused where it has no form here."""
+    if op._opname in VIEWS_IN_PLACE:
+        op = _out_of_place(op)
     if op._schema.is_mutable:
         raise Refused("writes complex numbers in place")
     name = op._opname
-    if name == "_assert_tensor_metadata":
+    if name in CHECKS:
         return None
     call = Call(graph, node, op)
     if name in PART_BY_PART:
@@ -55,6 +64,13 @@ def call_complex(graph: Graph, node: torch.fx.Node, op: torch._ops.OpOverload, a
     if name not in RULES:
         raise Refused("has no form for complex numbers")
     return RULES[name](call, *args, **kwargs)
+
+
+def _out_of_place(op: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    packet = getattr(aten, op._opname[:-1])
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    wanted = [arg.name for arg in op._schema.arguments]
+    return next(other for other in overloads if [arg.name for arg in other._schema.arguments] == wanted)
 
 
 @dataclass
@@ -166,7 +182,7 @@ PART_BY_PART = {
     "alias", "cat", "chunk", "clone", "concat", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "flip",
     "gather", "mT", "index", "index_select", "lift_fresh_copy", "mean", "movedim", "narrow", "neg", "permute", "repeat",
     "repeat_interleave", "reshape", "reshape_as", "resolve_neg", "roll", "select", "slice", "split", "split_with_sizes",
-    "squeeze", "stack", "sum", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view", "view_as",
+    "squeeze", "stack", "sum", "swapaxes", "swapdims", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view", "view_as",
 }  # fmt: skip
 
 

@@ -10,11 +10,6 @@ import torch
 from torch import Tensor
 
 
-def find_composition(name: str) -> Callable[..., Any] | None:
-    """A function that takes what the operator ("aten.fill_diagonal_.default") takes and does what it does."""
-    return COMPOSITIONS.get(name)
-
-
 def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
     if self.dim() == 2:
         for first in range(0, self.shape[0] if wrap else 1, self.shape[1] + 1):
@@ -25,10 +20,6 @@ def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tenso
         diagonal = diagonal.diagonal(0, 0, 1) if diagonal is self else diagonal.diagonal(0, 0, -1)
     diagonal.fill_(fill_value)
     return self
-
-
-def squeeze_(self: Tensor, *dims: Any) -> Tensor:
-    return self.squeeze(*dims)
 
 
 def embedding_bag(
@@ -170,7 +161,6 @@ def deform_conv2d(
 HAMMING = ("periodic_alpha", "periodic_alpha_beta")
 COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.fill_diagonal_.default": fill_diagonal_,
-    **dict.fromkeys(("aten.squeeze_.default", "aten.squeeze_.dim", "aten.squeeze_.dims"), squeeze_),
     "aten.embedding_bag.padding_idx": embedding_bag,
     "aten.embedding_bag.default": embedding_bag,
     "aten._embedding_bag.default": embedding_bag,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from .errors import Problem
-from .torch_complex import call_complex, concerns_complex
-from .torch_forms import find_form
+from .torch_complex import call_complex, concerns_complex, has_form
+from .torch_decompose import decompose, is_known
 from .torch_ref import Ref, Refused
 
 # Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
@@ -80,9 +80,6 @@ class Graph:
         if not isinstance(node.target, torch._ops.OpOverload):
             name = getattr(node.target, "__name__", str(node.target))
             raise Refused(f"{name} is no operator that IR has a form for")
-        form = find_form(node, node.target)
-        if form is not None:
-            return self.put(form, [v for v in pytree.tree_leaves((node.args, node.kwargs)) if _is_a_tensor(v)])
         return self.call(node, node.target)
 
     def operand(self, value: Any) -> Any:
@@ -94,10 +91,10 @@ class Graph:
         body, operands = self.operand(node.args[at]), node.args[at + 1 :]
         if not isinstance(body, torch.fx.GraphModule) or node.kwargs:
             raise Refused("its body is no graph")
-        return self.put(body, operands)
+        return self.insert(body, operands)
 
-    def put(self, body: torch.fx.GraphModule, operands: Any) -> Any:
-        """A graph's nodes, with these operands for its placeholders. Returns what it does."""
+    def insert(self, body: torch.fx.GraphModule, operands: Sequence[Any]) -> Any:
+        """The nodes of a graph, and what it gives."""
         inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
         for inner, operand in zip(inputs, operands, strict=True):
             self.of[inner] = self.operand(operand)
@@ -114,7 +111,11 @@ class Graph:
         args = torch.fx.node.map_aggregate(node.args, self.operand)
         kwargs = torch.fx.node.map_aggregate(node.kwargs, self.operand)
         value = node.meta.get("val")
-        if concerns_complex(op, args, kwargs, value):
+        is_complex = concerns_complex(op, args, kwargs, value)
+        known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op)
+        if not known and (other := decompose(node, op)):
+            return self.insert(*other)
+        if is_complex:
             return call_complex(self, node, op, args, kwargs)
         if str(op) in MEMORY_BOUND:
             self.check_memory(node)
@@ -137,15 +138,17 @@ class Graph:
         sizes: list[int] = []
         masks: list[list[bool]] = []
         for i, arg in enumerate(op._schema.arguments):
+            kind = arg.type
+            while isinstance(kind, torch._C.OptionalType):
+                kind = kind.getElementType()
             if arg.name in kwargs:
                 value = kwargs[arg.name]
             elif i < len(args) and not arg.kwarg_only:
                 value = args[i]
+            elif _is_tensor(kind):
+                value = None  # said, for `inputs` have no slot for it
             else:
                 continue  # the schema's default
-            kind = arg.type
-            while isinstance(kind, torch._C.OptionalType):
-                kind = kind.getElementType()
             if isinstance(kind, torch._C.ListType) and _is_tensor(kind.getElementType()) and value is not None:
                 self.add_list(list(value), inputs, sizes, masks)
             elif isinstance(value, Ref):
@@ -249,7 +252,7 @@ class Graph:
                         if arg.alias_info is None:
                             continue
                         roots[node] |= of(value)
-                        if arg.alias_info.is_write:
+                        if arg.alias_info.is_write and torch.Tag.inplace_view not in node.target.tags:
                             changed.update(of(value))
                             if isinstance(value, torch.fx.Node) and value in same:
                                 same[node] = same[value]
@@ -272,10 +275,6 @@ def _as_meta(value: Any) -> Any:
     if not isinstance(value, Ref):
         return value
     return torch.empty(value.tensor["shape"], dtype=getattr(torch, value.tensor["dtype"]), device="meta")
-
-
-def _is_a_tensor(value: Any) -> bool:
-    return isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
 def _is_tensor(kind: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .torch_complex import is_complex
+from .torch_complex import VIEWS_IN_PLACE, is_complex
 
 # Conditions on values that have no form in IR. What they hold for is the caller's to know, as with other assertions.
 CONDITIONS = {
@@ -58,7 +58,8 @@ def find_complex_writes(graph: torch.fx.Graph, memory: Memory) -> list[torch.fx.
     return [
         node
         for node in graph.nodes
-        if any(is_complex(root.meta.get("val")) for value in _written(node) for root in memory[value])
+        if getattr(node.target, "_opname", "") not in VIEWS_IN_PLACE
+        and any(is_complex(root.meta.get("val")) for value in _written(node) for root in memory[value])
     ]
 
 

@@ -184,6 +184,16 @@ def test_optional_tensors_are_where_they_were():
     check(Function(forward, bias=X[0] + 1, weight=X[1]), (X,))
 
 
+def test_optional_tensors_are_not_guessed_by_name():
+    """`max_1` is a lower bound, `min_1` an upper one."""
+
+    def forward(m, x):
+        highest, lowest = x.amax(-1, True) / 2, torch.max(x, -1, True).values
+        return x.abs().clamp(min=lowest), x.clamp(max=torch.min(x.abs(), -1, True).values), x.clamp(min=highest)
+
+    check(Function(forward), (X,))
+
+
 def test_indices_with_nones_and_lists():
     def forward(m, x):
         y = x.unsqueeze(-1)[:, torch.tensor([0, 2]), None]
@@ -366,6 +376,49 @@ def test_calls_that_nobody_reads():
 
     with pytest.raises(npusim.UnsupportedError, match="uniform_"):
         npusim.compile(Function(drawn), (X,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, x: nn.functional.mse_loss(x, x.flip(0)),
+        lambda m, x: nn.functional.l1_loss(x, x.flip(1), reduction="none"),
+        lambda m, x: nn.functional.smooth_l1_loss(x, x.flip(1), reduction="sum"),
+        lambda m, x: nn.functional.cross_entropy(x, torch.tensor([1, -100, 3]), ignore_index=-100),
+        lambda m, x: nn.functional.binary_cross_entropy_with_logits(x, x.sigmoid(), weight=x.abs()),
+        lambda m, x: nn.functional.kl_div(x.log_softmax(-1), x.softmax(0), reduction="batchmean"),
+        lambda m, x: x.sum_to_size(1, 4) + x.sum_to_size(3, 4),
+        lambda m, x: (x * 1).fill_diagonal_(7) + torch.zeros(6, 4).fill_diagonal_(2, wrap=True)[3:],
+        lambda m, x: torch.trapezoid(x) + torch.cartesian_prod(x[0], x[1])[:3, 0],
+        lambda m, x: torch.matrix_power(x @ x.t(), 3) + torch.stft(x.flatten(), 4, 2, return_complex=True).abs().sum(),
+        lambda m, x: torch.special.erfc(x) + torch.nanmean(x, 0) + torch.ldexp(x, torch.tensor(2)),
+        lambda m, x: torch.nn.utils.rnn.pad_sequence([x[0], x[1, :2]], batch_first=True),
+        lambda m, x: m.cell(x),
+    ],
+)
+def test_operators_that_are_others(function):
+    model = Function(function)
+    model.cell = nn.GRUCell(4, 5)
+    check(model, (X,), tolerance=1e-4)
+
+
+def test_another_shape_of_an_input_is_no_write():
+    def forward(m, x):
+        x.unsqueeze_(0).transpose_(1, 2)
+        return x.squeeze_(0) + 1
+
+    exported, _ = check(Function(forward), (X,))
+    assert [o["name"] for o in exported.ir["graph_outputs"]] == ["output"]
+
+
+def test_results_written_to_out():
+    def forward(m, x):
+        sum_ = torch.empty(3, 4)
+        torch.add(x, 1, out=sum_)
+        torch.mul(x, sum_, out=sum_[:])
+        return sum_, torch.cat([x, x], out=torch.empty(6, 4))
+
+    check(Function(forward), (X,))
 
 
 def test_conditions_on_values_are_the_caller_s():

@@ -10,8 +10,9 @@ namespace npusim {
 
 // A tensor a node reads: an input, or an operand named in attrs.
 struct BoundTensor {
-  std::string_view name;  // what it is called where it comes from: a weight's FQN, a value's name
-  int32_t value = -1;     // the importer's
+  std::string_view
+      name;            // what it is called where it comes from: a weight's FQN, an input's name; "": nothing that says
+  int32_t value = -1;  // the importer's
   bool is_buffer = false;
   bool is_parameter = false;
 };

@@ -248,8 +248,10 @@ class Importer {
     calls_[schema.name].push_back(ir.name);
   }
 
+  // A result's name says what made it, not what it is to its reader: `max_1` may be a lower bound.
   BoundTensor bound(ValueId id, std::string_view name) const {
     const Value& value = value_of(graph_, id);
+    if (value.source == ValueSource::node) return {"", id};
     return {value.fqn.empty() ? name : std::string_view(value.fqn), id, name.starts_with("b_"), name.starts_with("p_")};
   }
 

@@ -1,6 +1,7 @@
 // Import of IR JSON: names, weights, constants, multiple outputs, graph outputs.
 #include "graph/import.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -322,6 +323,22 @@ TEST(Import, W22OtherHigherOrderNodesAreRefused) {
             expected + "float32[4], int64[1, 5] -> float32[1, 5, 4] float32[1, 5, 4]");
   EXPECT_EQ(refusal(rotary("[1,4]", "[1,5]", "[1,5,8]"), ErrorKind::unsupported),
             expected + "float32[1, 4], int64[1, 5] -> float32[1, 5, 8] float32[1, 5, 8]");
+}
+
+// What made a tensor does not say which argument it is: `max` may be a lower bound. The file can, with a null.
+TEST(Import, NamesOfResultsSayNothing) {
+  const auto clamp = [](const std::string& attrs) {
+    Ir ir;
+    ir.inputs = {tensor("x", "[2]")};
+    ir.outputs = {tensor("y", "[2]")};
+    ir.nodes = {node("max", "aten.neg.default", {read("x", "[2]")}, {tensor("max", "[2]")}),
+                node("y", "aten.clamp.Tensor", {read("x", "[2]"), read("max", "[2]")}, {tensor("y", "[2]")}, attrs)};
+    return ir;
+  };
+  EXPECT_EQ(refusal(clamp("{}"), ErrorKind::unsupported),
+            "test: node 'y' (aten.clamp.Tensor): cannot tell which of min, max the 1 optional tensors are");
+  EXPECT_THAT(body(import(clamp(R"({"max":null})"))), testing::HasSubstr("clamp.Tensor(%x, %max, None)"));
+  EXPECT_THAT(body(import(clamp(R"({"min":null})"))), testing::HasSubstr("clamp.Tensor(%x, None, %max)"));
 }
 
 // Each kind of operator that has no record yet is named, and so is what of a known one has no meaning here.
