@@ -51,9 +51,13 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
     for program, (dtype, told, bar) in PROGRAMS.items():
         if dtype not in exported:
             exported[dtype] = export(model, (args, kwargs), dtype)
-        programs[program] = judge_program(
-            exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]]
-        )
+        judged = judge_program(exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]])
+        if judged["state"] == "wrong" and "error" in judged and OWN[program] != torch.float32:
+            nearby = shaken(model, (args, kwargs), OWN[program], expected)
+            judged["shaken"] = nearby
+            if judged["error"] <= nearby:
+                judged["state"] = "unstable"
+        programs[program] = judged
     order = ("failed", "wrong", "refused", "not exported", "unstable", "right")
     states = [p["state"] for p in programs.values()]
     found["state"] = min(states, key=order.index)
@@ -109,11 +113,19 @@ def reference(model: torch.nn.Module, call: Call) -> tuple[list[np.ndarray], str
     """In float64, or in float32 where the model insists on it."""
     single = run(model, call, torch.float32)
     try:
-        double = run(model, call, torch.float64)
+        double = run(one_by_one(model), call, torch.float64)
     except Exception:
         traceback.print_exc()
         return single, "float32"
     return (double, "float64") if len(double) == len(single) else (single, "float32")
+
+
+def one_by_one(model: torch.nn.Module) -> torch.nn.Module:
+    """With the experts of transformers in turn: their grouped product has no float64."""
+    if hasattr(model, "set_experts_implementation"):
+        model = copy.deepcopy(model)
+        model.set_experts_implementation("eager")
+    return model
 
 
 def answers(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.ndarray] | None:
@@ -123,6 +135,22 @@ def answers(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.n
     except Exception as error:
         print(f"no eager {dtype}: {first_line(error)}")
         return None
+
+
+def shaken(model: torch.nn.Module, call: Call, dtype: torch.dtype, expected: list[np.ndarray]) -> float:
+    """PyTorch's worst error in a dtype when the weights move by half a rounding step of it: of models that choose (an
+    expert, a code, a box), where the choice is a tie but for rounding."""
+    worst = 0.0
+    for seed in range(12):
+        torch.manual_seed(seed)
+        moved = copy.deepcopy(model)
+        for p in moved.parameters():
+            if p.is_floating_point():
+                p.mul_(1 + (torch.rand_like(p) - 0.5) * torch.finfo(dtype).eps)
+        found = answers(moved, call, dtype)
+        if found is not None and [f.shape for f in found] == [e.shape for e in expected]:
+            worst = max([worst, *(distance(f, e)[0] for f, e in zip(found, expected, strict=True))])
+    return worst
 
 
 # ---- what npusim answers
@@ -218,8 +246,8 @@ def distance(found: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
     norm = float(np.linalg.norm(b))
     error = float(np.linalg.norm(a - b))
     relative = error / norm if norm > 1e-12 else error
-    if a.size < 3 or np.std(b) < 1e-6 * (np.abs(b).max() + 1e-30) or np.std(a) == 0:
-        return relative, 1.0  # a line through two points says nothing, through a constant neither
+    if a.size < 16 or np.std(b) < 1e-6 * (np.abs(b).max() + 1e-30) or np.std(a) == 0:
+        return relative, 1.0  # a line through few points says nothing, through a constant neither
     return relative, float(np.corrcoef(a, b)[0, 1])
 
 
