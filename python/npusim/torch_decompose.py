@@ -4,45 +4,72 @@ decompositions, and ours."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from .machine import is_op_supported
+from .torch_bytes import BYTES
 from .torch_complex import has_form
 from .torch_compositions import COMPOSITIONS
+from .torch_ref import Ref
 
 
-def is_known(op: torch._ops.OpOverload) -> bool:
-    """Whether it is not to be decomposed: npusim has a record of it, it is none of ATen's nor composed here, or random."""
-    if str(op) in COMPOSITIONS:
+def is_known(op: torch._ops.OpOverload, args: Sequence[Any] = ()) -> bool:
+    """Whether a call is not to be decomposed: npusim has a record of it, it is none of ATen's nor composed here, or
+    random."""
+    if str(op) in COMPOSITIONS or takes_bytes(op, args):
         return False
     return op.namespace != "aten" or is_op_supported(op) or torch.Tag.nondeterministic_seeded in op.tags
 
 
+def takes_bytes(op: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Whether it is one that differs in uint8, and is given that."""
+    return str(op) in BYTES and dtype_of(args[0]) == "uint8"
+
+
+def dtype_of(value: Any) -> str:
+    """Of a value of the IR or of the graph."""
+    if isinstance(value, torch.fx.Node):
+        value = value.meta["val"]
+    return str(value.tensor["dtype"] if isinstance(value, Ref) else value.dtype).removeprefix("torch.")
+
+
 def decompose(node: torch.fx.Node, op: torch._ops.OpOverload) -> tuple[torch.fx.GraphModule, list[Any]] | None:
-    """The call as a graph, and the operands of its placeholders; None where PyTorch knows no other form. What it writes
+    """The call as a graph, and the operands of its placeholders, nodes and constants; None where PyTorch knows no other form. What it writes
     is written by copy_ at the end."""
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node) and _is_tensor(leaf)]
     if any(isinstance(leaf, torch.fx.Node) and i not in at for i, leaf in enumerate(leaves)):
         return None  # a number that depends on data
 
+    form: Callable[..., Any] = COMPOSITIONS.get(str(op), op)
+    constants: list[torch.Tensor] = []
+    if takes_bytes(op, node.args):
+        image, *rest = node.args
+        form, constants = BYTES[str(op)](image.meta["val"], *rest, **node.kwargs)
+        leaves, spec = pytree.tree_flatten(((image, *constants), {}))
+        at = list(range(len(leaves)))
+
     def call(*tensors: torch.Tensor) -> Any:
         given = list(leaves)
         for i, tensor in zip(at, tensors, strict=True):
             given[i] = tensor
         args, kwargs = pytree.tree_unflatten(given, spec)
-        return COMPOSITIONS.get(str(op), op)(*args, **kwargs)
+        return form(*args, **kwargs)
 
     function = torch.func.functionalize(call, remove="mutations")
     table = {op: decomposition_table[op]} if op in decomposition_table else {}
-    tensors = [leaves[i].meta["val"] for i in at]
-    mode = torch._guards.detect_fake_mode(tensors) or FakeTensorMode()
+    values = [leaves[i].meta["val"] if isinstance(leaves[i], torch.fx.Node) else leaves[i] for i in at]
+    mode = torch._guards.detect_fake_mode(values) or FakeTensorMode()
+    tensors = [
+        value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True) for value in values
+    ]
     with torch.no_grad(), mode, contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
         body = make_fx(function, decomposition_table=table)(*tensors)
         if all(_is_usable(inner.target, op) for inner in body.graph.nodes if inner.op == "call_function"):

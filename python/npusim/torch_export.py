@@ -116,6 +116,10 @@ class _Writer:
         for node in graph.nodes:
             if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)
+        for name, value in self.graph.constants.items():
+            self.mapping[name] = name
+            self.declared.append(self.graph.tensor(name, value, f"constant '{name}'"))
+            self.keep(name, value, is_constant=True)
         output = next(node for node in graph.nodes if node.op == "output")
         leaves = self.leaves(output)
         states = self.states(refs)
@@ -218,15 +222,19 @@ class _Writer:
         fqn = seen.setdefault(same, target)
         self.mapping[name] = fqn
         self.declared.append(tensor)
-        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() <= SMALL:
-            self.constants[fqn] = {"data": value.tolist(), "dtype": tensor["dtype"]}
-        elif fqn == target:
-            self.values[fqn] = value.detach()
+        if fqn == target:
+            self.keep(fqn, value, is_constant=spec.kind == InputKind.CONSTANT_TENSOR)
         if value.layout is not torch.strided or value.is_quantized:
             self.problems.append(Problem(f"weight '{target}'", "is sparse or quantized"))
         ref = Ref(name, 0, {**tensor, "name": name}, is_weight=True)
         self.graph.define(node, ref)
         return ref
+
+    def keep(self, fqn: str, value: torch.Tensor, is_constant: bool) -> None:
+        if is_constant and value.numel() <= SMALL:
+            self.constants[fqn] = {"data": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
+        else:
+            self.values[fqn] = value.detach()
 
     # ---- what goes out
 

@@ -33,6 +33,7 @@ class Graph:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     of: dict[torch.fx.Node, Any] = field(default_factory=dict)  # Ref, a tuple of them and others, or None
     names: set[str] = field(default_factory=set)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)  # what decomposed calls bring along, by name
     whole: set[str] = field(default_factory=set)  # placeholders that a call in place gives all new values
 
     def free_name(self, name: str) -> str:
@@ -83,7 +84,15 @@ class Graph:
         return self.call(node, node.target)
 
     def operand(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.constant(value)
         return self.of[value] if isinstance(value, torch.fx.Node) else value
+
+    def constant(self, value: torch.Tensor) -> Ref:
+        """A value that no weight of the model is."""
+        name = self.free_name("constant")
+        self.constants[name] = value
+        return Ref(name, 0, self.tensor(name, value, f"constant '{name}'"), is_weight=True)
 
     def inline(self, node: torch.fx.Node) -> Any:
         """A body's nodes in the place of the call."""
@@ -112,7 +121,7 @@ class Graph:
         kwargs = torch.fx.node.map_aggregate(node.kwargs, self.operand)
         value = node.meta.get("val")
         is_complex = concerns_complex(op, args, kwargs, value)
-        known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op)
+        known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op, args)
         if not known and (other := decompose(node, op)):
             return self.insert(*other)
         if is_complex:

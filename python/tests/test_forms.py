@@ -101,6 +101,20 @@ def test_what_has_no_composition_keeps_its_name():
             npusim.compile(exported)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("channels", [3, 5])
+def test_images_in_uint8(mode, channels):
+    images = torch.randint(0, 256, (2, channels, 24, 20), dtype=torch.uint8)
+    for size, factor in (((10, 47), None), ((40, 20), None), (None, (1.3, 0.45))):
+        for how in ({"antialias": True}, {}, {"align_corners": True}):
+            exported = npusim.export(
+                Function(lambda m, x, s=size, f=factor, k=how: F.interpolate(x, s, f, mode, **k)), (images,)
+            )
+            found = npusim.Session(npusim.compile(exported, dtype="float32")).run(images)["output"]
+            expected = F.interpolate(images, size, factor, mode, **how)
+            assert (found == expected.numpy()).all()
+
+
 def test_torchvisions():
     ops = pytest.importorskip("torchvision").ops
     for ratio, aligned in ((2, True), (3, False)):
