@@ -65,6 +65,12 @@ $fn T* behind(T* memory) {
                "r"(there ? 16 : 0)
                : "memory");
 })"},
+    // The same of a word's first bytes, through the first level of caches; zeros behind them.
+    {"copy_part", R"($fn void copy_part(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+               "r"(bytes)
+               : "memory");
+})"},
     {"commit_copies", R"($fn void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); })"},
     // Until at most `later` of the commits are under way.
     {"wait_copies", R"(template <int later>

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
@@ -117,6 +119,29 @@ TEST(CudaProducts, Convolutions) {
     add("channels_first" + of, c, s);
   }
   check(cases);
+}
+
+// Three channels of eight that an image has room for: what is in the others is nobody's.
+TEST(CudaProducts, ChannelsThatFillWordsInPart) {
+  ConvCase image;
+  image.type = image.weight_type = DType::f16;
+  image.in_channels = 8, image.out_channels = 24, image.input = {21, 18}, image.stride = {2, 2}, image.kernel = {7, 7};
+  image.pad = {3, 3};
+  Kernel stem = conv(image, gelu);
+  auto contraction = std::make_shared<Contraction>(*stem.contraction);
+  contraction->reduce[0] = 3;
+  stem.contraction = contraction;
+  std::vector<Case> cases;
+  for (const cuda::TileShape& s : cuda::tile_shapes())
+    if (s.rows == 64 || s.groups) {
+      cases.push_back(tiled("stem" + name_of(s), stem, s));
+      cases.back().given = [](std::vector<HostTensor>& memory) {
+        for (int64_t i = 0; i < 21 * 18 * 8; ++i)
+          if (i % 8 > 2) store_double(memory[0].data.data(), DType::f16, i, std::nan(""));
+      };
+    }
+  check(cases);
+  check_steps({{"packed_stem", stem, 2, {"rows", "tiles of 32x32, 4 stages, words by words"}}});
 }
 
 TEST(CudaProducts, DotsOfFewRows) {

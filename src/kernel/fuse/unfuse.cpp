@@ -133,11 +133,13 @@ class Unfuser {
     return std::move(result_);
   }
 
-  Unfused pack(const std::vector<int>& order) {
+  Unfused pack(const std::vector<int>& order, int64_t padding) {
     const Contraction& c = *outer_.contraction;
     std::vector<int64_t> extents = outer_.space, memory;
     extents.insert(extents.end(), c.reduce.begin(), c.reduce.end());
     for (int d : order) memory.push_back(extents[static_cast<size_t>(d)]);
+    const int64_t last = memory.back();
+    memory.back() = (last + padding - 1) / padding * padding;
     const int packed = add_scratch(memory, outer_.args[static_cast<size_t>(c.b.arg)].dtype);
 
     BoundKernel copy = reader(bound(outer_), "_pack");
@@ -146,6 +148,11 @@ class Unfuser {
     k.space = memory;
     Access from{c.b.arg, c.b.offset, {}, {}, {}};
     for (int d : order) from.strides.push_back(c.b.strides[static_cast<size_t>(d)]);
+    if (memory.back() != last) {
+      Guard there{std::vector<int64_t>(order.size(), 0), 0, last, std::exchange(from.strides.back(), 0)};
+      there.coeffs.back() = 1;
+      from.guards.push_back(std::move(there));
+    }
     const int32_t element = add_load(k, from);
     k.stores = {{scratch_access(copy, packed, memory, true), element, false}};
     step(std::move(copy));
@@ -346,7 +353,9 @@ Unfused unfuse(const Kernel& kernel) { return Unfuser(kernel).run(); }
 
 Unfused split_sum(const Kernel& kernel, size_t along, int64_t parts) { return Unfuser(kernel).split(along, parts); }
 
-Unfused pack_operand(const Kernel& kernel, const std::vector<int>& order) { return Unfuser(kernel).pack(order); }
+Unfused pack_operand(const Kernel& kernel, const std::vector<int>& order, int64_t padding) {
+  return Unfuser(kernel).pack(order, padding);
+}
 
 Unfused attention_products(const Kernel& kernel, DType weights) { return Unfuser(kernel).products(weights); }
 

@@ -25,9 +25,9 @@ Unfused unfuse(const Kernel& kernel);
 // Two steps that do what a product or a convolution does which stores without adding: sums over `parts` equal pieces of
 // the reduced dimension `along`, by a product; and their sum in order, with the epilogue.
 Unfused split_sum(const Kernel& kernel, size_t along, int64_t parts);
-// Two steps: a copy of operand b, with the dimensions of space ++ reduce that it has in this order, outermost first;
-// and the product that reads it.
-Unfused pack_operand(const Kernel& kernel, const std::vector<int>& order);
+// Two steps: a copy of operand b, with the dimensions of space ++ reduce that it has in this order, outermost first,
+// and zeros behind the last one's elements up to a multiple of `padding`; and the product that reads it.
+Unfused pack_operand(const Kernel& kernel, const std::vector<int>& order, int64_t padding = 1);
 // Attention as three steps of which the first and, where all keys exist, the last are products: what the softmax gives
 // is stored in `weights`.
 Unfused attention_products(const Kernel& kernel, DType weights);

@@ -77,6 +77,7 @@ const Dialect& harness_dialect() {
   static const std::set<std::string_view> own = {"f16_to_float",
                                                  "float_to_f16",
                                                  "copy_async",
+                                                 "copy_part",
                                                  "commit_copies",
                                                  "wait_copies",
                                                  "load_matrices",

@@ -158,7 +158,7 @@ inline float exp_near(float x) { return std::exp2(x * 1.44269504f); }
 struct Copy {
   void* to;
   const void* from;
-  bool there;
+  int bytes;  // the others are zeros
 };
 struct Copies {
   std::vector<Copy> open;
@@ -166,11 +166,12 @@ struct Copies {
 };
 inline Copies copies[1024];
 inline Copies& my_copies() { return copies[mslx_current()->tiitg]; }
-inline void copy_async(void* to, const void* from, bool there) {
-  if (reinterpret_cast<uintptr_t>(to) % 16 || (there && reinterpret_cast<uintptr_t>(from) % 16))
+inline void copy_part(void* to, const void* from, int bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 || (bytes && reinterpret_cast<uintptr_t>(from) % 16))
     mslx_fail("a copy of 16 bytes that is not aligned");
-  my_copies().open.push_back({to, from, there});
+  my_copies().open.push_back({to, from, bytes});
 }
+inline void copy_async(void* to, const void* from, bool there) { copy_part(to, from, there ? 16 : 0); }
 inline void commit_copies() {
   Copies& mine = my_copies();
   mine.committed.push_back(std::move(mine.open));
@@ -180,11 +181,10 @@ template <int later>
 void wait_copies() {
   Copies& mine = my_copies();
   while (mine.committed.size() > later) {
-    for (const Copy& c : mine.committed.front())
-      if (c.there)
-        std::memcpy(c.to, c.from, 16);
-      else
-        std::memset(c.to, 0, 16);
+    for (const Copy& c : mine.committed.front()) {
+      std::memset(c.to, 0, 16);
+      std::memcpy(c.to, c.from, c.bytes);
+    }
     mine.committed.erase(mine.committed.begin());
   }
 }

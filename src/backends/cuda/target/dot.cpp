@@ -179,6 +179,7 @@ std::string dots_decline(const Product& p) {
   const Sides x = sides(p);
   if (x.few_axis.size() > most_rows)
     return fmt::format("{} rows and {} columns, not one of them up to {}", p.rows.size(), p.columns.size(), most_rows);
+  if (p.filled != word) return "words that are filled in part";
   for (const Operand* o : {&p.a, &p.b}) {
     if (o->words != Operand::Words::along_depth) return "an operand that does not lie in words along the depth";
     if (!o->bounds.empty()) return "an operand with bounds";

@@ -20,12 +20,13 @@ Unfused whole(const Kernel& kernel) {
 
 // The order in which the weight of a convolution is read in words if it is stored so; empty: it is read so, or cannot
 // be.
-std::vector<int> find_packing(const Kernel& k) {
+std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
   std::string why;
   const auto product = find_product(k, why);
   if (!product || k.contraction->kind != ContractionKind::conv || !k.contraction->b.guards.empty()) return {};
   if (product->a.words != Operand::Words::along_depth || product->b.words != Operand::Words::none) return {};
   std::vector<int> order;
+  if (product->filled != word) padding = word;
   for (const Axis* axis : {&product->batch, &product->columns, &product->depth})
     for (int d : axis->dims)
       if (axis == &product->depth || depends_on(k.contraction->b, d)) order.push_back(d);
@@ -68,14 +69,15 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
 Unfused find_parts(const Kernel& kernel, const Features& features) {
   if (!kernel.contraction) return {};
   Unfused parts;
+  int64_t padding = 1;
   if (kernel.contraction->kind == ContractionKind::attention) {
     std::string why;
     if (find_attention(kernel, why)) return {};
     const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
     const bool narrow = values == DType::f16 || values == DType::bf16;
     parts = narrow ? attention_products(kernel, values) : unfuse(kernel);
-  } else if (const std::vector<int> order = find_packing(kernel); !order.empty()) {
-    parts = pack_operand(kernel, order);
+  } else if (const std::vector<int> order = find_packing(kernel, padding); !order.empty()) {
+    parts = pack_operand(kernel, order, padding);
   } else {
     parts = whole(kernel);
   }

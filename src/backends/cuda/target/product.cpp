@@ -45,13 +45,36 @@ int find_words(const Product& p, const Operand& o, const Axis& axis) {
   return -1;
 }
 
+// A dimension of less than a word that the operand has in words, as the channels of an image that is padded to words;
+// -1: none.
+int find_parts_of_words(const Product& p, const Operand& o) {
+  for (int dim : p.depth.dims) {
+    std::vector<int64_t> padded = p.extents;
+    if (int64_t& extent = padded[static_cast<size_t>(dim)]; extent < word) {
+      extent = word;
+      if (has_words(padded, o, dim)) return dim;
+    }
+  }
+  return -1;
+}
+
 // The depth's order is free: last comes what both operands read in words, or else one of them.
 void order_depth(Product& p) {
   int last = -1;
   for (int dim : p.depth.dims)
     if (has_words(p.extents, p.a, dim) && has_words(p.extents, p.b, dim)) last = dim;
   if (last < 0) last = find_words(p, p.a, p.depth);
-  if (last < 0) last = find_words(p, p.b, p.depth);
+  if (last < 0) {
+    if (const int part = find_parts_of_words(p, p.a); part >= 0) {
+      make_last(p.extents, p.depth, part);
+      p.filled = static_cast<int>(p.extents[static_cast<size_t>(part)]);
+      p.depth.extents.back() = word;
+      p.a.words = Operand::Words::along_depth;
+      if (find_parts_of_words(p, p.b) == part) p.b.words = Operand::Words::along_depth;
+      return;
+    }
+    last = find_words(p, p.b, p.depth);
+  }
   if (last >= 0) make_last(p.extents, p.depth, last);
   for (Operand* o : {&p.a, &p.b})
     if (last >= 0 && has_words(p.extents, *o, last)) o->words = Operand::Words::along_depth;

@@ -44,6 +44,9 @@ struct Product {
   std::vector<int64_t> extents;  // of space ++ reduce
   Axis batch, rows, columns, depth;
   Operand a, b;
+  // Of each word along the depth, how many elements there are; less than a word: the depth counts all, and the others
+  // are zeros, whatever memory has there.
+  int filled = word;
   // Results side by side: the last dimension of the columns or of the rows, where what is stored lies in words; else
   // the one that stores walk in the smallest steps, and 1.
   bool lanes_are_rows = false;

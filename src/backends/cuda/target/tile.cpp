@@ -129,6 +129,8 @@ class TileText {
     const auto is_there = [&](const std::string& j) {
       std::string text = fmt::format("{}_there[{}]", x, j);
       if (p_.depth.size() % tile_depth != 0) text += fmt::format(" && k < {}", p_.depth.size());
+      if (p_.filled != word && o.words != Operand::Words::along_depth)
+        text += fmt::format(" && k_{} < {}", p_.depth.dims.size() - 1, p_.filled);
       return there(o, text, fmt::format("{}_bound{{0}}[{}] + deep{{0}}", x, j));
     };
     t_.open("");
@@ -154,8 +156,10 @@ class TileText {
       if (across(o)) depth("line");
       const std::string j = across(o) ? "0" : "j";
       t_.add(fmt::format("const bool there = {};", is_there(j)));
-      t_.add(fmt::format("copy_async({} + {}, {} + (there ? {}_at[{}] + deep : 0), there);", stage,
-                         place(words, "line", fmt::format("{}_word", x)), from, x, j));
+      const bool part = !across(o) && p_.filled != word;
+      t_.add(fmt::format("copy_{}({} + {}, {} + (there ? {}_at[{}] + deep : 0), {});", part ? "part" : "async", stage,
+                         place(words, "line", fmt::format("{}_word", x)), from, x, j,
+                         part ? fmt::format("there ? {} : 0", 2 * p_.filled) : "there"));
       t_.close();
     }
     t_.close();
