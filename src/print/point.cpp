@@ -14,21 +14,42 @@ std::string print_point(const Kernel& kernel, const Dialect& d, const PointFunct
   place.lanes = f.lanes;
   place.lane_dim = f.lane_dim;
   KernelWriter writer(plan, d, place);
-  std::string positions, body;
+  std::string positions, passed, indices;
   std::vector<bool> placed(kernel.space.size(), false);
   for (const PointPosition& p : f.positions) {
     positions += fmt::format(",\n    const {} {}", d.narrow, p.name);
+    passed += fmt::format(", {}", p.name);
     std::vector<size_t> dims;
     for (int dim : p.dims) {
       dims.push_back(static_cast<size_t>(dim));
       placed[dims.back()] = true;
     }
-    body += writer.indices_of(std::string(p.name), dims);
+    indices += writer.indices_of(std::string(p.name), dims);
   }
   for (size_t dim = 0; dim < placed.size(); ++dim)
-    if (!placed[dim]) body += writer.zero_index(dim);
-  return fmt::format("\n{} void {}(\n    {}{},\n    const float* leaf) {{\n{}{}}}\n", d.function, f.name,
-                     parameters(kernel, d), positions, body, writer.at_point());
+    if (!placed[dim]) indices += writer.zero_index(dim);
+  std::vector<KernelWriter::Words> words;
+  std::string reads, text = "\n";
+  const std::string body = writer.at_point(words, reads);
+  const auto function = [&](std::string_view suffix, const std::string& more, const std::string& statements) {
+    text += fmt::format("{} void {}{}(\n    {}{}{}) {{\n{}}}\n", d.function, f.name, suffix, parameters(kernel, d),
+                        positions, more, statements);
+  };
+  const std::string leaf = ",\n    const float* leaf";
+  if (f.lanes == 1) {
+    function("", leaf, indices + body);
+    return text;
+  }
+  text += fmt::format("struct {}_words {{\n", f.name);
+  for (const KernelWriter::Words& w : words) text += fmt::format("  {} {};\n", w.type, w.name);
+  text += "};\n";
+  function("_read", fmt::format(",\n    {}_words& words", f.name), words.empty() ? "" : indices + reads);
+  function("_rest", fmt::format("{},\n    const {}_words& words", leaf, f.name), indices + body);
+  const std::string arguments = parameter_names(kernel) + passed;
+  function(
+      "", leaf,
+      fmt::format("  {0}_words words;\n  {0}_read({1}, words);\n  {0}_rest({1}, leaf, words);\n", f.name, arguments));
+  return text;
 }
 
 }  // namespace npusim

@@ -19,7 +19,8 @@ struct PointFunction {
   std::string name;
   std::vector<PointPosition> positions;  // dimensions of extent 1 may be in none
   // Points side by side along `lane_dim`, which is the last of its position: a call is for as many from the position
-  // on, and memory is read and written in words of 16 bytes where it is proven to lie so.
+  // on, and memory is read and written in words of 16 bytes where it is proven to lie so. What is read so can be asked
+  // for before: NAME_read(…, NAME_words&) reads what NAME_rest(…, leaf, const NAME_words&) computes with.
   int lanes = 1;
   int lane_dim = -1;
 };

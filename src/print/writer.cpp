@@ -294,28 +294,30 @@ std::string KernelWriter::zero_index(size_t d) {
   return std::exchange(out_, {});
 }
 
-std::string KernelWriter::at_point() {
+std::string KernelWriter::at_point(std::vector<Words>& words, std::string& reads) {
   scope_.defined.assign(k_.exprs.size(), false);
   if (place_.lanes == 1) {
     points();
     return std::exchange(out_, {});
   }
   std::string condition;
-  const auto lanes_of = [&](const Access& a, const std::string& name) {
+  const auto lanes_type = [&](const Access& a) {
     const std::string_view type = d_.elements[static_cast<size_t>(k_.args[static_cast<size_t>(a.arg)].dtype)].type;
-    line(fmt::format("Lanes<{}, {}> {};", type, place_.lanes, name));
+    return fmt::format("Lanes<{}, {}>", type, place_.lanes);
   };
   for (size_t i = 0; i < k_.exprs.size(); ++i) {
     const Expr& e = k_.exprs[i];
     if (!p_.live[i] || e.op != ExprOp::load) continue;
     const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
     if (!side_by_side(a)) continue;
-    lanes_of(a, fmt::format("lanes_{}", i));
-    line(fmt::format("read_lanes(lanes_{}, &{});", i, element(a, 0, condition)));
+    words.push_back({lanes_type(a), fmt::format("lanes_{}", i)});
+    line(fmt::format("read_lanes(words.lanes_{}, &{});", i, element(a, 0, condition)));
   }
+  reads = std::exchange(out_, {});
+  for (const Words& w : words) line(fmt::format("const {0}& {1} = words.{1};", w.type, w.name));
   for (size_t n = 0; n < k_.stores.size(); ++n)
-    if (side_by_side(k_.stores[n].access) && !k_.stores[n].accumulate)
-      lanes_of(k_.stores[n].access, fmt::format("stored_{}", n));
+    if (const Store& s = k_.stores[n]; side_by_side(s.access) && !s.accumulate)
+      line(fmt::format("{} stored_{};", lanes_type(s.access), n));
   const std::string index = fmt::format("i{}", place_.lane_dim);
   const std::string before = std::exchange(out_, {});
   ++indent_;

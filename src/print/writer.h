@@ -29,8 +29,11 @@ class KernelWriter {
   std::string body();  // the statements of the function
   // The same for one point of a kernel that may hold a contraction, or for `lanes` points side by side, of which memory
   // is read and written at once where that is proven to lie on boundaries of 16 bytes. The caller defines the indices
-  // that indices_of() names, of the first of them.
-  std::string at_point();
+  // that indices_of() names, of the first of them, and the words that `reads` reads, of the types of `words`.
+  struct Words {
+    std::string type, name;
+  };
+  std::string at_point(std::vector<Words>& words, std::string& reads);
   // i0, i1, … from the flat position `flat` over `dims`, the last one fastest.
   std::string indices_of(const std::string& flat, const std::vector<size_t>& dims);
   std::string zero_index(size_t dim);

@@ -66,12 +66,16 @@ TEST(CudaProducts, EveryTileOfALinearLayer) {
 }
 
 // More steps than stages, and an edge on every side.
-TEST(CudaProducts, WarpgroupsThroughManyStages) {
+TEST(CudaProducts, ManyStages) {
   std::vector<Case> cases;
-  for (const cuda::TileShape& s : cuda::tile_shapes())
-    if (s.groups)
-      cases.push_back(
-          tiled("stages" + name_of(s), linear(133, 264, 584, DType::bf16, DType::bf16, DType::bf16, plain), s));
+  const auto add = [&](const cuda::TileShape& s) {
+    cases.push_back(tiled(fmt::format("stages{}_{}", s.stages, name_of(s)),
+                          linear(133, 264, 584, DType::bf16, DType::bf16, DType::bf16, gelu), s));
+  };
+  for (cuda::TileShape s : cuda::tile_shapes()) {
+    if (s.groups) add(s);
+    if (s.columns == 64 || s.columns == 32) s.stages = 7, add(s);
+  }
   check(cases);
 }
 
@@ -141,7 +145,7 @@ TEST(CudaProducts, ChannelsThatFillWordsInPart) {
       };
     }
   check(cases);
-  check_steps({{"packed_stem", stem, 2, {"rows", "tiles of 32x32, 4 stages, words by words"}}});
+  check_steps({{"packed_stem", stem, 2, {"rows", "tiles of 32x32, 8 stages, words by words"}}});
 }
 
 TEST(CudaProducts, DotsOfFewRows) {
@@ -222,7 +226,7 @@ TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {
   early.in_channels = 16, early.out_channels = 40, early.input = {20, 18}, early.stride = {2, 2};
   check_steps(
       {{"late_conv", conv(late, gelu), 3, {"rows", "tiles", "rows"}},
-       {"early_conv", conv(early, gelu), 2, {"rows", "tiles of 32x32, 4 stages, words by words"}},
+       {"early_conv", conv(early, gelu), 2, {"rows", "tiles of 32x32, 8 stages, words by words"}},
        {"long_linear", linear(40, 64, 8192, DType::bf16, DType::bf16, DType::bf16, gelu), 2, {"tiles", "rows"}}});
 }
 

@@ -186,13 +186,15 @@ class TileText {
   }
 
   // One step's products are under way while the next one's begin; the stage that is filled is that of the last but one,
-  // which all groups waited for before the barrier.
+  // which all groups waited for before the barrier. With few stages, where blocks beside this one have products too, it
+  // is the last one's.
   void group_sums() {
-    const int ahead = s_.stages - 2;
+    const int ahead = stages_ahead(s_);
     first_stages(ahead);
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
     t_.add(fmt::format("wait_copies<{}>();", ahead - 1));
     t_.add("show_words();");
+    if (ahead == s_.stages - 1) t_.add("wait_group<0>();");
     t_.add("__syncthreads();");
     stage('a', s_.rows), stage('b', s_.columns);
     t_.add("begin_group();");
@@ -203,18 +205,18 @@ class TileText {
     t_.add("commit_group();");
     next_stage(ahead);
     t_.add("commit_copies();");
-    t_.add("wait_group<1>();");
+    if (ahead != s_.stages - 1) t_.add("wait_group<1>();");
     t_.close();
     t_.add("wait_group<0>();");
   }
 
   void sums() {
     const int m = rows_of_warp(), n = columns_of_warp();
-    first_stages(s_.stages - 1);
+    first_stages(stages_ahead(s_));
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
-    t_.add(fmt::format("wait_copies<{}>();", s_.stages - 2));
+    t_.add(fmt::format("wait_copies<{}>();", stages_ahead(s_) - 1));
     t_.add("__syncthreads();");
-    next_stage(s_.stages - 1);
+    next_stage(stages_ahead(s_));
     t_.add("commit_copies();");
     const std::string_view type = element_type(p_);
     stage('a', s_.rows), stage('b', s_.columns);
@@ -294,20 +296,35 @@ class TileText {
         fmt::format("results[{} * {} + {}] = sums[i][j][e];", turn ? "column" : "row", pitch, turn ? "row" : "column"));
     t_.close();
     t_.add("__syncthreads();");
-    const int words = width / p_.lanes;  // of a line: a thread has the same one of several lines
+    const int words = width / p_.lanes, step = s_.threads() / words;  // a thread has the same word of several lines
+    const int together = p_.lanes > 1 && lines / step % 4 == 0 ? 4 : 1;
+    const std::string name = function_name(k_, p_) + "_at";
     t_.add(fmt::format("const int at = thread % {} * {};", words, p_.lanes));
-    t_.add("#pragma unroll 4");
-    t_.open(fmt::format("for (int line = thread / {0}; line < {1}; line += {2})", words, lines, s_.threads() / words));
-    t_.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
-                       turn ? "line" : "at"));
-    t_.add(fmt::format("if (row >= {} || column >= {}) continue;", p_.rows.size(), p_.columns.size()));
-    std::string leaf = fmt::format("results + line * {} + at", pitch);
+    t_.open(fmt::format("for (int first = thread / {0}; first < {1}; first += {2})", words, lines, together * step));
+    const auto each_line = [&](const std::string& call) {
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int n = 0; n < {}; ++n)", together));
+      t_.add(fmt::format("const int line = first + n * {};", step));
+      t_.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
+                         turn ? "line" : "at"));
+      t_.add(fmt::format("if (row >= {} || column >= {}) continue;", p_.rows.size(), p_.columns.size()));
+      const std::string leaf = fmt::format("results + line * {} + at", pitch), from = parameter_names(k_);
+      if (call == "read") {
+        t_.add(fmt::format("{}_read({}, batch, row, column, words[n]);", name, from));
+      } else if (p_.lanes > 1) {
+        t_.add(fmt::format("Lanes<float, {}> leaf;", p_.lanes));
+        t_.add(fmt::format("read_lanes(leaf, {});", leaf));
+        t_.add(fmt::format("{}_rest({}, batch, row, column, leaf.at, words[n]);", name, from));
+      } else {
+        t_.add(fmt::format("{}({}, batch, row, column, {});", name, from, leaf));
+      }
+      t_.close();
+    };
     if (p_.lanes > 1) {
-      t_.add(fmt::format("Lanes<float, {}> leaf;", p_.lanes));
-      t_.add(fmt::format("read_lanes(leaf, {});", leaf));
-      leaf = "leaf.at";
+      t_.add(fmt::format("{}_words words[{}];", name, together));
+      each_line("read");
     }
-    t_.add(fmt::format("{}_at({}, batch, row, column, {});", function_name(k_, p_), parameter_names(k_), leaf));
+    each_line("rest");
     t_.close();
   }
 
@@ -318,57 +335,7 @@ class TileText {
   Lines t_;
 };
 
-int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.columns) * tile_depth; }
-
-int64_t shared_bytes_of(const Product& p, const TileShape& s) {
-  const int64_t results =
-      p.lanes_are_rows ? int64_t{4} * s.columns * (s.rows + 4) : int64_t{4} * s.rows * (s.columns + 4);
-  const int64_t steps = (p.depth.size() + tile_depth - 1) / tile_depth;
-  return std::max(std::min<int64_t>(s.stages, steps) * stage_bytes(s), results);
-}
-
-constexpr TileShape shapes[] = {
-    {128, 256, 8, 1, 4, true}, {128, 128, 8, 1, 3, true}, {128, 64, 8, 1, 4, true}, {64, 128, 4, 1, 4, true},
-    {64, 64, 4, 1, 4, true},   {128, 128, 2, 4, 3},       {128, 64, 2, 2, 3},       {64, 128, 2, 2, 3},
-    {64, 64, 2, 2, 4},         {64, 32, 2, 2, 4},         {32, 64, 2, 2, 4},        {32, 32, 2, 2, 4},
-    {16, 64, 1, 4, 4},
-};
-
 }  // namespace
-
-std::span<const TileShape> tile_shapes() { return shapes; }
-
-bool takes(const TileShape& s, const Product& p) {
-  return !s.groups || (p.a.words != Operand::Words::across && p.b.words != Operand::Words::across);
-}
-
-// An estimate for a device of 132 multiprocessors. A block's step takes its products or its bytes, whichever takes
-// longer, and never less than memory lets it wait; then its results are stored. Blocks that fit on a multiprocessor do
-// one what the others do not.
-TileShape choose_tile(const Product& p, const Features& features, double* cycles) {
-  TileShape best = shapes[0];
-  double least = 0;
-  for (const TileShape& s : shapes) {
-    if ((s.groups && !features.groups) || !takes(s, p)) continue;
-    const auto parts = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
-    const int64_t blocks =
-        parts(p.rows.size(), s.rows) * parts(p.columns.size(), s.columns) * p.batch.size() * p.copies;
-    const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + 50);
-    const int64_t fit = std::min({(int64_t{227} << 10) / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
-                                  65536 / (registers * s.threads())});
-    const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, 132)), 1);
-    const double results = double(s.rows) * s.columns, products = results * tile_depth / (s.groups ? 1900 : 1200),
-                 bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 36.0 : 28.0);
-    const auto steps = static_cast<double>(parts(p.depth.size(), tile_depth));
-    const double step = std::max(products, bytes), store = results * 0.12;
-    const double alone = steps * std::max(step, 180.0) + 900 + products / 2 + store;
-    const double shared = static_cast<double>(beside) * std::max(steps * step, store);
-    const double all = static_cast<double>(parts(blocks, 132 * beside)) * std::max(alone, shared);
-    if (least == 0 || all < least) best = s, least = all;
-  }
-  if (cycles) *cycles = least;
-  return best;
-}
 
 std::string tiles_decline(const Product& p) {
   for (const Operand* o : {&p.a, &p.b})
