@@ -32,7 +32,7 @@ constexpr std::string print(int columns, std::string_view type) {
 }
 
 template <int columns, bool bf16>
-inline constexpr auto text = [] {
+[[gnu::visibility("hidden")]] inline constexpr auto text = [] {  // GCC does not hide it by itself
   constexpr auto make = [] { return print(columns, bf16 ? "bf16" : "f16"); };
   std::array<char, make().size()> chars{};
   const std::string made = make();

@@ -200,8 +200,8 @@ TEST_F(CliTest, BenchReport) {
   ASSERT_EQ(result.code, 0) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(keys(json), (std::vector<std::string>{"bytes_moved", "device", "flops", "gflop_s", "median_ms", "method",
-                                                  "min_ms", "p10_ms", "p90_ms", "probe_gflop_s", "probe_read_gb_s",
-                                                  "read_gb_s", "runs", "slowest_steps", "threads"}));
+                                                  "min_ms", "on_device", "p10_ms", "p90_ms", "probe_gflop_s",
+                                                  "probe_read_gb_s", "read_gb_s", "runs", "slowest_steps", "threads"}));
   ASSERT_EQ(json["slowest_steps"].size(), 1);
   EXPECT_EQ(json["slowest_steps"][0]["how"], "loops");
   EXPECT_EQ(json["threads"], 1);
