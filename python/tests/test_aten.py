@@ -15,6 +15,11 @@ if not npusim.aten_plugin().usable:
     pytest.skip(f"no ATen plugin: {npusim.aten_plugin().description}", allow_module_level=True)
 
 
+@pytest.fixture(autouse=True)
+def plugin():
+    """The one beside the package."""
+
+
 class Fn(torch.nn.Module):
     def __init__(self, fn):
         super().__init__()
@@ -44,8 +49,8 @@ CASES = {
     "linalg_eigvalsh": (lambda a: LINALG.eigvalsh(a, UPLO="U"), (SQUARE,)),  # text
     "gcd": (lambda a: torch.gcd(a, a.flip(0)), (torch.arange(1, 7),)),
     "mode": (lambda a: torch.mode(a, dim=1), ((SQUARE > 0).float(),)),  # values and indices
-    "cartesian_prod": (lambda a: torch.cartesian_prod(a, a.flip(0), a[:1]), (VECTOR,)),  # a list of tensors
-    "renorm": (lambda a: torch.renorm(a, 2, 0, 1.5), (SQUARE,)),  # a scalar that is an integer
+    "foreach": (lambda a: torch._foreach_lgamma([a, a[:2]]), (VECTOR.abs(),)),  # lists of tensors
+    "polygamma": (lambda a: SPECIAL.polygamma(2, a.abs() + 1), (VECTOR,)),  # an integer before the tensor
     "zeta": (lambda a: SPECIAL.zeta(a.abs() + 2, 3.0), (VECTOR,)),  # a scalar that is none
     "bessel_y0": (lambda a: SPECIAL.bessel_y0(a.double().abs()), (VECTOR,)),
     "nextafter": (torch.nextafter, (VECTOR, VECTOR.flip(0))),
@@ -118,6 +123,10 @@ def test_refused_by_name():
         return str(raised.value)
 
     assert "draws random numbers" in refusal(lambda x: torch.poisson(x), VECTOR.abs())
+    ir = npusim.export(Fn(LINALG.inv), (SQUARE,)).ir
+    ir["nodes"][0]["op_type"] = "torchvision.nms.default"
+    with pytest.raises(npusim.UnsupportedError, match="torchvision.nms.default.*it is no operator of ATen"):
+        npusim.compile(ir)
     # What the IR declares is what comes out, or it is refused.
     ir = npusim.export(Fn(LINALG.inv), (SQUARE,)).ir
     ir["nodes"][0]["outputs"][0]["shape"] = ir["graph_outputs"][0]["shape"] = [2, 8]

@@ -83,6 +83,7 @@ int guarded(char* text, size_t size, Body&& body) {
 c10::OperatorHandle find(const std::string& name) {
   const size_t first = name.find('.'), last = name.rfind('.');
   if (first == std::string::npos || last == first) throw Refusal("expected namespace.operator.overload");
+  if (name.substr(0, first) != "aten") throw Refusal("it is no operator of ATen");  // others come and go with packages
   const std::string overload = name.substr(last + 1);
   const auto op = c10::Dispatcher::singleton().findSchema(
       {name.substr(0, first) + "::" + name.substr(first + 1, last - first - 1), overload == "default" ? "" : overload});
