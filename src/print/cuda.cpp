@@ -187,6 +187,9 @@ $fn void wait_group() {
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
   return seen;
 })"},
+    // A line of memory into the cache that all blocks see, without waiting.
+    {"bring_nearer",
+     R"($fn void bring_nearer(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); })"},
     // Of four warps, which then have so many for each thread.
     {"take_registers", R"(template <int left>
 $fn void take_registers() {

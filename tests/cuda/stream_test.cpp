@@ -242,5 +242,21 @@ TEST(CudaStream, MethodsOfOneText) {
   EXPECT_GT(counted, 0);
 }
 
+// What is no stream says why, and stays a launch for each step.
+TEST(CudaStream, SaysWhatCannotBeOne) {
+  const auto reason = [](const std::string& model) {
+    const TextTarget target;
+    const auto program =
+        compile_for(target, {{"main", NPUSIM_SOURCE_DIR "/examples/zoo/" + model + "/ir.json", {}}}).program;
+    for (const Method& method : program->methods) {
+      EXPECT_GT(method.launches.size(), 1U);
+      for (const Launch& launch : method.launches) EXPECT_FALSE(launch.together);
+    }
+    return target.reasons.at(0);
+  };
+  EXPECT_NE(reason("minilm_l6").find(" rows, not up to 8"), std::string::npos) << reason("minilm_l6");
+  EXPECT_NE(reason("resnet18").find("points"), std::string::npos) << reason("resnet18");
+}
+
 }  // namespace
 }  // namespace npusim

@@ -147,6 +147,30 @@ TEST_F(CudaTarget, CompilesTextModels) {
   for (const Method& method : program->methods) EXPECT_EQ(method.fusions.at("attention"), 4);
 }
 
+// Of decode, as of the method that feeds itself, one launch; the others are as without it.
+TEST_F(CudaTarget, CompilesStreams) {
+  CompileOptions options;
+  options.target = "cuda:sm_90a,stream";
+  options.kv_map.path = tinyqwen("kv_mapping.json");
+  const auto program =
+      compile({{"prefill", tinyqwen("prefill_ir.json"), {}}, {"decode", tinyqwen("decode_ir.json"), {}}}, options)
+          .program;
+  int streams = 0;
+  for (const Method& method : program->methods)
+    for (const Launch& launch : method.launches) {
+      const std::string code = text(program->code[static_cast<size_t>(launch.code)]);
+      EXPECT_NE(code.find(launch.symbol), std::string::npos) << launch.symbol;
+      if (!launch.together) continue;
+      ++streams;
+      EXPECT_EQ(method.launches.size(), 1U);
+      EXPECT_EQ(launch.how.substr(0, 10), "one stream");
+      EXPECT_LE(launch.shared_bytes, 227U << 10);
+    }
+  EXPECT_EQ(streams, 2);
+  for (const char* list : {"cuda:sm_80,stream", "cuda:sm_90,stream", "cuda:stream"})
+    EXPECT_THROW(open_target(list), Error) << list;
+}
+
 // With the cache, without what it held, and once more: byte by byte.
 TEST_F(CudaTarget, WritesTheSameProgram) {
   const std::string first = serialize(*digits_for("cuda")), second = serialize(*digits_for("cuda"));

@@ -111,6 +111,7 @@ const Dialect& harness_dialect() {
                                                  "meet_block",
                                                  "count_in",
                                                  "count_seen",
+                                                 "bring_nearer",
                                                  "take_registers",
                                                  "give_registers",
                                                  "pause",

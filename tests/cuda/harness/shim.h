@@ -361,6 +361,7 @@ inline unsigned long long count_seen(const unsigned long long* counter) {
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 inline void pause() { mslx_yield(); }
+inline void bring_nearer(const void* at) { (void)*static_cast<const volatile char*>(at); }
 template <int left>
 void take_registers() {}
 template <int then>

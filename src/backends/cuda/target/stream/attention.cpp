@@ -80,6 +80,7 @@ class AttentionText {
 
   std::string run() {
     points();
+    ahead();
     parts();
     merge();
     return functions_ + t_.text;
@@ -114,7 +115,8 @@ class AttentionText {
   void open_function(const std::string& half, const std::string& first) {
     t_.text += "\n";
     t_.indent = 0;
-    t_.open(fmt::format("{} void {}_{}(\n    {},\n    {})", d_.function, name_, half, first, parameters(k_, d_)));
+    t_.open(fmt::format("{} void {}_{}(\n    {}{}{})", d_.function, name_, half, first, first.empty() ? "" : ",\n    ",
+                        parameters(k_, d_)));
   }
 
   // What is read of an operand at batch z_…, and along two axes.
@@ -161,6 +163,44 @@ class AttentionText {
       t_.add(fmt::format("const long long count = {};", x_.keys.size()));
   }
 
+  // Lines of the cache of the first keys that this block looks at.
+  void ahead() {
+    open_function("ahead", "");
+    t_.add("const int item = blockIdx.x;");
+    t_.add(fmt::format("if (item >= {}) return;", x_.batch.size() * a_.splits));
+    t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
+    take_apart(t_, "batch", x_.batch, "z");
+    most_keys(false);
+    t_.add(fmt::format("const int from = (most + {0}) / {1} * split / {2} * {1};", chunk - 1, chunk, a_.splits));
+    const auto bring = [&](const Access& a, const Axis& keys, const Axis& along) {
+      constexpr int64_t line = 64;  // elements of a line of the cache
+      const int64_t lines = (along.size() + line - 1) / line;
+      t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", chunk * lines, stream_threads));
+      t_.add(fmt::format("const int key = from + i / {0}, at = i % {0} * {1};", lines, line));
+      take_apart(t_, "key", keys, "n");
+      take_apart(t_, "at", along, "k");
+      t_.add(fmt::format("if (key < most) bring_nearer(&{});", at(a, keys, "n", along, "k")));
+      t_.close();
+    };
+    bring(keys_of(k_, x_), x_.keys, x_.depth);
+    bring(k_.contraction->b, x_.value_keys, x_.columns);
+    t_.close();
+  }
+
+  // How many keys the row with the most of them has; and, if asked for, how many each.
+  void most_keys(bool of_rows) {
+    const int64_t rows = x_.rows.size();
+    t_.add("int most = 0;");
+    t_.open(fmt::format("for (int row = 0; row < {}; ++row)", counted_ ? rows : 1));
+    count_of_row();
+    t_.add(fmt::format("const int keys_of_row = (int)max(0LL, min({}LL, (long long)count));", x_.keys.size()));
+    t_.add("most = max(most, keys_of_row);");
+    if (of_rows)
+      t_.add(fmt::format("if (threadIdx.x {} {}) count_of[threadIdx.x] = keys_of_row;", counted_ ? "==" : "<",
+                         counted_ ? "row" : fmt::format("{}", rows)));
+    t_.close();
+  }
+
   void parts() {
     const int64_t rows = x_.rows.size(), depth = x_.depth.size(), columns = x_.columns.size();
     const int64_t quads = rows * columns / quad, turns = (quads + stream_threads - 1) / stream_threads;
@@ -188,19 +228,12 @@ class AttentionText {
     t_.add(fmt::format("query[i] = {};", widen(k_.args[static_cast<size_t>(queries.arg)].dtype,
                                                at(queries, x_.rows, "r", x_.depth, "k"))));
     t_.close();
-    t_.add("int most = 0;");
-    t_.open(fmt::format("for (int row = 0; row < {}; ++row)", counted_ ? rows : 1));
-    count_of_row();
-    t_.add(fmt::format("const int keys_of_row = (int)max(0LL, min({}LL, (long long)count));", x_.keys.size()));
-    t_.add("most = max(most, keys_of_row);");
-    t_.add(fmt::format("if (threadIdx.x {} {}) count_of[threadIdx.x] = keys_of_row;", counted_ ? "==" : "<",
-                       counted_ ? "row" : fmt::format("{}", rows)));
-    t_.close();
+    most_keys(true);
     t_.add(fmt::format("if (threadIdx.x < {}) largest[threadIdx.x] = -INFINITY, total[threadIdx.x] = 0;", rows));
     t_.add(fmt::format("const int chunks = (most + {}) / {};", chunk - 1, chunk));
-    t_.add(fmt::format("const int end = (int)((long long)chunks * (split + 1) / {});", a_.splits));
+    t_.add(fmt::format("const int end = chunks * (split + 1) / {};", a_.splits));
     t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, turns));
-    t_.open(fmt::format("for (int c = (int)((long long)chunks * split / {}); c < end; ++c)", a_.splits));
+    t_.open(fmt::format("for (int c = chunks * split / {}; c < end; ++c)", a_.splits));
     t_.add(fmt::format("const int from = c * {};", chunk));
     read_words(keys, x_.keys, x_.depth, "key_words");
     read_words(values, x_.value_keys, x_.columns, "value_words");
@@ -276,9 +309,8 @@ class AttentionText {
     const int64_t all = x_.batch.size() * quads, stride = partial_floats(x_);
     open_function("merge", "const float* partial");
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
-    t_.add(fmt::format("const int end = (int)({}LL * (blockIdx.x + 1) / gridDim.x);", all));
-    t_.open(fmt::format("for (int one = (int)({}LL * blockIdx.x / gridDim.x) + warp; one < end; one += {})", all,
-                        stream_warps));
+    t_.add(fmt::format("const int end = first_line({}, blockIdx.x + 1);", all));
+    t_.open(fmt::format("for (int one = first_line({}, blockIdx.x) + warp; one < end; one += {})", all, stream_warps));
     t_.add(fmt::format("const int batch = one / {0}, i = one % {0};", quads));
     t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
     t_.add(fmt::format("const float* const from = partial + (long long)batch * {};", a_.splits * stride));

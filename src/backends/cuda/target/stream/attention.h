@@ -18,8 +18,8 @@ struct StreamAttention {
 };
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
 
-// Two functions, NAME_parts and NAME_merge. Parameters: scratch of the block (parts only), the partial results, then
-// those of the kernel.
+// NAME_ahead brings what a block reads first of keys and values nearer, whatever it is by then; NAME_parts and
+// NAME_merge. Parameters: scratch of the block (parts only), the partial results (not ahead), then those of the kernel.
 std::string print_attention(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect,
                             const std::string& name);
 

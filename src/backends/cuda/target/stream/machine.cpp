@@ -17,9 +17,10 @@ __device__ __forceinline__ void advance(int& slot, unsigned& phase, const int co
   if (++slot == count) slot = 0, phase ^= 1;
 }
 
-// The lines of a matrix that are this block's.
+// The lines of a matrix that are a block's: as many as every other's, or one more.
 __device__ __forceinline__ int first_line(const int lines, const int block) {
-  return (int)((long long)lines * block / gridDim.x);
+  const unsigned each = (unsigned)lines / gridDim.x, more = (unsigned)lines - each * gridDim.x;
+  return block * (int)each + min(block, (int)more);
 }
 
 // Asks for the pieces of this block's lines, as far ahead as the ring has room, with few of them under way at once.

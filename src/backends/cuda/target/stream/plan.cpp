@@ -47,6 +47,7 @@ class Planner {
     why = order();
     if (!why.empty()) return std::nullopt;
     place();
+    look_ahead();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
     return std::move(plan_);
   }
@@ -337,6 +338,19 @@ class Planner {
         if (--missing[user] == 0) ready.insert(user);
     }
     return {};
+  }
+
+  // Keys and values are asked for before the last exchange that attention waits for.
+  void look_ahead() {
+    std::vector<StreamStage>& stages = plan_.stages;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (stages[i].kind != Kind::attention) continue;
+      size_t before = i;
+      while (before > 0 && stages[before].kind != Kind::exchange) --before;
+      if (stages[before].kind != Kind::exchange) continue;
+      stages.insert(stages.begin() + static_cast<ptrdiff_t>(before), {Kind::ahead, stages[i].step, false});
+      ++i;
+    }
   }
 
   // First fit, the large ones first.

@@ -18,6 +18,7 @@ struct StreamStage {
     gather,      // a value into the memory of every block
     exchange,    // what blocks made and published, likewise: each word as soon as it is there
     product,     // each block some lines of the matrix
+    ahead,       // what attention will read, nearer
     attention,   // each block some keys
     merge,       // of what attention found: each block some columns
     everywhere,  // every block all of it

@@ -210,7 +210,7 @@ class Printer {
     c.indent = 3;
     c.open(fmt::format("case {}:", id));
     int places = 2 + static_cast<int>(k.args.size());
-    const bool traps = !moves && stage.kind != Kind::attention && takes_trap(k);
+    const bool traps = !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && takes_trap(k);
     if (traps) c.add("int raised = 0;");
     switch (stage.kind) {
       case Kind::gather:
@@ -226,8 +226,13 @@ class Printer {
         product(stage, name);
         c.add(fmt::format("{}_stream(ring, (float*)scratch, {});", name, arguments(k)));
         break;
+      case Kind::ahead:
+        attention(stage, name);
+        if (takes_trap(k)) c.add("int raised = 0;");
+        c.add(fmt::format("{}_ahead({});", name, arguments(k)));
+        break;
       case Kind::attention:
-        functions_ += print_attention(k, *plan_.attentions[stage.step], d_, name);
+        attention(stage, name);
         if (takes_trap(k)) c.add("int raised = 0;");
         c.add(fmt::format("{}_parts((char*){}, (float*){}, {});", name, row(places + 1), row(places), arguments(k)));
         places += 2;
@@ -266,6 +271,11 @@ class Printer {
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("take(taken_{}, ({}*){}, (const char*){}, launch);", n,
                         type(plan_.exchanges.at(stage.values[n]).dtype), row(3 + 2 * static_cast<int>(n)), memory(n)));
+  }
+
+  void attention(const StreamStage& stage, const std::string& name) {
+    if (parts_.insert(name).second)
+      functions_ += print_attention(plan_.kernels[stage.step], *plan_.attentions[stage.step], d_, name);
   }
 
   void part(const StreamStage& stage, const std::string& name, Lines& c) {
