@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "compiler/compile_for.h"
 #include "cuda/harness/harness.h"
+#include "kernel/contractions.h"
 #include "kernel/evaluate.h"
 #include "program/program.h"
 
@@ -240,6 +241,108 @@ TEST(CudaStream, MethodsOfOneText) {
   }
   EXPECT_EQ(streams, 2);
   EXPECT_GT(counted, 0);
+}
+
+// A program of these kernels, one after the other: buffers by name, weights where it begins with w, the caller's where
+// it begins with x or y, and else the method's own.
+struct Chain {
+  Program program;
+  std::map<std::string, int32_t> named;
+  Chain() {
+    program.devices = {{"cuda", {}}};
+    program.methods.resize(1);
+    program.methods[0].name = "chain";
+  }
+  void add(const Kernel& kernel, const std::vector<std::string>& names) {
+    Step step{static_cast<int32_t>(program.kernels.size()), {}, 0, {}};
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto [known, fresh] = named.try_emplace(names[i], static_cast<int32_t>(program.buffers.size()));
+      step.buffers.push_back(known->second);
+      if (!fresh) continue;
+      Buffer& b = program.buffers.emplace_back();
+      b.name = names[i];
+      b.type = {kernel.args[i].dtype, {1, kernel.args[i].elements}};
+      b.kind = names[i][0] == 'w'   ? BufferKind::weight
+               : names[i][0] == 'x' ? BufferKind::input
+               : names[i][0] == 'y' ? BufferKind::output
+                                    : BufferKind::local;
+      if (b.kind == BufferKind::output) program.methods[0].outputs.push_back({b.name, b.type, known->second});
+    }
+    program.kernels.push_back(kernel);
+    program.methods[0].steps.push_back(std::move(step));
+  }
+  // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
+  void check(double bar) {
+    Method& method = program.methods[0];
+    Launch launch;
+    launch.count = static_cast<int32_t>(method.steps.size());
+    launch.together = true;
+    const std::string text = cuda::plan_stream_launch(program, method, launch);
+    Memory expected = first_memory(program, 3);
+    std::mt19937_64 random(5);
+    std::uniform_real_distribution<double> real(-1, 1);
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      const Buffer& b = program.buffers[i];
+      if (b.kind != BufferKind::input) continue;
+      for (size_t e = 0; e < elements_of(b); ++e)
+        put(expected[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, real(random));
+    }
+    const Memory first = expected;
+    interpret(program, method, expected);
+    std::vector<Memory> found;
+    for (const unsigned blocks : {1U, 3U}) {
+      Stream stream(launch, text, blocks);
+      ASSERT_EQ(stream.error(), "");
+      for (int run = 0; run < 2; ++run) {
+        found.push_back(first);
+        ASSERT_EQ(stream.run(found.back(), blocks == 3 ? mslx::Order::reverse : mslx::Order::random), "");
+      }
+    }
+    for (const TensorSpec& output : method.outputs) {
+      const auto b = static_cast<size_t>(output.buffer);
+      for (const Memory& memory : found) {
+        EXPECT_EQ(memory[b], found[0][b]) << output.name;
+        EXPECT_LT(distance(program.buffers[b], memory[b], expected[b]), bar) << output.name;
+      }
+    }
+  }
+};
+
+// One row and several; depths of one piece, of several and of an odd number of units; a product that reads what another
+// left at its own line, and one whose result is float32.
+TEST(CudaStream, Products) {
+  for (const int64_t rows : {1, 3, 8}) {
+    SCOPED_TRACE(rows);
+    const DType type = rows == 3 ? DType::f16 : DType::bf16;
+    const auto sum = [](KernelBuilder&, Ex leaf, Ex bias, Ex residual) { return leaf + bias + residual; };
+    Chain chain;
+    chain.add(linear(rows, 64, 1600, type, type, type, sum), {"x", "w1", "wb1", "x_residual", "h"});
+    chain.add(linear(rows, 64, 1600, type, type, type, sum), {"x", "w2", "wb1", "h", "g"});
+    chain.add(linear(rows, 77, 64, type, type, DType::f32, sum), {"g", "w3", "wb3", "x_last", "y"});
+    chain.add(linear(rows, 5, 64, type, type, type, sum), {"h", "w4", "wb4", "x_few", "y_few"});
+    chain.check(0.005);
+  }
+}
+
+// Several batches and rows, masks, columns that are no power of two, more keys than a chunk.
+TEST(CudaStream, Attention) {
+  AttentionCase one, group, rows;
+  one.type = DType::bf16, one.queries = 1, one.keys = 200, one.depth = one.columns = 64;
+  group.type = DType::f16, group.queries = 1, group.group = 7, group.keys = 33, group.depth = 24, group.columns = 64;
+  rows.type = DType::bf16, rows.batch = 2, rows.queries = 4, rows.group = 3, rows.keys = 96, rows.safe = true;
+  rows.depth = 128, rows.columns = 96;
+  for (const AttentionCase& c : {one, group, rows}) {
+    SCOPED_TRACE(c.group);
+    const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) {
+      const Ex value = leaf * 0.3 + mask;
+      return c.safe ? select(mask > 0.0, value, -std::numeric_limits<double>::infinity()) : value;
+    };
+    const int64_t width = c.kv_heads * c.group * c.columns, tokens = c.batch * c.queries;
+    Chain chain;
+    chain.add(attention(c, DType::f32, score), {"x_q", "x_k", "x_v", "x_mask", "mixed"});
+    chain.add(linear(tokens, 40, width, c.type, c.type, c.type, plain), {"mixed", "w", "wb", "x_r", "y"});
+    chain.check(0.01);
+  }
 }
 
 // What is no stream says why, and stays a launch for each step.
