@@ -20,16 +20,17 @@ BLOCK = 1 << 22
 
 
 class Step(nn.Module):
-    """The step at the cache's last position, so that every key counts."""
+    """The step at a position of the cache: the last one, so that every key counts, unless it is given."""
 
-    def __init__(self, model: nn.Module, cache: transformers.StaticCache) -> None:
+    def __init__(self, model: nn.Module, cache: transformers.StaticCache, position: int) -> None:
         super().__init__()
         self.model = model
         self.cache = cache
+        self.position = position
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         for layer in self.cache.layers:  # each run would move on by a token and leave the cache
-            layer.cumulative_length.fill_(CAPACITY - 1)
+            layer.cumulative_length.fill_(self.position)
         given = {"input_ids": ids, "attention_mask": mask, "position_ids": position}
         return self.model(**given, past_key_values=self.cache, use_cache=True).logits
 
@@ -62,13 +63,29 @@ def write_weights(graph: dict, file: Path) -> None:
             out.write(weight(tensor["name"], int(np.prod(tensor["shape"])), noise).tobytes())
 
 
-def write_inputs(graph: dict, file: Path) -> None:
+class Prefill(nn.Module):
+    """A text at once, and the logits behind its last token."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        return self.model(input_ids=ids, position_ids=position, use_cache=False, logits_to_keep=1).logits
+
+
+def write_inputs(graph: dict, file: Path, position: int = CAPACITY - 1) -> None:
+    """Of a step at `position`; of a text of several tokens, which are all there are."""
     torch.manual_seed(0)
+    shapes = {t["name"]: t["shape"] for t in graph["graph_inputs"]}
+    tokens, keys = shapes["attention_mask"][-2:]
+    at = torch.arange(tokens) if tokens > 1 else torch.tensor([position])
+    mask = torch.where(torch.arange(keys) <= at[:, None], 0.0, -torch.inf)
     given = {
-        "input_ids": torch.tensor([[1234]]),
-        "attention_mask": torch.zeros(1, 1, 1, CAPACITY, dtype=torch.bfloat16),
-        "position_ids": torch.tensor([[CAPACITY - 1]]),
-        "cache_position": torch.tensor([CAPACITY - 1]),
+        "input_ids": torch.randint(0, 150000, (1, tokens)) if tokens > 1 else torch.tensor([[1234]]),
+        "attention_mask": mask[None, None].to(torch.bfloat16),
+        "position_ids": at[None],
+        "cache_position": at.clone(),
     }
     save_file(
         {
@@ -91,8 +108,8 @@ def prepare(folder: Path) -> None:
     shutil.copy(IR, folder / "ir.json")
 
 
-def load(folder: Path) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """For PyTorch, with the files' own memory as the weights."""
+def load(folder: Path, position: int = CAPACITY - 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """For PyTorch, with the files' own memory as the weights; a text or a step, as the inputs are."""
     config = transformers.Qwen2Config(
         vocab_size=151936, hidden_size=1536, intermediate_size=8960, num_hidden_layers=LAYERS, num_attention_heads=12,
         num_key_value_heads=2, max_position_embeddings=131072, tie_word_embeddings=True,
@@ -106,11 +123,13 @@ def load(folder: Path) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     rotary = model.model.rotary_emb
     rotary.inv_freq = rotary.original_inv_freq = state["model.rotary_emb.inv_freq"]
     inputs = load_file(folder / "inputs.safetensors")
-    cache = transformers.StaticCache(config, max_cache_len=CAPACITY)
+    given = tuple(inputs[name] for name in ("input_ids", "attention_mask", "position_ids"))
+    if given[0].shape[1] > 1:
+        return Prefill(model.eval().requires_grad_(False)), given
+    cache = transformers.StaticCache(config, max_cache_len=given[1].shape[-1])
     for i, layer in enumerate(cache.layers):
         keys, values = inputs[f"kv_{2 * i}"], inputs[f"kv_{2 * i + 1}"]
         layer.lazy_initialization(keys, values)
         layer.keys.copy_(keys)
         layer.values.copy_(values)
-    step = Step(model.eval().requires_grad_(False), cache)
-    return step, tuple(inputs[name] for name in ("input_ids", "attention_mask", "position_ids"))
+    return Step(model.eval().requires_grad_(False), cache, position), given

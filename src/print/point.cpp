@@ -7,6 +7,22 @@
 
 namespace npusim {
 
+namespace {
+
+// Of the lines that define indices, those whose index the statements mention.
+std::string used(const std::string& indices, const std::string& statements) {
+  std::string kept;
+  for (size_t begin = 0; begin < indices.size();) {
+    const size_t end = indices.find('\n', begin) + 1, is = indices.find(" =", begin);
+    const size_t name = indices.rfind(' ', is - 1) + 1;
+    if (mentions(statements, indices.substr(name, is - name))) kept += indices.substr(begin, end - begin);
+    begin = end;
+  }
+  return kept;
+}
+
+}  // namespace
+
 std::string print_point(const Kernel& kernel, const Dialect& d, const PointFunction& f) {
   const PrintPlan plan = plan_points(kernel);
   BodyPlace place{d.block, d.thread};
@@ -43,8 +59,8 @@ std::string print_point(const Kernel& kernel, const Dialect& d, const PointFunct
   text += fmt::format("struct {}_words {{\n", f.name);
   for (const KernelWriter::Words& w : words) text += fmt::format("  {} {};\n", w.type, w.name);
   text += "};\n";
-  function("_read", fmt::format(",\n    {}_words& words", f.name), words.empty() ? "" : indices + reads);
-  function("_rest", fmt::format("{},\n    const {}_words& words", leaf, f.name), indices + body);
+  function("_read", fmt::format(",\n    {}_words& words", f.name), used(indices, reads) + reads);
+  function("_rest", fmt::format("{},\n    const {}_words& words", leaf, f.name), used(indices, body) + body);
   const std::string arguments = parameter_names(kernel) + passed;
   function(
       "", leaf,
