@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import npusim
+import npusim.torch_export  # before processes fork
 from case import Case, randomise, settle
 
 # A program's name: the dtype that the model is cast to before, what compile() is told, the bar of relative L2.

@@ -38,7 +38,9 @@ SMALL: dict[str, Any] = {
     ),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"), 2),
-    "vocab_size": 120,
+    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input", "n_words", "entity_vocab_size"), 120),
+    **dict.fromkeys(("expert_ffn_hidden_size", "ffn_hidden_size"), 48),
+    **dict.fromkeys(("emb_dim", "entity_emb_size"), 64),
     "max_position_embeddings": 64,
     "image_size": IMAGE,
     "patch_size": PATCH,
@@ -107,6 +109,11 @@ def small_value(key: str, value: Any, config: Any) -> Any:
         return None
     if key in LISTS and isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
         return [LISTS[key](v) for v in value]
+    of_images = "mrope_section" in value if isinstance(value, dict) else False
+    if key == "rope_parameters" and (of_images or config.model_type.startswith(MROPE)):
+        half = int(SMALL["head_dim"] * value.get("partial_rotary_factor", 1)) // 2
+        rest = half - half // 4
+        return {**value, "mrope_section": [half // 4, rest // 2, rest - rest // 2]}
     if key in SMALL and (isinstance(value, (int, float)) or (value is None and key == "vocab_size")):
         return SMALL[key]
     if key.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= SMALL["vocab_size"]:
@@ -114,6 +121,7 @@ def small_value(key: str, value: Any, config: Any) -> Any:
     return None
 
 
+MROPE = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "glm4v", "glm_image", "glm_ocr", "glm46v", "paddleocr")
 HEADS = ("num_key_value_heads", "num_query_groups", "num_kv_heads", "decoder_num_key_value_heads")
 QUERY_HEADS = ("num_attention_heads", "n_head", "num_heads", "decoder_num_attention_heads")
 SMALL_HEADS = 4
@@ -155,22 +163,28 @@ def accepted(model: torch.nn.Module, config: Any, special: Any) -> dict[str, Any
                 count = re.search(r"tokens: \d+, features:? (\d+)", str(error))
                 if not count or "input_ids" not in given:
                     break
-                given = with_image_tokens(given, config, int(count[1]))
+                given = with_image_tokens(given, model, config, int(count[1]))
     raise first or ValueError("no arguments")
 
 
 def choices() -> Iterator[dict[str, Any]]:
-    for time_first, frames, channels in itertools.product((False, True), (64, 100, 3000), (False, True)):
-        yield {"time_first": time_first, "frames": frames, "channels": channels}
+    """What names leave open: the order of audio's dimensions and its length; whether images are videos, or patches with
+    their grid; at last no images."""
+    for images in ("plain", "video", "grid", "none"):
+        for time_first, frames, channels in itertools.product((False, True), (64, 100, 3000), (False, True)):
+            yield {"time_first": time_first, "frames": frames, "channels": channels, "images": images}
 
 
-def with_image_tokens(given: dict[str, Any], config: Any, count: int) -> dict[str, Any]:
+def with_image_tokens(given: dict[str, Any], model: torch.nn.Module, config: Any, count: int) -> dict[str, Any]:
     """With as many tokens as there are features, half of them in each row, between other tokens."""
     token = field(config, "image_token_id", "image_token_index", "audio_token_id", "audio_token_index")
     ids = given["input_ids"]
     image = torch.full((len(ids), count // len(ids)), token)
     ids = torch.cat([ids[:, :2], image, ids[:, 2:]], 1)
-    return {**given, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    given = {**given, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
+        given["mm_token_type_ids"] = (ids == token).int()
+    return given
 
 
 def parts(config: Any) -> Iterator[Any]:
@@ -208,7 +222,13 @@ def arguments(model: torch.nn.Module, config: Any, choice: Mapping[str, Any]) ->
     if "pixel_values" in takes:
         size = field(config, "image_size", default=IMAGE)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
-        given["pixel_values"] = torch.randn(2, field(config, "num_channels", "in_channels", default=3), height, width)
+        shape = (2, field(config, "num_channels", "in_channels", default=3), height, width)
+        if choice["images"] == "plain":
+            given["pixel_values"] = torch.randn(shape)
+        elif choice["images"] == "video":
+            given["pixel_values"] = torch.randn(2, field(config, "num_frames", default=2), *shape[1:])
+        elif choice["images"] == "grid" and "image_grid_thw" in takes:
+            given |= {"pixel_values": patches(config), "image_grid_thw": torch.tensor([[1, 4, 4], [1, 4, 4]])}
     if "bbox" in takes:
         corners = torch.randint(0, 60, (2, TEXT, 4))
         given["bbox"] = torch.cat([corners[..., :2], corners[..., :2] + corners[..., 2:] // 2], -1)
@@ -225,12 +245,14 @@ def arguments(model: torch.nn.Module, config: Any, choice: Mapping[str, Any]) ->
         size = field(config, "image_size", "crop_size", default=IMAGE)
         given["pixel_values_videos"] = torch.randn(2, 4, 3, size, size)
     if "grid_thw" in needed:
-        patch, time = field(config, "patch_size"), field(config, "temporal_patch_size", default=1)
-        channels = field(config, "in_channels", "in_chans", "num_channels", default=3)
-        given["hidden_states" if "hidden_states" in needed else "pixel_values"] = torch.randn(
-            32, channels * time * patch * patch
-        )
+        given["hidden_states" if "hidden_states" in needed else "pixel_values"] = patches(config)
         given["grid_thw"] = torch.tensor([[1, 4, 4], [1, 4, 4]])
     if "use_cache" in takes:
         given["use_cache"] = False
     return given
+
+
+def patches(config: Any) -> torch.Tensor:
+    """Two images of 4 x 4 patches each, a row for each patch."""
+    patch, time = field(config, "patch_size"), field(config, "temporal_patch_size", default=1)
+    return torch.randn(32, field(config, "in_channels", "in_chans", "num_channels", default=3) * time * patch * patch)
