@@ -63,7 +63,8 @@ def cell(program: Line) -> str:
     if "error" not in program:
         return program.get("state", "")
     own = f" / {program['own']:.0e}" if program.get("own") is not None else ""
-    return f"{'' if program['state'] == 'right' else 'wrong '}{program['error']:.0e}{own}"
+    state = "" if program["state"] == "right" else f"{program['state']} "
+    return f"{state}{program['error']:.0e}{own}"
 
 
 def why(line: Line) -> str:
