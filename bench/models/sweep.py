@@ -39,7 +39,9 @@ def main() -> int:
         if flags.report:
             import report
 
-            report.write(family, read(lines), ROOT / "docs" / "models" / f"{family}.md")
+            cases = importlib.import_module(f"{family}_models").cases()
+            found = {name: line | {"group": cases[name].group} for name, line in read(lines).items() if name in cases}
+            report.write(family, found, ROOT / "docs" / "models" / f"{family}.md")
             continue
         sweep(family, flags, lines, folder / "logs")
     return 0

@@ -56,26 +56,29 @@ def cases() -> dict[str, Case]:
 
 
 def group_of(name: str) -> str:
-    """By the first of transformers' own mappings that has it."""
-    for group, mapping in GROUPS.items():
+    """By its name, or the first of transformers' own mappings that has it."""
+    if any(
+        part in name for part in ("mamba", "rwkv", "xlstm", "recurrent", "jamba", "bamba", "falcon_h1", "nemotron_h")
+    ):
+        return "state space"
+    for group, mapping in GROUPS:
         if any(name in getattr(modeling_auto, f"MODEL_FOR_{m}_MAPPING_NAMES", ()) for m in mapping):
             return group
-    return "other"
+    return "part, or other"
 
 
-GROUPS = {
-    "multimodal": (
-        "IMAGE_TEXT_TO_TEXT",
-        "VISUAL_QUESTION_ANSWERING",
-        "MULTIMODAL_LM",
-        "ZERO_SHOT_IMAGE_CLASSIFICATION",
+GROUPS = (
+    ("audio", ("CTC", "AUDIO_CLASSIFICATION", "SPEECH_SEQ_2_SEQ", "TEXT_TO_WAVEFORM", "AUDIO_TOKENIZATION")),
+    (
+        "multimodal",
+        ("IMAGE_TEXT_TO_TEXT", "VISUAL_QUESTION_ANSWERING", "MULTIMODAL_LM", "ZERO_SHOT_IMAGE_CLASSIFICATION"),
     ),
-    "audio": ("CTC", "AUDIO_CLASSIFICATION", "SPEECH_SEQ_2_SEQ", "TEXT_TO_WAVEFORM", "AUDIO_TOKENIZATION"),
-    "encoder-decoder": ("SEQ_TO_SEQ_CAUSAL_LM",),
-    "decoder": ("CAUSAL_LM",),
-    "vision": ("IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "BACKBONE", "DEPTH_ESTIMATION", "IMAGE"),
-    "encoder": ("MASKED_LM", "SEQUENCE_CLASSIFICATION", "TEXT_ENCODING"),
-}
+    ("encoder-decoder", ("SEQ_TO_SEQ_CAUSAL_LM",)),
+    ("encoder", ("MASKED_LM",)),
+    ("decoder", ("CAUSAL_LM",)),
+    ("vision", ("IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "BACKBONE", "DEPTH_ESTIMATION", "IMAGE")),
+    ("encoder", ("SEQUENCE_CLASSIFICATION", "TEXT_ENCODING")),
+)
 
 
 # ---- configurations

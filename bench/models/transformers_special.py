@@ -36,6 +36,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("gptj", "codegen"), {"rotary_dim": 8}),
     **dict.fromkeys(("gemma3", "paligemma"), {"mm_tokens_per_image": 4}),
     **dict.fromkeys(("gemma3n_text",), {"num_kv_shared_layers": 0}),
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
     "esm": {"pad_token_id": 1, "mask_token_id": 2},
     "layoutlmv3": {"coordinate_size": 12, "shape_size": 8},
     "reformer": {"axial_pos_embds_dim": (16, 48), "axial_pos_shape": (4, 16), "attn_layers": ["local", "lsh"]},
