@@ -62,6 +62,15 @@ std::vector<TensorType> infer_upsample(const OpCall& call) {
   return {type};
 }
 
+// ATen resizes uint8 in 16-bit fixed point, rounding after each dimension: results that real weights do not give.
+template <int spatial>
+std::vector<TensorType> infer_smooth(const OpCall& call) {
+  std::vector<TensorType> types = infer_upsample<spatial>(call);
+  if (!is_float(types[0].dtype))
+    fail(ErrorKind::unsupported, "{}: cannot interpolate {}", call.op->name(), dtype_name(types[0].dtype));
+  return types;
+}
+
 // o · scale + shift in elements.
 struct Line {
   double scale = 0, shift = 0;
@@ -269,7 +278,7 @@ template <int spatial, MakeTaps make_taps>
 constexpr OpRecord smooth(std::string_view schema) {
   OpRecord record;
   record.schema = schema;
-  record.infer = infer_upsample<spatial>;
+  record.infer = infer_smooth<spatial>;
   record.lower = lower_smooth<spatial, make_taps>;
   record.tolerance = 32;
   return record;
@@ -277,7 +286,7 @@ constexpr OpRecord smooth(std::string_view schema) {
 
 template <bool cubic>
 constexpr OpRecord antialiased(std::string_view schema) {
-  return row_op(schema, infer_upsample<2>, lower_antialiased<cubic>, 64);
+  return row_op(schema, infer_smooth<2>, lower_antialiased<cubic>, 64);
 }
 
 constexpr OpRecord records[] = {

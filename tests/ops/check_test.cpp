@@ -116,6 +116,10 @@ TEST(Shapes, WhatDoesNotFitIsNamed) {
               HasSubstr("cannot resize by a factor of 1e-300"));
   EXPECT_THAT(problem("aten.upsample_nearest2d.vec", {counting({1, 1, 2, 2})}, {{"scale_factors", Reals{1e300, 2}}}),
               HasSubstr("cannot resize 2 elements to -9223372036854775808"));
+  for (const char* name : {"aten.upsample_bilinear2d.vec", "aten._upsample_bicubic2d_aa.vec"})
+    EXPECT_THAT(
+        problem(name, {counting({1, 1, 2, 2}, DType::u8)}, {{"output_size", Ints{4, 4}}, {"align_corners", false}}),
+        HasSubstr("cannot interpolate uint8"));
   EXPECT_THAT(problem("aten.softmax.int", {x}, {{"dim", 8e51}}), HasSubstr("an integer"));
   EXPECT_THAT(problem("aten.chunk.default", {counting({0})}, {{"chunks", int64_t{1} << 60}}),
               HasSubstr("expected at most"));
