@@ -5,7 +5,7 @@
     compare.py run FOLDER [--npusim FILE] [--seconds S] [--models A,B] [--autotune]    on the machine with the GPU
 
 `run` makes the weights from seeds, checks every answer against PyTorch's float32 and only then measures: medians of CUDA
-events for PyTorch, of the host's clock around a whole run for npusim. A row is printed as soon as it is there, the table
+events for PyTorch, of the host's clock around a whole run for npusim; inputs and outputs are on the GPU for both. A row is printed as soon as it is there, the table
 last, and the same as JSON into FOLDER/compare.json. Peers that the time limit does not leave room for are left out. Exit
 status 1: an answer is wrong, or npusim failed.
 """
@@ -173,7 +173,7 @@ def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Te
         row["one_minus_r"], row["error"] = distance(answer, expected)
         good = row["one_minus_r"] <= MOST_R[dtype_of(name)] and row["error"] <= MOST_ERROR[dtype_of(name)]
         row["answer"] = "ok" if good else "WRONG"
-        report = json.loads(own(npusim, "bench", *session, "--seconds", 1, "--json"))
+        report = json.loads(own(npusim, "bench", *session, "--seconds", 1, "--json", "--on-device"))
         row["npusim_ms"] = report.get("median_ms", report["min_ms"])
         (folder / f"{name}.steps.txt").write_text(own(npusim, "bench", *session, "--seconds", 0.2, "--steps", 12))
     except (RuntimeError, StopIteration) as problem:
