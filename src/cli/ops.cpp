@@ -1,7 +1,9 @@
 // npusim ops: the table of operators.
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/cli.h"
 #include "npusim/compiler.h"
