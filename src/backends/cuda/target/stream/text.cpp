@@ -26,7 +26,7 @@ constexpr int64_t alignment = 256;  // of a value: no two share a line of a cach
 constexpr int64_t own_from = 1 << 18;  // pointers from here on are into the launch's memory
 
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-int64_t tiles_at_once(int64_t rows) { return std::max<int64_t>(1, 16 / rows); }
+int64_t tiles_at_once(int64_t rows) { return std::max<int64_t>(1, 12 / rows); }
 
 // The table: of each stage its kind, whether it waits for all blocks, its first trap and its pointers.
 constexpr int waits = 1 << 15;
