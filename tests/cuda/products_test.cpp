@@ -117,6 +117,7 @@ TEST(CudaProducts, Convolutions) {
     if (s.groups) continue;  // nothing of what differs below is theirs
     c.stride = {2, 2}, c.kernel = {7, 7}, c.pad = {3, 3}, c.in_channels = 3, c.input = {15, 14};
     add("stem" + of, c, s);
+    if (s.rows != 64) continue;  // which coordinates there are is the same for all
     c.groups = 2, c.in_channels = 8, c.out_channels = 8, c.dilation = {2, 1}, c.kernel = {3, 3}, c.pad = {2, 1};
     add("grouped" + of, c, s);
     c.channels_last = false, c.type = c.weight_type = DType::bf16;
