@@ -9,14 +9,14 @@ PROGRAMS = ("float32", "auto", "bfloat16", "cast")
 Line = dict[str, Any]
 
 
-def write(family: str, lines: dict[str, Line], to: Path) -> None:
+def write(family: str, lines: dict[str, Line], known: int, to: Path) -> None:
     made = {name: line for name, line in sorted(lines.items()) if line["state"] != "not made"}
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text("\n".join([*head(family, made), *groups(made), *rows(made)]) + "\n")
+    to.write_text("\n".join([*head(family, made, known), *groups(made), *rows(made)]) + "\n")
     print(f"{to}: {len(made)} models")
 
 
-def head(family: str, made: dict[str, Line]) -> list[str]:
+def head(family: str, made: dict[str, Line], known: int) -> list[str]:
     versions = next((line["versions"] for line in made.values() if "versions" in line), {})
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     return [
@@ -26,6 +26,7 @@ def head(family: str, made: dict[str, Line]) -> list[str]:
         "judged by is in [bench/models](../../bench/models/README.md): small sizes, random weights, four programs each.",
         "Errors are the worst output's relative L2 against float64 eager, with PyTorch's own in the same dtype behind the",
         "slash. `cast` is the model in bfloat16, exported as such. Not exported: torch.export itself raises.",
+        f"Judged: {len(made)} of the {known} architectures that the sweep has.",
         "",
     ]
 

@@ -41,7 +41,7 @@ def main() -> int:
 
             cases = importlib.import_module(f"{family}_models").cases()
             found = {name: line | {"group": cases[name].group} for name, line in read(lines).items() if name in cases}
-            report.write(family, found, ROOT / "docs" / "models" / f"{family}.md")
+            report.write(family, found, len(cases), ROOT / "docs" / "models" / f"{family}.md")
             continue
         sweep(family, flags, lines, folder / "logs")
     return 0

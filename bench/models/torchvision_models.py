@@ -146,7 +146,7 @@ def whole(name: str) -> nn.Module:
 
 
 def dense(name: str) -> Made:
-    x = image(96)
+    x = image(300, 1) if name == "ssd300_vgg16" else image(96)
 
     def make() -> nn.Module:
         model = whole(name)
