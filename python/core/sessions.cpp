@@ -41,7 +41,7 @@ nb::dlpack::dtype dlpack_of(DType dtype) {
 }
 
 // A view of a port's memory on its device, for whatever takes DLPack there; the session lives as long as the view.
-nb::ndarray<> view_of_device(const nb::handle session, const DeviceMemory& memory) {
+nb::ndarray<nb::array_api> view_of_device(const nb::handle session, const DeviceMemory& memory) {
   constexpr int cpu = 1, cuda = 2;  // DLDeviceType
   const size_t colon = memory.device.find(':');
   const std::string kind = memory.device.substr(0, colon);
@@ -49,8 +49,8 @@ nb::ndarray<> view_of_device(const nb::handle session, const DeviceMemory& memor
     throw Error(ErrorKind::usage, "DLPack has no name for the memory of " + memory.device);
   const int number = colon == std::string::npos ? 0 : std::stoi(memory.device.substr(colon + 1));
   const std::vector<size_t> shape(memory.type.shape.begin(), memory.type.shape.end());
-  return nb::ndarray<>(reinterpret_cast<void*>(memory.address), shape.size(), shape.data(), session, nullptr,
-                       dlpack_of(memory.type.dtype), kind == "cuda" ? cuda : cpu, number);
+  return nb::ndarray<nb::array_api>(reinterpret_cast<void*>(memory.address), shape.size(), shape.data(), session,
+                                    nullptr, dlpack_of(memory.type.dtype), kind == "cuda" ? cuda : cpu, number);
 }
 
 }  // namespace
