@@ -110,12 +110,12 @@ $fn void wait_copies() {
   return (unsigned long long)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 })"},
     // Of a warpgroup, four warps: warp w has rows 16 w to 16 w + 15. They are under way until they are waited for.
-    {"multiply_group_f16_64", multiply_group<64, false>},
-    {"multiply_group_f16_128", multiply_group<128, false>},
-    {"multiply_group_f16_256", multiply_group<256, false>},
-    {"multiply_group_bf16_64", multiply_group<64, true>},
-    {"multiply_group_bf16_128", multiply_group<128, true>},
-    {"multiply_group_bf16_256", multiply_group<256, true>},
+    {"multiply_group_f16_64", multiply_group<64, false>.view()},
+    {"multiply_group_f16_128", multiply_group<128, false>.view()},
+    {"multiply_group_f16_256", multiply_group<256, false>.view()},
+    {"multiply_group_bf16_64", multiply_group<64, true>.view()},
+    {"multiply_group_bf16_128", multiply_group<128, true>.view()},
+    {"multiply_group_bf16_256", multiply_group<256, true>.view()},
     {"begin_group", R"($fn void begin_group() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); })"},
     {"commit_group", R"($fn void commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); })"},
     {"wait_group", R"(template <int later>

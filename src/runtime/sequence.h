@@ -21,7 +21,8 @@ class ReadySequence {
   void enqueue();
   void enqueue_step(size_t step);
   StepInfo step_info(size_t step) const;
-  // All steps, one after the other: the milliseconds of each, by the device's clock where it has one, else by the host's.
+  // All steps, one after the other: the milliseconds of each, by the device's clock where it has one, else by the
+  // host's.
   void time_steps(std::span<double> ms);
 
  private:
