@@ -108,6 +108,9 @@ TEST_P(Queues, AnErrorEndsTheWorkAndLeavesTheQueueUsable) {
   Program program;
   program.kernels = {k.finish("gather")};
   program.origins = {{"embedding", "aten.embedding.default"}};
+  for (const TensorType& type : {TensorType{DType::f32, {8}}, {DType::i64, {4}}, {DType::f32, {4}}})
+    program.buffers.push_back(
+        {.name = "value", .kind = BufferKind::state, .type = type, .stored = {}, .fqn = {}, .tied = {}});
   program.methods.resize(1);
   program.methods[0].steps = {{0, {0, 1, 2}, 0, {0}}};
   program = GetParam().place(program);
