@@ -234,7 +234,8 @@ struct FakeConfig {
   int* attribute;
   unsigned count;
 };
-FAKE int cuLaunchKernelEx(const FakeConfig* c, void* function, void** parameters, void**) {
+FAKE int cuLaunchKernelEx(const void* config, void* function, void** parameters, void**) {
+  const auto* c = static_cast<const FakeConfig*>(config);
   constexpr int starts_early = 6;
   if (c->count != 1 || c->attribute[0] != starts_early || c->attribute[2] != 1) return invalid_value;
   count("early");

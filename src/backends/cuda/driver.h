@@ -70,7 +70,7 @@ struct Driver {
   Status (*parameter)(Function, size_t, size_t*, size_t*) = nullptr;  // since 12.4: may be missing
   Status (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
                    void**) = nullptr;
-  Status (*launch_with)(const LaunchConfig*, Function, void**, void**) = nullptr;  // since 11.8: may be missing
+  Status (*launch_with)(const void* config, Function, void**, void**) = nullptr;  // since 11.8: may be missing
   // With all blocks at the same time, or not at all; how many of a function fit on a multiprocessor.
   Status (*launch_together)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
                             void**) = nullptr;
