@@ -68,6 +68,11 @@ struct Session::State {
   struct Ready {
     std::unique_ptr<ReadySequence> steps;
     std::vector<Port> inputs, outputs;
+
+    void enqueue_steps(int times) {
+      for (Port& port : outputs) port.current = false;
+      for (int i = 0; i < times; ++i) steps->enqueue();
+    }
   };
   std::vector<Ready> methods;
   bool busy = false;  // something was enqueued
@@ -167,6 +172,18 @@ struct Session::State {
     if (address == 0)
       fail(ErrorKind::usage, "'{}' lies on {}, whose memory has no addresses for others", spec.name, device);
     return {device, address + port.place.offset, spec.type};
+  }
+
+  // Does what enqueues; a failure leaves nothing enqueued.
+  template <typename Work>
+  void attempt(const Work& work) {
+    busy = true;
+    try {
+      work();
+    } catch (...) {
+      abandon();
+      throw;
+    }
   }
 
   // After a failure: nothing is enqueued any more, and no output is what a run left.
@@ -331,22 +348,17 @@ void Session::run(Key method, int times) {
 
 void Session::enqueue(Key method, int times) {
   State::Ready& ready = state_->methods[state_->method(method)];
-  state_->busy = true;
-  try {
+  state_->attempt([&] {
     for (Port& port : ready.inputs) {
       if (!port.reads.empty())
         port.queue->upload(port.reads, port.place);
       else if (!port.staging.empty() && !port.state)
         port.queue->upload(port.staging, port.place);
     }
-    for (Port& port : ready.outputs) port.current = false;
-    for (int i = 0; i < times; ++i) ready.steps->enqueue();
+    ready.enqueue_steps(times);
     for (Port& port : ready.outputs)
       if (!port.writes.empty()) port.queue->download(port.place, port.writes);
-  } catch (...) {
-    state_->abandon();
-    throw;
-  }
+  });
 }
 
 void Session::wait() { state_->wait(); }
@@ -363,14 +375,7 @@ DeviceMemory Session::device_output(Key method, Key output) {
 
 void Session::run_on_device(Key method, int times) {
   State::Ready& ready = state_->methods[state_->method(method)];
-  state_->busy = true;
-  try {
-    for (Port& port : ready.outputs) port.current = false;
-    for (int i = 0; i < times; ++i) ready.steps->enqueue();
-  } catch (...) {
-    state_->abandon();
-    throw;
-  }
+  state_->attempt([&] { ready.enqueue_steps(times); });
   state_->wait();
 }
 
@@ -385,26 +390,14 @@ void Session::reset_states() {
 void Session::run_step(Key method, size_t step) {
   const size_t m = state_->method(method);
   check_step(state_->program().methods[m], step);
-  state_->busy = true;
-  try {
-    state_->methods[m].steps->enqueue_step(step);
-  } catch (...) {
-    state_->abandon();
-    throw;
-  }
+  state_->attempt([&] { state_->methods[m].steps->enqueue_step(step); });
   state_->wait();
 }
 
 std::vector<double> Session::time_steps(Key method) {
   const size_t m = state_->method(method);
   std::vector<double> ms(state_->program().methods[m].steps.size());
-  state_->busy = true;
-  try {
-    state_->methods[m].steps->time_steps(ms);
-  } catch (...) {
-    state_->abandon();
-    throw;
-  }
+  state_->attempt([&] { state_->methods[m].steps->time_steps(ms); });
   state_->wait();
   return ms;
 }
