@@ -41,8 +41,8 @@ def dtype_of(value: Any) -> str:
 
 
 def decompose(node: torch.fx.Node, op: torch._ops.OpOverload) -> tuple[torch.fx.GraphModule, list[Any]] | None:
-    """The call as a graph, and the operands of its placeholders, nodes and constants; None where PyTorch knows no other form. What it writes
-    is written by copy_ at the end."""
+    """The call as a graph, and the operands of its placeholders, nodes and constants; None where PyTorch knows no other
+    form. What it writes is written by copy_ at the end."""
     leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
     at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node) and _is_tensor(leaf)]
     if any(isinstance(leaf, torch.fx.Node) and i not in at for i, leaf in enumerate(leaves)):

@@ -373,10 +373,10 @@ std::optional<Attention> find_attention(const Kernel& kernel, std::string& why) 
 AttentionShape choose_attention(const Attention& a) {
   const auto blocks = [&](int rows) { return a.axes.batch.size() * ((a.axes.rows.size() + rows - 1) / rows); };
   AttentionShape s;
-  s = blocks(128) >= 2 * 132 ? AttentionShape{8, 1, 64}
-      : blocks(64) >= 132    ? AttentionShape{4, 1, 64}
-      : blocks(32) >= 100    ? AttentionShape{2, 2, 32}
-                             : AttentionShape{1, 4, 32};
+  s = blocks(128) >= 2 * multiprocessors ? AttentionShape{8, 1, 64}
+      : blocks(64) >= multiprocessors    ? AttentionShape{4, 1, 64}
+      : blocks(32) >= 100                ? AttentionShape{2, 2, 32}
+                                         : AttentionShape{1, 4, 32};
   while (s.keys_of_warp > 16 && (shared_bytes_of(a, s) > most_shared_bytes || s.keys() / 2 >= a.keys))
     s.keys_of_warp -= 16;
   if (shared_bytes_of(a, s) > most_shared_bytes) s = {4, 1, 16};

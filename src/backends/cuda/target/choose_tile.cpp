@@ -1,6 +1,7 @@
 // The tiles there are, and which of them is estimated to be the fastest.
 #include <algorithm>
 
+#include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 
 namespace npusim::cuda {
@@ -34,9 +35,9 @@ bool takes(const TileShape& s, const Product& p) {
 
 namespace {
 
-// Cycles on a device of 132 multiprocessors. A block's step takes its products or its bytes, whichever takes longer,
-// and never less than its share of what memory lets the stages on their way wait; then its results are stored. Blocks
-// that fit on a multiprocessor do one what the others do not.
+// Cycles on a device of so many multiprocessors. A block's step takes its products or its bytes, whichever takes
+// longer, and never less than its share of what memory lets the stages on their way wait; then its results are stored.
+// Blocks that fit on a multiprocessor do one what the others do not.
 double estimate(const Product& p, const TileShape& s) {
   constexpr double latency = 1600;  // from the request of a stage to its bytes
   const auto parts = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
@@ -44,7 +45,7 @@ double estimate(const Product& p, const TileShape& s) {
   const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + 50);
   const int64_t fit = std::min({(int64_t{227} << 10) / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
                                 65536 / (registers * s.threads())});
-  const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, 132)), 1);
+  const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, multiprocessors)), 1);
   const double results = double(s.rows) * s.columns, products = results * tile_depth / (s.groups ? 1900 : 1200),
                bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 31.0 : 28.0);
   const auto steps = static_cast<double>(parts(p.depth.size(), tile_depth));
@@ -52,7 +53,7 @@ double estimate(const Product& p, const TileShape& s) {
   const double waited = latency / (stages_ahead(s));
   const double alone = steps * std::max(step, waited) + 900 + products / 2 + store;
   const double shared = static_cast<double>(beside) * std::max(steps * step, store);
-  return static_cast<double>(parts(blocks, 132 * beside)) * std::max(alone, shared);
+  return static_cast<double>(parts(blocks, multiprocessors * beside)) * std::max(alone, shared);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/target/attention.h"
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 
 namespace npusim::cuda {
@@ -58,7 +59,7 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
       choose_tile(piece, features, &cycles);
       const double results =
           static_cast<double>(product->rows.size() * product->columns.size() * product->batch.size());
-      cycles += of_sum + results * static_cast<double>(parts) * 8 / 132 / 16;  // written and read again
+      cycles += of_sum + results * static_cast<double>(parts) * 8 / multiprocessors / 16;  // written and read again
       if (cycles < least) least = cycles, best = parts, along = j;
     }
   return best;

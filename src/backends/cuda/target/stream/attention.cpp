@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t most_rows = 16, most_columns = 256;
 constexpr int64_t chunk = 32;  // keys that a block looks at together: a lane each
 constexpr int64_t quad = quad_columns;
-constexpr int64_t blocks = 132;  // that share the keys where there are as many
-constexpr int64_t row_pad = 16;  // bytes between keys, so that threads of neighbouring keys meet in no bank
+constexpr int64_t blocks = multiprocessors;  // that share the keys where there are as many
+constexpr int64_t row_pad = 16;              // bytes between keys, so that threads of neighbouring keys meet in no bank
 constexpr int64_t scores = chunk + 1;
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }

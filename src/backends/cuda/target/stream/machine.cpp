@@ -151,7 +151,7 @@ __device__ __forceinline__ void publish(const T* value, char* memory, const unsi
 // All words are asked for before the first is waited for.
 template <typename T, int units, int width>
 struct Taken {
-  enum { each = 12 / sizeof(T), turns = (units * width / each + 132 * (width / each + 2) + 255) / 256 };
+  enum { each = 12 / sizeof(T), turns = (units * width / each + most_blocks * (width / each + 2) + 255) / 256 };
   Published<T> p[turns];
 };
 template <typename T, int units, int width>

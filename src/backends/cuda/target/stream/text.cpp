@@ -345,8 +345,8 @@ class Printer {
   }
 
   std::string constants() const {
-    return fmt::format("\nenum {{ slot_depth = {}, slot_bytes = {}, slots_asked_for = {} }};\n", slot_depth, slot_bytes,
-                       slots_asked_for);
+    return fmt::format("\nenum {{ slot_depth = {}, slot_bytes = {}, slots_asked_for = {}, most_blocks = {} }};\n",
+                       slot_depth, slot_bytes, slots_asked_for, stream_grid);
   }
 
   size_t parameter_count() const { return out_.values.size() + out_.traps + 1; }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/target/stream/plan.h"
+#include "backends/cuda/target/text.h"
 
 namespace npusim::cuda {
 
@@ -19,7 +20,7 @@ struct StreamText {
 
 // Threads: those that compute, and four warps of which one feeds; registers move between fours of warps.
 inline constexpr int stream_block = 128 + stream_threads;
-inline constexpr int stream_grid = 132;  // blocks at most
+inline constexpr int stream_grid = multiprocessors;  // blocks at most
 
 // Why a block's memory does not do in `why`.
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, std::string& why);
