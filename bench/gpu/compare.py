@@ -25,10 +25,14 @@ sys.path.insert(0, str(HERE.parent))
 
 import torch  # noqa: E402
 import torchvision  # noqa: E402
+import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
+
+sys.path.insert(0, str(HERE))
 
 import decode  # noqa: E402
 import models  # noqa: E402
+import texts  # noqa: E402
 
 models.MODELS |= {
     "resnet18-b1": lambda: (torchvision.models.resnet18(), models.images(1)),
@@ -44,6 +48,8 @@ TEXTS = {
     "qwen2.5_1.5b-prefill128": ("qwen2.5_1.5b_prefill128", 0),
     "qwen2.5_1.5b-prefill2048": ("qwen2.5_1.5b_prefill2048", 0),
 }
+# A decode step of other shapes, at the last position: measured when they are asked for.
+SHAPED = {"llama3.2_1b-decode": "llama3.2_1b", "qwen3_0.6b-decode": "qwen3_0.6b"}
 MOST_R, MOST_ERROR = {torch.float16: 1e-3, torch.bfloat16: 2e-2}, {torch.float16: 4e-2, torch.bfloat16: 0.2}
 
 
@@ -88,6 +94,8 @@ def prepare(folder: Path, npusim: str) -> None:
         with tempfile.TemporaryDirectory() as made:
             (Path(made) / "ir.json").write_text(json.dumps(text_graph(name)))
             print(own(npusim, "compile", Path(made) / "ir.json", "--target", "cuda:sm_90a", "-o", folder / f"{name}.npubin"))
+    for shape in SHAPED.values():
+        texts.prepare(shape, folder, "cuda:sm_90a")
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
@@ -135,7 +143,7 @@ class Rows:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    return torch.bfloat16 if name in TEXTS else torch.float16
+    return torch.bfloat16 if name in TEXTS or name in SHAPED else torch.float16
 
 
 def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, torch.Tensor]:
@@ -151,6 +159,9 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
             vars(layer).update({k: v.cuda() for k, v in vars(layer).items() if isinstance(v, torch.Tensor)})
             layer.device = torch.device("cuda")
         return model, inputs, model(*inputs).float()
+    if name in SHAPED:
+        model, inputs = make_shaped(SHAPED[name], folder, weights, given)
+        return model, inputs, model(*inputs).float()
     wide, inputs = models.build(name)
     inputs = narrow(inputs, dtype_of(name))
     model = wide.to(dtype_of(name))
@@ -163,9 +174,33 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
     return model.to(dtype_of(name)), inputs, expected
 
 
+def make_shaped(shape: str, folder: Path, weights: Path, given: Path) -> tuple[torch.nn.Module, tuple]:
+    """The step at the cache's last position, over random keys and values."""
+    inner = texts.build(shape, "cuda")
+    save_file(texts.weights(shape, folder, inner), weights)
+    position, config = texts.CAPACITY - 1, inner.config
+    cache = transformers.StaticCache(config, max_cache_len=texts.CAPACITY)
+    mask, positions = texts.arguments(1, position, texts.CAPACITY)
+    named = {"input_ids": torch.tensor([[1234]]), "attention_mask": mask, "position_ids": positions}
+    torch.manual_seed(0)
+    for i, layer in enumerate(cache.layers):
+        state = (1, config.num_key_value_heads, texts.CAPACITY, config.head_dim)
+        keys, values = (torch.randn(state).to(torch.bfloat16) for _ in range(2))
+        named |= {f"kv_{2 * i}": keys, f"kv_{2 * i + 1}": values}
+        layer.lazy_initialization(keys.cuda(), values.cuda())
+        layer.keys.copy_(keys)
+        layer.values.copy_(values)
+    save_file(named, given)
+    inputs = tuple(named[key].cuda() for key in ("input_ids", "attention_mask", "position_ids"))
+    return decode.Step(inner, cache, position), inputs
+
+
 def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Tensor, row: dict) -> bool:
     """Whether the answer is right."""
-    session = [folder / f"{name}.npubin", "--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
+    program = folder / f"{SHAPED.get(name, name)}.npubin"
+    session = [program, "--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
+    if name in SHAPED:
+        session += ["--method", "decode"]
     try:
         own(npusim, "run", *session, "-o", work / "out.safetensors")
         found = load_file(work / "out.safetensors")

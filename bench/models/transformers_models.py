@@ -84,22 +84,24 @@ GROUPS = (
 # ---- configurations
 
 
-def small_config(name: str) -> Any:
+def small_config(name: str, keys: frozenset[str] | None = None) -> Any:
+    """Of `keys` alone, if there are any: what they do not name stays as wide as it is."""
     kind = configuration_auto.CONFIG_MAPPING[name]
     special = transformers_special.CONFIGS.get(name, {})
-    return kind(**shrunk(kind(**special), special))
+    return kind(**shrunk(kind(**special), special, keys))
 
 
-def shrunk(config: Any, special: Mapping[str, Any]) -> dict[str, Any]:
+def shrunk(config: Any, special: Mapping[str, Any], keys: frozenset[str] | None) -> dict[str, Any]:
     """Arguments for a configuration like this one, small; those of `special` stay as they are."""
     values: dict[str, Any] = {}
     for key, value in vars(config).items():
         if isinstance(value, transformers.PretrainedConfig):
             inner = special.get(key, {})
             if isinstance(inner, Mapping):
-                values[key] = type(value)(**shrunk(value, inner))
-        elif key not in special and (small := small_value(key, value, config)) is not None:
-            values[key] = small
+                values[key] = type(value)(**shrunk(value, inner, keys))
+        elif key not in special and (keys is None or key in keys):
+            if (small := small_value(key, value, config)) is not None:
+                values[key] = small
     return values | {k: v for k, v in special.items() if k not in values}
 
 
@@ -125,6 +127,10 @@ def small_value(key: str, value: Any, config: Any) -> Any:
 
 
 MROPE = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "glm4v", "glm_image", "glm_ocr", "glm46v", "paddleocr")
+# What makes a model shallow and leaves its widths as they fit each other.
+SHALLOW = frozenset(
+    key for key, value in SMALL.items() if value in (2, 120) and not key.startswith(("num_experts_per", "moe_", "n_groups"))
+) | {"depths", "num_blocks"}
 HEADS = ("num_key_value_heads", "num_query_groups", "num_kv_heads", "decoder_num_key_value_heads")
 QUERY_HEADS = ("num_attention_heads", "n_head", "num_heads", "decoder_num_attention_heads")
 SMALL_HEADS = 4
@@ -139,11 +145,22 @@ LISTS = {
 
 
 def make(name: str) -> Made:
-    config = small_config(name)
-    model = transformers.AutoModel.from_config(config)
-    size = sum(p.numel() for p in model.parameters())
-    if size > 60e6:
+    """Small in all its fields, else of few layers as wide as its authors made them."""
+    try:
+        return made(name, small_config(name), 60e6)
+    except Exception as error:
+        try:
+            return made(name, small_config(name, SHALLOW), 120e6)
+        except Exception:
+            raise error from None
+
+
+def made(name: str, config: Any, most: float) -> Made:
+    with torch.device("meta"):
+        size = sum(p.numel() for p in transformers.AutoModel.from_config(config).parameters())
+    if size > most:
         raise ValueError(f"{size / 1e6:.0f} million parameters")
+    model = transformers.AutoModel.from_config(config)
     return model, (), accepted(model.eval(), config, transformers_special.ARGUMENTS.get(name))
 
 

@@ -47,6 +47,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
     "mamba2": {"hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 2},
     "clap": {"projection_dim": 64},
+    "audio-spectrogram-transformer": {"max_length": 128},
+    "blip-2": {"image_token_index": 99},
+    "csm": {"codec_config": {"num_filters": 16, "hidden_size": 64, "upsample_groups": 64}},
+    "gemma3n": {"text_config": {"num_kv_shared_layers": 0}},
+    "whisper": {"max_source_positions": 50},
 }
 
 
@@ -88,7 +93,18 @@ def series_rows(given: Arguments, config: Any) -> Arguments:
 ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
     **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), series),
     **dict.fromkeys(("patchtst", "patchtsmixer"), series_rows),
-    "blip_2_qformer": lambda given, config: {"query_embeds": torch.randn(2, 8, config.hidden_size)},
+    "audio-spectrogram-transformer": lambda given, config: {
+        "input_values": torch.randn(2, config.max_length, config.num_mel_bins)
+    },
+    "blip_2_qformer": lambda given, config: {
+        "query_embeds": torch.randn(2, 8, config.hidden_size),
+        "encoder_hidden_states": torch.randn(2, 5, config.encoder_hidden_size),
+    },
+    "clap": lambda given, config: {
+        **given,
+        "input_features": torch.randn(2, 1, 1001, config.audio_config.num_mel_bins),
+        "is_longer": torch.zeros(2, 1, dtype=torch.bool),
+    },
     "decision_transformer": decisions,
     "lxmert": visual,
     "visual_bert": lambda given, config: {**given, "visual_embeds": torch.randn(2, 5, config.visual_embedding_dim)},
