@@ -43,7 +43,12 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     counted = torch.ones_like(indices)
-    if padding_idx is not None and padding_idx >= 0:
+    padded = padding_idx is not None and padding_idx >= 0
+    if include_last_offset and mode != 2 and not padded:
+        # What is behind the last offset: PyTorch leaves it out of sums and counts it in means; the largest, and bags
+        # with padding, have it in the last bag.
+        rows = torch.where((place < offsets[-1]).unsqueeze(1), rows, 0.0)
+    if padded:
         kept = indices != padding_idx
         nothing = float("-inf") if mode == 2 else 0.0
         rows, counted = torch.where(kept.unsqueeze(1), rows, nothing), kept.to(indices.dtype)

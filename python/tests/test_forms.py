@@ -48,6 +48,19 @@ BAGS = {
     "means with padding": ({"mode": "mean", "padding_idx": 2}, torch.tensor([[0, 2], [2, 2]])),
     "largest with padding": ({"mode": "max", "padding_idx": 2}, torch.tensor([[0, 2], [2, 2]])),
     "with the end": ({"mode": "sum", "include_last_offset": True}, torch.tensor([0, 1, 8]), torch.tensor([0, 2, 3])),
+    **{
+        f"{mode}, {what} what is behind the end": (
+            {"mode": mode, "include_last_offset": True, **padding},
+            torch.tensor([1, 2, 3, 4]),
+            torch.tensor(offsets),
+        )
+        for mode in ("sum", "mean", "max")
+        for what, padding, offsets in (
+            ("", {}, [0, 2]),
+            ("an empty bag and", {}, [0, 2, 2]),
+            ("a padding and", {"padding_idx": 2}, [0, 2, 3]),
+        )
+    },
     "weighted": ({"mode": "sum"}, torch.tensor([0, 1, 8]), torch.tensor([0, 2]), torch.rand(3)),
 }
 
