@@ -36,6 +36,11 @@ $fn void read_lanes(Lanes<T, N>& to, const T* from) {
 #pragma unroll
   for (int i = 0; i < N * sizeof(T) / 16; ++i) to.words[i] = ((const uint4*)from)[i];
 })"},
+    {"clear_lanes", R"(template <typename T, int N>
+$fn void clear_lanes(Lanes<T, N>& to) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) to.at[i] = 0;
+})"},
     {"write_lanes", R"(template <typename T, int N>
 $fn void write_lanes(const Lanes<T, N>& from, T* to) {
 #pragma unroll
@@ -237,9 +242,19 @@ $fn void give_registers() {
 })"},
     {"bf16_to_float", "$fn float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }"},
     {"float_to_bf16", R"($fn bf16 float_to_bf16(float x) {
-  const unsigned bits = __float_as_uint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 0x40u);
-  return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  unsigned bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(0.0f), "f"(x));
+  return (bf16)bits;
+})"},
+    {"nan_min", R"($fn float nan_min(float a, float b) {
+  float x;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+})"},
+    {"nan_max", R"($fn float nan_max(float a, float b) {
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
 })"},
 };
 
@@ -279,6 +294,7 @@ constinit const Dialect cuda_dialect{
     .shared_space = "",
     .shuffles = {"", "__shfl_xor_sync(0xffffffffu, {0}, {1})", "__shfl_xor_sync(0xffffffffu, {0}, {1})",
                  "__shfl_xor_sync(0xffffffffu, {0}, {1})"},
+    .words = "Lanes<{0}, {1}>",
     .function = "__device__ __forceinline__",
     .trap_type = "int*",
     .raise = "*trap = code;",

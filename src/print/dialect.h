@@ -23,7 +23,8 @@ struct Dialect {
     ExprOp op;
     std::string_view f32, f64;
   };
-  // Text that is put before the kernels when `name` occurs in them or in a later helper. `$fn`, `$long`, `$ulong`,
+  // Text that is put before the kernels when `name` occurs in them or in a later helper, instead of a shared one of
+  // that name. `$fn`, `$long`, `$ulong`,
   // `$trap` and `$raise` stand for the fields below.
   struct Helper {
     std::string_view name, text;
@@ -51,6 +52,7 @@ struct Dialect {
   std::string_view argument_space;           // address space of arguments, before a pointer's type: "device "
   std::string_view shared_space;             // of what is `shared`
   std::array<std::string_view, 4> shuffles;  // by Scalar: {0} of the lane whose number differs by xor {1}
+  std::string_view words = {};               // {0} element type, {1} elements: read_lanes(), write_lanes(); "": none
   std::string_view function;                 // qualifiers of a helper
   std::string_view trap_type;                // of a helper's parameter `trap`
   std::string_view raise;                    // statement that stores `code` to `trap`

@@ -107,7 +107,7 @@ std::string KernelWriter::name(int32_t id) const {
     case ExprOp::load:
       return fmt::format("x_{}", id);
     case ExprOp::reduce:
-      return fmt::format("{}_{}", reduction_name(e.reduction), id);
+      return fmt::format("{}_{}{}", reduction_name(e.reduction), id, varies(id) ? "[lane]" : "");
     case ExprOp::scan:
       return fmt::format("cum{}_{}", reduction_name(e.reduction), id);
     default:
@@ -214,8 +214,8 @@ std::string KernelWriter::load(int32_t id) {
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
   std::string condition;
-  const std::string memory = side_by_side(a)
-                                 ? fmt::format("lanes_{}.at[lane]", id)
+  const std::string memory = word_loads_[static_cast<size_t>(id)]
+                                 ? word_element(id)
                                  : element(a, first_trap_code(k_, static_cast<size_t>(e.integer), false), condition);
   std::string value = fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(dtype)].load), memory);
   value = convert(value, scalar_of(dtype), e.type, p_.narrow[static_cast<size_t>(id)]);

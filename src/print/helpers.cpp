@@ -1,6 +1,8 @@
 // Functions that printed kernels of every dialect may call: wrapping integers, checked indices, reductions of a warp.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "print/writer.h"
 
 namespace npusim {
@@ -100,7 +102,10 @@ std::string warp_reduction_name(Reduction reduction, Scalar type) {
 std::vector<std::pair<std::string, std::string>> printed_helpers(const Dialect& d) {
   std::vector<std::pair<std::string, std::string>> helpers;
   for (const Dialect::Helper& h : d.helpers) helpers.emplace_back(h.name, filled(h.text, d));
-  for (const Dialect::Helper& h : shared_helpers) helpers.emplace_back(h.name, filled(h.text, d));
+  for (const Dialect::Helper& h : shared_helpers) {
+    const auto same = [&](const Dialect::Helper& own) { return own.name == h.name; };
+    if (std::none_of(d.helpers.begin(), d.helpers.end(), same)) helpers.emplace_back(h.name, filled(h.text, d));
+  }
   for (Scalar type : {Scalar::i64, Scalar::f32, Scalar::f64})
     for (Reduction r : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max})
       if (!d.shuffles[static_cast<size_t>(type)].empty())

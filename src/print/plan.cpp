@@ -10,6 +10,7 @@
 #include "kernel/facts/depend.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/range.h"
+#include "print/lanes.h"
 
 namespace npusim {
 namespace {
@@ -89,7 +90,7 @@ std::vector<bool> narrow_expressions(const Kernel& k) {
 int64_t parallel_points(const PrintPlan& p, size_t dims) {
   int64_t points = 1;
   for (size_t d = 0; d < dims; ++d)
-    if (!p.serial[d] || p.kernel.space[d] == 0) points *= p.kernel.space[d];
+    if (!p.serial[d] || p.kernel.space[d] == 0) points *= p.steps_along(d);
   return points;
 }
 
@@ -130,6 +131,10 @@ PrintPlan plan_points(const Kernel& kernel) {
 PrintPlan plan_print(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule) {
   PrintPlan p = plan_kernel(kernel);
   p.schedule = schedule;
+  p.word_loads.assign(p.kernel.exprs.size(), false);
+  p.word_stores.assign(p.kernel.stores.size(), false);
+  if (schedule.lanes > 1) plan_lanes(p, dialect);
+  if (schedule.row == RowLoop::thread) p.points = parallel_points(p, p.outer());
   if (schedule.row == RowLoop::none) p.points = parallel_points(p, p.kernel.space.size());
   int64_t per_block = schedule.threads;
   if (schedule.row == RowLoop::warp) per_block /= dialect.warp;

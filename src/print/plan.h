@@ -28,7 +28,19 @@ struct PrintPlan {
   // Only of plan_print():
   Schedule schedule;
   LaunchShape launch;
+  // Of a schedule with lanes:
+  int lane_dim = -1;
+  int lane_count = 1;             // fewer than the schedule's where the dimension is shorter
+  std::vector<bool> lane_varies;  // by expression: differs from lane to lane
+  std::vector<bool> word_loads;   // by expression: a load that is a word
+  std::vector<bool> word_stores;  // by store
+  int turns = 0;                  // words that a thread has of its row and keeps; 0: it reads them again each time
 
+  // Of a thread's places along the dimension.
+  int64_t steps_along(size_t d) const {
+    const int lanes = static_cast<int>(d) == lane_dim ? schedule.lanes : 1;
+    return (kernel.space[d] + lanes - 1) / lanes;
+  }
   size_t outer() const { return kernel.space.size() - static_cast<size_t>(kernel.row_dims); }
 };
 

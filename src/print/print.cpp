@@ -77,8 +77,9 @@ std::string kernel_comment(const PrintPlan& p, const Kernel& k) {
     if (arg.updates >= 0) text += fmt::format(" is in{}", arg.updates);
   }
   constexpr std::string_view shares[] = {"one thread a point", "one thread a row", "one warp a row", "one block a row"};
-  return text + fmt::format("\n// {} blocks of {} threads, {}\n", p.launch.blocks, p.launch.threads,
-                            shares[static_cast<size_t>(p.schedule.row)]);
+  text += fmt::format("\n// {} blocks of {} threads, {}", p.launch.blocks, p.launch.threads,
+                      shares[static_cast<size_t>(p.schedule.row)]);
+  return text + (p.schedule.lanes > 1 ? fmt::format(", {} lanes\n", p.schedule.lanes) : "\n");
 }
 
 std::string kernel_name(const Kernel& kernel) {
@@ -103,13 +104,17 @@ std::string with_helpers(const std::string& text, const Dialect& dialect) {
 std::string print_functions(std::span<const Scheduled> kernels, const Dialect& dialect) {
   std::string text;
   std::set<std::string> names;
-  for (const auto& [kernel, schedule, opening] : kernels) {
-    const std::string name = kernel_name(*kernel);
+  for (const Scheduled& one : kernels) {
+    const Kernel& kernel = *one.kernel;
+    const std::string name = kernel_name(kernel) + one.suffix;
     if (!names.insert(name).second) continue;
-    const PrintPlan plan = plan_print(*kernel, dialect, schedule);
-    text += "\n" + kernel_comment(plan, *kernel);
-    text += fmt::format(fmt::runtime(dialect.kernel), name, parameters(*kernel, dialect), schedule.threads) + opening;
-    text += KernelWriter(plan, dialect, {dialect.block, dialect.thread}).body() + "}\n";
+    const PrintPlan plan = plan_print(kernel, dialect, one.schedule);
+    BodyPlace place{dialect.block, dialect.thread};
+    place.wait = one.wait;
+    place.ahead = one.ahead;
+    text += "\n" + kernel_comment(plan, kernel);
+    text += fmt::format(fmt::runtime(dialect.kernel), name, parameters(kernel, dialect), one.schedule.threads);
+    text += one.opening + KernelWriter(plan, dialect, place).body() + "}\n";
   }
   return text;
 }

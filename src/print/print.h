@@ -46,7 +46,10 @@ LaunchShape launch_of(const Kernel& kernel, const Dialect& dialect);
 struct Scheduled {
   const Kernel* kernel;
   Schedule schedule;
-  std::string opening = {};  // statements before all others
+  // Statements before all others, and those before anything is read or written but arguments that are there `ahead`.
+  std::string opening = {}, wait = {};
+  std::vector<bool> ahead = {};
+  std::string suffix = {};  // of the name: equal kernels that begin in different ways
 };
 std::string print_kernels(std::span<const Scheduled> kernels, const Dialect& dialect);
 std::string print_kernels(std::span<const Kernel* const> kernels, const Dialect& dialect);

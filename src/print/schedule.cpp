@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "print/lanes.h"
 #include "print/plan.h"
 
 namespace npusim {
@@ -46,7 +47,68 @@ RowLoop choose_row_loop(const PrintPlan& p) {
   return p.row_length <= 256 || (p.row_length <= 1024 && p.points >= 1024) ? RowLoop::warp : RowLoop::block;
 }
 
+// As many as fill a word of the narrowest element that a store has, so that it is one word, or two of a wider one.
+int lanes_of(const Kernel& k) {
+  size_t narrowest = 16;
+  for (const Store& s : k.stores)
+    narrowest = std::min(narrowest, dtype_size(k.args[static_cast<size_t>(s.access.arg)].dtype));
+  for (const Access& a : k.accesses)
+    if (const DType dtype = k.args[static_cast<size_t>(a.arg)].dtype; is_float(dtype))
+      narrowest = std::min(narrowest, dtype_size(dtype));
+  return 16 / static_cast<int>(std::clamp<size_t>(narrowest, 2, 8));
+}
+
+// Functions that are many instructions each.
+bool computes_long(const PrintPlan& p) {
+  for (size_t i = 0; i < p.live.size(); ++i) {
+    const ExprOp op = p.kernel.exprs[i].op;
+    const bool is_long = (op >= ExprOp::exp && op <= ExprOp::log1p) || (op >= ExprOp::sin && op <= ExprOp::erfc) ||
+                         op == ExprOp::pow || op == ExprOp::fmod || op == ExprOp::atan2;
+    if (p.live[i] && is_long) return true;
+  }
+  return false;
+}
+
+// Threads of a row that is so many words long: all rows together as many as the device runs well at once.
+void share_row(Schedule& s, int64_t words, int64_t rows, const Dialect& d, int multiprocessors) {
+  constexpr int64_t most_turns = 8;
+  const int64_t at_once = int64_t{multiprocessors} * 1024;
+  int64_t wanted = std::clamp<int64_t>(at_once / std::max<int64_t>(rows, 1), (words + most_turns - 1) / most_turns,
+                                       std::min<int64_t>(words, d.max_threads));
+  if (wanted <= 2 * d.warp && words <= most_turns * d.warp) {
+    s.row = RowLoop::warp;
+    s.threads = rows < int64_t{4} * multiprocessors ? d.warp : 4 * d.warp;
+    return;
+  }
+  wanted = std::min<int64_t>(wanted, d.max_threads);
+  const int64_t turns = (words + wanted - 1) / wanted;
+  wanted = (words + turns - 1) / turns;
+  s.row = RowLoop::block;
+  s.threads = static_cast<int>((wanted + d.warp - 1) / d.warp * d.warp);
+}
+
 }  // namespace
+
+Schedule choose_lanes(const Kernel& kernel, const Dialect& d, int multiprocessors) {
+  const Schedule alone = choose_schedule(kernel, d);
+  const PrintPlan p = plan_kernel(kernel);
+  Schedule s = alone;
+  s.lanes = lanes_of(p.kernel);
+  if (s.lanes == 1 || cannot_take_lanes(p, d, s)) return alone;
+  const PrintPlan planned = plan_print(kernel, d, s);
+  const auto any = [](const std::vector<bool>& of) { return std::find(of.begin(), of.end(), true) != of.end(); };
+  if (s.row == RowLoop::none || s.row == RowLoop::thread) {
+    // Where there are fewer threads, a point each has its points sooner than the lanes one after the other.
+    const bool is_long = computes_long(planned) || (s.row == RowLoop::thread && p.row_length > 16);
+    const int64_t enough = int64_t{multiprocessors} * (is_long ? 1024 : 32);
+    const bool words = any(planned.word_stores) && (any(planned.word_loads) || planned.lane_count < s.lanes);
+    return planned.points >= enough && words ? s : alone;
+  }
+  const int64_t words = p.row_length / s.lanes;
+  if (!any(planned.word_loads) || words < d.warp / 2) return alone;
+  share_row(s, words, p.points, d, multiprocessors);
+  return s;
+}
 
 Schedule choose_schedule(const Kernel& kernel, const Dialect& d) {
   const PrintPlan p = plan_kernel(kernel);
@@ -75,6 +137,8 @@ std::optional<std::string> cannot_schedule(const Kernel& kernel, const Dialect& 
   const bool shared = s.row == RowLoop::warp || s.row == RowLoop::block;
   if (shared && has_live(p, ExprOp::scan)) return "one thread walks a row that is scanned";
   if (shared && accumulates(kernel)) return "one thread walks what adds up";
+  if (s.lanes != 1)
+    if (auto reason = cannot_take_lanes(p, d, s)) return reason;
   const int64_t blocks = plan_print(kernel, d, s).launch.blocks;
   if (blocks > d.max_blocks) return fmt::format("{} blocks, {} launches {}", blocks, d.name, d.max_blocks);
   return std::nullopt;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -62,9 +63,11 @@ void KernelWriter::indices(const std::string& flat, const std::vector<size_t>& d
     const size_t d = dims[n];
     std::string text = flat;
     if (inner != 1) text += fmt::format(" / {}", inner);
-    if (n != 0) text += fmt::format(" % {}", k_.space[d]);
+    const int64_t steps = place_.lanes > 1 ? k_.space[d] : p_.steps_along(d);
+    if (n != 0) text += fmt::format(" % {}", steps);
+    if (steps != k_.space[d]) text += fmt::format(" * {}", lanes_);
     if (uses_dim(d)) lines.push_back(fmt::format("const {} i{} = {};", type, d, text));
-    inner *= std::max<int64_t>(k_.space[d], 1);
+    inner *= std::max<int64_t>(steps, 1);
   }
   for (size_t n = lines.size(); n-- > 0;) line(lines[n]);
 }
@@ -77,7 +80,7 @@ void KernelWriter::positions() {
   std::string flat;
   if (p_.schedule.row == RowLoop::warp) {
     flat = fmt::format("{} * {} + {} / {}", block, p_.schedule.threads / d_.warp, thread, d_.warp);
-    line(fmt::format("const {} lane = {} % {};", d_.narrow, thread, d_.warp));
+    line(fmt::format("const {} {} = {} % {};", d_.narrow, warp_lane(), thread, d_.warp));
   } else if (p_.schedule.row == RowLoop::block) {
     flat = block;
   } else {
@@ -124,12 +127,14 @@ void KernelWriter::store(size_t number) {
   const Scalar scalar = scalar_of(dtype);
   const Dialect::Element& element_text = d_.elements[static_cast<size_t>(dtype)];
   for (const IndexTerm& t : s.access.terms) define(t.expr);
-  define(s.expr);
+  const Expr& e = k_.exprs[static_cast<size_t>(s.expr)];
+  const bool copies = !s.accumulate && word_loads_[static_cast<size_t>(s.expr)] &&
+                      k_.args[static_cast<size_t>(k_.accesses[static_cast<size_t>(e.integer)].arg)].dtype == dtype;
+  if (!copies) define(s.expr);
   std::string condition;
-  const std::string memory = side_by_side(s.access) && !s.accumulate
-                                 ? fmt::format("stored_{}.at[lane]", number)
-                                 : element(s.access, first_trap_code(k_, number, true), condition);
-  std::string value = convert(name(s.expr), k_.exprs[static_cast<size_t>(s.expr)].type, scalar);
+  const std::string memory = word_stores_[number] ? fmt::format("stored_{}.at[lane]", number)
+                                                  : element(s.access, first_trap_code(k_, number, true), condition);
+  std::string value = convert(name(s.expr), e.type, scalar);
   if (s.accumulate) {
     const std::string old = fmt::format(fmt::runtime(element_text.load), memory);
     if (scalar == Scalar::boolean)
@@ -141,20 +146,52 @@ void KernelWriter::store(size_t number) {
   if (p_.schedule.row == RowLoop::none && row_constant(s))
     for (size_t d = p_.outer(); d < k_.space.size(); ++d)
       condition = fmt::format("i{} == 0{}{}", d, condition.empty() ? "" : " && ", condition);
-  const std::string text = fmt::format("{} = {};", memory, fmt::format(fmt::runtime(element_text.store), value));
+  value = copies ? word_element(s.expr) : fmt::format(fmt::runtime(element_text.store), value);
+  const std::string text = fmt::format("{} = {};", memory, value);
   line(condition.empty() ? text : fmt::format("if ({}) {}", condition, text));
 }
 
+// Stores of all lanes, behind expressions that trap.
+void KernelWriter::store_all(const std::vector<size_t>& numbers, const std::vector<int32_t>& traps) {
+  const auto all = [&] {
+    for (const int32_t id : traps)
+      if (!word_loads_[static_cast<size_t>(id)]) define(id);
+    for (const size_t n : numbers) store(n);
+  };
+  if (lanes_ == 1) return all();
+  std::vector<int32_t> roots = traps;
+  for (const size_t n : numbers) {
+    roots.push_back(k_.stores[n].expr);
+    for (const IndexTerm& t : k_.stores[n].access.terms) roots.push_back(t.expr);
+  }
+  before_lanes(roots);
+  const std::string_view empty = lane_count_ < lanes_ ? " = {}" : "";
+  for (const size_t n : numbers)
+    if (word_stores_[n]) line(fmt::format("{} stored_{}{};", lanes_type(k_.stores[n].access), n, empty));
+  each_lane(all);
+  for (const size_t n : numbers) {
+    if (!word_stores_[n]) continue;
+    std::string condition;
+    const std::string memory = element(k_.stores[n].access, first_trap_code(k_, n, true), condition);
+    const std::string text = fmt::format("write_lanes(stored_{}, &{});", n, memory);
+    line(condition.empty() ? text : fmt::format("if ({}) {}", condition, text));
+  }
+}
+
 void KernelWriter::points() {
+  std::vector<int32_t> traps;
   for (size_t i = 0; i < k_.exprs.size(); ++i)
-    if (p_.live[i] && can_trap(k_, k_.exprs[i])) define(static_cast<int32_t>(i));
-  for (size_t n = 0; n < k_.stores.size(); ++n) store(n);
+    if (p_.live[i] && can_trap(k_, k_.exprs[i])) traps.push_back(static_cast<int32_t>(i));
+  std::vector<size_t> stores(k_.stores.size());
+  std::iota(stores.begin(), stores.end(), size_t{0});
+  store_all(stores, traps);
 }
 
 // What is the same along the row, once the reductions it waits for are done.
 void KernelWriter::invariants(int stage) {
   for (size_t i = 0; i < k_.exprs.size(); ++i)
-    if (p_.live[i] && p_.stage[i] == stage && !p_.varies[i] && k_.exprs[i].op != ExprOp::reduce)
+    if (p_.live[i] && p_.stage[i] == stage && !p_.varies[i] && k_.exprs[i].op != ExprOp::reduce &&
+        !varies(static_cast<int32_t>(i)))
       define(static_cast<int32_t>(i));
 }
 
@@ -171,22 +208,40 @@ void KernelWriter::declare_scans(const std::vector<int32_t>& roots) {
   }
 }
 
-void KernelWriter::row_loop() {
+// The statements for each element of the row that is this thread's, or each word of it.
+void KernelWriter::along_row(const std::function<void()>& statements) {
   const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
   const std::string start = p_.schedule.row == RowLoop::thread ? "0"
-                            : p_.schedule.row == RowLoop::warp ? "lane"
+                            : p_.schedule.row == RowLoop::warp ? std::string(warp_lane())
                                                                : std::string(place_.thread);
   const int64_t step = p_.schedule.row == RowLoop::thread ? 1
                        : p_.schedule.row == RowLoop::warp ? d_.warp
                                                           : p_.schedule.threads;
   const size_t rank = k_.space.size(), outer = p_.outer();
-  const std::string r = rank == outer + 1 ? fmt::format("i{}", outer) : "r";
-  open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {4})", type, r, start, index_number(p_.row_length),
-                   step == 1 ? "++" + r : fmt::format("{} += {}", r, step)));
-  if (rank == outer + 1) return;
+  const std::string r = rank == outer + 1 ? fmt::format("i{}", outer) : "r", length = index_number(p_.row_length);
+  if (p_.turns) {
+    line("#pragma unroll");
+    open(fmt::format("for (int turn = 0; turn < {}; ++turn)", p_.turns));
+    const bool whole = p_.turns * step * lanes_ == p_.row_length;
+    const std::string before = std::exchange(out_, {});
+    if (!whole) open(fmt::format("if ({} < {})", r, length));
+    statements();
+    if (!whole) close();
+    const std::string inside = std::exchange(out_, before);
+    if (mentions(inside, r)) line(fmt::format("const {} {} = (turn * {} + {}) * {};", type, r, step, start, lanes_));
+    out_ += inside;
+    return close();
+  }
+  const bool words = lanes_ > 1 && p_.schedule.row != RowLoop::thread;
+  if (lanes_ > 1 && !words) line(p_.row_length <= 16 ? "#pragma unroll" : "#pragma unroll 8");
+  const int64_t by = words ? step * lanes_ : step;
+  open(fmt::format("for ({0} {1} = {2}{3}; {1} < {4}; {5})", type, r, start, words ? fmt::format(" * {}", lanes_) : "",
+                   length, by == 1 ? "++" + r : fmt::format("{} += {}", r, by)));
   std::vector<size_t> dims;
-  for (size_t d = outer; d < rank; ++d) dims.push_back(d);
+  for (size_t d = outer; d < rank && rank != outer + 1; ++d) dims.push_back(d);
   indices(r, dims);
+  statements();
+  close();
 }
 
 void KernelWriter::declare_shared(const SharedArray& array) {
@@ -211,17 +266,33 @@ void KernelWriter::reductions(int stage) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     const std::string_view type = d_.scalars[static_cast<size_t>(e.type)];
     if (block) declare_shared({type, "shared_" + name(id), warps});
-    line(fmt::format("{} {} = {};", type, name(id), identity(e.reduction, e.type)));
+    const std::string first = identity(e.reduction, e.type);
+    if (varies(id)) {
+      line(fmt::format("{} {}_{}[{}];", type, reduction_name(e.reduction), id, lanes_));
+      each_lane([&] { line(fmt::format("{} = {};", name(id), first)); });
+    } else {
+      line(fmt::format("{} {} = {};", type, name(id), first));
+    }
     scope_.defined[static_cast<size_t>(id)] = printed_[static_cast<size_t>(id)] = true;
   }
   if (p_.row_length == 0) return;
-  row_loop();
-  for (int32_t id : group) {
+  const auto add = [&](int32_t id) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     define(e.in[0]);
     line(fmt::format("{} = {};", name(id), combine(e.reduction, e.type, name(id), name(e.in[0]))));
-  }
-  close();
+  };
+  // What does not vary from lane to lane is reduced once, unless the lanes are the row's own elements.
+  const auto in_lanes = [&](int32_t id) { return lanes_ > 1 && (!alone || varies(id)); };
+  along_row([&] {
+    if (lanes_ > 1) before_lanes(operands);
+    for (int32_t id : group)
+      if (!in_lanes(id)) add(id);
+    if (std::any_of(group.begin(), group.end(), in_lanes))
+      each_lane([&] {
+        for (int32_t id : group)
+          if (in_lanes(id)) add(id);
+      });
+  });
   if (alone) return;
   for (int32_t id : group) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
@@ -246,6 +317,9 @@ void KernelWriter::rows() {
     for (int64_t d : indices)
       if (static_cast<size_t>(d) >= p_.outer()) line(fmt::format("const {} i{} = 0;", d_.narrow, d));
   }
+  if (p_.turns) keep_words(false);
+  for (size_t i = 0; i < k_.exprs.size(); ++i)
+    if (word_loads_[i] && !p_.varies[i] && !scope_.read[i]) read_word(static_cast<int32_t>(i));
   for (int stage = 0; stage <= p_.last_stage; ++stage) {
     invariants(stage);
     if (stage < p_.last_stage) reductions(stage);
@@ -262,87 +336,29 @@ void KernelWriter::rows() {
       for (const IndexTerm& t : k_.stores[n].access.terms) roots.push_back(t.expr);
     }
     declare_scans(roots);
-    row_loop();
-    for (int32_t id : traps) define(id);
-    for (size_t n : along) store(n);
-    close();
+    along_row([&] { store_all(along, traps); });
   }
   if (once.empty()) return;
-  if (p_.schedule.row == RowLoop::warp) open("if (lane == 0)");
+  if (p_.schedule.row == RowLoop::warp) open(fmt::format("if ({} == 0)", warp_lane()));
   if (p_.schedule.row == RowLoop::block) open(fmt::format("if ({} == 0)", place_.thread));
-  for (size_t n : once) store(n);
+  if (p_.schedule.row == RowLoop::thread)
+    store_all(once, {});
+  else
+    for (size_t n : once) store(n);
   if (p_.schedule.row != RowLoop::thread) close();
 }
 
-// Every address of the first lane is a multiple of the lanes, and they fill words of 16 bytes.
-bool KernelWriter::side_by_side(const Access& a) const {
-  if (place_.lanes == 1 || !a.guards.empty() || !a.terms.empty() || a.offset % place_.lanes != 0) return false;
-  if (place_.lanes * static_cast<int64_t>(dtype_size(k_.args[static_cast<size_t>(a.arg)].dtype)) % 16 != 0)
-    return false;
-  for (size_t d = 0; d < k_.space.size(); ++d)
-    if (static_cast<int>(d) == place_.lane_dim ? a.strides[d] != 1 : a.strides[d] % place_.lanes != 0) return false;
-  return true;
-}
-
-std::string KernelWriter::indices_of(const std::string& flat, const std::vector<size_t>& dims) {
-  indices(flat, dims);
-  return std::exchange(out_, {});
-}
-
-std::string KernelWriter::zero_index(size_t d) {
-  if (uses_dim(d)) line(fmt::format("const {} i{} = 0;", d_.narrow, d));
-  return std::exchange(out_, {});
-}
-
-std::string KernelWriter::at_point(std::vector<Words>& words, std::string& reads) {
-  scope_.defined.assign(k_.exprs.size(), false);
-  if (place_.lanes == 1) {
-    points();
-    return std::exchange(out_, {});
-  }
-  std::string condition;
-  const auto lanes_type = [&](const Access& a) {
-    const std::string_view type = d_.elements[static_cast<size_t>(k_.args[static_cast<size_t>(a.arg)].dtype)].type;
-    return fmt::format("Lanes<{}, {}>", type, place_.lanes);
-  };
-  for (size_t i = 0; i < k_.exprs.size(); ++i) {
-    const Expr& e = k_.exprs[i];
-    if (!p_.live[i] || e.op != ExprOp::load) continue;
-    const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
-    if (!side_by_side(a)) continue;
-    words.push_back({lanes_type(a), fmt::format("lanes_{}", i)});
-    line(fmt::format("read_lanes(words.lanes_{}, &{});", i, element(a, 0, condition)));
-  }
-  reads = std::exchange(out_, {});
-  for (const Words& w : words) line(fmt::format("const {0}& {1} = words.{1};", w.type, w.name));
-  for (size_t n = 0; n < k_.stores.size(); ++n)
-    if (const Store& s = k_.stores[n]; side_by_side(s.access) && !s.accumulate)
-      line(fmt::format("{} stored_{};", lanes_type(s.access), n));
-  const std::string index = fmt::format("i{}", place_.lane_dim);
-  const std::string before = std::exchange(out_, {});
-  ++indent_;
-  points();
-  --indent_;
-  const std::string inside = std::exchange(out_, before);
-  const bool used = mentions(inside, index);
-  const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
-  if (used) line(fmt::format("const {} first = {};", type, index));
-  line("#pragma unroll");
-  open(fmt::format("for (int lane = 0; lane < {}; ++lane)", place_.lanes));
-  if (used) line(fmt::format("const {} {} = first + lane;", type, index));
-  out_ += inside;
-  close();
-  for (size_t n = 0; n < k_.stores.size(); ++n) {
-    const Store& s = k_.stores[n];
-    if (side_by_side(s.access) && !s.accumulate)
-      line(fmt::format("write_lanes(stored_{}, &{});", n, element(s.access, 0, condition)));
-  }
-  return std::exchange(out_, {});
-}
-
 std::string KernelWriter::body() {
-  scope_.defined.assign(k_.exprs.size(), false);
+  const std::vector<bool> early = find_early();
+  // What each thread walks itself it reads in its loops.
+  const bool reads_early = std::find(early.begin(), early.end(), true) != early.end() &&
+                           std::find(p_.serial.begin(), p_.serial.end(), true) == p_.serial.end();
+  if (!reads_early) out_ += place_.wait;
   positions();
+  if (reads_early) {
+    early_reads(early);
+    out_ += place_.wait;
+  }
   if (p_.schedule.row == RowLoop::none)
     points();
   else

@@ -1,5 +1,7 @@
 // Writes the body of one planned kernel: expressions become named temporaries, each defined once in the scope it needs.
 #pragma once
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -20,12 +22,28 @@ struct BodyPlace {
   std::vector<SharedArray>* shared = {};  // the caller declares what is added here; none: the body does
   std::string_view leaf = {};             // of at_point(): the contraction's value
   int lanes = 1, lane_dim = -1;           // of at_point(): neighbours along this dimension, `lane` counts them
+  std::string_view wait = {};  // of body(): statements before what is not `ahead`, by argument; none: not yet
+  std::vector<bool> ahead = {};
 };
 
 class KernelWriter {
  public:
   KernelWriter(const PrintPlan& plan, const Dialect& dialect, BodyPlace place)
-      : p_(plan), k_(plan.kernel), d_(dialect), place_(place) {}
+      : p_(plan),
+        k_(plan.kernel),
+        d_(dialect),
+        place_(std::move(place)),
+        lanes_(std::max(place_.lanes, plan.schedule.lanes)),
+        lane_dim_(place_.lanes > 1 ? place_.lane_dim : plan.lane_dim),
+        lane_count_(place_.lanes > 1 ? place_.lanes : plan.lane_count),
+        lane_varies_(plan.lane_varies),
+        word_loads_(plan.word_loads),
+        word_stores_(plan.word_stores) {
+    word_loads_.resize(k_.exprs.size());
+    word_stores_.resize(k_.stores.size());
+    scope_.defined.assign(k_.exprs.size(), false);
+    scope_.read = scope_.defined;
+  }
   std::string body();  // the statements of the function
   // The same for one point of a kernel that may hold a contraction, or for `lanes` points side by side, of which memory
   // is read and written at once where that is proven to lie on boundaries of 16 bytes. The caller defines the indices
@@ -41,6 +59,7 @@ class KernelWriter {
  private:
   struct Scope {
     std::vector<bool> defined;                       // by expression
+    std::vector<bool> read;                          // by expression: the words of a load
     std::map<std::string, std::string> coordinates;  // text to the name that holds it
   };
 
@@ -50,7 +69,7 @@ class KernelWriter {
   void close();
   void indices(const std::string& flat, const std::vector<size_t>& dims);
   void positions();
-  void row_loop();
+  void along_row(const std::function<void()>& statements);
   void points();
   void rows();
   void declare_shared(const SharedArray& array);
@@ -62,7 +81,22 @@ class KernelWriter {
   void define(int32_t id);
   bool uses_dim(size_t d) const;
   bool row_constant(const Store& s) const;
-  bool side_by_side(const Access& a) const;  // the lanes' elements
+  void store_all(const std::vector<size_t>& numbers, const std::vector<int32_t>& traps);
+
+  // words.cpp: lanes
+  bool is_word(const Access& a) const;  // of at_point()
+  bool varies(int32_t id) const { return lanes_ > 1 && lane_varies_[static_cast<size_t>(id)]; }
+  // Of the thread in its warp: `lane` counts a thread's own.
+  std::string_view warp_lane() const { return lanes_ == 1 ? "lane" : "in_warp"; }
+  std::string lanes_type(const Access& a) const;
+  std::string word_name(int32_t id) const;  // of a load
+  std::string word_element(int32_t id) const { return word_name(id) + ".at[lane]"; }
+  void each_lane(const std::function<void()>& statements);
+  void read_word(int32_t id);
+  void before_lanes(const std::vector<int32_t>& roots);
+  void keep_words(bool ahead);
+  void early_reads(const std::vector<bool>& early);
+  std::vector<bool> find_early() const;
 
   // expression.cpp: text of one expression
   std::string name(int32_t id) const;  // how others refer to it
@@ -87,6 +121,8 @@ class KernelWriter {
   const Kernel& k_;
   const Dialect& d_;
   const BodyPlace place_;
+  const int lanes_, lane_dim_, lane_count_;
+  std::vector<bool> lane_varies_, word_loads_, word_stores_;  // as in the plan
   std::string out_;
   int indent_ = 1;
   Scope scope_;

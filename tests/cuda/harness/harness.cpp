@@ -76,6 +76,9 @@ std::string run(const std::string& command, int& status) {
 const Dialect& harness_dialect() {
   static const std::set<std::string_view> own = {"f16_to_float",
                                                  "float_to_f16",
+                                                 "float_to_bf16",
+                                                 "nan_min",
+                                                 "nan_max",
                                                  "copy_async",
                                                  "copy_part",
                                                  "commit_copies",

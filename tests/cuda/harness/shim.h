@@ -152,6 +152,7 @@ inline unsigned pack_bf16(float first, float second) {
   };
   return round(first) | round(second) << 16;
 }
+inline unsigned short float_to_bf16(float x) { return static_cast<unsigned short>(pack_bf16(x, 0)); }
 inline float exp_near(float x) { return std::exp2(x * 1.44269504f); }
 
 // Copies arrive when they are waited for and not before.

@@ -1,5 +1,9 @@
 #define INFINITY __int_as_float(0x7f800000)
-__device__ __forceinline__ float nan_max(float a, float b) { return a > b || a != a ? a : b; }
+__device__ __forceinline__ float nan_max(float a, float b) {
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+}
 __device__ __forceinline__ long long warp_min_long(long long x) {
   for (int mask = 16; mask > 0; mask /= 2) x = min(x, (long long)__shfl_xor_sync(0xffffffffu, x, mask));
   return x;

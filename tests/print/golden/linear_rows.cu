@@ -9,7 +9,11 @@ __device__ __forceinline__ f16 float_to_f16(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
 }
-__device__ __forceinline__ float nan_max(float a, float b) { return a > b || a != a ? a : b; }
+__device__ __forceinline__ float nan_max(float a, float b) {
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+}
 __device__ __forceinline__ float warp_sum(float x) {
   for (int mask = 16; mask > 0; mask /= 2) x = x + __shfl_xor_sync(0xffffffffu, x, mask);
   return x;

@@ -1,9 +1,9 @@
 typedef unsigned short bf16;
 __device__ __forceinline__ float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }
 __device__ __forceinline__ bf16 float_to_bf16(float x) {
-  const unsigned bits = __float_as_uint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 0x40u);
-  return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  unsigned bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(0.0f), "f"(x));
+  return (bf16)bits;
 }
 
 // mul_silu: [1, 128, 300]

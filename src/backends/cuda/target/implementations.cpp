@@ -36,8 +36,9 @@ std::vector<std::string> traps_of(const Kernel& printed) {
   return traps;
 }
 
-// Without a contraction, which is spelled out as rows that sum.
-Made make_rows(const Kernel& kernel) {
+}  // namespace
+
+Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule) {
   Kernel spelled;
   const Kernel* printed = &kernel;
   if (kernel.contraction) {
@@ -47,19 +48,21 @@ Made make_rows(const Kernel& kernel) {
     spelled = only_step(kernel, unfused.steps[0]);
     printed = &spelled;
   }
-  Scheduled one{printed, choose_schedule(*printed, cuda_dialect)};
+  Scheduled one{printed, schedule ? *schedule : choose_lanes(*printed, cuda_dialect, multiprocessors)};
   one.opening = "  lead();\n";
-  for (const std::string& statement : follow_text(*printed, std::vector<int>{})) one.opening += "  " + statement + "\n";
+  one.ahead = ahead;
+  std::vector<int> early;
+  for (int i = 0; i < static_cast<int>(ahead.size()); ++i)
+    if (ahead[static_cast<size_t>(i)]) early.push_back(i), one.suffix += fmt::format("_{}", i);
+  for (const std::string& statement : follow_text(*printed, early)) one.wait += "  " + statement + "\n";
   Made made;
   made.shape = launch_of(*printed, cuda_dialect, one.schedule);
   made.functions = print_functions({&one, 1}, cuda_dialect);
-  made.symbol = kernel_name(*printed);
+  made.symbol = kernel_name(*printed) + one.suffix;
   made.traps = traps_of(*printed);
-  made.how = "rows";
+  made.how = one.schedule.lanes > 1 ? fmt::format("rows, {} lanes", one.schedule.lanes) : "rows";
   return made;
 }
-
-}  // namespace
 
 bool several_at_once(const Kernel& kernel) {
   std::string why;
@@ -72,7 +75,7 @@ bool several_at_once(const Kernel& kernel) {
 }
 
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
-  if (!kernel.contraction) return make_rows(kernel);
+  if (!kernel.contraction) return make_rows(kernel, ahead);
   std::string declined;
   if (kernel.contraction->kind == ContractionKind::attention)
     if (const auto attention = find_attention(kernel, declined)) {
@@ -97,7 +100,7 @@ Made make_kernel(const Kernel& kernel, const Features& features, const std::vect
       return made;
     }
   }
-  Made made = make_rows(kernel);
+  Made made = make_rows(kernel, ahead);
   made.how += fmt::format(" ({})", declined);
   return made;
 }

@@ -1,6 +1,8 @@
 // The ways in which kernels are made for this device, in the order in which they are asked.
 #pragma once
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/target/product.h"
 #include "print/print.h"
@@ -20,6 +22,8 @@ struct Made {
 // `attention`, `dots`, `tiles` and rows, which takes all. The kernel is one that refuse() did not name; `ahead`
 // says by argument what is in memory before the method runs. Several copies: only of what several_at_once() allows.
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);
+// As rows and points, where a contraction is spelled out as rows that sum; the schedule, if not given, is chosen.
+Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule = {});
 // Whether one launch can make several kernels like this one, each of memory of its own.
 bool several_at_once(const Kernel& kernel);
 
