@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -26,6 +27,31 @@ bool advance(Index& index, const std::vector<int64_t>& extents, size_t begin, si
   return false;
 }
 
+// An operand of a contraction: what the summed dimensions add to its address and to each of its guards, to which a
+// point of the space adds its part; and the operand there for the point that was asked for last.
+struct Summed {
+  const Access* access = nullptr;
+  std::vector<int64_t> offsets;              // by point
+  std::vector<std::vector<int64_t>> guards;  // by guard, by point
+  std::vector<int64_t> starts = {};          // what the space adds: to the address, to each guard
+  std::vector<double> factors = {};          // by point
+
+  Summed(const Access& a, const std::vector<int64_t>& reduce, size_t rank) : access(&a), guards(a.guards.size()) {
+    if (element_count(reduce) == 0) return;
+    Index at(reduce.size(), 0);
+    const auto part = [&](const std::vector<int64_t>& strides) {
+      int64_t sum = 0;
+      for (size_t d = 0; d < at.size(); ++d) sum += strides[rank + d] * at[d];
+      return sum;
+    };
+    do {
+      offsets.push_back(part(a.strides));
+      for (size_t g = 0; g < guards.size(); ++g) guards[g].push_back(part(a.guards[g].coeffs));
+    } while (advance(at, reduce, 0, at.size()));
+    factors.resize(offsets.size());
+  }
+};
+
 class Evaluator {
  public:
   Evaluator(const Kernel& kernel, std::span<void* const> memory, bool single)
@@ -38,6 +64,9 @@ class Evaluator {
         carry_(kernel.exprs.size()) {
     for (int stage : depends_.stage) last_stage_ = std::max(last_stage_, stage);
     for (const Store& s : k_.stores) store_varies_.push_back((dims_of(s.access, depends_) & row_) != 0);
+    if (k_.contraction && k_.contraction->kind != ContractionKind::attention)
+      for (const Access* access : {&k_.contraction->a, &k_.contraction->b})
+        summed_.emplace_back(*access, k_.contraction->reduce, k_.space.size());
     if (!k_.contraction || k_.contraction->kind != ContractionKind::attention) return;
     score_kernel_ = std::make_unique<const Kernel>(score_kernel(k_));
     score_ = std::make_unique<Evaluator>(*score_kernel_, memory_, single_);
@@ -160,17 +189,39 @@ class Evaluator {
   }
 
   Number contraction(const Index& index) {
-    const Contraction& c = *k_.contraction;
-    if (c.kind == ContractionKind::attention) return attention(index);
-    Index all = index;
-    all.resize(index.size() + c.reduce.size(), 0);
+    if (k_.contraction->kind == ContractionKind::attention) return attention(index);
+    for (Summed& operand : summed_) gather(operand, index);
     Number sum;
-    if (element_count(c.reduce) == 0) return sum;
-    std::vector<int64_t> extents = k_.space;
-    extents.insert(extents.end(), c.reduce.begin(), c.reduce.end());
-    do sum.f += read(c.a, all, Scalar::f64).f * read(c.b, all, Scalar::f64).f;
-    while (advance(all, extents, index.size(), all.size()));
+    const std::vector<double>&x = summed_[0].factors, &y = summed_[1].factors;
+    for (size_t i = 0; i < x.size(); ++i) sum.f += x[i] * y[i];
     return sum;
+  }
+
+  // A contraction's operand at every point that is summed, for one point of the space; 0 where a guard does not hold.
+  void gather(Summed& operand, const Index& index) const {
+    const Access& access = *operand.access;
+    std::vector<int64_t> starts{access.offset};
+    const auto add = [&](int64_t& sum, const std::vector<int64_t>& strides) {
+      for (size_t d = 0; d < index.size(); ++d) sum += strides[d] * index[d];
+    };
+    add(starts[0], access.strides);
+    for (const Guard& guard : access.guards) add(starts.emplace_back(guard.offset), guard.coeffs);
+    if (starts == operand.starts) return;
+    operand.starts = starts;
+    const DType dtype = k_.args[static_cast<size_t>(access.arg)].dtype;
+    const std::byte* data = static_cast<const std::byte*>(memory_[static_cast<size_t>(access.arg)]);
+    for (size_t i = 0; i < operand.factors.size(); ++i) {
+      int64_t at = starts[0] + operand.offsets[i];
+      bool holds = true;
+      for (size_t g = 0; g < access.guards.size(); ++g) {
+        const int64_t value = starts[1 + g] + operand.guards[g][i];
+        holds = holds && value >= 0 && value < access.guards[g].limit;
+        at += access.guards[g].stride * value;
+      }
+      float single = 0;
+      if (holds && dtype == DType::f32) std::memcpy(&single, data + at * 4, 4);  // faster than load_double
+      operand.factors[i] = holds && dtype != DType::f32 ? load_double(data, dtype, at) : single;
+    }
   }
 
   Number attention(const Index& index) {
@@ -240,6 +291,7 @@ class Evaluator {
   int last_stage_ = 0;
   std::vector<bool> store_varies_;  // along the row
   std::vector<Number> carry_;       // scans
+  std::vector<Summed> summed_;      // the two operands of a product
   std::unique_ptr<const Kernel> score_kernel_, key_count_;
   std::unique_ptr<Evaluator> score_, counter_;
   std::optional<Index> query_;  // the query whose softmax weights are at hand

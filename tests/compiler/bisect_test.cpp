@@ -7,58 +7,13 @@
 #include "compiler/bisect_for.h"
 #include "compiler/compile_for.h"
 #include "compiler/ir.h"
+#include "faulty.h"
 #include "npusim/compare.h"
 #include "npusim/session.h"
 #include "program/program.h"
 
 namespace npusim {
 namespace {
-
-// The CPU, but for kernels that it spoils before the program is finished.
-class Faulty : public CodegenTarget {
- public:
-  explicit Faulty(std::function<bool(Kernel&)> spoil) : spoil_(std::move(spoil)) {}
-  const TargetConfig& config() const override { return find_target("cpu")->config(); }
-  std::string refuse(const Kernel&) const override { return {}; }
-  void plan(Program& program) const override {
-    for (Kernel& kernel : program.kernels) spoiled_ += spoil_(kernel);
-  }
-  int spoiled() const { return spoiled_; }
-
- private:
-  std::function<bool(Kernel&)> spoil_;
-  mutable int spoiled_ = 0;
-};
-
-// max(x, 0) behind a sum becomes x: only where a convolution, a residual and a relu are one.
-bool drop_bound(Kernel& k) {
-  if (!k.contraction || k.args.size() < 5) return false;
-  for (Expr& e : k.exprs)
-    if (e.op == ExprOp::max) {
-      e.in = {e.in[0], e.in[0], -1};
-      return true;
-    }
-  return false;
-}
-
-// What an operator stores goes through float16.
-bool round_roots(Kernel& k) {
-  const auto root = std::find_if(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::rsqrt; });
-  if (root == k.exprs.end()) return false;
-  bool stored = false;
-  for (Store& store : k.stores) {
-    if (k.args[static_cast<size_t>(store.access.arg)].dtype != DType::f32) continue;
-    Expr rounded;
-    rounded.op = ExprOp::round_to;
-    rounded.type = Scalar::f32;
-    rounded.dtype = DType::f16;
-    rounded.in[0] = store.expr;
-    k.exprs.push_back(rounded);
-    store.expr = static_cast<int32_t>(k.exprs.size()) - 1;
-    stored = true;
-  }
-  return stored;
-}
 
 const std::string digits = NPUSIM_SOURCE_DIR "/examples/models/digits/";
 

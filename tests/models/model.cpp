@@ -63,14 +63,6 @@ namespace npusim {
 
 AllocationCount allocation_count() { return {allocations, allocations_in_onednn}; }
 
-std::string materialize(const std::string& model) {
-  const std::string python = NPUSIM_PYTHON, folder = NPUSIM_MODELS_DIR;
-  if (python.empty()) return "";
-  const std::string command = python + " '" + examples + "materialize.py' '" + folder + "' '" + examples + model + "'";
-  if (std::system(command.c_str()) != 0) throw Error(ErrorKind::internal, "failed: " + command);
-  return folder + "/" + std::filesystem::path(model).filename().string() + "/";
-}
-
 Model load_model(const std::vector<MethodSource>& methods, const std::string& weights, const std::string& dtype,
                  const std::string& kv_map) {
   CompileOptions options;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "materialize.h"
 #include "npusim/compare.h"
 #include "npusim/compiler.h"
 #include "npusim/session.h"
@@ -16,21 +17,12 @@
 
 namespace npusim {
 
-inline const std::string examples = NPUSIM_SOURCE_DIR "/examples/";
-
 // Allocations by operator new since the process began. oneDNN's execute() makes its own for every primitive, which its
 // callers can do nothing about: they are counted apart.
 struct AllocationCount {
   int64_t own = 0, in_onednn = 0;
 };
 AllocationCount allocation_count();
-
-// The folder with the files that examples/materialize.py makes of examples/`model`; "" when no Python has numpy.
-std::string materialize(const std::string& model);
-// The same, leaving the test as skipped.
-#define MATERIALIZE_OR_SKIP(folder, model)       \
-  const std::string folder = materialize(model); \
-  if (folder.empty()) GTEST_SKIP() << "no python3 with numpy"
 
 // A program ready to run in the executable's place (random/place.h).
 struct Model {
