@@ -306,7 +306,10 @@ std::string describe_bisection(const Bisection& b, bool json) {
   if (b.first >= 0)
     text += fmt::format("the first result that is too far: {:.3g}, of part {}: {}\n", part(b.first).carried, b.first,
                         shortened_name(part(b.first)));
-  if (b.culprit < 0) return text + "every part on its own is right\n";
+  if (b.culprit < 0)
+    return text + "every part on its own is right" +
+           (b.outputs > b.tolerance ? ": it is what parts hand to each other, which is not as wide as the IR says\n"
+                                    : "\n");
   text += fmt::format("the first part that is wrong by itself: {:.3g}, part {}: {}\n", part(b.culprit).isolated,
                       b.culprit, part_name(part(b.culprit)));
   if (!part(b.culprit).problem.empty()) text += fmt::format("  it fails: {}\n", part(b.culprit).problem);
