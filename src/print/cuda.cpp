@@ -121,6 +121,28 @@ $fn void wait_copies() {
     {"multiply_group_bf16_64", multiply_group<64, true>.view()},
     {"multiply_group_bf16_128", multiply_group<128, true>.view()},
     {"multiply_group_bf16_256", multiply_group<256, true>.view()},
+    // Lines of 64 elements turned likewise, of which 16 are the depth; the next 64 columns lie `lines` lines further.
+    {"group_matrix_turned", R"($fn unsigned long long group_matrix_turned(const void* first, int lines) {
+  const unsigned at = (unsigned)__cvta_generic_to_shared(first);
+  return (unsigned long long)((at & 0x3ffff) >> 4) | (unsigned long long)(lines * 8) << 16 | 64ull << 32 | 1ull << 62;
+})"},
+    {"multiply_first_group_f16_64", multiply_group<64, false, GroupForm::first>.view()},
+    {"multiply_first_group_f16_128", multiply_group<128, false, GroupForm::first>.view()},
+    {"multiply_first_group_bf16_64", multiply_group<64, true, GroupForm::first>.view()},
+    {"multiply_first_group_bf16_128", multiply_group<128, true, GroupForm::first>.view()},
+    {"multiply_turned_group_f16_64", multiply_group<64, false, GroupForm::turned>.view()},
+    {"multiply_turned_group_f16_128", multiply_group<128, false, GroupForm::turned>.view()},
+    {"multiply_turned_group_f16_256", multiply_group<256, false, GroupForm::turned>.view()},
+    {"multiply_turned_group_bf16_64", multiply_group<64, true, GroupForm::turned>.view()},
+    {"multiply_turned_group_bf16_128", multiply_group<128, true, GroupForm::turned>.view()},
+    {"multiply_turned_group_bf16_256", multiply_group<256, true, GroupForm::turned>.view()},
+    // Sums that a group made are read behind this and not before.
+    {"hold", R"(template <int n>
+$fn void hold(float (&sums)[n][4]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])::"memory");
+})"},
     {"begin_group", R"($fn void begin_group() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); })"},
     {"commit_group", R"($fn void commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); })"},
     {"wait_group", R"(template <int later>
@@ -144,6 +166,12 @@ $fn void wait_group() {
     {"exp_near", R"($fn float exp_near(float x) {
   float power;
   asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
+  return power;
+})"},
+    // 2 to the x, to a few steps of float32; below the smallest normal number it is 0.
+    {"exp2_near", R"($fn float exp2_near(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 })"},
     // What a method that is one launch needs, of sm_90: barriers in shared memory, on which copies arrive.

@@ -1,6 +1,7 @@
 // The text of products by a warpgroup, for each type and width: too many registers to write them down.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace npusim {
@@ -19,24 +20,48 @@ struct GroupText {
   constexpr std::string_view view() const { return {chars, size}; }
 };
 
-constexpr GroupText group_text(int columns, std::string_view type) {
+// Where operand a is, and what becomes of the sums that were there.
+enum class GroupForm : uint8_t {
+  adds,    // a in shared memory
+  first,   // the same; the sums begin with this product
+  turned,  // a in registers, and the depth of b runs across its lines; adds
+};
+
+constexpr GroupText group_text(int columns, std::string_view type, GroupForm form) {
   const int count = columns / 2;  // registers of a thread
+  const bool turned = form == GroupForm::turned, first = form == GroupForm::first;
   GroupText t;
-  t.add("$fn void multiply_group_"), t.add(type), t.add("_"), t.add(columns);
-  t.add("(float (*sums)[4], const void* a, const void* b, int k) {\n  asm volatile(\n      \"{\\n.reg .pred add;\\n");
-  t.add("setp.ne.b32 add, 1, 0;\\nwgmma.mma_async.sync.aligned.m64n");
+  t.add(turned  ? "$fn void multiply_turned_group_"
+        : first ? "$fn void multiply_first_group_"
+                : "$fn void multiply_group_");
+  t.add(type), t.add("_"), t.add(columns);
+  t.add(turned ? "(float (*sums)[4], const unsigned* a, const void* b, int lines)"
+               : "(float (*sums)[4], const void* a, const void* b, int k)");
+  t.add(" {\n  asm volatile(\n      \"{\\n.reg .pred add;\\n");
+  t.add(first ? "setp.ne.b32 add, 0, 0;" : "setp.ne.b32 add, 1, 0;");
+  t.add("\\nwgmma.mma_async.sync.aligned.m64n");
   t.add(columns), t.add("k16.f32."), t.add(type), t.add("."), t.add(type), t.add(" {");
   for (int n = 0; n < count; ++n) t.add(n ? ", %" : "%"), t.add(n);
-  t.add("}, %"), t.add(count), t.add(", %"), t.add(count + 1), t.add(", add, 1, 1, 0, 0;\\n}\"\n      : ");
-  for (int n = 0; n < count; ++n) {
-    t.add(n ? ", \"+f\"(sums[" : "\"+f\"(sums["), t.add(n / 4), t.add("]["), t.add(n % 4), t.add("])");
+  if (turned) {
+    t.add("}, {");
+    for (int n = 0; n < 4; ++n) t.add(n ? ", %" : "%"), t.add(count + n);
+    t.add("}, %"), t.add(count + 4), t.add(", add, 1, 1, 1;\\n}\"\n      : ");
+  } else {
+    t.add("}, %"), t.add(count), t.add(", %"), t.add(count + 1), t.add(", add, 1, 1, 0, 0;\\n}\"\n      : ");
   }
-  t.add("\n      : \"l\"(group_matrix(a, k)), \"l\"(group_matrix(b, k)));\n}");
+  const std::string_view access = first ? "\"=f\"(sums[" : "\"+f\"(sums[";
+  for (int n = 0; n < count; ++n) {
+    if (n) t.add(", ");
+    t.add(access), t.add(n / 4), t.add("]["), t.add(n % 4), t.add("])");
+  }
+  t.add(turned
+            ? "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(group_matrix_turned(b, lines)));\n}"
+            : "\n      : \"l\"(group_matrix(a, k)), \"l\"(group_matrix(b, k)));\n}");
   return t;
 }
 
-// sums[j][e] += a (64 x 16) · b (columns x 16), as `multiply_group_TYPE_COLUMNS`.
-template <int columns, bool bf16>
-inline constexpr GroupText multiply_group = group_text(columns, bf16 ? "bf16" : "f16");
+// sums[j][e] += a (64 x 16) · b (columns x 16), as `multiply_group_TYPE_COLUMNS`, and the other forms.
+template <int columns, bool bf16, GroupForm form = GroupForm::adds>
+inline constexpr GroupText multiply_group = group_text(columns, bf16 ? "bf16" : "f16", form);
 
 }  // namespace npusim

@@ -93,6 +93,44 @@ TEST(CudaAttention, ScoresThatAreNoNumbers) {
   check(cases);
 }
 
+// Masks that leave stages as they are, hide them or neither.
+TEST(CudaAttention, Warpgroups) {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, const AttentionCase& c, auto score, int groups, int keys) {
+    cases.push_back(shaped(name, attention(c, DType::f32, score), {4 * groups, 1, keys, groups}));
+    return &cases.back();
+  };
+  AttentionCase c = heads(64);
+  add("groups_small", c, masked, 1, 64);
+  c.type = DType::bf16, c.group = 6, c.queries = 50, c.keys = 197;
+  add("groups_causal", c, causal, 2, 64);
+  c.depth = c.columns = 128;
+  add("groups_128", c, capped, 2, 128);
+  c.type = DType::f16, c.depth = 96, c.columns = 80, c.group = 1, c.queries = 300, c.keys = 264, c.batch = 2;
+  add("groups_uneven", c, masked, 1, 128);
+  c.depth = c.columns = 256, c.batch = 1, c.queries = 70;
+  add("groups_256", c, causal, 1, 64);
+  for (const bool safe : {false, true}) {
+    c = heads(64, DType::bf16);
+    c.group = 7, c.queries = 40, c.keys = 400, c.safe = safe;
+    add(safe ? "groups_hidden_safe" : "groups_hidden", c, masked, 1, 64)->given = [](std::vector<HostTensor>& memory) {
+      HostTensor& mask = memory[3];
+      for (int64_t i = 0; i < 40 * 400; ++i) {
+        const int64_t row = i / 400, key = i % 400;
+        const bool there = row == 30 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
+        store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
+      }
+      store_double(mask.data.data(), DType::f32, 31 * 400 + 140, 0.75);
+      store_double(mask.data.data(), DType::f32, 32 * 400 + 9, infinity);
+      store_double(mask.data.data(), DType::f32, 33 * 400 + 390, std::numeric_limits<double>::quiet_NaN());
+      // Of keys that most rows do not see: these make NaN of them all the same.
+      store_double(memory[1].data.data(), DType::bf16, 399 * 2 * 64 + 5, infinity);
+      store_double(memory[2].data.data(), DType::bf16, 399 * 2 * 64 + 64 + 5, infinity);
+    };
+  }
+  check(cases);
+}
+
 // As many keys as the first element of the mask says; what lies behind them is NaN.
 TEST(CudaAttention, KeysThatDoNotExist) {
   std::vector<Case> cases;

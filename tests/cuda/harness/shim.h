@@ -90,6 +90,13 @@ T __shfl_sync(unsigned, T x, int from, HARNESS_SITE) {
   return meet(x, line * 256 + column).of(static_cast<unsigned>(from) % 32);
 }
 
+inline int __any_sync(unsigned, int mine, HARNESS_SITE) {
+  const Warp<int> warp = meet(mine, line * 256 + column);
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (warp.of(lane)) return 1;
+  return 0;
+}
+
 template <typename To, typename From>
 To bits_as(From x) {
   To to;
@@ -154,6 +161,7 @@ inline unsigned pack_bf16(float first, float second) {
 }
 inline unsigned short float_to_bf16(float x) { return static_cast<unsigned short>(pack_bf16(x, 0)); }
 inline float exp_near(float x) { return std::exp2(x * 1.44269504f); }
+inline float exp2_near(float x) { return std::exp2(x); }
 
 // Copies arrive when they are waited for and not before.
 struct Copy {
@@ -239,7 +247,9 @@ struct GroupProduct {
   float (*sums)[4];
   const unsigned short *a, *b;
   int k, columns;
-  bool bf16;
+  bool bf16, first = false;
+  int lines = 0;           // of `turned` products, behind which the next 64 columns lie; then k is 0
+  float rows[2][16] = {};  // and a, which registers hold
 };
 struct GroupProducts {
   std::vector<GroupProduct> open;
@@ -255,23 +265,51 @@ inline void multiply_group(const GroupProduct& p) {
   for (unsigned j = 0; j < p.columns / 8u; ++j)
     for (unsigned e = 0; e < 4; ++e) {
       const unsigned row = warp * 16 + lane / 4 + e / 2 * 8, column = j * 8 + lane % 4 * 2 + e % 2;
-      double sum = p.sums[j][e];
-      for (unsigned k = p.k; k < p.k + 16u; ++k) sum += static_cast<double>(at(p.a, row, k)) * at(p.b, column, k);
+      double sum = p.first ? 0 : p.sums[j][e];
+      for (unsigned k = p.k; k < p.k + 16u; ++k)
+        sum += p.lines ? static_cast<double>(p.rows[e / 2][k]) * at(p.b + column / 64 * p.lines * 64, k, column % 64)
+                       : static_cast<double>(at(p.a, row, k)) * at(p.b, column, k);
       p.sums[j][e] = static_cast<float>(sum);
     }
 }
-inline void open_group_product(float (*sums)[4], const void* a, const void* b, int k, int columns, bool bf16) {
+inline void open_group_product(float (*sums)[4], const void* a, const void* b, int k, int columns, bool bf16,
+                               bool first) {
   const auto lines = [](const void* p) { return static_cast<const unsigned short*>(p); };
-  group_products[mslx_current()->tiitg].open.push_back({sums, lines(a), lines(b), k, columns, bf16});
+  group_products[mslx_current()->tiitg].open.push_back({sums, lines(a), lines(b), k, columns, bf16, first});
 }
-#define HARNESS_GROUP(type, columns)                                                                    \
-  inline void multiply_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) { \
-    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16");                          \
+inline void open_turned_product(float (*sums)[4], const unsigned* a, const void* b, int lines, int columns, bool bf16,
+                                unsigned site) {
+  Fragments mine{};
+  std::memcpy(mine.a, a, sizeof mine.a);
+  const auto warp = meet(mine, site);
+  GroupProduct p{sums, nullptr, static_cast<const unsigned short*>(b), 0, columns, bf16};
+  p.lines = lines;
+  for (unsigned half = 0; half < 2; ++half)
+    for (unsigned k = 0; k < 16; ++k) {
+      const unsigned word = warp.of(warp.lane / 4 * 4 + k % 8 / 2).a[half + k / 8 * 2];
+      const auto bits = static_cast<unsigned short>(word >> 16 * (k % 2));
+      p.rows[half][k] = bf16 ? bf16_value(bits) : f16_to_float(bits);
+    }
+  group_products[mslx_current()->tiitg].open.push_back(p);
+}
+#define HARNESS_GROUP(type, columns)                                                                                 \
+  inline void multiply_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) {              \
+    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16", false);                                \
+  }                                                                                                                  \
+  inline void multiply_first_group_##type##_##columns(float(*sums)[4], const void* a, const void* b, int k) {        \
+    open_group_product(sums, a, b, k, columns, sizeof #type == sizeof "bf16", true);                                 \
+  }                                                                                                                  \
+  inline void multiply_turned_group_##type##_##columns(float(*sums)[4], const unsigned* a, const void* b, int lines, \
+                                                       HARNESS_SITE) {                                               \
+    open_turned_product(sums, a, b, lines, columns, sizeof #type == sizeof "bf16", line * 256 + column);             \
   }
 HARNESS_GROUP(f16, 64)
 HARNESS_GROUP(f16, 128)
 HARNESS_GROUP(f16, 256)
-HARNESS_GROUP(bf16, 64) HARNESS_GROUP(bf16, 128) HARNESS_GROUP(bf16, 256) inline void begin_group() {}
+HARNESS_GROUP(bf16, 64)
+HARNESS_GROUP(bf16, 128) HARNESS_GROUP(bf16, 256) template <int n>
+void hold(float (&)[n][4]) {}
+inline void begin_group() {}
 inline void show_words() {}
 inline void commit_group() {
   GroupProducts& mine = group_products[mslx_current()->tiitg];

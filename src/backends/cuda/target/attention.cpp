@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
+#include "backends/cuda/target/attention_groups.h"
+#include "backends/cuda/target/attention_text.h"
 #include "backends/cuda/target/text.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/key_count.h"
-#include "kernel/facts/score_kernel.h"
-#include "print/point.h"
 
 namespace npusim::cuda {
 namespace {
@@ -17,44 +17,21 @@ namespace {
 constexpr int64_t most_depth = 256, most_shared_bytes = 99 << 10;  // of a block on all devices from sm_80 on
 
 // Lines of words at an odd number of words: neighbours in a column of words lie in different banks.
-int64_t words_of(int64_t elements) { return (elements + 15) / 16 * 2; }  // whole fragments
 int64_t pitch_of(int64_t elements) { return (words_of(elements) + 1) * word; }
-
-// A kernel whose one store is a local variable of the caller.
-Kernel to_local(Kernel kernel, int32_t expr, DType dtype) {
-  const auto arg = static_cast<int>(kernel.args.size());
-  kernel.args.push_back({dtype, 1, true, -1});
-  kernel.stores = {{{arg, 0, std::vector<int64_t>(kernel.space.size(), 0), {}, {}}, expr, false}};
-  return kernel;
-}
-Kernel score_of(const Kernel& outer) {
-  return to_local(score_kernel(outer), outer.contraction->score->result, DType::f32);
-}
-Kernel keys_of(const Kernel& outer) {
-  Kernel count = key_count(outer);
-  return to_local(count, count.stores[0].expr, DType::i64);
-}
 
 int64_t shared_bytes_of(const Attention& a, const AttentionShape& s) {
   const int64_t stages = 2 * (s.rows() * pitch_of(a.axes.depth.size()) +
                               2 * int64_t{s.keys()} * (pitch_of(a.axes.depth.size()) + pitch_of(a.columns)));
-  const int64_t results = 4 * int64_t{s.warps_along_keys} * s.rows() * (words_of(a.columns) * word + 4 + 2);
-  return std::max(stages, results);
+  return std::max(stages, result_bytes(a, s));
 }
 
-class AttentionText {
+class WarpText : AttentionText {
  public:
-  AttentionText(const Kernel& kernel, const Attention& attention, const AttentionShape& shape)
-      : k_(kernel), a_(attention), s_(shape), name_(kernel_name(kernel)), rows_(a_.axes.rows.size()) {
-    for (const KernelArg& arg : k_.args)
-      if (!arg.written) reads_ += fmt::format("in{}, ", inputs_++);
-  }
+  WarpText(const Kernel& kernel, const Attention& attention, const AttentionShape& shape)
+      : AttentionText(kernel, attention, shape) {}
 
   std::string run() {
-    std::string text = point("_score", score_of(k_), {"key", a_.axes.keys.dims}, 1);
-    if (counted()) text += point("_keys", keys_of(k_), {"key", a_.axes.keys.dims}, 1);
-    text += point("_at", k_, {"column", a_.axes.columns.dims}, word);
-    text += fmt::format(fmt::runtime(cuda_dialect.kernel), name_, parameters(k_, cuda_dialect), s_.threads());
+    const std::string text = head(point("_score", score_of(k_), {"key", a_.axes.keys.dims}, 1));
     t_.add("lead();");
     for (const std::string& statement : follow_text(k_, std::vector<int>{})) t_.add(statement);
     begin();
@@ -64,31 +41,8 @@ class AttentionText {
   }
 
  private:
-  bool counted() const { return k_.contraction->score->keys >= 0; }
-  int64_t depth_words() const { return words_of(a_.axes.depth.size()); }
-  int64_t column_words() const { return words_of(a_.columns); }
   int64_t depth_pitch() const { return pitch_of(a_.axes.depth.size()); }
   int64_t column_pitch() const { return pitch_of(a_.columns); }
-  std::string_view type() const { return a_.dtype == DType::f16 ? "f16" : "bf16"; }
-
-  std::string point(const std::string& suffix, const Kernel& kernel, PointPosition last, int lanes) const {
-    PointFunction f;
-    f.name = name_ + suffix;
-    f.positions = {{"batch", a_.axes.batch.dims}, {"row", a_.axes.rows.dims}, last};
-    f.lanes = lanes;
-    if (lanes > 1) f.lane_dim = last.dims.back();
-    return print_point(kernel, cuda_dialect, f);
-  }
-
-  // Σ stride·index over the axes that `parts` names.
-  static std::string address(const Operand& o, const std::vector<std::pair<const Axis*, const char*>>& parts) {
-    std::vector<std::string> sum{fmt::format("({}){}", address_type(o), o.offset)};
-    for (const auto& [axis, index] : parts)
-      for (size_t n = 0; n < axis->dims.size(); ++n)
-        if (const int64_t stride = o.strides[static_cast<size_t>(axis->dims[n])]; stride != 0)
-          sum.push_back(fmt::format("({}){}_{} * {}", address_type(o), index, n, stride));
-    return sum_of(sum);
-  }
 
   void begin() {
     const int64_t tiles = (rows_ + s_.rows() - 1) / s_.rows();
@@ -97,68 +51,18 @@ class AttentionText {
     t_.add(fmt::format("const int row_warp = warp / {0}, key_warp = warp % {0};", s_.warps_along_keys));
     t_.add(
         fmt::format("const int first_row = blockIdx.x % {} * {}, batch = blockIdx.x / {};", tiles, s_.rows(), tiles));
-    take_apart(t_, "batch", a_.axes.batch, "z");
     t_.add(fmt::format("{0}* const queries = ({0}*)shared_words;", type()));
     t_.add(fmt::format("{}* const keys = queries + {};", type(), s_.rows() * depth_pitch()));
     t_.add(fmt::format("{}* const values = keys + {};", type(), 2 * s_.keys() * depth_pitch()));
-    t_.add(fmt::format("const long long key_at = {}, value_at = {};", address(a_.k, {{&a_.axes.batch, "z"}}),
-                       address(a_.v, {{&a_.axes.batch, "z"}})));
-    t_.add("int row[2];  // of this thread's fragments");
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int i = 0; i < 2; ++i) row[i] = min(first_row + row_warp * 16 + lane / 4 + i * 8, {});",
-                       rows_ - 1));
-    if (counted()) {
-      t_.add("long long count;");
-      t_.add(fmt::format("{}_keys({}&count, batch, 0, 0, nullptr);", name_, reads_));
-      t_.add(fmt::format("const int bound = count < 0 ? 0 : count > {0} ? {0} : (int)count;", a_.keys));
-    } else {
-      t_.add(fmt::format("const int bound = {};", a_.keys));
-    }
-    bring_queries();
+    positions();
+    bring_queries(fmt::format("queries + line * {} + at * {}", depth_pitch(), word));
     t_.open("const auto bring = [&](const int stage, const int first)");
-    bring("keys", a_.k, depth_words(), depth_pitch(), a_.axes.depth.size(), "key_at");
-    bring("values", a_.v, column_words(), column_pitch(), a_.columns, "value_at");
+    const auto line = [&](const char* to, int64_t pitch) {
+      return fmt::format("{} + (stage * {} + line) * {} + at * {}", to, s_.keys(), pitch, word);
+    };
+    bring(a_.k, true, s_.keys(), depth_words(), a_.axes.depth.size(), line("keys", depth_pitch()));
+    bring(a_.v, false, s_.keys(), column_words(), a_.columns, line("values", column_pitch()));
     t_.close(";");
-  }
-
-  // A loop over the words of some lines, which all threads share.
-  void open_words(int64_t lines, int64_t words) {
-    const int64_t count = lines * words;
-    if (count % s_.threads() == 0 && count / s_.threads() <= 16) t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int n = thread; n < {}; n += {})", count, s_.threads()));
-    t_.add(fmt::format("const int line = n / {0}, at = n % {0};", words));
-  }
-
-  void bring_queries() {
-    open_words(s_.rows(), depth_words());
-    t_.add("const int query = first_row + line;");
-    take_apart(t_, "query", a_.axes.rows, "r");
-    t_.add(fmt::format("const int d = at * {};", word));
-    take_apart(t_, "d", a_.axes.depth, "d");
-    t_.add(fmt::format("const bool there = query < {} && d < {};", rows_, a_.axes.depth.size()));
-    t_.add(fmt::format("copy_async(queries + line * {} + at * {}, {} + (there ? {} : 0), there);", depth_pitch(), word,
-                       pointer_of(k_, a_.q),
-                       address(a_.q, {{&a_.axes.batch, "z"}, {&a_.axes.rows, "r"}, {&a_.axes.depth, "d"}})));
-    t_.close();
-  }
-
-  // The stage's lines of one operand, from the key `first` on.
-  void bring(const std::string& to, const Operand& o, int64_t words, int64_t pitch, int64_t size, const char* base) {
-    const bool is_key = to == "keys";
-    open_words(s_.keys(), words);
-    t_.add(fmt::format("const bool there = first + line < bound && at * {} < {};", word, size));
-    const int64_t step = o.strides[static_cast<size_t>(is_key ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];
-    std::string within = fmt::format("at * {}", word);
-    if (is_key && a_.axes.depth.dims.size() > 1) {
-      t_.add(fmt::format("const int d = at * {};", word));
-      take_apart(t_, "d", a_.axes.depth, "d");
-      within = address(o, {{&a_.axes.depth, "d"}}) + fmt::format(" - {}", o.offset);
-    }
-    t_.add(
-        fmt::format("copy_async({0} + (stage * {1} + line) * {2} + at * {3}, {4} + (there ? {5} + ({6})(first + line) "
-                    "* {7} + {8} : 0), there);",
-                    to, s_.keys(), pitch, word, pointer_of(k_, o), base, address_type(o), step, within));
-    t_.close();
   }
 
   void walk() {
@@ -255,64 +159,6 @@ class AttentionText {
     t_.close();
     t_.close();
   }
-
-  // What the warps of a row found is put together through shared memory, in the order of their keys.
-  void epilogue() {
-    const int64_t pitch = column_words() * word + 4;
-    const int rows = s_.rows(), warps = s_.warps_along_keys;
-    t_.add("wait_copies<0>();");
-    t_.add("__syncthreads();");
-    t_.add("float* const results = (float*)shared_words;");
-    t_.add(fmt::format("float* const tops = results + {};", warps * rows * pitch));
-    t_.add(fmt::format("float* const totals = tops + {};", warps * rows));
-    t_.add("#pragma unroll");
-    t_.open("for (int i = 0; i < 2; ++i)");
-    for (const int mask : {1, 2}) t_.add(fmt::format("total[i] += __shfl_xor_sync(0xffffffffu, total[i], {});", mask));
-    t_.add(fmt::format("const int line = key_warp * {} + row_warp * 16 + lane / 4 + i * 8;", rows));
-    t_.add("if (lane % 4 == 0) tops[line] = top[i], totals[line] = total[i];");
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int c = 0; c < {}; ++c)", column_words()));
-    t_.add("#pragma unroll");
-    t_.add(fmt::format(
-        "  for (int e = 0; e < 2; ++e) results[line * {} + c * 8 + lane % 4 * 2 + e] = sums[c][2 * i + e];", pitch));
-    t_.close();
-    t_.add("__syncthreads();");
-    const int64_t words = a_.columns / word;
-    t_.open(fmt::format("for (int n = thread; n < {}; n += {})", rows * words, s_.threads()));
-    t_.add(fmt::format("const int line = n / {0}, column = n % {0} * {1};", words, word));
-    t_.add(fmt::format("if (first_row + line >= {}) continue;", rows_));
-    t_.add("float most = tops[line], total = 0;");
-    if (warps > 1)
-      t_.add(fmt::format("for (int w = 1; w < {}; ++w) most = nan_max(most, tops[w * {} + line]);", warps, rows));
-    t_.add("const float base = most == -INFINITY ? 0.0f : most;");
-    t_.add(fmt::format("Lanes<float, {}> leaf;", word));
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int e = 0; e < {}; ++e) leaf.at[e] = 0;", word));
-    t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int w = 0; w < {}; ++w)", warps));
-    t_.add(fmt::format("const float share = exp_near(tops[w * {0} + line] - base);", rows));
-    t_.add(fmt::format("total += totals[w * {} + line] * share;", rows));
-    t_.add(fmt::format("Lanes<float, {}> part;", word));
-    t_.add(fmt::format("read_lanes(part, results + (w * {} + line) * {} + column);", rows, pitch));
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int e = 0; e < {}; ++e) leaf.at[e] += part.at[e] * share;", word));
-    t_.close();
-    t_.add("const float share = 1.0f / total;");
-    const std::string none = k_.contraction->masked_rows_are_zero ? "most == -INFINITY" : "bound == 0";
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int e = 0; e < {}; ++e) leaf.at[e] = {} ? 0.0f : leaf.at[e] * share;", word, none));
-    t_.add(fmt::format("{}_at({}, batch, first_row + line, column, leaf.at);", name_, parameter_names(k_)));
-    t_.close();
-  }
-
-  const Kernel& k_;
-  const Attention& a_;
-  const AttentionShape& s_;
-  const std::string name_;
-  const int64_t rows_;
-  int inputs_ = 0;
-  std::string reads_;  // the arguments that the kernel reads, as they are passed on
-  Lines t_;
 };
 
 }  // namespace
@@ -370,7 +216,9 @@ std::optional<Attention> find_attention(const Kernel& kernel, std::string& why) 
 }
 
 // The most rows of which there still are blocks for all multiprocessors, and stages that fit beside them.
-AttentionShape choose_attention(const Attention& a) {
+AttentionShape choose_attention(const Attention& a, const Features& features) {
+  if (features.groups)
+    if (const auto groups = choose_groups(a)) return *groups;
   const auto blocks = [&](int rows) { return a.axes.batch.size() * ((a.axes.rows.size() + rows - 1) / rows); };
   AttentionShape s;
   s = blocks(128) >= 2 * multiprocessors ? AttentionShape{8, 1, 64}
@@ -386,10 +234,12 @@ AttentionShape choose_attention(const Attention& a) {
 Made make_attention(const Kernel& kernel, const Attention& a, const AttentionShape& s) {
   Made made;
   made.shape = {a.axes.batch.size() * ((a.axes.rows.size() + s.rows() - 1) / s.rows()), s.threads()};
-  made.shared_bytes = shared_bytes_of(a, s);
-  made.how = fmt::format("attention, {} rows to a block, {} keys to a stage of {} warps", s.rows(), s.keys(),
-                         s.threads() / 32);
-  made.functions = fmt::format("\n// {}: {}\n", kernel_name(kernel), made.how) + AttentionText(kernel, a, s).run();
+  made.shared_bytes = s.groups ? group_bytes(a, s) : shared_bytes_of(a, s);
+  made.groups = s.groups > 0;
+  made.how = fmt::format("attention, {} rows to a block, {} keys to a stage of {} warps{}", s.rows(), s.keys(),
+                         s.threads() / 32, s.groups ? ", by warpgroups" : "");
+  made.functions = fmt::format("\n// {}: {}\n", kernel_name(kernel), made.how) +
+                   (s.groups ? group_attention(kernel, a, s) : WarpText(kernel, a, s).run());
   return made;
 }
 

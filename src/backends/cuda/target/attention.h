@@ -20,6 +20,7 @@ struct Attention {
 struct AttentionShape {
   int warps_along_rows = 4, warps_along_keys = 1;
   int keys_of_warp = 64;  // of a stage, a multiple of 16
+  int groups = 0;         // of four warps along the rows, which multiply what lies in shared memory; sm_90a alone
   int rows() const { return 16 * warps_along_rows; }
   int keys() const { return warps_along_keys * keys_of_warp; }
   int threads() const { return 32 * warps_along_rows * warps_along_keys; }
@@ -27,7 +28,7 @@ struct AttentionShape {
 
 // Why it is no such attention, or why it is better made of products, in `why`, then.
 std::optional<Attention> find_attention(const Kernel& kernel, std::string& why);
-AttentionShape choose_attention(const Attention& attention);
+AttentionShape choose_attention(const Attention& attention, const Features& features);
 Made make_attention(const Kernel& kernel, const Attention& attention, const AttentionShape& shape);
 
 }  // namespace npusim::cuda

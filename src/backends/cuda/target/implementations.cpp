@@ -79,7 +79,7 @@ Made make_kernel(const Kernel& kernel, const Features& features, const std::vect
   std::string declined;
   if (kernel.contraction->kind == ContractionKind::attention)
     if (const auto attention = find_attention(kernel, declined)) {
-      Made made = make_attention(kernel, *attention, choose_attention(*attention));
+      Made made = make_attention(kernel, *attention, choose_attention(*attention, features));
       made.symbol = kernel_name(kernel);
       made.traps = traps_of(kernel);
       return made;

@@ -1,0 +1,111 @@
+// Masks that are added, and masks that select −∞.
+#include "kernel/facts/masked_score.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernel/facts/score_kernel.h"
+#include "kernel/facts/visit.h"
+
+namespace npusim {
+namespace {
+
+class Splitter {
+ public:
+  explicit Splitter(const Kernel& outer) : k_(score_kernel(outer)), dims_(dependence_of(k_).dims) {
+    for (const Expr& e : k_.exprs) {
+      bool depends = e.op == ExprOp::contraction;
+      for_each_operand(k_, e, [&](int32_t operand) { depends = depends || of_product_[static_cast<size_t>(operand)]; });
+      of_product_.push_back(depends);
+    }
+  }
+
+  std::optional<MaskedScore> run(int32_t result) {
+    const Parts parts = split(result);
+    if (parts.hidden < 0) return std::nullopt;
+    const int32_t lowest = number(-infinity);
+    MaskedScore masked;
+    masked.hidden = parts.hidden, masked.open = parts.open, masked.plain = parts.plain;
+    masked.lowest = parts.selected ? lowest : binary(ExprOp::add, parts.plain, lowest, Scalar::f32);
+    masked.kernel = std::move(k_);
+    const Dependence all = dependence_of(masked.kernel);
+    masked.dims = all.dims[static_cast<size_t>(parts.hidden)] | all.dims[static_cast<size_t>(parts.open)];
+    return masked;
+  }
+
+ private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+  struct Parts {
+    int32_t plain = -1, hidden = -1, open = -1;
+    bool selected = false;  // what is hidden is −∞ whatever the product is
+  };
+
+  const Expr& at(int32_t expr) const { return k_.exprs[static_cast<size_t>(expr)]; }
+  bool depends(int32_t expr) const { return of_product_[static_cast<size_t>(expr)]; }
+  bool is_lowest(int32_t expr) const {
+    const Expr& e = at(expr);
+    return e.op == ExprOp::constant && e.type == Scalar::f32 && std::isinf(e.number) && e.number < 0;
+  }
+
+  int32_t add(const Expr& e) {
+    k_.exprs.push_back(e);
+    return static_cast<int32_t>(k_.exprs.size()) - 1;
+  }
+  int32_t number(double value) { return add({.op = ExprOp::constant, .type = Scalar::f32, .number = value}); }
+  int32_t binary(ExprOp op, int32_t a, int32_t b, Scalar type = Scalar::boolean) {
+    return add({.op = op, .type = type, .in = {a, b, -1}});
+  }
+  int32_t negation(int32_t a) { return add({.op = ExprOp::logical_not, .type = Scalar::boolean, .in = {a, -1, -1}}); }
+  int32_t both(int32_t a, int32_t b) { return b < 0 ? a : binary(ExprOp::bit_and, a, b); }
+
+  // Of an expression that depends on the product.
+  Parts split(int32_t expr) {
+    const Expr e = at(expr);
+    Parts none;
+    none.plain = expr;
+    if (e.type != Scalar::f32) return none;
+    if (e.op == ExprOp::round_to) {
+      Parts p = split(e.in[0]);
+      if (p.hidden < 0) return none;
+      Expr rounded = e;
+      rounded.in[0] = p.plain;
+      p.plain = add(rounded);
+      return p;
+    }
+    if (e.op == ExprOp::add) {
+      if (depends(e.in[0]) == depends(e.in[1])) return none;
+      const int32_t x = e.in[depends(e.in[0]) ? 0 : 1], mask = e.in[depends(e.in[0]) ? 1 : 0];
+      Parts p = split(x);
+      if (dims_[static_cast<size_t>(mask)] == 0) return none;
+      p.hidden = p.hidden < 0 ? binary(ExprOp::eq, mask, number(-infinity))
+                              : both(p.hidden, binary(ExprOp::lt, mask, number(infinity)));
+      p.open = both(binary(ExprOp::eq, mask, number(0)), p.open);
+      return p;
+    }
+    if (e.op == ExprOp::select && !depends(e.in[0]) && (is_lowest(e.in[1]) || is_lowest(e.in[2]))) {
+      const bool kept = is_lowest(e.in[2]);
+      const int32_t x = e.in[kept ? 1 : 2];
+      if (!depends(x)) return none;
+      Parts p = split(x);
+      const int32_t negated = negation(e.in[0]);
+      p.hidden = kept ? negated : e.in[0];
+      p.open = both(kept ? e.in[0] : negated, p.open);
+      p.selected = true;
+      return p;
+    }
+    return none;
+  }
+
+  Kernel k_;
+  const std::vector<DimSet> dims_;  // of the score's own expressions
+  std::vector<bool> of_product_;
+};
+
+}  // namespace
+
+std::optional<MaskedScore> masked_score(const Kernel& outer) {
+  return Splitter(outer).run(outer.contraction->score->result);
+}
+
+}  // namespace npusim
