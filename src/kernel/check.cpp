@@ -94,6 +94,9 @@ struct Checker {
       case ExprOp::contraction:
         if (!k.contraction) add("e{}: the kernel has no contraction", i);
         if (e.type != Scalar::f32) add("e{}: a contraction is f32", i);
+        if (e.integer != 0 &&
+            (e.integer != 1 || (k.contraction && k.contraction->kind != ContractionKind::attention)))
+          add("e{}: a contraction has no value {}", i, e.integer);
         return;
       case ExprOp::select:
         if (types[0] != Scalar::boolean || types[1] != types[2] || types[1] != e.type) add("e{}: ill-typed select", i);

@@ -188,8 +188,8 @@ class Evaluator {
     return n;
   }
 
-  Number contraction(const Index& index) {
-    if (k_.contraction->kind == ContractionKind::attention) return attention(index);
+  Number contraction(const Index& index, bool log) {
+    if (k_.contraction->kind == ContractionKind::attention) return attention(index, log);
     for (Summed& operand : summed_) gather(operand, index);
     Number sum;
     const std::vector<double>&x = summed_[0].factors, &y = summed_[1].factors;
@@ -224,7 +224,7 @@ class Evaluator {
     }
   }
 
-  Number attention(const Index& index) {
+  Number attention(const Index& index, bool log) {
     const Contraction& c = *k_.contraction;
     const Index query(index.begin(), index.end() - 1);
     if (query != query_) {
@@ -243,8 +243,10 @@ class Evaluator {
       double sum = 0;
       const bool empty = c.masked_rows_are_zero && std::isinf(top) && top < 0;
       for (double& w : weights_) sum += w = empty ? 0 : std::exp(w - top);
+      log_ = std::isinf(top) && top < 0 ? top : top + std::log(sum);
       for (double& w : weights_) w = empty ? 0 : w / sum;
     }
+    if (log) return {log_, 0};
     Index all = index;
     all.push_back(0);
     Number sum;
@@ -270,7 +272,7 @@ class Evaluator {
         return read(access, index, e.type);
       }
       case ExprOp::contraction:
-        return rounded(e.type, contraction(index));
+        return rounded(e.type, contraction(index, e.integer == 1));
       case ExprOp::select:
         return operand(0).i ? operand(1) : operand(2);
       case ExprOp::scan:
@@ -296,6 +298,7 @@ class Evaluator {
   std::unique_ptr<Evaluator> score_, counter_;
   std::optional<Index> query_;  // the query whose softmax weights are at hand
   std::vector<double> weights_;
+  double log_ = 0;  // of their sum before they were divided by it
 };
 
 }  // namespace

@@ -72,6 +72,9 @@ void append_exprs(std::string& out, const std::vector<Expr>& exprs, const std::v
       case ExprOp::index:
         out += fmt::format(" {}", e.integer);
         break;
+      case ExprOp::contraction:
+        if (e.integer) out += " log";
+        break;
       case ExprOp::load:
         out += " " + text_of(accesses[static_cast<size_t>(e.integer)]);
         break;

@@ -31,7 +31,7 @@ enum class ExprOp : uint8_t {
   constant,     // number (f32, f64) or integer (i64, boolean)
   index,        // the index along dimension `integer` of the space, i64
   load,         // kernel.accesses[integer], of the type of the argument's dtype
-  contraction,  // the kernel's contraction, f32
+  contraction,  // the kernel's contraction, f32; with integer 1, of attention: the log of Σ exp(score) over its keys
   // unary: of floats, but neg and abs also of integers, which wrap, and logical_not of booleans only
   neg,
   abs,

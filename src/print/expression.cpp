@@ -274,7 +274,7 @@ std::string KernelWriter::expression(int32_t id) {
     case ExprOp::load:
       return load(id);
     case ExprOp::contraction:
-      return std::string(place_.leaf);
+      return e.integer ? fmt::format("leaf[{}]", place_.lanes) : std::string(place_.leaf);
     case ExprOp::select:
       return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
     case ExprOp::cast:

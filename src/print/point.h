@@ -25,7 +25,8 @@ struct PointFunction {
   int lane_dim = -1;
 };
 
-// Parameters: those of the kernel, the positions as int, and `const float* leaf`, the contraction's values there.
+// Parameters: those of the kernel, the positions as int, and `const float* leaf`, the contraction's values there,
+// behind which the log of an attention's sum stands where the kernel has it.
 std::string print_point(const Kernel& kernel, const Dialect& dialect, const PointFunction& function);
 
 // Of the kernel's arguments and its trap word, as declared and as passed on.

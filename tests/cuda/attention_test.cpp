@@ -131,22 +131,27 @@ TEST(CudaAttention, Warpgroups) {
   check(cases);
 }
 
-// As many keys as the first element of the mask says; what lies behind them is NaN.
+// As many keys as the first element of the mask says.
+Kernel with_keys(Kernel kernel) {
+  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
+  auto score = std::make_shared<Score>(*contraction->score);
+  score->accesses.push_back({3, 0, std::vector<int64_t>(score->space.size(), 0), {}, {}});
+  Expr load{.op = ExprOp::load, .type = Scalar::i64};
+  load.integer = static_cast<int64_t>(score->accesses.size()) - 1;
+  score->keys = static_cast<int32_t>(score->exprs.size());
+  score->exprs.push_back(load);
+  contraction->score = score;
+  kernel.contraction = contraction;
+  return kernel;
+}
+
+// As many keys as there are said to be; what lies behind them is NaN.
 TEST(CudaAttention, KeysThatDoNotExist) {
   std::vector<Case> cases;
   for (const int64_t keys : {-1, 0, 1, 17, 40, 1000}) {
     AttentionCase c = heads(32);
     c.keys = 40;
-    Kernel kernel = attention(c, DType::i64, [](KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; });
-    auto contraction = std::make_shared<Contraction>(*kernel.contraction);
-    auto score = std::make_shared<Score>(*contraction->score);
-    score->accesses.push_back({3, 0, std::vector<int64_t>(score->space.size(), 0), {}, {}});
-    Expr load{.op = ExprOp::load, .type = Scalar::i64};
-    load.integer = static_cast<int64_t>(score->accesses.size()) - 1;
-    score->keys = static_cast<int32_t>(score->exprs.size());
-    score->exprs.push_back(load);
-    contraction->score = score;
-    kernel.contraction = contraction;
+    const Kernel kernel = with_keys(attention(c, DType::i64, [](KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; }));
     Case one = chosen(fmt::format("keys{}", keys + 1), kernel, "attention");
     one.given = [keys](std::vector<HostTensor>& memory) {
       store_int(memory[3].data.data(), DType::i64, 0, keys);
@@ -164,9 +169,35 @@ TEST(CudaAttention, WhatIsMadeOfProducts) {
             "queries and keys that do not lie in words along the depth");
   EXPECT_EQ(declined(attention(heads(264), DType::f32, masked)), "heads of 264 and 264, more than 256");
   EXPECT_EQ(declined(attention(heads(64, DType::f32), DType::f32, masked)), "queries of float32, not of a 16-bit type");
-  AttentionCase decode = heads(64);
-  decode.queries = 1, decode.keys = 2048;
-  EXPECT_EQ(declined(attention(decode, DType::f32, masked)), "2 blocks for 2048 keys");
+}
+
+Ex some_hidden(KernelBuilder& b, Ex leaf, Ex mask) {
+  return select(mask < 2 && b.index(4) < b.integer(700), leaf * 0.25, -infinity);
+}
+Ex none_left(KernelBuilder&, Ex leaf, Ex mask) { return select(mask < 9, -infinity, leaf); }
+
+// Few rows and many keys: pieces of the keys, and their sum.
+TEST(CudaAttention, Pieces) {
+  std::vector<Steps> all;
+  const auto add = [&](const std::string& name, Kernel kernel) {
+    kernel.name = name;
+    all.push_back({name, std::move(kernel), 2, {"attention", "rows"}});
+  };
+  AttentionCase c = heads(64, DType::bf16);
+  c.queries = 1, c.group = 6, c.keys = 1024;
+  add("pieces", attention(c, DType::f32, masked));
+  add("pieces_hidden", attention(c, DType::i64, some_hidden));
+  add("pieces_none", attention(c, DType::i64, none_left));
+  c.safe = true, c.type = DType::f16, c.depth = c.columns = 96, c.group = 7, c.queries = 2;
+  add("pieces_safe", attention(c, DType::i64, none_left));
+  add("pieces_causal", attention(c, DType::f32, causal));
+  c.safe = false, c.batch = 3;
+  add("pieces_of_some", with_keys(attention(c, DType::i64, [](KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; })));
+  check_steps(all);
+  AttentionCase odd = heads(64);
+  odd.queries = 1, odd.keys = 521;
+  std::string why;
+  EXPECT_EQ(cuda::pieces_of(*cuda::find_attention(attention(odd, DType::f32, masked), why)), 0);
 }
 
 }  // namespace

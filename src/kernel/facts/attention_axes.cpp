@@ -1,6 +1,8 @@
 // Roles of an attention's dimensions, from which of its operands depends on them.
 #include "kernel/facts/attention_axes.h"
 
+#include <algorithm>
+
 namespace npusim {
 
 std::optional<AttentionAxes> attention_axes(const Kernel& kernel) {
@@ -25,6 +27,11 @@ std::optional<AttentionAxes> attention_axes(const Kernel& kernel) {
                        make_axis(value_dims, {last}),
                        make_axis(value_dims, {rank}),
                        swapped};
+}
+
+bool takes_log(const Kernel& kernel) {
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [](const Expr& e) { return e.op == ExprOp::contraction && e.integer == 1; });
 }
 
 }  // namespace npusim

@@ -15,5 +15,7 @@ struct AttentionAxes {
 };
 // nullopt when both operands of the score depend on the keys.
 std::optional<AttentionAxes> attention_axes(const Kernel& kernel);
+// Whether it computes with the log of the sum of its weights too.
+bool takes_log(const Kernel& kernel);
 
 }  // namespace npusim

@@ -394,6 +394,7 @@ Answer make_attention_step(Problem& problem) {
   if (attention.score->keys >= 0 &&
       dependence_of(score_kernel(problem.kernel)).dims[static_cast<size_t>(attention.score->keys)] != 0)
     return decline("rows with different numbers of keys");
+  if (takes_log(problem.kernel)) return decline("the log of the weights' sum");
   return accept(std::make_unique<AttentionStep>(problem, *axes));
 }
 

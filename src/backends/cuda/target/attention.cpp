@@ -210,9 +210,16 @@ std::optional<Attention> find_attention(const Kernel& kernel, std::string& why) 
                     [&](int dim) { return (varies & dim_bit(static_cast<size_t>(dim))) != 0; }))
       return none("rows with keys of their own number");
   }
-  const int64_t tiles = axes->batch.size() * ((axes->rows.size() + 15) / 16);
-  if (tiles < 64 && a.keys >= 512) return none(fmt::format("{} blocks for {} keys", tiles, a.keys));
   return a;
+}
+
+int64_t pieces_of(const Attention& a) {
+  const int64_t tiles = a.axes.batch.size() * ((a.axes.rows.size() + 15) / 16);
+  constexpr int64_t least_keys = 64;
+  if (tiles >= 64 || a.keys < 512) return 1;
+  for (int64_t pieces = multiprocessors / tiles; pieces > 1; --pieces)
+    if (a.keys % pieces == 0 && a.keys / pieces >= least_keys && a.keys / pieces % 16 == 0) return pieces;
+  return 0;
 }
 
 // The most rows of which there still are blocks for all multiprocessors, and stages that fit beside them.

@@ -28,6 +28,9 @@ struct AttentionShape {
 
 // Why it is no such attention, or why it is better made of products, in `why`, then.
 std::optional<Attention> find_attention(const Kernel& kernel, std::string& why);
+// Of the keys, where there are few rows, so that all multiprocessors have some: 1: it stays whole; 0: it needs them,
+// but the keys do not have them.
+int64_t pieces_of(const Attention& attention);
 AttentionShape choose_attention(const Attention& attention, const Features& features);
 Made make_attention(const Kernel& kernel, const Attention& attention, const AttentionShape& shape);
 

@@ -287,7 +287,8 @@ int64_t group_bytes(const Attention& a, const AttentionShape& s) {
 }
 
 std::optional<AttentionShape> choose_groups(const Attention& a) {
-  constexpr int64_t most_bytes = 220 << 10;
+  constexpr int64_t most_bytes = 220 << 10, least_rows = 64;
+  if (a.axes.rows.size() < least_rows) return std::nullopt;
   AttentionShape s;
   s.keys_of_warp = width_of(a.columns) > 128 || a.axes.depth.size() > 128 || a.keys <= 64 ? 64 : 128;
   for (const int groups : {2, 1}) {

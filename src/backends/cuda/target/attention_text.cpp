@@ -160,7 +160,15 @@ void AttentionText::epilogue() {
   t_.add("#pragma unroll");
   t_.add(fmt::format("for (int e = 0; e < {}; ++e) leaf.at[e] = {}leaf.at[e] * share;", word,
                      zero ? "" : "bound == 0 ? 0.0f : "));
-  t_.add(fmt::format("{}_at({}, batch, first_row + line, column, leaf.at);", name_, parameter_names(k_)));
+  std::string given = "leaf.at";
+  if (takes_log(k_)) {
+    t_.add(fmt::format("float values[{}];", word + 1));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int e = 0; e < {}; ++e) values[e] = leaf.at[e];", word));
+    t_.add(fmt::format("values[{}] = base + logf(total);", word));
+    given = "values";
+  }
+  t_.add(fmt::format("{}_at({}, batch, first_row + line, column, {});", name_, parameter_names(k_), given));
   t_.close();
 }
 

@@ -7,6 +7,7 @@
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
+#include "kernel/fuse/split_attention.h"
 
 namespace npusim::cuda {
 namespace {
@@ -73,7 +74,12 @@ Unfused find_parts(const Kernel& kernel, const Features& features) {
   int64_t padding = 1;
   if (kernel.contraction->kind == ContractionKind::attention) {
     std::string why;
-    if (find_attention(kernel, why)) return {};
+    if (const auto attention = find_attention(kernel, why))
+      if (const int64_t pieces = pieces_of(*attention); pieces > 0) {
+        if (pieces == 1) return {};
+        parts = split_attention(kernel, pieces);
+        if (find_attention(parts.steps[0].kernel, why)) return parts;
+      }
     const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
     const bool narrow = values == DType::f16 || values == DType::bf16;
     parts = narrow ? attention_products(kernel, values) : unfuse(kernel);
