@@ -7,8 +7,8 @@
 All are given float32's own tokens, so that each step is judged by itself. A program holds when over the 65 rows of logits
 its distance to float32 is no more than PyTorch's bfloat16 (with a tenth for chance), when the likeliest token is float32's
 wherever float32's first two lie further apart than a twentieth of the logits' standard deviation, when a second session
-gives the same bits, and when the method that feeds itself writes the tokens that steps from the host do. Exit status 1:
-something does not hold. LIBRARY is libnpusim_runtime.so or libnpusim.so."""
+gives the same bits, and when the method that feeds itself writes the tokens that steps from the host do, up to a step that
+finds two tokens as likely. Exit status 1: something does not hold. LIBRARY is libnpusim_runtime.so or libnpusim.so."""
 
 import argparse
 import sys
@@ -94,35 +94,35 @@ def judge(name: str, program: Path, folder: Path, library: Path, device: str) ->
     differ_theirs = int((theirs.argmax(-1) != tokens)[clear].sum())
     same = torch.equal(found[0], again[0])
     loop = again[1]
-    good = error <= CHANCE * bar and differ == 0 and same and loop is not False
+    good = error <= CHANCE * bar and differ == 0 and same and "OTHERS" not in loop
     print(
         f"{program.stem}: {'holds' if good else 'DOES NOT HOLD'}; relative L2 {error:.2e} (PyTorch's {bar:.2e}), 1-r {r:.1e}; "
         f"tokens: {differ} of {int(clear.sum())} clear ones differ (PyTorch's {differ_theirs}); same bits again: {same}; "
-        f"the loop's tokens: {'there is no loop' if loop is None else 'the same' if loop else 'OTHERS'}",
+        f"the loop's tokens: {loop}",
         flush=True,
     )
     return good
 
 
-def fed_by_itself(session: native.Session, ids: torch.Tensor) -> bool | None:
-    """Whether `greedy` writes the tokens that steps from the host do, from the same prompt on. None: there is none."""
+def fed_by_itself(session: native.Session, ids: torch.Tensor) -> str:
+    """How far the method that feeds itself writes the tokens that steps from the host do. It attends to the keys that
+    there are, not to a mask: where the two differ first, the host's step must have found both tokens as likely."""
     zeros = torch.zeros(STEPS, dtype=torch.long)
     first = rows_of_npusim(session, ids, zeros)[0].argmax()
-    token, by_host = first, []
+    token, rows = first, []
     for step in range(STEPS):
-        token = step_of(session, token, texts.PROMPT + step).argmax()
-        by_host.append(int(token))
+        rows.append(step_of(session, token, texts.PROMPT + step).float())
+        token = rows[-1].argmax()
     rows_of_npusim(session, ids, zeros)
-    try:
-        session.set("greedy", "input_ids", first.view(1, 1))
-    except RuntimeError:
-        return None
+    session.set("greedy", "input_ids", first.view(1, 1))
     session.set("greedy", "position_ids", torch.tensor([[texts.PROMPT]]))
-    by_itself = []
-    for _ in range(STEPS):
+    for step, row in enumerate(rows):
         session.run("greedy")
-        by_itself.append(int(session.get("greedy", "logits")[0, -1].float().argmax()))
-    return by_itself == by_host
+        found = session.get("greedy", "logits")[0, -1].float().argmax()
+        if found != row.argmax():
+            near = row.max() - row[found] <= MARGIN * row.std()
+            return f"{'as likely' if near else 'OTHERS'} from step {step} on"
+    return "the same"
 
 
 def main() -> int:
