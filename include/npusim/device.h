@@ -16,6 +16,12 @@ struct DeviceInfo {
   bool usable = false;
 };
 
+// What a device can do, measured now, for about a second; zeros where it has no way to find out.
+struct DeviceLimits {
+  double read_gb_s = 0;  // 1e9 bytes/s that are read of its memory
+  double gflop_s = 0;    // 1e9 FLOP/s of bfloat16 products that are added in float32
+};
+
 // How a step is executed, for people: "matmul 128x768x768 f32", "loops"; and which implementations were asked before,
 // in their order, with the reason why each declined: "gemv", "128 rows".
 struct StepInfo {
@@ -28,6 +34,7 @@ struct StepInfo {
 
 // "cpu", "null", "cuda:1": throws usage for an unknown name, device when it cannot be opened.
 NPUSIM_API std::shared_ptr<Backend> open_backend(const std::string& device);
+NPUSIM_API DeviceLimits measure_device(const std::string& device);  // throws as open_backend() does
 // Every kind of device of this build and what it found.
 NPUSIM_API std::vector<DeviceInfo> list_devices();
 

@@ -10,7 +10,6 @@
 #include "cli/measure.h"
 #include "cli/session.h"
 #include "cli/timing.h"
-#include "npusim/machine.h"
 
 namespace npusim::cli {
 namespace {
@@ -24,10 +23,9 @@ struct Flags {
   bool why = false, on_device = false, json = false;
 };
 
-// Of multiply-adds in the program's dtype where the machine has them, else in float32.
-double probe_multiply_adds(DType dtype, int threads) {
-  const double bf16 = dtype == DType::bf16 ? probe_bf16_gflop_s(threads) : 0;
-  return bf16 > 0 ? bf16 : probe_gflop_s(threads);
+std::string of_possible(double rate, double possible, int digits, const char* what) {
+  if (possible <= 0) return "";
+  return fmt::format(", {:.0f} % of the {:.{}f} {}", 100 * rate / possible, possible, digits, what);
 }
 
 std::string report(const std::string& method, const Session& session, const std::vector<double>& ms,
@@ -38,8 +36,7 @@ std::string report(const std::string& method, const Session& session, const std:
   const Timing t = summarize(ms);
   const double read = static_cast<double>(work.read_bytes) / t.median_ms / 1e6;
   const double gflop = static_cast<double>(work.flops) / t.median_ms / 1e6;
-  const double probe_read = probe_read_gb_s(threads),
-               probe_gflop = probe_multiply_adds(program_info(session.program()).dtype, threads);
+  const DeviceLimits limits = limits_of(session, 0);
   const uint64_t moved = work.read_bytes + work.written_bytes;
   if (flags.json) {
     auto slowest = nlohmann::ordered_json::array();
@@ -61,19 +58,19 @@ std::string report(const std::string& method, const Session& session, const std:
                                               {"flops", work.flops},
                                               {"read_gb_s", read},
                                               {"gflop_s", gflop},
-                                              {"probe_read_gb_s", probe_read},
-                                              {"probe_gflop_s", probe_gflop},
+                                              {"probe_read_gb_s", limits.read_gb_s},
+                                              {"probe_gflop_s", limits.gflop_s},
                                               {"threads", threads},
                                               {"slowest_steps", slowest}});
   }
   std::string text = fmt::format(
       "{}: median {:.3f} ms (min {:.3f}, p10 {:.3f}, p90 {:.3f}, {} runs, {} threads)\n"
       "  on {}\n"
-      "  moves {:.2f} MB; reads {:.2f} GB/s, {:.0f} % of the {:.1f} GB/s this machine reads\n"
-      "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s, {:.0f} % of the {:.0f} GFLOP/s of its multiply-adds\n",
+      "  moves {:.2f} MB; reads {:.2f} GB/s{}\n"
+      "  {:.3f} GFLOP in contractions; {:.1f} GFLOP/s{}\n",
       method, t.median_ms, t.min_ms, t.p10_ms, t.p90_ms, ms.size(), threads, device, static_cast<double>(moved) / 1e6,
-      read, 100 * read / probe_read, probe_read, static_cast<double>(work.flops) / 1e9, gflop,
-      100 * gflop / probe_gflop, probe_gflop);
+      read, of_possible(read, limits.read_gb_s, 1, "GB/s that it reads"), static_cast<double>(work.flops) / 1e9, gflop,
+      of_possible(gflop, limits.gflop_s, 0, "GFLOP/s of its multiply-adds"));
   for (const StepTime& s : steps) {
     text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.info.how);
     for (const auto& [implementation, reason] : s.info.declined)

@@ -1,10 +1,13 @@
 // Repeats until percentiles mean something.
 #include "cli/measure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cli/cli.h"
 #include "cli/timing.h"
+#include "npusim/machine.h"
 
 namespace npusim::cli {
 namespace {
@@ -67,6 +70,18 @@ std::vector<StepTime> measure_steps(Session& session, size_t method, double seco
     for (size_t i = 0; i < steps.size(); ++i) times[i].min_ms = std::min(times[i].min_ms, ms[i]);
   }
   return times;
+}
+
+DeviceLimits limits_of(const Session& session, size_t nth) {
+  const DeviceLimits own = measure_device(session.device(nth).name);
+  if (own.read_gb_s > 0) return own;
+  const int threads = session.threads();
+  const double bf16 = program_info(session.program()).dtype == DType::bf16 ? probe_bf16_gflop_s(threads) : 0;
+  return {probe_read_gb_s(threads), bf16 > 0 ? bf16 : probe_gflop_s(threads)};
+}
+
+std::string share_text(double rate, double possible) {
+  return possible > 0 ? fmt::format(" {:>3.0f} %", 100 * rate / possible) : "";
 }
 
 }  // namespace npusim::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "npusim/device.h"
 #include "npusim/session.h"
 
 namespace npusim::cli {
@@ -28,5 +29,11 @@ struct StepTime {
   double min_ms = 0;
 };
 std::vector<StepTime> measure_steps(Session& session, size_t method, double seconds, const Rewind& rewind);
+
+// What the session's `nth` device can do or, where it has no probe, the host, in the program's dtype where that has
+// multiply-adds of it. Takes about a second.
+DeviceLimits limits_of(const Session& session, size_t nth);
+// "  83 %" of what is possible; "" where that is not known.
+std::string share_text(double rate, double possible);
 
 }  // namespace npusim::cli

@@ -29,6 +29,7 @@ struct Flags {
 struct Profile {
   std::string method;
   std::vector<std::string> targets;
+  std::vector<DeviceLimits> limits;  // of each target's device
   std::vector<StepOverview> steps;
   std::vector<StepTime> times;  // of each step alone
   Timing whole;
@@ -110,9 +111,10 @@ std::vector<std::string> operator_names(const Profile& p) {
   return names;
 }
 
-std::string rates_text(double ms, double bytes, double flops) {
-  std::string text = fmt::format("{:>8.2f} GB/s", ms > 0 ? bytes / ms / 1e6 : 0.0);
-  if (flops > 0) text += fmt::format(" {:>9.1f} GFLOP/s", ms > 0 ? flops / ms / 1e6 : 0.0);
+std::string rates_text(double ms, double bytes, double flops, const DeviceLimits& limits) {
+  const double read = ms > 0 ? bytes / ms / 1e6 : 0, computed = ms > 0 ? flops / ms / 1e6 : 0;
+  std::string text = fmt::format("{:>8.2f} GB/s{}", read, share_text(read, limits.read_gb_s));
+  if (flops > 0) text += fmt::format(" {:>9.1f} GFLOP/s{}", computed, share_text(computed, limits.gflop_s));
   return text;
 }
 
@@ -121,7 +123,8 @@ std::string shares_text(const Profile& p, std::string_view title, const std::vec
   for (size_t i = 0; i < std::min(top, shares.size()); ++i) {
     const Share& s = shares[i];
     text += fmt::format("{:>9.4f} ms {:>5.1f} % {:>5} step{}  {:<36.36} {}\n", s.ms, 100 * s.ms / p.sum_ms, s.steps,
-                        s.steps == 1 ? " " : "s", s.name, rates_text(s.ms, s.bytes, s.flops));
+                        s.steps == 1 ? " " : "s", s.name,
+                        rates_text(s.ms, s.bytes, s.flops, p.limits.size() == 1 ? p.limits[0] : DeviceLimits{}));
   }
   if (shares.size() > top) text += fmt::format("          … and {} more\n", shares.size() - top);
   return text;
@@ -140,10 +143,11 @@ std::string report_text(const Profile& p, size_t top) {
   for (size_t i = 0; i < std::min(top, order.size()); ++i) {
     const StepOverview& step = p.steps[order[i]];
     const StepTime& time = p.times[order[i]];
-    text +=
-        fmt::format("{:>9.4f} ms {:>5.1f} %  {:>4} {:<36.36} {}  {}{}\n", time.min_ms, 100 * time.min_ms / p.sum_ms,
-                    order[i], time.node, rates_text(time.min_ms, bytes_of(step), static_cast<double>(step.work.flops)),
-                    p.targets.size() > 1 ? p.targets[static_cast<size_t>(step.device)] + ": " : "", time.info.how);
+    text += fmt::format("{:>9.4f} ms {:>5.1f} %  {:>4} {:<36.36} {}  {}{}\n", time.min_ms, 100 * time.min_ms / p.sum_ms,
+                        order[i], time.node,
+                        rates_text(time.min_ms, bytes_of(step), static_cast<double>(step.work.flops),
+                                   p.limits[static_cast<size_t>(step.device)]),
+                        p.targets.size() > 1 ? p.targets[static_cast<size_t>(step.device)] + ": " : "", time.info.how);
   }
   return text;
 }
@@ -171,7 +175,12 @@ Json report_json(const Profile& p) {
                      {"nodes", step.nodes},
                      {"operators", step.operators}});
   }
+  Json limits = Json::array();
+  for (size_t d = 0; d < p.limits.size(); ++d)
+    limits.push_back(
+        {{"target", p.targets[d]}, {"read_gb_s", p.limits[d].read_gb_s}, {"gflop_s", p.limits[d].gflop_s}});
   return {{"method", p.method},
+          {"limits", std::move(limits)},
           {"median_ms", p.whole.median_ms},
           {"min_ms", p.whole.min_ms},
           {"steps_ms", p.sum_ms},
@@ -223,6 +232,7 @@ int run(const Flags& flags) {
   p.whole = summarize(measure_runs(session, position, flags.seconds / 2, rewind));
   p.times = measure_steps(session, position, flags.seconds / 2, rewind);
   for (const StepTime& time : p.times) p.sum_ms += time.min_ms;
+  for (size_t d = 0; d < p.targets.size(); ++d) p.limits.push_back(limits_of(session, d));
   if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
   print_report(flags.json ? json_report(report_json(p)) : report_text(p, flags.top));
   return 0;

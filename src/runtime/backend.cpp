@@ -28,6 +28,8 @@ std::shared_ptr<Backend> open_backend(const std::string& device) {
   fail(ErrorKind::usage, "unknown device {}: this build has {}", device, fmt::join(names, ", "));
 }
 
+DeviceLimits measure_device(const std::string& device) { return open_backend(device)->measure(); }
+
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> devices;
   for (const DeviceRow& row : device_table()) devices.push_back(row.probe());

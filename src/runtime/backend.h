@@ -80,6 +80,7 @@ class Backend {
   virtual std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) = 0;
   // `threads`: of the host, for work that runs on it.
   virtual std::unique_ptr<Queue> open_queue(int threads) = 0;
+  virtual DeviceLimits measure() { return {}; }
 };
 
 }  // namespace npusim

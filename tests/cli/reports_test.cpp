@@ -237,8 +237,9 @@ TEST_F(CliTest, ProfileReportAndTrace) {
                                     "0.05", "--trace", "trace.json", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const Json json = Json::parse(result.out);
-  EXPECT_EQ(keys(json),
-            (std::vector<std::string>{"layers", "median_ms", "method", "min_ms", "operators", "steps", "steps_ms"}));
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"layers", "limits", "median_ms", "method", "min_ms", "operators",
+                                                  "steps", "steps_ms"}));
+  for (const Json& device : json["limits"]) EXPECT_GT(device["read_gb_s"], 0.1) << device;
   const auto sum = [](const Json& list, const char* key) {
     double total = 0;
     for (const Json& entry : list) total += entry[key].get<double>();

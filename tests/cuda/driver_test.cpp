@@ -380,6 +380,19 @@ TEST(CudaSegment, DamagedCodeIsAnErrorAndNothingMore) {
   EXPECT_EQ(memory_in_use(), used);
 }
 
+TEST(CudaDriver, MeasuresWhatTheDeviceCanDo) {
+  const int before = calls("cuLaunchKernel");
+  const size_t used = memory_in_use();
+  const DeviceLimits limits = measure_device("cuda:0");
+  // Of the fake, each launch takes a millisecond: memory is filled once, and both probes run as often.
+  const int launches = calls("cuLaunchKernel") - before;
+  EXPECT_EQ(launches % 2, 1);
+  EXPECT_GT(launches, 10);
+  EXPECT_GT(limits.read_gb_s, 0);
+  EXPECT_GT(limits.gflop_s, 0);
+  EXPECT_EQ(memory_in_use(), used);
+}
+
 }  // namespace
 }  // namespace npusim
 

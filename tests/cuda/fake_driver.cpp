@@ -188,7 +188,7 @@ FAKE int cuStreamDestroy_v2(void* stream) { return delete static_cast<Stream*>(s
 FAKE int cuStreamSynchronize(void*) { return number("FAKE_WAIT", 0); }
 FAKE int cuEventCreate(void** event, unsigned) { return *event = new int(0), success; }
 FAKE int cuEventDestroy_v2(void* event) { return delete static_cast<int*>(event), success; }
-FAKE int cuEventRecord(void*, void*) { return success; }
+FAKE int cuEventRecord(void* event, void* stream) { return run(stream, {"event", event}); }
 FAKE int cuEventSynchronize(void*) { return success; }
 FAKE int cuEventRecordWithFlags(void* event, void* stream, unsigned flags) {
   if (flags != 1 || !static_cast<Stream*>(stream)->capturing) return invalid_value;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/cuda/memory.h"
+#include "backends/cuda/probe.h"
 #include "backends/cuda/segment.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -78,6 +79,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Queue> open_queue(int threads) override {
     return std::make_unique<CudaQueue>(device_, staging_, threads);
   }
+  DeviceLimits measure() override { return measure_limits(device_); }
 
  private:
   Device device_;
