@@ -17,7 +17,7 @@ PrintedPart print_part(const Kernel& k, const Dialect& d, const Schedule& schedu
   int reads = 0, writes = 0;
   for (size_t i = 0; i < k.args.size(); ++i) {
     const bool written = k.args[i].written;
-    const bool apart = place.no_alias && !may_alias(k, i);
+    const bool apart = place.apart || (place.no_alias && !may_alias(k, i));
     parts.push_back(fmt::format("{}{}{}*{} {}{}", place.in_shared[i] ? d.shared_space : d.argument_space,
                                 written ? "" : "const ", d.elements[static_cast<size_t>(k.args[i].dtype)].type,
                                 apart ? d.no_alias : "", written ? "out" : "in", written ? writes++ : reads++));

@@ -23,11 +23,13 @@ struct PrintedPart {
 
 // Parameters: a pointer for each argument of the kernel, to the block's own memory where `in_shared` says so, the trap
 // word if takes_trap(), the shared arrays, `block` and `thread_index`. Pointers promise what a kernel's do where
-// `no_alias` says so. Numbers of traps are those behind `first_trap`.
+// `no_alias` says so, and of all arguments where they are known to be `apart`. Numbers of traps are those behind
+// `first_trap`.
 struct PartPlace {
   std::vector<bool> in_shared;  // by argument
   int first_trap = 0;
   bool no_alias = false;
+  bool apart = false;
 };
 PrintedPart print_part(const Kernel& kernel, const Dialect& dialect, const Schedule& schedule, const std::string& name,
                        const PartPlace& place);

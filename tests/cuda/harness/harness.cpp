@@ -131,6 +131,7 @@ const Dialect& harness_dialect() {
                                                  "take_registers",
                                                  "give_registers",
                                                  "pause",
+                                                 "renewed",
                                                  "write_whole",
                                                  "read_whole",
                                                  "count_hint",

@@ -12,11 +12,32 @@ inline constexpr int64_t quad_columns = 4;  // of a thread
 
 struct StreamAttention {
   AttentionAxes axes;
+  bool multiplied = false;    // by tensor cores: queries of 16 bits like keys, else float32 dots
   int64_t splits = 1;         // of the keys of each batch
   int64_t partial_bytes = 0;  // of all splits: sums of the columns, the largest score and the sum of weights
   int64_t shared_bytes = 0;   // of a block
+
+  static constexpr int64_t chunk = 32;          // keys that a block looks at together: a lane each
+  static constexpr int64_t scores = chunk + 1;  // floats between rows of scores
+  static constexpr int64_t unit = 32;           // elements of a key that tensor cores take at once
+  static constexpr int64_t row_pad = 16;  // bytes between keys, so that threads of neighbouring keys meet in no bank
+
+  const Access& keys(const Kernel& k) const { return axes.swapped ? k.contraction->score->a : k.contraction->score->b; }
+  const Access& queries(const Kernel& k) const {
+    return axes.swapped ? k.contraction->score->b : k.contraction->score->a;
+  }
+  // Of one split: the columns' sums, the largest score of each row, its sum of weights, in whole words.
+  int64_t partial_floats() const { return axes.rows.size() * axes.columns.size() + (2 * axes.rows.size() + 3) / 4 * 4; }
+  // Of a chunk's values, scores, and what each row is at, in whole words.
+  int64_t common_bytes() const {
+    return (chunk * axes.columns.size() * 2 + axes.rows.size() * (scores + 4) * 4 + 15) / 16 * 16;
+  }
 };
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
+
+// The score, stored where its one written argument says; and the number of keys likewise, if the kernel counts them.
+Kernel stored_score(const Kernel& kernel);
+std::optional<Kernel> stored_count(const Kernel& kernel);
 
 // NAME_ahead brings what a block reads first of keys and values nearer, whatever it is by then; NAME_parts and
 // NAME_merge. Parameters: scratch of the block (parts only), the partial results (not ahead), then those of the kernel.

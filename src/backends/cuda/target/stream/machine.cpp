@@ -11,16 +11,22 @@ struct Ring {
   unsigned long long *full, *empty;
   int count, slot;
   unsigned phase;
+  unsigned reciprocal;  // of the number of blocks
 };
 
 __device__ __forceinline__ void advance(int& slot, unsigned& phase, const int count) {
   if (++slot == count) slot = 0, phase ^= 1;
 }
 
-// The lines of a matrix that are a block's: as many as every other's, or one more.
-__device__ __forceinline__ int first_line(const int lines, const int block) {
-  const unsigned each = (unsigned)lines / gridDim.x, more = (unsigned)lines - each * gridDim.x;
-  return block * (int)each + min(block, (int)more);
+// What of so many units is a block's: as many as every other's, or one more. The reciprocal is 2^32 / blocks rounded up,
+// and 0 for one block.
+__device__ __forceinline__ int first_unit(const int units, const int block, const unsigned reciprocal) {
+  const int each = reciprocal ? (int)((unsigned long long)(unsigned)units * reciprocal >> 32) : units;
+  return block * each + min(block, units - each * (int)gridDim.x);
+}
+// Lines of a matrix go by twos where their number is even.
+__device__ __forceinline__ int first_line(const int lines, const int block, const unsigned reciprocal) {
+  return lines % 2 ? first_unit(lines, block, reciprocal) : 2 * first_unit(lines / 2, block, reciprocal);
 }
 
 // Asks for the pieces of this block's lines, as far ahead as the ring has room, with few of them under way at once.
@@ -32,9 +38,9 @@ struct Feeder {
 };
 
 __device__ __forceinline__ void feed(Feeder& f, const char* matrix, const int lines, const int depth) {
-  const int lane = threadIdx.x % 32, end = first_line(lines, blockIdx.x + 1);
+  const int lane = threadIdx.x % 32, end = first_line(lines, blockIdx.x + 1, f.ring.reciprocal);
   Ring& r = f.ring;
-  for (int line = first_line(lines, blockIdx.x); line < end; line += 8) {
+  for (int line = first_line(lines, blockIdx.x, r.reciprocal); line < end; line += 8) {
     const int count = min(8, end - line);
     for (int k = 0; k < depth; k += slot_depth) {
       const int part = min(slot_depth, depth - k);
@@ -58,45 +64,69 @@ __device__ __forceinline__ void feed(Feeder& f, const char* matrix, const int li
   }
 }
 
-// Adds this warp's share of a piece to `sums`: rows of x against eight lines, as four sums of four that are added
-// later. Of a line, lanes of odd lines take the halves of a unit the other way round, so that all meet in no bank.
+// Adds this warp's share of a piece to `sums`: eight lines against rows of x, two of them at once. A lane's word is of one
+// line, and as operand a it stands in two rows of the product, which so is of eight lines and 32 elements. Columns of
+// operand b: of each row of x four, for the halves of the words of even and of odd lines, which take the halves of a unit
+// the other way round, so that all meet in no bank.
 template <int rows, int depth, bool half>
-__device__ __forceinline__ void use_piece(Ring& r, const char* x, const int part, float (*sums)[4]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane / 4;
-  const int swapped = line % 2 * 64;
+__device__ __forceinline__ void use_piece(Ring& r, const char* x, const int part, float (*sums)[2][4]) {
+  enum { turns = slot_depth / 64 / 8, groups = (rows + 1) / 2 };
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, units = part / 64;
+  unsigned b[turns][groups][2][2];
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn)
+#pragma unroll
+    for (int step = 0; step < 2; ++step)
+#pragma unroll
+      for (int group = 0; group < groups; ++group) {
+        const int unit = turn * 8 + warp, row = group * 2 + line / 4, other = step ^ line / 2 % 2;
+        const char* const at = x + row * depth * 2 + unit * 128 + other * 64 + lane % 4 * 16 + line % 2 * 4;
+        b[turn][group][step][0] = b[turn][group][step][1] = 0;
+        if (row < rows && unit < units)
+          b[turn][group][step][0] = *(const unsigned*)at, b[turn][group][step][1] = *(const unsigned*)(at + 8);
+      }
   mbarrier_wait(&r.full[r.slot], r.phase);
   const char* const mine = r.slots + r.slot * slot_bytes + line * part * 2 + lane % 4 * 16;
-  const char* const row = x + (long long)line * depth * 2 + lane % 4 * 16;
-#pragma unroll 3
-  for (int unit = warp; unit < part / 64; unit += 8) {
-    const uint4 w0 = *(const uint4*)(mine + unit * 128 + swapped), w1 = *(const uint4*)(mine + unit * 128 + 64 - swapped);
-    uint4 x0 = {0, 0, 0, 0}, x1 = {0, 0, 0, 0};
-    if (line < rows) {
-      x0 = *(const uint4*)(row + unit * 128);
-      x1 = *(const uint4*)(row + unit * 128 + 64);
-    }
-    const uint4 first = swapped ? w1 : w0, second = swapped ? w0 : w1;
-    const unsigned a[4][4] = {{x0.x, 0, x0.y, 0}, {x0.z, 0, x0.w, 0}, {x1.x, 0, x1.y, 0}, {x1.z, 0, x1.w, 0}};
-    const unsigned b[4][2] = {{first.x, first.y}, {first.z, first.w}, {second.x, second.y}, {second.z, second.w}};
+  const int swapped = line % 2 * 64;
+  uint4 word[turns][2];
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      if (half)
-        multiply_f16(sums[e], a[e], b[e]);
-      else
-        multiply_bf16(sums[e], a[e], b[e]);
+  for (int turn = 0; turn < turns; ++turn) {
+    const int unit = turn * 8 + warp;
+    word[turn][0] = word[turn][1] = {0, 0, 0, 0};
+    if (unit >= units) continue;
+    word[turn][0] = *(const uint4*)(mine + unit * 128 + swapped);
+    word[turn][1] = *(const uint4*)(mine + unit * 128 + 64 - swapped);
   }
   __syncwarp();
   if (lane == 0) mbarrier_arrive(&r.empty[r.slot]);
   advance(r.slot, r.phase, r.count);
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn)
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      const uint4 w = word[turn][step];
+      const unsigned a[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+      for (int group = 0; group < groups; ++group)
+        if (half)
+          multiply_f16(sums[group][step], a, b[turn][group][step]);
+        else
+          multiply_bf16(sums[group][step], a, b[turn][group][step]);
+    }
 }
 
 // Of `tiles` tiles side by side: what the warps summed of the rows by lines, in `parts[tile][warp][row][line]`.
 template <int rows>
-__device__ __forceinline__ void leave_sums(float* parts, float (*sums)[4]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if (lane / 4 >= rows) return;
-  for (int e = 0; e < 2; ++e)
-    parts[(warp * rows + lane / 4) * 8 + lane % 4 * 2 + e] = (sums[0][e] + sums[1][e]) + (sums[2][e] + sums[3][e]);
+__device__ __forceinline__ void leave_sums(float* parts, float (*sums)[2][4]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane / 4;
+  if (lane % 2 != line % 2) return;
+#pragma unroll
+  for (int group = 0; group < (rows + 1) / 2; ++group) {
+    const int row = group * 2 + lane % 4 / 2;
+    if (row >= rows) continue;
+    const float (&s)[2][4] = sums[group];
+    parts[(warp * rows + row) * 8 + line] = (s[0][0] + s[1][0]) + (s[0][3] + s[1][3]);
+  }
 }
 template <int rows>
 __device__ __forceinline__ float take_sums(const float* parts, const int at) {
@@ -118,32 +148,47 @@ __device__ __forceinline__ void copy_words(uint4* to, const uint4* from) {
     if (n * 256 + (int)threadIdx.x < words) to[n * 256 + threadIdx.x] = word[n];
 }
 
+// Of which launch words are.
+struct Turn {
+  unsigned long long number;
+  unsigned reciprocal;
+};
 // What blocks make of a value travels in words of 16 bytes, 12 of elements and the number of the launch, which are
 // written and read whole: no word is waited for that is there. A block's elements are whole units of `width`; behind
 // a counter, which tells roughly how many blocks have published, each block has as many words.
-template <typename T>
-union Published {
-  uint4 word;
-  T at[12 / sizeof(T)];
-};
 template <typename T, int units, int width>
-__device__ __forceinline__ int words_of_a_block() {
+__device__ __forceinline__ int words_of_a_block(const Turn& turn) {
   constexpr int each = 12 / sizeof(T);
-  return ((units + (int)gridDim.x - 1) / (int)gridDim.x * width + each - 1) / each;
+  const int most = first_unit(units, 1, turn.reciprocal);  // the first block has no fewer than another
+  return (most * width + each - 1) / each;
+}
+
+__device__ __forceinline__ unsigned gather_part(const unsigned* value, const int at, const int end) {
+  return at < end ? value[at] : 0;
+}
+__device__ __forceinline__ unsigned gather_part(const unsigned short* value, const int at, const int end) {
+  return (at < end ? value[at] : 0u) | (at + 1 < end ? value[at + 1] : 0u) << 16;
+}
+__device__ __forceinline__ void leave_part(unsigned* value, const int at, const int end, const unsigned part) {
+  if (at < end) value[at] = part;
+}
+__device__ __forceinline__ void leave_part(unsigned short* value, const int at, const int end, const unsigned part) {
+  if (at < end) value[at] = (unsigned short)part;
+  if (at + 1 < end) value[at + 1] = (unsigned short)(part >> 16);
 }
 
 template <typename T, int units, int width>
-__device__ __forceinline__ void publish(const T* value, char* memory, const unsigned long long launch) {
+__device__ __forceinline__ void publish(const T* value, char* memory, const Turn& turn) {
   constexpr int each = 12 / sizeof(T);
-  const int words = words_of_a_block<T, units, width>(), first = width * first_line(units, blockIdx.x);
-  const int end = width * first_line(units, blockIdx.x + 1);
+  const int words = words_of_a_block<T, units, width>(turn);
+  const int first = width * first_unit(units, blockIdx.x, turn.reciprocal);
+  const int end = width * first_unit(units, blockIdx.x + 1, turn.reciprocal);
   uint4* const to = (uint4*)(memory + 256) + blockIdx.x * words;
   for (int n = threadIdx.x; n < words; n += 256) {
-    Published<T> p;
-    p.word.w = (unsigned)launch;
-#pragma unroll
-    for (int e = 0; e < each; ++e) p.at[e] = first + n * each + e < end ? value[first + n * each + e] : T(0);
-    write_whole(to + n, p.word);
+    const int at = first + n * each;
+    const unsigned x = gather_part(value, at, end), y = gather_part(value, at + each / 3, end);
+    const unsigned z = gather_part(value, at + each / 3 * 2, end);
+    write_whole(to + n, uint4{x, y, z, (unsigned)turn.number});
   }
   if (threadIdx.x == 0) count_hint((unsigned long long*)memory);
 }
@@ -152,40 +197,42 @@ __device__ __forceinline__ void publish(const T* value, char* memory, const unsi
 template <typename T, int units, int width>
 struct Taken {
   enum { each = 12 / sizeof(T), turns = (units * width / each + most_blocks * (width / each + 2) + 255) / 256 };
-  Published<T> p[turns];
+  uint4 word[turns];
 };
 template <typename T, int units, int width>
-__device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memory) {
-  const int all = words_of_a_block<T, units, width>() * (int)gridDim.x;
+__device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memory, const Turn& turn) {
+  const int all = words_of_a_block<T, units, width>(turn) * (int)gridDim.x;
 #pragma unroll
   for (int n = 0; n < t.turns; ++n) {
     const int at = threadIdx.x + n * 256;
-    if (at < all) t.p[n].word = read_whole((const uint4*)(memory + 256) + at);
+    t.word[n] = {0, 0, 0, 0};
+    if (at < all) t.word[n] = read_whole((const uint4*)(memory + 256) + at);
   }
 }
 template <typename T, int units, int width>
-__device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory,
-                                     const unsigned long long launch) {
-  const int words = words_of_a_block<T, units, width>(), all = words * (int)gridDim.x;
+__device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory, const Turn& turn) {
+  const int words = words_of_a_block<T, units, width>(turn), all = words * (int)gridDim.x;
+  const float inverse = 1.0f / words;  // of numbers below 2^20: exact
 #pragma unroll
   for (int n = 0; n < t.turns; ++n) {
     const int at = threadIdx.x + n * 256;
     if (at >= all) continue;
-    while (t.p[n].word.w != (unsigned)launch) {
+    while (t.word[n].w != (unsigned)turn.number) {
       pause();
-      t.p[n].word = read_whole((const uint4*)(memory + 256) + at);
+      t.word[n] = read_whole((const uint4*)(memory + 256) + at);
     }
-    const int block = at / words, place = width * first_line(units, block) + at % words * t.each;
-    const int end = width * first_line(units, block + 1);
-#pragma unroll
-    for (int e = 0; e < t.each; ++e)
-      if (place + e < end) value[place + e] = t.p[n].at[e];
+    const int block = (int)((at + 0.5f) * inverse);
+    const int place = width * first_unit(units, block, turn.reciprocal) + (at - block * words) * t.each;
+    const int end = width * first_unit(units, block + 1, turn.reciprocal);
+    leave_part(value, place, end, t.word[n].x);
+    leave_part(value, place + t.each / 3, end, t.word[n].y);
+    leave_part(value, place + t.each / 3 * 2, end, t.word[n].z);
   }
 }
 // Until most blocks have published: one thread looks, or all would delay what they wait for.
-__device__ __forceinline__ void wait_for_most(const char* memory, const unsigned long long launch) {
+__device__ __forceinline__ void wait_for_most(const char* memory, const Turn& turn) {
   if (threadIdx.x == 0)
-    while (hint_seen((const unsigned long long*)memory) < launch * gridDim.x - gridDim.x / 4) pause();
+    while (hint_seen((const unsigned long long*)memory) < turn.number * gridDim.x - gridDim.x / 4) pause();
   meet_block();
 }
 

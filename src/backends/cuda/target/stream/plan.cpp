@@ -84,7 +84,8 @@ class Planner {
 
   std::string as_rows(size_t s) {
     const Kernel& k = plan_.kernels[s];
-    plan_.schedules[s] = {choose_schedule(k, stream_dialect()).row, stream_threads};
+    plan_.schedules[s] = choose_lanes(k, stream_dialect(), 1);
+    plan_.schedules[s].threads = stream_threads;
     if (points_of(k) > most_spread) return fmt::format("{} points", points_of(k));
     return cannot_print(k, stream_dialect(), plan_.schedules[s]).value_or("");
   }
@@ -122,7 +123,8 @@ class Planner {
       if (use(v) != ValueUse::inside || writers[v] != 1 || bytes_of(arg) > most_everywhere ||
           (bytes != 2 && bytes != 4))
         continue;
-      StreamExchange e{arg.elements, 1, arg.dtype};
+      const int64_t unit = arg.elements % 2 ? 1 : 2;  // as lines are dealt
+      StreamExchange e{arg.elements / unit, unit, arg.dtype};
       if (plan_.products[s] && (!lies_flat(to, *plan_.products[s]) || plan_.products[s]->lines.size() != arg.elements))
         continue;
       if (plan_.attentions[s]) {

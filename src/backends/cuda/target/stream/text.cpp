@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "backends/cuda/target/stream/machine.h"
+#include "backends/cuda/target/stream/meetings.h"
 #include "backends/cuda/target/text.h"
 #include "base/hash.h"
 #include "print/part.h"
@@ -21,7 +25,8 @@ using Kind = StreamStage::Kind;
 
 constexpr int64_t most_shared = 227 << 10;  // bytes of a block
 constexpr int64_t fewest_slots = 3;
-constexpr int64_t alignment = 256;  // of a value: no two share a line of a cache
+constexpr int64_t most_small = 1 << 16;  // bytes of what is asked for ahead without a place in the ring
+constexpr int64_t alignment = 256;       // of a value: no two share a line of a cache
 
 constexpr int64_t own_from = 1 << 18;  // pointers from here on are into the launch's memory
 
@@ -42,7 +47,10 @@ class Printer {
       pointers_.push_back(own_from + own_);
       own_ += aligned(plan_.partial_bytes);
     }
-    for (const StreamStage& stage : plan_.stages) add(stage);
+    for (size_t i = 0, end = 0; i < plan_.stages.size(); i = end) {
+      for (end = i + 1; end < plan_.stages.size() && !begins(plan_.stages[end]);) ++end;
+      add({plan_.stages.begin() + static_cast<ptrdiff_t>(i), plan_.stages.begin() + static_cast<ptrdiff_t>(end)});
+    }
     if (pointers_.size() + 1 >= waits || kinds_.size() >= waits || trap_count_ >= 1 << 16) {
       why = "a table of too many entries";
       return std::nullopt;
@@ -109,14 +117,7 @@ class Printer {
   }
 
   std::string_view type(DType dtype) const { return d_.elements[static_cast<size_t>(dtype)].type; }
-  // The same for each step that names it.
-  int64_t bytes_of(int32_t value) const {
-    for (size_t s = 0; s < m_.steps.size(); ++s)
-      for (size_t i = 0; i < plan_.kernels[s].args.size(); ++i)
-        if (m_.steps[s].values[i] == value)
-          return plan_.kernels[s].args[i].elements * static_cast<int64_t>(dtype_size(plan_.kernels[s].args[i].dtype));
-    return 0;
-  }
+  int64_t bytes_of(int32_t value) const { return value_bytes(m_, plan_, value); }
 
   // The memory through which a value is exchanged: room for the words of any number of blocks.
   int exchange_pointer(int32_t value) {
@@ -129,7 +130,12 @@ class Printer {
     return known->second;
   }
   std::string shape_of(const StreamExchange& e) const {
-    return fmt::format("<{}, {}, {}>", type(e.dtype), e.units, e.width);
+    const int64_t bytes = e.width * static_cast<int64_t>(dtype_size(e.dtype));
+    return bytes % 4 == 0 ? fmt::format("<unsigned, {}, {}>", e.units, bytes / 4)
+                          : fmt::format("<unsigned short, {}, {}>", e.units, bytes / 2);
+  }
+  static std::string pointer_type(const StreamExchange& e) {
+    return e.width * dtype_size(e.dtype) % 4 == 0 ? "(unsigned*)" : "(unsigned short*)";
   }
   // What the stage makes and publishes, and the argument that it is.
   std::optional<size_t> published(const StreamStage& stage) const {
@@ -142,32 +148,60 @@ class Printer {
     return std::nullopt;
   }
 
-  static std::string row(int at) { return fmt::format("where[row[{}]]", at); }
+  std::string row(int at) const { return fmt::format("where[row[{}]]", row_ + at); }
 
-  // The arguments of a stage from the table, from place 2 on.
+  // The arguments of a stage from the table, from its place 1 on.
   std::string arguments(const Kernel& k) const {
     std::vector<std::string> names;
-    int place = 2;
+    int place = 1;
     for (const KernelArg& arg : k.args)
       names.push_back(fmt::format("({}{}*){}", arg.written ? "" : "const ", type(arg.dtype), row(place++)));
     if (takes_trap(k)) names.emplace_back("&raised");
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
+  // Stages up to the next one that waits for other blocks are one piece of text, which is the same for equal ones.
+  static bool begins(const StreamStage& stage) { return stage.after_all || stage.kind == Kind::exchange; }
+
+  std::string key_of(const StreamStage& stage) const {
+    const Kernel& k = plan_.kernels[stage.step];
+    std::string key = fmt::format("{} ", static_cast<int>(stage.kind));
+    if (stage.kind == Kind::exchange) {
+      for (int32_t v : stage.values) key += shape_of(plan_.exchanges.at(v));
+    } else if (stage.kind == Kind::gather) {
+      key += fmt::format("{}", bytes_of(stage.values[0]));
+    } else {
+      const auto made = published(stage);
+      key += fmt::format("{} {} ", made ? static_cast<int>(*made) : -1, are_apart(stage)) + to_text(k);
+    }
+    return key + "\n";
+  }
+
+  // No value that the stage reads is one that it writes.
+  bool are_apart(const StreamStage& stage) const {
+    const Kernel& k = plan_.kernels[stage.step];
+    const std::vector<int32_t>& values = m_.steps[stage.step].values;
+    for (size_t i = 0; i < values.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (values[i] == values[j] && (k.args[i].written || k.args[j].written)) return false;
+    return true;
+  }
+
+  void add(std::span<const StreamStage> chain) {
+    std::string key;
+    for (const StreamStage& stage : chain) key += key_of(stage);
+    const std::vector<bool> meets = stream_meetings(m_, plan_, chain);
+    for (bool meet : meets) key += meet ? '|' : '-';
+    const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
+    if (fresh) print(chain, meets, known->second);
+    stages_.push_back(static_cast<int>(known->second) | (chain[0].after_all ? waits : 0));
+    for (const StreamStage& stage : chain) add(stage);
+  }
+
+  // The row of a stage: its first trap and its pointers.
   void add(const StreamStage& stage) {
     const Kernel& k = plan_.kernels[stage.step];
     const std::vector<int32_t>& values = m_.steps[stage.step].values;
-    const int64_t gathered = stage.kind == Kind::gather ? bytes_of(stage.values[0]) : 0;
-    std::string key = fmt::format("{} {} ", static_cast<int>(stage.kind), gathered);
-    const auto made = published(stage);
-    if (stage.kind == Kind::exchange) {
-      for (int32_t v : stage.values) key += shape_of(plan_.exchanges.at(v));
-    } else if (stage.kind != Kind::gather) {
-      key += fmt::format("{} ", made ? static_cast<int>(*made) : -1) + to_text(k);
-    }
-    const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
-    if (fresh) print(stage, known->second);
-    stages_.push_back(static_cast<int>(known->second) | (stage.after_all ? waits : 0));
     stages_.push_back(std::max(out_.first_trap[stage.step], 0));
     if (stage.kind == Kind::exchange) {
       for (int32_t v : stage.values) {
@@ -193,52 +227,82 @@ class Printer {
       stages_.push_back(static_cast<int>(pointers_.size()));
       pointers_.push_back(plan_.scratch.at(stage.step));
     }
-    if (made) stages_.push_back(exchange_pointer(values[*made]));
+    if (const auto made = published(stage)) stages_.push_back(exchange_pointer(values[*made]));
+    if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
+      ask_for_small(stage.step);
     if (stage.kind != Kind::product) return;
     const StreamProduct& p = *plan_.products[stage.step];
-    const std::string shape = fmt::format("{}, {}, {}", p.lines.size(), p.depth.size(), p.matrix_offset);
-    const auto shape_id = shapes_.try_emplace(shape, static_cast<int>(shapes_.size())).first->second;
     matrices_.push_back(pointer(values[static_cast<size_t>(p.matrix)], false));
-    matrices_.push_back(shape_id);
+    matrices_.push_back(shape_id({p.lines.size(), p.depth.size(), p.matrix_offset * 2}));
   }
 
-  void print(const StreamStage& stage, int id) {
-    const Kernel& k = plan_.kernels[stage.step];
-    const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
-    const std::string name = moves ? "" : kernel_name(k);
+  // What is known before the run and is no matrix is as good as never in the cache: all weights have come by since.
+  void ask_for_small(size_t step) {
+    const Kernel& k = plan_.kernels[step];
+    for (size_t i = 0; i < k.args.size(); ++i) {
+      const int32_t v = m_.steps[step].values[i];
+      const int64_t bytes = bytes_of(v);
+      if (m_.uses[static_cast<size_t>(v)] != ValueUse::known || bytes > most_small) continue;
+      if (plan_.products[step] && static_cast<int>(i) == plan_.products[step]->matrix) continue;
+      matrices_.push_back(pointer(v, false));
+      matrices_.push_back(shape_id({0, bytes, 0}));
+    }
+  }
+  int shape_id(const std::array<int64_t, 3>& shape) {
+    return shapes_.try_emplace(shape, static_cast<int>(shapes_.size())).first->second;
+  }
+
+  void print(std::span<const StreamStage> chain, const std::vector<bool>& meets, int id) {
     Lines c;
     c.indent = 3;
     c.open(fmt::format("case {}:", id));
-    int places = 2 + static_cast<int>(k.args.size());
+    row_ = 1;
+    std::string to_publish;  // behind the next meeting
+    for (size_t n = 0; n < chain.size(); ++n) {
+      if (meets[n] || (!to_publish.empty() && chain[n].kind != Kind::product))
+        c.add("meet_block();"), c.text += std::exchange(to_publish, "");
+      print(chain[n], c, to_publish);
+    }
+    if (!to_publish.empty()) c.add("meet_block();"), c.text += to_publish;
+    c.add(fmt::format("row += {};", row_));
+    c.add("break;");
+    c.close();
+    cases_ += c.text;
+  }
+
+  void print(const StreamStage& stage, Lines& c, std::string& to_publish) {
+    const Kernel& k = plan_.kernels[stage.step];
+    const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
+    const std::string name = moves ? "" : kernel_name(k) + (are_apart(stage) ? "" : "_within");
+    int places = 1 + static_cast<int>(k.args.size());
     const bool traps = !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && takes_trap(k);
-    if (traps) c.add("int raised = 0;");
+    c.open("");
+    if (!moves && takes_trap(k)) c.add("int raised = 0;");
     switch (stage.kind) {
       case Kind::gather:
-        places = 4;
-        c.add(fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.values[0]) / 16, row(3),
-                          row(2)));
+        places = 3;
+        c.add(fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.values[0]) / 16, row(2),
+                          row(1)));
         break;
       case Kind::exchange:
-        places = 2 + 2 * static_cast<int>(stage.values.size());
+        places = 1 + 2 * static_cast<int>(stage.values.size());
         exchange(stage, c);
         break;
       case Kind::product:
         product(stage, name);
-        c.add(fmt::format("{}_stream(ring, (float*)scratch, {});", name, arguments(k)));
+        c.add(fmt::format("{}_stream(ring, own, (float*)scratch, half, {});", name, arguments(k)));
         break;
       case Kind::ahead:
         attention(stage, name);
-        if (takes_trap(k)) c.add("int raised = 0;");
         c.add(fmt::format("{}_ahead({});", name, arguments(k)));
         break;
       case Kind::attention:
         attention(stage, name);
-        if (takes_trap(k)) c.add("int raised = 0;");
         c.add(fmt::format("{}_parts((char*){}, (float*){}, {});", name, row(places + 1), row(places), arguments(k)));
         places += 2;
         break;
       case Kind::merge:
-        c.add(fmt::format("{}_merge((const float*){}, {});", name, row(places), arguments(k)));
+        c.add(fmt::format("{}_merge(turn.reciprocal, (const float*){}, {});", name, row(places), arguments(k)));
         ++places;
         break;
       case Kind::everywhere:
@@ -246,31 +310,31 @@ class Printer {
         part(stage, name, c);
         break;
     }
-    if (traps) c.add("if (raised) *trap = row[1] + raised;");
+    if (traps) c.add(fmt::format("if (raised) *trap = row[{}] + raised;", row_));
+    c.close();
     if (const auto made = published(stage)) {
-      const int32_t value = m_.steps[stage.step].values[*made];
-      c.add("meet_block();");
-      const StreamExchange& e = plan_.exchanges.at(value);
-      c.add(fmt::format("publish{}(({}*){}, (char*){}, launch);", shape_of(e), type(e.dtype),
-                        row(2 + static_cast<int>(*made)), row(places)));
+      const StreamExchange& e = plan_.exchanges.at(m_.steps[stage.step].values[*made]);
+      Lines p;
+      p.indent = c.indent;
+      p.add(fmt::format("publish{}({}{}, (char*){}, turn);", shape_of(e), pointer_type(e),
+                        row(1 + static_cast<int>(*made)), row(places)));
+      to_publish += p.text;
       ++places;
     }
-    c.add(fmt::format("row += {};", places));
-    c.add("break;");
-    c.close();
-    cases_ += c.text;
+    row_ += places;
   }
 
   void exchange(const StreamStage& stage, Lines& c) {
-    const auto memory = [](size_t n) { return row(2 + 2 * static_cast<int>(n)); };
+    const auto memory = [&](size_t n) { return row(1 + 2 * static_cast<int>(n)); };
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("Taken{} taken_{};", shape_of(plan_.exchanges.at(stage.values[n])), n));
-    c.add(fmt::format("wait_for_most((const char*){}, launch);", memory(stage.values.size() - 1)));
+    c.add(fmt::format("wait_for_most((const char*){}, turn);", memory(stage.values.size() - 1)));
     for (size_t n = 0; n < stage.values.size(); ++n)
-      c.add(fmt::format("ask(taken_{}, (const char*){});", n, memory(n)));
+      c.add(fmt::format("ask(taken_{}, (const char*){}, turn);", n, memory(n)));
     for (size_t n = 0; n < stage.values.size(); ++n)
-      c.add(fmt::format("take(taken_{}, ({}*){}, (const char*){}, launch);", n,
-                        type(plan_.exchanges.at(stage.values[n]).dtype), row(3 + 2 * static_cast<int>(n)), memory(n)));
+      c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn);", n,
+                        pointer_type(plan_.exchanges.at(stage.values[n])), row(2 + 2 * static_cast<int>(n)),
+                        memory(n)));
   }
 
   void attention(const StreamStage& stage, const std::string& name) {
@@ -281,8 +345,8 @@ class Printer {
   void part(const StreamStage& stage, const std::string& name, Lines& c) {
     const Kernel& k = plan_.kernels[stage.step];
     const Schedule& schedule = plan_.schedules[stage.step];
-    const PrintedPart part =
-        print_part(k, d_, schedule, name + "_part", {std::vector<bool>(k.args.size(), false), 0, true});
+    const PrintedPart part = print_part(k, d_, schedule, name + "_part",
+                                        {std::vector<bool>(k.args.size(), false), 0, true, are_apart(stage)});
     if (parts_.insert(name).second) functions_ += part.function;
     std::string args = arguments(k);
     int64_t at = 0;
@@ -304,6 +368,7 @@ class Printer {
   void product(const StreamStage& stage, const std::string& name) {
     const Kernel& k = plan_.kernels[stage.step];
     const StreamProduct& p = *plan_.products[stage.step];
+    if (!parts_.insert(name).second) return;
     PointFunction point;
     point.name = name + "_at";
     point.positions = {{"row", p.rows.dims}, {"line", p.lines.dims}};
@@ -316,19 +381,20 @@ class Printer {
     Lines t;
     t.indent = 0;
     t.text = fmt::format("\n// {}: {} rows, {} lines of {}\n", name, rows, p.lines.size(), depth);
-    t.open(fmt::format("{} void {}_stream(\n    Ring& ring, float* scratch,\n    {})", d_.function, name,
-                       parameters(k, d_)));
-    t.add(fmt::format("const int end = first_line({}, blockIdx.x + 1);", p.lines.size()));
-    t.add("int half = 0;");
-    t.open(fmt::format("for (int first = first_line({}, blockIdx.x); first < end; first += {})", p.lines.size(),
-                       tiles * tile_lines));
+    t.open(fmt::format("{} void {}_stream(\n    Ring& ring, char* own, float* scratch, int& half,\n    {})",
+                       d_.function, name, parameters(k, d_)));
+    t.add(fmt::format("const int end = first_line({}, blockIdx.x + 1, ring.reciprocal);", p.lines.size()));
+    t.add("// In the block's memory, as the compiler would not know.");
+    t.add(fmt::format("const char* const x = own + ((const char*)(in{} + {}) - own);", reads, p.x_offset));
+    t.open(fmt::format("for (int first = first_line({}, blockIdx.x, ring.reciprocal); first < end; first += {})",
+                       p.lines.size(), tiles * tile_lines));
     t.add(fmt::format("float* const parts = scratch + half * {};", tiles * tile));
     t.open(fmt::format("for (int tile = 0; tile < {} && first + tile * {} < end; ++tile)", tiles, tile_lines));
-    t.add("float sums[4][4] = {};");
+    t.add(fmt::format("float sums[{}][2][4] = {{}};", (rows + 1) / 2));
     t.add(depth > slot_depth ? "#pragma unroll 1" : "");
     t.add(fmt::format("for (int k = 0; k < {}; k += {})", depth, slot_depth));
-    t.add(fmt::format("  use_piece<{}, {}, {}>(ring, (const char*)(in{} + {}) + k * 2, min({}, {} - k), sums);", rows,
-                      depth, p.dtype == DType::f16, reads, p.x_offset, slot_depth, depth));
+    t.add(fmt::format("  use_piece<{}, {}, {}>(ring, x + k * 2, min({}, {} - k), sums);", rows, depth,
+                      p.dtype == DType::f16, slot_depth, depth));
     t.add(fmt::format("leave_sums<{}>(parts + tile * {}, sums);", rows, tile));
     t.close();
     t.add("meet_block();");
@@ -370,7 +436,8 @@ class Printer {
     t.add(fmt::format("void** const where = (void**)(own + {});", at_pointers_));
     t.add(fmt::format("unsigned short* const table = (unsigned short*)(own + {});", at_tables_));
     t.add(fmt::format("unsigned long long* const full = (unsigned long long*)(own + {});", at_barriers_));
-    t.add(fmt::format("Ring ring = {{own, full, full + {0}, {0}, 0, 0}};", slots_));
+    t.add("const unsigned reciprocal = gridDim.x == 1 ? 0 : 0xffffffff / gridDim.x + 1;");
+    t.add(fmt::format("Ring ring = {{own, full, full + {0}, {0}, 0, 0, reciprocal}};", slots_));
     t.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", pointers_.size(), stream_block));
     t.add("const int at = pointers[i];");
     t.add(
@@ -393,13 +460,12 @@ class Printer {
     t.add("const char* matrix = (const char*)where[table[i]];");
     t.add("int lines = 0, depth = 0;");
     t.open("switch (table[i + 1])");
-    std::vector<std::string> shapes(shapes_.size());
-    for (const auto& [shape, id] : shapes_) shapes[static_cast<size_t>(id)] = shape;
-    for (size_t n = 0; n < shapes.size(); ++n) {
-      const size_t one = shapes[n].find(", "), two = shapes[n].find(", ", one + 2);
-      t.add(fmt::format("case {}: lines = {}, depth = {}, matrix += {} * 2LL; break;", n, shapes[n].substr(0, one),
-                        shapes[n].substr(one + 2, two - one - 2), shapes[n].substr(two + 2)));
-    }
+    for (const auto& [shape, id] : shapes_)
+      t.add(fmt::format("case {}: lines = {}, depth = {}, matrix += {}; break;", id, shape[0], shape[1], shape[2]));
+    t.close();
+    t.open("if (lines == 0)");
+    t.add("for (int i = threadIdx.x % 32 * 128; i < depth; i += 32 * 128) bring_nearer(matrix + i);");
+    t.add("continue;");
     t.close();
     t.add("feed(feeder, matrix, lines, depth);");
     t.close();
@@ -409,14 +475,15 @@ class Printer {
     if (out_.traps) t.add(fmt::format("int* const trap = (int*)given.at[{}];", out_.values.size()));
     t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
     t.add(fmt::format("char* const scratch = own + {};", at_scratch_));
-    t.add("const unsigned long long launch = *number;");
+    t.add("Turn turn = {*number, reciprocal};");
+    t.add("int half = 0;");
     t.add("#pragma unroll 1");
     t.open(fmt::format("for (const unsigned short* row = table; row < table + {};)", stages_.size()));
+    t.add("turn.reciprocal = ring.reciprocal = renewed(reciprocal);");
     t.add(fmt::format("if (row[0] & {}) meet_all(meeting);", waits));
     t.open(fmt::format("switch (row[0] & {})", waits - 1));
     t.text += cases_;
     t.close();
-    t.add("meet_block();");
     t.close();
     t.add("if (threadIdx.x == 0) count_in((unsigned long long*)shared + 16);");
     t.close();
@@ -428,7 +495,9 @@ class Printer {
   const Dialect& d_ = stream_dialect();
   StreamText out_;
   int trap_count_ = 0;
-  std::map<std::string, int> kinds_, shapes_;
+  int row_ = 0;  // where the stage that is printed begins in the row of its chain
+  std::map<std::string, int> kinds_;
+  std::map<std::array<int64_t, 3>, int> shapes_;  // lines of so many elements from a byte on; no lines: so many bytes
   std::map<std::pair<int32_t, bool>, int> pointer_of_;
   std::map<int32_t, int> exchange_of_;
   int partial_pointers_[2] = {};  // attentions take turns

@@ -1,0 +1,18 @@
+// Where the threads of a block must meet between stages.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "backends/cuda/target/stream/plan.h"
+
+namespace npusim::cuda {
+
+// By stage of the chain, whose first one stands behind a wait: whether the block meets before it, because it touches
+// memory that an earlier one does too. Of the block's memory that goes by place: values take turns in it.
+std::vector<bool> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
+                                  std::span<const StreamStage> chain);
+
+// The same for each step that names the value.
+int64_t value_bytes(const WholeMethod& method, const StreamPlan& plan, int32_t value);
+
+}  // namespace npusim::cuda
