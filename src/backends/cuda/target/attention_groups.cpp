@@ -161,17 +161,17 @@ class GroupText : AttentionText {
     t_.add("hold(scores);");
     softmax("0");
     pack();
-    // What is under way: the keys of the next stage and the values of this one; their slots' last readers are behind
-    // the barrier.
+    // Copies under way are the keys of the next stage and the values of this one. What read the slots of those that
+    // follow is behind the barrier.
     t_.open("for (int stage = 0; stage + 1 < stages; ++stage)");
     t_.add("const int slot = stage % 2, next = stage + 1;");
     stage_is_there();
-    t_.add(fmt::format("if (stage + 2 < stages) bring_keys(slot, (stage + 2) * {});", keys()));
-    t_.add(fmt::format("bring_values(slot ^ 1, next * {});", keys()));
-    t_.add("commit_copies();");
     t_.add("begin_group();");
     scores("(slot ^ 1)");
     products("slot");
+    t_.add(fmt::format("if (stage + 2 < stages) bring_keys(slot, (stage + 2) * {});", keys()));
+    t_.add(fmt::format("bring_values(slot ^ 1, next * {});", keys()));
+    t_.add("commit_copies();");
     t_.add("wait_group<1>();");
     t_.add("hold(scores);");
     softmax("next");
