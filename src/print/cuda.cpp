@@ -136,12 +136,18 @@ $fn void wait_copies() {
     {"multiply_turned_group_bf16_64", multiply_group<64, true, GroupForm::turned>.view()},
     {"multiply_turned_group_bf16_128", multiply_group<128, true, GroupForm::turned>.view()},
     {"multiply_turned_group_bf16_256", multiply_group<256, true, GroupForm::turned>.view()},
-    // Sums that a group made are read behind this and not before.
+    // What a group made is read behind this and not before; what it takes is there before.
     {"hold", R"(template <int n>
 $fn void hold(float (&sums)[n][4]) {
 #pragma unroll
   for (int i = 0; i < n; ++i)
     asm volatile("" : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])::"memory");
+}
+template <int n>
+$fn void hold(unsigned (&words)[n][4]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i)
+    asm volatile("" : "+r"(words[i][0]), "+r"(words[i][1]), "+r"(words[i][2]), "+r"(words[i][3])::"memory");
 })"},
     {"begin_group", R"($fn void begin_group() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); })"},
     {"commit_group", R"($fn void commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); })"},

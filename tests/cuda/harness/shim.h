@@ -307,8 +307,8 @@ HARNESS_GROUP(f16, 64)
 HARNESS_GROUP(f16, 128)
 HARNESS_GROUP(f16, 256)
 HARNESS_GROUP(bf16, 64)
-HARNESS_GROUP(bf16, 128) HARNESS_GROUP(bf16, 256) template <int n>
-void hold(float (&)[n][4]) {}
+HARNESS_GROUP(bf16, 128) HARNESS_GROUP(bf16, 256) template <typename T, int n>
+void hold(T (&)[n][4]) {}
 inline void begin_group() {}
 inline void show_words() {}
 inline void commit_group() {

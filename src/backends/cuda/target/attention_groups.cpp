@@ -166,6 +166,8 @@ class GroupText : AttentionText {
     t_.open("for (int stage = 0; stage + 1 < stages; ++stage)");
     t_.add("const int slot = stage % 2, next = stage + 1;");
     stage_is_there();
+    t_.add("hold(sums);");
+    t_.add("hold(weights);");
     t_.add("begin_group();");
     scores("(slot ^ 1)");
     products("slot");
@@ -184,6 +186,8 @@ class GroupText : AttentionText {
     pack();
     t_.close();
     stage_is_there();
+    t_.add("hold(sums);");
+    t_.add("hold(weights);");
     t_.add("begin_group();");
     products("((stages - 1) % 2)");
     t_.add("wait_group<0>();");
