@@ -64,6 +64,18 @@ $fn T* behind(T* memory) {
   asm volatile("" : "+l"(memory));
   return memory;
 })"},
+    // Of all threads of the blocks of a cluster.
+    {"meet_cluster", R"(template <int blocks>
+$fn void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+})"},
+    // The same place of shared memory in the cluster's block of this number.
+    {"of_piece", R"(template <int blocks, typename T>
+$fn const T* of_piece(const T* mine, int block) {
+  unsigned long long there;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(mine), "r"(block));
+  return (const T*)there;
+})"},
     // To shared memory, without waiting; zeros where it is not there.
     {"copy_async", R"($fn void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
@@ -117,9 +129,15 @@ $fn void wait_copies() {
     // Of a warpgroup, four warps: warp w has rows 16 w to 16 w + 15. They are under way until they are waited for.
     {"multiply_group_f16_64", multiply_group<64, false>.view()},
     {"multiply_group_f16_128", multiply_group<128, false>.view()},
+    {"multiply_group_f16_96", multiply_group<96, false>.view()},
+    {"multiply_group_f16_160", multiply_group<160, false>.view()},
+    {"multiply_group_f16_192", multiply_group<192, false>.view()},
     {"multiply_group_f16_256", multiply_group<256, false>.view()},
     {"multiply_group_bf16_64", multiply_group<64, true>.view()},
     {"multiply_group_bf16_128", multiply_group<128, true>.view()},
+    {"multiply_group_bf16_96", multiply_group<96, true>.view()},
+    {"multiply_group_bf16_160", multiply_group<160, true>.view()},
+    {"multiply_group_bf16_192", multiply_group<192, true>.view()},
     {"multiply_group_bf16_256", multiply_group<256, true>.view()},
     // Lines of 64 elements turned likewise, of which 16 are the depth; the next 64 columns lie `lines` lines further.
     {"group_matrix_turned", R"($fn unsigned long long group_matrix_turned(const void* first, int lines) {

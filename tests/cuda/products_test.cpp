@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/parts.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "cuda/harness/check.h"
@@ -87,6 +88,23 @@ TEST(CudaProducts, OperandsInEveryOrderOfMemory) {
         if (!s.groups || (!a && !b))
           cases.push_back(tiled(fmt::format("orders{}_{}{}", name_of(s), a, b),
                                 product(2, 72, 40, 136, a, b, a ? DType::bf16 : DType::f16), s));
+  check(cases);
+}
+
+// Blocks of a cluster with a piece of the depth each: as many as there are steps, more steps than stages, pieces of
+// several lengths, several products at once.
+TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
+  std::vector<Case> cases;
+  for (cuda::TileShape s : cuda::tile_shapes())
+    for (const int pieces : {2, 3, 8}) {
+      if (pieces == 3 && s.rows * s.columns > 128 * 64) continue;
+      s.pieces = pieces;
+      const std::string name = fmt::format("pieces{}_{}", pieces, name_of(s));
+      cases.push_back(
+          tiled(name, linear(70, 136, pieces == 2 ? 1096 : 584, DType::bf16, DType::bf16, DType::bf16, gelu), s));
+      if (s.rows == 64 && !s.groups)
+        cases.push_back(tiled(name + "_odd", product(2, 37, 41, 517, false, true, DType::f16), s));
+    }
   check(cases);
 }
 
@@ -229,6 +247,21 @@ TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {
       {{"late_conv", conv(late, gelu), 3, {"rows", "tiles", "rows"}},
        {"early_conv", conv(early, gelu), 2, {"rows", "tiles of 32x32, 8 stages, words by words"}},
        {"long_linear", linear(40, 64, 8192, DType::bf16, DType::bf16, DType::bf16, gelu), 2, {"tiles", "rows"}}});
+}
+
+// Where clusters are, a long depth is one launch: never more blocks than find a place, never a piece without a step.
+TEST(CudaProducts, AClusterInPlaceOfTwoKernels) {
+  const Kernel kernel = linear(40, 64, 4096, DType::bf16, DType::bf16, DType::bf16, gelu);
+  const cuda::Features hopper{true};
+  EXPECT_EQ(cuda::find_parts(kernel, {}).steps.size(), 2u);
+  EXPECT_EQ(cuda::find_parts(kernel, hopper).steps.size(), 0u);
+  const Made made = cuda::make_kernel(kernel, hopper, second_ahead(kernel));
+  EXPECT_GT(made.pieces, 1) << made.how;
+  EXPECT_EQ(made.shape.blocks % made.pieces, 0);
+  EXPECT_LE(made.shape.blocks, cuda::multiprocessors);
+  EXPECT_EQ(cuda::make_kernel(kernel, {}, second_ahead(kernel)).pieces, 1);
+  const Kernel shallow = linear(40, 64, 64, DType::f16, DType::f16, DType::f16, gelu);
+  EXPECT_EQ(cuda::make_kernel(shallow, hopper, second_ahead(shallow)).pieces, 1);
 }
 
 Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.25 + mask; }

@@ -36,7 +36,8 @@ std::string with_shared_memory(const std::string& text) {
 }
 
 std::string table_of(const std::string& text) {
-  static const std::regex kernel(R"(extern "C" __global__ void __launch_bounds__\([\d, ]+\) (\w+)\(\s*([^{]*)\) \{)");
+  static const std::regex kernel(
+      R"(extern "C" __global__ void __launch_bounds__\([\d, ]+\)(?: __cluster_dims__\([\d, ]+\))? (\w+)\(\s*([^{]*)\) \{)");
   std::string thunks, rows;
   for (std::sregex_iterator m(text.begin(), text.end(), kernel), end; m != end; ++m) {
     const std::string name = (*m)[1], parameters = (*m)[2];
@@ -99,9 +100,15 @@ const Dialect& harness_dialect() {
                                                  "group_matrix",
                                                  "multiply_group_f16_64",
                                                  "multiply_group_f16_128",
+                                                 "multiply_group_f16_96",
+                                                 "multiply_group_f16_160",
+                                                 "multiply_group_f16_192",
                                                  "multiply_group_f16_256",
                                                  "multiply_group_bf16_64",
                                                  "multiply_group_bf16_128",
+                                                 "multiply_group_bf16_96",
+                                                 "multiply_group_bf16_160",
+                                                 "multiply_group_bf16_192",
                                                  "multiply_group_bf16_256",
                                                  "follow",
                                                  "multiply_first_group_f16_64",
@@ -117,6 +124,8 @@ const Dialect& harness_dialect() {
                                                  "group_matrix_turned",
                                                  "hold",
                                                  "exp2_near",
+                                                 "meet_cluster",
+                                                 "of_piece",
                                                  "lead",
                                                  "behind",
                                                  "mbarrier_start",

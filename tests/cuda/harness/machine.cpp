@@ -96,6 +96,10 @@ std::string Machine::run(const Kernel& kernel, const cuda::Made& made, std::vect
   if (made.shared_bytes) bindings.threadgroup(0, static_cast<size_t>(made.shared_bytes));
   mslx::Options options;
   options.order = order;
+  if (made.pieces > 1) {  // as many blocks at a time, which must be those of one cluster
+    options.workers = made.pieces;
+    if (order == mslx::Order::random) options.order = mslx::Order::reverse;
+  }
   options.force_fibers = true;
   options.flush_subnormals = false;
   options.threadgroup_bytes = 227 << 10;

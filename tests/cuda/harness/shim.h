@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <type_traits>
 #include <vector>
 
@@ -41,10 +43,14 @@ void mslx_yield();
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __restrict__ __restrict
 
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
 };
 struct uint2 {
   unsigned x, y;
@@ -134,7 +140,9 @@ inline Late harness_late[64];
 inline int harness_late_count = 0;
 }
 inline void lead() {}
+inline std::mutex harness_mutex;  // the blocks of a cluster run on threads of the machine
 inline void follow() {
+  const std::lock_guard lock(harness_mutex);
   for (int i = 0; i < harness_late_count; ++i) {
     const Late& l = harness_late[i];
     for (unsigned long n = 0; n < l.bytes; ++n)
@@ -147,6 +155,35 @@ template <typename T>
 T* behind(T* memory) {
   if (harness_late_count) mslx_fail("a launch takes a pointer for one to late memory before it waited");
   return memory;
+}
+
+// Blocks of a cluster, by its number: where the shared memory of each is, and how many threads have come.
+struct Cluster {
+  char* memory[8];
+  unsigned come, turn;
+};
+inline std::map<unsigned, Cluster> clusters;
+template <int blocks>
+void meet_cluster() {
+  const mslx_call& me = *mslx_current();
+  const auto turn_of = [&](bool come) {
+    const std::lock_guard lock(harness_mutex);
+    Cluster& cluster = clusters[me.tgpig[0] / blocks];
+    if (!come) return cluster.turn;
+    cluster.memory[me.tgpig[0] % blocks] = static_cast<char*>(me.tgm[0]);
+    const unsigned turn = cluster.turn;
+    if (++cluster.come == blocks * me.tptg[0]) cluster.come = 0, ++cluster.turn;
+    return turn;
+  };
+  const unsigned turn = turn_of(true);
+  while (turn_of(false) == turn) mslx_yield();
+}
+template <int blocks, typename T>
+const T* of_piece(const T* mine, int block) {
+  const mslx_call& me = *mslx_current();
+  const std::lock_guard lock(harness_mutex);
+  return reinterpret_cast<const T*>(clusters[me.tgpig[0] / blocks].memory[block] +
+                                    (reinterpret_cast<const char*>(mine) - static_cast<const char*>(me.tgm[0])));
 }
 
 inline float bf16_value(unsigned short bits) { return bits_as<float>(static_cast<unsigned>(bits) << 16); }
@@ -173,7 +210,7 @@ struct Copies {
   std::vector<Copy> open;
   std::vector<std::vector<Copy>> committed;
 };
-inline Copies copies[1024];
+inline thread_local Copies copies[1024];
 inline Copies& my_copies() { return copies[mslx_current()->tiitg]; }
 inline void copy_part(void* to, const void* from, int bytes) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || (bytes && reinterpret_cast<uintptr_t>(from) % 16))
@@ -255,7 +292,7 @@ struct GroupProducts {
   std::vector<GroupProduct> open;
   std::vector<std::vector<GroupProduct>> committed;
 };
-inline GroupProducts group_products[1024];
+inline thread_local GroupProducts group_products[1024];
 inline void multiply_group(const GroupProduct& p) {
   const unsigned lane = mslx_current()->tiitg % 32, warp = mslx_current()->tiitg / 32 % 4;
   const auto at = [&](const unsigned short* lines, unsigned line, unsigned k) {
@@ -304,10 +341,18 @@ inline void open_turned_product(float (*sums)[4], const unsigned* a, const void*
     open_turned_product(sums, a, b, lines, columns, sizeof #type == sizeof "bf16", line * 256 + column);             \
   }
 HARNESS_GROUP(f16, 64)
+HARNESS_GROUP(f16, 96)
 HARNESS_GROUP(f16, 128)
+HARNESS_GROUP(f16, 160)
+HARNESS_GROUP(f16, 192)
 HARNESS_GROUP(f16, 256)
 HARNESS_GROUP(bf16, 64)
-HARNESS_GROUP(bf16, 128) HARNESS_GROUP(bf16, 256) template <typename T, int n>
+HARNESS_GROUP(bf16, 96)
+HARNESS_GROUP(bf16, 128)
+HARNESS_GROUP(bf16, 160)
+HARNESS_GROUP(bf16, 192)
+HARNESS_GROUP(bf16, 256)
+template <typename T, int n>
 void hold(T (&)[n][4]) {}
 inline void begin_group() {}
 inline void show_words() {}

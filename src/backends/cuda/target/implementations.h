@@ -16,6 +16,7 @@ struct Made {
   int64_t shared_bytes = 0;        // of a block, beside what the text declares
   std::vector<std::string> traps;  // what its trap word says, from 1 on; none: it takes none
   bool groups = false;             // uses what sm_90a alone has
+  int pieces = 1;                  // blocks of a cluster
   std::string how;                 // the implementation, and why those before it declined
 };
 

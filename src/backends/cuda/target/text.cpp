@@ -45,17 +45,23 @@ std::string function_name(const Kernel& kernel, const Product& product) {
   return product.copies == 1 ? name : fmt::format("{}_x{}", name, product.copies);
 }
 
-std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one) {
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces) {
   const int copies = product.copies;
   std::vector<std::string> all;
   for (int c = 0; c < copies; ++c)
     all.push_back(parameters(kernel, cuda_dialect, copies == 1 ? "" : fmt::format("_{}", c)));
+  const std::string cluster = pieces == 1 ? "" : fmt::format(") __cluster_dims__({}, 1, 1", pieces);
   std::string head = fmt::format(fmt::runtime(cuda_dialect.kernel), function_name(kernel, product),
-                                 fmt::format("{}", fmt::join(all, ",\n    ")), one.threads);
+                                 fmt::format("{}", fmt::join(all, ",\n    ")), std::to_string(one.threads) + cluster);
   // Blocks of the next launch would take room from those of this one that have not begun.
-  if (one.blocks * copies <= multiprocessors) head += "  lead();\n";
-  if (copies == 1) return head + "  const int block = blockIdx.x;\n";
-  head += fmt::format("  const int copy = blockIdx.x / {0}, block = blockIdx.x % {0};\n", one.blocks);
+  if (one.blocks * copies * pieces <= multiprocessors) head += "  lead();\n";
+  std::string place = "blockIdx.x";
+  if (pieces != 1) {
+    head += fmt::format("  const int piece = blockIdx.x % {};\n", pieces);
+    place += fmt::format(" / {}", pieces);
+  }
+  if (copies == 1) return head + fmt::format("  const int block = {};\n", place);
+  head += fmt::format("  const int copy = {0} / {1}, block = {0} % {1};\n", place, one.blocks);
   int reads = 0, writes = 0;
   for (const KernelArg& arg : kernel.args) {
     const std::string name = fmt::format("{}{}", arg.written ? "out" : "in", arg.written ? writes++ : reads++);

@@ -29,8 +29,9 @@ std::string sum_of(const std::vector<std::string>& parts);
 // The function of a product: its kernel's name, what is read ahead, and how many it makes.
 std::string function_name(const Kernel& kernel, const Product& product);
 // Its head, for a launch that is `one` for each copy: their arguments follow each other, and so do their blocks. Then
-// `block` is the block's number in its copy, and arguments have the names that they have alone.
-std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one);
+// `block` is the block's number in its copy, and arguments have the names that they have alone. Of several pieces, the
+// blocks that follow each other are the pieces of one, `piece` their number, and a cluster.
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces = 1);
 // Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before.
 std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead);
 std::vector<std::string> follow_text(const Kernel& kernel, const Product& product);

@@ -16,7 +16,7 @@ constexpr int depth_words = tile_depth / word;
 class TileText {
  public:
   TileText(const Kernel& kernel, const Product& product, const TileShape& shape)
-      : k_(kernel), p_(product), s_(shape), steps_((p_.depth.size() + tile_depth - 1) / tile_depth) {}
+      : k_(kernel), p_(product), s_(shape), all_steps_(steps_of(p_)), steps_(steps_of_piece(p_, s_)) {}
 
   std::string body() {
     const int64_t row_tiles = tiles(p_.rows, s_.rows), column_tiles = tiles(p_.columns, s_.columns);
@@ -29,6 +29,9 @@ class TileText {
     t_.add(fmt::format("const int first_row = {} * {}, first_column = {} * {};", rows_first ? first : second, s_.rows,
                        rows_first ? second : first, s_.columns));
     t_.add(fmt::format("const int batch = block / {};", row_tiles * column_tiles));
+    if (s_.pieces > 1)
+      t_.add(fmt::format("const int first_step = piece * {0} / {1}, steps = (piece + 1) * {0} / {1} - first_step;",
+                         all_steps_, s_.pieces));
     take_apart(t_, "batch", p_.batch, "z");
     const std::string_view type = element_type(p_);
     t_.add(fmt::format("{0}* const a_stages = ({0}*)shared_words;", type));
@@ -47,11 +50,14 @@ class TileText {
       group_sums();
     else
       sums();
-    epilogue();
+    add_results(t_, k_, p_, s_);
     return std::move(t_.text);
   }
 
  private:
+  // A loop's steps are counted from the piece's first.
+  std::string steps() const { return s_.pieces > 1 ? "steps" : std::to_string(steps_); }
+  std::string of_all(const std::string& step) const { return s_.pieces > 1 ? "first_step + " + step : step; }
   static int64_t tiles(const Axis& axis, int size) { return (axis.size() + size - 1) / size; }
   static bool across(const Operand& o) { return o.words == Operand::Words::across; }
   // Words in a line of the stage's memory, and where a line's word lies: neighbours in a column of words lie in
@@ -66,7 +72,7 @@ class TileText {
     return fmt::format("(({}) * {} + (({}) ^ {})) * {}", line, words, at, turned(words, "(" + line + ")"), word);
   }
   int passes(const Operand& o, int size) const {
-    return (across(o) ? tile_depth : size) * line_words(o, size) / s_.threads();
+    return ((across(o) ? tile_depth : size) + lines_of_pass(o, size) - 1) / lines_of_pass(o, size);
   }
   int lines_of_pass(const Operand& o, int size) const { return s_.threads() / line_words(o, size); }
 
@@ -117,6 +123,7 @@ class TileText {
   // The words of a stage that this thread brings.
   void bring(char x, const Operand& o, int size) {
     const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
+    const int all = across(o) ? tile_depth : size;
     const std::string stage = fmt::format("{}_stages + stage * {}", x, size * tile_depth);
     const std::string from = pointer_of(k_, o);
     const auto depth = [&](const std::string& position) {
@@ -146,6 +153,7 @@ class TileText {
       t_.add("#pragma unroll");
       t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
       t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
+      if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
       t_.add(fmt::format("write_lanes(words[j], {} + {});", stage, place(words, "line", fmt::format("{}_word", x))));
       t_.close();
     } else {
@@ -153,6 +161,7 @@ class TileText {
       t_.add("#pragma unroll");
       t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
       t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
+      if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
       if (across(o)) depth("line");
       const std::string j = across(o) ? "0" : "j";
       t_.add(fmt::format("const bool there = {};", is_there(j)));
@@ -165,13 +174,10 @@ class TileText {
     t_.close();
   }
 
-  int rows_of_warp() const { return s_.rows / s_.warps_along_rows; }
-  int columns_of_warp() const { return s_.columns / s_.warps_along_columns; }
-
   void declare_sums() {
-    const int m = rows_of_warp(), n = columns_of_warp();
+    const int m = rows_of_warp(s_), n = columns_of_warp(s_);
     t_.add(fmt::format("const int warp_row = warp / {0} * {1}, warp_column = warp % {0} * {2};", s_.warps_along_columns,
-                       m, n));
+                       s_.groups ? 16 : m, n));
     t_.add(fmt::format("float sums[{}][{}][4];", m / 16, n / 8));
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int i = 0; i < {}; ++i)", m / 16));
@@ -191,7 +197,7 @@ class TileText {
   void group_sums() {
     const int ahead = stages_ahead(s_);
     first_stages(ahead);
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
+    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps()));
     t_.add(fmt::format("wait_copies<{}>();", ahead - 1));
     t_.add("show_words();");
     if (ahead == s_.stages - 1) t_.add("wait_group<0>();");
@@ -199,9 +205,11 @@ class TileText {
     stage('a', s_.rows), stage('b', s_.columns);
     t_.add("begin_group();");
     t_.add("#pragma unroll");
-    t_.add(fmt::format(
-        "for (int k = 0; k < {}; k += 16) multiply_group_{}_{}(sums[0], a_stage + warp / 4 * {}, b_stage, k);",
-        tile_depth, element_type(p_), s_.columns, 64 * tile_depth));
+    t_.add(fmt::format("for (int k = 0; k < {}; k += 16)", tile_depth));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("  for (int i = 0; i < {}; ++i)", rows_of_warp(s_) / 16));
+    t_.add(fmt::format("    multiply_group_{}_{}(sums[i], a_stage + warp / 4 * {} + i * {}, b_stage, k);",
+                       element_type(p_), s_.columns, 64 * tile_depth, next_rows(s_) * tile_depth));
     t_.add("commit_group();");
     next_stage(ahead);
     t_.add("commit_copies();");
@@ -211,9 +219,9 @@ class TileText {
   }
 
   void sums() {
-    const int m = rows_of_warp(), n = columns_of_warp();
+    const int m = rows_of_warp(s_), n = columns_of_warp(s_);
     first_stages(stages_ahead(s_));
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
+    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps()));
     t_.add(fmt::format("wait_copies<{}>();", stages_ahead(s_) - 1));
     t_.add("__syncthreads();");
     next_stage(stages_ahead(s_));
@@ -241,8 +249,10 @@ class TileText {
     const auto stages = [&](bool ahead) {
       t_.add("#pragma unroll");
       t_.open(fmt::format("for (int step = 0; step < {}; ++step)", std::min<int64_t>(count, steps_)));
-      if (p_.a.ahead == ahead) t_.add("bring_a(step, step);");
-      if (p_.b.ahead == ahead) t_.add("bring_b(step, step);");
+      const bool all = count <= all_steps_ / s_.pieces || s_.pieces == 1;
+      for (const auto& [x, is_ahead] : {std::pair{'a', p_.a.ahead}, {'b', p_.b.ahead}})
+        if (is_ahead == ahead)
+          t_.add(fmt::format("{}bring_{}(step, {});", all ? "" : "if (step < steps) ", x, of_all("step")));
       if (!ahead) t_.add("commit_copies();");
       t_.close();
     };
@@ -253,9 +263,9 @@ class TileText {
   }
 
   void next_stage(int ahead) {
-    t_.open(fmt::format("if (step + {} < {})", ahead, steps_));
+    t_.open(fmt::format("if (step + {} < {})", ahead, steps()));
     for (const char x : {'a', 'b'})
-      t_.add(fmt::format("bring_{0}((step + {1}) % {2}, step + {1});", x, ahead, s_.stages));
+      t_.add(fmt::format("bring_{}((step + {}) % {}, {} + {});", x, ahead, s_.stages, of_all("step"), ahead));
     t_.close();
   }
 
@@ -277,61 +287,10 @@ class TileText {
                        place(words, line, at));
   }
 
-  // The sums change places through shared memory, so that a thread has neighbours in the result's memory.
-  void epilogue() {
-    const bool turn = p_.lanes_are_rows;
-    const int lines = turn ? s_.columns : s_.rows, width = turn ? s_.rows : s_.columns, pitch = width + 4;
-    t_.add("wait_copies<0>();");
-    t_.add("__syncthreads();");
-    t_.add("float* const results = (float*)shared_words;");
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int i = 0; i < {}; ++i)", rows_of_warp() / 16));
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("  for (int j = 0; j < {}; ++j)", columns_of_warp() / 8));
-    t_.add("#pragma unroll");
-    t_.open("    for (int e = 0; e < 4; ++e)");
-    t_.add("const int row = warp_row + i * 16 + lane / 4 + e / 2 * 8;");
-    t_.add("const int column = warp_column + j * 8 + lane % 4 * 2 + e % 2;");
-    t_.add(
-        fmt::format("results[{} * {} + {}] = sums[i][j][e];", turn ? "column" : "row", pitch, turn ? "row" : "column"));
-    t_.close();
-    t_.add("__syncthreads();");
-    const int words = width / p_.lanes, step = s_.threads() / words;  // a thread has the same word of several lines
-    const int together = p_.lanes > 1 && lines / step % 4 == 0 ? 4 : 1;
-    const std::string name = function_name(k_, p_) + "_at";
-    t_.add(fmt::format("const int at = thread % {} * {};", words, p_.lanes));
-    t_.open(fmt::format("for (int first = thread / {0}; first < {1}; first += {2})", words, lines, together * step));
-    const auto each_line = [&](const std::string& call) {
-      t_.add("#pragma unroll");
-      t_.open(fmt::format("for (int n = 0; n < {}; ++n)", together));
-      t_.add(fmt::format("const int line = first + n * {};", step));
-      t_.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
-                         turn ? "line" : "at"));
-      t_.add(fmt::format("if (row >= {} || column >= {}) continue;", p_.rows.size(), p_.columns.size()));
-      const std::string leaf = fmt::format("results + line * {} + at", pitch), from = parameter_names(k_);
-      if (call == "read") {
-        t_.add(fmt::format("{}_read({}, batch, row, column, words[n]);", name, from));
-      } else if (p_.lanes > 1) {
-        t_.add(fmt::format("Lanes<float, {}> leaf;", p_.lanes));
-        t_.add(fmt::format("read_lanes(leaf, {});", leaf));
-        t_.add(fmt::format("{}_rest({}, batch, row, column, leaf.at, words[n]);", name, from));
-      } else {
-        t_.add(fmt::format("{}({}, batch, row, column, {});", name, from, leaf));
-      }
-      t_.close();
-    };
-    if (p_.lanes > 1) {
-      t_.add(fmt::format("{}_words words[{}];", name, together));
-      each_line("read");
-    }
-    each_line("rest");
-    t_.close();
-  }
-
   const Kernel& k_;
   const Product& p_;
   const TileShape& s_;
-  const int64_t steps_;
+  const int64_t all_steps_, steps_;  // and of a piece, at most
   Lines t_;
 };
 
@@ -360,16 +319,18 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
   made.shape = {parts(product.rows.size(), s.rows) * parts(product.columns.size(), s.columns) * product.batch.size(),
                 s.threads()};
   made.shared_bytes = shared_bytes_of(product, s);
-  made.groups = s.groups;
+  made.groups = s.groups || s.pieces > 1;
   const auto read = [](const Operand& o) {
     return o.words == Operand::Words::none ? "elements" : o.words == Operand::Words::across ? "words across" : "words";
   };
-  made.how = fmt::format("tiles of {}x{}, {} stages, {} by {}{}", s.rows, s.columns, s.stages, read(product.a),
-                         read(product.b), s.groups ? ", by warpgroups" : "");
+  made.how = fmt::format("tiles of {}x{}, {} stages, {} by {}{}{}", s.rows, s.columns, s.stages, read(product.a),
+                         read(product.b), s.groups ? ", by warpgroups" : "",
+                         s.pieces > 1 ? fmt::format(", the depth in {} pieces", s.pieces) : "");
   made.functions = print_point(kernel, cuda_dialect, point);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
-  made.functions += function_head(kernel, product, made.shape);
-  made.shape.blocks *= product.copies;
+  made.functions += function_head(kernel, product, made.shape, s.pieces);
+  made.shape.blocks *= product.copies * s.pieces;
+  made.pieces = s.pieces;
   made.functions += TileText(kernel, product, s).body() + "}\n";
   return made;
 }

@@ -1,6 +1,7 @@
 // Products on tensor cores: a block makes a tile of rows and columns, through stages in shared memory.
 #pragma once
 #include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target/text.h"
 
 namespace npusim::cuda {
 
@@ -9,6 +10,7 @@ struct TileShape {
   int warps_along_rows = 2, warps_along_columns = 2;
   int stages = 3;
   bool groups = false;  // of four warps, which multiply what lies in shared memory: 64 rows each; sm_90a alone
+  int pieces = 1;       // of the depth: blocks of one cluster, which add their sums in the order of pieces; from 9.0 on
   int threads() const { return 32 * warps_along_rows * warps_along_columns; }
 };
 inline constexpr int tile_depth = 64;  // elements of a stage
@@ -18,8 +20,19 @@ std::span<const TileShape> tile_shapes();
 // Stages that are asked for while another one is multiplied, and what a block has of shared memory.
 int stages_ahead(const TileShape& shape);
 int64_t shared_bytes_of(const Product& product, const TileShape& shape);
+// Floats from a line of results in shared memory to the next: a warp's stores meet in no bank.
+int results_pitch(const Product& product, const TileShape& shape);
+int64_t steps_of(const Product& product);                                // of tile_depth
+int64_t steps_of_piece(const Product& product, const TileShape& shape);  // at most
 bool takes(const TileShape& shape, const Product& product);
 TileShape choose_tile(const Product& product, const Features& features, double* cycles = nullptr);
+
+// Rows of a warp's sums follow each other by 16; of a warpgroup's, which are 64 for all groups each time, by more.
+inline int next_rows(const TileShape& s) { return s.groups ? 16 * s.warps_along_rows : 16; }
+inline int rows_of_warp(const TileShape& s) { return s.rows / s.warps_along_rows; }
+inline int columns_of_warp(const TileShape& s) { return s.columns / s.warps_along_columns; }
+// Text behind the sums, which change places through shared memory, so that a thread has neighbours in the result's.
+void add_results(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
 
 std::string tiles_decline(const Product& product);  // "" if they do not
 Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape);

@@ -1,0 +1,97 @@
+// What is done with a tile's sums: those of other pieces of the depth are added, and the kernel's own expressions
+// follow.
+#include <fmt/format.h>
+
+#include "backends/cuda/target/text.h"
+#include "backends/cuda/target/tile.h"
+#include "print/point.h"
+
+namespace npusim::cuda {
+namespace {
+
+std::string of_first_piece(const TileShape& s, const std::string& leaf) {
+  return s.pieces > 1 ? fmt::format("of_piece<{}>({}, 0)", s.pieces, leaf) : leaf;
+}
+
+// All are asked for before the first is added.
+void add_pieces(Lines& t, const Product& p, const TileShape& s, const std::string& leaf) {
+  if (s.pieces == 1) return;
+  t.add(fmt::format("Lanes<float, {}> others[{}];", p.lanes, s.pieces - 1));
+  t.add("#pragma unroll");
+  t.add(fmt::format("for (int p = 1; p < {0}; ++p) read_lanes(others[p - 1], of_piece<{0}>({1}, p));", s.pieces, leaf));
+  t.add("#pragma unroll");
+  t.add(fmt::format("for (int p = 1; p < {}; ++p)", s.pieces));
+  t.add("#pragma unroll");
+  t.add(fmt::format("  for (int e = 0; e < {}; ++e) leaf.at[e] += others[p - 1].at[e];", p.lanes));
+}
+
+}  // namespace
+
+void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
+  const bool turn = p.lanes_are_rows;
+  const int lines = turn ? s.columns : s.rows, width = turn ? s.rows : s.columns, pitch = results_pitch(p, s);
+  t.add("wait_copies<0>();");
+  t.add("__syncthreads();");
+  t.add("float* const results = (float*)shared_words;");
+  t.add("#pragma unroll");
+  t.add(fmt::format("for (int i = 0; i < {}; ++i)", rows_of_warp(s) / 16));
+  t.add("#pragma unroll");
+  t.add(fmt::format("  for (int j = 0; j < {}; ++j)", columns_of_warp(s) / 8));
+  t.add("#pragma unroll");
+  t.open("    for (int e = 0; e < 4; e += 2)");
+  t.add(fmt::format("const int row = warp_row + i * {} + lane / 4 + e / 2 * 8;", next_rows(s)));
+  t.add("const int column = warp_column + j * 8 + lane % 4 * 2;");
+  if (turn) {
+    t.add(fmt::format("results[column * {} + row] = sums[i][j][e];", pitch));
+    t.add(fmt::format("results[(column + 1) * {} + row] = sums[i][j][e + 1];", pitch));
+  } else {
+    t.add(fmt::format("*(float2*)(results + row * {} + column) = float2{{sums[i][j][e], sums[i][j][e + 1]}};", pitch));
+  }
+  t.close();
+  t.add(s.pieces > 1 ? fmt::format("meet_cluster<{}>();", s.pieces) : "__syncthreads();");
+  const int words = width / p.lanes, step = s.threads() / words;  // a thread has the same word of several lines
+  int together = p.lanes > 1 ? 4 : 1;
+  while (together > 1 && lines < step * together * s.pieces) together /= 2;
+  if (step * words != s.threads()) t.open(fmt::format("if (thread < {})", step * words));
+  const std::string name = function_name(k, p) + "_at";
+  t.add(fmt::format("const int at = thread % {} * {};", words, p.lanes));
+  t.open(fmt::format("for (int first = thread / {}{}; first < {}; first += {})", words,
+                     s.pieces > 1 ? fmt::format(" + piece * {}", together * step) : "", lines,
+                     together * step * s.pieces));
+  const auto each_line = [&](const std::string& call) {
+    t.add("#pragma unroll");
+    t.open(fmt::format("for (int n = 0; n < {}; ++n)", together));
+    t.add(fmt::format("const int line = first + n * {};", step));
+    t.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
+                      turn ? "line" : "at"));
+    const std::string beyond = lines % (step * together) == 0 ? "" : fmt::format("line >= {} || ", lines);
+    t.add(fmt::format("if ({}row >= {} || column >= {}) continue;", beyond, p.rows.size(), p.columns.size()));
+    const std::string leaf = fmt::format("results + line * {} + at", pitch), from = parameter_names(k);
+    if (call == "read") {
+      t.add(fmt::format("{}_read({}, batch, row, column, words[n]);", name, from));
+    } else if (p.lanes > 1) {
+      t.add(fmt::format("Lanes<float, {}> leaf;", p.lanes));
+      t.add(fmt::format("read_lanes(leaf, {});", of_first_piece(s, leaf)));
+      add_pieces(t, p, s, leaf);
+      t.add(fmt::format("{}_rest({}, batch, row, column, leaf.at, words[n]);", name, from));
+    } else if (s.pieces > 1) {
+      t.add(fmt::format("float leaf = *({});", of_first_piece(s, leaf)));
+      t.add("#pragma unroll");
+      t.add(fmt::format("for (int p = 1; p < {0}; ++p) leaf += *of_piece<{0}>({1}, p);", s.pieces, leaf));
+      t.add(fmt::format("{}({}, batch, row, column, &leaf);", name, from));
+    } else {
+      t.add(fmt::format("{}({}, batch, row, column, {});", name, from, leaf));
+    }
+    t.close();
+  };
+  if (p.lanes > 1) {
+    t.add(fmt::format("{}_words words[{}];", name, together));
+    each_line("read");
+  }
+  each_line("rest");
+  t.close();
+  if (step * words != s.threads()) t.close();
+  if (s.pieces > 1) t.add(fmt::format("meet_cluster<{}>();", s.pieces));  // memory that others read stays
+}
+
+}  // namespace npusim::cuda
