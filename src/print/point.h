@@ -30,7 +30,8 @@ struct PointFunction {
 std::string print_point(const Kernel& kernel, const Dialect& dialect, const PointFunction& function);
 
 // Of the kernel's arguments and its trap word, as declared and as passed on.
-std::string parameters(const Kernel& kernel, const Dialect& dialect, std::string_view suffix = {});  // of names
-std::string parameter_names(const Kernel& kernel);
+std::string parameters(const Kernel& kernel, const Dialect& dialect, std::string_view suffix = {},  // of names
+                       bool trap = true);
+std::string parameter_names(const Kernel& kernel, std::string_view suffix = {});
 
 }  // namespace npusim

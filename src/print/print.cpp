@@ -41,7 +41,7 @@ std::string identifier(const std::string& text) {
   return name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) ? "k_" + name : name;
 }
 
-std::string parameters(const Kernel& k, const Dialect& d, std::string_view suffix) {
+std::string parameters(const Kernel& k, const Dialect& d, std::string_view suffix, bool trap) {
   std::vector<std::string> parts;
   int reads = 0, writes = 0;
   for (size_t i = 0; i < k.args.size(); ++i) {
@@ -52,16 +52,16 @@ std::string parameters(const Kernel& k, const Dialect& d, std::string_view suffi
                                 d.elements[static_cast<size_t>(arg.dtype)].type, name, i,
                                 may_alias(k, i) ? std::string_view{} : d.no_alias));
   }
-  if (takes_trap(k)) parts.push_back(fmt::format(fmt::runtime(d.trap_arg), parts.size()));
+  if (trap && takes_trap(k)) parts.push_back(fmt::format(fmt::runtime(d.trap_arg), parts.size()));
   if (!d.index_args.empty()) parts.emplace_back(d.index_args);
   return fmt::format("{}", fmt::join(parts, ",\n    "));
 }
 
-std::string parameter_names(const Kernel& k) {
+std::string parameter_names(const Kernel& k, std::string_view suffix) {
   std::vector<std::string> names;
   int reads = 0, writes = 0;
   for (const KernelArg& arg : k.args)
-    names.push_back(arg.written ? fmt::format("out{}", writes++) : fmt::format("in{}", reads++));
+    names.push_back(arg.written ? fmt::format("out{}{}", writes++, suffix) : fmt::format("in{}{}", reads++, suffix));
   if (takes_trap(k)) names.emplace_back("trap");
   return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target/beside.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/machine.h"
 #include "kernel/builder.h"
@@ -283,6 +283,44 @@ TEST(CudaRows, RoomOfAPixelIsFilled) {
       if (i % 8 >= 3) store_double(image.data.data(), f16, i, 0);
     EXPECT_EQ(difference(c, expected, execute(c, machine, memory, mslx::Order::random)), "");
   }
+}
+
+// Each kernel has blocks of its own, and traps of its own numbers.
+TEST(CudaRows, KernelsBesideEachOther) {
+  const std::vector<Kernel> kernels{rotary(3, 100, 128), index_copy(1, 200), embedding(3, 64), pad(5, 30, 3)};
+  std::vector<const Kernel*> all;
+  Case joined{"beside", {}, {}, {}};
+  for (const Kernel& k : kernels) {
+    EXPECT_TRUE(cuda::can_be_beside(k)) << k.name;
+    all.push_back(&k);
+    const auto before = static_cast<int>(joined.kernel.args.size());
+    for (KernelArg arg : k.args) {
+      if (arg.updates >= 0) arg.updates += before;
+      joined.kernel.args.push_back(arg);
+    }
+  }
+  EXPECT_FALSE(cuda::can_be_beside(rms_norm(3, 256, bf16)));
+  joined.made = cuda::make_beside(all);
+  joined.ahead.resize(joined.kernel.args.size());
+  EXPECT_EQ(joined.made.how, "4 kernels beside each other");
+  EXPECT_EQ(joined.made.trap_steps, (std::vector<size_t>{1, 1, 2, 2}));
+  check_nvrtc(joined.made.functions);
+  Machine machine(joined.made.functions);
+  ASSERT_EQ(machine.error(), "");
+  const std::vector<HostTensor> given = random_memory(joined.kernel, 1);
+  std::vector<HostTensor> expected = given;
+  size_t first = 0;
+  for (const Kernel& k : kernels) {
+    std::vector<void*> args;
+    for (size_t i = 0; i < k.args.size(); ++i) args.push_back(expected[first + i].data.data());
+    evaluate(k, args);
+    first += k.args.size();
+  }
+  EXPECT_EQ(difference(joined, expected, execute(joined, machine, given, mslx::Order::random)), "");
+  std::vector<HostTensor> wrong = given;
+  const size_t ids = kernels[0].args.size() + kernels[1].args.size() + 1;
+  store_int(wrong[ids].data.data(), i64, 2, 4);
+  EXPECT_EQ(machine.run(joined.kernel, joined.made, wrong, mslx::Order::forward, joined.ahead), joined.made.traps[3]);
 }
 
 TEST(CudaRows, RefusesLanesThatCannotBe) {

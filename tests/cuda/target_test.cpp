@@ -144,7 +144,13 @@ TEST_F(CudaTarget, CompilesTextModels) {
           .program;
   ASSERT_EQ(program->methods.size(), 4U);
   check_launches(*program, 2);
-  for (const Method& method : program->methods) EXPECT_EQ(method.fusions.at("attention"), 4);
+  for (const Method& method : program->methods) {
+    EXPECT_EQ(method.fusions.at("attention"), 4);
+    // Queries and keys of each layer turn in one launch.
+    EXPECT_GE(std::count_if(method.launches.begin(), method.launches.end(),
+                            [](const Launch& launch) { return launch.how.ends_with("kernels beside each other"); }),
+              4);
+  }
 }
 
 // Of decode, as of the method that feeds itself, one launch; the others are as without it.

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "backends/cuda/architecture.h"
+#include "backends/cuda/target/beside.h"
 #include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/parts.h"
 #include "backends/cuda/target/stream/launch.h"
@@ -45,14 +46,15 @@ class Planner {
           std::span(sequence.steps).subspan(static_cast<size_t>(launch.first), static_cast<size_t>(launch.count));
       const Step& step = steps[0];
       std::vector<bool> ahead(step.buffers.size(), true);
-      for (const Step& copy : steps)
-        for (size_t i = 0; i < ahead.size(); ++i) {
-          ahead[i] = ahead[i] && is_ahead(p_.buffers[static_cast<size_t>(copy.buffers[i])].kind);
-          launch.args.push_back(copy.buffers[i]);
-        }
-      const auto [known, fresh] = kernels_.try_emplace({step.kernel, launch.count, ahead});
-      if (fresh)
-        known->second = make_kernel(p_.kernels[static_cast<size_t>(step.kernel)], features_, ahead, launch.count);
+      for (const Step& one : steps) {
+        launch.args.insert(launch.args.end(), one.buffers.begin(), one.buffers.end());
+        for (size_t i = 0; i < std::min(ahead.size(), one.buffers.size()); ++i)
+          ahead[i] = ahead[i] && is_ahead(p_.buffers[static_cast<size_t>(one.buffers[i])].kind);
+      }
+      std::vector<int32_t> numbers;
+      for (const Step& one : steps) numbers.push_back(one.kernel);
+      const auto [known, fresh] = kernels_.try_emplace({numbers, ahead});
+      if (fresh) known->second = make(numbers, ahead);
       const Made& made = known->second;
       launch.symbol = made.symbol;
       launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
@@ -60,12 +62,22 @@ class Planner {
       launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
       launch.how = made.how + (launch.how.empty() ? "" : fmt::format("; no stream: {}", launch.how));
       launch.early = true;
-      for (const std::string& trap : made.traps)
-        launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, step), trap));
+      for (size_t n = 0; n < made.traps.size(); ++n) {
+        const Step& trapped = made.trap_steps.empty() ? step : steps[made.trap_steps[n]];
+        launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, trapped), made.traps[n]));
+      }
       if (!made.traps.empty()) launch.args.push_back(trap_word);
       of_symbol_.emplace(launch.symbol, &made);
       launches_.push_back(&launch);
     }
+  }
+
+  // Of equal products, or of kernels beside each other; of those by themselves `ahead` says what is there before.
+  Made make(const std::vector<int32_t>& numbers, const std::vector<bool>& ahead) const {
+    std::vector<const Kernel*> kernels;
+    for (const int32_t number : numbers) kernels.push_back(&p_.kernels[static_cast<size_t>(number)]);
+    if (numbers.size() > 1 && !kernels[0]->contraction) return make_beside(kernels);
+    return make_kernel(*kernels[0], features_, ahead, static_cast<int>(numbers.size()));
   }
 
   bool is_ahead(BufferKind kind) const {
@@ -100,8 +112,8 @@ class Planner {
   Program& p_;
   const std::vector<std::string>& architectures_;
   const Features& features_;
-  // By position in the program, how many at once, and what is ahead.
-  std::map<std::tuple<int32_t, int32_t, std::vector<bool>>, Made> kernels_;
+  // By the positions of its kernels in the program, and what is ahead.
+  std::map<std::pair<std::vector<int32_t>, std::vector<bool>>, Made> kernels_;
   bool prepared_ = false;                         // recipes are behind
   std::map<std::string, const Made*> of_symbol_;  // those of equal content once
   std::vector<Launch*> launches_;
@@ -179,7 +191,8 @@ class CudaTarget : public CodegenTarget {
   bool streams_ = false;
 };
 
-// Equal products none of which has to do with what another one writes: queries, keys and values of one layer.
+// Equal products none of which has to do with what another one writes: queries, keys and values of one layer. Or what
+// is computed point by point, of any kernels.
 size_t CudaTarget::group(std::span<const GroupStep> steps) const {
   constexpr size_t most = 4;
   const auto apart = [](const GroupStep& a, const GroupStep& b) {
@@ -193,7 +206,15 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
            kernel_name(*next.kernel) == kernel_name(*group[0].kernel) &&
            std::all_of(group.begin(), group.end(), [&](const GroupStep& step) { return apart(step, next); });
   };
+  const auto is_beside = [&](const GroupStep& next, std::span<const GroupStep> group) {
+    return can_be_beside(*next.kernel) &&
+           std::all_of(group.begin(), group.end(), [&](const GroupStep& step) { return apart(step, next); });
+  };
   size_t count = 1;
+  if (can_be_beside(*steps[0].kernel)) {
+    while (count < std::min(most, steps.size()) && is_beside(steps[count], steps.first(count))) ++count;
+    return count;
+  }
   while (count < std::min(most, steps.size()) && joins(steps[count], steps.first(count))) ++count;
   return several_at_once(*steps[0].kernel) ? count : 1;
 }

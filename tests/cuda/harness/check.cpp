@@ -79,15 +79,11 @@ Case chosen(std::string name, Kernel kernel, const std::string& how) {
   return {std::move(name), std::move(kernel), std::move(made), ahead};
 }
 
-namespace {
-
-void compile(const std::string& functions, const std::vector<std::string>& architectures) {
+void check_nvrtc(const std::string& functions, const std::vector<std::string>& architectures) {
   const std::vector<std::string> source{with_helpers(functions, cuda_dialect)};
   if (functions.empty() || !has_nvrtc()) return;
   for (const std::string& problem : check_cuda(source, architectures).problems) ADD_FAILURE() << problem;
 }
-
-}  // namespace
 
 void check(const std::vector<Case>& cases) {
   std::string functions, of_groups;
@@ -95,8 +91,8 @@ void check(const std::vector<Case>& cases) {
   for (const Case& c : cases)
     if (symbols.insert(c.made.symbol).second) (c.made.groups ? of_groups : functions) += c.made.functions;
   ASSERT_EQ(symbols.size(), cases.size());
-  compile(functions, {"sm_80", "sm_90a"});
-  compile(of_groups, {"sm_90a"});
+  check_nvrtc(functions);
+  check_nvrtc(of_groups, {"sm_90a"});
   Machine machine(functions + of_groups);
   ASSERT_EQ(machine.error(), "");
   unsigned seed = 1;
@@ -138,7 +134,7 @@ void check_steps(const std::vector<Steps>& all) {
       if (symbols.insert(made.back()[n].symbol).second) functions += made.back()[n].functions;
     }
   }
-  compile(functions, {"sm_80", "sm_90a"});
+  check_nvrtc(functions);
   Machine machine(functions);
   ASSERT_EQ(machine.error(), "");
   for (size_t i = 0; i < all.size(); ++i) {

@@ -29,6 +29,9 @@ Case chosen(std::string name, Kernel kernel, const std::string& how);
 // Compiled for every architecture where NVRTC is, and run: one answer, whatever the order of threads.
 void check(const std::vector<Case>& cases);
 
+// Every architecture takes the functions, and says nothing about them; without NVRTC nothing is asked.
+void check_nvrtc(const std::string& functions, const std::vector<std::string>& architectures = {"sm_80", "sm_90a"});
+
 // A kernel as all the steps that the target makes of it.
 struct Steps {
   std::string name;

@@ -15,6 +15,7 @@ struct Made {
   LaunchShape shape;
   int64_t shared_bytes = 0;        // of a block, beside what the text declares
   std::vector<std::string> traps;  // what its trap word says, from 1 on; none: it takes none
+  std::vector<size_t> trap_steps;  // whose each of them is, of several steps; none: the first one's
   bool groups = false;             // uses what sm_90a alone has
   int pieces = 1;                  // blocks of a cluster
   std::string how;                 // the implementation, and why those before it declined
