@@ -99,8 +99,9 @@ Schedule choose_lanes(const Kernel& kernel, const Dialect& d, int multiprocessor
   const auto any = [](const std::vector<bool>& of) { return std::find(of.begin(), of.end(), true) != of.end(); };
   if (s.row == RowLoop::none || s.row == RowLoop::thread) {
     // Where there are fewer threads, a point each has its points sooner than the lanes one after the other.
-    const bool is_long = computes_long(planned) || (s.row == RowLoop::thread && p.row_length > 16);
-    const int64_t enough = int64_t{multiprocessors} * (is_long ? 1024 : 32);
+    const bool walks = s.row == RowLoop::thread;
+    const bool is_long = computes_long(planned) || (walks && p.row_length > 16);
+    const int64_t enough = int64_t{multiprocessors} * (is_long ? 1024 : walks ? 96 : 32);
     const bool words = any(planned.word_stores) && (any(planned.word_loads) || planned.lane_count < s.lanes);
     return planned.points >= enough && words ? s : alone;
   }

@@ -191,7 +191,7 @@ TEST(CudaRows, RowsAreReadOnceInWords) {
 TEST(CudaRows, WeightsAreReadBeforeTheWait) {
   std::vector<Case> cases;
   cases.push_back(made("ahead_rms", rms_norm(2, 512, bf16), "rows, 8 lanes"));
-  cases.push_back(made("ahead_pieces", sum_of_pieces(64, 768, 4), "rows, 8 lanes"));
+  cases.push_back(made("ahead_pieces", sum_of_pieces(140, 768, 4), "rows, 8 lanes"));
   cases.push_back(made("ahead_alone", sum_of_pieces(3, 24, 4), "rows"));
   for (const Case& c : cases) {
     const std::string& text = c.made.functions;
@@ -243,8 +243,8 @@ TEST(CudaRows, PointsAreWords) {
 
 TEST(CudaRows, WindowsOfWords) {
   std::vector<Case> cases;
-  cases.push_back(made("max_pool_words", max_pool(2, 34, 64), "rows, 8 lanes"));
-  cases.push_back(made("mean_words", mean_of_image(20, 9, 1728), "rows, 8 lanes"));
+  cases.push_back(made("max_pool_words", max_pool(6, 34, 64), "rows, 8 lanes"));
+  cases.push_back(made("mean_words", mean_of_image(60, 9, 1728), "rows, 8 lanes"));
   cases.push_back(made("mean_alone", mean_of_image(20, 20, 1728), "rows"));  // long rows want more threads
   cases.push_back(made("few_channels", max_pool(9, 34, 20), "rows"));
   check(cases);
