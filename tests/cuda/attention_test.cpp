@@ -35,6 +35,11 @@ Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.25 + mask; }
 Ex causal(KernelBuilder& b, Ex leaf, Ex mask) {
   return select(b.binary(ExprOp::le, b.index(4), b.index(3)), leaf * 0.125, -infinity) + mask;
 }
+Ex some_hidden(KernelBuilder& b, Ex leaf, Ex mask) {
+  return select(mask < 2 && b.index(4) < b.integer(700), leaf * 0.25, -infinity);
+}
+Ex rounded(KernelBuilder& b, Ex leaf, Ex mask) { return b.round_to(leaf * 1.0, DType::f16) + mask; }
+Ex none_left(KernelBuilder&, Ex leaf, Ex mask) { return select(mask < 9, -infinity, leaf); }
 Ex capped(KernelBuilder&, Ex leaf, Ex mask) { return tanh(leaf * 0.02) * 50.0 + mask; }
 
 AttentionCase heads(int64_t size, DType type = DType::f16) {
@@ -110,24 +115,36 @@ TEST(CudaAttention, Warpgroups) {
   add("groups_uneven", c, masked, 1, 128);
   c.depth = c.columns = 256, c.batch = 1, c.queries = 70;
   add("groups_256", c, causal, 1, 64);
-  for (const bool safe : {false, true}) {
-    c = heads(64, DType::bf16);
-    c.group = 7, c.queries = 40, c.keys = 400, c.safe = safe;
-    add(safe ? "groups_hidden_safe" : "groups_hidden", c, masked, 1, 64)->given = [](std::vector<HostTensor>& memory) {
-      HostTensor& mask = memory[3];
-      for (int64_t i = 0; i < 40 * 400; ++i) {
-        const int64_t row = i / 400, key = i % 400;
-        const bool there = row == 30 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
-        store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
-      }
-      store_double(mask.data.data(), DType::f32, 31 * 400 + 140, 0.75);
-      store_double(mask.data.data(), DType::f32, 32 * 400 + 9, infinity);
-      store_double(mask.data.data(), DType::f32, 33 * 400 + 390, std::numeric_limits<double>::quiet_NaN());
-      // Of keys that most rows do not see: these make NaN of them all the same.
-      store_double(memory[1].data.data(), DType::bf16, 399 * 2 * 64 + 5, infinity);
-      store_double(memory[2].data.data(), DType::bf16, 399 * 2 * 64 + 64 + 5, infinity);
-    };
-  }
+  // Stages that are hidden from a block's rows, and what is in them all the same.
+  enum Hidden { finite, numbers, product };
+  for (const Hidden hidden : {finite, numbers, product})
+    for (const bool safe : {false, true}) {
+      c = heads(64, safe ? DType::f16 : DType::bf16);
+      c.group = 7, c.queries = 40, c.keys = 400, c.safe = safe;
+      add(fmt::format("groups_hidden{}{}", hidden, safe), c, rounded, 1, 64)->given =
+          [hidden, type = c.type](std::vector<HostTensor>& memory) {
+            HostTensor& mask = memory[3];
+            for (int64_t i = 0; i < 40 * 400; ++i) {
+              const int64_t row = i / 400, key = i % 400;
+              const bool there = row == 30 || row > 36 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
+              store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
+            }
+            store_double(mask.data.data(), DType::f32, 31 * 400 + 140, 0.75);
+            store_double(mask.data.data(), DType::f32, 32 * 400 + 9, infinity);
+            store_double(mask.data.data(), DType::f32, 33 * 400 + 300, std::numeric_limits<double>::quiet_NaN());
+            const int64_t last = 399 * 2 * 64;
+            if (hidden == numbers) {  // of one head a key, of the other one a value
+              store_double(memory[1].data.data(), type, last + 5, infinity);
+              store_double(memory[2].data.data(), type, last + 64 + 5, infinity);
+            } else if (hidden == product) {  // more than float16 has
+              store_double(memory[0].data.data(), type, 3 * 14 * 64 + 5, 300);
+              store_double(memory[1].data.data(), type, last + 5, 300);
+            }
+          };
+    }
+  c = heads(64);
+  c.group = 7, c.queries = 40, c.keys = 400;
+  cases.push_back(shaped("groups_none", attention(c, DType::i64, none_left), {4, 1, 64, 1}));
   check(cases);
 }
 
@@ -170,11 +187,6 @@ TEST(CudaAttention, WhatIsMadeOfProducts) {
   EXPECT_EQ(declined(attention(heads(264), DType::f32, masked)), "heads of 264 and 264, more than 256");
   EXPECT_EQ(declined(attention(heads(64, DType::f32), DType::f32, masked)), "queries of float32, not of a 16-bit type");
 }
-
-Ex some_hidden(KernelBuilder& b, Ex leaf, Ex mask) {
-  return select(mask < 2 && b.index(4) < b.integer(700), leaf * 0.25, -infinity);
-}
-Ex none_left(KernelBuilder&, Ex leaf, Ex mask) { return select(mask < 9, -infinity, leaf); }
 
 // Few rows and many keys: pieces of the keys, and their sum.
 TEST(CudaAttention, Pieces) {

@@ -1,6 +1,8 @@
 // Masks that are added, and masks that select −∞.
 #include "kernel/facts/masked_score.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +29,7 @@ class Splitter {
     MaskedScore masked;
     masked.hidden = parts.hidden, masked.open = parts.open, masked.plain = parts.plain;
     masked.lowest = parts.selected ? lowest : binary(ExprOp::add, parts.plain, lowest, Scalar::f32);
+    masked.most = parts.selected ? infinity : finite_up_to(parts.plain);
     masked.kernel = std::move(k_);
     const Dependence all = dependence_of(masked.kernel);
     masked.dims = all.dims[static_cast<size_t>(parts.hidden)] | all.dims[static_cast<size_t>(parts.open)];
@@ -58,6 +61,56 @@ class Splitter {
   }
   int32_t negation(int32_t a) { return add({.op = ExprOp::logical_not, .type = Scalar::boolean, .in = {a, -1, -1}}); }
   int32_t both(int32_t a, int32_t b) { return b < 0 ? a : binary(ExprOp::bit_and, a, b); }
+
+  // The largest absolute value of the product for which an expression is known to be finite; 0: none is.
+  double finite_up_to(int32_t expr) const {
+    double most = infinity;
+    const auto bound = bound_of(expr, most);
+    return bound && bound->by > 0 && most < infinity ? std::max(most, 0.0) : 0;
+  }
+
+  // |expression| <= by · |product| + plus, in which no rounding needs more than 1 % of either.
+  struct Bound {
+    double by = 0, plus = 0;
+  };
+  std::optional<Bound> bound_of(int32_t expr, double& most) const {
+    const Expr& e = at(expr);
+    if (e.type != Scalar::f32) return std::nullopt;
+    const auto within = [&](Bound bound, double limit = 1e38) -> std::optional<Bound> {
+      if (!(bound.plus < limit)) return std::nullopt;
+      if (bound.by > 0) most = std::min(most, 0.99 * (limit - bound.plus) / bound.by);
+      return bound;
+    };
+    if (e.op == ExprOp::contraction) return within({1, 0});
+    if (e.op == ExprOp::constant) return within({0, std::fabs(e.number)});
+    std::array<Bound, 3> of{};
+    for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
+      const auto operand = bound_of(e.in[n], most);
+      if (!operand) return std::nullopt;
+      of[n] = *operand;
+    }
+    const auto& [a, b, unused] = of;
+    switch (e.op) {
+      case ExprOp::neg:
+        return a;
+      case ExprOp::tanh:
+        return Bound{0, 1};
+      case ExprOp::round_to:
+        return within({1.01 * a.by, 1.01 * a.plus}, e.dtype == DType::f16 ? 65504 : 1e38);
+      case ExprOp::add:
+      case ExprOp::sub:
+        return within({a.by + b.by, a.plus + b.plus});
+      case ExprOp::mul:
+        if (at(e.in[0]).op == ExprOp::constant) return within({a.plus * b.by, a.plus * b.plus});
+        if (at(e.in[1]).op == ExprOp::constant) return within({b.plus * a.by, b.plus * a.plus});
+        return std::nullopt;
+      case ExprOp::div:
+        if (at(e.in[1]).op != ExprOp::constant || b.plus == 0) return std::nullopt;
+        return within({a.by / b.plus, a.plus / b.plus});
+      default:
+        return std::nullopt;
+    }
+  }
 
   // Of an expression that depends on the product.
   Parts split(int32_t expr) {

@@ -12,6 +12,8 @@ struct MaskedScore {
   int32_t lowest = -1;  // the score where `hidden` is true: −∞, or NaN where the mask is added to no finite number
   int32_t plain = -1;   // the score where `open` is true
   DimSet dims = 0;      // of the score's space, along which the two vary
+  // `lowest` is −∞ where the product's absolute value is at most this; infinity: whatever it is.
+  double most = 0;
 };
 // Of the score in `outer`, which holds an attention; nullopt where no mask is found in it.
 std::optional<MaskedScore> masked_score(const Kernel& outer);
