@@ -167,6 +167,12 @@ $fn void hold(unsigned (&words)[n][4]) {
   for (int i = 0; i < n; ++i)
     asm volatile("" : "+r"(words[i][0]), "+r"(words[i][1]), "+r"(words[i][2]), "+r"(words[i][3])::"memory");
 })"},
+    // The larger ones of the lower and of the upper halves.
+    {"max_halves", R"($fn unsigned max_halves(unsigned a, unsigned b) {
+  unsigned larger;
+  asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+})"},
     {"begin_group", R"($fn void begin_group() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); })"},
     {"commit_group", R"($fn void commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); })"},
     {"wait_group", R"(template <int later>

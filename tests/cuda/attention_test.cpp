@@ -98,56 +98,6 @@ TEST(CudaAttention, ScoresThatAreNoNumbers) {
   check(cases);
 }
 
-// Masks that leave stages as they are, hide them or neither.
-TEST(CudaAttention, Warpgroups) {
-  std::vector<Case> cases;
-  const auto add = [&](const std::string& name, const AttentionCase& c, auto score, int groups, int keys) {
-    cases.push_back(shaped(name, attention(c, DType::f32, score), {4 * groups, 1, keys, groups}));
-    return &cases.back();
-  };
-  AttentionCase c = heads(64);
-  add("groups_small", c, masked, 1, 64);
-  c.type = DType::bf16, c.group = 6, c.queries = 50, c.keys = 197;
-  add("groups_causal", c, causal, 2, 64);
-  c.depth = c.columns = 128;
-  add("groups_128", c, capped, 2, 128);
-  c.type = DType::f16, c.depth = 96, c.columns = 80, c.group = 1, c.queries = 300, c.keys = 264, c.batch = 2;
-  add("groups_uneven", c, masked, 1, 128);
-  c.depth = c.columns = 256, c.batch = 1, c.queries = 70;
-  add("groups_256", c, causal, 1, 64);
-  // Stages that are hidden from a block's rows, and what is in them all the same.
-  enum Hidden { finite, numbers, product };
-  for (const Hidden hidden : {finite, numbers, product})
-    for (const bool safe : {false, true}) {
-      c = heads(64, safe ? DType::f16 : DType::bf16);
-      c.group = 7, c.queries = 40, c.keys = 400, c.safe = safe;
-      add(fmt::format("groups_hidden{}{}", hidden, safe), c, rounded, 1, 64)->given =
-          [hidden, type = c.type](std::vector<HostTensor>& memory) {
-            HostTensor& mask = memory[3];
-            for (int64_t i = 0; i < 40 * 400; ++i) {
-              const int64_t row = i / 400, key = i % 400;
-              const bool there = row == 30 || row > 36 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
-              store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
-            }
-            store_double(mask.data.data(), DType::f32, 31 * 400 + 140, 0.75);
-            store_double(mask.data.data(), DType::f32, 32 * 400 + 9, infinity);
-            store_double(mask.data.data(), DType::f32, 33 * 400 + 300, std::numeric_limits<double>::quiet_NaN());
-            const int64_t last = 399 * 2 * 64;
-            if (hidden == numbers) {  // of one head a key, of the other one a value
-              store_double(memory[1].data.data(), type, last + 5, infinity);
-              store_double(memory[2].data.data(), type, last + 64 + 5, infinity);
-            } else if (hidden == product) {  // more than float16 has
-              store_double(memory[0].data.data(), type, 3 * 14 * 64 + 5, 300);
-              store_double(memory[1].data.data(), type, last + 5, 300);
-            }
-          };
-    }
-  c = heads(64);
-  c.group = 7, c.queries = 40, c.keys = 400;
-  cases.push_back(shaped("groups_none", attention(c, DType::i64, none_left), {4, 1, 64, 1}));
-  check(cases);
-}
-
 // As many keys as the first element of the mask says.
 Kernel with_keys(Kernel kernel) {
   auto contraction = std::make_shared<Contraction>(*kernel.contraction);
@@ -160,6 +110,70 @@ Kernel with_keys(Kernel kernel) {
   contraction->score = score;
   kernel.contraction = contraction;
   return kernel;
+}
+
+// Heads of every width, one warpgroup and two, masks that leave stages as they are.
+TEST(CudaAttention, Warpgroups) {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, const AttentionCase& c, auto score, int groups, int keys) {
+    cases.push_back(shaped(name, attention(c, DType::f32, score), {4 * groups, 1, keys, groups}));
+  };
+  AttentionCase c = heads(64);
+  add("groups_small", c, masked, 1, 64);
+  c.type = DType::bf16, c.group = 6, c.queries = 50, c.keys = 197;
+  add("groups_causal", c, causal, 2, 64);
+  c.depth = c.columns = 128;
+  add("groups_128", c, capped, 2, 128);
+  c.type = DType::f16, c.depth = 96, c.columns = 80, c.group = 1, c.queries = 300, c.keys = 264, c.batch = 2;
+  add("groups_uneven", c, masked, 1, 128);
+  c.depth = c.columns = 256, c.batch = 1, c.queries = 70;
+  add("groups_256", c, causal, 1, 64);
+  c = heads(64);
+  c.keys = 300;
+  for (const int64_t keys : {0, 1, 200}) {
+    cases.push_back(
+        shaped(fmt::format("groups_of{}", keys), with_keys(attention(c, DType::i64, some_hidden)), {4, 1, 64, 1}));
+    cases.back().given = [keys](std::vector<HostTensor>& memory) {
+      store_int(memory[3].data.data(), DType::i64, 0, keys);
+    };
+  }
+  check(cases);
+}
+
+// Stages that a mask hides from a block's rows, and what is in them all the same.
+TEST(CudaAttention, HiddenStages) {
+  std::vector<Case> cases;
+  enum Hidden { finite, numbers, product };
+  for (const Hidden hidden : {finite, numbers, product})
+    for (const bool safe : {false, true}) {
+      AttentionCase c = heads(64, safe ? DType::f16 : DType::bf16);
+      c.group = 7, c.queries = 40, c.keys = 400, c.safe = safe;
+      cases.push_back(
+          shaped(fmt::format("groups_hidden{}{}", hidden, safe), attention(c, DType::f32, rounded), {4, 1, 64, 1}));
+      cases.back().given = [hidden, type = c.type](std::vector<HostTensor>& memory) {
+        HostTensor& mask = memory[3];
+        for (int64_t i = 0; i < 40 * 400; ++i) {
+          const int64_t row = i / 400, key = i % 400;
+          const bool there = row == 30 || row > 36 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
+          store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
+        }
+        store_double(mask.data.data(), DType::f32, 31 * 400 + 140, 0.75);
+        store_double(mask.data.data(), DType::f32, 32 * 400 + 9, infinity);
+        store_double(mask.data.data(), DType::f32, 33 * 400 + 300, std::numeric_limits<double>::quiet_NaN());
+        const int64_t last = 399 * 2 * 64;
+        if (hidden == numbers) {  // of one head a key, of the other one a value
+          store_double(memory[1].data.data(), type, last + 5, infinity);
+          store_double(memory[2].data.data(), type, last + 64 + 5, infinity);
+        } else if (hidden == product) {  // more than float16 has
+          store_double(memory[0].data.data(), type, 3 * 14 * 64 + 5, 300);
+          store_double(memory[1].data.data(), type, last + 5, 300);
+        }
+      };
+    }
+  AttentionCase c = heads(64);
+  c.group = 7, c.queries = 40, c.keys = 400;
+  cases.push_back(shaped("groups_none", attention(c, DType::i64, none_left), {4, 1, 64, 1}));
+  check(cases);
 }
 
 // As many keys as there are said to be; what lies behind them is NaN.

@@ -123,6 +123,7 @@ const Dialect& harness_dialect() {
                                                  "multiply_turned_group_bf16_256",
                                                  "group_matrix_turned",
                                                  "hold",
+                                                 "max_halves",
                                                  "exp2_near",
                                                  "meet_cluster",
                                                  "of_piece",

@@ -2,6 +2,7 @@
 // fiber, and what the printer's helpers do by instructions of their own is done here, as exactly and as late as they
 // may.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -186,6 +187,9 @@ const T* of_piece(const T* mine, int block) {
                                     (reinterpret_cast<const char*>(mine) - static_cast<const char*>(me.tgm[0])));
 }
 
+inline unsigned max_halves(unsigned a, unsigned b) {
+  return std::max(a & 0xffffu, b & 0xffffu) | std::max(a >> 16, b >> 16) << 16;
+}
 inline float bf16_value(unsigned short bits) { return bits_as<float>(static_cast<unsigned>(bits) << 16); }
 inline unsigned pack_f16(float first, float second) { return float_to_f16(first) | float_to_f16(second) << 16; }
 inline unsigned pack_bf16(float first, float second) {

@@ -14,7 +14,7 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr int64_t most_depth = 256, most_shared_bytes = 99 << 10;  // of a block on all devices from sm_80 on
+constexpr int64_t most_depth = 256;
 
 // Lines of words at an odd number of words: neighbours in a column of words lie in different banks.
 int64_t pitch_of(int64_t elements) { return (words_of(elements) + 1) * word; }
@@ -232,6 +232,9 @@ AttentionShape choose_attention(const Attention& a, const Features& features) {
       : blocks(64) >= multiprocessors    ? AttentionShape{4, 1, 64}
       : blocks(32) >= 100                ? AttentionShape{2, 2, 32}
                                          : AttentionShape{1, 4, 32};
+  // Of a block on all devices from sm_80 on; a block that has a Hopper's multiprocessor to itself has more.
+  const bool alone = features.groups && blocks(s.rows()) <= multiprocessors;
+  const int64_t most_shared_bytes = (alone ? 200 : 99) << 10;
   while (s.keys_of_warp > 16 && (shared_bytes_of(a, s) > most_shared_bytes || s.keys() / 2 >= a.keys))
     s.keys_of_warp -= 16;
   if (shared_bytes_of(a, s) > most_shared_bytes) s = {4, 1, 16};
