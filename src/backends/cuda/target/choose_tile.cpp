@@ -68,7 +68,8 @@ double estimate(const Product& p, const TileShape& s) {
   const double in_order = s.groups ? 0 : 170 + 18.5 * results * tile_depth / (s.threads() / 32) / (16 * 8 * 16);
   const auto steps = static_cast<double>(steps_of_piece(p, s)), together = static_cast<double>(beside);
   const double step = std::max(products, bytes), begin = 1500;
-  const double store = 0.32 * results + (s.pieces == 1 ? 0 : 610 + 350 * (s.pieces - 1) + 0.12 * results);
+  const double store =
+      (0.32 + 0.016 * p.work) * results + (s.pieces == 1 ? 0 : 610 + 350 * (s.pieces - 1) + 0.12 * results);
   const double alone = steps * std::max({step, in_order, latency / stages_ahead(s)});
   const auto rounds = static_cast<double>(parts(blocks, multiprocessors * beside));
   return rounds * ((rounds > 1 ? begin / together : begin) +

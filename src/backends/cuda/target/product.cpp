@@ -106,6 +106,23 @@ void order_results(const Kernel& k, Product& p) {
   if (!axis.dims.empty() && axis.extents.back() % word == 0) p.lanes = word;
 }
 
+int work_of(const Kernel& k) {
+  int work = 0;
+  for (const Expr& e : k.exprs) switch (e.op) {
+      case ExprOp::constant:
+      case ExprOp::index:
+      case ExprOp::load:
+      case ExprOp::contraction:
+        break;
+      case ExprOp::div:
+        work += 20;
+        break;
+      default:
+        work += (e.op >= ExprOp::exp && e.op <= ExprOp::erfc) || e.op == ExprOp::pow ? 12 : 1;
+    }
+  return work;
+}
+
 }  // namespace
 
 std::optional<Product> find_product(const Kernel& k, std::string& why) {
@@ -146,6 +163,7 @@ std::optional<Product> find_product(const Kernel& k, std::string& why) {
   order_across(p, p.a, p.rows);
   order_across(p, p.b, p.columns);
   order_results(k, p);
+  p.work = work_of(k);
   return p;
 }
 

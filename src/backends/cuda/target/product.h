@@ -51,6 +51,7 @@ struct Product {
   // the one that stores walk in the smallest steps, and 1.
   bool lanes_are_rows = false;
   int lanes = 1;
+  int work = 0;    // instructions for a result's expressions, roughly
   int copies = 1;  // products like this one, each of memory of its own, that one launch makes
 };
 

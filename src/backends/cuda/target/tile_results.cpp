@@ -49,22 +49,28 @@ void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s
   }
   t.close();
   t.add(s.pieces > 1 ? fmt::format("meet_cluster<{}>();", s.pieces) : "__syncthreads();");
-  const int words = width / p.lanes, step = s.threads() / words;  // a thread has the same word of several lines
+  // A thread has the same word of several lines, or where lines do not share the threads evenly, word after word.
+  const int words = width / p.lanes, all = lines * words;
+  const bool even = s.threads() % words == 0;
   int together = p.lanes > 1 ? 4 : 1;
-  while (together > 1 && lines < step * together * s.pieces) together /= 2;
-  if (step * words != s.threads()) t.open(fmt::format("if (thread < {})", step * words));
+  while (together > 1 && all < s.threads() * together * s.pieces) together /= 2;
   const std::string name = function_name(k, p) + "_at";
-  t.add(fmt::format("const int at = thread % {} * {};", words, p.lanes));
-  t.open(fmt::format("for (int first = thread / {}{}; first < {}; first += {})", words,
-                     s.pieces > 1 ? fmt::format(" + piece * {}", together * step) : "", lines,
-                     together * step * s.pieces));
+  if (even) t.add(fmt::format("const int at = thread % {} * {};", words, p.lanes));
+  t.open(fmt::format("for (int first = thread{}; first < {}; first += {})",
+                     s.pieces > 1 ? fmt::format(" + piece * {}", together * s.threads()) : "", all,
+                     together * s.threads() * s.pieces));
   const auto each_line = [&](const std::string& call) {
     t.add("#pragma unroll");
     t.open(fmt::format("for (int n = 0; n < {}; ++n)", together));
-    t.add(fmt::format("const int line = first + n * {};", step));
+    if (even) {
+      t.add(fmt::format("const int line = first / {} + n * {};", words, s.threads() / words));
+    } else {
+      t.add(fmt::format("const int number = first + n * {};", s.threads()));
+      t.add(fmt::format("const int line = number / {}, at = number % {} * {};", words, words, p.lanes));
+    }
     t.add(fmt::format("const int row = first_row + {}, column = first_column + {};", turn ? "at" : "line",
                       turn ? "line" : "at"));
-    const std::string beyond = lines % (step * together) == 0 ? "" : fmt::format("line >= {} || ", lines);
+    const std::string beyond = all % (s.threads() * together) == 0 ? "" : fmt::format("line >= {} || ", lines);
     t.add(fmt::format("if ({}row >= {} || column >= {}) continue;", beyond, p.rows.size(), p.columns.size()));
     const std::string leaf = fmt::format("results + line * {} + at", pitch), from = parameter_names(k);
     if (call == "read") {
@@ -90,7 +96,6 @@ void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s
   }
   each_line("rest");
   t.close();
-  if (step * words != s.threads()) t.close();
   if (s.pieces > 1) t.add(fmt::format("meet_cluster<{}>();", s.pieces));  // memory that others read stays
 }
 
