@@ -9,7 +9,8 @@ namespace npusim {
 namespace {
 
 constexpr int64_t word_bytes = 16;
-constexpr int64_t most_kept_bytes = 256;  // of a thread: half of the registers that 1024 threads have each
+constexpr int64_t most_kept_bytes = 256;       // of a thread
+constexpr int64_t register_bytes = 256 << 10;  // of a multiprocessor: a block leaves half of its own for other things
 
 bool shares_rows(RowLoop row) { return row == RowLoop::warp || row == RowLoop::block; }
 
@@ -133,7 +134,8 @@ void plan_lanes(PrintPlan& p, const Dialect& d) {
   if (!shares_rows(row)) return;
   const int64_t step = int64_t{lanes} * (row == RowLoop::warp ? d.warp : p.schedule.threads);
   const int64_t turns = (extent + step - 1) / step;
-  if (kept > 0 && turns * kept <= most_kept_bytes) p.turns = static_cast<int>(turns);
+  if (kept > 0 && turns * kept <= std::min(most_kept_bytes, register_bytes / 2 / p.schedule.threads))
+    p.turns = static_cast<int>(turns);
 }
 
 }  // namespace npusim

@@ -12,6 +12,7 @@
 #include "kernel/evaluate.h"
 #include "print/lanes.h"
 #include "print/print.h"
+#include "print/samples.h"
 
 namespace npusim {
 namespace {
@@ -223,6 +224,36 @@ TEST(CudaRows, EverySchedule) {
   EXPECT_GT(kept, 14U);
   EXPECT_LT(kept, cases.size() - 2);
   check(cases);
+}
+
+// Whatever can have lanes computes the same, of samples of every kind of kernel.
+TEST(CudaRows, SamplesWithLanes) {
+  std::vector<PrintSample> samples;
+  std::vector<Case> cases;
+  std::string functions;
+  size_t words = 0;
+  for (PrintSample sample : print_samples())
+    for (const RowLoop row : {RowLoop::none, RowLoop::thread, RowLoop::warp, RowLoop::block})
+      for (const int lanes : {4, 8}) {
+        const Schedule s{row, 64, lanes};
+        if (sample.traps || cannot_print(sample.kernel, cuda_dialect, s)) continue;
+        cases.push_back(
+            scheduled(fmt::format("{}_{}_{}", sample.name, static_cast<int>(row), lanes), sample.kernel, s));
+        functions += cases.back().made.functions;
+        words += cases.back().made.functions.find("_lanes(") != std::string::npos;
+        samples.push_back(sample);
+        samples.back().tolerance *= 4;  // sums of other lengths
+      }
+  EXPECT_GT(cases.size(), 60U);
+  EXPECT_GT(words, 30U);
+  check_nvrtc(functions);
+  Machine machine(functions);
+  ASSERT_EQ(machine.error(), "");
+  for (size_t n = 0; n < cases.size(); ++n)
+    EXPECT_EQ(sample_difference(samples[n], sample_reference(samples[n]),
+                                execute(cases[n], machine, sample_memory(samples[n]), mslx::Order::random)),
+              "")
+        << cases[n].made.functions;
 }
 
 TEST(CudaRows, PointsAreWords) {

@@ -1,4 +1,5 @@
-// Every kernel of every zoo model, contractions as rows, prints in every dialect, and its CUDA text compiles.
+// Every kernel of every zoo model, contractions as rows, prints in every dialect, and its CUDA text compiles, with
+// lanes where they are worth it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,11 +28,18 @@ TEST(PrintZoo, cuda_text_compiles) {
   std::vector<std::vector<const Kernel*>> groups(count);
   for (const Kernel& kernel : zoo_kernels()) groups[content_hash(kernel) % count].push_back(&kernel);
   std::vector<std::string> sources;
+  size_t lanes = 0;
   for (std::vector<const Kernel*>& group : groups) {
     std::sort(group.begin(), group.end(),
               [](const Kernel* a, const Kernel* b) { return kernel_name(*a) < kernel_name(*b); });
-    if (!group.empty()) sources.push_back(print_kernels(group, cuda_dialect));
+    std::vector<Scheduled> scheduled;
+    for (const Kernel* kernel : group) {
+      scheduled.push_back({kernel, choose_lanes(*kernel, cuda_dialect, 132)});
+      lanes += scheduled.back().schedule.lanes > 1;
+    }
+    if (!group.empty()) sources.push_back(print_kernels(scheduled, cuda_dialect));
   }
+  EXPECT_GT(lanes, 100U);
   const std::string architectures[] = {"sm_80", "sm_90a"};
   const CudaCheck check = check_cuda(sources, architectures);
   for (const std::string& problem : check.problems) ADD_FAILURE() << problem;
