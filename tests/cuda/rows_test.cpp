@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "backends/cuda/target.h"
 #include "backends/cuda/target/beside.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/machine.h"
@@ -352,6 +353,20 @@ TEST(CudaRows, KernelsBesideEachOther) {
   const size_t ids = kernels[0].args.size() + kernels[1].args.size() + 1;
   store_int(wrong[ids].data.data(), i64, 2, 4);
   EXPECT_EQ(machine.run(joined.kernel, joined.made, wrong, mslx::Order::forward, joined.ahead), joined.made.traps[3]);
+}
+
+// Steps that follow each other and have nothing to do with each other, one of which may trap.
+TEST(CudaRows, WhatIsBesideEachOther) {
+  const Kernel turn = rotary(2, 4, 128), copy = index_copy(1, 200), rows = embedding(3, 64),
+               norm = rms_norm(3, 256, bf16);
+  const auto group = [](const std::vector<GroupStep>& steps) { return cuda::target().group(steps); };
+  const GroupStep queries{&turn, {0, 1, 2, 3}}, keys{&turn, {0, 4, 2, 5}}, state{&copy, {6, 7, 8, 6}};
+  EXPECT_EQ(group({queries, keys, state}), 3U);
+  EXPECT_EQ(group({queries, {&turn, {0, 3, 2, 5}}}), 1U);         // reads what the first one writes
+  EXPECT_EQ(group({{&turn, {0, 6, 2, 5}}, state}), 1U);           // reads what the second one overwrites
+  EXPECT_EQ(group({queries, {&norm, {9, 10, 11}}, state}), 1U);   // a row is a block's
+  EXPECT_EQ(group({state, queries, {&rows, {12, 13, 14}}}), 2U);  // both look something up
+  EXPECT_EQ(group({queries, keys, {&turn, {0, 15, 2, 16}}, {&turn, {0, 17, 2, 18}}, {&turn, {0, 19, 2, 20}}}), 4U);
 }
 
 TEST(CudaRows, RefusesLanesThatCannotBe) {

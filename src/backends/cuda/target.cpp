@@ -206,9 +206,11 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
            kernel_name(*next.kernel) == kernel_name(*group[0].kernel) &&
            std::all_of(group.begin(), group.end(), [&](const GroupStep& step) { return apart(step, next); });
   };
+  // A launch has one word for traps, in which the last one stays: the first of the steps that trap would be lost.
   const auto is_beside = [&](const GroupStep& next, std::span<const GroupStep> group) {
-    return can_be_beside(*next.kernel) &&
-           std::all_of(group.begin(), group.end(), [&](const GroupStep& step) { return apart(step, next); });
+    return can_be_beside(*next.kernel) && std::all_of(group.begin(), group.end(), [&](const GroupStep& step) {
+             return apart(step, next) && !(takes_trap(*step.kernel) && takes_trap(*next.kernel));
+           });
   };
   size_t count = 1;
   if (can_be_beside(*steps[0].kernel)) {
