@@ -17,6 +17,7 @@ from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_complex import Complex
 from .torch_graph import Graph
+from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_ref import Ref, Refused
 
@@ -107,7 +108,7 @@ class _Writer:
         self.outputs: list[dict[str, Any]] = []
 
     def write(self) -> Exported:
-        graph = self.program.graph_module.graph
+        graph = spell_out_masks(self.program.graph_module.graph)
         refs = self.placeholders(graph)
         memory = find_memory(graph)
         for node in find_complex_writes(graph, memory):

@@ -269,7 +269,9 @@ std::vector<TensorType> infer_attention(const OpCall& call) {
   return types;
 }
 
-std::string refuse_dropout(const OpCall& call) {
+std::string refuse_attention(const OpCall& call) {
+  if (!is_float(call.type("query").dtype))
+    return fmt::format("no attention of {}", dtype_name(call.type("query").dtype));
   if (call.number("dropout_p") != 0) return "dropout_p drops random weights; only inference is compiled";
   if (call.op->schema.find("dropout_mask") >= 0 && call.tensor("dropout_mask") >= 0)
     return "dropout_mask is not supported";
@@ -279,7 +281,7 @@ std::string refuse_dropout(const OpCall& call) {
 template <Extra extra>
 constexpr OpRecord attention(std::string_view schema) {
   OpRecord record = contraction(schema, infer_attention<extra>, lower_attention);
-  record.refuse = refuse_dropout;
+  record.refuse = refuse_attention;
   record.memory = Memory::arbitrary;
   return record;
 }

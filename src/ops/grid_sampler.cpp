@@ -52,7 +52,9 @@ struct Sampler {
     const auto size = static_cast<double>(extent(d));
     if (border == Border::zeros) return x;
     if (border == Border::reflection) x = align_corners ? reflect(x, 0, 2 * (size - 1)) : reflect(x, -1, 2 * size - 1);
-    return min(max(x, 0.0), size - 1);
+    // Where a place is no number ATen's minimum and maximum decide, which are others in 3-D.
+    const double unknown = k.shape(input).size() == 4 ? 0 : size - 1;
+    return select(isnan(x), unknown, min(max(x, 0.0), size - 1));
   }
 
   // Dimension d of the image at the kernel's point, in elements.

@@ -30,9 +30,10 @@ constexpr auto count = [](RowKernel& k, Ex x, const OpCall&) {
 
 constexpr auto norm = [](RowKernel& k, Ex x, const OpCall& c) {
   const char* order = c.op->schema.find("p") >= 0 ? "p" : "ord";
-  const Ex value = vector_norm(k, x, c.is_none(order) ? 2 : c.number(order));
+  const double p = c.is_none(order) ? 2 : c.number(order);
+  const Ex value = vector_norm(k, x, p);
   // An empty row's norm is 0, also where the reduction has no identity of its own.
-  return k.size() == 0 && !(c.number(order) < 0) ? k.number(0, value.type()) : value;
+  return k.size() == 0 && !(p < 0) ? k.number(0, value.type()) : value;
 };
 constexpr auto frobenius = [](RowKernel& k, Ex x, const OpCall&) { return vector_norm(k, x, 2); };
 

@@ -42,12 +42,12 @@ void lower_index_write(Lowering& lowering, std::string name, bool wrap, bool acc
   const Shape self = call.type("self").shape;
   const size_t dim = dim_argument(call, "dim", self.size());
   const int target = in_result_dtype(lowering, lowering.input(0)), index = lowering.input(call.tensor("index"));
-  Shape space = self;
-  if (!self.empty()) space[dim] = element_count(call.type("index").shape);
+  Shape space = at_least_vector(self);  // a scalar is written as often as there are indices
+  space[dim] = element_count(call.type("index").shape);
   OpKernel k(lowering, space);
   const int from = k.read(target), index_arg = k.read(index);
   std::vector<Coord> index_at, at = coordinates(identity_coordinates(self.size()));
-  if (!k.shape(index_arg).empty()) index_at.emplace_back(self.empty() ? Affine{} : k.dim(static_cast<int>(dim)));
+  if (!k.shape(index_arg).empty()) index_at.emplace_back(k.dim(static_cast<int>(dim)));
   const Ex i = k.load(index_arg, index_at);
   if (!self.empty()) at[dim] = Coord(wrap ? wrapped(i, self[dim]) : i);
   const Ex x = value(k);
@@ -267,16 +267,29 @@ constexpr OpRecord put(std::string_view schema) {
   record.tolerance = 4;
   return record;
 }
+std::string refuse_index_add(const OpCall& call) {
+  return !is_float(call.type("self").dtype) && call.is_real("alpha")
+             ? fmt::format("alpha {} is no integer as self's {}", call.number("alpha"),
+                           dtype_name(call.type("self").dtype))
+             : "";
+}
+
 constexpr OpRecord summed(OpRecord record) {
   record.tolerance = 8;
+  return record;
+}
+
+constexpr OpRecord refusing(OpRecord record, std::string (*refuse)(const OpCall&)) {
+  record.refuse = refuse;
   return record;
 }
 
 constexpr OpRecord records[] = {
     indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", infer_index_write,
             lower_index_copy),
-    summed(indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-                   infer_index_write, lower_index_add)),
+    refusing(summed(indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+                            infer_index_write, lower_index_add)),
+             refuse_index_add),
     indexed("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", infer_index_write,
             lower_index_fill),
     indexed("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", infer_index_write,

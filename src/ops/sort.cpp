@@ -39,6 +39,8 @@ Order order_of(const OpCall& call) {
 
 std::string refuse_long(const OpCall& call) {
   const Shape self = at_least_vector(call.type("self").shape);
+  if (call.op->schema.find("largest") >= 0 && call.type("self").shape.empty() && call.integer("k") == 0)
+    return "no element of a scalar is a scalar without a value";
   const bool flat = call.op->schema.find("dim") < 0 && call.op->name() != "aten.msort.default";
   const int64_t row = flat ? element_count(self) : self[order_of(call).dim];
   return row > longest_row ? fmt::format("rows of {} elements are too long to sort (at most {})", row, longest_row)
