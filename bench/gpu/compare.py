@@ -5,9 +5,10 @@
     compare.py run FOLDER [--npusim FILE] [--seconds S] [--models A,B] [--autotune]    on the machine with the GPU
 
 `run` makes the weights from seeds, checks every answer against PyTorch's float32 and only then measures: medians of CUDA
-events for PyTorch, of the host's clock around a whole run for npusim; inputs and outputs are on the GPU for both. A row is printed as soon as it is there, the table
-last, and the same as JSON into FOLDER/compare.json. Peers that the time limit does not leave room for are left out. Exit
-status 1: an answer is wrong, or npusim failed.
+events for PyTorch, of the host's clock around a whole run for npusim; inputs and outputs are on the GPU for both. Decode
+steps are measured as a graph of launches and as one launch. A row is printed as soon as it is there, the table last, and
+the same as JSON into FOLDER/compare.json, with the slowest launches. Peers that the time limit does not leave room for are
+left out. Exit status 1: an answer is wrong, or npusim failed.
 """
 import argparse
 import json
@@ -50,6 +51,8 @@ TEXTS = {
 }
 # A decode step of other shapes, at the last position: measured when they are asked for.
 SHAPED = {"llama3.2_1b-decode": "llama3.2_1b", "qwen3_0.6b-decode": "qwen3_0.6b"}
+TARGET = "cuda:sm_90a"
+STREAM = "stream"  # where the programs are that are one launch
 MOST_R, MOST_ERROR = {torch.float16: 1e-3, torch.bfloat16: 2e-2}, {torch.float16: 4e-2, torch.bfloat16: 0.2}
 
 
@@ -82,20 +85,27 @@ def text_graph(name: str) -> dict:
 
 
 def prepare(folder: Path, npusim: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STREAM).mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         model, inputs = models.build(name)
         with tempfile.TemporaryDirectory() as made:
             models.export_ir(name, model.half(), narrow(inputs, torch.float16), Path(made))
             graph = json.loads((Path(made) / "ir.json").read_text())
             (folder / f"{name}.json").write_text(json.dumps([t["name"] for t in graph["graph_inputs"]]))
-            print(own(npusim, "compile", Path(made) / "ir.json", "--target", "cuda:sm_90a", "-o", folder / f"{name}.npubin"))
+            compile_to(folder / f"{name}.npubin", npusim, Path(made), TARGET)
     for name in TEXTS:
         with tempfile.TemporaryDirectory() as made:
             (Path(made) / "ir.json").write_text(json.dumps(text_graph(name)))
-            print(own(npusim, "compile", Path(made) / "ir.json", "--target", "cuda:sm_90a", "-o", folder / f"{name}.npubin"))
+            compile_to(folder / f"{name}.npubin", npusim, Path(made), TARGET)
+            if "decode" in name:
+                compile_to(folder / STREAM / f"{name}.npubin", npusim, Path(made), f"{TARGET},stream")
     for shape in SHAPED.values():
-        texts.prepare(shape, folder, "cuda:sm_90a")
+        texts.prepare(shape, folder, TARGET)
+        texts.prepare(shape, folder / STREAM, f"{TARGET},stream")
+
+
+def compile_to(program: Path, npusim: str, made: Path, target: str) -> None:
+    print(own(npusim, "compile", made / "ir.json", "--target", target, "-o", program))
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
@@ -196,24 +206,30 @@ def make_shaped(shape: str, folder: Path, weights: Path, given: Path) -> tuple[t
 
 
 def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Tensor, row: dict) -> bool:
-    """Whether the answer is right."""
-    program = folder / f"{SHAPED.get(name, name)}.npubin"
-    session = [program, "--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
-    if name in SHAPED:
-        session += ["--method", "decode"]
-    try:
-        own(npusim, "run", *session, "-o", work / "out.safetensors")
-        found = load_file(work / "out.safetensors")
-        answer = next(t for t in found.values() if t.numel() == expected.numel())
-        row["one_minus_r"], row["error"] = distance(answer, expected)
-        good = row["one_minus_r"] <= MOST_R[dtype_of(name)] and row["error"] <= MOST_ERROR[dtype_of(name)]
-        row["answer"] = "ok" if good else "WRONG"
-        report = json.loads(own(npusim, "bench", *session, "--seconds", 1, "--json", "--on-device"))
-        row["npusim_ms"] = report.get("median_ms", report["min_ms"])
-        (folder / f"{name}.steps.txt").write_text(own(npusim, "bench", *session, "--seconds", 0.2, "--steps", 12))
-    except (RuntimeError, StopIteration) as problem:
-        row["problem"] = str(problem)[-600:]
-        return False
+    """Whether the answers are right: of the program and, where it was compiled as one launch too, of that."""
+    program = f"{SHAPED.get(name, name)}.npubin"
+    good = True
+    for prefix, file in (("", folder / program), ("stream_", folder / STREAM / program)):
+        if prefix and not file.exists():
+            continue
+        session = [file, "--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
+        if name in SHAPED:
+            session += ["--method", "decode"]
+        try:
+            own(npusim, "run", *session, "-o", work / "out.safetensors")
+            found = load_file(work / "out.safetensors")
+            answer = next(t for t in found.values() if t.numel() == expected.numel())
+            r, error = distance(answer, expected)
+            right = r <= MOST_R[dtype_of(name)] and error <= MOST_ERROR[dtype_of(name)]
+            good &= right
+            row |= {f"{prefix}one_minus_r": r, f"{prefix}error": error, f"{prefix}answer": "ok" if right else "WRONG"}
+            report = json.loads(own(npusim, "bench", *session, "--seconds", 1, "--json", "--on-device", "--steps", 12))
+            row[f"{prefix or 'npusim_'}ms"] = report["median_ms"]
+            row |= {"probe_read_gb_s": report["probe_read_gb_s"], "probe_gflop_s": report["probe_gflop_s"]}
+            row[f"{prefix}slowest"] = [f"{s['min_ms']:.4f} {s['how']}" for s in report["slowest_steps"]]
+        except (RuntimeError, StopIteration) as problem:
+            row[f"{prefix}problem"] = str(problem)[-600:]
+            good = False
     return good
 
 
@@ -263,7 +279,7 @@ def main() -> int:
     rows.show({"device": torch.cuda.get_device_name()} | probes())
     modes = ["reduce-overhead"] + ["max-autotune"] * given.autotune
     run_all(given.models.split(","), given.folder, given.npusim, rows, limit, modes)
-    columns = ["model", "answer", "npusim_ms", "eager_ms", "reduce-overhead_ms", "max-autotune_ms", "error", "eager_error"]
+    columns = ["model", "answer", "npusim_ms", "stream_answer", "stream_ms", "eager_ms", "reduce-overhead_ms", "max-autotune_ms", "error", "eager_error"]
     print("\n| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
     for row in rows.all[1:]:
         cell = [row.get(c, "") for c in columns]
