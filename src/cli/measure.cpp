@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/timing.h"
+#include "npusim/error.h"
 #include "npusim/machine.h"
 
 namespace npusim::cli {
@@ -73,8 +74,13 @@ std::vector<StepTime> measure_steps(Session& session, size_t method, double seco
 }
 
 DeviceLimits limits_of(const Session& session, size_t nth) {
-  const DeviceLimits own = measure_device(session.device(nth).name);
-  if (own.read_gb_s > 0) return own;
+  try {
+    const DeviceLimits own = measure_device(session.device(nth).name);
+    if (own.read_gb_s > 0) return own;
+  } catch (const Error& error) {  // such as no memory left beside the program's: what was measured stands
+    print_note(fmt::format("rates have nothing beside them: {}", error.what()));
+    return {};
+  }
   const int threads = session.threads();
   const double bf16 = program_info(session.program()).dtype == DType::bf16 ? probe_bf16_gflop_s(threads) : 0;
   return {probe_read_gb_s(threads), bf16 > 0 ? bf16 : probe_gflop_s(threads)};

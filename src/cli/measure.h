@@ -31,7 +31,7 @@ struct StepTime {
 std::vector<StepTime> measure_steps(Session& session, size_t method, double seconds, const Rewind& rewind);
 
 // What the session's `nth` device can do or, where it has no probe, the host, in the program's dtype where that has
-// multiply-adds of it. Takes about a second.
+// multiply-adds of it; zeros, and a note, where the probe fails. Takes about a second.
 DeviceLimits limits_of(const Session& session, size_t nth);
 // "  83 %" of what is possible; "" where that is not known.
 std::string share_text(double rate, double possible);
