@@ -228,10 +228,10 @@ AttentionShape choose_attention(const Attention& a, const Features& features) {
     if (const auto groups = choose_groups(a)) return *groups;
   const auto blocks = [&](int rows) { return a.axes.batch.size() * ((a.axes.rows.size() + rows - 1) / rows); };
   AttentionShape s;
-  s = blocks(128) >= 2 * multiprocessors ? AttentionShape{8, 1, 64}
-      : blocks(64) >= multiprocessors    ? AttentionShape{4, 1, 64}
-      : blocks(32) >= 100                ? AttentionShape{2, 2, 32}
-                                         : AttentionShape{1, 4, 32};
+  s = blocks(128) >= 2 * multiprocessors             ? AttentionShape{8, 1, 64}
+      : blocks(64) >= multiprocessors                ? AttentionShape{4, 1, 64}
+      : blocks(32) >= 100 && a.axes.rows.size() > 16 ? AttentionShape{2, 2, 32}
+                                                     : AttentionShape{1, 4, 32};
   // Of a block on all devices from sm_80 on; a block that has a Hopper's multiprocessor to itself has more.
   const bool alone = features.groups && blocks(s.rows()) <= multiprocessors;
   const int64_t most_shared_bytes = (alone ? 200 : 99) << 10;
