@@ -219,5 +219,18 @@ TEST(CheckKernel, UnknownNumbers) {
   EXPECT_EQ(check_kernel(k), Problems{"argument %1: bad size or type"});
 }
 
+// The second value of a contraction: attention has one, others have not.
+TEST(CheckKernel, TheLogOfTheWeightsSum) {
+  const auto problems = [](Kernel k, int64_t value) {
+    for (Expr& e : k.exprs)
+      if (e.op == ExprOp::contraction) e.integer = value;
+    return check_kernel(k);
+  };
+  const Kernel whole = attention({}, DType::f32, [](KernelBuilder&, Ex leaf, Ex) { return leaf; });
+  EXPECT_EQ(problems(whole, 1), Problems{});
+  EXPECT_EQ(problems(whole, 2), Problems{"e0: a contraction has no value 2"});
+  EXPECT_EQ(problems(linear(2, 3, 4, DType::f32, DType::f32, DType::f32, plain), 1).size(), 1U);
+}
+
 }  // namespace
 }  // namespace npusim
