@@ -12,10 +12,8 @@ inline constexpr int64_t quad_columns = 4;  // of a thread
 
 struct StreamAttention {
   AttentionAxes axes;
-  bool multiplied = false;  // by tensor cores: queries of 16 bits like keys, else float32 dots
-  int64_t splits = 1;       // of the keys of each batch, which take chunks in turns
-  int64_t looks = 0;        // chunks of a split of which each is looked at before it is read; 0: none is
-  int32_t mask = -1;        // what is added to a score whatever the dot is, among the score's expressions; -1: nothing
+  bool multiplied = false;    // by tensor cores: queries of 16 bits like keys, else float32 dots
+  int64_t splits = 1;         // of the keys of each batch
   int64_t partial_bytes = 0;  // of all splits: sums of the columns, the largest score and the sum of weights
   int64_t shared_bytes = 0;   // of a block
 
@@ -30,7 +28,7 @@ struct StreamAttention {
   }
   // Of a chunk's values, scores, and what each row is at, in whole words.
   int64_t common_bytes() const {
-    return (chunk * axes.columns.size() * 2 + (axes.rows.size() * (scores + 4) + looks) * 4 + 15) / 16 * 16;
+    return (chunk * axes.columns.size() * 2 + axes.rows.size() * (scores + 4) * 4 + 15) / 16 * 16;
   }
 };
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
@@ -38,7 +36,6 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::
 // The score, stored where its one written argument says; and the number of keys likewise, if the kernel counts them.
 Kernel stored_score(const Kernel& kernel);
 std::optional<Kernel> stored_count(const Kernel& kernel);
-Kernel stored_mask(const Kernel& kernel, int32_t mask);
 
 // NAME_ahead brings what a block reads first of keys and values nearer, whatever it is by then; NAME_parts and
 // NAME_merge. Parameters: see where they are called.

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t chunk = StreamAttention::chunk, scores = StreamAttention::scores, unit = StreamAttention::unit;
 constexpr int64_t quad = quad_columns;
 constexpr int64_t row_pad = StreamAttention::row_pad;
-constexpr int64_t most_brought = 1 << 16;  // bytes of a mask
+constexpr int64_t most_brought = 128 * stream_threads;  // bytes of a mask
 
 class AttentionText {
  public:
@@ -51,8 +51,6 @@ class AttentionText {
     functions_ += print_point(stored_score(k_), d_, f);
     f.name = name_ + "_keys";
     if (const auto count = stored_count(k_)) functions_ += print_point(*count, d_, f), counted_ = true;
-    f.name = name_ + "_mask";
-    if (a_.looks > 0) functions_ += print_point(stored_mask(k_, a_.mask), d_, f);
     f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"column", x_.columns.dims}};
     f.name = name_ + "_at";
     functions_ += print_point(k_, d_, f);
@@ -117,7 +115,7 @@ class AttentionText {
     t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
     take_apart(t_, "batch", x_.batch, "z");
     most_keys(false);
-    t_.add(fmt::format("const int from = split * {};", chunk));
+    t_.add(fmt::format("const int from = (most + {0}) / {1} * split / {2} * {1};", chunk - 1, chunk, a_.splits));
     const auto bring = [&](const Access& a, const Axis& keys, const Axis& along) {
       constexpr int64_t line = 64;  // elements of a line of the cache
       const int64_t lines = (along.size() + line - 1) / line;
@@ -136,8 +134,8 @@ class AttentionText {
       if (k_.args[i].written || arg == a_.keys(k_).arg || arg == a_.queries(k_).arg || arg == k_.contraction->b.arg ||
           bytes > most_brought)
         continue;
-      t_.add(fmt::format("for (int i = threadIdx.x; i < {}; i += {}) bring_nearer((const char*){} + i * 128);",
-                         (bytes + 127) / 128, stream_threads, add(arg)));
+      t_.add(fmt::format("if (threadIdx.x < {}) bring_nearer((const char*){} + threadIdx.x * 128);",
+                         (bytes + 127) / 128, add(arg)));
     }
     t_.close();
   }
@@ -171,25 +169,6 @@ class AttentionText {
     t_.add(
         fmt::format("if (key < most) key_words[u] = *(const uint4*)&{};", this->at(keys, x_.keys, "n", x_.depth, "k")));
     t_.close();
-  }
-
-  // Which of a split's chunks have a key that a mask does not hide.
-  void look() {
-    if (a_.looks == 0) return;
-    const int64_t rows = x_.rows.size();
-    t_.add(fmt::format("int* const seen = count_of + {};", rows));
-    t_.open(fmt::format("for (int n = warp; split + n * {} < chunks; n += {})", a_.splits, stream_warps));
-    t_.add(fmt::format("const int key = (split + n * {}) * {} + lane;", a_.splits, chunk));
-    t_.add("float one = 0;");
-    t_.open(fmt::format("for (int row = 0; row < {} && key < most; ++row)", rows));
-    t_.add("float mask = 0;");
-    t_.add(fmt::format("{}_mask({}&mask, batch, row, key, nullptr);", name_, reads()));
-    t_.add("if (mask != -INFINITY) one = 1;");
-    t_.close();
-    t_.add("one = warp_max(one);");
-    t_.add("if (lane == 0) seen[n] = one > 0;");
-    t_.close();
-    t_.add("meet_block();");
   }
 
   // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
@@ -256,10 +235,9 @@ class AttentionText {
     most_keys(true);
     t_.add(fmt::format("if (threadIdx.x < {}) largest[threadIdx.x] = -INFINITY, total[threadIdx.x] = 0;", rows));
     t_.add(fmt::format("const int chunks = (most + {}) / {};", chunk - 1, chunk));
+    t_.add(fmt::format("const int end = chunks * (split + 1) / {};", a_.splits));
     t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, turns));
-    look();
-    t_.open(fmt::format("for (int n = 0, c = split; c < chunks; ++n, c += {})", a_.splits));
-    if (a_.looks > 0) t_.add("if (!seen[n]) continue;");
+    t_.open(fmt::format("for (int c = chunks * split / {}; c < end; ++c)", a_.splits));
     t_.add(fmt::format("const int from = c * {};", chunk));
     if (multiplied) {
       read_fragments(keys);
