@@ -85,8 +85,7 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   const int64_t batch = axes->batch.size();
   a.splits = std::max<int64_t>(
       1, std::min(blocks / batch, (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk));
-  if (a.splits > 32) a.splits -= a.splits % 32;  // lanes of a warp merge them
-  a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;
+  a.partial_bytes = batch * a.splits * a.partial_floats() * 4;
   a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 && has_words(queries, axes->depth);
   a.shared_bytes = a.common_bytes();
   if (!a.multiplied)

@@ -26,6 +26,8 @@ struct StreamAttention {
   const Access& queries(const Kernel& k) const {
     return axes.swapped ? k.contraction->score->b : k.contraction->score->a;
   }
+  // Of one split: the columns' sums, the largest score of each row, its sum of weights, in whole words.
+  int64_t partial_floats() const { return axes.rows.size() * axes.columns.size() + (2 * axes.rows.size() + 3) / 4 * 4; }
   // Of a chunk's values, scores, and what each row is at, in whole words.
   int64_t common_bytes() const {
     return (chunk * axes.columns.size() * 2 + axes.rows.size() * (scores + 4) * 4 + 15) / 16 * 16;
@@ -38,7 +40,7 @@ Kernel stored_score(const Kernel& kernel);
 std::optional<Kernel> stored_count(const Kernel& kernel);
 
 // NAME_ahead brings what a block reads first of keys and values nearer, whatever it is by then; NAME_parts and
-// NAME_merge. Parameters: see where they are called.
+// NAME_merge. Parameters: scratch of the block (parts only), the partial results (not ahead), then those of the kernel.
 std::string print_attention(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect,
                             const std::string& name);
 

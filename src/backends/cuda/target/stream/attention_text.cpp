@@ -210,7 +210,7 @@ class AttentionText {
     const auto widen = [&](DType t, const std::string& text) {
       return fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(t)].load), text);
     };
-    open_function("parts", "const unsigned turn, char* scratch, char* partial");
+    open_function("parts", "char* scratch, float* partial");
     const bool multiplied = a_.multiplied;
     t_.add(
         fmt::format("char* const values = scratch; float* const weight = (float*)(values + {});", chunk * columns * 2));
@@ -302,20 +302,15 @@ class AttentionText {
     t_.close();
     t_.add("meet_block();");
     t_.close();  // chunks
-    t_.add(
-        "// Words with the turn, like those that blocks exchange: four columns, the largest score and the sum of "
-        "weights.");
-    t_.add(fmt::format("uint4* const to = (uint4*)partial + item * {};", 2 * quads));
+    t_.add(fmt::format("float* const to = partial + (long long)item * {};", a_.partial_floats()));
     t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int part = 0; part < {}; ++part)", turns));
-    t_.add(fmt::format("const int i = threadIdx.x + part * {};", stream_threads));
-    t_.add(fmt::format("if (i >= {}) break;", quads));
-    t_.add(fmt::format("const int row = i / {};", columns / quad));
-    const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
-    t_.add(fmt::format("write_whole(to + i * 2, uint4{{{}, {}, {}, turn}});", bits("sums[part].at[0]"),
-                       bits("sums[part].at[1]"), bits("sums[part].at[2]")));
-    t_.add(fmt::format("write_whole(to + i * 2 + 1, uint4{{{}, {}, {}, turn}});", bits("sums[part].at[3]"),
-                       bits("largest[row]"), bits("total[row]")));
+    t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
+    t_.add(fmt::format("const int i = threadIdx.x + turn * {};", stream_threads));
+    t_.add(fmt::format("if (i < {}) write_lanes(sums[turn], to + i * {});", quads, quad));
+    t_.close();
+    t_.open(fmt::format("if (threadIdx.x < {})", rows));
+    t_.add(fmt::format("to[{} + threadIdx.x] = largest[threadIdx.x];", rows * columns));
+    t_.add(fmt::format("to[{} + threadIdx.x] = total[threadIdx.x];", rows * (columns + 1)));
     t_.close();
     t_.add("meet_block();");
     t_.close();  // items
@@ -324,51 +319,30 @@ class AttentionText {
 
   void merge() {
     const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = rows * columns / quad;
-    const int64_t all = x_.batch.size() * quads, turns = (a_.splits + 31) / 32;
-    open_function("merge", "const unsigned turn, const unsigned reciprocal, const char* partial");
+    const int64_t all = x_.batch.size() * quads, stride = a_.partial_floats();
+    open_function("merge", "const unsigned reciprocal, const float* partial");
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
     t_.add(fmt::format("const int end = first_unit({}, blockIdx.x + 1, reciprocal);", all));
     t_.open(fmt::format("for (int one = first_unit({}, blockIdx.x, reciprocal) + warp; one < end; one += {})", all,
                         stream_warps));
     t_.add(fmt::format("const int batch = one / {0}, i = one % {0};", quads));
     t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
-    t_.add(fmt::format("const uint4* const from = (const uint4*)partial + (batch * {} + lane) * {} + i * 2;", a_.splits,
-                       2 * quads));
+    t_.add(fmt::format("const float* const from = partial + (long long)batch * {};", a_.splits * stride));
     t_.add("float largest = -INFINITY, total = 0, sums[4] = {0, 0, 0, 0};");
-    t_.add(fmt::format("uint4 one_word[{0}], other_word[{0}];", turns));
-    const auto each = [&](const auto& body) {
-      t_.add("#pragma unroll");
-      t_.open(fmt::format("for (int n = 0; n < {}; ++n)", turns));
-      body();
-      t_.close();
-    };
-    const int64_t step = 32 * 2 * quads;  // words
-    each([&] {
-      t_.add("one_word[n] = other_word[n] = uint4{0, 0, 0, 0};");
-      t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
-      t_.add(fmt::format("one_word[n] = read_whole(from + n * {0}), other_word[n] = read_whole(from + n * {0} + 1);",
-                         step));
-      t_.close();
-    });
-    each([&] {
-      t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
-      t_.add(fmt::format("while (one_word[n].w != turn) pause(), one_word[n] = read_whole(from + n * {});", step));
-      t_.add(
-          fmt::format("while (other_word[n].w != turn) pause(), other_word[n] = read_whole(from + n * {} + 1);", step));
-      t_.add("largest = nan_max(largest, __uint_as_float(other_word[n].y));");
-      t_.close();
-    });
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int s = lane; s < {}; s += 32) largest = nan_max(largest, from[s * {} + {} + row]);",
+                       a_.splits, stride, rows * columns));
     t_.add("largest = warp_max(largest);");
-    each([&] {
-      t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
-      t_.add(
-          "const float mine = __uint_as_float(other_word[n].y), share = mine == largest ? 1.0f : expf(mine - "
-          "largest);");
-      t_.add("total += share * __uint_as_float(other_word[n].z);");
-      t_.add("sums[0] += share * __uint_as_float(one_word[n].x), sums[1] += share * __uint_as_float(one_word[n].y);");
-      t_.add("sums[2] += share * __uint_as_float(one_word[n].z), sums[3] += share * __uint_as_float(other_word[n].x);");
-      t_.close();
-    });
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int s = lane; s < {}; s += 32)", a_.splits));
+    t_.add(fmt::format("const float* const part = from + s * {};", stride));
+    t_.add(fmt::format("const float mine = part[{} + row];", rows * columns));
+    t_.add("const float share = mine == largest ? 1.0f : expf(mine - largest);");
+    t_.add(fmt::format("total += share * part[{} + row];", rows * (columns + 1)));
+    t_.add(fmt::format("Lanes<float, {0}> found;", quad));
+    t_.add(fmt::format("read_lanes(found, part + i * {});", quad));
+    t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] += share * found.at[e];", quad));
+    t_.close();
     t_.add("total = warp_sum(total);");
     t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] = warp_sum(sums[e]);", quad));
     t_.add(fmt::format("if (lane >= {}) continue;", quad));
