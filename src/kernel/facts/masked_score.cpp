@@ -66,7 +66,7 @@ class Splitter {
   double finite_up_to(int32_t expr) const {
     double most = infinity;
     const auto bound = bound_of(expr, most);
-    return bound && bound->by > 0 && most < infinity ? std::max(most, 0.0) : 0;
+    return bound && most < infinity ? std::max(most, 0.0) : 0;
   }
 
   // |expression| <= by · |product| + plus, in which no rounding needs more than 1 % of either.
