@@ -94,8 +94,7 @@ struct Checker {
       case ExprOp::contraction:
         if (!k.contraction) add("e{}: the kernel has no contraction", i);
         if (e.type != Scalar::f32) add("e{}: a contraction is f32", i);
-        if (e.integer != 0 &&
-            (e.integer != 1 || (k.contraction && k.contraction->kind != ContractionKind::attention)))
+        if (e.integer != 0 && (e.integer != 1 || (k.contraction && k.contraction->kind != ContractionKind::attention)))
           add("e{}: a contraction has no value {}", i, e.integer);
         return;
       case ExprOp::select:
