@@ -326,14 +326,19 @@ TEST(CudaStream, Products) {
 
 // Several batches and rows, masks, columns that are no power of two, more keys than a chunk.
 TEST(CudaStream, Attention) {
-  AttentionCase one, group, rows;
+  AttentionCase one, group, rows, hidden;
   one.type = DType::bf16, one.queries = 1, one.keys = 200, one.depth = one.columns = 64;
   group.type = DType::f16, group.queries = 1, group.group = 7, group.keys = 33, group.depth = 24, group.columns = 64;
   rows.type = DType::bf16, rows.batch = 2, rows.queries = 4, rows.group = 3, rows.keys = 96, rows.safe = true;
   rows.depth = 128, rows.columns = 96;
-  for (const AttentionCase& c : {one, group, rows}) {
-    SCOPED_TRACE(c.group);
+  hidden.type = DType::bf16, hidden.queries = 1, hidden.kv_heads = 44, hidden.keys = 320;
+  hidden.depth = hidden.columns = 32;
+  for (const AttentionCase& c : {one, group, rows, hidden}) {
+    SCOPED_TRACE(c.keys);
     const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) {
+      // More chunks than splits: most of them have no key that the mask shows.
+      if (c.keys == hidden.keys)
+        return leaf * 0.3 + select(mask > 0.96, mask, -std::numeric_limits<double>::infinity());
       const Ex value = leaf * 0.3 + mask;
       return c.safe ? select(mask > 0.0, value, -std::numeric_limits<double>::infinity()) : value;
     };

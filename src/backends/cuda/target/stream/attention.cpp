@@ -15,9 +15,26 @@ namespace npusim::cuda {
 namespace {
 
 constexpr int64_t most_rows = 16, most_columns = 256;
+constexpr int64_t most_looks = 256;
 constexpr int64_t blocks = multiprocessors;  // that share the keys where there are as many
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// score = something of the dot + the mask, which hides a key where it is -inf.
+int32_t find_mask(const Score& score) {
+  std::vector<bool> of_dot;
+  for (const Expr& e : score.exprs) {
+    bool depends = e.op == ExprOp::contraction;
+    for (int32_t in : e.in) depends = depends || (in >= 0 && of_dot[static_cast<size_t>(in)]);
+    of_dot.push_back(depends);
+  }
+  const Expr& sum = score.exprs[static_cast<size_t>(score.result)];
+  if (sum.op != ExprOp::add) return -1;
+  const auto [a, b] = std::pair{sum.in[0], sum.in[1]};
+  if (of_dot[static_cast<size_t>(a)] == of_dot[static_cast<size_t>(b)]) return -1;
+  const int32_t mask = of_dot[static_cast<size_t>(a)] ? b : a;
+  return score.exprs[static_cast<size_t>(mask)].type == Scalar::f32 ? mask : -1;
+}
 
 // Whether words of 16 bytes lie along the axis, wherever the other dimensions stand.
 bool has_words(const Access& a, const Axis& along) {
@@ -55,6 +72,10 @@ std::optional<Kernel> stored_count(const Kernel& k) {
   return with_store(std::move(count), DType::i64, expr, k.contraction->score->space.size());
 }
 
+Kernel stored_mask(const Kernel& k, int32_t mask) {
+  return with_store(score_kernel(k), DType::f32, mask, k.contraction->score->space.size());
+}
+
 std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::string& why) {
   const auto none = [&](std::string reason) {
     why = std::move(reason);
@@ -85,7 +106,12 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   const int64_t batch = axes->batch.size();
   a.splits = std::max<int64_t>(
       1, std::min(blocks / batch, (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk));
-  a.partial_bytes = batch * a.splits * a.partial_floats() * 4;
+  if (a.splits > 32) a.splits -= a.splits % 32;  // lanes of a warp merge them
+  a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;
+  a.mask = find_mask(*k.contraction->score);
+  const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
+  if (a.mask >= 0 && chunks > a.splits) a.looks = (chunks + a.splits - 1) / a.splits;
+  if (a.looks > most_looks) a.looks = 0;
   a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 && has_words(queries, axes->depth);
   a.shared_bytes = a.common_bytes();
   if (!a.multiplied)

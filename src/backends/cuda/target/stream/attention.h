@@ -12,8 +12,10 @@ inline constexpr int64_t quad_columns = 4;  // of a thread
 
 struct StreamAttention {
   AttentionAxes axes;
-  bool multiplied = false;    // by tensor cores: queries of 16 bits like keys, else float32 dots
-  int64_t splits = 1;         // of the keys of each batch
+  bool multiplied = false;  // by tensor cores: queries of 16 bits like keys, else float32 dots
+  int64_t splits = 1;       // of the keys of each batch, which take chunks in turns
+  int64_t looks = 0;        // chunks of a split of which each is looked at before it is read; 0: none is
+  int32_t mask = -1;        // what is added to a score whatever the dot is, among the score's expressions; -1: nothing
   int64_t partial_bytes = 0;  // of all splits: sums of the columns, the largest score and the sum of weights
   int64_t shared_bytes = 0;   // of a block
 
@@ -26,11 +28,9 @@ struct StreamAttention {
   const Access& queries(const Kernel& k) const {
     return axes.swapped ? k.contraction->score->b : k.contraction->score->a;
   }
-  // Of one split: the columns' sums, the largest score of each row, its sum of weights, in whole words.
-  int64_t partial_floats() const { return axes.rows.size() * axes.columns.size() + (2 * axes.rows.size() + 3) / 4 * 4; }
   // Of a chunk's values, scores, and what each row is at, in whole words.
   int64_t common_bytes() const {
-    return (chunk * axes.columns.size() * 2 + axes.rows.size() * (scores + 4) * 4 + 15) / 16 * 16;
+    return (chunk * axes.columns.size() * 2 + (axes.rows.size() * (scores + 4) + looks) * 4 + 15) / 16 * 16;
   }
 };
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
@@ -38,9 +38,10 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::
 // The score, stored where its one written argument says; and the number of keys likewise, if the kernel counts them.
 Kernel stored_score(const Kernel& kernel);
 std::optional<Kernel> stored_count(const Kernel& kernel);
+Kernel stored_mask(const Kernel& kernel, int32_t mask);
 
 // NAME_ahead brings what a block reads first of keys and values nearer, whatever it is by then; NAME_parts and
-// NAME_merge. Parameters: scratch of the block (parts only), the partial results (not ahead), then those of the kernel.
+// NAME_merge. Parameters: see where they are called.
 std::string print_attention(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect,
                             const std::string& name);
 

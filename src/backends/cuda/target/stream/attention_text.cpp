@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t chunk = StreamAttention::chunk, scores = StreamAttention::scores, unit = StreamAttention::unit;
 constexpr int64_t quad = quad_columns;
 constexpr int64_t row_pad = StreamAttention::row_pad;
-constexpr int64_t most_brought = 128 * stream_threads;  // bytes of a mask
+constexpr int64_t most_brought = 1 << 16;  // bytes of a mask
 
 class AttentionText {
  public:
@@ -51,6 +51,8 @@ class AttentionText {
     functions_ += print_point(stored_score(k_), d_, f);
     f.name = name_ + "_keys";
     if (const auto count = stored_count(k_)) functions_ += print_point(*count, d_, f), counted_ = true;
+    f.name = name_ + "_mask";
+    if (a_.looks > 0) functions_ += print_point(stored_mask(k_, a_.mask), d_, f);
     f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"column", x_.columns.dims}};
     f.name = name_ + "_at";
     functions_ += print_point(k_, d_, f);
@@ -115,7 +117,7 @@ class AttentionText {
     t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
     take_apart(t_, "batch", x_.batch, "z");
     most_keys(false);
-    t_.add(fmt::format("const int from = (most + {0}) / {1} * split / {2} * {1};", chunk - 1, chunk, a_.splits));
+    t_.add(fmt::format("const int from = split * {};", chunk));
     const auto bring = [&](const Access& a, const Axis& keys, const Axis& along) {
       constexpr int64_t line = 64;  // elements of a line of the cache
       const int64_t lines = (along.size() + line - 1) / line;
@@ -134,8 +136,8 @@ class AttentionText {
       if (k_.args[i].written || arg == a_.keys(k_).arg || arg == a_.queries(k_).arg || arg == k_.contraction->b.arg ||
           bytes > most_brought)
         continue;
-      t_.add(fmt::format("if (threadIdx.x < {}) bring_nearer((const char*){} + threadIdx.x * 128);",
-                         (bytes + 127) / 128, add(arg)));
+      t_.add(fmt::format("for (int i = threadIdx.x; i < {}; i += {}) bring_nearer((const char*){} + i * 128);",
+                         (bytes + 127) / 128, stream_threads, add(arg)));
     }
     t_.close();
   }
@@ -169,6 +171,26 @@ class AttentionText {
     t_.add(
         fmt::format("if (key < most) key_words[u] = *(const uint4*)&{};", this->at(keys, x_.keys, "n", x_.depth, "k")));
     t_.close();
+  }
+
+  // Which of a split's chunks have a key that a mask does not hide.
+  void look() {
+    // Where there are no keys, too, all threads read what the first ones set.
+    if (a_.looks == 0) return t_.add("meet_block();");
+    const int64_t rows = x_.rows.size();
+    t_.add(fmt::format("int* const seen = count_of + {};", rows));
+    t_.open(fmt::format("for (int n = warp; split + n * {} < chunks; n += {})", a_.splits, stream_warps));
+    t_.add(fmt::format("const int key = (split + n * {}) * {} + lane;", a_.splits, chunk));
+    t_.add("float one = 0;");
+    t_.open(fmt::format("for (int row = 0; row < {} && key < most; ++row)", rows));
+    t_.add("float mask = 0;");
+    t_.add(fmt::format("{}_mask({}&mask, batch, row, key, nullptr);", name_, reads()));
+    t_.add("if (mask != -INFINITY) one = 1;");
+    t_.close();
+    t_.add("one = warp_max(one);");
+    t_.add("if (lane == 0) seen[n] = one > 0;");
+    t_.close();
+    t_.add("meet_block();");
   }
 
   // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
@@ -210,7 +232,7 @@ class AttentionText {
     const auto widen = [&](DType t, const std::string& text) {
       return fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(t)].load), text);
     };
-    open_function("parts", "char* scratch, float* partial");
+    open_function("parts", "const unsigned turn, char* scratch, char* partial");
     const bool multiplied = a_.multiplied;
     t_.add(
         fmt::format("char* const values = scratch; float* const weight = (float*)(values + {});", chunk * columns * 2));
@@ -235,9 +257,10 @@ class AttentionText {
     most_keys(true);
     t_.add(fmt::format("if (threadIdx.x < {}) largest[threadIdx.x] = -INFINITY, total[threadIdx.x] = 0;", rows));
     t_.add(fmt::format("const int chunks = (most + {}) / {};", chunk - 1, chunk));
-    t_.add(fmt::format("const int end = chunks * (split + 1) / {};", a_.splits));
     t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, turns));
-    t_.open(fmt::format("for (int c = chunks * split / {}; c < end; ++c)", a_.splits));
+    look();
+    t_.open(fmt::format("for (int n = 0, c = split; c < chunks; ++n, c += {})", a_.splits));
+    if (a_.looks > 0) t_.add("if (!seen[n]) continue;");
     t_.add(fmt::format("const int from = c * {};", chunk));
     if (multiplied) {
       read_fragments(keys);
@@ -302,15 +325,20 @@ class AttentionText {
     t_.close();
     t_.add("meet_block();");
     t_.close();  // chunks
-    t_.add(fmt::format("float* const to = partial + (long long)item * {};", a_.partial_floats()));
+    t_.add(
+        "// Words with the turn, like those that blocks exchange: four columns, the largest score and the sum of "
+        "weights.");
+    t_.add(fmt::format("uint4* const to = (uint4*)partial + item * {};", 2 * quads));
     t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
-    t_.add(fmt::format("const int i = threadIdx.x + turn * {};", stream_threads));
-    t_.add(fmt::format("if (i < {}) write_lanes(sums[turn], to + i * {});", quads, quad));
-    t_.close();
-    t_.open(fmt::format("if (threadIdx.x < {})", rows));
-    t_.add(fmt::format("to[{} + threadIdx.x] = largest[threadIdx.x];", rows * columns));
-    t_.add(fmt::format("to[{} + threadIdx.x] = total[threadIdx.x];", rows * (columns + 1)));
+    t_.open(fmt::format("for (int part = 0; part < {}; ++part)", turns));
+    t_.add(fmt::format("const int i = threadIdx.x + part * {};", stream_threads));
+    t_.add(fmt::format("if (i >= {}) break;", quads));
+    t_.add(fmt::format("const int row = i / {};", columns / quad));
+    const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
+    t_.add(fmt::format("write_whole(to + i * 2, uint4{{{}, {}, {}, turn}});", bits("sums[part].at[0]"),
+                       bits("sums[part].at[1]"), bits("sums[part].at[2]")));
+    t_.add(fmt::format("write_whole(to + i * 2 + 1, uint4{{{}, {}, {}, turn}});", bits("sums[part].at[3]"),
+                       bits("largest[row]"), bits("total[row]")));
     t_.close();
     t_.add("meet_block();");
     t_.close();  // items
@@ -319,30 +347,51 @@ class AttentionText {
 
   void merge() {
     const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = rows * columns / quad;
-    const int64_t all = x_.batch.size() * quads, stride = a_.partial_floats();
-    open_function("merge", "const unsigned reciprocal, const float* partial");
+    const int64_t all = x_.batch.size() * quads, turns = (a_.splits + 31) / 32;
+    open_function("merge", "const unsigned turn, const unsigned reciprocal, const char* partial");
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
     t_.add(fmt::format("const int end = first_unit({}, blockIdx.x + 1, reciprocal);", all));
     t_.open(fmt::format("for (int one = first_unit({}, blockIdx.x, reciprocal) + warp; one < end; one += {})", all,
                         stream_warps));
     t_.add(fmt::format("const int batch = one / {0}, i = one % {0};", quads));
     t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
-    t_.add(fmt::format("const float* const from = partial + (long long)batch * {};", a_.splits * stride));
+    t_.add(fmt::format("const uint4* const from = (const uint4*)partial + (batch * {} + lane) * {} + i * 2;", a_.splits,
+                       2 * quads));
     t_.add("float largest = -INFINITY, total = 0, sums[4] = {0, 0, 0, 0};");
-    t_.add("#pragma unroll");
-    t_.add(fmt::format("for (int s = lane; s < {}; s += 32) largest = nan_max(largest, from[s * {} + {} + row]);",
-                       a_.splits, stride, rows * columns));
+    t_.add(fmt::format("uint4 one_word[{0}], other_word[{0}];", turns));
+    const auto each = [&](const auto& body) {
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int n = 0; n < {}; ++n)", turns));
+      body();
+      t_.close();
+    };
+    const int64_t step = 32 * 2 * quads;  // words
+    each([&] {
+      t_.add("one_word[n] = other_word[n] = uint4{0, 0, 0, 0};");
+      t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
+      t_.add(fmt::format("one_word[n] = read_whole(from + n * {0}), other_word[n] = read_whole(from + n * {0} + 1);",
+                         step));
+      t_.close();
+    });
+    each([&] {
+      t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
+      t_.add(fmt::format("while (one_word[n].w != turn) pause(), one_word[n] = read_whole(from + n * {});", step));
+      t_.add(
+          fmt::format("while (other_word[n].w != turn) pause(), other_word[n] = read_whole(from + n * {} + 1);", step));
+      t_.add("largest = nan_max(largest, __uint_as_float(other_word[n].y));");
+      t_.close();
+    });
     t_.add("largest = warp_max(largest);");
-    t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int s = lane; s < {}; s += 32)", a_.splits));
-    t_.add(fmt::format("const float* const part = from + s * {};", stride));
-    t_.add(fmt::format("const float mine = part[{} + row];", rows * columns));
-    t_.add("const float share = mine == largest ? 1.0f : expf(mine - largest);");
-    t_.add(fmt::format("total += share * part[{} + row];", rows * (columns + 1)));
-    t_.add(fmt::format("Lanes<float, {0}> found;", quad));
-    t_.add(fmt::format("read_lanes(found, part + i * {});", quad));
-    t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] += share * found.at[e];", quad));
-    t_.close();
+    each([&] {
+      t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
+      t_.add(
+          "const float mine = __uint_as_float(other_word[n].y), share = mine == largest ? 1.0f : expf(mine - "
+          "largest);");
+      t_.add("total += share * __uint_as_float(other_word[n].z);");
+      t_.add("sums[0] += share * __uint_as_float(one_word[n].x), sums[1] += share * __uint_as_float(one_word[n].y);");
+      t_.add("sums[2] += share * __uint_as_float(one_word[n].z), sums[3] += share * __uint_as_float(other_word[n].x);");
+      t_.close();
+    });
     t_.add("total = warp_sum(total);");
     t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] = warp_sum(sums[e]);", quad));
     t_.add(fmt::format("if (lane >= {}) continue;", quad));

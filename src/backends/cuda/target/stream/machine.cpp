@@ -64,54 +64,67 @@ __device__ __forceinline__ void feed(Feeder& f, const char* matrix, const int li
   }
 }
 
-// Adds this warp's share of a piece to `sums`: eight lines against rows of x, two of them at once. A lane's word is of one
-// line, and as operand a it stands in two rows of the product, which so is of eight lines and 32 elements. Columns of
-// operand b: of each row of x four, for the halves of the words of even and of odd lines, which take the halves of a unit
-// the other way round, so that all meet in no bank.
-template <int rows, int depth, bool half>
-__device__ __forceinline__ void use_piece(Ring& r, const char* x, const int part, float (*sums)[2][4]) {
-  enum { turns = slot_depth / 64 / 8, groups = (rows + 1) / 2 };
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, units = part / 64;
-  unsigned b[turns][groups][2][2];
-#pragma unroll
-  for (int turn = 0; turn < turns; ++turn)
-#pragma unroll
-    for (int step = 0; step < 2; ++step)
-#pragma unroll
-      for (int group = 0; group < groups; ++group) {
-        const int unit = turn * 8 + warp, row = group * 2 + line / 4, other = step ^ line / 2 % 2;
-        const char* const at = x + row * depth * 2 + unit * 128 + other * 64 + lane % 4 * 16 + line % 2 * 4;
-        b[turn][group][step][0] = b[turn][group][step][1] = 0;
-        if (row < rows && unit < units)
-          b[turn][group][step][0] = *(const unsigned*)at, b[turn][group][step][1] = *(const unsigned*)(at + 8);
-      }
+// A warp's share of a piece: of eight lines, words of 16 bytes.
+struct Words {
+  uint4 at[slot_depth / 64 / 8][2];
+};
+// Lanes of odd lines take the halves of a unit the other way round, so that all meet in no bank.
+__device__ __forceinline__ void take_piece(Ring& r, Words& words, const int part) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, swapped = line % 2 * 64;
   mbarrier_wait(&r.full[r.slot], r.phase);
   const char* const mine = r.slots + r.slot * slot_bytes + line * part * 2 + lane % 4 * 16;
-  const int swapped = line % 2 * 64;
-  uint4 word[turns][2];
 #pragma unroll
-  for (int turn = 0; turn < turns; ++turn) {
+  for (int turn = 0; turn < slot_depth / 64 / 8; ++turn) {
     const int unit = turn * 8 + warp;
-    word[turn][0] = word[turn][1] = {0, 0, 0, 0};
-    if (unit >= units) continue;
-    word[turn][0] = *(const uint4*)(mine + unit * 128 + swapped);
-    word[turn][1] = *(const uint4*)(mine + unit * 128 + 64 - swapped);
+    words.at[turn][0] = words.at[turn][1] = {0, 0, 0, 0};
+    if (unit >= part / 64) continue;
+    words.at[turn][0] = *(const uint4*)(mine + unit * 128 + swapped);
+    words.at[turn][1] = *(const uint4*)(mine + unit * 128 + 64 - swapped);
   }
   __syncwarp();
   if (lane == 0) mbarrier_arrive(&r.empty[r.slot]);
   advance(r.slot, r.phase, r.count);
+}
+
+// What a piece is multiplied with: rows of x, two of them at once, as operand b. Of each row it has four columns, for the
+// halves of the words of even and of odd lines.
+template <int rows>
+struct Rows {
+  unsigned at[slot_depth / 64 / 8][(rows + 1) / 2][2][2];
+};
+template <int rows, int depth>
+__device__ __forceinline__ void take_rows(Rows<rows>& b, const char* x, const int part) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4;
 #pragma unroll
-  for (int turn = 0; turn < turns; ++turn)
+  for (int turn = 0; turn < slot_depth / 64 / 8; ++turn)
+#pragma unroll
+    for (int step = 0; step < 2; ++step)
+#pragma unroll
+      for (int group = 0; group < (rows + 1) / 2; ++group) {
+        const int unit = turn * 8 + warp, row = group * 2 + line / 4, other = step ^ line / 2 % 2;
+        const char* const at = x + row * depth * 2 + unit * 128 + other * 64 + lane % 4 * 16 + line % 2 * 4;
+        unsigned(&mine)[2] = b.at[turn][group][step];
+        mine[0] = mine[1] = 0;
+        if (row < rows && unit < part / 64) mine[0] = *(const unsigned*)at, mine[1] = *(const unsigned*)(at + 8);
+      }
+}
+
+// Adds the warp's share to `sums`. A word is of one line, and as operand a it stands in two rows of the product, which so
+// is of eight lines and 32 elements.
+template <int rows, bool half>
+__device__ __forceinline__ void multiply_piece(const Words& words, const Rows<rows>& b, float (*sums)[2][4]) {
+#pragma unroll
+  for (int turn = 0; turn < slot_depth / 64 / 8; ++turn)
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      const uint4 w = word[turn][step];
+      const uint4 w = words.at[turn][step];
       const unsigned a[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
-      for (int group = 0; group < groups; ++group)
+      for (int group = 0; group < (rows + 1) / 2; ++group)
         if (half)
-          multiply_f16(sums[group][step], a, b[turn][group][step]);
+          multiply_f16(sums[group][step], a, b.at[turn][group][step]);
         else
-          multiply_bf16(sums[group][step], a, b[turn][group][step]);
+          multiply_bf16(sums[group][step], a, b.at[turn][group][step]);
     }
 }
 

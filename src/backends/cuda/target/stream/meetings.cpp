@@ -10,9 +10,9 @@ namespace {
 
 using Kind = StreamStage::Kind;
 
-// Not a value: the block's memory, the results of attention's parts, the sums of products, which take turns with
-// themselves and are the scratch of rows.
-constexpr int32_t in_block = -1, partial = -2, sums = -3;
+// Not a value: the block's memory, and the sums of products, which take turns with themselves and are the scratch of
+// rows.
+constexpr int32_t in_block = -1, sums = -2;
 
 struct Use {
   int32_t place = 0;
@@ -50,11 +50,9 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
     case Kind::attention: {
       const int64_t at = plan.scratch.at(stage.step);
       uses.push_back({in_block, at, at + plan.attentions[stage.step]->shared_bytes, true});
-      uses.push_back({partial, 0, 1, true});
       break;
     }
-    case Kind::merge:
-      uses.push_back({partial, 0, 1, false});
+    case Kind::merge:  // reads the parts word by word
       break;
     case Kind::product:
       uses.push_back({sums, 0, 1, false});
@@ -92,9 +90,9 @@ int64_t value_bytes(const WholeMethod& method, const StreamPlan& plan, int32_t v
   return 0;
 }
 
-std::vector<bool> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
+std::vector<char> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
                                   std::span<const StreamStage> chain) {
-  std::vector<bool> meets;
+  std::vector<char> meets;
   std::vector<Use> open;
   for (const StreamStage& stage : chain) {
     const std::vector<Use> mine = uses_of(method, plan, stage);

@@ -9,7 +9,7 @@ namespace npusim::cuda {
 
 // By stage of the chain, whose first one stands behind a wait: whether the block meets before it, because it touches
 // memory that an earlier one does too. Of the block's memory that goes by place: values take turns in it.
-std::vector<bool> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
+std::vector<char> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
                                   std::span<const StreamStage> chain);
 
 // The same for each step that names the value.

@@ -17,7 +17,6 @@ using Kind = StreamStage::Kind;
 constexpr int64_t most_everywhere = 1 << 15;  // points, with what each sums, that every block computes for itself
 constexpr int64_t most_spread = 1 << 22;      // of what is no product of its own
 constexpr int64_t alignment = 128;
-constexpr int32_t partials = -1;  // stands for the memory of attention among values; -2 for that of every second one
 
 int64_t bytes_of(const KernelArg& arg) { return arg.elements * static_cast<int64_t>(dtype_size(arg.dtype)); }
 
@@ -255,8 +254,7 @@ class Planner {
     if (!e.exchanged.empty()) return true;
     if (e.gathers && waits(Kind::gather, s, {m_.steps[s].values[static_cast<size_t>(plan_.products[s]->x)]}, {}))
       return true;
-    return e.kind == Kind::attention ? waits(e.kind, s, e.read, {partials - turn_})
-                                     : waits(e.kind, s, e.read, e.written);
+    return waits(e.kind, s, e.read, e.kind == Kind::attention ? std::vector<int32_t>{} : e.written);
   }
 
   std::string add(size_t s) {
@@ -291,9 +289,7 @@ class Planner {
     if (e.kind == Kind::attention) {
       plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
       lives_[{&scratch_, static_cast<int32_t>(s)}] = {plan_.attentions[s]->shared_bytes, now(), now()};
-      append(Kind::attention, s, e.read, {partials - turn_});
-      e.read.push_back(partials - turn_);
-      turn_ ^= 1;  // the next one need not wait until this one is merged
+      append(Kind::attention, s, e.read, {});  // its parts travel as what is exchanged does
       e.kind = Kind::merge;
     }
     append(e.kind, s, e.read, e.written);
@@ -385,7 +381,6 @@ class Planner {
   const WholeMethod& m_;
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
-  int32_t turn_ = 0;
   std::set<int32_t> made_;
   std::map<int32_t, int64_t> scratch_;  // of attentions, by step
   std::map<int32_t, size_t> maker_;     // of what is exchanged: the step

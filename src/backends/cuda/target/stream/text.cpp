@@ -15,6 +15,7 @@
 #include "backends/cuda/target/text.h"
 #include "base/hash.h"
 #include "print/part.h"
+#include "print/plan.h"
 #include "print/point.h"
 #include "print/print.h"
 
@@ -129,6 +130,12 @@ class Printer {
     own_ += aligned(256 + 16 * (e.units * e.width / each + 4 * stream_grid));
     return known->second;
   }
+  // How many blocks have done their part of an attention, roughly.
+  int counter(int attention) {
+    const auto [known, fresh] = counters_.try_emplace(attention, static_cast<int>(pointers_.size()));
+    if (fresh) pointers_.push_back(own_from + own_), own_ += alignment;
+    return known->second;
+  }
   std::string shape_of(const StreamExchange& e) const {
     const int64_t bytes = e.width * static_cast<int64_t>(dtype_size(e.dtype));
     return bytes % 4 == 0 ? fmt::format("<unsigned, {}, {}>", e.units, bytes / 4)
@@ -190,8 +197,8 @@ class Printer {
   void add(std::span<const StreamStage> chain) {
     std::string key;
     for (const StreamStage& stage : chain) key += key_of(stage);
-    const std::vector<bool> meets = stream_meetings(m_, plan_, chain);
-    for (bool meet : meets) key += meet ? '|' : '-';
+    const std::vector<char> meets = stream_meetings(m_, plan_, chain);
+    for (char meet : meets) key += meet ? '|' : '-';
     const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
     if (fresh) print(chain, meets, known->second);
     stages_.push_back(static_cast<int>(known->second) | (chain[0].after_all ? waits : 0));
@@ -220,12 +227,14 @@ class Printer {
       stages_.push_back(pointer(values[i], x && !plan_.homes.contains(values[i])));
     }
     if (stage.kind == Kind::attention || stage.kind == Kind::merge) {
-      stages_.push_back(partial_pointers_[turn_]);
-      if (stage.kind == Kind::merge) turn_ ^= 1;
-    }
-    if (stage.kind == Kind::attention) {
-      stages_.push_back(static_cast<int>(pointers_.size()));
-      pointers_.push_back(plan_.scratch.at(stage.step));
+      stages_.push_back(partial_pointers_[merged_ % 2]);
+      if (stage.kind == Kind::attention) {
+        stages_.push_back(static_cast<int>(pointers_.size()));
+        pointers_.push_back(plan_.scratch.at(stage.step));
+      }
+      stages_.push_back(merged_);
+      stages_.push_back(counter(merged_));
+      if (stage.kind == Kind::merge) ++merged_;
     }
     if (const auto made = published(stage)) stages_.push_back(exchange_pointer(values[*made]));
     if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
@@ -252,16 +261,35 @@ class Printer {
     return shapes_.try_emplace(shape, static_cast<int>(shapes_.size())).first->second;
   }
 
-  void print(std::span<const StreamStage> chain, const std::vector<bool>& meets, int id) {
+  void print(std::span<const StreamStage> chain, const std::vector<char>& meets, int id) {
     Lines c;
     c.indent = 3;
     c.open(fmt::format("case {}:", id));
     row_ = 1;
     std::string to_publish;  // behind the next meeting
-    for (size_t n = 0; n < chain.size(); ++n) {
+    if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange) {
+      c.add(fmt::format("{}_begin(ring, words);", products(run)));
+      begun_ = true;
+    }
+    for (size_t n = 0, end = 0; n < chain.size(); n = end) {
       if (meets[n] || (!to_publish.empty() && chain[n].kind != Kind::product))
         c.add("meet_block();"), c.text += std::exchange(to_publish, "");
-      print(chain[n], c, to_publish);
+      end = n + 1;
+      if (chain[n].kind == Kind::product) {
+        const auto run = first_products(chain.subspan(n), std::span(meets).subspan(n));
+        end = n + run.size();
+        print_products(run, c, to_publish);
+        continue;
+      }
+      int threads = threads_of(chain[n]);
+      while (end < chain.size() && !meets[end] && threads + threads_of(chain[end]) <= stream_threads)
+        threads += threads_of(chain[end++]);
+      int first = 0;
+      for (size_t i = n; i < end; ++i) {
+        print(chain[i], c, end - n == 1 ? -1 : first);
+        first += threads_of(chain[i]);
+      }
+      if (const auto made = published(chain[n])) publish(chain[n], *made, c, to_publish);
     }
     if (!to_publish.empty()) c.add("meet_block();"), c.text += to_publish;
     c.add(fmt::format("row += {};", row_));
@@ -270,13 +298,61 @@ class Printer {
     cases_ += c.text;
   }
 
-  void print(const StreamStage& stage, Lines& c, std::string& to_publish) {
+  // What a product or a merge made, which is where its stage says, and the place of its words.
+  void publish(const StreamStage& stage, size_t made, Lines& c, std::string& to_publish) {
+    const StreamExchange& e = plan_.exchanges.at(m_.steps[stage.step].values[made]);
+    Lines p;
+    p.indent = c.indent;
+    const int words = row_ - 1;
+    p.add(fmt::format("publish{}({}where[row[{}]], (char*)where[row[{}]], turn);", shape_of(e), pointer_type(e),
+                      words - publish_back(stage) + static_cast<int>(made), words));
+    to_publish += p.text;
+  }
+  // From the first argument of the stage to its words.
+  int publish_back(const StreamStage& stage) const {
+    return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 3 : 0);
+  }
+
+  // Of the block, how many threads the stage needs, in whole warps, where others can have the rest at the same time:
+  // rows that every block computes for itself, and that do not meet.
+  int threads_of(const StreamStage& stage) const {
+    if (stage.kind != Kind::everywhere) return stream_threads;
+    const Schedule& schedule = plan_.schedules[stage.step];
+    const Kernel& k = plan_.kernels[stage.step];
+    const PrintPlan plan = plan_print(k, d_, schedule);
+    if (schedule.row != RowLoop::none && schedule.row != RowLoop::thread) return stream_threads;
+    if (launch_of(k, d_, schedule).blocks != 1) return stream_threads;
+    return static_cast<int>((plan.points + 31) / 32 * 32);
+  }
+
+  void print_products(std::span<const StreamStage> run, Lines& c, std::string& to_publish) {
+    const std::string name = products(run);
+    if (!begun_) c.add(fmt::format("{}_begin(ring, words);", name));
+    begun_ = false;
+    c.open("");
+    const bool traps = takes_trap(plan_.kernels[run[0].step]);  // then it is alone
+    if (traps) c.add("int raised = 0;");
+    const int first = row_;
+    std::vector<std::string> given;
+    for (const StreamStage& stage : run) {
+      given.push_back(arguments(plan_.kernels[stage.step]));
+      row_ += 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
+      if (const auto made = published(stage)) ++row_, publish(stage, *made, c, to_publish);
+    }
+    c.add(fmt::format("{}_stream(ring, words, own, (float*)scratch, half, {});", name, fmt::join(given, ", ")));
+    if (traps) c.add(fmt::format("if (raised) *trap = row[{}] + raised;", first));
+    c.close();
+  }
+
+  // `first`: the thread where a stage of a few threads begins; -1: it has the block.
+  void print(const StreamStage& stage, Lines& c, int first) {
     const Kernel& k = plan_.kernels[stage.step];
     const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
-    const std::string name = moves ? "" : kernel_name(k) + (are_apart(stage) ? "" : "_within");
+    const std::string name = moves ? "" : name_of(stage);
     int places = 1 + static_cast<int>(k.args.size());
     const bool traps = !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && takes_trap(k);
-    c.open("");
+    c.open(first < 0 ? ""
+                     : fmt::format("if (threadIdx.x >= {} && threadIdx.x < {})", first, first + threads_of(stage)));
     if (!moves && takes_trap(k)) c.add("int raised = 0;");
     switch (stage.kind) {
       case Kind::gather:
@@ -288,40 +364,42 @@ class Printer {
         places = 1 + 2 * static_cast<int>(stage.values.size());
         exchange(stage, c);
         break;
-      case Kind::product:
-        product(stage, name);
-        c.add(fmt::format("{}_stream(ring, own, (float*)scratch, half, {});", name, arguments(k)));
-        break;
       case Kind::ahead:
         attention(stage, name);
         c.add(fmt::format("{}_ahead({});", name, arguments(k)));
         break;
       case Kind::attention:
         attention(stage, name);
-        c.add(fmt::format("{}_parts((char*){}, (float*){}, {});", name, row(places + 1), row(places), arguments(k)));
-        places += 2;
+        c.add(fmt::format("{}_parts(turn.number * {} + row[{}], (char*){}, (char*){}, {});", name, attention_count(),
+                          row_ + places + 2, row(places + 1), row(places), arguments(k)));
+        c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
+        places += 4;
         break;
       case Kind::merge:
-        c.add(fmt::format("{}_merge(turn.reciprocal, (const float*){}, {});", name, row(places), arguments(k)));
-        ++places;
+        c.add(fmt::format("wait_for_most((const char*){}, turn);", row(places + 2)));
+        c.add(fmt::format("{}_merge(turn.number * {} + row[{}], turn.reciprocal, (const char*){}, {});", name,
+                          attention_count(), row_ + places + 1, row(places), arguments(k)));
+        places += 3;
+        break;
+      case Kind::product:
         break;
       case Kind::everywhere:
       case Kind::spread:
-        part(stage, name, c);
+        part(stage, name, first, c);
         break;
     }
     if (traps) c.add(fmt::format("if (raised) *trap = row[{}] + raised;", row_));
     c.close();
-    if (const auto made = published(stage)) {
-      const StreamExchange& e = plan_.exchanges.at(m_.steps[stage.step].values[*made]);
-      Lines p;
-      p.indent = c.indent;
-      p.add(fmt::format("publish{}({}{}, (char*){}, turn);", shape_of(e), pointer_type(e),
-                        row(1 + static_cast<int>(*made)), row(places)));
-      to_publish += p.text;
-      ++places;
-    }
-    row_ += places;
+    row_ += places + (published(stage) ? 1 : 0);
+  }
+
+  std::string name_of(const StreamStage& stage) const {
+    return kernel_name(plan_.kernels[stage.step]) + (are_apart(stage) ? "" : "_within");
+  }
+  // By which the words of different attentions differ that are in the same place.
+  size_t attention_count() const {
+    return static_cast<size_t>(
+        std::count_if(plan_.attentions.begin(), plan_.attentions.end(), [](const auto& a) { return a.has_value(); }));
   }
 
   void exchange(const StreamStage& stage, Lines& c) {
@@ -342,7 +420,7 @@ class Printer {
       functions_ += print_attention(plan_.kernels[stage.step], *plan_.attentions[stage.step], d_, name);
   }
 
-  void part(const StreamStage& stage, const std::string& name, Lines& c) {
+  void part(const StreamStage& stage, const std::string& name, int first, Lines& c) {
     const Kernel& k = plan_.kernels[stage.step];
     const Schedule& schedule = plan_.schedules[stage.step];
     const PrintedPart part = print_part(k, d_, schedule, name + "_part",
@@ -357,7 +435,9 @@ class Printer {
     scratch_ = std::max(scratch_, at);
     const int64_t blocks = launch_of(k, d_, schedule).blocks;
     const bool everywhere = stage.kind == Kind::everywhere;
-    if (everywhere && blocks == 1) return c.add(fmt::format("{}_part({}, 0, threadIdx.x);", name, args));
+    if (everywhere && blocks == 1)
+      return c.add(
+          fmt::format("{}_part({}, 0, threadIdx.x{});", name, args, first > 0 ? fmt::format(" - {}", first) : ""));
     c.open(fmt::format("for (unsigned block = {}; block < {}; block += {})", everywhere ? "0" : "blockIdx.x", blocks,
                        everywhere ? "1" : "gridDim.x"));
     c.add(fmt::format("{}_part({}, block, threadIdx.x);", name, args));
@@ -365,49 +445,138 @@ class Printer {
     c.close();
   }
 
-  void product(const StreamStage& stage, const std::string& name) {
-    const Kernel& k = plan_.kernels[stage.step];
-    const StreamProduct& p = *plan_.products[stage.step];
-    if (!parts_.insert(name).second) return;
-    PointFunction point;
-    point.name = name + "_at";
-    point.positions = {{"row", p.rows.dims}, {"line", p.lines.dims}};
-    functions_ += print_point(k, d_, point);
-    const int64_t rows = p.rows.size(), depth = p.depth.size(), tiles = tiles_at_once(rows);
+  // The first products of a chain that are multiplied together.
+  std::span<const StreamStage> first_products(std::span<const StreamStage> chain, std::span<const char> meets) const {
+    size_t n = 0;
+    while (n < chain.size() && chain[n].kind != Kind::product) ++n;
+    size_t end = std::min(n + 1, chain.size());
+    while (end < chain.size() && !meets[end] && goes_with(chain.subspan(n, end - n), chain[end])) ++end;
+    return chain.subspan(n, end - n);
+  }
+
+  // Whether a product can be multiplied with those before it, which multiply the same rows: none reads what another one
+  // of them makes, which threads leave in no order.
+  bool goes_with(std::span<const StreamStage> run, const StreamStage& next) const {
+    if (next.kind != Kind::product || run.size() == 4) return false;
+    const StreamProduct &one = *plan_.products[run[0].step], &other = *plan_.products[next.step];
+    const std::vector<int32_t>& values = m_.steps[next.step].values;
+    const auto x = [&](const StreamStage& of) {
+      return m_.steps[of.step].values[static_cast<size_t>(plan_.products[of.step]->x)];
+    };
+    if (x(run[0]) != x(next) || one.x_offset != other.x_offset || one.rows.size() != other.rows.size() ||
+        one.depth.size() != other.depth.size() || one.dtype != other.dtype || takes_trap(plan_.kernels[next.step]))
+      return false;
+    return std::none_of(run.begin(), run.end(), [&](const StreamStage& s) {
+      const Kernel& k = plan_.kernels[s.step];
+      const std::vector<int32_t>& made = m_.steps[s.step].values;
+      for (size_t i = 0; i < made.size(); ++i)
+        if (k.args[i].written && std::find(values.begin(), values.end(), made[i]) != values.end()) return true;
+      return takes_trap(k);
+    });
+  }
+
+  // The names of a kernel's arguments where there are several kernels.
+  static std::vector<std::string> names_of(const Kernel& k, const std::string& suffix) {
+    std::vector<std::string> names;
+    int reads = 0, writes = 0;
+    for (const KernelArg& arg : k.args)
+      names.push_back(arg.written ? fmt::format("out{}{}", writes++, suffix) : fmt::format("in{}{}", reads++, suffix));
+    if (takes_trap(k)) names.emplace_back("trap");
+    return names;
+  }
+
+  // Products of the same rows, tile after tile; a block's lines of one begin with a tile of their own.
+  std::string products(std::span<const StreamStage> run) {
+    const StreamProduct& one = *plan_.products[run[0].step];
+    const int64_t rows = one.rows.size(), depth = one.depth.size(), tiles = tiles_at_once(rows);
     const int64_t tile = stream_warps * rows * tile_lines;  // floats
     scratch_ = std::max(scratch_, 2 * tiles * tile * 4);
-    int reads = 0;
-    for (int i = 0; i < p.x; ++i) reads += !k.args[static_cast<size_t>(i)].written;
+    std::vector<std::string> all, given;
+    for (size_t n = 0; n < run.size(); ++n) {
+      const Kernel& k = plan_.kernels[run[n].step];
+      const StreamProduct& p = *plan_.products[run[n].step];
+      all.push_back(name_of(run[n]));
+      given.push_back(parameters(k, d_, fmt::format("_{}", n)));
+      if (!parts_.insert(all.back()).second) continue;
+      PointFunction point;
+      point.name = all.back() + "_at";
+      point.positions = {{"row", p.rows.dims}, {"line", p.lines.dims}};
+      functions_ += print_point(k, d_, point);
+    }
+    const std::string joined = fmt::format("{}", fmt::join(all, " "));
+    const std::string name = run.size() == 1 ? all[0] : all[0] + "_" + hash_hex(joined);
+    if (!parts_.insert(name + "_stream").second) return name;
+    const std::string x = names_of(plan_.kernels[run[0].step], "_0")[static_cast<size_t>(one.x)];
     Lines t;
     t.indent = 0;
-    t.text = fmt::format("\n// {}: {} rows, {} lines of {}\n", name, rows, p.lines.size(), depth);
-    t.open(fmt::format("{} void {}_stream(\n    Ring& ring, char* own, float* scratch, int& half,\n    {})",
-                       d_.function, name, parameters(k, d_)));
-    t.add(fmt::format("const int end = first_line({}, blockIdx.x + 1, ring.reciprocal);", p.lines.size()));
+    t.text = "\n// Lines of " + std::to_string(depth) + " times " + std::to_string(rows) + " rows: " + joined + "\n";
+    t.open(fmt::format("{} void {}_begin(Ring& ring, Words& words)", d_.function, name));
+    t.add(fmt::format("int lines = 0;"));
+    for (const StreamStage& stage : run)
+      t.add(
+          fmt::format("lines += first_line({0}, blockIdx.x + 1, ring.reciprocal) - first_line({0}, blockIdx.x, "
+                      "ring.reciprocal);",
+                      plan_.products[stage.step]->lines.size()));
+    t.add(fmt::format("if (lines > 0) take_piece(ring, words, {});", std::min(depth, slot_depth)));
+    t.close();
+    t.open(
+        fmt::format("{} void {}_stream(\n    Ring& ring, Words& words, char* own, float* scratch, int& half,\n    {})",
+                    d_.function, name, fmt::join(given, ",\n    ")));
+    for (size_t n = 0; n < run.size(); ++n) {
+      const int64_t lines = plan_.products[run[n].step]->lines.size();
+      for (const auto& [which, block] : {std::pair{"first", "blockIdx.x"}, {"end", "blockIdx.x + 1"}})
+        t.add(fmt::format("const int {}_{} = first_line({}, {}, ring.reciprocal);", which, n, lines, block));
+      t.add(fmt::format("const int tiles_{0} = {1}(end_{0} - first_{0} + {2}) / {3};", n,
+                        n == 0 ? "" : fmt::format("tiles_{} + ", n - 1), tile_lines - 1, tile_lines));
+    }
+    const std::string count = fmt::format("tiles_{}", run.size() - 1);
     t.add("// In the block's memory, as the compiler would not know.");
-    t.add(fmt::format("const char* const x = own + ((const char*)(in{} + {}) - own);", reads, p.x_offset));
-    t.open(fmt::format("for (int first = first_line({}, blockIdx.x, ring.reciprocal); first < end; first += {})",
-                       p.lines.size(), tiles * tile_lines));
+    t.add(fmt::format("const char* const x = own + ((const char*)({} + {}) - own);", x, one.x_offset));
+    if (depth <= slot_depth) {
+      t.add(fmt::format("Rows<{}> b;", rows));
+      t.add(fmt::format("take_rows<{}, {}>(b, x, {});", rows, depth, depth));
+    }
+    t.open(fmt::format("for (int from = 0; from < {}; from += {})", count, tiles));
     t.add(fmt::format("float* const parts = scratch + half * {};", tiles * tile));
-    t.open(fmt::format("for (int tile = 0; tile < {} && first + tile * {} < end; ++tile)", tiles, tile_lines));
+    t.open(fmt::format("for (int tile = 0; tile < min({}, {} - from); ++tile)", tiles, count));
     t.add(fmt::format("float sums[{}][2][4] = {{}};", (rows + 1) / 2));
-    t.add(depth > slot_depth ? "#pragma unroll 1" : "");
-    t.add(fmt::format("for (int k = 0; k < {}; k += {})", depth, slot_depth));
-    t.add(fmt::format("  use_piece<{}, {}, {}>(ring, x + k * 2, min({}, {} - k), sums);", rows, depth,
-                      p.dtype == DType::f16, slot_depth, depth));
+    const std::string multiply = fmt::format("multiply_piece<{}, {}>(words, b, sums);", rows, one.dtype == DType::f16);
+    const std::string next =
+        fmt::format("if (from + tile + 1 < {}) take_piece(ring, words, {});", count, std::min(depth, slot_depth));
+    if (depth <= slot_depth) {
+      t.add(multiply);
+      t.add(next);
+    } else {
+      t.add("#pragma unroll 1");
+      t.open(fmt::format("for (int k = 0; k < {}; k += {})", depth, slot_depth));
+      t.add(fmt::format("Rows<{}> b;", rows));
+      t.add(fmt::format("take_rows<{}, {}>(b, x + k * 2, min({}, {} - k));", rows, depth, slot_depth, depth));
+      t.add(multiply);
+      t.add(fmt::format("if (k + {0} < {1}) take_piece(ring, words, min({0}, {1} - {0} - k));", slot_depth, depth));
+      t.add("else " + next);
+      t.close();
+    }
     t.add(fmt::format("leave_sums<{}>(parts + tile * {}, sums);", rows, tile));
     t.close();
     t.add("meet_block();");
     t.add(fmt::format("const int tile = threadIdx.x / {0}, at = threadIdx.x % {0};", rows * tile_lines));
-    t.add(fmt::format("const int line = first + tile * {0} + at % {0};", tile_lines));
-    t.open(fmt::format("if (tile < {} && line < end)", tiles));
+    t.open(fmt::format("if (tile < min({}, {} - from))", tiles, count));
     t.add(fmt::format("const float sum = take_sums<{}>(parts + tile * {}, at);", rows, tile));
-    t.add(fmt::format("{}_at({}, at / {}, line, &sum);", name, parameter_names(k), tile_lines));
+    for (size_t n = 0; n < run.size(); ++n) {
+      t.open(n + 1 == run.size() ? std::string(n > 0 ? "else" : "")
+                                 : fmt::format("{}if (from + tile < tiles_{})", n > 0 ? "else " : "", n));
+      t.add(fmt::format("const int line = first_{} + (from + tile{}) * {} + at % {};", n,
+                        n == 0 ? "" : fmt::format(" - tiles_{}", n - 1), tile_lines, tile_lines));
+      t.add(fmt::format("if (line < end_{}) {}_at({}, at / {}, line, &sum);", n, all[n],
+                        fmt::join(names_of(plan_.kernels[run[n].step], fmt::format("_{}", n)), ", "), tile_lines));
+      t.close();
+    }
     t.close();
     t.add("half ^= 1;");
     t.close();
     t.close();
     functions_ += t.text;
+    return name;
   }
 
   std::string constants() const {
@@ -477,6 +646,7 @@ class Printer {
     t.add(fmt::format("char* const scratch = own + {};", at_scratch_));
     t.add("Turn turn = {*number, reciprocal};");
     t.add("int half = 0;");
+    t.add("Words words = {};");
     t.add("#pragma unroll 1");
     t.open(fmt::format("for (const unsigned short* row = table; row < table + {};)", stages_.size()));
     t.add("turn.reciprocal = ring.reciprocal = renewed(reciprocal);");
@@ -500,8 +670,10 @@ class Printer {
   std::map<std::array<int64_t, 3>, int> shapes_;  // lines of so many elements from a byte on; no lines: so many bytes
   std::map<std::pair<int32_t, bool>, int> pointer_of_;
   std::map<int32_t, int> exchange_of_;
+  std::map<int, int> counters_;
   int partial_pointers_[2] = {};  // attentions take turns
-  size_t turn_ = 0;
+  int merged_ = 0;
+  bool begun_ = false;  // the first piece of the next products is taken
   std::vector<int64_t> pointers_;
   std::vector<int> stages_, matrices_;
   std::set<std::string> parts_;
