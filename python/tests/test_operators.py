@@ -185,6 +185,10 @@ BYTES, SHORTS = torch.ones(2, dtype=torch.int8), torch.ones(2, 2, dtype=torch.in
         ("aten.index_fill.int_Scalar", (torch.tensor(2.0), 0, torch.zeros(1, dtype=torch.int64), 5)),
         ("aten.index_copy.default", (torch.tensor(2.0), 0, torch.zeros(0, dtype=torch.int64), torch.zeros(0))),
         ("aten.index_add.default", (torch.tensor(2.0), 0, torch.zeros(1, dtype=torch.int64), torch.tensor(1.0))),
+        (
+            "aten.cosine_similarity.default",
+            (torch.tensor([0.2, -0.5], dtype=torch.float64), torch.tensor([[-7, 1], [8, 7]], dtype=torch.int8), 0, 0.5),
+        ),
         ("aten.norm.ScalarOpt_dtype", (torch.tensor([3.0, 4.0]), None, torch.float32)),
     ],
 )

@@ -62,7 +62,9 @@ void lower_cosine(const OpCall& call, Lowering& lowering) {
   space.push_back(shape[dim]);
   OpKernel k(lowering, space, 1);
   const double eps = call.number("eps");
-  const Ex x = load_row(k, lowering.input(0), shape, dim), y = load_row(k, lowering.input(1), shape, dim);
+  const Scalar type = scalar_of(call.outputs[0].dtype);  // integers beside float64 too
+  const Ex x = k.cast(load_row(k, lowering.input(0), shape, dim), type),
+           y = k.cast(load_row(k, lowering.input(1), shape, dim), type);
   const Ex scale = max(row_norm(k, x, 2), eps) * max(row_norm(k, y, 2), eps);
   k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, x * y) / scale);
   k.done("cosine_similarity");
