@@ -6,6 +6,7 @@
 #include <random>
 
 #include "backends/cuda/target/stream/launch.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "compiler/compile_for.h"
 #include "cuda/harness/harness.h"
@@ -61,9 +62,9 @@ double number(const std::byte* at, DType dtype) {
     case DType::f32:
       return bits(float{});
     case DType::bf16:
-      return std::bit_cast<float>(static_cast<uint32_t>(bits(uint16_t{})) << 16);
+      return bf16_to_float(bits(uint16_t{}));
     case DType::f16:
-      return static_cast<double>(bits(_Float16{}));
+      return static_cast<double>(f16_to_float(bits(uint16_t{})));
     case DType::i64:
       return static_cast<double>(bits(int64_t{}));
     default:
@@ -79,7 +80,7 @@ void put(std::byte* at, DType dtype, double value) {
     case DType::bf16:
       return bits(static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
     case DType::f16:
-      return bits(static_cast<_Float16>(value));
+      return bits(float_to_f16(static_cast<float>(value)));
     case DType::i64:
       return bits(static_cast<int64_t>(value));
     default:

@@ -1,6 +1,8 @@
 // The stages that a block of attention by warpgroups walks: those that a mask hides are found, and left out if what is
 // in them shows no more than the mask does.
 #pragma once
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "backends/cuda/target/attention_text.h"
