@@ -1,0 +1,23 @@
+// The launch itself: tables and the ring in a block's memory, the warp that feeds, the loop over pieces of text.
+#pragma once
+#include <string>
+
+#include "backends/cuda/target/stream/table.h"
+
+namespace npusim::cuda {
+
+// Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, pointers, the tables, barriers.
+struct StreamLayout {
+  int64_t slots = 0;   // of the ring; 0: too few find room
+  int64_t others = 0;  // bytes beside the ring
+  int64_t kept = 0, at_scratch = 0, at_pointers = 0, at_tables = 0, at_barriers = 0, bytes = 0;
+};
+StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes);
+
+struct StreamEntry {
+  std::string tables, parameter, body;  // what is declared before the function, what it takes, and its text
+};
+// `cases`: the pieces of text, by their numbers.
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const std::string& cases);
+
+}  // namespace npusim::cuda

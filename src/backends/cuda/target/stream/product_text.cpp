@@ -1,0 +1,122 @@
+// Tiles of eight lines: each warp multiplies its share of the depth, and the sums meet in the block's memory.
+#include "backends/cuda/target/stream/product_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/target/stream/plan.h"
+#include "backends/cuda/target/text.h"
+#include "print/point.h"
+#include "print/print.h"
+
+namespace npusim::cuda {
+namespace {
+
+int64_t tiles_at_once(int64_t rows) { return std::max<int64_t>(1, 12 / rows); }
+int64_t tile_floats(int64_t rows) { return stream_warps * rows * tile_lines; }
+
+std::string joined_names(std::span<const NamedProduct> run) {
+  std::string all;
+  for (const NamedProduct& each : run) all += (all.empty() ? "" : " ") + each.name;
+  return all;
+}
+
+// The names of a kernel's arguments where there are several kernels.
+std::vector<std::string> names_of(const Kernel& k, const std::string& suffix) {
+  std::vector<std::string> names;
+  int reads = 0, writes = 0;
+  for (const KernelArg& arg : k.args)
+    names.push_back(arg.written ? fmt::format("out{}{}", writes++, suffix) : fmt::format("in{}{}", reads++, suffix));
+  if (takes_trap(k)) names.emplace_back("trap");
+  return names;
+}
+
+}  // namespace
+
+int64_t product_scratch(const StreamProduct& product) {
+  const int64_t rows = product.rows.size();
+  return 2 * tiles_at_once(rows) * tile_floats(rows) * 4;
+}
+
+std::string print_products(std::span<const NamedProduct> run, const std::string& name) {
+  const StreamProduct& one = *run[0].product;
+  const int64_t rows = one.rows.size(), depth = one.depth.size(), tiles = tiles_at_once(rows);
+  const int64_t tile = tile_floats(rows);
+  std::vector<std::string> given;
+  for (size_t n = 0; n < run.size(); ++n)
+    given.push_back(parameters(*run[n].kernel, stream_dialect(), fmt::format("_{}", n)));
+  const std::string x = names_of(*run[0].kernel, "_0")[static_cast<size_t>(one.x)];
+  Lines t;
+  t.indent = 0;
+  t.text = "\n// Lines of " + std::to_string(depth) + " times " + std::to_string(rows) + " rows: " + joined_names(run) +
+           "\n";
+  t.open(fmt::format("{} void {}_begin(Ring& ring, Words& words)", stream_dialect().function, name));
+  t.add(fmt::format("int lines = 0;"));
+  for (const NamedProduct& each : run)
+    t.add(
+        fmt::format("lines += first_line({0}, blockIdx.x + 1, ring.reciprocal) - first_line({0}, blockIdx.x, "
+                    "ring.reciprocal);",
+                    each.product->lines.size()));
+  t.add(fmt::format("if (lines > 0) take_piece(ring, words, {});", std::min(depth, slot_depth)));
+  t.close();
+  t.open(fmt::format("{} void {}_stream(\n    Ring& ring, Words& words, char* own, float* scratch, int& half,\n    {})",
+                     stream_dialect().function, name, fmt::join(given, ",\n    ")));
+  for (size_t n = 0; n < run.size(); ++n) {
+    const int64_t lines = run[n].product->lines.size();
+    for (const auto& [which, block] : {std::pair{"first", "blockIdx.x"}, {"end", "blockIdx.x + 1"}})
+      t.add(fmt::format("const int {}_{} = first_line({}, {}, ring.reciprocal);", which, n, lines, block));
+    t.add(fmt::format("const int tiles_{0} = {1}(end_{0} - first_{0} + {2}) / {3};", n,
+                      n == 0 ? "" : fmt::format("tiles_{} + ", n - 1), tile_lines - 1, tile_lines));
+  }
+  const std::string count = fmt::format("tiles_{}", run.size() - 1);
+  t.add("// In the block's memory, as the compiler would not know.");
+  t.add(fmt::format("const char* const x = own + ((const char*)({} + {}) - own);", x, one.x_offset));
+  if (depth <= slot_depth) {
+    t.add(fmt::format("Rows<{}> b;", rows));
+    t.add(fmt::format("take_rows<{}, {}>(b, x, {});", rows, depth, depth));
+  }
+  t.open(fmt::format("for (int from = 0; from < {}; from += {})", count, tiles));
+  t.add(fmt::format("float* const parts = scratch + half * {};", tiles * tile));
+  t.open(fmt::format("for (int tile = 0; tile < min({}, {} - from); ++tile)", tiles, count));
+  t.add(fmt::format("float sums[{}][2][4] = {{}};", (rows + 1) / 2));
+  const std::string multiply = fmt::format("multiply_piece<{}, {}>(words, b, sums);", rows, one.dtype == DType::f16);
+  const std::string next =
+      fmt::format("if (from + tile + 1 < {}) take_piece(ring, words, {});", count, std::min(depth, slot_depth));
+  if (depth <= slot_depth) {
+    t.add(multiply);
+    t.add(next);
+  } else {
+    t.add("#pragma unroll 1");
+    t.open(fmt::format("for (int k = 0; k < {}; k += {})", depth, slot_depth));
+    t.add(fmt::format("Rows<{}> b;", rows));
+    t.add(fmt::format("take_rows<{}, {}>(b, x + k * 2, min({}, {} - k));", rows, depth, slot_depth, depth));
+    t.add(multiply);
+    t.add(fmt::format("if (k + {0} < {1}) take_piece(ring, words, min({0}, {1} - {0} - k));", slot_depth, depth));
+    t.add("else " + next);
+    t.close();
+  }
+  t.add(fmt::format("leave_sums<{}>(parts + tile * {}, sums);", rows, tile));
+  t.close();
+  t.add("meet_block();");
+  t.add(fmt::format("const int tile = threadIdx.x / {0}, at = threadIdx.x % {0};", rows * tile_lines));
+  t.open(fmt::format("if (tile < min({}, {} - from))", tiles, count));
+  t.add(fmt::format("const float sum = take_sums<{}>(parts + tile * {}, at);", rows, tile));
+  for (size_t n = 0; n < run.size(); ++n) {
+    t.open(n + 1 == run.size() ? std::string(n > 0 ? "else" : "")
+                               : fmt::format("{}if (from + tile < tiles_{})", n > 0 ? "else " : "", n));
+    t.add(fmt::format("const int line = first_{} + (from + tile{}) * {} + at % {};", n,
+                      n == 0 ? "" : fmt::format(" - tiles_{}", n - 1), tile_lines, tile_lines));
+    t.add(fmt::format("if (line < end_{}) {}_at({}, at / {}, line, &sum);", n, run[n].name,
+                      fmt::join(names_of(*run[n].kernel, fmt::format("_{}", n)), ", "), tile_lines));
+    t.close();
+  }
+  t.close();
+  t.add("half ^= 1;");
+  t.close();
+  t.close();
+  return std::move(t.text);
+}
+
+}  // namespace npusim::cuda

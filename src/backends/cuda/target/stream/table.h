@@ -1,0 +1,61 @@
+// The table of a stream: what differs between equal pieces of text, and what the feeder asks for, in order.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/target/stream/plan.h"
+
+namespace npusim::cuda {
+
+inline constexpr int64_t stream_alignment = 256;  // of a value: no two share a line of a cache
+inline constexpr int64_t own_from = 1 << 18;      // pointers from here on are into the launch's memory
+inline constexpr int stage_waits = 1 << 15;       // in the entry of a piece of text: it waits for all blocks
+
+inline int64_t aligned(int64_t bytes) { return (bytes + stream_alignment - 1) / stream_alignment * stream_alignment; }
+
+// Places in `pointers` stand for pointers: from own_from on into the launch's memory, from 0 on into the block's, below
+// -1 - position among `values`.
+struct StreamTable {
+  std::vector<int64_t> pointers;
+  std::vector<int> stages;    // of each piece of text its number and stage_waits, then of each of its stages a row
+  std::vector<int> matrices;  // pairs of a place and a shape, in the order in which products and rows need them
+  std::map<std::array<int64_t, 3>, int> shapes;  // lines of so many elements from a byte on; no lines: so many bytes
+  std::vector<int32_t> values;                   // what is given
+  std::vector<int> first_trap;                   // by step: its traps have the numbers behind this one; -1: it has none
+  int trap_count = 0;
+  int64_t own_bytes = stream_alignment;  // of the launch's memory, behind the counter of meetings
+};
+
+// What the stage makes and publishes: the argument that it is.
+std::optional<size_t> published(const WholeMethod& method, const StreamPlan& plan, const StreamStage& stage);
+
+class TableWriter {
+ public:
+  TableWriter(const WholeMethod& method, const StreamPlan& plan);
+  // The piece of text with this number, of these stages. The row of a stage: its first trap, its pointers (of an
+  // exchange and a gather in pairs; of an attention and a merge then those of its parts), and the place of its words.
+  void add(int text, std::span<const StreamStage> chain);
+  StreamTable table;
+
+ private:
+  void add(const StreamStage& stage);
+  int pointer(int32_t value, bool copied);
+  int own_pointer(int64_t bytes);
+  int exchange_pointer(int32_t value);
+  int counter(int attention);
+  int shape(const std::array<int64_t, 3>& shape);
+  void ask_for_small(size_t step);
+
+  const WholeMethod& m_;
+  const StreamPlan& plan_;
+  std::map<std::pair<int32_t, bool>, int> pointer_of_;
+  std::map<int32_t, int> exchange_of_;
+  std::map<int, int> counters_;
+  int partial_pointers_[2];  // attentions take turns
+  int merged_ = 0;
+};
+
+}  // namespace npusim::cuda
