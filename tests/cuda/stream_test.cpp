@@ -1,4 +1,5 @@
 // Methods as one launch, printed and executed on the CPU by several blocks at a time, against the interpreter.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -242,6 +243,22 @@ TEST(CudaStream, MethodsOfOneText) {
   }
   EXPECT_EQ(streams, 2);
   EXPECT_GT(counted, 0);
+}
+
+// Heads of 64, 128 and 256, norms on heads and behind what they add to, capped scores, frequencies by parts.
+TEST(CudaStream, DecodeOfOtherArchitectures) {
+  for (const char* model : {"llama", "qwen3", "gemma2", "mistral"}) {
+    SCOPED_TRACE(model);
+    const TextTarget target;
+    CompileOptions options;
+    options.dtype = "bfloat16";
+    options.text = true;
+    const std::string ir = fmt::format("{}/tests/cuda/decode/{}.json", NPUSIM_SOURCE_DIR, model);
+    const auto program = compile_for(target, {{"decode", ir, {}}}, options).program;
+    ASSERT_EQ(program->methods.size(), 2U);
+    check_method(*program, program->methods[0], target, {0, 1, 63});
+    check_method(*program, program->methods[1], target, {0, 1, 2});  // goes on by itself
+  }
 }
 
 // A program of these kernels, one after the other: buffers by name, weights where it begins with w, the caller's where
