@@ -12,7 +12,8 @@ namespace npusim::test {
 std::string why_no_gpu();
 // Opened once: the driver's context stays.
 const std::shared_ptr<Backend>& gpu();
-// Compiles for the GPU's own architecture: half of the time.
+// Compiles for the GPU's own architecture: half of the time. Or for what the environment's NPUSIM_TEST_CUDA says, as
+// behind --target cuda: "sm_90a", "sm_90a,stream".
 const CodegenTarget& gpu_target();
 
 }  // namespace npusim::test
