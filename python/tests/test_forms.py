@@ -65,6 +65,26 @@ BAGS = {
 }
 
 
+RARE = {
+    "addcmul of integers by a fraction": (
+        lambda x: torch.stack([torch.addcmul(x, x, x, value=v) for v in (0.5, 1.9, -1.9)]), torch.tensor([6, 3])
+    ),
+    "elu of a negative zero, scaled without end": (
+        lambda x: torch.ops.aten.elu(x, 1.0, 1.0, float("inf")), torch.tensor([-0.0, 0.5, -0.5])
+    ),
+    "logit with an eps beyond a half": (
+        lambda x: torch.logit(x, eps=0.7), torch.tensor([0.25, 0.5, 0.9, -1.0, 2.0])
+    ),
+    "median of nothing": (lambda x: torch.stack([x.median(), x.nanmedian()]).isnan(), torch.zeros(0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_arguments(name):
+    call, *args = RARE[name]
+    check(Function(lambda m, *tensors: call(*tensors)), tuple(args))
+
+
 @pytest.mark.parametrize("name", [*PYTORCHS_OWN, *OURS])
 def test_a_composition(name):
     call, *args = (PYTORCHS_OWN | OURS)[name]

@@ -35,7 +35,7 @@ constexpr OpRecord gelu_record() {
 }
 
 Ex elu(Ex x, Ex alpha, Ex scale, Ex input_scale) {
-  return select(x > 0, x * scale, expm1(x * input_scale) * (alpha * scale));
+  return select(x < 0, expm1(x * input_scale) * (alpha * scale), x * scale);
 }
 
 // scale and alpha as torch.nn.SELU documents them.

@@ -143,6 +143,15 @@ constexpr OpRecord double_formula(std::string_view schema) {
 // A quotient of n turns the divisor's rounding into n times that.
 constexpr double remainder_tolerance = 64;
 
+// Of integers without what is behind its point.
+Ex factor(Ex x, const OpCall& call) {
+  const double* value = std::get_if<double>(&call.attr("value"));
+  if (!value || is_real(x)) return scalar_attr(x, call, "value");
+  if (!(std::fabs(*value) < 0x1p63))
+    fail(ErrorKind::unsupported, "{}: value {} is no integer of 64 bits", call.op->name(), *value);
+  return x.builder->integer(static_cast<int64_t>(*value), x.type());
+}
+
 constexpr OpRecord records[] = {
     formula<add>("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
     formula<add_scalar>("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"),
@@ -222,7 +231,7 @@ constexpr OpRecord records[] = {
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"),
     formula<[](Ex a, Ex b, Ex weight) { return interpolate(a, b, weight); }>(
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"),
-    formula<[](Ex x, Ex a, Ex b, const OpCall& c) { return x + scalar_attr(a, c, "value") * a * b; }>(
+    formula<[](Ex x, Ex a, Ex b, const OpCall& c) { return x + factor(a, c) * a * b; }>(
         "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
     formula<[](Ex x, Ex a, Ex b, const OpCall& c) { return x + scalar_attr(a, c, "value") * (a / b); }>(
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),

@@ -4,6 +4,7 @@
 // The count is exact and stable and puts NaN last (first when descending), as ATen does; it costs the square of the
 // row.
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/formula.h"
@@ -141,7 +142,11 @@ enum class Pick { kth, median, nanmedian };
 
 std::vector<TensorType> infer_pick(const OpCall& call) {
   const TensorType& self = call.type("self");
-  if (call.op->schema.find("dim") < 0) return {{self.dtype, {}}};
+  if (call.op->schema.find("dim") < 0) {
+    if (element_count(self.shape) == 0 && !is_float(self.dtype))
+      fail(ErrorKind::bad_input, "{}: {} has no element to pick", call.op->name(), to_string(self));
+    return {{self.dtype, {}}};
+  }
   Shape shape = self.shape;
   const size_t dim = dim_argument(call, "dim", shape.size());
   if (element_count(shape) == 0 && (shape.empty() || shape[dim] == 0))
@@ -188,7 +193,8 @@ void lower_pick(const OpCall& call, Lowering& lowering) {
       wanted = max(idiv(numbers - 1, k.integer(2)), 0);
   }
   const Ex found = rank == wanted;
-  const Ex value = k.reduce(Reduction::sum, select(found, k.cast(x, std::max(x.type(), Scalar::i64)), 0));
+  const Ex picked = k.reduce(Reduction::sum, select(found, k.cast(x, std::max(x.type(), Scalar::i64)), 0));
+  const Ex value = n == 0 ? literal(x, std::numeric_limits<double>::quiet_NaN()) : picked;
   const Ex index = k.reduce(Reduction::sum, select(found, k.index(row), 0));
   const Shape place(space.begin(), space.end() - 1);
   auto keep = [&](int result, Ex y) {

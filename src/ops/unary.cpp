@@ -13,8 +13,8 @@ constexpr double pi = std::numbers::pi;
 
 Ex logit(Ex x, const OpCall& call) {
   if (!call.is_none("eps")) {
-    const double eps = call.number("eps");
-    x = min(max(x, eps), 1 - eps);
+    const double eps = call.number("eps");  // beyond a half, too: the lower bound goes first
+    x = select(x < eps, eps, select(x > 1 - eps, 1 - eps, x));
   }
   return log(x / (1 - x));
 }
