@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A prompt and 64 steps of language models with random weights: npusim's and PyTorch's bfloat16 beside float32.
 
-    tokens.py prepare FOLDER [--models A,B] [--targets cuda:sm_90a,…]     anywhere: exports and compiles
-    tokens.py run FOLDER LIBRARY [--device cuda:0]                        on a machine with the device and PyTorch
+    tokens.py prepare FOLDER [--models A,B] [--target cuda:sm_90a]    anywhere: exports and compiles
+    tokens.py run FOLDER LIBRARY [--device cuda:0]                    on a machine with the device and PyTorch
 
 All are given float32's own tokens, so that each step is judged by itself. A program holds when over the 65 rows of logits
 its distance to float32 is no more than PyTorch's bfloat16 (with a tenth for chance), when the likeliest token is float32's
@@ -80,20 +80,18 @@ def judge(name: str, program: Path, folder: Path, library: Path, device: str) ->
     del wide
     tokens = expected.argmax(-1)
     theirs = rows_of_torch(narrow, ids, tokens)
-    found, again = [], []
-    for rows in (found, again):
-        session = native.Session(library, program, weights, device)
-        rows.append(rows_of_npusim(session, ids, tokens))
-        if rows is again:
-            rows.append(fed_by_itself(session, ids))
-        session.close()
+    session = native.Session(library, program, weights, device)
+    found = rows_of_npusim(session, ids, tokens)
+    session.close()
+    session = native.Session(library, program, weights, device)
+    same = torch.equal(found, rows_of_npusim(session, ids, tokens))
+    loop = fed_by_itself(session, ids)
+    session.close()
     two = expected.topk(2, -1).values
     clear = (two[:, 0] - two[:, 1]) > MARGIN * expected.std(-1)
-    (r, error), (_, bar) = distance(found[0], expected), distance(theirs, expected)
-    differ = int((found[0].argmax(-1) != tokens)[clear].sum())
+    (r, error), (_, bar) = distance(found, expected), distance(theirs, expected)
+    differ = int((found.argmax(-1) != tokens)[clear].sum())
     differ_theirs = int((theirs.argmax(-1) != tokens)[clear].sum())
-    same = torch.equal(found[0], again[0])
-    loop = again[1]
     good = error <= CHANCE * bar and differ == 0 and same and "OTHERS" not in loop
     print(
         f"{program.stem}: {'holds' if good else 'DOES NOT HOLD'}; relative L2 {error:.2e} (PyTorch's {bar:.2e}), 1-r {r:.1e}; "
@@ -129,7 +127,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=["prepare", "run"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("library", type=Path, nargs="?")
+    parser.add_argument("runtime", type=Path, nargs="?", metavar="LIBRARY")
     parser.add_argument("--models", default=",".join(texts.SHAPES))
     parser.add_argument("--target", default="cuda:sm_90a")
     parser.add_argument("--device", default="cuda:0")
@@ -141,7 +139,7 @@ def main() -> int:
             texts.prepare(name, given.folder, given.target)
         else:
             torch.backends.cuda.matmul.allow_tf32 = False
-            good &= judge(name, given.folder / f"{name}.npubin", given.folder, given.library, given.device)
+            good &= judge(name, given.folder / f"{name}.npubin", given.folder, given.runtime, given.device)
     return 0 if good else 1
 
 

@@ -69,6 +69,12 @@ RARE = {
     "addcmul of integers by a fraction": (
         lambda x: torch.stack([torch.addcmul(x, x, x, value=v) for v in (0.5, 1.9, -1.9)]), torch.tensor([6, 3])
     ),
+    "addcmul of integers and others by a fraction": (
+        lambda x, y: torch.cat(
+            [torch.addcmul(*operands, value=v) for v in (0.5, -1.9) for operands in ((y, x, x), (x, x, y), (x, y, x))]
+        ),
+        torch.tensor([6, 3]), torch.tensor([1.5, 2.5]),
+    ),
     "elu of a negative zero, scaled without end": (
         lambda x: torch.ops.aten.elu(x, 1.0, 1.0, float("inf")), torch.tensor([-0.0, 0.5, -0.5])
     ),

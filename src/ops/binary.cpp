@@ -143,10 +143,10 @@ constexpr OpRecord double_formula(std::string_view schema) {
 // A quotient of n turns the divisor's rounding into n times that.
 constexpr double remainder_tolerance = 64;
 
-// Of integers without what is behind its point.
+// Where the result is of integers, without what is behind its point.
 Ex factor(Ex x, const OpCall& call) {
   const double* value = std::get_if<double>(&call.attr("value"));
-  if (!value || is_real(x)) return scalar_attr(x, call, "value");
+  if (!value || is_float(call.outputs[0].dtype)) return scalar_attr(x, call, "value");
   if (!(std::fabs(*value) < 0x1p63))
     fail(ErrorKind::unsupported, "{}: value {} is no integer of 64 bits", call.op->name(), *value);
   return x.builder->integer(static_cast<int64_t>(*value), x.type());

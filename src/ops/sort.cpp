@@ -38,11 +38,13 @@ Order order_of(const OpCall& call) {
   return order;
 }
 
-std::string refuse_long(const OpCall& call) {
+std::string refuse_order(const OpCall& call) {
   const Shape self = at_least_vector(call.type("self").shape);
   if (call.op->schema.find("largest") >= 0 && call.type("self").shape.empty() && call.integer("k") == 0)
     return "no element of a scalar is a scalar without a value";
   const bool flat = call.op->schema.find("dim") < 0 && call.op->name() != "aten.msort.default";
+  if (flat && element_count(self) == 0 && !is_float(call.type("self").dtype))
+    return "no integer is the median of nothing";
   const int64_t row = flat ? element_count(self) : self[order_of(call).dim];
   return row > longest_row ? fmt::format("rows of {} elements are too long to sort (at most {})", row, longest_row)
                            : "";
@@ -142,11 +144,7 @@ enum class Pick { kth, median, nanmedian };
 
 std::vector<TensorType> infer_pick(const OpCall& call) {
   const TensorType& self = call.type("self");
-  if (call.op->schema.find("dim") < 0) {
-    if (element_count(self.shape) == 0 && !is_float(self.dtype))
-      fail(ErrorKind::bad_input, "{}: {} has no element to pick", call.op->name(), to_string(self));
-    return {{self.dtype, {}}};
-  }
+  if (call.op->schema.find("dim") < 0) return {{self.dtype, {}}};
   Shape shape = self.shape;
   const size_t dim = dim_argument(call, "dim", shape.size());
   if (element_count(shape) == 0 && (shape.empty() || shape[dim] == 0))
@@ -211,7 +209,7 @@ void lower_pick(const OpCall& call, Lowering& lowering) {
 constexpr OpRecord order(std::string_view schema, std::vector<TensorType> (*infer)(const OpCall&),
                          void (*lower)(const OpCall&, Lowering&)) {
   OpRecord record = indexed(schema, infer, lower);
-  record.refuse = refuse_long;
+  record.refuse = refuse_order;
   return record;
 }
 
