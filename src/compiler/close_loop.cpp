@@ -11,6 +11,8 @@
 namespace npusim {
 namespace {
 
+constexpr int64_t most_parts = 256, least_in_part = 4;  // of the vocabulary, each looked through by itself
+
 class LoopCloser {
  public:
   LoopCloser(const MethodGraph& decode, std::string name) : method_(decode) { method_.name = std::move(name); }
@@ -27,8 +29,8 @@ class LoopCloser {
     replace_mask();
     drop_inputs();
     // Behind all that reads the old token and position.
-    update(token_, next_token(), Role::tokens, origins_of(graph_, logits_));
-    update(position_, next_position(), Role::positions, {});
+    choose_token();
+    update(position_, {}, next_position(), Role::positions, {});
     const auto at = std::find(graph_.inputs.begin(), graph_.inputs.end(), position_);
     graph_.position = static_cast<int>(at - graph_.inputs.begin());
     compact(graph_, {}, false);
@@ -116,18 +118,44 @@ class LoopCloser {
     }
   }
 
-  // The first of the largest; NaN counts as the largest.
-  Kernel next_token() const {
-    const Value& logits = value_of(graph_, logits_);
-    const int64_t vocabulary = element_count(logits.type.shape);
-    KernelBuilder k({vocabulary}, 1);
-    const int from = k.input({logits.type.dtype, {vocabulary}});
+  // The first of the largest along the row, and its place; NaN counts as the largest.
+  static std::pair<Ex, Ex> first_of_largest(KernelBuilder& k, Ex x, Ex place, int64_t none) {
+    const Ex top = k.reduce(Reduction::max, x);
+    return {top, k.reduce(Reduction::min, select(x == top || isnan(x), place, none))};
+  }
+
+  // Equal parts of the vocabulary have a token each, for as many groups of threads, then one is taken of these.
+  void choose_token() {
+    const DType dtype = value_of(graph_, logits_).type.dtype;
+    const int64_t vocabulary = element_count(value_of(graph_, logits_).type.shape);
+    int64_t parts = std::clamp<int64_t>(vocabulary / least_in_part, 1, most_parts);
+    while (vocabulary % parts != 0) --parts;
+    const TensorType top_type{dtype, {parts}}, token_type{DType::i64, {parts}};
+    Node node;
+    {
+      KernelBuilder k({parts, vocabulary / parts}, 1);
+      const Affine place = k.dim(0) * (vocabulary / parts) + k.dim(1);
+      const Coord at[] = {place};
+      const Ex x = k.load(k.input({dtype, {vocabulary}}), at);
+      const auto [top, token] = first_of_largest(k, x, k.value(place), vocabulary);
+      k.store(k.output(top_type), top);
+      k.store(k.output(token_type), token);
+      node.kernel = std::make_shared<const Kernel>(k.finish("likeliest"));
+    }
+    node.name = "likeliest";
+    node.inputs = {logits_};
+    node.outputs = {add_value(graph_, "likeliest", top_type), add_value(graph_, "likeliest_tokens", token_type)};
+    node.origins = origins_of(graph_, logits_);
+    const std::vector<ValueId> found = node.outputs;
+    add_node(graph_, std::move(node));
+
+    KernelBuilder k({parts}, 1);
+    const Coord at[] = {k.dim(0)}, first[] = {Coord(int64_t{0}), Coord(int64_t{0})};
+    const Ex x = k.load(k.input(top_type), at), place = k.load(k.input(token_type), at);
     const int old = k.input(value_of(graph_, token_).type);
-    const Ex x = k.load_flat(from), top = k.reduce(Reduction::max, x);
-    const Ex token = k.reduce(Reduction::min, select(x == top || isnan(x), k.index(0), vocabulary));
-    const Coord first[] = {Coord(int64_t{0}), Coord(int64_t{0})};
+    const Ex token = first_of_largest(k, x, place, vocabulary).second;
     k.store(k.output(value_of(graph_, token_).type, old), first, token);
-    return k.finish("next_token");
+    update(token_, found, k.finish("next_token"), Role::tokens, origins_of(graph_, logits_));
   }
 
   Kernel next_position() const {
@@ -139,13 +167,13 @@ class LoopCloser {
     return k.finish("next_position");
   }
 
-  // Writes over `state`, which is an output too.
-  void update(ValueId state, Kernel kernel, Role role, std::vector<int32_t> origins) {
+  // Writes over `state`, which is an output too, what the kernel makes of `inputs` and of what it was.
+  void update(ValueId state, std::vector<ValueId> inputs, Kernel kernel, Role role, std::vector<int32_t> origins) {
     const Value& value = value_of(graph_, state);
     const Shape shape = value.type.shape;
     Node node;
     node.name = kernel.name;
-    if (role == Role::tokens) node.inputs.push_back(logits_);
+    node.inputs = std::move(inputs);
     node.inputs.push_back(state);
     node.outputs = {add_value(graph_, node.name, value.type)};
     node.kernel = std::make_shared<const Kernel>(std::move(kernel));

@@ -86,12 +86,16 @@ class StepsText {
   }
 
   void launched(const Launch& launch) {
+    constexpr size_t most = 16;  // more are those of a whole method, and its steps list them
     std::string args;
-    for (const int32_t arg : launch.args)
+    for (size_t n = 0; n < std::min(launch.args.size(), most); ++n) {
+      const int32_t arg = launch.args[n];
       args += fmt::format("{}{}", args.empty() ? "" : ", ",
                           arg == trap_word    ? "trap word"
                           : arg == own_memory ? "own memory"
                                               : buffer(arg));
+    }
+    if (launch.args.size() > most) args += fmt::format(", and {} more", launch.args.size() - most);
     const auto extents = [](const std::array<uint32_t, 3>& e) { return fmt::format("{}", fmt::join(e, "x")); };
     text_ += fmt::format("  launch of {} step{}: {} of code {}, grid {}{}, block {}{}\n      ({})\n", launch.count,
                          launch.count == 1 ? "" : "s", launch.symbol, launch.code, extents(launch.grid),

@@ -1,8 +1,11 @@
 // Methods that the compiler adds to a text's: they write what the plain ones write, whatever the mask.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "compiler/ir.h"
+#include "kernel/evaluate.h"
 #include "program/program.h"
 #include "text/generate.h"
 
@@ -78,6 +81,37 @@ TEST(TextMethods, WriteWhatDecodeWrites) {
     }
     EXPECT_GT(seen.size(), 3U);  // it does say something
   }
+}
+
+// The first of equals, and NaN before all, wherever they lie in the parts that are looked through.
+TEST(TextMethods, TheFirstOfTheLikeliest) {
+  const CompileResult result = compile_text(Mask::none, {});
+  const std::vector<Kernel>& kernels = result.program->kernels;
+  const auto find = [&](const char* name) -> const Kernel& {
+    return *std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& k) { return k.name == name; });
+  };
+  const Kernel &parts = find("likeliest"), &choice = find("next_token");
+  ASSERT_EQ(parts.space, (Shape{6, 4}));
+  const auto chosen = [&](std::vector<float> logits) {
+    std::vector<float> tops(6);
+    std::vector<int64_t> tokens(6), token{-1};
+    void* const looked_at[] = {logits.data(), tops.data(), tokens.data()};
+    evaluate(parts, looked_at);
+    void* const chosen_from[] = {tops.data(), tokens.data(), token.data(), token.data()};
+    evaluate(choice, chosen_from);
+    return token[0];
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> logits(vocabulary, -infinity);
+  EXPECT_EQ(chosen(logits), 0);
+  logits[23] = -3;
+  EXPECT_EQ(chosen(logits), 23);
+  logits[18] = logits[9] = logits[11] = 2;
+  EXPECT_EQ(chosen(logits), 9);
+  logits[5] = infinity;
+  EXPECT_EQ(chosen(logits), 5);
+  logits[22] = logits[13] = nan;
+  EXPECT_EQ(chosen(logits), 13);
 }
 
 // A state that has seen every token must not see padding, nor the text before.

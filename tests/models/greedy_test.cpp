@@ -67,7 +67,7 @@ TEST(Greedy, ReadsNoMask) {
     EXPECT_EQ(std::count_if(k.args.begin(), k.args.end(), [](const KernelArg& a) { return a.dtype == DType::i64; }), 1);
   }
   EXPECT_EQ(attentions, 4U);
-  EXPECT_EQ(greedy.steps.size(), decode.steps.size() + 2);  // the next token, the next position
+  EXPECT_EQ(greedy.steps.size(), decode.steps.size() + 3);  // the likeliest of parts and of all, the next position
   for (const TensorSpec& spec : greedy.inputs) {
     EXPECT_EQ(program.buffers[static_cast<size_t>(spec.buffer)].kind, BufferKind::state) << spec.name;
     if (spec.role != Role::data) continue;
