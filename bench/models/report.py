@@ -25,10 +25,16 @@ def head(family: str, made: dict[str, Line], known: int) -> list[str]:
         f"{datetime.date.today().isoformat()}, {named}. Made by `bench/models/sweep.py {family} --report`; what a model is",
         "judged by is in [bench/models](../../bench/models/README.md): small sizes, random weights, four programs each.",
         "Errors are the worst output's relative L2 against float64 eager, with PyTorch's own in the same dtype behind the",
-        "slash. `cast` is the model in bfloat16, exported as such. Not exported: torch.export itself raises.",
+        "slash. `cast` is the model in bfloat16, exported as such. Not exported: torch.export itself raises. Rows without a",
+        f"commit are older: {of_commits(made)}.",
         f"Judged: {len(made)} of the {known} architectures that the sweep has.",
         "",
     ]
+
+
+def of_commits(made: dict[str, Line]) -> str:
+    found = Counter(line.get("commit") for line in made.values())
+    return ", ".join(f"{count} of {commit or 'earlier ones'}" for commit, count in found.most_common())
 
 
 def counts(lines: list[Line]) -> list[int]:
@@ -52,11 +58,12 @@ def groups(made: dict[str, Line]) -> list[str]:
 
 
 def rows(made: dict[str, Line]) -> list[str]:
-    table = ["| model | group | float32 | auto | bfloat16 | cast | why not |", "|---|---|--:|--:|--:|--:|---|"]
+    table = ["| model | group | float32 | auto | bfloat16 | cast | commit | why not |"]
+    table.append("|---|---|--:|--:|--:|--:|---|---|")
     for name, line in made.items():
         programs = line.get("programs", {})
         cells = [cell(programs.get(program, {})) for program in PROGRAMS]
-        table.append(f"| {name} | {line['group']} | " + " | ".join(cells) + f" | {why(line)} |")
+        table.append(f"| {name} | {line['group']} | " + " | ".join([*cells, line.get("commit", ""), why(line)]) + " |")
     return table
 
 

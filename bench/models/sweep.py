@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -98,6 +99,8 @@ def sweep(family: str, flags: argparse.Namespace, lines: Path, logs: Path) -> No
     known = read(lines)
     again = set(flags.again.split(","))
     first, step = map(int, flags.share.split("/"))
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, check=False, capture_output=True, text=True).stdout.strip()
     for name in names[first::step]:
         found = known.get(name)
         if flags.list:
@@ -106,7 +109,7 @@ def sweep(family: str, flags: argparse.Namespace, lines: Path, logs: Path) -> No
         if found and "all" not in again and found["state"] not in again:
             continue
         log = Path("/dev/stderr") if flags.verbose else logs / f"{family}.{name}.log"
-        found = {"family": family, "model": name, "group": cases[name].group}
+        found = {"family": family, "model": name, "group": cases[name].group, "commit": commit}
         found |= judge_apart(lambda: judge.judge(family, name, cases[name]), flags, log)
         with lines.open("a") as file:
             file.write(json.dumps(found) + "\n")

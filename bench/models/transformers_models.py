@@ -99,7 +99,7 @@ def shrunk(config: Any, special: Mapping[str, Any], keys: frozenset[str] | None)
             inner = special.get(key, {})
             if isinstance(inner, Mapping):
                 values[key] = type(value)(**shrunk(value, inner, keys))
-        elif key not in special and (keys is None or key in keys):
+        elif key not in special and (keys is None or key in keys or is_token(key)):
             if (small := small_value(key, value, config)) is not None:
                 values[key] = small
     return values | {k: v for k, v in special.items() if k not in values}
@@ -121,9 +121,13 @@ def small_value(key: str, value: Any, config: Any) -> Any:
         return {**value, "mrope_section": [half // 4, rest // 2, rest - rest // 2]}
     if key in SMALL and (isinstance(value, (int, float)) or (value is None and key == "vocab_size")):
         return SMALL[key]
-    if key.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= SMALL["vocab_size"]:
+    if is_token(key) and isinstance(value, int) and value >= SMALL["vocab_size"]:
         return 91 + sum(map(ord, key)) % 29
     return None
+
+
+def is_token(key: str) -> bool:
+    return key.endswith(("_token_id", "_token_index"))
 
 
 MROPE = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "glm4v", "glm_image", "glm_ocr", "glm46v", "paddleocr")
@@ -169,7 +173,7 @@ def accepted(model: torch.nn.Module, config: Any, special: Any) -> dict[str, Any
     dimensions, nor how many tokens stand for an image."""
     first: Exception | None = None
     state = torch.get_rng_state()
-    for choice in choices():
+    for choice in choices(inspect.signature(model.forward).parameters):
         torch.set_rng_state(state)
         given = arguments(model, config, choice)
         given = special(given, config) if special else given
@@ -187,12 +191,14 @@ def accepted(model: torch.nn.Module, config: Any, special: Any) -> dict[str, Any
     raise first or ValueError("no arguments")
 
 
-def choices() -> Iterator[dict[str, Any]]:
+def choices(takes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What names leave open: the order of audio's dimensions and its length; whether images are videos, or patches with
     their grid; at last no images."""
-    for images in ("plain", "video", "grid", "none"):
-        for time_first, frames, channels in itertools.product((False, True), (64, 100, 3000), (False, True)):
-            yield {"time_first": time_first, "frames": frames, "channels": channels, "images": images}
+    kinds = ("plain", "video", "grid", "none") if "pixel_values" in takes else ("none",)
+    orders, lengths = ((False, True), (64, 100, 3000)) if "input_features" in takes else ((False,), (64,))
+    shapes = (False, True) if "input_values" in takes else (False,)
+    for images, time_first, frames, channels in itertools.product(kinds, orders, lengths, shapes):
+        yield {"time_first": time_first, "frames": frames, "channels": channels, "images": images}
 
 
 def with_image_tokens(given: dict[str, Any], model: torch.nn.Module, config: Any, count: int) -> dict[str, Any]:

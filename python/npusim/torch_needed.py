@@ -70,7 +70,11 @@ def _has_results(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and (node.target is operator.getitem or node.target in _NUMBERS)
 
 
-_NUMBERS = {operator.ge, operator.le, operator.gt, operator.lt, operator.eq, operator.ne, operator.and_}
+_NUMBERS = {
+    *(operator.ge, operator.le, operator.gt, operator.lt, operator.eq, operator.ne, operator.and_, operator.or_),
+    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg),
+    *(torch.sym_ite, torch.sym_not, torch.sym_max, torch.sym_min, torch.sym_int, torch.sym_float),
+}
 
 
 def _arguments(node: torch.fx.Node) -> list[tuple[Any, Any]]:

@@ -426,8 +426,14 @@ def test_conditions_on_values_are_the_caller_s():
         torch._check(count.item() >= 0)
         return x * 2
 
-    exported = npusim.export(Function(forward), (X, torch.tensor(3)))
-    assert [n["op_type"] for n in exported.ir["nodes"]] == ["aten.mul.Tensor"]
+    def sums(m, x, mask):  # as torch._check has it of a tensor, and of numbers that are computed
+        torch._check_tensor_all(mask.sum() == 3)
+        torch._check(2 * mask.sum().item() + 1 > 0)
+        return x * 2
+
+    for function, other in ((forward, torch.tensor(3)), (sums, torch.tensor([True, False, True, True]))):
+        exported = npusim.export(Function(function), (X, other))
+        assert [n["op_type"] for n in exported.ir["nodes"]] == ["aten.mul.Tensor"]
 
 
 def test_wrong_calls():
