@@ -151,7 +151,7 @@ LISTS = {
 def make(name: str) -> Made:
     """Small in all its fields, else of few layers as wide as its authors made them."""
     try:
-        return made(name, small_config(name), 60e6)
+        return made(name, small_config(name), 120e6)
     except Exception as error:
         try:
             return made(name, small_config(name, SHALLOW), 120e6)

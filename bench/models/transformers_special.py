@@ -20,6 +20,13 @@ BACKBONE = {"backbone_config": resnet(), "use_timm_backbone": False, "use_pretra
 
 SWIN = {"embed_dim": 48, "hidden_size": 384, "depths": [1, 1, 2, 1], "num_heads": [3, 6, 12, 24], "window_size": 4,
         "image_size": 128, "patch_size": 4}  # fmt: skip
+QUERIES = {"num_queries": 20}  # fewer than places in the smallest image
+
+
+def swin() -> Any:
+    return transformers.SwinConfig(**SWIN, out_features=["stage2", "stage3", "stage4"])
+
+
 SERIES = {
     "prediction_length": 4,
     "context_length": 8,
@@ -32,11 +39,37 @@ SERIES = {
 CONFIGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("detr", "conditional_detr", "dab-detr", "deformable_detr", "table-transformer"), BACKBONE),
     **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin"), SWIN),
-    **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), SERIES),
+    **dict.fromkeys(("informer", "time_series_transformer"), SERIES),
+    "autoformer": {**SERIES, "label_length": 4, "moving_average": 5},
+    **dict.fromkeys(
+        ("d_fine", "deimv2", "rt_detr", "rt_detr_v2", "pp_doclayout_v3", "pp_doclayout_v4"),
+        {**QUERIES, "backbone_config": resnet(), "encoder_in_channels": [32, 48, 64]},
+    ),
+    **dict.fromkeys(("rf_detr", "lw_detr"), QUERIES),
+    **dict.fromkeys(("grounding-dino", "mm-grounding-dino", "omdet-turbo"), {"backbone_config": swin(), **QUERIES}),
     **dict.fromkeys(("gptj", "codegen"), {"rotary_dim": 8}),
     **dict.fromkeys(("gemma3", "paligemma"), {"mm_tokens_per_image": 4}),
     **dict.fromkeys(("gemma3n_text",), {"num_kv_shared_layers": 0}),
-    "deepseek_v2": {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    **dict.fromkeys(("deepseek_v2", "axk1"), {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}),
+    "dots1": {
+        **{"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
+        **{"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1},
+    },
+    **dict.fromkeys(("glm5_next_text",), {"qk_rope_head_dim": 0}),
+    "glm5_next": {"text_config": {"qk_rope_head_dim": 0}},
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe"), {"head_dim": 16}),
+    "chameleon": {"vocabulary_map": {"<image>": 99}},
+    "clvp": {name: {"num_attention_heads": 2} for name in ("text_config", "speech_config", "decoder_config")},
+    "dbrx": {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}},
+    "dia": {"decoder_config": {"cross_hidden_size": 64, "cross_num_attention_heads": 4, "cross_num_key_value_heads": 4}},
+    "fun_asr_nano": {
+        "adaptor_config": {"hidden_size": 64, "intermediate_size": 16},
+        "text_config": {"hidden_size": 64},
+    },
+    "granite4_vision": {"deepstack_layer_map": [[1, 0]], "downsample_rate": "4/8"},
+    "granite_docling": {"vision_config": {"out_hidden_size": 64}, "text_config": {"hidden_size": 64}},
+    "granite_speech5_ctc": {"encoder_config": {"context_size": 32}},
+    "granite_speech5_encoder": {"context_size": 32},
     "esm": {"pad_token_id": 1, "mask_token_id": 2},
     "layoutlmv3": {"coordinate_size": 12, "shape_size": 8},
     "reformer": {"axial_pos_embds_dim": (16, 48), "axial_pos_shape": (4, 16), "attn_layers": ["local", "lsh"]},
@@ -89,6 +122,16 @@ def series_rows(given: Arguments, config: Any) -> Arguments:
     return {"past_values": torch.randn(2, config.context_length, config.num_input_channels)}
 
 
+def masked(given: Arguments, config: Any) -> Arguments:
+    return {**given, "input_features_mask": torch.ones(2, given["input_features"].shape[-1], dtype=torch.long)}
+
+
+def rows_of_features(given: Arguments, config: Any) -> Arguments:
+    config = getattr(config, "encoder_config", config)
+    stacked = getattr(config, "num_stacked_frames", 4)
+    return {"input_features": torch.randn(2, 64, config.num_mel_bins * stacked)}
+
+
 # From the arguments that there are to those that it needs.
 ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
     **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), series),
@@ -106,6 +149,22 @@ ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
         "is_longer": torch.zeros(2, 1, dtype=torch.bool),
     },
     "decision_transformer": decisions,
+    "dia": lambda given, config: {**given, "decoder_input_ids": torch.randint(3, 90, (2, 7, 9))},
+    "gemma3n_audio": lambda given, config: {
+        "audio_mel": torch.randn(2, 64, config.input_feat_size),
+        "audio_mel_mask": torch.arange(64) >= torch.tensor([[64], [48]]),
+    },
+    "gemma4_audio": lambda given, config: {"input_features": torch.randn(2, 64, 128)},
+    "gemma4_vision": lambda given, config: {
+        "pixel_values": torch.rand(2, 36, 3 * config.patch_size**2),
+        "pixel_position_ids": torch.cartesian_prod(torch.arange(6), torch.arange(6)).repeat(2, 1, 1),
+    },
+    "audioflamingo3_encoder": masked,
+    **dict.fromkeys(("granite_speech5_ctc", "granite_speech5_encoder"), rows_of_features),
+    "fun_asr_nano_encoder": lambda given, config: {
+        **rows_of_features(given, config),
+        "input_features_mask": torch.ones(2, 64, dtype=torch.long),
+    },
     "lxmert": visual,
     "visual_bert": lambda given, config: {**given, "visual_embeds": torch.randn(2, 5, config.visual_embedding_dim)},
 }
