@@ -53,10 +53,10 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
         if dtype not in exported:
             exported[dtype] = export(model, (args, kwargs), dtype)
         judged = judge_program(exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]])
+        outputs = judged.pop("outputs", None)
         if judged["state"] == "wrong" and "error" in judged and OWN[program] != torch.float32:
-            nearby = shaken(model, (args, kwargs), OWN[program], expected)
-            judged["shaken"] = nearby
-            if judged["error"] <= nearby:
+            judged["shaken"], judged["beside"] = shaken(model, (args, kwargs), OWN[program], expected, outputs)
+            if judged["error"] <= judged["shaken"] or judged["beside"] <= bar:
                 judged["state"] = "unstable"
         programs[program] = judged
     order = ("failed", "wrong", "refused", "not exported", "unstable", "right")
@@ -138,10 +138,13 @@ def answers(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.n
         return None
 
 
-def shaken(model: torch.nn.Module, call: Call, dtype: torch.dtype, expected: list[np.ndarray]) -> float:
-    """PyTorch's worst error in a dtype when the weights move by half a rounding step of it: of models that choose (an
-    expert, a code, a box), where the choice is a tie but for rounding."""
-    worst = 0.0
+def shaken(
+    model: torch.nn.Module, call: Call, dtype: torch.dtype, expected: list[np.ndarray], outputs: list[Any]
+) -> tuple[float, float]:
+    """PyTorch's worst error in a dtype when the weights move by half a rounding step of it, and how far these outputs are
+    from the answer that is the nearest of those: of models that choose (an expert, a code, a box), where the choice is a
+    tie but for rounding."""
+    worst, nearest = 0.0, float("inf")
     for seed in range(12):
         torch.manual_seed(seed)
         moved = copy.deepcopy(model)
@@ -151,7 +154,8 @@ def shaken(model: torch.nn.Module, call: Call, dtype: torch.dtype, expected: lis
         found = answers(moved, call, dtype)
         if found is not None and [f.shape for f in found] == [e.shape for e in expected]:
             worst = max([worst, *(distance(f, e)[0] for f, e in zip(found, expected, strict=True))])
-    return worst
+            nearest = min(nearest, max([0.0, *(distance(o, f)[0] for o, f in zip(outputs, found, strict=True))]))
+    return worst, nearest
 
 
 # ---- what npusim answers
@@ -191,7 +195,7 @@ def judge_program(
         traceback.print_exc()
         return found | {"state": "failed", "why": f"{type(error).__name__}: {error}"[:2000]}
     outputs = [result[name] for kind, name in exported.leaves if kind == "output"]
-    return found | judge_outputs(outputs, expected, own, bar)
+    return found | judge_outputs(outputs, expected, own, bar) | {"outputs": outputs}
 
 
 # ---- how far they are apart

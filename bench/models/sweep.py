@@ -99,7 +99,7 @@ def sweep(family: str, flags: argparse.Namespace, lines: Path, logs: Path) -> No
     known = read(lines)
     again = set(flags.again.split(","))
     first, step = map(int, flags.share.split("/"))
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--dirty=+"]
     commit = subprocess.run(git, check=False, capture_output=True, text=True).stdout.strip()
     for name in names[first::step]:
         found = known.get(name)

@@ -23,8 +23,8 @@ SWIN = {"embed_dim": 48, "hidden_size": 384, "depths": [1, 1, 2, 1], "num_heads"
 QUERIES = {"num_queries": 20}  # fewer than places in the smallest image
 
 
-def swin() -> Any:
-    return transformers.SwinConfig(**SWIN, out_features=["stage2", "stage3", "stage4"])
+def swin(first: int = 2) -> Any:
+    return transformers.SwinConfig(**SWIN, out_features=[f"stage{i}" for i in range(first, 5)])
 
 
 SERIES = {
@@ -47,6 +47,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     ),
     **dict.fromkeys(("rf_detr", "lw_detr"), QUERIES),
     **dict.fromkeys(("grounding-dino", "mm-grounding-dino", "omdet-turbo"), {"backbone_config": swin(), **QUERIES}),
+    **dict.fromkeys(("mask2former", "maskformer"), {"backbone_config": swin(1)}),
+    **dict.fromkeys(("mimi", "pocket_tts_audio_tokenizer"), {"upsample_groups": 64}),
     **dict.fromkeys(("gptj", "codegen"), {"rotary_dim": 8}),
     **dict.fromkeys(("gemma3", "paligemma"), {"mm_tokens_per_image": 4}),
     **dict.fromkeys(("gemma3n_text",), {"num_kv_shared_layers": 0}),
@@ -57,7 +59,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     **dict.fromkeys(("glm5_next_text",), {"qk_rope_head_dim": 0}),
     "glm5_next": {"text_config": {"qk_rope_head_dim": 0}},
-    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe"), {"head_dim": 16}),
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), {"head_dim": 16}),
     "chameleon": {"vocabulary_map": {"<image>": 99}},
     "clvp": {name: {"num_attention_heads": 2} for name in ("text_config", "speech_config", "decoder_config")},
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}},
@@ -66,6 +68,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "adaptor_config": {"hidden_size": 64, "intermediate_size": 16},
         "text_config": {"hidden_size": 64},
     },
+    "kimi_linear": {"num_experts_per_token": 2},
+    "lilt": {"hidden_size": 96},
+    "nemotron": {"num_key_value_heads": 2},
+    "zaya": {"num_experts_per_tok": 1},
     "granite4_vision": {"deepstack_layer_map": [[1, 0]], "downsample_rate": "4/8"},
     "granite_docling": {"vision_config": {"out_hidden_size": 64}, "text_config": {"hidden_size": 64}},
     "granite_speech5_ctc": {"encoder_config": {"context_size": 32}},
@@ -132,6 +138,15 @@ def rows_of_features(given: Arguments, config: Any) -> Arguments:
     return {"input_features": torch.randn(2, 64, config.num_mel_bins * stacked)}
 
 
+def rows_of_patches(given: Arguments, config: Any) -> Arguments:
+    return {
+        **given,
+        "pixel_values": torch.randn(2, 16, 3 * 16 * 16),
+        "pixel_attention_mask": torch.ones(2, 16, dtype=torch.long),
+        "spatial_shapes": torch.tensor([[4, 4], [4, 4]]),
+    }
+
+
 # From the arguments that there are to those that it needs.
 ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
     **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), series),
@@ -160,6 +175,12 @@ ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
         "pixel_position_ids": torch.cartesian_prod(torch.arange(6), torch.arange(6)).repeat(2, 1, 1),
     },
     "audioflamingo3_encoder": masked,
+    "kyutai_speech_to_text": lambda given, config: {
+        "input_ids": torch.randint(3, 90, (2, 12, config.num_codebooks + 1)),
+        "use_cache": False,
+    },
+    "wav2vec2-bert": lambda given, config: {**given, "input_features": torch.randn(2, 64, 160)},
+    **dict.fromkeys(("siglip2", "siglip2_vision_model"), rows_of_patches),
     **dict.fromkeys(("granite_speech5_ctc", "granite_speech5_encoder"), rows_of_features),
     "fun_asr_nano_encoder": lambda given, config: {
         **rows_of_features(given, config),
