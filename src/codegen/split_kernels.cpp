@@ -1,7 +1,9 @@
 // Replaces nodes by the kernels that do their work.
 #include "codegen/split_kernels.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unordered_map>
 
 #include "kernel/fuse/unfuse.h"
 
@@ -17,19 +19,35 @@ std::vector<ValueId> values_of_arguments(Graph& graph, const Node& node, const s
   return values;
 }
 
+// Whether all that a step writes is scratch that no other step writes.
+bool is_inner(const Unfused& unfused, const BoundKernel& step, size_t arguments) {
+  const auto writers = [&](int value) {
+    int64_t count = 0;
+    for (const BoundKernel& other : unfused.steps)
+      for (size_t i = 0; i < other.values.size(); ++i)
+        count += other.values[i] == value && other.kernel.args[i].written;
+    return count;
+  };
+  for (size_t i = 0; i < step.values.size(); ++i)
+    if (step.kernel.args[i].written && (static_cast<size_t>(step.values[i]) < arguments || writers(step.values[i]) > 1))
+      return false;
+  return true;
+}
+
 }  // namespace
 
 void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::vector<Node> nodes = std::move(graph.nodes);
   graph.nodes.clear();
+  std::unordered_map<std::string, std::vector<ValueId>> known;  // what inner steps write, by what they do and read
   for (Node& node : nodes) {
-    Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
+    const Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
     if (unfused.steps.size() < 2) {
       add_node(graph, std::move(node));
       continue;
     }
-    const std::vector<ValueId> values = values_of_arguments(graph, node, unfused.scratch);
-    for (BoundKernel& step : unfused.steps) {
+    std::vector<ValueId> values = values_of_arguments(graph, node, unfused.scratch);
+    for (const BoundKernel& step : unfused.steps) {
       Node part;
       part.name = node.name;
       part.origins = node.origins;
@@ -37,7 +55,14 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
       for (size_t i = 0; i < step.values.size(); ++i)
         (step.kernel.args[i].written ? part.outputs : part.inputs)
             .push_back(values[static_cast<size_t>(step.values[i])]);
-      part.kernel = std::make_shared<const Kernel>(std::move(step.kernel));
+      if (is_inner(unfused, step, node.inputs.size() + node.outputs.size())) {
+        const auto [same, fresh] = known.try_emplace(
+            fmt::format("{}:{}:{}", part.device, fmt::join(part.inputs, ","), to_text(step.kernel)), part.outputs);
+        for (size_t i = 0, n = 0; i < step.values.size(); ++i)
+          if (step.kernel.args[i].written) values[static_cast<size_t>(step.values[i])] = same->second[n++];
+        if (!fresh) continue;
+      }
+      part.kernel = std::make_shared<const Kernel>(step.kernel);
       add_node(graph, std::move(part));
     }
   }

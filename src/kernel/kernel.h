@@ -148,7 +148,7 @@ struct Store {
   bool accumulate = false;  // adds to what is there, in index order (scatter_add)
 };
 
-struct KernelArg {
+struct KernelArg {  // a read one that no access names is the target's own: results do not depend on it
   DType dtype = DType::f32;
   int64_t elements = 0;  // every access stays within [0, elements)
   bool written = false;

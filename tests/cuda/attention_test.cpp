@@ -1,14 +1,16 @@
 // Attention in one kernel, executed (on the CPU where there is no GPU) and compared with the reference: every shape of
 // block, heads and keys of every size, scores that are no numbers, keys that do not exist.
-#include "backends/cuda/target/attention.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <span>
 
+#include "backends/cuda/target/attention_summary.h"
+#include "backends/cuda/target/parts.h"
 #include "cuda/harness/check.h"
 #include "kernel/contractions.h"
+#include "kernel/evaluate.h"
 #include "print/print.h"
 
 namespace npusim {
@@ -24,6 +26,28 @@ Case shaped(std::string name, Kernel kernel, const cuda::AttentionShape& shape) 
   cuda::Made made = cuda::make_attention(kernel, *attention, shape);
   made.symbol = kernel_name(kernel);
   return {std::move(name), std::move(kernel), std::move(made)};
+}
+
+// The attention that is told what the kernels before it find out, which the interpreter does here.
+Case summarized(std::string name, Kernel kernel, const cuda::AttentionShape& shape) {
+  kernel.name = name;
+  std::string why;
+  const Unfused parts = cuda::summarize_attention(kernel, *cuda::find_attention(kernel, why), shape);
+  EXPECT_EQ(parts.steps.size(), 3U) << name;
+  for (const BoundKernel& step : parts.steps) EXPECT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << name;
+  Case one = shaped(std::move(name), parts.steps.back().kernel, shape);
+  EXPECT_TRUE(one.made.how.ends_with("by warpgroups, told what is hidden")) << one.made.how;
+  one.given = [parts](std::vector<HostTensor>& memory) {
+    const std::vector<int>& known = parts.steps.back().values;
+    for (const BoundKernel& step : std::span(parts.steps).first(2)) {
+      std::vector<void*> args;
+      for (int value : step.values)
+        args.push_back(
+            memory[static_cast<size_t>(std::find(known.begin(), known.end(), value) - known.begin())].data.data());
+      evaluate(step.kernel, args);
+    }
+  };
+  return one;
 }
 
 std::string declined(const Kernel& kernel) {
@@ -140,40 +164,75 @@ TEST(CudaAttention, Warpgroups) {
   check(cases);
 }
 
-// Stages that a mask hides from a block's rows, and what is in them all the same.
+// Stages that a mask hides from a block's rows, and what is in them all the same: seen by the block or before it.
 TEST(CudaAttention, HiddenStages) {
   std::vector<Case> cases;
   enum Hidden { finite, numbers, product };
+  const auto add = [&](Hidden hidden, bool safe, bool before, int64_t keys, int64_t batch) {
+    AttentionCase c = heads(64, safe ? DType::f16 : DType::bf16);
+    c.group = 7, c.queries = 40, c.keys = keys, c.safe = safe, c.batch = batch;
+    const std::string name = fmt::format("groups_hidden{}{}{}", hidden, safe, before ? "_before" : "");
+    const Kernel kernel = attention(c, DType::f32, rounded);
+    Case one = before ? summarized(name, kernel, {4, 1, 64, 1}) : shaped(name, kernel, {4, 1, 64, 1});
+    const auto find_out = one.given;
+    one.given = [=](std::vector<HostTensor>& memory) {
+      HostTensor& mask = memory[3];
+      for (int64_t i = 0; i < batch * 40 * keys; ++i) {
+        const int64_t row = i / keys % 40, key = i % keys;
+        const bool there = row == 30 || row > 36 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
+        store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
+      }
+      store_double(mask.data.data(), DType::f32, 31 * keys + 140, 0.75);
+      store_double(mask.data.data(), DType::f32, 32 * keys + 9, infinity);
+      store_double(mask.data.data(), DType::f32, 33 * keys + 300, std::numeric_limits<double>::quiet_NaN());
+      const int64_t last = (batch * keys - 1) * 2 * 64;
+      if (hidden == numbers) {  // of one head a key, of the other one a value
+        store_double(memory[1].data.data(), c.type, last + 5, infinity);
+        store_double(memory[2].data.data(), c.type, last + 64 + 5, infinity);
+      } else if (hidden == product) {  // more than float16 has
+        store_double(memory[0].data.data(), c.type, 3 * 14 * 64 + 5, 300);
+        store_double(memory[1].data.data(), c.type, last + 5, 300);
+      }
+      if (find_out) find_out(memory);
+    };
+    cases.push_back(std::move(one));
+  };
   for (const Hidden hidden : {finite, numbers, product})
     for (const bool safe : {false, true}) {
-      AttentionCase c = heads(64, safe ? DType::f16 : DType::bf16);
-      c.group = 7, c.queries = 40, c.keys = 400, c.safe = safe;
-      cases.push_back(
-          shaped(fmt::format("groups_hidden{}{}", hidden, safe), attention(c, DType::f32, rounded), {4, 1, 64, 1}));
-      cases.back().given = [hidden, type = c.type](std::vector<HostTensor>& memory) {
-        HostTensor& mask = memory[3];
-        for (int64_t i = 0; i < 40 * 400; ++i) {
-          const int64_t row = i / 400, key = i % 400;
-          const bool there = row == 30 || row > 36 ? false : row < 10 ? key < 70 : key >= 128 && key <= row * 9;
-          store_double(mask.data.data(), DType::f32, i, there ? 0 : -infinity);
-        }
-        store_double(mask.data.data(), DType::f32, 31 * 400 + 140, 0.75);
-        store_double(mask.data.data(), DType::f32, 32 * 400 + 9, infinity);
-        store_double(mask.data.data(), DType::f32, 33 * 400 + 300, std::numeric_limits<double>::quiet_NaN());
-        const int64_t last = 399 * 2 * 64;
-        if (hidden == numbers) {  // of one head a key, of the other one a value
-          store_double(memory[1].data.data(), type, last + 5, infinity);
-          store_double(memory[2].data.data(), type, last + 64 + 5, infinity);
-        } else if (hidden == product) {  // more than float16 has
-          store_double(memory[0].data.data(), type, 3 * 14 * 64 + 5, 300);
-          store_double(memory[1].data.data(), type, last + 5, 300);
-        }
-      };
+      add(hidden, safe, false, 400, 1);
+      add(hidden, safe, true, 448, 2);
     }
   AttentionCase c = heads(64);
   c.group = 7, c.queries = 40, c.keys = 400;
   cases.push_back(shaped("groups_none", attention(c, DType::i64, none_left), {4, 1, 64, 1}));
+  c.keys = 384;
+  cases.push_back(summarized("groups_none_before", attention(c, DType::i64, none_left), {4, 1, 64, 1}));
+  cases.push_back(summarized("groups_causal_before", attention(c, DType::f32, causal), {8, 1, 128, 2}));
   check(cases);
+}
+
+// What keys have no whole stages for, or what depends on more than masks and numbers, is not found out before.
+TEST(CudaAttention, WhatBlocksLookAtThemselves) {
+  const auto parts = [](const Kernel& kernel) {
+    std::string why;
+    return cuda::summarize_attention(kernel, *cuda::find_attention(kernel, why), {4, 1, 64, 1}).steps.size();
+  };
+  AttentionCase c = heads(64);
+  c.keys = 320;
+  EXPECT_EQ(parts(attention(c, DType::f32, masked)), 3U);
+  EXPECT_EQ(parts(with_keys(attention(c, DType::i64, some_hidden))), 0U);
+  EXPECT_EQ(parts(attention(c, DType::f32, [](KernelBuilder&, Ex leaf, Ex) { return leaf * 0.5; })), 0U);
+  c.columns = 72;
+  EXPECT_EQ(parts(attention(c, DType::f32, masked)), 0U);
+  c.columns = 64, c.keys = 300;
+  EXPECT_EQ(parts(attention(c, DType::f32, masked)), 0U);
+  c.group = 6, c.queries = 1024;
+  for (const int64_t keys : {512, 1024})
+    for (const bool groups : {false, true}) {
+      c.keys = keys;
+      EXPECT_EQ(cuda::find_parts(attention(c, DType::f32, masked), {groups}).steps.size(),
+                groups && keys == 1024 ? 3U : 0U);
+    }
 }
 
 // As many keys as there are said to be; what lies behind them is NaN.

@@ -56,6 +56,24 @@ TEST(Parts, WhatIsBetweenThemIsPlanned) {
   EXPECT_LT(run.method().arenas[0].bytes, scores + 2 * values);
 }
 
+// What several begin with is computed once: here the scores and their softmax. In place of an operand that differs it
+// is another one.
+TEST(Parts, EqualPartsAreOne) {
+  const std::string head =
+      "input %q: float32[1, 2, 5, 16]\ninput %k: float32[1, 2, 7, 16]\ninput %v: float32[1, 2, 7, 16]\n"
+      "input %w: float32[1, 2, 7, 16]\n"
+      "%a: float32[1, 2, 5, 16] = aten.scaled_dot_product_attention.default(%q, %k, %v, None)\n";
+  const std::string tail = "output %a\noutput %b\n";
+  const GraphRun one = run_graph(
+      head + "%b: float32[1, 2, 5, 16] = aten.scaled_dot_product_attention.default(%q, %k, %w, None)\n" + tail,
+      in_parts());
+  EXPECT_EQ(one.steps(), 4U);
+  const GraphRun two = run_graph(
+      head + "%b: float32[1, 2, 5, 16] = aten.scaled_dot_product_attention.default(%a, %k, %w, None)\n" + tail,
+      in_parts());
+  EXPECT_EQ(two.steps(), 6U);
+}
+
 // One kernel stays what it is, with its contraction; and what is known at load is computed at load.
 TEST(Parts, OneKernelStaysOne) {
   const GraphRun run = run_graph(

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/cuda/target/attention_groups.h"
+#include "backends/cuda/target/attention_summary.h"
 #include "backends/cuda/target/attention_text.h"
 #include "backends/cuda/target/text.h"
 #include "kernel/facts/depend.h"
@@ -248,6 +249,7 @@ Made make_attention(const Kernel& kernel, const Attention& a, const AttentionSha
   made.groups = s.groups > 0;
   made.how = fmt::format("attention, {} rows to a block, {} keys to a stage of {} warps{}", s.rows(), s.keys(),
                          s.threads() / 32, s.groups ? ", by warpgroups" : "");
+  if (s.groups && find_summary(kernel, a, s)) made.how += ", told what is hidden";
   made.functions = fmt::format("\n// {}: {}\n", kernel_name(kernel), made.how) +
                    (s.groups ? group_attention(kernel, a, s) : WarpText(kernel, a, s).run());
   return made;

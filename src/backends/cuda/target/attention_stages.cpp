@@ -20,16 +20,8 @@ int64_t alike_rows(const Axis& rows, DimSet masked) {
 
 }  // namespace
 
-Attention in_order(const Attention& attention, DimSet masked) {
-  Attention a = attention;
-  Axis& rows = a.axes.rows;
-  const Axis old = rows;
-  rows.dims.clear(), rows.extents.clear();
-  for (const bool first : {true, false})
-    for (size_t n = 0; n < old.dims.size(); ++n)
-      if (((masked & dim_bit(static_cast<size_t>(old.dims[n]))) != 0) == first)
-        rows.dims.push_back(old.dims[n]), rows.extents.push_back(old.extents[n]);
-  return a;
+std::string StageText::entry(int arg, const std::vector<int64_t>& steps, const std::string& index) const {
+  return fmt::format("in{}[{}]", arg, sum_of({put_together(steps, a_.axes.batch, "z"), index}));
 }
 
 void StageText::stages() {
@@ -64,6 +56,15 @@ void StageText::find_states() {
                   alike, s_.rows() - 1, rows_ - 1));
   t_.open(fmt::format("for (int stage = row_warp; stage < stages; stage += {})", s_.threads() / 32));
   t_.add("unsigned char visible = 0, changed = 0;");
+  if (summary_) {
+    const std::string state = entry(summary_->states, state_steps(a_, masked_->dims, stages_of(a_, s_)),
+                                    fmt::format("(first_line + n) * {} + stage", stages_of(a_, s_)));
+    t_.open("for (int n = lane; n < lines; n += 32)");
+    t_.add(fmt::format("const int state = {};", state));
+    t_.add("visible |= state != 2, changed |= state != 1;");
+    t_.close();
+    return close_states();
+  }
   t_.open(fmt::format("for (int from = lane; from < lines * {}; from += {})", each, 32 * together));
   const auto every = [&](const std::string& suffix, const std::string& more) {
     t_.add("#pragma unroll");
@@ -83,6 +84,10 @@ void StageText::find_states() {
     every("", "nullptr");
   }
   t_.close();
+  close_states();
+}
+
+void StageText::close_states() {
   t_.add("const bool hidden = !__any_sync(0xffffffffu, visible), open = !__any_sync(0xffffffffu, changed);");
   t_.add("if (lane == 0) states[stage] = open ? 1 : hidden ? 2 : 0;");
   t_.close();
@@ -94,43 +99,37 @@ void StageText::find_stages() {
   if (!skips()) return t_.add("const int walked = stages;");
   t_.add("wait_copies<0>();");
   t_.add("__syncthreads();");
-  t_.add("unsigned query_top = 0, key_top = 0, value_top = 0;  // of the lower and of the upper halves, without signs");
-  t_.open("for (int stage = 0; stage < stages; ++stage)");
-  t_.add("if (states[stage] != 2) continue;");
-  look("key", a_.k, true, a_.axes.depth.size() / word);
-  look("value", a_.v, false, a_.columns / word);
-  t_.close();
+  t_.add("float query_top = 0, key_top = 0, value_top = 0;");
+  summary_ ? read_tops() : look_at_words();
+  t_.add("unsigned query_word = 0;");
   t_.open(
       fmt::format("for (int n = thread; n < {}; n += {})", s_.rows() * panel * depth_panels() / word, s_.threads()));
   // Words behind the depth are of no query.
   t_.add(fmt::format("const int line = n / 8 % {}, at = n / {} * 8 + (n % 8 ^ line & 7);", s_.rows(), 8 * s_.rows()));
   t_.add(fmt::format("if (at >= {}) continue;", depth_words()));
   t_.add(fmt::format("const uint4 words = ((const uint4*)queries)[n];"));
-  fold("query_top", "words");
+  fold("query_word", "words");
   t_.close();
-  t_.add("volatile unsigned* const largest = (volatile unsigned*)marks;");
+  t_.add(fmt::format("query_top = {};", number("query_word")));
   for (const char* top : {"query", "key", "value"}) {
     t_.add("#pragma unroll");
     t_.add(
-        fmt::format("for (int other = 1; other < 32; other *= 2) {0}_top = max_halves({0}_top, "
+        fmt::format("for (int other = 1; other < 32; other *= 2) {0}_top = nan_max({0}_top, "
                     "__shfl_xor_sync(0xffffffffu, {0}_top, other));",
                     top));
   }
   t_.add(
-      "if (lane == 0) largest[row_warp * 3] = query_top, largest[row_warp * 3 + 1] = key_top, "
-      "largest[row_warp * 3 + 2] = value_top;");
+      "if (lane == 0) marks[row_warp * 3] = query_top, marks[row_warp * 3 + 1] = key_top, "
+      "marks[row_warp * 3 + 2] = value_top;");
   t_.add("__syncthreads();");
   t_.add(fmt::format("for (int n = 0; n < {}; ++n)", s_.threads() / 32));
   t_.add(
-      "  query_top = max_halves(query_top, largest[n * 3]), key_top = max_halves(key_top, largest[n * 3 + 1]), "
-      "value_top = max_halves(value_top, largest[n * 3 + 2]);");
-  const auto number = [&](const char* top) {
-    return fmt::format("{0}_to_float(({0})max({1}_top & 0xffffu, {1}_top >> 16))", type(), top);
-  };
-  std::string skip = fmt::format("{} < INFINITY", number("value"));
+      "  query_top = nan_max(query_top, marks[n * 3]), key_top = nan_max(key_top, marks[n * 3 + 1]), "
+      "value_top = nan_max(value_top, marks[n * 3 + 2]);");
+  std::string skip = "value_top < INFINITY";
   if (std::isfinite(masked_->most))
-    skip += fmt::format(" && {} * {} * {}.0f <= {:e}f", number("query"), number("key"), a_.axes.depth.size(),
-                        std::min(masked_->most, 1e38));
+    skip +=
+        fmt::format(" && query_top * key_top * {}.0f <= {:e}f", a_.axes.depth.size(), std::min(masked_->most, 1e38));
   t_.add(fmt::format("const bool skip = {};", skip));
   t_.add("int walked = 0;");
   t_.open("for (int stage = 0; stage < stages; ++stage)");
@@ -139,6 +138,31 @@ void StageText::find_stages() {
   t_.add("++walked;");
   t_.close();
   t_.add("__syncthreads();");
+}
+
+// What was found of the keys and values of hidden stages.
+void StageText::read_tops() {
+  const int64_t pieces = keys() / summary_keys;
+  t_.open(fmt::format("for (int n = thread; n < stages * {}; n += {})", pieces, s_.threads()));
+  t_.add(fmt::format("if (states[n / {}] != 2) continue;", pieces));
+  for (const bool is_key : {true, false})
+    t_.add(fmt::format("{0}_top = nan_max({0}_top, {1});", is_key ? "key" : "value",
+                       entry(is_key ? summary_->key_tops : summary_->value_tops, top_steps(a_), "n")));
+  t_.close();
+}
+
+void StageText::look_at_words() {
+  t_.add("unsigned key_word = 0, value_word = 0;  // of the lower and of the upper halves, without signs");
+  t_.open("for (int stage = 0; stage < stages; ++stage)");
+  t_.add("if (states[stage] != 2) continue;");
+  look("key", a_.k, true, a_.axes.depth.size() / word);
+  look("value", a_.v, false, a_.columns / word);
+  t_.close();
+  t_.add(fmt::format("key_top = {}, value_top = {};", number("key_word"), number("value_word")));
+}
+
+std::string StageText::number(const std::string& halves) const {
+  return fmt::format("{0}_to_float(({0})max({1} & 0xffffu, {1} >> 16))", type(), halves);
 }
 
 // A hidden stage's words, as they lie in memory.
@@ -162,7 +186,7 @@ void StageText::look(const std::string& name, const Operand& o, bool is_key, int
   t_.close();
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int i = 0; i < {}; ++i)", together));
-  fold(name + "_top", "words[i]");
+  fold(name + "_word", "words[i]");
   t_.close();
   t_.close();
 }

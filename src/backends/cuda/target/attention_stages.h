@@ -5,8 +5,8 @@
 
 #include <optional>
 
+#include "backends/cuda/target/attention_summary.h"
 #include "backends/cuda/target/attention_text.h"
-#include "kernel/facts/masked_score.h"
 
 namespace npusim::cuda {
 
@@ -14,14 +14,13 @@ inline constexpr int64_t panel = 64;  // elements of a line in memory that warpg
 inline int64_t panels_of(int64_t elements) { return (elements + panel - 1) / panel; }
 inline int64_t stages_of(const Attention& a, const AttentionShape& s) { return (a.keys + s.keys() - 1) / s.keys(); }
 
-// With its rows in an order in which those that a mask does not tell apart are neighbours.
-Attention in_order(const Attention& attention, DimSet masked);
-
 class StageText : public AttentionText {
  protected:
   StageText(const Kernel& kernel, const Attention& attention, const AttentionShape& shape,
             std::optional<MaskedScore> masked)
-      : AttentionText(kernel, attention, shape), masked_(std::move(masked)) {}
+      : AttentionText(kernel, attention, shape), masked_(std::move(masked)) {
+    if (masked_) summary_ = find_summary(kernel, attention, shape);
+  }
 
   int64_t keys() const { return s_.keys(); }
   int64_t depth_panels() const { return panels_of(a_.axes.depth.size()); }
@@ -39,10 +38,18 @@ class StageText : public AttentionText {
   const std::optional<MaskedScore> masked_;
 
  private:
+  // NAME[index] of an argument that holds, by the batch's dimensions, entries so far apart.
+  std::string entry(int arg, const std::vector<int64_t>& steps, const std::string& index) const;
   void find_states();
+  void close_states();
   void find_stages();
+  void read_tops();
+  void look_at_words();
+  std::string number(const std::string& halves) const;  // the larger of two
   void fold(const std::string& top, const std::string& words);
   void look(const std::string& name, const Operand& o, bool is_key, int64_t words);
+
+  std::optional<AttentionSummary> summary_;
 };
 
 }  // namespace npusim::cuda

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backends/cuda/target/attention.h"
+#include "backends/cuda/target/attention_summary.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
@@ -11,6 +11,8 @@
 
 namespace npusim::cuda {
 namespace {
+
+constexpr int64_t least_keys_of_summary = 1024;  // a block that looks at fewer by itself is done sooner
 
 Unfused whole(const Kernel& kernel) {
   Unfused one;
@@ -76,7 +78,11 @@ Unfused find_parts(const Kernel& kernel, const Features& features) {
     std::string why;
     if (const auto attention = find_attention(kernel, why))
       if (const int64_t pieces = pieces_of(*attention); pieces > 0) {
-        if (pieces == 1) return {};
+        if (pieces == 1) {
+          const AttentionShape shape = choose_attention(*attention, features);
+          const bool pays = shape.groups > 0 && attention->keys >= least_keys_of_summary;
+          return pays ? summarize_attention(kernel, *attention, shape) : Unfused{};
+        }
         parts = split_attention(kernel, pieces);
         if (find_attention(parts.steps[0].kernel, why)) return parts;
       }

@@ -5,7 +5,8 @@
 
 namespace npusim::cuda {
 
-// Attention of few rows and many keys as that of pieces of the keys and their sum, attention that is not made in one as
+// Attention of few rows and many keys as that of pieces of the keys and their sum, that of many rows and keys with what
+// is found out before about its mask, keys and values (attention_summary.h); attention that is not made in one as
 // products around a softmax; a convolution whose weight is not read in words as
 // its packing and a product; a product with too few tiles for all multiprocessors, or too long a depth, as pieces of
 // its depth and their sum. No steps: the kernel is one.
