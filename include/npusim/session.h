@@ -8,6 +8,7 @@
 // failed run would have written are unspecified, and the next run starts anew.
 #pragma once
 #include <concepts>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -104,8 +105,12 @@ class NPUSIM_API Session {
   // host. The caller's own work on that memory is done before, or begins after.
   void run_on_device(Key method, int times = 1);
 
-  // All states to zero.
+  // All states to zero, and the generator of random numbers to its seed.
   void reset_states();
+  // The seed of the random numbers that runs draw, 0 at first: their sequence starts anew. Nothing for a program that
+  // draws none. States of the caller's own (set_input) win where they come later.
+  void seed(uint64_t seed);
+  uint64_t seed() const;
 
   // One step alone, for profiling and bisecting; waits. Steps are those of step_names().
   void run_step(Key method, size_t step);

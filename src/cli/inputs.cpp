@@ -12,9 +12,17 @@
 namespace npusim::cli {
 namespace {
 
+// The seed, and that nothing was drawn yet.
+HostTensor generator(const TensorType& type, uint64_t seed) {
+  HostTensor tensor = make_tensor(type);
+  store_int(tensor.data.data(), type.dtype, 0, static_cast<int64_t>(seed));
+  return tensor;
+}
+
 class InputReader {
  public:
-  explicit InputReader(const std::vector<TensorInfo>& inputs) : inputs_(inputs), found_(inputs.size()) {}
+  InputReader(const std::vector<TensorInfo>& inputs, uint64_t seed)
+      : inputs_(inputs), seed_(seed), found_(inputs.size()) {}
 
   void add_file(const std::string& path) {
     const std::shared_ptr<const TensorSet> file = read_tensors(path);
@@ -39,6 +47,8 @@ class InputReader {
   }
 
   std::vector<HostTensor> finish() {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (!found_[i] && inputs_[i].role == "generator") found_[i] = generator(inputs_[i].type, seed_);
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (!found_[i]) problem("input '{}' of {} is missing", inputs_[i].name, to_string(inputs_[i].type));
     if (!problems_.empty()) throw Error(ErrorKind::bad_input, std::move(problems_));
@@ -90,6 +100,7 @@ class InputReader {
   }
 
   const std::vector<TensorInfo>& inputs_;
+  uint64_t seed_ = 0;
   std::vector<std::optional<HostTensor>> found_;
   std::vector<Problem> problems_;
 };
@@ -108,10 +119,13 @@ void add_input_flags(CLI::App& verb, InputFlags& flags) {
       ->type_name("NAME=FILE")
       ->allow_extra_args(false);
   verb.add_option("--inputs", flags.all, "inputs under their names")->type_name("FILE.safetensors");
+  verb.add_option("--seed", flags.seed, "of the random numbers that the model draws")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
-  InputReader reader(inputs);
+  InputReader reader(inputs, flags.seed);
   if (!flags.all.empty()) reader.add_file(flags.all);
   for (const std::string& argument : flags.each) reader.add_one(argument);
   return reader.finish();
@@ -138,7 +152,9 @@ void write_inputs(Session& session, size_t method, const std::vector<HostTensor>
 std::vector<HostTensor> inputs_or_random(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
   if (flags.given()) return read_inputs(flags, inputs);
   std::vector<HostTensor> tensors;
-  for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back(random_tensor(inputs[i].type, i));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    tensors.push_back(inputs[i].role == "generator" ? generator(inputs[i].type, flags.seed)
+                                                    : random_tensor(inputs[i].type, i));
   return tensors;
 }
 

@@ -11,6 +11,7 @@ namespace npusim::cli {
 struct InputFlags {
   std::vector<std::string> each;  // NAME=FILE
   std::string all;                // a safetensors file, keys = input names
+  uint64_t seed = 0;              // of what the model draws
   bool given() const { return !each.empty() || !all.empty(); }
 };
 void add_input_flags(CLI::App& verb, InputFlags& flags);
@@ -21,7 +22,7 @@ std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<T
 
 // Values that any model takes: floats in [-1, 1), booleans, integers in [0, 2). The same for the same seed.
 HostTensor random_tensor(const TensorType& type, uint64_t seed);
-// What is given, or random ones.
+// What is given, or random ones; the generator has its seed where it is not given.
 std::vector<HostTensor> inputs_or_random(const InputFlags& flags, const std::vector<TensorInfo>& inputs);
 
 void write_inputs(Session& session, size_t method, const std::vector<HostTensor>& tensors);

@@ -152,8 +152,7 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
 
 std::vector<HostTensor> inputs_for(const Flags& flags, const std::vector<TensorInfo>& inputs) {
   if (flags.inputs.given() || !flags.golden.empty()) return read_inputs(flags.inputs, inputs);
-  std::vector<HostTensor> tensors;
-  for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back(random_tensor(inputs[i].type, i));
+  std::vector<HostTensor> tensors = inputs_or_random(flags.inputs, inputs);
   if (!tensors.empty()) print_note("inputs are random: none were given");
   return tensors;
 }

@@ -57,13 +57,21 @@ class Builder {
     if (!out.launches.empty() && !several) out.launches[0].together = true;
     for (size_t i = 0; i + method.fills.size() < g.inputs.size(); ++i)
       out.inputs.push_back(spec(g, value_of(g, g.inputs[i]).name, g.inputs[i]));
-    for (const GraphOutput& o : g.outputs) {
-      out.outputs.push_back(spec(g, o.name, o.value));
-      out.outputs.back().type.shape = o.shape;
-    }
     for (size_t i = 0; i < std::min(method.input_roles.size(), out.inputs.size()); ++i)
       out.inputs[i].role = method.input_roles[i];
-    for (size_t i = 0; i < method.output_roles.size(); ++i) out.outputs[i].role = method.output_roles[i];
+    std::vector<bool> generator(program_.buffers.size(), false);
+    for (size_t i = 0; i < out.inputs.size(); ++i)
+      if (value_of(g, g.inputs[i]).generator) {
+        out.inputs[i].role = Role::generator;
+        generator[static_cast<size_t>(out.inputs[i].buffer)] = true;
+      }
+    for (size_t i = 0; i < g.outputs.size(); ++i) {
+      TensorSpec output = spec(g, g.outputs[i].name, g.outputs[i].value);
+      if (generator[static_cast<size_t>(output.buffer)]) continue;  // what becomes of it is nobody's result
+      output.type.shape = g.outputs[i].shape;
+      if (i < method.output_roles.size()) output.role = method.output_roles[i];
+      out.outputs.push_back(std::move(output));
+    }
     program_.methods.push_back(std::move(out));
     program_.origins.insert(program_.origins.end(), g.origins.begin(), g.origins.end());
   }

@@ -90,6 +90,9 @@ class Bisector {
     Bisection found;
     found.tolerance = tolerance;
     const auto program = compile_json(ir_, options_);
+    for (const TensorInfo& input : method_inputs(*program, "main"))
+      if (input.role == "generator")
+        fail(ErrorKind::unsupported, "the model draws random numbers: its parts, run alone, would draw others");
     std::set<std::vector<std::string>> seen;
     for (const StepOverview& step : method_steps(*program, "main"))
       if (step.kernel != "transfer" && !step.nodes.empty() && seen.insert(step.nodes).second)

@@ -59,7 +59,7 @@ std::vector<size_t> states_of(const MethodGraph& method) {
   std::vector<size_t> states;
   const std::vector<int> updates = updates_of_inputs(method.graph);
   for (size_t i = 0; i < updates.size(); ++i)
-    if (updates[i] >= 0) states.push_back(i);
+    if (updates[i] >= 0 && !value_of(method.graph, method.graph.inputs[i]).generator) states.push_back(i);
   return states;
 }
 

@@ -113,10 +113,15 @@ std::vector<HostTensor> evaluate_ir(const MethodSource& source, const std::vecto
   const Graph graph = import_ir(source.json.empty() ? read_file(source.path) : source.json, source.path,
                                 {.find_plugin = find_aten_plugin});
   std::vector<HostTensor> declared = inputs;
+  const bool draws = !graph.inputs.empty() && value_of(graph, graph.inputs.back()).generator;
+  if (draws && declared.size() + 1 == graph.inputs.size())
+    declared.push_back(make_tensor(value_of(graph, graph.inputs.back()).type));
   for (size_t i = 0; i < declared.size(); ++i)
     if (const DType dtype = value_of(graph, graph.inputs[i]).type.dtype; declared[i].type.dtype != dtype)
       declared[i] = convert_tensor(view_of(inputs[i]), dtype);
-  return run_reference(graph, declared, weights);
+  std::vector<HostTensor> outputs = run_reference(graph, declared, weights);
+  if (draws) outputs.pop_back();  // the generator's next state
+  return outputs;
 }
 
 }  // namespace npusim

@@ -105,6 +105,8 @@ struct Checker {
       tensors += arg.kind == ArgKind::tensor;
       lists += arg.kind == ArgKind::tensor_list;
     }
+    const bool random = draws(call_of(graph, node));  // with what add_generator() gave it
+    tensors += random;
     if (node.list_sizes.size() != lists)
       return add("node '{}': has {} list sizes, expected {}", node.name, node.list_sizes.size(), lists);
     for (int size : node.list_sizes) {
@@ -113,8 +115,8 @@ struct Checker {
     }
     if (node.inputs.size() != tensors)
       return add("node '{}': has {} inputs, expected {}", node.name, node.inputs.size(), tensors);
-    if (node.attrs.size() != schema.args.size())
-      return add("node '{}': has {} attributes, expected {}", node.name, node.attrs.size(), schema.args.size());
+    if (const size_t attrs = schema.args.size() + random; node.attrs.size() != attrs)
+      return add("node '{}': has {} attributes, expected {}", node.name, node.attrs.size(), attrs);
     if (schema.results >= 0 && !node.op->record.is_check && node.outputs.size() != static_cast<size_t>(schema.results))
       return add("node '{}': has {} outputs, expected {}", node.name, node.outputs.size(), schema.results);
     check_shapes(node);

@@ -8,6 +8,7 @@
 #include "graph/attrs.h"
 #include "graph/bind.h"
 #include "graph/call.h"
+#include "graph/generator.h"
 #include "graph/resolve.h"
 #include "graph/rotary.h"
 
@@ -368,6 +369,7 @@ Graph import_ir(std::string_view json, const std::string& where, const ImportOpt
   problems.raise();
   name_tied_weights(document, graph);
   set_origins(graph);
+  add_generator(graph);
   return graph;
 }
 

@@ -250,6 +250,12 @@ Ex KernelBuilder::round_to(Ex x, DType dtype) {
   return add(e);
 }
 
+Ex KernelBuilder::single(Ex x) {
+  Expr e{.op = ExprOp::round_to, .type = Scalar::f32, .dtype = DType::f32};
+  e.in[0] = cast(x, Scalar::f32).id;
+  return add(e);
+}
+
 Ex KernelBuilder::reduce(Reduction reduction, Ex x) {
   if (x.type() == Scalar::boolean) x = cast(x, Scalar::i64);
   Expr e{.op = ExprOp::reduce, .type = x.type(), .reduction = reduction};

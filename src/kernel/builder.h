@@ -48,6 +48,7 @@ class KernelBuilder {
   int output(const TensorType& type, int updates = -1);
   const Shape& shape(int arg) const { return shapes_[static_cast<size_t>(arg)]; }
   DType dtype(int arg) const { return kernel_.args[static_cast<size_t>(arg)].dtype; }
+  const Shape& space() const { return kernel_.space; }
 
   Affine dim(int d) const;    // the index along dimension d
   Ex index(int d);            // the same as an expression, i64
@@ -70,6 +71,7 @@ class KernelBuilder {
   Ex select(Ex condition, Ex a, Ex b);
   Ex cast(Ex x, Scalar type);
   Ex round_to(Ex x, DType dtype);
+  Ex single(Ex x);  // an f32 that is a float32 in the reference's double precision too
   Ex reduce(Reduction reduction, Ex x);
   Ex scan(Reduction reduction, Ex x);
 

@@ -1,4 +1,4 @@
-// Ops that do nothing at inference: assertions (checked here as far as they are static) and dropout.
+// Ops that do nothing at inference: assertions (checked here as far as they are static).
 #include "base/error.h"
 #include "ops/formula.h"
 
@@ -49,36 +49,6 @@ constexpr OpRecord token_check(std::string_view schema) {
   return record;
 }
 
-std::string refuse_training(const OpCall& call) {
-  const bool train = call.is_none("train") || call.boolean("train");
-  return train && call.number("p") != 0 ? "train=true drops random elements; only inference is compiled" : "";
-}
-
-constexpr OpRecord dropout(std::string_view schema) {
-  OpRecord record = formula<[](Ex x) { return x; }>(schema, 0);
-  record.infer = infer_same;
-  record.refuse = refuse_training;
-  record.memory = Memory::itself;  // ATen returns its operand
-  return record;
-}
-
-// The mask of a dropout that drops nothing: all true.
-constexpr OpRecord native_dropout(std::string_view schema) {
-  OpRecord record = dropout(schema);
-  record.memory = Memory::iterated;
-  record.infer = [](const OpCall& call) {
-    return std::vector<TensorType>{*call.inputs[0], {DType::boolean, call.inputs[0]->shape}};
-  };
-  record.lower = [](const OpCall& call, Lowering& lowering) {
-    OpKernel k(lowering, call.outputs[0].shape);
-    const Ex x = k.load_broadcast(k.read(lowering.input(0)));
-    k.store(k.write(lowering.output(0)), x);
-    k.store(k.write(lowering.output(1)), k.integer(1, Scalar::boolean));
-    k.done("dropout");
-  };
-  return record;
-}
-
 // Symbolic scalars leave no trace in the IR: the arguments that hold them are optional here.
 constexpr OpRecord records[] = {
     metadata_check("_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
@@ -90,11 +60,6 @@ constexpr OpRecord records[] = {
     check("sym_constrain_range_for_size(Scalar? size=None, *, int? min=None, int? max=None) -> ()"),
     token_check("_functional_assert_async.msg(Tensor self, str assert_msg, Tensor dep_token) -> Tensor"),
     token_check("_functional_sym_constrain_range(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor"),
-    dropout("dropout(Tensor input, float p, bool train) -> Tensor"),
-    dropout("feature_dropout(Tensor input, float p, bool train) -> Tensor"),
-    dropout("alpha_dropout(Tensor input, float p, bool train) -> Tensor"),
-    dropout("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"),
-    native_dropout("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"),
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ constexpr std::pair<std::string_view, std::string_view> renamed_overloads[] = {
     {"aten.float_power_.Tensor", "aten.float_power.Tensor_Tensor"},
     {"aten.floor_divide_.Tensor", "aten.floor_divide.default"},
     {"aten.transpose_.default", "aten.transpose.int"},
+    {"aten.normal_.default", "aten.normal_functional.default"},
+    {"aten.bernoulli_.float", "aten.bernoulli.p"},
 };
 
 // "aten.relu_.default" -> "aten.relu.default", "aten.__iand__.Tensor" -> "aten.__and__.Tensor"; empty if it has no

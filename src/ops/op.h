@@ -66,6 +66,9 @@ struct OpRecord {
   std::vector<ViewMap> (*maps)(const OpCall&) = nullptr;
   // A check without results that matter (asserts).
   bool is_check = false;
+  // Whether the call draws random numbers; null: never does. Then it has an operand and an attribute more than its schema
+  // (ops/philox.h).
+  bool (*draws)(const OpCall&) = nullptr;
 };
 
 constexpr OpRecord in_memory(OpRecord record, Memory memory) {
@@ -112,6 +115,8 @@ struct OpCall {
   std::vector<double> reals(std::string_view arg) const;
   const Attr& attr(std::string_view arg) const;
 };
+
+inline bool draws(const OpCall& call) { return call.op->record.draws && call.op->record.draws(call); }
 
 // The kernels that compute one call. Operand ids: inputs, then outputs, then temporaries.
 struct Lowering {

@@ -245,6 +245,7 @@ struct Placer {
       case Memory::preserved:
         return {Kind::own, -1, preserved(type.shape), {}};
       case Memory::itself:
+        if (draws(call)) return fresh(all_known(), iterated_strides(call, type.shape, operands));
         return {Kind::itself, source, *operands[at], {}};
       case Memory::same:
         return {Kind::shared, source, *operands[at], {}};

@@ -16,10 +16,11 @@ bool addresses_memory(const Node& node) {
 }
 
 // In place, what gives its operand another shape or order writes nothing: the name becomes another view.
-bool is_write(const Node& node) {
+bool is_write(const Graph& graph, const Node& node) {
   if (!node.in_place) return false;
   switch (node.op->record.memory) {
     case Memory::itself:
+      return draws(call_of(graph, node));
     case Memory::same:
     case Memory::mapped:
     case Memory::strided:
@@ -43,7 +44,7 @@ class Functionalizer {
         keep_kernel(std::move(node));
       else if (addresses_memory(node))
         address(std::move(node));
-      else if (is_write(node))
+      else if (is_write(graph_, node))
         write(std::move(node));
       else
         keep(std::move(node));
@@ -80,7 +81,7 @@ class Functionalizer {
     std::vector<Residence> residences(operands.size());
     std::vector<const Residence*> places(operands.size(), nullptr);
     for (size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i] == no_value) continue;
+      if (operands[i] == no_value || value_of(graph_, operands[i]).generator) continue;
       residences[i] = memories_.residence(operands[i]);
       places[i] = &residences[i];
     }

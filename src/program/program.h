@@ -50,7 +50,7 @@ inline size_t stored_bytes(const Buffer& b) {
   return static_cast<size_t>(stored_elements(b.type, b.stored)) * dtype_size(b.type.dtype);
 }
 
-// What a tensor is to a method that reads and writes text.
+// What a tensor is to a method that reads and writes text, or that draws.
 enum class Role : uint8_t {
   data,       // nothing that generation knows: a state, or an input of another kind of model
   tokens,     // ids [1, length]; the output of a method that feeds itself is the next one
@@ -58,8 +58,10 @@ enum class Role : uint8_t {
   mask,    // input: which keys count. [1, heads, length, keys] that is added to scores, or booleans; or ones [1, keys]
   logits,  // output: [1, length, vocabulary], or of one token [1, 1, vocabulary]
   last,    // input [1]: which of the tokens the logits are of
+  generator,  // of any method: a state [2], the seed of its random numbers and how many calls have drawn since it was
+              // set
 };
-inline constexpr int role_count = static_cast<int>(Role::last) + 1;
+inline constexpr int role_count = static_cast<int>(Role::generator) + 1;
 std::string_view role_name(Role role);
 // Whether a tensor of this type can have the role, as an input or an output of a method that takes `length` tokens.
 bool fits(Role role, const TensorType& type, bool output, int64_t length);

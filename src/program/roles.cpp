@@ -10,7 +10,7 @@ namespace npusim {
 
 std::string_view role_name(Role role) {
   static constexpr std::array<std::string_view, role_count> names = {"data", "tokens", "positions",
-                                                                     "mask", "logits", "last"};
+                                                                     "mask", "logits", "last", "generator"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -31,6 +31,8 @@ bool fits(Role role, const TensorType& type, bool output, int64_t length) {
              (shape[1] == 1 || shape[1] == length);
     case Role::last:
       return !output && whole && shape == Shape{1};
+    case Role::generator:
+      return !output && type == TensorType{DType::i64, {2}};
   }
   return false;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -75,6 +76,7 @@ struct Session::State {
     }
   };
   std::vector<Ready> methods;
+  uint64_t seed = 0;
   bool busy = false;  // something was enqueued
 
   // What is enqueued works on the segments and the memory until it is done.
@@ -130,6 +132,17 @@ struct Session::State {
       for (const TensorSpec& spec : m.outputs) ready.outputs.push_back(port(spec));
       methods.push_back(std::move(ready));
     }
+  }
+
+  void begin_generators() {
+    const std::array<uint64_t, 2> begin = {seed, 0};
+    for (size_t m = 0; m < methods.size(); ++m)
+      for (size_t i = 0; i < methods[m].inputs.size(); ++i)
+        if (const Port& port = methods[m].inputs[i]; program().methods[m].inputs[i].role == Role::generator) {
+          busy = true;
+          port.queue->upload(std::as_bytes(std::span(begin)), port.place);
+        }
+    wait();
   }
 
   void wait() {
@@ -253,6 +266,8 @@ Session Session::sibling() const {
   state->queues = open_queues(state->constants->devices, state->threads);
   state->place();
   state->prepare();
+  state->seed = state_->seed;
+  state->begin_generators();
   return Session(std::move(state));
 }
 
@@ -385,7 +400,16 @@ void Session::reset_states() {
     for (const Port& port : ready.inputs)
       if (port.state) port.queue->clear(port.place, port.bytes);
   state_->wait();
+  state_->begin_generators();
 }
+
+void Session::seed(uint64_t seed) {
+  state_->wait();
+  state_->seed = seed;
+  state_->begin_generators();
+}
+
+uint64_t Session::seed() const { return state_->seed; }
 
 void Session::run_step(Key method, size_t step) {
   const size_t m = state_->method(method);

@@ -373,6 +373,7 @@ const std::set<std::string, std::less<>> tested_by_hand{
     "aten.new_empty_strided.default",
 };
 
+// What draws is not PyTorch's on the CPU: random_test.cpp.
 TEST(GoldenFiles, CoverEveryRecord) {
   std::set<std::string> covered;
   for (const std::string& name : golden_ops())
@@ -380,7 +381,7 @@ TEST(GoldenFiles, CoverEveryRecord) {
   std::string missing;
   int count = 0;
   for (const auto& [name, op] : op_table())
-    if (!covered.contains(name) && !tested_by_hand.contains(name)) missing += "\n  " + name, ++count;
+    if (!covered.contains(name) && !tested_by_hand.contains(name) && !op.record.draws) missing += "\n  " + name, ++count;
   EXPECT_EQ(count, 0) << "op records without a golden file:" << missing;
 }
 
