@@ -2,7 +2,7 @@
 #include "graph/generator.h"
 
 #include "kernel/builder.h"
-#include "ops/philox.h"
+#include "kernel/draw.h"
 
 namespace npusim {
 

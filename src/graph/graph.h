@@ -37,7 +37,7 @@ struct Value {
   std::shared_ptr<const HostTensor> data;  // constant
   std::string finite_for = {};             // known at load: the fusion that is right only if every element is finite
   int32_t device = 0;                      // given: where it is put
-  bool generator = false;                  // input: the state of the random numbers (ops/philox.h)
+  bool generator = false;                  // input: the state of the random numbers (kernel/draw.h)
 };
 
 struct Node {

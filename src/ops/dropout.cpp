@@ -32,8 +32,8 @@ void lower_dropout(const OpCall& call, Lowering& lowering) {
     return k.done("dropout");
   }
   const double p = call.number("p");
-  const Draw draw = channels ? Draw(k, lowering, 2) : Draw(k, lowering);
-  const Ex kept = draw.chance(1 - p);
+  const Draw drawn = channels ? draw(k, lowering, 2) : draw(k, lowering);
+  const Ex kept = drawn.chance(1 - p);
   k.store(k.write(lowering.output(0)), x * select(kept, k.number(p == 1 ? 0 : 1 / (1 - p), x.type()), 0.0));
   k.done("dropout");
 }
@@ -46,8 +46,8 @@ void lower_alpha(const OpCall& call, Lowering& lowering) {
   const Ex x = k.load_broadcast(k.read(lowering.input(0)));
   const double p = call.number("p"), alpha = 1.7580993408473766;
   const double scale = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-  const Draw draw = channels ? Draw(k, lowering, 2) : Draw(k, lowering);
-  const Ex kept = draw.chance(1 - p);
+  const Draw drawn = channels ? draw(k, lowering, 2) : draw(k, lowering);
+  const Ex kept = drawn.chance(1 - p);
   const Ex y = x * select(kept, k.number(scale, x.type()), 0.0) +
                select(kept, k.number(alpha * scale * p, x.type()), alpha * scale * (p - 1));
   k.store(k.write(lowering.output(0)), y);
@@ -75,7 +75,7 @@ constexpr OpRecord native_dropout(std::string_view schema) {
     OpKernel k(lowering, call.outputs[0].shape);
     const Ex x = k.load_broadcast(k.read(lowering.input(0)));
     const double p = call.number("p");
-    const Ex kept = drops(call) ? Draw(k, lowering).chance(1 - p) : k.integer(1, Scalar::boolean);
+    const Ex kept = drops(call) ? draw(k, lowering).chance(1 - p) : k.integer(1, Scalar::boolean);
     const double scale = p == 1 ? 0 : 1 / (1 - p);
     k.store(k.write(lowering.output(0)), drops(call) ? x * select(kept, k.number(scale, x.type()), 0.0) : x);
     k.store(k.write(lowering.output(1)), kept);

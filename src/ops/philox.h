@@ -1,46 +1,14 @@
-// Random numbers as kernel expressions: Philox4x32-10 (Salmon et al., 2011), a function of a key and a counter.
-//
-// The key is the seed. The counter is which of the generator's calls draws, in its low 64 bits, and which element is
-// drawn, in its high ones: a number depends on nothing else, whatever device, fusion or number of threads computes it.
-// These are the counters of PyTorch's generator on CUDA, where a thread draws one element.
+// What a random call draws.
 #pragma once
-#include <array>
-
+#include "kernel/draw.h"
 #include "ops/op.h"
 
 namespace npusim {
 
-// What a call that draws has for an operand behind those of its schema: the seed, and how many calls have drawn since
-// it was set. Behind its attributes stands how many calls of the method come before it (graph/import.cpp).
-inline constexpr int64_t generator_size = 2;
-
-// One element's random words, and what is made of them.
-class Draw {
- public:
-  // `element` is an i64 that tells the elements of the call apart, all of them below `elements`.
-  Draw(OpKernel& k, const Lowering& lowering, Ex element, int64_t elements);
-  // The element is the kernel's own, counted over the first `dims` dimensions of its space; all of them by default.
-  Draw(OpKernel& k, const Lowering& lowering);
-  Draw(OpKernel& k, const Lowering& lowering, int dims);
-
-  Ex word(int nth) const { return words_[static_cast<size_t>(nth)]; }  // of four: 32 bits, i64
-  // Uniform in (0, 1], a float32, or a float64 of 53 bits. The same bits in the reference and on every device.
-  Ex uniform(Scalar type) const;
-  // Normal with mean 0 and variance 1, by Box and Muller.
-  Ex normal(Scalar type) const;
-  // Exponential with rate 1, never 0.
-  Ex exponential(Scalar type) const;
-  // Uniform among 0 … range − 1, for 0 < range.
-  Ex below(int64_t range) const;
-  // True with this probability: never for 0, always for 1.
-  Ex chance(double probability) const;
-
- private:
-  OpKernel& k_;
-  std::array<Ex, 4> words_;
-};
-
-// Results are drawn in float64 where they are stored so, else in float32.
-inline Scalar drawn_type(DType dtype) { return dtype == DType::f64 ? Scalar::f64 : Scalar::f32; }
+// Of a call whose record says that it draws. Behind the operands of its schema it has the generator's state, behind its
+// attributes how many of the method's calls draw before it (graph/generator.h). The element is the kernel's own,
+// counted over the first `dims` dimensions of its space; all of them by default.
+Draw draw(OpKernel& k, const Lowering& lowering);
+Draw draw(OpKernel& k, const Lowering& lowering, int dims);
 
 }  // namespace npusim

@@ -59,7 +59,7 @@ double number_or(const OpCall& call, std::string_view arg, double absent) {
 template <typename Meaning>
 void lower_drawn(const OpCall& call, Lowering& lowering, const Meaning& meaning) {
   OpKernel k(lowering, call.outputs[0].shape);
-  const Ex x = meaning(k, Draw(k, lowering));
+  const Ex x = meaning(k, draw(k, lowering));
   k.store(k.write(lowering.output(0)), x);
   k.done(kernel_name(call));
 }
@@ -68,9 +68,9 @@ void lower_drawn(const OpCall& call, Lowering& lowering, const Meaning& meaning)
 void lower_uniform(const OpCall& call, Lowering& lowering) {
   const DType dtype = call.outputs[0].dtype;
   const double from = number_or(call, "from", 0), to = number_or(call, "to", 1);
-  lower_drawn(call, lowering, [&](OpKernel& k, const Draw& draw) {
+  lower_drawn(call, lowering, [&](OpKernel& k, const Draw& drawn) {
     const Scalar type = drawn_type(dtype);
-    Ex x = draw.uniform(type);
+    Ex x = drawn.uniform(type);
     if (to - from != 1) x = x * (to - from);
     if (from != 0) x = x + from;
     if (type == Scalar::f32) x = k.single(x);
@@ -94,8 +94,8 @@ std::string refuse_normal(const OpCall& call) {
 
 // Mean and standard deviation are numbers, tensors or what their absence stands for.
 void lower_normal(const OpCall& call, Lowering& lowering) {
-  lower_drawn(call, lowering, [&](OpKernel& k, const Draw& draw) {
-    Ex x = draw.normal(drawn_type(call.outputs[0].dtype));
+  lower_drawn(call, lowering, [&](OpKernel& k, const Draw& drawn) {
+    Ex x = drawn.normal(drawn_type(call.outputs[0].dtype));
     const auto apply = [&](std::string_view arg, double neutral, ExprOp op) {
       const int at = call.op->schema.find(arg);
       if (at < 0) return;
@@ -125,8 +125,8 @@ std::vector<TensorType> infer_normal(const OpCall& call) {
 }
 
 void lower_exponential(const OpCall& call, Lowering& lowering) {
-  lower_drawn(call, lowering, [&](OpKernel&, const Draw& draw) {
-    const Ex x = draw.exponential(drawn_type(call.outputs[0].dtype));
+  lower_drawn(call, lowering, [&](OpKernel&, const Draw& drawn) {
+    const Ex x = drawn.exponential(drawn_type(call.outputs[0].dtype));
     return call.number("lambd") == 1 ? x : x / call.number("lambd");
   });
 }
@@ -167,8 +167,8 @@ std::string refuse_range(const OpCall& call) {
 
 void lower_integers(const OpCall& call, Lowering& lowering) {
   const Range range = range_of(call);
-  lower_drawn(call, lowering, [&](OpKernel&, const Draw& draw) {
-    const Ex x = draw.below(range.count);
+  lower_drawn(call, lowering, [&](OpKernel&, const Draw& drawn) {
+    const Ex x = drawn.below(range.count);
     return range.low == 0 ? x : x + range.low;
   });
 }
@@ -176,11 +176,11 @@ void lower_integers(const OpCall& call, Lowering& lowering) {
 // The probabilities are a number, a tensor that broadcasts to self, or self.
 void lower_bernoulli(const OpCall& call, Lowering& lowering) {
   const int p = call.op->schema.find("p");
-  lower_drawn(call, lowering, [&](OpKernel& k, const Draw& draw) {
+  lower_drawn(call, lowering, [&](OpKernel& k, const Draw& drawn) {
     if (p >= 0 && call.op->schema.args[static_cast<size_t>(p)].kind != ArgKind::tensor)
-      return draw.chance(call.number("p"));
+      return drawn.chance(call.number("p"));
     const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor(p >= 0 ? "p" : "self"))));
-    return draw.uniform(x.type() == Scalar::f64 ? Scalar::f64 : Scalar::f32) <= x;
+    return drawn.uniform(x.type() == Scalar::f64 ? Scalar::f64 : Scalar::f32) <= x;
   });
 }
 
@@ -223,8 +223,8 @@ void lower_permutation(const OpCall& call, Lowering& lowering) {
   const int64_t n = call.integer("n");
   const int keys = lowering.temporary({DType::i64, {n}});
   OpKernel k(lowering, {n});
-  const Draw draw(k, lowering);
-  k.store(k.write(keys), bit_or(shl(draw.word(0), k.integer(31)), shr(draw.word(1), k.integer(1))));
+  const Draw drawn = draw(k, lowering);
+  k.store(k.write(keys), bit_or(shl(drawn.word(0), k.integer(31)), shr(drawn.word(1), k.integer(1))));
   k.done("keys");
   lower_ranks(lowering, keys, lowering.output(0), false);
 }
@@ -278,14 +278,14 @@ void lower_choice(const OpCall& call, Lowering& lowering) {
   };
   if (!ordered) {
     OpKernel k(lowering, space, 1);
-    const Ex score = at_category(k, k.read(lowering.input(0))) / Draw(k, lowering).exponential(type);
+    const Ex score = at_category(k, k.read(lowering.input(0))) / draw(k, lowering).exponential(type);
     return store_choice(k, score == k.reduce(Reduction::max, score));
   }
   const int scores = lowering.temporary({type == Scalar::f64 ? DType::f64 : DType::f32, rows});
   const int ranks = lowering.temporary({DType::i64, rows});
   OpKernel drawing(lowering, rows);
   const Ex p = drawing.load_broadcast(drawing.read(lowering.input(0)));
-  const Ex score = p / Draw(drawing, lowering).exponential(type);
+  const Ex score = p / draw(drawing, lowering).exponential(type);
   drawing.store(drawing.write(scores), score);
   drawing.done("scores");
   lower_ranks(lowering, scores, ranks, true);
