@@ -7,6 +7,7 @@
 
 #include "compiler/roles.h"
 #include "kernel/builder.h"
+#include "kernel/draw.h"
 
 namespace npusim {
 namespace {
@@ -15,7 +16,9 @@ constexpr int64_t most_parts = 256, least_in_part = 4;  // of the vocabulary, ea
 
 class LoopCloser {
  public:
-  LoopCloser(const MethodGraph& decode, std::string name) : method_(decode) { method_.name = std::move(name); }
+  LoopCloser(const MethodGraph& decode, std::string name, NextToken next) : method_(decode), next_(next) {
+    method_.name = std::move(name);
+  }
 
   std::optional<MethodGraph> run() {
     const int tokens = input_of(Role::tokens), position = input_of(Role::positions), logits = logits_of();
@@ -29,7 +32,16 @@ class LoopCloser {
     replace_mask();
     drop_inputs();
     // Behind all that reads the old token and position.
+    if (next_ == NextToken::drawn) {
+      generator_ = add_state("sampling", {DType::i64, {generator_size}}, Role::generator);
+      value_of(graph_, generator_).generator = true;
+      temperature_ = add_state("temperature", {DType::f32, {1}}, Role::temperature);
+    }
     choose_token();
+    if (next_ == NextToken::drawn) {
+      update(generator_, {}, count_draw(), Role::generator, {});
+      update(temperature_, {}, keep_temperature(), Role::temperature, {});
+    }
     update(position_, {}, next_position(), Role::positions, {});
     const auto at = std::find(graph_.inputs.begin(), graph_.inputs.end(), position_);
     graph_.position = static_cast<int>(at - graph_.inputs.begin());
@@ -126,25 +138,29 @@ class LoopCloser {
 
   // Equal parts of the vocabulary have a token each, for as many groups of threads, then one is taken of these.
   void choose_token() {
+    const bool draws = next_ == NextToken::drawn;
     const DType dtype = value_of(graph_, logits_).type.dtype;
     const int64_t vocabulary = element_count(value_of(graph_, logits_).type.shape);
     int64_t parts = std::clamp<int64_t>(vocabulary / least_in_part, 1, most_parts);
     while (vocabulary % parts != 0) --parts;
-    const TensorType top_type{dtype, {parts}}, token_type{DType::i64, {parts}};
+    const TensorType top_type{draws && dtype != DType::f64 ? DType::f32 : dtype, {parts}},
+        token_type{DType::i64, {parts}};
     Node node;
+    node.name = draws ? "drawn" : "likeliest";
+    node.inputs = {logits_};
+    if (draws) node.inputs.insert(node.inputs.end(), {generator_, temperature_});
     {
       KernelBuilder k({parts, vocabulary / parts}, 1);
       const Affine place = k.dim(0) * (vocabulary / parts) + k.dim(1);
       const Coord at[] = {place};
-      const Ex x = k.load(k.input({dtype, {vocabulary}}), at);
+      Ex x = k.load(k.input({dtype, {vocabulary}}), at);
+      if (draws) x = add_noise(k, x, k.value(place), vocabulary);
       const auto [top, token] = first_of_largest(k, x, k.value(place), vocabulary);
       k.store(k.output(top_type), top);
       k.store(k.output(token_type), token);
-      node.kernel = std::make_shared<const Kernel>(k.finish("likeliest"));
+      node.kernel = std::make_shared<const Kernel>(k.finish(node.name));
     }
-    node.name = "likeliest";
-    node.inputs = {logits_};
-    node.outputs = {add_value(graph_, "likeliest", top_type), add_value(graph_, "likeliest_tokens", token_type)};
+    node.outputs = {add_value(graph_, node.name, top_type), add_value(graph_, node.name + "_tokens", token_type)};
     node.origins = origins_of(graph_, logits_);
     const std::vector<ValueId> found = node.outputs;
     add_node(graph_, std::move(node));
@@ -158,6 +174,32 @@ class LoopCloser {
     update(token_, found, k.finish("next_token"), Role::tokens, origins_of(graph_, logits_));
   }
 
+  // The largest of x + temperature * g, with g of Gumbel's distribution and each token's own, is a token drawn with the
+  // probabilities of softmax(x / temperature).
+  Ex add_noise(KernelBuilder& k, Ex x, Ex token, int64_t vocabulary) const {
+    const int generator = k.input(value_of(graph_, generator_).type),
+              heat = k.input(value_of(graph_, temperature_).type);
+    const Coord seed[] = {Coord(int64_t{0})}, calls[] = {Coord(int64_t{1})};
+    const Draw draw(k, k.load(generator, seed), k.load(generator, calls) + sampling_calls, token, vocabulary);
+    return x + k.load(heat, seed) * -log(draw.exponential(Scalar::f32));
+  }
+
+  Kernel count_draw() const {
+    const TensorType& type = value_of(graph_, generator_).type;
+    KernelBuilder k(type.shape);
+    const int old = k.input(type);
+    k.store_flat(k.output(type, old), k.load_flat(old) + k.index(0));  // the seed stays
+    return k.finish("count_draw");
+  }
+
+  Kernel keep_temperature() const {
+    const TensorType& type = value_of(graph_, temperature_).type;
+    KernelBuilder k(type.shape);
+    const int old = k.input(type);
+    k.store_flat(k.output(type, old), max(k.load_flat(old), k.number(0)));
+    return k.finish("keep_temperature");
+  }
+
   Kernel next_position() const {
     const TensorType& type = value_of(graph_, position_).type;
     KernelBuilder k({1});
@@ -165,6 +207,15 @@ class LoopCloser {
     const Ex next = k.load_flat(old) + 1;
     k.store_flat(k.output(type, old), next);
     return k.finish("next_position");
+  }
+
+  // An input, which update() makes a state of.
+  ValueId add_state(std::string name, TensorType type, Role role) {
+    const ValueId state = add_value(graph_, std::move(name), std::move(type));
+    value_of(graph_, state).source = ValueSource::input;
+    graph_.inputs.push_back(state);
+    method_.input_roles.push_back(role);
+    return state;
   }
 
   // Writes over `state`, which is an output too, what the kernel makes of `inputs` and of what it was.
@@ -185,14 +236,15 @@ class LoopCloser {
 
   MethodGraph method_;
   Graph& graph_ = method_.graph;
-  ValueId token_ = no_value, position_ = no_value, logits_ = no_value;
+  NextToken next_;
+  ValueId token_ = no_value, position_ = no_value, logits_ = no_value, generator_ = no_value, temperature_ = no_value;
   std::vector<ValueId> dropped_;
 };
 
 }  // namespace
 
-std::optional<MethodGraph> close_loop(const MethodGraph& decode, std::string name) {
-  return LoopCloser(decode, std::move(name)).run();
+std::optional<MethodGraph> close_loop(const MethodGraph& decode, std::string name, NextToken next) {
+  return LoopCloser(decode, std::move(name), next).run();
 }
 
 }  // namespace npusim

@@ -6,10 +6,14 @@
 
 namespace npusim {
 
+// The likeliest token, the first of equals; or one drawn with the probabilities of softmax(logits / temperature), which
+// is the likeliest again where the temperature is 0. What is drawn with is a state, its seed and the number of tokens
+// drawn, and so is the temperature.
+enum class NextToken : uint8_t { likeliest, drawn };
+
 // From a lowered method for one token, with roles, the same method whose token and position are states: a run writes
-// the likeliest next token (the first of equals) over the token and adds 1 to the position, and the mask is computed
-// from the position. Weights and other states are shared with the method it comes from. nullopt where it is no such
-// method.
-std::optional<MethodGraph> close_loop(const MethodGraph& decode, std::string name);
+// the next token over the token and adds 1 to the position, and the mask is computed from the position. Weights and
+// other states are shared with the method it comes from. nullopt where it is no such method.
+std::optional<MethodGraph> close_loop(const MethodGraph& decode, std::string name, NextToken next);
 
 }  // namespace npusim

@@ -101,7 +101,9 @@ void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string
   };
   for (size_t i = 0, count = methods.size(); i < count; ++i) {
     const MethodGraph from = methods[i];
-    add(close_loop(from, name_of(from, "greedy")), from, "its token, position and mask on the device");
+    add(close_loop(from, name_of(from, "greedy"), NextToken::likeliest), from,
+        "its token, position and mask on the device");
+    add(close_loop(from, name_of(from, "sample"), NextToken::drawn), from, "the same, and its token drawn there");
     std::string reason;
     add(last_row(from, name_of(from, "prompt"), reason), from, "the logits of one token");
     if (!reason.empty()) notes.push_back(fmt::format("{} gets no method for prompts: {}", from.name, reason));

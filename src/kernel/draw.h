@@ -12,6 +12,8 @@ namespace npusim {
 
 // A generator's state: the seed, and how many calls have drawn since it was set.
 inline constexpr int64_t generator_size = 2;
+// Calls from here on draw tokens, not what a model draws itself.
+inline constexpr int64_t sampling_calls = int64_t{1} << 62;
 
 // One element's random words, and what is made of them.
 class Draw {

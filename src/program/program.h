@@ -58,10 +58,11 @@ enum class Role : uint8_t {
   mask,    // input: which keys count. [1, heads, length, keys] that is added to scores, or booleans; or ones [1, keys]
   logits,  // output: [1, length, vocabulary], or of one token [1, 1, vocabulary]
   last,    // input [1]: which of the tokens the logits are of
-  generator,  // of any method: a state [2], the seed of its random numbers and how many calls have drawn since it was
-              // set
+  generator,    // of any method: a state [2], the seed of its random numbers and how many calls have drawn since it was
+                // set
+  temperature,  // of a method that draws the next token: a state [1], 0 for the likeliest
 };
-inline constexpr int role_count = static_cast<int>(Role::generator) + 1;
+inline constexpr int role_count = static_cast<int>(Role::temperature) + 1;
 std::string_view role_name(Role role);
 // Whether a tensor of this type can have the role, as an input or an output of a method that takes `length` tokens.
 bool fits(Role role, const TensorType& type, bool output, int64_t length);

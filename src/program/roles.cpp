@@ -9,8 +9,8 @@
 namespace npusim {
 
 std::string_view role_name(Role role) {
-  static constexpr std::array<std::string_view, role_count> names = {"data", "tokens", "positions",
-                                                                     "mask", "logits", "last", "generator"};
+  static constexpr std::array<std::string_view, role_count> names = {"data",   "tokens", "positions", "mask",
+                                                                     "logits", "last",   "generator", "temperature"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -33,6 +33,8 @@ bool fits(Role role, const TensorType& type, bool output, int64_t length) {
       return !output && whole && shape == Shape{1};
     case Role::generator:
       return !output && type == TensorType{DType::i64, {2}};
+    case Role::temperature:
+      return type == TensorType{DType::f32, {1}};
   }
   return false;
 }

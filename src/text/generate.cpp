@@ -6,16 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <random>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "program/program.h"
+#include "text/sample.h"
 
 namespace npusim {
 namespace {
@@ -23,7 +21,8 @@ namespace {
 // Runs a text model's methods on tokens at given positions.
 class Runner {
  public:
-  Runner(Session& session, const TextModel& model) : session_(session), model_(model) {}
+  Runner(Session& session, const TextModel& model, const GenerateOptions& options)
+      : session_(session), model_(model), options_(options) {}
 
   // The first `count` tokens at positions 0, 1, …
   void prefill(const TextMethod& m, const std::vector<int64_t>& tokens, int64_t count) {
@@ -31,13 +30,19 @@ class Runner {
   }
   void decode(int64_t token, int64_t position) { run(model_.decode, &token, 1, position); }
 
-  // From here on greedy steps take this token at this position, and then what they find themselves.
-  void start(int64_t token, int64_t position) {
-    set(model_.greedy.tokens, token);
-    for (int input : model_.greedy.positions) set(input, position);
+  // From here on steps of a method that feeds itself take this token at this position, and then what they find
+  // themselves: the `nth` new token and those behind it.
+  void start(const TextMethod& m, int64_t token, int64_t position, int64_t nth) {
+    set(m, m.tokens, token);
+    for (int input : m.positions) set(m, input, position);
+    if (m.temperature < 0) return;
+    const std::array<int64_t, 2> generator = {static_cast<int64_t>(options_.seed), nth};
+    const auto temperature = static_cast<float>(options_.temperature);
+    const auto method = static_cast<size_t>(m.method);
+    session_.set_input(method, static_cast<size_t>(m.generator), std::as_bytes(std::span(generator)));
+    session_.set_input(method, static_cast<size_t>(m.temperature), std::as_bytes(std::span(&temperature, 1)));
   }
-  int64_t step() {
-    const TextMethod& m = model_.greedy;
+  int64_t step(const TextMethod& m) {
     const auto method = static_cast<size_t>(m.method), next = static_cast<size_t>(m.next);
     session_.run(method);
     return load_int(session_.output(method, next).data(), session_.program().methods[method].outputs[next].type.dtype,
@@ -66,12 +71,11 @@ class Runner {
     session_.run(static_cast<size_t>(m.method));
   }
 
-  void set(int input, int64_t value) {
+  void set(const TextMethod& m, int input, int64_t value) {
     std::array<std::byte, sizeof(value)> bytes{};
-    const DType dtype = input_of(session_.program(), model_.greedy, input).type.dtype;
+    const DType dtype = input_of(session_.program(), m, input).type.dtype;
     store_int(bytes.data(), dtype, 0, value);
-    session_.set_input(static_cast<size_t>(model_.greedy.method), static_cast<size_t>(input),
-                       {bytes.data(), dtype_size(dtype)});
+    session_.set_input(static_cast<size_t>(m.method), static_cast<size_t>(input), {bytes.data(), dtype_size(dtype)});
   }
 
   void put(const TextMethod& m, int input, int64_t at, int64_t value) {
@@ -115,40 +119,20 @@ class Runner {
 
   Session& session_;
   const TextModel& model_;
+  const GenerateOptions& options_;
 };
 
-// The likeliest token, the first of equals.
-int64_t likeliest(const std::vector<double>& logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
-}
-
-class Sampler {
+// The next token from logits, where the host takes it.
+class Chooser {
  public:
-  explicit Sampler(const GenerateOptions& options) : options_(options), random_(options.seed) {}
-
-  int64_t operator()(const std::vector<double>& logits) {
+  explicit Chooser(const GenerateOptions& options) : options_(options) {}
+  int64_t operator()(const std::vector<double>& logits, int64_t nth) const {
     if (options_.temperature <= 0) return likeliest(logits);
-    std::vector<int64_t> order(logits.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return at(logits, a) > at(logits, b); });
-    std::vector<double> weights;
-    double sum = 0;
-    for (int64_t token : order)
-      sum += weights.emplace_back(std::exp((at(logits, token) - at(logits, order[0])) / options_.temperature));
-    // The smallest set of likeliest tokens that reaches top_p.
-    double kept = 0;
-    size_t count = 0;
-    while (count < weights.size() && (count == 0 || kept < options_.top_p * sum)) kept += weights[count++];
-    double point = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
-    for (size_t i = 0; i < count; ++i)
-      if ((point -= weights[i]) < 0) return order[i];
-    return order[count - 1];
+    return draw_token(logits, options_.temperature, options_.top_p, options_.seed, nth);
   }
 
  private:
-  static double at(const std::vector<double>& values, int64_t i) { return values[static_cast<size_t>(i)]; }
   const GenerateOptions& options_;
-  std::mt19937_64 random_;
 };
 
 double ms_since(std::chrono::steady_clock::time_point start) {
@@ -166,26 +150,26 @@ const TextMethod* find_prefill(const TextModel& model, int64_t count) {
 }
 
 // Puts the prompt into the states; returns the token after it.
-int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt, Sampler& sample,
-                    bool chains) {
+int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<int64_t>& prompt, const Chooser& choose,
+                    const TextMethod* chain) {
   const auto count = static_cast<int64_t>(prompt.size());
   int64_t done = 0, next = 0;
   if (const TextMethod* prefill = find_prefill(model, count)) {
     done = std::min(count, prefill->length);
     runner.prefill(*prefill, prompt, done);
     const bool has_row = prefill->last >= 0 || prefill->logit_rows > 1 || done == prefill->length;
-    if (done == count && has_row) return sample(runner.logits(*prefill, prefill->logit_rows > 1 ? count - 1 : 0));
+    if (done == count && has_row) return choose(runner.logits(*prefill, prefill->logit_rows > 1 ? count - 1 : 0), 0);
     if (done == count) --done;  // decoding the last token again gives its logits and the same state
   }
   for (; done < count; ++done) {
-    if (chains) {
-      runner.start(prompt[static_cast<size_t>(done)], done);
-      next = runner.step();
+    if (chain) {
+      runner.start(*chain, prompt[static_cast<size_t>(done)], done, 0);
+      next = runner.step(*chain);
     } else {
       runner.decode(prompt[static_cast<size_t>(done)], done);
     }
   }
-  return chains ? next : sample(runner.logits(model.decode, 0));
+  return chain ? next : choose(runner.logits(model.decode, 0), 0);
 }
 
 void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
@@ -206,13 +190,14 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check_prompt(model, prompt);
   if (!model.by_position) session.reset_states();
-  Runner runner(session, model);
-  Sampler sample(options);
+  Runner runner(session, model, options);
+  const Chooser choose(options);
   Generation result;
   auto start = std::chrono::steady_clock::now();
-  // The likeliest tokens follow each other without the host; a sample is drawn by it.
-  const bool chains = model.greedy.method >= 0 && options.temperature <= 0;
-  int64_t token = read_prompt(runner, model, prompt, sample, chains);
+  // Tokens follow each other without the host, unless it has to find those that have top_p together.
+  const TextMethod& own = options.temperature <= 0 ? model.greedy : model.sample;
+  const TextMethod* chain = own.method >= 0 && (options.temperature <= 0 || options.top_p >= 1) ? &own : nullptr;
+  int64_t token = read_prompt(runner, model, prompt, choose, chain);
   auto position = static_cast<int64_t>(prompt.size());
   while (true) {
     if (result.tokens.empty()) {
@@ -225,12 +210,13 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
         std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) != options.stop_tokens.end();
     if (stop || static_cast<int64_t>(result.tokens.size()) >= options.max_new_tokens || position >= model.capacity)
       break;
-    if (chains) {
-      if (result.tokens.size() == 1) runner.start(token, position);
-      token = runner.step();
+    const auto nth = static_cast<int64_t>(result.tokens.size());
+    if (chain) {
+      if (nth == 1) runner.start(*chain, token, position, nth);
+      token = runner.step(*chain);
     } else {
       runner.decode(token, position);
-      token = sample(runner.logits(model.decode, 0));
+      token = choose(runner.logits(model.decode, 0), nth);
     }
     ++position;
   }

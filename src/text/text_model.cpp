@@ -36,6 +36,10 @@ TextMethod text_method(const Program& program, size_t position, std::vector<Prob
       text.mask = at;
     } else if (spec.role == Role::last) {
       text.last = at;
+    } else if (spec.role == Role::generator) {
+      text.generator = at;  // the last: one before it is of what the model draws itself
+    } else if (spec.role == Role::temperature) {
+      text.temperature = at;
     } else if (!is_state(program, spec)) {
       add(fmt::format("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type)));
     }
@@ -141,7 +145,7 @@ TextModel find_text_model(const Program& program) {
       model.prefills.push_back(std::move(method));
       continue;
     }
-    TextMethod& place = method.next >= 0 ? model.greedy : model.decode;
+    TextMethod& place = method.next < 0 ? model.decode : method.temperature < 0 ? model.greedy : model.sample;
     if (place.method < 0) place = std::move(method);
   }
   if (model.decode.method < 0) {
@@ -149,8 +153,8 @@ TextModel find_text_model(const Program& program) {
     throw Error(ErrorKind::unsupported, std::move(problems));
   }
   problems.clear();
-  if (model.greedy.method >= 0 && !have_states(method_of(program, model.greedy).inputs, program, model.decode))
-    model.greedy = {};
+  for (TextMethod* m : {&model.greedy, &model.sample})
+    if (m->method >= 0 && !have_states(method_of(program, *m).inputs, program, model.decode)) *m = {};
   const auto add = [&](const std::string& problem) { problems.push_back({no_text_model, problem}); };
   const std::string& decode = method_of(program, model.decode).name;
   if (model.decode.positions.empty()) add(fmt::format("method '{}' has no cache_position or position_ids", decode));

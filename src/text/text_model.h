@@ -9,10 +9,11 @@ struct TextMethod {
   int method = -1;  // position in the program; -1: the program has none
   int tokens = -1, mask = -1;
   std::vector<int> positions;
-  int next = -1;       // output of a method that feeds itself: the next token
-  int logits = -1;     // [1, length or 1, vocabulary]
-  int last = -1;       // input: which token the logits are of
-  int64_t length = 0;  // tokens per run
+  int next = -1;                         // output of a method that feeds itself: the next token
+  int logits = -1;                       // [1, length or 1, vocabulary]
+  int last = -1;                         // input: which token the logits are of
+  int generator = -1, temperature = -1;  // inputs of a method that draws its tokens
+  int64_t length = 0;                    // tokens per run
   int64_t logit_rows = 0;
 };
 
@@ -21,6 +22,7 @@ struct TextModel {
   std::vector<TextMethod> prefills;
   TextMethod decode;     // one token per run
   TextMethod greedy;     // optional: the same, but the token it takes is the one that the run before found likeliest
+  TextMethod sample;     // optional: or the one that it drew
   int64_t capacity = 0;  // positions the states hold
   // Whether decode stores all that it keeps at its position: what stands behind is never seen. Else a state has seen
   // every token before it, once each.

@@ -1,13 +1,18 @@
 // Methods that the compiler adds to a text's: they write what the plain ones write, whatever the mask.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "compiler/ir.h"
 #include "kernel/evaluate.h"
 #include "program/program.h"
 #include "text/generate.h"
+#include "text/sample.h"
 
 namespace npusim {
 namespace {
@@ -53,7 +58,7 @@ TEST(TextMethods, WriteWhatDecodeWrites) {
   for (const Mask mask : masks) {
     const CompileResult result = compile_text(mask, {8, 4});
     EXPECT_EQ(method_names(*result.program),
-              (std::vector<std::string>{"read_8", "read_4", "decode", "prompt", "read_4_prompt", "greedy"}));
+              (std::vector<std::string>{"read_8", "read_4", "decode", "prompt", "read_4_prompt", "greedy", "sample"}));
     // What decode is given as a mask for each query becomes a number of keys.
     const bool bounded = mask == Mask::added || mask == Mask::booleans;
     EXPECT_EQ(result.program->methods[5].fusions.contains("bound_keys"), bounded);
@@ -112,6 +117,56 @@ TEST(TextMethods, TheFirstOfTheLikeliest) {
   EXPECT_EQ(chosen(logits), 5);
   logits[22] = logits[13] = nan;
   EXPECT_EQ(chosen(logits), 13);
+}
+
+// The method that draws its tokens takes those that the host takes from decode's logits, token by token, with a prompt
+// read by a prefill and without; near 0 and at 0 it takes the likeliest.
+TEST(TextMethods, DrawsWhatTheHostDraws) {
+  const CompileResult result = compile_text(Mask::added, {4});
+  Session session = open(result);
+  const TextModel text = find_text_model(*result.program);
+  ASSERT_GE(text.sample.method, 0);
+  TextModel host = text, unread = text;
+  host.greedy = host.sample = {};
+  unread.prefills.clear();
+  const auto draw = [&](const TextModel& model, double temperature, double top_p, uint64_t seed) {
+    const GenerateOptions options{10, temperature, top_p, seed, {}};
+    return generate(session, model, prompt_of(3), options, [](int64_t) {}).tokens;
+  };
+  std::set<std::vector<int64_t>> seen;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const std::vector<int64_t> found = draw(text, 0.8, 1, seed << 31);
+    EXPECT_EQ(found, draw(host, 0.8, 1, seed << 31)) << seed;
+    EXPECT_EQ(found, draw(unread, 0.8, 1, seed << 31)) << seed;
+    seen.insert(found);
+  }
+  EXPECT_GT(seen.size(), 20U);
+  const std::vector<int64_t> greedy = write(session, text, 3, 10);
+  EXPECT_EQ(draw(text, 1e-7, 1, 5), greedy);
+  EXPECT_EQ(draw(text, 3, 1e-9, 5), greedy);  // of one token, by the host
+}
+
+TEST(TextMethods, DrawsWithTheProbabilitiesOfLogits) {
+  const std::vector<double> logits = {1, -2, 0.5, 2, -INFINITY};
+  const int draws = 40000;
+  for (const double temperature : {0.5, 1.0, 3.0})
+    for (const double top_p : {1.0, 0.7}) {
+      std::vector<double> weights;
+      for (const double x : logits) weights.push_back(std::exp(x / temperature));
+      std::vector<double> order = weights;
+      std::sort(order.rbegin(), order.rend());
+      const double all = std::accumulate(order.begin(), order.end(), 0.0);
+      double kept = 0, least = 0;
+      for (const double w : order)
+        if (kept < top_p * all) kept += least = w;
+      std::vector<int> count(logits.size());
+      for (int n = 0; n < draws; ++n) ++count[static_cast<size_t>(draw_token(logits, temperature, top_p, 7, n))];
+      for (size_t i = 0; i < logits.size(); ++i) {
+        const double p = weights[i] >= least && weights[i] > 0 ? weights[i] / kept : 0;
+        EXPECT_NEAR(count[i], p * draws, 4.5 * std::sqrt(draws * p * (1 - p)) + 1e-9)
+            << i << " at " << temperature << ", " << top_p;
+      }
+    }
 }
 
 // A state that has seen every token must not see padding, nor the text before.

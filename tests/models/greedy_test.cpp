@@ -40,14 +40,15 @@ size_t find_method(const Program& program, const std::string& name) {
 }
 
 TEST(Greedy, IsAddedAmongSeveralMethods) {
-  EXPECT_EQ(method_names(*load("auto").program), (std::vector<std::string>{"prefill", "decode", "prompt", "greedy"}));
+  EXPECT_EQ(method_names(*load("auto").program),
+            (std::vector<std::string>{"prefill", "decode", "prompt", "greedy", "sample"}));
   EXPECT_EQ(method_names(*load("auto", false).program), (std::vector<std::string>{"prefill", "decode"}));
   CompileOptions options;
   EXPECT_EQ(method_names(*compile({{"decode", source + "decode_ir.json", {}}}, options).program),
             std::vector<std::string>{"decode"});
   options.text = true;
   EXPECT_EQ(method_names(*compile({{"decode", source + "decode_ir.json", {}}}, options).program),
-            (std::vector<std::string>{"decode", "greedy"}));
+            (std::vector<std::string>{"decode", "greedy", "sample"}));
 }
 
 // Its attention loads how many keys there are, reads no mask, and every state of decode is its own too.
@@ -92,6 +93,23 @@ TEST(Greedy, WritesWhatDecodeWrites) {
       EXPECT_EQ(found.size(), std::min<size_t>(40, static_cast<size_t>(257 - length)));
     }
   }
+}
+
+// Where a prompt has been read: by a prefill, whose logits the host draws from, and token by token.
+TEST(Greedy, DrawsWhatTheHostDraws) {
+  Model model = load("float32");
+  TextModel text = find_text_model(*model.program);
+  ASSERT_GE(text.sample.method, 0);
+  TextModel host = text;
+  host.sample = {};
+  for (const uint64_t seed : {0, 1, 2})
+    for (const int64_t length : {3, 80}) {
+      const GenerateOptions options{40, 1, 1, seed, {}};
+      const auto draw = [&](const TextModel& m) {
+        return generate(*model.session, m, prompt_of(length), options, [](int64_t) {}).tokens;
+      };
+      EXPECT_EQ(draw(text), draw(host)) << seed << " " << length;
+    }
 }
 
 // Runs follow each other without the host.

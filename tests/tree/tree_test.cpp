@@ -74,7 +74,7 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"runtime",
      {"base", "kernel", "kernel/facts", "aten", "program", "npusim/device.h", "npusim/session.h",
       "npusim/tensor_set.h"}},
-    {"text", {"base", "program", "runtime", "npusim/session.h", "npusim/text.h"}},
+    {"text", {"base", "program", "runtime", "kernel/draw.h", "npusim/session.h", "npusim/text.h"}},
     {"measure", {"base", "npusim/compare.h", "npusim/machine.h"}},
     {"compiler",
      {"base", "kernel", "kernel/facts", "aten", "ops", "graph", "passes", "partition", "codegen", "program", "runtime",
