@@ -39,7 +39,7 @@ struct CompileOptions {
   std::set<std::string> force_cpu = {};  // operators for the CPU: "aten.relu.default", "aten.relu" or "relu"
   JsonSource plan = {};                  // partition_plan()'s, perhaps edited: it alone says which nodes the CPU runs
   JsonSource kv_map = {};  // which outputs fill which states; without it they are paired by shape and order
-  // Whether methods for one token get another that feeds itself; nothing: among several they do.
+  // Whether methods for one token get others that feed themselves; nothing: among several they do.
   std::optional<bool> text = std::nullopt;
   std::string dump_pass = {};                             // print the graph after this pass
   std::function<void(const std::string&)> dump = {};      // receives the text

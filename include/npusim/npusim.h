@@ -145,7 +145,7 @@ typedef struct npusim_compile_options {
   const char* kv_map_path; /* which outputs fill which states: a file, or its text */
   const char* kv_map_json;
   const char* disabled_fusions; /* names with commas between them, or "all" */
-  int text; /* 1: methods for one token get another that feeds itself; -1: none; 0: among several methods they do */
+  int text; /* 1: methods for one token get others that feed themselves; -1: none; 0: among several methods they do */
   const char* force_cpu; /* operators for the CPU, with commas between them: "relu,aten.add.Tensor" */
   int no_fallback;       /* 1: what the target cannot run is an error; 0: the CPU runs it, in the same program */
   const char* plan_path; /* which nodes the CPU runs, as `npusim partition -o` writes it: a file, or its text */

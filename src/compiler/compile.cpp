@@ -87,7 +87,7 @@ void check_names(const CompileOptions& options) {
            fmt::join(choices, ", "));
 }
 
-// Each method that takes one token gets another that feeds itself, each that takes more another with the logits of one.
+// Each method that takes one token gets two that feed themselves, each that takes more another with the logits of one.
 void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
   const auto name_of = [&](const MethodGraph& method, std::string name) {
     const auto taken = [&](const MethodGraph& m) { return m.name == name; };
