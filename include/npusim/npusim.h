@@ -196,7 +196,9 @@ NPUSIM_API npusim_status npusim_get_output(npusim_session* session, const char* 
 NPUSIM_API npusim_status npusim_run(npusim_session* session, const char* method, int times, npusim_error** error);
 NPUSIM_API npusim_status npusim_enqueue(npusim_session* session, const char* method, int times, npusim_error** error);
 NPUSIM_API npusim_status npusim_wait(npusim_session* session, npusim_error** error);
-/* All states to zero. */
+/* The seed of the random numbers that runs draw, 0 at first: their sequence starts anew. */
+NPUSIM_API npusim_status npusim_seed(npusim_session* session, uint64_t seed, npusim_error** error);
+/* All states to zero, and the generator of random numbers to its seed. */
 NPUSIM_API npusim_status npusim_reset_states(npusim_session* session, npusim_error** error);
 
 #ifdef __cplusplus

@@ -116,7 +116,8 @@ void add_sessions(nb::module_& m) {
       .def(
           "step_how", [](const Session& s, size_t method, size_t step) { return s.step_info(method, step).how; },
           nb::arg("method"), nb::arg("step"))
-      .def("reset_states", &Session::reset_states, Release());
+      .def("reset_states", &Session::reset_states, Release())
+      .def("seed", nb::overload_cast<uint64_t>(&Session::seed), nb::arg("seed"), Release());
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
         nb::rv_policy::take_ownership, Release());
 }

@@ -26,7 +26,7 @@ class TensorInfo:
     dtype: str  # "float32"
     shape: tuple[int, ...]
     state: bool  # stays on its device from run to run, updated in place (a KV cache)
-    role: str  # what it is to a text: tokens, positions, mask, logits, last; else data
+    role: str  # what it is to a text: tokens, positions, mask, logits, last; generator: of random numbers; else data
 
 
 @dataclass

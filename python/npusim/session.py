@@ -205,6 +205,14 @@ class Session:
         for taken in kept:
             kept[taken] = results[self.program.carried[name][taken]].copy()
 
+    def seed(self, seed: int) -> None:
+        """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
+        in it. Does nothing for a program that draws none."""
+        if not 0 <= seed < 2**64:
+            raise UsageError(f"expected a seed from 0 to 2**64 - 1, found {seed}")
+        with self._lock:
+            self._handle.seed(seed)
+
     def reset_states(self) -> None:
         """All states as they were at first."""
         with self._lock:

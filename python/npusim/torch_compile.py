@@ -125,6 +125,7 @@ class _Compiled:
         self.weights: dict[int, str] = {}
         self.outputs: list[Any] = []  # what stands in the IR's: (name, the traced tensor), or a constant
         self.program = self.compile(self.ir(static))
+        self.draws = any(info.role == "generator" for info in self.program.inputs())
         self.versions: list[Any] = []
         self.session: Session | None = None
 
@@ -192,6 +193,8 @@ class _Compiled:
             weights = {name: arguments[position] for position, name in self.weights.items()}
             self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
             self.versions = versions
+        if self.draws:  # as torch.manual_seed() says, and anew in each call
+            self.session.seed(int(torch.randint(2**63 - 1, ())))
         found = self.session.run({name: as_array(arguments[position]) for position, name in self.inputs.items()})
         return [_tensor(found[out[0]], out[1]) if isinstance(out, tuple) else out for out in self.outputs]
 

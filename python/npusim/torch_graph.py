@@ -86,6 +86,8 @@ class Graph:
     def operand(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self.constant(value)
+        if isinstance(value, torch.fx.Node) and value not in self.of:
+            raise Refused(f"takes '{value.name}', which is no tensor")
         return self.of[value] if isinstance(value, torch.fx.Node) else value
 
     def constant(self, value: torch.Tensor) -> Ref:

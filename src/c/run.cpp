@@ -274,6 +274,10 @@ npusim_status npusim_enqueue(npusim_session* session, const char* method, int ti
 npusim_status npusim_wait(npusim_session* session, npusim_error** error) {
   return guarded(error, [&] { session_of(session).wait(); });
 }
+npusim_status npusim_seed(npusim_session* session, uint64_t seed, npusim_error** error) {
+  return guarded(error, [&] { session_of(session).seed(seed); });
+}
+
 npusim_status npusim_reset_states(npusim_session* session, npusim_error** error) {
   return guarded(error, [&] { session_of(session).reset_states(); });
 }

@@ -69,6 +69,7 @@ TEST_F(CWall, RunsInPlaceAndOnTheCallersMemory) {
   ASSERT_EQ(npusim_bind_output(session, "main", "y", nullptr, &error), NPUSIM_OK);
   npusim_session* sibling = nullptr;
   ASSERT_EQ(npusim_open_sibling(session, &sibling, &error), NPUSIM_OK);
+  EXPECT_EQ(npusim_seed(sibling, 7, &error), NPUSIM_OK);
   EXPECT_EQ(npusim_reset_states(sibling, &error), NPUSIM_OK);
   EXPECT_EQ(npusim_run(sibling, "main", 2, &error), NPUSIM_OK);
   npusim_session_free(sibling);
