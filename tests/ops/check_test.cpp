@@ -59,7 +59,9 @@ TEST(Refusals, TrainingIsRefusedByName) {
   for (const char* name :
        {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
         "aten.feature_alpha_dropout.default", "aten.native_dropout.default", "aten.dropout_.default"}) {
-    EXPECT_THAT(problem(name, {counting({4})}, {{"p", 0.5}, {"train", true}}), HasSubstr("train=true")) << name;
+    EXPECT_THAT(problem(name, {counting({4, 1})}, {{"p", 1.5}, {"train", true}}), HasSubstr("p <= 1")) << name;
+    EXPECT_THAT(problem(name, {counting({4, 1}, DType::i64)}, {{"p", 0.5}, {"train", true}}), HasSubstr("int64"))
+        << name;
     EXPECT_EQ(problem(name, {counting({4})}, {{"p", 0.5}, {"train", false}}), "") << name;
     EXPECT_EQ(problem(name, {counting({4})}, {{"p", 0.0}, {"train", true}}), "") << name;
   }
