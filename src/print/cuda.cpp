@@ -204,6 +204,9 @@ $fn void wait_group() {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 })"},
+    // The second half of a block's 256 threads waits for the first one to give it the turn, each as often as the other.
+    {"take_turn", R"($fn void take_turn() { asm volatile("bar.sync 1, 256;" ::: "memory"); })"},
+    {"give_turn", R"($fn void give_turn() { asm volatile("bar.arrive 1, 256;" ::: "memory"); })"},
     // What a method that is one launch needs, of sm_90: barriers in shared memory, on which copies arrive.
     {"mbarrier_start", R"($fn void mbarrier_start(unsigned long long* at, unsigned count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;\n"

@@ -125,6 +125,8 @@ const Dialect& harness_dialect() {
                                                  "hold",
                                                  "max_halves",
                                                  "exp2_near",
+                                                 "take_turn",
+                                                 "give_turn",
                                                  "meet_cluster",
                                                  "of_piece",
                                                  "lead",

@@ -143,9 +143,13 @@ class GroupText : StageText {
     stage_is_there();
     t_.add("hold(sums);");
     t_.add("hold(weights);");
+    // Of two groups, one makes weights while the other one multiplies.
+    const bool turns = s_.groups == 2;
+    if (turns) t_.add("if (row_warp >= 4) take_turn();");
     t_.add("begin_group();");
     scores("(slot ^ 1)");
     products("slot");
+    if (turns) t_.add("if (row_warp < 4) give_turn();");
     t_.add(fmt::format("if (next + 1 < walked) key_copies(slot, {} * {});", at("next + 1"), keys()));
     t_.add(fmt::format("value_copies(slot ^ 1, {} * {});", at("next"), keys()));
     t_.add("commit_copies();");
@@ -155,6 +159,7 @@ class GroupText : StageText {
     t_.add("marks[thread] = total[0] + total[1];  // a store that needs all weights: the wait stays behind them");
     t_.add("wait_group<0>();");
     t_.add("hold(sums);");
+    t_.add("if (__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f))");
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int c = 0; c < {}; ++c)", width / 8));
     t_.add("  sums[c][0] *= keep[0], sums[c][1] *= keep[0], sums[c][2] *= keep[1], sums[c][3] *= keep[1];");
