@@ -15,7 +15,7 @@ namespace npusim::cuda {
 namespace {
 
 constexpr int64_t most_rows = 16, most_columns = 256;
-constexpr int64_t most_looks = 256;
+constexpr int64_t most_seen = 1 << 14;       // bytes
 constexpr int64_t blocks = multiprocessors;  // that share the keys where there are as many
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -76,6 +76,12 @@ Kernel stored_mask(const Kernel& k, int32_t mask) {
   return with_store(score_kernel(k), DType::f32, mask, k.contraction->score->space.size());
 }
 
+std::vector<int> score_arguments(const Kernel& k) {
+  std::vector<int> args;
+  for (const Access& a : k.contraction->score->accesses) args.push_back(a.arg);
+  return args;
+}
+
 std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::string& why) {
   const auto none = [&](std::string reason) {
     why = std::move(reason);
@@ -111,7 +117,7 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   a.mask = find_mask(*k.contraction->score);
   const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
   if (a.mask >= 0 && chunks > a.splits) a.looks = (chunks + a.splits - 1) / a.splits;
-  if (a.looks > most_looks) a.looks = 0;
+  if (a.seen_bytes() > most_seen) a.looks = 0;
   a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 && has_words(queries, axes->depth);
   a.shared_bytes = a.common_bytes();
   if (!a.multiplied)

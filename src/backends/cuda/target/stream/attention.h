@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernel/facts/attention_axes.h"
 #include "print/dialect.h"
@@ -28,9 +29,11 @@ struct StreamAttention {
   const Access& queries(const Kernel& k) const {
     return axes.swapped ? k.contraction->score->b : k.contraction->score->a;
   }
+  // A byte for each chunk, for one block that had all splits.
+  int64_t seen_bytes() const { return axes.batch.size() * splits * looks; }
   // Of a chunk's values, scores, and what each row is at, in whole words.
   int64_t common_bytes() const {
-    return (chunk * axes.columns.size() * 2 + (axes.rows.size() * (scores + 4) + looks) * 4 + 15) / 16 * 16;
+    return (chunk * axes.columns.size() * 2 + axes.rows.size() * (scores + 4) * 4 + 15) / 16 * 16;
   }
 };
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
@@ -39,9 +42,11 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::
 Kernel stored_score(const Kernel& kernel);
 std::optional<Kernel> stored_count(const Kernel& kernel);
 Kernel stored_mask(const Kernel& kernel, int32_t mask);
+// What the score reads beside its operands.
+std::vector<int> score_arguments(const Kernel& kernel);
 
-// NAME_ahead brings what a block reads first of keys and values nearer, whatever it is by then; NAME_parts and
-// NAME_merge. Parameters: see where they are called.
+// NAME_look leaves which chunks of the block have keys that are not hidden; NAME_ahead brings what a block reads first
+// of keys and values nearer, whatever it is by then; NAME_parts and NAME_merge. Parameters: see where they are called.
 std::string print_attention(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect,
                             const std::string& name);
 

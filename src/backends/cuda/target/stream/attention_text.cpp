@@ -24,6 +24,7 @@ class AttentionText {
 
   std::string run() {
     points();
+    if (a_.looks > 0) look();
     ahead();
     parts();
     merge();
@@ -134,7 +135,7 @@ class AttentionText {
       const int64_t bytes = k_.args[i].elements * static_cast<int64_t>(dtype_size(k_.args[i].dtype));
       const int arg = static_cast<int>(i);
       if (k_.args[i].written || arg == a_.keys(k_).arg || arg == a_.queries(k_).arg || arg == k_.contraction->b.arg ||
-          bytes > most_brought)
+          bytes > most_brought || a_.looks > 0)
         continue;
       t_.add(fmt::format("for (int i = threadIdx.x; i < {}; i += {}) bring_nearer((const char*){} + i * 128);",
                          (bytes + 127) / 128, stream_threads, add(arg)));
@@ -173,24 +174,30 @@ class AttentionText {
     t_.close();
   }
 
-  // Which of a split's chunks have a key that a mask does not hide.
+  void open_items() {
+    t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
+    t_.open(fmt::format("for (int item = blockIdx.x; item < {}; item += gridDim.x)", x_.batch.size() * a_.splits));
+    t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
+    take_apart(t_, "batch", x_.batch, "z");
+  }
+
+  // Which of a split's chunks have a key that a mask does not hide: a byte for each.
   void look() {
-    // Where there are no keys, too, all threads read what the first ones set.
-    if (a_.looks == 0) return t_.add("meet_block();");
-    const int64_t rows = x_.rows.size();
-    t_.add(fmt::format("int* const seen = count_of + {};", rows));
-    t_.open(fmt::format("for (int n = warp; split + n * {} < chunks; n += {})", a_.splits, stream_warps));
+    open_function("look", "char* seen");
+    open_items();
+    t_.open(fmt::format("for (int n = warp; n < {}; n += {})", a_.looks, stream_warps));
     t_.add(fmt::format("const int key = (split + n * {}) * {} + lane;", a_.splits, chunk));
     t_.add("float one = 0;");
-    t_.open(fmt::format("for (int row = 0; row < {} && key < most; ++row)", rows));
+    t_.open(fmt::format("for (int row = 0; row < {} && key < {}; ++row)", x_.rows.size(), x_.keys.size()));
     t_.add("float mask = 0;");
     t_.add(fmt::format("{}_mask({}&mask, batch, row, key, nullptr);", name_, reads()));
     t_.add("if (mask != -INFINITY) one = 1;");
     t_.close();
     t_.add("one = warp_max(one);");
-    t_.add("if (lane == 0) seen[n] = one > 0;");
+    t_.add(fmt::format("if (lane == 0) seen[item / gridDim.x * {} + n] = one > 0;", a_.looks));
     t_.close();
-    t_.add("meet_block();");
+    t_.close();
+    t_.close();
   }
 
   // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
@@ -232,7 +239,8 @@ class AttentionText {
     const auto widen = [&](DType t, const std::string& text) {
       return fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(t)].load), text);
     };
-    open_function("parts", "const unsigned turn, char* scratch, char* partial");
+    open_function("parts", fmt::format("const unsigned turn, char* scratch, char* partial{}",
+                                       a_.looks > 0 ? ", const char* seen" : ""));
     const bool multiplied = a_.multiplied;
     t_.add(
         fmt::format("char* const values = scratch; float* const weight = (float*)(values + {});", chunk * columns * 2));
@@ -241,10 +249,7 @@ class AttentionText {
     if (!multiplied)
       t_.add(fmt::format("float* const query = (float*)(scratch + {}); char* const keys = (char*)(query + {});",
                          a_.common_bytes(), rows * depth));
-    t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
-    t_.open(fmt::format("for (int item = blockIdx.x; item < {}; item += gridDim.x)", x_.batch.size() * a_.splits));
-    t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
-    take_apart(t_, "batch", x_.batch, "z");
+    open_items();
     if (!multiplied) {
       t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", rows * depth, stream_threads));
       t_.add(fmt::format("const int row = i / {0}, at = i % {0};", depth));
@@ -258,9 +263,10 @@ class AttentionText {
     t_.add(fmt::format("if (threadIdx.x < {}) largest[threadIdx.x] = -INFINITY, total[threadIdx.x] = 0;", rows));
     t_.add(fmt::format("const int chunks = (most + {}) / {};", chunk - 1, chunk));
     t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, turns));
-    look();
+    // Where there are no keys, too, all threads read what the first ones set.
+    t_.add("meet_block();");
     t_.open(fmt::format("for (int n = 0, c = split; c < chunks; ++n, c += {})", a_.splits));
-    if (a_.looks > 0) t_.add("if (!seen[n]) continue;");
+    if (a_.looks > 0) t_.add(fmt::format("if (!seen[item / gridDim.x * {} + n]) continue;", a_.looks));
     t_.add(fmt::format("const int from = c * {};", chunk));
     if (multiplied) {
       read_fragments(keys);
@@ -312,11 +318,13 @@ class AttentionText {
     t_.add(fmt::format("if (i >= {}) break;", quads));
     t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
     t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[turn].at[e] *= factor[row];", quad));
-    t_.add(fmt::format("const int there = min({}, count_of[row] - from);", chunk));
-    t_.add("#pragma unroll 4");
-    t_.open("for (int place = 0; place < there; ++place)");
+    t_.add(fmt::format("const int there = {};",
+                       counted_ ? fmt::format("min({}, count_of[row] - from)", chunk) : fmt::format("{}", chunk)));
+    t_.add("#pragma unroll 16");
+    t_.open(fmt::format("for (int place = 0; place < {}; ++place)", chunk));
     t_.add(fmt::format("const float share = weight[row * {} + place];", scores));
-    t_.add(fmt::format("const uint2 two = *(const uint2*)(values + place * {} + column * 2);", columns * 2));
+    t_.add("uint2 two = {0, 0};");
+    t_.add(fmt::format("if (place < there) two = *(const uint2*)(values + place * {} + column * 2);", columns * 2));
     for (int e = 0; e < quad; ++e)
       t_.add(fmt::format("sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
                          widen(value_type, fmt::format("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y",

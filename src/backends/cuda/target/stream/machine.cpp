@@ -190,20 +190,23 @@ __device__ __forceinline__ void leave_part(unsigned short* value, const int at, 
   if (at + 1 < end) value[at + 1] = (unsigned short)(part >> 16);
 }
 
+// By the threads from `from` on, so that several values go at once.
 template <typename T, int units, int width>
-__device__ __forceinline__ void publish(const T* value, char* memory, const Turn& turn) {
+__device__ __forceinline__ void publish(const int from, const T* value, char* memory, const Turn& turn) {
   constexpr int each = 12 / sizeof(T);
+  const int thread = (threadIdx.x - from) % 256;
   const int words = words_of_a_block<T, units, width>(turn);
   const int first = width * first_unit(units, blockIdx.x, turn.reciprocal);
   const int end = width * first_unit(units, blockIdx.x + 1, turn.reciprocal);
   uint4* const to = (uint4*)(memory + 256) + blockIdx.x * words;
-  for (int n = threadIdx.x; n < words; n += 256) {
+#pragma unroll 1
+  for (int n = thread; n < words; n += 256) {
     const int at = first + n * each;
     const unsigned x = gather_part(value, at, end), y = gather_part(value, at + each / 3, end);
     const unsigned z = gather_part(value, at + each / 3 * 2, end);
     write_whole(to + n, uint4{x, y, z, (unsigned)turn.number});
   }
-  if (threadIdx.x == 0) count_hint((unsigned long long*)memory);
+  if (thread == 0) count_hint((unsigned long long*)memory);
 }
 
 // All words are asked for before the first is waited for.

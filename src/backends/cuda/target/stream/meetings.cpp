@@ -37,6 +37,10 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
     else
       uses.push_back({v, 0, 1, written});
   };
+  const auto add_seen = [&](bool written) {
+    const int64_t at = plan.seen.at(stage.step);
+    uses.push_back({in_block, at, at + plan.attentions[stage.step]->seen_bytes(), written});
+  };
   switch (stage.kind) {
     case Kind::ahead:
       return uses;
@@ -48,10 +52,14 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
       add(stage.values[0], plan.copies, true);
       return uses;
     case Kind::attention: {
+      if (plan.attentions[stage.step]->looks > 0) add_seen(false);
       const int64_t at = plan.scratch.at(stage.step);
       uses.push_back({in_block, at, at + plan.attentions[stage.step]->shared_bytes, true});
       break;
     }
+    case Kind::look:
+      add_seen(true);
+      break;
     case Kind::merge:  // reads the parts word by word
       break;
     case Kind::product:
@@ -63,7 +71,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
       break;
   }
   for (size_t i = 0; i < k.args.size(); ++i) {
-    if (stage.kind == Kind::attention && k.args[i].written) continue;
+    if ((stage.kind == Kind::attention || stage.kind == Kind::look) && k.args[i].written) continue;
     const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan.products[stage.step]->x;
     add(values[i], x && !plan.homes.contains(values[i]) ? plan.copies : plan.homes, k.args[i].written);
     if (stage.kind != Kind::product || x) continue;

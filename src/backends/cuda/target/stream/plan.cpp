@@ -43,11 +43,14 @@ class Planner {
     why = "no product of few rows";
     if (!streams) return std::nullopt;
     find_exchanges();
+    for (size_t s = 0; s < m_.steps.size(); ++s)
+      if (plan_.attentions[s] && mask_is_given(s)) look(s);
     why = order();
     if (!why.empty()) return std::nullopt;
     place();
     look_ahead();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
+    for (const auto& [step, by] : looked_by_) plan_.seen[step] = seen_.at(static_cast<int32_t>(by));
     return std::move(plan_);
   }
 
@@ -205,6 +208,38 @@ class Planner {
     where.emplace(value, 0);
   }
 
+  // What the mask of an attention may read.
+  std::vector<int32_t> mask_values(size_t s) const {
+    std::vector<int32_t> values;
+    if (plan_.attentions[s]->looks == 0) return values;
+    for (int arg : score_arguments(plan_.kernels[s])) values.push_back(m_.steps[s].values[static_cast<size_t>(arg)]);
+    return values;
+  }
+  bool mask_is_given(size_t s) const {
+    const std::vector<int32_t> values = mask_values(s);
+    return plan_.attentions[s]->looks > 0 && std::none_of(values.begin(), values.end(), [&](int32_t v) {
+             for (size_t other = 0; other < m_.steps.size(); ++other)
+               for (size_t i = 0; i < plan_.kernels[other].args.size(); ++i)
+                 if (plan_.kernels[other].args[i].written && m_.steps[other].values[i] == v) return true;
+             return use(v) == ValueUse::inside;
+           });
+  }
+  // One look does for all attentions of the same mask.
+  void look(size_t s) {
+    const StreamAttention& attention = *plan_.attentions[s];
+    const std::vector<int32_t> values = mask_values(s);
+    std::string mask = fmt::format("{} {} {}\n", attention.splits, attention.looks, fmt::join(values, " "));
+    Kernel masking = stored_mask(plan_.kernels[s], attention.mask);
+    masking.name.clear();
+    mask += to_text(masking);
+    const auto [known, fresh] = looked_.try_emplace(std::move(mask), s);
+    looked_by_[s] = known->second;
+    if (!fresh) return;
+    keep(seen_, static_cast<int32_t>(s), attention.seen_bytes());
+    append(Kind::look, s, values, {});
+    keep(seen_, static_cast<int32_t>(s), 0);
+  }
+
   // What a step does to memory that all blocks see.
   struct Effects {
     Kind kind = Kind::spread;
@@ -287,6 +322,10 @@ class Planner {
       if (!plan_.homes.contains(x)) keep(plan_.copies, x, 0);
     }
     if (e.kind == Kind::attention) {
+      if (plan_.attentions[s]->looks > 0) {
+        if (!mask_is_given(s)) looked_.clear(), look(s);
+        keep(seen_, static_cast<int32_t>(looked_by_.at(s)), 0);
+      }
       plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
       lives_[{&scratch_, static_cast<int32_t>(s)}] = {plan_.attentions[s]->shared_bytes, now(), now()};
       append(Kind::attention, s, e.read, {});  // its parts travel as what is exchanged does
@@ -382,10 +421,13 @@ class Planner {
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
   std::set<int32_t> made_;
-  std::map<int32_t, int64_t> scratch_;  // of attentions, by step
-  std::map<int32_t, size_t> maker_;     // of what is exchanged: the step
-  std::set<int32_t> come_;              // what has been
-  std::map<int32_t, size_t> at_;        // by value: the stage after which it was made
+  std::map<int32_t, int64_t> scratch_;    // of attentions, by step
+  std::map<int32_t, int64_t> seen_;       // by the step that looked
+  std::map<std::string, size_t> looked_;  // by the mask: the step
+  std::map<size_t, size_t> looked_by_;    // by step
+  std::map<int32_t, size_t> maker_;       // of what is exchanged: the step
+  std::set<int32_t> come_;                // what has been
+  std::map<int32_t, size_t> at_;          // by value: the stage after which it was made
   std::map<std::pair<std::map<int32_t, int64_t>*, int32_t>, Life> lives_;
 };
 

@@ -19,6 +19,7 @@ struct StreamStage {
     exchange,    // what blocks made and published, likewise: each word as soon as it is there
     product,     // each block some lines of the matrix
     ahead,       // what attention will read, nearer
+    look,        // each block: which of its keys a mask does not hide
     attention,   // each block some keys
     merge,       // of what attention found: each block some columns
     everywhere,  // every block all of it
@@ -48,6 +49,7 @@ struct StreamPlan {
   std::map<int32_t, int64_t> copies;  // values that are gathered there
   int64_t kept_bytes = 0;             // of both
   std::map<size_t, int64_t> scratch;  // of an attention, by step: what it needs of that memory while it runs
+  std::map<size_t, int64_t> seen;     // likewise: where it is kept which of its chunks have keys that are not hidden
   int64_t partial_bytes = 0;          // of attention
 };
 

@@ -14,7 +14,13 @@
 namespace npusim::cuda {
 namespace {
 
-int64_t tiles_at_once(int64_t rows) { return std::max<int64_t>(1, 12 / rows); }
+// Of several products, whole warps take the results of a tile, so that they do not wait for each other's.
+int64_t tile_threads(int64_t rows, bool several) {
+  return several ? (rows * tile_lines + 31) / 32 * 32 : rows * tile_lines;
+}
+int64_t tiles_at_once(int64_t rows, bool several) {
+  return std::max<int64_t>(1, std::min(12 / rows, stream_threads / tile_threads(rows, several)));
+}
 int64_t tile_floats(int64_t rows) { return stream_warps * rows * tile_lines; }
 
 std::string joined_names(std::span<const NamedProduct> run) {
@@ -37,12 +43,12 @@ std::vector<std::string> names_of(const Kernel& k, const std::string& suffix) {
 
 int64_t product_scratch(const StreamProduct& product) {
   const int64_t rows = product.rows.size();
-  return 2 * tiles_at_once(rows) * tile_floats(rows) * 4;
+  return 2 * tiles_at_once(rows, false) * tile_floats(rows) * 4;
 }
 
 std::string print_products(std::span<const NamedProduct> run, const std::string& name) {
   const StreamProduct& one = *run[0].product;
-  const int64_t rows = one.rows.size(), depth = one.depth.size(), tiles = tiles_at_once(rows);
+  const int64_t rows = one.rows.size(), depth = one.depth.size(), tiles = tiles_at_once(rows, run.size() > 1);
   const int64_t tile = tile_floats(rows);
   std::vector<std::string> given;
   for (size_t n = 0; n < run.size(); ++n)
@@ -61,8 +67,10 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
                     each.product->lines.size()));
   t.add(fmt::format("if (lines > 0) take_piece(ring, words, {});", std::min(depth, slot_depth)));
   t.close();
-  t.open(fmt::format("{} void {}_stream(\n    Ring& ring, Words& words, char* own, float* scratch, int& half,\n    {})",
-                     stream_dialect().function, name, fmt::join(given, ",\n    ")));
+  t.open(
+      fmt::format("{} void {}_stream(\n    Ring& ring, Words& words, char* own, float* scratch, int& "
+                  "half,\n    {})",
+                  stream_dialect().function, name, fmt::join(given, ",\n    ")));
   for (size_t n = 0; n < run.size(); ++n) {
     const int64_t lines = run[n].product->lines.size();
     for (const auto& [which, block] : {std::pair{"first", "blockIdx.x"}, {"end", "blockIdx.x + 1"}})
@@ -72,7 +80,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   }
   const std::string count = fmt::format("tiles_{}", run.size() - 1);
   t.add("// In the block's memory, as the compiler would not know.");
-  t.add(fmt::format("const char* const x = own + ((const char*)({} + {}) - own);", x, one.x_offset));
+  t.add(fmt::format("const char* const x = own + (int)((const char*)({} + {}) - own);", x, one.x_offset));
   if (depth <= slot_depth) {
     t.add(fmt::format("Rows<{}> b;", rows));
     t.add(fmt::format("take_rows<{}, {}>(b, x, {});", rows, depth, depth));
@@ -100,8 +108,10 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   t.add(fmt::format("leave_sums<{}>(parts + tile * {}, sums);", rows, tile));
   t.close();
   t.add("meet_block();");
-  t.add(fmt::format("const int tile = threadIdx.x / {0}, at = threadIdx.x % {0};", rows * tile_lines));
-  t.open(fmt::format("if (tile < min({}, {} - from))", tiles, count));
+  const int64_t threads = tile_threads(rows, run.size() > 1);
+  t.add(fmt::format("const int tile = threadIdx.x / {0}, at = threadIdx.x % {0};", threads));
+  t.open(fmt::format("if (tile < min({}, {} - from){})", tiles, count,
+                     threads == rows * tile_lines ? "" : fmt::format(" && at < {}", rows * tile_lines)));
   t.add(fmt::format("const float sum = take_sums<{}>(parts + tile * {}, at);", rows, tile));
   for (size_t n = 0; n < run.size(); ++n) {
     t.open(n + 1 == run.size() ? std::string(n > 0 ? "else" : "")

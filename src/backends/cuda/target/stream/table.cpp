@@ -71,6 +71,11 @@ int TableWriter::counter(int attention) {
   return known->second;
 }
 
+int TableWriter::seen(size_t step) {
+  table.pointers.push_back(plan_.seen.at(step));
+  return static_cast<int>(table.pointers.size()) - 1;
+}
+
 int TableWriter::shape(const std::array<int64_t, 3>& shape) {
   return table.shapes.try_emplace(shape, static_cast<int>(table.shapes.size())).first->second;
 }
@@ -109,8 +114,10 @@ void TableWriter::add(const StreamStage& stage) {
     }
     row.push_back(merged_);
     row.push_back(counter(merged_));
+    if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0) row.push_back(seen(stage.step));
     if (stage.kind == Kind::merge) ++merged_;
   }
+  if (stage.kind == Kind::look) row.push_back(seen(stage.step));
   if (const auto made = published(m_, plan_, stage)) row.push_back(exchange_pointer(values[*made]));
   if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
     ask_for_small(stage.step);

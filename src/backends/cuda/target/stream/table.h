@@ -46,6 +46,7 @@ class TableWriter {
   int own_pointer(int64_t bytes);
   int exchange_pointer(int32_t value);
   int counter(int attention);
+  int seen(size_t step);
   int shape(const std::array<int64_t, 3>& shape);
   void ask_for_small(size_t step);
 

@@ -88,12 +88,21 @@ class Printer {
 
   std::string row(int at) const { return fmt::format("where[row[{}]]", row_ + at); }
 
+  // A pointer into the block's memory, as the compiler would not know.
+  static std::string in_block(const std::string& pointer) {
+    return fmt::format("(own + (int)((char*){} - own))", pointer);
+  }
+
   // The arguments of a stage from the table, from its place 1 on.
-  std::string arguments(const Kernel& k) const {
+  std::string arguments(const StreamStage& stage) const {
+    const Kernel& k = plan_.kernels[stage.step];
     std::vector<std::string> names;
     int place = 1;
-    for (const KernelArg& arg : k.args)
-      names.push_back(fmt::format("({}{}*){}", arg.written ? "" : "const ", type(arg.dtype), row(place++)));
+    for (size_t i = 0; i < k.args.size(); ++i) {
+      const std::string at = row(place++);
+      names.push_back(fmt::format("({}{}*){}", k.args[i].written ? "" : "const ", type(k.args[i].dtype),
+                                  plan_.homes.contains(m_.steps[stage.step].values[i]) ? in_block(at) : at));
+    }
     if (takes_trap(k)) names.emplace_back("&raised");
     return fmt::format("{}", fmt::join(names, ", "));
   }
@@ -111,6 +120,7 @@ class Printer {
     } else {
       const auto made = published(stage);
       key += fmt::format("{} {} ", made ? static_cast<int>(*made) : -1, are_apart(stage)) + to_text(k);
+      for (int32_t v : m_.steps[stage.step].values) key += plan_.homes.contains(v) ? 'b' : '-';
     }
     return key + "\n";
   }
@@ -178,8 +188,10 @@ class Printer {
     Lines p;
     p.indent = c.indent;
     const int words = row_ - 1;
-    p.add(fmt::format("publish{}({}where[row[{}]], (char*)where[row[{}]], turn);", shape_of(e), pointer_type(e),
-                      words - publish_back(stage) + static_cast<int>(made), words));
+    const auto before = std::count(to_publish.begin(), to_publish.end(), ';');
+    p.add(fmt::format(
+        "publish{}({}, {}{}, (char*)where[row[{}]], turn);", shape_of(e), before * 32 % stream_threads, pointer_type(e),
+        in_block(fmt::format("where[row[{}]]", words - publish_back(stage) + static_cast<int>(made))), words));
     to_publish += p.text;
   }
   // From the first argument of the stage to its words.
@@ -209,7 +221,7 @@ class Printer {
     const int first = row_;
     std::vector<std::string> given;
     for (const StreamStage& stage : run) {
-      given.push_back(arguments(plan_.kernels[stage.step]));
+      given.push_back(arguments(stage));
       row_ += 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
       if (const auto made = published(stage)) ++row_, publish(stage, *made, c, to_publish);
     }
@@ -224,7 +236,8 @@ class Printer {
     const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
     const std::string name = moves ? "" : name_of(stage);
     int places = 1 + static_cast<int>(k.args.size());
-    const bool traps = !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && takes_trap(k);
+    const bool traps = !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead &&
+                       stage.kind != Kind::look && takes_trap(k);
     c.open(first < 0 ? ""
                      : fmt::format("if (threadIdx.x >= {} && threadIdx.x < {})", first, first + threads_of(stage)));
     if (!moves && takes_trap(k)) c.add("int raised = 0;");
@@ -240,19 +253,26 @@ class Printer {
         break;
       case Kind::ahead:
         attention(stage, name);
-        c.add(fmt::format("{}_ahead({});", name, arguments(k)));
+        c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
         break;
-      case Kind::attention:
+      case Kind::look:
         attention(stage, name);
-        c.add(fmt::format("{}_parts(turn.number * {} + row[{}], (char*){}, (char*){}, {});", name, attention_count(),
-                          row_ + places + 2, row(places + 1), row(places), arguments(k)));
-        c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
-        places += 4;
+        c.add(fmt::format("{}_look({}, {});", name, in_block(row(places++)), arguments(stage)));
         break;
+      case Kind::attention: {
+        const bool looks = plan_.attentions[stage.step]->looks > 0;
+        attention(stage, name);
+        c.add(fmt::format("{}_parts(turn.number * {} + row[{}], {}, (char*){}, {}{});", name, attention_count(),
+                          row_ + places + 2, in_block(row(places + 1)), row(places),
+                          looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
+        c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
+        places += looks ? 5 : 4;
+        break;
+      }
       case Kind::merge:
         c.add(fmt::format("wait_for_most((const char*){}, turn);", row(places + 2)));
         c.add(fmt::format("{}_merge(turn.number * {} + row[{}], turn.reciprocal, (const char*){}, {});", name,
-                          attention_count(), row_ + places + 1, row(places), arguments(k)));
+                          attention_count(), row_ + places + 1, row(places), arguments(stage)));
         places += 3;
         break;
       case Kind::product:
@@ -285,7 +305,7 @@ class Printer {
       c.add(fmt::format("ask(taken_{}, (const char*){}, turn);", n, memory(n)));
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn);", n,
-                        pointer_type(plan_.exchanges.at(stage.values[n])), row(2 + 2 * static_cast<int>(n)),
+                        pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(2 + 2 * static_cast<int>(n))),
                         memory(n)));
   }
 
@@ -300,7 +320,7 @@ class Printer {
     const PrintedPart part = print_part(k, d_, schedule, name + "_part",
                                         {std::vector<bool>(k.args.size(), false), 0, true, are_apart(stage)});
     if (parts_.insert(name).second) functions_ += part.function;
-    std::string args = arguments(k);
+    std::string args = arguments(stage);
     int64_t at = 0;
     for (const SharedArray& array : part.shared) {
       args += fmt::format(", ({}*)(scratch + {})", array.type, at);
