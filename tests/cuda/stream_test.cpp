@@ -368,6 +368,29 @@ TEST(CudaStream, Attention) {
   }
 }
 
+// Weights that caches hold, and products that are not streamed, are no slower as a launch for each step.
+TEST(CudaStream, GainsWhereWeightsComeFromMemory) {
+  const auto reason = [](int64_t width, bool other) {
+    Chain chain;
+    const DType type = DType::bf16;
+    chain.add(linear(1, width, 1024, type, type, type, plain), {"x", "w1", "wb1", "x_r", "h"});
+    chain.add(linear(1, 1024, width, type, type, type, plain), {"h", "w2", "wb2", "x_s", "y"});
+    if (other) chain.add(linear(16, 64, 1024, type, type, type, plain), {"x_many", "w3", "wb3", "x_t", "y_many"});
+    WholeMethod method;
+    for (const Buffer& b : chain.program.buffers)
+      method.uses.push_back(b.kind == BufferKind::weight  ? ValueUse::known
+                            : b.kind == BufferKind::local ? ValueUse::inside
+                                                          : ValueUse::outside);
+    for (const Step& step : chain.program.methods[0].steps)
+      method.steps.push_back({&chain.program.kernels[static_cast<size_t>(step.kernel)], step.buffers});
+    EXPECT_EQ(cuda::cannot_stream(method), std::nullopt);
+    return cuda::cannot_stream(method, true).value_or("");
+  };
+  EXPECT_EQ(reason(1 << 15, false), "");
+  EXPECT_EQ(reason(1 << 10, false), "4194304 bytes of weights, which caches hold");
+  EXPECT_EQ(reason(1 << 15, true), "1048576 multiplications of other products");
+}
+
 // What is no stream says why, and stays a launch for each step.
 TEST(CudaStream, SaysWhatCannotBeOne) {
   const auto reason = [](const std::string& model) {

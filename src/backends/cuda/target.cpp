@@ -120,21 +120,27 @@ class Planner {
   std::vector<std::pair<Launch*, std::string>> streams_;  // and their texts
 };
 
+// Which methods are one launch.
+enum class Streams : uint8_t { none, fast, possible };
+
 // What streams are written for: bulk copies, and registers that move between warps.
 bool has_rings(const std::string& architecture) {
   const Architecture a = *parse_architecture(architecture, "sm_");
   return a.feature == 'a' && (a.major == 9 || a.major == 10);
 }
 
-// And "stream" among them: methods as one launch, where they can be, on what has the instructions for it.
-std::vector<std::string> read_architectures(const std::string& list, bool& streams) {
+// And among them "stream": methods as one launch wherever they can be, on what has the instructions for it; or "graph":
+// none is. Else those are that gain by it, for sm_90a alone.
+std::vector<std::string> read_architectures(const std::string& list, Streams& streams) {
+  bool asked = false;
   std::vector<std::string> names;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string name = list.substr(begin, end - begin);
     begin = end + 1;
-    if (name == "stream") {
-      streams = true;
+    if (name == "stream" || name == "graph") {
+      streams = name == "stream" ? Streams::possible : Streams::none;
+      asked = true;
       continue;
     }
     if (!parse_architecture(name, "sm_"))
@@ -148,8 +154,11 @@ std::vector<std::string> read_architectures(const std::string& list, bool& strea
   };
   std::sort(names.begin(), names.end(),
             [&](const std::string& a, const std::string& b) { return number(a) < number(b); });
-  if (names.empty() || (streams && !std::all_of(names.begin(), names.end(), has_rings)))
-    fail(ErrorKind::usage, "target cuda: expected architectures{}, found '{}'", streams ? " such as sm_90a" : "", list);
+  const bool possible = streams == Streams::possible;
+  if (names.empty() || (possible && !std::all_of(names.begin(), names.end(), has_rings)))
+    fail(ErrorKind::usage, "target cuda: expected architectures{}, found '{}'", possible ? " such as sm_90a" : "",
+         list);
+  if (!asked && names == std::vector<std::string>{"sm_90a"}) streams = Streams::fast;
   return names;
 }
 
@@ -177,7 +186,7 @@ class CudaTarget : public CodegenTarget {
   Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel, features_); }
   size_t group(std::span<const GroupStep> steps) const override;
   std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
-    return streams_ ? cannot_stream(method) : std::string();
+    return streams_ == Streams::none ? std::string() : cannot_stream(method, streams_ == Streams::fast);
   }
   void plan(Program& program) const override { Planner(program, architectures_, features_).run(); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
@@ -188,7 +197,7 @@ class CudaTarget : public CodegenTarget {
   TargetConfig config_;
   std::vector<std::string> architectures_;
   Features features_;
-  bool streams_ = false;
+  Streams streams_ = Streams::none;
 };
 
 // Equal products none of which has to do with what another one writes: queries, keys and values of one layer. Or what

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backends/cuda/target/stream/steps.h"
 #include "backends/cuda/target/stream/text.h"
 #include "base/error.h"
@@ -26,13 +28,40 @@ WholeMethod method_of(const Program& program, const Sequence& sequence, const La
   return method;
 }
 
+// A launch per step is no slower where weights stay in the cache that all blocks see, or other products take the time.
+std::optional<std::string> gains_nothing(const WholeMethod& method, const StreamPlan& plan) {
+  constexpr int64_t cached = 64 << 20;  // bytes, and some more
+  constexpr int64_t share = 100;
+  int64_t bytes = 0, streamed = 0, others = 0;  // multiplications
+  for (size_t s = 0; s < method.steps.size(); ++s) {
+    const Kernel& k = *method.steps[s].kernel;
+    if (const auto& p = plan.products[s]) {
+      bytes += p->lines.size() * p->depth.size() * 2, streamed += p->multiplications();
+    } else if (k.contraction && !plan.attentions[s]) {
+      int64_t product = 1;
+      for (int64_t extent : k.space) product *= extent;
+      for (int64_t extent : k.contraction->reduce) product *= extent;
+      others += product;
+    }
+  }
+  if (others > streamed / share) return fmt::format("{} multiplications of other products", others);
+  if (bytes < cached) return fmt::format("{} bytes of weights, which caches hold", bytes);
+  return std::nullopt;
+}
+
 }  // namespace
 
-std::optional<std::string> cannot_stream(const WholeMethod& method) {
+std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains) {
   std::string why = "it is one step";
   if (method.steps.size() < 2) return why;
+  const auto is_convolution = [](const GroupStep& step) {
+    return step.kernel->contraction && step.kernel->contraction->kind == ContractionKind::conv;
+  };
+  if (gains && std::any_of(method.steps.begin(), method.steps.end(), is_convolution)) return "a convolution";
   const StreamSteps steps = stream_steps(method);
   const auto plan = plan_stream(steps.method, why);
+  if (plan && gains)
+    if (auto slower = gains_nothing(steps.method, *plan)) return slower;
   if (plan && print_stream(steps.method, *plan, why)) return std::nullopt;
   return why;
 }

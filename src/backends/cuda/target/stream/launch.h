@@ -7,8 +7,8 @@
 
 namespace npusim::cuda {
 
-// nullopt if it can be one, else why not.
-std::optional<std::string> cannot_stream(const WholeMethod& method);
+// nullopt if it can be one, else why not. `gains`: and gains by it.
+std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains = false);
 
 // Fills in the launch of a method that can: all but its code, of which these are the functions, without the helpers
 // that they mention.
