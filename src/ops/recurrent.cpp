@@ -14,8 +14,12 @@ constexpr int64_t most_steps = 4096;  // of all layers and directions
 constexpr int gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
 
 struct Network {
-  int64_t layers, directions, steps, batch, hidden;
+  int64_t layers, directions, steps, batch;
+  int64_t hidden;  // elements of a cell, and of each gate
+  int64_t width;   // elements of a hidden state: fewer where an lstm projects it
   bool batch_first, biases;
+  bool projects() const { return width != hidden; }
+  size_t weights() const { return (biases ? 4 : 2) + projects(); }  // of one direction
 };
 
 int state_operand(const OpCall& call, int nth) {
@@ -26,27 +30,31 @@ int state_operand(const OpCall& call, int nth) {
 Network network(const OpCall& call, Cell cell) {
   const Shape& input = call.type("input").shape;
   const auto states = static_cast<size_t>(cell == Cell::lstm ? 2 : 1);
-  Network n{call.integer("num_layers"), call.boolean("bidirectional") ? 2 : 1, 0, 0, 0, call.boolean("batch_first"),
+  Network n{call.integer("num_layers"), call.boolean("bidirectional") ? 2 : 1, 0, 0, 0, 0, call.boolean("batch_first"),
             call.boolean("has_biases")};
   if (input.size() != 3 || (cell == Cell::lstm && call.list("hx").size() != states))
     fail(ErrorKind::bad_input, "{}: expected input of 3 dimensions and {} states, found {}", call.op->name(), states,
          to_string(input));
   n.steps = input[n.batch_first];
   n.batch = input[!n.batch_first];
-  const Shape& state = call.inputs[static_cast<size_t>(state_operand(call, 0))]->shape;
-  if (state.size() != 3 || state[0] != n.layers * n.directions || state[1] != n.batch)
-    fail(ErrorKind::bad_input, "{}: a state of {} layers and directions for a batch of {} must not be {}",
-         call.op->name(), n.layers * n.directions, n.batch, to_string(state));
-  n.hidden = state[2];
-  const auto wanted = static_cast<size_t>(n.layers * n.directions * (n.biases ? 4 : 2));
+  for (size_t i = 0; i < states; ++i) {
+    const Shape& state = call.inputs[static_cast<size_t>(state_operand(call, static_cast<int>(i)))]->shape;
+    if (state.size() != 3 || state[0] != n.layers * n.directions || state[1] != n.batch)
+      fail(ErrorKind::bad_input, "{}: a state of {} layers and directions for a batch of {} must not be {}",
+           call.op->name(), n.layers * n.directions, n.batch, to_string(state));
+    (i == 0 ? n.width : n.hidden) = state[2];
+  }
+  if (states == 1) n.hidden = n.width;
+  const auto wanted = static_cast<size_t>(n.layers * n.directions) * n.weights();
   const std::vector<int> params = call.list("params");
   if (params.size() != wanted)
     fail(ErrorKind::bad_input, "{}: {} weights, expected {}", call.op->name(), params.size(), wanted);
   for (size_t i = 0; i < wanted; ++i) {
     const Shape& weight = call.inputs[static_cast<size_t>(params[i])]->shape;
-    if (weight.empty() || weight[0] != gates_of(cell) * n.hidden)
-      fail(ErrorKind::bad_input, "{}: weight {} is {}, expected {} rows", call.op->name(), i, to_string(weight),
-           gates_of(cell) * n.hidden);
+    const bool projection = n.projects() && i % n.weights() == n.weights() - 1;
+    const int64_t rows = projection ? n.width : gates_of(cell) * n.hidden;
+    if (weight.empty() || weight[0] != rows)
+      fail(ErrorKind::bad_input, "{}: weight {} is {}, expected {} rows", call.op->name(), i, to_string(weight), rows);
   }
   return n;
 }
@@ -55,10 +63,10 @@ template <Cell cell>
 std::vector<TensorType> infer_recurrent(const OpCall& call) {
   const Network n = network(call, cell);
   Shape shape = call.type("input").shape;
-  shape.back() = n.directions * n.hidden;
-  const TensorType state{call.type("input").dtype, {n.layers * n.directions, n.batch, n.hidden}};
-  std::vector<TensorType> types{{call.type("input").dtype, shape}, state};
-  if (cell == Cell::lstm) types.push_back(state);
+  const DType dtype = call.type("input").dtype;
+  shape.back() = n.directions * n.width;
+  std::vector<TensorType> types{{dtype, shape}, {dtype, {n.layers * n.directions, n.batch, n.width}}};
+  if (cell == Cell::lstm) types.push_back({dtype, {n.layers * n.directions, n.batch, n.hidden}});
   return types;
 }
 
@@ -66,9 +74,6 @@ template <Cell cell>
 std::string refuse_recurrent(const OpCall& call) {
   if (call.boolean("train") && call.number("dropout") != 0)
     return "train=true drops random elements; only inference is compiled";
-  if (call.list("params").size() > static_cast<size_t>(call.integer("num_layers") * 8) ||
-      call.list("params").size() % 2 != 0)
-    return "projections of the hidden state (proj_size) are not supported";
   const Network n = network(call, cell);
   const int64_t steps = n.steps * n.layers * n.directions;
   if (steps == 0) return "an empty sequence has no last state";
@@ -81,8 +86,9 @@ struct Direction {
   Network n;
   DType compute;
   int gates_in;  // [steps, batch, gates · hidden]: what the input adds to the gates
-  int weight;    // [gates · hidden, hidden]
+  int weight;    // [gates · hidden, width]
   int bias;      // of the hidden state; -1
+  int projects;  // [width, hidden]; -1
 };
 
 // A value that grows by updates: each one keeps what the one before it stored.
@@ -105,6 +111,17 @@ int lower_hidden_gates(Lowering& lowering, const Direction& d, int hidden) {
   return gates;
 }
 
+// Stores [batch, width] at a step of the layer's output.
+void keep_output(Lowering& lowering, Growing& output, int hidden, const std::vector<Affine>& at) {
+  const int version = next_version(lowering, output);
+  OpKernel k(lowering, lowering.type(hidden).shape);
+  const Ex x = k.load_broadcast(k.read(hidden));
+  const int kept = output.now < 0 ? -1 : k.read(output.now);
+  k.store(k.write(version, kept), coordinates(at), x);
+  k.done("keep_output");
+  output.now = version;
+}
+
 // The new hidden (and cell) state from the gates; the hidden one is also kept in the layer's output.
 struct Step {
   int hidden, cell;
@@ -112,7 +129,8 @@ struct Step {
 Step lower_step(Lowering& lowering, const Direction& d, Step before, int64_t t, Growing& output,
                 const std::vector<Affine>& at) {
   const int gates = lower_hidden_gates(lowering, d, before.hidden);
-  const int version = next_version(lowering, output);
+  const bool projects = d.projects >= 0;
+  const int version = projects ? -1 : next_version(lowering, output);
   const TensorType state{d.compute, {d.n.batch, d.n.hidden}};
   Step after{lowering.temporary(state), d.cell == Cell::lstm ? lowering.temporary(state) : -1};
   OpKernel k(lowering, state.shape);
@@ -138,11 +156,17 @@ Step lower_step(Lowering& lowering, const Direction& d, Step before, int64_t t, 
   } else {
     h = d.cell == Cell::tanh ? tanh(both(0)) : max(both(0), 0.0);
   }
-  const int kept = output.now < 0 ? -1 : k.read(output.now);
+  const int kept = projects || output.now < 0 ? -1 : k.read(output.now);
   k.store(k.write(after.hidden), h);
   if (d.cell == Cell::lstm) k.store(k.write(after.cell), c);
-  k.store(k.write(version, kept), coordinates(at), h);
+  if (!projects) k.store(k.write(version, kept), coordinates(at), h);
   k.done("recurrent_step");
+  if (projects) {
+    const int narrow = lowering.temporary({d.compute, {d.n.batch, d.n.width}});
+    lower_product(lowering, "projection", {after.hidden, {0, 1}}, {d.projects, {2, 1}}, {narrow, {0, 2}});
+    keep_output(lowering, output, narrow, at);
+    return {narrow, after.cell};
+  }
   output.now = version;
   return after;
 }
@@ -172,28 +196,35 @@ void lower_recurrent(const OpCall& call, Lowering& lowering) {
   size_t next_param = 0;
   for (int64_t layer = 0; layer < n.layers; ++layer) {
     const bool last = layer + 1 == n.layers;
-    const TensorType type = last ? call.outputs[0] : TensorType{compute, {n.steps, n.batch, n.directions * n.hidden}};
+    const TensorType type = last ? call.outputs[0] : TensorType{compute, {n.steps, n.batch, n.directions * n.width}};
     Growing output{type, last ? lowering.output(0) : lowering.temporary(type), n.steps * n.directions};
     for (int64_t direction = 0; direction < n.directions; ++direction) {
       const int64_t row = layer * n.directions + direction;
       const int* weights = &params[next_param];
-      next_param += n.biases ? 4 : 2;
+      next_param += n.weights();
       const int gates_in = lowering.temporary({compute, {n.steps, n.batch, gates_of(cell) * n.hidden}});
       lower_product(lowering, "input_gates", {input, batch_first ? std::vector{1, 0, 2} : std::vector{0, 1, 2}},
                     {weights[0], {3, 2}}, {gates_in, {0, 1, 3}}, [&](OpKernel& k, Ex x, int rows) {
                       return add_bias(k, x, rows, 1, n.biases ? weights[2] : -1, 1);
                     });
-      const Direction d{cell, n, compute, gates_in, weights[1], n.biases ? weights[3] : -1};
+      const Direction d{cell,
+                        n,
+                        compute,
+                        gates_in,
+                        weights[1],
+                        n.biases ? weights[3] : -1,
+                        n.projects() ? weights[n.weights() - 1] : -1};
       Step state{-1, -1};
       for (int i = 0; i < static_cast<int>(states.size()); ++i) {
-        const int first = lowering.temporary({compute, {n.batch, n.hidden}});
-        lower_map(lowering, "select", {{n.batch, n.hidden}, {Affine{{}, row}, along(0), along(1)}},
+        const Shape shape{n.batch, i == 0 ? n.width : n.hidden};
+        const int first = lowering.temporary({compute, shape});
+        lower_map(lowering, "select", {shape, {Affine{{}, row}, along(0), along(1)}},
                   lowering.input(state_operand(call, i)), first);
         (i == 0 ? state.hidden : state.cell) = first;
       }
       for (int64_t i = 0; i < n.steps; ++i) {
         const int64_t t = direction == 0 ? i : n.steps - 1 - i;
-        std::vector<Affine> at{Affine{{}, t}, along(0), along(1) + direction * n.hidden};
+        std::vector<Affine> at{Affine{{}, t}, along(0), along(1) + direction * n.width};
         if (last && n.batch_first) std::swap(at[0], at[1]);
         state = lower_step(lowering, d, state, t, output, at);
       }

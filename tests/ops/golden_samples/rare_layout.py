@@ -225,14 +225,15 @@ S("scaled_dot_product_attention", f(5, 4), f(7, 4), f(7, 3))
 S("scaled_dot_product_attention", f(2, 1, 5, 4), f(1, 3, 7, 4), f(3, 7, 3))
 
 
-def recurrent(op, gates, T, B, I, H, layers, both, first, biases, dtype=f):
-    sides = 2 if both else 1
+def recurrent(op, gates, T, B, I, H, layers, both, first, biases, dtype=f, projected=0):
+    sides, P = 2 if both else 1, projected or H
     params = []
     for layer in range(layers):
         for _ in range(sides):
-            width = I if layer == 0 else sides * H
-            params += [dtype(gates * H, width), dtype(gates * H, H)] + ([dtype(gates * H), dtype(gates * H)] if biases else [])
-    state = dtype(layers * sides, B, H)
+            width = I if layer == 0 else sides * P
+            params += [dtype(gates * H, width), dtype(gates * H, P)] + ([dtype(gates * H), dtype(gates * H)] if biases else [])
+            params += [dtype(P, H)] if projected else []
+    state = dtype(layers * sides, B, P)
     hx = [state, dtype(layers * sides, B, H)] if op.startswith("lstm") else state
     S(op, dtype(B, T, I) if first else dtype(T, B, I), hx, params, biases, layers, 0.0, False, both, first)
 
@@ -242,3 +243,7 @@ for op, gates in (("lstm.input", 4), ("gru.input", 3), ("rnn_tanh.input", 1), ("
     recurrent(op, gates, 3, 2, 3, 2, 2, True, True, True)
     recurrent(op, gates, 2, 1, 1, 3, 2, False, True, False)
     recurrent(op, gates, 2, 1, 3, 2, 1, True, False, True, d)
+
+recurrent("lstm.input", 4, 3, 2, 3, 5, 1, False, False, True, projected=2)
+recurrent("lstm.input", 4, 4, 2, 3, 4, 2, True, True, False, projected=3)
+recurrent("lstm.input", 4, 2, 1, 3, 3, 2, True, False, True, d, projected=1)
