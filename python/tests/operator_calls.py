@@ -1,22 +1,21 @@
 """Calls of single operators, drawn from their schemas: arguments for PyTorch, and the same call as IR."""
 
 import math
-from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from hypothesis import strategies as st
+from operands import DTYPES, EXTENTS, Operand, values
+from operator_shapes import SHAPES
 
-FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
-DTYPES = [torch.float32] * 4 + FLOATS + INTEGERS + [torch.int64, torch.bool]
-EXTENTS = [0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 17]
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, math.inf, -math.inf, math.nan, 1e-3, 100.0]
 # Where PyTorch's own answer for infinities and NaN depends on the implementation that it takes: running means, zeros that
-# are multiplied outside of an image, distances as differences of products.
+# are multiplied outside of an image or between its elements, distances as differences of products.
 NO_SPECIAL = [
     "attention",
     "_aa",
+    "linear1d",
+    "linear2d",
+    "linear3d",
+    "bicubic2d",
     "var_mean",
     "std_mean",
     "layer_norm",
@@ -31,47 +30,6 @@ NO_SPECIAL = [
 
 class Unfit(Exception):
     """No call with these arguments: draw others."""
-
-
-@dataclass
-class Operand:
-    """A dense tensor, and the view of it that the operator is given: (operator, attributes)."""
-
-    base: torch.Tensor
-    views: list[tuple[str, dict]] = field(default_factory=list)
-
-    def tensor(self, base: torch.Tensor | None = None) -> torch.Tensor:
-        value = self.base if base is None else base
-        for op, attrs in self.views:
-            packet, overload = op.split(".")
-            value = getattr(getattr(torch.ops.aten, packet), overload)(value, **attrs)
-        return value
-
-
-def values(shape, dtype, kind, seed) -> torch.Tensor:
-    """As `kind` says: normal, special (infinities, NaN, zeros), whole, positive, below:N (indices)."""
-    random = np.random.default_rng(seed)
-    if kind.startswith("below:"):
-        limit = int(kind[6:])
-        drawn = random.integers(0, max(limit, 1), shape)
-    elif dtype == torch.bool:
-        return torch.from_numpy(np.asarray(random.random(shape) < 0.5))
-    elif not dtype.is_floating_point:
-        low, high = (0, 9) if dtype == torch.uint8 or kind == "positive" else (-8, 9)
-        if kind == "special":  # the smallest divided by -1 ends PyTorch
-            info = torch.iinfo(dtype)
-            drawn = random.choice(np.array([info.min + 1, info.max, 0, 1, 2], "int64"), shape)
-        else:
-            drawn = random.integers(low, high, shape)
-    elif kind == "special":
-        drawn = random.choice(np.array(SPECIAL), shape)
-    elif kind == "whole":
-        drawn = random.integers(-3, 4, shape)
-    elif kind == "positive":
-        drawn = random.random(shape) * 0.98 + 0.01
-    else:
-        drawn = random.standard_normal(shape) * 2
-    return torch.from_numpy(np.asarray(drawn)).to(dtype)
 
 
 class Call:
@@ -377,213 +335,3 @@ class Call:
 
         names = [a.name for a in self.op._schema.arguments]
         return f"{self.op}(" + ", ".join(f"{n}={text(a)}" for n, a in zip(names, self.args)) + ")"
-
-
-# ---- operators whose operands' shapes depend on each other: by name, what of a call is fixed
-
-
-def _floats(call):
-    call.dtype = call.pick(FLOATS)
-    return [call.pick([0, 1, 2, 3, 5, 8, 17]) for _ in range(5)]
-
-
-def _products(*shapes, **more):
-    """Operands of these letters' extents: b batch, m rows, n columns, k summed."""
-    names = shapes
-
-    def fixed(call):
-        b, m, n, k, _ = _floats(call)
-        extents = {"b": b, "m": m, "n": n, "k": k}
-        found = {}
-        for one in names:
-            name, _, letters = one.partition(":")
-            shape = [extents[letter] for letter in letters]
-            found[name] = call.operand(shape if name != "self" or not more.get("added") else call.broadcast(shape))
-        call.shape = (b, m, n)
-        return found
-
-    return fixed
-
-
-def _convolution(dims, transposed=False):
-    def fixed(call):
-        _floats(call)
-        groups = call.pick([1, 1, 2, 3])
-        cin, cout = groups * call.integer(1, 3), groups * call.integer(1, 3)
-        kernel = [call.integer(1, 3) for _ in range(dims)]
-        image = [call.integer(1, 7) for _ in range(dims)]
-        weight = (cin, cout // groups) if transposed else (cout, cin // groups)
-        per = lambda low, high: [call.integer(low, high) for _ in range(dims)]  # noqa: E731
-        call.shape = (call.integer(0, 2), cin, *image)
-        fixed = {
-            "input": call.operand(call.shape),
-            "weight": call.operand((*weight, *kernel)),
-            "bias": call.operand((cout,)) if call.pick([0, 1]) else None,
-            "stride": per(1, 3),
-            "padding": per(0, 2),
-            "dilation": per(1, 2),
-            "groups": groups,
-        }
-        if transposed:
-            fixed["output_padding"] = [call.integer(0, 1) for _ in range(dims)]
-        return fixed
-
-    return fixed
-
-
-def _pool(dims, **more):
-    def fixed(call):
-        call.dtype = call.pick(FLOATS)
-        shape = [call.integer(0, 2), call.integer(1, 3)][call.integer(0, 1) :] + [
-            call.integer(1, 7) for _ in range(dims)
-        ]
-        call.shape = tuple(shape)
-        kernel = [call.integer(1, 3) for _ in range(dims)]
-        return {
-            "self": call.operand(shape),
-            "input": call.operand(shape),
-            "kernel_size": kernel,
-            "stride": [call.integer(1, 3) for _ in range(dims)],
-            "padding": [call.integer(0, k // 2) for k in kernel],
-            "dilation": [1] * dims,  # a window wholly outside of the image has no largest element
-            "ceil_mode": False,
-            "output_size": [call.integer(1, 4) for _ in range(dims)],
-        }
-
-    return fixed
-
-
-def _resize(dims):
-    def fixed(call):
-        call.dtype = call.pick(FLOATS)
-        call.shape = (call.integer(1, 2), call.integer(1, 3), *(call.integer(1, 6) for _ in range(dims)))
-        tensor = call.operand(call.shape)
-        return {
-            "self": tensor,
-            "input": tensor,
-            "output_size": [
-                call.integer(2, 8) for _ in range(dims)
-            ],  # antialiasing to a width of 1 is wrong in PyTorch 2.15
-            "scale_factors": None,
-            "scales": None,
-            "scales_h": None,
-            "scales_w": None,
-            "scales_d": None,
-        }
-
-    return fixed
-
-
-def _distinct(call):
-    """Elements that differ: which of equal ones comes first is not promised."""
-    call.dtype = torch.float32
-    call.shape = call.drawn_shape()
-    seed = call.integer(0, 1000)
-    return {"self": Operand(values(call.shape, call.dtype, "normal", seed)), "sorted": True}
-
-
-def _sorted(name):
-    def fixed(call):
-        call.dtype = call.pick([torch.float32, torch.float64, torch.int64, torch.int32])
-        call.shape = (call.pick([1, 2, 3, 7, 17]),)
-        if call.kind == "special":
-            call.kind = "whole"
-        ordered = values(call.shape, call.dtype, call.kind, call.integer(0, 1000)).sort().values
-        return {name: Operand(ordered), "side": None, "sorter": None}
-
-    return fixed
-
-
-def _weight_norm(call):
-    call.dtype = call.pick(FLOATS)
-    call.shape = tuple(call.integer(1, 4) for _ in range(call.integer(2, 4)))
-    g = (call.shape[0], *(1 for _ in call.shape[1:]))  # PyTorch reads a view as if it were dense
-    return {
-        "v": Operand(values(call.shape, call.dtype, "normal", 2)),
-        "g": Operand(values(g, call.dtype, "normal", 1)),
-        "dim": 0,
-    }
-
-
-def _embedding(call):
-    call.dtype = call.pick(FLOATS)
-    rows = call.integer(1, 7)
-    call.shape = (rows, call.integer(0, 5))
-    return {
-        "weight": call.operand(call.shape),
-        "indices": call.operand(call.drawn_shape(0, 4), call.pick([torch.int64, torch.int32]), f"below:{rows}"),
-        "scale_grad_by_freq": False,
-        "sparse": False,
-        "padding_idx": -1,
-    }
-
-
-def _attention(call):
-    _floats(call)
-    batch = [call.integer(1, 2) for _ in range(2 if call.packet.startswith("_") else call.integer(0, 2))]
-    q, k, d, v = (call.integer(1, 6) for _ in range(4))
-    call.shape = (*batch, q, d)
-    causal = call.pick([True, False])
-    mask = None
-    if not causal and call.pick([True, False]):
-        mask = call.operand(call.pick([(q, k), (1, k), (*batch, q, k)]), call.pick([torch.bool, call.dtype]))
-    return {
-        "query": call.operand(call.shape),
-        "key": call.operand((*batch, k, d)),
-        "value": call.operand((*batch, k, v)),
-        "attn_mask": mask,
-        "dropout_p": 0.0,
-        "is_causal": causal,
-        "enable_gqa": False,
-    }
-
-
-def _norm(call):
-    call.dtype = call.pick(FLOATS)
-    call.shape = tuple(call.integer(0 if i == 0 else 1, 4) for i in range(call.integer(2, 5)))
-    groups = call.pick([g for g in range(1, call.shape[1] + 1) if call.shape[1] % g == 0])
-    return {"num_groups": groups, "group": groups, "training": False, "train": False, "use_input_stats": True}
-
-
-SHAPES = {
-    "mm": _products("self:mk", "mat2:kn"),
-    "bmm": _products("self:bmk", "mat2:bkn"),
-    "addmm": _products("self:mn", "mat1:mk", "mat2:kn", added=True),
-    "baddbmm": _products("self:bmn", "batch1:bmk", "batch2:bkn", added=True),
-    "addbmm": _products("self:mn", "batch1:bmk", "batch2:bkn", added=True),
-    "mv": _products("self:mk", "vec:k"),
-    "addmv": _products("self:m", "mat:mk", "vec:k", added=True),
-    "addr": _products("self:mn", "vec1:m", "vec2:n", added=True),
-    "dot": _products("self:k", "tensor:k"),
-    "vdot": _products("self:k", "other:k"),
-    "inner": _products("self:mk", "other:nk"),
-    "outer": _products("self:m", "vec2:n"),
-    "matmul": _products("self:bmk", "other:kn"),
-    "linear": _products("input:bmk", "weight:nk", "bias:n"),
-    "embedding": _embedding,
-    "scaled_dot_product_attention": _attention,
-    "_scaled_dot_product_attention_math": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_efficient_attention": _attention,
-    "group_norm": _norm,
-    "native_group_norm": _norm,
-    "batch_norm": _norm,
-    "instance_norm": _norm,
-    **{f"conv{d}d": _convolution(d) for d in (1, 2, 3)},
-    **{f"conv_transpose{d}d": _convolution(d, True) for d in (1, 2, 3)},
-    **{f"{kind}_pool{d}d": _pool(d) for d in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg", "adaptive_max")},
-    **{f"_adaptive_avg_pool{d}d": _pool(d) for d in (2, 3)},
-    **{f"max_pool{d}d_with_indices": _pool(d) for d in (2, 3)},
-    **{f"upsample_{kind}{d}d": _resize(d) for d in (1, 2, 3) for kind in ("nearest", "linear", "nearest_exact")},
-    **{f"_upsample_nearest_exact{d}d": _resize(d) for d in (1, 2, 3)},
-    "upsample_bilinear2d": _resize(2),
-    "_upsample_bilinear2d_aa": _resize(2),
-    "_upsample_bicubic2d_aa": _resize(2),
-    **{name: _distinct for name in ("sort", "argsort", "topk", "kthvalue", "mode", "median", "nanmedian")},
-    "bucketize": _sorted("boundaries"),
-    "searchsorted": _sorted("sorted_sequence"),
-    "_weight_norm": _weight_norm,
-    "_weight_norm_interface": _weight_norm,
-    "upsample_bicubic2d": _resize(2),
-    "upsample_trilinear3d": _resize(3),
-}
