@@ -372,9 +372,9 @@ def test_calls_that_nobody_reads():
     check(Function(written_later), (X,))
 
     def drawn(m, x):
-        return x + torch.empty(4).uniform_()
+        return x + torch.empty(4).log_normal_()
 
-    with pytest.raises(npusim.UnsupportedError, match="uniform_"):
+    with pytest.raises(npusim.UnsupportedError, match="log_normal_"):
         npusim.compile(Function(drawn), (X,))
 
 
@@ -497,3 +497,9 @@ def test_what_pytorch_ir_writes_is_compiled_too():
         ir = torch_ir.extract_ir(model, (X,), model_name="model", strict=False).to_dict()
     session = npusim.Session(npusim.compile(ir, dtype="float32"), dict(model.state_dict()))
     close(next(iter(session.run(X).values())), model(X))
+
+
+@pytest.mark.parametrize("bias, both", [(True, True), (False, False)])
+def test_a_recurrent_layer_projects_its_state(bias, both):
+    layer = nn.LSTM(5, 6, num_layers=2, proj_size=3, bias=bias, bidirectional=both, batch_first=True)
+    check(layer, (torch.randn(2, 4, 5),))
