@@ -1,4 +1,6 @@
 // Dropout: its operand at inference, elements or channels at random in training.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "ops/formula.h"
