@@ -187,5 +187,6 @@ ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
         "input_features_mask": torch.ones(2, 64, dtype=torch.long),
     },
     "lxmert": visual,
+    "vit_mae": lambda given, config: {**given, "noise": torch.rand(2, 16)},
     "visual_bert": lambda given, config: {**given, "visual_embeds": torch.randn(2, 5, config.visual_embedding_dim)},
 }
