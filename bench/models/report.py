@@ -1,6 +1,7 @@
-"""The table of a family of models from the lines that a sweep found."""
+"""The tables of a family of models from the lines that a sweep found: its own, and its row in the summary."""
 
 import datetime
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,17 @@ Line = dict[str, Any]
 def write(family: str, lines: dict[str, Line], known: int, to: Path) -> None:
     made = {name: line for name, line in sorted(lines.items()) if line["state"] != "not made"}
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text("\n".join([*head(family, made, known), *groups(made), *rows(made)]) + "\n")
+    to.write_text("\n".join([*head(family, made, known), *groups(made), *rows(made), *not_made(lines)]) + "\n")
+    summary = to.parent / "README.md"
+    summary.write_text(re.sub(rf"(?m)^\| \[{family}\].*$", lambda _: summed(family, made, known), summary.read_text()))
     print(f"{to}: {len(made)} models")
+
+
+def summed(family: str, made: dict[str, Line], known: int) -> str:
+    states = Counter(line["state"] for line in made.values() if line["state"] != "right")
+    others = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    cells = [f"[{family}]({family}.md)", known, *counts(list(made.values())), others]
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def head(family: str, made: dict[str, Line], known: int) -> list[str]:
@@ -27,7 +37,7 @@ def head(family: str, made: dict[str, Line], known: int) -> list[str]:
         "Errors are the worst output's relative L2 against float64 eager, with PyTorch's own in the same dtype behind the",
         "slash. `cast` is the model in bfloat16, exported as such. Not exported: torch.export itself raises. Rows without a",
         f"commit are older: {of_commits(made)}.",
-        f"Judged: {len(made)} of the {known} architectures that the sweep has.",
+        f"Judged: {len(made)} of the {known} architectures that the sweep has; those that it cannot make stand at the end.",
         "",
     ]
 
@@ -65,6 +75,15 @@ def rows(made: dict[str, Line]) -> list[str]:
         cells = [cell(programs.get(program, {})) for program in PROGRAMS]
         table.append(f"| {name} | {line['group']} | " + " | ".join([*cells, line.get("commit", ""), why(line)]) + " |")
     return table
+
+
+def not_made(lines: dict[str, Line]) -> list[str]:
+    """Of which the sweep found no configuration or no arguments, and the first error of those that it tried."""
+    found = {name: line for name, line in sorted(lines.items()) if line["state"] == "not made"}
+    if not found:
+        return []
+    reasons = [f"- {name}: {why(line)}" for name, line in found.items()]
+    return ["", "Not made, and the first thing that was wrong:", "", *reasons]
 
 
 def cell(program: Line) -> str:

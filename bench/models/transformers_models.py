@@ -133,7 +133,9 @@ def is_token(key: str) -> bool:
 MROPE = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "glm4v", "glm_image", "glm_ocr", "glm46v", "paddleocr")
 # What makes a model shallow and leaves its widths as they fit each other.
 SHALLOW = frozenset(
-    key for key, value in SMALL.items() if value in (2, 120) and not key.startswith(("num_experts_per", "moe_", "n_groups"))
+    key
+    for key, value in SMALL.items()
+    if value in (2, 120) and not key.startswith(("num_experts_per", "moe_", "n_groups"))
 ) | {"depths", "num_blocks"}
 HEADS = ("num_key_value_heads", "num_query_groups", "num_kv_heads", "decoder_num_key_value_heads")
 QUERY_HEADS = ("num_attention_heads", "n_head", "num_heads", "decoder_num_attention_heads")

@@ -63,7 +63,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "chameleon": {"vocabulary_map": {"<image>": 99}},
     "clvp": {name: {"num_attention_heads": 2} for name in ("text_config", "speech_config", "decoder_config")},
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}},
-    "dia": {"decoder_config": {"cross_hidden_size": 64, "cross_num_attention_heads": 4, "cross_num_key_value_heads": 4}},
+    "dia": {
+        "decoder_config": {"cross_hidden_size": 64, "cross_num_attention_heads": 4, "cross_num_key_value_heads": 4}
+    },
     "fun_asr_nano": {
         "adaptor_config": {"hidden_size": 64, "intermediate_size": 16},
         "text_config": {"hidden_size": 64},
