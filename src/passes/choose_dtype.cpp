@@ -1,5 +1,5 @@
 // The compute dtype (C7): what contractions produce and what derives from it is stored in 16 bits; all arithmetic stays
-// float32. Masks, positions, rotary angles, graph inputs and outputs keep their own dtypes.
+// float32. Masks, positions, rotary angles, running sums, graph inputs and outputs keep their own dtypes.
 #include <algorithm>
 
 #include "passes/early_values.h"
@@ -40,6 +40,16 @@ std::vector<bool> updated_values(const Graph& graph) {
         fixed[static_cast<size_t>(node.outputs[i - node.inputs.size()])] = true;
       }
   return fixed;
+}
+
+// By value: running sums and products, which grow with their length past what 16 bits hold.
+std::vector<bool> running_values(const Graph& graph) {
+  std::vector<bool> running(graph.values.size(), false);
+  for (const Node& node : graph.nodes)
+    for (const Store& store : node.kernel->stores)
+      if (node.kernel->exprs[static_cast<size_t>(store.expr)].op == ExprOp::scan)
+        running[static_cast<size_t>(node.outputs[static_cast<size_t>(store.access.arg) - node.inputs.size()])] = true;
+  return running;
 }
 
 // By value: whether a kernel computes it; a copy does not.
@@ -98,6 +108,7 @@ void narrow_operands(Graph& graph, DType dtype, bool equal_operands) {
 
 void narrow(Graph& graph, DType dtype, bool equal_operands) {
   const std::vector<bool> hot = activations(graph), early = early_values(graph), updated = updated_values(graph);
+  const std::vector<bool> running = running_values(graph);
   std::vector<bool> output(graph.values.size(), false);
   for (const GraphOutput& o : graph.outputs) output[static_cast<size_t>(o.value)] = true;
   std::vector<DType> wanted(graph.values.size());
@@ -105,7 +116,7 @@ void narrow(Graph& graph, DType dtype, bool equal_operands) {
     const Value& value = graph.values[v];
     wanted[v] = value.type.dtype;
     if (value.source == ValueSource::node && value.type.dtype == DType::f32 && hot[v] && !early[v] && !updated[v] &&
-        !output[v])
+        !running[v] && !output[v])
       wanted[v] = dtype;
   }
   retype_values(graph, wanted);

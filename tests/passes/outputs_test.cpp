@@ -82,6 +82,26 @@ TEST(Outputs, W41ComputeDtypesAreNative) {
   for (double x : values_of(run.outputs[0])) EXPECT_TRUE(std::isfinite(x));
 }
 
+// What is summed along a dimension, one element after the other, grows past what float16 holds, whatever divides it
+// later.
+TEST(Outputs, RunningSumsStayWide) {
+  const std::string text =
+      "input %x: float32[2, 8]\n"
+      "weight %w: float32[64, 8] = \"w\"\nweight %v: float32[4, 64] = \"v\"\n"
+      "%a: float32[2, 64] = aten.linear.default(%x, %w, None)\n"
+      "%s: float32[2, 64] = aten.mul.Tensor(%a, %a)\n"
+      "%c: float32[2, 64] = aten.cumsum.default(%s, dim=1)\n"
+      "%y: float32[2, 4] = aten.linear.default(%c, %v, None)\n"
+      "output %y\n";
+  const auto all = [](int64_t rows, int64_t columns, double value) {
+    return tensor_of({DType::f32, {rows, columns}}, std::vector<double>(static_cast<size_t>(rows * columns), value));
+  };
+  for (const DType dtype : {DType::f16, DType::bf16})
+    run_graph(text, {.dtype = dtype,
+                     .tolerance = 1e-2,
+                     .given = {{"x", all(2, 8, 100)}, {"w", all(64, 8, 0.25)}, {"v", all(4, 64, 1.0 / 8192)}}});
+}
+
 // float32 widens all of a 16-bit model: what comes from constants alone is not rounded to 16 bits on the way, and
 // weights and constants that are outputs are as wide as the others.
 TEST(Outputs, Float32WidensConstantsToo) {
