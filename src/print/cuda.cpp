@@ -130,12 +130,14 @@ $fn void wait_copies() {
     {"multiply_group_f16_64", multiply_group<64, false>.view()},
     {"multiply_group_f16_128", multiply_group<128, false>.view()},
     {"multiply_group_f16_96", multiply_group<96, false>.view()},
+    {"multiply_group_f16_144", multiply_group<144, false>.view()},
     {"multiply_group_f16_160", multiply_group<160, false>.view()},
     {"multiply_group_f16_192", multiply_group<192, false>.view()},
     {"multiply_group_f16_256", multiply_group<256, false>.view()},
     {"multiply_group_bf16_64", multiply_group<64, true>.view()},
     {"multiply_group_bf16_128", multiply_group<128, true>.view()},
     {"multiply_group_bf16_96", multiply_group<96, true>.view()},
+    {"multiply_group_bf16_144", multiply_group<144, true>.view()},
     {"multiply_group_bf16_160", multiply_group<160, true>.view()},
     {"multiply_group_bf16_192", multiply_group<192, true>.view()},
     {"multiply_group_bf16_256", multiply_group<256, true>.view()},
@@ -240,6 +242,46 @@ $fn void wait_group() {
                "l"(from), "r"(bytes), "r"((unsigned)__cvta_generic_to_shared(at))
                : "memory");
 })"},
+    // When all copies that this thread asked for before have come, it arrives.
+    {"arrive_behind_copies", R"($fn void arrive_behind_copies(unsigned long long* at) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"((unsigned)__cvta_generic_to_shared(at))
+               : "memory");
+})"},
+    // `count` of four tiles of eight columns, and zeros behind them.
+    {"take_part", R"(template <int count>
+$fn void take_part(float (&part)[4][4], const float (*sums)[4]) {
+#pragma unroll
+  for (int n = 0; n < 4; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) part[n][e] = n < count ? sums[n][e] : 0;
+})"},
+    // Of four neighbouring lanes, each has two columns of `count` tiles of eight: the n-th gets all columns of tile n.
+    {"take_columns", R"($fn void take_columns(float* columns, const float (*sums)[4], const int half, const int count) {
+  float own[4][2];
+#pragma unroll
+  for (int n = 0; n < 4; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) own[n][e] = n < count ? sums[n][half * 2 + e] : 0;
+#pragma unroll
+  for (int bit = 1; bit < 4; bit *= 2) {
+    const bool upper = threadIdx.x & bit;
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (!(n & bit)) {
+          const float other = __shfl_xor_sync(0xffffffffu, upper ? own[n][e] : own[n | bit][e], bit);
+          if (upper)
+            own[n][e] = other;
+          else
+            own[n | bit][e] = other;
+        }
+  }
+#pragma unroll
+  for (int n = 0; n < 4; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) columns[2 * n + e] = own[n][e];
+})"},
     // Of the first 256 threads.
     {"meet_block", R"($fn void meet_block() { asm volatile("bar.sync 1, 256;" ::: "memory"); })"},
     // Adds one to a counter that all blocks see, behind all that the thread knows to be done; what it was.
@@ -292,6 +334,17 @@ $fn void give_registers() {
   unsigned long long seen;
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
   return seen;
+})"},
+    // a / b, where neither they nor what is between them is too large or too small: who calls asks that of the least
+    // and the most of many, and else divides. In the order in which the compiler divides.
+    {"quotient", R"($fn float quotient(const float a, const float b, float& least, float& most) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+  inverse = __fmaf_rn(inverse, __fmaf_rn(-b, inverse, 1.0f), inverse);
+  const float near = a * inverse;
+  least = fminf(least, fminf(fabsf(a), fabsf(b)));
+  most = fmaxf(most, fmaxf(fabsf(a), fabsf(b)));
+  return __fmaf_rn(inverse, __fmaf_rn(-b, near, a), near);
 })"},
     {"f16_to_float", R"($fn float f16_to_float(f16 bits) {
   float x;
@@ -357,6 +410,7 @@ constinit const Dialect cuda_dialect{
     .shared_space = "",
     .shuffles = {"", "__shfl_xor_sync(0xffffffffu, {0}, {1})", "__shfl_xor_sync(0xffffffffu, {0}, {1})",
                  "__shfl_xor_sync(0xffffffffu, {0}, {1})"},
+    .quotients = true,
     .words = "Lanes<{0}, {1}>",
     .function = "__device__ __forceinline__",
     .trap_type = "int*",

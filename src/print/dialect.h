@@ -52,6 +52,7 @@ struct Dialect {
   std::string_view argument_space;           // address space of arguments, before a pointer's type: "device "
   std::string_view shared_space;             // of what is `shared`
   std::array<std::string_view, 4> shuffles;  // by Scalar: {0} of the lane whose number differs by xor {1}
+  bool quotients = false;                    // has quotient(), and bounds within which it is exact
   std::string_view words = {};               // {0} element type, {1} elements: read_lanes(), write_lanes(); "": none
   std::string_view function;                 // qualifiers of a helper
   std::string_view trap_type;                // of a helper's parameter `trap`

@@ -232,10 +232,14 @@ std::string KernelWriter::unary(const Expr& e, const std::string& a, bool narrow
   return fmt::format("{}({})", find_call(d_, e.op, in), a);
 }
 
-std::string KernelWriter::binary(const Expr& e, bool narrow) const {
+std::string KernelWriter::binary(const Expr& e, bool narrow) {
   const std::string a = name(e.in[0]), b = name(e.in[1]);
   const Expr& right = k_.exprs[static_cast<size_t>(e.in[1])];
   const Scalar in = right.type;
+  if (quick_ && e.op == ExprOp::div && in == Scalar::f32) {
+    divided_ = true;
+    return fmt::format("quotient({}, {}, least, most)", a, b);
+  }
   const bool is_min = e.op == ExprOp::min;
   if (in == Scalar::boolean && e.op == ExprOp::bit_and) return a + " && " + b;
   if (in == Scalar::boolean && e.op == ExprOp::bit_or) return a + " || " + b;
@@ -274,7 +278,7 @@ std::string KernelWriter::expression(int32_t id) {
     case ExprOp::load:
       return load(id);
     case ExprOp::contraction:
-      return e.integer ? fmt::format("leaf[{}]", place_.lanes) : std::string(place_.leaf);
+      return std::string(e.integer ? place_.second_leaf : place_.leaf);
     case ExprOp::select:
       return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
     case ExprOp::cast:

@@ -27,6 +27,7 @@ std::string print_point(const Kernel& kernel, const Dialect& d, const PointFunct
   const PrintPlan plan = plan_points(kernel);
   BodyPlace place{d.block, d.thread};
   place.leaf = f.lanes == 1 ? "leaf[0]" : "leaf[lane]";
+  place.second_leaf = fmt::format(fmt::runtime(f.pair ? "leaf[{} + lane]" : "leaf[{}]"), f.lanes);
   place.lanes = f.lanes;
   place.lane_dim = f.lane_dim;
   KernelWriter writer(plan, d, place);

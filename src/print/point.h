@@ -23,6 +23,7 @@ struct PointFunction {
   // for before: NAME_read(…, NAME_words&) reads what NAME_rest(…, leaf, const NAME_words&) computes with.
   int lanes = 1;
   int lane_dim = -1;
+  bool pair = false;  // of two products: behind the lanes' sums those of the other one stand
 };
 
 // Parameters: those of the kernel, the positions as int, and `const float* leaf`, the contraction's values there,

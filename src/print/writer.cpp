@@ -168,7 +168,23 @@ void KernelWriter::store_all(const std::vector<size_t>& numbers, const std::vect
   const std::string_view empty = lane_count_ < lanes_ ? " = {}" : "";
   for (const size_t n : numbers)
     if (word_stores_[n]) line(fmt::format("{} stored_{}{};", lanes_type(k_.stores[n].access), n, empty));
+  // Exact division has a way of its own for what is very large or very small, into which each lane by itself would
+  // branch: they all branch at once.
+  const bool quick = d_.quotients && place_.lanes > 1 && traps.empty() &&
+                     std::all_of(numbers.begin(), numbers.end(), [&](size_t n) { return word_stores_[n]; });
+  const std::string before = out_;
+  if (quick) line("float least = 1, most = 1;");
+  quick_ = quick, divided_ = false;
   each_lane(all);
+  quick_ = false;
+  if (divided_) {
+    open("if (!(least >= 0x1p-60f && most <= 0x1p60f))");
+    each_lane(all);
+    close();
+  } else if (quick) {
+    out_ = before;
+    each_lane(all);
+  }
   for (const size_t n : numbers) {
     if (!word_stores_[n]) continue;
     std::string condition;

@@ -21,6 +21,7 @@ struct BodyPlace {
   int first_trap = 0;                     // is added to the numbers of traps
   std::vector<SharedArray>* shared = {};  // the caller declares what is added here; none: the body does
   std::string_view leaf = {};             // of at_point(): the contraction's value
+  std::string second_leaf = {};           // and its other one
   int lanes = 1, lane_dim = -1;           // of at_point(): neighbours along this dimension, `lane` counts them
   std::string_view wait = {};  // of body(): statements before what is not `ahead`, by argument; none: not yet
   std::vector<bool> ahead = {};
@@ -106,7 +107,7 @@ class KernelWriter {
   std::string as_long(int32_t id) const;
   std::string expression(int32_t id);
   std::string unary(const Expr& e, const std::string& a, bool narrow) const;
-  std::string binary(const Expr& e, bool narrow) const;
+  std::string binary(const Expr& e, bool narrow);
   std::string rounded(const Expr& e) const;
   std::string load(int32_t id);
   std::string convert(const std::string& text, Scalar from, Scalar to, bool narrow = false) const;
@@ -127,6 +128,7 @@ class KernelWriter {
   int indent_ = 1;
   Scope scope_;
   std::vector<Scope> outer_scopes_;
+  bool quick_ = false, divided_ = false;  // quotients of lanes are checked together; there was one
   std::vector<bool> printed_ = std::vector<bool>(p_.kernel.exprs.size(), false);  // in any scope
   std::set<int32_t> scans_;                                                       // declared
   int coordinates_ = 0;

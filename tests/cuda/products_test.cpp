@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/pair.h"
 #include "backends/cuda/target/parts.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
@@ -54,7 +55,7 @@ Kernel product(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_across, bo
 }
 
 std::string name_of(const cuda::TileShape& s) {
-  return fmt::format("{}{}x{}", s.groups ? "groups" : "", s.rows, s.columns);
+  return fmt::format("{}{}x{}", s.fed ? "fed" : s.groups ? "groups" : "", s.rows, s.columns);
 }
 
 TEST(CudaProducts, EveryTileOfALinearLayer) {
@@ -75,8 +76,25 @@ TEST(CudaProducts, ManyStages) {
   };
   for (cuda::TileShape s : cuda::tile_shapes()) {
     if (s.groups) add(s);
-    if (s.columns == 64 || s.columns == 32) s.stages = 7, add(s);
+    if (s.columns == 64 || s.columns == 32) s.stages = s.rows > 128 ? 5 : 7, add(s);
   }
+  check(cases);
+}
+
+// One tile's words are asked for while another one is multiplied or stored: fewer blocks than tiles, fewer steps than
+// stages and more, with edges and without.
+TEST(CudaProducts, TilesThatFollowEachOtherInABlock) {
+  std::vector<Case> cases;
+  for (cuda::TileShape s : cuda::tile_shapes())
+    if (s.fed)
+      for (const auto& [m, n, k, blocks] :
+           {std::tuple{2 * s.rows, 2 * s.columns, 128, 3}, {s.rows + 5, s.columns + 8, 328, 1}}) {
+        s.stages = blocks + 1;
+        cases.push_back(tiled(fmt::format("followed{}_{}", blocks, name_of(s)),
+                              linear(m, n, k, DType::f16, DType::f16, DType::f16, gelu), s));
+        EXPECT_GT(cases.back().made.shape.blocks, blocks);
+        cases.back().made.shape.blocks = blocks;
+      }
   check(cases);
 }
 
@@ -97,6 +115,7 @@ TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
   std::vector<Case> cases;
   for (cuda::TileShape s : cuda::tile_shapes())
     for (const int pieces : {2, 3, 8}) {
+      if (s.fed) break;
       if (pieces == 3 && s.rows * s.columns > 128 * 64) continue;
       s.pieces = pieces;
       const std::string name = fmt::format("pieces{}_{}", pieces, name_of(s));
@@ -112,6 +131,7 @@ TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
 TEST(CudaProducts, OddExtents) {
   std::vector<Case> cases;
   for (const cuda::TileShape& s : cuda::tile_shapes()) {
+    if (s.fed) continue;
     cases.push_back(tiled("odd" + name_of(s), product(3, 37, 41, 67, false, true, DType::f16), s));
     cases.push_back(tiled("one" + name_of(s), product(1, 1, 1, 1, false, false, DType::bf16), s));
     cases.push_back(
@@ -120,10 +140,17 @@ TEST(CudaProducts, OddExtents) {
   check(cases);
 }
 
+// The product behind the packing of its weight.
+Kernel packed(const Kernel& kernel) {
+  const Unfused parts = cuda::find_parts(kernel, {true});
+  EXPECT_EQ(parts.steps.size(), 2u);
+  return parts.steps.back().kernel;
+}
+
 TEST(CudaProducts, Convolutions) {
   std::vector<Case> cases;
   const auto add = [&](const std::string& name, const ConvCase& c, const cuda::TileShape& s) {
-    cases.push_back(tiled(name, conv(c, gelu), s));
+    cases.push_back(tiled(name, s.fed ? packed(conv(c, gelu)) : conv(c, gelu), s));
   };
   int number = 0;
   for (const cuda::TileShape& s : cuda::tile_shapes()) {
@@ -157,7 +184,7 @@ TEST(CudaProducts, ChannelsThatFillWordsInPart) {
   std::vector<Case> cases;
   for (const cuda::TileShape& s : cuda::tile_shapes())
     if (s.rows == 64 || s.groups) {
-      cases.push_back(tiled("stem" + name_of(s), stem, s));
+      cases.push_back(tiled("stem" + name_of(s), s.fed ? packed(stem) : stem, s));
       cases.back().given = [](std::vector<HostTensor>& memory) {
         for (int64_t i = 0; i < 21 * 18 * 8; ++i)
           if (i % 8 > 2) store_double(memory[0].data.data(), DType::f16, i, std::nan(""));
@@ -234,6 +261,71 @@ TEST(CudaProducts, SeveralAtOnce) {
       evaluate(kernel, args);
     }
     EXPECT_EQ(difference(joined, expected, execute(joined, machine, given, mslx::Order::random)), "");
+  }
+}
+
+Ex doubled(KernelBuilder&, Ex leaf, Ex bias, Ex) { return leaf + bias; }
+Ex gated(KernelBuilder&, Ex leaf, Ex bias, Ex gate) { return gate / (1.0 + exp(-gate)) * (leaf + bias); }
+
+// Gate and up: the first product's result is an argument of the second one, and nobody else's or kept. Rows of a gate
+// that is very small or large, or no number, are divided as others are.
+TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
+  struct One {
+    Kernel kernels[2];
+    cuda::Pair pair;
+    Made made;
+  };
+  std::vector<One> all;
+  std::string functions;
+  for (cuda::TileShape s : cuda::tile_shapes()) {
+    if (!s.fed) continue;
+    const bool keep = s.rows == 128;
+    const int64_t m = s.rows + 5, n = s.columns / 2 + 8, k = 200;
+    One& one = all.emplace_back();
+    one.kernels[0] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, doubled);
+    one.kernels[1] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, gated);
+    one.kernels[1].name = name_of(s);
+    const GroupStep gate{&one.kernels[0], {0, 1, 2, 3, 4}}, up{&one.kernels[1], {0, 5, 6, 4, 7}};
+    const auto pair = cuda::find_pair(gate, up, {true}, keep);
+    ASSERT_TRUE(pair);
+    EXPECT_FALSE(cuda::find_pair(up, gate, {true}));
+    EXPECT_FALSE(cuda::find_pair(gate, up, {false}));
+    EXPECT_FALSE(cuda::find_pair(gate, {&one.kernels[1], {8, 5, 6, 4, 7}}, {true})) << "of other rows";
+    EXPECT_FALSE(cuda::find_pair(gate, {&one.kernels[1], {0, 4, 6, 4, 7}}, {true})) << "the result is multiplied";
+    EXPECT_FALSE(cuda::find_pair(gate, {&one.kernels[1], {0, 5, 6, 4, 2}}, {true})) << "over what the first one reads";
+    one.pair = *pair;
+    std::vector<bool> ahead(one.pair.kernel.args.size());
+    for (size_t i = 0; i < ahead.size(); ++i) ahead[i] = keep && one.pair.given[i].second == 1;
+    one.made = cuda::make_joined(one.pair, ahead, s);
+    functions += one.made.functions;
+  }
+  check_nvrtc(functions, {"sm_90a"});
+  Machine machine(functions);
+  ASSERT_EQ(machine.error(), "");
+  for (One& one : all) {
+    Case c{one.pair.kernel.name, one.pair.kernel, one.made};
+    std::vector<HostTensor> values = random_memory(one.kernels[0], 1);
+    for (HostTensor& t : random_memory(one.kernels[1], 2)) values.push_back(std::move(t));  // 5 to 9
+    const std::vector<double> odd{0, -0.0, 1e-30, -1e-30, 1e30, -1e30, INFINITY, -INFINITY, NAN, -80, -100, 100};
+    for (size_t i = 0; i < odd.size(); ++i) store_double(values[2].data.data(), DType::f32, 3 * i, odd[i]);
+    const auto place = [](size_t step, size_t arg) -> size_t {
+      return step == 0 || arg == 0 ? arg : arg == 3 ? 4 : 5 + arg;
+    };
+    std::vector<HostTensor> given, expected;
+    for (const auto& [step, arg] : one.pair.given) {
+      given.push_back(values[place(step, arg)]);
+      c.ahead.push_back(one.made.symbol.find("_b") != std::string::npos && arg == 1);
+    }
+    for (size_t step : {0, 1}) {
+      std::vector<void*> args;
+      for (size_t arg = 0; arg < 5; ++arg) args.push_back(values[place(step, arg)].data.data());
+      evaluate(one.kernels[step], args);
+    }
+    for (const auto& [step, arg] : one.pair.given) expected.push_back(values[place(step, arg)]);
+    for (const int64_t blocks : {one.made.shape.blocks, int64_t{1}}) {
+      c.made.shape.blocks = blocks;
+      EXPECT_EQ(difference(c, expected, execute(c, machine, given, mslx::Order::random)), "");
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "backends/cuda/architecture.h"
 #include "backends/cuda/target/beside.h"
 #include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target/pair.h"
 #include "backends/cuda/target/parts.h"
 #include "backends/cuda/target/stream/launch.h"
 #include "backends/cuda/target_compile.h"
@@ -44,8 +45,7 @@ class Planner {
       }
       const std::span steps =
           std::span(sequence.steps).subspan(static_cast<size_t>(launch.first), static_cast<size_t>(launch.count));
-      const Step& step = steps[0];
-      std::vector<bool> ahead(step.buffers.size(), true);
+      std::vector<bool> ahead(steps[0].buffers.size(), true);
       for (const Step& one : steps) {
         launch.args.insert(launch.args.end(), one.buffers.begin(), one.buffers.end());
         for (size_t i = 0; i < std::min(ahead.size(), one.buffers.size()); ++i)
@@ -53,23 +53,49 @@ class Planner {
       }
       std::vector<int32_t> numbers;
       for (const Step& one : steps) numbers.push_back(one.kernel);
+      if (const std::optional<Pair> pair = pair_of(steps)) {
+        launch.args.clear();
+        ahead.clear();
+        for (const auto& [of, arg] : pair->given) {
+          launch.args.push_back(steps[of].buffers[arg]);
+          ahead.push_back(is_ahead(p_.buffers[static_cast<size_t>(launch.args.back())].kind));
+        }
+        const auto [known, fresh] = kernels_.try_emplace({numbers, ahead});
+        if (fresh) known->second = make_joined(*pair, ahead);
+        finish(launch, known->second, steps);
+        continue;
+      }
       const auto [known, fresh] = kernels_.try_emplace({numbers, ahead});
       if (fresh) known->second = make(numbers, ahead);
-      const Made& made = known->second;
-      launch.symbol = made.symbol;
-      launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
-      launch.block[0] = static_cast<uint32_t>(made.shape.threads);
-      launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
-      launch.how = made.how + (launch.how.empty() ? "" : fmt::format("; no stream: {}", launch.how));
-      launch.early = true;
-      for (size_t n = 0; n < made.traps.size(); ++n) {
-        const Step& trapped = made.trap_steps.empty() ? step : steps[made.trap_steps[n]];
-        launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, trapped), made.traps[n]));
-      }
-      if (!made.traps.empty()) launch.args.push_back(trap_word);
-      of_symbol_.emplace(launch.symbol, &made);
-      launches_.push_back(&launch);
+      finish(launch, known->second, steps);
     }
+  }
+
+  // Of two products: what the first makes is stored where others read it too.
+  std::optional<Pair> pair_of(std::span<const Step> steps) const {
+    if (steps.size() != 2 || !p_.kernels[static_cast<size_t>(steps[0].kernel)].contraction) return std::nullopt;
+    const auto bound = [&](const Step& s) { return GroupStep{&p_.kernels[static_cast<size_t>(s.kernel)], s.buffers}; };
+    bool keep = false;
+    const Kernel& first = p_.kernels[static_cast<size_t>(steps[0].kernel)];
+    for (size_t i = 0; i < first.args.size(); ++i)
+      if (first.args[i].written) keep = p_.buffers[static_cast<size_t>(steps[0].buffers[i])].kind != BufferKind::local;
+    return find_pair(bound(steps[0]), bound(steps[1]), features_, keep);
+  }
+
+  void finish(Launch& launch, const Made& made, std::span<const Step> steps) {
+    launch.symbol = made.symbol;
+    launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
+    launch.block[0] = static_cast<uint32_t>(made.shape.threads);
+    launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
+    launch.how = made.how + (launch.how.empty() ? "" : fmt::format("; no stream: {}", launch.how));
+    launch.early = true;
+    for (size_t n = 0; n < made.traps.size(); ++n) {
+      const Step& trapped = made.trap_steps.empty() ? steps[0] : steps[made.trap_steps[n]];
+      launch.traps.push_back(fmt::format("node {}: {}", step_name(p_, trapped), made.traps[n]));
+    }
+    if (!made.traps.empty()) launch.args.push_back(trap_word);
+    of_symbol_.emplace(launch.symbol, &made);
+    launches_.push_back(&launch);
   }
 
   // Of equal products, or of kernels beside each other; of those by themselves `ahead` says what is there before.
@@ -222,6 +248,7 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
            });
   };
   size_t count = 1;
+  if (steps.size() > 1 && steps[0].kernel->contraction && find_pair(steps[0], steps[1], features_)) return 2;
   if (can_be_beside(*steps[0].kernel)) {
     while (count < std::min(most, steps.size()) && is_beside(steps[count], steps.first(count))) ++count;
     return count;

@@ -8,11 +8,31 @@ namespace npusim::cuda {
 namespace {
 
 constexpr TileShape shapes[] = {
-    {128, 256, 8, 1, 4, true}, {128, 192, 8, 1, 4, true}, {128, 160, 8, 1, 5, true}, {192, 128, 12, 1, 4, true},
-    {128, 128, 8, 1, 3, true}, {128, 96, 8, 1, 4, true},  {128, 64, 8, 1, 4, true},  {64, 128, 4, 1, 4, true},
-    {64, 96, 4, 1, 4, true},   {64, 64, 4, 1, 4, true},   {128, 128, 2, 4, 3},       {128, 64, 2, 2, 3},
-    {64, 128, 2, 2, 3},        {64, 64, 2, 2, 4},         {32, 64, 2, 2, 4},         {64, 32, 2, 2, 4},
-    {32, 32, 2, 2, 4},         {16, 64, 1, 4, 4},
+    {128, 256, 8, 1, 4, true},
+    {128, 192, 8, 1, 4, true},
+    {128, 160, 8, 1, 5, true},
+    {192, 128, 12, 1, 4, true},
+    {128, 128, 8, 1, 3, true},
+    {128, 96, 8, 1, 4, true},
+    {128, 64, 8, 1, 4, true},
+    {64, 128, 4, 1, 4, true},
+    {128, 256, 8, 1, 4, true, 1, true},
+    {128, 192, 8, 1, 4, true, 1, true},
+    {128, 128, 8, 1, 4, true, 1, true},
+    {128, 144, 8, 1, 4, true, 1, true},
+    {256, 128, 8, 1, 4, true, 1, true},
+    {256, 64, 8, 1, 4, true, 1, true},
+    {128, 64, 8, 1, 4, true, 1, true},
+    {64, 96, 4, 1, 4, true},
+    {64, 64, 4, 1, 4, true},
+    {128, 128, 2, 4, 3},
+    {128, 64, 2, 2, 3},
+    {64, 128, 2, 2, 3},
+    {64, 64, 2, 2, 4},
+    {32, 64, 2, 2, 4},
+    {64, 32, 2, 2, 4},
+    {32, 32, 2, 2, 4},
+    {16, 64, 1, 4, 4},
 };
 
 int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.columns) * tile_depth; }
@@ -22,6 +42,7 @@ int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.column
 int stages_ahead(const TileShape& s) { return s.groups && s.stages > 3 ? s.stages - 2 : s.stages - 1; }
 
 int64_t shared_bytes_of(const Product& p, const TileShape& s) {
+  if (s.fed) return std::min<int64_t>(s.stages, steps_of(p)) * (stage_bytes(s) + 16);
   const int64_t results = int64_t{4} * (p.lanes_are_rows ? s.columns : s.rows) * results_pitch(p, s);
   return std::max(std::min<int64_t>(s.stages, steps_of_piece(p, s)) * stage_bytes(s), results);
 }
@@ -35,16 +56,25 @@ int64_t steps_of_piece(const Product& p, const TileShape& s) { return (steps_of(
 std::span<const TileShape> tile_shapes() { return shapes; }
 
 bool takes(const TileShape& s, const Product& p) {
-  return !s.groups || (p.a.words != Operand::Words::across && p.b.words != Operand::Words::across);
+  if (!s.groups) return true;
+  if (!s.fed) return p.a.words != Operand::Words::across && p.b.words != Operand::Words::across;
+  return p.a.words == Operand::Words::along_depth && p.b.words == Operand::Words::along_depth && p.lanes == word &&
+         !p.lanes_are_rows && p.copies == 1;
 }
 
 namespace {
 
 int64_t parts(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
-int64_t blocks_of(const Product& p, const TileShape& s) {
-  return parts(p.rows.size(), s.rows) * parts(p.columns.size(), s.columns) * p.batch.size() * p.copies * s.pieces;
+}  // namespace
+
+int64_t tiles_of(const Product& p, const TileShape& s) {
+  return parts(p.rows.size(), s.rows) * parts(p.columns.size(), columns_of(p, s)) * p.batch.size();
 }
+
+namespace {
+
+int64_t blocks_of(const Product& p, const TileShape& s) { return tiles_of(p, s) * p.copies * s.pieces; }
 
 // How many blocks in clusters of this many find a place at the same time.
 int64_t places(int pieces) {
@@ -58,6 +88,7 @@ int64_t places(int pieces) {
 // multiprocessor do one what the others do not.
 double estimate(const Product& p, const TileShape& s) {
   constexpr double latency = 1560;  // from the request of a stage to its bytes
+  constexpr double begin = 1500;
   const int64_t blocks = blocks_of(p, s);
   const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + 28);
   const int64_t fit = std::min({(int64_t{227} << 10) / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
@@ -65,9 +96,18 @@ double estimate(const Product& p, const TileShape& s) {
   const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, multiprocessors)), 1);
   const double results = double(s.rows) * s.columns, products = results * tile_depth / (s.groups ? 1900 : 1200),
                bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 38.0 : 23.0);
+  if (s.fed) {
+    const double each =
+        std::max({products, static_cast<double>(stage_bytes(s)) / 39.5, latency / static_cast<double>(s.stages - 1)});
+    const double made = results / (p.second_b >= 0 ? 2 : 1);
+    return 2 * begin + static_cast<double>(parts(blocks, multiprocessors)) *
+                           (static_cast<double>(steps_of(p)) * each + (0.22 + 0.17 * p.reads + 0.008 * p.work) * made);
+  }
   const double in_order = s.groups ? 0 : 170 + 18.5 * results * tile_depth / (s.threads() / 32) / (16 * 8 * 16);
   const auto steps = static_cast<double>(steps_of_piece(p, s)), together = static_cast<double>(beside);
-  const double step = std::max(products, bytes), begin = 1500;
+  // Those who multiply also compute where an image's words are.
+  const double walk = s.groups && !(p.a.bounds.empty() && p.b.bounds.empty()) ? 1.2 : 1;
+  const double step = std::max(products, bytes) * walk;
   const double store =
       (0.32 + 0.016 * p.work) * results + (s.pieces == 1 ? 0 : 610 + 350 * (s.pieces - 1) + 0.12 * results);
   const double alone = steps * std::max({step, in_order, latency / stages_ahead(s)});
@@ -78,14 +118,33 @@ double estimate(const Product& p, const TileShape& s) {
 
 }  // namespace
 
+std::optional<TileShape> choose_pair_tile(const Product& p) {
+  if (p.rows.size() <= 64) return std::nullopt;
+  std::optional<TileShape> best;
+  double least = 0;
+  for (TileShape s : shapes) {
+    if (!s.fed || !takes(s, p)) continue;
+    s.stages = static_cast<int>(std::min<int64_t>(8, (212 << 10) / stage_bytes(s)));
+    const double cycles = estimate(p, s);
+    if (!best || cycles < least) best = s, least = cycles;
+  }
+  return best;
+}
+
 TileShape choose_tile(const Product& p, const Features& features, double* cycles) {
   constexpr int most_stages = 8;
-  const int64_t most_bytes = (features.groups ? 200 : 99) << 10;  // of a block on every device that is compiled for
+  const int64_t most_bytes = (features.groups ? 212 : 99) << 10;  // of a block on every device that is compiled for
   TileShape best = shapes[0];
   double least = 0;
   for (TileShape s : shapes) {
-    if ((s.groups && !features.groups) || !takes(s, p)) continue;
+    if ((s.groups && !features.groups) || !takes(s, p) || s.columns == 144) continue;
     const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes / stage_bytes(s)));
+    if (s.fed) {
+      s.stages = deepest;
+      const double all = estimate(p, s);
+      if (least == 0 || all < least) best = s, least = all;
+      continue;
+    }
     for (const int stages : {std::max(s.stages, deepest), s.stages})
       for (const int pieces : {1, 2, 3, 4, 6, 8}) {
         s.stages = stages, s.pieces = pieces;

@@ -123,6 +123,17 @@ int work_of(const Kernel& k) {
   return work;
 }
 
+int reads_of(const Kernel& k, const Product& p) {
+  const auto along = [](const Access& a, const Axis& axis) {
+    return std::any_of(axis.dims.begin(), axis.dims.end(), [&](int d) { return depends_on(a, d); });
+  };
+  return static_cast<int>(std::count_if(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) {
+    if (e.op != ExprOp::load) return false;
+    const Access& a = k.accesses[static_cast<size_t>(e.integer)];
+    return along(a, p.rows) && along(a, p.columns);
+  }));
+}
+
 }  // namespace
 
 std::optional<Product> find_product(const Kernel& k, std::string& why) {
@@ -163,6 +174,7 @@ std::optional<Product> find_product(const Kernel& k, std::string& why) {
   order_across(p, p.a, p.rows);
   order_across(p, p.b, p.columns);
   order_results(k, p);
+  p.reads = reads_of(k, p);
   p.work = work_of(k);
   return p;
 }

@@ -51,8 +51,10 @@ struct Product {
   // the one that stores walk in the smallest steps, and 1.
   bool lanes_are_rows = false;
   int lanes = 1;
-  int work = 0;    // instructions for a result's expressions, roughly
-  int copies = 1;  // products like this one, each of memory of its own, that one launch makes
+  int reads = 0;      // of the epilogue, of values that each result has one of
+  int work = 0;       // instructions for a result's expressions, roughly
+  int second_b = -1;  // the argument that is another matrix like b: a result has two sums, see pair.h
+  int copies = 1;     // products like this one, each of memory of its own, that one launch makes
 };
 
 Operand operand_of(const Kernel& kernel, const Access& access);

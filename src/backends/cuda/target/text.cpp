@@ -42,15 +42,17 @@ std::string function_name(const Kernel& kernel, const Product& product) {
   std::string name = kernel_name(kernel);
   if (product.a.ahead) name += "_a";
   if (product.b.ahead) name += "_b";
+  if (product.second_b >= 0) name += fmt::format("_and{}", product.second_b);
   return product.copies == 1 ? name : fmt::format("{}_x{}", name, product.copies);
 }
 
-std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces) {
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces,
+                          bool alone) {
   const int copies = product.copies;
   std::vector<std::string> all;
   for (int c = 0; c < copies; ++c)
     all.push_back(parameters(kernel, cuda_dialect, copies == 1 ? "" : fmt::format("_{}", c)));
-  const std::string cluster = pieces == 1 ? "" : fmt::format(") __cluster_dims__({}, 1, 1", pieces);
+  const std::string cluster = pieces == 1 ? (alone ? ", 1" : "") : fmt::format(") __cluster_dims__({}, 1, 1", pieces);
   std::string head = fmt::format(fmt::runtime(cuda_dialect.kernel), function_name(kernel, product),
                                  fmt::format("{}", fmt::join(all, ",\n    ")), std::to_string(one.threads) + cluster);
   // Blocks of the next launch would take room from those of this one that have not begun.
@@ -89,6 +91,7 @@ std::vector<std::string> follow_text(const Kernel& kernel, const Product& produc
   std::vector<int> ahead;
   for (const Operand* o : {&product.a, &product.b})
     if (o->ahead) ahead.push_back(o->arg);
+  if (product.b.ahead && product.second_b >= 0) ahead.push_back(product.second_b);
   return follow_text(kernel, ahead);
 }
 
@@ -96,9 +99,11 @@ std::string_view address_type(const Operand& operand) {
   return operand.elements < int64_t{1} << 29 ? "int" : "long long";
 }
 
-std::string pointer_of(const Kernel& kernel, const Operand& operand) {
+std::string pointer_of(const Kernel& kernel, const Operand& operand) { return pointer_of(kernel, operand.arg); }
+
+std::string pointer_of(const Kernel& kernel, int arg) {
   int reads = 0;
-  for (int i = 0; i < operand.arg; ++i) reads += !kernel.args[static_cast<size_t>(i)].written;
+  for (int i = 0; i < arg; ++i) reads += !kernel.args[static_cast<size_t>(i)].written;
   return fmt::format("in{}", reads);
 }
 

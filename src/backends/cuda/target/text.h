@@ -31,7 +31,9 @@ std::string function_name(const Kernel& kernel, const Product& product);
 // Its head, for a launch that is `one` for each copy: their arguments follow each other, and so do their blocks. Then
 // `block` is the block's number in its copy, and arguments have the names that they have alone. Of several pieces, the
 // blocks that follow each other are the pieces of one, `piece` their number, and a cluster.
-std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces = 1);
+// A block that is `alone` has the registers of a multiprocessor, which its warps then share out.
+std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces = 1,
+                          bool alone = false);
 // Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before.
 std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead);
 std::vector<std::string> follow_text(const Kernel& kernel, const Product& product);
@@ -39,6 +41,7 @@ std::vector<std::string> follow_text(const Kernel& kernel, const Product& produc
 // The type of an operand's addresses, and its pointer among the function's parameters.
 std::string_view address_type(const Operand& operand);
 std::string pointer_of(const Kernel& kernel, const Operand& operand);
+std::string pointer_of(const Kernel& kernel, int arg);
 std::string_view element_type(const Product& product);
 
 }  // namespace npusim::cuda

@@ -11,7 +11,10 @@ struct TileShape {
   int stages = 3;
   bool groups = false;  // of four warps, which multiply what lies in shared memory: 64 rows each; sm_90a alone
   int pieces = 1;       // of the depth: blocks of one cluster, which add their sums in the order of pieces; from 9.0 on
-  int threads() const { return 32 * warps_along_rows * warps_along_columns; }
+  bool fed = false;     // groups: four warps more fill the stages, and a block makes one tile after the other
+  int multipliers() const { return 32 * warps_along_rows * warps_along_columns; }
+  int threads() const { return multipliers() + (fed ? 128 : 0); }
+  int loaders() const { return fed ? 128 : multipliers(); }
 };
 inline constexpr int tile_depth = 64;  // elements of a stage
 
@@ -25,14 +28,21 @@ int results_pitch(const Product& product, const TileShape& shape);
 int64_t steps_of(const Product& product);                                // of tile_depth
 int64_t steps_of_piece(const Product& product, const TileShape& shape);  // at most
 bool takes(const TileShape& shape, const Product& product);
+// Of a product with a second matrix; nullopt where two kernels are.
+std::optional<TileShape> choose_pair_tile(const Product& product);
 TileShape choose_tile(const Product& product, const Features& features, double* cycles = nullptr);
 
+// Of the result: a product with a second matrix has two sums for each.
+inline int columns_of(const Product& p, const TileShape& s) { return p.second_b >= 0 ? s.columns / 2 : s.columns; }
 // Rows of a warp's sums follow each other by 16; of a warpgroup's, which are 64 for all groups each time, by more.
 inline int next_rows(const TileShape& s) { return s.groups ? 16 * s.warps_along_rows : 16; }
 inline int rows_of_warp(const TileShape& s) { return s.rows / s.warps_along_rows; }
 inline int columns_of_warp(const TileShape& s) { return s.columns / s.warps_along_columns; }
 // Text behind the sums, which change places through shared memory, so that a thread has neighbours in the result's.
 void add_results(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
+// Of tiles that are fed: from a group's registers to memory. Shared memory is the next tile's already.
+void add_results_from_registers(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
+int64_t tiles_of(const Product& product, const TileShape& shape);
 
 std::string tiles_decline(const Product& product);  // "" if they do not
 Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& shape);
