@@ -96,11 +96,11 @@ def prepare(folder: Path, npusim: str) -> None:
     for name in TEXTS:
         with tempfile.TemporaryDirectory() as made:
             (Path(made) / "ir.json").write_text(json.dumps(text_graph(name)))
-            compile_to(folder / f"{name}.npubin", npusim, Path(made), TARGET)
+            compile_to(folder / f"{name}.npubin", npusim, Path(made), f"{TARGET},graph")
             if "decode" in name:
                 compile_to(folder / STREAM / f"{name}.npubin", npusim, Path(made), f"{TARGET},stream")
     for shape in SHAPED.values():
-        texts.prepare(shape, folder, TARGET)
+        texts.prepare(shape, folder, f"{TARGET},graph")
         texts.prepare(shape, folder / STREAM, f"{TARGET},stream")
 
 

@@ -47,8 +47,9 @@ NPUSIM_API ProgramInfo program_info(const Program& program);
 struct TensorInfo {
   std::string name;  // the IR's
   TensorType type;
-  bool state = false;         // stays on its device from run to run, updated in place (a KV cache)
-  std::string role = "data";  // what it is to a text: tokens, positions, mask, logits, last; or generator: of random numbers
+  bool state = false;  // stays on its device from run to run, updated in place (a KV cache)
+  std::string role =
+      "data";  // what it is to a text: tokens, positions, mask, logits, last; or generator: of random numbers
 };
 NPUSIM_API std::vector<std::string> method_names(const Program& program);
 // In IR order, which is the order of positions. Throws usage naming the methods there are.

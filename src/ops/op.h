@@ -66,8 +66,8 @@ struct OpRecord {
   std::vector<ViewMap> (*maps)(const OpCall&) = nullptr;
   // A check without results that matter (asserts).
   bool is_check = false;
-  // Whether the call draws random numbers; null: never does. Then it has an operand and an attribute more than its schema
-  // (ops/philox.h).
+  // Whether the call draws random numbers; null: never does. Then it has an operand and an attribute more than its
+  // schema (ops/philox.h).
   bool (*draws)(const OpCall&) = nullptr;
 };
 
