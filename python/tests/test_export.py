@@ -448,9 +448,12 @@ def test_wrong_calls():
 def test_train_and_eval_are_the_model_s():
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     model.train()
-    with pytest.raises(npusim.UnsupportedError):
-        npusim.compile(model, (X,))
+    drawn = npusim.Session(npusim.compile(model, (X,), dtype="float32")).run(X)["output"]
     assert model.training
+    whole = model[0](X).detach().numpy()
+    kept = drawn != 0
+    assert 0 < kept.sum() < kept.size
+    np.testing.assert_allclose(drawn[kept], 2 * whole[kept], rtol=1e-5)
     check(model.eval(), (X,))
 
 
