@@ -381,7 +381,8 @@ TEST(GoldenFiles, CoverEveryRecord) {
   std::string missing;
   int count = 0;
   for (const auto& [name, op] : op_table())
-    if (!covered.contains(name) && !tested_by_hand.contains(name) && !op.record.draws) missing += "\n  " + name, ++count;
+    if (!covered.contains(name) && !tested_by_hand.contains(name) && !op.record.draws)
+      missing += "\n  " + name, ++count;
   EXPECT_EQ(count, 0) << "op records without a golden file:" << missing;
 }
 
