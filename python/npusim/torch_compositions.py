@@ -78,6 +78,38 @@ def cosine_window(*terms: float) -> Callable[..., Tensor]:
     return window
 
 
+def istft(
+    self: Tensor,  # [bins, frames] or [batch, bins, frames], complex
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """Frames that overlap are added, and divided by what their windows' squares add up to: NaN where that is 0, which
+    PyTorch refuses."""
+    if return_complex or (window is not None and window.is_complex()):
+        raise ValueError("the signal is real")
+    hop, size = hop_length or n_fft // 4, win_length or n_fft
+    frames = torch.fft.irfft(self[..., : n_fft // 2 + 1, :], n_fft, -2, "ortho" if normalized else "backward")
+    if window is None:
+        window = torch.ones(size, dtype=frames.dtype, device=self.device)
+    before = (n_fft - size) // 2
+    window = torch.nn.functional.pad(window, (before, n_fft - size - before)).unsqueeze(1)
+    whole = n_fft + hop * (self.shape[-1] - 1)
+    first = n_fft // 2 if center else 0
+    end = first + length if length is not None else whole - first
+    added, weights = (
+        torch.nn.functional.fold(x, (1, whole), (1, n_fft), stride=(1, hop)).flatten(-3)[..., first:end]
+        for x in (frames * window, (window * window).expand(n_fft, self.shape[-1]))
+    )
+    return torch.nn.functional.pad(added / weights, (0, max(end - whole, 0)))
+
+
 # ---- torchvision
 
 
@@ -172,6 +204,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten._embedding_bag_forward_only.default": embedding_bag,
     **{f"aten.hamming_window.{o}": cosine_window(0.54, 0.46) for o in ("default", "periodic", *HAMMING)},
     **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
+    "aten.istft.default": istft,
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
 }

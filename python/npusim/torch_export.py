@@ -59,9 +59,12 @@ def _tuple(args: Any) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the tracer says of itself, and without nn.MultiheadAttention's one operator for all it does."""
+    """Without what the tracer says of itself, without nn.MultiheadAttention's one operator for all it does, and without
+    nn.Transformer's look at the numbers of a mask: it only chooses between the mask and a name for it."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    look = torch.nn.modules.transformer._detect_is_causal_mask
+    torch.nn.modules.transformer._detect_is_causal_mask = _is_told_causal
     logger = logging.getLogger("torch.export")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -70,7 +73,12 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+        torch.nn.modules.transformer._detect_is_causal_mask = look
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    return is_causal is True
 
 
 def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:

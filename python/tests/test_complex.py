@@ -107,6 +107,41 @@ def test_transforms_in_parts():
     assert np.allclose(found, forward(None, x).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"length": 90},
+        {"length": 130},
+        {"center": False},
+        {"center": False, "length": 50},
+        {"normalized": True},
+        {"onesided": False},
+        {"win_length": 11},
+        {"hop_length": 5, "win_length": 14},
+        {"n_fft": 10, "hop_length": 2},
+    ],
+    ids=str,
+)
+def test_signals_of_short_spectra(given):
+    sizes = {"n_fft": 16, "hop_length": 6} | {
+        k: v for k, v in given.items() if k in ("n_fft", "hop_length", "win_length")
+    }
+    back = sizes | given
+    spectrum = back | {"return_complex": True}
+    spectrum.pop("length", None)
+    x, window = torch.randn(2, 112), torch.hann_window(sizes.get("win_length", sizes["n_fft"])) + 0.1
+
+    def forward(m, x):
+        z = torch.stft(x, window=m.window, **spectrum)
+        return torch.istft(z * torch.tanh(z.abs()), window=m.window, **back)
+
+    check(forward, x, window=window)
+    check(forward, x[0], window=window)
+    if not back.keys() & {"win_length"}:
+        check(lambda m, x: torch.istft(torch.stft(x, **spectrum), **back), x)
+
+
 def test_weights():
     z = torch.view_as_complex(torch.randn(3, 3, 2))
     check(lambda m, x: flat(pair(x) * m.z + m.z), X, z=z)

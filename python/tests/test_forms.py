@@ -164,3 +164,26 @@ def test_torchvisions():
     layer = ops.DeformConv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2)
     check(layer, (IMAGES, offset, mask), tolerance=1e-4)
     check(ops.DeformConv2d(4, 6, 3, padding=1, bias=False), (IMAGES, torch.randn(2, 18, 9, 8) * 3), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("told", [None, True, False])
+def test_transformers_with_masks(told):
+    """A mask is what counts, whether or not it is said, or seen, to be causal."""
+    x, y = torch.randn(2, 6, 16), torch.randn(2, 6, 16)
+    causal = nn.Transformer.generate_square_subsequent_mask(6)
+    band = causal.masked_fill(torch.ones(6, 6).tril(-3) > 0, float("-inf"))
+    padding = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
+
+    def holding(inner, function):
+        model = Function(function)
+        model.inner = inner.eval()
+        return model
+
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    check(holding(encoder, lambda m, x: m.inner(x, mask=torch.ones(6, 6).triu(1) > 0, is_causal=told)), (x,))
+    for mask in (causal,) if told else (causal, causal != 0, band):
+        check(holding(encoder, lambda m, x, mask=mask: m.inner(x, mask=mask, is_causal=told)), (x,))
+    whole = nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
+    named = {"tgt_mask": causal, "src_key_padding_mask": padding, "memory_key_padding_mask": padding}
+    check(holding(whole, lambda m, x, y: m.inner(x, y, tgt_is_causal=told, **named)), (x, y))
