@@ -1,0 +1,220 @@
+// Where a tile stands, how the words of its operands come into stages, and its sums.
+#include "backends/cuda/target/tile_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace npusim::cuda {
+namespace {
+
+constexpr int depth_words = tile_depth / word;
+
+std::string turned(int words, const std::string& line) {
+  return words >= 8   ? fmt::format("({} & 7)", line)
+         : words == 4 ? fmt::format("({} / 2 & 3)", line)
+                      : fmt::format("({} / 4 & 1)", line);
+}
+
+std::string there(const Operand& o, const std::string& position, const std::string& at) {
+  std::string text = position;
+  for (size_t n = 0; n < o.bounds.size(); ++n)
+    text += fmt::format(" && (unsigned)({}) < {}u", fmt::format(fmt::runtime(at), n), o.bounds[n].limit);
+  return text;
+}
+
+// The sum in the type of addresses.
+std::string widen(const Operand& o, const Axis& axis, const std::string& name) {
+  if (address_type(o) == "int") return put_together(o.strides, axis, name);
+  std::vector<std::string> parts;
+  for (size_t n = 0; n < axis.dims.size(); ++n)
+    if (const int64_t stride = o.strides[static_cast<size_t>(axis.dims[n])])
+      parts.push_back(fmt::format("(long long){}_{} * {}", name, n, stride));
+  return parts.empty() ? "" : fmt::format("{}", fmt::join(parts, " + "));
+}
+
+}  // namespace
+
+int line_words(const Operand& o, int size) { return across(o) ? size / word : depth_words; }
+
+std::string place(int words, const std::string& line, const std::string& at) {
+  return fmt::format("(({}) * {} + (({}) ^ {})) * {}", line, words, at, turned(words, "(" + line + ")"), word);
+}
+
+TileText::TileText(const Kernel& kernel, const Product& product, const TileShape& shape)
+    : k_(kernel), p_(product), s_(shape), all_steps_(steps_of(p_)), steps_(steps_of_piece(p_, s_)) {}
+
+void TileText::begin() {
+  t_.add(fmt::format("extern __shared__ {}uint4 shared_words[];", s_.groups ? "__align__(1024) " : ""));
+  t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
+  const std::string_view type = element_type(p_);
+  t_.add(fmt::format("{0}* const a_stages = ({0}*)shared_words;", type));
+  t_.add(fmt::format("{}* const b_stages = a_stages + {};", type,
+                     std::min<int64_t>(s_.stages, steps_) * s_.rows * tile_depth));
+}
+
+void TileText::stand_at(const std::string& number) {
+  const int64_t row_tiles = (p_.rows.size() + s_.rows - 1) / s_.rows,
+                column_tiles = (p_.columns.size() + columns_of(p_, s_) - 1) / columns_of(p_, s_);
+  // Blocks that follow each other share tiles of the larger operand: it comes from memory once.
+  const bool rows_first = p_.b.elements >= p_.a.elements;
+  const int64_t fast = rows_first ? row_tiles : column_tiles, slow = rows_first ? column_tiles : row_tiles;
+  const std::string first = fmt::format("{} % {}", number, fast),
+                    second = fmt::format("{} / {} % {}", number, fast, slow);
+  t_.add(fmt::format("const int first_row = {} * {}, first_column = {} * {};", rows_first ? first : second, s_.rows,
+                     rows_first ? second : first, columns_of(p_, s_)));
+  t_.add(fmt::format("const int batch = {} / {};", number, row_tiles * column_tiles));
+}
+
+void TileText::declare_operands() {
+  declare('a', p_.a, p_.rows, s_.rows, "row");
+  declare('b', p_.b, p_.columns, s_.columns, "column");
+  t_.open("const auto bring_a = [&](const int stage, const int step)");
+  bring('a', p_.a, p_.rows, s_.rows);
+  t_.close(";");
+  t_.open("const auto bring_b = [&](const int stage, const int step)");
+  bring('b', p_.b, p_.columns, s_.columns);
+  t_.close(";");
+}
+
+int TileText::passes(const Operand& o, int size) const {
+  return ((across(o) ? tile_depth : size) + lines_of_pass(o, size) - 1) / lines_of_pass(o, size);
+}
+int TileText::lines_of_pass(const Operand& o, int size) const { return s_.loaders() / line_words(o, size); }
+
+// Where this thread's lines stand in the operand's memory, but for the depth.
+void TileText::declare(char x, const Operand& o, const Axis& axis, int size, const std::string& what) {
+  const bool plain = is_plain(o, axis, size);
+  const int words = line_words(o, size), lines = across(o) || plain ? 1 : passes(o, size);
+  const std::string_view type = address_type(o);
+  t_.add(fmt::format("const int {0}_word = thread % {1}, {0}_line = thread / {1};", x, words));
+  t_.add(fmt::format("{} {}_at[{}];", type, x, lines));
+  if (!plain) t_.add(fmt::format("bool {}_there[{}];", x, lines));
+  for (size_t n = 0; n < o.bounds.size(); ++n) t_.add(fmt::format("int {}_bound{}[{}];", x, n, lines));
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int j = 0; j < {}; ++j)", lines));
+  const int apart = matrix_lines(x, size);
+  if (apart != size)
+    t_.add(fmt::format("const int line = {0}_line + j * {1}, at = first_{2} + (line < {3} ? line : line - {3});", x,
+                       lines_of_pass(o, size), what, apart));
+  else
+    t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word)
+                     : fmt::format("const int at = first_{} + {}_line + j * {};", what, x, lines_of_pass(o, size)));
+  take_apart(t_, "at", axis, "r");
+  if (!plain) t_.add(fmt::format("{}_there[j] = at < {};", x, axis.size()));
+  const std::string_view cast = type == "int" ? "" : "(long long)";
+  t_.add(fmt::format(
+      "{}_at[j] = {};", x,
+      sum_of({fmt::format("{}{}", o.offset ? cast : "", o.offset), widen(o, p_.batch, "z"), widen(o, axis, "r")})));
+  for (size_t n = 0; n < o.bounds.size(); ++n) {
+    const Bound& b = o.bounds[n];
+    t_.add(fmt::format(
+        "{}_bound{}[j] = {};", x, n,
+        sum_of({std::to_string(b.offset), put_together(b.coeffs, p_.batch, "z"), put_together(b.coeffs, axis, "r")})));
+  }
+  t_.close();
+}
+
+// Of a stage's lines, those of the first of two matrices; else all.
+int TileText::matrix_lines(char x, int size) const { return x == 'b' && p_.second_b >= 0 ? size / 2 : size; }
+
+// The words of a stage that this thread brings.
+void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
+  const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
+  const int all = across(o) ? tile_depth : size;
+  const std::string stage = fmt::format("{}_stages + stage * {}", x, size * tile_depth);
+  const int apart = matrix_lines(x, size);
+  const bool two = apart != size;
+  const std::string one = pointer_of(k_, o), from = two ? "from" : one, other = two ? pointer_of(k_, p_.second_b) : "";
+  const auto depth = [&](const std::string& position) {
+    t_.add(fmt::format("const int k = step * {} + {};", tile_depth, position));
+    take_apart(t_, "k", p_.depth, "k");
+    t_.add(fmt::format("const {} deep = {};", address_type(o), sum_of({widen(o, p_.depth, "k")})));
+    for (size_t n = 0; n < o.bounds.size(); ++n)
+      t_.add(fmt::format("const int deep{} = {};", n, sum_of({put_together(o.bounds[n].coeffs, p_.depth, "k")})));
+  };
+  const auto is_there = [&](const std::string& j) {
+    std::string text = fmt::format("{}_there[{}]", x, j);
+    if (p_.depth.size() % tile_depth != 0) text += fmt::format(" && k < {}", p_.depth.size());
+    if (p_.filled != word && o.words != Operand::Words::along_depth)
+      text += fmt::format(" && k_{} < {}", p_.depth.dims.size() - 1, p_.filled);
+    return there(o, text, fmt::format("{}_bound{{0}}[{}] + deep{{0}}", x, j));
+  };
+  t_.open("");
+  if (is_plain(o, axis, size)) {
+    depth(fmt::format("{}_word * {}", x, word));
+    t_.add(fmt::format("const {}* const from = {} + {}_at[0] + deep;", element_type(p_), one, x));
+    if (two) t_.add(fmt::format("const {}* const other = {} + {}_at[0] + deep;", element_type(p_), other, x));
+    t_.add(fmt::format("{}* const to = {} + {};", element_type(p_), stage,
+                       place(words, fmt::format("{}_line", x), fmt::format("{}_word", x))));
+    t_.add("#pragma unroll");
+    const std::string_view wide = address_type(o) == "int" ? "" : "(long long)";
+    t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} * {}, {});", count, pass * tile_depth,
+                       two ? fmt::format("(j < {0} ? from : other) + {1}(j % {0})", apart / pass, wide)
+                           : fmt::format("from + {}j", wide),
+                       axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])] * pass,
+                       p_.depth.size() % tile_depth == 0 ? "true" : fmt::format("k < {}", p_.depth.size())));
+  } else if (o.words == Operand::Words::none) {
+    t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word, count));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word));
+    depth(fmt::format("{}_word * {} + e", x, word));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int j = 0; j < {}; ++j) words[j].at[e] = {} ? {}[{}_at[j] + deep] : 0;", count,
+                       is_there("j"), from, x));
+    t_.close();
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
+    t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
+    if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
+    t_.add(fmt::format("write_lanes(words[j], {} + {});", stage, place(words, "line", fmt::format("{}_word", x))));
+    t_.close();
+  } else {
+    if (!across(o)) depth(fmt::format("{}_word * {}", x, word));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
+    t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
+    if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
+    if (across(o)) depth("line");
+    const std::string j = across(o) ? "0" : "j";
+    if (two) t_.add(fmt::format("const {}* const from = line < {} ? {} : {};", element_type(p_), apart, one, other));
+    t_.add(fmt::format("const bool there = {};", is_there(j)));
+    const bool part = !across(o) && p_.filled != word;
+    t_.add(fmt::format("copy_{}({} + {}, {} + (there ? {}_at[{}] + deep : 0), {});", part ? "part" : "async", stage,
+                       place(words, "line", fmt::format("{}_word", x)), from, x, j,
+                       part ? fmt::format("there ? {} : 0", 2 * p_.filled) : "there"));
+    t_.close();
+  }
+  t_.close();
+}
+
+bool TileText::is_plain(const Operand& o, const Axis& axis, int size) const {
+  const int pass = lines_of_pass(o, size), lines = &o == &p_.b ? columns_of(p_, s_) : size;
+  return s_.fed && axis.dims.size() <= 1 && o.bounds.empty() && axis.size() % lines == 0 && lines % pass == 0 &&
+         pass % 8 == 0 && p_.filled == word;
+}
+
+void TileText::declare_sums() {
+  const int m = rows_of_warp(s_), n = columns_of_warp(s_);
+  t_.add(fmt::format("const int warp_row = warp / {} * {};", s_.warps_along_columns, s_.groups ? 16 : m));
+  if (!s_.fed) t_.add(fmt::format("const int warp_column = warp % {} * {};", s_.warps_along_columns, n));
+  t_.add(fmt::format("float sums[{}][{}][4];", m / 16, n / 8));
+  t_.add("#pragma unroll");
+  t_.add(fmt::format("for (int i = 0; i < {}; ++i)", m / 16));
+  t_.add("#pragma unroll");
+  t_.add(fmt::format(
+      "  for (int j = 0; j < {}; ++j) sums[i][j][0] = sums[i][j][1] = sums[i][j][2] = sums[i][j][3] = 0;", n / 8));
+}
+
+void TileText::group_step() {
+  t_.add("begin_group();");
+  t_.add("#pragma unroll");
+  t_.add(fmt::format("for (int k = 0; k < {}; k += 16)", tile_depth));
+  t_.add("#pragma unroll");
+  t_.add(fmt::format("  for (int i = 0; i < {}; ++i)", rows_of_warp(s_) / 16));
+  t_.add(fmt::format("    multiply_group_{}_{}(sums[i], a_stage + warp / 4 * {} + i * {}, b_stage, k);",
+                     element_type(p_), s_.columns, 64 * tile_depth, next_rows(s_) * tile_depth));
+  t_.add("commit_group();");
+}
+
+}  // namespace npusim::cuda

@@ -1,0 +1,48 @@
+// What texts of tiles have in common: where a tile stands, how words come into stages, sums.
+#pragma once
+#include <string>
+
+#include "backends/cuda/target/tile.h"
+
+namespace npusim::cuda {
+
+inline bool across(const Operand& o) { return o.words == Operand::Words::across; }
+// Words in a line of the stage's memory, and where a line's word lies: neighbours in a column of words lie in
+// different banks.
+int line_words(const Operand& o, int size);
+std::string place(int words, const std::string& line, const std::string& at);
+
+class TileText {
+ public:
+  TileText(const Kernel& kernel, const Product& product, const TileShape& shape);
+
+ protected:
+  void begin();  // where the stages lie
+  // Where the tile of this number is.
+  void stand_at(const std::string& number);
+  // Where this thread's words are, and functions that bring them into a stage.
+  void declare_operands();
+  // Whether lines follow each other in even steps, and all are there.
+  bool is_plain(const Operand& o, const Axis& axis, int size) const;
+  void declare_sums();
+  // A stage's products of warpgroups.
+  void group_step();
+
+  const Kernel& k_;
+  const Product& p_;
+  const TileShape& s_;
+  const int64_t all_steps_, steps_;  // and of a piece, at most
+  Lines t_;
+
+ private:
+  void declare(char x, const Operand& o, const Axis& axis, int size, const std::string& what);
+  void bring(char x, const Operand& o, const Axis& axis, int size);
+  int matrix_lines(char x, int size) const;
+  int passes(const Operand& o, int size) const;
+  int lines_of_pass(const Operand& o, int size) const;
+};
+
+// The text behind the function's head of tiles that are fed.
+std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape);
+
+}  // namespace npusim::cuda
