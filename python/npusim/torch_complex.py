@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .torch_ref import Ref, Refused
+from .torch_fourier import decomposed, fourier
+from .torch_ref import Complex, Ref, Refused, is_index
 
 if TYPE_CHECKING:
     from .torch_graph import Graph
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 CHECKS = {"_assert_tensor_metadata"}
 VIEWS_IN_PLACE = {"squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"}  # they write no memory
-LONGEST = 4096  # elements of a Fourier transform: it is a product with a matrix
-
-
-@dataclass
-class Complex:
-    """A complex value."""
-
-    re: Ref
-    im: Ref
 
 
 def is_complex(value: Any) -> bool:
@@ -98,7 +89,7 @@ class Call:
         results = []
         for part in range(2):
             taken = torch.utils._pytree.tree_map(
-                lambda v: self.whole(v)[part] if isinstance(v, Ref) and not _is_index(v) else _part(v, part),  # noqa: B023
+                lambda v: self.whole(v)[part] if isinstance(v, Ref) and not is_index(v) else _part(v, part),  # noqa: B023
                 (list(args), kwargs),
                 is_leaf=lambda v: isinstance(v, (Ref, Complex)),
             )
@@ -160,10 +151,6 @@ def _is_zero(value: Any) -> bool:
     return not isinstance(value, Ref) and value == 0
 
 
-def _is_index(value: Ref) -> bool:
-    return value.tensor["dtype"].startswith(("int", "bool", "uint"))
-
-
 def _part(value: Any, part: int) -> Any:
     if isinstance(value, Complex):
         return (value.re, value.im)[part]
@@ -179,10 +166,12 @@ def real_dtype(value: Any) -> Any:
 
 # What moves numbers without looking at them, and sums.
 PART_BY_PART = {
-    "alias", "cat", "chunk", "clone", "concat", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "flip",
-    "gather", "mT", "index", "index_select", "lift_fresh_copy", "mean", "movedim", "narrow", "neg", "permute", "repeat",
-    "repeat_interleave", "reshape", "reshape_as", "resolve_neg", "roll", "select", "slice", "split", "split_with_sizes",
-    "squeeze", "stack", "sum", "swapaxes", "swapdims", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view", "view_as",
+    "alias", "cat", "chunk", "clone", "concat", "contiguous", "copy", "detach", "diagonal", "diagonal_scatter",
+    "expand", "expand_as", "flatten", "flip", "gather", "index", "index_put", "index_select", "lift_fresh_copy", "mean",
+    "movedim", "mT", "narrow", "neg", "permute", "repeat", "repeat_interleave", "reshape", "reshape_as", "resolve_neg",
+    "roll", "scatter", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze",
+    "stack", "sum", "swapaxes", "swapdims", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
+    "view_as",
 }  # fmt: skip
 
 
@@ -225,6 +214,16 @@ def _filled(call: Call, *args: Any, **kwargs: Any) -> Complex:
         value = args[1]
     dtype, shape = call.node.meta["val"].dtype.to_real(), list(call.node.meta["val"].shape)
     return Complex(*(call(aten.full.default, shape, part, dtype=dtype) for part in call.parts(value)))
+
+
+def _fill(call: Call, z: Any, value: Any) -> Complex:
+    return Complex(*(_expanded(call, part, like) for part, like in zip(call.parts(value), call.whole(z), strict=True)))
+
+
+def _expanded(call: Call, value: Any, like: Ref) -> Ref:
+    if not isinstance(value, Ref):
+        return call(aten.full_like.default, like, value)
+    return call(aten.expand.default, value, like.tensor["shape"])
 
 
 # ---- arithmetic
@@ -276,123 +275,12 @@ def _conj(call: Call, z: Complex) -> Complex:
     return Complex(z.re, call.negative(z.im))
 
 
-# ---- Fourier transforms
-
-
-def _matrix(call: Call, rows: int, columns: int, size: int, dtype: torch.dtype, function: Any) -> Ref:
-    """function(2 pi r c / size), the angle reduced while it is whole."""
-    r = call(aten.arange.default, rows)
-    c = call(aten.arange.default, columns)
-    turn = call(aten.remainder.Scalar, call(aten.mul.Tensor, call(aten.unsqueeze.default, r, 1), c), size)
-    angle = call(aten.mul.Tensor, call(aten.to.dtype, turn, torch.float64), 2 * math.pi / size)
-    return call(aten.to.dtype, call(function, angle), dtype)
-
-
-def _along(call: Call, x: Ref, dim: int, matrix: Ref) -> Ref:
-    moved = call(aten.matmul.default, call(aten.transpose.int, x, dim, -1), matrix)
-    return call(aten.transpose.int, moved, dim, -1)
-
-
-def _sized(call: Call, z: Any, dim: int, size: int) -> Any:
-    """Cut, or with zeros behind it."""
-    if isinstance(z, Complex):
-        return Complex(_sized(call, z.re, dim, size), _sized(call, z.im, dim, size))
-    shape = z.tensor["shape"]
-    if shape[dim] >= size:
-        return z if shape[dim] == size else call(aten.slice.Tensor, z, dim, 0, size)
-    zeros = [*shape]
-    zeros[dim] = size - shape[dim]
-    more = call(aten.zeros.default, zeros, dtype=getattr(torch, z.tensor["dtype"]))
-    return call(aten.cat.default, [z, more], dim)
-
-
-def _transform(call: Call, z: Any, dim: int, size: int, inverse: bool, half: str = "") -> Any:
-    """Along one dimension, without a factor. half: "out" gives the first half of a real signal's spectrum, "in" takes it
-    and gives the signal."""
-    if size > LONGEST:
-        raise Refused(f"is a Fourier transform of {size} elements: at most {LONGEST}")
-    z = _sized(call, z, dim, size // 2 + 1 if half == "in" else size)
-    re, im = call.parts(z)
-    dtype = getattr(torch, re.tensor["dtype"])
-    rows = re.tensor["shape"][dim]
-    columns = size // 2 + 1 if half == "out" else size
-    cos = _matrix(call, rows, columns, size, dtype, aten.cos.default)
-    sin = _matrix(call, rows, columns, size, dtype, aten.sin.default)
-    if half == "in":  # every bin but the first, and the last of an even size, stands for two
-        weights = call(aten.full.default, [rows, 1], 2.0, dtype=dtype)
-        ends = [0, rows - 1] if size % 2 == 0 and rows > 1 else [0]
-        ones = call(aten.full.default, [1, 1], 1.0, dtype=dtype)
-        for row in ends:
-            weights = call(aten.slice_scatter.default, weights, ones, 0, row, row + 1)
-        cos, sin = (call(aten.mul.Tensor, m, weights) for m in (cos, sin))
-        return call.add(_along(call, re, dim, cos), _along(call, im, dim, sin), -1)
-    sign = 1 if inverse else -1
-    if not isinstance(im, Ref):
-        result = _along(call, re, dim, sin)
-        return Complex(_along(call, re, dim, cos), result if inverse else call.negative(result))
-    return Complex(
-        call.add(_along(call, re, dim, cos), _along(call, im, dim, sin), -sign),
-        call.add(_along(call, im, dim, cos), _along(call, re, dim, sin), sign),
-    )
-
-
-def _fourier(kind: str, dims: int) -> Callable[..., Any]:
-    """fft, ifft, rfft or irfft; dims: 1, 2, or 0 for any number."""
-    inverse = kind.startswith("i")
-
-    def rule(call: Call, z: Any, size: Any = None, dim: Any = None, norm: str | None = None, **named: Any) -> Any:
-        size, dim = named.get("n", named.get("s", size)), named.get("dim", dim)
-        re, _ = call.parts(z)
-        if _is_index(re):
-            re = z = call(aten.to.dtype, re, torch.get_default_dtype())
-        shape = re.tensor["shape"]
-        if dims == 1:
-            at = [-1 if dim is None else dim]
-            sizes = [size]
-        else:
-            if dim is None:
-                dim = [-2, -1] if dims == 2 else list(range(-len(size), 0)) if size else list(range(len(shape)))
-            at, sizes = list(dim), list(size) if size else [None] * len(dim)
-        at = [d % len(shape) for d in at]
-        sizes = [shape[d] if n is None or n < 0 else n for n, d in zip(sizes, at, strict=True)]
-        if kind == "irfft":
-            sizes[-1] = call.node.meta["val"].shape[at[-1]]
-        norms = {"ortho": 0.5, "backward" if inverse else "forward": 1.0}
-        return _transforms(call, kind, z, at, sizes, norms.get(norm or "backward", 0.0))
-
-    return rule
-
-
-def _transforms(call: Call, kind: str, z: Any, at: list[int], sizes: list[int], power: float) -> Any:
-    """Along several dimensions, divided by a power of how many elements they have."""
-    if kind == "rfft":  # the last dimension first, while the signal is real
-        z = _transform(call, z, at[-1], sizes[-1], False, "out")
-    for d, n in zip(at[:-1] if "r" in kind else at, sizes, strict=False):
-        z = _transform(call, z, d, n, kind.startswith("i"))
-    if kind == "irfft":
-        z = _transform(call, z if isinstance(z, Complex) else Complex(*call.whole(z)), at[-1], sizes[-1], True, "in")
-    factor = math.prod(sizes) ** -power
-    if factor == 1:
-        return z
-    parts = [call.multiply(part, factor) for part in call.parts(z) if isinstance(part, Ref)]
-    return parts[0] if len(parts) == 1 else Complex(*parts)
-
-
-def _decomposed(call: Call, z: Any, dims: list[int], normalization: int, last: Any) -> Any:
-    """_fft_c2c, _fft_r2c and _fft_c2r; the last argument: forward, one half of the spectrum, the last size."""
-    kind = {"_fft_c2c": "fft" if last else "ifft", "_fft_r2c": "rfft" if last else "fft"}.get(call.op._opname, "irfft")
-    shape = call.parts(z)[0].tensor["shape"]
-    at = [d % len(shape) for d in dims]
-    sizes = [shape[d] for d in at[:-1]] + [last if kind == "irfft" else shape[at[-1]]]
-    return _transforms(call, kind, z, at, sizes, normalization / 2)
-
-
 RULES: dict[str, Callable[..., Any]] = {
     "_conj": _conj,
     "_conj_physical": _conj,
-    "_fft_c2c": _decomposed,
-    "_fft_c2r": _decomposed,
-    "_fft_r2c": _decomposed,
+    "_fft_c2c": decomposed,
+    "_fft_c2r": decomposed,
+    "_fft_r2c": decomposed,
     "_to_copy": _to,
     "abs": _abs,
     "add": _add(1),
@@ -403,9 +291,11 @@ RULES: dict[str, Callable[..., Any]] = {
     "conj_physical": _conj,
     "div": _div,
     "exp": _exp,
+    "fill": _fill,
     "full": _filled,
     "full_like": _filled,
     "imag": lambda call, z: z.im,
+    "masked_fill": lambda call, z, mask, value: _where(call, mask, value, z),
     "matmul": _product,
     "mm": _product,
     "mul": _mul,
@@ -423,6 +313,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "view_as_real": _view_as_real,
     "zeros": _filled,
     "zeros_like": _filled,
-    **{f"fft_{kind}{suffix}": _fourier(kind, dims)
+    **{f"fft_{kind}{suffix}": fourier(kind, dims)
        for kind in ("fft", "ifft", "rfft", "irfft") for suffix, dims in (("", 1), ("2", 2), ("n", 0))},
 }  # fmt: skip

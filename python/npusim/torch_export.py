@@ -15,11 +15,10 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
-from .torch_complex import Complex
 from .torch_graph import Graph
 from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
-from .torch_ref import Ref, Refused
+from .torch_ref import Complex, Ref, Refused
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -83,9 +82,12 @@ def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None =
 
 def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:
     """IR and weights of an exported program."""
-    if _casts_itself(program.graph_module):
+    graph = program.graph
+    if _casts_itself(program.graph_module) or find_complex_writes(graph, find_memory(graph)):
         with torch.no_grad(), _quiet():
-            program = program.run_decompositions({})  # puts the casts into the graph
+            program = program.run_decompositions(
+                {}
+            )  # puts the casts into the graph, and no call writes what it is given
     return _Writer(program, name).write()
 
 

@@ -24,3 +24,16 @@ class Ref:
         if self.is_weight:
             return self.tensor
         return {**self.tensor, "producer_node": self.node, "producer_output_idx": self.index}
+
+
+@dataclass
+class Complex:
+    """A complex value."""
+
+    re: Ref
+    im: Ref
+
+
+def is_index(value: Ref) -> bool:
+    """Whether its numbers are whole, or truth."""
+    return value.tensor["dtype"].startswith(("int", "bool", "uint"))
