@@ -202,6 +202,12 @@ Ex KernelBuilder::unary(ExprOp op, Ex x) {
   return add(e);
 }
 
+Ex KernelBuilder::require(Ex condition, Requirement what) {
+  Expr e{.op = ExprOp::require, .type = Scalar::boolean, .integer = static_cast<int64_t>(what)};
+  e.in[0] = cast(condition, Scalar::boolean).id;
+  return add(e);
+}
+
 Ex KernelBuilder::binary(ExprOp op, Ex a, Ex b) {
   Scalar type = std::max(a.type(), b.type());
   if (op == ExprOp::div || op == ExprOp::atan2 || op == ExprOp::fmod) type = std::max(type, Scalar::f32);
@@ -326,6 +332,7 @@ Ex operator||(Ex a, Ex b) {
   return k.binary(ExprOp::bit_or, k.cast(a, Scalar::boolean), k.cast(b, Scalar::boolean));
 }
 Ex operator!(Ex a) { return builder_of(a).unary(ExprOp::logical_not, a); }
+Ex require(Ex condition, Requirement what) { return builder_of(condition).require(condition, what); }
 
 Ex literal(Ex partner, double value) {
   return builder_of(partner).number(value, std::max(partner.type(), Scalar::f32));

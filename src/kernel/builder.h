@@ -67,6 +67,7 @@ class KernelBuilder {
   void store_flat(int arg, Ex x);
 
   Ex unary(ExprOp op, Ex x);
+  Ex require(Ex condition, Requirement what);
   Ex binary(ExprOp op, Ex a, Ex b);
   Ex select(Ex condition, Ex a, Ex b);
   Ex cast(Ex x, Scalar type);
@@ -112,6 +113,7 @@ Ex operator!=(Ex a, Ex b);
 Ex operator&&(Ex a, Ex b);
 Ex operator||(Ex a, Ex b);
 Ex operator!(Ex a);
+Ex require(Ex condition, Requirement what);  // the condition; traps where it does not hold
 
 // A C++ number beside an expression.
 template <typename T>

@@ -97,6 +97,10 @@ struct Checker {
         if (e.integer != 0 && (e.integer != 1 || (k.contraction && k.contraction->kind != ContractionKind::attention)))
           add("e{}: a contraction has no value {}", i, e.integer);
         return;
+      case ExprOp::require:
+        if (types[0] != Scalar::boolean || e.type != Scalar::boolean || e.integer < 0 || e.integer >= requirement_count)
+          add("e{}: ill-typed require", i);
+        return;
       case ExprOp::select:
         if (types[0] != Scalar::boolean || types[1] != types[2] || types[1] != e.type) add("e{}: ill-typed select", i);
         return;

@@ -91,8 +91,13 @@ enum class ExprOp : uint8_t {
   round_to,  // as stored in `dtype` and loaded again
   reduce,    // over the row with `reduction`; the result is the same along the row
   scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction` sum or product
+  require,   // of booleans: the operand; traps where it is false. `integer` is the Requirement
 };
-inline constexpr int expr_op_count = static_cast<int>(ExprOp::scan) + 1;
+inline constexpr int expr_op_count = static_cast<int>(ExprOp::require) + 1;
+
+// What does not hold where a `require` traps.
+enum class Requirement : uint8_t { probability, weights, deviation, assertion };
+inline constexpr int requirement_count = static_cast<int>(Requirement::assertion) + 1;
 
 enum class Reduction : uint8_t { sum, product, min, max };  // min and max propagate NaN; identity for an empty row
 
@@ -103,7 +108,7 @@ struct Expr {
   Reduction reduction = Reduction::sum;   // reduce, scan
   std::array<int32_t, 3> in{-1, -1, -1};  // operands: indices of earlier expressions
   double number = 0;                      // constant
-  int64_t integer = 0;                    // constant, index, load
+  int64_t integer = 0;                    // constant, index, load, contraction, require
   bool operator==(const Expr&) const = default;
 };
 
@@ -111,6 +116,9 @@ std::string_view expr_op_name(ExprOp op);
 int expr_arity(ExprOp op);
 std::string_view scalar_name(Scalar type);
 std::string_view reduction_name(Reduction reduction);
+std::string_view requirement_message(int64_t requirement);
+struct Kernel;
+std::string requirement_message(const Kernel& kernel);  // of all its `require`s, whose traps are one
 
 // A coordinate that can leave its dimension: value = offset + Σ coeffs[d]·index[d] adds stride · value to the address,
 // and the memory is touched only where 0 <= value < limit.

@@ -232,6 +232,10 @@ Number apply(const Expr& e, Scalar in, Number a, Number b) {
     default:
       break;
   }
+  if (e.op == ExprOp::require) {
+    if (a.i == 0) fail(ErrorKind::bad_input, "{}", requirement_message(e.integer));
+    return a;
+  }
   if (expr_arity(e.op) == 1) return unary(e.op, floats, a);
   return floats ? Number{float_binary(e.op, a.f, b.f), 0} : Number{0, int_binary(e.op, a.i, b.i)};
 }

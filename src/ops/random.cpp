@@ -99,9 +99,11 @@ void lower_normal(const OpCall& call, Lowering& lowering) {
     const auto apply = [&](std::string_view arg, double neutral, ExprOp op) {
       const int at = call.op->schema.find(arg);
       if (at < 0) return;
-      if (call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor(arg) >= 0)
-        x = k.binary(op, x, k.load_broadcast(k.read(lowering.input(call.tensor(arg)))));
-      else if (call.number(arg) != neutral)
+      if (call.op->schema.args[static_cast<size_t>(at)].kind == ArgKind::tensor && call.tensor(arg) >= 0) {
+        const Ex by = k.load_broadcast(k.read(lowering.input(call.tensor(arg))));
+        const bool deviation = op == ExprOp::mul;
+        x = k.binary(op, x, deviation ? select(require(by >= 0, Requirement::deviation), by, 0.0) : by);
+      } else if (call.number(arg) != neutral)
         x = k.binary(op, x, literal(x, call.number(arg)));
     };
     apply("std", 1, ExprOp::mul);
@@ -180,7 +182,8 @@ void lower_bernoulli(const OpCall& call, Lowering& lowering) {
     if (p >= 0 && call.op->schema.args[static_cast<size_t>(p)].kind != ArgKind::tensor)
       return drawn.chance(call.number("p"));
     const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor(p >= 0 ? "p" : "self"))));
-    return drawn.uniform(x.type() == Scalar::f64 ? Scalar::f64 : Scalar::f32) <= x;
+    return drawn.uniform(x.type() == Scalar::f64 ? Scalar::f64 : Scalar::f32) <= x &&
+           require(x >= 0 && x <= 1, Requirement::probability);
   });
 }
 
@@ -271,6 +274,11 @@ void lower_choice(const OpCall& call, Lowering& lowering) {
     at.emplace_back(k.dim(dims));
     return k.load(arg, at);
   };
+  // All are finite and none is negative, and in each row one is more than 0.
+  const auto checked = [](OpKernel& k, Ex p, Ex score) {
+    score = select(require(p >= 0 && p < INFINITY, Requirement::weights), score, 0.0);
+    return select(require(k.reduce(Reduction::max, p) > 0, Requirement::weights), score, 0.0);
+  };
   const auto store_choice = [&](OpKernel& k, Ex chosen) {
     const Ex category = k.reduce(Reduction::min, select(chosen, k.index(dims), categories - 1));
     k.store(k.write(lowering.output(0)), category);
@@ -278,14 +286,15 @@ void lower_choice(const OpCall& call, Lowering& lowering) {
   };
   if (!ordered) {
     OpKernel k(lowering, space, 1);
-    const Ex score = at_category(k, k.read(lowering.input(0))) / draw(k, lowering).exponential(type);
+    const Ex p = at_category(k, k.read(lowering.input(0)));
+    const Ex score = checked(k, p, p / draw(k, lowering).exponential(type));
     return store_choice(k, score == k.reduce(Reduction::max, score));
   }
   const int scores = lowering.temporary({type == Scalar::f64 ? DType::f64 : DType::f32, rows});
   const int ranks = lowering.temporary({DType::i64, rows});
-  OpKernel drawing(lowering, rows);
+  OpKernel drawing(lowering, rows, 1);
   const Ex p = drawing.load_broadcast(drawing.read(lowering.input(0)));
-  const Ex score = p / draw(drawing, lowering).exponential(type);
+  const Ex score = checked(drawing, p, p / draw(drawing, lowering).exponential(type));
   drawing.store(drawing.write(scores), score);
   drawing.done("scores");
   lower_ranks(lowering, scores, ranks, true);

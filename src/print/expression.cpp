@@ -225,6 +225,8 @@ std::string KernelWriter::load(int32_t id) {
 std::string KernelWriter::unary(const Expr& e, const std::string& a, bool narrow) const {
   const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type;
   if (e.op == ExprOp::isnan && in < Scalar::f32) return "false";
+  if (e.op == ExprOp::require)
+    return fmt::format("required({}, trap, {})", a, place_.first_trap + required_trap_code(k_));
   if (e.op == ExprOp::logical_not) return in == Scalar::boolean ? "!" + a : fmt::format("{} == {}", a, zero(in));
   if (in == Scalar::i64 && e.op == ExprOp::neg) return narrow ? "-" + a : fmt::format("wrap_sub(0, {})", a);
   if (in == Scalar::i64) return fmt::format("wrap_abs({})", a);

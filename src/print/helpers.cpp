@@ -14,6 +14,11 @@ constexpr Dialect::Helper shared_helpers[] = {
   $raise
   return false;
 })"},
+    {"required", R"($fn bool required(bool holds, $trap trap, int code) {
+  if (holds) return true;
+  $raise
+  return false;
+})"},
     {"wrap_add", "$fn $long wrap_add($long a, $long b) { return ($long)(($ulong)a + ($ulong)b); }"},
     {"wrap_sub", "$fn $long wrap_sub($long a, $long b) { return ($long)(($ulong)a - ($ulong)b); }"},
     {"wrap_mul", "$fn $long wrap_mul($long a, $long b) { return ($long)(($ulong)a * ($ulong)b); }"},

@@ -74,7 +74,12 @@ int first_trap_code(const Kernel& k, size_t number, bool is_store) {
   return static_cast<int>(code);
 }
 
-int trap_count(const Kernel& k) { return first_trap_code(k, k.stores.size(), true) - 1; }
+int required_trap_code(const Kernel& k) { return first_trap_code(k, k.stores.size(), true); }
+
+int trap_count(const Kernel& k) {
+  return required_trap_code(k) -
+         std::none_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::require; });
+}
 
 std::string trap_message(const Kernel& k, int code) {
   if (code == 1) return "integer division by zero";
@@ -89,7 +94,7 @@ std::string trap_message(const Kernel& k, int code) {
     if (auto text = find(a)) return *text;
   for (const Store& s : k.stores)
     if (auto text = find(s.access)) return *text;
-  return fmt::format("unknown trap {}", code);
+  return at == 0 ? requirement_message(k) : fmt::format("unknown trap {}", code);
 }
 
 }  // namespace npusim

@@ -14,6 +14,7 @@ namespace npusim {
 
 // The number of a trap: 1 is a division by zero, 2 + n the n-th index term of the live loads and then the stores.
 int first_trap_code(const Kernel& kernel, size_t access_or_store, bool is_store);
+int required_trap_code(const Kernel& kernel);
 
 // Where a body stands: by itself in the function that is launched, or in one that this function calls.
 struct BodyPlace {

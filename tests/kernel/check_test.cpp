@@ -39,6 +39,7 @@ TEST(CheckKernel, OperationsHaveTheirTypes) {
     std::string expected = "fd";
     switch (op) {
       case ExprOp::logical_not:
+      case ExprOp::require:
         expected = "b";
         break;
       case ExprOp::idiv:

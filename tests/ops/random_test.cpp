@@ -454,6 +454,57 @@ TEST(Random, MomentsAreTheDistributions) {
   for (size_t k = 0; k < 4; ++k) EXPECT_NEAR(bell[k], means[k], 5 * deviations[k] / std::sqrt(n));
 }
 
+// Where PyTorch raises a run fails, and says where and why; the next one is as if it had not been.
+TEST(Random, BadProbabilitiesFailTheRun) {
+  const double inf = INFINITY;
+  const struct {
+    Sample sample;
+    std::vector<std::vector<double>> bad;
+    std::string why;
+  } cases[] = {
+      {{"aten.multinomial.default", R"("num_samples":1)", {chances}, {2, 1}, nullptr, "int64"},
+       {{0, 0, 0, 1, 1, 1}, {1, 1, -1, 1, 1, 1}, {1, 1, 1, 1, NAN, 1}, {1, inf, 1, 1, 1, 1}},
+       "negative, not finite, or all 0"},
+      {{"aten.multinomial.default", R"("num_samples":2)", {chances}, {2, 2}, nullptr, "int64"},
+       {{1, 1, 1, 0, 0, 0}, {1, 1, 1, 1, 1, -1}, {NAN, 1, 1, 1, 1, 1}},
+       "negative, not finite, or all 0"},
+      {{"aten.multinomial.default", R"("num_samples":5,"replacement":true)", {chances}, {2, 5}, nullptr, "int64"},
+       {{1, 1, 1, 0, 0, 0}, {1, 1, 1, 1, 1, -1}, {NAN, 1, 1, 1, 1, 1}},
+       "negative, not finite, or all 0"},
+      {{"aten.bernoulli.default", "", {chances}, {2, 3}, nullptr},
+       {{0, 1, 0, 1, 0, 1.5}, {-1, 0, 0, 0, 0, 0}, {0, 0, NAN, 0, 0, 0}},
+       "probability is not in [0, 1]"},
+      {{"aten.normal.Tensor_Tensor", "", {some, chances}, {2, 3}, nullptr},
+       {{1, 1, 1, 1, 1, -1}, {1, 1, NAN, 1, 1, 1}},
+       "standard deviation is negative"},
+  };
+  for (const auto& [sample, bad, why] : cases) {
+    Session session = session_of(compiled(source_of(sample)).program);
+    const size_t last = sample.operands.size() - 1;
+    const auto run = [&](const std::vector<double>& values) {
+      std::vector<HostTensor> inputs(last + 1, make_tensor({DType::f32, {2, 3}}));
+      for (size_t n = 0; n <= last; ++n) {
+        for (size_t i = 0; i < 6; ++i)
+          store_double(inputs[n].data.data(), DType::f32, static_cast<int64_t>(i),
+                       n == last ? values[i] : sample.operands[n].values[i]);
+        session.set_input(0, n, view_of(inputs[n]));
+      }
+      session.run(0);
+    };
+    for (const std::vector<double>& values : bad) {
+      try {
+        run(values);
+        ADD_FAILURE() << sample.op << " draws";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+        EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("node"), std::string::npos) << error.what();
+      }
+      EXPECT_NO_THROW(run({0.5, 0.25, 0.25, 0, 0, 1})) << sample.op;
+    }
+  }
+}
+
 TEST(Random, WhatCannotBeDrawnIsRefused) {
   const std::vector<Sample> wrong = {
       {"aten.rand.default", R"("size":[2],"dtype":"torch.int64")", {}, {2}, nullptr, "int64"},

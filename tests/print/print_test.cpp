@@ -243,6 +243,9 @@ TEST(Print, traps_are_explained) {
     if (sample.name == "division_by_zero") {
       EXPECT_EQ(trap_message(sample.kernel, 1), "integer division by zero");
     }
+    if (sample.name == "requirement") {
+      EXPECT_EQ(trap_message(sample.kernel, 2), "a probability is not in [0, 1]");
+    }
     if (sample.name != "scatter_add") continue;
     EXPECT_TRUE(takes_trap(sample.kernel));
     EXPECT_EQ(trap_message(sample.kernel, 2), "an index is out of range for a dimension of 4 of argument %3");

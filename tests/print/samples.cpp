@@ -381,6 +381,14 @@ std::vector<PrintSample> print_samples() {
   }());
   by_zero.traps = true;
   by_zero.integers = 1;
+  add("requirement",
+      [] {
+        K k({8});
+        const Ex a = k.load_broadcast(k.input({f32, {8}}));
+        k.store(k.output({f32, {8}}), select(require(a < -100, Requirement::probability), a, 0.0));
+        return k.finish("requirement");
+      }())
+      .traps = true;
   add("rounding", rounding());
   add("doubles", doubles()).tolerance = 4;
   add("empty_row", empty_row());

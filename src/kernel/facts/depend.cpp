@@ -64,6 +64,7 @@ Dependence dependence_of(const Kernel& k) {
 
 bool can_trap(const Kernel& k, const Expr& e) {
   if (e.op == ExprOp::load) return !k.accesses[static_cast<size_t>(e.integer)].terms.empty();
+  if (e.op == ExprOp::require) return true;
   if (e.op != ExprOp::idiv && e.op != ExprOp::irem) return false;
   const Expr& divisor = k.exprs[static_cast<size_t>(e.in[1])];
   return divisor.op != ExprOp::constant || divisor.integer == 0;

@@ -179,6 +179,7 @@ class Folder {
       return false;
     for (int k = 0; k < expr_arity(e.op); ++k)
       if (!constant(e.in[static_cast<size_t>(k)])) return false;
+    if (e.op == ExprOp::require) return expr(e.in[0]).integer != 0;
     return !((e.op == ExprOp::idiv || e.op == ExprOp::irem) && expr(e.in[1]).integer == 0);
   }
 
@@ -290,6 +291,7 @@ class Folder {
         return e.type == Scalar::boolean ? logical(e) : add(e);
       case ExprOp::reduce:
       case ExprOp::scan:
+      case ExprOp::require:
       case ExprOp::constant:
         return add(e);
       default:

@@ -37,6 +37,7 @@ struct Loops::State {
   std::vector<int64_t> zeros;
   std::vector<std::vector<int64_t>> box;  // by thread: begin and end of a box in a piece's space
   Trap trap;
+  std::string requirement;  // what a trap of kind 3 says
   bool parallel = false, boxes = false;
 
   // Part `part` of `parts` of every plan's tiles.
@@ -54,6 +55,7 @@ struct Loops::State {
 
 Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_unique<State>()) {
   State& s = *state_;
+  s.requirement = requirement_message(kernel);
   const bool serial = order_matters(kernel);
   double cost = 0;
   int64_t bytes = 0;
@@ -129,6 +131,7 @@ void Loops::clear_trap() { state_->trap.kind.store(0); }
 std::string Loops::trap_message() const {
   const Trap& t = state_->trap;
   if (t.kind == 1) return fmt::format("index {} is out of range for a dimension of {}", t.value, t.extent);
+  if (t.kind == 3) return state_->requirement;
   return t.kind == 2 ? "integer division by zero" : "";
 }
 

@@ -15,9 +15,9 @@ namespace npusim::cpu {
 inline constexpr int64_t lane_block = 16;  // columns are padded to a multiple of this
 inline int64_t padded(int64_t columns) { return (columns + lane_block - 1) / lane_block * lane_block; }
 
-// The first trap of a run: an index outside its extent, or an integer division by zero.
+// The first trap of a run: an index outside its extent, an integer division by zero, or what is required and false.
 struct Trap {
-  std::atomic<int> kind{0};  // 0 none, 1 index, 2 division
+  std::atomic<int> kind{0};  // 0 none, 1 index, 2 division, 3 requirement
   int64_t value = 0;
   int64_t extent = 0;
   void index(int64_t v, int64_t e) {
@@ -27,6 +27,10 @@ struct Trap {
   void division() {
     int none = 0;
     kind.compare_exchange_strong(none, 2);
+  }
+  void requirement() {
+    int none = 0;
+    kind.compare_exchange_strong(none, 3);
   }
 };
 

@@ -250,7 +250,20 @@ struct Not {
   static uint8_t of(uint8_t a) { return a ^ 1; }
 };
 
+// Only the columns that count, as of a division.
+void require_all(const TileCall& c) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const uint8_t* a = row_of<uint8_t>(c, 0, r);
+    uint8_t* out = dst_row_of<uint8_t>(c, r);
+    for (int64_t j = 0; j < c.columns; ++j) {
+      if (!a[j]) c.trap->requirement();
+      out[j] = a[j];
+    }
+  }
+}
+
 TileFn find_plain_unary(ExprOp op, Scalar type) {
+  if (type == Scalar::boolean && op == ExprOp::require) return require_all;
   if (type == Scalar::boolean) return op == ExprOp::logical_not ? unary<Not, uint8_t, uint8_t> : nullptr;
   if (type == Scalar::i64) {
     if (op == ExprOp::neg) return unary<Negate, int64_t, int64_t>;

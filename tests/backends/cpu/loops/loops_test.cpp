@@ -268,6 +268,18 @@ TEST(Loops, Traps) {
   Loops divide(division, 2);
   EXPECT_FALSE(divide.run(pointers(division, memory).data()));
   EXPECT_EQ(divide.trap_message(), "integer division by zero");
+  KernelBuilder r({3, 40});
+  const Ex y = r.load_broadcast(r.input({DType::f32, {3, 40}}));
+  r.store(r.output({DType::f32, {3, 40}}), select(require(y < 5, Requirement::probability), y, 0.0));
+  const Kernel required = r.finish("required");
+  memory = random_arguments(required, {});
+  for (int64_t i = 0; i < 120; ++i) store_double(memory[0].data(), DType::f32, i, i == 57 ? 5 : 4);
+  Loops require(required, 2);
+  EXPECT_FALSE(require.run(pointers(required, memory).data()));
+  EXPECT_EQ(require.trap_message(), "a probability is not in [0, 1]");
+  store_double(memory[0].data(), DType::f32, 57, 3);
+  require.clear_trap();
+  EXPECT_TRUE(require.run(pointers(required, memory).data()));
 }
 
 // space [n, oh, ow, c | kh, kw] or [n, c, oh, ow | kh, kw]
