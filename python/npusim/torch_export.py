@@ -18,6 +18,7 @@ from .exported import Exported
 from .torch_graph import Graph
 from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
+from .torch_numbers import settle_numbers
 from .torch_ref import Complex, Ref, Refused
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
@@ -83,12 +84,17 @@ def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None =
 def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:
     """IR and weights of an exported program."""
     graph = program.graph
-    if _casts_itself(program.graph_module) or find_complex_writes(graph, find_memory(graph)):
-        with torch.no_grad(), _quiet():
-            program = program.run_decompositions(
-                {}
-            )  # puts the casts into the graph, and no call writes what it is given
+    with torch.no_grad(), _quiet():
+        if _casts_itself(program.graph_module) or _is_mapped(graph) or find_complex_writes(graph, find_memory(graph)):
+            # Puts the casts into the graph, and what is mapped as what it does; no call writes what it is given.
+            program = program.run_decompositions({})
+        program = settle_numbers(program)
     return _Writer(program, name).write()
+
+
+def _is_mapped(graph: torch.fx.Graph) -> bool:
+    """Whether part of it runs under torch.vmap, which stands in the graph as calls that begin and end it."""
+    return any(node.target is torch._functorch.predispatch._vmap_increment_nesting for node in graph.nodes)
 
 
 def _casts_itself(module: torch.fx.GraphModule) -> bool:

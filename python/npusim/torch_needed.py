@@ -45,8 +45,8 @@ def find_needed(graph: torch.fx.Graph, memory: Memory) -> set[torch.fx.Node]:
     needed: set[torch.fx.Node] = set()
     read = {node for node in graph.nodes if node.op == "placeholder"}  # whose memory is read later on, or by the caller
     for node in reversed(graph.nodes):
-        written = {root for value in _written(node) for root in memory[value]}
-        if not _has_results(node) or needed.intersection(node.users) or read & written:
+        changed = {root for value in written(node) for root in memory[value]}
+        if not _has_results(node) or needed.intersection(node.users) or read & changed:
             needed.add(node)
             for value in node.all_input_nodes:
                 read |= memory[value]
@@ -59,7 +59,7 @@ def find_complex_writes(graph: torch.fx.Graph, memory: Memory) -> list[torch.fx.
         node
         for node in graph.nodes
         if getattr(node.target, "_opname", "") not in VIEWS_IN_PLACE
-        and any(is_complex(root.meta.get("val")) for value in _written(node) for root in memory[value])
+        and any(is_complex(root.meta.get("val")) for value in written(node) for root in memory[value])
     ]
 
 
@@ -67,7 +67,12 @@ def _has_results(node: torch.fx.Node) -> bool:
     """Whether it is done for its results, or for what it writes, and for nothing else."""
     if isinstance(node.target, torch._ops.OpOverload):
         return bool(node.target._schema.returns) or str(node.target) in CONDITIONS
-    return node.op == "call_function" and (node.target is operator.getitem or node.target in _NUMBERS)
+    return node.op == "call_function" and (node.target is operator.getitem or is_number_call(node))
+
+
+def is_number_call(node: torch.fx.Node) -> bool:
+    """Whether it computes with numbers."""
+    return node.op == "call_function" and node.target in _NUMBERS
 
 
 _NUMBERS = {
@@ -85,7 +90,7 @@ def _arguments(node: torch.fx.Node) -> list[tuple[Any, Any]]:
     ]
 
 
-def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
+def written(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The operands that a call writes."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return []

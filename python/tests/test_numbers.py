@@ -1,0 +1,96 @@
+"""Numbers that a program reads from tensors of its own, and calls that are mapped."""
+
+import npusim
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+class Model(torch.nn.Module):
+    def __init__(self, function, **buffers):
+        super().__init__()
+        self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+def check(function, *args):
+    model = Model(function)
+    exported = npusim.export(model, args)
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*args)["output"]
+    assert np.allclose(found, model(*args).numpy(), rtol=1e-5, atol=1e-6)
+    return exported
+
+
+def of_a_range(m, x):
+    return x.repeat(torch.arange(5).max() + 1, 1)
+
+
+def of_a_constant(m, x):
+    height, width = torch.tensor([[2, 3], [4, 5]])[1].tolist()
+    return torch.nn.functional.interpolate(x[None, None], (height, width), mode="bilinear") * (height * width)
+
+
+def of_a_view(m, x):
+    sizes = torch.tensor([1, 2])
+    return torch.cat([part.sum(0, keepdim=True) for part in x.split(sizes.detach().tolist())])
+
+
+@pytest.mark.parametrize("function", [of_a_range, of_a_constant, of_a_view])
+def test_numbers_of_the_program_s_own_tensors(function):
+    exported = check(function, X)
+    assert not [node for node in exported.ir["nodes"] if "item" in node["op_type"]]
+
+
+def test_the_program_that_is_given_stays_as_it_is():
+    program = torch.export.export(Model(of_a_range), (X,))
+    before = str(program.graph)
+    npusim.export(program)
+    assert str(program.graph) == before
+
+
+def of_an_input(m, x, n):
+    return x.repeat(n.max(), 1)
+
+
+def of_a_buffer(m, x, n):
+    return x.repeat(m.count.max(), 1)
+
+
+def of_a_draw(m, x, n):
+    return x.repeat(torch.randint(1, 5, (3,)).max(), 1)
+
+
+def of_what_changes(m, x, n):
+    sizes = torch.arange(3)
+    sizes[0] = n.max()
+    return x.repeat(sizes.max(), 1)
+
+
+@pytest.mark.parametrize("function", [of_an_input, of_a_buffer, of_a_draw, of_what_changes])
+def test_numbers_that_something_else_decides_are_refused(function):
+    with pytest.raises(npusim.UnsupportedError, match="depends on values|depends on data"):
+        npusim.export(Model(function, count=torch.tensor([2, 3])), (X, torch.tensor([1, 2])))
+
+
+def inner(m, x, y):
+    return torch.vmap(lambda a, b: a * b.sum() + 1)(x, y)
+
+
+def nested(m, x, y):
+    return torch.vmap(torch.vmap(lambda a, b: torch.where(a > b, a, b), (None, 0)), (0, None))(x[:, 0], y[0])
+
+
+def along_another(m, x, y):
+    return torch.vmap(lambda a: a.softmax(0) - a[1], 1, 1)(x)
+
+
+@pytest.mark.parametrize("function", [inner, nested, along_another])
+def test_mapped_calls(function):
+    check(function, X, X.flip(0) / 2)
