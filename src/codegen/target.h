@@ -34,6 +34,9 @@ class CodegenTarget {
   virtual const TargetConfig& config() const = 0;
   // Why the target cannot run this kernel ("" if it can). Asked before fusion merges two, and of each that is left.
   virtual std::string refuse(const Kernel& kernel) const = 0;
+  // Whether the device reads the image of this convolution as it lies, in the order of its dimensions, no slower than
+  // one that was converted to the layout of the config.
+  virtual bool reads_as_it_lies(const Kernel&) const { return false; }
   // The several kernels as which the device runs this one. Asked of each that fusion left, before memory is planned:
   // they become steps, and what is between them is values of the graph like any other; what of them needs only weights
   // is done at load, and what is equal once. None or one: the kernel stays as it is.

@@ -146,6 +146,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
     if (kernel.call) return &of == &host ? "" : "it has no kernel: ATen runs it";
     return of.refuse(kernel);
   };
+  context.reads_as_it_lies = [&](const Kernel& kernel) { return target.reads_as_it_lies(kernel); };
   if (options.fallback) context.fallback = &host.config();
   context.planned = options.plan.given();
   context.strict = options.strict;

@@ -1,5 +1,6 @@
 // Where a target's convolutions take only padded or tiled images: what comes from outside is converted before they read
-// it, and what goes outside after they wrote it. choose_layout then gives both sides their layouts.
+// it, unless it reads this one as it lies, and what goes outside after they wrote it. choose_layout then gives both
+// sides their layouts.
 #include "passes/image_layout.h"
 #include "passes/pass.h"
 
@@ -8,6 +9,7 @@ namespace {
 
 struct Converter {
   Graph& graph;
+  const PassContext& context;
   std::vector<bool> own = private_values(graph);
   std::vector<Node> nodes = {};
   std::vector<ValueId> converted = {};  // by value: its copy for convolutions
@@ -20,6 +22,7 @@ struct Converter {
     if (static_cast<size_t>(image) >= own.size() || own[static_cast<size_t>(image)] ||
         !is_image(k, value_of(graph, image), read_channel_stride(k)))
       return;
+    if (node.device == 0 && context.reads_as_it_lies && context.reads_as_it_lies(k)) return;
     ValueId& copy = converted[static_cast<size_t>(image)];
     if (copy == no_value) {
       copy = add_copy(image);
@@ -63,7 +66,7 @@ struct Converter {
 }  // namespace
 
 void convert_images(Graph& graph, PassContext& context) {
-  if (has_own_images(context.target)) Converter{graph}.run();
+  if (has_own_images(context.target)) Converter{graph, context}.run();
 }
 
 }  // namespace npusim

@@ -28,6 +28,8 @@ struct PassContext {
   bool planned = false;  // it does what the user's plan says; what else the target cannot run is an error
   // Why a device cannot run a kernel; "" if it can. Fusion asks before it merges.
   std::function<std::string(const Kernel&, int32_t device)> refuse;
+  // Whether the target reads the image of a convolution as it lies; none: never.
+  std::function<bool(const Kernel&)> reads_as_it_lies;
   bool strict = false;                      // numerics: round at every ATen edge
   std::set<std::string> disabled;           // fusions switched off by name; "all"
   std::map<std::string, int> fusions;       // what fused, for the report

@@ -12,6 +12,7 @@
 #include "backends/cuda/target_compile.h"
 #include "backends/cuda/target_nvrtc.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/invoke.h"
 #include "compiler/compile_for.h"
 
@@ -90,6 +91,20 @@ TEST_F(CudaTarget, ProductsOfHalfProgramsAreNoRows) {
   };
   EXPECT_EQ(products("resnet18/ir.json"), (std::map<std::string, int>{{"tiles", 19}, {"dots,", 1}, {"rows", 1}}));
   EXPECT_EQ(products("minilm_l6/ir.json"), (std::map<std::string, int>{{"tiles", 24}, {"attention,", 6}}));
+}
+
+// Patches read an image in the order of its dimensions, so that nothing converts it before.
+TEST_F(CudaTarget, TheFirstConvolutionReadsTheImageAsItLies) {
+  std::string text = read_file(NPUSIM_SOURCE_DIR "/examples/zoo/resnet18/ir.json");
+  for (size_t at; (at = text.find("float32")) != std::string::npos;) text.replace(at, 7, "float16");
+  CompileOptions options;
+  options.target = "cuda:sm_80,sm_90a";
+  const auto program = compile({{.path = {}, .json = text}}, options).program;
+  const Launch& first = program->methods[0].launches[0];
+  EXPECT_EQ(first.how.find("patches of "), 0u) << first.how;
+  EXPECT_NE(first.how.find("by lines of words"), std::string::npos) << first.how;
+  const Buffer& image = program->buffers[static_cast<size_t>(first.args[0])];
+  EXPECT_EQ(image.kind, BufferKind::input) << image.name;
 }
 
 // A layer's queries, keys and values, whose arguments follow each other.

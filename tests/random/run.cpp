@@ -186,6 +186,7 @@ std::shared_ptr<const Program> compile_graph(const Graph& graph, const Way& way,
   PassContext context;
   context.target = target.config();
   const CodegenTarget& host = *find_target("cpu");
+  context.reads_as_it_lies = [&](const Kernel& kernel) { return target.reads_as_it_lies(kernel); };
   context.refuse = [&](const Kernel& kernel, int32_t device) { return (device ? host : target).refuse(kernel); };
   context.fallback = &host.config();
   context.dtype = way.dtype;

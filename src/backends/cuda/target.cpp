@@ -12,6 +12,7 @@
 #include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/pair.h"
 #include "backends/cuda/target/parts.h"
+#include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/stream/launch.h"
 #include "backends/cuda/target_compile.h"
 #include "base/hash.h"
@@ -208,6 +209,11 @@ class CudaTarget : public CodegenTarget {
     for (const BoundKernel& part : unfuse(kernel).steps)
       if (auto reason = cannot_print(part.kernel, cuda_dialect)) return *reason;
     return {};
+  }
+  bool reads_as_it_lies(const Kernel& kernel) const override {
+    std::string why;
+    const auto conv = find_patch_conv(kernel, why);
+    return conv && conv->pixels == PatchConv::Pixels::lines && find_product(kernel, why);
   }
   Unfused in_parts(const Kernel& kernel) const override { return find_parts(kernel, features_); }
   size_t group(std::span<const GroupStep> steps) const override;

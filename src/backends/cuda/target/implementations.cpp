@@ -7,6 +7,7 @@
 
 #include "backends/cuda/target/attention.h"
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "base/error.h"
@@ -18,14 +19,16 @@ namespace {
 // A way to make products: why it declines one ("" if it does not), and what it makes of one.
 struct Implementation {
   std::string_view name;
-  std::string (*declines)(const Product& product);
+  std::string (*declines)(const Kernel& kernel, const Product& product);
   Made (*make)(const Kernel& kernel, const Product& product, const Features& features);
 };
 
 constexpr Implementation implementations[] = {
-    {"dots", dots_decline,
+    {"dots", [](const Kernel&, const Product& p) { return dots_decline(p); },
      [](const Kernel& k, const Product& p, const Features&) { return make_dots(k, p, choose_dots(p)); }},
-    {"tiles", tiles_decline,
+    {"patches", patches_decline,
+     [](const Kernel& k, const Product& p, const Features&) { return make_patches(k, p, choose_patch(k)); }},
+    {"tiles", [](const Kernel&, const Product& p) { return tiles_decline(p); },
      [](const Kernel& k, const Product& p, const Features& f) { return make_tiles(k, p, choose_tile(p, f)); }},
 };
 
@@ -71,7 +74,7 @@ bool several_at_once(const Kernel& kernel) {
     return false;
   const auto product = find_product(kernel, why);
   return product && std::any_of(std::begin(implementations), std::end(implementations),
-                                [&](const Implementation& i) { return i.declines(*product).empty(); });
+                                [&](const Implementation& i) { return i.declines(kernel, *product).empty(); });
 }
 
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
@@ -88,7 +91,7 @@ Made make_kernel(const Kernel& kernel, const Features& features, const std::vect
     for (Operand* o : {&product->a, &product->b}) o->ahead = ahead[static_cast<size_t>(o->arg)];
     product->copies = copies;
     for (const Implementation& i : implementations) {
-      const std::string why = i.declines(*product);
+      const std::string why = i.declines(kernel, *product);
       if (!why.empty()) {
         declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", i.name, why);
         continue;

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/target/attention_summary.h"
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "kernel/fuse/split_attention.h"
@@ -28,6 +29,12 @@ std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
   std::string why;
   const auto product = find_product(k, why);
   if (!product || k.contraction->kind != ContractionKind::conv || !k.contraction->b.guards.empty()) return {};
+  if (const auto conv = find_patch_conv(k, why); conv && makes_words(*product)) {
+    if (conv->packed) return {};
+    padding = patch_channels;
+    const int in_channel = static_cast<int>(k.space.size());
+    return {2, in_channel + 1, in_channel + 2, in_channel};
+  }
   if (product->a.words != Operand::Words::along_depth || product->b.words != Operand::Words::none) return {};
   std::vector<int> order;
   if (product->filled != word) padding = word;
@@ -41,7 +48,9 @@ std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
 int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
   std::string why;
   const auto product = find_product(k, why);
-  if (!product || dots_decline(*product).empty() || !tiles_decline(*product).empty()) return 1;
+  if (!product || dots_decline(*product).empty() || patches_decline(k, *product).empty() ||
+      !tiles_decline(*product).empty())
+    return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = 0;
   choose_tile(*product, features, &least);
