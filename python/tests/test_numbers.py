@@ -88,7 +88,7 @@ def nested(m, x, y):
 
 
 def along_another(m, x, y):
-    return torch.vmap(lambda a: a.softmax(0) - a[1], 1, 1)(x)
+    return torch.vmap(lambda a: a.softmax(0) - a[1], 1)(x)
 
 
 @pytest.mark.parametrize("function", [inner, nested, along_another])
