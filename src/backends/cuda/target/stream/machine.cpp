@@ -68,7 +68,9 @@ __device__ __forceinline__ void feed(Feeder& f, const char* matrix, const int li
 struct Words {
   uint4 at[slot_depth / 64 / 8][2];
 };
-// Lanes of odd lines take the halves of a unit the other way round, so that all meet in no bank.
+// Lanes of odd lines take the halves of a unit the other way round, so that all meet in no bank. A piece has `least`
+// elements of a line or more.
+template <int least>
 __device__ __forceinline__ void take_piece(Ring& r, Words& words, const int part) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, swapped = line % 2 * 64;
   mbarrier_wait(&r.full[r.slot], r.phase);
@@ -77,7 +79,7 @@ __device__ __forceinline__ void take_piece(Ring& r, Words& words, const int part
   for (int turn = 0; turn < slot_depth / 64 / 8; ++turn) {
     const int unit = turn * 8 + warp;
     words.at[turn][0] = words.at[turn][1] = {0, 0, 0, 0};
-    if (unit >= part / 64) continue;
+    if ((turn + 1) * 8 > least / 64 && unit >= part / 64) continue;
     words.at[turn][0] = *(const uint4*)(mine + unit * 128 + swapped);
     words.at[turn][1] = *(const uint4*)(mine + unit * 128 + 64 - swapped);
   }
@@ -92,20 +94,22 @@ template <int rows>
 struct Rows {
   unsigned at[slot_depth / 64 / 8][(rows + 1) / 2][2][2];
 };
-template <int rows, int depth>
+template <int rows, int depth, int least>
 __device__ __forceinline__ void take_rows(Rows<rows>& b, const char* x, const int part) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, swapped = line / 2 % 2 * 64;
+  const char* const mine = x + line / 4 * depth * 2 + warp * 128 + lane % 4 * 16 + line % 2 * 4;
+  const char* const halves[2] = {mine + swapped, mine + 64 - swapped};
 #pragma unroll
   for (int turn = 0; turn < slot_depth / 64 / 8; ++turn)
 #pragma unroll
     for (int step = 0; step < 2; ++step)
 #pragma unroll
       for (int group = 0; group < (rows + 1) / 2; ++group) {
-        const int unit = turn * 8 + warp, row = group * 2 + line / 4, other = step ^ line / 2 % 2;
-        const char* const at = x + row * depth * 2 + unit * 128 + other * 64 + lane % 4 * 16 + line % 2 * 4;
-        unsigned(&mine)[2] = b.at[turn][group][step];
-        mine[0] = mine[1] = 0;
-        if (row < rows && unit < part / 64) mine[0] = *(const unsigned*)at, mine[1] = *(const unsigned*)(at + 8);
+        const char* const at = halves[step] + group * 4 * depth + turn * 8 * 128;
+        const bool there = (turn + 1) * 8 <= least / 64 || turn * 8 + warp < part / 64;
+        unsigned(&two)[2] = b.at[turn][group][step];
+        two[0] = two[1] = 0;
+        if (group * 2 + line / 4 < rows && there) two[0] = *(const unsigned*)at, two[1] = *(const unsigned*)(at + 8);
       }
 }
 
@@ -166,9 +170,11 @@ struct Turn {
   unsigned long long number;
   unsigned reciprocal;
 };
-// What blocks make of a value travels in words of 16 bytes, 12 of elements and the number of the launch, which are
-// written and read whole: no word is waited for that is there. A block's elements are whole units of `width`; behind
-// a counter, which tells roughly how many blocks have published, each block has as many words.
+// What blocks make of a value travels in words of 16 bytes, which are written and read whole: 12 of elements, then the
+// place of the first one (16 bits), how many of them are some (4 bits), and the end of the number of the launch. Every
+// launch writes all words, so what stands there is its own or that of the one before. A block's elements are whole units
+// of `width`; behind a counter, which tells roughly how many blocks have published, each block has as many words.
+enum { turn_mask = (1 << 12) - 1 };
 template <typename T, int units, int width>
 __device__ __forceinline__ int words_of_a_block(const Turn& turn) {
   constexpr int each = 12 / sizeof(T);
@@ -204,7 +210,8 @@ __device__ __forceinline__ void publish(const int from, const T* value, char* me
     const int at = first + n * each;
     const unsigned x = gather_part(value, at, end), y = gather_part(value, at + each / 3, end);
     const unsigned z = gather_part(value, at + each / 3 * 2, end);
-    write_whole(to + n, uint4{x, y, z, (unsigned)turn.number});
+    const unsigned place = at << 16 | max(0, min(each, end - at)) << 12;
+    write_whole(to + n, uint4{x, y, z, place | ((unsigned)turn.number & turn_mask)});
   }
   if (thread == 0) count_hint((unsigned long long*)memory);
 }
@@ -227,19 +234,16 @@ __device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memor
 }
 template <typename T, int units, int width>
 __device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory, const Turn& turn) {
-  const int words = words_of_a_block<T, units, width>(turn), all = words * (int)gridDim.x;
-  const float inverse = 1.0f / words;  // of numbers below 2^20: exact
+  const int all = words_of_a_block<T, units, width>(turn) * (int)gridDim.x;
 #pragma unroll
   for (int n = 0; n < t.turns; ++n) {
     const int at = threadIdx.x + n * 256;
     if (at >= all) continue;
-    while (t.word[n].w != (unsigned)turn.number) {
+    while ((t.word[n].w ^ (unsigned)turn.number) & turn_mask) {
       pause();
       t.word[n] = read_whole((const uint4*)(memory + 256) + at);
     }
-    const int block = (int)((at + 0.5f) * inverse);
-    const int place = width * first_unit(units, block, turn.reciprocal) + (at - block * words) * t.each;
-    const int end = width * first_unit(units, block + 1, turn.reciprocal);
+    const int place = t.word[n].w >> 16, end = place + (t.word[n].w >> 12 & 15);
     leave_part(value, place, end, t.word[n].x);
     leave_part(value, place + t.each / 3, end, t.word[n].y);
     leave_part(value, place + t.each / 3 * 2, end, t.word[n].z);

@@ -49,7 +49,7 @@ int64_t product_scratch(const StreamProduct& product) {
 std::string print_products(std::span<const NamedProduct> run, const std::string& name) {
   const StreamProduct& one = *run[0].product;
   const int64_t rows = one.rows.size(), depth = one.depth.size(), tiles = tiles_at_once(rows, run.size() > 1);
-  const int64_t tile = tile_floats(rows);
+  const int64_t tile = tile_floats(rows), least = (depth - 1) % slot_depth + 1;  // elements of a line in a piece
   std::vector<std::string> given;
   for (size_t n = 0; n < run.size(); ++n)
     given.push_back(parameters(*run[n].kernel, stream_dialect(), fmt::format("_{}", n)));
@@ -65,7 +65,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
         fmt::format("lines += first_line({0}, blockIdx.x + 1, ring.reciprocal) - first_line({0}, blockIdx.x, "
                     "ring.reciprocal);",
                     each.product->lines.size()));
-  t.add(fmt::format("if (lines > 0) take_piece(ring, words, {});", std::min(depth, slot_depth)));
+  t.add(fmt::format("if (lines > 0) take_piece<{}>(ring, words, {});", least, std::min(depth, slot_depth)));
   t.close();
   t.open(
       fmt::format("{} void {}_stream(\n    Ring& ring, Words& words, char* own, float* scratch, int& "
@@ -83,7 +83,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   t.add(fmt::format("const char* const x = own + (int)((const char*)({} + {}) - own);", x, one.x_offset));
   if (depth <= slot_depth) {
     t.add(fmt::format("Rows<{}> b;", rows));
-    t.add(fmt::format("take_rows<{}, {}>(b, x, {});", rows, depth, depth));
+    t.add(fmt::format("take_rows<{}, {}, {}>(b, x, {});", rows, depth, least, depth));
   }
   t.open(fmt::format("for (int from = 0; from < {}; from += {})", count, tiles));
   t.add(fmt::format("float* const parts = scratch + half * {};", tiles * tile));
@@ -91,7 +91,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   t.add(fmt::format("float sums[{}][2][4] = {{}};", (rows + 1) / 2));
   const std::string multiply = fmt::format("multiply_piece<{}, {}>(words, b, sums);", rows, one.dtype == DType::f16);
   const std::string next =
-      fmt::format("if (from + tile + 1 < {}) take_piece(ring, words, {});", count, std::min(depth, slot_depth));
+      fmt::format("if (from + tile + 1 < {}) take_piece<{}>(ring, words, {});", count, least, std::min(depth, slot_depth));
   if (depth <= slot_depth) {
     t.add(multiply);
     t.add(next);
@@ -99,9 +99,10 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
     t.add("#pragma unroll 1");
     t.open(fmt::format("for (int k = 0; k < {}; k += {})", depth, slot_depth));
     t.add(fmt::format("Rows<{}> b;", rows));
-    t.add(fmt::format("take_rows<{}, {}>(b, x + k * 2, min({}, {} - k));", rows, depth, slot_depth, depth));
+    t.add(fmt::format("take_rows<{}, {}, {}>(b, x + k * 2, min({}, {} - k));", rows, depth, least, slot_depth, depth));
     t.add(multiply);
-    t.add(fmt::format("if (k + {0} < {1}) take_piece(ring, words, min({0}, {1} - {0} - k));", slot_depth, depth));
+    t.add(fmt::format("if (k + {0} < {1}) take_piece<{2}>(ring, words, min({0}, {1} - {0} - k));", slot_depth, depth,
+                      least));
     t.add("else " + next);
     t.close();
   }
