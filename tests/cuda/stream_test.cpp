@@ -342,6 +342,18 @@ TEST(CudaStream, Products) {
   }
 }
 
+// More words than a block has threads, in shares of several lengths.
+TEST(CudaStream, ExchangesOfManyWords) {
+  for (const int64_t lines : {2048, 3136}) {
+    SCOPED_TRACE(lines);
+    const DType type = DType::bf16;
+    Chain chain;
+    chain.add(linear(1, lines, 64, type, type, type, plain), {"x", "w1", "wb1", "x_r", "h"});
+    chain.add(linear(1, 40, lines, type, type, type, plain), {"h", "w2", "wb2", "x_s", "y"});
+    chain.check(0.01);
+  }
+}
+
 // Several batches and rows, masks, columns that are no power of two, more keys than a chunk.
 TEST(CudaStream, Attention) {
   AttentionCase one, group, rows, hidden;

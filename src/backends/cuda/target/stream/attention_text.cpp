@@ -336,17 +336,17 @@ class AttentionText {
     t_.add(
         "// Words with the turn, like those that blocks exchange: four columns, the largest score and the sum of "
         "weights.");
-    t_.add(fmt::format("uint4* const to = (uint4*)partial + item * {};", 2 * quads));
+    t_.add(fmt::format("uint4* const to = (uint4*)partial + (batch * {} + split) * 2;", quads * a_.splits));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int part = 0; part < {}; ++part)", turns));
     t_.add(fmt::format("const int i = threadIdx.x + part * {};", stream_threads));
     t_.add(fmt::format("if (i >= {}) break;", quads));
     t_.add(fmt::format("const int row = i / {};", columns / quad));
     const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
-    t_.add(fmt::format("write_whole(to + i * 2, uint4{{{}, {}, {}, turn}});", bits("sums[part].at[0]"),
+    t_.add(fmt::format("write_whole(to + i * {}, uint4{{{}, {}, {}, turn}});", 2 * a_.splits, bits("sums[part].at[0]"),
                        bits("sums[part].at[1]"), bits("sums[part].at[2]")));
-    t_.add(fmt::format("write_whole(to + i * 2 + 1, uint4{{{}, {}, {}, turn}});", bits("sums[part].at[3]"),
-                       bits("largest[row]"), bits("total[row]")));
+    t_.add(fmt::format("write_whole(to + i * {} + 1, uint4{{{}, {}, {}, turn}});", 2 * a_.splits,
+                       bits("sums[part].at[3]"), bits("largest[row]"), bits("total[row]")));
     t_.close();
     t_.add("meet_block();");
     t_.close();  // items
@@ -363,8 +363,7 @@ class AttentionText {
                         stream_warps));
     t_.add(fmt::format("const int batch = one / {0}, i = one % {0};", quads));
     t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
-    t_.add(fmt::format("const uint4* const from = (const uint4*)partial + (batch * {} + lane) * {} + i * 2;", a_.splits,
-                       2 * quads));
+    t_.add(fmt::format("const uint4* const from = (const uint4*)partial + (one * {} + lane) * 2;", a_.splits));
     t_.add("float largest = -INFINITY, total = 0, sums[4] = {0, 0, 0, 0};");
     t_.add(fmt::format("uint4 one_word[{0}], other_word[{0}];", turns));
     const auto each = [&](const auto& body) {
@@ -373,7 +372,7 @@ class AttentionText {
       body();
       t_.close();
     };
-    const int64_t step = 32 * 2 * quads;  // words
+    const int64_t step = 64;  // words of 32 splits
     each([&] {
       t_.add("one_word[n] = other_word[n] = uint4{0, 0, 0, 0};");
       t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));

@@ -200,6 +200,7 @@ __device__ __forceinline__ void leave_part(unsigned short* value, const int at, 
 template <typename T, int units, int width>
 __device__ __forceinline__ void publish(const int from, const T* value, char* memory, const Turn& turn) {
   constexpr int each = 12 / sizeof(T);
+  static_assert(units * width <= 1 << 16);
   const int thread = (threadIdx.x - from) % 256;
   const int words = words_of_a_block<T, units, width>(turn);
   const int first = width * first_unit(units, blockIdx.x, turn.reciprocal);
@@ -249,10 +250,10 @@ __device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const 
     leave_part(value, place + t.each / 3 * 2, end, t.word[n].z);
   }
 }
-// Until most blocks have published: one thread looks, or all would delay what they wait for.
-__device__ __forceinline__ void wait_for_most(const char* memory, const Turn& turn) {
+// Until all blocks but some have published: one thread looks.
+__device__ __forceinline__ void wait_for_most(const char* memory, const Turn& turn, const unsigned late) {
   if (threadIdx.x == 0)
-    while (hint_seen((const unsigned long long*)memory) < turn.number * gridDim.x - gridDim.x / 4) pause();
+    while (hint_seen((const unsigned long long*)memory) < turn.number * gridDim.x - late) pause();
   meet_block();
 }
 

@@ -331,9 +331,9 @@ class Planner {
       append(Kind::attention, s, e.read, {});  // its parts travel as what is exchanged does
       e.kind = Kind::merge;
     }
-    append(e.kind, s, e.read, e.written);
     for (int32_t v : values)
       if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
+    append(e.kind, s, e.read, e.written);
     return {};
   }
 

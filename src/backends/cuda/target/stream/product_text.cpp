@@ -90,8 +90,8 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   t.open(fmt::format("for (int tile = 0; tile < min({}, {} - from); ++tile)", tiles, count));
   t.add(fmt::format("float sums[{}][2][4] = {{}};", (rows + 1) / 2));
   const std::string multiply = fmt::format("multiply_piece<{}, {}>(words, b, sums);", rows, one.dtype == DType::f16);
-  const std::string next =
-      fmt::format("if (from + tile + 1 < {}) take_piece<{}>(ring, words, {});", count, least, std::min(depth, slot_depth));
+  const std::string next = fmt::format("if (from + tile + 1 < {}) take_piece<{}>(ring, words, {});", count, least,
+                                       std::min(depth, slot_depth));
   if (depth <= slot_depth) {
     t.add(multiply);
     t.add(next);

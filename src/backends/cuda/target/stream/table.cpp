@@ -1,4 +1,4 @@
-// Pointers are numbered as stages name them first; what a stage publishes has memory of its own.
+// What several stages name has one place; what a stage publishes has memory of its own.
 #include "backends/cuda/target/stream/table.h"
 
 #include <algorithm>
@@ -71,60 +71,57 @@ int TableWriter::counter(int attention) {
   return known->second;
 }
 
-int TableWriter::seen(size_t step) {
-  table.pointers.push_back(plan_.seen.at(step));
-  return static_cast<int>(table.pointers.size()) - 1;
-}
-
-int TableWriter::shape(const std::array<int64_t, 3>& shape) {
-  return table.shapes.try_emplace(shape, static_cast<int>(table.shapes.size())).first->second;
+void TableWriter::put_matrix(int32_t value, const std::array<int64_t, 3>& shape) {
+  table.matrices.push_back(table.pointers[static_cast<size_t>(pointer(value, false))]);
+  table.matrices.push_back(table.shapes.try_emplace(shape, static_cast<int>(table.shapes.size())).first->second);
 }
 
 void TableWriter::add(int text, std::span<const StreamStage> chain) {
-  table.stages.push_back(text | (chain[0].after_all ? stage_waits : 0));
+  const size_t length = table.rows.size();
+  table.rows.push_back(0);
+  put_number(text | (chain[0].after_all ? stage_waits : 0));
   for (const StreamStage& stage : chain) add(stage);
+  table.rows[length] = static_cast<int64_t>(table.rows.size() - length) - 1;
+  table.longest_row = std::max(table.longest_row, table.rows[length]);
+  ++table.row_count;
 }
 
 void TableWriter::add(const StreamStage& stage) {
-  std::vector<int>& row = table.stages;
   const Kernel& k = plan_.kernels[stage.step];
   const std::vector<int32_t>& values = m_.steps[stage.step].values;
-  row.push_back(std::max(table.first_trap[stage.step], 0));
+  put_number(std::max(table.first_trap[stage.step], 0));
   if (stage.kind == Kind::exchange) {
     for (int32_t v : stage.values) {
-      row.push_back(exchange_pointer(v));
-      row.push_back(pointer(v, false));
+      put(exchange_pointer(v));
+      put(pointer(v, false));
     }
     return;
   }
   if (stage.kind == Kind::gather) {
-    row.push_back(pointer(stage.values[0], false));
-    row.push_back(pointer(stage.values[0], true));
+    put(pointer(stage.values[0], false));
+    put(pointer(stage.values[0], true));
     return;
   }
   for (size_t i = 0; i < k.args.size(); ++i) {
     const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan_.products[stage.step]->x;
-    row.push_back(pointer(values[i], x && !plan_.homes.contains(values[i])));
+    put(pointer(values[i], x && !plan_.homes.contains(values[i])));
   }
   if (stage.kind == Kind::attention || stage.kind == Kind::merge) {
-    row.push_back(partial_pointers_[merged_ % 2]);
-    if (stage.kind == Kind::attention) {
-      row.push_back(static_cast<int>(table.pointers.size()));
-      table.pointers.push_back(plan_.scratch.at(stage.step));
-    }
-    row.push_back(merged_);
-    row.push_back(counter(merged_));
-    if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0) row.push_back(seen(stage.step));
+    put(partial_pointers_[merged_ % 2]);
+    if (stage.kind == Kind::attention) table.rows.push_back(plan_.scratch.at(stage.step));
+    put_number(merged_);
+    put(counter(merged_));
+    if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0)
+      table.rows.push_back(plan_.seen.at(stage.step));
     if (stage.kind == Kind::merge) ++merged_;
   }
-  if (stage.kind == Kind::look) row.push_back(seen(stage.step));
-  if (const auto made = published(m_, plan_, stage)) row.push_back(exchange_pointer(values[*made]));
+  if (stage.kind == Kind::look) table.rows.push_back(plan_.seen.at(stage.step));
+  if (const auto made = published(m_, plan_, stage)) put(exchange_pointer(values[*made]));
   if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
     ask_for_small(stage.step);
   if (stage.kind != Kind::product) return;
   const StreamProduct& p = *plan_.products[stage.step];
-  table.matrices.push_back(pointer(values[static_cast<size_t>(p.matrix)], false));
-  table.matrices.push_back(shape({p.lines.size(), p.depth.size(), p.matrix_offset * 2}));
+  put_matrix(values[static_cast<size_t>(p.matrix)], {p.lines.size(), p.depth.size(), p.matrix_offset * 2});
 }
 
 // What is known before the run and is no matrix is as good as never in the cache: all weights have come by since.
@@ -135,8 +132,7 @@ void TableWriter::ask_for_small(size_t step) {
     const int64_t bytes = value_bytes(m_, plan_, v);
     if (m_.uses[static_cast<size_t>(v)] != ValueUse::known || bytes > most_small) continue;
     if (plan_.products[step] && static_cast<int>(i) == plan_.products[step]->matrix) continue;
-    table.matrices.push_back(pointer(v, false));
-    table.matrices.push_back(shape({0, bytes, 0}));
+    put_matrix(v, {0, bytes, 0});
   }
 }
 

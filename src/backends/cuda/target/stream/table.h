@@ -10,18 +10,22 @@
 
 namespace npusim::cuda {
 
-inline constexpr int64_t stream_alignment = 256;  // of a value: no two share a line of a cache
-inline constexpr int64_t own_from = 1 << 18;      // pointers from here on are into the launch's memory
-inline constexpr int stage_waits = 1 << 15;       // in the entry of a piece of text: it waits for all blocks
+inline constexpr int64_t stream_alignment = 256;   // of a value: no two share a line of a cache
+inline constexpr int64_t own_from = 1 << 18;       // places from here on are in the launch's memory
+inline constexpr int64_t plain_from = -(1 << 20);  // down from here they are numbers
+inline constexpr int stage_waits = 1 << 15;        // in the entry of a piece of text: it waits for all blocks
 
 inline int64_t aligned(int64_t bytes) { return (bytes + stream_alignment - 1) / stream_alignment * stream_alignment; }
 
-// Places in `pointers` stand for pointers: from own_from on into the launch's memory, from 0 on into the block's, below
-// -1 - position among `values`.
+// Places stand for pointers: from own_from on into the launch's memory, from 0 on into the block's, below -1 - position
+// among `values`, from plain_from down for numbers.
 struct StreamTable {
-  std::vector<int64_t> pointers;
-  std::vector<int> stages;    // of each piece of text its number and stage_waits, then of each of its stages a row
-  std::vector<int> matrices;  // pairs of a place and a shape, in the order in which products and rows need them
+  std::vector<int64_t> pointers;  // places
+  // Of each piece of text how many places follow: the number of the text and stage_waits, then of each of its stages a
+  // row.
+  std::vector<int64_t> rows;
+  int64_t row_count = 0, longest_row = 0;
+  std::vector<int64_t> matrices;  // pairs of a place and a shape, in the order in which products and rows need them
   std::map<std::array<int64_t, 3>, int> shapes;  // lines of so many elements from a byte on; no lines: so many bytes
   std::vector<int32_t> values;                   // what is given
   std::vector<int> first_trap;                   // by step: its traps have the numbers behind this one; -1: it has none
@@ -42,12 +46,13 @@ class TableWriter {
 
  private:
   void add(const StreamStage& stage);
+  void put(int pointer) { table.rows.push_back(table.pointers[static_cast<size_t>(pointer)]); }
+  void put_number(int64_t number) { table.rows.push_back(plain_from - number); }
   int pointer(int32_t value, bool copied);
   int own_pointer(int64_t bytes);
   int exchange_pointer(int32_t value);
   int counter(int attention);
-  int seen(size_t step);
-  int shape(const std::array<int64_t, 3>& shape);
+  void put_matrix(int32_t value, const std::array<int64_t, 3>& shape);
   void ask_for_small(size_t step);
 
   const WholeMethod& m_;

@@ -26,6 +26,8 @@ namespace {
 
 using Kind = StreamStage::Kind;
 
+constexpr int64_t word_payload = 12;  // bytes of a value in a word that is exchanged
+
 class Printer {
  public:
   Printer(const WholeMethod& method, const StreamPlan& plan) : m_(method), plan_(plan), rows_(method, plan) {}
@@ -35,7 +37,7 @@ class Printer {
       for (end = i + 1; end < plan_.stages.size() && !begins(plan_.stages[end]);) ++end;
       add({plan_.stages.begin() + static_cast<ptrdiff_t>(i), plan_.stages.begin() + static_cast<ptrdiff_t>(end)});
     }
-    if (table_.pointers.size() + 1 >= stage_waits || kinds_.size() >= stage_waits || table_.trap_count >= 1 << 16) {
+    if (kinds_.size() >= stage_waits || table_.trap_count >= 1 << 16) {
       why = "a table of too many entries";
       return std::nullopt;
     }
@@ -86,7 +88,7 @@ class Printer {
   }
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
 
-  std::string row(int at) const { return fmt::format("where[row[{}]]", row_ + at); }
+  std::string row(int at) const { return fmt::format("row[{}]", row_ + at); }
 
   // A pointer into the block's memory, as the compiler would not know.
   static std::string in_block(const std::string& pointer) {
@@ -176,7 +178,6 @@ class Printer {
       if (const auto made = published(chain[n])) publish(chain[n], *made, c, to_publish);
     }
     if (!to_publish.empty()) c.add("meet_block();"), c.text += to_publish;
-    c.add(fmt::format("row += {};", row_));
     c.add("break;");
     c.close();
     cases_ += c.text;
@@ -189,9 +190,9 @@ class Printer {
     p.indent = c.indent;
     const int words = row_ - 1;
     const auto before = std::count(to_publish.begin(), to_publish.end(), ';');
-    p.add(fmt::format(
-        "publish{}({}, {}{}, (char*)where[row[{}]], turn);", shape_of(e), before * 32 % stream_threads, pointer_type(e),
-        in_block(fmt::format("where[row[{}]]", words - publish_back(stage) + static_cast<int>(made))), words));
+    p.add(fmt::format("publish{}({}, {}{}, (char*)row[{}], turn);", shape_of(e), before * 32 % stream_threads,
+                      pointer_type(e),
+                      in_block(fmt::format("row[{}]", words - publish_back(stage) + static_cast<int>(made))), words));
     to_publish += p.text;
   }
   // From the first argument of the stage to its words.
@@ -226,7 +227,7 @@ class Printer {
       if (const auto made = published(stage)) ++row_, publish(stage, *made, c, to_publish);
     }
     c.add(fmt::format("{}_stream(ring, words, own, (float*)scratch, half, {});", name, fmt::join(given, ", ")));
-    if (traps) c.add(fmt::format("if (raised) *trap = row[{}] + raised;", first));
+    if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", first));
     c.close();
   }
 
@@ -262,17 +263,18 @@ class Printer {
       case Kind::attention: {
         const bool looks = plan_.attentions[stage.step]->looks > 0;
         attention(stage, name);
-        c.add(fmt::format("{}_parts(turn.number * {} + row[{}], {}, (char*){}, {}{});", name, attention_count(),
-                          row_ + places + 2, in_block(row(places + 1)), row(places),
+        c.add(fmt::format("{}_parts(turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
+                          attention_count(), row_ + places + 2, in_block(row(places + 1)), row(places),
                           looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
         c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
         places += looks ? 5 : 4;
         break;
       }
       case Kind::merge:
-        c.add(fmt::format("wait_for_most((const char*){}, turn);", row(places + 2)));
-        c.add(fmt::format("{}_merge(turn.number * {} + row[{}], turn.reciprocal, (const char*){}, {});", name,
-                          attention_count(), row_ + places + 1, row(places), arguments(stage)));
+        // For all: where most have no keys, the others would look for the few all the time.
+        c.add(fmt::format("wait_for_most((const char*){}, turn, 0);", row(places + 2)));
+        c.add(fmt::format("{}_merge(turn.number * {} + (int)(long long)row[{}], turn.reciprocal, (const char*){}, {});",
+                          name, attention_count(), row_ + places + 1, row(places), arguments(stage)));
         places += 3;
         break;
       case Kind::product:
@@ -282,7 +284,7 @@ class Printer {
         part(stage, name, first, c);
         break;
     }
-    if (traps) c.add(fmt::format("if (raised) *trap = row[{}] + raised;", row_));
+    if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", row_));
     c.close();
     row_ += places + (published(stage) ? 1 : 0);
   }
@@ -296,13 +298,20 @@ class Printer {
         std::count_if(plan_.attentions.begin(), plan_.attentions.end(), [](const auto& a) { return a.has_value(); }));
   }
 
+  // Either way the block meets before its memory changes. With a word for each thread all may look at once; with more
+  // they would delay what they wait for.
   void exchange(const StreamStage& stage, Lines& c) {
     const auto memory = [&](size_t n) { return row(1 + 2 * static_cast<int>(n)); };
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("Taken{} taken_{};", shape_of(plan_.exchanges.at(stage.values[n])), n));
-    c.add(fmt::format("wait_for_most((const char*){}, turn);", memory(stage.values.size() - 1)));
+    int64_t bytes = 0;
+    for (int32_t v : stage.values) bytes += bytes_of(v);
+    const bool few = bytes <= word_payload * stream_threads;
+    if (!few)
+      c.add(fmt::format("wait_for_most((const char*){}, turn, gridDim.x / 4);", memory(stage.values.size() - 1)));
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("ask(taken_{}, (const char*){}, turn);", n, memory(n)));
+    if (few) c.add("meet_block();");
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn);", n,
                         pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(2 + 2 * static_cast<int>(n))),
