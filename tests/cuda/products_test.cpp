@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "backends/cuda/target/columns.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/pair.h"
 #include "backends/cuda/target/parts.h"
@@ -328,6 +329,72 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
       EXPECT_EQ(difference(c, expected, execute(c, machine, given, mslx::Order::random)), "");
     }
   }
+}
+
+// Queries, keys and values: of the same rows, with columns and epilogues of their own.
+TEST(CudaProducts, ProductsOfTheSameRowsInOneLaunch) {
+  struct One {
+    Kernel kernels[3];
+    Made made;
+    std::vector<bool> ahead;
+  };
+  std::vector<One> all;
+  std::string functions;
+  for (const cuda::TileShape& s : cuda::tile_shapes()) {
+    if (!s.fed) continue;
+    const int64_t m = 2 * s.rows, n = s.columns, k = 200;
+    One& one = all.emplace_back();
+    one.kernels[0] = linear(m, 2 * n, k, DType::bf16, DType::bf16, DType::bf16, gelu);
+    one.kernels[0].name = "same_rows" + name_of(s);
+    one.kernels[1] = one.kernels[2] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, doubled);
+    for (size_t n = 0; n < 15; ++n) one.ahead.push_back(all.size() % 2 && n % 5 == 1);
+    one.made =
+        cuda::make_columns(std::vector<const Kernel*>{&one.kernels[0], &one.kernels[1], &one.kernels[2]}, one.ahead, s);
+    functions += one.made.functions;
+  }
+  check_nvrtc(functions, {"sm_90a"});
+  Machine machine(functions);
+  ASSERT_EQ(machine.error(), "");
+  for (One& one : all) {
+    Case c{one.kernels[0].name, one.kernels[0], one.made, one.ahead};
+    c.kernel.args.clear();
+    std::vector<HostTensor> given, expected;
+    for (const Kernel& kernel : one.kernels) {
+      c.kernel.args.insert(c.kernel.args.end(), kernel.args.begin(), kernel.args.end());
+      std::vector<HostTensor> memory = random_memory(kernel, static_cast<unsigned>(given.size()));
+      if (!given.empty()) memory[0] = given[0];
+      for (HostTensor& t : memory) given.push_back(std::move(t));
+    }
+    expected = given;
+    for (size_t n = 0; n < 3; ++n) {
+      std::vector<void*> args;
+      for (size_t i = 0; i < 5; ++i) args.push_back(expected[5 * n + i].data.data());
+      evaluate(one.kernels[n], args);
+    }
+    for (const int64_t blocks : {one.made.shape.blocks, int64_t{3}}) {
+      c.made.shape.blocks = blocks;
+      EXPECT_EQ(difference(c, expected, execute(c, machine, given, mslx::Order::random)), "");
+    }
+  }
+}
+
+TEST(CudaProducts, WhichProductsHaveTheSameRows) {
+  const Kernel query = linear(2048, 1536, 1536, DType::bf16, DType::bf16, DType::bf16, gelu),
+               key = linear(2048, 256, 1536, DType::bf16, DType::bf16, DType::bf16, doubled),
+               odd = linear(2048, 264, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
+  const auto count = [](const std::vector<GroupStep>& steps, bool groups = true) {
+    return cuda::count_columns(steps, {groups});
+  };
+  const GroupStep q{&query, {0, 1, 2, 3, 4}}, k{&key, {0, 5, 6, 7, 8}}, v{&key, {0, 9, 10, 11, 12}};
+  EXPECT_EQ(count({q, k, v}), 3u);
+  EXPECT_EQ(count({q, k}), 2u);
+  EXPECT_EQ(count({q, k, v}, false), 1u) << "there are no fed tiles";
+  EXPECT_EQ(count({q}), 1u);
+  EXPECT_EQ(count({k, v}), 1u) << "equal ones";
+  EXPECT_EQ(count({q, {&key, {13, 5, 6, 7, 8}}}), 1u) << "other rows";
+  EXPECT_EQ(count({q, {&key, {0, 5, 4, 7, 8}}}), 1u) << "what the first one writes is read";
+  EXPECT_EQ(count({q, {&key, {0, 5, 6, 7, 2}}}), 1u) << "what the first one reads is written";
+  EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 1u) << "no whole tiles";
 }
 
 TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/architecture.h"
 #include "backends/cuda/target/beside.h"
+#include "backends/cuda/target/columns.h"
 #include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/pair.h"
 #include "backends/cuda/target/parts.h"
@@ -66,8 +67,13 @@ class Planner {
         finish(launch, known->second, steps);
         continue;
       }
+      const bool columns = of_columns(numbers);
+      if (columns) {
+        ahead.clear();
+        for (int32_t arg : launch.args) ahead.push_back(is_ahead(p_.buffers[static_cast<size_t>(arg)].kind));
+      }
       const auto [known, fresh] = kernels_.try_emplace({numbers, ahead});
-      if (fresh) known->second = make(numbers, ahead);
+      if (fresh) known->second = columns ? make_columns(kernels_of(numbers), ahead) : make(numbers, ahead);
       finish(launch, known->second, steps);
     }
   }
@@ -99,10 +105,24 @@ class Planner {
     launches_.push_back(&launch);
   }
 
-  // Of equal products, or of kernels beside each other; of those by themselves `ahead` says what is there before.
-  Made make(const std::vector<int32_t>& numbers, const std::vector<bool>& ahead) const {
+  std::vector<const Kernel*> kernels_of(const std::vector<int32_t>& numbers) const {
     std::vector<const Kernel*> kernels;
     for (const int32_t number : numbers) kernels.push_back(&p_.kernels[static_cast<size_t>(number)]);
+    return kernels;
+  }
+
+  // Whether these are products that differ: group() took them for those of the same rows.
+  bool of_columns(const std::vector<int32_t>& numbers) const {
+    return p_.kernels[static_cast<size_t>(numbers[0])].contraction &&
+           std::any_of(numbers.begin(), numbers.end(), [&](int32_t number) {
+             return kernel_name(p_.kernels[static_cast<size_t>(number)]) !=
+                    kernel_name(p_.kernels[static_cast<size_t>(numbers[0])]);
+           });
+  }
+
+  // Of equal products, or of kernels beside each other; of those by themselves `ahead` says what is there before.
+  Made make(const std::vector<int32_t>& numbers, const std::vector<bool>& ahead) const {
+    const std::vector<const Kernel*> kernels = kernels_of(numbers);
     if (numbers.size() > 1 && !kernels[0]->contraction) return make_beside(kernels);
     return make_kernel(*kernels[0], features_, ahead, static_cast<int>(numbers.size()));
   }
@@ -255,6 +275,7 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
   };
   size_t count = 1;
   if (steps.size() > 1 && steps[0].kernel->contraction && find_pair(steps[0], steps[1], features_)) return 2;
+  if (const size_t columns = count_columns(steps, features_); columns > 1) return columns;
   if (can_be_beside(*steps[0].kernel)) {
     while (count < std::min(most, steps.size()) && is_beside(steps[count], steps.first(count))) ++count;
     return count;

@@ -131,6 +131,29 @@ std::optional<TileShape> choose_pair_tile(const Product& p) {
   return best;
 }
 
+std::optional<TileShape> choose_columns_tile(std::span<const Product> products, double* cycles) {
+  Product all = products[0];
+  int64_t columns = 0;
+  for (const Product& p : products) {
+    columns += p.columns.size();
+    all.reads = std::max(all.reads, p.reads), all.work = std::max(all.work, p.work);
+  }
+  all.columns.extents = {columns};
+  std::optional<TileShape> best;
+  double least = 0;
+  for (TileShape s : shapes) {
+    if (!s.fed || !std::all_of(products.begin(), products.end(), [&](const Product& p) {
+          return takes(s, p) && p.rows.size() % s.rows == 0 && p.columns.size() % s.columns == 0;
+        }))
+      continue;
+    s.stages = static_cast<int>(std::min<int64_t>(8, (212 << 10) / stage_bytes(s)));
+    const double estimated = estimate(all, s);
+    if (!best || estimated < least) best = s, least = estimated;
+  }
+  *cycles = least;
+  return best;
+}
+
 TileShape choose_tile(const Product& p, const Features& features, double* cycles) {
   constexpr int most_stages = 8;
   const int64_t most_bytes = (features.groups ? 212 : 99) << 10;  // of a block on every device that is compiled for

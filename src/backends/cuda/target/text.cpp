@@ -75,24 +75,24 @@ std::string function_head(const Kernel& kernel, const Product& product, const La
   return head;
 }
 
-std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead) {
+std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead, const std::string& suffix) {
   std::vector<std::string> statements{"follow();"};
   int reads = 0;
   for (int i = 0; i < static_cast<int>(kernel.args.size()); ++i) {
     if (kernel.args[static_cast<size_t>(i)].written) continue;
     if (std::find(ahead.begin(), ahead.end(), i) == ahead.end())
-      statements.push_back(fmt::format("in{0} = behind(in{0});", reads));
+      statements.push_back(fmt::format("in{0}{1} = behind(in{0}{1});", reads, suffix));
     ++reads;
   }
   return statements;
 }
 
-std::vector<std::string> follow_text(const Kernel& kernel, const Product& product) {
+std::vector<std::string> follow_text(const Kernel& kernel, const Product& product, const std::string& suffix) {
   std::vector<int> ahead;
   for (const Operand* o : {&product.a, &product.b})
     if (o->ahead) ahead.push_back(o->arg);
   if (product.b.ahead && product.second_b >= 0) ahead.push_back(product.second_b);
-  return follow_text(kernel, ahead);
+  return follow_text(kernel, ahead, suffix);
 }
 
 std::string_view address_type(const Operand& operand) {

@@ -34,9 +34,11 @@ std::string function_name(const Kernel& kernel, const Product& product);
 // A block that is `alone` has the registers of a multiprocessor, which its warps then share out.
 std::string function_head(const Kernel& kernel, const Product& product, const LaunchShape& one, int pieces = 1,
                           bool alone = false);
-// Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before.
-std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead);
-std::vector<std::string> follow_text(const Kernel& kernel, const Product& product);
+// Statements that wait for what precedes the launch; `ahead`: positions of arguments that are there before; `suffix` of
+// their names.
+std::vector<std::string> follow_text(const Kernel& kernel, const std::vector<int>& ahead,
+                                     const std::string& suffix = "");
+std::vector<std::string> follow_text(const Kernel& kernel, const Product& product, const std::string& suffix = "");
 
 // The type of an operand's addresses, and its pointer among the function's parameters.
 std::string_view address_type(const Operand& operand);

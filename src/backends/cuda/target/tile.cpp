@@ -145,15 +145,19 @@ std::string tiles_decline(const Product& p) {
   return {};
 }
 
-Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s) {
-  const std::string name = function_name(kernel, product);
+std::string results_text(const Kernel& kernel, const Product& product) {
   PointFunction point;
-  point.name = name + "_at";
+  point.name = function_name(kernel, product) + "_at";
   point.positions = {{"batch", product.batch.dims}, {"row", product.rows.dims}, {"column", product.columns.dims}};
   point.lanes = product.lanes;
   const Axis& lanes = product.lanes_are_rows ? product.rows : product.columns;
   point.pair = product.second_b >= 0;
   if (product.lanes > 1) point.lane_dim = lanes.dims.back();
+  return print_point(kernel, cuda_dialect, point);
+}
+
+Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s) {
+  const std::string name = function_name(kernel, product);
   Made made;
   made.shape = {tiles_of(product, s), s.threads()};
   if (s.fed) made.shape.blocks = std::min<int64_t>(made.shape.blocks, multiprocessors);
@@ -168,7 +172,7 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
                          : s.groups ? ", by warpgroups"
                                     : "",
                          s.pieces > 1 ? fmt::format(", the depth in {} pieces", s.pieces) : "");
-  made.functions = print_point(kernel, cuda_dialect, point);
+  made.functions = results_text(kernel, product);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);
   made.functions += function_head(kernel, product, made.shape, s.pieces, s.fed);
   made.shape.blocks *= product.copies * s.pieces;

@@ -30,6 +30,8 @@ int64_t steps_of_piece(const Product& product, const TileShape& shape);  // at m
 bool takes(const TileShape& shape, const Product& product);
 // Of a product with a second matrix; nullopt where two kernels are.
 std::optional<TileShape> choose_pair_tile(const Product& product);
+// Of several products of the same rows whose columns are whole tiles; nullopt where there is none.
+std::optional<TileShape> choose_columns_tile(std::span<const Product> products, double* cycles);
 TileShape choose_tile(const Product& product, const Features& features, double* cycles = nullptr);
 
 // Of the result: a product with a second matrix has two sums for each.

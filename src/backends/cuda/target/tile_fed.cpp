@@ -4,13 +4,15 @@
 #include <algorithm>
 
 #include "backends/cuda/target/tile_text.h"
+#include "print/print.h"
 
 namespace npusim::cuda {
 namespace {
 
 class FedText : TileText {
  public:
-  using TileText::TileText;
+  FedText(const Kernel& kernel, const Product& product, const TileShape& shape, std::span<const Part> parts)
+      : TileText(kernel, product, shape), parts_(parts) {}
 
   // Four warps ask for the words of stages, as far ahead as there is room, over the ends of tiles; the others multiply,
   // and let a stage go when the next one's products have begun and its own have ended.
@@ -21,7 +23,11 @@ class FedText : TileText {
     // Of a thread of four warps; together no more than the launch has.
     const int all = 65536 / s_.threads() / 8 * 8 * (s_.threads() / 128);
     const bool walks = !p_.a.bounds.empty() || !p_.b.bounds.empty();
-    const int own = walks ? (s_.rows > 128 && s_.columns <= 64 ? 120 : 88) : !plain ? 80 : p_.second_b >= 0 ? 56 : 40;
+    const int own = !parts_.empty()    ? 64
+                    : walks            ? (s_.rows > 128 && s_.columns <= 64 ? 120 : 88)
+                    : !plain           ? 80
+                    : p_.second_b >= 0 ? 56
+                                       : 40;
     const int others = (all - own) / (warps / 4) / 8 * 8;
     t_.add(
         fmt::format("unsigned long long* const full = (unsigned long long*)(b_stages + {}), *const empty = full + {};",
@@ -35,11 +41,15 @@ class FedText : TileText {
     t_.add("int slot = 0;");
     t_.add("unsigned phase = 1;");
     const bool ahead = p_.a.ahead || p_.b.ahead;
-    const auto follow = [&] {
-      for (const std::string& statement : follow_text(k_, p_)) t_.add(statement);
-    };
     if (!ahead) follow();
+    // The rows are the same for all parts, and are named by what comes through the wait.
+    const std::string rows = pointer_of(k_, p_.a), columns = pointer_of(k_, p_.b);
+    if (!parts_.empty()) t_.add(fmt::format("const auto& {0} = {0}_0;", rows));
     each_tile();
+    if (!parts_.empty())
+      t_.add(fmt::format("const {}* const {} = {};", element_type(p_), columns, of_part([&](size_t n) {
+                           return fmt::format("{}_{}", pointer_of(*parts_[n].kernel, parts_[n].product.b), n);
+                         })));
     if (p_.batch.dims.empty())
       t_.add("(void)batch;");
     else
@@ -90,26 +100,79 @@ class FedText : TileText {
     t_.close();
     t_.add("wait_group<0>();");
     t_.add("if (lane == 0) mbarrier_arrive(&empty[last]);");
-    add_results_from_registers(t_, k_, p_, s_);
+    add_results();
     t_.close();
     return std::move(t_.text);
   }
 
  private:
+  // What is behind a launch that precedes this one.
+  void follow() {
+    if (parts_.empty())
+      for (const std::string& statement : follow_text(k_, p_)) t_.add(statement);
+    for (size_t n = 0; n < parts_.size(); ++n)
+      for (const std::string& statement : follow_text(*parts_[n].kernel, parts_[n].product, fmt::format("_{}", n)))
+        if (n == 0 || statement != "follow();") t_.add(statement);
+  }
+
+  // Of the part that the tile is of: part == 0 ? TEXT(0) : … TEXT(last).
+  template <typename F>
+  std::string of_part(const F& text) const {
+    std::string choice;
+    for (size_t n = 0; n + 1 < parts_.size(); ++n) choice += fmt::format("part == {} ? {} : ", n, text(n));
+    return choice + text(parts_.size() - 1);
+  }
+
   // A loop's parts that both those who fill stages and those who multiply walk.
   void each_tile() {
     t_.add("#pragma unroll 1");
-    t_.open(fmt::format("for (int tile = block; tile < {}; tile += gridDim.x)", tiles_of(p_, s_)));
-    stand_at("tile");
+    if (parts_.empty()) {
+      t_.open(fmt::format("for (int tile = block; tile < {}; tile += gridDim.x)", tiles_of(p_, s_)));
+      return stand_at("tile");
+    }
+    std::vector<int64_t> first{0};
+    for (const Part& part : parts_) first.push_back(first.back() + tiles_of(part.product, s_));
+    t_.open(fmt::format("for (int tile = block; tile < {}; tile += gridDim.x)", first.back()));
+    std::string part;
+    for (size_t n = 0; n + 1 < parts_.size(); ++n) part += fmt::format("tile < {} ? {} : ", first[n + 1], n);
+    t_.add(fmt::format("const int part = {}{}, within = tile - ({});", part, parts_.size() - 1,
+                       of_part([&](size_t n) { return std::to_string(first[n]); })));
+    const int64_t rows = p_.rows.size() / s_.rows;
+    t_.add(fmt::format("const int first_row = within % {0} * {1}, first_column = within / {0} * {2}, batch = 0;", rows,
+                       s_.rows, s_.columns));
   }
+
+  // Equal kernels share the text.
+  void add_results() {
+    if (parts_.empty()) return add_results_from_registers(t_, k_, p_, s_);
+    for (size_t n = 0, last = 0; n < parts_.size(); n = last) {
+      const Kernel& kernel = *parts_[n].kernel;
+      while (last < parts_.size() && kernel_name(*parts_[last].kernel) == kernel_name(kernel)) ++last;
+      t_.open(fmt::format("{}if (part < {})", n == 0 ? "" : "else ", last));
+      int reads = 0, writes = 0;
+      for (const KernelArg& arg : kernel.args) {
+        const std::string name = fmt::format("{}{}", arg.written ? "out" : "in", arg.written ? writes++ : reads++);
+        std::string choice;
+        for (size_t of = n; of + 1 < last; ++of) choice += fmt::format("part == {} ? {}_{} : ", of, name, of);
+        t_.add(fmt::format("{}{}* const {} = {}{}_{};", arg.written ? "" : "const ",
+                           cuda_dialect.elements[static_cast<size_t>(arg.dtype)].type, name, choice, name, last - 1));
+      }
+      add_results_from_registers(t_, kernel, parts_[n].product, s_);
+      t_.close();
+    }
+  }
+
   int slots() const { return static_cast<int>(std::min<int64_t>(s_.stages, steps_)); }
   void next_slot() { t_.add(fmt::format("if (++slot == {}) slot = 0, phase ^= 1;", slots())); }
+
+  const std::span<const Part> parts_;  // none: the one product
 };
 
 }  // namespace
 
-std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape) {
-  return FedText(kernel, product, shape).body();
+std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape,
+                     std::span<const Part> parts) {
+  return FedText(kernel, product, shape, parts).body();
 }
 
 }  // namespace npusim::cuda

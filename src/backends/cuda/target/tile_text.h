@@ -1,5 +1,6 @@
 // What texts of tiles have in common: where a tile stands, how words come into stages, sums.
 #pragma once
+#include <span>
 #include <string>
 
 #include "backends/cuda/target/tile.h"
@@ -42,7 +43,16 @@ class TileText {
   int lines_of_pass(const Operand& o, int size) const;
 };
 
-// The text behind the function's head of tiles that are fed.
-std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape);
+// The function of a result, or of eight side by side.
+std::string results_text(const Kernel& kernel, const Product& product);
+
+// A product of several that one launch makes; what its kernel's arguments are called is behind a suffix, "_0", "_1".
+struct Part {
+  const Kernel* kernel = nullptr;
+  Product product;
+};
+// The text behind the function's head of tiles that are fed; of several products those of the first one come first.
+std::string fed_text(const Kernel& kernel, const Product& product, const TileShape& shape,
+                     std::span<const Part> parts = {});
 
 }  // namespace npusim::cuda

@@ -1,0 +1,16 @@
+// Products of the same rows with several matrices, as queries, keys and values where heads share keys: the tiles of all
+// are one launch, whatever their columns and what is done with their results.
+#pragma once
+#include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target/tile.h"
+#include "codegen/target.h"
+
+namespace npusim::cuda {
+
+// How many of these steps, from the first on, one launch makes; 1 where that is not expected to be faster.
+size_t count_columns(std::span<const GroupStep> steps, const Features& features);
+// `ahead` by the arguments of all, one kernel's behind the other's; the shape, if not given, is chosen.
+Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead,
+                  const std::optional<TileShape>& shape = {});
+
+}  // namespace npusim::cuda
