@@ -43,6 +43,7 @@ int stages_ahead(const TileShape& s) { return s.groups && s.stages > 3 ? s.stage
 
 int64_t shared_bytes_of(const Product& p, const TileShape& s) {
   if (s.fed) return std::min<int64_t>(s.stages, steps_of(p)) * (stage_bytes(s) + 16);
+  if (has_neighbours(p, s)) return std::min<int64_t>(s.stages, steps_of_piece(p, s)) * stage_bytes(s);
   const int64_t results = int64_t{4} * (p.lanes_are_rows ? s.columns : s.rows) * results_pitch(p, s);
   return std::max(std::min<int64_t>(s.stages, steps_of_piece(p, s)) * stage_bytes(s), results);
 }

@@ -100,11 +100,13 @@ class PatchText {
     if (channels == 1) t_.add(fmt::format("{}.x &= 0xffff;", pixel));
   }
 
+  // Of 32 columns, each lane of four gets eight neighbours: a line, of a tile of eight that the products make, is that
+  // of another column. All of a thread's words are asked for at once.
   void bring_weight() {
     const ConvWindows& w = c_.windows;
     const int line = c_.pixels_of_line();
-    const int64_t all = s_.columns * w.kernel[0] * line;
-    constexpr int together = 8;
+    const int64_t taps = w.kernel[0] * line, all = s_.columns * taps;
+    const int64_t together = std::min<int64_t>(32, parts(all, s_.threads()));
     t_.add("#pragma unroll 1");
     t_.open(fmt::format("for (int first = thread; first < {}; first += {})", all, together * s_.threads()));
     t_.add(fmt::format("uint2 pixels[{}];", together));
@@ -113,20 +115,21 @@ class PatchText {
       t_.open(fmt::format("for (int n = 0; n < {}; ++n)", together));
       t_.add(fmt::format("const int i = first + n * {};", s_.threads()));
       if (all % (together * s_.threads()) != 0) t_.add(fmt::format("if (i >= {}) break;", all));
-      t_.add(fmt::format("const int column = i / {}, tap = i % {};", w.kernel[0] * line, w.kernel[0] * line));
+      t_.add(fmt::format("const int line = i / {0}, tap = i % {0};", taps));
     };
     each();
+    t_.add("const int column = first_column + line / 32 * 32 + line % 8 / 2 * 8 + line / 8 % 4 * 2 + line % 2;");
     t_.add(fmt::format("const int down = tap / {0}, right = tap % {0};", line));
     t_.add("pixels[n] = uint2{0, 0};");
-    t_.open(fmt::format("if (right < {} && first_column + column < {})", w.kernel[1], w.out_channels));
+    t_.open(fmt::format("if (right < {} && column < {})", w.kernel[1], w.out_channels));
     const Operand& b = p_.b;
-    t_.add(fmt::format("pixels[n] = *(const uint2*)({} + {} + (first_column + column) * {} + down * {} + right * {});",
+    t_.add(fmt::format("pixels[n] = *(const uint2*)({} + {} + column * {} + down * {} + right * {});",
                        pointer_of(k_, b), b.offset, w.weight_strides[1], w.weight_strides[3], w.weight_strides[4]));
     mask("pixels[n]", w.in_channels);
     t_.close();
     t_.close();
     each();
-    t_.add(fmt::format("*(uint2*)(weight + column * {} + tap * {}) = pixels[n];", z_.weight_pitch(), patch_channels));
+    t_.add(fmt::format("*(uint2*)(weight + line * {} + tap * {}) = pixels[n];", z_.weight_pitch(), patch_channels));
     t_.close();
     t_.close();
   }
@@ -258,7 +261,7 @@ class PatchText {
     t_.close();
   }
 
-  // Four lanes change places so that each has eight neighbours.
+  // A lane has two columns of each of four tiles, which are eight neighbours.
   void results() {
     const ConvWindows& w = c_.windows;
     const int m = s_.rows_of_warp() / 16, tiles = s_.columns / 8;
@@ -276,7 +279,8 @@ class PatchText {
       t_.add("const int column = first_column + (first + lane % 4) * 8;");
       if (rest) {
         t_.add("float leaf[8];");
-        t_.add("take_columns(leaf, sums[i] + first, n, 4);");
+        t_.add("#pragma unroll");
+        t_.add("for (int e = 0; e < 8; ++e) leaf[e] = sums[i][first + e / 2][n * 2 + e % 2];");
       }
       t_.add(fmt::format("if (line >= {} || at >= {} || column >= {}) continue;", w.output[0], w.output[1],
                          w.out_channels));

@@ -49,6 +49,7 @@ class BlockText : TileText {
   void group_sums() {
     const int ahead = stages_ahead(s_);
     first_stages(ahead);
+    if (reads_early(p_, s_)) add_reads(t_, k_, p_, s_);
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps()));
     t_.add(fmt::format("wait_copies<{}>();", ahead - 1));
     t_.add("show_words();");
@@ -66,6 +67,7 @@ class BlockText : TileText {
   void sums() {
     const int m = rows_of_warp(s_), n = columns_of_warp(s_);
     first_stages(stages_ahead(s_));
+    if (reads_early(p_, s_)) add_reads(t_, k_, p_, s_);
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps()));
     t_.add(fmt::format("wait_copies<{}>();", stages_ahead(s_) - 1));
     t_.add("__syncthreads();");

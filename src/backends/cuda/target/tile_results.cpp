@@ -95,7 +95,54 @@ void add_results_from_registers(Lines& t, const Kernel& k, const Product& p, con
   t.close();
 }
 
+namespace {
+
+// Words of a lane: of 16 rows and 32 columns two, of rows that are eight apart.
+int words_of(const TileShape& s) { return rows_of_warp(s) / 16 * (columns_of_warp(s) / 32) * 2; }
+
+void each_word(Lines& t, const Product& p, const TileShape& s, const std::vector<std::string>& statements) {
+  const int fours = columns_of_warp(s) / 32;
+  t.add("#pragma unroll");
+  t.open(fmt::format("for (int n = 0; n < {}; ++n)", words_of(s)));
+  t.add(fmt::format("const int i = n / {}, first = n / 2 % {} * 4, half = n % 2;", 2 * fours, fours));
+  t.add(fmt::format("const int row = first_row + warp_row + i * {} + lane / 4 + half * 8;", next_rows(s)));
+  t.add("const int column = first_column + warp_column + (first + lane % 4) * 8;");
+  t.add(fmt::format("if (row >= {} || column >= {}) continue;", p.rows.size(), p.columns.size()));
+  for (const std::string& statement : statements) t.add(statement);
+  t.close();
+}
+
+void add_neighbours(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
+  if (s.groups) {
+    t.add("#pragma unroll");
+    t.add(fmt::format("for (int i = 0; i < {}; ++i) hold(sums[i]);", rows_of_warp(s) / 16));
+  }
+  if (!reads_early(p, s)) add_reads(t, k, p, s);
+  each_word(
+      t, p, s,
+      {"float leaf[8];", "#pragma unroll",
+       "for (int e = 0; e < 8; ++e) leaf[e] = sums[i][first + e / 2][half * 2 + e % 2];",
+       fmt::format("{}_at_rest({}, batch, row, column, leaf, words[n]);", function_name(k, p), parameter_names(k))});
+}
+
+}  // namespace
+
+// Of more words a lane has too few under way, and pieces of lines where the way through shared memory has whole ones.
+bool has_neighbours(const Product& p, const TileShape& s) {
+  return !s.fed && s.pieces == 1 && p.lanes == word && !p.lanes_are_rows && p.b.words != Operand::Words::across &&
+         columns_of_warp(s) % 32 == 0 && words_of(s) <= 4;
+}
+
+bool reads_early(const Product& p, const TileShape& s) { return has_neighbours(p, s) && p.reads > 0; }
+
+void add_reads(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
+  const std::string name = function_name(k, p) + "_at";
+  t.add(fmt::format("{}_words words[{}];", name, words_of(s)));
+  each_word(t, p, s, {fmt::format("{}_read({}, batch, row, column, words[n]);", name, parameter_names(k))});
+}
+
 void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
+  if (has_neighbours(p, s)) return add_neighbours(t, k, p, s);
   const bool turn = p.lanes_are_rows;
   const int lines = turn ? s.columns : s.rows, width = turn ? s.rows : s.columns, pitch = results_pitch(p, s);
   t.add("wait_copies<0>();");

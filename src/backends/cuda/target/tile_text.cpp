@@ -94,12 +94,16 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int j = 0; j < {}; ++j)", lines));
   const int apart = matrix_lines(x, size);
-  if (apart != size)
-    t_.add(fmt::format("const int line = {0}_line + j * {1}, at = first_{2} + (line < {3} ? line : line - {3});", x,
-                       lines_of_pass(o, size), what, apart));
-  else
-    t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word)
-                     : fmt::format("const int at = first_{} + {}_line + j * {};", what, x, lines_of_pass(o, size)));
+  std::string line = fmt::format("{}_line + j * {}", x, lines_of_pass(o, size));
+  if (apart != size || (x == 'b' && has_neighbours(p_, s_))) {
+    t_.add(fmt::format("const int line = {};", line));
+    line = apart != size ? fmt::format("(line < {0} ? line : line - {0})", apart) : "line";
+    // A lane's sums are two columns of each of four tiles: neighbours are put there.
+    if (has_neighbours(p_, s_) && x == 'b')
+      line = fmt::format("{0} / 32 * 32 + {0} % 8 / 2 * 8 + {0} / 8 % 4 * 2 + {0} % 2", line);
+  }
+  t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word)
+                   : fmt::format("const int at = first_{} + {};", what, line));
   take_apart(t_, "at", axis, "r");
   if (!plain) t_.add(fmt::format("{}_there[j] = at < {};", x, axis.size()));
   const std::string_view cast = type == "int" ? "" : "(long long)";
