@@ -83,7 +83,7 @@ TEST(PrintedMetal, traps) {
     EXPECT_EQ(trap_message(sample.kernel, code).find("unknown"), std::string::npos);
     ++traps;
   }
-  EXPECT_EQ(traps, 2);
+  EXPECT_EQ(traps, 3);
 }
 
 TEST(PrintedMetal, has_no_races) {
