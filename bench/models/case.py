@@ -13,10 +13,12 @@ Made = tuple[nn.Module, Sequence[Any], Mapping[str, Any]]  # model, args, kwargs
 
 @dataclass(frozen=True)
 class Case:
-    """One architecture: its group in the report, and a function that makes a small one of it, called after a seed."""
+    """One architecture: its group in the report, and a function that makes a small one of it, called after a seed; the
+    keywords whose values are part of the program."""
 
     group: str
     make: Callable[[], Made]
+    fixed: tuple[str, ...] = ()
 
 
 def randomise(model: nn.Module) -> None:

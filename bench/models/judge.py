@@ -33,6 +33,8 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
     unstable (PyTorch itself is too far off to compare with) or not made; "programs" says it for each dtype."""
     torch.manual_seed(zlib.crc32(f"{family} {name}".encode()))
     found: dict[str, Any] = {"versions": versions(family)}
+    if case.fixed:
+        found["fixed"] = case.fixed
     try:
         with torch.no_grad():
             model, args, kwargs = case.make()
@@ -51,8 +53,9 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
     exported: dict[torch.dtype, Any] = {}
     for program, (dtype, told, bar) in PROGRAMS.items():
         if dtype not in exported:
-            exported[dtype] = export(model, (args, kwargs), dtype)
-        judged = judge_program(exported[dtype], (args, kwargs), dtype, told, bar, expected, own[OWN[program]])
+            exported[dtype] = export(model, (args, kwargs), dtype, case.fixed)
+        inputs = args, {name: value for name, value in kwargs.items() if name not in case.fixed}
+        judged = judge_program(exported[dtype], inputs, dtype, told, bar, expected, own[OWN[program]])
         outputs = judged.pop("outputs", None)
         if judged["state"] == "wrong" and "error" in judged and OWN[program] != torch.float32:
             judged["shaken"], judged["beside"] = shaken(model, (args, kwargs), OWN[program], expected, outputs)
@@ -161,11 +164,11 @@ def shaken(
 # ---- what npusim answers
 
 
-def export(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> Any:
+def export(model: torch.nn.Module, call: Call, dtype: torch.dtype, fixed: Sequence[str]) -> Any:
     """The export, or the state of why there is none, and why."""
     args, kwargs = cast(call, dtype)
     try:
-        return npusim.export(cast(model, dtype), args, kwargs)
+        return npusim.export(cast(model, dtype), args, kwargs, fixed=fixed)
     except npusim.Error as error:
         return "refused", str(error)
     except Exception as error:

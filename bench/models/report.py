@@ -96,4 +96,6 @@ def cell(program: Line) -> str:
 
 def why(line: Line) -> str:
     found = line.get("why") or next((p["why"] for p in line.get("programs", {}).values() if "why" in p), "")
+    if not found and "fixed" in line:
+        return f"part of the program: {', '.join(line['fixed'])}"
     return " ".join(found.split())[:120].replace("|", "\\|")

@@ -52,7 +52,11 @@ SMALL: dict[str, Any] = {
 
 
 def cases() -> dict[str, Case]:
-    return {name: Case(group_of(name), lambda name=name: make(name)) for name in modeling_auto.MODEL_MAPPING_NAMES}
+    fixed = transformers_special.FIXED
+    return {
+        name: Case(group_of(name), lambda name=name: make(name), fixed.get(name, ()))
+        for name in modeling_auto.MODEL_MAPPING_NAMES
+    }
 
 
 def group_of(name: str) -> str:

@@ -96,6 +96,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
+# Arguments that decide shapes: they are exported as part of the program.
+FIXED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("siglip2", "siglip2_vision_model"), ("spatial_shapes",)),
+    "lfm3_vl": ("image_grid_thw",),
+    "lfm3_vl_vision": ("grid_thw",),
+}
+
+
 def series(given: Arguments, config: Any) -> Arguments:
     past, future = config.context_length + max(config.lags_sequence), config.prediction_length
     return {

@@ -26,12 +26,17 @@ __version__ = _core.version()
 
 
 def export(
-    model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+    model: Any,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    fixed: Sequence[str] = (),
 ) -> Exported:
     """IR and weights of a torch.nn.Module, or of a torch.export.ExportedProgram. See npusim.torch_export.export."""
     from . import torch_export
 
-    return torch_export.export(model, args, kwargs, strict=strict)
+    return torch_export.export(model, args, kwargs, strict=strict, fixed=fixed)
 
 
 def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,)) -> ExportedText:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import itertools
 import logging
 import warnings
@@ -25,7 +27,12 @@ SMALL = 4096  # elements: constants up to here stand in the IR, where the compil
 
 
 def export(
-    model: Any, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, strict: bool = False
+    model: Any,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    fixed: Sequence[str] = (),
 ) -> Exported:
     """IR and weights of a model: everything that it computes with, whatever its state_dict holds.
 
@@ -33,6 +40,8 @@ def export(
     args, kwargs: example arguments. Tensors among them, in whatever dicts, lists and dataclasses, become inputs, named as
         forward() names them; numbers and strings are part of the program.
     strict: trace with torch.export's strict=True.
+    fixed: keywords in kwargs whose example values are part of the program, as numbers are: tensors among them become no
+        inputs, and what is computed of them may decide shapes (the sizes of images: `spatial_shapes`, `image_grid_thw`).
 
     Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
     tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
@@ -41,20 +50,41 @@ def export(
     Raises UnsupportedError with a problem for each thing that has no place in IR, whatever torch.export raises for what
     it cannot trace."""
     if isinstance(model, torch.export.ExportedProgram):
-        if args is not None or kwargs is not None:
+        if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
         return of_program(model, "model")
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
     if args is None and kwargs is None:
         raise UsageError("a torch.nn.Module needs example arguments: args, kwargs")
-    with torch.no_grad(), _quiet():
-        program = torch.export.export(model, _tuple(args), dict(kwargs or {}), strict=strict)
+    given = dict(kwargs or {})
+    if missing := [name for name in fixed if name not in given]:
+        raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
+    held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
+    with torch.no_grad(), _quiet(), _holding(model, held):
+        program = torch.export.export(model, _tuple(args), given, strict=strict)
     return of_program(program, type(model).__name__)
 
 
 def _tuple(args: Any) -> tuple[Any, ...]:
     return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
+
+
+@contextlib.contextmanager
+def _holding(model: torch.nn.Module, held: dict[str, Any]) -> Iterator[None]:
+    """With a forward() that has these keywords already."""
+    if not held:
+        yield
+        return
+    before = vars(model).get("forward")
+    model.forward = functools.partial(model.forward, **held)
+    try:
+        yield
+    finally:
+        if before is None:
+            del model.forward
+        else:
+            model.forward = before
 
 
 @contextlib.contextmanager

@@ -94,3 +94,32 @@ def along_another(m, x, y):
 @pytest.mark.parametrize("function", [inner, nested, along_another])
 def test_mapped_calls(function):
     check(function, X, X.flip(0) / 2)
+
+
+class Sized(torch.nn.Module):
+    def forward(self, x, *, shapes, scale=None):
+        parts = [
+            torch.nn.functional.interpolate(x[None, i : i + 1], tuple(shape.tolist())).flatten()
+            for i, shape in enumerate(shapes)
+        ]
+        return torch.cat(parts) * (1 if scale is None else scale)
+
+
+def test_fixed_arguments_are_part_of_the_program():
+    x, shapes, scale = torch.rand(2, 3, 4), torch.tensor([[2, 3], [4, 5]]), torch.tensor(3.0)
+    model = Sized()
+    exported = npusim.export(model, (x,), {"shapes": shapes, "scale": scale}, fixed=["shapes"])
+    assert [tensor["name"] for tensor in exported.ir["graph_inputs"]] == ["x", "scale"]
+    assert "forward" not in vars(model)
+    expected = model(x, shapes=shapes, scale=scale).numpy()
+    shapes.fill_(1)  # the caller's, no longer the program's
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(x, scale)["output"]
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_fixed_arguments_that_there_are_not():
+    shapes = torch.tensor([[2, 3]])
+    with pytest.raises(npusim.UsageError, match="no sizes"):
+        npusim.export(Sized(), (torch.rand(1, 3, 4),), {"shapes": shapes}, fixed=["sizes"])
+    with pytest.raises(npusim.UnsupportedError, match="depends on"):
+        npusim.export(Sized(), (torch.rand(1, 3, 4),), {"shapes": shapes})
