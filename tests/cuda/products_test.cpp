@@ -435,6 +435,24 @@ TEST(CudaProducts, AttentionAsProducts) {
                {"decode", attention(decode, DType::f32, masked), 3, {"dots", "rows", "tiles"}}});
 }
 
+// Few sums of a lane are stored from registers; others change places through shared memory, and need it.
+TEST(CudaProducts, ResultsFromRegistersWhereTheyAreFew) {
+  std::string why;
+  const auto words = cuda::find_product(linear(128, 256, 64, DType::f16, DType::f16, DType::f16, gelu), why),
+             elements = cuda::find_product(linear(128, 250, 64, DType::f16, DType::f16, DType::f16, gelu), why);
+  for (cuda::TileShape s : cuda::tile_shapes()) {
+    if (s.fed || s.rows != s.columns) continue;
+    EXPECT_EQ(cuda::has_neighbours(*words, s), s.rows == 64) << name_of(s);
+    EXPECT_EQ(cuda::reads_early(*words, s), s.rows == 64) << name_of(s);
+    EXPECT_FALSE(cuda::has_neighbours(*elements, s)) << name_of(s);
+    if (s.rows == 64) {
+      EXPECT_EQ(cuda::shared_bytes_of(*words, s), 16384);  // one step's
+    }
+    s.pieces = 2;
+    EXPECT_FALSE(cuda::has_neighbours(*words, s)) << name_of(s);
+  }
+}
+
 struct PatchCase {
   std::string name;
   ConvCase conv;
