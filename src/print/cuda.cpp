@@ -247,13 +247,12 @@ $fn void wait_group() {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"((unsigned)__cvta_generic_to_shared(at))
                : "memory");
 })"},
-    // `count` of four tiles of eight columns, and zeros behind them.
-    {"take_part", R"(template <int count>
-$fn void take_part(float (&part)[4][4], const float (*sums)[4]) {
+    // A lane's own two columns of each of `count` of four tiles of eight, and zeros behind them.
+    {"own_columns", R"($fn void own_columns(float* columns, const float (*sums)[4], const int half, const int count) {
 #pragma unroll
   for (int n = 0; n < 4; ++n)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) part[n][e] = n < count ? sums[n][e] : 0;
+    for (int e = 0; e < 2; ++e) columns[2 * n + e] = n < count ? sums[n][half * 2 + e] : 0;
 })"},
     // Of four neighbouring lanes, each has two columns of `count` tiles of eight: the n-th gets all columns of tile n.
     {"take_columns", R"($fn void take_columns(float* columns, const float (*sums)[4], const int half, const int count) {

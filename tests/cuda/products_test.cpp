@@ -397,6 +397,71 @@ TEST(CudaProducts, WhichProductsHaveTheSameRows) {
   EXPECT_EQ(count({q, {&odd, {0, 5, 6, 7, 8}}}), 1u) << "no whole tiles";
 }
 
+// Of a batch, and of a pair without other values; nothing but the sums is read.
+TEST(CudaProducts, ResultsOfTheirSumsAlone) {
+  const auto alone = [](int64_t batch, int64_t m, int64_t n, int64_t k, bool gated) {
+    KernelBuilder b({batch, m, n});
+    const int x = b.input({DType::bf16, {batch, m, k}}), w = b.input({DType::bf16, {batch, n, k}}),
+              gate = gated ? b.input({DType::bf16, {batch, m, n}}) : -1, out = b.output({DType::bf16, {batch, m, n}});
+    const Coord z = b.dim(0), i = b.dim(1), j = b.dim(2), r = b.dim(3);
+    Ex leaf = b.contract(ContractionKind::matmul, {k}, x, Coords{z, i, r}, w, Coords{z, j, r});
+    if (gated) {
+      const Ex g = b.load(gate, Coords{z, i, j});
+      b.store(out, g / (1.0 + exp(-g)) * leaf);
+    } else {
+      b.store(out, leaf * 0.25);
+    }
+    return b.finish("alone");
+  };
+  std::vector<Case> cases;
+  struct Both {
+    Kernel gate, up;
+    std::vector<std::pair<size_t, size_t>> given;
+  };
+  std::vector<Both> pairs;
+  for (const cuda::TileShape& s : cuda::tile_shapes()) {
+    if (!s.fed) continue;
+    cases.push_back(tiled("alone" + name_of(s), alone(2, s.rows + 3, s.columns + 24, 72, false), s));
+    const int64_t m = s.rows + 5, n = s.columns / 2 + 8;
+    const Kernel gate = alone(1, m, n, 136, false), up = alone(1, m, n, 136, true);
+    auto pair = cuda::find_pair({&gate, {0, 1, 2}}, {&up, {0, 3, 2, 4}}, {true});
+    ASSERT_EQ(pair.has_value(), true);
+    pair->kernel.name = "alone_pair" + name_of(s);
+    cases.push_back(
+        {pair->kernel.name, pair->kernel, cuda::make_joined(*pair, std::vector<bool>(pair->kernel.args.size()), s)});
+    pairs.push_back({gate, up, pair->given});
+  }
+  std::string functions;
+  for (const Case& c : cases) functions += c.made.functions;
+  check_nvrtc(functions, {"sm_90a"});
+  Machine machine(functions);
+  ASSERT_EQ(machine.error(), "");
+  for (size_t n = 0; n < cases.size(); ++n) {
+    const Case& c = cases[n];
+    std::vector<HostTensor> given = random_memory(c.kernel, static_cast<unsigned>(n)), expected = given;
+    if (n % 2 == 0) {
+      std::vector<void*> args;
+      for (HostTensor& t : expected) args.push_back(t.data.data());
+      evaluate(c.kernel, args);
+    } else {  // rows, gate's matrix, what it hands over, up's matrix, the result
+      const Both& pair = pairs[n / 2];
+      std::vector<HostTensor> values(5);
+      const std::vector<size_t> of[2] = {{0, 1, 2}, {0, 3, 2, 4}};
+      for (size_t i = 0; i < given.size(); ++i) values[of[pair.given[i].first][pair.given[i].second]] = given[i];
+      values[2] = values[4];
+      for (size_t step : {0, 1}) {
+        std::vector<void*> args;
+        for (size_t value : of[step]) args.push_back(values[value].data.data());
+        for (size_t i = 0; i < given.size() && step == 0; ++i)
+          given[i] = values[of[pair.given[i].first][pair.given[i].second]];
+        evaluate(step == 0 ? pair.gate : pair.up, args);
+      }
+      for (size_t i = 0; i < given.size(); ++i) expected[i] = values[of[pair.given[i].first][pair.given[i].second]];
+    }
+    EXPECT_EQ(difference(c, expected, execute(c, machine, given, mslx::Order::random)), "");
+  }
+}
+
 TEST(CudaProducts, PackedWeightsAndPiecesOfTheDepth) {
   ConvCase late;  // few pixels, a long depth
   late.type = late.weight_type = DType::f16;

@@ -51,6 +51,8 @@ void add_reads(Lines& to, const Kernel& kernel, const Product& product, const Ti
 void add_results(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
 // Of tiles that are fed: from a group's registers to memory. Shared memory is the next tile's already.
 void add_results_from_registers(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
+// Whether columns lie in such lines of a fed stage that a lane's sums of four tiles of eight are eight neighbours.
+inline bool has_neighbours(const Product& p, const TileShape& s) { return s.fed && columns_of(p, s) % 32 == 0; }
 int64_t tiles_of(const Product& product, const TileShape& shape);
 
 std::string tiles_decline(const Product& product);  // "" if they do not

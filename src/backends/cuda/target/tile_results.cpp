@@ -29,69 +29,40 @@ void add_pieces(Lines& t, const Product& p, const TileShape& s, const std::strin
 
 }  // namespace
 
-// Four lanes change places so that each has eight neighbours. What is read is asked for before it is used: of two fours
-// of tiles of eight columns, or for a pair, whose text is long, of the next one of a loop over the fours. Only which
-// registers a loop's turn takes depends on its number.
+// A lane has eight neighbours, or four lanes change places so that each does. What is read is asked for before it is
+// used: of two fours of tiles of eight columns, or for a pair, which has fewer registers, of one.
 void add_results_from_registers(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
   const bool two = p.second_b >= 0;
   const std::string name = function_name(k, p) + "_at", from = parameter_names(k);
   const int columns = columns_of(p, s), tiles = columns / 8, fours = (tiles + 3) / 4, rows = rows_of_warp(s) / 16;
   const int together = two || fours % 2 != 0 ? 1 : 2, words = 2 * together;
-  const std::string read = fmt::format("{}_read({}, batch, row, column, {}[n]);", name, from, two ? "later" : "words");
-  const std::string rest = fmt::format("{}_rest({}, batch, row, column, leaf, words[n]);", name, from);
-  // Of the fours from `first` on, of the rows i.
-  const auto each_word = [&](const std::string& first, const std::string& i, const std::string& call) {
+  const std::string_view take = has_neighbours(p, s) ? "own_columns" : "take_columns";
+  const auto each_word = [&](bool read) {
     t.add("#pragma unroll");
     t.open(fmt::format("for (int n = 0; n < {}; ++n)", words));
-    t.add(fmt::format("const int j = {} + n / 2 * 4, row = first_row + warp_row + {}lane / 4 + n % 2 * 8;", first,
-                      rows == 1 ? "" : fmt::format("{} * {} + ", i, next_rows(s))));
+    t.add(fmt::format("const int j = first + n / 2 * 4, row = first_row + warp_row + {}lane / 4 + n % 2 * 8;",
+                      rows == 1 ? "" : fmt::format("i * {} + ", next_rows(s))));
     t.add("const int at = (j + lane % 4) * 8, column = first_column + at;");
-    if (call == rest) {
+    if (!read) {
       t.add(fmt::format("float leaf[{}];", two ? 16 : 8));
-      t.add(two ? "take_columns(leaf, some, n % 2, 4), take_columns(leaf + 8, others, n % 2, 4);"
-                : fmt::format("take_columns(leaf, sums[i] + j, n % 2, {} - j);", tiles));
+      t.add(fmt::format("{}(leaf, sums[i] + j, n % 2, {} - j);", take, tiles));
+      if (two) t.add(fmt::format("{0}(leaf + 8, sums[i] + {1} + j, n % 2, {1} - j);", take, tiles));
     }
     const std::string beyond = tiles % (4 * together) == 0 ? "" : fmt::format("at >= {} || ", columns);
     t.add(fmt::format("if ({}row >= {} || column >= {}) continue;", beyond, p.rows.size(), p.columns.size()));
-    t.add(call);
+    t.add(read ? fmt::format("{}_read({}, batch, row, column, words[n]);", name, from)
+               : fmt::format("{}_rest({}, batch, row, column, leaf, words[n]);", name, from));
     t.close();
   };
   t.add("#pragma unroll");
   t.add(fmt::format("for (int i = 0; i < {}; ++i) hold(sums[i]);", rows));
-  if (!two) {
-    t.add("#pragma unroll");
-    t.add(fmt::format("for (int i = 0; i < {}; ++i)", rows));
-    t.add("#pragma unroll");
-    t.open(fmt::format("  for (int first = 0; first < {}; first += {})", 4 * fours, 4 * together));
-    t.add(fmt::format("{}_words words[{}];", name, words));
-    each_word("first", "i", read);
-    each_word("first", "i", rest);
-    return t.close();
-  }
-  const int turns = rows * fours;
-  const auto of = [&](const std::string& turn) {
-    return rows == 1 ? fmt::format("{} * 4", turn) : fmt::format("{} % {} * 4", turn, fours);
-  };
-  const auto rows_of = [&](const std::string& turn) { return fmt::format("{} / {}", turn, fours); };
-  t.add(fmt::format("{0}_words words[{1}], later[{1}];", name, words));
-  each_word("0", "0", read);
-  t.add("#pragma unroll 1");
-  t.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
   t.add("#pragma unroll");
-  t.add(fmt::format("for (int n = 0; n < {}; ++n) words[n] = later[n];", words));
-  t.open(fmt::format("if (turn + 1 < {})", turns));
-  each_word(of("(turn + 1)"), rows_of("(turn + 1)"), read);
-  t.close();
-  t.add("float some[4][4], others[4][4];");
-  t.open("switch (turn)");
-  for (int turn = 0; turn < turns; ++turn) {
-    const int i = turn / fours, first = turn % fours * 4, count = std::min(4, tiles - first);
-    t.add(
-        fmt::format("case {0}: take_part<{1}>(some, sums[{2}] + {3}), take_part<{1}>(others, sums[{2}] + {4}); break;",
-                    turn, count, i, first, tiles + first));
-  }
-  t.close();
-  each_word(of("turn"), rows_of("turn"), rest);
+  t.add(fmt::format("for (int i = 0; i < {}; ++i)", rows));
+  t.add("#pragma unroll");
+  t.open(fmt::format("  for (int first = 0; first < {}; first += {})", 4 * fours, 4 * together));
+  t.add(fmt::format("{}_words words[{}];", name, words));
+  each_word(true);
+  each_word(false);
   t.close();
 }
 

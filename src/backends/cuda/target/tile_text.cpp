@@ -153,10 +153,13 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
                        place(words, fmt::format("{}_line", x), fmt::format("{}_word", x))));
     t_.add("#pragma unroll");
     const std::string_view wide = address_type(o) == "int" ? "" : "(long long)";
-    t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} * {}, {});", count, pass * tile_depth,
-                       two ? fmt::format("(j < {0} ? from : other) + {1}(j % {0})", apart / pass, wide)
-                           : fmt::format("from + {}j", wide),
-                       axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])] * pass,
+    const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes take 4 and 28 lines more in turns
+    const int64_t pitch = axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])];
+    const std::string number = two ? fmt::format("(j % {})", apart / pass) : "j";
+    t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} + {}{} * {}, {});", count,
+                       pass * tile_depth, two ? fmt::format("(j < {} ? from : other)", apart / pass) : "from", wide,
+                       permuted ? fmt::format("({0} / 2 * 32 + {0} % 2 * 4)", number) : number,
+                       permuted ? pitch : pitch * pass,
                        p_.depth.size() % tile_depth == 0 ? "true" : fmt::format("k < {}", p_.depth.size())));
   } else if (o.words == Operand::Words::none) {
     t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word, count));
@@ -195,7 +198,7 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
 bool TileText::is_plain(const Operand& o, const Axis& axis, int size) const {
   const int pass = lines_of_pass(o, size), lines = &o == &p_.b ? columns_of(p_, s_) : size;
   return s_.fed && axis.dims.size() <= 1 && o.bounds.empty() && axis.size() % lines == 0 && lines % pass == 0 &&
-         pass % 8 == 0 && p_.filled == word;
+         pass % 8 == 0 && p_.filled == word && (&o == &p_.a || !has_neighbours(p_, s_) || pass == 16);
 }
 
 void TileText::declare_sums() {
