@@ -80,6 +80,20 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
     for (auto part : parts) write_all(STDOUT_FILENO, part, "standard output");
     return;
   }
+  // A pipe or a device is written into: a file in its place would take /dev/null from everyone.
+  struct stat found{};
+  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) {
+    const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (to < 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
+    try {
+      for (auto part : parts) write_all(to, part, path);
+    } catch (...) {
+      ::close(to);
+      throw;
+    }
+    if (::close(to) != 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
+    return;
+  }
   std::string temporary = path + ".XXXXXX";
   const int fd = ::mkstemp(temporary.data());
   if (fd < 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));

@@ -1,4 +1,8 @@
 // Bad invocations and bad files: exit code, one line per problem, and no output left behind.
+#include <sys/stat.h>
+
+#include <future>
+
 #include "cli/invoke.h"
 
 namespace npusim {
@@ -75,6 +79,19 @@ TEST_F(CliErrors, CompileUsage) {
     EXPECT_NE(magic.err.find(name), std::string::npos) << magic.err;
   expect({"compile", "--method", "a=model.json", "--method", "a=model.json", "-o", "p.npubin"}, 2,
          "two methods are called a");
+}
+
+// What is no file stays what it is: a file that takes its place would be no pipe, or no /dev/null, for anyone.
+TEST_F(CliErrors, WritesIntoPipes) {
+  write_model("m.json");
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  std::future<std::string> read = std::async(std::launch::async, [&] { return read_file(path("pipe")); });
+  const Invocation result = npusim({"compile", "m.json", "-o", "pipe"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+  if (!std::filesystem::is_fifo(path("pipe"))) std::abort();  // who reads the pipe would wait for ever
+  EXPECT_EQ(npusim({"compile", "m.json", "-o", "file"}).code, 0);
+  EXPECT_EQ(read.get(), read_file(path("file")));
 }
 
 TEST_F(CliErrors, CompileInput) {

@@ -40,8 +40,8 @@ inline int columns_of(const Product& p, const TileShape& s) { return p.second_b 
 inline int next_rows(const TileShape& s) { return s.groups ? 16 * s.warps_along_rows : 16; }
 inline int rows_of_warp(const TileShape& s) { return s.rows / s.warps_along_rows; }
 inline int columns_of_warp(const TileShape& s) { return s.columns / s.warps_along_columns; }
-// Whether columns lie in such lines of a stage that a lane's sums of four tiles of eight are eight neighbours. Where
-// they are few, they are stored from registers.
+// Whether columns lie in such lines of a stage that a lane's sums of four tiles of eight are eight neighbours: of fed
+// tiles, and where they are few, which then are stored from registers.
 bool has_neighbours(const Product& product, const TileShape& shape);
 // Whether what the epilogue reads is asked for before the products, and the text that does.
 bool reads_early(const Product& product, const TileShape& shape);
@@ -51,8 +51,6 @@ void add_reads(Lines& to, const Kernel& kernel, const Product& product, const Ti
 void add_results(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
 // Of tiles that are fed: from a group's registers to memory. Shared memory is the next tile's already.
 void add_results_from_registers(Lines& to, const Kernel& kernel, const Product& product, const TileShape& shape);
-// Whether columns lie in such lines of a fed stage that a lane's sums of four tiles of eight are eight neighbours.
-inline bool has_neighbours(const Product& p, const TileShape& s) { return s.fed && columns_of(p, s) % 32 == 0; }
 int64_t tiles_of(const Product& product, const TileShape& shape);
 
 std::string tiles_decline(const Product& product);  // "" if they do not

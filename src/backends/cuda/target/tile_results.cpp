@@ -98,13 +98,15 @@ void add_neighbours(Lines& t, const Kernel& k, const Product& p, const TileShape
 
 }  // namespace
 
-// Of more words a lane has too few under way, and pieces of lines where the way through shared memory has whole ones.
+// Of fed tiles wherever they come out even. Of more words the others' lanes have too few under way, and pieces of lines
+// where the way through shared memory has whole ones.
 bool has_neighbours(const Product& p, const TileShape& s) {
-  return !s.fed && s.pieces == 1 && p.lanes == word && !p.lanes_are_rows && p.b.words != Operand::Words::across &&
+  if (s.fed) return columns_of(p, s) % 32 == 0;
+  return s.pieces == 1 && p.lanes == word && !p.lanes_are_rows && p.b.words != Operand::Words::across &&
          columns_of_warp(s) % 32 == 0 && words_of(s) <= 4;
 }
 
-bool reads_early(const Product& p, const TileShape& s) { return has_neighbours(p, s) && p.reads > 0; }
+bool reads_early(const Product& p, const TileShape& s) { return !s.fed && has_neighbours(p, s) && p.reads > 0; }
 
 void add_reads(Lines& t, const Kernel& k, const Product& p, const TileShape& s) {
   const std::string name = function_name(k, p) + "_at";
