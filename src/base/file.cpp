@@ -81,7 +81,7 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
     return;
   }
   // A pipe or a device is written into: a file in its place would take /dev/null from everyone.
-  struct stat found{};
+  struct stat found {};
   if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) {
     const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (to < 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));

@@ -25,7 +25,7 @@ class MappedFile {
 
 // The file's bytes; "-" reads standard input.
 std::string read_file(const std::string& path);
-// Writes the parts to a temporary beside `path`, then renames it; into what is no file, as a pipe or /dev/null, directly;
+// Writes the parts to a temporary beside `path`, then renames it; into what is no file, a pipe or /dev/null, at once;
 // "-" writes to standard output.
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts);
 void write_file(const std::string& path, std::string_view text);
