@@ -457,11 +457,12 @@ TEST(Random, MomentsAreTheDistributions) {
 // Where PyTorch raises a run fails, and says where and why; the next one is as if it had not been.
 TEST(Random, BadProbabilitiesFailTheRun) {
   const double inf = INFINITY;
-  const struct {
+  struct Case {
     Sample sample;
     std::vector<std::vector<double>> bad;
     std::string why;
-  } cases[] = {
+  };
+  const Case cases[] = {
       {{"aten.multinomial.default", R"("num_samples":1)", {chances}, {2, 1}, nullptr, "int64"},
        {{0, 0, 0, 1, 1, 1}, {1, 1, -1, 1, 1, 1}, {1, 1, 1, 1, NAN, 1}, {1, inf, 1, 1, 1, 1}},
        "negative, not finite, or all 0"},
@@ -478,7 +479,8 @@ TEST(Random, BadProbabilitiesFailTheRun) {
        {{1, 1, 1, 1, 1, -1}, {1, 1, NAN, 1, 1, 1}},
        "standard deviation is negative"},
   };
-  for (const auto& [sample, bad, why] : cases) {
+  for (const Case& each : cases) {
+    const Sample& sample = each.sample;
     Session session = session_of(compiled(source_of(sample)).program);
     const size_t last = sample.operands.size() - 1;
     const auto run = [&](const std::vector<double>& values) {
@@ -491,13 +493,13 @@ TEST(Random, BadProbabilitiesFailTheRun) {
       }
       session.run(0);
     };
-    for (const std::vector<double>& values : bad) {
+    for (const std::vector<double>& values : each.bad) {
       try {
         run(values);
         ADD_FAILURE() << sample.op << " draws";
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::bad_input);
-        EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find(each.why), std::string::npos) << error.what();
         EXPECT_NE(std::string(error.what()).find("node"), std::string::npos) << error.what();
       }
       EXPECT_NO_THROW(run({0.5, 0.25, 0.25, 0, 0, 1})) << sample.op;
