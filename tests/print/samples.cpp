@@ -213,8 +213,8 @@ Kernel mean(Shape space, int row_dims) {
   K k(space, row_dims);
   const Shape kept(space.begin(), space.end() - row_dims);
   const int a = k.input({f32, space}), out = k.output({f32, kept});
-  const double count = static_cast<double>(element_count(space) / element_count(kept));
-  k.store(out, k.reduce(Reduction::sum, k.load_broadcast(a)) / count);
+  const int64_t count = element_count(space) / element_count(kept);
+  k.store(out, k.reduce(Reduction::sum, k.load_broadcast(a)) / static_cast<double>(count));
   return k.finish("mean");
 }
 

@@ -104,7 +104,8 @@ double estimate(const Product& p, const TileShape& s) {
     return 2 * begin + static_cast<double>(parts(blocks, multiprocessors)) *
                            (static_cast<double>(steps_of(p)) * each + (0.22 + 0.17 * p.reads + 0.008 * p.work) * made);
   }
-  const double in_order = s.groups ? 0 : 170 + 18.5 * results * tile_depth / (s.threads() / 32) / (16 * 8 * 16);
+  const int warps = s.threads() / 32;
+  const double in_order = s.groups ? 0 : 170 + 18.5 * results * tile_depth / warps / (16 * 8 * 16);
   const auto steps = static_cast<double>(steps_of_piece(p, s)), together = static_cast<double>(beside);
   // Those who multiply also compute where an image's words are.
   const double walk = s.groups && !(p.a.bounds.empty() && p.b.bounds.empty()) ? 1.2 : 1;
