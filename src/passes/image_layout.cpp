@@ -1,7 +1,7 @@
 // Strides of padded and tiled images.
 #include "passes/image_layout.h"
 
-#include "passes/early_values.h"
+#include <algorithm>
 
 namespace npusim {
 namespace {
@@ -60,8 +60,26 @@ ImageStorage image_storage(const TensorType& type, const TargetConfig& config) {
   return storage;
 }
 
+namespace {
+
+// What weights and constants alone decide: recipes may prepare it. More than early values, for what an update in place
+// makes late now may be early once the update has a copy of its own.
+std::vector<bool> values_of_weights(const Graph& graph) {
+  std::vector<bool> result;
+  for (const Value& v : graph.values)
+    result.push_back(v.source == ValueSource::weight || v.source == ValueSource::constant);
+  for (const Node& node : graph.nodes) {
+    const bool all = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](ValueId v) { return v < 0 || result[static_cast<size_t>(v)]; });
+    for (const ValueId v : node.outputs) result[static_cast<size_t>(v)] = all;
+  }
+  return result;
+}
+
+}  // namespace
+
 std::vector<bool> private_values(const Graph& graph) {
-  std::vector<bool> result = early_values(graph);
+  std::vector<bool> result = values_of_weights(graph);
   for (size_t v = 0; v < result.size(); ++v) result[v] = !result[v] && graph.values[v].source == ValueSource::node;
   for (const GraphOutput& o : graph.outputs) result[static_cast<size_t>(o.value)] = false;
   for (const Node& node : graph.nodes)

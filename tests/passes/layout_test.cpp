@@ -116,6 +116,20 @@ TEST(Layout, OutputsAreConverted) {
 }
 
 // A convolution that finds channels side by side already gets no other layout: the transposed result of a norm.
+// An image of weights alone, which an update beside the convolution makes late for a while: it is prepared at load,
+// row-major.
+TEST(Layout, ImagesOfWeightsStayAsTheyAre) {
+  run_graph(
+      "input %x: float32[1, 2, 1, 4]\n"
+      "weight %w: float32[1, 2, 4, 4] = \"w\"\nweight %v: float32[2, 3, 3, 3] = \"v\"\n"
+      "constant %i: int64[1] = [2]\nconstant %c: float32[] = [0.5]\n"
+      "%image: float32[1, 2, 4, 4] = aten.clamp_max.Tensor(%w, %c)\n"
+      "%added: float32[1, 2, 4, 4] = aten.index_add.default(%image, %i, %x, dim=2)\n"
+      "%y: float32[1, 3, 6, 6] = aten.conv_transpose2d.input(%image, %v, None)\n"
+      "output %added\noutput %y\n",
+      with([](TargetConfig& c) { c.channel_alignment_bytes = 64, c.pad_channels = true; }));
+}
+
 TEST(Layout, TransposedImagesStayAsTheyAre) {
   const GraphRun run = run_graph(
       "input %x: float32[1, 6, 6, 16]\nweight %w: float32[16, 1, 3, 3] = \"w\"\n"
