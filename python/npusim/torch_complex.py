@@ -166,10 +166,10 @@ def real_dtype(value: Any) -> Any:
 
 # What moves numbers without looking at them, and sums.
 PART_BY_PART = {
-    "alias", "cat", "chunk", "clone", "concat", "contiguous", "copy", "detach", "diagonal", "diagonal_scatter",
+    "alias", "cat", "chunk", "clone", "concat", "contiguous", "detach", "diagonal", "diagonal_scatter",
     "expand", "expand_as", "flatten", "flip", "gather", "index", "index_put", "index_select", "lift_fresh_copy", "mean",
     "movedim", "mT", "narrow", "neg", "permute", "repeat", "repeat_interleave", "reshape", "reshape_as", "resolve_neg",
-    "roll", "scatter", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze",
+    "roll", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze",
     "stack", "sum", "swapaxes", "swapdims", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
     "view_as",
 }  # fmt: skip
@@ -224,6 +224,19 @@ def _expanded(call: Call, value: Any, like: Ref) -> Ref:
     if not isinstance(value, Ref):
         return call(aten.full_like.default, like, value)
     return call(aten.expand.default, value, like.tensor["shape"])
+
+
+def _copy(call: Call, to: Any, value: Any, *_: Any) -> Any:
+    if not call.node.meta["val"].is_complex():  # the imaginary part has no place
+        return call(call.op, to, value.re)
+    return call.part_by_part((to, value), {})
+
+
+def _scatter(call: Call, z: Any, dim: int, index: Ref, given: Any, reduce: str | None = None) -> Complex:
+    if reduce is not None:
+        raise Refused("has a reduction, with complex numbers")
+    values = call.whole(given) if isinstance(given, (Ref, Complex)) else call.parts(given)
+    return Complex(*(call(call.op, part, dim, index, v) for part, v in zip(call.whole(z), values, strict=True)))
 
 
 # ---- arithmetic
@@ -289,6 +302,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "complex": lambda call, re, im: Complex(re, im),
     "conj": _conj,
     "conj_physical": _conj,
+    "copy": _copy,
     "div": _div,
     "exp": _exp,
     "fill": _fill,
@@ -306,6 +320,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "reciprocal": lambda call, z: _div(call, 1.0, z),
     "rsub": lambda call, a, b: _add(-1)(call, b, a),
     "resolve_conj": lambda call, z: z,
+    "scatter": _scatter,
     "sub": _add(-1),
     "to": _to,
     "where": _where,

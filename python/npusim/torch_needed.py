@@ -54,12 +54,16 @@ def find_needed(graph: torch.fx.Graph, memory: Memory) -> set[torch.fx.Node]:
 
 
 def find_complex_writes(graph: torch.fx.Graph, memory: Memory) -> list[torch.fx.Node]:
-    """Calls that write memory which complex numbers are in too: as two values they would not see it."""
+    """Calls that write complex numbers, or memory which complex numbers are in too: as two values they would not see it."""
     return [
         node
         for node in graph.nodes
         if getattr(node.target, "_opname", "") not in VIEWS_IN_PLACE
-        and any(is_complex(root.meta.get("val")) for value in written(node) for root in memory[value])
+        and any(
+            is_complex(found.meta.get("val"))
+            for value in written(node)
+            for found in (*memory[value], *node.all_input_nodes)
+        )
     ]
 
 

@@ -204,8 +204,32 @@ def write_by_index(m, x):
     return flat(z)
 
 
+def write_into_reals(m, x):
+    y = x * 1
+    y[:, :3] = pair(x) * 1j
+    return y.abs() - y
+
+
+def write_scattered(m, x):
+    z, index = pair(x) * 1, torch.tensor([[0, 2], [1, 0], [2, 1]])
+    z.scatter_(1, index[:, :1], 2.0)
+    z.scatter_(1, index[:, 1:], 1 - 3j)
+    z.scatter_(0, index.T, m.z[:2] * 2)
+    return flat(z), flat(z.scatter(1, index, x[:, 4:].to(torch.complex64)))
+
+
 @pytest.mark.parametrize(
-    "function", [write_modes, write_real_part, write_pairs, write_pairs_backwards, write_rows, write_by_index]
+    "function",
+    [
+        write_into_reals,
+        write_scattered,
+        write_modes,
+        write_real_part,
+        write_pairs,
+        write_pairs_backwards,
+        write_rows,
+        write_by_index,
+    ],
 )
 def test_writes(function):
     """By PyTorch's own functional form: also through views, of complex numbers as pairs and of pairs as complex numbers."""
