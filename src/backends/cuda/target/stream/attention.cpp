@@ -7,6 +7,7 @@
 
 #include "backends/cuda/target/stream/product.h"
 #include "backends/cuda/target/text.h"
+#include "kernel/facts/depend.h"
 #include "kernel/facts/key_count.h"
 #include "kernel/facts/score_kernel.h"
 #include "print/print.h"
@@ -49,6 +50,13 @@ bool has_words(const Access& a, const Axis& along) {
   for (size_t d = 0; d < a.strides.size(); ++d)
     if (!inside[d] && a.strides[d] % word != 0) return false;
   return along.size() % word == 0;
+}
+
+// Whether what a kernel of one store leaves depends on a dimension of the axis.
+bool depends_on(const Kernel& k, const Axis& axis) {
+  const DimSet varies = dependence_of(k).dims[static_cast<size_t>(k.stores[0].expr)];
+  return std::any_of(axis.dims.begin(), axis.dims.end(),
+                     [&](int dim) { return (varies & dim_bit(static_cast<size_t>(dim))) != 0; });
 }
 
 Kernel with_store(Kernel k, DType dtype, int32_t expr, size_t rank) {
@@ -118,9 +126,13 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
   if (a.mask >= 0 && chunks > a.splits) a.looks = (chunks + a.splits - 1) / a.splits;
   if (a.seen_bytes() > most_seen) a.looks = 0;
-  a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 && has_words(queries, axes->depth);
+  a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 &&
+                 has_words(queries, axes->depth) && !(count && depends_on(*count, axes->rows));
   a.shared_bytes = a.common_bytes();
-  if (!a.multiplied)
+  if (a.multiplied)
+    a.shared_bytes = StreamAttention::chunk * (columns * 2 + StreamAttention::row_pad) +
+                     most_rows * StreamAttention::score_pitch * 4;
+  else
     a.shared_bytes += StreamAttention::chunk * (depth * 2 + StreamAttention::row_pad) + rows * depth * 4;
   return a;
 }

@@ -22,6 +22,7 @@ struct StreamAttention {
 
   static constexpr int64_t chunk = 32;          // keys that a block looks at together: a lane each
   static constexpr int64_t scores = chunk + 1;  // floats between rows of scores
+  static constexpr int64_t score_pitch = 40;    // the same, where two of four lanes are read at once
   static constexpr int64_t unit = 32;           // elements of a key that tensor cores take at once
   static constexpr int64_t row_pad = 16;  // bytes between keys, so that threads of neighbouring keys meet in no bank
 

@@ -29,7 +29,7 @@ __device__ __forceinline__ int first_line(const int lines, const int block, cons
   return lines % 2 ? first_unit(lines, block, reciprocal) : 2 * first_unit(lines / 2, block, reciprocal);
 }
 
-// Asks for the pieces of this block's lines, as far ahead as the ring has room, with few of them under way at once.
+// Asks for the pieces of this block's lines, as far ahead as the ring has room, with few bytes under way at once.
 struct Feeder {
   Ring ring;
   int asked_slot;
@@ -45,7 +45,7 @@ __device__ __forceinline__ void feed(Feeder& f, const char* matrix, const int li
     for (int k = 0; k < depth; k += slot_depth) {
       const int part = min(slot_depth, depth - k);
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
-      if (f.under_way == slots_asked_for) {
+      while (f.under_way == r.count || f.under_way * count * part * 2 >= bytes_asked_for) {
         mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
         advance(f.asked_slot, f.asked_phase, r.count);
         --f.under_way;

@@ -400,8 +400,8 @@ class Printer {
   }
 
   std::string constants() const {
-    return fmt::format("\nenum {{ slot_depth = {}, slot_bytes = {}, slots_asked_for = {}, most_blocks = {} }};\n",
-                       slot_depth, slot_bytes, slots_asked_for, stream_grid);
+    return fmt::format("\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {} }};\n",
+                       slot_depth, slot_bytes, bytes_asked_for, stream_grid);
   }
 
   const WholeMethod& m_;

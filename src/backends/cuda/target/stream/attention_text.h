@@ -1,0 +1,66 @@
+// How an attention's stages are printed: what its ways of finding scores and sums share.
+#pragma once
+#include <string>
+
+#include "backends/cuda/target/stream/attention.h"
+#include "backends/cuda/target/text.h"
+#include "print/point.h"
+
+namespace npusim::cuda {
+
+class AttentionText {
+ public:
+  AttentionText(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect, const std::string& name)
+      : k_(kernel), a_(attention), d_(dialect), name_(name), x_(attention.axes) {}
+  std::string run();
+
+ private:
+  // The functions.
+  void points();
+  void look();
+  void ahead();
+  void parts_by_tensor_cores();
+  void parts_by_threads();
+  void merge();
+
+  // The pointer among the kernel's read arguments.
+  std::string add(int arg) const { return "in" + std::to_string(arg); }
+  std::string_view type(int arg) const {
+    return d_.elements[static_cast<size_t>(k_.args[static_cast<size_t>(arg)].dtype)].type;
+  }
+  std::string reads() const;
+  void open_function(const std::string& half, const std::string& first);
+  void open_parts();
+  void open_items();
+  void open_chunks();
+  void count_of_row();
+  // How many keys the row with the most of them has; and, if asked for, how many each.
+  void most_keys(bool of_rows);
+  // What is read of an operand at batch z_…, and along two axes.
+  std::string at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
+                 const std::string& two_name) const;
+  // Words of keys or values of a chunk, zeros behind the last key: first all reads, then the writes to the block's
+  // memory.
+  void read_words(const Access& a, const Axis& keys, const Axis& along, const std::string& words);
+  void write_words(const Axis& along, const std::string& words, const std::string& to, int64_t stride);
+
+  // Of tensor cores.
+  void read_fragments(const Access& keys);
+  void multiply(const Access& queries, DType dtype);
+  void weigh(DType dtype);
+  void publish_tiles();
+  int64_t halves() const { return x_.rows.size() > 8 ? 2 : 1; }
+  int64_t warp_tiles() const;
+  int64_t value_pitch() const { return x_.columns.size() * 2 + StreamAttention::row_pad; }
+
+  const Kernel& k_;
+  const StreamAttention& a_;
+  const Dialect& d_;
+  const std::string& name_;
+  const AttentionAxes& x_;
+  std::string functions_;
+  bool counted_ = false;
+  Lines t_;
+};
+
+}  // namespace npusim::cuda
