@@ -1,0 +1,37 @@
+// Cases of tiles.
+#include "cuda/harness/tiled.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backends/cuda/target/text.h"
+
+namespace npusim {
+using cuda::Made;
+
+Case tiled(std::string name, Kernel kernel, const cuda::TileShape& shape) {
+  kernel.name = name;
+  std::string why;
+  auto product = cuda::find_product(kernel, why);
+  EXPECT_TRUE(product) << name << ": " << why;
+  EXPECT_EQ(cuda::tiles_decline(*product), "");
+  EXPECT_TRUE(cuda::takes(shape, *product)) << name;
+  std::vector<bool> ahead(kernel.args.size());
+  const size_t number = name.size() % 3;  // none, one or the other
+  product->a.ahead = number == 1, product->b.ahead = number == 2;
+  for (const cuda::Operand* o : {&product->a, &product->b}) ahead[static_cast<size_t>(o->arg)] = o->ahead;
+  Made made = cuda::make_tiles(kernel, *product, shape);
+  made.symbol = cuda::function_name(kernel, *product);
+  return {std::move(name), std::move(kernel), std::move(made), std::move(ahead)};
+}
+
+std::string name_of(const cuda::TileShape& s) {
+  return fmt::format("{}{}x{}", s.fed ? "fed" : s.groups ? "groups" : "", s.rows, s.columns);
+}
+
+Ex gelu(KernelBuilder&, Ex leaf, Ex bias, Ex residual) {
+  Ex x = leaf + bias;
+  return x * 0.5 * (1.0 + erf(x * 0.70710678)) + residual;
+}
+
+}  // namespace npusim
