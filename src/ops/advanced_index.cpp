@@ -14,6 +14,20 @@ int in_result_dtype(Lowering& lowering, int operand, int result) {
   return copy;
 }
 
+Updated updated_result(Lowering& lowering, bool adds) {
+  const int result = lowering.output(0);
+  const TensorType type = lowering.type(result);
+  const DType dtype = updated_dtype(type.dtype, adds);
+  if (dtype == type.dtype) return {in_result_dtype(lowering, lowering.input(0)), result};
+  const int from = lowering.temporary({dtype, type.shape}), to = lowering.temporary({dtype, type.shape});
+  lower_flat(lowering, "cast", lowering.input(0), from);
+  return {from, to};
+}
+
+void round_update(Lowering& lowering, Updated updated) {
+  if (updated.to != lowering.output(0)) lower_flat(lowering, "cast", updated.to, lowering.output(0));
+}
+
 void need_index(const OpCall& call, const TensorType& type) {
   if (!is_integer(type.dtype))
     fail(ErrorKind::bad_input, "{}: an index must be of integers, found {}", call.op->name(), to_string(type));

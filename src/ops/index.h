@@ -1,6 +1,7 @@
 // What ops with computed indices share: gathers read at them, scatters write at them into a copy of their first
 // operand.
 #pragma once
+#include "ops/contract.h"
 #include "ops/view.h"
 
 namespace npusim {
@@ -21,6 +22,16 @@ inline Ex wrapped(Ex index, int64_t extent) { return select(index < 0, index + e
 
 // The operand itself, or a copy of it in the result's dtype: an update needs both to be the same.
 int in_result_dtype(Lowering& lowering, int operand, int result = 0);
+
+// What a kernel updates: the operand to start from and the one to write. Where it adds 16-bit numbers both are float32,
+// and round_update() rounds the sums, once, to result 0; else the second one is that.
+struct Updated {
+  int from, to;
+};
+Updated updated_result(Lowering& lowering, bool adds);
+void round_update(Lowering& lowering, Updated updated);
+// What numbers of a dtype are updated in.
+inline DType updated_dtype(DType dtype, bool adds) { return adds ? compute_dtype(dtype) : dtype; }
 
 // Refuses dtypes that are no index.
 void need_index(const OpCall& call, const TensorType& type);

@@ -9,12 +9,14 @@
 namespace npusim {
 namespace {
 
+// Terms that cancel leave a sum far smaller than what was rounded.
+constexpr double sum_tolerance = 256;
+
 constexpr auto sum = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x); };
 constexpr auto nan_sum = [](RowKernel& k, Ex x, const OpCall&) {
   return k.reduce(Reduction::sum, is_real(x) ? select(isnan(x), 0.0, x) : x);
 };
 constexpr auto product = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::product, x); };
-constexpr auto mean = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::sum, x) / k.size(); };
 constexpr auto largest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::max, x); };
 constexpr auto smallest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::min, x); };
 // An empty row's extreme is its identity: no element is true, all are.
@@ -49,6 +51,19 @@ void lower_dist(const OpCall& call, Lowering& lowering) {
   const Ex x = k.load_broadcast_element(lowering.input(0)), y = k.load_broadcast_element(lowering.input(1));
   k.store_row(lowering.output(0), vector_norm(k, x - y, call.number("p")));
   k.done("dist");
+}
+
+// Of what is added, unlike a sum's, nothing is rounded first: 16-bit dtypes are those of the result alone.
+void lower_mean(const OpCall& call, Lowering& lowering) {
+  RowKernel k(lowering, call.inputs[0]->shape, reduced_dims(call));
+  const Ex x = k.load_element(lowering.input(0));
+  const Ex sum = k.reduce(Reduction::sum, k.cast(x, scalar_of(call.outputs[0].dtype)));
+  k.store_row(lowering.output(0), sum / k.size());
+  k.done("mean");
+}
+
+constexpr OpRecord mean(std::string_view schema) {
+  return in_memory(row_op(schema, infer_reduction, lower_mean, sum_tolerance), Memory::row_major);
 }
 
 std::vector<TensorType> infer_extreme(const OpCall& call) {
@@ -160,18 +175,14 @@ constexpr OpRecord histogram(std::string_view schema) {
   return record;
 }
 
-// Terms that cancel leave a sum far smaller than what was rounded.
-constexpr double sum_tolerance = 256;
-
 constexpr OpRecord records[] = {
     reduction<sum>("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum, sum_tolerance),
     reduction<sum>("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
                    infer_sum, sum_tolerance),
     reduction<nan_sum>("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
                        infer_sum, sum_tolerance),
-    reduction<mean>("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_reduction, sum_tolerance),
-    reduction<mean>("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                    infer_reduction, sum_tolerance),
+    mean("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
+    mean("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
     reduction<product>("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", infer_sum),
     reduction<product>("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
                        infer_sum),

@@ -39,7 +39,7 @@ class RowKernel : public OpKernel {
 
 // (Σ |x|^p)^(1/p) along the row, with ATen's limits for p = 0 and ±infinity.
 Ex vector_norm(KernelBuilder& k, Ex x, double p);
-// x as ATen's `dtype` argument has it: converted before anything is computed. Reals are not rounded.
+// x as ATen's `dtype` argument has it: converted, to 16 bits with what they round, before anything is computed.
 Ex converted(Ex x, const OpCall& call);
 
 // A reduction with one result. `meaning` is (RowKernel&, Ex element, const OpCall&) -> Ex, the same along the row.

@@ -155,8 +155,9 @@ Ex vector_norm(KernelBuilder& k, Ex x, double p) {
 Ex converted(Ex x, const OpCall& call) {
   if (!has_dtype(call)) return x;
   const DType dtype = *call.dtype("dtype");
-  if (is_float(dtype)) return x.builder->cast(x, scalar_of(dtype));
-  return x.builder->round_to(x, dtype);
+  if (!is_float(dtype)) return x.builder->round_to(x, dtype);
+  const Ex real = x.builder->cast(x, scalar_of(dtype));
+  return dtype_size(dtype) == 2 && call.inputs[0]->dtype != dtype ? x.builder->round_to(real, dtype) : real;
 }
 
 bool keeps_dims(const OpCall& call) { return call.op->schema.find("keepdim") >= 0 && call.boolean("keepdim"); }

@@ -41,18 +41,20 @@ void lower_index_write(Lowering& lowering, std::string name, bool wrap, bool acc
   const OpCall& call = lowering.call;
   const Shape self = call.type("self").shape;
   const size_t dim = dim_argument(call, "dim", self.size());
-  const int target = in_result_dtype(lowering, lowering.input(0)), index = lowering.input(call.tensor("index"));
+  const Updated updated = updated_result(lowering, accumulate);
+  const int index = lowering.input(call.tensor("index"));
   Shape space = at_least_vector(self);  // a scalar is written as often as there are indices
   space[dim] = element_count(call.type("index").shape);
   OpKernel k(lowering, space);
-  const int from = k.read(target), index_arg = k.read(index);
+  const int from = k.read(updated.from), index_arg = k.read(index);
   std::vector<Coord> index_at, at = coordinates(identity_coordinates(self.size()));
   if (!k.shape(index_arg).empty()) index_at.emplace_back(k.dim(static_cast<int>(dim)));
   const Ex i = k.load(index_arg, index_at);
   if (!self.empty()) at[dim] = Coord(wrap ? wrapped(i, self[dim]) : i);
   const Ex x = value(k);
-  k.store(k.write(lowering.output(0), from), at, x, accumulate);
+  k.store(k.write(updated.to, from), at, x, accumulate);
   k.done(std::move(name));
+  round_update(lowering, updated);
 }
 
 // The source at the kernel's index; a scalar source is one element.
@@ -115,15 +117,16 @@ void lower_scatter_as(const OpCall& call, Lowering& lowering, bool accumulate) {
   if (element_count(index) == 0) {
     return lower_flat(lowering, "copy", lowering.input(0), lowering.output(0));
   }
-  const int target = in_result_dtype(lowering, lowering.input(0));
+  const Updated updated = updated_result(lowering, accumulate);
   OpKernel k(lowering, at_least_vector(index));
-  const int from = k.read(target), index_arg = k.read(lowering.input(call.tensor("index")));
+  const int from = k.read(updated.from), index_arg = k.read(lowering.input(call.tensor("index")));
   const Ex i = k.load(index_arg, coordinates(identity_coordinates(index.size())));
   std::vector<Coord> at = coordinates(identity_coordinates(self.size()));
   if (!self.empty()) at[dim_argument(call, "dim", self.size())] = Coord(i);
   const Ex x = scattered_value(k, call, lowering);
-  k.store(k.write(lowering.output(0), from), at, x, accumulate);
+  k.store(k.write(updated.to, from), at, x, accumulate);
   k.done(kernel_name(call));
+  round_update(lowering, updated);
 }
 void lower_scatter(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, false); }
 void lower_scatter_add(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, true); }
@@ -206,13 +209,15 @@ void lower_index_put(const OpCall& call, Lowering& lowering) {
     return lower_masked(lowering, lowering.input(call.list("indices")[0]), lowering.input(call.tensor("values")),
                         call.boolean("accumulate"));
   const AdvancedIndex index(call);
-  const int target = in_result_dtype(lowering, lowering.input(0));
+  const bool accumulate = call.boolean("accumulate");
+  const Updated updated = updated_result(lowering, accumulate);
   OpKernel k(lowering, index.shape);
-  const int from = k.read(target);
+  const int from = k.read(updated.from);
   const std::vector<Coord> at = index.coordinates(k);
   const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor("values"))));
-  k.store(k.write(lowering.output(0), from), at, x, call.boolean("accumulate"));
+  k.store(k.write(updated.to, from), at, x, accumulate);
   k.done("index_put");
+  round_update(lowering, updated);
 }
 
 // The elements of source in order where the mask, broadcast to self, holds.
@@ -243,20 +248,22 @@ std::vector<TensorType> infer_put(const OpCall& call) {
 }
 
 void lower_put(const OpCall& call, Lowering& lowering) {
-  auto flat = [&](int operand) {
-    const TensorType type = lowering.type(operand);
-    const int view = lowering.temporary({type.dtype, {element_count(type.shape)}});
+  auto flat = [&](int operand, DType dtype) {
+    const int view = lowering.temporary({dtype, {element_count(lowering.type(operand).shape)}});
     lower_flat(lowering, "view", operand, view);
     return view;
   };
-  const int target = flat(in_result_dtype(lowering, lowering.input(0)));
-  const int index = flat(lowering.input(call.tensor("index"))), source = flat(lowering.input(call.tensor("source")));
+  const int index = call.tensor("index"), source = call.tensor("source");
+  const bool accumulate = call.boolean("accumulate");
+  const int target = flat(lowering.input(0), updated_dtype(call.outputs[0].dtype, accumulate));
+  const int index_view = flat(lowering.input(index), call.type("index").dtype);
+  const int source_view = flat(lowering.input(source), call.type("source").dtype);
   const int updated = lowering.temporary(lowering.type(target));
-  OpKernel k(lowering, lowering.type(index).shape);
+  OpKernel k(lowering, lowering.type(index_view).shape);
   const int from = k.read(target);
-  const Coord at[] = {wrapped(k.load_broadcast(k.read(index)), k.shape(from)[0])};
-  const Ex x = k.load_broadcast(k.read(source));
-  k.store(k.write(updated, from), at, x, call.boolean("accumulate"));
+  const Coord at[] = {wrapped(k.load_broadcast(k.read(index_view)), k.shape(from)[0])};
+  const Ex x = k.load_broadcast(k.read(source_view));
+  k.store(k.write(updated, from), at, x, accumulate);
   k.done("put");
   lower_flat(lowering, "view", updated, lowering.output(0));
 }

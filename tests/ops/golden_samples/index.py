@@ -91,6 +91,19 @@ for x, dm, ix, src in ((f(3, 5), 0, V([[0, 1, 2, 0, 1]], torch.int64), f(2, 5)),
     S("scatter.reduce", x, dm, ix, src, reduce="add")
     S("scatter.value_reduce", x, dm, ix, 2.0, reduce="multiply")
 S("scatter_add", f(3), 0, V([1, 1, 1, 0], torch.int64), f(4), name="repeats")
+# Sums in 16 bits are rounded once: 0.1 would no longer change them from 16 or 32 on.
+for mk in (b, h):
+    first = V([[0] * 2] * 1200, torch.int64, tag="first")
+    S("scatter_add", mk(2, 2), 0, first, V([[0.1, 1.0]] * 1200, mk().dtype, tag="many"))
+    S("index_add", mk(2, 2), 0, V([0] * 1200, torch.int64, tag="first"), V([[0.1, 1.0]] * 1200, mk().dtype, tag="many"))
+    S("index_add", mk(2, 2), -1, V([1] * 1200, torch.int64, tag="last"), V([[0.1] * 1200, [1.0] * 1200], mk().dtype, tag="many"))
+    S("scatter.reduce", mk(2, 2), 0, first, V([[0.1, 1.0]] * 1200, mk().dtype, tag="many"), reduce="add")
+    S("index_put", mk(2), [V([0] * 70, torch.int64, tag="first")], V([0.3] * 70, mk().dtype, tag="many"), True)
+    S("put", mk(2), V([0] * 70, torch.int64, tag="first"), V([0.3] * 70, mk().dtype, tag="many"), True)
+BEYOND = V([[60000.0, 1.0], [60000.0, 1.0], [-60000.0, 1.0]], torch.float16, tag="beyond")
+S("index_add", V([[60000.0, 0.0]], torch.float16), 0, V([0, 0, 0], torch.int64), BEYOND)
+S("scatter_add", V([[60000.0, 0.0]], torch.float16), 0, V([[0, 0]] * 3, torch.int64), BEYOND)
+S("index_add", V([[60000.0, 0.0]], torch.float16), 0, V([0, 0], torch.int64), V([[60000.0, 1.0], [9.0, 2.0]], torch.float16), f64=False)
 
 for x, dm, k in ((f(2, 3, 4), 0, 1), (f(2, 3, 4), -1, -1), (f(2, 3, 4), 1, -3), (f(5), 0, 4), (f(5), -1, -5), (f(1, 2, 3, 2, 2), 3, 1), (f(0, 3), 1, 0)):
     S("select.int", x, dm, k)
@@ -122,3 +135,34 @@ for right in (False, True):
         S("bucketize.Scalar", 3, bd, right=right)
 S("bucketize.Tensor", f(0), V([1.0]))
 S("bucketize.Tensor", f(3), f(0))
+
+TABLE = V([[3.0, -4.0], [0.5, 0.0], [0.0, 0.0], [INF, 1.0], [NAN, 1.0], [1e15, 1e15], [1e-15, -1e-15]], tag="edge")
+for most in (1.0, 0.25, 7.5, 0.0, -1.0, INF):
+    for order in (2.0, 1.0, 0.0, INF, -INF, 3.0, 0.5):
+        S("embedding_renorm", f(5, 4), V([4, 0, 4, -2], torch.int64), most, order)
+    S("embedding_renorm", TABLE, i(9, g="idx7"), most, 2.0)
+    S("embedding_renorm", TABLE, V([0, 1, 2, 3, 4, 5, 6], torch.int64), most, 1.0)
+for mk in (d, h, b):
+    S("embedding_renorm", mk(9, 33), i(4, g="idx9"), 1.5, 2.0)
+    S("embedding_renorm", mk(9, 3), i(2, 2, g="idx9"), 0.5, 3.0)
+    S("embedding_renorm_", mk(9, 3), i(2, 2, g="idx9"), 0.5, 2.0)
+S("embedding_renorm", f(9, 65), i(3, 1, 2, g="idx9"), 2.0, 2.0)
+S("embedding_renorm", f(9, 3), i32(4, g="nidx9"), 1.0, 2.0)
+S("embedding_renorm", f(9, 3), i(g="idx9"), 1.0, 2.0)
+S("embedding_renorm", f(9, 3), i(0, g="idx9"), 1.0, 2.0)
+S("embedding_renorm", f(3, 0), i(2, g="idx3"), 1.0, 2.0)
+S("embedding_renorm", f(1, 1), i(2, g="idx1"), 0.1, 2.0)
+
+for mk in (i, i32, i8, u8, BY["i16"]):
+    S("bincount", mk(7, g="idx5"), None, 5, need=False)  # where the largest number occurs
+    S("bincount", mk(40, g="idx5"), None, 5)
+    S("bincount", mk(40, g="idx5"), None, 9)
+    for weights in (f, d, h, b, i, u8, bl):
+        S("bincount", mk(40, g="idx5"), weights(40), 6)
+for weights in (None, f(0), d(0), i(0)):
+    S("bincount", i(0), weights, 3)
+    S("bincount", i(0), weights, 0)
+S("bincount", i(1, g="idx1"), None, 1)
+S("bincount", i(300, g="idx65"), f(300), 65)
+S("bincount", i(7, g="idx5"), V([NAN, INF, -INF, 1.0, -1.0, 1e30, -1e30]), 5)
+S("bincount", i(6, g="idx1"), V([1e8, 1.0, -1e8, 1.0, 0.5, 16777216.0]), 2)
