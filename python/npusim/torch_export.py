@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import functools
 import itertools
-import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +13,13 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
+from .torch_bins import settle_bins
 from .torch_graph import Graph
 from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_numbers import settle_numbers
 from .torch_ref import Complex, Ref, Refused
+from .torch_tracing import holding, tracing
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -61,7 +59,7 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    with torch.no_grad(), _quiet(), _holding(model, held):
+    with torch.no_grad(), tracing(), holding(model, held):
         program = torch.export.export(model, _tuple(args), given, strict=strict)
     return of_program(program, type(model).__name__)
 
@@ -70,55 +68,14 @@ def _tuple(args: Any) -> tuple[Any, ...]:
     return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
 
 
-@contextlib.contextmanager
-def _holding(model: torch.nn.Module, held: dict[str, Any]) -> Iterator[None]:
-    """With a forward() that has these keywords already."""
-    if not held:
-        yield
-        return
-    before = vars(model).get("forward")
-    model.forward = functools.partial(model.forward, **held)
-    try:
-        yield
-    finally:
-        if before is None:
-            del model.forward
-        else:
-            model.forward = before
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what the tracer says of itself, without nn.MultiheadAttention's one operator for all it does, and without
-    nn.Transformer's look at the numbers of a mask: it only chooses between the mask and a name for it."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    look = torch.nn.modules.transformer._detect_is_causal_mask
-    torch.nn.modules.transformer._detect_is_causal_mask = _is_told_causal
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logger.setLevel(level)
-        torch.nn.modules.transformer._detect_is_causal_mask = look
-        torch.backends.mha.set_fastpath_enabled(fast)
-
-
-def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
-    return is_causal is True
-
-
 def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:
     """IR and weights of an exported program."""
     graph = program.graph
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), tracing():
         if _casts_itself(program.graph_module) or _is_mapped(graph) or find_complex_writes(graph, find_memory(graph)):
             # Puts the casts into the graph, and what is mapped as what it does; no call writes what it is given.
             program = program.run_decompositions({})
-        program = settle_numbers(program)
+        program = settle_bins(settle_numbers(program))
     return _Writer(program, name).write()
 
 

@@ -33,7 +33,12 @@ def settle_numbers(program: torch.export.ExportedProgram) -> torch.export.Export
         elif (node.target in READS or is_number_call(node)) and not node.users:
             module.graph.erase_node(node)
     module.recompile()
-    settled = torch.export.ExportedProgram(
+    return retrace(program, module)
+
+
+def retrace(program: torch.export.ExportedProgram, module: torch.fx.GraphModule) -> torch.export.ExportedProgram:
+    """The program with this module's graph, every shape anew."""
+    changed = torch.export.ExportedProgram(
         root=module,
         graph=module.graph,
         graph_signature=program.graph_signature,
@@ -44,7 +49,7 @@ def settle_numbers(program: torch.export.ExportedProgram) -> torch.export.Export
         constants=program.constants,
         verifiers=program.verifiers,
     )
-    return settled.run_decompositions({})  # every shape anew
+    return changed.run_decompositions({})
 
 
 def _own_numbers(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> Values:

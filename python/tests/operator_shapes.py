@@ -2,7 +2,7 @@
 of the call (operator_calls.py) that gives some of its arguments."""
 
 import torch
-from operands import FLOATS, Operand, values
+from operands import FLOATS, INTEGERS, Operand, values
 
 
 def _floats(call):
@@ -141,6 +141,50 @@ def _embedding(call):
     }
 
 
+def _renorm(call):
+    call.dtype = call.pick(FLOATS)
+    rows = call.integer(1, 7)
+    call.shape = (rows, call.integer(0, 5))
+    dtype = call.pick([torch.int64, torch.int32])
+    return {
+        "self": call.operand(call.shape, kind="normal"),
+        "indices": call.operand(call.drawn_shape(0, 3), dtype, f"below:{rows}"),
+        "norm_type": call.pick([1.0, 2.0, 2.5, float("inf")]),
+    }
+
+
+def _bins(call):
+    """As many bins as minlength says."""
+    count, bins = call.pick([0, 1, 7, 40]), call.integer(1, 9)
+    call.shape = (count,)
+    numbers = call.operand(call.shape, call.pick(INTEGERS), f"below:{bins}")
+    weights = call.operand(call.shape) if call.pick([True, False]) else None
+    return {"self": numbers, "weights": weights, "minlength": bins + call.integer(0, 2)}
+
+
+def _ctc(call):
+    call.dtype, call.kind = call.pick([torch.float32, torch.float64]), "normal"
+    steps, batch, labels, longest = (call.integer(1, e) for e in (9, 3, 5, 4))
+    call.shape = (steps, batch, labels)
+    input_lengths = [call.integer(0, steps) for _ in range(batch)]
+    target_lengths = [call.integer(0, longest) for _ in range(batch)]
+    if call.packet == "_ctc_loss":  # what is beyond the lengths is nobody's
+        input_lengths, target_lengths = [steps] * batch, [longest] * batch
+    targets = (sum(target_lengths),) if call.pick([True, False]) else (batch, longest)
+    tensors = call.op._overloadname == "Tensor"
+    lengths = [Operand(torch.tensor(n)) if tensors else n for n in (input_lengths, target_lengths)]
+    return {
+        "log_probs": call.operand(call.shape),
+        # PyTorch reads concatenated ones as if they were dense.
+        "targets": Operand(
+            values(targets, call.pick([torch.int64, torch.int32]), f"below:{labels}", call.integer(0, 9))
+        ),
+        "input_lengths": lengths[0],
+        "target_lengths": lengths[1],
+        "blank": call.integer(0, labels - 1),
+    }
+
+
 def _dense(call):
     """Operands that are no views."""
     return lambda shape, dtype=None: Operand(values(shape, dtype or call.dtype, call.kind, call.integer(0, 1000)))
@@ -191,6 +235,10 @@ SHAPES = {
     "matmul": _products("self:bmk", "other:kn"),
     "linear": _products("input:bmk", "weight:nk", "bias:n"),
     "embedding": _embedding,
+    "embedding_renorm": _renorm,
+    "bincount": _bins,
+    "ctc_loss": _ctc,
+    "_ctc_loss": _ctc,
     "scaled_dot_product_attention": _attention,
     "_scaled_dot_product_attention_math": _attention,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,

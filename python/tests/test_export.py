@@ -274,6 +274,23 @@ def test_buffers_that_change_are_states():
         assert again or model.count == 3
 
 
+@pytest.mark.parametrize("padding_idx, norm_type", [(None, 2.0), (0, 1.0)])
+def test_rows_that_an_embedding_scales_stay_scaled(padding_idx, norm_type):
+    model = nn.Sequential(nn.Embedding(10, 4, padding_idx, max_norm=0.7, norm_type=norm_type), nn.Linear(4, 3))
+    exported = npusim.export(model, (torch.tensor([[1, 2, 1]]),))
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    assert [t.name for t in session.program.inputs() if t.state] == ["0.weight"]
+    for tokens in ([[1, 2, 1]], [[0, 9, 2]], [[5, 5, 5]]):
+        found, expected = session.run(torch.tensor(tokens)), model(torch.tensor(tokens))
+        close(found["output"], expected)
+        close(found["0.weight_next"], model[0].weight)
+    model = nn.Sequential(nn.Embedding(10, 4, max_norm=0.7), nn.Linear(4, 10, bias=False))
+    model[1].weight = model[0].weight  # one memory: both read what is scaled
+    session = npusim.Session(npusim.compile(npusim.export(model, (torch.tensor([[1, 2]]),)), dtype="float32"))
+    for tokens in ([[1, 2]], [[3, 2]]):
+        close(session.run(torch.tensor(tokens))["output"], model(torch.tensor(tokens)))
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 def test_states_are_in_the_program(autocast, tmp_path):
     class Sum(nn.Module):
