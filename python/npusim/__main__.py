@@ -43,6 +43,13 @@ def export_verb(arguments: list[str]) -> None:
     parser.add_argument("source", metavar="FILE.py:NAME")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="gets ir.json and model.safetensors")
     parser.add_argument("--strict", action="store_true", help="trace with torch.export's strict=True")
+    parser.add_argument(
+        "--fixed",
+        action="append",
+        default=[],
+        metavar="KEYWORD",
+        help="one of kwargs whose value is part of the program, and no input; it may decide shapes. Repeatable",
+    )
     flags = parser.parse_args(arguments)
     made = load_name(flags.source)()
     if not isinstance(made, tuple) or len(made) not in (2, 3):
@@ -51,7 +58,7 @@ def export_verb(arguments: list[str]) -> None:
         )
     from .torch_export import export
 
-    exported = export(*made, strict=flags.strict)
+    exported = export(*made, strict=flags.strict, fixed=flags.fixed)
     exported.save(flags.output)
     print(f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights")
 

@@ -510,6 +510,31 @@ def test_folder_and_shell(tmp_path):
         assert done.returncode == code and done.stderr.startswith("error: "), done.stderr
 
 
+def test_fixed_keywords_from_the_shell(tmp_path):
+    source = tmp_path / "sized.py"
+    source.write_text(
+        "import torch\nclass Sized(torch.nn.Module):\n"
+        "    def forward(self, x, *, rows, columns, scale):\n"
+        "        return x[: rows.item(), : columns.item()] * scale\n"
+        "def make():\n    rows, columns, scale = (torch.tensor(n) for n in (2, 3, 5.0))\n"
+        "    return Sized(), (torch.ones(4, 4),), {'rows': rows, 'columns': columns, 'scale': scale}\n"
+    )
+
+    def export(*fixed):
+        command = [sys.executable, "-m", "npusim", "export", f"{source}:make", "-o", str(tmp_path / "out"), *fixed]
+        env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+        return subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+
+    done = export("--fixed", "rows", "--fixed", "columns")
+    assert done.returncode == 0, done.stderr
+    program = npusim.compile(tmp_path / "out", dtype="float32")
+    assert [tensor.name for tensor in program.inputs()] == ["x", "scale"]
+    found = npusim.Session(program).run(np.ones((4, 4), "float32"), np.float32(5))["output"]
+    assert found.shape == (2, 3) and (found == 5).all()
+    done = export("--fixed", "rows", "--fixed", "height", "--fixed", "columns")
+    assert done.returncode == 2 and "there is no height" in done.stderr, done.stderr
+
+
 def test_what_pytorch_ir_writes_is_compiled_too():
     torch_ir = pytest.importorskip("torch_ir")
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
