@@ -18,6 +18,7 @@ from .torch_graph import Graph
 from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_numbers import settle_numbers
+from .torch_pieces import spell_out_pieces
 from .torch_ref import Complex, Ref, Refused
 from .torch_tracing import holding, tracing
 
@@ -111,7 +112,7 @@ class _Writer:
         self.outputs: list[dict[str, Any]] = []
 
     def write(self) -> Exported:
-        graph = spell_out_masks(self.program.graph_module.graph)
+        graph = spell_out_pieces(spell_out_masks(self.program.graph_module.graph))
         refs = self.placeholders(graph)
         memory = find_memory(graph)
         for node in find_complex_writes(graph, memory):

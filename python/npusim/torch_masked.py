@@ -9,23 +9,35 @@ from typing import Any
 
 import torch
 
+from .torch_rows import call, compute_whole, depends_on_values, find_chain, forget, is_written_beside, written_by
+
 ATEN = torch.ops.aten
 PUTS = {ATEN.index_put_.default, ATEN.index_put.default}
-COPIES = {ATEN.clone.default, ATEN.to.dtype, ATEN.to.dtype_layout, ATEN._to_copy.default, ATEN.detach.default}
+SCATTERS = {ATEN.masked_scatter_.default, ATEN.masked_scatter.default}
 VIEWS = {ATEN.slice.Tensor, ATEN.select.int, ATEN.unsqueeze.default, ATEN.alias.default}
-# Integers of them stop a run where the mask does not choose: by a zero there.
-DIVIDING = {"div", "floor_divide", "remainder", "fmod", "pow"}
 
 
 def spell_out_masks(graph: torch.fx.Graph) -> torch.fx.Graph:
     """The graph without such writes, a copy where it has some; others stay as they are."""
-    if not any(node.target in PUTS and _mask_of(node.args[1]) for node in graph.nodes):
+    if not any(_is_write(node) for node in graph.nodes):
         return graph
     graph = copy.deepcopy(graph)
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in PUTS and _mask_of(node.args[1]):
+        if _is_write(node):
             _replace(graph, node)
     return graph
+
+
+def _is_write(node: torch.fx.Node) -> bool:
+    """Whether it writes, where a mask says so, values that may be those that a mask has chosen."""
+    if node.op != "call_function" or node.target not in PUTS | SCATTERS:
+        return False
+    values = node.args[2]
+    return (
+        isinstance(values, torch.fx.Node)
+        and depends_on_values(values)
+        and (node.target in SCATTERS or _mask_of(node.args[1]) is not None)
+    )
 
 
 def _mask_of(indices: Any) -> tuple[int, torch.fx.Node] | None:
@@ -38,102 +50,95 @@ def _mask_of(indices: Any) -> tuple[int, torch.fx.Node] | None:
 
 
 def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    x, indices, values = node.args[:3]
-    accumulate = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
-    place, mask = _mask_of(indices)
-    if not isinstance(values, torch.fx.Node) or not _depends_on_values(values):
-        return
+    x, _, values = node.args[:3]
     shape = x.meta["val"].shape
-    chain = _chain(values, place, mask, shape)
-    if chain is None or values.meta["val"].dtype != x.meta["val"].dtype:
+    found = _chain(node)
+    if found is None or values.meta["val"].dtype != x.meta["val"].dtype:
         return
+    chain, place, mask = found
     masks = {mask, *(_mask_of(n.args[1])[1] for n in chain if n.target == ATEN.index.Tensor)}
-    if _are_changed(masks, node):
+    if node.target in SCATTERS:
+        masks.add(node.args[1])
+    if _are_changed(masks, node) or is_written_beside(chain, node):
         return
-    whole: dict[torch.fx.Node, torch.fx.Node] = {}
-    for chosen in chain:  # each where it stands: what it reads may change afterwards
-        with graph.inserting_before(chosen):
-            if chosen.target == ATEN.index.Tensor:
-                whole[chosen] = _call(graph, ATEN.clone.default, chosen.args[0])
-            else:
-                args = torch.fx.node.map_arg(chosen.args, lambda n: whole.get(n, n))
-                whole[chosen] = _call(graph, _functional(chosen.target), *args, **chosen.kwargs)
-        if whole[chosen].meta["val"].dtype != chosen.meta["val"].dtype:
-            return  # what is in place does not promote
+
+    def all_rows(chosen: torch.fx.Node) -> torch.fx.Node | None:
+        return call(graph, ATEN.clone.default, chosen.args[0]) if chosen.target == ATEN.index.Tensor else None
+
+    whole = compute_whole(graph, chain, all_rows)
+    if whole is None or whole[values].meta["val"].shape != shape:
+        return
+    accumulate = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
     with graph.inserting_before(node):
         for _ in range(len(shape) - place - mask.meta["val"].dim()):
-            mask = _call(graph, ATEN.unsqueeze.default, mask, -1)
-        value = _call(graph, ATEN.add.Tensor, x, whole[values]) if accumulate else whole[values]
-        value = _call(graph, ATEN.where.self, mask, value, x)
-        if node.target == ATEN.index_put_.default:
-            value = _call(graph, ATEN.copy_.default, x, value)
+            mask = call(graph, ATEN.unsqueeze.default, mask, -1)
+        value = call(graph, ATEN.add.Tensor, x, whole[values]) if accumulate else whole[values]
+        value = call(graph, ATEN.where.self, mask, value, x)
+        if node.target in (ATEN.index_put_.default, ATEN.masked_scatter_.default):
+            value = call(graph, ATEN.copy_.default, x, value)
     node.replace_all_uses_with(value)
     graph.erase_node(node)
-    for chosen in chain:
-        for user in list(chosen.users):
-            if user.target == ATEN._assert_tensor_metadata.default:  # of casts; it holds of all elements too
-                graph.erase_node(user)
+    forget(graph, chain)
 
 
-def _chain(values: torch.fx.Node, place: int, mask: torch.fx.Node, shape: torch.Size) -> list[torch.fx.Node] | None:
-    """The nodes that compute `values` from what the same mask chooses of tensors of `shape`, in their order; None where
-    something else is done with it."""
-    found: dict[torch.fx.Node, None] = {}
+def _chain(node: torch.fx.Node) -> tuple[list[torch.fx.Node], int, torch.fx.Node] | None:
+    """The nodes that compute the values of a write from what its mask chooses; the mask and its place among the
+    dimensions of what is written. None where something else is done."""
+    x, where, values = node.args[:3]
+    shape = x.meta["val"].shape
+    chosen = _mask_of(where) if node.target in PUTS else _first_choice(values)
+    if chosen is None or (node.target in SCATTERS and not (chosen[0] == 0 and _covers(where, chosen[1], shape))):
+        return None
+    place, mask = chosen
+    covered = place + mask.meta["val"].dim()
 
-    def visit(node: torch.fx.Node) -> bool:
-        if node in found:
-            return True
-        if node.op != "call_function" or node.kwargs.keys() & {"out"}:
+    def is_source(found: torch.fx.Node) -> bool | None:
+        if found.target != ATEN.index.Tensor:
             return False
-        if node.target == ATEN.index.Tensor:
-            other = _mask_of(node.args[1])
-            same = other is not None and other[0] == place and _same(other[1], mask)
-            if not same or node.args[0].meta["val"].shape != shape:
-                return False
-        else:
-            if not _is_pointwise(node):
-                return False
-            for arg in node.all_input_nodes:
-                if _depends_on_values(arg):
-                    if not visit(arg):
-                        return False
-                elif not isinstance(arg.meta.get("val"), torch.Tensor) or arg.meta["val"].dim() > 0:
-                    return False
-        found[node] = None
+        other = _mask_of(found.args[1])
+        same = other is not None and other[0] == place and _same(other[1], mask)
+        return (same and found.args[0].meta["val"].shape[:covered] == shape[:covered]) or None
+
+    chain = find_chain(values, place, is_source)
+    return (chain, place, mask) if chain else None
+
+
+def _first_choice(values: torch.fx.Node) -> tuple[int, torch.fx.Node] | None:
+    """The mask that chooses what values are computed of, and its place."""
+    while values.target != ATEN.index.Tensor:
+        of = [arg for arg in values.all_input_nodes if depends_on_values(arg)]
+        if not of:
+            return None
+        values = of[0]
+    return _mask_of(values.args[1])
+
+
+def _covers(wide: torch.fx.Node, mask: torch.fx.Node, shape: torch.Size) -> bool:
+    """Whether a mask is another one, of the first dimensions of `shape`, for all elements of the others."""
+    if wide.meta["val"].dim() == len(shape) > mask.meta["val"].dim():
+        return mask.meta["val"].shape == shape[: mask.meta["val"].dim()] and _is_widened(wide, mask)
+    return wide.meta["val"].shape == shape and _same(wide, mask)
+
+
+def _is_widened(wide: Any, mask: Any) -> bool:
+    """Whether it is this mask, or computed alike of the same, with dimensions added behind that do not change it."""
+    if _same(wide, mask):
         return True
-
-    return list(found) if visit(values) else None
-
-
-def _is_pointwise(node: torch.fx.Node) -> bool:
-    op = _functional(node.target)
-    if op is None or (op not in COPIES and torch.Tag.pointwise not in op.tags) or op._schema.is_mutable:
+    if not isinstance(wide, torch.fx.Node) or not isinstance(mask, torch.fx.Node) or wide.op != "call_function":
         return False
-    if torch.Tag.nondeterministic_seeded in op.tags:
+    rank = wide.meta["val"].dim()
+    if rank <= mask.meta["val"].dim():
         return False
-    if (
-        op != node.target
-        and len(node.args[0].users) > 1
-        and any(user not in (node,) and user.target != ATEN.sym_size.int for user in node.args[0].users)
-    ):
-        return False  # somebody else sees what it writes
-    value = node.meta["val"]
-    whole = not value.dtype.is_floating_point and not value.dtype.is_complex
-    return not (whole and op._schema.name.removeprefix("aten::") in DIVIDING)
-
-
-def _functional(op: Any) -> torch._ops.OpOverload | None:
-    """The operator, or for one that writes its first operand the one that does not."""
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._schema.is_mutable:
-        return op if isinstance(op, torch._ops.OpOverload) else None
-    name = op._schema.name.removeprefix("aten::")
-    packet = getattr(ATEN, name.removesuffix("_"), None) if name.endswith("_") else None
-    return getattr(packet, op._overloadname, None) if packet else None
-
-
-def _depends_on_values(node: torch.fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and not all(isinstance(extent, int) for extent in value.shape)
+    if wide.target == ATEN.unsqueeze.default:
+        return wide.args[1] in (-1, rank - 1) and _is_widened(wide.args[0], mask)
+    if wide.target == ATEN.expand.default:
+        inner = wide.args[0]
+        kept = inner.meta["val"].dim() == rank and inner.meta["val"].shape[: mask.meta["val"].dim()]
+        return kept == mask.meta["val"].shape and _is_widened(inner, mask)
+    alike = wide.target == mask.target and _is_part(mask) and wide.target not in VIEWS
+    alone = len(wide.all_input_nodes) == len(mask.all_input_nodes) == 1
+    rest = (wide.args[1:], wide.kwargs) == (mask.args[1:], mask.kwargs)
+    return alike and alone and rest and not mask.target._schema.is_mutable and _is_widened(wide.args[0], mask.args[0])
 
 
 def _are_changed(masks: set[torch.fx.Node], put: torch.fx.Node) -> bool:
@@ -150,19 +155,9 @@ def _are_changed(masks: set[torch.fx.Node], put: torch.fx.Node) -> bool:
     order = {node: i for i, node in enumerate(put.graph.nodes)}
     first = min(order[mask] for mask in masks)
     return any(
-        first < order[node] < order[put] and any(_root(written) in memory for written in _written(node))
+        first < order[node] < order[put] and any(_root(written) in memory for written in written_by(node))
         for node in order
     )
-
-
-def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return list(node.all_input_nodes) if node.op == "call_function" and "wrap" in str(node.target) else []
-    found = []
-    for arg, value in zip(node.target._schema.arguments, node.args):
-        if arg.alias_info is not None and arg.alias_info.is_write:
-            torch.fx.node.map_arg(value, found.append)
-    return found
 
 
 def _root(node: torch.fx.Node) -> torch.fx.Node:
@@ -194,10 +189,3 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     return not isinstance(a, torch.fx.Node) and not isinstance(b, torch.fx.Node) and type(a) is type(b) and a == b
-
-
-def _call(graph: torch.fx.Graph, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> torch.fx.Node:
-    node = graph.call_function(op, args, kwargs)
-    values = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
-    node.meta["val"] = op(*values[0], **values[1])
-    return node

@@ -59,8 +59,43 @@ def read_before_it_changes(x, m, y):
     return x + y
 
 
+WEIGHT = torch.linspace(-1, 1, 36).reshape(6, 6)
+
+
+def computed_rows(x, m, y):
+    r = m[:, 1]
+    normal = torch.nn.functional.layer_norm(y[r], (6,), WEIGHT[0], WEIGHT[1])
+    scale = torch.rsqrt(x[r].pow(2).mean(1, keepdim=True) + 1e-5)
+    x[r] = torch.nn.functional.linear(normal * scale, WEIGHT, WEIGHT[2]).softmax(dim=-1)
+    x[r] += torch.nn.functional.silu(y[r]) / y[r].abs().sum(-1, keepdim=True)
+    return x
+
+
+def in_place_of_its_own(x, m, y):
+    chosen = y[m]
+    chosen.mul_(2).add_(1)
+    x[m] = chosen
+    return x
+
+
+def scattered(x, m, y):
+    return x.masked_scatter(~m[:, 2].unsqueeze(-1), (y[~m[:, 2]] * WEIGHT[3]).to(x.dtype))
+
+
+def scattered_in_place(x, m, y):
+    return x.masked_scatter_(m[:, 2, None].expand(4, 6), y[m[:, 2]].tanh())
+
+
+def scattered_elements(x, m, y):
+    return x.masked_scatter(m, y[m] * 2)
+
+
 @pytest.mark.parametrize(
-    "function", [put, add, computed, computed_mask, rows, views, accumulated, read_before_it_changes]
+    "function",
+    [
+        *(put, add, computed, computed_mask, rows, views, accumulated, read_before_it_changes),
+        *(computed_rows, in_place_of_its_own, scattered, scattered_in_place, scattered_elements),
+    ],
 )
 def test_values(function):
     def copies(x, m, y):
@@ -106,7 +141,54 @@ def divided_integers(x, m, y):
     return z
 
 
-@pytest.mark.parametrize("function", [other_mask, changed_mask, changed_operand, sorted_values, divided_integers])
+def written_under_another_name(x, m, y):
+    chosen = y[m]
+    chosen.detach().mul_(2)
+    x[m] = chosen
+    return x
+
+
+def read_under_another_name(x, m, y):
+    chosen = y[m]
+    same = chosen.detach()
+    chosen.mul_(2)
+    x[m] = same
+    return x
+
+
+def written_in_part(x, m, y):
+    chosen = y[m[:, 0]]
+    chosen[:, 0].mul_(2)
+    x[m[:, 0]] = chosen
+    return x
+
+
+def across_rows(x, m, y):
+    x[m[:, 0]] = y[m[:, 0]] - y[m[:, 0]].mean(0)
+    return x
+
+
+def along_rows_and_across(x, m, y):
+    x[m[:, 0]] = y[m[:, 0]].softmax(-2)
+    return x
+
+
+def scattered_elsewhere(x, m, y):
+    return x.masked_scatter(m[:, 1].unsqueeze(-1), y[m[:, 0]])
+
+
+def scattered_along_columns(x, m, y):
+    return x[:, :4].masked_scatter(m[:, 0], y[:, :4][m[:, 0]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(other_mask, changed_mask, changed_operand, sorted_values, divided_integers),
+        *(written_under_another_name, read_under_another_name, written_in_part),
+        *(across_rows, along_rows_and_across, scattered_elsewhere, scattered_along_columns),
+    ],
+)
 def test_what_is_no_choice_of_one_mask_is_refused(function):
     half = torch.arange(24).reshape(4, 6) % 2 == 0
     x = torch.where(half, 1.0, -1.0) * (torch.rand(4, 6) + 1)

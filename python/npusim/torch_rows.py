@@ -1,0 +1,183 @@
+"""What a program does with some rows of a tensor, whose number depends on values: the same, done with all rows.
+
+Rows that a mask chooses lie along one dimension, in the place of the mask's; those of a piece along the first. A shape
+that depends on values has no form in IR; what is done with all rows has none. Each row is computed by itself, so that
+those which nobody wants disturb no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .torch_needed import find_memory, written
+
+ATEN = torch.ops.aten
+COPIES = {ATEN.clone.default, ATEN.to.dtype, ATEN.to.dtype_layout, ATEN._to_copy.default, ATEN.detach.default}
+# Along dimensions of a row: the position of these among the arguments.
+ALONG = {
+    **dict.fromkeys((ATEN.mean.dim, ATEN.sum.dim_IntList, ATEN.amax.default, ATEN.amin.default), 1),
+    **dict.fromkeys((ATEN.softmax.int, ATEN._softmax.default, ATEN.log_softmax.int, ATEN._log_softmax.default), 1),
+}
+# Of the last dimensions: how many.
+LAST: dict[Any, Callable[[torch.fx.Node], int]] = {
+    ATEN.linear.default: lambda node: 1,
+    ATEN.layer_norm.default: lambda node: len(node.args[1]),
+    ATEN.rms_norm.default: lambda node: len(node.args[1]),
+}
+# Integers of them stop a run in a row that nobody wants: by a zero there.
+DIVIDING = {"div", "floor_divide", "remainder", "fmod", "pow"}
+# What only asks about a tensor.
+QUESTIONS = {ATEN.sym_size.int, ATEN._assert_tensor_metadata.default}
+
+
+def find_chain(
+    values: torch.fx.Node, place: int, is_source: Callable[[torch.fx.Node], bool | None]
+) -> list[torch.fx.Node] | None:
+    """The nodes that compute `values`, row by row along dimension `place`, in their order, from the sources; None where
+    something else is done. is_source: whether a node is the rows of one, or None where it must not be met."""
+    found: dict[torch.fx.Node, None] = {}
+
+    def visit(node: torch.fx.Node) -> bool:
+        if node in found:
+            return True
+        source = is_source(node)
+        if source is None or (not source and not _is_by_row(node, place)):
+            return False
+        if not source and not all(visit(arg) for arg in node.all_input_nodes if depends_on_values(arg)):
+            return False
+        found[node] = None
+        return True
+
+    return list(found) if visit(values) else None
+
+
+def _is_by_row(node: torch.fx.Node, place: int) -> bool:
+    """Whether each row of its result is computed of the same row of its operands, and of nothing else that has rows."""
+    if node.op != "call_function" or node.kwargs.keys() & {"out"} or not isinstance(node.meta.get("val"), torch.Tensor):
+        return False
+    row = node.meta["val"].dim() - place - 1  # dimensions of a row
+    if node.target in ALONG or node.target in LAST:
+        rows, *others = node.all_input_nodes
+        row = rows.meta["val"].dim() - place - 1
+        if rows is not node.args[0] or any(depends_on_values(other) for other in others):
+            return False
+        if node.target in LAST:
+            return 0 < LAST[node.target](node) <= row
+        return len(node.args) > 1 and bool(dims := _dims(node)) and all(-row <= dim < 0 for dim in dims)
+    if not _is_pointwise(node):
+        return False
+    for arg in node.all_input_nodes:
+        value = arg.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return False
+        if value.dim() != node.meta["val"].dim() if depends_on_values(arg) else value.dim() > row:
+            return False
+    return True
+
+
+def _dims(node: torch.fx.Node) -> list[int]:
+    """Along which it goes, from the end."""
+    given = node.args[ALONG[node.target]]
+    rank = node.args[0].meta["val"].dim()
+    return [dim if dim < 0 else dim - rank for dim in ([given] if isinstance(given, int) else given or [])]
+
+
+def _is_pointwise(node: torch.fx.Node) -> bool:
+    op = functional(node.target)
+    if op is None or (op not in COPIES and torch.Tag.pointwise not in op.tags) or op._schema.is_mutable:
+        return False
+    if torch.Tag.nondeterministic_seeded in op.tags or (op != node.target and not _is_its_own(node)):
+        return False
+    value = node.meta["val"]
+    whole = not value.dtype.is_floating_point and not value.dtype.is_complex
+    return not (whole and op._schema.name.removeprefix("aten::") in DIVIDING)
+
+
+def _is_its_own(node: torch.fx.Node) -> bool:
+    """Whether nobody else sees what a call writes: no other reader of its operand, nor of what that may be in."""
+    reader, value = node, node.args[0]
+    while True:
+        if any(user is not reader and user.target not in QUESTIONS for user in value.users):
+            return False
+        if value.target not in COPIES:
+            return value.op == "call_function" and not _is_view(value)
+        reader, value = value, value.args[0]
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether its memory is, or may be, another's."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    returns = node.target._schema.returns
+    writes = node.target._schema.is_mutable  # its operand is its own: _is_pointwise has asked
+    return not writes and any(found.alias_info is not None for found in returns)
+
+
+def compute_whole(
+    graph: torch.fx.Graph, chain: list[torch.fx.Node], all_rows: Callable[[torch.fx.Node], torch.fx.Node | None]
+) -> dict[torch.fx.Node, torch.fx.Node] | None:
+    """For each node of a chain the same of all rows; None where a dtype would be another, as what is in place does not
+    promote. all_rows: makes, for a source, the tensor that has them all, and gives None for other nodes."""
+    whole: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in chain:  # each where it stands: what it reads may change afterwards
+        with graph.inserting_before(node):
+            if (found := all_rows(node)) is None:
+                args = list(torch.fx.node.map_arg(node.args, lambda n: whole.get(n, n)))
+                if node.target in ALONG:
+                    at = ALONG[node.target]
+                    args[at] = _dims(node)[0] if isinstance(args[at], int) else _dims(node)
+                found = call(graph, functional(node.target), *args, **node.kwargs)
+        if found.meta["val"].dtype != node.meta["val"].dtype:
+            return None
+        whole[node] = found
+    return whole
+
+
+def is_written_beside(chain: list[torch.fx.Node], until: torch.fx.Node) -> bool:
+    """Whether a call that is no part of a chain writes, before `until` reads it, what the chain's values are in."""
+    graph = until.graph
+    memory = find_memory(graph)
+    own = set().union(*(memory[node] for node in chain))
+    order = list(graph.nodes)
+    between = order[order.index(chain[0]) : order.index(until)]
+    return any(memory[value] & own for node in between if node not in chain for value in written_by(node))
+
+
+def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The operands that a call writes; of a body that is run as it stands, all that it is given."""
+    if node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and "wrap" in str(node.target):
+        return list(node.all_input_nodes)
+    return written(node)
+
+
+def forget(graph: torch.fx.Graph, chain: list[torch.fx.Node]) -> None:
+    """Takes what casts in a chain ask of their operands out of the graph: it holds of all rows too."""
+    for node in chain:
+        for user in list(node.users):
+            if user.target == ATEN._assert_tensor_metadata.default:
+                graph.erase_node(user)
+
+
+def functional(op: Any) -> torch._ops.OpOverload | None:
+    """The operator, or for one that writes its first operand the one that does not."""
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._schema.is_mutable:
+        return op if isinstance(op, torch._ops.OpOverload) else None
+    name = op._schema.name.removeprefix("aten::")
+    packet = getattr(ATEN, name.removesuffix("_"), None) if name.endswith("_") else None
+    return getattr(packet, op._overloadname, None) if packet else None
+
+
+def depends_on_values(node: torch.fx.Node) -> bool:
+    """Whether its shape does."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not all(isinstance(extent, int) for extent in value.shape)
+
+
+def call(graph: torch.fx.Graph, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> torch.fx.Node:
+    """A new node, with its value's shape and dtype."""
+    node = graph.call_function(op, args, kwargs)
+    values = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
+    node.meta["val"] = op(*values[0], **values[1])
+    return node
