@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+PROGRAMS = ("float32", "auto", "bfloat16", "cast")  # what a model is judged by: see judge.py
+STATES = ("failed", "wrong", "refused", "not exported", "unstable", "tie", "right")  # the worst first
 Made = tuple[nn.Module, Sequence[Any], Mapping[str, Any]]  # model, args, kwargs
 
 
@@ -19,6 +21,13 @@ class Case:
     group: str
     make: Callable[[], Made]
     fixed: tuple[str, ...] = ()
+
+
+def worst_state(states: Sequence[str]) -> str:
+    """The state of a model from those of its programs."""
+    worst = min(states, key=STATES.index)
+    # Where torch exports it in float32 but not in 16 bits, that one says it.
+    return "right" if worst == "not exported" != states[0] else worst
 
 
 def randomise(model: nn.Module) -> None:

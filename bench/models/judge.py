@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 
 import npusim
 import npusim.torch_export  # before processes fork
-from case import Case, randomise, settle
+from case import Case, randomise, settle, worst_state
+from choices import STEPS, Choosing, with_choices
 
 # A program's name: the dtype that the model is cast to before, what compile() is told, the bar of relative L2.
 PROGRAMS: dict[str, tuple[torch.dtype, str, float]] = {
@@ -29,8 +30,9 @@ Call = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def judge(family: str, name: str, case: Case) -> dict[str, Any]:
-    """What was found of a model: "state" is right, wrong, refused, failed (npusim did), not exported (torch.export did),
-    unstable (PyTorch itself is too far off to compare with) or not made; "programs" says it for each dtype."""
+    """What was found of a model: "state" is right, tie (right, but for choices that rounding decides), wrong, refused,
+    failed (npusim did), not exported (torch.export did), unstable (PyTorch itself is too far off to compare with) or not
+    made; "programs" says it for each dtype."""
     torch.manual_seed(zlib.crc32(f"{family} {name}".encode()))
     found: dict[str, Any] = {"versions": versions(family)}
     if case.fixed:
@@ -63,16 +65,14 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
                 error = max(distance(o, e)[0] for o, e in zip(other, expected, strict=True))
                 why = f"torch.export's own program in float32 is off by {error:.2g}; npusim answers as it does"
                 judged = {"state": "not exported", "why": why, "beside": as_traced["error"]}
+        if judged["state"] in ("wrong", "unstable") and "error" in judged:
+            judged |= as_chosen(model, (args, kwargs), exported[dtype], inputs, program, outputs)
         if judged["state"] == "wrong" and "error" in judged and OWN[program] != torch.float32:
             judged["shaken"], judged["beside"] = shaken(model, (args, kwargs), OWN[program], expected, outputs)
             if judged["error"] <= judged["shaken"] or judged["beside"] <= bar:
                 judged["state"] = "unstable"
         programs[program] = judged
-    order = ("failed", "wrong", "refused", "not exported", "unstable", "right")
-    states = [p["state"] for p in programs.values()]
-    found["state"] = min(states, key=order.index)
-    if states[0] != "not exported" and found["state"] == "not exported":
-        found["state"] = "right"  # in float32; torch does not export it in 16 bits
+    found["state"] = worst_state([p["state"] for p in programs.values()])
     return found
 
 
@@ -99,10 +99,10 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     )
 
 
-def run(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.ndarray]:
+def run(model: torch.nn.Module, call: Call, dtype: torch.dtype, mode: Any = None) -> list[np.ndarray]:
     """The outputs of a copy of the model, those that are tensors."""
     args, kwargs = cast(call, dtype)
-    with torch.no_grad(), without_fast_path():
+    with torch.no_grad(), without_fast_path(), mode or contextlib.nullcontext():
         found = pytree.tree_leaves(cast(model, dtype)(*args, **kwargs))
     wide = [v.double() if v.is_floating_point() else v for v in found if isinstance(v, torch.Tensor)]
     return [v.numpy() for v in wide]
@@ -138,10 +138,10 @@ def one_by_one(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-def answers(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> list[np.ndarray] | None:
+def answers(model: torch.nn.Module, call: Call, dtype: torch.dtype, mode: Any = None) -> list[np.ndarray] | None:
     """PyTorch's own in a dtype, or None where it has none."""
     try:
-        return run(model, call, dtype)
+        return run(model, call, dtype, mode)
     except Exception as error:
         print(f"no eager {dtype}: {first_line(error)}")
         return None
@@ -183,6 +183,33 @@ def traced(model: torch.nn.Module, call: Call) -> list[np.ndarray] | None:
     return None if same else values
 
 
+def as_chosen(
+    model: torch.nn.Module, call: Call, exported: Any, inputs: Call, program: str, outputs: list[Any]
+) -> dict[str, Any]:
+    """How these outputs are judged by float64 eager, and PyTorch's own in the dtype, when they choose by rank as the
+    program did: a "tie" if that is right, and no choice has lost more than the dtype's rounding explains; else nothing."""
+    dtype, told, bar = PROGRAMS[program]
+    shown, choices = with_choices(exported)
+    try:
+        found = session_run(npusim.compile(shown, dtype=told), shown, inputs, dtype)
+        places = [(op, torch.from_numpy(np.array(found[name]))) for op, name in choices]
+        mode = Choosing(places, OWN[program])
+        expected = run(one_by_one(model), call, torch.float64, mode)
+        if mode.told or not mode.ties or mode.steps > STEPS:
+            print(f"no tie: {mode.ties} of {mode.places} places, {mode.steps:.3g} steps, {len(mode.told)} choices left")
+            return {}
+    except Exception as error:
+        print(f"no tie: {first_line(error)}")
+        return {}
+    own = answers(model, call, OWN[program], Choosing(places, OWN[program]))
+    judged = judge_outputs(outputs, expected, own, bar)
+    print(f"as chosen: {judged}")
+    if judged["state"] != "right":
+        return {}
+    why = f"{program}: {mode.ties} of {mode.places} places chosen otherwise, for at most {mode.steps:.2g} steps of the dtype"
+    return judged | {"state": "tie", "why": why}
+
+
 # ---- what npusim answers
 
 
@@ -209,11 +236,7 @@ def judge_program(
         program = npusim.compile(exported, dtype=told)
         found["targets"] = program.targets
         found["notes"] = program.notes
-        session = npusim.Session(program, threads=1)
-        tensors = [v for v in pytree.tree_leaves(cast(call, dtype)) if isinstance(v, torch.Tensor)]
-        states = exported.ir.get("states", {})
-        names = [i["name"] for i in exported.ir["graph_inputs"] if i["name"] not in states]
-        result = session.run(dict(zip(names, tensors, strict=True)))
+        result = session_run(program, exported, call, dtype)
     except npusim.UnsupportedError as error:
         return found | {"state": "refused", "why": str(error)[:2000]}
     except Exception as error:
@@ -221,6 +244,13 @@ def judge_program(
         return found | {"state": "failed", "why": f"{type(error).__name__}: {error}"[:2000]}
     outputs = [result[name] for kind, name in exported.leaves if kind == "output"]
     return found | judge_outputs(outputs, expected, own, bar) | {"outputs": outputs}
+
+
+def session_run(program: Any, exported: Any, call: Call, dtype: torch.dtype) -> dict[str, Any]:
+    tensors = [v for v in pytree.tree_leaves(cast(call, dtype)) if isinstance(v, torch.Tensor)]
+    states = exported.ir.get("states", {})
+    names = [i["name"] for i in exported.ir["graph_inputs"] if i["name"] not in states]
+    return npusim.Session(program, threads=1).run(dict(zip(names, tensors, strict=True)))
 
 
 # ---- how far they are apart

@@ -1,4 +1,5 @@
-"""The tables of a family of models from the lines that a sweep found: its own, and its row in the summary."""
+"""The tables of a family of models from the lines that a sweep found: its own, and its row in the summary. Models that
+this sweep did not judge stay as the page has them."""
 
 import datetime
 import re
@@ -6,17 +7,43 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = ("float32", "auto", "bfloat16", "cast")
+from case import PROGRAMS, worst_state
+
 Line = dict[str, Any]
 
 
 def write(family: str, lines: dict[str, Line], known: int, to: Path) -> None:
+    lines = (read(to.read_text()) if to.exists() else {}) | lines
     made = {name: line for name, line in sorted(lines.items()) if line["state"] != "not made"}
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text("\n".join([*head(family, made, known), *groups(made), *rows(made), *not_made(lines)]) + "\n")
     summary = to.parent / "README.md"
     summary.write_text(re.sub(rf"(?m)^\| \[{family}\].*$", lambda _: summed(family, made, known), summary.read_text()))
     print(f"{to}: {len(made)} models")
+
+
+def read(page: str) -> dict[str, Line]:
+    """The lines that a page was made of, as far as it has them."""
+    lines: dict[str, Line] = {}
+    for row in re.findall(r"(?m)^\| (.*) \|$", page):
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
+        if len(cells) != 4 + len(PROGRAMS) or cells[0] in ("model", "--:"):
+            continue
+        name, group, *programs, commit, reason = cells
+        reason, _, parts = reason.partition(IN_PARTS)
+        line = lines[name] = {"group": group, "programs": {}}
+        line |= {"commit": commit} if commit else {}
+        line |= {"why": reason} if reason else {}
+        for program, text in zip(PROGRAMS, programs, strict=True):
+            state, error, own = re.fullmatch(r"([a-z ]*?) ?(\d\S*)?(?: / (\S+))?", text).groups()
+            judged = line["programs"][program] = {"state": state or "right"}
+            if error:
+                judged |= {"error": float(error), "own": float(own) if own else None}
+                judged["targets"] = parts.split(", ") if parts else ["cpu"]
+        line["state"] = worst_state([judged["state"] for judged in line["programs"].values()])
+    for name, reason in re.findall(r"(?m)^- (\S+): (.*)$", page):
+        lines[name] = {"state": "not made", "why": reason.replace("\\|", "|")}
+    return lines
 
 
 def summed(family: str, made: dict[str, Line], known: int) -> str:
@@ -97,5 +124,9 @@ def cell(program: Line) -> str:
 def why(line: Line) -> str:
     found = line.get("why") or next((p["why"] for p in line.get("programs", {}).values() if "why" in p), "")
     if not found and "fixed" in line:
-        return f"part of the program: {', '.join(line['fixed'])}"
-    return " ".join(found.split())[:120].replace("|", "\\|")
+        found = f"part of the program: {', '.join(line['fixed'])}"
+    parts = next((p["targets"] for p in line.get("programs", {}).values() if len(p.get("targets", ())) > 1), [])
+    return " ".join(found.split())[:120].strip().replace("|", "\\|") + (IN_PARTS + ", ".join(parts) if parts else "")
+
+
+IN_PARTS = " runs on "
