@@ -99,8 +99,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
 # Arguments that decide shapes: they are exported as part of the program.
 FIXED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("siglip2", "siglip2_vision_model"), ("spatial_shapes",)),
-    "lfm3_vl": ("image_grid_thw",),
-    "lfm3_vl_vision": ("grid_thw",),
+    **dict.fromkeys(("lfm3_vl", "hyperclovax_vision_v2", "minimax_m3_vl"), ("image_grid_thw",)),
+    **dict.fromkeys(
+        (
+            *("lfm3_vl_vision", "cohere_compass_vision", "cosmos3_edge_vision", "exaone4_5_vision", "glm4v_vision"),
+            *("glm4v_moe_vision", "glm5_next_vision", "glm_image_vision", "glm_ocr_vision", "hunyuan_vl_vision"),
+            *("qwen2_5_vl_vision", "qwen3_vl_vision", "qwen3_vl_moe_vision", "qwen3_5_vision", "qwen3_5_moe_vision"),
+            "qwen4_exp_vision",
+        ),
+        ("grid_thw",),
+    ),
+    "led": ("attention_mask",),  # which tokens are padding decides what is computed
 }
 
 

@@ -14,13 +14,14 @@ from torch.utils import _pytree as pytree
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_bins import settle_bins
+from .torch_fixed import holding
 from .torch_graph import Graph
 from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_numbers import settle_numbers
 from .torch_pieces import spell_out_pieces
 from .torch_ref import Complex, Ref, Refused
-from .torch_tracing import holding, tracing
+from .torch_tracing import tracing
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -60,7 +61,7 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    with torch.no_grad(), tracing(), holding(model, held):
+    with torch.no_grad(), tracing(), holding(model, held, strict):
         program = torch.export.export(model, _tuple(args), given, strict=strict)
     return of_program(program, type(model).__name__)
 

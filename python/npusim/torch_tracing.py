@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-
-
-@contextlib.contextmanager
-def holding(model: torch.nn.Module, held: dict[str, Any]) -> Iterator[None]:
-    """With a forward() that has these keywords already."""
-    if not held:
-        yield
-        return
-    before = vars(model).get("forward")
-    model.forward = functools.partial(model.forward, **held)
-    try:
-        yield
-    finally:
-        if before is None:
-            del model.forward
-        else:
-            model.forward = before
 
 
 @contextlib.contextmanager

@@ -123,3 +123,90 @@ def test_fixed_arguments_that_there_are_not():
         npusim.export(Sized(), (torch.rand(1, 3, 4),), {"shapes": shapes}, fixed=["sizes"])
     with pytest.raises(npusim.UnsupportedError, match="depends on"):
         npusim.export(Sized(), (torch.rand(1, 3, 4),), {"shapes": shapes})
+
+
+class OfKnown(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 12).reshape(3, 4))
+
+    def forward(self, x, *, sizes):
+        return self.function(self.weight, x, sizes)
+
+
+def repeated(w, x, sizes):
+    ends = torch.nn.functional.pad(torch.repeat_interleave(sizes[:, 0], sizes[:, 1]).cumsum(0), (1, 0))
+    lengths = (ends[1:] - ends[:-1]).tolist()
+    return torch.cat([part.softmax(0) for part in torch.split(x @ w, lengths)])
+
+
+def chosen(w, x, sizes):
+    rows = (sizes.flatten() > 1).nonzero().squeeze(1)
+    table = torch.zeros_like(sizes).flatten()
+    table[rows] = rows + 1
+    if len(rows) > 2:
+        x = x * 2
+    return x[rows] + table[rows].unsqueeze(1)
+
+
+def changed_before_it_is_read(w, x, sizes):
+    sizes[0] += 1
+    sizes.mul_(2)
+    return x[: sizes[0, 0]] * sizes.sum()
+
+
+def changed_after_it_is_read(w, x, sizes):
+    y = x[:3, :2] * sizes
+    sizes.mul_(2)
+    return y + x[:3, 1:] * sizes
+
+
+def of_windows(w, x, sizes):
+    index = torch.nn.functional.pad(torch.arange(int(sizes[0].prod())), (1, 2), value=-100)
+    ends = torch.unique_consecutive(torch.tensor([0, *sizes[:, 1].cumsum(0).tolist(), 4]))
+    return x[index[index != -100]] + ends.max()
+
+
+@pytest.mark.parametrize(
+    "function", [repeated, chosen, changed_before_it_is_read, changed_after_it_is_read, of_windows]
+)
+def test_what_is_computed_of_fixed_arguments_decides_shapes(function):
+    x, sizes = torch.rand(7, 3), torch.tensor([[1, 2], [2, 1], [3, 1]])
+    model = OfKnown(function)
+    exported = npusim.export(model, (x,), {"sizes": sizes}, fixed=["sizes"])
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(x)["output"]
+    assert np.allclose(found, model(x, sizes=sizes.clone()).detach().numpy(), atol=1e-6)
+
+
+def drawn(w, x, sizes):
+    return x * torch.rand_like(sizes.float()).sum()
+
+
+def test_what_is_drawn_is_no_part_of_the_program():
+    x, sizes = torch.rand(7, 3), torch.tensor([[1, 2], [2, 1], [3, 1]])
+    exported = npusim.export(OfKnown(drawn), (x,), {"sizes": sizes}, fixed=["sizes"])
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    assert not np.allclose(session.run(x)["output"], session.run(x)["output"])
+
+
+def written(w, x, sizes):
+    table = torch.zeros_like(sizes, dtype=torch.float32)
+    table[0] = x[0, :2]
+    return table + 1
+
+
+def added(w, x, sizes):
+    return sizes.float().add_(x[:3, :2])
+
+
+def changed_while_another_shows_it(w, x, sizes):
+    shown = sizes.expand_as(x[:3, :2])
+    sizes.zero_()
+    return x[:3, :2] * shown
+
+
+@pytest.mark.parametrize("function", [written, added, changed_while_another_shows_it])
+def test_writes_into_what_is_fixed_are_refused(function):
+    with pytest.raises(npusim.UnsupportedError, match="computed of fixed arguments"):
+        npusim.export(OfKnown(function), (torch.rand(7, 3),), {"sizes": torch.ones(3, 2).long()}, fixed=["sizes"])
