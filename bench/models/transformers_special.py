@@ -109,6 +109,7 @@ FIXED: dict[str, tuple[str, ...]] = {
         ),
         ("grid_thw",),
     ),
+    "qwen3_asr_encoder": ("input_features_mask",),
     "led": ("attention_mask",),  # which tokens are padding decides what is computed
 }
 

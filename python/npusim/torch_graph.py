@@ -22,6 +22,8 @@ INLINED = {
 PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with them alone an input is a state
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
+# Overloads that take a generator, by those that take none: with None they are these.
+WITHOUT_GENERATOR = {"generator": "default", "low_generator": "low"}
 MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
 
 
@@ -121,6 +123,9 @@ class Graph:
     def call(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> Any:
         args = torch.fx.node.map_aggregate(node.args, self.operand)
         kwargs = torch.fx.node.map_aggregate(node.kwargs, self.operand)
+        if op._overloadname in WITHOUT_GENERATOR and kwargs.get("generator") is None:
+            op = getattr(op._overloadpacket, WITHOUT_GENERATOR[op._overloadname])
+            kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
         value = node.meta.get("val")
         is_complex = concerns_complex(op, args, kwargs, value)
         known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op, args)

@@ -46,6 +46,13 @@ def only(found):
     return value
 
 
+def test_no_generator_is_the_session_s():
+    x = torch.zeros(3, 4)
+    run = session(lambda m, x: x + torch.randn(3, 4, generator=None) + torch.randint(2, 9, (3, 4), generator=None), x)
+    plain = session(lambda m, x: x + torch.randn(3, 4) + torch.randint(2, 9, (3, 4)), x)
+    assert np.array_equal(only(run.run(x)), only(plain.run(x)))
+
+
 def test_noise_is_drawn_by_the_seed_and_goes_on():
     x = torch.zeros(3, 4)
     run = session(lambda m, x: x + torch.randn(3, 4), x)
