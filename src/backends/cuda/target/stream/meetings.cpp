@@ -33,7 +33,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
   const std::vector<int32_t>& values = method.steps[stage.step].values;
   const auto add = [&](int32_t v, const std::map<int32_t, int64_t>& homes, bool written) {
     if (const auto home = homes.find(v); home != homes.end())
-      uses.push_back({in_block, home->second, home->second + value_bytes(method, plan, v), written});
+      uses.push_back({in_block, home->second, home->second + plan.bytes[static_cast<size_t>(v)], written});
     else
       uses.push_back({v, 0, 1, written});
   };
@@ -89,14 +89,6 @@ bool clash(const Use& a, const Use& b) {
 }
 
 }  // namespace
-
-int64_t value_bytes(const WholeMethod& method, const StreamPlan& plan, int32_t value) {
-  for (size_t s = 0; s < method.steps.size(); ++s)
-    for (size_t i = 0; i < plan.kernels[s].args.size(); ++i)
-      if (method.steps[s].values[i] == value)
-        return plan.kernels[s].args[i].elements * static_cast<int64_t>(dtype_size(plan.kernels[s].args[i].dtype));
-  return 0;
-}
 
 std::vector<char> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
                                   std::span<const StreamStage> chain) {

@@ -12,7 +12,4 @@ namespace npusim::cuda {
 std::vector<char> stream_meetings(const WholeMethod& method, const StreamPlan& plan,
                                   std::span<const StreamStage> chain);
 
-// The same for each step that names the value.
-int64_t value_bytes(const WholeMethod& method, const StreamPlan& plan, int32_t value);
-
 }  // namespace npusim::cuda

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backends/cuda/target/stream/block_memory.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
 
@@ -16,7 +17,6 @@ using Kind = StreamStage::Kind;
 
 constexpr int64_t most_everywhere = 1 << 15;  // points, with what each sums, that every block computes for itself
 constexpr int64_t most_spread = 1 << 22;      // of what is no product of its own
-constexpr int64_t alignment = 128;
 
 int64_t bytes_of(const KernelArg& arg) { return arg.elements * static_cast<int64_t>(dtype_size(arg.dtype)); }
 
@@ -42,12 +42,13 @@ class Planner {
     }
     why = "no product of few rows";
     if (!streams) return std::nullopt;
+    count_uses();
     find_exchanges();
     for (size_t s = 0; s < m_.steps.size(); ++s)
       if (plan_.attentions[s] && mask_is_given(s)) look(s);
     why = order();
     if (!why.empty()) return std::nullopt;
-    place();
+    plan_.kept_bytes = memory_.place();
     look_ahead();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
     for (const auto& [step, by] : looked_by_) plan_.seen[step] = seen_.at(static_cast<int32_t>(by));
@@ -92,6 +93,18 @@ class Planner {
     return cannot_print(k, stream_dialect(), plan_.schedules[s]).value_or("");
   }
 
+  void count_uses() {
+    plan_.bytes.resize(m_.uses.size());
+    writers_.resize(m_.uses.size());
+    for (size_t s = 0; s < m_.steps.size(); ++s)
+      for (size_t i = 0; i < plan_.kernels[s].args.size(); ++i) {
+        const auto v = static_cast<size_t>(m_.steps[s].values[i]);
+        plan_.bytes[v] = bytes_of(plan_.kernels[s].args[i]);
+        writers_[v] += plan_.kernels[s].args[i].written;
+      }
+  }
+  int writers(int32_t value) const { return writers_[static_cast<size_t>(value)]; }
+
   // Every block may compute all of it: it is small, and reads nothing that it overwrites.
   bool may_be_everywhere(size_t s) const {
     const Kernel& k = plan_.kernels[s];
@@ -110,10 +123,6 @@ class Planner {
 
   // Values that a product of one row or an attention makes, all of it and nobody else.
   void find_exchanges() {
-    std::map<int32_t, int> writers;
-    for (size_t s = 0; s < m_.steps.size(); ++s)
-      for (size_t i = 0; i < plan_.kernels[s].args.size(); ++i)
-        writers[m_.steps[s].values[i]] += plan_.kernels[s].args[i].written;
     for (size_t s = 0; s < m_.steps.size(); ++s) {
       const Kernel& k = plan_.kernels[s];
       if (!plan_.attentions[s] && (!plan_.products[s] || plan_.products[s]->rows.size() != 1)) continue;
@@ -122,7 +131,7 @@ class Planner {
       const KernelArg& arg = k.args[static_cast<size_t>(to.arg)];
       const int32_t v = m_.steps[s].values[static_cast<size_t>(to.arg)];
       const size_t bytes = dtype_size(arg.dtype);
-      if (use(v) != ValueUse::inside || writers[v] != 1 || bytes_of(arg) > most_everywhere ||
+      if (use(v) != ValueUse::inside || writers(v) != 1 || bytes_of(arg) > most_everywhere ||
           (bytes != 2 && bytes != 4))
         continue;
       const int64_t unit = arg.elements % 2 ? 1 : 2;  // as lines are dealt
@@ -201,12 +210,7 @@ class Planner {
 
   int64_t now() const { return static_cast<int64_t>(plan_.stages.size()); }
 
-  // A value is in the memory of each block from this stage on, or still.
-  void keep(std::map<int32_t, int64_t>& where, int32_t value, int64_t bytes) {
-    const auto [life, fresh] = lives_.try_emplace({&where, value}, Life{bytes, now(), now()});
-    life->second.end = now();
-    where.emplace(value, 0);
-  }
+  void keep(BlockMemory::Places& where, int32_t value, int64_t bytes) { memory_.keep(where, value, bytes, now()); }
 
   // What the mask of an attention may read.
   std::vector<int32_t> mask_values(size_t s) const {
@@ -218,10 +222,7 @@ class Planner {
   bool mask_is_given(size_t s) const {
     const std::vector<int32_t> values = mask_values(s);
     return plan_.attentions[s]->looks > 0 && std::none_of(values.begin(), values.end(), [&](int32_t v) {
-             for (size_t other = 0; other < m_.steps.size(); ++other)
-               for (size_t i = 0; i < plan_.kernels[other].args.size(); ++i)
-                 if (plan_.kernels[other].args[i].written && m_.steps[other].values[i] == v) return true;
-             return use(v) == ValueUse::inside;
+             return writers(v) > 0 || use(v) == ValueUse::inside;
            });
   }
   // One look does for all attentions of the same mask.
@@ -301,6 +302,7 @@ class Planner {
       if (plan_.homes.contains(values[i]) && e.kind != Kind::everywhere && !plan_.exchanges.contains(values[i]))
         return "it updates what every block has";
       made_.insert(values[i]);
+      if (plan_.exchanges.contains(values[i])) under_way_.insert(values[i]);
       at_[values[i]] = plan_.stages.size();
       if (std::count(e.kept.begin(), e.kept.end(), values[i])) keep(plan_.homes, values[i], bytes_of(k.args[i]));
     }
@@ -308,8 +310,9 @@ class Planner {
       if (plan_.homes.contains(v)) keep(plan_.homes, v, 0);
     if (!e.exchanged.empty()) {  // what else is on its way comes along
       std::vector<int32_t> coming;
-      for (const auto& [v, exchange] : plan_.exchanges)
-        if (maker_.at(v) != s && made_.contains(v) && come_.insert(v).second) coming.push_back(v);
+      for (int32_t v : under_way_)
+        if (maker_.at(v) != s && come_.insert(v).second) coming.push_back(v);
+      for (int32_t v : coming) under_way_.erase(v);
       std::sort(coming.begin(), coming.end(), [&](int32_t a, int32_t b) { return at_.at(a) < at_.at(b); });
       for (int32_t v : coming) keep(plan_.homes, v, 0);
       plan_.stages.push_back({Kind::exchange, s, false, coming});
@@ -327,7 +330,7 @@ class Planner {
         keep(seen_, static_cast<int32_t>(looked_by_.at(s)), 0);
       }
       plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
-      lives_[{&scratch_, static_cast<int32_t>(s)}] = {plan_.attentions[s]->shared_bytes, now(), now()};
+      keep(scratch_, static_cast<int32_t>(s), plan_.attentions[s]->shared_bytes);
       append(Kind::attention, s, e.read, {});  // its parts travel as what is exchanged does
       e.kind = Kind::merge;
     }
@@ -390,33 +393,6 @@ class Planner {
     }
   }
 
-  // First fit, the large ones first.
-  struct Life {
-    int64_t bytes = 0, begin = 0, end = 0, offset = -1;
-  };
-  void place() {
-    std::vector<std::pair<std::map<int32_t, int64_t>*, int32_t>> order;
-    for (const auto& [key, life] : lives_) order.push_back(key);
-    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-      return std::make_tuple(-lives_.at(a).bytes, lives_.at(a).begin, a.second) <
-             std::make_tuple(-lives_.at(b).bytes, lives_.at(b).begin, b.second);
-    });
-    for (const auto& key : order) {
-      Life& mine = lives_.at(key);
-      std::vector<std::pair<int64_t, int64_t>> taken;
-      for (const auto& [other, life] : lives_)
-        if (life.offset >= 0 && life.begin <= mine.end && mine.begin <= life.end)
-          taken.emplace_back(life.offset, life.offset + life.bytes);
-      std::sort(taken.begin(), taken.end());
-      int64_t at = 0;
-      for (const auto& [begin, end] : taken)
-        if (at + mine.bytes > begin) at = std::max(at, (end + alignment - 1) / alignment * alignment);
-      mine.offset = at;
-      (*key.first)[key.second] = at;
-      plan_.kept_bytes = std::max(plan_.kept_bytes, (at + mine.bytes + alignment - 1) / alignment * alignment);
-    }
-  }
-
   const WholeMethod& m_;
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
@@ -426,9 +402,11 @@ class Planner {
   std::map<std::string, size_t> looked_;  // by the mask: the step
   std::map<size_t, size_t> looked_by_;    // by step
   std::map<int32_t, size_t> maker_;       // of what is exchanged: the step
-  std::set<int32_t> come_;                // what has been
+  std::vector<int> writers_;              // by value: how many steps
+  std::set<int32_t> under_way_;           // of what is exchanged: what has been made and has not come
+  std::set<int32_t> come_;                // what has
   std::map<int32_t, size_t> at_;          // by value: the stage after which it was made
-  std::map<std::pair<std::map<int32_t, int64_t>*, int32_t>, Life> lives_;
+  BlockMemory memory_;
 };
 
 }  // namespace

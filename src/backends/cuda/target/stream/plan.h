@@ -44,6 +44,7 @@ struct StreamPlan {
   std::vector<std::optional<StreamProduct>> products;      // by step
   std::vector<std::optional<StreamAttention>> attentions;  // by step
   std::vector<Schedule> schedules;                         // by step
+  std::vector<int64_t> bytes;                              // by value
   std::map<int32_t, StreamExchange> exchanges;             // by value
   std::map<int32_t, int64_t> homes;   // values that live in the memory of each block, and where there, in bytes
   std::map<int32_t, int64_t> copies;  // values that are gathered there

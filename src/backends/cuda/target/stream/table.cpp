@@ -49,7 +49,7 @@ int TableWriter::pointer(int32_t value, bool copied) {
   else if (home != plan_.homes.end())
     table.pointers.push_back(home->second);
   else if (m_.uses[static_cast<size_t>(value)] == ValueUse::inside)
-    own_pointer(value_bytes(m_, plan_, value));
+    own_pointer(plan_.bytes[static_cast<size_t>(value)]);
   else
     table.pointers.push_back(-1 - static_cast<int64_t>(table.values.size())), table.values.push_back(value);
   return known->second;
@@ -129,7 +129,7 @@ void TableWriter::ask_for_small(size_t step) {
   const Kernel& k = plan_.kernels[step];
   for (size_t i = 0; i < k.args.size(); ++i) {
     const int32_t v = m_.steps[step].values[i];
-    const int64_t bytes = value_bytes(m_, plan_, v);
+    const int64_t bytes = plan_.bytes[static_cast<size_t>(v)];
     if (m_.uses[static_cast<size_t>(v)] != ValueUse::known || bytes > most_small) continue;
     if (plan_.products[step] && static_cast<int>(i) == plan_.products[step]->matrix) continue;
     put_matrix(v, {0, bytes, 0});

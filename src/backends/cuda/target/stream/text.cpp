@@ -76,7 +76,7 @@ class Printer {
 
  private:
   std::string_view type(DType dtype) const { return d_.elements[static_cast<size_t>(dtype)].type; }
-  int64_t bytes_of(int32_t value) const { return value_bytes(m_, plan_, value); }
+  int64_t bytes_of(int32_t value) const { return plan_.bytes[static_cast<size_t>(value)]; }
 
   std::string shape_of(const StreamExchange& e) const {
     const int64_t bytes = e.width * static_cast<int64_t>(dtype_size(e.dtype));

@@ -1,0 +1,25 @@
+// The memory of a block beside the ring: values that live there at the same time have places of their own.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace npusim::cuda {
+
+class BlockMemory {
+ public:
+  using Places = std::map<int32_t, int64_t>;  // in bytes
+
+  // What `where` says by that name is there at this time, or still. Its bytes are those of the first time.
+  void keep(Places& where, int32_t name, int64_t bytes, int64_t now);
+  // Decides all places, first fit, the large ones first. How many bytes there are.
+  int64_t place();
+
+ private:
+  struct Life {
+    int64_t bytes = 0, begin = 0, end = 0, offset = -1;
+  };
+  std::map<std::pair<Places*, int32_t>, Life> lives_;
+};
+
+}  // namespace npusim::cuda
