@@ -62,6 +62,7 @@ void eliminate_common(Graph& graph, PassContext& context);
 void lower(Graph& graph, PassContext& context);
 void check_constraints(Graph& graph, PassContext& context);
 // On kernel nodes.
+void take_rows(Graph& graph, PassContext& context);
 void fold_views(Graph& graph, PassContext& context);
 void fuse_parameters(Graph& graph, PassContext& context);
 void fuse_pointwise(Graph& graph, PassContext& context);

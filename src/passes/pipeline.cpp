@@ -14,6 +14,7 @@ std::vector<Pass> pipeline() {
       {"lower", lower, false},
       {"check_constraints", check_constraints, false},
       // kernels
+      {"take_rows", take_rows, true},
       {"fold_views", fold_views, true},
       {"fuse_parameters", fuse_parameters, true},
       {"fuse_pointwise", fuse_pointwise, true},

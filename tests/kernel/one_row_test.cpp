@@ -51,7 +51,7 @@ std::vector<double> run(const BoundKernel& bound, const std::map<int, std::vecto
 void expect_rows(Kernel kernel, const Rows& rows, const std::vector<int>& taken) {
   const BoundKernel bound = bind(std::move(kernel));
   const int result = static_cast<int>(bound.values.size()) - 1;
-  const auto row = one_row(bound, result, rows, index_value);
+  const auto row = one_row(bound, result, rows, {.value = index_value});
   ASSERT_TRUE(row) << to_text(bound.kernel);
   EXPECT_EQ(check_kernel(row->kernel.kernel), std::vector<std::string>{}) << to_text(row->kernel.kernel);
   std::vector<int> found;
@@ -63,16 +63,21 @@ void expect_rows(Kernel kernel, const Rows& rows, const std::vector<int>& taken)
       given[static_cast<int>(i)].push_back(static_cast<double>((e * 7 + static_cast<int64_t>(i) * 3) % 11) - 4);
   const std::vector<double> all = run(bound, given);
   for (int64_t i = 0; i < rows.extent; ++i) {
+    const auto known = one_row(bound, result, rows, {.known = i});
+    ASSERT_TRUE(known);
+    EXPECT_EQ(check_kernel(known->kernel.kernel), std::vector<std::string>{}) << to_text(known->kernel.kernel);
     std::map<int, std::vector<double>> one = given;
     one[index_value] = {static_cast<double>(i)};
     for (const auto& [value, of] : row->rows) one[value] = row_of(given[value], of, i);
     EXPECT_EQ(run(row->kernel, one), row_of(all, rows, i)) << i << "\n" << to_text(row->kernel.kernel);
+    EXPECT_EQ(run(known->kernel, one), row_of(all, rows, i)) << i << "\n" << to_text(known->kernel.kernel);
   }
 }
 
 void expect_none(Kernel kernel, const Rows& rows) {
   const BoundKernel bound = bind(std::move(kernel));
-  EXPECT_FALSE(one_row(bound, static_cast<int>(bound.values.size()) - 1, rows, index_value)) << to_text(bound.kernel);
+  EXPECT_FALSE(one_row(bound, static_cast<int>(bound.values.size()) - 1, rows, {.value = index_value}))
+      << to_text(bound.kernel);
 }
 
 const TensorType tokens{DType::f32, {1, 5, 6}};  // 5 rows of 6

@@ -32,10 +32,18 @@ std::optional<RowDims> row_dims(int64_t elements, const Rows& rows) {
   return dims;
 }
 
+// The strides of one row by itself.
+std::vector<int64_t> without_row(const RowDims& dims, const Rows& rows) {
+  std::vector<int64_t> strides = dims.stored.strides;
+  for (size_t i = 0; i < dims.at; ++i) strides[i] /= rows.extent;
+  strides[dims.at] = 0;
+  return strides;
+}
+
 class RowTaker {
  public:
-  RowTaker(const BoundKernel& bound, int value, const Rows& rows, int index)
-      : out_(bound), k_(out_.kernel), value_(value), rows_(rows), index_(index) {}
+  RowTaker(const BoundKernel& bound, int value, const Rows& rows, const RowNumber& number)
+      : out_(bound), k_(out_.kernel), value_(value), rows_(rows), number_(number) {}
 
   std::optional<OneRow> run() {
     if (k_.stores.size() != 1 || k_.stores[0].accumulate) return std::nullopt;
@@ -116,10 +124,7 @@ class RowTaker {
 
   void take_row(Access& access, const std::vector<int64_t>& extents, const Rows& rows) {
     const auto dims = row_dims(k_.args[static_cast<size_t>(access.arg)].elements, rows);
-    std::vector<int64_t> strides = dims->stored.strides;
-    for (size_t i = 0; i < dims->at; ++i) strides[i] /= rows.extent;
-    strides[dims->at] = 0;
-    access = restride(access, extents, dims->stored, strides);
+    access = restride(access, extents, dims->stored, without_row(*dims, rows));
   }
 
   OneRow take() {
@@ -146,9 +151,14 @@ class RowTaker {
   // Where the kernel asks which row it is.
   void load_index() {
     const auto is_row = [&](const Expr& e) { return e.op == ExprOp::index && static_cast<size_t>(e.integer) == dim_; };
+    if (number_.value < 0) {
+      for (Expr& e : k_.exprs)
+        if (is_row(e)) e = {.op = ExprOp::constant, .type = Scalar::i64, .integer = number_.known};
+      return;
+    }
     if (std::none_of(k_.exprs.begin(), k_.exprs.end(), is_row)) return;
     Access access;
-    access.arg = add_arg(out_, {DType::i64, 1, false, -1}, index_);
+    access.arg = add_arg(out_, {DType::i64, 1, false, -1}, number_.value);
     access.strides.assign(k_.space.size(), 0);
     for (Expr& e : k_.exprs)
       if (is_row(e)) {
@@ -162,7 +172,7 @@ class RowTaker {
   Kernel& k_;
   int value_;
   Rows rows_;
-  int index_;
+  RowNumber number_;
   size_t dim_ = 0;
   std::map<int, Rows> operands_;  // by argument; stride 0: all of it
   std::optional<SplitRequest> split_;
@@ -170,8 +180,28 @@ class RowTaker {
 
 }  // namespace
 
-std::optional<OneRow> one_row(const BoundKernel& bound, int value, const Rows& rows, int index) {
-  return RowTaker(bound, value, rows, index).run();
+std::optional<OneRow> one_row(const BoundKernel& bound, int value, const Rows& rows, const RowNumber& number) {
+  return RowTaker(bound, value, rows, number).run();
+}
+
+std::optional<int64_t> copied_row(const Kernel& copy, const Rows& rows) {
+  const Store& store = copy.stores[0];
+  const Access& load = copy.accesses[static_cast<size_t>(copy.exprs[static_cast<size_t>(store.expr)].integer)];
+  const int64_t elements = copy.args[static_cast<size_t>(store.access.arg)].elements;
+  const auto dims = row_dims(copy.args[static_cast<size_t>(load.arg)].elements, rows);
+  if (!dims || elements * rows.extent != copy.args[static_cast<size_t>(load.arg)].elements ||
+      element_count(copy.space) != elements)
+    return std::nullopt;
+  std::optional<SplitRequest> split;
+  const auto map = map_access(load, copy.space, dims->stored, split);
+  if (!map) return std::nullopt;
+  const MappedIndex& row = (*map)[dims->at];
+  if (std::any_of(row.coeffs.begin(), row.coeffs.end(), [](int64_t c) { return c != 0; })) return std::nullopt;
+  const Access within = restride(load, copy.space, dims->stored, without_row(*dims, rows));
+  if (within.offset != store.access.offset) return std::nullopt;
+  for (size_t d = 0; d < copy.space.size(); ++d)
+    if (copy.space[d] > 1 && within.strides[d] != store.access.strides[d]) return std::nullopt;
+  return row.offset;
 }
 
 }  // namespace npusim
