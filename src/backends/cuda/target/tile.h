@@ -28,6 +28,8 @@ int results_pitch(const Product& product, const TileShape& shape);
 int64_t steps_of(const Product& product);                                // of tile_depth
 int64_t steps_of_piece(const Product& product, const TileShape& shape);  // at most
 bool takes(const TileShape& shape, const Product& product);
+// Whether lines follow each other in even steps, whole words each.
+bool has_even_lines(const Product& product, const Operand& operand, const Axis& axis);
 // Of a product with a second matrix; nullopt where two kernels are.
 std::optional<TileShape> choose_pair_tile(const Product& product);
 // Of several products of the same rows whose columns are whole tiles; nullopt where there is none.

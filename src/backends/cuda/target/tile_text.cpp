@@ -90,6 +90,8 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
   t_.add(fmt::format("const int {0}_word = thread % {1}, {0}_line = thread / {1};", x, words));
   t_.add(fmt::format("{} {}_at[{}];", type, x, lines));
   if (!plain) t_.add(fmt::format("bool {}_there[{}];", x, lines));
+  const bool ends = plain && axis.size() % matrix_lines(x, size) != 0;  // within a tile
+  if (ends) t_.add(fmt::format("int {}_left;", x));
   for (size_t n = 0; n < o.bounds.size(); ++n) t_.add(fmt::format("int {}_bound{}[{}];", x, n, lines));
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int j = 0; j < {}; ++j)", lines));
@@ -105,6 +107,7 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
   t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word)
                    : fmt::format("const int at = first_{} + {};", what, line));
   take_apart(t_, "at", axis, "r");
+  if (ends) t_.add(fmt::format("{}_left = {} - at;", x, axis.size()));
   if (!plain) t_.add(fmt::format("{}_there[j] = at < {};", x, axis.size()));
   const std::string_view cast = type == "int" ? "" : "(long long)";
   t_.add(fmt::format(
@@ -156,11 +159,13 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes take 4 and 28 lines more in turns
     const int64_t pitch = axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])];
     const std::string number = two ? fmt::format("(j % {})", apart / pass) : "j";
+    const std::string further =
+        permuted ? fmt::format("({0} / 2 * 32 + {0} % 2 * 4)", number) : fmt::format("{} * {}", number, pass);
+    std::string is_there = p_.depth.size() % tile_depth == 0 ? "" : fmt::format("k < {}", p_.depth.size());
+    if (axis.size() % apart != 0) is_there += fmt::format("{}{} < {}_left", is_there.empty() ? "" : " && ", further, x);
     t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} + {}{} * {}, {});", count,
                        pass * tile_depth, two ? fmt::format("(j < {} ? from : other)", apart / pass) : "from", wide,
-                       permuted ? fmt::format("({0} / 2 * 32 + {0} % 2 * 4)", number) : number,
-                       permuted ? pitch : pitch * pass,
-                       p_.depth.size() % tile_depth == 0 ? "true" : fmt::format("k < {}", p_.depth.size())));
+                       further, pitch, is_there.empty() ? "true" : is_there));
   } else if (o.words == Operand::Words::none) {
     t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word, count));
     t_.add("#pragma unroll");
@@ -196,9 +201,9 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
 }
 
 bool TileText::is_plain(const Operand& o, const Axis& axis, int size) const {
-  const int pass = lines_of_pass(o, size), lines = &o == &p_.b ? columns_of(p_, s_) : size;
-  return s_.fed && axis.dims.size() <= 1 && o.bounds.empty() && axis.size() % lines == 0 && lines % pass == 0 &&
-         pass % 8 == 0 && p_.filled == word && (&o == &p_.a || !has_neighbours(p_, s_) || pass == 16);
+  const int pass = lines_of_pass(o, size), lines = matrix_lines(&o == &p_.b ? 'b' : 'a', size);
+  return s_.fed && has_even_lines(p_, o, axis) && (axis.size() % lines == 0 || p_.second_b >= 0) && lines % pass == 0 &&
+         pass % 8 == 0 && (&o == &p_.a || !has_neighbours(p_, s_) || pass == 16);
 }
 
 void TileText::declare_sums() {

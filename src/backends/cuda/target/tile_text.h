@@ -23,7 +23,7 @@ class TileText {
   void stand_at(const std::string& number);
   // Where this thread's words are, and functions that bring them into a stage.
   void declare_operands();
-  // Whether lines follow each other in even steps, and all are there.
+  // Whether lines follow each other in even steps, and all are there; of a pair, those before an end.
   bool is_plain(const Operand& o, const Axis& axis, int size) const;
   void declare_sums();
   // A stage's products of warpgroups.
