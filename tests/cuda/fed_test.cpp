@@ -47,7 +47,7 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
   };
   std::vector<One> all;
   std::string functions;
-  for (cuda::TileShape s : cuda::tile_shapes()) {
+  for (cuda::TileShape s : cuda::pair_tile_shapes()) {
     if (!s.fed) continue;
     const bool keep = s.rows == 128;
     const int64_t m = s.rows + 5, n = s.columns / 2 + 8, k = 200;

@@ -20,7 +20,6 @@ constexpr TileShape shapes[] = {
     {128, 192, 8, 1, 4, true, 1, true},
     {128, 128, 8, 1, 4, true, 1, true},
     {128, 144, 8, 1, 4, true, 1, true},
-    {256, 192, 8, 1, 3, true, 1, true},
     {256, 128, 8, 1, 4, true, 1, true},
     {256, 64, 8, 1, 4, true, 1, true},
     {128, 64, 8, 1, 4, true, 1, true},
@@ -34,6 +33,7 @@ constexpr TileShape shapes[] = {
     {64, 32, 2, 2, 4},
     {32, 32, 2, 2, 4},
     {16, 64, 1, 4, 4},
+    {256, 192, 8, 1, 3, true, 1, true},  // of pairs alone: no others were measured
 };
 
 int64_t stage_bytes(const TileShape& s) { return int64_t{2} * (s.rows + s.columns) * tile_depth; }
@@ -55,7 +55,9 @@ int64_t steps_of(const Product& p) { return (p.depth.size() + tile_depth - 1) / 
 
 int64_t steps_of_piece(const Product& p, const TileShape& s) { return (steps_of(p) + s.pieces - 1) / s.pieces; }
 
-std::span<const TileShape> tile_shapes() { return shapes; }
+std::span<const TileShape> tile_shapes() { return std::span(shapes).first(std::size(shapes) - 1); }
+
+std::span<const TileShape> pair_tile_shapes() { return shapes; }
 
 bool has_even_lines(const Product& p, const Operand& o, const Axis& axis) {
   return axis.dims.size() <= 1 && o.bounds.empty() && p.filled == word;
@@ -64,9 +66,8 @@ bool has_even_lines(const Product& p, const Operand& o, const Axis& axis) {
 bool takes(const TileShape& s, const Product& p) {
   if (!s.groups) return true;
   if (!s.fed) return p.a.words != Operand::Words::across && p.b.words != Operand::Words::across;
-  // Where a lane has 192 sums, who fills stages has registers for even steps only. It was measured of pairs alone.
-  if (s.rows * s.columns > 128 * 256 &&
-      !(p.second_b >= 0 && has_even_lines(p, p.a, p.rows) && has_even_lines(p, p.b, p.columns)))
+  // Where a lane has 192 sums, who fills stages has registers for even steps only.
+  if (s.rows * s.columns > 128 * 256 && !(has_even_lines(p, p.a, p.rows) && has_even_lines(p, p.b, p.columns)))
     return false;
   return p.a.words == Operand::Words::along_depth && p.b.words == Operand::Words::along_depth && p.lanes == word &&
          !p.lanes_are_rows && p.copies == 1;
@@ -154,7 +155,7 @@ std::optional<TileShape> choose_columns_tile(std::span<const Product> products, 
   all.columns.extents = {columns};
   std::optional<TileShape> best;
   double least = 0;
-  for (TileShape s : shapes) {
+  for (TileShape s : tile_shapes()) {
     if (!s.fed || !std::all_of(products.begin(), products.end(), [&](const Product& p) {
           return takes(s, p) && p.rows.size() % s.rows == 0 && p.columns.size() % s.columns == 0;
         }))
@@ -172,7 +173,7 @@ TileShape choose_tile(const Product& p, const Features& features, double* cycles
   const int64_t most_bytes = (features.groups ? 212 : 99) << 10;  // of a block on every device that is compiled for
   TileShape best = shapes[0];
   double least = 0;
-  for (TileShape s : shapes) {
+  for (TileShape s : tile_shapes()) {
     if ((s.groups && !features.groups) || !takes(s, p) || s.columns == 144) continue;
     const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes / stage_bytes(s)));
     if (s.fed) {

@@ -20,6 +20,7 @@ inline constexpr int tile_depth = 64;  // elements of a stage
 
 // All there are, and of them the one that is estimated to be the fastest; `cycles`, if asked for, are the estimate.
 std::span<const TileShape> tile_shapes();
+std::span<const TileShape> pair_tile_shapes();  // and what is for two matrices only
 // Stages that are asked for while another one is multiplied, and what a block has of shared memory.
 int stages_ahead(const TileShape& shape);
 int64_t shared_bytes_of(const Product& product, const TileShape& shape);
