@@ -63,20 +63,6 @@ for op in ("sum", "mean", "prod"):
 S("mean.dim", V([60000.0] * 40, torch.float16), [0], name="f16 accumulates wider")
 S("sum.dim_IntList", V([0.1] * 1200, torch.bfloat16), [0], name="bf16 accumulates wider")
 S("sum", V([2**40, 2**53, 1, -3], torch.int64), name="int64 past 2^53")
-S("cumsum", V([0.1] * 1200, torch.bfloat16), 0, name="bf16 accumulates wider")
-S("cumsum", V([60000.0, 60000.0, -60000.0, -60000.0], torch.float16), 0, name="f16 accumulates wider")
-S("nansum", V([60000.0, NAN, 60000.0, -60000.0, -1.0], torch.float16), [0], name="f16 accumulates wider")
-S("mean", V([[60000.0] * 3] * 40, torch.float16), name="f16 accumulates wider")
-# What is converted first is rounded first: 70000 is infinite in float16, and 257 is 256 in bfloat16.
-for dt, values in ((torch.float16, [70000.0, -1.0, 2.0]), (torch.float16, [70000.0, -70000.0]), (torch.bfloat16, [257.0] * 40)):
-    for made in (torch.float32, torch.float64):
-        for op in ("sum.dim_IntList", "mean.dim", "nansum"):
-            S(op, V(values, made), [0], dtype=dt, f64=False)
-        for op in ("cumsum", "cumprod"):
-            S(op, V(values, made), 0, dtype=dt, f64=False)
-        S("softmax.int", V(values, made), 0, dt, f64=False)
-S("sum", V([257, 257, 70000], torch.int64), dtype=torch.bfloat16, f64=False)
-S("sum", V([257.0] * 40, torch.float16), dtype=torch.bfloat16, f64=False)
 for op in ("max", "min"):
     plain(op)
     dims(op + ".dim", False)
@@ -179,3 +165,17 @@ for x in (f(2, 5, g="tie"), i(3, 4, g="small"), bl(3, 4), b(6, g="tie"), f(), f(
     S("count_nonzero", x, 0, need=False)
     S("count_nonzero.dim_IntList", x, [0], need=False)
     S("count_nonzero.dim_IntList", x, [-1, 0], need=False)
+S("cumsum", V([0.1] * 1200, torch.bfloat16), 0, name="bf16 accumulates wider")
+S("cumsum", V([60000.0, 60000.0, -60000.0, -60000.0], torch.float16), 0, name="f16 accumulates wider")
+S("nansum", V([60000.0, NAN, 60000.0, -60000.0, -1.0], torch.float16), [0], name="f16 accumulates wider")
+S("mean", V([[60000.0] * 3] * 40, torch.float16), name="f16 accumulates wider")
+# What is converted first is rounded first: 70000 is infinite in float16, and 257 is 256 in bfloat16.
+for dt, values in ((torch.float16, [70000.0, -1.0, 2.0]), (torch.float16, [70000.0, -70000.0]), (torch.bfloat16, [257.0] * 40)):
+    for made in (torch.float32, torch.float64):
+        for op in ("sum.dim_IntList", "mean.dim", "nansum"):
+            S(op, V(values, made), [0], dtype=dt, f64=False)
+        for op in ("cumsum", "cumprod"):
+            S(op, V(values, made), 0, dtype=dt, f64=False)
+        S("softmax.int", V(values, made), 0, dt, f64=False)
+S("sum", V([257, 257, 70000], torch.int64), dtype=torch.bfloat16, f64=False)
+S("sum", V([257.0] * 40, torch.float16), dtype=torch.bfloat16, f64=False)
