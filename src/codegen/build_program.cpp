@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "codegen/group_nodes.h"
 #include "codegen/plan_memory.h"
 #include "codegen/split_kernels.h"
-#include "passes/early_values.h"
 
 namespace npusim {
 namespace {
@@ -26,15 +25,15 @@ class Builder {
   }
 
   void add_method(MethodGraph& method) {
-    const std::optional<std::string> several = launches_whole(method.graph);
+    const std::optional<std::string> several = target_ ? launch_whole(method.graph, *target_) : std::string();
     if (several) {
       if (target_) split_kernels(method.graph, *target_);
       protect_updated_values(method.graph);
     }
     const Graph& g = method.graph;
     buffers_.assign(g.values.size(), -1);
-    find_recipes(g);
-    unite_updates(g);
+    is_recipe_ = find_recipes(g);
+    roots_ = UpdateRoots(g);
     Method out;
     out.name = method.name;
     out.nodes = static_cast<int64_t>(g.origins.size());
@@ -44,13 +43,13 @@ class Builder {
     for (size_t n = 0; n < g.nodes.size(); ++n)
       if (is_recipe_[n]) add_recipe(g, g.nodes[n]);
     assign_outputs(g);
-    if (several)
-      group_nodes(g);
-    else
-      group_all(g);
+    NodeGroups found = several ? group_nodes(g, is_recipe_, target_, roots_) : group_all(is_recipe_);
+    groups_ = std::move(found.groups);
+    launches_ = launches_ || found.launched;
     plan_arena(g, out);
     for (const std::vector<size_t>& group : groups_) {
-      if (launches_ && is_launched(g, group[0])) out.launches.push_back(launch_of(out.steps.size(), group.size()));
+      if (launches_ && is_launched(g, g.nodes[group[0]]))
+        out.launches.push_back(launch_of(out.steps.size(), group.size()));
       for (size_t n : group) out.steps.push_back(step_of(g, g.nodes[n]));
     }
     if (!out.launches.empty() && several) out.launches[0].how = *several;
@@ -85,38 +84,8 @@ class Builder {
   }
 
  private:
-  ValueId root(ValueId id) {
-    while (parent_[static_cast<size_t>(id)] != id)
-      id = parent_[static_cast<size_t>(id)] = parent_[static_cast<size_t>(parent_[static_cast<size_t>(id)])];
-    return id;
-  }
+  ValueId root(ValueId id) { return roots_.of(id); }
   int32_t& buffer(ValueId id) { return buffers_[static_cast<size_t>(root(id))]; }
-
-  // A node whose results are known early runs once, at load.
-  void find_recipes(const Graph& g) {
-    const std::vector<bool> early = early_values(g);
-    is_recipe_.clear();
-    for (const Node& node : g.nodes)
-      is_recipe_.push_back(std::all_of(node.outputs.begin(), node.outputs.end(),
-                                       [&](ValueId v) { return early[static_cast<size_t>(v)]; }));
-  }
-
-  void unite_updates(const Graph& g) {
-    parent_.resize(g.values.size());
-    std::iota(parent_.begin(), parent_.end(), 0);
-    for (const Node& node : g.nodes)
-      for (size_t i = 0; i < node.kernel->args.size(); ++i)
-        if (const int source = node.kernel->args[i].updates; source >= 0)
-          parent_[static_cast<size_t>(root(node.outputs[i - node.inputs.size()]))] =
-              root(node.inputs[static_cast<size_t>(source)]);
-  }
-
-  static bool is_transfer(const Graph& g, const Node& node) {
-    return node.inputs.size() == 1 && device_of(g, node.inputs[0]) != node.device;
-  }
-  static bool is_launched(const Graph& g, size_t node) {
-    return g.nodes[node].device == 0 && !is_transfer(g, g.nodes[node]);
-  }
 
   int32_t add_buffer(Buffer b) {
     program_.buffers.push_back(std::move(b));
@@ -262,80 +231,6 @@ class Builder {
            });
   }
 
-  // Whether all nodes are one launch, with the graph as it is then; else why not, and the graph as it was.
-  std::optional<std::string> launches_whole(Graph& graph) {
-    if (!target_) return std::string();
-    Graph whole = graph;
-    protect_updated_values(whole);
-    find_recipes(whole);
-    unite_updates(whole);
-    WholeMethod method;
-    method.uses.assign(whole.values.size(), ValueUse::inside);
-    const auto use = [&](ValueId v) -> ValueUse& { return method.uses[static_cast<size_t>(root(v))]; };
-    for (size_t v = 0; v < whole.values.size(); ++v)
-      if (const ValueSource source = whole.values[v].source; source == ValueSource::input)
-        use(static_cast<ValueId>(v)) = ValueUse::outside;
-      else if (source == ValueSource::weight || source == ValueSource::constant)
-        use(static_cast<ValueId>(v)) = ValueUse::known;
-    for (const GraphOutput& o : whole.outputs)
-      if (use(o.value) == ValueUse::inside) use(o.value) = ValueUse::outside;
-    for (size_t n = 0; n < whole.nodes.size(); ++n) {
-      const Node& node = whole.nodes[n];
-      if (!is_launched(whole, n)) return std::string("a step of another device");
-      if (is_recipe_[n]) {
-        if (target_->in_parts(*node.kernel).steps.size() > 1) return std::string("a recipe of several steps");
-        for (ValueId v : node.outputs) use(v) = ValueUse::known;
-        continue;
-      }
-      GroupStep& step = method.steps.emplace_back(GroupStep{node.kernel.get(), {}});
-      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
-        for (ValueId v : *values) step.values.push_back(root(v));
-    }
-    if (method.steps.empty()) return std::string();
-    std::optional<std::string> several = target_->cannot_launch_whole(method);
-    if (!several) graph = std::move(whole);
-    return several;
-  }
-
-  void group_all(const Graph& g) {
-    groups_.assign(1, {});
-    for (size_t n = 0; n < g.nodes.size(); ++n)
-      if (!is_recipe_[n]) groups_[0].push_back(n);
-    launches_ = true;
-  }
-
-  // The nodes of each launch, or each node alone.
-  void group_nodes(const Graph& g) {
-    groups_.clear();
-    std::vector<GroupStep> steps;  // of the target's device, that follow each other
-    std::vector<size_t> nodes;
-    const auto group_steps = [&] {
-      for (size_t i = 0; i < nodes.size();) {
-        const size_t asked = target_->group(std::span(steps).subspan(i));
-        launches_ = launches_ || asked > 0;
-        const size_t count = std::clamp<size_t>(asked, 1, nodes.size() - i);
-        groups_.emplace_back(nodes.begin() + static_cast<ptrdiff_t>(i),
-                             nodes.begin() + static_cast<ptrdiff_t>(i + count));
-        i += count;
-      }
-      steps.clear();
-      nodes.clear();
-    };
-    for (size_t n = 0; n < g.nodes.size(); ++n) {
-      if (is_recipe_[n]) continue;
-      if (!target_ || !is_launched(g, n)) {
-        group_steps();
-        groups_.push_back({n});
-        continue;
-      }
-      nodes.push_back(n);
-      steps.push_back({g.nodes[n].kernel.get(), {}});
-      for (const std::vector<ValueId>* values : {&g.nodes[n].inputs, &g.nodes[n].outputs})
-        for (ValueId v : *values) steps.back().values.push_back(root(v));
-    }
-    group_steps();
-  }
-
   // By value (root of its updates): the first and the last group that has to do with it.
   struct Uses {
     size_t first = SIZE_MAX, last = 0;
@@ -439,7 +334,7 @@ class Builder {
   std::vector<std::vector<size_t>> groups_;  // of the method: nodes
   Program program_;
   std::vector<int32_t> buffers_;  // by value (root of its updates): its buffer
-  std::vector<ValueId> parent_;
+  UpdateRoots roots_;
   std::vector<bool> is_recipe_;
   std::vector<bool> updated_;                            // by value: the root of others, so written more than once
   std::unordered_map<std::string, int32_t> shared_;      // what methods share, by content

@@ -21,7 +21,6 @@ struct MethodGraph {
 };
 
 // Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the
-// Kernels with equal bodies are one; weights, constants, recipes and states are shared between methods (states by the
 // name of the input). The target says which kernels become several steps, and groups steps into launches, which it has
 // yet to plan; without one there are none. With nodes on another device than the first the program has two.
 Program build_program(std::vector<MethodGraph>& methods, const PassContext& context,
