@@ -57,28 +57,19 @@ std::vector<TensorType> infer_running(const OpCall& call) {
   return {self, {DType::i64, self.shape}};
 }
 
-// The extreme of everything up to each position, and the last position that holds it: a row per element, of which the
-// elements after it are masked.
+// The extreme of everything up to each position, and the last position that holds it.
 template <Reduction extreme>
 void lower_running(const OpCall& call, Lowering& lowering) {
-  const Shape& shape = call.inputs[0]->shape;
-  const auto dim = static_cast<size_t>(normalize_dim(call.integer("dim"), shape.size()));
-  const int rank = static_cast<int>(shape.size());
-  Shape space = shape;
-  space.push_back(shape.empty() ? 1 : shape[dim]);
-  OpKernel k(lowering, space, 1);
-  std::vector<Coord> at;
-  for (int d = 0; d < rank; ++d) at.emplace_back(k.dim(d));
-  if (rank) at[dim] = k.dim(rank);
-  const Ex x = k.load(k.read(lowering.input(0)), at);
-  const Ex before = rank ? k.index(rank) <= k.index(static_cast<int>(dim)) : k.integer(1, Scalar::boolean);
+  PrefixKernel prefix(lowering);
+  OpKernel& k = prefix.kernel;
+  const Ex x = prefix.x, before = prefix.before;
   constexpr bool max = extreme == Reduction::max;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Ex identity = is_real(x) ? literal(x, max ? -infinity : infinity)
                                  : literal(x, max ? std::numeric_limits<int64_t>::min() : nowhere);
   const Ex top = k.reduce(extreme, select(before, x, identity));
   const Ex hit = before && (is_real(x) ? x == top || isnan(x) : x == top);
-  const Ex position = k.reduce(Reduction::max, select(hit, k.index(rank), int64_t{-1}));
+  const Ex position = k.reduce(Reduction::max, select(hit, prefix.position, int64_t{-1}));
   k.store(k.write(lowering.output(0)), top);
   k.store(k.write(lowering.output(1)), position);
   k.done(kernel_name(call));

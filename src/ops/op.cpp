@@ -41,6 +41,24 @@ int position(const OpCall& call, std::string_view arg) {
   return at;
 }
 
+// What stands before an argument of the schema.
+struct Before {
+  int inputs = 0;
+  size_t lists = 0;
+};
+Before operands_before(const OpCall& call, std::string_view arg) {
+  const int wanted = position(call, arg);
+  Before before;
+  for (int i = 0; i < wanted; ++i) {
+    const ArgKind kind = call.op->schema.args[static_cast<size_t>(i)].kind;
+    if (kind == ArgKind::tensor)
+      ++before.inputs;
+    else if (kind == ArgKind::tensor_list)
+      before.inputs += call.list_sizes[before.lists++];
+  }
+  return before;
+}
+
 [[noreturn]] void wrong_kind(const OpCall& call, std::string_view arg, const char* expected, const Attr& found) {
   fail(ErrorKind::bad_input, "{}: argument {} must be {}, found {}", call.op->name(), arg, expected, to_string(found));
 }
@@ -81,32 +99,14 @@ bool is_in_place(std::string_view name) {
 }
 
 int OpCall::tensor(std::string_view arg) const {
-  const int wanted = position(*this, arg);
-  int at = 0;
-  size_t list_index = 0;
-  for (int i = 0; i < wanted; ++i) {
-    const ArgKind kind = op->schema.args[static_cast<size_t>(i)].kind;
-    if (kind == ArgKind::tensor)
-      ++at;
-    else if (kind == ArgKind::tensor_list)
-      at += list_sizes[list_index++];
-  }
+  const int at = operands_before(*this, arg).inputs;
   return inputs[static_cast<size_t>(at)] ? at : -1;
 }
 
 std::vector<int> OpCall::list(std::string_view arg) const {
-  const int wanted = position(*this, arg);
-  int at = 0;
-  size_t list_index = 0;
-  for (int i = 0; i < wanted; ++i) {
-    const ArgKind kind = op->schema.args[static_cast<size_t>(i)].kind;
-    if (kind == ArgKind::tensor)
-      ++at;
-    else if (kind == ArgKind::tensor_list)
-      at += list_sizes[list_index++];
-  }
+  const auto [first, lists] = operands_before(*this, arg);
   std::vector<int> positions;
-  for (int i = 0; i < list_sizes[list_index]; ++i) positions.push_back(at + i);
+  for (int i = 0; i < list_sizes[lists]; ++i) positions.push_back(first + i);
   return positions;
 }
 

@@ -33,19 +33,11 @@ std::vector<TensorType> infer_log_scan(const OpCall& call) {
   return {*call.inputs[0]};
 }
 
-// A row per element, of which the elements after it are masked: the shift must be the maximum so far.
-void lower_log_scan(const OpCall& call, Lowering& lowering) {
-  const Shape& shape = call.inputs[0]->shape;
-  const auto dim = static_cast<size_t>(normalize_dim(call.integer("dim"), shape.size()));
-  const int rank = static_cast<int>(shape.size());
-  Shape space = shape;
-  space.push_back(shape.empty() ? 1 : shape[dim]);
-  OpKernel k(lowering, space, 1);
-  std::vector<Coord> at;
-  for (int d = 0; d < rank; ++d) at.emplace_back(k.dim(d));
-  if (rank) at[dim] = k.dim(rank);
-  const Ex before = rank ? k.index(rank) <= k.index(static_cast<int>(dim)) : k.integer(1, Scalar::boolean);
-  const Ex x = select(before, k.load(k.read(lowering.input(0)), at), -infinity);
+// The shift must be the maximum so far.
+void lower_log_scan(const OpCall&, Lowering& lowering) {
+  PrefixKernel prefix(lowering);
+  OpKernel& k = prefix.kernel;
+  const Ex x = select(prefix.before, prefix.x, -infinity);
   const Ex top = k.reduce(Reduction::max, x);
   const Ex shift = select(abs(top) == infinity, 0.0, top);
   k.store(k.write(lowering.output(0)), log(k.reduce(Reduction::sum, exp(x - shift))) + shift);

@@ -3,6 +3,7 @@
 // scaled weights are scaled sums only where both recipes give finite numbers, which is known when they have run.
 #include <algorithm>
 
+#include "kernel/facts/rename.h"
 #include "kernel/fuse/fuse.h"
 #include "kernel/fuse/simplify.h"
 #include "passes/early_values.h"
@@ -45,8 +46,7 @@ std::vector<bool> needed_by(const Kernel& k, int32_t expr) {
 }
 
 Expr renamed(Expr e, const std::vector<int32_t>& to) {
-  for (int n = 0; n < expr_arity(e.op); ++n)
-    e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+  rename_operands(e, to);
   return e;
 }
 
@@ -216,14 +216,8 @@ int32_t put_bias(Kernel& k, Access bias, int32_t top) {
     else
       to[i] = old[i].op == ExprOp::contraction ? leaf : append_expr(k, renamed(old[i], to));
   }
-  const auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  };
-  for (Access& a : k.accesses) rename_terms(a);
-  for (Store& s : k.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
+  for (Access& a : k.accesses) rename_terms(a, to);
+  rename_stores(k, to);
   return sum;
 }
 

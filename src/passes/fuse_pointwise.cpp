@@ -31,21 +31,10 @@ void fuse_pointwise(Graph& graph, PassContext& context) {
   Fuser f(graph, context);
   for (size_t n = 0; n < f.size(); ++n) {
     if (!f.alive(n) || !is_pointwise(f.kernel(n))) continue;
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      for (int value : f.reads(n)) {
-        const int p = f.producer(value);
-        if (p < 0) continue;
-        const auto producer = static_cast<size_t>(p);
-        if (!is_pointwise(f.kernel(producer))) continue;
-        if (!f.only_reader(value, n) && !is_cheap(f.kernel(producer))) continue;
-        if (f.inline_into(producer, n, value, false)) {
-          changed = true;
-          break;
-        }
-      }
-    }
+    f.inline_producers(n, false, [&](size_t producer, int value) {
+      const Kernel& source = f.kernel(producer);
+      return is_pointwise(source) && (f.only_reader(value, n) || is_cheap(source));
+    });
   }
   f.finish();
 }

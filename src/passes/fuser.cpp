@@ -117,6 +117,19 @@ bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligne
   return true;
 }
 
+void Fuser::inline_producers(size_t node, bool aligned, const std::function<bool(size_t, int)>& wanted) {
+  const auto inline_one = [&] {
+    const std::vector<int> values = reads(node);
+    return std::any_of(values.begin(), values.end(), [&](int value) {
+      const int p = producer(value);
+      return p >= 0 && wanted(static_cast<size_t>(p), value) &&
+             inline_into(static_cast<size_t>(p), node, value, aligned);
+    });
+  };
+  while (inline_one()) {
+  }
+}
+
 bool Fuser::append_to(size_t producer, size_t consumer, int value) {
   if (device(producer) != device(consumer)) return false;
   const bool keep = is_output(value) || readers(value).size() > 1;

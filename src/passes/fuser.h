@@ -38,6 +38,9 @@ class Fuser {
 
   // producer → consumer by inline_value; the producer stays for its other readers. False if it cannot be.
   bool inline_into(size_t producer, size_t consumer, int value, bool aligned);
+  // Inlines what `node` reads as long as there is a producer that inline_into() takes and `wanted`(producer, value)
+  // too.
+  void inline_producers(size_t node, bool aligned, const std::function<bool(size_t, int)>& wanted);
   // consumer's work as producer's epilogue, at the consumer's position.
   bool append_to(size_t producer, size_t consumer, int value);
 

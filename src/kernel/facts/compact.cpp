@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/facts/depend.h"
+#include "kernel/facts/rename.h"
 #include "kernel/facts/visit.h"
 
 namespace npusim {
@@ -40,21 +41,14 @@ void drop_reductions(Kernel& k) {
   std::vector<int32_t> to(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     Expr& e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    rename_operands(e, to);
     to[i] = static_cast<int32_t>(i);
     if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
     to[i] = e.in[0];
     e = {.op = ExprOp::cast, .type = e.type, .in = e.in};
   }
-  const auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  };
-  for (Access& a : k.accesses) rename_terms(a);
-  for (Store& s : k.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
+  for (Access& a : k.accesses) rename_terms(a, to);
+  rename_stores(k, to);
 }
 
 }  // namespace
@@ -108,30 +102,23 @@ void drop_dead(Kernel& k) {
   std::vector<int64_t> access_to(k.accesses.size(), -1);
   std::vector<Expr> exprs;
   std::vector<Access> accesses;
-  const auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     if (!live[i]) continue;
     Expr e = k.exprs[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    rename_operands(e, to);
     if (e.op == ExprOp::load) {
       int64_t& renamed = access_to[static_cast<size_t>(e.integer)];
       if (renamed < 0) {
         renamed = static_cast<int64_t>(accesses.size());
         accesses.push_back(k.accesses[static_cast<size_t>(e.integer)]);
-        rename_terms(accesses.back());
+        rename_terms(accesses.back(), to);
       }
       e.integer = renamed;
     }
     to[i] = static_cast<int32_t>(exprs.size());
     exprs.push_back(e);
   }
-  for (Store& s : k.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
+  rename_stores(k, to);
   k.exprs = std::move(exprs);
   k.accesses = std::move(accesses);
 }

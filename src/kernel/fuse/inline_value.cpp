@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel/facts/memory.h"
+#include "kernel/facts/rename.h"
 #include "kernel/fuse/fuse.h"
 #include "kernel/fuse/match_row.h"
 #include "kernel/fuse/simplify.h"
@@ -134,18 +135,12 @@ bool replace_loads(Inlining& in) {
   const size_t accesses = k.accesses.size();
   std::vector<int32_t> renamed(old.size(), -1), replaced(accesses, -1);
   std::vector<bool> access_done(accesses, false);
-  const auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = renamed[static_cast<size_t>(t.expr)];
-  };
   for (size_t i = 0; i < old.size(); ++i) {
     Expr e = old[i];
-    for (int n = 0; n < expr_arity(e.op); ++n) {
-      auto& operand = e.in[static_cast<size_t>(n)];
-      operand = renamed[static_cast<size_t>(operand)];
-    }
+    rename_operands(e, renamed);
     if (e.op == ExprOp::load) {
       const auto at = static_cast<size_t>(e.integer);
-      if (!access_done[at]) rename_terms(k.accesses[at]);
+      if (!access_done[at]) rename_terms(k.accesses[at], renamed);
       access_done[at] = true;
       if (k.accesses[at].arg == in.arg) {
         if (replaced[at] < 0) replaced[at] = value_at(in, Access(k.accesses[at]));
@@ -156,10 +151,7 @@ bool replace_loads(Inlining& in) {
     }
     renamed[i] = add_expr(k, e);
   }
-  for (Store& s : k.stores) {
-    s.expr = renamed[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
+  rename_stores(k, renamed);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "kernel/facts/compact.h"
+#include "kernel/facts/rename.h"
 #include "kernel/facts/visit.h"
 
 namespace npusim {
@@ -41,6 +42,22 @@ void mark_args(const Kernel& k, std::vector<bool>& used) {
   for (const Access& a : k.contraction->score->accesses) mark(a);
   mark(k.contraction->score->a);
   mark(k.contraction->score->b);
+}
+
+// Only these arguments, in this order.
+void take_args(BoundKernel& bound, const std::vector<size_t>& taken) {
+  Kernel& k = bound.kernel;
+  std::vector<int> to(k.args.size(), -1);
+  std::vector<KernelArg> args;
+  std::vector<int> values;
+  for (const size_t i : taken) {
+    to[i] = static_cast<int>(args.size());
+    args.push_back(k.args[i]);
+    values.push_back(bound.values[i]);
+  }
+  k.args = std::move(args);
+  bound.values = std::move(values);
+  rename_args(k, to);
 }
 
 // Each value is read through one argument.
@@ -117,8 +134,7 @@ void split_dim(Kernel& kernel, size_t d, int64_t inner) {
   };
   for (size_t i = 0; i < old.size(); ++i) {
     Expr e = old[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    rename_operands(e, to);
     if (e.op == ExprOp::index && e.integer == static_cast<int64_t>(d)) {
       to[i] = binary(ExprOp::add, binary(ExprOp::mul, index(d), integer(inner)), index(d + 1));
       continue;
@@ -126,12 +142,8 @@ void split_dim(Kernel& kernel, size_t d, int64_t inner) {
     if (e.op == ExprOp::index && e.integer > static_cast<int64_t>(d)) ++e.integer;
     to[i] = add_expr(kernel, e);
   }
-  for (Access& a : kernel.accesses)
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  for (Store& s : kernel.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    for (IndexTerm& t : s.access.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  }
+  for (Access& a : kernel.accesses) rename_terms(a, to);
+  rename_stores(kernel, to);
 }
 
 void permute_dims(Kernel& kernel, const std::vector<size_t>& order) {
@@ -153,20 +165,11 @@ void permute_dims(Kernel& kernel, const std::vector<size_t>& order) {
 }
 
 void order_args(BoundKernel& bound) {
-  Kernel& k = bound.kernel;
-  std::vector<int> to(k.args.size());
-  std::vector<KernelArg> args;
-  std::vector<int> values;
+  std::vector<size_t> order;
   for (const bool written : {false, true})
-    for (size_t i = 0; i < k.args.size(); ++i) {
-      if (k.args[i].written != written) continue;
-      to[i] = static_cast<int>(args.size());
-      args.push_back(k.args[i]);
-      values.push_back(bound.values[i]);
-    }
-  k.args = std::move(args);
-  bound.values = std::move(values);
-  rename_args(k, to);
+    for (size_t i = 0; i < bound.kernel.args.size(); ++i)
+      if (bound.kernel.args[i].written == written) order.push_back(i);
+  take_args(bound, order);
 }
 
 void simplify(BoundKernel& bound) {
@@ -178,19 +181,10 @@ void simplify(BoundKernel& bound) {
   mark_args(k, used);
   for (const KernelArg& arg : k.args)
     if (arg.updates >= 0) used[static_cast<size_t>(arg.updates)] = true;
-  std::vector<int> to(k.args.size(), -1);
-  std::vector<KernelArg> args;
-  std::vector<int> values;
-  for (size_t i = 0; i < k.args.size(); ++i) {
-    if (!used[i] && !k.args[i].written) continue;
-    if (!used[i] && k.args[i].updates < 0) continue;  // a result nobody stores
-    to[i] = static_cast<int>(args.size());
-    args.push_back(k.args[i]);
-    values.push_back(bound.values[i]);
-  }
-  k.args = std::move(args);
-  bound.values = std::move(values);
-  rename_args(k, to);
+  std::vector<size_t> kept;
+  for (size_t i = 0; i < k.args.size(); ++i)
+    if (used[i] || k.args[i].updates >= 0) kept.push_back(i);  // else nobody reads it, or a result nobody stores
+  take_args(bound, kept);
 }
 
 }  // namespace npusim

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/shape.h"
+#include "kernel/facts/rename.h"
 #include "kernel/fuse/simplify.h"
 
 namespace npusim {
@@ -42,16 +43,12 @@ std::vector<int32_t> append(Kernel& k, const std::vector<Expr>& old, Replace&& r
     int32_t at = replace(e);
     if (at < 0) {
       Expr copy = e;
-      for (int n = 0; n < expr_arity(e.op); ++n)
-        copy.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+      rename_operands(copy, to);
       at = add(k, copy);
     }
     to.push_back(at);
   }
   return to;
-}
-void rename_terms(Access& a, const std::vector<int32_t>& to) {
-  for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
 }
 
 class Splitter {
@@ -231,10 +228,7 @@ class Splitter {
       return e.op == ExprOp::index ? add(k, place(e)) : -1;
     });
     for (size_t i = 0; i < accesses; ++i) rename_terms(k.accesses[i], to);
-    for (Store& s : k.stores) {
-      s.expr = to[static_cast<size_t>(s.expr)];
-      rename_terms(s.access, to);
-    }
+    rename_stores(k, to);
     return b;
   }
 

@@ -10,6 +10,7 @@
 
 #include "base/shape.h"
 #include "kernel/facts/key_count.h"
+#include "kernel/facts/rename.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/fuse/simplify.h"
 
@@ -45,18 +46,11 @@ void append_epilogue(Kernel& k, const std::vector<Expr>& old, size_t accesses, i
   std::vector<int32_t> to(old.size());
   for (size_t i = 0; i < old.size(); ++i) {
     Expr e = old[i];
-    for (int n = 0; n < expr_arity(e.op); ++n)
-      e.in[static_cast<size_t>(n)] = to[static_cast<size_t>(e.in[static_cast<size_t>(n)])];
+    rename_operands(e, to);
     to[i] = e.op == ExprOp::contraction ? leaf : add(k, e);
   }
-  const auto rename_terms = [&](Access& a) {
-    for (IndexTerm& t : a.terms) t.expr = to[static_cast<size_t>(t.expr)];
-  };
-  for (size_t i = 0; i < accesses; ++i) rename_terms(k.accesses[i]);
-  for (Store& s : k.stores) {
-    s.expr = to[static_cast<size_t>(s.expr)];
-    rename_terms(s.access);
-  }
+  for (size_t i = 0; i < accesses; ++i) rename_terms(k.accesses[i], to);
+  rename_stores(k, to);
 }
 
 class Unfuser {
