@@ -11,6 +11,7 @@ import torch
 
 from .torch_needed import CONDITIONS, find_memory, is_number_call, written
 from .torch_numbers import retrace
+from .torch_rows import call
 
 ATEN = torch.ops.aten
 ALONG = {ATEN.argmax, ATEN.argmin, ATEN.topk, ATEN.sort, ATEN.argsort, ATEN.max, ATEN.min, ATEN.kthvalue, ATEN.median}
@@ -104,25 +105,19 @@ def _reads_within(user: torch.fx.Node, least: int) -> bool:
 
 def _replace(node: torch.fx.Node, bins: int, beyond: bool) -> None:
     """Makes of the count a sum over bins, under its name."""
-    dtype, device, weights = node.meta["val"].dtype, node.meta["val"].device, _argument(node, "weights")
-    index = _before(node, ATEN.to.dtype, node.args[0], torch.int64)
-    if beyond:  # in a bin more
-        index = _before(node, ATEN.clamp.default, index, max=bins)
-    if weights is None:
-        value = _before(node, ATEN.ones_like.default, index)
-    else:
-        value = _before(node, ATEN.to.dtype, weights, dtype)
-    zeros = _before(node, ATEN.zeros.default, [bins + beyond], dtype=dtype, device=device)
+    graph, dtype, device = node.graph, node.meta["val"].dtype, node.meta["val"].device
+    weights = _argument(node, "weights")
+    with graph.inserting_before(node):
+        index = call(graph, ATEN.to.dtype, node.args[0], torch.int64)
+        if beyond:  # in a bin more
+            index = call(graph, ATEN.clamp.default, index, max=bins)
+        if weights is None:
+            value = call(graph, ATEN.ones_like.default, index)
+        else:
+            value = call(graph, ATEN.to.dtype, weights, dtype)
+        zeros = call(graph, ATEN.zeros.default, [bins + beyond], dtype=dtype, device=device)
     node.target, node.args, node.kwargs = ATEN.index_add.default, (zeros, 0, index, value), {}
     node.meta["val"] = zeros.meta["val"]
-
-
-def _before(place: torch.fx.Node, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> torch.fx.Node:
-    with place.graph.inserting_before(place):
-        node = place.graph.call_function(op, args, kwargs)
-    values = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
-    node.meta["val"] = op(*values[0], **values[1])
-    return node
 
 
 def _argument(node: torch.fx.Node, name: str) -> Any:
