@@ -7,6 +7,7 @@ import torch
 import transformers
 
 Arguments = dict[str, Any]
+IMAGE = 64  # pixels
 
 
 def resnet() -> Any:
@@ -93,6 +94,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "csm": {"codec_config": {"num_filters": 16, "hidden_size": 64, "upsample_groups": 64}},
     "gemma3n": {"text_config": {"num_kv_shared_layers": 0}},
     "whisper": {"max_source_positions": 50},
+    "zamba": {"num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "hybrid", "hybrid"]},
+    "zamba2": {
+        "num_hidden_layers": 4,
+        "layer_types": ["mamba", "mamba", "hybrid", "hybrid"],
+        "hybrid_layer_ids": [2, 3],
+    },
+    "lfm2_moe": {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "voxtral": {"audio_token_id": 24},
+    "instructblip": {"image_token_index": 99},
+    "oneformer": {"backbone_config": swin(1), "backbone": None},
+    "xclip": {"vision_config": {"mit_hidden_size": 64}},
+    "seggpt": {"image_size": [128, 64]},
 }
 
 
@@ -105,10 +118,11 @@ FIXED: dict[str, tuple[str, ...]] = {
             *("lfm3_vl_vision", "cohere_compass_vision", "cosmos3_edge_vision", "exaone4_5_vision", "glm4v_vision"),
             *("glm4v_moe_vision", "glm5_next_vision", "glm_image_vision", "glm_ocr_vision", "hunyuan_vl_vision"),
             *("qwen2_5_vl_vision", "qwen3_vl_vision", "qwen3_vl_moe_vision", "qwen3_5_vision", "qwen3_5_moe_vision"),
-            "qwen4_exp_vision",
+            *("qwen4_exp_vision", "kimi_k25_vision", "muse_glimmer_vision"),
         ),
         ("grid_thw",),
     ),
+    "video_llama_3_vision": ("grid_thw", "merge_sizes"),
     "qwen3_asr_encoder": ("input_features_mask",),
     "led": ("attention_mask",),  # which tokens are padding decides what is computed
 }
@@ -167,6 +181,25 @@ def rows_of_patches(given: Arguments, config: Any) -> Arguments:
     }
 
 
+def prompted(given: Arguments, config: Any) -> Arguments:
+    ids = torch.randint(3, 90, (2, 6))
+    return {**given, "qformer_input_ids": ids, "qformer_attention_mask": torch.ones_like(ids)}
+
+
+def lines_of_text(given: Arguments, config: Any) -> Arguments:
+    return {**given, "pixel_values": torch.randn(2, 3, 96, 160)}
+
+
+def speech(given: Arguments, config: Any) -> Arguments:
+    size = config.feature_projection_input_dim
+    return {
+        "input_features": torch.randn(2, 48, size),
+        "attention_mask": torch.ones(2, 48, dtype=torch.long),
+        "decoder_input_ids": torch.randint(3, 90, (2, 7)),
+        "use_cache": False,
+    }
+
+
 # From the arguments that there are to those that it needs.
 ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
     **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), series),
@@ -206,6 +239,25 @@ ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
         **rows_of_features(given, config),
         "input_features_mask": torch.ones(2, 64, dtype=torch.long),
     },
+    **dict.fromkeys(("instructblip",), prompted),
+    **dict.fromkeys(("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec"), lines_of_text),
+    **dict.fromkeys(("seamless_m4t", "seamless_m4t_v2"), speech),
+    "video_llama_3_vision": lambda given, config: {**given, "merge_sizes": torch.tensor([2, 2])},
+    "kimi_k25_vision": lambda given, config: {
+        **given,
+        "pixel_values": torch.randn(32, 3, config.patch_size, config.patch_size),
+    },
+    "voxtral": lambda given, config: {**given, "input_features": torch.randn(2, 128, 3000)},
+    "videoprism_vision_model": lambda given, config: {
+        "pixel_values_videos": torch.randn(2, config.num_frames, 3, config.image_size, config.image_size)
+    },
+    "muse_glimmer_vision": lambda given, config: {**given, "pixel_values": torch.randn(32, 1536)},
+    "xclip": lambda given, config: {**given, "pixel_values": torch.randn(2, 8, 3, IMAGE, IMAGE)},
+    "seggpt": lambda given, config: {
+        name: torch.randn(2, 3, IMAGE, IMAGE) for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
+    },
+    "oneformer": lambda given, config: {**given, "task_inputs": torch.randint(3, 90, (2, 77))},
+    "univnet": lambda given, config: {**given, "noise_sequence": torch.randn(2, 100, config.model_in_channels)},
     "lxmert": visual,
     "vit_mae": lambda given, config: {**given, "noise": torch.rand(2, 16)},
     "visual_bert": lambda given, config: {**given, "visual_embeds": torch.randn(2, 5, config.visual_embedding_dim)},

@@ -41,7 +41,8 @@ def export(
         forward() names them; numbers and strings are part of the program.
     strict: trace with torch.export's strict=True.
     fixed: keywords in kwargs whose example values are part of the program, as numbers are: tensors among them become no
-        inputs, and what is computed of them may decide shapes (the sizes of images: `spatial_shapes`, `image_grid_thw`).
+        inputs, and what is computed of them alone may decide shapes (the sizes of images: `spatial_shapes`,
+        `image_grid_thw`). With strict=True that is what dynamo can follow.
 
     Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
     tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
