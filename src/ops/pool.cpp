@@ -1,4 +1,5 @@
 // Average and maximum pooling in one, two and three dimensions.
+#include <algorithm>
 #include <limits>
 
 #include "ops/window.h"
@@ -60,11 +61,33 @@ std::string refuse_divisor(const OpCall& call) {
              : "";
 }
 
+// Where a window begins, behind the padding, which it may leap over into nothing.
+int64_t begin_of(const Window& w, int64_t start) {
+  return start < 0 ? start + (-start + w.dilation - 1) / w.dilation * w.dilation : start;
+}
+bool can_be_empty(const Window& w) {
+  for (int64_t n = 0; n < w.count; ++n)
+    if (begin_of(w, n * w.stride - w.padding) >= w.extent) return true;
+  return false;
+}
+// The position that ATen gives as the maximum's of a window without elements.
+Ex begin_index(WindowKernel& k, const std::vector<Window>& windows) {
+  Ex index = k.integer(0);
+  for (int d = 0; d < k.rank(); ++d) {
+    const Window& w = windows[static_cast<size_t>(d)];
+    const Ex start = k.value(k.window(d) * w.stride + -w.padding);
+    const Ex leap = idiv(max(0 - start, 0) + (w.dilation - 1), k.integer(w.dilation)) * w.dilation;
+    index = index * w.extent + start + leap;
+  }
+  return index;
+}
+
 // Of equal maxima the first counts; a NaN is the maximum, and of several the last counts.
 template <int spatial>
 void lower_maximum(const OpCall& call, Lowering& lowering) {
   const TensorType& self = call.type("self");
-  WindowKernel k(lowering, self, windows_of(call, spatial));
+  const std::vector<Window> windows = windows_of(call, spatial);
+  WindowKernel k(lowering, self, windows);
   const Ex lowest = is_float(self.dtype) ? k.number(-std::numeric_limits<double>::infinity(), scalar_of(self.dtype))
                                          : k.integer(std::numeric_limits<int64_t>::min());
   const Ex x = k.load_window(lowering.input(0), lowest);
@@ -75,6 +98,8 @@ void lower_maximum(const OpCall& call, Lowering& lowering) {
   }
   constexpr int64_t nowhere = std::numeric_limits<int64_t>::max();
   Ex at = k.reduce(Reduction::min, select(k.inside() && x == top, k.plane_index(), nowhere));
+  if (std::any_of(windows.begin(), windows.end(), can_be_empty))
+    at = select(at == nowhere, begin_index(k, windows), at);
   if (is_real(x)) at = select(isnan(top), k.reduce(Reduction::max, select(isnan(x), k.plane_index(), int64_t{-1})), at);
   k.store_window(lowering.output(0), top);
   k.store_window(lowering.output(1), at);

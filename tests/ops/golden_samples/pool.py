@@ -52,6 +52,10 @@ S("max_pool2d", f(1, 33, 2, 2), [2, 2])
 S("avg_pool2d", i(1, 1, 4, 4), [2, 2], need=False)
 S("max_pool2d", f(1, 1, 5, 5, g="tie"), [3, 3], [1, 1], name="ties")
 S("max_pool2d_with_indices", f(1, 1, 5, 5, g="tie"), [3, 3], [1, 1], name="ties")
+# Windows that leap over all there is.
+S("max_pool1d_with_indices", f(2, 3, 1), [2], [2], [1], [3], True)
+S("max_pool2d_with_indices", f(1, 2, 2, 4), [2, 2], [1, 1], [1, 1], [3, 2])
+S("max_pool3d_with_indices", f(1, 1, 2, 2, 3), [2, 2, 2], [1, 1, 1], [1, 1, 1], [3, 3, 2])
 
 for mk in MK + (u8,):
     for o, sc in ((9, None), (2, None), (8, 2.0), (6, 1.7), (13, None), (4, 1.0)):
