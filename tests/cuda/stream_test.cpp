@@ -172,12 +172,13 @@ void set_inputs(const Program& program, const Method& method, int64_t position, 
   }
 }
 
-// The norm of the difference by that of the expected.
+// The norm of the difference by that of the expected, where they are not equal.
 double distance(const Buffer& b, const std::vector<std::byte>& found, const std::vector<std::byte>& expected) {
   double difference = 0, norm = 0;
   for (size_t i = 0; i < elements_of(b); ++i) {
     const double f = number(found.data() + i * dtype_size(b.type.dtype), b.type.dtype);
     const double e = number(expected.data() + i * dtype_size(b.type.dtype), b.type.dtype);
+    if (f == e || (std::isnan(f) && std::isnan(e))) continue;  // infinities too
     difference += (f - e) * (f - e), norm += e * e;
   }
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
@@ -289,8 +290,9 @@ struct Chain {
     program.kernels.push_back(kernel);
     program.methods[0].steps.push_back(std::move(step));
   }
-  // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
-  void check(double bar) {
+  // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's. Inputs are
+  // random but for elements that are given.
+  void check(double bar, const std::map<std::string, std::map<size_t, double>>& given = {}) {
     Method& method = program.methods[0];
     Launch launch;
     launch.count = static_cast<int32_t>(method.steps.size());
@@ -304,6 +306,9 @@ struct Chain {
       if (b.kind != BufferKind::input) continue;
       for (size_t e = 0; e < elements_of(b); ++e)
         put(expected[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, real(random));
+      if (const auto some = given.find(b.name); some != given.end())
+        for (const auto& [e, value] : some->second)
+          put(expected[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, value);
     }
     const Memory first = expected;
     interpret(program, method, expected);
@@ -378,6 +383,31 @@ TEST(CudaStream, Attention) {
     chain.add(linear(tokens, 40, width, c.type, c.type, c.type, plain), {"mixed", "w", "wb", "x_r", "y"});
     chain.check(0.01);
   }
+}
+
+// Of one key and of several, whose weights are exact numbers and others: infinity times a weight is infinity, and times
+// that of a hidden key it is no number.
+TEST(CudaStream, InfiniteValues) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const DType type : {DType::f16, DType::bf16})
+    for (const bool one : {false, true}) {
+      AttentionCase c;
+      c.type = type, c.kv_heads = 1, c.group = 3, c.queries = 1, c.depth = c.columns = 32;
+      std::map<std::string, std::map<size_t, double>> given;
+      for (int64_t key = 0; key < c.keys; ++key)
+        given["x_mask"][static_cast<size_t>(key)] = key == 5 || (!one && key % 3 == 0) ? 1 : 0;
+      const auto value = [&](int64_t key, int64_t column) -> double& {
+        return given["x_v"][static_cast<size_t>(key * c.columns + column)];
+      };
+      value(5, 0) = infinity, value(5, 1) = -infinity, value(5, 9) = 60000;
+      value(5, 2) = infinity, value(36, 2) = one ? 3 : -infinity;
+      value(4, 3) = infinity;
+      const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) { return select(mask > 0.5, leaf, -infinity); };
+      Chain chain;
+      chain.add(attention(c, DType::f32, score), {"x_q", "x_k", "x_v", "x_mask", "y_mixed"});
+      chain.add(linear(1, 40, 64, type, type, type, plain), {"x", "w", "wb", "x_r", "y"});
+      chain.check(0.01, given);
+    }
 }
 
 // Weights that caches hold, and products that are not streamed, are no slower as a launch for each step.
