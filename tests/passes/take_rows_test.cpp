@@ -123,6 +123,21 @@ TEST(TakeRows, OtherRows) {
       "%y: float32[6] = aten.select.int(%e, dim=0, index=0)\noutput %y\n");
 }
 
+// Many rows: one walk finds them all.
+TEST(TakeRows, OneBehindTheOther) {
+  std::string text = "input %x: float32[3, 4]\nweight %w: float32[4, 4] = \"w\"\n", last = "x";
+  for (int n = 0; n < 20; ++n) {
+    text += fmt::format(
+        "%e{0}: float32[3, 4] = aten.linear.default(%{1}, %w, None)\n%s{0}: float32[4] = aten.select.int(%e{0}, dim=0, "
+        "index={2})\n"
+        "%p{0}: float32[3, 4] = aten.expand.default(%s{0}, size=[3, 4])\n",
+        n, last, n % 3);
+    last = fmt::format("p{}", n);
+  }
+  text += fmt::format("%y: float32[3, 4] = aten.neg.default(%{})\noutput %y\n", last);
+  EXPECT_LT(work(run_graph(text)), work_without(text) / 2);
+}
+
 // One row of one row.
 TEST(TakeRows, Twice) {
   const std::string text =

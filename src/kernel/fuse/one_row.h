@@ -16,6 +16,7 @@ struct Rows {
 struct RowNumber {
   int value = -1;
   int64_t known = 0;
+  bool operator==(const RowNumber&) const = default;
 };
 
 struct OneRow {
