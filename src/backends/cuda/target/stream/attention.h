@@ -13,7 +13,7 @@ inline constexpr int64_t quad_columns = 4;  // of a thread
 
 struct StreamAttention {
   AttentionAxes axes;
-  bool multiplied = false;  // by tensor cores: queries of 16 bits like keys, else float32 dots
+  bool multiplied = false;  // by tensor cores: queries of 16 bits like keys, and no row has keys of its own number
   int64_t splits = 1;       // of the keys of each batch, which take chunks in turns
   int64_t looks = 0;        // chunks of a split of which each is looked at before it is read; 0: none is
   int32_t mask = -1;        // what is added to a score whatever the dot is, among the score's expressions; -1: nothing
