@@ -125,6 +125,8 @@ def why(line: Line) -> str:
     found = line.get("why") or next((p["why"] for p in line.get("programs", {}).values() if "why" in p), "")
     if not found and "fixed" in line:
         found = f"part of the program: {', '.join(line['fixed'])}"
+    if not found and line.get("made_for"):
+        found = "made for sizes or branches of the example"
     parts = next((p["targets"] for p in line.get("programs", {}).values() if len(p.get("targets", ())) > 1), [])
     return " ".join(found.split())[:120].strip().replace("|", "\\|") + (IN_PARTS + ", ".join(parts) if parts else "")
 

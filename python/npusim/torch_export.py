@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import itertools
+import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError, UsageError
@@ -21,7 +26,8 @@ from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_numbers import settle_numbers
 from .torch_pieces import spell_out_pieces
 from .torch_ref import Complex, Ref, Refused
-from .torch_tracing import tracing
+from .torch_sizes import settle_sizes
+from .torch_tracing import following_example, tracing
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -44,6 +50,9 @@ def export(
         inputs, and what is computed of them alone may decide shapes (the sizes of images: `spatial_shapes`,
         `image_grid_thw`). With strict=True that is what dynamo can follow.
 
+    Sizes and branches that depend on values are those of the example where npusim knows no static form for all of them: a
+    warning names them, Exported.made_for lists them, and a run whose values ask for others fails by name.
+
     Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
     tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
     beginning with the buffer's value; an argument that it changes has an output NAME_next.
@@ -62,24 +71,60 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    with torch.no_grad(), tracing(), holding(model, held, strict):
-        program = torch.export.export(model, _tuple(args), given, strict=strict)
-    return of_program(program, type(model).__name__)
+
+    def trace() -> torch.export.ExportedProgram:
+        with torch.no_grad(), tracing(), holding(model, held, strict), _without_graph():
+            return torch.export.export(model, _tuple(args), given, strict=strict)
+
+    try:
+        exported = of_program(trace(), type(model).__name__)
+    except Exception as error:
+        if not _asks_for_values(error):
+            raise
+        try:
+            with following_example():
+                exported = of_program(trace(), type(model).__name__, branches=True)
+        except Exception as other:
+            raise error from other
+    if exported.made_for:
+        made_for = "; ".join(exported.made_for)
+        warnings.warn(f"the program is made for sizes and branches of the example: {made_for}", stacklevel=3)
+    return exported
+
+
+@contextlib.contextmanager
+def _without_graph() -> Iterator[None]:
+    """Without what torch.export prints where it ends early: the graph until then."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            yield
+    except Exception as error:
+        graph = f"{getattr(error, 'partial_fx_graph', '')}\n"
+        sys.stderr.write(printed.getvalue().replace(graph, ""))
+        raise
+    sys.stderr.write(printed.getvalue())
+
+
+def _asks_for_values(error: BaseException | None) -> bool:
+    """Whether tracing ended where a Python branch, or a size, depends on values."""
+    while error is not None and not isinstance(error, GuardOnDataDependentSymNode):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _tuple(args: Any) -> tuple[Any, ...]:
     return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
 
 
-def of_program(program: torch.export.ExportedProgram, name: str) -> Exported:
-    """IR and weights of an exported program."""
+def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
+    """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
     graph = program.graph
     with torch.no_grad(), tracing():
         if _casts_itself(program.graph_module) or _is_mapped(graph) or find_complex_writes(graph, find_memory(graph)):
             # Puts the casts into the graph, and what is mapped as what it does; no call writes what it is given.
             program = program.run_decompositions({})
         program = settle_bins(settle_numbers(program))
-    return _Writer(program, name).write()
+    return _Writer(program, name).write(branches)
 
 
 def _is_mapped(graph: torch.fx.Graph) -> bool:
@@ -113,8 +158,10 @@ class _Writer:
         self.inputs: list[dict[str, Any]] = []
         self.outputs: list[dict[str, Any]] = []
 
-    def write(self) -> Exported:
+    def write(self, branches: bool) -> Exported:
         graph = spell_out_pieces(spell_out_masks(self.program.graph_module.graph))
+        with torch.no_grad(), tracing():
+            graph, made_for = settle_sizes(self.program, graph, branches)
         refs = self.placeholders(graph)
         memory = find_memory(graph)
         for node in find_complex_writes(graph, memory):
@@ -143,7 +190,7 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
-        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves)
+        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=made_for)
 
     # ---- what comes in
 

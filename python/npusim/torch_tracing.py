@@ -19,16 +19,34 @@ def tracing() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     look = torch.nn.modules.transformer._detect_is_causal_mask
     torch.nn.modules.transformer._detect_is_causal_mask = _is_told_causal
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.export", "torch.fx.experimental.symbolic_shapes")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"), _ctc_loss_known():
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
         torch.nn.modules.transformer._detect_is_causal_mask = look
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextlib.contextmanager
+def following_example() -> Iterator[None]:
+    """Where a Python branch or a size depends on values the tracer takes those of the example, and puts the condition into
+    the graph. What it cannot know of a tensor is the example's; whether an offset is it need not compare."""
+    fake = torch._subclasses.fake_utils
+    compare = fake._check_fake_real_tensors
+    fake._check_fake_real_tensors = lambda *_, **__: None
+    try:
+        with torch._functorch.config.patch(
+            fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
+        ):
+            yield
+    finally:
+        fake._check_fake_real_tensors = compare
 
 
 def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:

@@ -96,8 +96,8 @@ enum class ExprOp : uint8_t {
 inline constexpr int expr_op_count = static_cast<int>(ExprOp::require) + 1;
 
 // What does not hold where a `require` traps.
-enum class Requirement : uint8_t { probability, weights, deviation, lengths };
-inline constexpr int requirement_count = static_cast<int>(Requirement::lengths) + 1;
+enum class Requirement : uint8_t { probability, weights, deviation, lengths, assertion };
+inline constexpr int requirement_count = static_cast<int>(Requirement::assertion) + 1;
 
 enum class Reduction : uint8_t { sum, product, min, max };  // min and max propagate NaN; identity for an empty row
 

@@ -1,4 +1,5 @@
-// Ops that do nothing at inference: assertions (checked here as far as they are static).
+// Assertions: those that give nothing do nothing at inference (checked here as far as they are static), those that give
+// a token are checked where it is computed.
 #include "base/error.h"
 #include "ops/formula.h"
 
@@ -34,17 +35,31 @@ constexpr OpRecord metadata_check(std::string_view schema) {
   return record;
 }
 
-// The token orders effects; nothing here has any.
+std::vector<TensorType> infer_token(const OpCall& call) {
+  if (call.op->schema.find("self") >= 0 && element_count(call.type("self").shape) != 1)
+    fail(ErrorKind::bad_input, "{}: expected one condition, found {}", call.op->name(), to_string(call.type("self")));
+  return {call.type("dep_token")};
+}
+
+// The token, of any shape, is there after the condition was found to hold: what needs the condition depends on it.
+void lower_token(const OpCall& call, Lowering& lowering) {
+  OpKernel k(lowering, call.outputs[0].shape);
+  Ex x = k.load_broadcast(k.read(lowering.input(call.tensor("dep_token"))));
+  if (call.op->schema.find("self") >= 0) {
+    const int condition = k.read(lowering.input(call.tensor("self")));
+    const std::vector<Coord> only(k.shape(condition).size(), Coord(Affine{}));
+    const Ex holds = require(k.load(condition, only) != 0, Requirement::assertion);
+    x = select(holds, x, k.number(0, x.type()));
+  }
+  k.store(k.write(lowering.output(0)), x);
+  k.done("token");
+}
+
 constexpr OpRecord token_check(std::string_view schema) {
   OpRecord record;
   record.schema = schema;
-  record.infer = [](const OpCall& call) { return std::vector<TensorType>{call.type("dep_token")}; };
-  record.lower = [](const OpCall& call, Lowering& lowering) {
-    OpKernel k(lowering, call.outputs[0].shape);
-    const Ex x = k.load_broadcast(k.read(lowering.input(call.tensor("dep_token"))));
-    k.store(k.write(lowering.output(0)), x);
-    k.done("token");
-  };
+  record.infer = infer_token;
+  record.lower = lower_token;
   record.tolerance = 0;
   return record;
 }

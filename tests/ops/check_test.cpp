@@ -38,7 +38,9 @@ TEST(Checks, MetadataThatDoesNotFitIsNamed) {
 }
 
 TEST(Checks, TokensPassThrough) {
-  EXPECT_EQ(result("aten._functional_assert_async.msg", {counting({1}), floats({}, {3})}), std::vector<double>{3});
+  EXPECT_EQ(result("aten._functional_assert_async.msg", {floats({1}, {2}), floats({}, {3})}), std::vector<double>{3});
+  EXPECT_THROW(result("aten._functional_assert_async.msg", {floats({}, {0}), floats({}, {3})}), Error);
+  EXPECT_THROW(result("aten._functional_assert_async.msg", {floats({2}, {1, 1}), floats({}, {3})}), Error);
   EXPECT_EQ(result("aten._functional_sym_constrain_range.default", {floats({}, {4})}, {{"size", int64_t{1}}}),
             std::vector<double>{4});
 }

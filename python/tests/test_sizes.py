@@ -1,0 +1,186 @@
+"""Sizes and branches that depend on values: right for the example's, refused by the run for others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import npusim
+
+REFUSED = "an assertion does not hold"
+
+
+class Module(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, m: torch.Tensor) -> Any:
+        return self.function(x, m)
+
+
+def export(function: Callable[..., Any], *args: torch.Tensor) -> npusim.Exported:
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return npusim.export(Module(function), args)
+
+
+def check(exported: npusim.Exported, function: Callable[..., Any], *args: torch.Tensor, bar: float = 1e-6) -> None:
+    """The program gives what the function does."""
+    session = npusim.Session(npusim.compile(exported, dtype="float32"), exported.weights)
+    found = session.run({name: arg.numpy() for name, arg in zip(("x", "m"), args)})
+    expected = torch.utils._pytree.tree_leaves(function(*(arg.clone() for arg in args)))
+    assert len(found) == len(expected)
+    for value, other in zip(found.values(), expected):
+        assert np.asarray(value).dtype == other.numpy().dtype
+        np.testing.assert_allclose(np.asarray(value), other.numpy(), rtol=bar, atol=bar)
+
+
+def values(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(seed)
+    return torch.randn(5, 4), torch.tensor([True, False, True, True, False])
+
+
+def put_reversed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[m] = x[m].flip(0)
+    return y
+
+
+def changed_mask(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[m], m.logical_not_()
+
+
+def changed_numbers(x: torch.Tensor) -> torch.Tensor:
+    most = x.max().item()
+    return x.mul_(2) * most
+
+
+SOURCES: dict[str, Callable[..., Any]] = {
+    "mask": lambda x, m: x[m],
+    "mask of a later dimension": lambda x, m: x.t()[:, m],
+    "mask beside an index": lambda x, m: x[m][:, [2, 0]],
+    "mask of two dimensions": lambda x, m: x[(x > 0) & m.unsqueeze(1)],
+    "mask that is changed afterwards": lambda x, m: changed_mask(x, m.clone()),
+    "mask without dimensions": lambda x, m: x[m.any()],
+    "put": put_reversed,
+    "nonzero": lambda x, m: m.nonzero(),
+    "nonzero of numbers": lambda x, m: (x * m.unsqueeze(1)).nonzero(),
+    "nonzero as columns": lambda x, m: torch.where(x > 0),
+    "nonzero of one": lambda x, m: (m.nonzero().sum() + torch.zeros(1), m.any().nonzero()),
+    "masked_select": lambda x, m: torch.masked_select(x, m.unsqueeze(1)),
+    "unique": lambda x, m: torch.unique(x.round(), return_inverse=True, return_counts=True),
+    "unique_consecutive": lambda x, m: torch.unique_consecutive(m, return_inverse=True, return_counts=True),
+    "repeat_interleave": lambda x, m: torch.repeat_interleave(x, m.long() + 1, dim=0),
+    "repeat_interleave of places": lambda x, m: torch.repeat_interleave(m.long() * 2),
+    "bincount": lambda x, m: torch.bincount(m.long() * 3),
+    "bincount of weights": lambda x, m: torch.bincount(m.long() * 2, x[:, 0].double()),
+    "computed on": lambda x, m: torch.cat([x[m].cumsum(0), x[~m]]).softmax(0),
+    "size alone": lambda x, m: x[: m.nonzero().shape[0]] * 1,
+    "extent": lambda x, m: torch.arange(int(m.sum().item())) + torch.zeros(1, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_sizes_of_the_example(name: str) -> None:
+    function, (x, m) = SOURCES[name], values()
+    exported = export(function, x.clone(), m.clone())
+    assert exported.made_for
+    check(exported, function, x, m)
+    if "one" not in name and "without" not in name:
+        more = torch.ones_like(m) if "consecutive" not in name else m.flip(0).logical_xor(m)
+        changed = {"unique": x * 7, "nonzero as columns": x.abs()}.get(name, x)
+        if name in ("bincount", "bincount of weights"):
+            more = torch.zeros_like(m)
+        with pytest.raises(npusim.BadInputError, match=REFUSED):
+            check(exported, function, changed, more)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize("name", ["mask", "nonzero", "masked_select", "put", "repeat_interleave of places"])
+def test_none_one_and_all(name: str, count: int) -> None:
+    x, _ = values()
+    m = torch.arange(5) < count
+    exported = export(lambda x, m: (SOURCES[name](x, m), x + 1), x.clone(), m.clone())
+    check(exported, lambda x, m: (SOURCES[name](x, m), x + 1), x, m)
+    if count < 5:
+        with pytest.raises(npusim.BadInputError, match=REFUSED):
+            check(exported, lambda x, m: (SOURCES[name](x, m), x + 1), x, torch.ones_like(m))
+
+
+def test_other_rows_of_the_same_number() -> None:
+    x, m = values()
+    exported = export(SOURCES["mask"], x, m)
+    check(exported, SOURCES["mask"], -x, m.flip(0))
+
+
+def branches(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    if x.max().item() > 1 and not m.all():
+        x = x + 1
+    return x * 2 if m.sum().item() % 2 else x
+
+
+def test_branches_of_the_example() -> None:
+    x, m = values()
+    x[0, 0] = 1.5
+    exported = export(branches, x, m)
+    assert len(exported.made_for) == 3
+    check(exported, branches, x * 1.5, m.flip(0))
+    for other in ((x * 0.1, m), (x, torch.ones_like(m)), (x, torch.arange(5) < 2)):
+        with pytest.raises(npusim.BadInputError, match="node item.*_branch.*" + REFUSED):
+            check(exported, branches, *other)
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "divided": lambda x, m: x / x.max().item(),
+    "of an integer": lambda x, m: x * m.sum().item(),
+    "of integers and a real": lambda x, m: m.long() * x.max().item(),
+    "of a half": lambda x, m: (x.half() * x.max().item()).float(),
+    "of one half": lambda x, m: (x.half().sum() * x.max().item()).float(),
+    "of truth": lambda x, m: m + m.sum().item(),
+    "truth": lambda x, m: x + m.all().item(),
+    "computed with": lambda x, m: x - (x.max().item() + x.min().item()) / 2,
+    "compared": lambda x, m: x > x.mean().item(),
+    "clamped": lambda x, m: x.clamp(x.median().item(), 1.0),
+    "filled": lambda x, m: x.masked_fill(m.unsqueeze(1), x.min().item()),
+    "power": lambda x, m: x.abs() ** m.sum().item(),
+    "full": lambda x, m: torch.full((2, 3), x.max().item()) + x[:2, :3],
+    "before a change": lambda x, m: changed_numbers(x.clone()),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_decide_nothing_are_tensors(name: str) -> None:
+    function = NUMBERS[name]
+    exported = export(function, *values())
+    assert not exported.made_for
+    bar = 2e-3 if "half" in name else 1e-6  # it is computed in float32
+    check(exported, function, *values(), bar=bar)
+    check(exported, function, values(1)[0], torch.tensor([True, False, False, False, True]), bar=bar)
+
+
+def test_a_warning_names_what_it_is_made_for() -> None:
+    with pytest.warns(UserWarning, match=r"index \(aten.index.Tensor\): 3"):
+        npusim.export(Module(SOURCES["mask"]), values())
+
+
+def test_an_exported_program_has_its_example() -> None:
+    x, m = values()
+    exported = npusim.export(torch.export.export(Module(SOURCES["computed on"]), (x, m)))
+    assert len(exported.made_for) == 2
+    check(exported, SOURCES["computed on"], x, m)
+
+
+def test_nothing_to_hold_the_check() -> None:
+    with pytest.raises(npusim.UnsupportedError, match="no output has elements"):
+        export(lambda x, m: x[m], torch.randn(5, 4), torch.zeros(5, dtype=torch.bool))
+
+
+def test_a_size_that_has_no_form_is_refused_by_name() -> None:
+    with pytest.raises(npusim.UnsupportedError, match="unique_dim"):
+        export(lambda x, m: torch.unique(x, dim=0), *values())
