@@ -104,6 +104,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "voxtral": {"audio_token_id": 24},
     "instructblip": {"image_token_index": 99},
     "oneformer": {"backbone_config": swin(1), "backbone": None},
+    "vits": {"noise_scale": 0.0, "noise_scale_duration": 0.0},  # noise decides lengths
     "xclip": {"vision_config": {"mit_hidden_size": 64}},
     "seggpt": {"image_size": [128, 64]},
 }

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,12 @@ def export_verb(arguments: list[str]) -> None:
         raise UsageError(
             f"{flags.source}: expected (model, args) or (model, args, kwargs), found {type(made).__name__}"
         )
-    from .torch_export import export
+    from .torch_export import export, made_for_text
 
-    exported = export(*made, strict=flags.strict, fixed=flags.fixed)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        exported = export(*made, strict=flags.strict, fixed=flags.fixed)
+    if exported.made_for:
+        print(f"warning: {made_for_text(exported.made_for)}", file=sys.stderr)
     exported.save(flags.output)
     print(f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights")
 

@@ -87,9 +87,13 @@ def export(
         except Exception as other:
             raise error from other
     if exported.made_for:
-        made_for = "; ".join(exported.made_for)
-        warnings.warn(f"the program is made for sizes and branches of the example: {made_for}", stacklevel=3)
+        warnings.warn(made_for_text(exported.made_for), stacklevel=3)
     return exported
+
+
+def made_for_text(made_for: list[str]) -> str:
+    """The warning: docs/from-pytorch.md."""
+    return f"the program is made for sizes and branches of the example: {'; '.join(made_for)}"
 
 
 @contextlib.contextmanager

@@ -128,15 +128,17 @@ class _Settling:
                 user.replace_all_uses_with(result[user.args[1]])
 
     def run_example(self) -> dict[torch.fx.Node, Any]:
-        """What each node is with the example arguments."""
+        """What numbers are with the example arguments, and of what shapes the tensors whose shapes depend on them."""
         found: dict[torch.fx.Node, Any] = {}
         sources = {node for node in self.needed if is_source(node)}
         sizes = self.sizes
 
         class Run(torch.fx.Interpreter):
             def run_node(self, node: torch.fx.Node) -> Any:
-                args = torch.fx.node.map_arg(node.args, lambda n: found[n]) if node in sources else ()
-                found[node] = result = super().run_node(node)
+                args = self.fetch_args_kwargs_from_env(node)[0] if node in sources else ()
+                result = super().run_node(node)
+                if _depends(node) or _is_number(node):
+                    found[node] = pytree.tree_map(_shape_of, result)
                 if node in sources:  # now: the values may change afterwards
                     sizes[node] = sizes_of(node, args, result)
                 return result
@@ -248,8 +250,8 @@ class _Settling:
         """That a condition holds, which says what branch was taken."""
         condition = self.tensors[node.args[0]]
         if isinstance(condition, torch.fx.Node):
-            read = next(iter(_reads(node.args[0])))
-            self.note(f"{read.name} ({read.target}): {values[read]}")
+            read = _read_of(node.args[0])
+            self.note(f"{read.name} ({_name(read.target)}): {values[read]}")
             self.check(f"{read.name}_branch", condition)
 
     def note(self, what: str) -> None:
@@ -288,18 +290,26 @@ class _Settling:
         return node
 
 
+def _shape_of(value: Any) -> Any:
+    """A tensor without its values."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
 class _Like:
     """What stands for a tensor of a run in the graph."""
 
     def __init__(self, node: torch.fx.Node) -> None:
         vals = [v for v in pytree.tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
         self.mode = torch._guards.detect_fake_mode(vals)
+        self.device = vals[0].device if vals else None
 
     def __call__(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         with self.mode:
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self.device)
 
 
 def _depends(node: torch.fx.Node) -> bool:
@@ -320,11 +330,18 @@ def _takes_tensor(arg: Any) -> bool:
     return isinstance(kind, torch._C.TensorType)
 
 
-def _reads(number: torch.fx.Node) -> list[torch.fx.Node]:
-    """Where the numbers that it is computed of are read."""
-    if number.target in READS:
-        return [number]
-    return [read for arg in number.all_input_nodes if _is_number(arg) for read in _reads(arg)]
+def _read_of(number: torch.fx.Node) -> torch.fx.Node:
+    """The last number read that it is computed of."""
+    seen: set[torch.fx.Node] = set()
+    waiting = [number]
+    while waiting:
+        node = waiting.pop()
+        if node.target in READS:
+            return node
+        if node not in seen:
+            seen.add(node)
+            waiting += [arg for arg in node.all_input_nodes if _is_number(arg)]
+    return number
 
 
 def _is_tensor(node: Any) -> bool:

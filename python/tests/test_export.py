@@ -531,6 +531,11 @@ def test_fixed_keywords_from_the_shell(tmp_path):
     assert [tensor.name for tensor in program.inputs()] == ["x", "scale"]
     found = npusim.Session(program).run(np.ones((4, 4), "float32"), np.float32(5))["output"]
     assert found.shape == (2, 3) and (found == 5).all()
+    assert "warning" not in done.stderr
+    done = export("--fixed", "rows")
+    assert done.returncode == 0 and done.stderr.splitlines()[-1].startswith("warning: the program is made for"), (
+        done.stderr
+    )
     done = export("--fixed", "rows", "--fixed", "height", "--fixed", "columns")
     assert done.returncode == 2 and "there is no height" in done.stderr, done.stderr
 
