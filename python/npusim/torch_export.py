@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_bins import settle_bins
+from .torch_chosen import spell_out_chosen
 from .torch_fixed import holding
 from .torch_graph import Graph
 from .torch_masked import spell_out_masks
@@ -163,8 +164,8 @@ class _Writer:
         self.outputs: list[dict[str, Any]] = []
 
     def write(self, branches: bool) -> Exported:
-        graph = spell_out_pieces(spell_out_masks(self.program.graph_module.graph))
         with torch.no_grad(), tracing():
+            graph = spell_out_chosen(spell_out_pieces(spell_out_masks(self.program.graph_module.graph)))
             graph, made_for = settle_sizes(self.program, graph, branches)
         refs = self.placeholders(graph)
         memory = find_memory(graph)

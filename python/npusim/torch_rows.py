@@ -6,10 +6,12 @@ those which nobody wants disturb no other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .torch_needed import find_memory, written
 
@@ -26,6 +28,13 @@ LAST: dict[Any, Callable[[torch.fx.Node], int]] = {
     ATEN.layer_norm.default: lambda node: len(node.args[1]),
     ATEN.rms_norm.default: lambda node: len(node.args[1]),
 }
+# Of part of a row: the position of the dimension among the arguments, and what it is where it is not given.
+PARTS = {
+    **dict.fromkeys((ATEN.slice.Tensor, ATEN.select.int), (1, 0)),
+    **dict.fromkeys((ATEN.chunk.default, ATEN.split.Tensor, ATEN.split_with_sizes.default), (2, 0)),
+}
+PRODUCTS = {ATEN.matmul.default, ATEN.mm.default}
+SHAPED = {ATEN.reshape.default, ATEN.view.default, ATEN.unsqueeze.default, ATEN.squeeze.dim}
 # Integers of them stop a run in a row that nobody wants: by a zero there.
 DIVIDING = {"div", "floor_divide", "remainder", "fmod", "pow"}
 # What only asks about a tensor.
@@ -55,8 +64,20 @@ def find_chain(
 
 def _is_by_row(node: torch.fx.Node, place: int) -> bool:
     """Whether each row of its result is computed of the same row of its operands, and of nothing else that has rows."""
-    if node.op != "call_function" or node.kwargs.keys() & {"out"} or not isinstance(node.meta.get("val"), torch.Tensor):
+    if node.op != "call_function" or node.kwargs.keys() & {"out"}:
         return False
+    if node.target is operator.getitem:
+        return node.args[0].target in PARTS
+    if node.target in PARTS:
+        return _is_part_of_row(node, place)
+    if not isinstance(node.meta.get("val"), torch.Tensor):
+        return False
+    if node.target in PRODUCTS:  # with a matrix
+        rows, other = node.args
+        return place == rows.meta["val"].dim() - 2 and not depends_on_values(other) and other.meta["val"].dim() == 2
+    if node.target in SHAPED:
+        before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
+        return is_same_shape(before[: place + 1], after[: place + 1]) and _is_static(after[place + 1 :])
     row = node.meta["val"].dim() - place - 1  # dimensions of a row
     if node.target in ALONG or node.target in LAST:
         rows, *others = node.all_input_nodes
@@ -75,6 +96,23 @@ def _is_by_row(node: torch.fx.Node, place: int) -> bool:
         if value.dim() != node.meta["val"].dim() if depends_on_values(arg) else value.dim() > row:
             return False
     return True
+
+
+def _is_part_of_row(node: torch.fx.Node, place: int) -> bool:
+    at, default = PARTS[node.target]
+    dim = node.args[at] if len(node.args) > at else node.kwargs.get("dim", default)
+    numbers = pytree.tree_leaves((node.args[1:], node.kwargs))
+    rank = node.args[0].meta["val"].dim()
+    return place < dim % rank and not any(isinstance(number, torch.fx.Node) for number in numbers)
+
+
+def is_same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are known to be one, whatever the values."""
+    return [str(extent) for extent in a] == [str(extent) for extent in b]
+
+
+def _is_static(shape: torch.Size) -> bool:
+    return all(isinstance(extent, int) for extent in shape)
 
 
 def _dims(node: torch.fx.Node) -> list[int]:
@@ -128,11 +166,25 @@ def compute_whole(
                 if node.target in ALONG:
                     at = ALONG[node.target]
                     args[at] = _dims(node)[0] if isinstance(args[at], int) else _dims(node)
-                found = call(graph, functional(node.target), *args, **node.kwargs)
-        if found.meta["val"].dtype != node.meta["val"].dtype:
+                if node.target in (ATEN.reshape.default, ATEN.view.default):
+                    found = _reshaped(graph, node, args[0])
+                else:
+                    found = call(graph, functional(node.target) or node.target, *args, **node.kwargs)
+        if _dtype(found) != _dtype(node):
             return None
         whole[node] = found
     return whole
+
+
+def _reshaped(graph: torch.fx.Graph, node: torch.fx.Node, whole: torch.fx.Node) -> torch.fx.Node:
+    """Rows of another shape: the dimensions up to theirs are those of the operand."""
+    shape = node.meta["val"].shape
+    place = next(d for d, extent in enumerate(shape) if not isinstance(extent, int))
+    return call(graph, ATEN.reshape.default, whole, [*whole.meta["val"].shape[: place + 1], *shape[place + 1 :]])
+
+
+def _dtype(node: torch.fx.Node) -> torch.dtype:
+    return pytree.tree_leaves(node.meta["val"])[0].dtype
 
 
 def is_written_beside(chain: list[torch.fx.Node], until: torch.fx.Node) -> bool:
@@ -170,9 +222,9 @@ def functional(op: Any) -> torch._ops.OpOverload | None:
 
 
 def depends_on_values(node: torch.fx.Node) -> bool:
-    """Whether its shape does."""
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and not all(isinstance(extent, int) for extent in value.shape)
+    """Whether its shape does, or that of one in its list."""
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return any(isinstance(value, torch.Tensor) and not _is_static(value.shape) for value in values)
 
 
 def call(graph: torch.fx.Graph, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> torch.fx.Node:

@@ -17,7 +17,7 @@ from .errors import Problem, UnsupportedError
 from .torch_needed import CONDITIONS, find_memory, find_needed, written
 from .torch_numbers import READS
 from .torch_rows import call
-from .torch_sources import is_source, settle_source, sizes_of
+from .torch_sources import is_source, most_of, settle_source, sizes_of
 
 ATEN = torch.ops.aten
 # What Python's operators are of tensors.
@@ -80,7 +80,9 @@ class _Settling:
         memory = find_memory(self.graph)
         needed = find_needed(self.graph, memory)
         conditions = [n for n in self.graph.nodes if n.target == ATEN._assert_scalar.default] if branches else []
-        self.conditions = dict.fromkeys(n for n in conditions if isinstance(n.args[0], torch.fx.Node))
+        self.conditions = dict.fromkeys(
+            n for n in conditions if isinstance(n.args[0], torch.fx.Node) and not _always_holds(n.args[0])
+        )
         for node in reversed(self.graph.nodes):
             if node in self.conditions or needed.intersection(node.users):
                 needed.add(node)
@@ -323,6 +325,17 @@ def _depends(node: torch.fx.Node) -> bool:
 
 def _is_number(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)) or node.target in READS
+
+
+def _always_holds(condition: torch.fx.Node) -> bool:
+    """Whether it only says that there are not less than no elements, or not more than there can be."""
+    if condition.target not in (operator.ge, operator.le) or not isinstance(condition.args[1], int):
+        return False
+    size, bound = condition.args
+    if not isinstance(size, torch.fx.Node) or size.target != ATEN.sym_size.int:
+        return False
+    most = most_of(size.args[0])
+    return bound <= 0 if condition.target is operator.ge else most is not None and size.args[1] == 0 and bound >= most
 
 
 def _takes_tensor(arg: Any) -> bool:

@@ -37,6 +37,19 @@ def sizes_of(node: Node, args: Sequence[Any], result: Any) -> list[int]:
     return [(result if isinstance(result, torch.Tensor) else result[0]).shape[along]]
 
 
+def most_of(node: Node) -> int | None:
+    """How many elements there can be along its first dimension, where a mask chooses them."""
+    if node.target is operator.getitem:
+        node = node.args[0]
+    if node.target in (ATEN.nonzero.default, ATEN.nonzero_numpy.default, ATEN.where.default):
+        mask = node.args[0]
+    elif node.target == ATEN.index.Tensor and len(node.args[1]) == 1 and _is_mask(node.args[1][0]):
+        mask = node.args[1][0]
+    else:
+        return None
+    return math.prod(mask.meta["val"].shape) if not depends_on_values(mask) else None
+
+
 def settle_source(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
     """Its calls, inserted where the graph inserts."""
     return SOURCES[node.target](graph, node, sizes)
@@ -89,11 +102,16 @@ def _columns(graph: torch.fx.Graph, x: Node, count: int) -> tuple[list[Node], li
         chosen = call(graph, ATEN.ne.Scalar, chosen, 0)
     rank = _rank(graph, chosen)
     at = _places(graph, chosen, rank, count)
-    columns: list[Node] = []
+    return coordinates(graph, at, shape), [call(graph, ATEN.eq.Scalar, _last(graph, rank), count)]
+
+
+def coordinates(graph: torch.fx.Graph, at: Node, shape: Sequence[int]) -> list[Node]:
+    """The indices along each dimension of places in row-major order."""
+    found: list[Node] = []
     for extent in reversed(shape[1:]):
-        columns.insert(0, call(graph, ATEN.remainder.Scalar, at, extent))
+        found.insert(0, call(graph, ATEN.remainder.Scalar, at, extent))
         at = call(graph, ATEN.div.Scalar_mode, at, extent, rounding_mode="floor")
-    return [at, *columns][: len(shape)], [call(graph, ATEN.eq.Scalar, _last(graph, rank), count)]
+    return [at, *found][: len(shape)]
 
 
 def _nonzero(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
