@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/nucleus.h"
 #include "compiler/roles.h"
 #include "kernel/builder.h"
 #include "kernel/draw.h"
@@ -16,7 +17,8 @@ constexpr int64_t most_parts = 256, least_in_part = 4;  // of the vocabulary, ea
 
 class LoopCloser {
  public:
-  LoopCloser(const MethodGraph& decode, std::string name, NextToken next) : method_(decode), next_(next) {
+  LoopCloser(const MethodGraph& decode, std::string name, NextToken next)
+      : method_(decode), next_(next), draws_(next != NextToken::likeliest) {
     method_.name = std::move(name);
   }
 
@@ -32,16 +34,22 @@ class LoopCloser {
     replace_mask();
     drop_inputs();
     // Behind all that reads the old token and position.
-    if (next_ == NextToken::drawn) {
+    if (draws_) {
       generator_ = add_state("sampling", {DType::i64, {generator_size}}, Role::generator);
       value_of(graph_, generator_).generator = true;
       temperature_ = add_state("temperature", {DType::f32, {1}}, Role::temperature);
     }
+    if (next_ == NextToken::drawn_of_nucleus) {
+      const ValueId top_p = add_state("top_p", {DType::f32, {1}}, Role::top_p);
+      nucleus_ = find_nucleus(graph_, logits_, temperature_, top_p, parts());
+      if (!nucleus_) return std::nullopt;
+    }
     choose_token();
-    if (next_ == NextToken::drawn) {
+    if (draws_) {
       update(generator_, {}, count_draw(), Role::generator, {});
       update(temperature_, {}, keep_temperature(), Role::temperature, {});
     }
+    if (nucleus_) update(nucleus_->top_p, {}, keep_top_p(), Role::top_p, {});
     update(position_, {}, next_position(), Role::positions, {});
     const auto at = std::find(graph_.inputs.begin(), graph_.inputs.end(), position_);
     graph_.position = static_cast<int>(at - graph_.inputs.begin());
@@ -136,25 +144,32 @@ class LoopCloser {
     return {top, k.reduce(Reduction::min, select(x == top || isnan(x), place, none))};
   }
 
-  // Equal parts of the vocabulary have a token each, for as many groups of threads, then one is taken of these.
-  void choose_token() {
-    const bool draws = next_ == NextToken::drawn;
-    const DType dtype = value_of(graph_, logits_).type.dtype;
+  // Equal ones, for as many groups of threads.
+  int64_t parts() const {
     const int64_t vocabulary = element_count(value_of(graph_, logits_).type.shape);
     int64_t parts = std::clamp<int64_t>(vocabulary / least_in_part, 1, most_parts);
     while (vocabulary % parts != 0) --parts;
-    const TensorType top_type{draws && dtype != DType::f64 ? DType::f32 : dtype, {parts}},
+    return parts;
+  }
+
+  // Parts of the vocabulary have a token each, then one is taken of these.
+  void choose_token() {
+    const DType dtype = value_of(graph_, logits_).type.dtype;
+    const int64_t vocabulary = element_count(value_of(graph_, logits_).type.shape), parts = this->parts();
+    const TensorType top_type{draws_ && dtype != DType::f64 ? DType::f32 : dtype, {parts}},
         token_type{DType::i64, {parts}};
     Node node;
-    node.name = draws ? "drawn" : "likeliest";
+    node.name = draws_ ? "drawn" : "likeliest";
     node.inputs = {logits_};
-    if (draws) node.inputs.insert(node.inputs.end(), {generator_, temperature_});
+    if (draws_) node.inputs.insert(node.inputs.end(), {generator_, temperature_});
+    if (nucleus_) node.inputs.insert(node.inputs.end(), {nucleus_->keys, nucleus_->thresholds, nucleus_->top_p});
     {
       KernelBuilder k({parts, vocabulary / parts}, 1);
       const Affine place = k.dim(0) * (vocabulary / parts) + k.dim(1);
       const Coord at[] = {place};
       Ex x = k.load(k.input({dtype, {vocabulary}}), at);
-      if (draws) x = add_noise(k, x, k.value(place), vocabulary);
+      if (draws_) x = add_noise(k, x, k.value(place), vocabulary);
+      if (nucleus_) x = select(is_taken(k, place), x, -std::numeric_limits<double>::infinity());
       const auto [top, token] = first_of_largest(k, x, k.value(place), vocabulary);
       k.store(k.output(top_type), top);
       k.store(k.output(token_type), token);
@@ -184,6 +199,12 @@ class LoopCloser {
     return x + k.load(heat, seed) * -log(draw.exponential(Scalar::f32));
   }
 
+  Ex is_taken(KernelBuilder& k, const Affine& token) const {
+    const auto input = [&](ValueId id) { return k.input(value_of(graph_, id).type); };
+    const int keys = input(nucleus_->keys), thresholds = input(nucleus_->thresholds), top_p = input(nucleus_->top_p);
+    return contains(k, keys, thresholds, top_p, token);
+  }
+
   Kernel count_draw() const {
     const TensorType& type = value_of(graph_, generator_).type;
     KernelBuilder k(type.shape);
@@ -198,6 +219,14 @@ class LoopCloser {
     const int old = k.input(type);
     k.store_flat(k.output(type, old), max(k.load_flat(old), k.number(0)));
     return k.finish("keep_temperature");
+  }
+
+  Kernel keep_top_p() const {
+    const TensorType& type = value_of(graph_, nucleus_->top_p).type;
+    KernelBuilder k(type.shape);
+    const int old = k.input(type);
+    k.store_flat(k.output(type, old), min(k.load_flat(old), k.number(1)));
+    return k.finish("keep_top_p");
   }
 
   Kernel next_position() const {
@@ -237,7 +266,9 @@ class LoopCloser {
   MethodGraph method_;
   Graph& graph_ = method_.graph;
   NextToken next_;
+  bool draws_;
   ValueId token_ = no_value, position_ = no_value, logits_ = no_value, generator_ = no_value, temperature_ = no_value;
+  std::optional<Nucleus> nucleus_;
   std::vector<ValueId> dropped_;
 };
 

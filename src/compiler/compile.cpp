@@ -87,7 +87,8 @@ void check_names(const CompileOptions& options) {
            fmt::join(choices, ", "));
 }
 
-// Each method that takes one token gets two that feed themselves, each that takes more another with the logits of one.
+// Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
+// one.
 void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
   const auto name_of = [&](const MethodGraph& method, std::string name) {
     const auto taken = [&](const MethodGraph& m) { return m.name == name; };
@@ -104,6 +105,8 @@ void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string
     add(close_loop(from, name_of(from, "greedy"), NextToken::likeliest), from,
         "its token, position and mask on the device");
     add(close_loop(from, name_of(from, "sample"), NextToken::drawn), from, "the same, and its token drawn there");
+    add(close_loop(from, name_of(from, "nucleus"), NextToken::drawn_of_nucleus), from,
+        "the same, and its token drawn there among the likeliest");
     std::string reason;
     add(last_row(from, name_of(from, "prompt"), reason), from, "the logits of one token");
     if (!reason.empty()) notes.push_back(fmt::format("{} gets no method for prompts: {}", from.name, reason));

@@ -61,8 +61,9 @@ enum class Role : uint8_t {
   generator,    // of any method: a state [2], the seed of its random numbers and how many calls have drawn since it was
                 // set
   temperature,  // of a method that draws the next token: a state [1], 0 for the likeliest
+  top_p,        // of one that draws it among the likeliest: a state [1], the probability that they have together
 };
-inline constexpr int role_count = static_cast<int>(Role::temperature) + 1;
+inline constexpr int role_count = static_cast<int>(Role::top_p) + 1;
 std::string_view role_name(Role role);
 // Whether a tensor of this type can have the role, as an input or an output of a method that takes `length` tokens.
 bool fits(Role role, const TensorType& type, bool output, int64_t length);

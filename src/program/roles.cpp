@@ -9,8 +9,8 @@
 namespace npusim {
 
 std::string_view role_name(Role role) {
-  static constexpr std::array<std::string_view, role_count> names = {"data",   "tokens", "positions", "mask",
-                                                                     "logits", "last",   "generator", "temperature"};
+  static constexpr std::array<std::string_view, role_count> names = {
+      "data", "tokens", "positions", "mask", "logits", "last", "generator", "temperature", "top_p"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -34,6 +34,7 @@ bool fits(Role role, const TensorType& type, bool output, int64_t length) {
     case Role::generator:
       return !output && type == TensorType{DType::i64, {2}};
     case Role::temperature:
+    case Role::top_p:
       return type == TensorType{DType::f32, {1}};
   }
   return false;

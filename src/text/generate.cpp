@@ -41,6 +41,9 @@ class Runner {
     const auto method = static_cast<size_t>(m.method);
     session_.set_input(method, static_cast<size_t>(m.generator), std::as_bytes(std::span(generator)));
     session_.set_input(method, static_cast<size_t>(m.temperature), std::as_bytes(std::span(&temperature, 1)));
+    if (m.top_p < 0) return;
+    const auto top_p = static_cast<float>(options_.top_p);
+    session_.set_input(method, static_cast<size_t>(m.top_p), std::as_bytes(std::span(&top_p, 1)));
   }
   int64_t step(const TextMethod& m) {
     const auto method = static_cast<size_t>(m.method), next = static_cast<size_t>(m.next);
@@ -194,9 +197,9 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
   const Chooser choose(options);
   Generation result;
   auto start = std::chrono::steady_clock::now();
-  // Tokens follow each other without the host, unless it has to find those that have top_p together.
-  const TextMethod& own = options.temperature <= 0 ? model.greedy : model.sample;
-  const TextMethod* chain = own.method >= 0 && (options.temperature <= 0 || options.top_p >= 1) ? &own : nullptr;
+  // Tokens follow each other without the host where there is a method for it.
+  const TextMethod& own = options.temperature <= 0 ? model.greedy : options.top_p >= 1 ? model.sample : model.nucleus;
+  const TextMethod* chain = own.method >= 0 ? &own : nullptr;
   int64_t token = read_prompt(runner, model, prompt, choose, chain);
   auto position = static_cast<int64_t>(prompt.size());
   while (true) {

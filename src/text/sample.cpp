@@ -30,19 +30,29 @@ float gumbel(uint32_t word) {
   return -std::log(uniform >= 1 - 0x1p-24f ? 0x1p-24f : -std::log(uniform));
 }
 
-// By token, whether it is one of those that are drawn from.
+// By token, whether it is one of those that are drawn from. Weights are the whole numbers of compiler/nucleus, so that
+// the same tokens are taken here and there.
 std::vector<bool> likely(const std::vector<double>& logits, double temperature, double top_p) {
+  const auto is_nan = [](double x) { return std::isnan(x); };
+  const bool any_nan = std::any_of(logits.begin(), logits.end(), is_nan);
+  const double top = any_nan ? std::nan("") : *std::max_element(logits.begin(), logits.end());
+  std::vector<int64_t> weights;
+  int64_t sum = 0;
+  for (const double x : logits) {
+    const float e = std::exp(static_cast<float>(x - top) / static_cast<float>(temperature));
+    const float share = x == top || is_nan(x) ? 1 : e >= 0 ? std::min(e, 1.0F) : 0;
+    sum += weights.emplace_back(static_cast<int64_t>(share * 0x1p40F));
+  }
+  const auto part = static_cast<int64_t>(static_cast<float>(top_p) * 0x1p24F);
+  const int64_t target = (sum >> 24) * part + (((sum & 0xffffff) * part + 0xffffff) >> 24);
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
-  std::vector<double> weights;
-  double sum = 0, kept = 0;
-  for (const size_t token : order)
-    sum += weights.emplace_back(std::exp((logits[token] - logits[order[0]]) / temperature));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weights[a] > weights[b]; });
   std::vector<bool> found(logits.size(), false);
-  for (size_t i = 0; i < order.size() && (i == 0 || kept < top_p * sum); ++i) {
+  int64_t kept = 0;
+  for (size_t i = 0; i < order.size() && (i == 0 || kept < target); ++i) {
     found[order[i]] = true;
-    kept += weights[i];
+    kept += weights[order[i]];
   }
   return found;
 }

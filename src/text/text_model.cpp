@@ -40,6 +40,8 @@ TextMethod text_method(const Program& program, size_t position, std::vector<Prob
       text.generator = at;  // the last: one before it is of what the model draws itself
     } else if (spec.role == Role::temperature) {
       text.temperature = at;
+    } else if (spec.role == Role::top_p) {
+      text.top_p = at;
     } else if (!is_state(program, spec)) {
       add(fmt::format("has an input that is not understood: '{}' of {}", spec.name, to_string(spec.type)));
     }
@@ -145,7 +147,10 @@ TextModel find_text_model(const Program& program) {
       model.prefills.push_back(std::move(method));
       continue;
     }
-    TextMethod& place = method.next < 0 ? model.decode : method.temperature < 0 ? model.greedy : model.sample;
+    TextMethod& place = method.next < 0          ? model.decode
+                        : method.temperature < 0 ? model.greedy
+                        : method.top_p < 0       ? model.sample
+                                                 : model.nucleus;
     if (place.method < 0) place = std::move(method);
   }
   if (model.decode.method < 0) {
@@ -153,7 +158,7 @@ TextModel find_text_model(const Program& program) {
     throw Error(ErrorKind::unsupported, std::move(problems));
   }
   problems.clear();
-  for (TextMethod* m : {&model.greedy, &model.sample})
+  for (TextMethod* m : {&model.greedy, &model.sample, &model.nucleus})
     if (m->method >= 0 && !have_states(method_of(program, *m).inputs, program, model.decode)) *m = {};
   const auto add = [&](const std::string& problem) { problems.push_back({no_text_model, problem}); };
   const std::string& decode = method_of(program, model.decode).name;

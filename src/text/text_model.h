@@ -13,6 +13,7 @@ struct TextMethod {
   int logits = -1;                       // [1, length or 1, vocabulary]
   int last = -1;                         // input: which token the logits are of
   int generator = -1, temperature = -1;  // inputs of a method that draws its tokens
+  int top_p = -1;                        // and of one that draws them among the likeliest
   int64_t length = 0;                    // tokens per run
   int64_t logit_rows = 0;
 };
@@ -23,6 +24,7 @@ struct TextModel {
   TextMethod decode;     // one token per run
   TextMethod greedy;     // optional: the same, but the token it takes is the one that the run before found likeliest
   TextMethod sample;     // optional: or the one that it drew
+  TextMethod nucleus;    // optional: or the one that it drew among the likeliest
   int64_t capacity = 0;  // positions the states hold
   // Whether decode stores all that it keeps at its position: what stands behind is never seen. Else a state has seen
   // every token before it, once each.

@@ -58,7 +58,8 @@ TEST(TextMethods, WriteWhatDecodeWrites) {
   for (const Mask mask : masks) {
     const CompileResult result = compile_text(mask, {8, 4});
     EXPECT_EQ(method_names(*result.program),
-              (std::vector<std::string>{"read_8", "read_4", "decode", "prompt", "read_4_prompt", "greedy", "sample"}));
+              (std::vector<std::string>{"read_8", "read_4", "decode", "prompt", "read_4_prompt", "greedy", "sample",
+                                        "nucleus"}));
     // What decode is given as a mask for each query becomes a number of keys.
     const bool bounded = mask == Mask::added || mask == Mask::booleans;
     EXPECT_EQ(result.program->methods[5].fusions.contains("bound_keys"), bounded);
@@ -127,7 +128,7 @@ TEST(TextMethods, DrawsWhatTheHostDraws) {
   const TextModel text = find_text_model(*result.program);
   ASSERT_GE(text.sample.method, 0);
   TextModel host = text, unread = text;
-  host.greedy = host.sample = {};
+  host.greedy = host.sample = host.nucleus = {};
   unread.prefills.clear();
   const auto draw = [&](const TextModel& model, double temperature, double top_p, uint64_t seed) {
     const GenerateOptions options{10, temperature, top_p, seed, {}};
@@ -143,7 +144,7 @@ TEST(TextMethods, DrawsWhatTheHostDraws) {
   EXPECT_GT(seen.size(), 20U);
   const std::vector<int64_t> greedy = write(session, text, 3, 10);
   EXPECT_EQ(draw(text, 1e-7, 1, 5), greedy);
-  EXPECT_EQ(draw(text, 3, 1e-9, 5), greedy);  // of one token, by the host
+  EXPECT_EQ(draw(text, 3, 1e-9, 5), greedy);  // of one token
 }
 
 TEST(TextMethods, DrawsWithTheProbabilitiesOfLogits) {

@@ -91,7 +91,8 @@ void put(std::byte* at, DType dtype, double value) {
 
 size_t elements_of(const Buffer& b) { return stored_bytes(b) / dtype_size(b.type.dtype); }
 
-// Weights as of a model whose values stay of one size; constants; states of small numbers.
+// Weights as of a model whose values stay of one size; constants; states of small numbers. Tokens that are drawn are
+// drawn of several.
 Memory first_memory(const Program& program, unsigned seed) {
   std::mt19937_64 random(seed);
   Memory memory;
@@ -107,6 +108,7 @@ Memory first_memory(const Program& program, unsigned seed) {
     std::normal_distribution<double> normal(vector && b.name.find("norm") != std::string::npos ? 1 : 0, size);
     for (size_t i = 0; i < elements_of(b); ++i)
       put(memory.back().data() + i * dtype_size(b.type.dtype), b.type.dtype, normal(random));
+    if (b.name == "temperature" || b.name == "top_p") put(memory.back().data(), b.type.dtype, 0.8);
   }
   return memory;
 }
@@ -242,7 +244,7 @@ TEST(CudaStream, MethodsOfOneText) {
     }
     check_method(*program, method, target, {0, 1, 2});
   }
-  EXPECT_EQ(streams, 3);
+  EXPECT_EQ(streams, 4);
   EXPECT_GT(counted, 0);
 }
 
@@ -256,7 +258,7 @@ TEST(CudaStream, DecodeOfOtherArchitectures) {
     options.text = true;
     const std::string ir = fmt::format("{}/tests/cuda/decode/{}.json", NPUSIM_SOURCE_DIR, model);
     const auto program = compile_for(target, {{"decode", ir, {}}}, options).program;
-    ASSERT_EQ(program->methods.size(), 3U);  // and that whose tokens are drawn
+    ASSERT_EQ(program->methods.size(), 4U);  // and those whose tokens are drawn
     check_method(*program, program->methods[0], target, {0, 1, 63});
     check_method(*program, program->methods[1], target, {0, 1, 2});  // goes on by itself
   }

@@ -157,7 +157,7 @@ TEST_F(CudaTarget, CompilesTextModels) {
   const auto program =
       compile({{"prefill", tinyqwen("prefill_ir.json"), {}}, {"decode", tinyqwen("decode_ir.json"), {}}}, options)
           .program;
-  ASSERT_EQ(program->methods.size(), 5U);
+  ASSERT_EQ(program->methods.size(), 6U);
   check_launches(*program, 2);
   for (const Method& method : program->methods) {
     EXPECT_EQ(method.fusions.at("attention"), 4);
@@ -187,7 +187,7 @@ TEST_F(CudaTarget, CompilesStreams) {
       EXPECT_EQ(launch.how.substr(0, 10), "one stream");
       EXPECT_LE(launch.shared_bytes, 227U << 10);
     }
-  EXPECT_EQ(streams, 3);
+  EXPECT_EQ(streams, 4);
   for (const char* list : {"cuda:sm_80,stream", "cuda:sm_90,stream", "cuda:stream"})
     EXPECT_THROW(open_target(list), Error) << list;
 }

@@ -41,14 +41,14 @@ size_t find_method(const Program& program, const std::string& name) {
 
 TEST(Greedy, IsAddedAmongSeveralMethods) {
   EXPECT_EQ(method_names(*load("auto").program),
-            (std::vector<std::string>{"prefill", "decode", "prompt", "greedy", "sample"}));
+            (std::vector<std::string>{"prefill", "decode", "prompt", "greedy", "sample", "nucleus"}));
   EXPECT_EQ(method_names(*load("auto", false).program), (std::vector<std::string>{"prefill", "decode"}));
   CompileOptions options;
   EXPECT_EQ(method_names(*compile({{"decode", source + "decode_ir.json", {}}}, options).program),
             std::vector<std::string>{"decode"});
   options.text = true;
   EXPECT_EQ(method_names(*compile({{"decode", source + "decode_ir.json", {}}}, options).program),
-            (std::vector<std::string>{"decode", "greedy", "sample"}));
+            (std::vector<std::string>{"decode", "greedy", "sample", "nucleus"}));
 }
 
 // Its attention loads how many keys there are, reads no mask, and every state of decode is its own too.
