@@ -108,12 +108,14 @@ void lower_pad(const OpCall& call, Lowering& lowering) {
   k.done("pad");
 }
 
-constexpr OpRecord pad(std::string_view schema) { return fresh(view(schema, infer_pad, lower_pad)); }
+constexpr OpRecord pad(std::string_view schema, Memory memory = Memory::dense) {
+  return in_memory(view(schema, infer_pad, lower_pad), memory);
+}
 
 constexpr OpRecord records[] = {
-    pad("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
-    pad("pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor"),
-    pad("_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"),
+    pad("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", Memory::padded),
+    pad("pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", Memory::padded),
+    pad("_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor", Memory::padded),
     pad("_pad_circular(Tensor self, SymInt[] pad) -> Tensor"),
     pad("reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"),
     pad("reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"),

@@ -35,6 +35,23 @@ bool same_order(const Shape& a, const Shape& b, const Shape& shape) {
 
 bool has_elements(const Shape& shape) { return std::find(shape.begin(), shape.end(), 0) == shape.end(); }
 
+// Whether ATen takes an image for one with channels innermost (suggest_memory_format): by its strides, also those of
+// extents of 1, which views do not keep here. None where it depends on them.
+std::optional<bool> is_channels_last(const Placement& at, const Shape& shape) {
+  if (shape.size() != 4 && shape.size() != 5) return false;
+  if (shape[1] > 1 && at.strides[1] == 0) return false;
+  std::vector<size_t> outward{1};
+  for (size_t d = shape.size(); d-- > 2;) outward.push_back(d);
+  outward.push_back(0);
+  int64_t least = 0;
+  for (size_t d : outward) {
+    if (shape[d] == 0 || (shape[d] > 1 && at.strides[d] < least)) return false;
+    if (shape[d] > 1) least = at.strides[d] * shape[d];
+  }
+  if (std::find(shape.begin(), shape.end(), 1) != shape.end()) return std::nullopt;
+  return true;
+}
+
 // The dimensions from innermost to outermost as TensorIterator sorts them: by the first operand that tells two of them
 // apart (a stride of 0 tells nothing), the smaller of equal strides by extent; ambiguous ones stay in order. The sort
 // is an insertion that stops at the first smaller one, which the result depends on.
@@ -183,8 +200,29 @@ struct Placer {
 
   Residence preserved(const Shape& shape) const {
     if (const auto asked = asked_strides(call, shape)) return own(shape, true, *asked);
-    if (operands.empty() || !operands[0] || call.inputs[0]->shape != shape) return own(shape, all_row_major(), {});
+    if (operands.empty() || !operands[0] || call.inputs[0]->shape != shape)
+      return own(shape, all_row_major(), row_major_strides(shape));
     return own(shape, operands[0]->known, preserved_strides(shape, operands[0]->at));
+  }
+
+  // Where nothing is added, a clone of what is left.
+  Residence padded(const Shape& shape) const {
+    const int mode = call.op->schema.find("mode");
+    if (mode >= 0) {
+      const Attr& asked = call.attrs[static_cast<size_t>(mode)];
+      const auto* name = std::get_if<std::string>(&asked);
+      const auto* number = std::get_if<int64_t>(&asked);
+      if (!(name && *name == "constant") && !(number && *number == 3))
+        return own(shape, all_row_major(), row_major_strides(shape));
+    }
+    const auto [at, known] = *operands[0];
+    const std::vector<int64_t> added = call.ints("pad");
+    if (std::none_of(added.begin(), added.end(), [](int64_t n) { return n > 0; }))
+      return own(shape, known, preserved_strides(shape, at));
+    const auto last = is_channels_last(at, call.inputs[0]->shape);
+    const Shape rows = row_major_strides(shape);
+    const Shape channels = channels_last_strides(shape).value_or(rows);
+    return own(shape, known && (last || same_order(rows, channels, shape)), last == true ? channels : rows);
   }
 
   ResultMemory either(int operand, const Shape& shape, Residence residence, std::string why) const {
@@ -244,6 +282,8 @@ struct Placer {
         return fresh(all_known(), iterated_strides(call, type.shape, operands));
       case Memory::preserved:
         return {Kind::own, -1, preserved(type.shape), {}};
+      case Memory::padded:
+        return {Kind::own, -1, padded(type.shape), {}};
       case Memory::itself:
         if (draws(call)) return fresh(all_known(), iterated_strides(call, type.shape, operands));
         return {Kind::itself, source, *operands[at], {}};

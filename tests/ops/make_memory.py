@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes tests/ops/golden_memory.json: where eager PyTorch puts the results of the golden samples.
 
-For each op and some of its samples, with operands that are row-major ("rows") and with every operand of two or more
-dimensions stored with its dimensions reversed ("columns"): the operands' strides, and per result [operand, offset,
-strides], where operand is the position of the tensor whose memory it shares, or -1.
+For each op and some of its samples, with operands that are row-major ("rows"), with every operand of two or more
+dimensions stored with its dimensions reversed ("columns"), and, where one has four or five, with those' channels innermost
+("channels"): the operands' strides, and per result [operand, offset, strides], where operand is the position of the tensor
+whose memory it shares, or -1.
 """
 import importlib
 import json
@@ -24,9 +25,19 @@ def reverse_memory(t):
     return t.permute(reverse).contiguous().permute(reverse)
 
 
-def place(fn, sample, op, reverse):
+def channels_innermost(t):
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return t.contiguous(memory_format=last[t.dim()]) if t.dim() in last else t
+
+
+STORED = {"rows": lambda t: t, "columns": reverse_memory, "channels": channels_innermost}
+
+
+def place(fn, sample, op, mode):
     tensors, inputs, _, args = make_goldens.encode(fn, sample, op)
-    tensors = {n: reverse_memory(t) if reverse else t for n, t in tensors.items()}
+    if mode == "channels" and all(t.dim() not in (4, 5) for t in tensors.values()):
+        return None
+    tensors = {n: STORED[mode](t) for n, t in tensors.items()}
     real = [tensors[v] if k == "t" else [None if n is None else tensors[n] for n in v] if k == "l" else v
             for k, v in args]
     out = fn(*real, **sample.kwargs)
@@ -54,12 +65,12 @@ def main():
             written = {s["name"]: s["ir"] for s in json.load(fh)["samples"]}
         seen = {}
         for s in samples:
-            if s.name not in written or len(seen) == 6:
+            if s.name not in written or len(seen) == (30 if "pad" in op else 6):
                 continue
             try:
-                entry = {mode: place(fn, s, op, mode == "columns") for mode in ("rows", "columns")}
+                entry = {mode: place(fn, s, op, mode) for mode in STORED}
             except RuntimeError:  # a view these strides do not allow
-                entry = {"rows": place(fn, s, op, False)}
+                entry = {"rows": place(fn, s, op, "rows")}
             entry = {mode: e for mode, e in entry.items() if e}
             if entry:
                 seen[s.name] = entry
