@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .torch_special import SPECIAL
+
 
 def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
     if self.dim() == 2:
@@ -207,4 +209,5 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.istft.default": istft,
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
+    **SPECIAL,
 }

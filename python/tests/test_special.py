@@ -1,0 +1,55 @@
+"""Special functions that are composed of others."""
+
+import math
+
+import pytest
+from test_export import Function, check
+
+torch = pytest.importorskip("torch")
+
+POINTS = [0.0, -0.0, 1.0, 2.0, -1.0, -7.0, 1e-10, -1e-10, 19.999, 20.0, 1e30, math.inf, -math.inf, math.nan]
+
+
+def values(dtype):
+    return torch.cat(
+        [torch.linspace(-9.3, 40, 200, dtype=torch.float64), torch.tensor(POINTS, dtype=torch.float64)]
+    ).to(dtype)
+
+
+def agree(function, x, tolerance):
+    """As PyTorch answers in float64, what is not finite included."""
+    import npusim
+
+    found = npusim.Session(npusim.compile(npusim.export(Function(lambda self, v: function(v)), (x,)), dtype="float32"))
+    found = torch.from_numpy(found.run(x)["output"])
+    expected = function(x.double() if x.is_floating_point() else x).to(found.dtype)
+    assert found.dtype == function(x).dtype
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_gamma(name):
+    function = getattr(torch, name)
+    agree(function, values(torch.float32), 1e-6)
+    agree(function, values(torch.float64), 1e-12)
+    agree(function, torch.arange(-3, 30), 1e-6)
+
+
+def test_the_inverse_error_function():
+    tails = 1 - torch.logspace(-15, -1, 50, dtype=torch.float64)
+    y = torch.cat(
+        [torch.linspace(-1, 1, 301, dtype=torch.float64), tails, -tails, torch.tensor([1e-20, -1e-9, 1.5, math.nan])]
+    )
+    agree(torch.erfinv, y, 1e-12)
+    agree(torch.special.erfinv, y.float(), 1e-6)
+
+
+def test_a_likelihood_of_counts():
+    """A negative binomial's, as models of single cells have it."""
+
+    def likelihood(self, x, mean, spread):
+        rate = torch.log(spread + mean + 1e-8)
+        ways = torch.lgamma(x + spread) - torch.lgamma(spread) - torch.special.gammaln(x + 1)
+        return spread * (spread.log() - rate) + x * (mean.log() - rate) + ways
+
+    check(Function(likelihood), (torch.randint(0, 50, (4, 6)).float(), torch.rand(4, 6) * 9, torch.rand(6) + 0.2))
