@@ -86,7 +86,8 @@ def judge(family: str, name: str, case: Case) -> dict[str, Any]:
 def versions(family: str) -> dict[str, str]:
     import importlib.metadata
 
-    return {name: importlib.metadata.version(name) for name in ("torch", family)}
+    own = family in importlib.metadata.packages_distributions()
+    return {name: importlib.metadata.version(name) for name in ("torch", family)[: 1 + own]}
 
 
 def first_line(error: BaseException) -> str:

@@ -22,8 +22,15 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-FAMILIES = ("transformers", "torchvision", "timm", "diffusers")
-PACKAGES = ("timm==1.0.31", "diffusers==0.42.1", "scipy==1.17.1", "einops==0.8.2", "nanobind==3.1.0", "ml_dtypes==0.6.0")
+FAMILIES = ("transformers", "torchvision", "timm", "diffusers", "written", "packages")
+PACKAGES = (
+    "timm==1.0.31",
+    "diffusers==0.42.1",
+    "scipy==1.17.1",
+    "einops==0.8.2",
+    "nanobind==3.1.0",
+    "ml_dtypes==0.6.0",
+)
 
 
 def main() -> int:

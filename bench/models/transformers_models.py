@@ -10,10 +10,10 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 import transformers
-from transformers.models.auto import configuration_auto, modeling_auto
-
+import transformers_arguments
 import transformers_special
 from case import Case, Made
+from transformers.models.auto import configuration_auto, modeling_auto
 
 transformers.logging.set_verbosity_error()
 TEXT, IMAGE, PATCH = 12, 64, 16  # tokens, pixels, pixels
@@ -112,7 +112,7 @@ def shrunk(config: Any, special: Mapping[str, Any], keys: frozenset[str] | None)
 def small_value(key: str, value: Any, config: Any) -> Any:
     """A smaller one of a field, or None to leave it."""
     if key in HEADS and isinstance(value, int):  # as many as there are for queries, or fewer
-        heads = next((getattr(config, k) for k in QUERY_HEADS if isinstance(getattr(config, k, None), int)), value)
+        heads = next((n for k in QUERY_HEADS if isinstance(n := of_all_layers(config, k), int)), value)
         return SMALL_HEADS if value >= heads else 1 if value == 1 else SMALL_HEADS // 2
     if key == "patch_size" and not (isinstance(value, int) and value >= 8):
         return None
@@ -128,6 +128,16 @@ def small_value(key: str, value: Any, config: Any) -> Any:
     if is_token(key) and isinstance(value, int) and value >= SMALL["vocab_size"]:
         return 91 + sum(map(ord, key)) % 29
     return None
+
+
+def of_all_layers(config: Any, key: str) -> Any:
+    """None where it differs from layer to layer, or is not there."""
+    try:
+        return getattr(config, key, None)
+    except AttributeError:
+        return None
+    except ValueError:
+        return None
 
 
 def is_token(key: str) -> bool:
@@ -166,12 +176,21 @@ def make(name: str) -> Made:
 
 
 def made(name: str, config: Any, most: float) -> Made:
+    if config.architectures is None:
+        config.architectures = []  # which AutoModel looks through where an architecture has several models
     with torch.device("meta"):
-        size = sum(p.numel() for p in transformers.AutoModel.from_config(config).parameters())
+        size = sum(p.numel() for p in bare(name, config).parameters())
     if size > most:
         raise ValueError(f"{size / 1e6:.0f} million parameters")
-    model = transformers.AutoModel.from_config(config)
-    return model, (), accepted(model.eval(), config, transformers_special.ARGUMENTS.get(name))
+    model = bare(name, config)
+    return model, (), accepted(model.eval(), config, transformers_arguments.ARGUMENTS.get(name))
+
+
+def bare(name: str, config: Any) -> torch.nn.Module:
+    kind, part = transformers_special.MODELS.get(name, ("", ""))
+    if not kind:
+        return transformers.AutoModel.from_config(config)
+    return getattr(transformers, kind)(getattr(config, part) if part else config)
 
 
 def accepted(model: torch.nn.Module, config: Any, special: Any) -> dict[str, Any]:
@@ -276,9 +295,9 @@ def arguments(model: torch.nn.Module, config: Any, choice: Mapping[str, Any]) ->
     if "pixel_values_videos" in needed:
         size = field(config, "image_size", "crop_size", default=IMAGE)
         given["pixel_values_videos"] = torch.randn(2, 4, 3, size, size)
-    if "grid_thw" in needed:
+    for name in needed & {"grid_thw", "image_grid_thw"}:
         given["hidden_states" if "hidden_states" in needed else "pixel_values"] = patches(config)
-        given["grid_thw"] = torch.tensor([[1, 4, 4], [1, 4, 4]])
+        given[name] = torch.tensor([[1, 4, 4], [1, 4, 4]])
     if "use_cache" in takes:
         given["use_cache"] = False
     return given

@@ -1,12 +1,9 @@
-"""What some architectures of transformers need beside small_config() and arguments(): fields, and arguments."""
+"""What some architectures of transformers need beside small_config(): fields, classes, arguments that are fixed."""
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
 import transformers
 
-Arguments = dict[str, Any]
 IMAGE = 64  # pixels
 
 
@@ -35,6 +32,18 @@ SERIES = {
     "num_time_features": 1,
     "static_categorical_features": 0,
 }
+
+BY_LAYERS = {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}}
+DINO = {
+    "model_type": "dinov2", "image_size": IMAGE, "patch_size": 16, "hidden_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "mlp_ratio": 2, "layer_norm_eps": 1e-6, "use_mask_token": False,
+}  # fmt: skip
+IN_SECTIONS = {
+    "head_dim": 16,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2, 2]},
+}
+EXPERTS = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 48}
+SMALL_AUDIO = {"num_filters": 8, "hidden_size": 16}
 
 # By architecture; of parts of a configuration as dicts.
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -107,12 +116,69 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "vits": {"noise_scale": 0.0, "noise_scale_duration": 0.0},  # noise decides lengths
     "xclip": {"vision_config": {"mit_hidden_size": 64}},
     "seggpt": {"image_size": [128, 64]},
+    "cohere_compass_text": BY_LAYERS,
+    "cohere_compass": {"text_config": BY_LAYERS},
+    "depth_pro": {
+        "patch_size": IMAGE,
+        "intermediate_hook_ids": [1, 0],
+        **dict.fromkeys(("image_model_config", "patch_model_config", "fov_model_config"), DINO),
+    },
+    "diffusion_gemma": {"text_config": EXPERTS},
+    "hunyuan_vl_text": IN_SECTIONS,
+    "hunyuan_vl": {"text_config": IN_SECTIONS},
+    "ernie4_5_vl_moe": {
+        "text_config": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [3, 3, 2]}}
+    },
+    "emu3": {"vocabulary_map": {"<image>": 99, "<|extra_200|>": 98}, "vq_config": {"base_channels": 32}},
+    "instructblipvideo": {"video_token_index": 99},
+    "lw_detr": {"projector_scale_factors": [1.0], "projector_in_channels": [64], "num_feature_levels": 1, **QUERIES},
+    **dict.fromkeys(("mimi_decoder", "pocket_tts_audio_tokenizer_decoder"), {"upsample_groups": 64}),
+    **dict.fromkeys(("minicpm_ocr_vision", "minicpmv4_7_vision"), {"insert_layer_id": 0}),
+    "mistral4": {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "partial_rotary_factor": 0.5,
+            "llama_4_scaling_beta": 0.1,
+            "original_max_position_embeddings": 64,
+        }
+    },
+    "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0], "text_hidden_size": 64}},
+    "moonshine_streaming": {"num_key_value_heads": 4},
+    **dict.fromkeys(
+        ("muse_spark_audio",), {"num_hidden_layers": 4, "hidden_sizes": (16, 32, 32, 64), "depths": (1, 1, 1, 1)}
+    ),
+    "muse_spark": {"audio_config": {"num_hidden_layers": 4, "hidden_sizes": (16, 32, 32, 64), "depths": (1, 1, 1, 1)}},
+    "perceiver": {"num_latents": 16, "d_latents": 64, "d_model": 48, "num_self_attends_per_block": 2},
+    "pp_doclayout_v3": {
+        "encode_proj_layers": [2],
+        **QUERIES,
+        "backbone_config": resnet(),
+        "encoder_in_channels": [32, 48, 64],
+    },
+    "pp_ocrv6_small_det": {"layer_list_out_channels": (96, 96, 192, 384)},
+    "videoprism": {"image_size": IMAGE},
+    "blt": {"encoder_hash_byte_group_vocab": 50},
+    "t5gemma2_encoder": {"dropout_rate": 0.0, "text_config": {"dropout_rate": 0.0}},
+    "vibevoice_acoustic_tokenizer_encoder": SMALL_AUDIO,
+    "vibevoice_acoustic_tokenizer_decoder": SMALL_AUDIO,
+    "vibevoice_acoustic_tokenizer": {"encoder_config": SMALL_AUDIO, "decoder_config": SMALL_AUDIO},
+}
+
+# What AutoModel does not make: the class, and the part of the configuration that it takes.
+MODELS: dict[str, tuple[str, str]] = {
+    "evolla": ("EvollaModel", ""),
+    "musicgen": ("MusicgenModel", "decoder"),
+    "musicgen_melody": ("MusicgenMelodyModel", "decoder"),
 }
 
 
 # Arguments that decide shapes: they are exported as part of the program.
 FIXED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("siglip2", "siglip2_vision_model"), ("spatial_shapes",)),
+    **dict.fromkeys(("minicpm_ocr_vision", "minicpmv4_7_vision"), ("target_sizes",)),
+    **dict.fromkeys(("inkling2_vision",), ("image_grid_thw",)),
+    **dict.fromkeys(("muse_spark_vision",), ("grid_thw",)),
     **dict.fromkeys(("lfm3_vl", "hyperclovax_vision_v2", "minimax_m3_vl"), ("image_grid_thw",)),
     **dict.fromkeys(
         (
@@ -126,140 +192,4 @@ FIXED: dict[str, tuple[str, ...]] = {
     "video_llama_3_vision": ("grid_thw", "merge_sizes"),
     "qwen3_asr_encoder": ("input_features_mask",),
     "led": ("attention_mask",),  # which tokens are padding decides what is computed
-}
-
-
-def series(given: Arguments, config: Any) -> Arguments:
-    past, future = config.context_length + max(config.lags_sequence), config.prediction_length
-    return {
-        "past_values": torch.randn(2, past),
-        "past_time_features": torch.randn(2, past, 1),
-        "past_observed_mask": torch.ones(2, past),
-        "future_values": torch.randn(2, future),
-        "future_time_features": torch.randn(2, future, 1),
-    }
-
-
-def decisions(given: Arguments, config: Any) -> Arguments:
-    return {
-        "states": torch.randn(2, 5, config.state_dim),
-        "actions": torch.randn(2, 5, config.act_dim),
-        "rewards": torch.randn(2, 5, 1),
-        "returns_to_go": torch.randn(2, 5, 1),
-        "timesteps": torch.arange(5).repeat(2, 1),
-        "attention_mask": torch.ones(2, 5, dtype=torch.long),
-    }
-
-
-def visual(given: Arguments, config: Any) -> Arguments:
-    return {
-        **given,
-        "visual_feats": torch.randn(2, 6, config.visual_feat_dim),
-        "visual_pos": torch.rand(2, 6, config.visual_pos_dim),
-    }
-
-
-def series_rows(given: Arguments, config: Any) -> Arguments:
-    return {"past_values": torch.randn(2, config.context_length, config.num_input_channels)}
-
-
-def masked(given: Arguments, config: Any) -> Arguments:
-    return {**given, "input_features_mask": torch.ones(2, given["input_features"].shape[-1], dtype=torch.long)}
-
-
-def rows_of_features(given: Arguments, config: Any) -> Arguments:
-    config = getattr(config, "encoder_config", config)
-    stacked = getattr(config, "num_stacked_frames", 4)
-    return {"input_features": torch.randn(2, 64, config.num_mel_bins * stacked)}
-
-
-def rows_of_patches(given: Arguments, config: Any) -> Arguments:
-    return {
-        **given,
-        "pixel_values": torch.randn(2, 16, 3 * 16 * 16),
-        "pixel_attention_mask": torch.ones(2, 16, dtype=torch.long),
-        "spatial_shapes": torch.tensor([[4, 4], [4, 4]]),
-    }
-
-
-def prompted(given: Arguments, config: Any) -> Arguments:
-    ids = torch.randint(3, 90, (2, 6))
-    return {**given, "qformer_input_ids": ids, "qformer_attention_mask": torch.ones_like(ids)}
-
-
-def lines_of_text(given: Arguments, config: Any) -> Arguments:
-    return {**given, "pixel_values": torch.randn(2, 3, 96, 160)}
-
-
-def speech(given: Arguments, config: Any) -> Arguments:
-    size = config.feature_projection_input_dim
-    return {
-        "input_features": torch.randn(2, 48, size),
-        "attention_mask": torch.ones(2, 48, dtype=torch.long),
-        "decoder_input_ids": torch.randint(3, 90, (2, 7)),
-        "use_cache": False,
-    }
-
-
-# From the arguments that there are to those that it needs.
-ARGUMENTS: dict[str, Callable[[Arguments, Any], Arguments]] = {
-    **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), series),
-    **dict.fromkeys(("patchtst", "patchtsmixer"), series_rows),
-    "audio-spectrogram-transformer": lambda given, config: {
-        "input_values": torch.randn(2, config.max_length, config.num_mel_bins)
-    },
-    "blip_2_qformer": lambda given, config: {
-        "query_embeds": torch.randn(2, 8, config.hidden_size),
-        "encoder_hidden_states": torch.randn(2, 5, config.encoder_hidden_size),
-    },
-    "clap": lambda given, config: {
-        **given,
-        "input_features": torch.randn(2, 1, 1001, config.audio_config.num_mel_bins),
-        "is_longer": torch.zeros(2, 1, dtype=torch.bool),
-    },
-    "decision_transformer": decisions,
-    "dia": lambda given, config: {**given, "decoder_input_ids": torch.randint(3, 90, (2, 7, 9))},
-    "gemma3n_audio": lambda given, config: {
-        "audio_mel": torch.randn(2, 64, config.input_feat_size),
-        "audio_mel_mask": torch.arange(64) >= torch.tensor([[64], [48]]),
-    },
-    "gemma4_audio": lambda given, config: {"input_features": torch.randn(2, 64, 128)},
-    "gemma4_vision": lambda given, config: {
-        "pixel_values": torch.rand(2, 36, 3 * config.patch_size**2),
-        "pixel_position_ids": torch.cartesian_prod(torch.arange(6), torch.arange(6)).repeat(2, 1, 1),
-    },
-    "audioflamingo3_encoder": masked,
-    "kyutai_speech_to_text": lambda given, config: {
-        "input_ids": torch.randint(3, 90, (2, 12, config.num_codebooks + 1)),
-        "use_cache": False,
-    },
-    "wav2vec2-bert": lambda given, config: {**given, "input_features": torch.randn(2, 64, 160)},
-    **dict.fromkeys(("siglip2", "siglip2_vision_model"), rows_of_patches),
-    **dict.fromkeys(("granite_speech5_ctc", "granite_speech5_encoder"), rows_of_features),
-    "fun_asr_nano_encoder": lambda given, config: {
-        **rows_of_features(given, config),
-        "input_features_mask": torch.ones(2, 64, dtype=torch.long),
-    },
-    **dict.fromkeys(("instructblip",), prompted),
-    **dict.fromkeys(("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec"), lines_of_text),
-    **dict.fromkeys(("seamless_m4t", "seamless_m4t_v2"), speech),
-    "video_llama_3_vision": lambda given, config: {**given, "merge_sizes": torch.tensor([2, 2])},
-    "kimi_k25_vision": lambda given, config: {
-        **given,
-        "pixel_values": torch.randn(32, 3, config.patch_size, config.patch_size),
-    },
-    "voxtral": lambda given, config: {**given, "input_features": torch.randn(2, 128, 3000)},
-    "videoprism_vision_model": lambda given, config: {
-        "pixel_values_videos": torch.randn(2, config.num_frames, 3, config.image_size, config.image_size)
-    },
-    "muse_glimmer_vision": lambda given, config: {**given, "pixel_values": torch.randn(32, 1536)},
-    "xclip": lambda given, config: {**given, "pixel_values": torch.randn(2, 8, 3, IMAGE, IMAGE)},
-    "seggpt": lambda given, config: {
-        name: torch.randn(2, 3, IMAGE, IMAGE) for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
-    },
-    "oneformer": lambda given, config: {**given, "task_inputs": torch.randint(3, 90, (2, 77))},
-    "univnet": lambda given, config: {**given, "noise_sequence": torch.randn(2, 100, config.model_in_channels)},
-    "lxmert": visual,
-    "vit_mae": lambda given, config: {**given, "noise": torch.rand(2, 16)},
-    "visual_bert": lambda given, config: {**given, "visual_embeds": torch.randn(2, 5, config.visual_embedding_dim)},
 }
