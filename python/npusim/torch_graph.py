@@ -11,7 +11,6 @@ import torch
 
 from .errors import Problem
 from .torch_complex import call_complex, concerns_complex, has_form
-from .torch_control import CONTROL, spell_out
 from .torch_decompose import decompose, is_known
 from .torch_ref import Ref, Refused
 
@@ -81,8 +80,6 @@ class Graph:
             return self.operand(node.args[0])[node.args[1]]
         if node.target in INLINED:
             return self.inline(node)
-        if node.target in CONTROL:
-            return spell_out(self, node)
         if not isinstance(node.target, torch._ops.OpOverload):
             name = getattr(node.target, "__name__", str(node.target))
             raise Refused(f"{name} is no operator that IR has a form for")
@@ -277,8 +274,6 @@ class Graph:
                                 same[node] = same[value]
                                 if node.target._opname not in PARTIAL:
                                     self.whole.add(same[value])
-                elif node.target in CONTROL:
-                    roots[node] = set()  # all that it gives is new
                 else:
                     roots[node] = of((node.args, node.kwargs))
             return set()
