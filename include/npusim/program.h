@@ -68,7 +68,8 @@ NPUSIM_API Work method_work(const Program& program, const std::string& method);
 struct StepOverview {
   std::string kernel;                         // its name: of the fusion; "transfer" from one device to another
   int device = 0;                             // position among the program's devices
-  Work work;                                  // of a transfer the bytes that it moves
+  int from = -1;                              // of a transfer: the device that it moves from
+  Work work;                                  // of a transfer the bytes that it moves, as read ones
   std::vector<std::string> nodes, operators;  // of the IR that it does the work of, in the IR's order
   std::vector<std::string> weights;           // that it reads, as they are or as prepared at load
 };

@@ -55,7 +55,13 @@ class Profile:
         ]
         at = 0.0
         for step in self.steps:
-            more = {"kernel": step.kernel, "how": step.how, "nodes": step.nodes, "bytes": step.bytes, "flops": step.flops}
+            more = {
+                "kernel": step.kernel,
+                "how": step.how,
+                "nodes": step.nodes,
+                "bytes": step.bytes,
+                "flops": step.flops,
+            }
             name = step.nodes[-1] if step.nodes else step.kernel
             category = "transfer" if step.kernel == "transfer" else "kernel"
             place = {"ph": "X", "ts": at, "dur": step.ms * 1e3, "pid": 1, "tid": rows[step.target]}
@@ -165,5 +171,5 @@ def _partitions(program: Program, method: str) -> tuple[Partition, ...]:
         rest = program.steps(method)[at:]
         names = tuple(row["nodes"][-1] if row["nodes"] else row["kernel"] for row in rest)
         target = program.targets[rest[0]["device"]]
-        partitions.append(Partition(target, (), names, sum(row["bytes"] // 2 for row in rest), range(at, count)))
+        partitions.append(Partition(target, (), names, sum(row["bytes"] for row in rest), range(at, count)))
     return tuple(partitions)

@@ -70,7 +70,10 @@ def test_partition_by_partition(forced):
         assert np.array_equal(found["t"], expected["t"])
     assert [p for p, _ in watched] == [*partitions, *partitions] and all(ms > 0 for _, ms in watched)
     if forced:
-        assert sum(p.bytes for p in partitions) == program.partition()["methods"]["main"]["transfer_bytes"]
+        moved = sum(
+            step.bytes for step in npusim.profile(executor.session, INPUTS, times=1).steps if step.kernel == "transfer"
+        )
+        assert sum(p.bytes for p in partitions) == moved == program.partition()["methods"]["main"]["transfer_bytes"]
 
 
 def test_bisect(tmp_path):

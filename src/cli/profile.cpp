@@ -1,4 +1,6 @@
 // npusim profile: where a method's time goes, by step, by operator and by layer.
+#include "cli/profile.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/cli.h"
+#include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
-#include "cli/measure.h"
 #include "cli/session.h"
 #include "cli/timing.h"
 
@@ -20,25 +22,11 @@ using Json = nlohmann::ordered_json;
 struct Flags {
   SessionFlags session;
   InputFlags inputs;
-  std::string method, trace;
+  std::string method, trace, html;
   double seconds = 2;
   size_t top = 15;
   bool json = false;
 };
-
-struct Profile {
-  std::string method;
-  std::vector<std::string> targets;
-  std::vector<DeviceLimits> limits;  // of each target's device
-  std::vector<StepOverview> steps;
-  std::vector<StepTime> times;  // of each step alone
-  Timing whole;
-  double sum_ms = 0;  // of the steps
-};
-
-double bytes_of(const StepOverview& step) {
-  return static_cast<double>(step.work.read_bytes + step.work.written_bytes);
-}
 
 // "aten.conv2d.default" and "aten.relu.default" -> "conv2d+relu".
 std::string operators_of(const StepOverview& step) {
@@ -70,24 +58,22 @@ std::string layer_of(const std::string& weight) {
   return weight.substr(0, end);
 }
 
-// By step. One without weights belongs to the layer of the step before it.
-std::vector<std::string> layers_of(const std::vector<StepOverview>& steps) {
+}  // namespace
+
+double bytes_of(const StepOverview& step) {
+  return static_cast<double>(step.work.read_bytes + step.work.written_bytes);
+}
+
+std::vector<std::string> layer_names(const Profile& p) {
   std::vector<std::string> layers;
   std::string layer = "(before)";
-  for (const StepOverview& step : steps) {
+  for (const StepOverview& step : p.steps) {
     if (!step.weights.empty()) layer = layer_of(step.weights.front());
     layers.push_back(layer);
   }
   return layers;
 }
 
-struct Share {
-  std::string name;
-  size_t steps = 0;
-  double ms = 0, bytes = 0, flops = 0;
-};
-
-// The most expensive first; layers stay in their order.
 std::vector<Share> shares_of(const Profile& p, const std::vector<std::string>& names, bool sorted) {
   std::vector<Share> shares;
   std::map<std::string, size_t> position;
@@ -110,6 +96,8 @@ std::vector<std::string> operator_names(const Profile& p) {
   for (const StepOverview& step : p.steps) names.push_back(operators_of(step));
   return names;
 }
+
+namespace {
 
 std::string rates_text(double ms, double bytes, double flops, const DeviceLimits& limits) {
   const double read = ms > 0 ? bytes / ms / 1e6 : 0, computed = ms > 0 ? flops / ms / 1e6 : 0;
@@ -134,7 +122,7 @@ std::string report_text(const Profile& p, size_t top) {
   std::string text = fmt::format("{}: median {:.3f} ms (min {:.3f}); {} steps, each alone at its fastest: {:.3f} ms\n",
                                  p.method, p.whole.median_ms, p.whole.min_ms, p.steps.size(), p.sum_ms);
   text += shares_text(p, "operators", shares_of(p, operator_names(p), true), top);
-  text += shares_text(p, "layer", shares_of(p, layers_of(p.steps), false), top);
+  text += shares_text(p, "layer", shares_of(p, layer_names(p), false), top);
   std::vector<size_t> order;
   for (size_t i = 0; i < p.steps.size(); ++i) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
@@ -161,7 +149,7 @@ Json shares_json(const std::vector<Share>& shares) {
 
 Json report_json(const Profile& p) {
   Json steps = Json::array();
-  const std::vector<std::string> layers = layers_of(p.steps);
+  const std::vector<std::string> layers = layer_names(p);
   for (size_t i = 0; i < p.steps.size(); ++i) {
     const StepOverview& step = p.steps[i];
     steps.push_back({{"step", i},
@@ -218,9 +206,12 @@ std::string trace_json(const Profile& p) {
 }
 
 int run(const Flags& flags) {
+  if (flags.trace == "-" && flags.html == "-")
+    fail(ErrorKind::usage, "--trace - and --html -: standard output takes one of them");
   const std::shared_ptr<const Program> program = load_program(flags.session.program);
   Profile p;
   p.method = choose_method(*program, flags.method);
+  p.model = program_info(*program).model;
   p.targets = program_info(*program).targets;
   p.steps = method_steps(*program, p.method);
   const std::vector<TensorInfo> infos = method_inputs(*program, p.method);
@@ -234,6 +225,8 @@ int run(const Flags& flags) {
   for (const StepTime& time : p.times) p.sum_ms += time.min_ms;
   for (size_t d = 0; d < p.targets.size(); ++d) p.limits.push_back(limits_of(session, d));
   if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
+  if (!flags.html.empty()) save_text(profile_page(p), flags.html);
+  if (flags.trace == "-" || flags.html == "-") return 0;
   print_report(flags.json ? json_report(report_json(p)) : report_text(p, flags.top));
   return 0;
 }
@@ -248,6 +241,7 @@ Action add_profile(CLI::App& verb) {
   add_seconds_flag(verb, flags->seconds);
   verb.add_option("--top", flags->top, "the longest lists of the text")->type_name("N")->capture_default_str();
   verb.add_option("--trace", flags->trace, "the steps in Chrome's trace format")->type_name("OUT.json");
+  verb.add_option("--html", flags->html, "all of it as one page for a browser")->type_name("OUT.html");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

@@ -31,8 +31,9 @@ std::vector<StepOverview> method_steps(const Program& program, const std::string
     overview.device = step.device;
     if (step.is_transfer()) {
       overview.kernel = "transfer";
-      overview.work.read_bytes = overview.work.written_bytes =
-          stored_bytes(program.buffers[static_cast<size_t>(step.buffers[0])]);
+      const Buffer& from = program.buffers[static_cast<size_t>(step.buffers[0])];
+      overview.from = from.device;
+      overview.work.read_bytes = stored_bytes(from);
     } else {
       const Kernel& kernel = program.kernels[static_cast<size_t>(step.kernel)];
       overview.kernel = kernel.name;

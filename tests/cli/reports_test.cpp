@@ -272,6 +272,56 @@ TEST_F(CliTest, ProfileReportAndTrace) {
     EXPECT_NE(text.find(title), std::string::npos) << text;
 }
 
+// The page has every step, transfers with their ends and bytes, and names as text; nothing in it is loaded or run.
+TEST_F(CliTest, ProfilePage) {
+  make_program();
+  std::string ir = read_file(path("model.json"));
+  for (size_t at = 0; (at = ir.find("\"y\"", at)) != std::string::npos; at += 3) ir.replace(at, 3, R"("<b>'&y")");
+  for (size_t at = 0; (at = ir.find("layer.w", at)) != std::string::npos; at += 8) ir.replace(at, 7, "<i>.'w\\\"");
+  ir.replace(ir.find("\"small\""), 7, R"("</title><script>\"")");
+  write("named.json", ir);
+  save("named.safetensors", {{"<i>.'w\"", counting({DType::f32, {3}}, 10)}});
+  ASSERT_EQ(npusim({"compile", "named.json", "--dtype", "float32", "--force-cpu", "relu", "-o", "named.npubin"}).code,
+            0);
+  const std::vector<std::string> base = {"profile",           "named.npubin", "--weights",
+                                         "named.safetensors", "--seconds",    "0.02"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return npusim(more);
+  };
+  const Invocation result = with({"--html", "page.html", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  const std::string page = read_file(path("page.html"));
+  EXPECT_TRUE(page.starts_with("<!doctype html>") && page.ends_with("</html>\n")) << page;
+  for (const char* no : {"<b>'", "<script", "<i>.", "http:", "https:", "url(", "src=", "href="})
+    EXPECT_EQ(page.find(no), std::string::npos) << no << "\n" << page;
+  EXPECT_NE(page.find("<title>&lt;/title&gt;&lt;script&gt;&quot;: main</title>"), std::string::npos) << page;
+  EXPECT_NE(page.find("<td class=w>&lt;b&gt;&#39;&amp;y<td"), std::string::npos) << page;
+  EXPECT_NE(page.find("<td class=w>&lt;i&gt;"), std::string::npos) << page;  // the layer
+  size_t bars = 0, transfers = 0;
+  for (size_t at = 0; (at = page.find("<i class=", at)) != std::string::npos; ++at) ++bars;
+  EXPECT_EQ(bars, json["steps"].size());
+  for (const Json& step : json["steps"])
+    if (step["kernel"] == "transfer") {
+      EXPECT_EQ(step["bytes"], 24) << step;  // what is moved is told once
+      ++transfers;
+    }
+  EXPECT_GT(transfers, 0U);
+  EXPECT_NE(page.find("<h2>Transfers</h2>"), std::string::npos) << page;
+  EXPECT_NE(page.find("<td>cpu<td>cpu<td class=n"), std::string::npos) << page;
+
+  EXPECT_TRUE(with({"--html", "-"}).out.ends_with("</html>\n"));
+  const Invocation both = with({"--html", "-", "--trace", "-"});
+  EXPECT_EQ(both.code, 2) << both.err;
+  const std::vector<std::string> before = files();
+  const Invocation nowhere = with({"--html", "no/page.html"});
+  EXPECT_EQ(nowhere.code, 3) << nowhere.err;
+  EXPECT_EQ(nowhere.out, "");
+  EXPECT_NE(nowhere.err.find("cannot write no/page.html"), std::string::npos) << nowhere.err;
+  EXPECT_EQ(files(), before);
+}
+
 // Every step says how it runs; whoever was asked before and declined says why.
 TEST_F(CliTest, BenchSaysWhy) {
   const std::string model = NPUSIM_SOURCE_DIR "/examples/models/digits/";
