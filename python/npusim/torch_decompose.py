@@ -66,15 +66,41 @@ def decompose(node: torch.fx.Node, op: torch._ops.OpOverload) -> tuple[torch.fx.
     function = torch.func.functionalize(call, remove="mutations")
     table = {op: decomposition_table[op]} if op in decomposition_table else {}
     values = [leaves[i].meta["val"] if isinstance(leaves[i], torch.fx.Node) else leaves[i] for i in at]
+    with contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
+        body, made = trace(function, values, table)
+        if all(_is_usable(inner.target, op) for inner in body.graph.nodes if inner.op == "call_function"):
+            return body, [*(leaves[i] for i in at), *made]
+    return None
+
+
+def trace(
+    function: Callable[..., Any], values: Sequence[torch.Tensor], table: dict[Any, Callable[..., Any]] | None = None
+) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+    """What a function does with tensors like these, as a graph, and the constants that are its last placeholders; table:
+    operators that are taken apart."""
     mode = torch._guards.detect_fake_mode(values) or FakeTensorMode()
     tensors = [
         value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True) for value in values
     ]
-    with torch.no_grad(), mode, contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
+    with torch.no_grad(), mode:
         body = make_fx(function, decomposition_table=table)(*tensors)
-        if all(_is_usable(inner.target, op) for inner in body.graph.nodes if inner.op == "call_function"):
-            return body, [leaves[i] for i in at]
-    return None
+    constants = []
+    for node in [node for node in body.graph.nodes if node.op == "get_attr"]:
+        value = getattr(body, str(node.target))
+        if isinstance(value, FakeTensor):
+            value = value.constant
+        if isinstance(value, torch.Tensor):
+            with body.graph.inserting_before(next(n for n in body.graph.nodes if n.op != "placeholder")):
+                lifted = body.graph.placeholder(node.name)
+            lifted.meta = node.meta
+            node.replace_all_uses_with(lifted)
+            body.graph.erase_node(node)
+            constants.append(value)
+    for node in body.graph.nodes:  # a number that vmap made a tensor of
+        if node.target is torch.ops.aten._to_copy.default and not isinstance(node.args[0], torch.fx.Node):
+            node.target, node.args = torch.ops.aten.full.default, ([], node.args[0])
+            node.kwargs = {"dtype": node.meta["val"].dtype}
+    return body, constants
 
 
 def _is_usable(inner: Any, op: torch._ops.OpOverload) -> bool:

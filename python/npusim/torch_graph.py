@@ -12,6 +12,7 @@ import torch
 from .errors import Problem
 from .torch_complex import call_complex, concerns_complex, has_form
 from .torch_decompose import decompose, is_known
+from .torch_higher import spell_out
 from .torch_ref import Ref, Refused
 
 # Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
@@ -81,8 +82,7 @@ class Graph:
         if node.target in INLINED:
             return self.inline(node)
         if not isinstance(node.target, torch._ops.OpOverload):
-            name = getattr(node.target, "__name__", str(node.target))
-            raise Refused(f"{name} is no operator that IR has a form for")
+            return spell_out(self, node)
         return self.call(node, node.target)
 
     def operand(self, value: Any) -> Any:
