@@ -28,6 +28,10 @@ def of_torch(tensor: Any) -> np.ndarray:
     """A tensor of PyTorch as an array: the same memory if it is dense, row-major and on the host."""
     import torch
 
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise UnsupportedError(
+            f"a tensor is {tensor.layout}{', quantized' * tensor.is_quantized}: expected a dense one"
+        )
     tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype != torch.bfloat16:
         return tensor.numpy()

@@ -183,6 +183,8 @@ def compile(
 
     Raises UnsupportedError with a problem for each node that cannot be compiled, BadInputError for a malformed IR."""
     methods = model if _is_methods(model) else {"main": model}
+    if not methods:
+        raise UsageError("expected an IR or methods by name, found an empty dict")
     sources: list[tuple[str, str, str]] = []
     weights: Weights = None
     carried: dict[str, dict[str, str]] = {}

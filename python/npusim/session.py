@@ -37,6 +37,8 @@ class Session:
     def __init__(
         self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
     ) -> None:
+        if not isinstance(program, Program):
+            raise UsageError(f"expected a Program, found {type(program).__name__}: npusim.load() opens a file")
         self.program = program
         self._weights = open_weights(program.weights if weights is None else weights)
         devices = [device, *program.targets[1:]] if device else []

@@ -20,6 +20,7 @@ from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_bins import settle_bins
 from .torch_chosen import spell_out_chosen
+from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
 from .torch_masked import spell_out_masks
@@ -74,7 +75,8 @@ def export(
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
 
     def trace() -> torch.export.ExportedProgram:
-        with torch.no_grad(), tracing(), holding(model, held, strict), _without_graph():
+        told = dataclasses_told(model, args, given, strict)
+        with torch.no_grad(), tracing(), holding(model, held, strict), told, _without_graph():
             return torch.export.export(model, _tuple(args), given, strict=strict)
 
     try:

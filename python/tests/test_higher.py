@@ -2,10 +2,9 @@
 
 import re
 
+import npusim
 import numpy as np
 import pytest
-
-import npusim
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -126,6 +126,7 @@ def test_wrong_calls(add):
         lambda: add.run(X, Y, out={"add": np.zeros((2, 3))}),
         lambda: add.run(X, Y, out={"sum": np.zeros((2, 3))}),
         lambda: npusim.Session(add.program, device="abacus"),
+        lambda: npusim.Session("add.npubin"),
         lambda: npusim.compile(add_ir(), dtype="int8"),
         lambda: npusim.compile(add_ir(), disable_fusion="no such"),
         lambda: npusim.verify(npusim.load(add.program.to_bytes()), {"x": X, "y": Y}),
@@ -135,6 +136,18 @@ def test_wrong_calls(add):
             call()
     with pytest.raises(npusim.UnsupportedError):
         add.run(X.astype("complex64"), Y)
+
+
+def test_arrays_that_are_not_dense(add):
+    torch = pytest.importorskip("torch")
+    sparse = torch.eye(2).to_sparse()
+    with pytest.raises(npusim.UnsupportedError, match="torch.sparse_coo: expected a dense one"):
+        add.run(sparse, sparse)
+
+
+def test_no_methods():
+    with pytest.raises(npusim.UsageError, match="found an empty dict"):
+        npusim.compile({})
 
 
 def test_bfloat16_is_kept():

@@ -78,8 +78,11 @@ std::vector<std::string> fusion_choices() {
 void check_names(const CompileOptions& options) {
   const auto passes = pipeline();
   const auto is_pass = [&](const Pass& pass) { return options.dump_pass == pass.name; };
-  if (!options.dump_pass.empty() && std::none_of(passes.begin(), passes.end(), is_pass))
-    fail(ErrorKind::usage, "--dump {}: no such pass", options.dump_pass);
+  if (!options.dump_pass.empty() && std::none_of(passes.begin(), passes.end(), is_pass)) {
+    std::vector<std::string_view> names;
+    for (const Pass& pass : passes) names.push_back(pass.name);
+    fail(ErrorKind::usage, "--dump {}: no such pass: expected one of {}", options.dump_pass, fmt::join(names, ", "));
+  }
   const std::vector<std::string> choices = fusion_choices();
   for (const std::string& name : options.disabled_fusions)
     if (name != "all" && !std::binary_search(choices.begin(), choices.end(), name))
