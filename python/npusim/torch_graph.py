@@ -274,6 +274,8 @@ class Graph:
                                 same[node] = same[value]
                                 if node.target._opname not in PARTIAL:
                                     self.whole.add(same[value])
+                elif isinstance(node.target, torch._ops.HigherOrderOperator):
+                    roots[node] = set()  # what it gives is new
                 else:
                     roots[node] = of((node.args, node.kwargs))
             return set()

@@ -151,3 +151,33 @@ def test_a_loop_without_a_length_is_refused():
         X,
         reason="while_loop runs as often",
     )
+
+
+class Branches(torch.nn.Module):
+    """One of two, by a value; a condition in a condition; what is chosen is changed in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+        self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x, i):
+        a, b = torch.cond(
+            x.sum() > 0, lambda v: (self.lin(v), v + self.shift), lambda v: (v * 2, v.sort(-1).values), (x,)
+        )
+        inner = lambda v: torch.cond(v.max() > 1, lambda w: w * 2, lambda w: w - 1, (v,))
+        c = torch.cond(i > 1, inner, lambda v: v.cumsum(0), (x,))
+        a.add_(c)
+        return a, b, c, x
+
+
+def test_what_is_chosen_may_be_changed_and_no_input_is():
+    model = Branches().eval()
+    exported = npusim.export(model, (torch.rand(3, 4), torch.tensor([5])))
+    assert [tensor["name"] for tensor in exported.ir["graph_inputs"]] == ["x", "i"]
+    session = npusim.Session(npusim.compile(exported, dtype="float32"), exported.weights)
+    for sign, i in ((1, 0), (1, 5), (-1, 0), (-1, 5)):
+        given = torch.rand(3, 4) * sign + sign, torch.tensor([i])
+        with torch.no_grad():
+            for found, expected in zip(session.run(*given).values(), model(*given), strict=True):
+                assert np.allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
