@@ -63,7 +63,9 @@ class NPUSIM_API Session {
   // called while another thread uses this session.
   Session sibling() const;
 
+  // Of a program for several architectures, what the first device takes.
   const Program& program() const;
+  std::shared_ptr<const Program> shared_program() const;
   int threads() const;
   DeviceInfo device(size_t nth) const;
 

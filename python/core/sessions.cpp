@@ -60,6 +60,7 @@ void add_sessions(nb::module_& m) {
       .def(
           "sibling", [](const Session& s) { return new Session(s.sibling()); }, nb::rv_policy::take_ownership,
           Release())
+      .def("program", [](const Session& s) { return Handle<Program>{s.shared_program()}; })
       .def("threads", &Session::threads)
       .def("device", [](const Session& s) { return s.device(0).name; })
       .def(

@@ -106,7 +106,7 @@ def profile(session: Session, *inputs: Any, method: str | None = None, times: in
             flops=row["flops"],
             ms=float(fastest[i]),
         )
-        for i, row in enumerate(session.program.steps(name))
+        for i, row in enumerate(session.placed.steps(name))
     ]
     return Profile(name, min(wholes), tuple(steps))
 
@@ -131,7 +131,7 @@ class DAGExecutor:
         self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
     ) -> None:
         self.session = Session(program, weights, device=device, threads=threads)
-        self._partitions = {name: _partitions(program, name) for name in program.methods}
+        self._partitions = {name: _partitions(self.session.placed, name) for name in program.methods}
 
     def partitions(self, method: str | None = None) -> tuple[Partition, ...]:
         """In the order of the run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,10 @@ class Session:
     ) -> None:
         if not isinstance(program, Program):
             raise UsageError(f"expected a Program, found {type(program).__name__}: npusim.load() opens a file")
-        self.program = program
         self._weights = open_weights(program.weights if weights is None else weights)
         devices = [device, *program.targets[1:]] if device else []
         self._handle = _core.open_session(program.handle, self._weights, devices, threads)
+        self.program = program
         self._begin()
 
     def _begin(self) -> None:
@@ -80,6 +81,11 @@ class Session:
     def device(self) -> str:
         """Where it runs."""
         return self._handle.device()
+
+    @property
+    def placed(self) -> Program:
+        """The program as it is on this device: of one for several architectures, what the device takes."""
+        return replace(self.program, handle=self._handle.program())
 
     @property
     def threads(self) -> int:

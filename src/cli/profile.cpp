@@ -213,10 +213,10 @@ int run(const Flags& flags) {
   p.method = choose_method(*program, flags.method);
   p.model = program_info(*program).model;
   p.targets = program_info(*program).targets;
-  p.steps = method_steps(*program, p.method);
   const std::vector<TensorInfo> infos = method_inputs(*program, p.method);
   const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos);
   Session session = open_session(program, flags.session);
+  p.steps = method_steps(session.program(), p.method);
   const size_t position = session.method(p.method);
   write_inputs(session, position, inputs);
   const Rewind rewind = rewind_of(session, position, infos, inputs);

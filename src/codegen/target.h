@@ -52,6 +52,9 @@ class CodegenTarget {
   // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code. The
   // first of a method's launches has in `how` why it is not the only one.
   virtual void plan(Program&) const {}
+  // Targets for those of its architectures where steps or launches are others than this one's: what they make of the
+  // same graphs becomes the program's variants.
+  virtual std::vector<std::shared_ptr<const CodegenTarget>> variants() const { return {}; }
   // The target that compiles for these architectures, as a user lists them behind its name: "sm_80,sm_90a". Throws
   // usage for one that it does not know.
   virtual std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const {

@@ -90,6 +90,21 @@ void check_names(const CompileOptions& options) {
            fmt::join(choices, ", "));
 }
 
+// The constants of a variant become those of the program, each once.
+Variant adopt(Program& program, Program made) {
+  const auto equal = [](const HostTensor& a, const HostTensor& b) { return a.type == b.type && a.data == b.data; };
+  std::vector<int32_t> at;
+  for (HostTensor& constant : made.constants) {
+    const auto known = std::find_if(program.constants.begin(), program.constants.end(),
+                                    [&](const HostTensor& other) { return equal(constant, other); });
+    at.push_back(static_cast<int32_t>(known - program.constants.begin()));
+    if (known == program.constants.end()) program.constants.push_back(std::move(constant));
+  }
+  for (Buffer& buffer : made.buffers)
+    if (buffer.kind == BufferKind::constant) buffer.constant = at[static_cast<size_t>(buffer.constant)];
+  return made;
+}
+
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
 // one.
 void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
@@ -188,7 +203,8 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   Program program;
   const std::string model = methods.empty() ? "" : methods.front().graph.name;
   const bool may_repeat = context.fallback && !context.planned && &target != &host;
-  std::vector<MethodGraph> placed;
+  const auto others = target.variants();
+  std::vector<MethodGraph> placed, for_others;
   for (bool again = true; again;) {
     if (may_repeat)
       placed = methods;
@@ -201,6 +217,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
       if (divided) divide(method.graph);
     lap("passes");
     stage("plan");
+    if (!others.empty()) for_others = placed;
     program = build_program(placed, context, &target);
     again = may_repeat && send_refused(program, context, methods);
     lap("plan");
@@ -212,6 +229,13 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   stage("codegen");
   raise_refused(program, context);
   target.plan(program);
+  for (const auto& other : others) {
+    std::vector<MethodGraph> graphs = for_others;
+    Program made = build_program(graphs, context, other.get());
+    raise_refused(made, context);
+    other->plan(made);
+    program.variants.push_back(adopt(program, std::move(made)));
+  }
   if (const auto problems = check_program(program); !problems.empty())
     fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
   lap("codegen");

@@ -8,6 +8,7 @@
 #include "kernel/facts/memory.h"
 #include "program/check_launches.h"
 #include "program/program.h"
+#include "program/variant.h"
 
 namespace npusim {
 namespace {
@@ -364,6 +365,14 @@ class ProgramChecker {
 
 }  // namespace
 
-std::vector<std::string> check_program(const Program& program) { return ProgramChecker(program).run(); }
+std::vector<std::string> check_program(const Program& program) {
+  std::vector<std::string> problems = ProgramChecker(program).run();
+  for (size_t n = 0; n < program.variants.size() && problems.empty(); ++n) {
+    problems = check_methods_of_variant(program, program.variants[n]);
+    if (problems.empty()) problems = ProgramChecker(with_variant(program, n)).run();
+    for (std::string& problem : problems) problem = fmt::format("variant {}: {}", n, problem);
+  }
+  return problems;
+}
 
 }  // namespace npusim

@@ -149,6 +149,13 @@ std::string method_text(const Program& program, const Method& method) {
   return text;
 }
 
+std::string codes_text(const Variant& variant) {
+  std::string text;
+  for (const Code& code : variant.code)
+    text += fmt::format("code       {} {} {}\n", code.format, code.architecture, readable(code.bytes.size()));
+  return text;
+}
+
 std::string program_text(const Program& program) {
   const uint64_t constants = bytes_of_kind(program, BufferKind::constant);
   const uint64_t prepared = bytes_of_kind(program, BufferKind::prepared);
@@ -157,8 +164,7 @@ std::string program_text(const Program& program) {
                   program.devices[0].target, dtype_name(program.dtype), program.strict ? "strict" : "fused");
   for (size_t d = 1; d < program.devices.size(); ++d)
     text += fmt::format("device {}   {}\n", d, program.devices[d].target);
-  for (const Code& code : program.code)
-    text += fmt::format("code       {} {} {}\n", code.format, code.architecture, readable(code.bytes.size()));
+  text += codes_text(program);
   text += fmt::format("weights    {}\nconstants  {}\n", readable(weights_bytes(program)), readable(constants));
   text += fmt::format("recipes    {} steps at load prepare {}\n", program.recipes.steps.size(), readable(prepared));
   for (const Method& method : program.methods) text += method_text(program, method);
@@ -169,6 +175,13 @@ std::string program_text(const Program& program) {
     if (counts[i] == 0) continue;
     text += fmt::format("  {:>6}  {:<11}  {}  {}({})\n", counts[i], kind_text(k), k.name, to_string(k.space),
                         arguments_text(k));
+  }
+  for (size_t n = 0; n < program.variants.size(); ++n) {
+    const Program variant = with_variant(program, n);
+    text += fmt::format("\nvariant {}\n", n) + codes_text(variant);
+    text += fmt::format("recipes    {} steps at load prepare {}\n", variant.recipes.steps.size(),
+                        readable(bytes_of_kind(variant, BufferKind::prepared)));
+    for (const Method& method : variant.methods) text += method_text(variant, method);
   }
   return text;
 }
@@ -220,6 +233,19 @@ Json config_json(const TargetConfig& c) {
           {"link_us", c.link_us}};
 }
 
+Json codes_json(const Variant& variant) {
+  Json list = Json::array();
+  for (const Code& code : variant.code)
+    list.push_back({{"format", code.format}, {"architecture", code.architecture}, {"bytes", code.bytes.size()}});
+  return list;
+}
+
+Json methods_json(const Program& program) {
+  Json methods = Json::object();
+  for (const Method& method : program.methods) methods[method.name] = method_json(program, method);
+  return methods;
+}
+
 Json program_json(const Program& program) {
   Json json = {{"version", program_version},
                {"model", program.model},
@@ -231,20 +257,21 @@ Json program_json(const Program& program) {
                {"constants_bytes", bytes_of_kind(program, BufferKind::constant)},
                {"prepared_bytes", bytes_of_kind(program, BufferKind::prepared)},
                {"recipes", program.recipes.steps.size()},
-               {"code", Json::array()},
-               {"methods", Json::object()},
+               {"code", codes_json(program)},
+               {"methods", methods_json(program)},
                {"kernels", Json::array()}};
   for (const ProgramDevice& device : program.devices)
     json["devices"].push_back({{"target", device.target}, {"config", config_json(device.config)}});
-  for (const Code& code : program.code)
-    json["code"].push_back(
-        {{"format", code.format}, {"architecture", code.architecture}, {"bytes", code.bytes.size()}});
-  for (const Method& method : program.methods) json["methods"][method.name] = method_json(program, method);
   const std::vector<size_t> counts = uses_of_kernels(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Kernel& k = program.kernels[i];
     json["kernels"].push_back(
         {{"name", k.name}, {"hash", hash_of(k)}, {"kind", kind_text(k)}, {"steps", counts[i]}, {"text", to_text(k)}});
+  }
+  for (size_t n = 0; n < program.variants.size(); ++n) {
+    const Program variant = with_variant(program, n);
+    json["variants"].push_back(
+        {{"code", codes_json(variant)}, {"recipes", variant.recipes.steps.size()}, {"methods", methods_json(variant)}});
   }
   return json;
 }

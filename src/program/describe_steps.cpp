@@ -44,6 +44,8 @@ class StepsText {
   std::string run() {
     if (!p_.recipes.steps.empty()) sequence("recipes", p_.recipes);
     for (const Method& method : p_.methods) sequence(fmt::format("method {}", method.name), method);
+    for (size_t n = 0; n < p_.variants.size(); ++n)
+      text_ += fmt::format("\nvariant {}\n\n", n) + StepsText(with_variant(p_, n)).run();
     return std::move(text_);
   }
 
@@ -155,14 +157,21 @@ Json sequence_json(const Program& program, const Sequence& sequence) {
   return json;
 }
 
-}  // namespace
-
-std::string describe_steps(const Program& program, bool json) {
-  if (!json) return StepsText(program).run();
+Json steps_json(const Program& program) {
   Json report = {{"buffers", buffers_json(program)},
                  {"recipes", sequence_json(program, program.recipes)},
                  {"methods", Json::object()}};
   for (const Method& method : program.methods) report["methods"][method.name] = sequence_json(program, method);
+  return report;
+}
+
+}  // namespace
+
+std::string describe_steps(const Program& program, bool json) {
+  if (!json) return StepsText(program).run();
+  Json report = steps_json(program);
+  for (size_t n = 0; n < program.variants.size(); ++n)
+    report["variants"].push_back(steps_json(with_variant(program, n)));
   return json_text(report, 2) + "\n";
 }
 

@@ -1,6 +1,7 @@
 // What a program file holds of each struct, in order: one description for reading and for writing.
 //
-// A struct is a map from field names to values; the small ones of kernel IR, of which there are many, are arrays.
+// A struct is a map from field names to values; the small ones of kernel IR, of which there are many, are arrays. The
+// last field of a program is there only where it is not empty.
 #pragma once
 #include <concepts>
 #include <type_traits>
@@ -179,11 +180,18 @@ void fields(Archive& a, S& s) {
   a("target", s.target), a("config", s.config);
 }
 
+template <typename Archive, Like<Variant> S>
+void fields(Archive& a, S& s) {
+  a("buffers", s.buffers), a("kernels", s.kernels), a("code", s.code), a("recipes", s.recipes);
+  a("methods", s.methods);
+}
+
 template <typename Archive, Like<Program> S>
 void fields(Archive& a, S& s) {
   a("model", s.model), a("dtype", s.dtype), a("strict", s.strict), a("devices", s.devices), a("buffers", s.buffers);
   a("constants", s.constants), a("kernels", s.kernels), a("code", s.code), a("origins", s.origins);
   a("recipes", s.recipes), a("methods", s.methods);
+  if (a.has(s.variants)) a("variants", s.variants);
 }
 
 }  // namespace npusim

@@ -144,19 +144,29 @@ struct ProgramDevice {
   TargetConfig config;
 };
 
-struct Program {
+// What may differ between architectures of the first device: steps, launches, and what they are bound to.
+struct Variant {
+  std::vector<Buffer> buffers;
+  std::vector<Kernel> kernels;
+  std::vector<Code> code;
+  Sequence recipes;  // run once at load: weights and constants in, prepared buffers out
+  std::vector<Method> methods;
+};
+
+struct Program : Variant {
   std::string model;
   DType dtype = DType::f32;            // compute dtype
   bool strict = false;                 // numerics: one rounding per kernel, or at every ATen edge
   std::vector<ProgramDevice> devices;  // the first is the one that was compiled for
-  std::vector<Buffer> buffers;
   std::vector<HostTensor> constants;
-  std::vector<Kernel> kernels;
-  std::vector<Code> code;
   std::vector<Origin> origins;  // of all methods, in their order
-  Sequence recipes;             // run once at load: weights and constants in, prepared buffers out
-  std::vector<Method> methods;
+  // The same methods, with the same inputs and outputs, for other architectures: a session takes what fits its device
+  // best.
+  std::vector<Variant> variants;
 };
+
+// The program as it is on the architectures of one of its variants; it has none itself.
+Program with_variant(const Program& program, size_t variant);
 
 // Why a method's roles are not those of one text: empty when they are, or when it has none.
 std::vector<std::string> check_roles(const Method& method);

@@ -24,6 +24,7 @@ struct Counter {
   void operator()(std::string_view, const T&) {
     ++count;
   }
+  bool has(const std::vector<Variant>& variants) const { return !variants.empty(); }
 };
 
 template <typename T>
@@ -40,6 +41,7 @@ class Writer {
     if (named_) out_.text(name);
     put(value);
   }
+  bool has(const std::vector<Variant>& variants) const { return !variants.empty(); }
 
   std::string take() { return out_.take(); }
 
@@ -115,6 +117,7 @@ class Reader {
     get(value);
     in_.leave();
   }
+  bool has(const std::vector<Variant>&) const { return variants_; }
 
   void get(bool& value) { value = in_.boolean(); }
   void get(double& value) { value = in_.number(); }
@@ -174,8 +177,12 @@ class Reader {
   void get(T& value) {
     const bool outer = named_;
     named_ = !is_compact<T>;
-    expect_count(named_ ? in_.map() : in_.array(), field_count(value));
+    const size_t found = named_ ? in_.map() : in_.array(), expected = field_count(value);
+    if constexpr (std::same_as<T, Program>) variants_ = found == expected + 1;
+    expect_count(found, expected + (std::same_as<T, Program> && variants_));
     fields(*this, value);
+    if constexpr (std::same_as<T, Program>)
+      if (variants_ && value.variants.empty()) in_.mismatch("variants", "none");
     named_ = outer;
   }
 
@@ -186,6 +193,7 @@ class Reader {
 
   PackReader in_;
   bool named_ = true;
+  bool variants_ = false;  // the program has the field
 };
 
 template <typename T>

@@ -81,6 +81,8 @@ class Backend {
   // `threads`: of the host, for work that runs on it.
   virtual std::unique_ptr<Queue> open_queue(int threads) = 0;
   virtual DeviceLimits measure() { return {}; }
+  // How well code of a program fits the device, 0 not at all: a session takes the best of the program's variants.
+  virtual int fit(const Code&) const { return 0; }
 };
 
 }  // namespace npusim

@@ -58,6 +58,19 @@ void check_step(const Method& method, size_t step) {
     fail(ErrorKind::usage, "no step {}: method '{}' has {}", step, method.name, method.steps.size());
 }
 
+// The program as it is on this device, its first: what has the code that fits it best.
+std::shared_ptr<const Program> variant_for(const Backend& device, std::shared_ptr<const Program> program) {
+  const auto fit = [&](const Variant& variant) {
+    int best = 0;
+    for (const Code& code : variant.code) best = std::max(best, device.fit(code));
+    return best;
+  };
+  size_t taken = program->variants.size();
+  for (size_t n = 0; n < program->variants.size(); ++n)
+    if (fit(program->variants[n]) > fit(taken < n ? program->variants[taken] : *program)) taken = n;
+  return taken < program->variants.size() ? std::make_shared<const Program>(with_variant(*program, taken)) : program;
+}
+
 }  // namespace
 
 struct Session::State {
@@ -248,6 +261,7 @@ Session::Session(std::shared_ptr<const Program> program, SessionOptions options)
   for (size_t d = options.devices.size(); d < program->devices.size(); ++d)
     options.devices.push_back(open_backend(program->devices[d].target));
   state_->threads = options.threads > 0 ? options.threads : thread_count();
+  program = variant_for(*options.devices[0], std::move(program));
   state_->queues = open_queues(options.devices, state_->threads);
   state_->constants = load_constants(std::move(program), options, state_->queues);
   state_->place();
@@ -272,6 +286,7 @@ Session Session::sibling() const {
 }
 
 const Program& Session::program() const { return state_->program(); }
+std::shared_ptr<const Program> Session::shared_program() const { return state_->constants->program; }
 int Session::threads() const { return state_->threads; }
 DeviceInfo Session::device(size_t nth) const {
   const auto& devices = state_->constants->devices;

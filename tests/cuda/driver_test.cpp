@@ -9,6 +9,7 @@
 #include "backends/cuda/device.h"
 #include "base/error.h"
 #include "kernel/builder.h"
+#include "npusim/session.h"
 
 namespace npusim {
 namespace {
@@ -232,6 +233,54 @@ TEST(CudaSegment, TakesTheCodeThatFits) {
   EXPECT_EQ(loaded("75"),
             "cuda:0: the program has no code for sm_75: found cubin sm_80, cubin sm_90a, ptx compute_80; compile with "
             "--target cuda:sm_75");
+}
+
+// A session takes the variant whose code fits its device best; what runs nowhere is an error that names all there is.
+TEST(CudaSegment, SessionsTakeTheVariantThatFits) {
+  Program program = gathers();
+  program.buffers.resize(3);
+  for (int32_t b = 0; b < 3; ++b) {
+    Buffer& buffer = program.buffers[static_cast<size_t>(b)];
+    buffer.name = fmt::format("b{}", b);
+    buffer.kind = b == 2 ? BufferKind::output : BufferKind::input;
+    buffer.type = b == 1 ? TensorType{DType::i64, {4}} : TensorType{DType::f32, {b == 0 ? 8 : 4}};
+    (b == 2 ? program.methods[0].outputs : program.methods[0].inputs).push_back({buffer.name, buffer.type, b});
+  }
+  program.methods[0].nodes = 2;
+  program.methods[0].name = "main";
+  program.methods[0].arenas.resize(1);
+  program.code = {cubin("sm_80"), cubin("sm_86"), ptx("compute_80")};
+  program.variants = {program, program};
+  program.variants[0].code = {cubin("sm_90a"), ptx("compute_90a")};
+  program.variants[1].code = {cubin("sm_100a"), ptx("compute_100a")};
+  EXPECT_EQ(check_program(program), std::vector<std::string>{});
+  const auto shared = std::make_shared<const Program>(program);
+  const auto taken = [](const std::shared_ptr<const Program>& p, const char* capability) -> std::string {
+    const Setting device("FAKE_CAPABILITY", capability);
+    std::string found;
+    const std::string error = error_of(ErrorKind::bad_input, [&] {
+      Session session(p, {.weights = nullptr, .devices = {cuda::open_device(0)}, .threads = 1});
+      EXPECT_EQ(session.sibling().program().code[0].architecture, session.program().code[0].architecture);
+      EXPECT_TRUE(session.program().variants.empty() || &session.program() == p.get());
+      found = session.program().code[0].architecture;
+    });
+    return error == "none" ? found : error;
+  };
+  for (const auto& [capability, architecture] : {std::pair{"80", "sm_80"},
+                                                 {"86", "sm_80"},
+                                                 {"89", "sm_80"},
+                                                 {"90", "sm_90a"},
+                                                 {"100", "sm_100a"},
+                                                 {"103", "sm_80"},
+                                                 {"120", "sm_80"}})
+    EXPECT_EQ(taken(shared, capability), architecture) << capability;
+  EXPECT_EQ(taken(shared, "75"),
+            "cuda:0: the program has no code for sm_75: found cubin sm_80, cubin sm_86, ptx compute_80, cubin sm_90a, "
+            "ptx compute_90a, cubin sm_100a, ptx compute_100a; compile with --target cuda:sm_75");
+  program.variants[0].code[0].bytes.resize(40);
+  const auto damaged = std::make_shared<const Program>(program);
+  EXPECT_EQ(taken(damaged, "90"), "cuda: code 0 (cubin sm_90a) is damaged: expected a whole ELF image");
+  EXPECT_EQ(taken(damaged, "80"), "sm_80");
 }
 
 // Blocks that wait for each other are launched together, no more of them than run at once; a launch's own memory is

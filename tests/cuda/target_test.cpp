@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -134,10 +135,11 @@ TEST_F(CudaTarget, EqualProductsApartAreOneLaunch) {
 }
 
 TEST_F(CudaTarget, WritesCodeForEachArchitecture) {
-  const auto program = digits_for("cuda");
+  const auto program = digits_for("cuda:sm_80,sm_86");
+  EXPECT_TRUE(program->variants.empty());
   check_launches(*program, 3);
   for (size_t i = 0; i < program->code.size(); ++i) {
-    const char* expected[] = {"cubin sm_80", "cubin sm_90a", "ptx compute_80"};
+    const char* expected[] = {"cubin sm_80", "cubin sm_86", "ptx compute_80"};
     EXPECT_EQ(program->code[i].format + " " + program->code[i].architecture, expected[i % 3]);
     EXPECT_EQ(text(program->code[i]).find("\177ELF"), i % 3 == 2 ? std::string::npos : 0);
     if (i % 3 == 2) {
@@ -148,6 +150,57 @@ TEST_F(CudaTarget, WritesCodeForEachArchitecture) {
   check_launches(*one, 2);
   EXPECT_EQ(one->code[1].format + " " + one->code[1].architecture, "ptx compute_90a");
   EXPECT_EQ(digits_for("cuda:sm_90a,sm_80,sm_90a")->code[0].architecture, "sm_80");
+}
+
+// sm_90a beside others is a variant: what a program for it alone is, with wgmma, and the others are as without it.
+TEST_F(CudaTarget, HopperIsAVariantBesideOthers) {
+  const auto compiled = [](const std::string& target) {
+    CompileOptions options;
+    options.target = target;
+    return compile({{.path = NPUSIM_SOURCE_DIR "/examples/zoo/resnet18/ir.json", .json = {}}}, options).program;
+  };
+  Program both = *compiled("cuda");
+  ASSERT_EQ(both.variants.size(), 1U);
+  EXPECT_EQ(check_program(both), std::vector<std::string>{});
+  EXPECT_EQ(serialize(deserialize(serialize(both), "both")), serialize(both));
+  save_program(both, path("both.npubin"));
+  const Program hopper = with_variant(both, 0);
+  both.variants.clear();
+  EXPECT_TRUE(serialize(both) == serialize(*compiled("cuda:sm_80")));
+  EXPECT_TRUE(serialize(hopper) == serialize(*compiled("cuda:sm_90a")));
+  const auto groups = [](const Program& program) {
+    return std::count_if(program.methods[0].launches.begin(), program.methods[0].launches.end(),
+                         [](const Launch& launch) { return launch.how.find("by warpgroups") != std::string::npos; });
+  };
+  EXPECT_EQ(groups(both), 0);
+  EXPECT_GT(groups(hopper), 4);
+  const Invocation text = npusim({"describe", "both.npubin"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_LT(text.out.find("cubin sm_80"), text.out.find("\nvariant 0\ncode       cubin sm_90a"));
+  EXPECT_NE(text.out.find("\nvariant 0\ncode       cubin sm_90a"), std::string::npos) << text.out;
+  const Invocation steps = npusim({"describe", "both.npubin", "--steps"});
+  EXPECT_EQ(steps.out.substr(0, steps.out.find("\nvariant 0\n")).find("by warpgroups"), std::string::npos);
+  EXPECT_NE(steps.out.find("by warpgroups", steps.out.find("\nvariant 0\n")), std::string::npos);
+  const auto json = nlohmann::json::parse(npusim({"describe", "both.npubin", "--json"}).out);
+  EXPECT_EQ(json["code"][0]["architecture"], "sm_80");
+  EXPECT_EQ(json["variants"][0]["code"][0]["architecture"], "sm_90a");
+  EXPECT_EQ(json["variants"][0]["methods"].size(), json["methods"].size());
+}
+
+// A text's methods: states that all of them share, constants, and how a caller sees them.
+TEST_F(CudaTarget, VariantsOfATextHaveItsMethods) {
+  CompileOptions options;
+  options.kv_map.path = tinyqwen("kv_mapping.json");
+  const auto compiled = [&](const std::string& target) {
+    options.target = target;
+    return compile({{"prefill", tinyqwen("prefill_ir.json"), {}}, {"decode", tinyqwen("decode_ir.json"), {}}}, options)
+        .program;
+  };
+  const auto both = compiled("cuda:sm_90a,sm_80,graph");
+  ASSERT_EQ(both->variants.size(), 1U);
+  EXPECT_TRUE(serialize(with_variant(*both, 0)) == serialize(*compiled("cuda:sm_90a,graph")));
+  EXPECT_EQ(open_target("cuda:sm_80,sm_86,graph")->variants().size(), 0U);
+  EXPECT_THROW(open_target("cuda:sm_80,sm_90a,stream"), Error);
 }
 
 TEST_F(CudaTarget, CompilesTextModels) {

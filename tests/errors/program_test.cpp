@@ -63,6 +63,39 @@ TEST(ProgramFile, Envelope) {
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
 }
 
+// A variant is checked like a program, and has the program's methods for its callers.
+TEST(ProgramFile, Variants) {
+  const auto program = [] {
+    Program made = sample_program();
+    made.variants = {made, made};
+    return made;
+  };
+  const std::string good = serialize(program());
+  EXPECT_EQ(serialize(deserialize(good, "p")), good);
+  EXPECT_EQ(serialize(with_variant(deserialize(good, "p"), 1)), serialize(sample_program()));
+  EXPECT_EQ(check_error([](Program& p) { p.variants[1].methods.pop_back(); }, program()),
+            "variant 1: expected the program's 2 methods, found 1");
+  const std::string other = "variant 0: method 'prefill': expected the inputs and outputs of method 'prefill'";
+  EXPECT_EQ(check_error([](Program& p) { p.variants[0].methods[0].inputs[0].name = "other"; }, program()), other);
+  EXPECT_EQ(check_error([](Program& p) { p.variants[0].methods[0].outputs.pop_back(); }, program()), other);
+  EXPECT_EQ(check_error([](Program& p) { p.variants[0].methods[0].outputs[0].type.dtype = DType::f64; }, program()),
+            other);
+  EXPECT_EQ(check_error([](Program& p) { p.variants[0].methods[0].inputs[0].buffer = -1; }, program()), other);
+  EXPECT_EQ(check_error([](Program& p) { p.variants[0].methods[0].name = "fill"; }, program()),
+            "variant 0: method 'fill': expected the inputs and outputs of method 'prefill'");
+  EXPECT_EQ(check_error([](Program& p) { p.variants[1].methods[1].steps[0].kernel = 99; }, program()).substr(0, 11),
+            "variant 1: ");
+  // The field is there where it is not empty.
+  std::string body = body_of(serialize(sample_program()));
+  ASSERT_EQ(body[0], '\x8b');
+  body[0] = '\x8c';
+  EXPECT_EQ(load_error(sealed(body + "\xa8variants\x90")), "p.npubin: body: expected variants, found none");
+  EXPECT_NE(load_error(sealed(body + "\xa7variant\x90")), "none");
+  const std::string two = body_of(good);
+  for (size_t size = body.size() - 1; size < two.size(); ++size)
+    EXPECT_NE(load_error(sealed(two.substr(0, size))), "none") << size;
+}
+
 TEST(ProgramFile, EveryTruncationIsAnError) {
   const std::string body = body_of(serialize(sample_program()));
   for (size_t size = 0; size < body.size(); ++size) EXPECT_NE(load_error(sealed(body.substr(0, size))), "none") << size;

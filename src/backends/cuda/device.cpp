@@ -80,6 +80,7 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaQueue>(device_, staging_, threads);
   }
   DeviceLimits measure() override { return measure_limits(device_); }
+  int fit(const Code& code) const override { return cuda::fit(code, device_.architecture()); }
 
  private:
   Device device_;

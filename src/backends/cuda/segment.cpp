@@ -12,7 +12,14 @@ namespace {
 
 std::string code_name(const Code& code) { return fmt::format("{} {}", code.format, code.architecture); }
 
-// How well code fits a device, 0 not at all: machine code before PTX, and of each the newest.
+// Machine code for 9.0 and later knows how to wait for what precedes it; PTX for less, compiled for such a device, not.
+bool can_wait(const Code& code) {
+  const auto a = parse_architecture(code.architecture, code.format == "cubin" ? "sm_" : "compute_");
+  return a && a->major >= 9;
+}
+
+}  // namespace
+
 int fit(const Code& code, const Architecture& device) {
   const auto rank = [](const Architecture& a) { return 10 * (10 * a.major + a.minor) + (a.feature != 0); };
   constexpr int machine_code = 1 << 16;
@@ -23,14 +30,6 @@ int fit(const Code& code, const Architecture& device) {
   const auto a = parse_architecture(code.architecture, "compute_");
   return code.format == "ptx" && a && compiles_ptx(device, *a) ? rank(*a) : 0;
 }
-
-// Machine code for 9.0 and later knows how to wait for what precedes it; PTX for less, compiled for such a device, not.
-bool can_wait(const Code& code) {
-  const auto a = parse_architecture(code.architecture, code.format == "cubin" ? "sm_" : "compute_");
-  return a && a->major >= 9;
-}
-
-}  // namespace
 
 CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std::span<const Placement> placements)
     : first_(range.first), device_(device), work_(work), code_(range.program.code.size()) {
@@ -102,6 +101,10 @@ const CudaSegment::LoadedCode& CudaSegment::load(const Program& program, size_t 
     found += (found.empty() ? "" : ", ") + code_name(program.code[i]);
     if (fit(program.code[i], device_.architecture()) > fit(program.code[best], device_.architecture())) best = i;
   }
+  for (const Variant& variant : program.variants)
+    for (size_t i = 0; i < variant.code.size() && (i == 0 || code_name(variant.code[i]) != code_name(variant.code[0]));
+         ++i)
+      found += (found.empty() ? "" : ", ") + code_name(variant.code[i]);
   const std::string mine = to_string(device_.architecture());
   if (fit(program.code[best], device_.architecture()) == 0)
     fail(ErrorKind::bad_input, "{}: the program has no code for sm_{}: found {}; compile with --target cuda:sm_{}",

@@ -7,6 +7,9 @@
 
 namespace npusim::cuda {
 
+// How well code fits a device, 0 not at all: machine code before PTX, and of each the newest.
+int fit(const Code& code, const Architecture& device);
+
 class CudaSegment;
 
 // A stream, and the segments that were put into it since it was last waited for, in the order of their first time.

@@ -176,10 +176,15 @@ bool has_rings(const std::string& architecture) {
   return a.feature == 'a' && (a.major == 9 || a.major == 10);
 }
 
-// And among them "stream": methods as one launch wherever they can be, on what has the instructions for it; or "graph":
-// none is. Else those are that gain by it, for sm_90a alone.
-std::vector<std::string> read_architectures(const std::string& list, Streams& streams) {
-  bool asked = false;
+// Which architectures, and among them "stream": methods as one launch wherever they can be, on what has the
+// instructions for it; or "graph": none is.
+struct Asked {
+  std::vector<std::string> names;
+  std::optional<Streams> streams;
+};
+
+Asked read_architectures(const std::string& list) {
+  std::optional<Streams> streams;
   std::vector<std::string> names;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
@@ -187,7 +192,6 @@ std::vector<std::string> read_architectures(const std::string& list, Streams& st
     begin = end + 1;
     if (name == "stream" || name == "graph") {
       streams = name == "stream" ? Streams::possible : Streams::none;
-      asked = true;
       continue;
     }
     if (!parse_architecture(name, "sm_"))
@@ -205,15 +209,19 @@ std::vector<std::string> read_architectures(const std::string& list, Streams& st
   if (names.empty() || (possible && !std::all_of(names.begin(), names.end(), has_rings)))
     fail(ErrorKind::usage, "target cuda: expected architectures{}, found '{}'", possible ? " such as sm_90a" : "",
          list);
-  if (!asked && names == std::vector<std::string>{"sm_90a"}) streams = Streams::fast;
-  return names;
+  return {std::move(names), streams};
 }
 
 class CudaTarget : public CodegenTarget {
  public:
-  explicit CudaTarget(const std::string& list) {
-    architectures_ = read_architectures(list, streams_);
-    features_.groups = architectures_ == std::vector<std::string>{"sm_90a"};
+  // sm_90a beside others is a variant: it has instructions of its own, steps that suit them, and streams where they
+  // gain.
+  explicit CudaTarget(Asked asked) : architectures_(std::move(asked.names)) {
+    const std::vector<std::string> alone{"sm_90a"};
+    if (architectures_.size() > 1 && std::erase(architectures_, alone[0]) > 0)
+      variants_.push_back(std::make_shared<const CudaTarget>(Asked{alone, asked.streams}));
+    features_.groups = architectures_ == alone;
+    streams_ = asked.streams.value_or(architectures_ == alone ? Streams::fast : Streams::none);
     config_.name = "cuda";
     config_.channel_alignment_bytes = 16;  // the widest load of a thread
     config_.buffer_alignment_bytes = 256;
@@ -242,14 +250,16 @@ class CudaTarget : public CodegenTarget {
   }
   void plan(Program& program) const override { Planner(program, architectures_, features_).run(); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
-    return std::make_shared<const CudaTarget>(list);
+    return std::make_shared<const CudaTarget>(read_architectures(list));
   }
+  std::vector<std::shared_ptr<const CodegenTarget>> variants() const override { return variants_; }
 
  private:
   TargetConfig config_;
   std::vector<std::string> architectures_;
   Features features_;
   Streams streams_ = Streams::none;
+  std::vector<std::shared_ptr<const CodegenTarget>> variants_;
 };
 
 // Equal products none of which has to do with what another one writes: queries, keys and values of one layer. Or what
@@ -287,7 +297,7 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
 }  // namespace
 
 const CodegenTarget& target() {
-  static const CudaTarget instance("sm_80,sm_90a");
+  static const CudaTarget instance(read_architectures("sm_80,sm_90a"));
   return instance;
 }
 
