@@ -1,6 +1,7 @@
 // npusim partition: what runs on the target's device and what on the CPU, and why.
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
+#include "cli/fail.h"
 #include "cli/progress.h"
 #include "npusim/compiler.h"
 #include "npusim/program.h"
@@ -27,6 +28,11 @@ Action add_partition(CLI::App& verb) {
       ->type_name("KV.json");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
+    if (flags->output == "-" && flags->picture == "-")
+      fail(ErrorKind::usage, "-o - and --picture -: standard output takes one of them");
+    const bool reports = flags->output != "-" && flags->picture != "-";
+    if (flags->json && !reports)
+      fail(ErrorKind::usage, "{} - leaves no standard output for --json", flags->output == "-" ? "-o" : "--picture");
     const std::vector<MethodSource> methods = method_sources(flags->ir, flags->methods);
     CompileOptions options = compile_options(flags->compile);
     options.text = false;
@@ -38,7 +44,7 @@ Action add_partition(CLI::App& verb) {
     }
     if (!flags->output.empty()) save_text(partition_plan(*result.program), flags->output);
     if (!flags->picture.empty()) save_text(partition_picture(*result.program), flags->picture);
-    print_report(describe_partition(*result.program, flags->json));
+    if (reports) print_report(describe_partition(*result.program, flags->json));
     return 0;
   };
 }

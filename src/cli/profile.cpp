@@ -208,6 +208,9 @@ std::string trace_json(const Profile& p) {
 int run(const Flags& flags) {
   if (flags.trace == "-" && flags.html == "-")
     fail(ErrorKind::usage, "--trace - and --html -: standard output takes one of them");
+  const bool reports = flags.trace != "-" && flags.html != "-";
+  if (flags.json && !reports)
+    fail(ErrorKind::usage, "--{} - leaves no standard output for --json", flags.trace == "-" ? "trace" : "html");
   const std::shared_ptr<const Program> program = load_program(flags.session.program);
   Profile p;
   p.method = choose_method(*program, flags.method);
@@ -226,7 +229,7 @@ int run(const Flags& flags) {
   for (size_t d = 0; d < p.targets.size(); ++d) p.limits.push_back(limits_of(session, d));
   if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
   if (!flags.html.empty()) save_text(profile_page(p), flags.html);
-  if (flags.trace == "-" || flags.html == "-") return 0;
+  if (!reports) return 0;
   print_report(flags.json ? json_report(report_json(p)) : report_text(p, flags.top));
   return 0;
 }

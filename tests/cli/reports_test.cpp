@@ -65,6 +65,9 @@ TEST_F(CliTest, PartitionReportPlanAndPicture) {
   ASSERT_EQ(npusim({"compile", "model.json", "--plan", "plan.json", "-o", "planned.npubin"}).code, 0);
   ASSERT_EQ(npusim({"compile", "model.json", "--force-cpu", op, "-o", "forced.npubin"}).code, 0);
   EXPECT_EQ(read_file(path("planned.npubin")), read_file(path("forced.npubin")));
+  EXPECT_EQ(npusim({"partition", "model.json", "--force-cpu", op, "-o", "-"}).out, read_file(path("plan.json")));
+  EXPECT_EQ(npusim({"partition", "model.json", "--picture", "-", "--json"}).code, 2);
+  EXPECT_EQ(npusim({"partition", "model.json", "--picture", "-", "-o", "-"}).code, 2);
   const std::string text = npusim({"partition", "model.json", "--force-cpu", op}).out;
   EXPECT_NE(text.find("not on the first device, because"), std::string::npos) << text;
 }
@@ -314,6 +317,7 @@ TEST_F(CliTest, ProfilePage) {
   EXPECT_TRUE(with({"--html", "-"}).out.ends_with("</html>\n"));
   const Invocation both = with({"--html", "-", "--trace", "-"});
   EXPECT_EQ(both.code, 2) << both.err;
+  EXPECT_EQ(with({"--trace", "-", "--json"}).code, 2);
   const std::vector<std::string> before = files();
   const Invocation nowhere = with({"--html", "no/page.html"});
   EXPECT_EQ(nowhere.code, 3) << nowhere.err;
