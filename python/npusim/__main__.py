@@ -7,10 +7,11 @@ import importlib.util
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .errors import CLASSES, Error, UsageError
+from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError
 
 EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1}
 assert EXIT_CODES.keys() == CLASSES.keys()
@@ -28,10 +29,22 @@ def load_name(where: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(Path(path).resolve().parent))
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    loader = spec.loader
+    _done(where, BadInputError, lambda: loader.exec_module(module))
     if not hasattr(module, name):
         raise UsageError(f"{path} has no {name}")
     return getattr(module, name)
+
+
+def _done(what: str, kind: type[Error], call: Callable[[], Any]) -> Any:
+    """What a call of a model's own code gives; what it raises is an error of this kind."""
+    try:
+        return call()
+    except Error:
+        raise
+    except Exception as error:
+        text = str(error).strip().partition("\n\n")[0]
+        raise kind(f"{what}: {type(error).__name__}: {text}") from error
 
 
 def export_verb(arguments: list[str]) -> None:
@@ -52,7 +65,7 @@ def export_verb(arguments: list[str]) -> None:
         help="one of kwargs whose value is part of the program, and no input; it may decide shapes. Repeatable",
     )
     flags = parser.parse_args(arguments)
-    made = load_name(flags.source)()
+    made = _done(flags.source, BadInputError, load_name(flags.source))
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise UsageError(
             f"{flags.source}: expected (model, args) or (model, args, kwargs), found {type(made).__name__}"
@@ -60,10 +73,14 @@ def export_verb(arguments: list[str]) -> None:
     from .torch_export import export, made_for_text
 
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        exported = export(*made, strict=flags.strict, fixed=flags.fixed)
+        how = {"strict": flags.strict, "fixed": flags.fixed}
+        exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: export(*made, **how))
     if exported.made_for:
         print(f"warning: {made_for_text(exported.made_for)}", file=sys.stderr)
-    exported.save(flags.output)
+    try:
+        exported.save(flags.output)
+    except OSError as error:
+        raise BadInputError(f"cannot write {flags.output}: {error}") from error
     print(f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights")
 
 

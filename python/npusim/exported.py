@@ -35,7 +35,7 @@ class Exported:
         """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made."""
         to = Path(folder)
         to.mkdir(parents=True, exist_ok=True)
-        (to / IR_FILE).write_text(json.dumps(self.ir))
+        write_text(to / IR_FILE, json.dumps(self.ir))
         if isinstance(self.weights, Mapping) and self.weights:
             save_weights(to / WEIGHTS_FILE, self.weights)
 
@@ -57,14 +57,24 @@ class ExportedText:
         to = Path(folder)
         to.mkdir(parents=True, exist_ok=True)
         for name, ir in self.methods.items():
-            (to / f"{name}.json").write_text(json.dumps(ir))
-        (to / "kv_map.json").write_text(json.dumps(self.kv_map))
+            write_text(to / f"{name}.json", json.dumps(ir))
+        write_text(to / "kv_map.json", json.dumps(self.kv_map))
         text = {"methods": {name: f"{name}.json" for name in self.methods}, "kv_map": "kv_map.json"}
-        (to / TEXT_FILE).write_text(json.dumps({**text, "capacity": self.capacity}))
+        write_text(to / TEXT_FILE, json.dumps({**text, "capacity": self.capacity}))
         if isinstance(self.weights, Mapping):
             save_weights(to / WEIGHTS_FILE, self.weights)
         for file in self.files:
             shutil.copy(file, to)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:

@@ -7,10 +7,12 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .exported import write_text
 from .program import Program
 from .session import Session
 from .weights import Weights
@@ -71,8 +73,7 @@ class Profile:
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes trace() to a file."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(self.trace(), file)
+        write_text(Path(path), json.dumps(self.trace()))
 
     def __str__(self) -> str:
         total = sum(step.ms for step in self.steps) or 1.0

@@ -485,7 +485,9 @@ def test_folder_and_shell(tmp_path):
     source = tmp_path / "net.py"
     source.write_text(
         "import torch\ndef make():\n    torch.manual_seed(0)\n    model = torch.nn.Linear(4, 2)\n"
-        "    return model, (torch.ones(1, 4),)\ndef wrong():\n    return 3\n"
+        "    return model, (torch.ones(1, 4),)\ndef wrong():\n    return 3\ndef fails():\n    return 1 / 0, ()\n"
+        "class Branch(torch.nn.Module):\n    def forward(self, x):\n        raise KeyError('none')\n"
+        "def untraced():\n    return Branch(), (torch.ones(2),)\n"
     )
     command = [sys.executable, "-m", "npusim", "export"]
     env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
@@ -497,11 +499,19 @@ def test_folder_and_shell(tmp_path):
     torch.manual_seed(0)
     found = npusim.Session(npusim.compile(tmp_path / "out", dtype="float32")).run(np.ones((1, 4), "float32"))
     close(found["output"], nn.Linear(4, 2)(torch.ones(1, 4)))
-    for what, code in ((f"{source}:wrong", 2), (f"{source}:none", 2), ("none.py:make", 2), ("make", 2)):
+    (tmp_path / "broken.py").write_text("import no_such_module")
+    calls = ((f"{source}:fails", 3), (f"{source}:untraced", 4), (f"{tmp_path}/broken.py:make", 3))
+    for what, code in (*calls, (f"{source}:wrong", 2), (f"{source}:none", 2), ("none.py:make", 2), ("make", 2)):
         done = subprocess.run(
             [*command, what, "-o", str(tmp_path / "no")], check=False, capture_output=True, text=True, env=env
         )
         assert done.returncode == code and done.stderr.startswith("error: "), done.stderr
+        assert done.stderr.count("\n") == 1 and not (tmp_path / "no").exists()
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [*command, f"{source}:make", "-o", str(tmp_path / "file")], check=False, capture_output=True, text=True, env=env
+    )
+    assert done.returncode == 3 and done.stderr.startswith(f"error: cannot write {tmp_path / 'file'}"), done.stderr
 
 
 def test_fixed_keywords_from_the_shell(tmp_path):
