@@ -216,7 +216,7 @@ TEST_F(CWall, MethodsThatFeedThemselves) {
     options.text = text;
     npusim_program* other = nullptr;
     ASSERT_EQ(npusim_compile(&decode, 1, &options, &other, &error), NPUSIM_OK) << npusim_error_text(error);
-    EXPECT_EQ(npusim_method_count(other), text == 1 ? 3u : 1u);
+    EXPECT_EQ(npusim_method_count(other), text == 1 ? 4u : 1u);
     npusim_program_free(other);
   }
 }
