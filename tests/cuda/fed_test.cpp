@@ -47,14 +47,20 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
   };
   std::vector<One> all;
   std::string functions;
-  for (cuda::TileShape s : cuda::pair_tile_shapes()) {
-    if (!s.fed) continue;
+  std::vector<cuda::TileShape> shapes;
+  for (const cuda::TileShape& s : cuda::pair_tile_shapes())
+    if (s.fed) shapes.push_back(s);
+  cuda::TileShape last_narrow = shapes.back();
+  ASSERT_EQ(last_narrow.columns, 192);
+  last_narrow.narrow = 128, last_narrow.wide = 1;
+  shapes.push_back(last_narrow);
+  for (const cuda::TileShape& s : shapes) {
     const bool keep = s.rows == 128;
-    const int64_t m = s.rows + 5, n = s.columns / 2 + 8, k = 200;
+    const int64_t m = s.narrow ? s.rows : s.rows + 5, n = s.narrow ? 96 + 2 * 64 : s.columns / 2 + 8, k = 200;
     One& one = all.emplace_back();
     one.kernels[0] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, doubled);
     one.kernels[1] = linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, gated);
-    one.kernels[1].name = name_of(s);
+    one.kernels[1].name = name_of(s) + (s.narrow ? "narrow" : "");
     const GroupStep gate{&one.kernels[0], {0, 1, 2, 3, 4}}, up{&one.kernels[1], {0, 5, 6, 4, 7}};
     const auto pair = cuda::find_pair(gate, up, {true}, keep);
     ASSERT_TRUE(pair);
@@ -97,6 +103,22 @@ TEST(CudaProducts, TwoProductsOfTheSameRowsInOneKernel) {
       EXPECT_EQ(difference(c, expected, execute(c, machine, given, mslx::Order::random)), "");
     }
   }
+}
+
+// Six rounds of which the last has work for each block, where tiles of one width had five and two thirds; columns that
+// do not end with a narrow tile, and products of one round, have tiles of one width.
+TEST(CudaProducts, TheLastRoundOfAPairHasNarrowTiles) {
+  const auto chosen = [](int64_t rows, int64_t columns) {
+    const Kernel kernel = linear(rows, columns, 1536, DType::bf16, DType::bf16, DType::bf16, doubled);
+    std::string why;
+    cuda::Product product = *cuda::find_product(kernel, why);
+    product.second_b = 3;
+    const auto shape = cuda::choose_pair_tile(product);
+    return std::tuple{shape->rows, shape->columns, shape->narrow, shape->wide, cuda::tiles_of(product, *shape)};
+  };
+  EXPECT_EQ(chosen(2048, 8960), (std::tuple{256, 192, 128, 82, int64_t{6 * 132}}));
+  EXPECT_EQ(chosen(2048, 8952), (std::tuple{256, 192, 0, 0, int64_t{8 * 94}}));
+  EXPECT_EQ(std::get<2>(chosen(2048, 1536)), 0);
 }
 
 // Queries, keys and values: of the same rows, with columns and epilogues of their own.

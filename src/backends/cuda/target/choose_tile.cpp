@@ -80,6 +80,12 @@ int64_t parts(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 }  // namespace
 
 int64_t tiles_of(const Product& p, const TileShape& s) {
+  if (s.narrow > 0) {
+    TileShape narrow = s;
+    narrow.columns = s.narrow;
+    const int64_t left = p.columns.size() - int64_t{s.wide} * columns_of(p, s);
+    return p.rows.size() / s.rows * (s.wide + left / columns_of(p, narrow));
+  }
   return parts(p.rows.size(), s.rows) * parts(p.columns.size(), columns_of(p, s)) * p.batch.size();
 }
 
@@ -130,6 +136,30 @@ double estimate(const Product& p, const TileShape& s) {
                    std::max(store + std::max(alone, together * steps * step), together * store));
 }
 
+// With narrow tiles for the last columns, where the last round has too few wide ones: as many columns are wide as let
+// the block with most to do end first.
+TileShape fill_last_round(const Product& p, const TileShape& s) {
+  constexpr int narrow = 128;     // lines, of both matrices
+  constexpr double share = 0.75;  // of a wide tile's time
+  if (s.rows != 256 || s.columns != 192 || p.rows.size() % s.rows != 0 || !p.batch.dims.empty()) return s;
+  const int64_t rows = p.rows.size() / s.rows, all = parts(p.columns.size(), columns_of(p, s));
+  TileShape best = s;
+  auto least = static_cast<double>(parts(rows * all, multiprocessors));
+  for (int64_t wide = all - 1; wide > 0; --wide) {
+    const int64_t left = p.columns.size() - wide * columns_of(p, s);
+    if (left % (narrow / 2) != 0) continue;
+    const int64_t tiles = rows * (wide + left / (narrow / 2));
+    double most = 0;
+    for (int64_t block = 0; block < multiprocessors; ++block) {
+      const auto mine = [&](int64_t count) { return (count - block + multiprocessors - 1) / multiprocessors; };
+      const auto first = static_cast<double>(mine(rows * wide)), both = static_cast<double>(mine(tiles));
+      most = std::max(most, first + share * (both - first));
+    }
+    if (most < least) least = most, best.narrow = narrow, best.wide = static_cast<int>(wide);
+  }
+  return best;
+}
+
 }  // namespace
 
 std::optional<TileShape> choose_pair_tile(const Product& p) {
@@ -142,7 +172,7 @@ std::optional<TileShape> choose_pair_tile(const Product& p) {
     const double cycles = estimate(p, s);
     if (!best || cycles < least) best = s, least = cycles;
   }
-  return best;
+  return best ? fill_last_round(p, *best) : best;
 }
 
 std::optional<TileShape> choose_columns_tile(std::span<const Product> products, double* cycles) {

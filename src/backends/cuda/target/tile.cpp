@@ -168,7 +168,8 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
   const auto read = [](const Operand& o) {
     return o.words == Operand::Words::none ? "elements" : o.words == Operand::Words::across ? "words across" : "words";
   };
-  made.how = fmt::format("tiles of {}x{}, {} stages, {} by {}{}{}", s.rows, s.columns, s.stages, read(product.a),
+  made.how = fmt::format("tiles of {}x{}{}, {} stages, {} by {}{}{}", s.rows, s.columns,
+                         s.narrow > 0 ? fmt::format(" and, at last, {}", s.narrow) : "", s.stages, read(product.a),
                          read(product.b),
                          s.fed      ? ", by warpgroups that one more feeds"
                          : s.groups ? ", by warpgroups"

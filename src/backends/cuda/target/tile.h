@@ -12,6 +12,9 @@ struct TileShape {
   bool groups = false;  // of four warps, which multiply what lies in shared memory: 64 rows each; sm_90a alone
   int pieces = 1;       // of the depth: blocks of one cluster, which add their sums in the order of pieces; from 9.0 on
   bool fed = false;     // groups: four warps more fill the stages, and a block makes one tile after the other
+  // Of a pair: behind `wide` columns of tiles as wide as `columns`, tiles are only `narrow`, 0: all are alike. So the
+  // last round has a tile for each block.
+  int narrow = 0, wide = 0;
   int multipliers() const { return 32 * warps_along_rows * warps_along_columns; }
   int threads() const { return multipliers() + (fed ? 128 : 0); }
   int loaders() const { return fed ? 128 : multipliers(); }

@@ -45,63 +45,63 @@ class FedText : TileText {
     // The rows are the same for all parts, and are named by what comes through the wait.
     const std::string rows = pointer_of(k_, p_.a), columns = pointer_of(k_, p_.b);
     if (!parts_.empty()) t_.add(fmt::format("const auto& {0} = {0}_0;", rows));
-    each_tile();
-    if (!parts_.empty())
-      t_.add(fmt::format("const {}* const {} = {};", element_type(p_), columns, of_part([&](size_t n) {
-                           return fmt::format("{}_{}", pointer_of(*parts_[n].kernel, parts_[n].product.b), n);
-                         })));
-    if (p_.batch.dims.empty())
-      t_.add("(void)batch;");
-    else
-      take_apart(t_, "batch", p_.batch, "z");
-    declare_operands();
-    if (ahead) {  // of the first stages, before what precedes the launch has ended
-      t_.open("if (tile == block)");
+    each_tile([&] {
+      if (!parts_.empty())
+        t_.add(fmt::format("const {}* const {} = {};", element_type(p_), columns, of_part([&](size_t n) {
+                             return fmt::format("{}_{}", pointer_of(*parts_[n].kernel, parts_[n].product.b), n);
+                           })));
+      if (p_.batch.dims.empty())
+        t_.add("(void)batch;");
+      else
+        take_apart(t_, "batch", p_.batch, "z");
+      declare_operands();
+      if (ahead) {  // of the first stages, before what precedes the launch has ended
+        t_.open("if (tile == block)");
+        t_.add("#pragma unroll 1");
+        t_.open(fmt::format("for (int step = 0; step < {}; ++step)", slots()));
+        if (p_.a.ahead) t_.add("bring_a(step, step);");
+        if (p_.b.ahead) t_.add("bring_b(step, step);");
+        t_.close();
+        follow();
+        t_.close();
+      }
       t_.add("#pragma unroll 1");
-      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", slots()));
-      if (p_.a.ahead) t_.add("bring_a(step, step);");
-      if (p_.b.ahead) t_.add("bring_b(step, step);");
+      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
+      t_.add("mbarrier_wait(&empty[slot], phase);");
+      const std::string again = fmt::format("if (tile != block || step >= {}) ", slots());
+      t_.add(fmt::format("{}bring_a(slot, step);", p_.a.ahead ? again : ""));
+      t_.add(fmt::format("{}bring_b(slot, step);", p_.b.ahead ? again : ""));
+      t_.add("arrive_behind_copies(&full[slot]);");
+      next_slot();
       t_.close();
-      follow();
-      t_.close();
-    }
-    t_.add("#pragma unroll 1");
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
-    t_.add("mbarrier_wait(&empty[slot], phase);");
-    const std::string again = fmt::format("if (tile != block || step >= {}) ", slots());
-    t_.add(fmt::format("{}bring_a(slot, step);", p_.a.ahead ? again : ""));
-    t_.add(fmt::format("{}bring_b(slot, step);", p_.b.ahead ? again : ""));
-    t_.add("arrive_behind_copies(&full[slot]);");
-    next_slot();
-    t_.close();
-    t_.close();
+    });
     t_.add("return;");
     t_.close();
     t_.add(fmt::format("give_registers<{}>();", others));
     follow();
     t_.add("int slot = 0, last = 0;");
     t_.add("unsigned phase = 0;");
-    each_tile();
-    declare_sums();
-    t_.add("#pragma unroll");  // zeros are in their registers before products begin
-    t_.add(fmt::format("for (int i = 0; i < {}; ++i) hold(sums[i]);", rows_of_warp(s_) / 16));
-    t_.add("#pragma unroll 1");
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
-    t_.add("mbarrier_wait(&full[slot], phase);");
-    t_.add("show_words();");
-    for (const auto& [x, size] : {std::pair{'a', s_.rows}, {'b', s_.columns}})
-      t_.add(
-          fmt::format("const {0}* const {1}_stage = {1}_stages + slot * {2};", element_type(p_), x, size * tile_depth));
-    group_step();
-    t_.add("wait_group<1>();");
-    t_.add("if (lane == 0 && step > 0) mbarrier_arrive(&empty[last]);");
-    t_.add("last = slot;");
-    next_slot();
-    t_.close();
-    t_.add("wait_group<0>();");
-    t_.add("if (lane == 0) mbarrier_arrive(&empty[last]);");
-    add_results();
-    t_.close();
+    each_tile([&] {
+      declare_sums();
+      t_.add("#pragma unroll");  // zeros are in their registers before products begin
+      t_.add(fmt::format("for (int i = 0; i < {}; ++i) hold(sums[i]);", rows_of_warp(s_) / 16));
+      t_.add("#pragma unroll 1");
+      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps_));
+      t_.add("mbarrier_wait(&full[slot], phase);");
+      t_.add("show_words();");
+      for (const auto& [x, size] : {std::pair{'a', s_.rows}, {'b', stage_columns_}})
+        t_.add(fmt::format("const {0}* const {1}_stage = {1}_stages + slot * {2};", element_type(p_), x,
+                           size * tile_depth));
+      group_step();
+      t_.add("wait_group<1>();");
+      t_.add("if (lane == 0 && step > 0) mbarrier_arrive(&empty[last]);");
+      t_.add("last = slot;");
+      next_slot();
+      t_.close();
+      t_.add("wait_group<0>();");
+      t_.add("if (lane == 0) mbarrier_arrive(&empty[last]);");
+      add_results();
+    });
     return std::move(t_.text);
   }
 
@@ -123,13 +123,42 @@ class FedText : TileText {
     return choice + text(parts_.size() - 1);
   }
 
-  // A loop's parts that both those who fill stages and those who multiply walk.
-  void each_tile() {
+  // The loop over a block's tiles, which both those who fill stages and those who multiply walk.
+  template <typename F>
+  void each_tile(const F& body) {
+    if (s_.narrow > 0) return each_width(body);
     t_.add("#pragma unroll 1");
     if (parts_.empty()) {
       t_.open(fmt::format("for (int tile = block; tile < {}; tile += gridDim.x)", tiles_of(p_, s_)));
-      return stand_at("tile");
+      stand_at("tile");
+    } else {
+      stand_in_part();
     }
+    body();
+    t_.close();
+  }
+
+  // First all wide tiles, then the narrow ones: a loop for each, whose stages lie in the same places.
+  template <typename F>
+  void each_width(const F& body) {
+    const int64_t rows = p_.rows.size() / s_.rows, wide = rows * s_.wide;
+    const int narrow = s_.narrow, first_column = s_.wide * columns_of(p_, s_);
+    const int64_t all = tiles_of(p_, s_);
+    t_.add("int tile = block;");
+    for (const bool last : {false, true}) {
+      if (last) s_.columns = narrow;
+      t_.add("#pragma unroll 1");
+      t_.open(fmt::format("for (; tile < {}; tile += gridDim.x)", last ? all : wide));
+      const std::string number = last ? fmt::format("(tile - {})", wide) : "tile";
+      t_.add(fmt::format("const int first_row = {0} % {1} * {2}, first_column = {3} + {0} / {1} * {4}, batch = 0;",
+                         number, rows, s_.rows, last ? first_column : 0, columns_of(p_, s_)));
+      body();
+      t_.close();
+    }
+    s_.columns = stage_columns_;
+  }
+
+  void stand_in_part() {
     std::vector<int64_t> first{0};
     for (const Part& part : parts_) first.push_back(first.back() + tiles_of(part.product, s_));
     t_.open(fmt::format("for (int tile = block; tile < {}; tile += gridDim.x)", first.back()));

@@ -42,7 +42,12 @@ std::string place(int words, const std::string& line, const std::string& at) {
 }
 
 TileText::TileText(const Kernel& kernel, const Product& product, const TileShape& shape)
-    : k_(kernel), p_(product), s_(shape), all_steps_(steps_of(p_)), steps_(steps_of_piece(p_, s_)) {}
+    : k_(kernel),
+      p_(product),
+      s_(shape),
+      stage_columns_(shape.columns),
+      all_steps_(steps_of(p_)),
+      steps_(steps_of_piece(p_, s_)) {}
 
 void TileText::begin() {
   t_.add(fmt::format("extern __shared__ {}uint4 shared_words[];", s_.groups ? "__align__(1024) " : ""));
@@ -129,7 +134,7 @@ int TileText::matrix_lines(char x, int size) const { return x == 'b' && p_.secon
 void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
   const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
   const int all = across(o) ? tile_depth : size;
-  const std::string stage = fmt::format("{}_stages + stage * {}", x, size * tile_depth);
+  const std::string stage = fmt::format("{}_stages + stage * {}", x, (x == 'b' ? stage_columns_ : size) * tile_depth);
   const int apart = matrix_lines(x, size);
   const bool two = apart != size;
   const std::string one = pointer_of(k_, o), from = two ? "from" : one, other = two ? pointer_of(k_, p_.second_b) : "";

@@ -31,7 +31,8 @@ class TileText {
 
   const Kernel& k_;
   const Product& p_;
-  const TileShape& s_;
+  TileShape s_;                      // columns are those of the tiles that are being written
+  const int stage_columns_;          // lines of b for which a stage has room
   const int64_t all_steps_, steps_;  // and of a piece, at most
   Lines t_;
 
