@@ -158,6 +158,7 @@ class FedText : TileText {
     s_.columns = stage_columns_;
   }
 
+  // Opens the loop over the tiles of all parts.
   void stand_in_part() {
     std::vector<int64_t> first{0};
     for (const Part& part : parts_) first.push_back(first.back() + tiles_of(part.product, s_));
