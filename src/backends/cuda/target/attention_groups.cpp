@@ -67,6 +67,7 @@ class GroupText : StageText {
     t_.add(fmt::format("volatile float* const marks = (volatile float*)(values + {});", 2 * value_stage()));
     positions();
     bring_queries("queries + " + place(s_.rows()));
+    t_.add("commit_copies();");  // of their own: with those of keys, racecheck takes them for a race
     bring_stage("key", a_.k, true, depth_words(), a_.axes.depth.size(), key_stage());
     bring_stage("value", a_.v, false, a_.columns / word, a_.columns, value_stage());
   }
