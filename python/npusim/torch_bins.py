@@ -11,7 +11,7 @@ import torch
 
 from .torch_needed import CONDITIONS, find_memory, is_number_call, written
 from .torch_numbers import retrace
-from .torch_rows import call
+from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
 ALONG = {ATEN.argmax, ATEN.argmin, ATEN.topk, ATEN.sort, ATEN.argsort, ATEN.max, ATEN.min, ATEN.kthvalue, ATEN.median}
@@ -45,7 +45,7 @@ def _counts(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 def _bins(node: torch.fx.Node) -> tuple[int, bool] | None:
     """How many bins hold what is read, and whether there may be numbers beyond them; None where the program does not show
     it. A number beyond what a program promises is an index out of range when it runs."""
-    least = _argument(node, "minlength")
+    least = argument(node, "minlength")
     if not isinstance(least, int):
         return None
     if (size := node.meta["val"].shape[0].node.maybe_as_int()) is not None:
@@ -76,7 +76,7 @@ def _limit(x: Any, memory: dict[Any, set[Any]], changed: set[Any]) -> int | None
     if packet in SAME and x.target != ATEN.view.dtype:  # which reads the bits as others
         return _limit(x.args[0], memory, changed)
     if packet in (ATEN.clamp, ATEN.clamp_max):
-        most = _argument(x, "max")
+        most = argument(x, "max")
         return int(most) + 1 if isinstance(most, (int, float)) else _limit(x.args[0], memory, changed)
     if x.target == ATEN.remainder.Scalar and isinstance(x.args[1], int) and x.args[1] > 0:
         return x.args[1]
@@ -87,7 +87,7 @@ def _extent(node: torch.fx.Node) -> int | None:
     """Of the dimension that the indices which it gives are along."""
     if getattr(node.target, "_overloadpacket", None) not in ALONG:
         return None
-    shape, dim = node.args[0].meta["val"].shape, _argument(node, "dim")
+    shape, dim = node.args[0].meta["val"].shape, argument(node, "dim")
     extent = node.args[0].meta["val"].numel() if dim is None else shape[dim] if shape else 1
     return extent if isinstance(extent, int) else None
 
@@ -95,7 +95,7 @@ def _extent(node: torch.fx.Node) -> int | None:
 def _reads_within(user: torch.fx.Node, least: int) -> bool:
     """Whether it reads the first `least` elements alone, or only asks how many there are, for a condition."""
     if user.target == ATEN.slice.Tensor:
-        start, end, dim = _argument(user, "start"), _argument(user, "end"), _argument(user, "dim")
+        start, end, dim = argument(user, "start"), argument(user, "end"), argument(user, "dim")
         inside = isinstance(end, int) and 0 <= end <= least and isinstance(start or 0, int) and (start or 0) >= 0
         return inside and dim in (0, -1)
     if user.target == ATEN.sym_size.int or is_number_call(user):
@@ -106,7 +106,7 @@ def _reads_within(user: torch.fx.Node, least: int) -> bool:
 def _replace(node: torch.fx.Node, bins: int, beyond: bool) -> None:
     """Makes of the count a sum over bins, under its name."""
     graph, dtype, device = node.graph, node.meta["val"].dtype, node.meta["val"].device
-    weights = _argument(node, "weights")
+    weights = argument(node, "weights")
     with graph.inserting_before(node):
         index = call(graph, ATEN.to.dtype, node.args[0], torch.int64)
         if beyond:  # in a bin more
@@ -118,11 +118,3 @@ def _replace(node: torch.fx.Node, bins: int, beyond: bool) -> None:
         zeros = call(graph, ATEN.zeros.default, [bins + beyond], dtype=dtype, device=device)
     node.target, node.args, node.kwargs = ATEN.index_add.default, (zeros, 0, index, value), {}
     node.meta["val"] = zeros.meta["val"]
-
-
-def _argument(node: torch.fx.Node, name: str) -> Any:
-    """As the call gives it, or its default."""
-    for i, arg in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
-        if arg.name == name:
-            return node.kwargs.get(name, node.args[i] if i < len(node.args) else arg.default_value)
-    return None

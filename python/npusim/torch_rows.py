@@ -233,3 +233,11 @@ def call(graph: torch.fx.Graph, op: torch._ops.OpOverload, *args: Any, **kwargs:
     values = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
     node.meta["val"] = op(*values[0], **values[1])
     return node
+
+
+def argument(node: torch.fx.Node, name: str) -> Any:
+    """An argument of a call, as it gives it, or its default."""
+    for i, arg in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if arg.name == name:
+            return node.kwargs.get(name, node.args[i] if i < len(node.args) else arg.default_value)
+    return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .torch_rows import call, depends_on_values
+from .torch_rows import argument, call, depends_on_values
 
 ATEN = torch.ops.aten
 Node = torch.fx.Node
@@ -33,7 +33,7 @@ def sizes_of(node: Node, args: Sequence[Any], result: Any) -> list[int]:
     if node.target in READ | PUT:
         masks = [mask for mask, index in zip(args[1], node.args[1], strict=True) if _is_mask(index)]
         return [int(mask.count_nonzero()) for mask in masks]
-    along = _argument(node, "dim") or 0 if node.target == ATEN.repeat_interleave.self_Tensor else 0
+    along = argument(node, "dim") or 0 if node.target == ATEN.repeat_interleave.self_Tensor else 0
     return [(result if isinstance(result, torch.Tensor) else result[0]).shape[along]]
 
 
@@ -57,14 +57,6 @@ def settle_source(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settle
 
 def _is_mask(index: Any) -> bool:
     return isinstance(index, Node) and index.meta["val"].dtype in (torch.bool, torch.uint8)
-
-
-def _argument(node: Node, name: str) -> Any:
-    """As the call gives it, or its default."""
-    for i, arg in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
-        if arg.name == name:
-            return node.kwargs.get(name, node.args[i] if i < len(node.args) else arg.default_value)
-    return None
 
 
 # ---- where elements stand that a vector of truth chooses
@@ -162,7 +154,7 @@ def _unique(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
     flat = call(graph, ATEN.reshape.default, node.args[0], [-1])
     order = None
     if node.target == ATEN.unique_consecutive.default:
-        if _argument(node, "dim") is not None:
+        if argument(node, "dim") is not None:
             raise NotImplementedError("unique_consecutive along a dimension")
         ordered = flat
     else:
@@ -225,7 +217,7 @@ def _repeat_interleave(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> S
 
 
 def _repeat_elements(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
-    x, dim = node.args[0], _argument(node, "dim")
+    x, dim = node.args[0], argument(node, "dim")
     if dim is None:
         x, dim = call(graph, ATEN.reshape.default, x, [-1]), 0
     extent = x.meta["val"].shape[dim]
@@ -235,7 +227,7 @@ def _repeat_elements(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Set
 
 
 def _bincount(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
-    (count,), x, weights = sizes, node.args[0], _argument(node, "weights")
+    (count,), x, weights = sizes, node.args[0], argument(node, "weights")
     value = node.meta["val"]
     bins = call(graph, ATEN.zeros.default, [count], dtype=value.dtype, device=value.device)
     if not x.meta["val"].shape[0]:
@@ -245,7 +237,7 @@ def _bincount(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
         added = call(graph, ATEN.ones_like.default, index)
     else:
         added = call(graph, ATEN.to.dtype, weights, value.dtype)
-    most = call(graph, ATEN.clamp_min.default, call(graph, ATEN.amax.default, index), _argument(node, "minlength") - 1)
+    most = call(graph, ATEN.clamp_min.default, call(graph, ATEN.amax.default, index), argument(node, "minlength") - 1)
     return call(graph, ATEN.index_add.default, bins, 0, index, added), [call(graph, ATEN.eq.Scalar, most, count - 1)]
 
 
