@@ -54,12 +54,16 @@ def settle_sizes(
     """The program's graph with every shape known, a copy where some was not, and what the program is made for. branches:
     whether the model's branches are those that the example takes; the conditions in the graph say which then.
 
-    Where a shape depends on what has no form here, the graph is left as it is."""
+    Where a shape depends on what has no form here, the graph is left as it is. Raises UnsupportedError where a branch does."""
     if not any(_depends(node) for node in graph.nodes) or program.example_inputs is None:
         return graph, []
     graph = copy.deepcopy(graph)
     settling = _Settling(program, graph)
     if not settling.can_settle(branches):
+        if settling.conditions:  # a branch was taken that nothing would check
+            raise UnsupportedError(
+                [Problem(f"node '{node.name}'", f"decides a branch: {node.args[1]}") for node in settling.conditions]
+            )
         return graph, []
     settling.settle()
     return graph, settling.made_for

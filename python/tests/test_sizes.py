@@ -184,3 +184,12 @@ def test_nothing_to_hold_the_check() -> None:
 def test_a_size_that_has_no_form_is_refused_by_name() -> None:
     with pytest.raises(npusim.UnsupportedError, match="unique_dim"):
         export(lambda x, m: torch.unique(x, dim=0), *values())
+
+
+def branch_of_rows(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return x + 1 if torch.unique(x, dim=0).shape[0] > 3 else x
+
+
+def test_a_branch_that_has_no_check_is_refused() -> None:
+    with pytest.raises(Exception, match="data-dependent|decides a branch"):
+        export(branch_of_rows, *values())
