@@ -91,8 +91,7 @@ void put(std::byte* at, DType dtype, double value) {
 
 size_t elements_of(const Buffer& b) { return stored_bytes(b) / dtype_size(b.type.dtype); }
 
-// Weights as of a model whose values stay of one size; constants; states of small numbers. Tokens that are drawn are
-// drawn of several.
+// Weights as of a model whose values stay of one size; constants; states of small numbers.
 Memory first_memory(const Program& program, unsigned seed) {
   std::mt19937_64 random(seed);
   Memory memory;
@@ -108,7 +107,6 @@ Memory first_memory(const Program& program, unsigned seed) {
     std::normal_distribution<double> normal(vector && b.name.find("norm") != std::string::npos ? 1 : 0, size);
     for (size_t i = 0; i < elements_of(b); ++i)
       put(memory.back().data() + i * dtype_size(b.type.dtype), b.type.dtype, normal(random));
-    if (b.name == "temperature" || b.name == "top_p") put(memory.back().data(), b.type.dtype, 0.8);
   }
   return memory;
 }
@@ -205,7 +203,7 @@ void check_method(const Program& program, const Method& method, const TextTarget
     for (const TensorSpec& output : method.outputs) {
       const auto b = static_cast<size_t>(output.buffer);
       EXPECT_EQ(three[b], five[b]) << output.name << " at " << position;
-      EXPECT_LT(distance(program.buffers[b], three[b], expected[b]), 0.012) << output.name << " at " << position;
+      EXPECT_LT(distance(program.buffers[b], three[b], expected[b]), 0.01) << output.name << " at " << position;
     }
   }
 }
