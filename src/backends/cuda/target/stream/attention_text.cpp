@@ -183,12 +183,10 @@ void AttentionText::look() {
 
 void AttentionText::merge() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = rows * columns / quad;
-  const int64_t all = x_.batch.size() * quads, turns = (a_.splits + 31) / 32;
-  open_function("merge", "const unsigned turn, const unsigned reciprocal, const char* partial");
+  const int64_t turns = (a_.splits + 31) / 32;
+  open_function("merge", "const unsigned turn, const uint2 mine, const char* partial");
   t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
-  t_.add(fmt::format("const int end = first_unit({}, blockIdx.x + 1, reciprocal);", all));
-  t_.open(fmt::format("for (int one = first_unit({}, blockIdx.x, reciprocal) + warp; one < end; one += {})", all,
-                      stream_warps));
+  t_.open(fmt::format("for (int one = mine.x + warp; one < (int)mine.y; one += {})", stream_warps));
   t_.add(fmt::format("const int batch = one / {0}, i = one % {0};", quads));
   t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", columns / quad, quad));
   t_.add(fmt::format("const uint4* const from = (const uint4*)partial + (one * {} + lane) * 2;", a_.splits));
@@ -220,15 +218,24 @@ void AttentionText::merge() {
   each([&] {
     t_.open(fmt::format("if (n * 32 + lane < {})", a_.splits));
     t_.add(
-        "const float mine = __uint_as_float(other_word[n].y), share = mine == largest ? 1.0f : expf(mine - "
+        "const float mine = __uint_as_float(other_word[n].y), share = mine == largest ? 1.0f : exp_near(mine - "
         "largest);");
     t_.add("total += share * __uint_as_float(other_word[n].z);");
     t_.add("sums[0] += share * __uint_as_float(one_word[n].x), sums[1] += share * __uint_as_float(one_word[n].y);");
     t_.add("sums[2] += share * __uint_as_float(one_word[n].z), sums[3] += share * __uint_as_float(other_word[n].x);");
     t_.close();
   });
-  t_.add("total = warp_sum(total);");
-  t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] = warp_sum(sums[e]);", quad));
+  t_.add("// Side by side: five sums of a warp one behind the other wait for each of their steps.");
+  t_.add("#pragma unroll");
+  t_.open("for (int lanes = 16; lanes > 0; lanes /= 2)");
+  t_.add("const float other = __shfl_xor_sync(0xffffffffu, total, lanes);");
+  t_.add(fmt::format("float others[{}];", quad));
+  t_.add("#pragma unroll");
+  t_.add(fmt::format("for (int e = 0; e < {}; ++e) others[e] = __shfl_xor_sync(0xffffffffu, sums[e], lanes);", quad));
+  t_.add("total += other;");
+  t_.add("#pragma unroll");
+  t_.add(fmt::format("for (int e = 0; e < {}; ++e) sums[e] += others[e];", quad));
+  t_.close();
   t_.add(fmt::format("if (lane >= {}) continue;", quad));
   t_.add("const float sum = lane == 0 ? sums[0] : lane == 1 ? sums[1] : lane == 2 ? sums[2] : sums[3];");
   count_of_row();

@@ -76,9 +76,10 @@ void AttentionText::weigh(DType dtype) {
   t_.add("now = nan_max(now, weight[i]);");
   t_.close();
   for (int lanes : {1, 2}) t_.add(fmt::format("now = nan_max(now, __shfl_xor_sync(0xffffffffu, now, {}));", lanes));
-  t_.add("const float shrink = largest[half] == now ? 1.0f : expf(largest[half] - now);");
+  t_.add("const float base = now == -INFINITY ? 0.0f : now;");
+  t_.add("const float shrink = largest[half] == now ? 1.0f : exp_near(largest[half] - now);");
   t_.add("#pragma unroll");
-  t_.add("for (int i = 0; i < 8; ++i) weight[i] = weight[i] == -INFINITY ? 0.0f : expf(weight[i] - now);");
+  t_.add("for (int i = 0; i < 8; ++i) weight[i] = exp_near(weight[i] - base);");
   t_.add("#pragma unroll");
   t_.add("for (int i = 0; i < 8; ++i) sum += weight[i];");
   for (int lanes : {1, 2}) t_.add(fmt::format("sum += __shfl_xor_sync(0xffffffffu, sum, {});", lanes));

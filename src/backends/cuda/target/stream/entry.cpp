@@ -18,12 +18,13 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
   constexpr int64_t most_shared = 227 << 10, fewest_slots = 3, most_slots = 8;
   const int64_t rows = aligned(rows_kept * table.longest_row * 8);
   StreamLayout l;
-  l.others = kept_bytes + aligned(scratch_bytes) + rows + stream_alignment;
+  const int64_t brought = aligned(rows_kept * table.brought_bytes);
+  l.others = kept_bytes + aligned(scratch_bytes) + rows + brought + stream_alignment;
   l.slots = std::min((most_shared - l.others) / slot_bytes, most_slots);
   if (l.slots < fewest_slots) l.slots = 0;
   l.kept = l.slots * slot_bytes, l.at_scratch = l.kept + kept_bytes;
   l.at_rows = l.at_scratch + aligned(scratch_bytes);
-  l.at_barriers = l.at_rows + rows, l.bytes = l.at_barriers + stream_alignment;
+  l.at_brought = l.at_rows + rows, l.at_barriers = l.at_brought + brought, l.bytes = l.at_barriers + stream_alignment;
   return l;
 }
 
@@ -38,6 +39,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   };
   entry.tables += "// Places: numbers, positions among what is given, in the block's memory and in the launch's.\n";
   numbers("table_rows", table.rows), numbers("table_matrices", table.matrices);
+  numbers("table_brought", table.brought);
   Lines t;
   t.add("extern __shared__ uint4 memory[];");
   t.add("char* const own = (char*)memory;");
@@ -62,12 +64,16 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const int lane = threadIdx.x % 32;");
   t.open("const auto found = [&](const int place)");
   t.add(fmt::format("if (place <= {0}) return (unsigned long long)({0} - place);", plain_from));
+  t.add(fmt::format(
+      "if (place >= {0}) return words_of((place - {0}) / 16, place / 2 % 8, place % 2 ? 3 : 6, reciprocal);",
+      words_from));
+  t.add(fmt::format("if (place >= {0}) return share_of((place - {0}) / 8, place % 8, reciprocal);", share_from));
   t.add("if (place < 0) return (unsigned long long)given.at[-1 - place];");
   t.add(fmt::format("return (unsigned long long)(place < {0} ? own + {1} + place : shared + (place - {0}));", own_from,
                     layout.kept));
   t.close(";");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads + 32));
-  t.add("int slot = 0;");
+  t.add("int slot = 0, brought = 0;");
   t.add("unsigned phase = 0;");
   t.add("#pragma unroll 1");
   t.open(fmt::format("for (int i = 0; i < {};)", table.rows.size()));
@@ -75,6 +81,16 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("mbarrier_wait(&row_empty[slot], phase ^ 1);");
   t.add(fmt::format("for (int k = lane; k < length; k += 32) rows[slot * {} + k] = found(table_rows[i + k]);",
                     table.longest_row));
+  t.add("__syncwarp();");
+  t.open("for (int left = table_brought[brought++]; left > 0; --left, brought += 4)");
+  t.add("const int k = table_brought[brought];");
+  t.add(
+      fmt::format("const char* const there = bring(own + {} + slot * {} + table_brought[brought + 1], (const "
+                  "char*)found(table_rows[i + k]), table_brought[brought + 2], table_brought[brought + 3], "
+                  "reciprocal);",
+                  layout.at_brought, table.brought_bytes));
+  t.add(fmt::format("if (lane == 0) rows[slot * {} + k] = (unsigned long long)there;", table.longest_row));
+  t.close();
   t.add("__syncwarp();");
   t.add("if (lane == 0) mbarrier_arrive(&row_full[slot]);");
   t.add("i += length;");

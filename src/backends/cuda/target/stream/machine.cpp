@@ -29,6 +29,40 @@ __device__ __forceinline__ int first_line(const int lines, const int block, cons
   return lines % 2 ? first_unit(lines, block, reciprocal) : 2 * first_unit(lines / 2, block, reciprocal);
 }
 
+// Numbers of this block's own that the table names: what it has of so many units, and in how many words it publishes
+// them and all blocks theirs.
+__device__ __forceinline__ unsigned long long two_numbers(const int one, const int other) {
+  return (unsigned)one | (unsigned long long)(unsigned)other << 32;
+}
+__device__ __forceinline__ unsigned long long share_of(const int units, const int width, const unsigned reciprocal) {
+  return two_numbers(width * first_unit(units, blockIdx.x, reciprocal),
+                     width * first_unit(units, blockIdx.x + 1, reciprocal));
+}
+__device__ __forceinline__ unsigned long long words_of(const int units, const int width, const int each,
+                                                       const unsigned reciprocal) {
+  const int most = first_unit(units, 1, reciprocal);  // the first block has no fewer than another
+  const int words = (most * width + each - 1) / each;
+  return two_numbers(words, words * (int)gridDim.x);
+}
+// By a warp: what comes with a row of the table, whole or of each line of the block's so many bytes; where it is then.
+__device__ __forceinline__ const char* bring(char* to, const char* from, const int bytes, const int lines,
+                                             const unsigned reciprocal) {
+  const int lane = threadIdx.x % 32;
+  if (lines == 0) {
+    for (int at = lane * 16; at < bytes; at += 512)
+      if (at + 16 <= bytes)
+        *(uint4*)(to + at) = *(const uint4*)(from + at);
+      else
+        for (int i = at; i < bytes; i += 2) *(unsigned short*)(to + i) = *(const unsigned short*)(from + i);
+    return to;
+  }
+  const int first = first_line(lines, blockIdx.x, reciprocal), end = first_line(lines, blockIdx.x + 1, reciprocal);
+  if (end - first > lines / most_blocks + 2) return from;
+  for (int at = first * bytes + lane * 2; at < end * bytes; at += 64)
+    *(unsigned short*)(to + at - first * bytes) = *(const unsigned short*)(from + at);
+  return to - first * bytes;
+}
+
 // Asks for the pieces of this block's lines, as far ahead as the ring has room, with few bytes under way at once.
 struct Feeder {
   Ring ring;
@@ -175,12 +209,6 @@ struct Turn {
 // launch writes all words, so what stands there is its own or that of the one before. A block's elements are whole units
 // of `width`; behind a counter, which tells roughly how many blocks have published, each block has as many words.
 enum { turn_mask = (1 << 12) - 1 };
-template <typename T, int units, int width>
-__device__ __forceinline__ int words_of_a_block(const Turn& turn) {
-  constexpr int each = 12 / sizeof(T);
-  const int most = first_unit(units, 1, turn.reciprocal);  // the first block has no fewer than another
-  return (most * width + each - 1) / each;
-}
 
 __device__ __forceinline__ unsigned gather_part(const unsigned* value, const int at, const int end) {
   return at < end ? value[at] : 0;
@@ -196,19 +224,18 @@ __device__ __forceinline__ void leave_part(unsigned short* value, const int at, 
   if (at + 1 < end) value[at + 1] = (unsigned short)(part >> 16);
 }
 
-// By the threads from `from` on, so that several values go at once.
-template <typename T, int units, int width>
-__device__ __forceinline__ void publish(const int from, const T* value, char* memory, const Turn& turn) {
+// By the threads from `from` on, so that several values go at once: the elements `mine`, in so many words.
+template <typename T>
+__device__ __forceinline__ void publish(const int from, const T* value, char* memory, const Turn& turn,
+                                        const uint2 mine, const int words) {
   constexpr int each = 12 / sizeof(T);
-  static_assert(units * width <= 1 << 16);
   const int thread = (threadIdx.x - from) % 256;
-  const int words = words_of_a_block<T, units, width>(turn);
-  const int first = width * first_unit(units, blockIdx.x, turn.reciprocal);
-  const int end = width * first_unit(units, blockIdx.x + 1, turn.reciprocal);
+  if (thread >= words) return;
+  const int end = mine.y;
   uint4* const to = (uint4*)(memory + 256) + blockIdx.x * words;
 #pragma unroll 1
   for (int n = thread; n < words; n += 256) {
-    const int at = first + n * each;
+    const int at = mine.x + n * each;
     const unsigned x = gather_part(value, at, end), y = gather_part(value, at + each / 3, end);
     const unsigned z = gather_part(value, at + each / 3 * 2, end);
     const unsigned place = at << 16 | max(0, min(each, end - at)) << 12;
@@ -224,8 +251,7 @@ struct Taken {
   uint4 word[turns];
 };
 template <typename T, int units, int width>
-__device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memory, const Turn& turn) {
-  const int all = words_of_a_block<T, units, width>(turn) * (int)gridDim.x;
+__device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memory, const int all) {
 #pragma unroll
   for (int n = 0; n < t.turns; ++n) {
     const int at = threadIdx.x + n * 256;
@@ -234,8 +260,8 @@ __device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memor
   }
 }
 template <typename T, int units, int width>
-__device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory, const Turn& turn) {
-  const int all = words_of_a_block<T, units, width>(turn) * (int)gridDim.x;
+__device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory, const Turn& turn,
+                                     const int all) {
 #pragma unroll
   for (int n = 0; n < t.turns; ++n) {
     const int at = threadIdx.x + n * 256;

@@ -37,6 +37,9 @@ struct StreamExchange {
   int64_t units = 0, width = 1;  // a block's share is of whole units of so many elements
   DType dtype = DType::f32;
 };
+// As it travels: in parts of 4 bytes where units are made of them, else of 2.
+inline int64_t unit_bytes(const StreamExchange& e) { return e.width * static_cast<int64_t>(dtype_size(e.dtype)); }
+inline int64_t part_bytes(const StreamExchange& e) { return unit_bytes(e) % 4 == 0 ? 4 : 2; }
 
 struct StreamPlan {
   std::vector<StreamStage> stages;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace npusim::cuda {
 
 bool is_dense(const Access& access, const Axis& axis, int64_t unit) {
@@ -42,6 +44,18 @@ std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::stri
     return none("a matrix whose lines do not lie one behind the other");
   if (!is_dense(x, p.depth, 1) || !is_dense(x, p.rows, depth)) return none("rows that do not lie one behind the other");
   return p;
+}
+
+bool is_by_line(const Kernel& kernel, const StreamProduct& p, int arg) {
+  if (kernel.args[static_cast<size_t>(arg)].elements != p.lines.size() || kernel.args[static_cast<size_t>(arg)].written)
+    return false;
+  return std::all_of(kernel.accesses.begin(), kernel.accesses.end(), [&](const Access& a) {
+    if (a.arg != arg) return true;
+    const bool for_all_rows = std::all_of(p.rows.dims.begin(), p.rows.dims.end(),
+                                          [&](int dim) { return a.strides[static_cast<size_t>(dim)] == 0; });
+    return a.offset == 0 && a.guards.empty() && a.terms.empty() && is_dense(a, p.lines, 1) &&
+           (for_all_rows || p.rows.size() == 1);
+  });
 }
 
 bool lies_flat(const Access& access, const StreamProduct& p) {

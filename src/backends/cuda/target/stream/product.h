@@ -29,6 +29,8 @@ std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::stri
 
 // Whether a step along the flat position of the axis is one of `unit` elements.
 bool is_dense(const Access& access, const Axis& axis, int64_t unit);
+// Whether all that the kernel reads of the argument is an element for each line: of a bias.
+bool is_by_line(const Kernel& kernel, const StreamProduct& product, int arg);
 // Whether the access is of element row * lines + line, whatever else the kernel does.
 bool lies_flat(const Access& access, const StreamProduct& product);
 

@@ -52,19 +52,14 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   const int64_t tile = tile_floats(rows), least = (depth - 1) % slot_depth + 1;  // elements of a line in a piece
   std::vector<std::string> given;
   for (size_t n = 0; n < run.size(); ++n)
-    given.push_back(parameters(*run[n].kernel, stream_dialect(), fmt::format("_{}", n)));
+    given.push_back(parameters(*run[n].kernel, stream_dialect(), fmt::format("_{}", n)) +
+                    fmt::format(",\n    const uint2 mine_{}", n));
   const std::string x = names_of(*run[0].kernel, "_0")[static_cast<size_t>(one.x)];
   Lines t;
   t.indent = 0;
   t.text = "\n// Lines of " + std::to_string(depth) + " times " + std::to_string(rows) + " rows: " + joined_names(run) +
            "\n";
-  t.open(fmt::format("{} void {}_begin(Ring& ring, Words& words)", stream_dialect().function, name));
-  t.add(fmt::format("int lines = 0;"));
-  for (const NamedProduct& each : run)
-    t.add(
-        fmt::format("lines += first_line({0}, blockIdx.x + 1, ring.reciprocal) - first_line({0}, blockIdx.x, "
-                    "ring.reciprocal);",
-                    each.product->lines.size()));
+  t.open(fmt::format("{} void {}_begin(Ring& ring, Words& words, const int lines)", stream_dialect().function, name));
   t.add(fmt::format("if (lines > 0) take_piece<{}>(ring, words, {});", least, std::min(depth, slot_depth)));
   t.close();
   t.open(
@@ -72,9 +67,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
                   "half,\n    {})",
                   stream_dialect().function, name, fmt::join(given, ",\n    ")));
   for (size_t n = 0; n < run.size(); ++n) {
-    const int64_t lines = run[n].product->lines.size();
-    for (const auto& [which, block] : {std::pair{"first", "blockIdx.x"}, {"end", "blockIdx.x + 1"}})
-      t.add(fmt::format("const int {}_{} = first_line({}, {}, ring.reciprocal);", which, n, lines, block));
+    t.add(fmt::format("const int first_{0} = mine_{0}.x, end_{0} = mine_{0}.y;", n));
     t.add(fmt::format("const int tiles_{0} = {1}(end_{0} - first_{0} + {2}) / {3};", n,
                       n == 0 ? "" : fmt::format("tiles_{} + ", n - 1), tile_lines - 1, tile_lines));
   }

@@ -2,6 +2,7 @@
 #include "backends/cuda/target/stream/table.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "backends/cuda/target/stream/meetings.h"
 #include "backends/cuda/target/stream/text.h"
@@ -12,6 +13,9 @@ namespace npusim::cuda {
 using Kind = StreamStage::Kind;
 
 namespace {
+
+// Of a share of lines, what of the memory that comes with a row is for it; a larger one stays where it is.
+int64_t share_bytes(int64_t lines, int64_t each) { return ((lines / stream_grid + 2) * each + 15) / 16 * 16; }
 
 constexpr int64_t most_small = 1 << 16;  // bytes of what is asked for ahead without a place in the ring
 
@@ -30,6 +34,10 @@ TableWriter::TableWriter(const WholeMethod& method, const StreamPlan& plan) : m_
     table.first_trap.push_back(takes_trap(k) ? table.trap_count : -1);
     if (takes_trap(k)) table.trap_count += trap_count(k);
   }
+  writers_.resize(m_.uses.size());
+  for (size_t step = 0; step < plan_.kernels.size(); ++step)
+    for (size_t i = 0; i < plan_.kernels[step].args.size(); ++i)
+      writers_[static_cast<size_t>(m_.steps[step].values[i])] += plan_.kernels[step].args[i].written;
   for (int& pointer : partial_pointers_) pointer = own_pointer(plan_.partial_bytes);
 }
 
@@ -55,6 +63,24 @@ int TableWriter::pointer(int32_t value, bool copied) {
   return known->second;
 }
 
+// What of the units is the block's: the first element and the one behind the last.
+void TableWriter::put_share(int64_t units, int64_t width) {
+  assert(width < 8 && units < (words_from - share_from) / 8);
+  table.rows.push_back(share_from + units * 8 + width);
+}
+void TableWriter::put_words(int32_t value) {
+  const StreamExchange& e = plan_.exchanges.at(value);
+  const int64_t width = unit_bytes(e) / part_bytes(e);
+  assert(width < 8 && e.units < 1 << 26);
+  table.rows.push_back(words_from + e.units * 16 + width * 2 + (part_bytes(e) == 4));
+}
+void TableWriter::put_published(int32_t value) {
+  const StreamExchange& e = plan_.exchanges.at(value);
+  put(exchange_pointer(value));
+  put_share(e.units, unit_bytes(e) / part_bytes(e));
+  put_words(value);
+}
+
 // The memory through which a value is exchanged: room for the words of any number of blocks.
 int TableWriter::exchange_pointer(int32_t value) {
   const auto [known, fresh] = exchange_of_.try_emplace(value, static_cast<int>(table.pointers.size()));
@@ -77,12 +103,16 @@ void TableWriter::put_matrix(int32_t value, const std::array<int64_t, 3>& shape)
 }
 
 void TableWriter::add(int text, std::span<const StreamStage> chain) {
-  const size_t length = table.rows.size();
+  const size_t length = table.rows.size(), count = table.brought.size();
   table.rows.push_back(0);
+  table.brought.push_back(0);
+  row_ = length + 1, brought_here_ = 0;
   put_number(text | (chain[0].after_all ? stage_waits : 0));
   for (const StreamStage& stage : chain) add(stage);
   table.rows[length] = static_cast<int64_t>(table.rows.size() - length) - 1;
   table.longest_row = std::max(table.longest_row, table.rows[length]);
+  table.brought[count] = static_cast<int64_t>(table.brought.size() - count) / 4;
+  table.brought_bytes = std::max(table.brought_bytes, brought_here_);
   ++table.row_count;
 }
 
@@ -94,6 +124,7 @@ void TableWriter::add(const StreamStage& stage) {
     for (int32_t v : stage.values) {
       put(exchange_pointer(v));
       put(pointer(v, false));
+      put_words(v);
     }
     return;
   }
@@ -104,6 +135,7 @@ void TableWriter::add(const StreamStage& stage) {
   }
   for (size_t i = 0; i < k.args.size(); ++i) {
     const bool x = stage.kind == Kind::product && static_cast<int>(i) == plan_.products[stage.step]->x;
+    bring(stage, i);
     put(pointer(values[i], x && !plan_.homes.contains(values[i])));
   }
   if (stage.kind == Kind::attention || stage.kind == Kind::merge) {
@@ -113,15 +145,43 @@ void TableWriter::add(const StreamStage& stage) {
     put(counter(merged_));
     if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0)
       table.rows.push_back(plan_.seen.at(stage.step));
-    if (stage.kind == Kind::merge) ++merged_;
+    if (stage.kind == Kind::merge) {
+      const AttentionAxes& axes = plan_.attentions[stage.step]->axes;
+      put_share(axes.batch.size() * axes.rows.size() * axes.columns.size() / quad_columns, 1);
+      ++merged_;
+    }
+  }
+  if (stage.kind == Kind::product) {
+    const int64_t lines = plan_.products[stage.step]->lines.size();
+    put_share(lines % 2 ? lines : lines / 2, lines % 2 ? 1 : 2);
   }
   if (stage.kind == Kind::look) table.rows.push_back(plan_.seen.at(stage.step));
-  if (const auto made = published(m_, plan_, stage)) put(exchange_pointer(values[*made]));
+  if (const auto made = published(m_, plan_, stage)) put_published(values[*made]);
   if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
     ask_for_small(stage.step);
   if (stage.kind != Kind::product) return;
   const StreamProduct& p = *plan_.products[stage.step];
   put_matrix(values[static_cast<size_t>(p.matrix)], {p.lines.size(), p.depth.size(), p.matrix_offset * 2});
+}
+
+// Small values that the method does not make come into the block's memory with the row, while the piece of text before
+// runs: of a product's epilogue those of the block's lines.
+void TableWriter::bring(const StreamStage& stage, size_t arg) {
+  const bool product = stage.kind == Kind::product;
+  if (!product && stage.kind != Kind::everywhere) return;
+  const Kernel& k = plan_.kernels[stage.step];
+  const auto value = static_cast<size_t>(m_.steps[stage.step].values[arg]);
+  if (m_.uses[value] == ValueUse::inside || writers_[value] > 0) return;
+  const int number = static_cast<int>(arg);
+  if (product && (number == plan_.products[stage.step]->matrix || number == plan_.products[stage.step]->x)) return;
+  const int64_t all = plan_.bytes[value], each = static_cast<int64_t>(dtype_size(k.args[arg].dtype));
+  const bool by_line = product && is_by_line(k, *plan_.products[stage.step], number);
+  const int64_t lines = by_line ? plan_.products[stage.step]->lines.size() : 0;
+  const int64_t bytes = by_line ? share_bytes(lines, each) : (all + 15) / 16 * 16;
+  if (each < 2 || brought_here_ + bytes > most_brought) return;
+  for (int64_t n : {static_cast<int64_t>(table.rows.size() - row_), brought_here_, by_line ? each : all, lines})
+    table.brought.push_back(n);
+  brought_here_ += bytes;
 }
 
 // What is known before the run and is no matrix is as good as never in the cache: all weights have come by since.

@@ -13,18 +13,24 @@ namespace npusim::cuda {
 inline constexpr int64_t stream_alignment = 256;   // of a value: no two share a line of a cache
 inline constexpr int64_t own_from = 1 << 18;       // places from here on are in the launch's memory
 inline constexpr int64_t plain_from = -(1 << 20);  // down from here they are numbers
+inline constexpr int64_t share_from = 1 << 28;     // from here on what is a block's of so many units: two numbers
+inline constexpr int64_t words_from = 1 << 30;     // from here on what it publishes: words of a block, and of all
+inline constexpr int64_t most_brought = 512;       // bytes that come with a row of the table
 inline constexpr int stage_waits = 1 << 15;        // in the entry of a piece of text: it waits for all blocks
 
 inline int64_t aligned(int64_t bytes) { return (bytes + stream_alignment - 1) / stream_alignment * stream_alignment; }
 
 // Places stand for pointers: from own_from on into the launch's memory, from 0 on into the block's, below -1 - position
-// among `values`, from plain_from down for numbers.
+// among `values`, from plain_from down for numbers, from share_from and words_from on for numbers of the block's own.
 struct StreamTable {
   std::vector<int64_t> pointers;  // places
   // Of each piece of text how many places follow: the number of the text and stage_waits, then of each of its stages a
   // row.
   std::vector<int64_t> rows;
-  int64_t row_count = 0, longest_row = 0;
+  // Of each piece of text how many values come with its row into the block's memory, then of each: its place in the
+  // row, where it goes, how many bytes, and of how many lines (0: it comes whole) those of the block alone.
+  std::vector<int64_t> brought;
+  int64_t row_count = 0, longest_row = 0, brought_bytes = 0;
   std::vector<int64_t> matrices;  // pairs of a place and a shape, in the order in which products and rows need them
   std::map<std::array<int64_t, 3>, int> shapes;  // lines of so many elements from a byte on; no lines: so many bytes
   std::vector<int32_t> values;                   // what is given
@@ -40,12 +46,17 @@ class TableWriter {
  public:
   TableWriter(const WholeMethod& method, const StreamPlan& plan);
   // The piece of text with this number, of these stages. The row of a stage: its first trap, its pointers (of an
-  // exchange and a gather in pairs; of an attention and a merge then those of its parts), and the place of its words.
+  // gather in pairs; of an exchange those and its words; of an attention and a merge then those of its parts), what
+  // lines or columns are the block's, and of what it publishes the place of its words, its elements and its words.
   void add(int text, std::span<const StreamStage> chain);
   StreamTable table;
 
  private:
   void add(const StreamStage& stage);
+  void put_share(int64_t units, int64_t width);
+  void put_published(int32_t value);
+  void put_words(int32_t value);
+  void bring(const StreamStage& stage, size_t arg);
   void put(int pointer) { table.rows.push_back(table.pointers[static_cast<size_t>(pointer)]); }
   void put_number(int64_t number) { table.rows.push_back(plain_from - number); }
   int pointer(int32_t value, bool copied);
@@ -60,7 +71,10 @@ class TableWriter {
   std::map<std::pair<int32_t, bool>, int> pointer_of_;
   std::map<int32_t, int> exchange_of_;
   std::map<int, int> counters_;
-  int partial_pointers_[2];  // attentions take turns
+  std::vector<int> writers_;  // by value: how many steps
+  size_t row_ = 0;            // where the row that is written begins
+  int64_t brought_here_ = 0;  // bytes that come with it
+  int partial_pointers_[2];   // attentions take turns
   int merged_ = 0;
 };
 

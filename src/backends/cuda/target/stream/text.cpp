@@ -27,6 +27,7 @@ namespace {
 using Kind = StreamStage::Kind;
 
 constexpr int64_t word_payload = 12;  // bytes of a value in a word that is exchanged
+constexpr int published_places = 3;   // of a row: the memory of the words, the block's elements, its words
 
 class Printer {
  public:
@@ -39,6 +40,10 @@ class Printer {
     }
     if (kinds_.size() >= stage_waits || table_.trap_count >= 1 << 16) {
       why = "a table of too many entries";
+      return std::nullopt;
+    }
+    if (own_from + table_.own_bytes > share_from) {
+      why = fmt::format("{} bytes of the launch's own", table_.own_bytes);
       return std::nullopt;
     }
     if (table_.values.size() + 2 > static_cast<size_t>(cuda_dialect.max_args)) {
@@ -79,12 +84,11 @@ class Printer {
   int64_t bytes_of(int32_t value) const { return plan_.bytes[static_cast<size_t>(value)]; }
 
   std::string shape_of(const StreamExchange& e) const {
-    const int64_t bytes = e.width * static_cast<int64_t>(dtype_size(e.dtype));
-    return bytes % 4 == 0 ? fmt::format("<unsigned, {}, {}>", e.units, bytes / 4)
-                          : fmt::format("<unsigned short, {}, {}>", e.units, bytes / 2);
+    const int64_t part = part_bytes(e);
+    return fmt::format("<unsigned{}, {}, {}>", part == 4 ? "" : " short", e.units, unit_bytes(e) / part);
   }
   static std::string pointer_type(const StreamExchange& e) {
-    return e.width * dtype_size(e.dtype) % 4 == 0 ? "(unsigned*)" : "(unsigned short*)";
+    return part_bytes(e) == 4 ? "(unsigned*)" : "(unsigned short*)";
   }
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
 
@@ -151,10 +155,12 @@ class Printer {
     Lines c;
     c.indent = 3;
     c.open(fmt::format("case {}:", id));
+    const size_t begin = c.text.size();
+    numbers_.clear();
     row_ = 1;
     std::string to_publish;  // behind the next meeting
     if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange) {
-      c.add(fmt::format("{}_begin(ring, words);", products(run)));
+      c.add(fmt::format("{}_begin(ring, words, {});", products(run), lines_of(chain, run)));
       begun_ = true;
     }
     for (size_t n = 0, end = 0; n < chain.size(); n = end) {
@@ -180,7 +186,56 @@ class Printer {
     if (!to_publish.empty()) c.add("meet_block();"), c.text += to_publish;
     c.add("break;");
     c.close();
-    cases_ += c.text;
+    std::string declared;
+    for (int at : numbers_)
+      declared += fmt::format("        const uint2 numbers_{0} = ((const uint2*)row)[{0}];\n", at);
+    cases_ += c.text.insert(begin, declared);
+  }
+
+  // Two numbers of the block's own in the row: they are read before the first stage, which waits.
+  std::string numbers(int at) {
+    numbers_.insert(at);
+    return fmt::format("numbers_{}", at);
+  }
+
+  // Of the row.
+  int places_of(const StreamStage& stage) const {
+    const int args = static_cast<int>(plan_.kernels[stage.step].args.size());
+    const int made = published(stage) ? published_places : 0;
+    const int looks = plan_.attentions[stage.step] && plan_.attentions[stage.step]->looks > 0;
+    switch (stage.kind) {
+      case Kind::exchange:
+        return 1 + 3 * static_cast<int>(stage.values.size());
+      case Kind::gather:
+        return 3;
+      case Kind::product:
+        return 2 + args + made;
+      case Kind::attention:
+        return 5 + args + looks;
+      case Kind::merge:
+        return 5 + args + made;
+      case Kind::look:
+        return 2 + args;
+      case Kind::ahead:
+      case Kind::everywhere:
+      case Kind::spread:
+        return 1 + args;
+    }
+    return 0;
+  }
+
+  // How many lines of products the block has, of some of the stages that are printed next.
+  std::string lines_of(std::span<const StreamStage> chain, std::span<const StreamStage> run) {
+    int at = row_;
+    std::vector<std::string> all;
+    for (const StreamStage& stage : chain) {
+      if (&stage >= run.data() && &stage < run.data() + run.size()) {
+        const int args = static_cast<int>(plan_.kernels[stage.step].args.size());
+        all.push_back(fmt::format("{0}.y - {0}.x", numbers(at + args + 1)));
+      }
+      at += places_of(stage);
+    }
+    return fmt::format("{}", fmt::join(all, " + "));
   }
 
   // What a product or a merge made, which is where its stage says, and the place of its words.
@@ -188,16 +243,17 @@ class Printer {
     const StreamExchange& e = plan_.exchanges.at(m_.steps[stage.step].values[made]);
     Lines p;
     p.indent = c.indent;
-    const int words = row_ - 1;
+    const int words = row_ - published_places;
     const auto before = std::count(to_publish.begin(), to_publish.end(), ';');
-    p.add(fmt::format("publish{}({}, {}{}, (char*)row[{}], turn);", shape_of(e), before * 32 % stream_threads,
+    p.add(fmt::format("publish({}, {}{}, (char*)row[{}], turn, {}, {}.x);", before * 32 % stream_threads,
                       pointer_type(e),
-                      in_block(fmt::format("row[{}]", words - publish_back(stage) + static_cast<int>(made))), words));
+                      in_block(fmt::format("row[{}]", words - publish_back(stage) + static_cast<int>(made))), words,
+                      numbers(words + 1), numbers(words + 2)));
     to_publish += p.text;
   }
   // From the first argument of the stage to its words.
   int publish_back(const StreamStage& stage) const {
-    return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 3 : 0);
+    return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 4 : 1);
   }
 
   // Of the block, how many threads the stage needs, in whole warps, where others can have the rest at the same time:
@@ -214,7 +270,7 @@ class Printer {
 
   void print_products(std::span<const StreamStage> run, Lines& c, std::string& to_publish) {
     const std::string name = products(run);
-    if (!begun_) c.add(fmt::format("{}_begin(ring, words);", name));
+    if (!begun_) c.add(fmt::format("{}_begin(ring, words, {});", name, lines_of(run, run)));
     begun_ = false;
     c.open("");
     const bool traps = takes_trap(plan_.kernels[run[0].step]);  // then it is alone
@@ -223,8 +279,9 @@ class Printer {
     std::vector<std::string> given;
     for (const StreamStage& stage : run) {
       given.push_back(arguments(stage));
-      row_ += 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
-      if (const auto made = published(stage)) ++row_, publish(stage, *made, c, to_publish);
+      row_ += 2 + static_cast<int>(plan_.kernels[stage.step].args.size());
+      given.back() += ", " + numbers(row_ - 1);
+      if (const auto made = published(stage)) row_ += published_places, publish(stage, *made, c, to_publish);
     }
     c.add(fmt::format("{}_stream(ring, words, own, (float*)scratch, half, {});", name, fmt::join(given, ", ")));
     if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", first));
@@ -249,7 +306,7 @@ class Printer {
                           row(1)));
         break;
       case Kind::exchange:
-        places = 1 + 2 * static_cast<int>(stage.values.size());
+        places = 1 + 3 * static_cast<int>(stage.values.size());
         exchange(stage, c);
         break;
       case Kind::ahead:
@@ -273,9 +330,10 @@ class Printer {
       case Kind::merge:
         // For all: where most have no keys, the others would look for the few all the time.
         c.add(fmt::format("wait_for_most((const char*){}, turn, 0);", row(places + 2)));
-        c.add(fmt::format("{}_merge(turn.number * {} + (int)(long long)row[{}], turn.reciprocal, (const char*){}, {});",
-                          name, attention_count(), row_ + places + 1, row(places), arguments(stage)));
-        places += 3;
+        c.add(fmt::format("{}_merge(turn.number * {} + (int)(long long)row[{}], {}, (const char*){}, {});", name,
+                          attention_count(), row_ + places + 1, numbers(row_ + places + 3), row(places),
+                          arguments(stage)));
+        places += 4;
         break;
       case Kind::product:
         break;
@@ -286,7 +344,7 @@ class Printer {
     }
     if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", row_));
     c.close();
-    row_ += places + (published(stage) ? 1 : 0);
+    row_ += places_of(stage);
   }
 
   std::string name_of(const StreamStage& stage) const {
@@ -301,7 +359,9 @@ class Printer {
   // Either way the block meets before its memory changes. With a word for each thread all may look at once; with more
   // they would delay what they wait for.
   void exchange(const StreamStage& stage, Lines& c) {
-    const auto memory = [&](size_t n) { return row(1 + 2 * static_cast<int>(n)); };
+    const auto place = [&](size_t n) { return 1 + 3 * static_cast<int>(n); };
+    const auto memory = [&](size_t n) { return row(place(n)); };
+    const auto all = [&](size_t n) { return numbers(row_ + place(n) + 2) + ".y"; };
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("Taken{} taken_{};", shape_of(plan_.exchanges.at(stage.values[n])), n));
     int64_t bytes = 0;
@@ -310,12 +370,12 @@ class Printer {
     if (!few)
       c.add(fmt::format("wait_for_most((const char*){}, turn, gridDim.x / 4);", memory(stage.values.size() - 1)));
     for (size_t n = 0; n < stage.values.size(); ++n)
-      c.add(fmt::format("ask(taken_{}, (const char*){}, turn);", n, memory(n)));
+      c.add(fmt::format("ask(taken_{}, (const char*){}, {});", n, memory(n), all(n)));
     if (few) c.add("meet_block();");
     for (size_t n = 0; n < stage.values.size(); ++n)
-      c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn);", n,
-                        pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(2 + 2 * static_cast<int>(n))),
-                        memory(n)));
+      c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn, {});", n,
+                        pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(place(n) + 1)), memory(n),
+                        all(n)));
   }
 
   void attention(const StreamStage& stage, const std::string& name) {
@@ -410,8 +470,9 @@ class Printer {
   TableWriter rows_;
   const StreamTable& table_ = rows_.table;
   std::map<std::string, int> kinds_;
-  int row_ = 0;         // where the stage that is printed begins in the row of its chain
-  bool begun_ = false;  // the first piece of the next products is taken
+  int row_ = 0;            // where the stage that is printed begins in the row of its chain
+  bool begun_ = false;     // the first piece of the next products is taken
+  std::set<int> numbers_;  // places of two numbers in the row that is printed
   std::set<std::string> parts_;
   std::string functions_, cases_;
   int64_t scratch_ = 0;
