@@ -23,6 +23,7 @@ from .torch_chosen import spell_out_chosen
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
+from .torch_loops import unroll_loops
 from .torch_masked import spell_out_masks
 from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_numbers import settle_numbers
@@ -73,11 +74,12 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
+    args, given = _apart(_tuple(args), given)
 
     def trace() -> torch.export.ExportedProgram:
         told = dataclasses_told(model, args, given, strict)
         with torch.no_grad(), tracing(), holding(model, held, strict), told, _without_graph():
-            return torch.export.export(model, _tuple(args), given, strict=strict)
+            return torch.export.export(model, args, given, strict=strict)
 
     try:
         exported = of_program(trace(), type(model).__name__)
@@ -121,6 +123,24 @@ def _asks_for_values(error: BaseException | None) -> bool:
 
 def _tuple(args: Any) -> tuple[Any, ...]:
     return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
+
+
+def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with a copy where one tensor stands for several: the tracer takes those for one input."""
+    tensors = [id(value) for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    if len(set(tensors)) == len(tensors):
+        return args, kwargs
+    seen: set[int] = set()
+
+    def copied(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) in seen:
+            return value.clone()
+        seen.add(id(value))
+        return value
+
+    return pytree.tree_map(copied, (args, kwargs))
 
 
 def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
@@ -167,7 +187,8 @@ class _Writer:
 
     def write(self, branches: bool) -> Exported:
         with torch.no_grad(), tracing():
-            graph = spell_out_chosen(spell_out_pieces(spell_out_masks(self.program.graph_module.graph)))
+            graph, turns = unroll_loops(self.program, self.program.graph_module.graph)
+            graph = spell_out_chosen(spell_out_pieces(spell_out_masks(graph)))
             graph, made_for = settle_sizes(self.program, graph, branches)
         refs = self.placeholders(graph)
         memory = find_memory(graph)
@@ -197,7 +218,7 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
-        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=made_for)
+        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=turns + made_for)
 
     # ---- what comes in
 

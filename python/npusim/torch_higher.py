@@ -27,7 +27,7 @@ def spell_out(graph: Graph, node: torch.fx.Node) -> Any:
     """The results of a higher-order call, of calls that are added to the graph."""
     name = getattr(node.target, "__name__", str(node.target))
     if name == "while_loop":
-        raise Refused("while_loop runs as often as values say: a scan or a Python loop has a length")
+        raise Refused("while_loop runs as often as values say, in a branch, a body or without example arguments")
     if name not in FORMS:
         raise Refused(f"{name} is no operator that IR has a form for")
     return FORMS[name](graph, node)

@@ -10,11 +10,11 @@ import operator
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
-from .torch_needed import CONDITIONS, find_memory, find_needed, written
+from .torch_checks import example_operands, hold, is_tensor
+from .torch_needed import CONDITIONS, find_memory, find_needed
 from .torch_numbers import READS
 from .torch_rows import call
 from .torch_sources import is_source, most_of, settle_source, sizes_of
@@ -45,7 +45,6 @@ WITH_TENSOR = {
     **{f"aten.{name}.default": "Tensor" for name in ("clamp", "clamp_min", "clamp_max")},
     "aten.pow.Tensor_Scalar": "Tensor_Tensor",
 }
-NAMED = 3  # checks that the last one is named by
 
 
 def settle_sizes(
@@ -118,7 +117,7 @@ class _Settling:
             spent = node.target is operator.getitem or _is_number(node) or node in sources
             if not node.users and (spent or str(node.target) in CONDITIONS):
                 self.graph.erase_node(node)
-        self.hold()
+        hold(self.graph, self.checks)
 
     def settle_source(self, node: torch.fx.Node) -> None:
         sizes = self.sizes[node]
@@ -149,22 +148,9 @@ class _Settling:
                     sizes[node] = sizes_of(node, args, result)
                 return result
 
-        Run(torch.fx.GraphModule(self.program.graph_module, self.graph)).run(*self.operands())
-        return found
-
-    def operands(self) -> list[Any]:
-        """Of the graph's placeholders; what it changes is a copy."""
-        memory = find_memory(self.graph)
-        changed = {root for node in self.graph.nodes for value in written(node) for root in memory[value]}
-        given = iter(pytree.tree_leaves(self.program.example_inputs))
-        found: list[Any] = []
-        nodes = [node for node in self.graph.nodes if node.op == "placeholder"]
-        for node, spec in zip(nodes, self.program.graph_signature.input_specs, strict=True):
-            if spec.kind == InputKind.USER_INPUT:
-                value = next(given)
-            else:
-                value = self.program.state_dict.get(spec.target, self.program.constants.get(spec.target))
-            found.append(value.clone() if node in changed else value)
+        Run(torch.fx.GraphModule(self.program.graph_module, self.graph)).run(
+            *example_operands(self.program, self.graph)
+        )
         return found
 
     # ---- numbers
@@ -228,7 +214,7 @@ class _Settling:
             node.target, node.args, node.kwargs = ATEN.expand.default, (value, node.args[0]), {}
             return
         other = getattr(op._overloadpacket, WITH_TENSOR.get(str(op), op._overloadname), None)
-        if other is None or not node.args or not _is_tensor(node.args[0]):
+        if other is None or not node.args or not is_tensor(node.args[0]):
             return
         takes = [_takes_tensor(arg) for arg in other._schema.arguments]
         given = [value for value, taken in zip(node.args, takes) if taken and isinstance(value, torch.fx.Node)]
@@ -267,33 +253,6 @@ class _Settling:
     def check(self, name: str, condition: Any) -> None:
         if isinstance(condition, torch.fx.Node):
             self.checks.append((name, condition))
-
-    def hold(self) -> None:
-        """The first output is given after all conditions were found to hold."""
-        if not self.checks:
-            return
-        output = next(node for node in self.graph.nodes if node.op == "output")
-        whole = [i for i, value in enumerate(output.args[0]) if _is_tensor(value) and value.meta["val"].numel()]
-        if not whole:
-            raise UnsupportedError(
-                [Problem(name, "decides a size, and no output has elements") for name, _ in self.checks]
-            )
-        at = whole[0]
-        held = self.checks[0][1]
-        with self.graph.inserting_before(output):
-            for name, condition in self.checks:
-                held = self.assertion(name, condition, held)
-            names = list(dict.fromkeys(name for name, _ in self.checks))
-            name = "_and_".join([*names[:NAMED], *(["others"] if len(names) > NAMED else [])])
-            result = self.assertion(name, held, output.args[0][at])
-        output.args = (tuple(result if i == at else v for i, v in enumerate(output.args[0])),)
-
-    def assertion(self, name: str, condition: torch.fx.Node, value: torch.fx.Node) -> torch.fx.Node:
-        """The value, given after the condition was found to hold."""
-        op = ATEN._functional_assert_async.msg
-        node = self.graph.create_node("call_function", op, (condition, name, value), name=name)
-        node.meta["val"] = value.meta["val"]
-        return node
 
 
 def _shape_of(value: Any) -> Any:
@@ -359,10 +318,6 @@ def _read_of(number: torch.fx.Node) -> torch.fx.Node:
             seen.add(node)
             waiting += [arg for arg in node.all_input_nodes if _is_number(arg)]
     return number
-
-
-def _is_tensor(node: Any) -> bool:
-    return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _dtype_as_number(x: torch.Tensor, value: torch.Tensor) -> torch.dtype:

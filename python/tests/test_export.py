@@ -557,3 +557,14 @@ def test_what_pytorch_ir_writes_is_compiled_too():
 def test_a_recurrent_layer_projects_its_state(bias, both):
     layer = nn.LSTM(5, 6, num_layers=2, proj_size=3, bias=bias, bidirectional=both, batch_first=True)
     check(layer, (torch.randn(2, 4, 5),))
+
+
+def test_one_tensor_as_two_examples_is_two_inputs():
+    def weighed(model, x, y, z):
+        return x + 2 * y["y"] + 3 * z
+
+    for strict in (False, True):
+        exported = npusim.export(Function(weighed), (X, {"y": X}), {"z": X}, strict=strict)
+        session = npusim.Session(npusim.compile(exported, dtype="float32"))
+        given = [torch.randn(X.shape) for _ in range(3)]
+        close(next(iter(session.run(*given).values())), given[0] + 2 * given[1] + 3 * given[2])

@@ -143,16 +143,6 @@ def test_flex_attention_with_a_block_mask():
     check(attend(block_mask=nothing, return_lse=True), Q, K, V)  # rows of which all is masked
 
 
-def test_a_loop_without_a_length_is_refused():
-    from torch._higher_order_ops import while_loop
-
-    refused(
-        lambda _, x: while_loop(lambda x: x.sum() < 100, lambda x: (x.abs() + 1,), (x,)),
-        X,
-        reason="while_loop runs as often",
-    )
-
-
 class Branches(torch.nn.Module):
     """One of two, by a value; a condition in a condition; what is chosen is changed in place."""
 

@@ -1,0 +1,62 @@
+"""What a program that is made for its example checks when it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from .errors import Problem, UnsupportedError
+from .torch_needed import find_memory, written
+
+ATEN = torch.ops.aten
+NAMED = 3  # checks that the last one is named by
+
+
+def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[Any]:
+    """Of the graph's placeholders, with the example arguments; what the graph changes is a copy."""
+    memory = find_memory(graph)
+    changed = {root for node in graph.nodes for value in written(node) for root in memory[value]}
+    given = iter(pytree.tree_leaves(program.example_inputs))
+    found: list[Any] = []
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
+        if spec.kind == InputKind.USER_INPUT:
+            value = next(given)
+        else:
+            value = program.state_dict.get(spec.target, program.constants.get(spec.target))
+        found.append(value.clone() if node in changed else value)
+    return found
+
+
+def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None:
+    """Gives the first output with elements after all conditions, one truth each, were found to hold."""
+    if not checks:
+        return
+    output = next(node for node in graph.nodes if node.op == "output")
+    whole = [i for i, value in enumerate(output.args[0]) if is_tensor(value) and value.meta["val"].numel()]
+    if not whole:
+        raise UnsupportedError([Problem(name, "decides a size, and no output has elements") for name, _ in checks])
+    at = whole[0]
+    held = checks[0][1]
+    with graph.inserting_before(output):
+        for name, condition in checks:
+            held = _assertion(graph, name, condition, held)
+        names = list(dict.fromkeys(name for name, _ in checks))
+        name = "_and_".join([*names[:NAMED], *(["others"] if len(names) > NAMED else [])])
+        result = _assertion(graph, name, held, output.args[0][at])
+    output.args = (tuple(result if i == at else v for i, v in enumerate(output.args[0])),)
+
+
+def _assertion(graph: torch.fx.Graph, name: str, condition: torch.fx.Node, value: torch.fx.Node) -> torch.fx.Node:
+    """The value, given after the condition was found to hold."""
+    op = ATEN._functional_assert_async.msg
+    node = graph.create_node("call_function", op, (condition, name, value), name=name)
+    node.meta["val"] = value.meta["val"]
+    return node
+
+
+def is_tensor(node: Any) -> bool:
+    return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
