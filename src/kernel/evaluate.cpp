@@ -2,12 +2,15 @@
 #include "kernel/evaluate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <optional>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/key_count.h"
 #include "kernel/facts/score_kernel.h"
@@ -75,13 +78,13 @@ class Evaluator {
     counter_ = std::make_unique<Evaluator>(*key_count_, memory_, single_);
   }
 
-  void run() {
-    const size_t rank = k_.space.size();
-    const size_t outer = rank - static_cast<size_t>(k_.row_dims);
-    if (element_count({k_.space.begin(), k_.space.begin() + static_cast<std::ptrdiff_t>(outer)}) == 0) return;
-    Index index(rank, 0);
-    do row(index, outer);
-    while (advance(index, k_.space, 0, outer));
+  // Rows [begin, end) of the kernel, in the order of its space.
+  void run(int64_t begin, int64_t end) {
+    const size_t outer = k_.space.size() - static_cast<size_t>(k_.row_dims);
+    Index index(k_.space.size(), 0);
+    int64_t left = begin;
+    for (size_t d = outer; begin < end && d-- > 0; left /= k_.space[d]) index[d] = left % k_.space[d];
+    for (int64_t at = begin; at < end; ++at, advance(index, k_.space, 0, outer)) row(index, outer);
   }
 
   // The expression's value at a point of a kernel without a row.
@@ -218,9 +221,11 @@ class Evaluator {
         holds = holds && value >= 0 && value < access.guards[g].limit;
         at += access.guards[g].stride * value;
       }
-      float single = 0;
-      if (holds && dtype == DType::f32) std::memcpy(&single, data + at * 4, 4);  // faster than load_double
-      operand.factors[i] = holds && dtype != DType::f32 ? load_double(data, dtype, at) : single;
+      uint32_t bits = 0;  // of a float; both are faster than load_double
+      if (holds && dtype == DType::f32) std::memcpy(&bits, data + at * 4, 4);
+      if (holds && dtype == DType::bf16) std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, data + at * 2, 2);
+      const bool other = dtype != DType::f32 && dtype != DType::bf16;
+      operand.factors[i] = holds && other ? load_double(data, dtype, at) : std::bit_cast<float>(bits);
     }
   }
 
@@ -305,7 +310,21 @@ class Evaluator {
 
 void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) {
   if (kernel.call) fail(ErrorKind::internal, "{} is done by a plugin", kernel.call->op);
-  Evaluator(kernel, args, single).run();
+  const int64_t rows = element_count({kernel.space.begin(), kernel.space.end() - kernel.row_dims});
+  const auto adds = [](const Store& store) { return store.accumulate; };
+  if (!kernel.contraction || std::any_of(kernel.stores.begin(), kernel.stores.end(), adds))
+    return Evaluator(kernel, args, single).run(0, rows);
+  // Points of a contraction are long and their own: all cores. What a core throws comes out here.
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(thread_count()));
+  parallel_for(rows, 64, [&](int64_t begin, int64_t end, int thread) {
+    try {
+      Evaluator(kernel, args, single).run(begin, end);
+    } catch (...) {
+      errors[static_cast<size_t>(thread)] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
 }
 
 }  // namespace npusim
