@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,9 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
         goes on token by token.
 
     The methods are "prefill" for the first length, "prefill_N" for others, and "decode". Keys and values of layer i are
-    the states kv_2i and kv_2i+1 of [1, heads, capacity, size]. Where the model attends to a window that is shorter than
-    the capacity it makes its masks itself; else the mask is an input, and a step costs what the text is long, not what the
-    cache holds.
+    the states kv_2i and kv_2i+1 of [1, heads, capacity, size]. Where the model attends to a window or a chunk that is
+    shorter than the capacity, or makes its biases by distance of a mask (Bloom), it makes its masks itself; else the mask
+    is an input, and a step costs what the text is long, not what the cache holds.
 
     The methods are tried in eager PyTorch first: their logits must be those of the model without a cache. Raises
     UnsupportedError where they are not, and for models without a cache of keys and values by position."""
@@ -128,6 +129,8 @@ class _Method(torch.nn.Module):
         else:
             layers = [_Layer() for _ in range(self.layers)]
         cache = Cache(layers=list(layers))
+        if attention_mask is None and _makes_alibi(self.model):
+            attention_mask = torch.ones((1, kv[0].shape[2] if kv else input_ids.shape[1]), dtype=torch.long)
         found = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -141,13 +144,19 @@ class _Method(torch.nn.Module):
         }
 
 
+def _makes_alibi(model: Any) -> bool:
+    """Whether biases by distance are made of a mask of two dimensions, [batch, keys], which must then be the argument."""
+    written = sys.modules[type(model).__module__]
+    return hasattr(written, "build_alibi_tensor") and getattr(model.config, "alibi", True)
+
+
 def _arguments(model: Any, config: Any, length: int, capacity: int, first: int = 0) -> tuple[Any, ...]:
     """Tokens, mask and positions of a prefill or, of one token at `first`, a decode. The mask is None where the model's
-    windows matter."""
+    windows or chunks matter and where it makes biases of one."""
     tokens = torch.arange(first, first + length)[None] % config.vocab_size
     positions = torch.arange(first, first + length)[None]
-    window = getattr(config, "sliding_window", None)
-    if window is not None and window < capacity:
+    spans = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    if any(span is not None and span < capacity for span in spans) or _makes_alibi(model):
         return tokens, None, positions
     keys = length if length > 1 else capacity
     unseen = torch.arange(keys)[None, :] > positions[0][:, None]
@@ -161,7 +170,11 @@ def _check(model: Any, config: Any, length: int, capacity: int) -> None:
     tokens, mask, positions = _arguments(model, config, length, capacity)
     with torch.no_grad():
         expected = model(input_ids=tokens, use_cache=False).logits
-        found = method(tokens, mask, positions)
+        try:
+            found = method(tokens, mask, positions)
+        except (AttributeError, TypeError, ValueError) as error:  # what a layer of another kind asks of the cache
+            problem = f"{type(model).__name__} does not run over a cache of keys and values alone: {error}"
+            raise UnsupportedError(problem) from error
         states = []
         for kept in found["kv_next"]:
             if not isinstance(kept, torch.Tensor) or kept.dim() != 4 or kept.shape[2] != length:
@@ -177,7 +190,12 @@ def _check(model: Any, config: Any, length: int, capacity: int) -> None:
 
 
 def _prefill(model: Any, config: Any, length: int, capacity: int) -> Exported:
-    return export(_Method(model, config.num_hidden_layers), _arguments(model, config, length, capacity))
+    found = export(_Method(model, config.num_hidden_layers), _arguments(model, config, length, capacity))
+    names = [output["name"] for output in found.ir["graph_outputs"]]
+    others = [name for name in names if name != "logits" and not name.startswith("kv_next.")]
+    if others:  # rotary frequencies that are chosen anew for each length
+        raise UnsupportedError(f"{type(model).__name__} keeps from run to run what is no cache: {', '.join(others)}")
+    return found
 
 
 def _decode(model: Any, config: Any, layers: int, prefill: Exported, capacity: int) -> Exported:

@@ -46,6 +46,21 @@ CONFIGS = {
     "gemma3 with a window": lambda: transformers.Gemma3TextConfig(**SIZES, **GEMMA, **WINDOW),
     "gpt2": lambda: transformers.GPT2Config(**GPT2, bos_token_id=None, eos_token_id=None),
     "phi3": lambda: transformers.Phi3Config(**SIZES),
+    "llama4 with chunks": lambda: transformers.Llama4TextConfig(
+        **SIZES, head_dim=16, attention_chunk_size=20, num_local_experts=2, intermediate_size_mlp=96
+    ),
+    "bloom": lambda: transformers.BloomConfig(
+        vocab_size=199, hidden_size=64, n_layer=2, n_head=4, initializer_range=0.2, bos_token_id=None, eos_token_id=None
+    ),
+    "falcon with alibi": lambda: transformers.FalconConfig(
+        vocab_size=199,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        alibi=True,
+        bos_token_id=None,
+        eos_token_id=None,
+    ),
 }
 
 
@@ -59,8 +74,11 @@ def make(name):
 
 
 def own_tokens(model, prompt, count):
-    with torch.no_grad():
-        found = model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)
+    tokens = torch.tensor([prompt])
+    with torch.no_grad():  # with a mask: else what is equal to the padding, in the prompt too, is taken for it
+        found = model.generate(
+            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=count, do_sample=False, pad_token_id=0
+        )
     return found[0, len(prompt) :].tolist()
 
 
@@ -103,6 +121,13 @@ def test_what_is_refused():
     mamba = transformers.AutoModelForCausalLM.from_config(transformers.MambaConfig(**sizes))
     with pytest.raises(npusim.UnsupportedError, match="MambaForCausalLM"):
         npusim.export_llm(mamba, 32, prefill=8)
+    convolution = transformers.Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
+    with pytest.raises(npusim.UnsupportedError, match="Lfm2ForCausalLM does not run over a cache"):
+        npusim.export_llm(transformers.AutoModelForCausalLM.from_config(convolution), 32, prefill=8)
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    longer = transformers.Phi3Config(**SIZES, rope_parameters={**rope, "original_max_position_embeddings": 16})
+    with pytest.raises(npusim.UnsupportedError, match="Phi3ForCausalLM keeps .*inv_freq"):
+        npusim.export_llm(transformers.AutoModelForCausalLM.from_config(longer), 32, prefill=8)
     for wrong in ([], [8, 8], [64], [1]):
         with pytest.raises(npusim.UsageError):
             npusim.export_llm(make("llama"), 32, prefill=wrong)
