@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constan
 #pragma unroll
     for (int n = 0; n < most; ++n) {
       if (n * threads + thread >= words) continue;
-      while (word[n].w != turn) word[n] = read_whole(from + n * threads + thread);
+      // Blocks that only merge are not waited for: what they read may be newer.
+      while (word[n].w < turn) word[n] = read_whole(from + n * threads + thread);
       home[(n * threads + thread) % kept] = word[n];
     }
     meet();
