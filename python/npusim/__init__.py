@@ -20,6 +20,7 @@ from .profiling import DAGExecutor, Partition, Profile, Step, profile
 from .program import Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
+from .torch_parts import torch_part
 from .weights import save_weights
 
 __version__ = _core.version()
@@ -34,16 +35,12 @@ def export(
     fixed: Sequence[str] = (),
 ) -> Exported:
     """IR and weights of a torch.nn.Module, or of a torch.export.ExportedProgram. See npusim.torch_export.export."""
-    from . import torch_export
-
-    return torch_export.export(model, args, kwargs, strict=strict, fixed=fixed)
+    return torch_part("torch_export").export(model, args, kwargs, strict=strict, fixed=fixed)
 
 
 def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,)) -> ExportedText:
     """IR and weights of a causal language model of transformers. See npusim.text_export.export_llm."""
-    from . import text_export
-
-    return text_export.export_llm(model, capacity, prefill)
+    return torch_part("text_export").export_llm(model, capacity, prefill)
 
 
 __all__ = [

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError
+from .torch_parts import torch_part
 
 EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1}
 assert EXIT_CODES.keys() == CLASSES.keys()
@@ -70,13 +71,12 @@ def export_verb(arguments: list[str]) -> None:
         raise UsageError(
             f"{flags.source}: expected (model, args) or (model, args, kwargs), found {type(made).__name__}"
         )
-    from .torch_export import export, made_for_text
-
+    torch_export = torch_part("torch_export")
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         how = {"strict": flags.strict, "fixed": flags.fixed}
-        exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: export(*made, **how))
+        exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: torch_export.export(*made, **how))
     if exported.made_for:
-        print(f"warning: {made_for_text(exported.made_for)}", file=sys.stderr)
+        print(f"warning: {torch_export.made_for_text(exported.made_for)}", file=sys.stderr)
     try:
         exported.save(flags.output)
     except OSError as error:

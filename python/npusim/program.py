@@ -13,6 +13,7 @@ from . import _core
 from .arrays import as_array
 from .errors import BadInputError, UsageError
 from .exported import Exported, ExportedText, read_exported
+from .torch_parts import torch_part
 from .weights import Weights
 
 Path_ = Union[str, "os.PathLike[str]"]
@@ -260,6 +261,4 @@ def _exported(
     if isinstance(model, (str, os.PathLike)):
         path = os.fspath(model)
         return read_exported(path) if Path(path).is_dir() else path
-    from . import torch_export  # needs torch
-
-    return torch_export.export(model, args, kwargs)
+    return torch_part("torch_export").export(model, args, kwargs)

@@ -342,3 +342,11 @@ def test_needs_no_torch():
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.stdout.strip() == "18.0", done.stderr
+
+
+def test_exporting_without_pytorch_says_what_is_missing():
+    calls = ["npusim.export(object(), ())", "npusim.export_llm('folder', 4)", "npusim.compile(object(), ())"]
+    for call in calls:
+        code = f"import sys; sys.modules['torch'] = None\nimport npusim\ntry: {call}\nexcept npusim.UsageError as e: print(e)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "exporting needs torch, which is not installed: pip install torch"
