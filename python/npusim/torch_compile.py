@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import _core
@@ -17,7 +18,7 @@ from .arrays import as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
-from .torch_graph import Graph
+from .torch_graph import Graph, attribute
 from .torch_ref import Ref
 
 log = logging.getLogger("npusim")
@@ -84,6 +85,12 @@ def _placeholders(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in graph.graph.nodes if node.op == "placeholder"]
 
 
+def _constant(graph: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
+    """A tensor that the graph holds. It changes nothing that it is given, nor this."""
+    value = attribute(graph, str(node.target)) if node.op == "get_attr" else None
+    return None if isinstance(value, FakeTensor) else value
+
+
 def _is_fixed(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return all(isinstance(extent, int) for extent in value.shape)
@@ -123,6 +130,7 @@ class _Compiled:
         self.graph, self.options = graph, options
         self.inputs: dict[int, str] = {}  # by position, as the IR calls them
         self.weights: dict[int, str] = {}
+        self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds
         self.outputs: list[Any] = []  # what stands in the IR's: (name, the traced tensor), or a constant
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
@@ -159,12 +167,16 @@ class _Compiled:
         for node in self.graph.graph.nodes:
             if node.op == "output":
                 outputs = self.read_outputs(node, ir)
+            elif isinstance(value := _constant(self.graph, node), torch.Tensor):
+                ir.define(node, ir.constant(value))
             elif node.op != "placeholder":
                 ir.add(node, self.graph)
         if not outputs:
             problems.append(Problem("", "the graph has no tensor among its outputs"))
         if problems:
             raise UnsupportedError(problems)
+        self.constants = ir.constants
+        weights += [ir.tensor(name, value, f"constant '{name}'") for name, value in ir.constants.items()]
         names = {tensor["name"]: tensor["name"] for tensor in weights}
         top = {"graph_inputs": inputs, "graph_outputs": outputs, "weights": weights, "weight_name_mapping": names}
         return {"model_name": "graph", **top, "nodes": ir.nodes}
@@ -191,7 +203,7 @@ class _Compiled:
         versions = [(weight.data_ptr(), weight._version) for weight in constants]
         if self.session is None or versions != self.versions:
             weights = {name: arguments[position] for position, name in self.weights.items()}
-            self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
+            self.session = Session(self.program, weights | self.constants, threads=self.options.get("threads", 0))
             self.versions = versions
         if self.draws:  # as torch.manual_seed() says, and anew in each call
             self.session.seed(int(torch.randint(2**63 - 1, ())))

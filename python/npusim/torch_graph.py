@@ -71,7 +71,7 @@ class Graph:
 
     def value(self, node: torch.fx.Node, module: torch.fx.GraphModule) -> Any:
         if node.op == "get_attr":
-            found = module.get_submodule("") if not node.target else _attribute(module, str(node.target))
+            found = module.get_submodule("") if not node.target else attribute(module, str(node.target))
             if isinstance(found, torch.Tensor):
                 raise Refused("is a tensor that torch.export did not lift")
             return found
@@ -254,7 +254,7 @@ class Graph:
                     continue
                 if node.target in INLINED:
                     at = INLINED[node.target]
-                    body = _attribute(owner, str(node.args[at].target))
+                    body = attribute(owner, str(node.args[at].target))
                     inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
                     for inner, value in zip(inputs, node.args[at + 1 :], strict=True):
                         roots[inner] = of(value)
@@ -301,7 +301,8 @@ def _is_tensor(kind: Any) -> bool:
     return isinstance(kind, torch._C.TensorType)
 
 
-def _attribute(module: torch.nn.Module, path: str) -> Any:
+def attribute(module: torch.nn.Module, path: str) -> Any:
+    """What a get_attr node is of."""
     for name in path.split("."):
         module = getattr(module, name)
     return module

@@ -52,6 +52,26 @@ def test_attention_layer(caplog):
     assert not said(caplog) and said(caplog, logging.INFO)
 
 
+def test_a_language_model_with_its_cache(caplog):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=50, **sizes)).eval()
+    compiled = torch.compile(llama, backend=torch_compile.backend)
+    for tokens in (torch.arange(8)[None], torch.arange(3, 11)[None]):
+        with torch.no_grad():
+            found, expected = compiled(tokens), llama(tokens)
+        torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-5)
+        for one, other in zip(found.past_key_values.layers, expected.past_key_values.layers, strict=True):
+            torch.testing.assert_close(one.keys, other.keys, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(one.values, other.values, rtol=1e-4, atol=1e-5)
+    assert not said(caplog) and said(caplog, logging.INFO)
+
+
+def test_constants_in_the_graph(caplog):
+    check(lambda x: (x * torch.tensor([1.5, 2, 3, 4]), torch.cat([torch.tensor([]), x[0]])), X)
+    assert not said(caplog) and said(caplog, logging.INFO)
+
+
 def test_only_results_that_are_read_are_computed(caplog):
     both = check(lambda x: nn.functional.max_pool2d(x, 2, return_indices=True), torch.randn(1, 2, 4, 4))
     assert both[1].dtype == torch.int64
