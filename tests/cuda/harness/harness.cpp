@@ -147,7 +147,6 @@ const Dialect& harness_dialect() {
                                                  "take_registers",
                                                  "give_registers",
                                                  "pause",
-                                                 "renewed",
                                                  "write_whole",
                                                  "read_whole",
                                                  "count_hint",

@@ -496,7 +496,6 @@ inline void write_whole(uint4* to, const uint4 word) {
   if (reinterpret_cast<uintptr_t>(to) % 16) mslx_fail("a word that is not aligned");
   *reinterpret_cast<volatile WholeWord*>(to) = WholeWord{word.x, word.y, word.z, word.w};
 }
-inline unsigned renewed(unsigned number) { return number; }
 inline uint4 read_whole(const uint4* from) {
   const WholeWord word = *reinterpret_cast<const volatile WholeWord*>(from);
   return {word[0], word[1], word[2], word[3]};

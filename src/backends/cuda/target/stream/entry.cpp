@@ -130,7 +130,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   if (table.trap_count > 0) t.add(fmt::format("int* const trap = (int*)given.at[{}];", table.values.size()));
   t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
   t.add(fmt::format("char* const scratch = own + {};", layout.at_scratch));
-  t.add("Turn turn = {*number, reciprocal};");
+  t.add("const Turn turn = {*number};");
   t.add("int half = 0;");
   t.add("Words words = {};");
   t.add("#pragma unroll 1");
@@ -139,7 +139,6 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add(fmt::format("mbarrier_wait(&row_full[slot], n / {} % 2);", rows_kept));
   t.add(fmt::format("void** const row = (void**)rows + slot * {};", table.longest_row));
   t.add("const int text = (int)(long long)row[0];");
-  t.add("turn.reciprocal = ring.reciprocal = renewed(reciprocal);");
   t.add(fmt::format("if (text & {}) meet_all(meeting);", stage_waits));
   t.open(fmt::format("switch (text & {})", stage_waits - 1));
   t.text += cases;

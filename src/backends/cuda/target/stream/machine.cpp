@@ -202,7 +202,6 @@ __device__ __forceinline__ void copy_words(uint4* to, const uint4* from) {
 // Of which launch words are.
 struct Turn {
   unsigned long long number;
-  unsigned reciprocal;
 };
 // What blocks make of a value travels in words of 16 bytes, which are written and read whole: 12 of elements, then the
 // place of the first one (16 bits), how many of them are some (4 bits), and the end of the number of the launch. Every
