@@ -16,7 +16,8 @@ from .checks import Bisection, Comparison, Part, Verified, bisect, compare, veri
 from .errors import BadInputError, DeviceError, Error, InternalError, Problem, UnsupportedError, UsageError
 from .exported import Exported, ExportedText, read_exported
 from .machine import Device, Op, aten_plugin, devices, is_op_supported, ops, use_aten_plugin
-from .profiling import DAGExecutor, Partition, Profile, Step, profile
+from .partitioning import DAGExecutor, Partition, PartitionPlan, partition
+from .profiling import Profile, Profiler, Step, profile
 from .program import Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
@@ -58,8 +59,10 @@ __all__ = [
     "Op",
     "Part",
     "Partition",
+    "PartitionPlan",
     "Problem",
     "Profile",
+    "Profiler",
     "Program",
     "Session",
     "Step",
@@ -79,6 +82,7 @@ __all__ = [
     "is_op_supported",
     "load",
     "ops",
+    "partition",
     "profile",
     "read_exported",
     "save_weights",

@@ -1,21 +1,18 @@
-"""Where a method's time goes, and programs run partition by partition."""
+"""Where a method's time goes."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .errors import UsageError
 from .exported import write_text
-from .program import Program
 from .session import Session
-from .weights import Weights
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,40 @@ class Profile:
         return "\n".join(lines)
 
 
+class Profiler:
+    """Runs a session's methods step by step, each timed alone: the results of Session.run(), and where the time went.
+
+    session: which one; its states go on from run to run, as they do with run().
+
+        profiler = npusim.Profiler(session)
+        for x in data:
+            outputs = profiler.run(x)
+        print(profiler.profile())"""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._taken: dict[str, list[list[float]]] = {}
+
+    def run(self, *inputs: Any, method: str | None = None) -> dict[str, np.ndarray]:
+        """Runs a method and returns its outputs by name. inputs, method: as for Session.run()."""
+        name = self.session.program.choose_method(method)
+        results, ms = self.session.run_timed_steps(name, inputs)
+        self._taken.setdefault(name, []).append(ms)
+        return results
+
+    def profile(self, method: str | None = None) -> Profile:
+        """Of the runs so far, each step at its fastest; the whole is their sum. Raises UsageError before the first."""
+        name = self.session.program.choose_method(method)
+        if name not in self._taken:
+            raise UsageError(f"{name} was not run: there is nothing to tell")
+        alone = np.min(self._taken[name], axis=0)
+        return _profile(self.session, name, float(alone.sum()), alone)
+
+    def reset(self) -> None:
+        """Forgets the runs so far."""
+        self._taken.clear()
+
+
 def profile(session: Session, *inputs: Any, method: str | None = None, times: int = 5) -> Profile:
     """Times a method and each of its steps, in a sibling of the session, whose states begin as at first for each of
     `times` runs.
@@ -94,83 +125,22 @@ def profile(session: Session, *inputs: Any, method: str | None = None, times: in
         own.reset_states()
         wholes.append(own.timed(name, inputs))
         own.reset_states()
-        alone.append(own.timed_steps(name, inputs))
-    fastest = np.min(alone, axis=0)
+        alone.append(own.run_timed_steps(name, inputs)[1])
+    return _profile(own, name, min(wholes), np.min(alone, axis=0))
+
+
+def _profile(session: Session, method: str, whole: float, alone: np.ndarray) -> Profile:
     steps = [
         Step(
             kernel=row["kernel"],
             target=session.program.targets[row["device"]],
-            how=own.step_how(name, i),
+            how=session.step_how(method, i),
             nodes=tuple(row["nodes"]),
             operators=tuple(row["operators"]),
             bytes=row["bytes"],
             flops=row["flops"],
-            ms=float(fastest[i]),
+            ms=float(alone[i]),
         )
-        for i, row in enumerate(session.placed.steps(name))
+        for i, row in enumerate(session.placed.steps(method))
     ]
-    return Profile(name, min(wholes), tuple(steps))
-
-
-@dataclass(frozen=True)
-class Partition:
-    """Steps of one device that follow each other, and the transfers before them."""
-
-    target: str  # "cpu"
-    nodes: tuple[str, ...]  # of the IR
-    transfers: tuple[str, ...]  # values that come from other devices
-    bytes: int  # of them
-    steps: range  # positions among Program.steps(), with those of the transfers
-
-
-class DAGExecutor:
-    """Runs a program partition by partition: what goes where, and how long each takes, with the results of Session.
-
-    program, weights, device, threads: as for Session. Everything is made ready once."""
-
-    def __init__(
-        self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
-    ) -> None:
-        self.session = Session(program, weights, device=device, threads=threads)
-        self._partitions = {name: _partitions(self.session.placed, name) for name in program.methods}
-
-    def partitions(self, method: str | None = None) -> tuple[Partition, ...]:
-        """In the order of the run."""
-        return self._partitions[self.session.program.choose_method(method)]
-
-    def run(
-        self, *inputs: Any, method: str | None = None, watch: Callable[[Partition, float], None] | None = None
-    ) -> dict[str, np.ndarray]:
-        """Runs a method and returns its outputs by name: Session.run().
-
-        watch: called with each partition and its milliseconds as it is done."""
-        name = self.session.program.choose_method(method)
-
-        def execute(run_step: Callable[[int], None]) -> None:
-            for partition in self._partitions[name]:
-                begin = time.perf_counter()
-                for step in partition.steps:
-                    run_step(step)
-                if watch:
-                    watch(partition, (time.perf_counter() - begin) * 1e3)
-
-        return self.session.run_by_steps(name, inputs, execute)
-
-
-def _partitions(program: Program, method: str) -> tuple[Partition, ...]:
-    count = len(program.steps(method))
-    rows: Iterable[dict[str, Any]] = program.partition()["methods"][method]["segments"]
-    partitions: list[Partition] = []
-    at = 0
-    for row in rows:
-        end = at + len(row["transfers"]) + row["steps"]
-        moved = sum(t["bytes"] for t in row["transfers"])
-        names = tuple(t["value"] for t in row["transfers"])
-        partitions.append(Partition(row["target"], tuple(row["nodes"]), names, moved, range(at, end)))
-        at = end
-    if at < count:  # results that go back to another device
-        rest = program.steps(method)[at:]
-        names = tuple(row["nodes"][-1] if row["nodes"] else row["kernel"] for row in rest)
-        target = program.targets[rest[0]["device"]]
-        partitions.append(Partition(target, (), names, sum(row["bytes"] for row in rest), range(at, count)))
-    return tuple(partitions)
+    return Profile(method, whole, tuple(steps))

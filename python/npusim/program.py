@@ -183,17 +183,11 @@ def compile(
     progress: receives the name of each stage as it begins.
 
     Raises UnsupportedError with a problem for each node that cannot be compiled, BadInputError for a malformed IR."""
-    methods = model if _is_methods(model) else {"main": model}
-    if not methods:
-        raise UsageError("expected an IR or methods by name, found an empty dict")
     sources: list[tuple[str, str, str]] = []
     weights: Weights = None
     carried: dict[str, dict[str, str]] = {}
-    for name, one in methods.items():
-        taken = _exported(one, args, kwargs)
+    for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
-            if len(methods) > 1:
-                raise UsageError(f"{name}: a text model has methods of its own")
             kv_map = kv_map if kv_map is not None else taken.kv_map
             sources += [(m, m, json.dumps(ir)) for m, ir in taken.methods.items()]
             weights = taken.weights
@@ -217,6 +211,20 @@ def compile(
     )
     handle, seconds, notes = _core.compile(sources, options, progress)
     return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, options)
+
+
+def exported_methods(
+    model: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> dict[str, Exported | ExportedText | str]:
+    """compile()'s model by method name, exported where it is not yet: what compile() takes as it is."""
+    methods = model if _is_methods(model) else {"main": model}
+    if not methods:
+        raise UsageError("expected an IR or methods by name, found an empty dict")
+    taken = {name: _exported(one, args, kwargs) for name, one in methods.items()}
+    for name, one in taken.items():
+        if isinstance(one, ExportedText) and len(taken) > 1:
+            raise UsageError(f"{name}: a text model has methods of its own")
+    return taken
 
 
 def _text(document: Mapping[str, Any] | Path_ | None) -> str:

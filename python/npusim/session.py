@@ -135,17 +135,17 @@ class Session:
         self._with_inputs(method, inputs, body)
         return taken[0]
 
-    def timed_steps(self, method: str, inputs: tuple[Any, ...]) -> list[float]:
-        """Milliseconds of each step alone, one after the other; of those that one launch does together the first has the
-        time of all."""
+    def run_timed_steps(self, method: str, inputs: tuple[Any, ...]) -> tuple[dict[str, np.ndarray], list[float]]:
+        """run(), each step alone, one after the other, and the milliseconds of each; of those that one launch does
+        together the first has the time of all."""
         taken: list[float] = []
 
         def body(position: int) -> None:
             self._handle.run(position, 0)  # no run: inputs go to their devices
             taken.extend(self._handle.time_steps(position))
+            self._handle.run(position, 0)  # outputs come back
 
-        self._with_inputs(method, inputs, body)
-        return taken
+        return self._with_inputs(method, inputs, body), taken
 
     def step_how(self, method: str, step: int) -> str:
         """Which implementation does a step, for people."""

@@ -1,4 +1,4 @@
-"""Profiles, partitions and bisection."""
+"""Profiles and bisection."""
 
 import json
 
@@ -56,24 +56,24 @@ def test_a_profile_leaves_states_alone():
     assert np.array_equal(session.run(np.array([0]), row)["index_copy"][:, 0], [3, 3, 0, 0])
 
 
-@pytest.mark.parametrize("forced", [(), ("linear",), ("exp", "tanh")])
-def test_partition_by_partition(forced):
-    program = npusim.compile(chain_ir(), dtype="float32", force_cpu=forced)
-    expected = npusim.Session(program, WEIGHTS).run(INPUTS)
-    executor = npusim.DAGExecutor(program, WEIGHTS)
-    partitions = executor.partitions()
-    assert len(partitions) == (2 * len(forced) + 1 if len(forced) < 2 else len(partitions))
-    assert [i for p in partitions for i in p.steps] == list(range(len(program.steps())))
-    watched = []
-    for _ in range(2):
-        found = executor.run(INPUTS, watch=lambda partition, ms: watched.append((partition, ms)))
-        assert np.array_equal(found["t"], expected["t"])
-    assert [p for p, _ in watched] == [*partitions, *partitions] and all(ms > 0 for _, ms in watched)
-    if forced:
-        moved = sum(
-            step.bytes for step in npusim.profile(executor.session, INPUTS, times=1).steps if step.kernel == "transfer"
-        )
-        assert sum(p.bytes for p in partitions) == moved == program.partition()["methods"]["main"]["transfer_bytes"]
+def test_a_profiler_runs_as_the_session_does():
+    session = npusim.Session(npusim.compile(counter_ir(), dtype="float32"))
+    profiler = npusim.Profiler(session)
+    with pytest.raises(npusim.UsageError, match="main was not run"):
+        profiler.profile()
+    rows = [np.full((1, 2), value, "float32") for value in (3, 5)]
+    for at, row in enumerate(rows):  # states go on from run to run, and back to the session
+        found = profiler.run(np.array([at]), row)
+    assert np.array_equal(found["index_copy"][:, 0], [3, 5, 0, 0])
+    assert np.array_equal(session.run(np.array([2]), rows[0])["index_copy"][:, 0], [3, 5, 3, 0])
+    taken = profiler.profile()
+    assert taken.ms == sum(step.ms for step in taken.steps) > 0
+    assert [step.nodes for step in taken.steps] == [
+        tuple(step["nodes"]) for step in session.placed.steps()
+    ]
+    profiler.reset()
+    with pytest.raises(npusim.UsageError):
+        profiler.profile()
 
 
 def test_bisect(tmp_path):
