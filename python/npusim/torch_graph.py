@@ -25,6 +25,8 @@ PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with th
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 # Overloads that take a generator, by those that take none: with None they are these.
 WITHOUT_GENERATOR = {"generator": "default", "low_generator": "low"}
+# What the ATen operator of the same arguments does.
+SAME_AS = {torch.ops.prims.convert_element_type.default: torch.ops.aten.to.dtype}  # of numbers that dynamo made tensors
 MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
 
 
@@ -121,6 +123,7 @@ class Graph:
     # ---- one call
 
     def call(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> Any:
+        op = SAME_AS.get(op, op)
         args = torch.fx.node.map_aggregate(node.args, self.operand)
         kwargs = torch.fx.node.map_aggregate(node.kwargs, self.operand)
         if op._overloadname in WITHOUT_GENERATOR and kwargs.get("generator") is None:
