@@ -343,6 +343,12 @@ $fn void give_registers() {
   most = fmaxf(most, fmaxf(fabsf(a), fabsf(b)));
   return __fmaf_rn(inverse, __fmaf_rn(-b, near, a), near);
 })"},
+    // a / b of a b that is at least 1, to a few steps of float32. The inverse of a quarter is never too small.
+    {"quotient_near", R"($fn float quotient_near(float a, float b) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b * 0.25f));
+  return a * 0.25f * inverse;
+})"},
     {"f16_to_float", R"($fn float f16_to_float(f16 bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
@@ -408,6 +414,9 @@ constinit const Dialect cuda_dialect{
     .shuffles = {"", "__shfl_xor_sync(0xffffffffu, {0}, {1})", "__shfl_xor_sync(0xffffffffu, {0}, {1})",
                  "__shfl_xor_sync(0xffffffffu, {0}, {1})"},
     .quotients = true,
+    .exp_near = "exp_near({0})",
+    .exp_beside_one = "exp2_near({0} * 1.44269504f)",
+    .quotient_near = "quotient_near({0}, {1})",
     .words = "Lanes<{0}, {1}>",
     .function = "__device__ __forceinline__",
     .trap_type = "int*",

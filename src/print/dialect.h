@@ -53,10 +53,13 @@ struct Dialect {
   std::string_view shared_space;             // of what is `shared`
   std::array<std::string_view, 4> shuffles;  // by Scalar: {0} of the lane whose number differs by xor {1}
   bool quotients = false;                    // has quotient(), and bounds within which it is exact
-  std::string_view words = {};               // {0} element type, {1} elements: read_lanes(), write_lanes(); "": none
-  std::string_view function;                 // qualifiers of a helper
-  std::string_view trap_type;                // of a helper's parameter `trap`
-  std::string_view raise;                    // statement that stores `code` to `trap`
+  // To a few steps of float32, for what ends in 16 bits ({0}, {1}: operands); "": none. The second also flushes what is
+  // below the smallest normal number to 0; the third divides by what is at least 1.
+  std::string_view exp_near = {}, exp_beside_one = {}, quotient_near = {};
+  std::string_view words = {};  // {0} element type, {1} elements: read_lanes(), write_lanes(); "": none
+  std::string_view function;    // qualifiers of a helper
+  std::string_view trap_type;   // of a helper's parameter `trap`
+  std::string_view raise;       // statement that stores `code` to `trap`
   std::span<const Call> calls;
   std::span<const Helper> helpers;
 

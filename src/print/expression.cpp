@@ -222,6 +222,18 @@ std::string KernelWriter::load(int32_t id) {
   return condition.empty() ? value : fmt::format("{} ? {} : {}", condition, value, zero(e.type));
 }
 
+// What ends in 16 bits need not be computed to float32's last one; "" where the language has nothing shorter.
+std::string KernelWriter::near(int32_t id) const {
+  const Expr& e = k_.exprs[static_cast<size_t>(id)];
+  if (!p_.ends.coarse[static_cast<size_t>(id)]) return "";
+  const auto apply = [&](std::string_view form) {
+    return form.empty() ? "" : fmt::format(fmt::runtime(form), name(e.in[0]), e.op == ExprOp::div ? name(e.in[1]) : "");
+  };
+  if (e.op == ExprOp::exp) return apply(p_.ends.beside_one[static_cast<size_t>(id)] ? d_.exp_beside_one : d_.exp_near);
+  if (e.op == ExprOp::div && p_.ends.at_least_one[static_cast<size_t>(e.in[1])]) return apply(d_.quotient_near);
+  return "";
+}
+
 std::string KernelWriter::unary(const Expr& e, const std::string& a, bool narrow) const {
   const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type;
   if (e.op == ExprOp::isnan && in < Scalar::f32) return "false";
@@ -276,6 +288,7 @@ std::string KernelWriter::rounded(const Expr& e) const {
 std::string KernelWriter::expression(int32_t id) {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
   const bool narrow = p_.narrow[static_cast<size_t>(id)];
+  if (const std::string text = near(id); !text.empty()) return text;
   switch (e.op) {
     case ExprOp::load:
       return load(id);

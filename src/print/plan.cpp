@@ -37,6 +37,7 @@ void classify(PrintPlan& p) {
   const Dependence depends = dependence_of(p.kernel);
   const DimSet row = row_of(p.kernel);
   p.live = live_expressions(p.kernel, true);
+  p.ends = coarseness_of(p.kernel);
   p.stage = depends.stage;
   for (size_t i = 0; i < p.live.size(); ++i) {
     p.varies.push_back((depends.dims[i] & row) != 0);

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "kernel/facts/coarse.h"
 #include "kernel/kernel.h"
 #include "print/dialect.h"
 #include "print/print.h"
@@ -23,6 +24,7 @@ struct PrintPlan {
   std::vector<int> stage;    // how many reductions it waits for
   std::vector<bool> varies;  // along the row
   std::vector<bool> narrow;  // i64 expressions that are computed in 32 bits
+  Coarseness ends;           // which end in 16 bits
   int last_stage = 0;
 
   // Only of plan_print():

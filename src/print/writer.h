@@ -107,6 +107,7 @@ class KernelWriter {
   std::string type_of(int32_t id) const;
   std::string as_long(int32_t id) const;
   std::string expression(int32_t id);
+  std::string near(int32_t id) const;
   std::string unary(const Expr& e, const std::string& a, bool narrow) const;
   std::string binary(const Expr& e, bool narrow);
   std::string rounded(const Expr& e) const;

@@ -128,6 +128,7 @@ const Dialect& harness_dialect() {
                                                  "hold",
                                                  "max_halves",
                                                  "exp2_near",
+                                                 "quotient_near",
                                                  "take_turn",
                                                  "give_turn",
                                                  "meet_cluster",
