@@ -8,6 +8,7 @@
 #include "cli/inputs.h"
 #include "cli/json.h"
 #include "cli/measure.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
 
@@ -88,10 +89,16 @@ int run(const Flags& flags) {
   const size_t position = session.method(method);
   write_inputs(session, position, inputs);
   const Rewind rewind = rewind_of(session, position, infos, inputs);
-  const std::vector<double> ms = measure_runs(session, position, flags.seconds, rewind, flags.on_device);
+  std::vector<double> ms;
   std::vector<StepTime> steps;
+  {
+    Progress progress;
+    progress.stage("measure runs");
+    ms = measure_runs(session, position, flags.seconds, rewind, flags.on_device);
+    progress.stage("measure steps");
+    if (flags.steps > 0) steps = measure_steps(session, position, flags.seconds, rewind);
+  }
   if (flags.steps > 0) {
-    steps = measure_steps(session, position, flags.seconds, rewind);
     std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
     steps.resize(std::min(flags.steps, steps.size()));
   }

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
 #include "cli/inputs.h"
+#include "cli/progress.h"
 #include "npusim/compiler.h"
 #include "npusim/program.h"
 
@@ -30,11 +31,16 @@ Action add_bisect(CLI::App& verb) {
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
     const MethodSource source = read_source("main", flags->ir);
-    const CompileOptions options = compile_options(flags->compile);
+    CompileOptions options = compile_options(flags->compile);
     const auto weights = flags->weights.empty() ? nullptr : open_tensors(flags->weights);
-    const auto program = compile({source}, options).program;
-    const std::vector<HostTensor> inputs = inputs_or_random(flags->inputs, method_inputs(*program, "main"));
-    const Bisection found = bisect(source, options, inputs, weights, flags->tolerance, flags->output);
+    Bisection found;
+    {
+      Progress progress;
+      options.progress = [&](const std::string& stage) { progress.stage(stage); };
+      const auto program = compile({source}, options).program;
+      const std::vector<HostTensor> inputs = inputs_or_random(flags->inputs, method_inputs(*program, "main"));
+      found = bisect(source, options, inputs, weights, flags->tolerance, flags->output);
+    }
     print_report(describe_bisection(found, flags->json));
     return found.culprit < 0 && found.outputs <= found.tolerance ? 0 : 1;
   };

@@ -11,6 +11,7 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
 
@@ -223,10 +224,16 @@ int run(const Flags& flags) {
   const size_t position = session.method(p.method);
   write_inputs(session, position, inputs);
   const Rewind rewind = rewind_of(session, position, infos, inputs);
-  p.whole = summarize(measure_runs(session, position, flags.seconds / 2, rewind));
-  p.times = measure_steps(session, position, flags.seconds / 2, rewind);
+  {
+    Progress progress;
+    progress.stage("measure runs");
+    p.whole = summarize(measure_runs(session, position, flags.seconds / 2, rewind));
+    progress.stage("measure steps");
+    p.times = measure_steps(session, position, flags.seconds / 2, rewind);
+    progress.stage("measure devices");
+    for (size_t d = 0; d < p.targets.size(); ++d) p.limits.push_back(limits_of(session, d));
+  }
   for (const StepTime& time : p.times) p.sum_ms += time.min_ms;
-  for (size_t d = 0; d < p.targets.size(); ++d) p.limits.push_back(limits_of(session, d));
   if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
   if (!flags.html.empty()) save_text(profile_page(p), flags.html);
   if (!reports) return 0;

@@ -9,6 +9,7 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
 
@@ -93,7 +94,12 @@ int run(const Flags& flags) {
   const std::vector<HostTensor> inputs = read_inputs(flags.inputs, method_inputs(*program, method));
   Session session = open_session(program, flags.session);
   const size_t position = session.method(method);
-  const std::vector<double> ms = run_repeatedly(session, position, inputs, flags.repeat);
+  std::vector<double> ms;
+  {
+    Progress progress;
+    progress.stage("run");
+    ms = run_repeatedly(session, position, inputs, flags.repeat);
+  }
   const std::vector<NamedTensor> outputs = outputs_of(session, position, method_outputs(*program, method));
   if (!flags.output.empty()) write_outputs(flags.output, outputs);
   if (flags.output != "-") print_report(report(flags, method, outputs, summarize(ms)));

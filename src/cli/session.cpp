@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/fail.h"
+#include "cli/progress.h"
 
 namespace npusim::cli {
 
@@ -39,6 +40,8 @@ Session open_session(std::shared_ptr<const Program> program, const SessionFlags&
 }
 
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags) {
+  Progress progress;
+  progress.stage("load");
   return open_session(std::move(program), flags, open_session_weights(flags));
 }
 

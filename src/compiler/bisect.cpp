@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -82,7 +84,7 @@ class Bisector {
   Bisector(const CodegenTarget& target, const MethodSource& source, const CompileOptions& options,
            std::shared_ptr<const TensorSet> weights)
       : target_(target), where_(source.path), options_(options), weights_(std::move(weights)) {
-    options_.progress = {};
+    progress_ = std::exchange(options_.progress, {});
     ir_ = parse_json_object(source.json.empty() ? read_file(source.path) : source.json, where_);
   }
 
@@ -97,6 +99,7 @@ class Bisector {
     for (const StepOverview& step : method_steps(*program, "main"))
       if (step.kernel != "transfer" && !step.nodes.empty() && seen.insert(step.nodes).second)
         found.parts.push_back({step.nodes, step.operators});
+    tell("evaluate the reference");
     const Json all = with_outputs(ir_, nullptr);
     names_of_inputs_ = names_of(ir_["graph_inputs"]);
     values_ = named(all, evaluate_ir(source_of(all), inputs, weights_.get()));
@@ -104,14 +107,21 @@ class Bisector {
     const Values outputs = named(ir_, run_program(program, inputs));
     for (const auto& [name, value] : outputs)
       found.outputs = std::max(found.outputs, distance(value, values_.at(name)));
+    tell("compare step by step");
     compare_carried(found, inputs);
-    for (size_t i = 0; i < found.parts.size() && found.culprit < 0; ++i)
+    for (size_t i = 0; i < found.parts.size() && found.culprit < 0; ++i) {
+      tell(fmt::format("part {} of {}: {}", i + 1, found.parts.size(), found.parts[i].nodes.back()));
       if (measure(found.parts[i], options_) > tolerance) found.culprit = static_cast<int>(i);
+    }
     if (found.culprit >= 0) look_into(found, folder);
     return found;
   }
 
  private:
+  void tell(const std::string& stage) const {
+    if (progress_) progress_(stage);
+  }
+
   static MethodSource source_of(const Json& ir) { return {"main", "part of the IR", ir.dump()}; }
 
   static std::vector<std::string> names_of(const Json& tensors) {
@@ -249,7 +259,8 @@ class Bisector {
 
   const CodegenTarget& target_;
   std::string where_;
-  CompileOptions options_;
+  CompileOptions options_;  // of the parts
+  std::function<void(const std::string&)> progress_;
   std::shared_ptr<const TensorSet> weights_;
   Json ir_;
   std::vector<std::string> names_of_inputs_;
