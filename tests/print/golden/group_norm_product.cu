@@ -1,4 +1,9 @@
 typedef unsigned short f16;
+__device__ __forceinline__ float quotient_near(float a, float b) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b * 0.25f));
+  return a * 0.25f * inverse;
+}
 __device__ __forceinline__ float f16_to_float(f16 bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
@@ -36,7 +41,7 @@ __device__ __forceinline__ void group_a043933ba8cbaddb_part0(
   __syncthreads();
   sum_2 = shared_sum_2[0];
   for (int warp = 1; warp < 4; ++warp) sum_2 = sum_2 + shared_sum_2[warp];
-  const float div_4 = sum_2 / 600.0f;
+  const float div_4 = quotient_near(sum_2, 600.0f);
   const float add_6 = div_4 + 1e-05f;
   const float rsqrt_7 = rsqrtf(add_6);
   for (int i1 = thread_index; i1 < 600; i1 += 128) {
