@@ -13,6 +13,7 @@ from .errors import Problem
 from .torch_complex import call_complex, concerns_complex, has_form
 from .torch_decompose import decompose, is_known
 from .torch_higher import spell_out
+from .torch_needed import is_conversion
 from .torch_ref import Ref, Refused
 
 # Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
@@ -268,7 +269,7 @@ class Graph:
                     roots[node] = set()
                     for i, arg in enumerate(node.target._schema.arguments):
                         value = node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)
-                        if arg.alias_info is None:
+                        if arg.alias_info is None or is_conversion(node):
                             continue
                         roots[node] |= of(value)
                         if arg.alias_info.is_write and torch.Tag.inplace_view not in node.target.tags:

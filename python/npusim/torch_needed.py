@@ -32,7 +32,7 @@ def find_memory(graph: torch.fx.Graph) -> Memory:
             silent = torch._C._dispatch_has_kernel_for_dispatch_key(node.target.name(), "CompositeImplicitAutograd")
             shared = []
             for arg, value in _arguments(node):
-                if arg.alias_info is not None or silent:
+                if (arg.alias_info is not None or silent) and not is_conversion(node):
                     torch.fx.node.map_arg(value, shared.append)
         for value in shared:
             found |= memory[value]
@@ -84,6 +84,14 @@ _NUMBERS = {
     *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg),
     *(torch.sym_ite, torch.sym_not, torch.sym_max, torch.sym_min, torch.sym_int, torch.sym_float),
 }
+
+
+def is_conversion(node: torch.fx.Node) -> bool:
+    """Whether it is a copy in another dtype: `to`, of which the schema says that it may give the operand itself."""
+    if getattr(node.target, "_opname", "") not in ("to", "type_as"):
+        return False
+    value, given = node.meta.get("val"), node.args[0].meta.get("val")
+    return isinstance(value, torch.Tensor) and isinstance(given, torch.Tensor) and value.dtype != given.dtype
 
 
 def _arguments(node: torch.fx.Node) -> list[tuple[Any, Any]]:

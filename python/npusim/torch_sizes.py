@@ -16,6 +16,7 @@ from .errors import Problem, UnsupportedError
 from .torch_checks import example_operands, hold, is_tensor
 from .torch_needed import CONDITIONS, find_memory, find_needed
 from .torch_numbers import READS
+from .torch_places import find_place, settle_place
 from .torch_rows import call
 from .torch_sources import is_source, most_of, settle_source, sizes_of
 
@@ -77,6 +78,7 @@ class _Settling:
         self.pinned: set[torch.fx.Node] = set()  # numbers that it is made for
         self.sizes: dict[torch.fx.Node, list[int]] = {}  # of sources
         self.tensors: dict[torch.fx.Node, Any] = {}  # numbers as tensors of one, or as what they are
+        self.placed: set[torch.fx.Node] = set()  # views at places that numbers say
 
     def can_settle(self, branches: bool) -> bool:
         """Finds what has to be settled; whether all of it can be."""
@@ -115,7 +117,7 @@ class _Settling:
             self.settle_source(node)
         for node in reversed(self.graph.nodes):
             spent = node.target is operator.getitem or _is_number(node) or node in sources
-            if not node.users and (spent or str(node.target) in CONDITIONS):
+            if not node.users and (spent or node in self.placed or str(node.target) in CONDITIONS):
                 self.graph.erase_node(node)
         hold(self.graph, self.checks)
 
@@ -193,7 +195,7 @@ class _Settling:
 
     def use_numbers(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
         """Numbers among a call's arguments become tensors where the operator takes one, and else what they are."""
-        if not any(_is_number(arg) for arg in node.all_input_nodes):
+        if not any(_is_number(arg) for arg in node.all_input_nodes) or self.take_place(node):
             return
         if isinstance(node.target, torch._ops.OpOverload):
             self.take_tensor(node)
@@ -204,6 +206,20 @@ class _Settling:
             return values[found] if _is_number(found) else found
 
         node.args, node.kwargs = torch.fx.node.map_arg((node.args, node.kwargs), settled)
+
+    def take_place(self, node: torch.fx.Node) -> bool:
+        """Gathers a view at a place that a number says, or writes there; whether it is done."""
+        place = find_place(node)
+        start = self.tensors.get(place.start) if place else None
+        if place is None or not isinstance(start, torch.fx.Node):
+            return False
+        conditions = settle_place(self.graph, node, place, start)
+        if conditions is None:
+            return False
+        self.placed.add(node)
+        for condition in conditions:
+            self.check(f"{node.name}_place", condition)
+        return True
 
     def take_tensor(self, node: torch.fx.Node) -> None:
         """Gives a call tensors in the place of numbers, where an overload of its operator takes them."""

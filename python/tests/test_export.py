@@ -568,3 +568,16 @@ def test_one_tensor_as_two_examples_is_two_inputs():
         session = npusim.Session(npusim.compile(exported, dtype="float32"))
         given = [torch.randn(X.shape) for _ in range(3)]
         close(next(iter(session.run(*given).values())), given[0] + 2 * given[1] + 3 * given[2])
+
+
+def test_a_conversion_is_written_and_its_operand_is_not():
+    class Written(torch.nn.Module):
+        def forward(self, x):
+            y = x.to(torch.int64)
+            y[0] = 5
+            return y
+
+    x = torch.randn(3, 4)
+    assert list(npusim.Session(npusim.compile(Written(), (x,))).run(x)) == ["output"]
+    same = torch.ones(3, 4, dtype=torch.int64)
+    assert list(npusim.Session(npusim.compile(Written(), (same,))).run(same)) == ["output", "x_next"]

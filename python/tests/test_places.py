@@ -1,0 +1,130 @@
+"""Elements and slices at places that are read from tensors: right for every place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import npusim
+from test_sizes import REFUSED, check, export
+
+
+def number(at: Any) -> torch.Tensor:
+    return torch.tensor(at)
+
+
+def values() -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randn(6, 4)
+
+
+def reads(x, m):
+    i = m.item()
+    return x[m], x[i], x[:, i] * 2, x[m + 1, 2], x[i - 3], x[i : i + 2], torch.narrow(x, 0, i, 3), x[1:, i : i + 2]
+
+
+def writes(x, m):
+    i, c = m.item(), torch.zeros(6, 4)
+    c[i] = x[0]
+    c[i : i + 2] += x[:2]
+    c[i + 1].mul_(3)
+    c[:, m] = 1.5
+    c[m, 1].fill_(7)
+    torch.narrow(c, 1, i, 2).clamp_(max=2)
+    return c, c[i]
+
+
+def other_dtype(x, m):
+    y = x.to(torch.int64)
+    y[m] = x[m] * 3
+    y[m.item() : m.item() + 1].add_(2)
+    return y
+
+
+def seen_before(x, m):
+    """A view whose tensor changes is what the tensor is."""
+    c = x.clone()
+    v = c[m]
+    w = v[1:]
+    c[0] = 7.0
+    c.mul_(2)
+    return v + 1, w * 2, c
+
+
+def walk(x, m):
+    """Farthest points: each is found by the one before."""
+    far, at, found = torch.full((6,), 1e10), m, []
+    for _ in range(4):
+        found.append(at)
+        far = torch.minimum(far, ((x - x[at]) ** 2).sum(-1))
+        at = far.argmax()
+    return torch.stack(found), x[found[-1]]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("function", [reads, writes, other_dtype, walk])
+def test_a_place_is_a_value(function, at):
+    exported = export(function, values(), number(1))
+    assert exported.made_for == []
+    check(exported, function, values() * 2, number(at), bar=1e-5)
+
+
+def test_places_from_the_end():
+    def last(x, m):
+        c = x.clone()
+        c[m] = 0
+        return x[m], c
+
+    check(export(last, values(), number(1)), last, values(), number(-2))
+
+
+def test_a_view_that_changes_is_for_the_examples_place():
+    exported = export(seen_before, values(), number(0))
+    assert exported.made_for
+    check(exported, seen_before, values(), number(0))
+    with pytest.raises(npusim.Error, match=REFUSED):
+        check(exported, seen_before, values(), number(1))
+
+
+@pytest.mark.parametrize("at", [-1, 5])
+def test_slices_that_leave_are_refused(at):
+    def part(x, m):
+        return torch.narrow(x, 0, m.item(), 2) * 2
+
+    exported = export(part, values(), number(1))
+    with pytest.raises(npusim.Error, match="place"):
+        check(exported, part, values(), number(at))
+
+
+def test_elements_that_are_not_there_are_refused():
+    def one(x, m):
+        return x[m] * 2
+
+    exported = export(one, values(), number(1))
+    with pytest.raises(npusim.Error):
+        npusim.Session(npusim.compile(exported, dtype="float32")).run(values(), number(6))
+
+
+def test_a_ring_of_rows():
+    class Ring(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(3, 4))
+            self.register_buffer("at", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x):
+            self.rows[self.at] = x
+            self.at.copy_((self.at + 1) % 3)
+            return self.rows.sum(0), self.rows[self.at - 1]
+
+    exported = npusim.export(Ring(), (torch.randn(4),))
+    assert exported.made_for == []
+    session, model = npusim.Session(npusim.compile(exported, dtype="float32")), Ring()
+    for row in torch.randn(5, 4):
+        found = session.run(row)
+        for name, expected in zip(("output_0", "output_1"), model(row)):
+            np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-6)
