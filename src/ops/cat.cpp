@@ -152,7 +152,7 @@ void lower_join(const OpCall& call, Lowering& lowering) {
 
 template <auto join>
 constexpr OpRecord joined(std::string_view schema) {
-  return fresh(view(schema, infer_join<join>, lower_join<join>));
+  return in_memory(view(schema, infer_join<join>, lower_join<join>), Memory::joined);
 }
 
 // Operands as matrices down the diagonal, zeros elsewhere.

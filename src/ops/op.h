@@ -31,6 +31,7 @@ enum class Memory : uint8_t {
   row_major,  // row-major whatever the operands are
   iterated,   // in the order of the operands' strides, as TensorIterator has it
   preserved,  // in the order of the first operand's strides, or as the memory_format attribute says
+  joined,     // row-major where some operand has no channels innermost; else as `dense`
   padded,     // of the operand's memory format where constants are put around it, else as `dense`
   arbitrary,  // not known
   // The operand's memory (result i of a call on a list is operand i's).

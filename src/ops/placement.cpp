@@ -198,6 +198,16 @@ struct Placer {
     return true;
   }
 
+  // Whether what is joined to this shape may have channels innermost, which it has where all operands do.
+  bool all_may_be_channels_last(const Shape& shape) const {
+    if (!channels_last_strides(shape)) return false;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const bool compares = operands[i] && operands[i]->known && call.inputs[i]->shape.size() == shape.size();
+      if (compares && is_channels_last(operands[i]->at, call.inputs[i]->shape) == false) return false;
+    }
+    return true;
+  }
+
   Residence preserved(const Shape& shape) const {
     if (const auto asked = asked_strides(call, shape)) return own(shape, true, *asked);
     if (operands.empty() || !operands[0] || call.inputs[0]->shape != shape)
@@ -276,6 +286,8 @@ struct Placer {
     switch (call.op->record.memory) {
       case Memory::dense:
         return fresh(all_row_major(), row_major_strides(type.shape));
+      case Memory::joined:
+        return fresh(all_row_major() || !all_may_be_channels_last(type.shape), row_major_strides(type.shape));
       case Memory::row_major:
         return fresh(true, row_major_strides(type.shape));
       case Memory::iterated:
