@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .torch_decompose import trace
 from .torch_rows import argument, call, depends_on_values
 
 ATEN = torch.ops.aten
@@ -25,7 +26,7 @@ def is_source(node: Node) -> bool:
         return any(_is_mask(index) for index in node.args[1])
     if node.target in PUT:
         return depends_on_values(node.args[2]) and any(_is_mask(index) for index in node.args[1])
-    return node.target in SOURCES
+    return str(node.target) in SOURCES
 
 
 def sizes_of(node: Node, args: Sequence[Any], result: Any) -> list[int]:
@@ -33,7 +34,7 @@ def sizes_of(node: Node, args: Sequence[Any], result: Any) -> list[int]:
     if node.target in READ | PUT:
         masks = [mask for mask, index in zip(args[1], node.args[1], strict=True) if _is_mask(index)]
         return [int(mask.count_nonzero()) for mask in masks]
-    along = argument(node, "dim") or 0 if node.target == ATEN.repeat_interleave.self_Tensor else 0
+    along = argument(node, "dim") or 0
     return [(result if isinstance(result, torch.Tensor) else result[0]).shape[along]]
 
 
@@ -52,7 +53,7 @@ def most_of(node: Node) -> int | None:
 
 def settle_source(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
     """Its calls, inserted where the graph inserts."""
-    return SOURCES[node.target](graph, node, sizes)
+    return SOURCES[str(node.target)](graph, node, sizes)
 
 
 def _is_mask(index: Any) -> bool:
@@ -150,42 +151,60 @@ def _masked_select(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settl
 
 
 def _unique(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
-    """Values, the place of each element's value among them, how often each is there."""
-    flat = call(graph, ATEN.reshape.default, node.args[0], [-1])
-    order = None
-    if node.target == ATEN.unique_consecutive.default:
-        if argument(node, "dim") is not None:
-            raise NotImplementedError("unique_consecutive along a dimension")
-        ordered = flat
+    """Values, the place of each element's value among them, how often each is there; of rows along a dimension the same."""
+    x, dim = node.args[0], argument(node, "dim")
+    (count,), shape, device = sizes, x.meta["val"].shape, x.meta["val"].device
+    if dim is None:
+        x = rows = call(graph, ATEN.reshape.default, x, [-1])
+        columns = [rows]
     else:
-        pair = call(graph, ATEN.sort.default, flat)
-        ordered, order = (_element(graph, pair, i) for i in (0, 1))
-    (count,), elements = sizes, flat.meta["val"].shape[0]
-    device = flat.meta["val"].device
+        front = call(graph, ATEN.movedim.int, x, dim, 0)
+        rows = call(graph, ATEN.reshape.default, front, [shape[dim], math.prod(front.meta["val"].shape[1:])])
+        columns = [call(graph, ATEN.select.int, rows, 1, i) for i in range(rows.meta["val"].shape[1])]
+    elements = rows.meta["val"].shape[0]
+    places = list(shape) if dim is None else [elements]  # the shape of the second result
     if not elements:
         none = call(graph, ATEN.zeros.default, [0], dtype=torch.int64, device=device)
-        return [flat, call(graph, ATEN.reshape.default, none, list(node.args[0].meta["val"].shape)), none], []
+        return [x, call(graph, ATEN.reshape.default, none, places), none], []
+    order = None
+    if node.target != ATEN.unique_consecutive.default:
+        order = _lexicographic(graph, columns)
+        rows = call(graph, ATEN.index_select.default, rows, 0, order)
     others = call(
         graph,
         ATEN.ne.Tensor,
-        call(graph, ATEN.slice.Tensor, ordered, 0, 1, elements),
-        call(graph, ATEN.slice.Tensor, ordered, 0, 0, elements - 1),
+        call(graph, ATEN.slice.Tensor, rows, 0, 1, elements),
+        call(graph, ATEN.slice.Tensor, rows, 0, 0, elements - 1),
     )
+    if dim is not None:
+        others = call(graph, ATEN.any.dim, others, 1)
     first = call(graph, ATEN.ones.default, [1], dtype=torch.bool, device=device)
     fresh = call(graph, ATEN.cat.default, [first, others])
     rank = _rank(graph, fresh)
     at = _places(graph, fresh, rank, count)
-    place = call(graph, ATEN.sub.Scalar, rank, 1)
-    if order is not None:
-        place = call(graph, ATEN.scatter.src, call(graph, ATEN.zeros_like.default, place), 0, order, place)
     end = call(graph, ATEN.full.default, [1], elements, dtype=torch.int64, device=device)
     ends = call(graph, ATEN.cat.default, [call(graph, ATEN.slice.Tensor, at, 0, 1, count), end])
+    place, chosen = call(graph, ATEN.sub.Scalar, rank, 1), at
+    if order is not None:
+        place = call(graph, ATEN.scatter.src, call(graph, ATEN.zeros_like.default, place), 0, order, place)
+        chosen = call(graph, ATEN.index_select.default, order, 0, at)
     results = [
-        call(graph, ATEN.index_select.default, ordered, 0, at),
-        call(graph, ATEN.reshape.default, place, list(node.args[0].meta["val"].shape)),
+        call(graph, ATEN.index_select.default, x, dim or 0, chosen),
+        call(graph, ATEN.reshape.default, place, places),
         call(graph, ATEN.sub.Tensor, ends, at),
     ]
     return results, [call(graph, ATEN.eq.Scalar, _last(graph, rank), count)]
+
+
+def _lexicographic(graph: torch.fx.Graph, columns: list[Node]) -> Node:
+    """The order of rows by the first column, then by the second, …: sorted by each, the last first, as equal ones stay."""
+    order: Node | None = None
+    for column in reversed(columns):
+        key = column if order is None else call(graph, ATEN.index_select.default, column, 0, order)
+        step = _element(graph, call(graph, ATEN.sort.stable, key, stable=True), 1)
+        order = step if order is None else call(graph, ATEN.index_select.default, order, 0, step)
+    assert order is not None
+    return order
 
 
 def _element(graph: torch.fx.Graph, node: Node, index: int) -> Node:
@@ -241,14 +260,51 @@ def _bincount(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
     return call(graph, ATEN.index_add.default, bins, 0, index, added), [call(graph, ATEN.eq.Scalar, most, count - 1)]
 
 
-SOURCES: dict[Any, Callable[[torch.fx.Graph, Node, list[int]], Settled]] = {
-    ATEN.nonzero.default: _nonzero,
-    **dict.fromkeys((ATEN.nonzero_numpy.default, ATEN.where.default), _nonzero_numpy),
-    ATEN.masked_select.default: _masked_select,
-    **dict.fromkeys(READ | PUT, _indexed),
-    ATEN._unique2.default: _unique,
-    ATEN.unique_consecutive.default: _unique,
-    ATEN.repeat_interleave.Tensor: _repeat_interleave,
-    ATEN.repeat_interleave.self_Tensor: _repeat_elements,
-    ATEN.bincount.default: _bincount,
+# ---- torchvision
+
+ROUNDS = 32  # of suppression: chains of boxes up to here, each of which loses to the one before
+
+
+def _kept(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> tuple[torch.Tensor, ...]:
+    """The order by score; whether each box in this order is kept: no kept one before it overlaps it more than the threshold
+    says. And whether this is so, which it is after as many rounds as there are boxes: what a round does not change is the
+    answer, since each box depends on those before it alone."""
+    order = torch.sort(scores, stable=True, dim=0, descending=True)[1]
+    low, high = boxes.index_select(0, order).split(2, 1)
+    area = (high - low).prod(1)
+    sides = (torch.minimum(high[:, None], high) - torch.maximum(low[:, None], low)).clamp(min=0)
+    inside = sides.prod(2)
+    over = (inside / (area[:, None] + area - inside) > threshold).tril(-1)
+    kept = torch.ones_like(order, dtype=torch.bool)
+    for _ in range(min(ROUNDS, len(order))):
+        kept = ~(over & kept).any(1)
+    return order, kept, (kept == ~(over & kept).any(1)).all()
+
+
+def _nms(graph: torch.fx.Graph, node: Node, sizes: list[int]) -> Settled:
+    boxes, scores = node.args[:2]
+    threshold = argument(node, "iou_threshold")
+    if not scores.meta["val"].shape[0]:
+        return _range(graph, 0, scores), []
+    given = [boxes.meta["val"], scores.meta["val"]]
+    body, _ = trace(lambda boxes, scores: _kept(boxes, scores, threshold), given)
+    inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
+    order, kept, settled = graph.graph_copy(body.graph, dict(zip(inputs, (boxes, scores), strict=True)))
+    (count,), rank = sizes, _rank(graph, kept)
+    at = _places(graph, kept, rank, count)
+    found = call(graph, ATEN.index_select.default, order, 0, at)
+    return found, [settled, call(graph, ATEN.eq.Scalar, _last(graph, rank), count)]
+
+
+SOURCES: dict[str, Callable[[torch.fx.Graph, Node, list[int]], Settled]] = {
+    "aten.nonzero.default": _nonzero,
+    **dict.fromkeys(("aten.nonzero_numpy.default", "aten.where.default"), _nonzero_numpy),
+    "aten.masked_select.default": _masked_select,
+    **dict.fromkeys(map(str, READ | PUT), _indexed),
+    **dict.fromkeys(("aten._unique2.default", "aten.unique_dim.default"), _unique),
+    "aten.unique_consecutive.default": _unique,
+    "aten.repeat_interleave.Tensor": _repeat_interleave,
+    "aten.repeat_interleave.self_Tensor": _repeat_elements,
+    "aten.bincount.default": _bincount,
+    "torchvision.nms.default": _nms,
 }

@@ -181,15 +181,102 @@ def test_nothing_to_hold_the_check() -> None:
         export(lambda x, m: x[m], torch.randn(5, 4), torch.zeros(5, dtype=torch.bool))
 
 
+ALONG: dict[str, Callable[..., Any]] = {
+    "rows": lambda x, m: torch.unique(x, dim=0, return_inverse=True, return_counts=True),
+    "columns": lambda x, m: torch.unique(x, dim=-1, return_inverse=True, return_counts=True),
+    "middle": lambda x, m: torch.unique(x.reshape(2, 6, 3), dim=1, return_inverse=True)[1],
+    "whole numbers": lambda x, m: torch.unique(x.long(), dim=0),
+    "truth": lambda x, m: torch.unique(x > 0, dim=1, return_counts=True),
+    "consecutive rows": lambda x, m: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
+    "consecutive columns": lambda x, m: torch.unique_consecutive(x, return_counts=True, dim=1),
+    "of one dimension": lambda x, m: torch.unique(x[:, 0], dim=0, return_inverse=True, return_counts=True),
+    "a branch": lambda x, m: branch_of_rows(x, m),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_unique_along_a_dimension(name: str) -> None:
+    torch.manual_seed(3)
+    x, m = torch.randint(0, 2, (12, 3)).float(), torch.ones(5, dtype=torch.bool)
+    x = torch.cat([x[:4], x[3:11]])
+    exported = export(lambda x, m: (ALONG[name](x, m), x + m.sum()), x, m)
+    check(exported, lambda x, m: (ALONG[name](x, m), x + m.sum()), x, m)
+    if "consecutive" not in name:
+        check(exported, lambda x, m: (ALONG[name](x, m), x + m.sum()), 1 - x, m)  # as many, in another order
+    with pytest.raises(npusim.BadInputError, match=REFUSED):
+        check(exported, lambda x, m: (ALONG[name](x, m), x + m.sum()), x * 0, m)
+
+
+def test_unique_along_a_dimension_of_one() -> None:
+    function = lambda x, m: torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+    exported = export(function, torch.randn(1, 3), torch.ones(2))
+    check(exported, function, torch.randn(1, 3), torch.ones(2))
+
+
+def boxes(seed: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(seed)
+    corner = torch.rand(count, 2) * 3
+    return torch.cat([corner, corner + 0.5 + torch.rand(count, 2)], 1), torch.rand(count)
+
+
+def suppressed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return pytest.importorskip("torchvision").ops.nms(x, m, 0.3)
+
+
+def suppressed_by_class(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    kept = pytest.importorskip("torchvision").ops.batched_nms(x, m, (m * 1e3).long() % 3, 0.4)
+    return x[kept], m[kept]
+
+
+@pytest.mark.parametrize("function", [suppressed, suppressed_by_class])
+def test_boxes_that_overlap_a_better_one(function: Callable[..., Any]) -> None:
+    by_count: dict[int, list[Any]] = {}
+    for seed in range(40):
+        found = function(*boxes(seed, 20))
+        by_count.setdefault(len(found if isinstance(found, torch.Tensor) else found[0]), []).append(boxes(seed, 20))
+    (first, second, *_), (other, *_) = sorted(by_count.values(), key=len, reverse=True)[:2]
+    exported = export(function, *first)
+    assert exported.made_for
+    check(exported, function, *first)
+    check(exported, function, *second)
+    with pytest.raises(npusim.BadInputError, match=REFUSED):
+        check(exported, function, *other)
+
+
+def test_a_chain_of_boxes_that_is_too_long_is_refused() -> None:
+    """Each overlaps the next one more than the threshold says: every other is kept, and each says so to the next."""
+
+    def chain(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        at = torch.arange(80) * 1.0
+        at[count:] = at[count:] * 9 + 1000  # these overlap nothing
+        return torch.stack([at, at * 0, at + 2, at * 0 + 1], 1), 1 - torch.arange(80) / 100
+
+    exported = export(suppressed, *chain(31))
+    assert len(suppressed(*chain(31))) == 80 - 15
+    check(exported, suppressed, *chain(31))
+    boxes, scores = chain(60)
+    exported = export(suppressed, boxes, scores)
+    with pytest.raises(npusim.BadInputError, match=REFUSED):
+        check(exported, suppressed, boxes, scores)
+
+
+def packed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return torch._pack_padded_sequence(x.unsqueeze(-1), m.sum().expand(5), True)[1]
+
+
 def test_a_size_that_has_no_form_is_refused_by_name() -> None:
-    with pytest.raises(npusim.UnsupportedError, match="unique_dim"):
-        export(lambda x, m: torch.unique(x, dim=0), *values())
+    with pytest.raises(npusim.UnsupportedError, match="_pack_padded_sequence"):
+        export(packed, *values())
 
 
 def branch_of_rows(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return x + 1 if torch.unique(x, dim=0).shape[0] > 3 else x
 
 
+def branch_of_packed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return x + 1 if packed(x, m).shape[0] > 3 else x
+
+
 def test_a_branch_that_has_no_check_is_refused() -> None:
     with pytest.raises(Exception, match="data-dependent|decides a branch"):
-        export(branch_of_rows, *values())
+        export(branch_of_packed, *values())
