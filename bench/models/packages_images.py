@@ -203,7 +203,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         ),
         "vivit": lambda: (
             of(
-                "vit_pytorch.vivit.ViT",
+                "vit_pytorch.vivit.ViViT",
                 image_size=16,
                 frames=4,
                 image_patch_size=8,
@@ -270,6 +270,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
             of(
                 "denoising_diffusion_pytorch.KarrasUnet",
                 image_size=16,
+                channels=3,
                 dim=16,
                 dim_max=32,
                 num_downsamples=1,

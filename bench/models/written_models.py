@@ -5,9 +5,13 @@ from types import ModuleType
 
 import written_blocks
 import written_functions
+import written_graphs
 import written_layers
+import written_loops
 import written_numbers
+import written_signals
 import written_structure
+import written_transforms
 import written_views
 from case import Case, Made
 from torch import nn
@@ -19,6 +23,10 @@ GROUPS: dict[str, ModuleType] = {
     "layers": written_layers,
     "blocks": written_blocks,
     "structure": written_structure,
+    "graphs and points": written_graphs,
+    "loops": written_loops,
+    "signals": written_signals,
+    "functions of functions": written_transforms,
 }
 
 
