@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_bins import settle_bins
+from .torch_bodies import inline_bodies
 from .torch_chosen import spell_out_chosen
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
@@ -29,7 +30,7 @@ from .torch_needed import find_complex_writes, find_memory, find_needed
 from .torch_numbers import settle_numbers
 from .torch_pieces import spell_out_pieces
 from .torch_ref import Complex, Ref, Refused
-from .torch_sizes import settle_sizes
+from .torch_sizes import check_branches, settle_sizes
 from .torch_tracing import following_example, tracing
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
@@ -146,6 +147,8 @@ def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
     """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
     graph = program.graph
+    if branches:
+        check_branches(inline_bodies(program.graph_module))
     with torch.no_grad(), tracing():
         if _casts_itself(program.graph_module) or _is_mapped(graph) or find_complex_writes(graph, find_memory(graph)):
             # Puts the casts into the graph, and what is mapped as what it does; no call writes what it is given.
@@ -187,7 +190,7 @@ class _Writer:
 
     def write(self, branches: bool) -> Exported:
         with torch.no_grad(), tracing():
-            graph, turns = unroll_loops(self.program, self.program.graph_module.graph)
+            graph, turns = unroll_loops(self.program, inline_bodies(self.program.graph_module))
             graph = spell_out_chosen(spell_out_pieces(spell_out_masks(graph)))
             graph, made_for = settle_sizes(self.program, graph, branches)
         refs = self.placeholders(graph)
@@ -218,7 +221,9 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
-        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=turns + made_for)
+        return Exported(
+            ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=turns + made_for
+        )
 
     # ---- what comes in
 

@@ -10,17 +10,13 @@ from typing import Any
 import torch
 
 from .errors import Problem
+from .torch_bodies import INLINED
 from .torch_complex import call_complex, concerns_complex, has_form
 from .torch_decompose import decompose, is_known
 from .torch_higher import spell_out
 from .torch_needed import is_conversion
 from .torch_ref import Ref, Refused
 
-# Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
-INLINED = {
-    torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
-    torch.ops.higher_order.wrap_with_autocast: 4,
-}
 PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with them alone an input is a state
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}

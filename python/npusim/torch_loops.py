@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import functools
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.export.graph_signature import InputKind
 
 from .errors import Problem, UnsupportedError
+from .torch_bodies import insert, replace
 from .torch_checks import example_operands, hold
 from .torch_rows import call
 
@@ -92,57 +92,18 @@ def _unroll(
     truths: list[torch.fx.Node] = []
     with graph.inserting_before(node):
         for turn in range(turns + 1):
-            (truth,) = _insert(graph, module, condition, [*carried, *more])
+            (truth,) = insert(graph, module, condition, [*carried, *more])
             if isinstance(truth, torch.fx.Node):
                 truth = call(graph, ATEN.reshape.default, truth, [])
                 truths.append(truth if turn < turns else call(graph, ATEN.logical_not.default, truth))
             if turn < turns:
-                carried = _insert(graph, module, body, [*carried, *more])
+                carried = insert(graph, module, body, [*carried, *more])
     for user in list(node.users):
         assert user.target is operator.getitem
-        _replace(user, carried[user.args[1]])
+        replace(user, carried[user.args[1]])
         graph.erase_node(user)
     graph.erase_node(node)
     return truths
-
-
-def _insert(
-    graph: torch.fx.Graph, module: torch.fx.GraphModule, at: torch.fx.Node, operands: Iterable[Any]
-) -> list[Any]:
-    """Copies of the nodes of a graph that the module has, and what it gives. Numbers of numbers are computed."""
-    body = module.get_submodule(at.target)
-    given, of = iter(operands), {}
-    for node in body.graph.nodes:
-        args, kwargs = (
-            torch.fx.node.map_arg((node.args, node.kwargs), of.__getitem__) if node.op != "placeholder" else ((), {})
-        )
-        if node.op == "placeholder":
-            of[node] = next(given)
-        elif node.op == "output":
-            results = args[0]
-            return list(results) if isinstance(results, (list, tuple)) else [results]
-        elif node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and _all_known(args):
-            of[node] = node.target(*args, **kwargs)
-        else:
-            target = f"{at.target}.{node.target}" if node.op == "get_attr" else node.target
-            of[node] = graph.create_node(node.op, target, args, kwargs, name=node.name)
-            of[node].meta = dict(node.meta)
-    raise AssertionError("a graph without an output")
-
-
-def _all_known(args: Any) -> bool:
-    found: list[torch.fx.Node] = []
-    torch.fx.node.map_arg(args, found.append)
-    return not found
-
-
-def _replace(node: torch.fx.Node, value: Any) -> None:
-    """A node by another one, or by a number."""
-    if isinstance(value, torch.fx.Node):
-        node.replace_all_uses_with(value)
-        return
-    for user in list(node.users):
-        user.args, user.kwargs = torch.fx.node.map_arg((user.args, user.kwargs), lambda n: value if n is node else n)
 
 
 def _not_constant(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> set[torch.fx.Node]:

@@ -55,8 +55,6 @@ def settle_sizes(
     whether the model's branches are those that the example takes; the conditions in the graph say which then.
 
     Where a shape depends on what has no form here, the graph is left as it is. Raises UnsupportedError where a branch does."""
-    if branches and (lost := _lost_conditions(graph)):
-        raise UnsupportedError([Problem(what, "decides a branch, and nothing would check it") for what in lost])
     if not any(_depends(node) for node in graph.nodes) or program.example_inputs is None:
         return graph, []
     graph = copy.deepcopy(graph)
@@ -71,15 +69,22 @@ def settle_sizes(
     return graph, settling.made_for
 
 
-def _lost_conditions(graph: torch.fx.Graph) -> list[str]:
-    """What branches were decided by, as the tracer writes it, where no call of the graph says it: the tracer puts none there
-    for a size that nothing reads."""
+def check_branches(graph: torch.fx.Graph) -> None:
+    """Raises UnsupportedError where a branch was decided by what no call of the graph says: the tracer puts none there for a
+    size that nothing reads."""
     mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in graph.nodes if node.op == "placeholder"])
     if mode is None or mode.shape_env is None:
-        return []
+        return
     said = [str(node.args[1]) for node in graph.nodes if node.target == ATEN._assert_scalar.default]
-    decided = [str(check.expr) for checks in mode.shape_env.deferred_runtime_asserts.values() for check in checks]
-    return [f"'{what}'" for what in decided if not any(f" {what} on node " in text for text in said)]
+    decided = [check.expr for checks in mode.shape_env.deferred_runtime_asserts.values() for check in checks]
+    lost = [what for what in decided if not any(f" {way} on node " in text for text in said for way in _ways(what))]
+    if lost:
+        raise UnsupportedError([Problem(f"'{what}'", "decides a branch, and nothing would check it") for what in lost])
+
+
+def _ways(condition: Any) -> list[str]:
+    """How the tracer writes a condition: 20 <= u0, u0 >= 20."""
+    return [str(condition), *([str(condition.reversed)] if hasattr(condition, "reversed") else [])]
 
 
 class _Settling:

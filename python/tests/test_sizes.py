@@ -277,6 +277,21 @@ def branch_of_packed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return x + 1 if packed(x, m).shape[0] > 3 else x
 
 
+def within_a_body(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cuda", enabled=False):
+        return branches(x, m)
+
+
+def test_branches_in_a_body_are_checked() -> None:
+    x, m = values()
+    x[0, 0] = 1.5
+    exported = export(within_a_body, x, m)
+    assert len(exported.made_for) == 3
+    check(exported, within_a_body, x * 1.5, m.flip(0))
+    with pytest.raises(npusim.BadInputError, match=REFUSED):
+        check(exported, within_a_body, x * 0.1, m)
+
+
 def test_a_branch_that_has_no_check_is_refused() -> None:
     with pytest.raises(Exception, match="data-dependent|decides a branch"):
         export(branch_of_packed, *values())
