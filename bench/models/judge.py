@@ -176,14 +176,23 @@ def resized(model: torch.nn.Module, call: Call, dtype: torch.dtype, expected: li
 
 
 def moved_answers(model: torch.nn.Module, call: Call, dtype: torch.dtype) -> Iterator[list[np.ndarray] | None]:
-    """PyTorch's own in a dtype, or in float32 where it has none, of weights that moved by half a rounding step."""
+    """PyTorch's own in a dtype, or in float32 where it has none, of weights that moved by half a rounding step, or of
+    arguments where the model has no weights."""
+
+    def move(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return value * (1 + (torch.rand_like(value) - 0.5) * torch.finfo(dtype).eps)
+
+    weights = any(p.is_floating_point() for p in model.parameters())
     for seed in range(12):
         torch.manual_seed(seed)
-        moved = copy.deepcopy(model)
+        moved, given = copy.deepcopy(model), call
         for p in moved.parameters():
-            if p.is_floating_point():
-                p.mul_(1 + (torch.rand_like(p) - 0.5) * torch.finfo(dtype).eps)
-        yield answers(moved, call, dtype) or answers(moved, call, torch.float32)
+            p.copy_(move(p))
+        if not weights:
+            given = pytree.tree_map(move, (tuple(call[0]), dict(call[1])))
+        yield answers(moved, given, dtype) or answers(moved, given, torch.float32)
 
 
 def traced(model: torch.nn.Module, call: Call) -> list[np.ndarray] | None:

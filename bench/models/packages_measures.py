@@ -37,7 +37,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "lab": kornia("color.RgbToLab"),
         "yuv": kornia("color.RgbToYuv420"),
         "ssim": lambda: (of("kornia.losses.SSIMLoss", 5), (torch.rand(2, 3, 16, 16), torch.rand(2, 3, 16, 16)), {}),
-        "whitening": kornia("enhance.ZCAWhitening", 6, 8),
+        "whitening": lambda: (of("kornia.enhance.ZCAWhitening"), (torch.rand(6, 8),), {"include_fit": True}),
         "invert": kornia("enhance.Invert"),
         "pyramid": kornia("geometry.PyrDown"),
     },

@@ -8,10 +8,9 @@ from case import Made
 from packages_making import Method, ids, of, plain, rows
 
 
-def smp(kind: str, encoder: str = "resnet18", **kwargs: Any) -> Callable[[], Made]:
-    return plain(
-        f"segmentation_models_pytorch.{kind}", rows(2, 3, 64, 64), encoder, encoder_weights=None, classes=3, **kwargs
-    )
+def smp(kind: str, encoder: str = "resnet18", side: int = 64, **kwargs: Any) -> Callable[[], Made]:
+    path, images = f"segmentation_models_pytorch.{kind}", rows(2, 3, side, side)
+    return plain(path, images, encoder, encoder_weights=None, classes=3, **kwargs)
 
 
 def flow(name: str) -> Callable[[], Made]:
@@ -41,7 +40,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "linknet": smp("Linknet"),
         "fpn": smp("FPN"),
         "pspnet": smp("PSPNet"),
-        "pan": smp("PAN"),
+        "pan": smp("PAN", side=128),
         "deeplab": smp("DeepLabV3"),
         "deeplab_plus": smp("DeepLabV3Plus"),
         "upernet": smp("UPerNet"),
@@ -123,7 +122,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
             "vector_quantize_pytorch.ResidualFSQ", rows(2, 10, 8), levels=[8, 5], num_quantizers=2, dim=8
         ),
         "lfq": plain("vector_quantize_pytorch.LFQ", rows(2, 10, 8), codebook_size=16, dim=8),
-        "latent_quantise": plain("vector_quantize_pytorch.LatentQuantize", rows(2, 10, 8), levels=[5, 5], dim=8),
+        "latent_quantise": plain("vector_quantize_pytorch.LatentQuantize", rows(2, 8, 10), levels=[5, 5], dim=8),
         "sim_vq": plain("vector_quantize_pytorch.SimVQ", rows(2, 10, 8), dim=8, codebook_size=16),
         "random_quantise": plain(
             "vector_quantize_pytorch.RandomProjectionQuantizer",

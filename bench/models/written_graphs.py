@@ -78,7 +78,7 @@ class FarthestPoints(nn.Module):
         return torch.randn(2, 24, 3), torch.randn(2, 24, 3)
 
     def forward(self, xyz, features):
-        batch = torch.arange(2)
+        xyz, batch = xyz.to(torch.promote_types(xyz.dtype, torch.float32)), torch.arange(2)
         chosen = torch.zeros(2, 6, dtype=torch.long)
         far, near = torch.zeros(2, dtype=torch.long), xyz.new_full((2, 24), 1e10)
         for i in range(6):
@@ -96,7 +96,7 @@ class FarthestPoints(nn.Module):
         empty = group == 24
         group[empty] = first[empty]
         local = xyz[batch.view(2, 1, 1), group] - centre[:, :, None]
-        x = torch.cat([local, features[batch.view(2, 1, 1), group]], -1)
+        x = torch.cat([local.type_as(features), features[batch.view(2, 1, 1), group]], -1)
         return self.mlp(x.permute(0, 3, 2, 1)).max(2)[0], chosen
 
 
@@ -217,7 +217,8 @@ class Heat(nn.Module):
         for _ in range(2):
             terms.append(2 * lap @ terms[-1] - terms[-2])
         y = sum(t @ weight for t, weight in zip(terms, self.weights))
-        smooth = torch.linalg.solve(torch.eye(8, dtype=x.dtype) + 0.5 * lap, x)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        smooth = torch.linalg.solve(torch.eye(8, dtype=wide) + 0.5 * lap.to(wide), x.to(wide)).type_as(x)
         return y, smooth, torch.linalg.matrix_power(lap, 3).diagonal().sum()
 
 

@@ -154,6 +154,7 @@ class CtcForward(nn.Module):
         return torch.randn(2, 9, 5), torch.randint(1, 5, (2, 3))
 
     def forward(self, logits, labels):
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         logp = logits.log_softmax(-1)
         states = torch.zeros(2, 7, dtype=torch.long)
         states[:, 1::2] = labels
@@ -207,23 +208,24 @@ class Kalman(nn.Module):
         return (torch.randn(4, 7, 2),)
 
     def forward(self, y):
+        y, a, h = (t.to(torch.promote_types(t.dtype, torch.float32)) for t in (y, self.a, self.h))
         q, r, one = 0.1 * torch.eye(3, dtype=y.dtype), 0.2 * torch.eye(2, dtype=y.dtype), torch.eye(3, dtype=y.dtype)
         x, p, lik = y.new_zeros(4, 3), one, y.new_zeros(4)
         kept = []
         for t in range(7):
-            xp, pp = x @ self.a.T, self.a @ p @ self.a.T + q
-            s = self.h @ pp @ self.h.T + r
-            gain = torch.linalg.solve(s, self.h @ pp).T
-            error = y[:, t] - xp @ self.h.T
+            xp, pp = x @ a.T, a @ p @ a.T + q
+            s = h @ pp @ h.T + r
+            gain = torch.linalg.solve(s, h @ pp).T
+            error = y[:, t] - xp @ h.T
             x = xp + error @ gain.T
-            p = (one - gain @ self.h) @ pp
+            p = (one - gain @ h) @ pp
             factor = torch.linalg.cholesky(s)
             z = torch.linalg.solve_triangular(factor, error.T, upper=False)
             lik = lik - 0.5 * z.square().sum(0) - factor.diagonal().log().sum() - math.log(2 * math.pi)
             kept.append((x, p, xp, pp))
         smooth = [kept[-1][0]]
         for (x, p, _, _), (_, _, xp, pp) in zip(kept[-2::-1], kept[:0:-1]):
-            c = torch.linalg.solve(pp, self.a @ p).T
+            c = torch.linalg.solve(pp, a @ p).T
             smooth.insert(0, x + (smooth[0] - xp) @ c.T)
         return torch.stack(smooth, 1), lik, p
 
@@ -368,6 +370,7 @@ class Particles(nn.Module):
         return torch.randn(3, 16, 2), torch.randn(3, 4, 2), torch.rand(3, 4)
 
     def forward(self, x, y, u):
+        x, y, u = (t.to(torch.promote_types(t.dtype, torch.float32)) for t in (x, y, u))
         total = x.new_zeros(3)
         for t in range(4):
             logw = -0.5 * (x - y[:, t, None]).square().sum(-1)

@@ -16,7 +16,7 @@ class VmapForms(nn.Module):
 
     def forward(self, x, w):
         one = torch.vmap(lambda a, b: (a @ b).tanh() + a.sum())(x, w)
-        two = torch.vmap(torch.vmap(lambda a, b: (a * b).sum(), (0, None)), (None, 0))(x, x)
+        two = torch.vmap(torch.vmap(lambda a, b: (a * b).sum(), (0, None)), (None, 0))(x, w[0].T[:, :4])
         three = torch.vmap(lambda a: a.softmax(0) * a.amax(), in_dims=2, out_dims=1)(w)
         return one, two, three
 
@@ -39,7 +39,8 @@ class Derivatives(nn.Module):
         curve = -2 * h * slope * self.b.weight
         hessian = torch.einsum("nh,hi,hj->nij", curve, self.a.weight, self.a.weight)
         hv = torch.einsum("nij,nj->ni", hessian, v)
-        step = torch.linalg.solve(hessian + 3 * torch.eye(3, dtype=x.dtype), score)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        step = torch.linalg.solve(hessian.to(wide) + 3 * torch.eye(3, dtype=wide), score.to(wide))
         return self.b(h), score, hv, step, hessian.diagonal(dim1=1, dim2=2).sum(-1)
 
 
@@ -169,7 +170,7 @@ class IntegerNet(nn.Module):
         acc = q.to(torch.int32) @ self.w1.to(torch.int32).t() + self.bias
         acc = (acc.to(torch.int64) * 1518500249) >> 37
         h = acc.clamp(0, 127).to(torch.int8)
-        zero = h.to(torch.int32).sum(-1, keepdim=True) // 12
+        zero = h.sum(-1, keepdim=True, dtype=torch.int32) // 12
         out = (h.to(torch.int32) - zero) @ self.w2.to(torch.int32).T
         packed = (h[:, ::2] & 0xF) | (h[:, 1::2] << 4)
         low = ((packed << 4) >> 4).to(torch.int16)
@@ -351,6 +352,7 @@ class Gaussian(nn.Module):
         return (1 + 5**0.5 * d + 5 / 3 * d * d) * torch.exp(-(5**0.5) * d)
 
     def forward(self, x, y, new):
+        x, y, new = (t.to(torch.promote_types(t.dtype, torch.float32)) for t in (x, y, new))
         k = self.kernel(x, x) + self.noise.square() * torch.eye(8, dtype=x.dtype)
         factor = torch.linalg.cholesky(k)
         alpha = torch.cholesky_solve(y[:, None], factor)
