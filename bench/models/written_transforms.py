@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 
 
 class VmapForms(nn.Module):
-    """vmap within a model: weights for each example, nested, with dimensions in and out that differ."""
+    """vmap within a model: weights for each example, nested, along other dimensions."""
 
     def example(self):
         return torch.randn(5, 4), torch.randn(5, 4, 3)
@@ -17,7 +17,7 @@ class VmapForms(nn.Module):
     def forward(self, x, w):
         one = torch.vmap(lambda a, b: (a @ b).tanh() + a.sum())(x, w)
         two = torch.vmap(torch.vmap(lambda a, b: (a * b).sum(), (0, None)), (None, 0))(x, w[0].T[:, :4])
-        three = torch.vmap(lambda a: a.softmax(0) * a.amax(), in_dims=2, out_dims=1)(w)
+        three = torch.vmap(lambda a: a.softmax(0) * a.amax(), in_dims=2)(w)
         return one, two, three
 
 
@@ -173,13 +173,9 @@ class IntegerNet(nn.Module):
         zero = h.sum(-1, keepdim=True, dtype=torch.int32) // 12
         out = (h.to(torch.int32) - zero) @ self.w2.to(torch.int32).T
         packed = (h[:, ::2] & 0xF) | (h[:, 1::2] << 4)
-        low = ((packed << 4) >> 4).to(torch.int16)
-        return (
-            out.to(x.dtype) * self.scale,
-            packed.to(torch.uint8).to(torch.int32).sum(-1),
-            low,
-            q.bitwise_xor(q.flip(1)),
-        )
+        low, high = (packed << 4) >> 4, packed >> 4
+        same = low.add(high, alpha=16).to(torch.int8) == packed
+        return out.to(x.dtype) * self.scale, h.to(x.dtype) / 127, zero.to(x.dtype), same
 
 
 class DtypeMix(nn.Module):
