@@ -92,7 +92,15 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
             dropout2=0.0,
         ),
         "tab_transformer": lambda: (
-            of("tab_transformer_pytorch.TabTransformer", categories=(3, 5), num_continuous=4, dim=16, depth=1, heads=2),
+            of(
+                "tab_transformer_pytorch.TabTransformer",
+                categories=(3, 5),
+                num_continuous=4,
+                dim=16,
+                depth=1,
+                heads=2,
+                mlp_act=torch.nn.ReLU(),
+            ),
             (ids(5, 2, below=3), torch.randn(5, 4)),
             {},
         ),
@@ -139,7 +147,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
             {},
         ),
         "en_transformer": lambda: (
-            of("en_transformer.EnTransformer", dim=8, depth=1, dim_head=4, heads=2, neighbors=3),
+            of("en_transformer.EnTransformer", dim=8, depth=1, dim_head=40, heads=2, neighbors=3),
             (torch.randn(1, 6, 8), torch.randn(1, 6, 3)),
             {},
         ),
