@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import re
 from typing import Any
 
 import torch
@@ -70,21 +71,17 @@ def settle_sizes(
 
 
 def check_branches(graph: torch.fx.Graph) -> None:
-    """Raises UnsupportedError where a branch was decided by what no call of the graph says: the tracer puts none there for a
-    size that nothing reads."""
+    """Raises UnsupportedError where a branch was decided by a number of which no call of the graph says anything: the tracer
+    says nothing of a size that nothing reads. Of the others it leaves out what follows from what it says."""
     mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in graph.nodes if node.op == "placeholder"])
     if mode is None or mode.shape_env is None:
         return
-    said = [str(node.args[1]) for node in graph.nodes if node.target == ATEN._assert_scalar.default]
+    said = " ".join(str(node.args[1]) for node in graph.nodes if node.target == ATEN._assert_scalar.default)
+    known = set(re.findall(r"\w+", said))
     decided = [check.expr for checks in mode.shape_env.deferred_runtime_asserts.values() for check in checks]
-    lost = [what for what in decided if not any(f" {way} on node " in text for text in said for way in _ways(what))]
+    lost = [what for what in decided if any(str(number) not in known for number in what.free_symbols)]
     if lost:
         raise UnsupportedError([Problem(f"'{what}'", "decides a branch, and nothing would check it") for what in lost])
-
-
-def _ways(condition: Any) -> list[str]:
-    """How the tracer writes a condition: 20 <= u0, u0 >= 20."""
-    return [str(condition), *([str(condition.reversed)] if hasattr(condition, "reversed") else [])]
 
 
 class _Settling:
