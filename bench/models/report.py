@@ -39,6 +39,7 @@ def read(page: str) -> dict[str, Line]:
             judged = line["programs"][program] = {"state": state or "right"}
             if error:
                 judged |= {"error": float(error), "own": float(own) if own else None}
+            if error or state == "unstable":  # a run that ended at a size that rounding decides has no error
                 judged["targets"] = parts.split(", ") if parts else ["cpu"]
         line["state"] = worst_state([judged["state"] for judged in line["programs"].values()])
     for name, reason in re.findall(r"(?m)^- (\S+): (.*)$", page):
