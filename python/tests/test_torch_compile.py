@@ -52,9 +52,12 @@ def test_attention_layer(caplog):
     assert not said(caplog) and said(caplog, logging.INFO)
 
 
-def test_a_language_model_with_its_cache(caplog):
+@pytest.mark.parametrize("key_heads", [4, 2])
+def test_a_language_model_with_its_cache(caplog, key_heads):
     transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
+    torch.compiler.reset()
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes["num_key_value_heads"] = key_heads
     llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=50, **sizes)).eval()
     compiled = torch.compile(llama, backend=torch_compile.backend)
     for tokens in (torch.arange(8)[None], torch.arange(3, 11)[None]):

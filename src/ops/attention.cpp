@@ -52,7 +52,13 @@ Shape leading(const OpCall& call, bool grouped) {
 }
 
 bool is_grouped(const OpCall& call) {
-  return call.op->schema.find("enable_gqa") >= 0 && call.boolean("enable_gqa") && call.type("query").shape.size() > 2;
+  const Shape &q = call.type("query").shape, &k = call.type("key").shape;
+  if (q.size() < 3 || k.size() < 3) return false;
+  if (call.op->schema.find("enable_gqa") >= 0) return call.boolean("enable_gqa");
+  // It is what enable_gqa comes to on a CPU, which it is not told.
+  const int64_t heads = q[q.size() - 3], key_heads = k[k.size() - 3];
+  return call.op->name() == "aten._scaled_dot_product_flash_attention_for_cpu.default" && key_heads != 1 &&
+         heads != key_heads;
 }
 
 Attention attention_of(const OpCall& call, Lowering& lowering) {
@@ -225,7 +231,15 @@ void lower_attention(const OpCall& call, Lowering& lowering) {
   if (math) {
     lower_flat(lowering, "attention_weights", weights, lowering.output(1));
   } else if (call.outputs.size() > 1) {
-    lower_logsumexp(lowering, scores, lowering.output(1));
+    if (!a.grouped) {
+      lower_logsumexp(lowering, scores, lowering.output(1));
+    } else {  // heads in groups lie as heads do
+      TensorType rows{lowering.type(lowering.output(1)).dtype, a.lead};
+      rows.shape.push_back(query[query.size() - 2]);
+      const int grouped = lowering.temporary(rows);
+      lower_logsumexp(lowering, scores, grouped);
+      lower_flat(lowering, "logsumexp_of_heads", grouped, lowering.output(1));
+    }
     for (size_t i = 2; i < call.outputs.size(); ++i) {  // random state nothing was drawn from
       OpKernel k(lowering, call.outputs[i].shape);
       k.store(k.write(lowering.output(static_cast<int>(i))), k.integer(0));
