@@ -196,11 +196,14 @@ def _attention(call):
     drawn = _dense(call) if call.packet.startswith("_") else call.operand
     batch = [call.integer(1, 2) for _ in range(2 if call.packet.startswith("_") else call.integer(0, 2))]
     q, k, d, v = (call.integer(1, 6) for _ in range(4))
-    call.shape = (*batch, q, d)
+    takes_groups = batch and "efficient" not in call.packet
+    groups = call.pick([1, 2, 3]) if takes_groups else 1  # heads of queries for one of keys
+    heads = [*batch[:-1], batch[-1] * groups] if batch else []
+    call.shape = (*heads, q, d)
     causal = call.pick([True, False])
     mask = None
     if not causal and call.pick([True, False]):
-        mask = drawn(call.pick([(q, k), (1, k), (*batch, q, k)]), call.pick([torch.bool, call.dtype]))
+        mask = drawn(call.pick([(q, k), (1, k), (*heads, q, k)]), call.pick([torch.bool, call.dtype]))
     return {
         "query": drawn(call.shape),
         "key": drawn((*batch, k, d)),
@@ -208,7 +211,8 @@ def _attention(call):
         "attn_mask": mask,
         "dropout_p": 0.0,
         "is_causal": causal,
-        "enable_gqa": False,
+        "enable_gqa": groups > 1,
+        "scale": call.pick([None, 0.3, 2.0]),  # others make what a mask hides no number in some of ATen's kernels
     }
 
 

@@ -15,6 +15,7 @@ struct Attention {
   int query, key, value;  // […, heads, L, E], […, heads, S, E], […, heads, S, Ev]
   int mask = -1;          // broadcasts to […, heads, L, S]
   bool causal = false;
+  bool adds_truths = false;  // a mask of booleans is added as 0 and 1: of the internal operator that has it as numbers
   double scale = 1;
   Shape lead = {};  // batch and heads; with groups: batch, key heads, query heads per key head
   bool grouped = false;
@@ -66,6 +67,7 @@ Attention attention_of(const OpCall& call, Lowering& lowering) {
               lowering.input(call.tensor("value"))};
   a.mask = operand_of(call, {"attn_mask", "attn_bias"});
   a.causal = call.boolean("is_causal");
+  a.adds_truths = call.op->schema.find("dropout_mask") >= 0;
   a.scale = call.is_none("scale") ? 1 / std::sqrt(static_cast<double>(call.type("query").shape.back()))
                                   : call.number("scale");
   a.grouped = is_grouped(call);
@@ -125,7 +127,8 @@ Ex masked(OpKernel& k, const Attention& a, Ex score, const Affine& row, const Af
   const int mask = k.read(a.mask);
   const Shape& shape = k.shape(mask);
   const Ex m = k.load(mask, at(k, a, shape, true, broadcast(shape, 2, row), broadcast(shape, 1, column)));
-  return m.type() == Scalar::boolean ? added(m) : score + m;
+  if (m.type() != Scalar::boolean) return score + m;
+  return a.adds_truths ? score + k.cast(m, score.type()) : added(m);
 }
 
 int lower_mask(Lowering& lowering, const Attention& a, int scores) {
