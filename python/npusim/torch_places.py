@@ -45,7 +45,7 @@ def find_place(node: torch.fx.Node) -> Place | None:
     if not isinstance(end, torch.fx.Node) or end.target is not operator.add or start not in end.args:
         return None
     count = end.args[1] if end.args[0] is start else end.args[0]
-    return Place(base, dim, start, count) if isinstance(count, int) else None
+    return Place(base, dim, start, count) if isinstance(count, int) and count > 0 else None
 
 
 def settle_place(

@@ -100,6 +100,17 @@ def test_slices_that_leave_are_refused(at):
         check(exported, part, values(), number(at))
 
 
+def test_a_slice_that_ends_before_it_begins_is_for_the_examples_place():
+    def nothing(x, m):
+        i = m.item()
+        return x[i : i - 2].sum() + x[0]
+
+    exported = export(nothing, values(), number(3))
+    check(exported, nothing, values(), number(3))
+    with pytest.raises(npusim.Error, match=REFUSED):
+        check(exported, nothing, values(), number(1))  # x[1 : -1]
+
+
 def test_elements_that_are_not_there_are_refused():
     def one(x, m):
         return x[m] * 2

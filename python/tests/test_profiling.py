@@ -68,9 +68,7 @@ def test_a_profiler_runs_as_the_session_does():
     assert np.array_equal(session.run(np.array([2]), rows[0])["index_copy"][:, 0], [3, 5, 3, 0])
     taken = profiler.profile()
     assert taken.ms == sum(step.ms for step in taken.steps) > 0
-    assert [step.nodes for step in taken.steps] == [
-        tuple(step["nodes"]) for step in session.placed.steps()
-    ]
+    assert [step.nodes for step in taken.steps] == [tuple(step["nodes"]) for step in session.placed.steps()]
     profiler.reset()
     with pytest.raises(npusim.UsageError):
         profiler.profile()

@@ -95,13 +95,13 @@ int run(const Flags& flags) {
     Progress progress;
     progress.stage("measure runs");
     ms = measure_runs(session, position, flags.seconds, rewind, flags.on_device);
-    progress.stage("measure steps");
-    if (flags.steps > 0) steps = measure_steps(session, position, flags.seconds, rewind);
+    if (flags.steps > 0) {
+      progress.stage("measure steps");
+      steps = measure_steps(session, position, flags.seconds, rewind);
+    }
   }
-  if (flags.steps > 0) {
-    std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
-    steps.resize(std::min(flags.steps, steps.size()));
-  }
+  std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
+  steps.resize(std::min(flags.steps, steps.size()));
   print_report(report(method, session, ms, steps, flags));
   return 0;
 }

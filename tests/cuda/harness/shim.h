@@ -207,7 +207,7 @@ inline float quotient(float a, float b, float& least, float& most) {
   return small >= 0x1p-60f && large <= 0x1p60f ? a / b : NAN;  // who does not look at them finds that
 }
 inline float exp_near(float x) { return std::exp2(x * 1.44269504f); }
-inline float quotient_near(float a, float b) { return a * (1 / b); }
+inline float quotient_near(float a, float b) { return a * 0.25f * (1 / (b * 0.25f)); }
 inline float exp2_near(float x) { return std::exp2(x); }
 
 // Copies arrive when they are waited for and not before.
