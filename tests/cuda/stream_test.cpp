@@ -347,6 +347,20 @@ TEST(CudaStream, Products) {
   }
 }
 
+// Pieces of text are the same only where the same stages share their rows: of two products side by side once both have
+// the same rows, once each its own.
+TEST(CudaStream, RowsThatAreTheSameAndOthers) {
+  Chain chain;
+  const auto add = [&](const std::string& x, const std::string& w, const std::string& y) {
+    chain.add(linear(1, 64, 64, DType::bf16, DType::bf16, DType::bf16, plain), {x, w, w + "b", "x_r", y});
+  };
+  add("x", "w1", "h1"), add("x", "w2", "h2");
+  add("h1", "w3", "h3"), add("h1", "w4", "h4"), add("h2", "w5", "y1");
+  add("h3", "w6", "h5"), add("h4", "w7", "h6"), add("h4", "w8", "y2");
+  add("h5", "w9", "y3"), add("h6", "w10", "y4");
+  chain.check(0.01);
+}
+
 // More words than a block has threads, in shares of several lengths.
 TEST(CudaStream, ExchangesOfManyWords) {
   for (const int64_t lines : {2048, 3136}) {

@@ -14,12 +14,16 @@
 namespace npusim::cuda {
 namespace {
 
+// Floats of a lot of tiles: as many for all products, so that one that begins while another's sums are read leaves
+// those alone.
+constexpr int64_t most_tile_rows = 12, lot_floats = most_tile_rows * tile_lines * stream_warps;
+
 // Of several products, whole warps take the results of a tile, so that they do not wait for each other's.
 int64_t tile_threads(int64_t rows, bool several) {
   return several ? (rows * tile_lines + 31) / 32 * 32 : rows * tile_lines;
 }
 int64_t tiles_at_once(int64_t rows, bool several) {
-  return std::max<int64_t>(1, std::min(12 / rows, stream_threads / tile_threads(rows, several)));
+  return std::max<int64_t>(1, std::min(most_tile_rows / rows, stream_threads / tile_threads(rows, several)));
 }
 int64_t tile_floats(int64_t rows) { return stream_warps * rows * tile_lines; }
 
@@ -41,10 +45,7 @@ std::vector<std::string> names_of(const Kernel& k, const std::string& suffix) {
 
 }  // namespace
 
-int64_t product_scratch(const StreamProduct& product) {
-  const int64_t rows = product.rows.size();
-  return 2 * tiles_at_once(rows, false) * tile_floats(rows) * 4;
-}
+int64_t product_scratch() { return 2 * lot_floats * 4; }
 
 std::string print_products(std::span<const NamedProduct> run, const std::string& name) {
   const StreamProduct& one = *run[0].product;
@@ -79,7 +80,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
     t.add(fmt::format("take_rows<{}, {}, {}>(b, x, {});", rows, depth, least, depth));
   }
   t.open(fmt::format("for (int from = 0; from < {}; from += {})", count, tiles));
-  t.add(fmt::format("float* const parts = scratch + half * {};", tiles * tile));
+  t.add(fmt::format("float* const parts = scratch + half * {};", lot_floats));
   t.open(fmt::format("for (int tile = 0; tile < min({}, {} - from); ++tile)", tiles, count));
   t.add(fmt::format("float sums[{}][2][4] = {{}};", (rows + 1) / 2));
   const std::string multiply = fmt::format("multiply_piece<{}, {}>(words, b, sums);", rows, one.dtype == DType::f16);

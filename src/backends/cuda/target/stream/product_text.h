@@ -16,7 +16,7 @@ struct NamedProduct {
 };
 
 // Of a block's memory, which two lots of tiles take turns in.
-int64_t product_scratch(const StreamProduct& product);
+int64_t product_scratch();
 // The functions NAME_begin(), which takes the first piece, and NAME_stream(): the products tile after tile; a block's
 // lines of one begin with a tile of their own.
 std::string print_products(std::span<const NamedProduct> run, const std::string& name);

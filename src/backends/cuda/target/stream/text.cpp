@@ -143,7 +143,12 @@ class Printer {
 
   void add(std::span<const StreamStage> chain) {
     std::string key;
-    for (const StreamStage& stage : chain) key += key_of(stage);
+    std::map<int32_t, size_t> named;  // values, in the order in which the chain names them
+    for (const StreamStage& stage : chain) {
+      key += key_of(stage);
+      for (int32_t v : m_.steps[stage.step].values)
+        key += fmt::format("{} ", named.try_emplace(v, named.size()).first->second);
+    }
     const std::vector<char> meets = stream_meetings(m_, plan_, chain);
     for (char meet : meets) key += meet ? '|' : '-';
     const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
@@ -453,7 +458,7 @@ class Printer {
       point.positions = {{"row", p.rows.dims}, {"line", p.lines.dims}};
       functions_ += print_point(k, d_, point);
     }
-    scratch_ = std::max(scratch_, product_scratch(*all[0].product));
+    scratch_ = std::max(scratch_, product_scratch());
     const std::string name = run.size() == 1 ? all[0].name : all[0].name + "_" + hash_hex(joined);
     if (parts_.insert(name + "_stream").second) functions_ += cuda::print_products(all, name);
     return name;
