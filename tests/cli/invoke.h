@@ -34,14 +34,17 @@ class CliTest : public ::testing::Test {
   static std::string digits(const std::string& name) { return NPUSIM_SOURCE_DIR "/examples/models/digits/" + name; }
   static std::string tinyqwen(const std::string& name) { return NPUSIM_SOURCE_DIR "/examples/models/tinyqwen/" + name; }
 
-  Invocation npusim(const std::vector<std::string>& args, const std::string& input = "/dev/null") const {
+  // What goes to a terminal is for whoever holds its other end.
+  Invocation npusim(const std::vector<std::string>& args, const std::string& input = "/dev/null",
+                    const std::string& terminal = "") const {
     // Waiting actively costs more than it saves where tests share the cores.
     std::string command =
         "cd '" + folder_.string() + "' && " + environment_ + " OMP_WAIT_POLICY=passive '" NPUSIM_BINARY "'";
     for (const std::string& arg : args) command += " '" + arg + "'";
-    command += " < '" + input + "' > .out 2> .err";
+    command += " < '" + input + "' > .out 2> '" + (terminal.empty() ? ".err" : terminal) + "'";
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path(".out")), read_file(path(".err"))};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path(".out")),
+            terminal.empty() ? read_file(path(".err")) : ""};
   }
 
   // Names of the files that are there, but for the captured streams.

@@ -8,12 +8,8 @@
 namespace npusim {
 namespace {
 
-// A bench of 2.5 seconds, with its standard error in this file.
-void bench(const std::string& folder, const std::string& errors) {
-  const std::string arguments = "bench model.npubin --weights w.safetensors --inputs x.safetensors --seconds 2.5";
-  const std::string command = "cd '" + folder + "' && OMP_WAIT_POLICY=passive '" NPUSIM_BINARY "' " + arguments;
-  ASSERT_EQ(std::system((command + " > .out 2> '" + errors + "'").c_str()), 0);
-}
+const std::vector<std::string> bench = {"bench",    "model.npubin",  "--weights", "w.safetensors",
+                                        "--inputs", "x.safetensors", "--seconds", "2.5"};
 
 TEST_F(CliTest, ProgressOnATerminal) {
   make_program();
@@ -23,7 +19,7 @@ TEST_F(CliTest, ProgressOnATerminal) {
   ASSERT_EQ(unlockpt(terminal), 0);
   const std::string name = ptsname(terminal);
   const int kept = open(name.c_str(), O_RDWR | O_NOCTTY);  // what was said stays there
-  bench(folder_.string(), name);
+  ASSERT_EQ(npusim(bench, "/dev/null", name).code, 0);
   std::array<char, 4096> text;
   const ssize_t count = read(terminal, text.data(), text.size());
   close(kept), close(terminal);
@@ -33,8 +29,9 @@ TEST_F(CliTest, ProgressOnATerminal) {
 
 TEST_F(CliTest, NoProgressInAFile) {
   make_program();
-  bench(folder_.string(), path("errors"));
-  EXPECT_EQ(read_file(path("errors")), "");
+  const Invocation done = npusim(bench);
+  EXPECT_EQ(done.code, 0);
+  EXPECT_EQ(done.err, "");
 }
 
 }  // namespace

@@ -355,9 +355,9 @@ TEST(CudaStream, RowsThatAreTheSameAndOthers) {
     chain.add(linear(1, 64, 64, DType::bf16, DType::bf16, DType::bf16, plain), {x, w, w + "b", "x_r", y});
   };
   add("x", "w1", "h1"), add("x", "w2", "h2");
-  add("h1", "w3", "h3"), add("h1", "w4", "h4"), add("h2", "w5", "y1");
-  add("h3", "w6", "h5"), add("h4", "w7", "h6"), add("h4", "w8", "y2");
-  add("h5", "w9", "y3"), add("h6", "w10", "y4");
+  add("h1", "w3", "h3"), add("h1", "w4", "h4"), add("h2", "w5", "y1"), add("h1", "w6", "y2");
+  add("h3", "w7", "h5"), add("h4", "w8", "h6"), add("h4", "w9", "y3"), add("h3", "w10", "y4");
+  add("h5", "w11", "y5"), add("h6", "w12", "y6");
   chain.check(0.01);
 }
 
