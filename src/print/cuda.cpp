@@ -235,6 +235,12 @@ $fn void wait_group() {
                  : "memory");
   } while (!over);
 })"},
+    // Of a warp that is together, one thread; what it does then is known to be done once.
+    {"is_elected", R"($fn bool is_elected() {
+  unsigned one;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(one));
+  return one;
+})"},
     // To shared memory, in multiples of 16 bytes; arrives on the barrier.
     {"copy_bulk", R"($fn void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long long* at) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(

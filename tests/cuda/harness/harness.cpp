@@ -140,6 +140,7 @@ const Dialect& harness_dialect() {
                                                  "mbarrier_expect",
                                                  "mbarrier_wait",
                                                  "copy_bulk",
+                                                 "is_elected",
                                                  "arrive_behind_copies",
                                                  "meet_block",
                                                  "count_in",

@@ -71,28 +71,38 @@ struct Feeder {
   int under_way;
 };
 
-__device__ __forceinline__ void feed(Feeder& f, const char* matrix, const int lines, const int depth) {
-  const int lane = threadIdx.x % 32, end = first_line(lines, blockIdx.x + 1, f.ring.reciprocal);
+__device__ __forceinline__ void retire(Feeder& f) {
+  advance(f.asked_slot, f.asked_phase, f.ring.count);
+  --f.under_way;
+}
+// Lines one behind the other. What there must be room for is ready before it is waited for: little is between the
+// arrival of an older piece and the request.
+__device__ __forceinline__ void feed(Feeder& f, const char* matrix, int lines, const int depth) {
   Ring& r = f.ring;
-  for (int line = first_line(lines, blockIdx.x, r.reciprocal); line < end; line += 8) {
-    const int count = min(8, end - line);
+#pragma unroll 1
+  for (; lines > 0; lines -= 8, matrix += 8 * 2 * (long long)depth) {
+    const int count = min(8, lines);
+#pragma unroll 1
     for (int k = 0; k < depth; k += slot_depth) {
-      const int part = min(slot_depth, depth - k);
+      const int line = min(slot_depth, depth - k) * 2, bytes = count * line;
+      const int copies = depth <= slot_depth ? 1 : count, each = depth <= slot_depth ? bytes : line;
+      const char* from = matrix + (long long)k * 2;
+      char* to = r.slots + r.slot * slot_bytes;
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
-      while (f.under_way == r.count || f.under_way * count * part * 2 >= bytes_asked_for) {
+      if (is_elected()) mbarrier_expect(&r.full[r.slot], bytes);
+      const bool waits = f.under_way == r.count || f.under_way * bytes >= bytes_asked_for;
+      while (waits && (f.under_way - 1) * bytes >= bytes_asked_for) {
         mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
-        advance(f.asked_slot, f.asked_phase, r.count);
-        --f.under_way;
+        retire(f);
       }
-      ++f.under_way;
-      char* const to = r.slots + r.slot * slot_bytes;
-      if (lane == 0) mbarrier_expect(&r.full[r.slot], count * part * 2);
+      if (is_elected()) {
+        if (waits) mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
+#pragma unroll 1
+        for (int n = 0; n < copies; ++n, to += each, from += depth * 2) copy_bulk(to, from, each, &r.full[r.slot]);
+      }
       __syncwarp();
-      if (depth <= slot_depth) {
-        if (lane == 0) copy_bulk(to, matrix + (long long)line * depth * 2, count * depth * 2, &r.full[r.slot]);
-      } else if (lane < count) {
-        copy_bulk(to + lane * part * 2, matrix + ((long long)(line + lane) * depth + k) * 2, part * 2, &r.full[r.slot]);
-      }
+      if (waits) retire(f);
+      ++f.under_way;
       advance(r.slot, r.phase, r.count);
     }
   }
