@@ -332,7 +332,7 @@ struct Chain {
 };
 
 // One row and several; depths of one piece, of several and of an odd number of units; a product that reads what another
-// left at its own line, and one whose result is float32.
+// left at its own line, one whose result is float32, and one of which not every block has a line.
 TEST(CudaStream, Products) {
   for (const int64_t rows : {1, 3, 8}) {
     SCOPED_TRACE(rows);
@@ -343,6 +343,7 @@ TEST(CudaStream, Products) {
     chain.add(linear(rows, 64, 1600, type, type, type, sum), {"x", "w2", "wb1", "h", "g"});
     chain.add(linear(rows, 77, 64, type, type, DType::f32, sum), {"g", "w3", "wb3", "x_last", "y"});
     chain.add(linear(rows, 5, 64, type, type, type, sum), {"h", "w4", "wb4", "x_few", "y_few"});
+    chain.add(linear(rows, 2, 1600, type, type, type, sum), {"x", "w5", "wb5", "x_two", "y_two"});
     chain.check(0.005);
   }
 }
