@@ -253,26 +253,25 @@ __device__ __forceinline__ void publish(const int from, const T* value, char* me
   if (thread == 0) count_hint((unsigned long long*)memory);
 }
 
-// All words are asked for before the first is waited for.
-template <typename T, int units, int width>
+// Words of all blocks, a thread one and each so many times 256 behind it: all are asked for before the first is waited for.
+template <int turns>
 struct Taken {
-  enum { each = 12 / sizeof(T), turns = (units * width / each + most_blocks * (width / each + 2) + 255) / 256 };
   uint4 word[turns];
 };
-template <typename T, int units, int width>
-__device__ __forceinline__ void ask(Taken<T, units, width>& t, const char* memory, const int all) {
+template <int turns>
+__device__ __forceinline__ void ask(Taken<turns>& t, const char* memory, const int all) {
 #pragma unroll
-  for (int n = 0; n < t.turns; ++n) {
+  for (int n = 0; n < turns; ++n) {
     const int at = threadIdx.x + n * 256;
     t.word[n] = {0, 0, 0, 0};
     if (at < all) t.word[n] = read_whole((const uint4*)(memory + 256) + at);
   }
 }
-template <typename T, int units, int width>
-__device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const char* memory, const Turn& turn,
-                                     const int all) {
+template <int turns, typename T>
+__device__ __forceinline__ void take(Taken<turns>& t, T* value, const char* memory, const Turn& turn, const int all) {
+  constexpr int each = 12 / sizeof(T);
 #pragma unroll
-  for (int n = 0; n < t.turns; ++n) {
+  for (int n = 0; n < turns; ++n) {
     const int at = threadIdx.x + n * 256;
     if (at >= all) continue;
     while ((t.word[n].w ^ (unsigned)turn.number) & turn_mask) {
@@ -281,8 +280,8 @@ __device__ __forceinline__ void take(Taken<T, units, width>& t, T* value, const 
     }
     const int place = t.word[n].w >> 16, end = place + (t.word[n].w >> 12 & 15);
     leave_part(value, place, end, t.word[n].x);
-    leave_part(value, place + t.each / 3, end, t.word[n].y);
-    leave_part(value, place + t.each / 3 * 2, end, t.word[n].z);
+    leave_part(value, place + each / 3, end, t.word[n].y);
+    leave_part(value, place + each / 3 * 2, end, t.word[n].z);
   }
 }
 // Until all blocks but some have published: one thread looks.

@@ -83,9 +83,14 @@ class Printer {
   std::string_view type(DType dtype) const { return d_.elements[static_cast<size_t>(dtype)].type; }
   int64_t bytes_of(int32_t value) const { return plan_.bytes[static_cast<size_t>(value)]; }
 
-  std::string shape_of(const StreamExchange& e) const {
-    const int64_t part = part_bytes(e);
-    return fmt::format("<unsigned{}, {}, {}>", part == 4 ? "" : " short", e.units, unit_bytes(e) / part);
+  // How many words a thread takes at most, however many blocks there are.
+  static int64_t turns_of(const StreamExchange& e) {
+    int64_t most = 0;
+    for (int64_t blocks = 1; blocks <= stream_grid; ++blocks) {
+      const int64_t units = (e.units + blocks - 1) / blocks;
+      most = std::max(most, blocks * ((units * unit_bytes(e) + word_payload - 1) / word_payload));
+    }
+    return (most + stream_threads - 1) / stream_threads;
   }
   static std::string pointer_type(const StreamExchange& e) {
     return part_bytes(e) == 4 ? "(unsigned*)" : "(unsigned short*)";
@@ -120,7 +125,8 @@ class Printer {
     const Kernel& k = plan_.kernels[stage.step];
     std::string key = fmt::format("{} ", static_cast<int>(stage.kind));
     if (stage.kind == Kind::exchange) {
-      for (int32_t v : stage.values) key += shape_of(plan_.exchanges.at(v));
+      for (int32_t v : stage.values)
+        key += fmt::format("{} {} ", turns_of(plan_.exchanges.at(v)), part_bytes(plan_.exchanges.at(v)));
     } else if (stage.kind == Kind::gather) {
       key += fmt::format("{}", bytes_of(stage.values[0]));
     } else {
@@ -368,7 +374,7 @@ class Printer {
     const auto memory = [&](size_t n) { return row(place(n)); };
     const auto all = [&](size_t n) { return numbers(row_ + place(n) + 2) + ".y"; };
     for (size_t n = 0; n < stage.values.size(); ++n)
-      c.add(fmt::format("Taken{} taken_{};", shape_of(plan_.exchanges.at(stage.values[n])), n));
+      c.add(fmt::format("Taken<{}> taken_{};", turns_of(plan_.exchanges.at(stage.values[n])), n));
     int64_t bytes = 0;
     for (int32_t v : stage.values) bytes += bytes_of(v);
     const bool few = bytes <= word_payload * stream_threads;
