@@ -28,6 +28,12 @@ struct WholeMethod {
   std::vector<ValueUse> uses;  // by value
 };
 
+// A launch as the target would make it, and the text that does it: `code` is not set.
+struct LaunchWay {
+  Launch launch;
+  std::string text;
+};
+
 class CodegenTarget {
  public:
   virtual ~CodegenTarget() = default;
@@ -52,6 +58,13 @@ class CodegenTarget {
   // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code. The
   // first of a method's launches has in `how` why it is not the only one.
   virtual void plan(Program&) const {}
+  // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
+  // them. They take the same arguments.
+  virtual std::vector<LaunchWay> ways(const Program&, const Sequence&, const Launch&, size_t) const { return {}; }
+  // Adds their code to the program and sets their `code`.
+  virtual void compile_ways(Program&, std::span<LaunchWay>) const {}
+  // What compiles the code, with its version: what was timed is of one.
+  virtual std::string compiler() const { return {}; }
   // Targets for those of its architectures where steps or launches are others than this one's: what they make of the
   // same graphs becomes the program's variants.
   virtual std::vector<std::shared_ptr<const CodegenTarget>> variants() const { return {}; }

@@ -113,8 +113,8 @@ TEST(CudaProducts, TheLastRoundOfAPairHasNarrowTiles) {
     std::string why;
     cuda::Product product = *cuda::find_product(kernel, why);
     product.second_b = 3;
-    const auto shape = cuda::choose_pair_tile(product);
-    return std::tuple{shape->rows, shape->columns, shape->narrow, shape->wide, cuda::tiles_of(product, *shape)};
+    const cuda::TileShape shape = cuda::rate_pair_tiles(product)[0].shape;
+    return std::tuple{shape.rows, shape.columns, shape.narrow, shape.wide, cuda::tiles_of(product, shape)};
   };
   EXPECT_EQ(chosen(2048, 8960), (std::tuple{256, 192, 128, 82, int64_t{6 * 132}}));
   EXPECT_EQ(chosen(2048, 8952), (std::tuple{256, 192, 0, 0, int64_t{8 * 94}}));

@@ -11,11 +11,13 @@
 #include "backends/cuda/target/beside.h"
 #include "backends/cuda/target/columns.h"
 #include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target/launch_work.h"
 #include "backends/cuda/target/pair.h"
 #include "backends/cuda/target/parts.h"
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/stream/launch.h"
 #include "backends/cuda/target_compile.h"
+#include "backends/cuda/target_nvrtc.h"
 #include "base/hash.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
@@ -24,6 +26,16 @@ namespace npusim::cuda {
 namespace {
 
 constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by several threads, and remembered by text
+
+constexpr std::string_view no_stream = "; no stream: ";
+
+void set_shape(Launch& launch, const Made& made) {
+  launch.symbol = made.symbol;
+  launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
+  launch.block[0] = static_cast<uint32_t>(made.shape.threads);
+  launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
+  launch.how = made.how;
+}
 
 // Fills in the launches of one program.
 class Planner {
@@ -45,56 +57,19 @@ class Planner {
         streams_.emplace_back(&launch, plan_stream_launch(p_, sequence, launch));
         continue;
       }
-      const std::span steps =
-          std::span(sequence.steps).subspan(static_cast<size_t>(launch.first), static_cast<size_t>(launch.count));
-      std::vector<bool> ahead(steps[0].buffers.size(), true);
-      for (const Step& one : steps) {
-        launch.args.insert(launch.args.end(), one.buffers.begin(), one.buffers.end());
-        for (size_t i = 0; i < std::min(ahead.size(), one.buffers.size()); ++i)
-          ahead[i] = ahead[i] && is_ahead(p_.buffers[static_cast<size_t>(one.buffers[i])].kind);
-      }
-      std::vector<int32_t> numbers;
-      for (const Step& one : steps) numbers.push_back(one.kernel);
-      if (const std::optional<Pair> pair = pair_of(steps)) {
-        launch.args.clear();
-        ahead.clear();
-        for (const auto& [of, arg] : pair->given) {
-          launch.args.push_back(steps[of].buffers[arg]);
-          ahead.push_back(is_ahead(p_.buffers[static_cast<size_t>(launch.args.back())].kind));
-        }
-        const auto [known, fresh] = kernels_.try_emplace({numbers, ahead});
-        if (fresh) known->second = make_joined(*pair, ahead);
-        finish(launch, known->second, steps);
-        continue;
-      }
-      const bool columns = of_columns(numbers);
-      if (columns) {
-        ahead.clear();
-        for (int32_t arg : launch.args) ahead.push_back(is_ahead(p_.buffers[static_cast<size_t>(arg)].kind));
-      }
-      const auto [known, fresh] = kernels_.try_emplace({numbers, ahead});
-      if (fresh) known->second = columns ? make_columns(kernels_of(numbers), ahead) : make(numbers, ahead);
+      const std::span steps = steps_of(sequence, launch);
+      const LaunchWork work = work_of(p_, steps, features_, prepared_);
+      const auto [known, fresh] = kernels_.try_emplace({work.kernels, work.ahead});
+      if (fresh) known->second = std::move(make_ways(p_, work, features_, 1)[0]);
+      launch.args = work.args;
       finish(launch, known->second, steps);
     }
   }
 
-  // Of two products: what the first makes is stored where others read it too.
-  std::optional<Pair> pair_of(std::span<const Step> steps) const {
-    if (steps.size() != 2 || !p_.kernels[static_cast<size_t>(steps[0].kernel)].contraction) return std::nullopt;
-    const auto bound = [&](const Step& s) { return GroupStep{&p_.kernels[static_cast<size_t>(s.kernel)], s.buffers}; };
-    bool keep = false;
-    const Kernel& first = p_.kernels[static_cast<size_t>(steps[0].kernel)];
-    for (size_t i = 0; i < first.args.size(); ++i)
-      if (first.args[i].written) keep = p_.buffers[static_cast<size_t>(steps[0].buffers[i])].kind != BufferKind::local;
-    return find_pair(bound(steps[0]), bound(steps[1]), features_, keep);
-  }
-
   void finish(Launch& launch, const Made& made, std::span<const Step> steps) {
-    launch.symbol = made.symbol;
-    launch.grid[0] = static_cast<uint32_t>(made.shape.blocks);
-    launch.block[0] = static_cast<uint32_t>(made.shape.threads);
-    launch.shared_bytes = static_cast<uint32_t>(made.shared_bytes);
-    launch.how = made.how + (launch.how.empty() ? "" : fmt::format("; no stream: {}", launch.how));
+    const std::string why = std::move(launch.how);
+    set_shape(launch, made);
+    if (!why.empty()) launch.how += fmt::format("{}{}", no_stream, why);
     launch.early = true;
     for (size_t n = 0; n < made.traps.size(); ++n) {
       const Step& trapped = made.trap_steps.empty() ? steps[0] : steps[made.trap_steps[n]];
@@ -103,32 +78,6 @@ class Planner {
     if (!made.traps.empty()) launch.args.push_back(trap_word);
     of_symbol_.emplace(launch.symbol, &made);
     launches_.push_back(&launch);
-  }
-
-  std::vector<const Kernel*> kernels_of(const std::vector<int32_t>& numbers) const {
-    std::vector<const Kernel*> kernels;
-    for (const int32_t number : numbers) kernels.push_back(&p_.kernels[static_cast<size_t>(number)]);
-    return kernels;
-  }
-
-  // Whether these are products that differ: group() took them for those of the same rows.
-  bool of_columns(const std::vector<int32_t>& numbers) const {
-    return p_.kernels[static_cast<size_t>(numbers[0])].contraction &&
-           std::any_of(numbers.begin(), numbers.end(), [&](int32_t number) {
-             return kernel_name(p_.kernels[static_cast<size_t>(number)]) !=
-                    kernel_name(p_.kernels[static_cast<size_t>(numbers[0])]);
-           });
-  }
-
-  // Of equal products, or of kernels beside each other; of those by themselves `ahead` says what is there before.
-  Made make(const std::vector<int32_t>& numbers, const std::vector<bool>& ahead) const {
-    const std::vector<const Kernel*> kernels = kernels_of(numbers);
-    if (numbers.size() > 1 && !kernels[0]->contraction) return make_beside(kernels);
-    return make_kernel(*kernels[0], features_, ahead, static_cast<int>(numbers.size()));
-  }
-
-  bool is_ahead(BufferKind kind) const {
-    return kind == BufferKind::weight || kind == BufferKind::constant || (kind == BufferKind::prepared && prepared_);
   }
 
   // Kernels share a text by their content, so that a change of one leaves most texts as they were.
@@ -249,6 +198,23 @@ class CudaTarget : public CodegenTarget {
     return streams_ == Streams::none ? std::string() : cannot_stream(method, streams_ == Streams::fast);
   }
   void plan(Program& program) const override { Planner(program, architectures_, features_).run(); }
+  std::vector<LaunchWay> ways(const Program& program, const Sequence& sequence, const Launch& launch,
+                              size_t most) const override {
+    std::vector<LaunchWay> ways;
+    if (launch.together) return ways;
+    for (Made& made :
+         make_ways(program, work_of(program, steps_of(sequence, launch), features_, true), features_, most)) {
+      LaunchWay way{launch, std::move(made.functions)};
+      set_shape(way.launch, made);
+      // Why the method is not one launch stays.
+      if (const size_t note = launch.how.find(no_stream); note != std::string::npos)
+        way.launch.how += launch.how.substr(note);
+      ways.push_back(std::move(way));
+    }
+    return ways;
+  }
+  void compile_ways(Program& program, std::span<LaunchWay> ways) const override;
+  std::string compiler() const override { return fmt::format("NVRTC {}", find_nvrtc().version); }
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
     return std::make_shared<const CudaTarget>(read_architectures(list));
   }
@@ -292,6 +258,18 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
   }
   while (count < std::min(most, steps.size()) && joins(steps[count], steps.first(count))) ++count;
   return several_at_once(*steps[0].kernel) ? count : 1;
+}
+
+void CudaTarget::compile_ways(Program& program, std::span<LaunchWay> ways) const {
+  std::vector<std::string> texts;
+  std::map<std::string_view, int32_t> code_of;  // by text
+  const size_t before = program.code.size(), formats = architectures_.size() + 1;
+  for (LaunchWay& way : ways) {
+    const auto [known, fresh] = code_of.try_emplace(way.text, static_cast<int32_t>(before + texts.size() * formats));
+    if (fresh) texts.push_back(with_helpers(way.text, cuda_dialect));
+    way.launch.code = known->second;
+  }
+  for (Code& code : compile_texts(texts, architectures_)) program.code.push_back(std::move(code));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The tiles there are, and which of them is estimated to be the fastest.
+// The tiles there are, and how long each is estimated to take.
 #include <algorithm>
 
 #include "backends/cuda/target/text.h"
@@ -162,20 +162,33 @@ TileShape fill_last_round(const Product& p, const TileShape& s) {
 
 }  // namespace
 
-std::optional<TileShape> choose_pair_tile(const Product& p) {
-  if (p.rows.size() <= 64) return std::nullopt;
-  std::optional<TileShape> best;
-  double least = 0;
-  for (TileShape s : shapes) {
-    if (!s.fed || !takes(s, p)) continue;
-    s.stages = static_cast<int>(std::min<int64_t>(8, (212 << 10) / stage_bytes(s)));
-    const double cycles = estimate(p, s);
-    if (!best || cycles < least) best = s, least = cycles;
-  }
-  return best ? fill_last_round(p, *best) : best;
+namespace {
+
+std::vector<RatedTile> sorted(std::vector<RatedTile> tiles) {
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const RatedTile& a, const RatedTile& b) { return a.cycles < b.cycles; });
+  return tiles;
 }
 
-std::optional<TileShape> choose_columns_tile(std::span<const Product> products, double* cycles) {
+// As many stages as fit: of tiles that are fed.
+TileShape with_all_stages(TileShape s) {
+  s.stages = static_cast<int>(std::min<int64_t>(8, (212 << 10) / stage_bytes(s)));
+  return s;
+}
+
+}  // namespace
+
+std::vector<RatedTile> rate_pair_tiles(const Product& p) {
+  std::vector<RatedTile> tiles;
+  if (p.rows.size() <= 64) return tiles;
+  for (const TileShape& shape : shapes)
+    if (const TileShape s = with_all_stages(shape); s.fed && takes(s, p)) tiles.push_back({s, estimate(p, s)});
+  tiles = sorted(std::move(tiles));
+  for (RatedTile& t : tiles) t.shape = fill_last_round(p, t.shape);
+  return tiles;
+}
+
+std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products) {
   Product all = products[0];
   int64_t columns = 0;
   for (const Product& p : products) {
@@ -183,45 +196,51 @@ std::optional<TileShape> choose_columns_tile(std::span<const Product> products, 
     all.reads = std::max(all.reads, p.reads), all.work = std::max(all.work, p.work);
   }
   all.columns.extents = {columns};
-  std::optional<TileShape> best;
-  double least = 0;
-  for (TileShape s : tile_shapes()) {
-    if (!s.fed || !std::all_of(products.begin(), products.end(), [&](const Product& p) {
-          return takes(s, p) && p.rows.size() % s.rows == 0 && p.columns.size() % s.columns == 0;
-        }))
-      continue;
-    s.stages = static_cast<int>(std::min<int64_t>(8, (212 << 10) / stage_bytes(s)));
-    const double estimated = estimate(all, s);
-    if (!best || estimated < least) best = s, least = estimated;
-  }
-  *cycles = least;
-  return best;
+  std::vector<RatedTile> tiles;
+  for (const TileShape& shape : tile_shapes())
+    if (shape.fed && std::all_of(products.begin(), products.end(), [&](const Product& p) {
+          return takes(shape, p) && p.rows.size() % shape.rows == 0 && p.columns.size() % shape.columns == 0;
+        })) {
+      const TileShape s = with_all_stages(shape);
+      tiles.push_back({s, estimate(all, s)});
+    }
+  return sorted(std::move(tiles));
 }
 
-TileShape choose_tile(const Product& p, const Features& features, double* cycles) {
+std::vector<RatedTile> rate_tiles(const Product& p, const Features& features) {
   constexpr int most_stages = 8;
   const int64_t most_bytes = (features.groups ? 212 : 99) << 10;  // of a block on every device that is compiled for
-  TileShape best = shapes[0];
-  double least = 0;
+  std::vector<RatedTile> tiles;
   for (TileShape s : tile_shapes()) {
     if ((s.groups && !features.groups) || !takes(s, p) || s.columns == 144) continue;
-    const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes / stage_bytes(s)));
     if (s.fed) {
-      s.stages = deepest;
-      const double all = estimate(p, s);
-      if (least == 0 || all < least) best = s, least = all;
+      s = with_all_stages(s);
+      tiles.push_back({s, estimate(p, s)});
       continue;
     }
+    const auto deepest = static_cast<int>(std::min<int64_t>(most_stages, most_bytes / stage_bytes(s)));
     for (const int stages : {std::max(s.stages, deepest), s.stages})
       for (const int pieces : {1, 2, 3, 4, 6, 8}) {
         s.stages = stages, s.pieces = pieces;
         if (pieces > 1 && (!features.groups || pieces > steps_of(p) || blocks_of(p, s) > places(pieces))) break;
-        const double all = estimate(p, s);
-        if (least == 0 || all < least) best = s, least = all;
+        tiles.push_back({s, estimate(p, s)});
       }
   }
-  if (cycles) *cycles = least;
-  return best;
+  return sorted(std::move(tiles));
+}
+
+std::vector<TileShape> likeliest(std::span<const RatedTile> tiles, size_t most) {
+  std::vector<TileShape> some;
+  const auto alike = [](const TileShape& a, const TileShape& b) {
+    return a.rows == b.rows && a.columns == b.columns && a.threads() == b.threads() && a.groups == b.groups &&
+           a.warps_along_rows == b.warps_along_rows && a.pieces == b.pieces;
+  };
+  for (const RatedTile& t : tiles) {
+    if (some.size() == most) break;
+    if (std::none_of(some.begin(), some.end(), [&](const TileShape& s) { return alike(s, t.shape); }))
+      some.push_back(t.shape);
+  }
+  return some;
 }
 
 }  // namespace npusim::cuda

@@ -73,16 +73,23 @@ size_t count_columns(std::span<const GroupStep> steps, const Features& features)
     if (n == 0 && last == products.size()) return 1;  // equal ones are launched together anyhow
     Product copies = products[n];
     copies.copies = static_cast<int>(last - n);
-    double cycles = 0;
-    choose_tile(copies, features, &cycles);
-    apart += cycles;
+    apart += rate_tiles(copies, features)[0].cycles;
   }
-  double together = 0;
-  return products.size() > 1 && choose_columns_tile(products, &together) && together < apart ? products.size() : 1;
+  if (products.size() < 2) return 1;
+  const std::vector<RatedTile> together = rate_columns_tiles(products);
+  return !together.empty() && together[0].cycles < apart ? products.size() : 1;
 }
 
-Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead,
-                  const std::optional<TileShape>& shape) {
+std::vector<Made> make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, size_t most) {
+  std::vector<Product> products;
+  for (const Kernel* kernel : kernels) products.push_back(*product_of(*kernel));
+  std::vector<Made> ways;
+  for (const TileShape& shape : likeliest(rate_columns_tiles(products), most))
+    ways.push_back(make_columns(kernels, ahead, shape));
+  return ways;
+}
+
+Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, const TileShape& s) {
   std::vector<Part> parts;
   std::vector<Product> products;
   size_t arguments = 0;
@@ -95,8 +102,6 @@ Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool
     products.push_back(parts.back().product);
   }
   for (Part& part : parts) part.product.a.ahead = rows_ahead, part.product.b.ahead = columns_ahead;
-  double cycles = 0;
-  const TileShape s = shape ? *shape : *choose_columns_tile(products, &cycles);
   Made made;
   int64_t tiles = 0;
   std::vector<std::string> declared;

@@ -9,8 +9,9 @@ namespace npusim::cuda {
 
 // How many of these steps, from the first on, one launch makes; 1 where that is not expected to be faster.
 size_t count_columns(std::span<const GroupStep> steps, const Features& features);
-// `ahead` by the arguments of all, one kernel's behind the other's; the shape, if not given, is chosen.
-Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead,
-                  const std::optional<TileShape>& shape = {});
+// `ahead` by the arguments of all, one kernel's behind the other's. At most so many ways, the likeliest first; or this
+// one.
+std::vector<Made> make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, size_t most);
+Made make_columns(std::span<const Kernel* const> kernels, const std::vector<bool>& ahead, const TileShape& shape);
 
 }  // namespace npusim::cuda

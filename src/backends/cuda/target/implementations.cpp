@@ -16,20 +16,32 @@
 namespace npusim::cuda {
 namespace {
 
-// A way to make products: why it declines one ("" if it does not), and what it makes of one.
+// How products are made: why it declines one ("" if it does not), and at most so many ways to make one, the likeliest
+// first.
 struct Implementation {
   std::string_view name;
   std::string (*declines)(const Kernel& kernel, const Product& product);
-  Made (*make)(const Kernel& kernel, const Product& product, const Features& features);
+  std::vector<Made> (*make)(const Kernel& kernel, const Product& product, const Features& features, size_t most);
 };
+
+std::vector<Made> make_likeliest_tiles(const Kernel& kernel, const Product& product, const Features& features,
+                                       size_t most) {
+  std::vector<Made> ways;
+  for (const TileShape& shape : likeliest(rate_tiles(product, features), most))
+    ways.push_back(make_tiles(kernel, product, shape));
+  return ways;
+}
 
 constexpr Implementation implementations[] = {
     {"dots", [](const Kernel&, const Product& p) { return dots_decline(p); },
-     [](const Kernel& k, const Product& p, const Features&) { return make_dots(k, p, choose_dots(p)); }},
+     [](const Kernel& k, const Product& p, const Features&, size_t) {
+       return std::vector{make_dots(k, p, choose_dots(p))};
+     }},
     {"patches", patches_decline,
-     [](const Kernel& k, const Product& p, const Features&) { return make_patches(k, p, choose_patch(k)); }},
-    {"tiles", [](const Kernel&, const Product& p) { return tiles_decline(p); },
-     [](const Kernel& k, const Product& p, const Features& f) { return make_tiles(k, p, choose_tile(p, f)); }},
+     [](const Kernel& k, const Product& p, const Features&, size_t) {
+       return std::vector{make_patches(k, p, choose_patch(k))};
+     }},
+    {"tiles", [](const Kernel&, const Product& p) { return tiles_decline(p); }, make_likeliest_tiles},
 };
 
 std::vector<std::string> traps_of(const Kernel& printed) {
@@ -78,15 +90,21 @@ bool several_at_once(const Kernel& kernel) {
 }
 
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies) {
-  if (!kernel.contraction) return make_rows(kernel, ahead);
+  return std::move(make_ways(kernel, features, ahead, copies, 1)[0]);
+}
+
+std::vector<Made> make_ways(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies,
+                            size_t most) {
+  if (!kernel.contraction) return {make_rows(kernel, ahead)};
   std::string declined;
   if (kernel.contraction->kind == ContractionKind::attention)
     if (const auto attention = find_attention(kernel, declined)) {
       Made made = make_attention(kernel, *attention, choose_attention(*attention, features));
       made.symbol = kernel_name(kernel);
       made.traps = traps_of(kernel);
-      return made;
+      return {std::move(made)};
     }
+  std::vector<Made> ways;
   if (auto product = find_product(kernel, declined)) {
     for (Operand* o : {&product->a, &product->b}) o->ahead = ahead[static_cast<size_t>(o->arg)];
     product->copies = copies;
@@ -96,16 +114,19 @@ Made make_kernel(const Kernel& kernel, const Features& features, const std::vect
         declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", i.name, why);
         continue;
       }
-      Made made = i.make(kernel, *product, features);
-      made.symbol = function_name(kernel, *product);
-      made.traps = traps_of(kernel);
-      if (!declined.empty()) made.how += fmt::format(" ({})", declined);
-      return made;
+      for (Made& made : i.make(kernel, *product, features, most - ways.size())) {
+        made.symbol = function_name(kernel, *product);
+        made.traps = traps_of(kernel);
+        if (!declined.empty()) made.how += fmt::format(" ({})", declined);
+        ways.push_back(std::move(made));
+      }
+      if (ways.size() == most) break;
     }
   }
-  Made made = make_rows(kernel, ahead);
-  made.how += fmt::format(" ({})", declined);
-  return made;
+  if (!ways.empty()) return ways;
+  ways.push_back(make_rows(kernel, ahead));
+  ways[0].how += fmt::format(" ({})", declined);
+  return ways;
 }
 
 }  // namespace npusim::cuda

@@ -21,8 +21,11 @@ struct Made {
   std::string how;                 // the implementation, and why those before it declined
 };
 
-// `attention`, `dots`, `tiles` and rows, which takes all. The kernel is one that refuse() did not name; `ahead`
-// says by argument what is in memory before the method runs. Several copies: only of what several_at_once() allows.
+// `attention`, `dots`, `patches`, `tiles` and rows, which takes all: at most so many ways, the likeliest first, of
+// which there always is one. The kernel is one that refuse() did not name; `ahead` says by argument what is in memory
+// before the method runs. Several copies: only of what several_at_once() allows.
+std::vector<Made> make_ways(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies,
+                            size_t most);
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);
 // As rows and points, where a contraction is spelled out as rows that sum; the schedule, if not given, is chosen.
 Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule = {});

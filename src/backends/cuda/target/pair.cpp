@@ -99,19 +99,35 @@ std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, c
   auto product = find_product(k, why);
   if (!product) return std::nullopt;
   product->second_b = pair.second_b;
-  if (!choose_pair_tile(*product)) return std::nullopt;
+  if (rate_pair_tiles(*product).empty()) return std::nullopt;
   return pair;
 }
 
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const std::optional<TileShape>& shape) {
+namespace {
+
+Product product_of(const Pair& pair, const std::vector<bool>& ahead) {
   std::string why;
   Product p = *find_product(pair.kernel, why);
   p.a.ahead = ahead[static_cast<size_t>(p.a.arg)];
   p.b.ahead = ahead[static_cast<size_t>(p.b.arg)] && ahead[static_cast<size_t>(pair.second_b)];
   p.second_b = pair.second_b;
-  Made made = make_tiles(pair.kernel, p, shape ? *shape : *choose_pair_tile(p));
+  return p;
+}
+
+}  // namespace
+
+Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const TileShape& shape) {
+  const Product p = product_of(pair, ahead);
+  Made made = make_tiles(pair.kernel, p, shape);
   made.symbol = function_name(pair.kernel, p);
   return made;
+}
+
+std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, size_t most) {
+  std::vector<Made> ways;
+  for (const TileShape& shape : likeliest(rate_pair_tiles(product_of(pair, ahead)), most))
+    ways.push_back(make_joined(pair, ahead, shape));
+  return ways;
 }
 
 }  // namespace npusim::cuda

@@ -18,7 +18,8 @@ struct Pair {
 // kernel is not expected to be faster than two.
 std::optional<Pair> find_pair(const GroupStep& first, const GroupStep& second, const Features& features,
                               bool keep = false);
-// `ahead` by the pair's arguments; the shape, if not given, is chosen.
-Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const std::optional<TileShape>& shape = {});
+// `ahead` by the pair's arguments. At most so many ways, the likeliest first; or this one.
+std::vector<Made> make_joined(const Pair& pair, const std::vector<bool>& ahead, size_t most);
+Made make_joined(const Pair& pair, const std::vector<bool>& ahead, const TileShape& shape);
 
 }  // namespace npusim::cuda

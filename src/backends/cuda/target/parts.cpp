@@ -52,8 +52,7 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
       !tiles_decline(*product).empty())
     return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
-  double least = 0;
-  choose_tile(*product, features, &least);
+  double least = rate_tiles(*product, features)[0].cycles;
   int64_t best = 1;
   for (size_t j = 0; j < k.contraction->reduce.size(); ++j)
     for (const int64_t parts : {2, 3, 4, 6, 7, 8, 9, 12, 14, 16}) {
@@ -67,8 +66,7 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
         if (piece.depth.dims[n] == dim) piece.depth.extents[n] /= parts;
       piece.batch.extents.push_back(parts);
       piece.batch.dims.push_back(dim);
-      double cycles = 0;
-      choose_tile(piece, features, &cycles);
+      double cycles = rate_tiles(piece, features)[0].cycles;
       const double results =
           static_cast<double>(product->rows.size() * product->columns.size() * product->batch.size());
       cycles += of_sum + results * static_cast<double>(parts) * 8 / multiprocessors / 16;  // written and read again

@@ -21,7 +21,7 @@ struct TileShape {
 };
 inline constexpr int tile_depth = 64;  // elements of a stage
 
-// All there are, and of them the one that is estimated to be the fastest; `cycles`, if asked for, are the estimate.
+// All there are.
 std::span<const TileShape> tile_shapes();
 std::span<const TileShape> pair_tile_shapes();  // and what is for two matrices only
 // Stages that are asked for while another one is multiplied, and what a block has of shared memory.
@@ -34,11 +34,19 @@ int64_t steps_of_piece(const Product& product, const TileShape& shape);  // at m
 bool takes(const TileShape& shape, const Product& product);
 // Whether lines follow each other in even steps, whole words each.
 bool has_even_lines(const Product& product, const Operand& operand, const Axis& axis);
-// Of a product with a second matrix; nullopt where two kernels are.
-std::optional<TileShape> choose_pair_tile(const Product& product);
-// Of several products of the same rows whose columns are whole tiles; nullopt where there is none.
-std::optional<TileShape> choose_columns_tile(std::span<const Product> products, double* cycles);
-TileShape choose_tile(const Product& product, const Features& features, double* cycles = nullptr);
+// A tile and the cycles that it is estimated to take.
+struct RatedTile {
+  TileShape shape;
+  double cycles = 0;
+};
+// Those that can make a product, the fastest first: there always is one.
+std::vector<RatedTile> rate_tiles(const Product& product, const Features& features);
+// Of a product with a second matrix; none where two kernels are made instead.
+std::vector<RatedTile> rate_pair_tiles(const Product& product);
+// Of several products of the same rows whose columns are whole tiles, for all of them at once.
+std::vector<RatedTile> rate_columns_tiles(std::span<const Product> products);
+// The first so many that differ in more than their stages.
+std::vector<TileShape> likeliest(std::span<const RatedTile> tiles, size_t most);
 
 // Of the result: a product with a second matrix has two sums for each.
 inline int columns_of(const Product& p, const TileShape& s) { return p.second_b >= 0 ? s.columns / 2 : s.columns; }
