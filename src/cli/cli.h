@@ -23,6 +23,7 @@ Action add_ops(CLI::App& verb);
 Action add_partition(CLI::App& verb);
 Action add_profile(CLI::App& verb);
 Action add_run(CLI::App& verb);
+Action add_tune(CLI::App& verb);
 Action add_verify(CLI::App& verb);
 
 // For App::add_option(…)->check(…): the bounds are allowed.

@@ -65,6 +65,8 @@ class CodegenTarget {
   virtual void compile_ways(Program&, std::span<LaunchWay>) const {}
   // What compiles the code, with its version: what was timed is of one.
   virtual std::string compiler() const { return {}; }
+  // The target that made this program's launches; none: there are none that could be made in other ways.
+  virtual std::shared_ptr<const CodegenTarget> for_program(const Program&) const { return nullptr; }
   // Targets for those of its architectures where steps or launches are others than this one's: what they make of the
   // same graphs becomes the program's variants.
   virtual std::vector<std::shared_ptr<const CodegenTarget>> variants() const { return {}; }

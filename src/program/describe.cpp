@@ -156,6 +156,15 @@ std::string codes_text(const Variant& variant) {
   return text;
 }
 
+// What timing chose: npusim tune.
+std::string choices_text(const Variant& program) {
+  std::string text = program.choices.empty() ? "" : "\nchoices\n";
+  for (const Choice& c : program.choices)
+    text += fmt::format("  {}: {}; {:.4f} ms for {:.4f} as {}; {}, {}\n", c.kernel, c.how, c.ms, c.before_ms, c.before,
+                        c.device, c.compiler);
+  return text;
+}
+
 std::string program_text(const Program& program) {
   const uint64_t constants = bytes_of_kind(program, BufferKind::constant);
   const uint64_t prepared = bytes_of_kind(program, BufferKind::prepared);
@@ -176,14 +185,29 @@ std::string program_text(const Program& program) {
     text += fmt::format("  {:>6}  {:<11}  {}  {}({})\n", counts[i], kind_text(k), k.name, to_string(k.space),
                         arguments_text(k));
   }
+  text += choices_text(program);
   for (size_t n = 0; n < program.variants.size(); ++n) {
     const Program variant = with_variant(program, n);
     text += fmt::format("\nvariant {}\n", n) + codes_text(variant);
     text += fmt::format("recipes    {} steps at load prepare {}\n", variant.recipes.steps.size(),
                         readable(bytes_of_kind(variant, BufferKind::prepared)));
     for (const Method& method : variant.methods) text += method_text(variant, method);
+    text += choices_text(variant);
   }
   return text;
+}
+
+Json choices_json(const Variant& program) {
+  Json list = Json::array();
+  for (const Choice& c : program.choices)
+    list.push_back({{"kernel", c.kernel},
+                    {"how", c.how},
+                    {"ms", c.ms},
+                    {"before", c.before},
+                    {"before_ms", c.before_ms},
+                    {"device", c.device},
+                    {"compiler", c.compiler}});
+  return list;
 }
 
 Json specs_json(const Program& program, const std::vector<TensorSpec>& specs) {
@@ -259,6 +283,7 @@ Json program_json(const Program& program) {
                {"recipes", program.recipes.steps.size()},
                {"code", codes_json(program)},
                {"methods", methods_json(program)},
+               {"choices", choices_json(program)},
                {"kernels", Json::array()}};
   for (const ProgramDevice& device : program.devices)
     json["devices"].push_back({{"target", device.target}, {"config", config_json(device.config)}});
@@ -270,8 +295,10 @@ Json program_json(const Program& program) {
   }
   for (size_t n = 0; n < program.variants.size(); ++n) {
     const Program variant = with_variant(program, n);
-    json["variants"].push_back(
-        {{"code", codes_json(variant)}, {"recipes", variant.recipes.steps.size()}, {"methods", methods_json(variant)}});
+    json["variants"].push_back({{"code", codes_json(variant)},
+                                {"recipes", variant.recipes.steps.size()},
+                                {"methods", methods_json(variant)},
+                                {"choices", choices_json(variant)}});
   }
   return json;
 }

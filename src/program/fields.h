@@ -180,17 +180,23 @@ void fields(Archive& a, S& s) {
   a("target", s.target), a("config", s.config);
 }
 
+template <typename Archive, Like<Choice> S>
+void fields(Archive& a, S& s) {
+  a("kernel", s.kernel), a("device", s.device), a("compiler", s.compiler), a("how", s.how), a("before", s.before);
+  a("ms", s.ms), a("before_ms", s.before_ms);
+}
+
 template <typename Archive, Like<Variant> S>
 void fields(Archive& a, S& s) {
   a("buffers", s.buffers), a("kernels", s.kernels), a("code", s.code), a("recipes", s.recipes);
-  a("methods", s.methods);
+  a("methods", s.methods), a("choices", s.choices);
 }
 
 template <typename Archive, Like<Program> S>
 void fields(Archive& a, S& s) {
   a("model", s.model), a("dtype", s.dtype), a("strict", s.strict), a("devices", s.devices), a("buffers", s.buffers);
   a("constants", s.constants), a("kernels", s.kernels), a("code", s.code), a("origins", s.origins);
-  a("recipes", s.recipes), a("methods", s.methods);
+  a("recipes", s.recipes), a("methods", s.methods), a("choices", s.choices);
   if (a.has(s.variants)) a("variants", s.variants);
 }
 

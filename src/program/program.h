@@ -18,7 +18,7 @@
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 2;
+inline constexpr uint32_t program_version = 3;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run
@@ -144,6 +144,15 @@ struct ProgramDevice {
   TargetConfig config;
 };
 
+// What timing chose for a kernel, in place of what the target expects to be the fastest.
+struct Choice {
+  std::string kernel;            // the symbol of its launches
+  std::string device;            // that it was timed on
+  std::string compiler;          // of the code, with its version
+  std::string how, before;       // how it is made, and how it was
+  double ms = 0, before_ms = 0;  // of all its launches in a run of the method
+};
+
 // What may differ between architectures of the first device: steps, launches, and what they are bound to.
 struct Variant {
   std::vector<Buffer> buffers;
@@ -151,6 +160,7 @@ struct Variant {
   std::vector<Code> code;
   Sequence recipes;  // run once at load: weights and constants in, prepared buffers out
   std::vector<Method> methods;
+  std::vector<Choice> choices = {};  // by kernel
 };
 
 struct Program : Variant {

@@ -9,7 +9,9 @@
 #include "backends/cuda/memory.h"
 #include "base/error.h"
 #include "cuda/gpu.h"
+#include "npusim/compare.h"
 #include "npusim/machine.h"
+#include "npusim/tune.h"
 #include "passes/run_graph.h"
 #include "runtime/tensor_set.h"
 
@@ -229,6 +231,37 @@ double fastest(F&& f) {
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   return best;
+}
+
+// A program whose products were timed gives the answers that it gave before, but for the order of its sums.
+TEST(CudaGpu, ATunedProgramGivesTheSameAnswers) {
+  RunOptions in_half = on_gpu();
+  in_half.dtype = DType::f16;
+  const GraphRun made = run_graph(
+      "input %x: float16[96, 768]\nweight %w: float16[384, 768] = \"w\"\nweight %v: float16[768, 384] = \"v\"\n"
+      "%h: float16[96, 384] = aten.linear.default(%x, %w, None)\n%r: float16[96, 384] = aten.relu.default(%h)\n"
+      "%y: float16[96, 768] = aten.linear.default(%r, %v, None)\noutput %y\n",
+      in_half);
+  std::vector<HostTensor> memory;
+  SessionOptions options;
+  options.weights = weights_of(*made.program, memory);
+  options.devices = {gpu()};
+  Session before(made.program, options);
+  TuneOptions how;
+  how.method = made.program->methods[0].name, how.device = before.device(0).description, how.least = -1;
+  const Tuning tuning = tune(made.program, before.shared_program(), how, [&](const auto& trial) {
+    Session session(trial, options);
+    run(session, 3);
+    return session.time_steps(0);
+  });
+  ASSERT_FALSE(tuning.kernels.empty());
+  ASSERT_NE(tuning.program, made.program);
+  Session after(tuning.program, options);
+  const HostTensor was = run(before, 3)[0], now = run(after, 3)[0];
+  const std::vector<double> expected = to_doubles(view_of(was)), found = to_doubles(view_of(now));
+  EXPECT_LT(compare(found, expected, 768).relative_l2, 1e-3);
+  for (const TunedKernel& k : tuning.kernels)
+    std::printf("  %zu ways, %.4f and %.4f ms: %s\n", k.ways, k.before_ms, k.after_ms, k.after.c_str());
 }
 
 // Of ordinary memory, by way of pinned blocks; how fast that is beside one copy from pinned memory is printed.

@@ -57,7 +57,7 @@ TEST(ProgramFile, Envelope) {
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
   std::string other = good;
   other[7] = 9;
-  EXPECT_EQ(load_error(other), "p.npubin: expected program version 2, found 9: compile the model again");
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 3, found 9: compile the model again");
   other = good;
   other[100] ^= 1;
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
@@ -87,8 +87,8 @@ TEST(ProgramFile, Variants) {
             "variant 1: ");
   // The field is there where it is not empty.
   std::string body = body_of(serialize(sample_program()));
-  ASSERT_EQ(body[0], '\x8b');
-  body[0] = '\x8c';
+  ASSERT_EQ(body[0], '\x8c');
+  body[0] = '\x8d';
   EXPECT_EQ(load_error(sealed(body + "\xa8variants\x90")), "p.npubin: body: expected variants, found none");
   EXPECT_NE(load_error(sealed(body + "\xa7variant\x90")), "none");
   const std::string two = body_of(good);
@@ -171,27 +171,27 @@ TEST(ProgramFile, Fields) {
   w.nil();
   EXPECT_EQ(load_error(sealed(w.take())), "p.npubin: body: expected a map, found an array");
   w.map(2);
-  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 11 fields, found 2");
-  w.map(11);
+  EXPECT_EQ(load_error(sealed(w.take() + "xx")), "p.npubin: body: expected 12 fields, found 2");
+  w.map(12);
   w.text("modal");
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected this field, found 'modal'");
-  w.map(11);
+  w.map(12);
   w.text("model");
   w.boolean(true);
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: model: expected text, found a boolean");
-  w.map(11);
+  w.map(12);
   w.text("model");
   w.text("\xff");
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))),
             "p.npubin: model: expected UTF-8 text, found other bytes");
-  w.map(11);
+  w.map(12);
   w.text("model");
   w.text("m");
   w.text("dtype");
   w.natural(10);
   EXPECT_EQ(load_error(sealed(w.take() + std::string(20, ' '))), "p.npubin: dtype: expected 0 to 9, found 10");
   // A count that only the bytes that are left can limit.
-  std::string huge = "\x8b\xa5model\xdb\xff\xff\xff\xff";
+  std::string huge = "\x8c\xa5model\xdb\xff\xff\xff\xff";
   EXPECT_EQ(load_error(sealed(huge + "abc")),
             "p.npubin: model: expected at most 3 elements (the bytes left), found 4294967295");
 }
@@ -389,7 +389,7 @@ TEST(ProgramCheck, FilledStates) {
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 2, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 3, found 1: compile the model again");
 }
 
 // The first problem: others may follow from it.

@@ -218,6 +218,14 @@ class CudaTarget : public CodegenTarget {
   std::shared_ptr<const CodegenTarget> for_architectures(const std::string& list) const override {
     return std::make_shared<const CudaTarget>(read_architectures(list));
   }
+  std::shared_ptr<const CodegenTarget> for_program(const Program& program) const override {
+    Asked asked;
+    for (const Code& code : program.code)
+      if (code.format == "cubin" &&
+          std::find(asked.names.begin(), asked.names.end(), code.architecture) == asked.names.end())
+        asked.names.push_back(code.architecture);
+    return asked.names.empty() ? nullptr : std::make_shared<const CudaTarget>(std::move(asked));
+  }
   std::vector<std::shared_ptr<const CodegenTarget>> variants() const override { return variants_; }
 
  private:

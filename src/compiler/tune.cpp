@@ -1,0 +1,197 @@
+// Rounds, in each of which every kernel that still has a way left is made in that one.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "compiler/tune_for.h"
+#include "program/program.h"
+
+namespace npusim {
+namespace {
+
+// Launches of the method that are the same but for their arguments.
+struct Alike {
+  std::vector<size_t> launches;
+  std::vector<LaunchWay> ways;  // other than theirs
+  double before = 0;            // milliseconds of all of them
+  std::vector<double> ms;       // likewise, by way
+};
+
+bool is_made_alike(const Launch& a, const Launch& b) {
+  return a.symbol == b.symbol && a.how == b.how && a.code == b.code && a.grid == b.grid;
+}
+
+// Everything but what it is done with.
+void remake(Launch& launch, const Launch& way) {
+  launch.symbol = way.symbol, launch.how = way.how, launch.code = way.code;
+  launch.grid = way.grid, launch.block = way.block, launch.shared_bytes = way.shared_bytes;
+}
+
+std::vector<Alike> find_alike(const CodegenTarget& target, const Program& program, const Method& method, size_t ways) {
+  std::vector<Alike> found;
+  std::map<std::string, std::vector<size_t>> by_symbol;
+  for (size_t i = 0; i < method.launches.size(); ++i) {
+    const Launch& launch = method.launches[i];
+    std::vector<size_t>& same = by_symbol[launch.symbol];
+    const auto known = std::find_if(same.begin(), same.end(), [&](size_t n) {
+      return is_made_alike(method.launches[found[n].launches[0]], launch);
+    });
+    if (known != same.end()) {
+      found[*known].launches.push_back(i);
+      continue;
+    }
+    same.push_back(found.size());
+    Alike one;
+    one.launches = {i}, one.ways = target.ways(program, method, launch, ways);
+    std::erase_if(one.ways, [&](const LaunchWay& way) { return way.launch.how == launch.how; });
+    found.push_back(std::move(one));
+  }
+  std::erase_if(found, [](const Alike& one) { return one.ways.empty(); });
+  return found;
+}
+
+double time_of(const Alike& one, const Method& method, const std::vector<double>& ms) {
+  double sum = 0;
+  for (const size_t launch : one.launches) sum += ms.at(static_cast<size_t>(method.launches[launch].first));
+  return sum;
+}
+
+// Code that no launch names any more. Where there are several formats, each position has all of them.
+void drop_unused_code(Variant& program) {
+  std::vector<std::pair<std::string, std::string>> formats;
+  for (const Code& code : program.code)
+    if (std::find(formats.begin(), formats.end(), std::pair{code.format, code.architecture}) == formats.end())
+      formats.emplace_back(code.format, code.architecture);
+  if (formats.empty() || program.code.size() % formats.size() != 0) return;
+  const size_t each = formats.size();
+  std::vector<int32_t> now(program.code.size() / each, -1);
+  const auto of_all = [&](const auto& visit) {
+    for (Launch& launch : program.recipes.launches) visit(launch);
+    for (Method& method : program.methods)
+      for (Launch& launch : method.launches) visit(launch);
+  };
+  of_all([&](const Launch& launch) {
+    if (launch.code >= 0) now[static_cast<size_t>(launch.code) / each] = 0;
+  });
+  std::vector<Code> kept;
+  for (size_t n = 0; n < now.size(); ++n) {
+    if (now[n] < 0) continue;
+    now[n] = static_cast<int32_t>(kept.size());
+    for (size_t i = 0; i < each; ++i) kept.push_back(std::move(program.code[n * each + i]));
+  }
+  of_all([&](Launch& launch) {
+    if (launch.code >= 0)
+      launch.code = now[static_cast<size_t>(launch.code) / each] + launch.code % static_cast<int32_t>(each);
+  });
+  program.code = std::move(kept);
+}
+
+bool is_same_code(const Code& a, const Code& b) {
+  return a.format == b.format && a.architecture == b.architecture && a.bytes == b.bytes;
+}
+
+// Puts what was made of `taken` in its place.
+Program put_back(const Program& program, const Program& taken, const Variant& tuned) {
+  Program whole = program;
+  const auto is_taken = [&](const Variant& one) {
+    return std::equal(one.code.begin(), one.code.end(), taken.code.begin(), taken.code.end(), is_same_code);
+  };
+  const auto variant = std::find_if(whole.variants.begin(), whole.variants.end(), is_taken);
+  (variant == whole.variants.end() ? static_cast<Variant&>(whole) : *variant) = tuned;
+  return whole;
+}
+
+}  // namespace
+
+Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program>& program,
+                const std::shared_ptr<const Program>& taken, const TuneOptions& options, const TimeSteps& time) {
+  const Method& method = method_named(*taken, options.method);
+  const auto at = static_cast<size_t>(&method - taken->methods.data());
+  const auto progress = [&](const std::string& stage) {
+    if (options.progress) options.progress(stage);
+  };
+  progress("find ways");
+  std::vector<Alike> alike = find_alike(target, *taken, method, options.ways);
+  Tuning result{program, {}};
+  if (alike.empty()) return result;
+  size_t rounds = 0;
+  for (const Alike& one : alike) rounds = std::max(rounds, one.ways.size());
+
+  progress("time it as it is");
+  std::vector<double> ms = time(taken);
+  for (Alike& one : alike) one.before = time_of(one, method, ms);
+  for (size_t round = 0; round < rounds; ++round) {
+    progress(fmt::format("compile ways {} of {}", round + 1, rounds));
+    std::vector<LaunchWay> ways;
+    for (const Alike& one : alike)
+      if (round < one.ways.size()) ways.push_back(one.ways[round]);
+    auto trial = std::make_shared<Program>(*taken);
+    target.compile_ways(*trial, ways);
+    size_t next = 0;
+    for (Alike& one : alike)
+      if (round < one.ways.size()) {
+        one.ways[round].launch.code = ways[next].launch.code;
+        for (const size_t launch : one.launches) remake(trial->methods[at].launches[launch], ways[next].launch);
+        ++next;
+      }
+    progress(fmt::format("time ways {} of {}", round + 1, rounds));
+    ms = time(trial);
+    for (Alike& one : alike)
+      if (round < one.ways.size()) one.ms.push_back(time_of(one, method, ms));
+  }
+  // Clocks drift: the first figures are not of a device that is as warm as for the others.
+  progress("time it as it is");
+  ms = time(taken);
+  for (Alike& one : alike) one.before = std::min(one.before, time_of(one, method, ms));
+
+  std::vector<LaunchWay> chosen;
+  std::vector<const Launch*> replaced;
+  Program tuned = *taken;
+  for (const Alike& one : alike) {
+    const Launch& launch = method.launches[one.launches[0]];
+    const auto fastest = static_cast<size_t>(std::min_element(one.ms.begin(), one.ms.end()) - one.ms.begin());
+    TunedKernel& kernel = result.kernels.emplace_back();
+    kernel = {launch.symbol, one.launches.size(), one.ways.size() + 1, launch.how, launch.how, one.before, one.before};
+    if (one.ms[fastest] > one.before * (1 - options.least)) continue;
+    kernel.after = one.ways[fastest].launch.how, kernel.after_ms = one.ms[fastest];
+    chosen.push_back(one.ways[fastest]);
+    replaced.push_back(&launch);
+    std::erase_if(tuned.choices, [&](const Choice& c) { return c.kernel == launch.symbol; });
+    tuned.choices.push_back({launch.symbol, options.device, target.compiler(), kernel.after, kernel.before,
+                             kernel.after_ms, kernel.before_ms});
+  }
+  if (chosen.empty()) return result;
+  progress("compile what was chosen");
+  target.compile_ways(tuned, chosen);
+  for (Method& each : tuned.methods)
+    for (Launch& launch : each.launches)
+      for (size_t n = 0; n < chosen.size(); ++n)
+        if (is_made_alike(launch, *replaced[n])) {
+          remake(launch, chosen[n].launch);
+          break;
+        }
+  drop_unused_code(tuned);
+  std::sort(tuned.choices.begin(), tuned.choices.end(),
+            [](const Choice& a, const Choice& b) { return a.kernel < b.kernel; });
+  auto whole = std::make_shared<Program>(put_back(*program, *taken, tuned));
+  if (const auto problems = check_program(*whole); !problems.empty())
+    fail(ErrorKind::internal, "the tuned program is unsound: {}", fmt::join(problems, "\n"));
+  result.program = std::move(whole);
+  return result;
+}
+
+Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr<const Program>& taken,
+            const TuneOptions& options, const TimeSteps& time) {
+  const std::string& name = taken->devices[0].target;
+  const CodegenTarget* target = find_target(name);
+  const auto own = target ? target->for_program(*taken) : nullptr;
+  if (!own)
+    fail(ErrorKind::unsupported, "tune: target {} chooses when a session opens, there is nothing to time ahead", name);
+  return tune_for(*own, program, taken, options, time);
+}
+
+}  // namespace npusim
