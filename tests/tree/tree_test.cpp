@@ -78,7 +78,7 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"measure", {"base", "npusim/compare.h", "npusim/machine.h"}},
     {"compiler",
      {"base", "kernel", "kernel/facts", "aten", "ops", "graph", "passes", "partition", "codegen", "program", "runtime",
-      "npusim/compare.h", "npusim/compiler.h", "npusim/session.h", "npusim/tensor_set.h"}},
+      "npusim/compare.h", "npusim/compiler.h", "npusim/session.h", "npusim/tensor_set.h", "npusim/tune.h"}},
     {"c", {"npusim"}},
     {"cli", {"npusim"}},
 };
