@@ -149,8 +149,10 @@ Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program
   for (Alike& one : alike) one.before = std::min(one.before, time_of(one, method, ms));
 
   std::vector<LaunchWay> chosen;
-  std::vector<const Launch*> replaced;
+  std::multimap<std::string, std::pair<const Launch*, size_t>>
+      replaced;  // by symbol: what was, and by which of `chosen`
   Program tuned = *taken;
+  std::vector<Choice> choices;
   for (const Alike& one : alike) {
     const Launch& launch = method.launches[one.launches[0]];
     const auto fastest = static_cast<size_t>(std::min_element(one.ms.begin(), one.ms.end()) - one.ms.begin());
@@ -158,25 +160,26 @@ Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program
     kernel = {launch.symbol, one.launches.size(), one.ways.size() + 1, launch.how, launch.how, one.before, one.before};
     if (one.ms[fastest] > one.before * (1 - options.least)) continue;
     kernel.after = one.ways[fastest].launch.how, kernel.after_ms = one.ms[fastest];
+    replaced.emplace(launch.symbol, std::pair{&launch, chosen.size()});
     chosen.push_back(one.ways[fastest]);
-    replaced.push_back(&launch);
-    std::erase_if(tuned.choices, [&](const Choice& c) { return c.kernel == launch.symbol; });
-    tuned.choices.push_back({launch.symbol, options.device, target.compiler(), kernel.after, kernel.before,
-                             kernel.after_ms, kernel.before_ms});
+    choices.push_back({launch.symbol, options.device, target.compiler(), kernel.after, kernel.before, kernel.after_ms,
+                       kernel.before_ms});
   }
   if (chosen.empty()) return result;
   progress("compile what was chosen");
   target.compile_ways(tuned, chosen);
   for (Method& each : tuned.methods)
-    for (Launch& launch : each.launches)
-      for (size_t n = 0; n < chosen.size(); ++n)
-        if (is_made_alike(launch, *replaced[n])) {
-          remake(launch, chosen[n].launch);
-          break;
-        }
+    for (Launch& launch : each.launches) {
+      const auto [begin, end] = replaced.equal_range(launch.symbol);
+      const auto found =
+          std::find_if(begin, end, [&](const auto& entry) { return is_made_alike(launch, *entry.second.first); });
+      if (found != end) remake(launch, chosen[found->second.second].launch);
+    }
+  std::erase_if(tuned.choices, [&](const Choice& c) { return replaced.contains(c.kernel); });
+  tuned.choices.insert(tuned.choices.end(), choices.begin(), choices.end());
+  std::stable_sort(tuned.choices.begin(), tuned.choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.kernel < b.kernel; });
   drop_unused_code(tuned);
-  std::sort(tuned.choices.begin(), tuned.choices.end(),
-            [](const Choice& a, const Choice& b) { return a.kernel < b.kernel; });
   auto whole = std::make_shared<Program>(put_back(*program, *taken, tuned));
   if (const auto problems = check_program(*whole); !problems.empty())
     fail(ErrorKind::internal, "the tuned program is unsound: {}", fmt::join(problems, "\n"));

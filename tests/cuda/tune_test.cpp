@@ -1,6 +1,9 @@
 // What timing chooses of the CUDA target's ways, on a machine without a GPU: times are made up.
 #include "npusim/tune.h"
 
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
 #include "base/hash.h"
 #include "cuda/target.h"
 #include "program/variant.h"
@@ -93,6 +96,32 @@ TEST_F(CudaTarget, TuningChangesOneVariant) {
   check_launches(with_variant(*tuning.program, 0), 2);
   for (size_t i = 0; i < program->methods[0].launches.size(); ++i)
     EXPECT_EQ(tuning.program->methods[0].launches[i].how, program->methods[0].launches[i].how);
+}
+
+// Before a driver whose every launch takes as long as another.
+TEST_F(CudaTarget, TuningLeavesAProgramThatIsNotFasterAlone) {
+  environment_ = "NPUSIM_CUDA_DRIVER=" NPUSIM_FAKE_DRIVER;
+  ASSERT_EQ(npusim({"compile", digits("ir.json"), "--target", "cuda:sm_90a", "--disable-fusion", "conv_bn", "-o",
+                    "digits.npubin"})
+                .code,
+            0);
+  const std::vector<std::string> tune = {"tune", "digits.npubin", "--weights", digits("model.safetensors"), "--ways",
+                                         "2",    "--seconds",     "0.01"};
+  const Invocation alone = npusim(tune);
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(alone.out, "main: of 9 kernels with several ways none is faster in another one\ndigits.npubin\n");
+  EXPECT_EQ(files(), (std::vector<std::string>{"cache", "digits.npubin"}));
+  std::vector<std::string> with_copy = tune;
+  with_copy.insert(with_copy.end(), {"-o", "copy.npubin", "--json"});
+  const Invocation copied = npusim(with_copy);
+  EXPECT_EQ(copied.code, 0) << copied.err;
+  const auto report = nlohmann::json::parse(copied.out);
+  EXPECT_FALSE(report["kept"].get<bool>());
+  EXPECT_EQ(report["method"], "main");
+  EXPECT_EQ(report["program"], "copy.npubin");
+  EXPECT_EQ(report["kernels"].size(), 9U);
+  for (const auto& kernel : report["kernels"]) EXPECT_EQ(kernel["before"], kernel["after"]);
+  EXPECT_EQ(read_file(path("copy.npubin")), read_file(path("digits.npubin")));
 }
 
 TEST_F(CudaTarget, TuningIsRefusedWhereNothingIsAhead) {
