@@ -1,4 +1,6 @@
 // Rounds, in each of which every kernel that still has a way left is made in that one.
+#include "npusim/tune.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "compiler/tune_for.h"
+#include "codegen/target.h"
 #include "program/program.h"
 
 namespace npusim {
@@ -105,22 +107,13 @@ Program put_back(const Program& program, const Program& taken, const Variant& tu
   return whole;
 }
 
-}  // namespace
-
-Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program>& program,
-                const std::shared_ptr<const Program>& taken, const TuneOptions& options, const TimeSteps& time) {
-  const Method& method = method_named(*taken, options.method);
-  const auto at = static_cast<size_t>(&method - taken->methods.data());
-  const auto progress = [&](const std::string& stage) {
-    if (options.progress) options.progress(stage);
-  };
-  progress("find ways");
-  std::vector<Alike> alike = find_alike(target, *taken, method, options.ways);
-  Tuning result{program, {}};
-  if (alike.empty()) return result;
+// The n-th other way of every kernel in the n-th round; as it is before and behind them, since clocks drift: the first
+// figures are not of a device that is as warm as for the others.
+void time_ways(const CodegenTarget& target, const std::shared_ptr<const Program>& taken, const Method& method,
+               std::vector<Alike>& alike, const TimeSteps& time,
+               const std::function<void(const std::string&)>& progress) {
   size_t rounds = 0;
   for (const Alike& one : alike) rounds = std::max(rounds, one.ways.size());
-
   progress("time it as it is");
   std::vector<double> ms = time(taken);
   for (Alike& one : alike) one.before = time_of(one, method, ms);
@@ -131,26 +124,45 @@ Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program
       if (round < one.ways.size()) ways.push_back(one.ways[round]);
     auto trial = std::make_shared<Program>(*taken);
     target.compile_ways(*trial, ways);
-    size_t next = 0;
-    for (Alike& one : alike)
-      if (round < one.ways.size()) {
-        one.ways[round].launch.code = ways[next].launch.code;
-        for (const size_t launch : one.launches) remake(trial->methods[at].launches[launch], ways[next].launch);
-        ++next;
-      }
+    Method& tried = trial->methods[static_cast<size_t>(&method - taken->methods.data())];
+    auto way = ways.begin();
+    for (const Alike& one : alike) {
+      if (round >= one.ways.size()) continue;
+      for (const size_t launch : one.launches) remake(tried.launches[launch], way->launch);
+      ++way;
+    }
     progress(fmt::format("time ways {} of {}", round + 1, rounds));
     ms = time(trial);
     for (Alike& one : alike)
       if (round < one.ways.size()) one.ms.push_back(time_of(one, method, ms));
   }
-  // Clocks drift: the first figures are not of a device that is as warm as for the others.
   progress("time it as it is");
   ms = time(taken);
   for (Alike& one : alike) one.before = std::min(one.before, time_of(one, method, ms));
+}
+
+}  // namespace
+
+Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr<const Program>& taken,
+            const TuneOptions& options, const TimeSteps& time) {
+  const std::string& name = taken->devices[0].target;
+  const CodegenTarget* known = find_target(name);
+  const auto target = known ? known->for_program(*taken) : nullptr;
+  if (!target)
+    fail(ErrorKind::unsupported, "tune: target {} chooses when a session opens, there is nothing to time ahead", name);
+  const Method& method = method_named(*taken, options.method);
+  const auto progress = [&](const std::string& stage) {
+    if (options.progress) options.progress(stage);
+  };
+  progress("find ways");
+  std::vector<Alike> alike = find_alike(*target, *taken, method, options.ways);
+  Tuning result{program, {}};
+  if (alike.empty()) return result;
+  time_ways(*target, taken, method, alike, time, progress);
 
   std::vector<LaunchWay> chosen;
-  std::multimap<std::string, std::pair<const Launch*, size_t>>
-      replaced;  // by symbol: what was, and by which of `chosen`
+  // By symbol: what is replaced, and by which of `chosen`.
+  std::multimap<std::string, std::pair<const Launch*, size_t>> replaced;
   Program tuned = *taken;
   std::vector<Choice> choices;
   for (const Alike& one : alike) {
@@ -162,12 +174,12 @@ Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program
     kernel.after = one.ways[fastest].launch.how, kernel.after_ms = one.ms[fastest];
     replaced.emplace(launch.symbol, std::pair{&launch, chosen.size()});
     chosen.push_back(one.ways[fastest]);
-    choices.push_back({launch.symbol, options.device, target.compiler(), kernel.after, kernel.before, kernel.after_ms,
+    choices.push_back({launch.symbol, options.device, target->compiler(), kernel.after, kernel.before, kernel.after_ms,
                        kernel.before_ms});
   }
   if (chosen.empty()) return result;
   progress("compile what was chosen");
-  target.compile_ways(tuned, chosen);
+  target->compile_ways(tuned, chosen);
   for (Method& each : tuned.methods)
     for (Launch& launch : each.launches) {
       const auto [begin, end] = replaced.equal_range(launch.symbol);
@@ -185,16 +197,6 @@ Tuning tune_for(const CodegenTarget& target, const std::shared_ptr<const Program
     fail(ErrorKind::internal, "the tuned program is unsound: {}", fmt::join(problems, "\n"));
   result.program = std::move(whole);
   return result;
-}
-
-Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr<const Program>& taken,
-            const TuneOptions& options, const TimeSteps& time) {
-  const std::string& name = taken->devices[0].target;
-  const CodegenTarget* target = find_target(name);
-  const auto own = target ? target->for_program(*taken) : nullptr;
-  if (!own)
-    fail(ErrorKind::unsupported, "tune: target {} chooses when a session opens, there is nothing to time ahead", name);
-  return tune_for(*own, program, taken, options, time);
 }
 
 }  // namespace npusim
