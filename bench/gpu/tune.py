@@ -4,8 +4,8 @@
     bench/gpu/compare.py prepare FOLDER        on a machine that can export them
     bench/gpu/tune.py FOLDER [--npusim P] [--models A,B] [--ways N]
 
-Answers of the tuned program are held to compare.py's bars against PyTorch's in float32 first. Tuned programs stay in
-FOLDER/tuned.
+Answers of the tuned program are held to compare.py's bars, against PyTorch's (float32; language models bfloat16). Tuned
+programs stay in FOLDER/tuned.
 """
 
 import argparse

@@ -173,10 +173,7 @@ Action add_tune(CLI::App& verb) {
   add_session_flags(verb, flags->session);
   verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
   add_input_flags(verb, flags->inputs);
-  verb.add_option("--seconds", flags->seconds, "how long to measure each way")
-      ->type_name("S")
-      ->check(number_in(0.01, 3600))
-      ->capture_default_str();
+  add_seconds_flag(verb, flags->seconds);
   verb.add_option("--ways", flags->ways, "of each kernel, at most so many")
       ->type_name("N")
       ->check(integer_in(2, 64))
