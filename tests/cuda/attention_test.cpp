@@ -9,6 +9,7 @@
 #include "backends/cuda/target/attention_summary.h"
 #include "backends/cuda/target/parts.h"
 #include "cuda/harness/check.h"
+#include "cuda/harness/tiled.h"
 #include "kernel/contractions.h"
 #include "kernel/evaluate.h"
 #include "print/print.h"
@@ -55,7 +56,6 @@ std::string declined(const Kernel& kernel) {
   return cuda::find_attention(kernel, why) ? "" : why;
 }
 
-Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.25 + mask; }
 Ex causal(KernelBuilder& b, Ex leaf, Ex mask) {
   return select(b.binary(ExprOp::le, b.index(4), b.index(3)), leaf * 0.125, -infinity) + mask;
 }

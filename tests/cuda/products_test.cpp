@@ -195,8 +195,6 @@ TEST(CudaProducts, AClusterInPlaceOfTwoKernels) {
   EXPECT_EQ(cuda::make_kernel(shallow, hopper, second_ahead(shallow)).pieces, 1);
 }
 
-Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.25 + mask; }
-
 TEST(CudaProducts, AttentionAsProducts) {
   AttentionCase odd, decode;
   odd.type = DType::f16, odd.batch = 2, odd.group = 2, odd.queries = 21, odd.keys = 48, odd.depth = odd.columns = 20;

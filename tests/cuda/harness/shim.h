@@ -53,6 +53,9 @@ struct alignas(16) uint4 {
 struct alignas(8) float2 {
   float x, y;
 };
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
 struct uint2 {
   unsigned x, y;
 };

@@ -34,4 +34,6 @@ Ex gelu(KernelBuilder&, Ex leaf, Ex bias, Ex residual) {
   return x * 0.5 * (1.0 + erf(x * 0.70710678)) + residual;
 }
 
+Ex masked(KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.25 + mask; }
+
 }  // namespace npusim

@@ -12,5 +12,7 @@ std::string name_of(const cuda::TileShape& shape);
 
 // An epilogue: gelu of the sum and a bias, and a residual.
 Ex gelu(KernelBuilder&, Ex leaf, Ex bias, Ex residual);
+// A score: a quarter of the leaf and the mask.
+Ex masked(KernelBuilder&, Ex leaf, Ex mask);
 
 }  // namespace npusim

@@ -51,7 +51,7 @@ int64_t shared_bytes_of(const Product& p, const TileShape& s) {
 
 int results_pitch(const Product& p, const TileShape& s) { return p.lanes_are_rows ? s.rows + 4 : s.columns + 8; }
 
-int64_t steps_of(const Product& p) { return (p.depth.size() + tile_depth - 1) / tile_depth; }
+int64_t steps_of(const Product& p) { return (p.depth.size() + depth_of_stage(p) - 1) / depth_of_stage(p); }
 
 int64_t steps_of_piece(const Product& p, const TileShape& s) { return (steps_of(p) + s.pieces - 1) / s.pieces; }
 
@@ -60,11 +60,12 @@ std::span<const TileShape> tile_shapes() { return std::span(shapes).first(std::s
 std::span<const TileShape> pair_tile_shapes() { return shapes; }
 
 bool has_even_lines(const Product& p, const Operand& o, const Axis& axis) {
-  return axis.dims.size() <= 1 && o.bounds.empty() && p.filled == word;
+  return axis.dims.size() <= 1 && o.bounds.empty() && p.filled == word_of(p);
 }
 
 bool takes(const TileShape& s, const Product& p) {
   if (!s.groups) return true;
+  if (p.dtype == DType::f32) return false;
   if (!s.fed) return p.a.words != Operand::Words::across && p.b.words != Operand::Words::across;
   // Where a lane has 192 sums, who fills stages has registers for even steps only.
   if (s.rows * s.columns > 128 * 256 && !(has_even_lines(p, p.a, p.rows) && has_even_lines(p, p.b, p.columns)))
@@ -98,6 +99,16 @@ int64_t places(int pieces) {
   return pieces <= 2 ? multiprocessors : pieces == 3 ? 120 : pieces == 4 ? 112 : pieces == 6 ? 108 : 64;
 }
 
+// Cycles of a step's products. By fma, of what a multiprocessor can begin in a cycle, 128, and of what its shared
+// memory gives the lanes: not yet fitted to times.
+double products_of(const Product& p, const TileShape& s) {
+  const double products = double(s.rows) * s.columns * depth_of_stage(p);
+  if (p.dtype != DType::f32) return products / (s.groups ? 1900 : 1200);
+  const double reads =
+      double(s.threads()) / 32 * (rows_of_warp(s) / 8.0 + columns_of_warp(s) / 4.0) * depth_of_stage(p);
+  return std::max(products / 110, reads * 0.75);
+}
+
 // Cycles on a device of so many multiprocessors, by numbers that were fitted to measured times of some 150 products and
 // tiles. A block's step takes its products or its bytes, whichever takes longer, never less than its share of what
 // memory lets the stages on their way wait, and where each warp multiplies by itself no less than its instructions in
@@ -107,11 +118,12 @@ double estimate(const Product& p, const TileShape& s) {
   constexpr double latency = 1560;  // from the request of a stage to its bytes
   constexpr double begin = 1500;
   const int64_t blocks = blocks_of(p, s);
-  const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + 28);
+  const bool fma = p.dtype == DType::f32;
+  const int64_t registers = std::min(255, s.rows * s.columns / s.threads() + (fma ? rows_of_warp(s) / 2 + 40 : 28));
   const int64_t fit = std::min({(int64_t{227} << 10) / (shared_bytes_of(p, s) + 1024), 2048 / int64_t{s.threads()},
                                 65536 / (registers * s.threads())});
   const int64_t beside = std::max<int64_t>(std::min(fit, parts(blocks, multiprocessors)), 1);
-  const double results = double(s.rows) * s.columns, products = results * tile_depth / (s.groups ? 1900 : 1200),
+  const double results = double(s.rows) * s.columns, products = products_of(p, s),
                bytes = static_cast<double>(stage_bytes(s)) / (s.groups ? 38.0 : 23.0);
   if (s.fed) {
     const double each =
@@ -123,7 +135,9 @@ double estimate(const Product& p, const TileShape& s) {
     return 2 * begin + rounds * (static_cast<double>(steps_of(p)) * each + store * made);
   }
   const int warps = s.threads() / 32;
-  const double in_order = s.groups ? 0 : 170 + 18.5 * results * tile_depth / warps / (16 * 8 * 16);
+  const double in_order = s.groups ? 0
+                          : fma    ? 170 + 1.25 * results * depth_of_stage(p) / warps / 32
+                                   : 170 + 18.5 * results * tile_depth / warps / (16 * 8 * 16);
   const auto steps = static_cast<double>(steps_of_piece(p, s)), together = static_cast<double>(beside);
   // Those who multiply also compute where an image's words are.
   const double walk = s.groups && !(p.a.bounds.empty() && p.b.bounds.empty()) ? 1.2 : 1;

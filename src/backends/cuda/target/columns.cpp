@@ -19,7 +19,7 @@ bool same_axis(const Axis& a, const Axis& b) { return a.dims == b.dims && a.exte
 
 // Lines in even steps that are all there, as the first one's.
 bool is_plain(const Product& p) {
-  return p.batch.dims.empty() && p.rows.dims.size() == 1 && p.columns.dims.size() == 1 && p.filled == word &&
+  return p.batch.dims.empty() && p.rows.dims.size() == 1 && p.columns.dims.size() == 1 && p.filled == word_of(p) &&
          p.a.bounds.empty() && p.b.bounds.empty() && p.a.words == Operand::Words::along_depth &&
          p.b.words == Operand::Words::along_depth;
 }

@@ -30,7 +30,7 @@ int64_t groups_of(const Product& p, const DotShape& s) { return (sides(p).many_a
 class DotText {
  public:
   DotText(const Kernel& kernel, const Product& product, const DotShape& shape)
-      : k_(kernel), p_(product), s_(shape), x_(sides(product)) {}
+      : k_(kernel), p_(product), s_(shape), x_(sides(product)), word_(word_of(product)) {}
 
   std::string body() {
     const int64_t groups = groups_of(p_, s_), few = x_.few_axis.size(), many = x_.many_axis.size();
@@ -59,7 +59,7 @@ class DotText {
   // A lane reads some words of its lines at once; the first before what precedes the launch has ended, if it can.
   void depth(int64_t few) {
     const std::string_view type = element_type(p_);
-    const int64_t step = int64_t{32} * word * s_.warps, all = (p_.depth.size() + step - 1) / step;
+    const int64_t step = int64_t{32} * word_ * s_.warps, all = (p_.depth.size() + step - 1) / step;
     const int64_t passes = (all * s_.lines + most_words - 1) / most_words, words = (all + passes - 1) / passes;
     const auto each_word = [&](const std::string& pass) {
       t_.add("#pragma unroll");
@@ -68,8 +68,8 @@ class DotText {
       if (p_.depth.size() % (step * words) != 0) t_.add(fmt::format("if (k >= {}) break;", p_.depth.size()));
       take_apart(t_, "k", p_.depth, "k");
     };
-    t_.add(fmt::format("const int first_k = {} * {};", s_.warps == 1 ? "lane" : "threadIdx.x", word));
-    t_.add(fmt::format("Lanes<{}, {}> line[{}][{}];", type, word, words, s_.lines));
+    t_.add(fmt::format("const int first_k = {} * {};", s_.warps == 1 ? "lane" : "threadIdx.x", word_));
+    t_.add(fmt::format("Lanes<{}, {}> line[{}][{}];", type, word_, words, s_.lines));
     t_.open("const auto read = [&](const int pass)");
     each_word("pass");
     t_.add("#pragma unroll");
@@ -81,15 +81,13 @@ class DotText {
     each_word("pass");
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int i = 0; i < {}; ++i)", few));
-    t_.add(fmt::format("Lanes<{}, {}> row;", type, word));
+    t_.add(fmt::format("Lanes<{}, {}> row;", type, word_));
     t_.add(fmt::format("read_lanes(row, {} + few_at[i]{});", pointer_of(k_, x_.few), deep(x_.few)));
     t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word));
+    t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word_));
     t_.add("#pragma unroll");
-    t_.add(
-        fmt::format("for (int j = 0; j < {0}; ++j) sums[i][j] = fmaf({1}_to_float(row.at[e]), "
-                    "{1}_to_float(line[n][j].at[e]), sums[i][j]);",
-                    s_.lines, type));
+    t_.add(fmt::format("for (int j = 0; j < {}; ++j) sums[i][j] = fmaf({}, {}, sums[i][j]);", s_.lines,
+                       as_float(p_, "row.at[e]"), as_float(p_, "line[n][j].at[e]")));
     t_.close();
     t_.close();
     t_.close();
@@ -159,6 +157,7 @@ class DotText {
   const Product& p_;
   const DotShape& s_;
   const Sides x_;
+  const int word_;
   Lines t_;
 };
 
@@ -170,7 +169,7 @@ DotShape choose_dots(const Product& p) {
   DotShape s;
   const int64_t lines = x.many_axis.size() * p.batch.size() * p.copies, few = x.few_axis.size();
   while (s.lines < 4 && lines / s.lines >= 16384 && few * s.lines * 2 <= 16) s.lines *= 2;
-  while (s.warps < 8 && lines / s.lines * s.warps < 4096 && p.depth.size() >= int64_t{32} * word * s.warps * 4)
+  while (s.warps < 8 && lines / s.lines * s.warps < 4096 && p.depth.size() >= int64_t{32} * word_of(p) * s.warps * 4)
     s.warps *= 2;
   return s;
 }
@@ -179,7 +178,7 @@ std::string dots_decline(const Product& p) {
   const Sides x = sides(p);
   if (x.few_axis.size() > most_rows)
     return fmt::format("{} rows and {} columns, not one of them up to {}", p.rows.size(), p.columns.size(), most_rows);
-  if (p.filled != word) return "words that are filled in part";
+  if (p.filled != word_of(p)) return "words that are filled in part";
   for (const Operand* o : {&p.a, &p.b}) {
     if (o->words != Operand::Words::along_depth) return "an operand that does not lie in words along the depth";
     if (!o->bounds.empty()) return "an operand with bounds";

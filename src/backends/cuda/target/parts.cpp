@@ -37,7 +37,7 @@ std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
   }
   if (product->a.words != Operand::Words::along_depth || product->b.words != Operand::Words::none) return {};
   std::vector<int> order;
-  if (product->filled != word) padding = word;
+  if (product->filled != word_of(*product)) padding = word_of(*product);
   for (const Axis* axis : {&product->batch, &product->columns, &product->depth})
     for (int d : axis->dims)
       if (axis == &product->depth || depends_on(k.contraction->b, d)) order.push_back(d);
@@ -57,10 +57,10 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
   for (size_t j = 0; j < k.contraction->reduce.size(); ++j)
     for (const int64_t parts : {2, 3, 4, 6, 7, 8, 9, 12, 14, 16}) {
       const int64_t extent = k.contraction->reduce[j];
-      if (extent % parts != 0 || product->depth.size() / parts < 2 * tile_depth) continue;
+      if (extent % parts != 0 || product->depth.size() / parts < 2 * depth_of_stage(*product)) continue;
       const auto dim = static_cast<int>(k.space.size() + j);
       const bool last = !product->depth.dims.empty() && product->depth.dims.back() == dim;
-      if (last && extent / parts % word != 0) continue;
+      if (last && extent / parts % word_of(*product) != 0) continue;
       Product piece = *product;
       for (size_t n = 0; n < piece.depth.dims.size(); ++n)
         if (piece.depth.dims[n] == dim) piece.depth.extents[n] /= parts;
@@ -94,8 +94,8 @@ Unfused find_parts(const Kernel& kernel, const Features& features) {
         if (find_attention(parts.steps[0].kernel, why)) return parts;
       }
     const DType values = kernel.args[static_cast<size_t>(kernel.contraction->b.arg)].dtype;
-    const bool narrow = values == DType::f16 || values == DType::bf16;
-    parts = narrow ? attention_products(kernel, values) : unfuse(kernel);
+    const bool products = values == DType::f16 || values == DType::bf16 || values == DType::f32;
+    parts = products ? attention_products(kernel, values) : unfuse(kernel);
   } else if (const std::vector<int> order = find_packing(kernel, padding); !order.empty()) {
     parts = pack_operand(kernel, order, padding);
   } else {

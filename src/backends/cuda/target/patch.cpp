@@ -334,6 +334,8 @@ std::optional<PatchConv> find_patch_conv(const Kernel& k, std::string& why) {
   };
   if (!k.contraction || k.contraction->kind != ContractionKind::conv) return none("no convolution");
   const Contraction& contraction = *k.contraction;
+  const DType pixels = k.args[static_cast<size_t>(contraction.a.arg)].dtype;
+  if (dtype_size(pixels) != 2) return none(fmt::format("an image of {}", dtype_name(pixels)));
   if (contraction.reduce[0] > patch_channels) return none(fmt::format("{} channels", contraction.reduce[0]));
   std::optional<ConvWindows> windows = conv_windows(k);
   if (!windows) return none("no windows of an image");

@@ -12,6 +12,7 @@ Operand operand_of(const Kernel& k, const Access& access) {
   Operand o;
   o.arg = access.arg;
   o.elements = k.args[static_cast<size_t>(access.arg)].elements;
+  o.word = static_cast<int>(16 / dtype_size(k.args[static_cast<size_t>(access.arg)].dtype));
   o.offset = access.offset;
   o.strides = access.strides;
   for (const Guard& g : access.guards) {
@@ -24,9 +25,9 @@ Operand operand_of(const Kernel& k, const Access& access) {
 
 bool has_words(const std::vector<int64_t>& extents, const Operand& o, int dim) {
   const auto along = static_cast<size_t>(dim);
-  if (o.strides[along] != 1 || extents[along] % word != 0 || o.offset % word != 0) return false;
+  if (o.strides[along] != 1 || extents[along] % o.word != 0 || o.offset % o.word != 0) return false;
   for (size_t d = 0; d < o.strides.size(); ++d)
-    if (d != along && extents[d] > 1 && o.strides[d] % word != 0) return false;
+    if (d != along && extents[d] > 1 && o.strides[d] % o.word != 0) return false;
   return std::none_of(o.bounds.begin(), o.bounds.end(), [&](const Bound& b) { return b.coeffs[along] != 0; });
 }
 
@@ -50,8 +51,8 @@ int find_words(const Product& p, const Operand& o, const Axis& axis) {
 int find_parts_of_words(const Product& p, const Operand& o) {
   for (int dim : p.depth.dims) {
     std::vector<int64_t> padded = p.extents;
-    if (int64_t& extent = padded[static_cast<size_t>(dim)]; extent < word) {
-      extent = word;
+    if (int64_t& extent = padded[static_cast<size_t>(dim)]; extent < o.word) {
+      extent = o.word;
       if (has_words(padded, o, dim)) return dim;
     }
   }
@@ -68,7 +69,7 @@ void order_depth(Product& p) {
     if (const int part = find_parts_of_words(p, p.a); part >= 0) {
       make_last(p.extents, p.depth, part);
       p.filled = static_cast<int>(p.extents[static_cast<size_t>(part)]);
-      p.depth.extents.back() = word;
+      p.depth.extents.back() = word_of(p);
       p.a.words = Operand::Words::along_depth;
       if (find_parts_of_words(p, p.b) == part) p.b.words = Operand::Words::along_depth;
       return;
@@ -146,8 +147,9 @@ std::optional<Product> find_product(const Kernel& k, std::string& why) {
   if (c.kind == ContractionKind::attention) return none("it is an attention");
   const auto dtype = [&](const Access& a) { return k.args[static_cast<size_t>(a.arg)].dtype; };
   const DType type = dtype(c.a);
-  if (type != dtype(c.b) || (type != DType::f16 && type != DType::bf16))
-    return none(fmt::format("operands of {} and {}, not of one 16-bit type", dtype_name(type), dtype_name(dtype(c.b))));
+  if (type != dtype(c.b) || (type != DType::f16 && type != DType::bf16 && type != DType::f32))
+    return none(fmt::format("operands of {} and {}, not of one 16-bit type or float32", dtype_name(type),
+                            dtype_name(dtype(c.b))));
   if (std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; }))
     return none("what it stores adds up");
   Product p;
@@ -170,6 +172,7 @@ std::optional<Product> find_product(const Kernel& k, std::string& why) {
   for (const Axis* axis : {&p.batch, &p.rows, &p.columns, &p.depth})
     if (axis->size() > most) return none(fmt::format("an axis of {}", axis->size()));
   p.a = operand_of(k, c.a), p.b = operand_of(k, c.b);
+  p.filled = word_of(p);
   order_depth(p);
   order_across(p, p.a, p.rows);
   order_across(p, p.b, p.columns);

@@ -25,8 +25,8 @@ struct Bound {
 // An operand's elements at offset + Σ strides·index over space ++ reduce, 0 where a bound does not hold.
 struct Operand {
   enum class Words : uint8_t {
-    along_depth,  // 8 neighbours of the depth's last dimension are a word
-    across,       // 8 neighbours of the rows' (or the columns') last dimension are
+    along_depth,  // neighbours of the depth's last dimension are a word
+    across,       // neighbours of the rows' (or the columns') last dimension are
     none,
   };
   int arg = 0;
@@ -35,10 +35,12 @@ struct Operand {
   std::vector<int64_t> strides;
   std::vector<Bound> bounds;
   Words words = Words::none;
+  int word = cuda::word;  // elements in 16 bytes
   bool ahead = false;  // there before the method runs, as weights are: read before what precedes the launch has ended
 };
 
-// result[batch, row, column] = Σ over depth of a[batch, row, depth] · b[batch, column, depth], of one 16-bit type.
+// result[batch, row, column] = Σ over depth of a[batch, row, depth] · b[batch, column, depth], of one 16-bit type or
+// float32.
 struct Product {
   DType dtype = DType::f16;
   std::vector<int64_t> extents;  // of space ++ reduce
@@ -57,8 +59,11 @@ struct Product {
   int copies = 1;     // products like this one, each of memory of its own, that one launch makes
 };
 
+// Elements of an operand in 16 bytes.
+inline int word_of(const Product& p) { return p.a.word; }
+
 Operand operand_of(const Kernel& kernel, const Access& access);
-// Whether eight neighbours along the dimension lie in one word, wherever the others stand.
+// Whether as many neighbours along the dimension as a word has lie in one, wherever the others stand.
 bool has_words(const std::vector<int64_t>& extents, const Operand& operand, int dim);
 void make_last(const std::vector<int64_t>& extents, Axis& axis, int dim);
 

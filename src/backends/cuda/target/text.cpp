@@ -107,6 +107,12 @@ std::string pointer_of(const Kernel& kernel, int arg) {
   return fmt::format("in{}", reads);
 }
 
-std::string_view element_type(const Product& product) { return product.dtype == DType::f16 ? "f16" : "bf16"; }
+std::string_view element_type(const Product& product) {
+  return product.dtype == DType::f32 ? "float" : product.dtype == DType::f16 ? "f16" : "bf16";
+}
+
+std::string as_float(const Product& product, const std::string& element) {
+  return product.dtype == DType::f32 ? element : fmt::format("{}_to_float({})", element_type(product), element);
+}
 
 }  // namespace npusim::cuda

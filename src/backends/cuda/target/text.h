@@ -45,5 +45,6 @@ std::string_view address_type(const Operand& operand);
 std::string pointer_of(const Kernel& kernel, const Operand& operand);
 std::string pointer_of(const Kernel& kernel, int arg);
 std::string_view element_type(const Product& product);
+std::string as_float(const Product& product, const std::string& element);
 
 }  // namespace npusim::cuda

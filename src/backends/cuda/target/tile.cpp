@@ -40,7 +40,7 @@ class BlockText : TileText {
 
   void stage(char x, int size) {
     t_.add(fmt::format("const {0}* const {1}_stage = {1}_stages + step % {2} * {3};", element_type(p_), x, s_.stages,
-                       size * tile_depth));
+                       size * depth_));
   }
 
   // One step's products are under way while the next one's begin; the stage that is filled is that of the last but one,
@@ -73,10 +73,18 @@ class BlockText : TileText {
     t_.add("__syncthreads();");
     next_stage(stages_ahead(s_));
     t_.add("commit_copies();");
-    const std::string_view type = element_type(p_);
     stage('a', s_.rows), stage('b', s_.columns);
+    if (p_.dtype == DType::f32)
+      fma_step();
+    else
+      matrix_step(m, n);
+    t_.close();
+  }
+
+  void matrix_step(int m, int n) {
+    const std::string_view type = element_type(p_);
     t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int k = 0; k < {}; k += 16)", tile_depth));
+    t_.open(fmt::format("for (int k = 0; k < {}; k += 16)", depth_));
     t_.add(fmt::format("unsigned a[{}][4], b[{}][4];", m / 16, n / 16));
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int i = 0; i < {}; ++i) {};", m / 16, fragment('a', p_.a, s_.rows)));
@@ -88,7 +96,40 @@ class BlockText : TileText {
     t_.add(fmt::format("  for (int j = 0; j < {}; ++j) multiply_{}(sums[i][j], a[i], b[j / 2] + j % 2 * 2);", n / 8,
                        type));
     t_.close();
+  }
+
+  // A lane has the sums that it has of matrices: of 16 rows and 8 columns two rows, eight apart, of two neighbours. Its
+  // rows and those of seven others lie in different banks, and each sum is made in the order of the depth.
+  void fma_step() {
+    const int m = rows_of_warp(s_) / 8, n = columns_of_warp(s_) / 4;
+    t_.add("#pragma unroll 2");
+    t_.open(fmt::format("for (int k = 0; k < {}; k += {})", depth_, word_));
+    t_.add(fmt::format("float4 a[{}];", m));
+    t_.add("#pragma unroll");
+    t_.add(fmt::format("for (int i = 0; i < {}; ++i) a[i] = {};", m,
+                       four('a', p_.a, s_.rows, "warp_row + i * 8 + lane / 4")));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int j = 0; j < {}; ++j)", n));
+    t_.add(fmt::format("const float4 b = {};",
+                       four('b', p_.b, s_.columns, "warp_column + j / 2 * 8 + lane % 4 * 2 + j % 2")));
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int i = 0; i < {}; ++i)", m));
+    t_.add("float& sum = sums[i / 2][j / 2][i % 2 * 2 + j % 2];");
+    for (const char of : {'x', 'y', 'z', 'w'}) t_.add(fmt::format("sum = fmaf(a[i].{0}, b.{0}, sum);", of));
     t_.close();
+    t_.close();
+    t_.close();
+  }
+
+  // What a row or a column has from k on.
+  std::string four(char x, const Operand& o, int size, const std::string& line) const {
+    const int words = line_words(o, size);
+    if (!across(o)) return fmt::format("*(const float4*)({}_stage + {})", x, place(words, line, "k / 4", word_));
+    std::string elements;
+    for (int e = 0; e < word_; ++e)
+      elements += fmt::format("{}{}_stage[{} + ({}) % 4]", e == 0 ? "" : ", ", x,
+                              place(words, fmt::format("k + {}", e), fmt::format("({}) / 4", line), word_), line);
+    return fmt::format("float4{{{}}}", elements);
   }
 
   // What is there ahead is asked for before what precedes the launch has ended, and is of the first commit.
@@ -131,7 +172,7 @@ class BlockText : TileText {
       at = is_a ? "k / 8 + lane / 16" : "k / 8 + lane / 8 % 2";
     }
     return fmt::format("load_matrices{}({}[i], {}_stage + {})", across(o) ? "_turned" : "", x, x,
-                       place(words, line, at));
+                       place(words, line, at, word_));
   }
 };
 
@@ -171,9 +212,10 @@ Made make_tiles(const Kernel& kernel, const Product& product, const TileShape& s
   made.how = fmt::format("tiles of {}x{}{}, {} stages, {} by {}{}{}", s.rows, s.columns,
                          s.narrow > 0 ? fmt::format(" and, at last, {}", s.narrow) : "", s.stages, read(product.a),
                          read(product.b),
-                         s.fed      ? ", by warpgroups that one more feeds"
-                         : s.groups ? ", by warpgroups"
-                                    : "",
+                         product.dtype == DType::f32 ? ", by fma"
+                         : s.fed                     ? ", by warpgroups that one more feeds"
+                         : s.groups                  ? ", by warpgroups"
+                                                     : "",
                          s.pieces > 1 ? fmt::format(", the depth in {} pieces", s.pieces) : "");
   made.functions = results_text(kernel, product);
   made.functions += fmt::format("\n// {}: {}\n", name, made.how);

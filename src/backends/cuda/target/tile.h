@@ -1,4 +1,5 @@
-// Products on tensor cores: a block makes a tile of rows and columns, through stages in shared memory.
+// Products on tensor cores, of float32 by fma: a block makes a tile of rows and columns, through stages in shared
+// memory.
 #pragma once
 #include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/text.h"
@@ -19,7 +20,8 @@ struct TileShape {
   int threads() const { return multipliers() + (fed ? 128 : 0); }
   int loaders() const { return fed ? 128 : multipliers(); }
 };
-inline constexpr int tile_depth = 64;  // elements of a stage
+inline constexpr int tile_depth = 64;  // elements of a stage: 128 bytes of a line
+inline int depth_of_stage(const Product& p) { return tile_depth / word * word_of(p); }
 
 // All there are.
 std::span<const TileShape> tile_shapes();
@@ -29,7 +31,7 @@ int stages_ahead(const TileShape& shape);
 int64_t shared_bytes_of(const Product& product, const TileShape& shape);
 // Floats from a line of results in shared memory to the next: a warp's stores meet in no bank.
 int results_pitch(const Product& product, const TileShape& shape);
-int64_t steps_of(const Product& product);                                // of tile_depth
+int64_t steps_of(const Product& product);                                // of a stage
 int64_t steps_of_piece(const Product& product, const TileShape& shape);  // at most
 bool takes(const TileShape& shape, const Product& product);
 // Whether lines follow each other in even steps, whole words each.

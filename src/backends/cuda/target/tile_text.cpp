@@ -35,9 +35,9 @@ std::string widen(const Operand& o, const Axis& axis, const std::string& name) {
 
 }  // namespace
 
-int line_words(const Operand& o, int size) { return across(o) ? size / word : depth_words; }
+int line_words(const Operand& o, int size) { return across(o) ? size / o.word : depth_words; }
 
-std::string place(int words, const std::string& line, const std::string& at) {
+std::string place(int words, const std::string& line, const std::string& at, int word) {
   return fmt::format("(({}) * {} + (({}) ^ {})) * {}", line, words, at, turned(words, "(" + line + ")"), word);
 }
 
@@ -47,7 +47,9 @@ TileText::TileText(const Kernel& kernel, const Product& product, const TileShape
       s_(shape),
       stage_columns_(shape.columns),
       all_steps_(steps_of(p_)),
-      steps_(steps_of_piece(p_, s_)) {}
+      steps_(steps_of_piece(p_, s_)),
+      word_(word_of(p_)),
+      depth_(depth_of_stage(p_)) {}
 
 void TileText::begin() {
   t_.add(fmt::format("extern __shared__ {}uint4 shared_words[];", s_.groups ? "__align__(1024) " : ""));
@@ -55,7 +57,7 @@ void TileText::begin() {
   const std::string_view type = element_type(p_);
   t_.add(fmt::format("{0}* const a_stages = ({0}*)shared_words;", type));
   t_.add(fmt::format("{}* const b_stages = a_stages + {};", type,
-                     std::min<int64_t>(s_.stages, steps_) * s_.rows * tile_depth));
+                     std::min<int64_t>(s_.stages, steps_) * s_.rows * depth_));
 }
 
 void TileText::stand_at(const std::string& number) {
@@ -83,7 +85,7 @@ void TileText::declare_operands() {
 }
 
 int TileText::passes(const Operand& o, int size) const {
-  return ((across(o) ? tile_depth : size) + lines_of_pass(o, size) - 1) / lines_of_pass(o, size);
+  return ((across(o) ? depth_ : size) + lines_of_pass(o, size) - 1) / lines_of_pass(o, size);
 }
 int TileText::lines_of_pass(const Operand& o, int size) const { return s_.loaders() / line_words(o, size); }
 
@@ -109,7 +111,7 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
     if (has_neighbours(p_, s_) && x == 'b')
       line = fmt::format("{0} / 32 * 32 + {0} % 8 / 2 * 8 + {0} / 8 % 4 * 2 + {0} % 2", line);
   }
-  t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word)
+  t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word_)
                    : fmt::format("const int at = first_{} + {};", what, line));
   take_apart(t_, "at", axis, "r");
   if (ends) t_.add(fmt::format("{}_left = {} - at;", x, axis.size()));
@@ -133,13 +135,13 @@ int TileText::matrix_lines(char x, int size) const { return x == 'b' && p_.secon
 // The words of a stage that this thread brings.
 void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
   const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
-  const int all = across(o) ? tile_depth : size;
-  const std::string stage = fmt::format("{}_stages + stage * {}", x, (x == 'b' ? stage_columns_ : size) * tile_depth);
+  const int all = across(o) ? depth_ : size;
+  const std::string stage = fmt::format("{}_stages + stage * {}", x, (x == 'b' ? stage_columns_ : size) * depth_);
   const int apart = matrix_lines(x, size);
   const bool two = apart != size;
   const std::string one = pointer_of(k_, o), from = two ? "from" : one, other = two ? pointer_of(k_, p_.second_b) : "";
   const auto depth = [&](const std::string& position) {
-    t_.add(fmt::format("const int k = step * {} + {};", tile_depth, position));
+    t_.add(fmt::format("const int k = step * {} + {};", depth_, position));
     take_apart(t_, "k", p_.depth, "k");
     t_.add(fmt::format("const {} deep = {};", address_type(o), sum_of({widen(o, p_.depth, "k")})));
     for (size_t n = 0; n < o.bounds.size(); ++n)
@@ -147,18 +149,18 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
   };
   const auto is_there = [&](const std::string& j) {
     std::string text = fmt::format("{}_there[{}]", x, j);
-    if (p_.depth.size() % tile_depth != 0) text += fmt::format(" && k < {}", p_.depth.size());
-    if (p_.filled != word && o.words != Operand::Words::along_depth)
+    if (p_.depth.size() % depth_ != 0) text += fmt::format(" && k < {}", p_.depth.size());
+    if (p_.filled != word_ && o.words != Operand::Words::along_depth)
       text += fmt::format(" && k_{} < {}", p_.depth.dims.size() - 1, p_.filled);
     return there(o, text, fmt::format("{}_bound{{0}}[{}] + deep{{0}}", x, j));
   };
   t_.open("");
   if (is_plain(o, axis, size)) {
-    depth(fmt::format("{}_word * {}", x, word));
+    depth(fmt::format("{}_word * {}", x, word_));
     t_.add(fmt::format("const {}* const from = {} + {}_at[0] + deep;", element_type(p_), one, x));
     if (two) t_.add(fmt::format("const {}* const other = {} + {}_at[0] + deep;", element_type(p_), other, x));
     t_.add(fmt::format("{}* const to = {} + {};", element_type(p_), stage,
-                       place(words, fmt::format("{}_line", x), fmt::format("{}_word", x))));
+                       place(words, fmt::format("{}_line", x), fmt::format("{}_word", x), word_)));
     t_.add("#pragma unroll");
     const std::string_view wide = address_type(o) == "int" ? "" : "(long long)";
     const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes take 4 and 28 lines more in turns
@@ -166,16 +168,16 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     const std::string number = two ? fmt::format("(j % {})", apart / pass) : "j";
     const std::string further =
         permuted ? fmt::format("({0} / 2 * 32 + {0} % 2 * 4)", number) : fmt::format("{} * {}", number, pass);
-    std::string is_there = p_.depth.size() % tile_depth == 0 ? "" : fmt::format("k < {}", p_.depth.size());
+    std::string is_there = p_.depth.size() % depth_ == 0 ? "" : fmt::format("k < {}", p_.depth.size());
     if (axis.size() % apart != 0) is_there += fmt::format("{}{} < {}_left", is_there.empty() ? "" : " && ", further, x);
     t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} + {}{} * {}, {});", count,
-                       pass * tile_depth, two ? fmt::format("(j < {} ? from : other)", apart / pass) : "from", wide,
+                       pass * depth_, two ? fmt::format("(j < {} ? from : other)", apart / pass) : "from", wide,
                        further, pitch, is_there.empty() ? "true" : is_there));
   } else if (o.words == Operand::Words::none) {
-    t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word, count));
+    t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word_, count));
     t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word));
-    depth(fmt::format("{}_word * {} + e", x, word));
+    t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word_));
+    depth(fmt::format("{}_word * {} + e", x, word_));
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int j = 0; j < {}; ++j) words[j].at[e] = {} ? {}[{}_at[j] + deep] : 0;", count,
                        is_there("j"), from, x));
@@ -184,10 +186,11 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
     if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
-    t_.add(fmt::format("write_lanes(words[j], {} + {});", stage, place(words, "line", fmt::format("{}_word", x))));
+    t_.add(
+        fmt::format("write_lanes(words[j], {} + {});", stage, place(words, "line", fmt::format("{}_word", x), word_)));
     t_.close();
   } else {
-    if (!across(o)) depth(fmt::format("{}_word * {}", x, word));
+    if (!across(o)) depth(fmt::format("{}_word * {}", x, word_));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
@@ -196,10 +199,10 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     const std::string j = across(o) ? "0" : "j";
     if (two) t_.add(fmt::format("const {}* const from = line < {} ? {} : {};", element_type(p_), apart, one, other));
     t_.add(fmt::format("const bool there = {};", is_there(j)));
-    const bool part = !across(o) && p_.filled != word;
+    const bool part = !across(o) && p_.filled != word_;
     t_.add(fmt::format("copy_{}({} + {}, {} + (there ? {}_at[{}] + deep : 0), {});", part ? "part" : "async", stage,
-                       place(words, "line", fmt::format("{}_word", x)), from, x, j,
-                       part ? fmt::format("there ? {} : 0", 2 * p_.filled) : "there"));
+                       place(words, "line", fmt::format("{}_word", x), word_), from, x, j,
+                       part ? fmt::format("there ? {} : 0", 16 / word_ * p_.filled) : "there"));
     t_.close();
   }
   t_.close();

@@ -11,7 +11,7 @@ inline bool across(const Operand& o) { return o.words == Operand::Words::across;
 // Words in a line of the stage's memory, and where a line's word lies: neighbours in a column of words lie in
 // different banks.
 int line_words(const Operand& o, int size);
-std::string place(int words, const std::string& line, const std::string& at);
+std::string place(int words, const std::string& line, const std::string& at, int word);
 
 class TileText {
  public:
@@ -34,6 +34,7 @@ class TileText {
   TileShape s_;                      // columns are those of the tiles that are being written
   const int stage_columns_;          // lines of b for which a stage has room
   const int64_t all_steps_, steps_;  // and of a piece, at most
+  const int word_, depth_;           // elements of a word, and of a stage's line
   Lines t_;
 
  private:

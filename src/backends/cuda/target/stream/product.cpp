@@ -20,6 +20,7 @@ std::optional<StreamProduct> find_stream_product(const Kernel& kernel, std::stri
   };
   const auto found = find_product(kernel, why);
   if (!found) return std::nullopt;
+  if (found->dtype == DType::f32) return none("operands of float32");
   const Contraction& c = *kernel.contraction;
   StreamProduct p;
   p.dtype = found->dtype;
