@@ -105,4 +105,12 @@ std::optional<ConvWindows> conv_windows(const Kernel& k) {
   return s;
 }
 
+bool is_whole(const Kernel& k, const ConvWindows& w) {
+  const Access& image = k.contraction->a;
+  int64_t last =
+      image.offset + (w.batch - 1) * w.image_strides[0] + (w.groups * w.in_channels - 1) * w.image_strides[1];
+  for (size_t i = 0; i < w.input.size(); ++i) last += (w.input[i] - 1) * w.image_strides[2 + i];
+  return image.offset >= 0 && last < k.args[static_cast<size_t>(image.arg)].elements;
+}
+
 }  // namespace npusim

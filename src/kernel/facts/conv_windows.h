@@ -22,4 +22,7 @@ struct ConvWindows {
 // when that fits the windows, and else what they touch.
 std::optional<ConvWindows> conv_windows(const Kernel& kernel);
 
+// Whether the argument's memory has all elements of the image within its extents.
+bool is_whole(const Kernel& kernel, const ConvWindows& windows);
+
 }  // namespace npusim

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/cuda/target/attention.h"
+#include "backends/cuda/target/depthwise.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
@@ -40,6 +41,11 @@ constexpr Implementation implementations[] = {
     {"patches", patches_decline,
      [](const Kernel& k, const Product& p, const Features&, size_t) {
        return std::vector{make_patches(k, p, choose_patch(k))};
+     }},
+    {"depthwise", [](const Kernel& k, const Product&) { return depthwise_decline(k); },
+     [](const Kernel& k, const Product& p, const Features&, size_t) {
+       std::string why;
+       return std::vector{make_depthwise(k, p, choose_depthwise(*find_depthwise(k, why)))};
      }},
     {"tiles", [](const Kernel&, const Product& p) { return tiles_decline(p); }, make_likeliest_tiles},
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/target/attention_summary.h"
+#include "backends/cuda/target/depthwise.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
@@ -29,6 +30,7 @@ std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
   std::string why;
   const auto product = find_product(k, why);
   if (!product || k.contraction->kind != ContractionKind::conv || !k.contraction->b.guards.empty()) return {};
+  if (const auto windows = find_depthwise(k, why)) return depthwise_packing(k, *windows);
   if (const auto conv = find_patch_conv(k, why); conv && makes_words(*product)) {
     if (conv->packed) return {};
     padding = patch_channels;
@@ -49,7 +51,7 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
   std::string why;
   const auto product = find_product(k, why);
   if (!product || dots_decline(*product).empty() || patches_decline(k, *product).empty() ||
-      !tiles_decline(*product).empty())
+      depthwise_decline(k).empty() || !tiles_decline(*product).empty())
     return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = rate_tiles(*product, features)[0].cycles;

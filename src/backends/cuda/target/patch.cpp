@@ -300,14 +300,6 @@ class PatchText {
   Lines t_;
 };
 
-// Whether all elements of the image, within its extents, are there.
-bool is_whole(const PatchConv& c) {
-  const ConvWindows& w = c.windows;
-  int64_t last = c.image.offset + (w.batch - 1) * w.image_strides[0] + (w.in_channels - 1) * w.image_strides[1];
-  for (size_t i = 0; i < 2; ++i) last += (w.input[i] - 1) * w.image_strides[2 + i];
-  return c.image.offset >= 0 && last < c.image.elements;
-}
-
 bool even(std::initializer_list<std::pair<int64_t, int64_t>> extents_and_strides, int64_t of) {
   return std::all_of(extents_and_strides.begin(), extents_and_strides.end(),
                      [&](const auto& d) { return d.first == 1 || d.second % of == 0; });
@@ -352,7 +344,7 @@ std::optional<PatchConv> find_patch_conv(const Kernel& k, std::string& why) {
   c.image.arg = contraction.a.arg;
   c.image.elements = k.args[static_cast<size_t>(contraction.a.arg)].elements;
   c.image.offset = contraction.a.offset;
-  if (!is_whole(c)) return none("an image of which a part is not there");
+  if (!is_whole(k, w)) return none("an image of which a part is not there");
   c.pixels = pixels_of(c);
   const Access& b = contraction.b;
   const std::vector<int64_t>& s = w.weight_strides;  // [group, out channel, in channel, kernel…]
