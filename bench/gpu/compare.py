@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""npusim beside PyTorch on one NVIDIA GPU: the same random weights and inputs, in half precision.
+"""npusim beside PyTorch on one NVIDIA GPU: the same random weights and inputs, in half precision or, when asked for, wider.
 
     compare.py prepare FOLDER [--npusim FILE]    anywhere: exports and compiles the models, a few MB to carry
     compare.py run FOLDER [--npusim FILE] [--seconds S] [--models A,B] [--autotune]    on the machine with the GPU
@@ -38,8 +38,11 @@ import texts  # noqa: E402
 models.MODELS |= {
     "resnet18-b1": lambda: (torchvision.models.resnet18(), models.images(1)),
     "resnet50-b64": lambda: (torchvision.models.resnet50(), models.images(64)),
+    "convnext_tiny-b1": lambda: (torchvision.models.convnext_tiny(), models.images(1)),
 }
 NAMES = ["minilm_l6-s128", "bert_base-s128", "resnet50-b1", "resnet18-b1", "vit_b_16-b1", "resnet50-b64"]
+# Measured when they are asked for. What ends in -f32 stays float32, for PyTorch too: no tf32.
+MORE = ["mobilenet_v2-b1", "convnext_tiny-b1", "vit_b_16-b1-f32", "resnet50-b1-f32", "resnet50-b64-f32"]
 DECODE = "qwen2.5_1.5b-decode"
 # Qwen2.5-1.5B: the graph of the zoo, and the position of a step. Rows that are measured when they are asked for, but
 # for the first.
@@ -53,7 +56,8 @@ TEXTS = {
 SHAPED = {"llama3.2_1b-decode": "llama3.2_1b", "qwen3_0.6b-decode": "qwen3_0.6b"}
 TARGET = "cuda:sm_90a"
 STREAM = "stream"  # where the programs are that are one launch
-MOST_R, MOST_ERROR = {torch.float16: 1e-3, torch.bfloat16: 2e-2}, {torch.float16: 4e-2, torch.bfloat16: 0.2}
+MOST_R = {torch.float32: 1e-8, torch.float16: 1e-3, torch.bfloat16: 2e-2}
+MOST_ERROR = {torch.float32: 1e-4, torch.float16: 4e-2, torch.bfloat16: 0.2}
 
 
 def narrow(tensors: tuple[torch.Tensor, ...], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -86,13 +90,14 @@ def text_graph(name: str) -> dict:
 
 def prepare(folder: Path, npusim: str) -> None:
     (folder / STREAM).mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        model, inputs = models.build(name)
+    for name in NAMES + MORE:
+        model, inputs = models.build(name.removesuffix("-f32"))
+        dtype = dtype_of(name)
         with tempfile.TemporaryDirectory() as made:
-            models.export_ir(name, model.half(), narrow(inputs, torch.float16), Path(made))
+            models.export_ir(name, model.to(dtype), narrow(inputs, dtype), Path(made))
             graph = json.loads((Path(made) / "ir.json").read_text())
             (folder / f"{name}.json").write_text(json.dumps([t["name"] for t in graph["graph_inputs"]]))
-            compile_to(folder / f"{name}.npubin", npusim, Path(made), TARGET)
+            compile_to(folder / f"{name}.npubin", npusim, Path(made), TARGET, str(dtype).removeprefix("torch."))
     for name in TEXTS:
         with tempfile.TemporaryDirectory() as made:
             (Path(made) / "ir.json").write_text(json.dumps(text_graph(name)))
@@ -104,8 +109,8 @@ def prepare(folder: Path, npusim: str) -> None:
         texts.prepare(shape, folder / STREAM, f"{TARGET},stream")
 
 
-def compile_to(program: Path, npusim: str, made: Path, target: str) -> None:
-    print(own(npusim, "compile", made / "ir.json", "--target", target, "-o", program))
+def compile_to(program: Path, npusim: str, made: Path, target: str, dtype: str = "auto") -> None:
+    print(own(npusim, "compile", made / "ir.json", "--target", target, "--dtype", dtype, "-o", program))
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
@@ -153,6 +158,8 @@ class Rows:
 
 
 def dtype_of(name: str) -> torch.dtype:
+    if name.endswith("-f32"):
+        return torch.float32
     return torch.bfloat16 if name in TEXTS or name in SHAPED else torch.float16
 
 
@@ -172,7 +179,7 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
     if name in SHAPED:
         model, inputs = make_shaped(SHAPED[name], folder, weights, given)
         return model, inputs, model(*inputs).float()
-    wide, inputs = models.build(name)
+    wide, inputs = models.build(name.removesuffix("-f32"))
     inputs = narrow(inputs, dtype_of(name))
     model = wide.to(dtype_of(name))
     state = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))

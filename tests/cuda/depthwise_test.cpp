@@ -99,13 +99,14 @@ TEST(CudaDepthwise, PixelsOfAThread) {
     ConvCase c = depthwise({size, size}, {kernel, kernel}, DType::f16, 64);
     c.batch = batch, c.pad = {kernel / 2, kernel / 2}, c.dilation = {dilation, dilation};
     std::string why;
-    return cuda::choose_depthwise(*cuda::find_depthwise(conv(c, gelu), why));
+    return cuda::rate_depthwise(*cuda::find_depthwise(conv(c, gelu), why));
   };
-  EXPECT_EQ(pixels(1, 14, 3, 1), 1);
-  EXPECT_EQ(pixels(1, 140, 3, 1), 2);
-  EXPECT_EQ(pixels(16, 112, 7, 1), 4);
-  EXPECT_EQ(pixels(16, 112, 3, 2), 1);
-  EXPECT_EQ(pixels(16, 112, 17, 1), 1);
+  using Pixels = std::vector<int>;
+  EXPECT_EQ(pixels(1, 14, 3, 1), (Pixels{1, 2, 4}));
+  EXPECT_EQ(pixels(1, 140, 3, 1), (Pixels{2, 4, 1}));
+  EXPECT_EQ(pixels(16, 112, 7, 1), (Pixels{4, 2, 1}));
+  EXPECT_EQ(pixels(16, 112, 3, 2), Pixels{1});  // dilated: what neighbours read is not the same
+  EXPECT_EQ(pixels(16, 112, 17, 1), Pixels{1});
 }
 
 }  // namespace

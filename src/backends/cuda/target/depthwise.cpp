@@ -175,10 +175,11 @@ std::vector<int> depthwise_packing(const Kernel& k, const ConvWindows& w) {
 }
 
 // Neighbours read less, where there are enough of them for all multiprocessors.
-int choose_depthwise(const ConvWindows& w) {
+std::vector<int> rate_depthwise(const ConvWindows& w) {
   constexpr int64_t enough = int64_t{512} * multiprocessors, most_taps = 16;  // that neighbours share
-  if (w.dilation.back() != 1 || w.kernel.back() > most_taps || w.stride.back() > 2) return 1;
-  return threads_of(w, 4) >= enough ? 4 : threads_of(w, 2) >= enough ? 2 : 1;
+  if (w.dilation.back() != 1 || w.kernel.back() > most_taps || w.stride.back() > 2) return {1};
+  if (threads_of(w, 4) >= enough) return {4, 2, 1};
+  return threads_of(w, 2) >= enough ? std::vector{2, 4, 1} : std::vector{1, 2, 4};
 }
 
 std::string depthwise_decline(const Kernel& k) {

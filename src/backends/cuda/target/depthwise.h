@@ -15,8 +15,8 @@ std::optional<ConvWindows> find_depthwise(const Kernel& kernel, std::string& why
 // Dimensions in the order in which the weight is read if it is stored so; empty: it is.
 std::vector<int> depthwise_packing(const Kernel& kernel, const ConvWindows& windows);
 
-// Pixels of a thread, neighbours along the last dimension: 1, 2 or 4.
-int choose_depthwise(const ConvWindows& windows);
+// How many pixels a thread may make, neighbours along the last dimension: the likeliest to be fastest first.
+std::vector<int> rate_depthwise(const ConvWindows& windows);
 
 std::string depthwise_decline(const Kernel& kernel);  // "" if it does not
 Made make_depthwise(const Kernel& kernel, const Product& product, int pixels);

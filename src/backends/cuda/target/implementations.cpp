@@ -33,6 +33,14 @@ std::vector<Made> make_likeliest_tiles(const Kernel& kernel, const Product& prod
   return ways;
 }
 
+std::vector<Made> make_likeliest_depthwise(const Kernel& kernel, const Product& product, const Features&, size_t most) {
+  std::string why;
+  std::vector<Made> ways;
+  for (const int pixels : rate_depthwise(*find_depthwise(kernel, why)))
+    if (ways.size() < most) ways.push_back(make_depthwise(kernel, product, pixels));
+  return ways;
+}
+
 constexpr Implementation implementations[] = {
     {"dots", [](const Kernel&, const Product& p) { return dots_decline(p); },
      [](const Kernel& k, const Product& p, const Features&, size_t) {
@@ -42,11 +50,7 @@ constexpr Implementation implementations[] = {
      [](const Kernel& k, const Product& p, const Features&, size_t) {
        return std::vector{make_patches(k, p, choose_patch(k))};
      }},
-    {"depthwise", [](const Kernel& k, const Product&) { return depthwise_decline(k); },
-     [](const Kernel& k, const Product& p, const Features&, size_t) {
-       std::string why;
-       return std::vector{make_depthwise(k, p, choose_depthwise(*find_depthwise(k, why)))};
-     }},
+    {"depthwise", [](const Kernel& k, const Product&) { return depthwise_decline(k); }, make_likeliest_depthwise},
     {"tiles", [](const Kernel&, const Product& p) { return tiles_decline(p); }, make_likeliest_tiles},
 };
 
