@@ -400,6 +400,26 @@ TEST(CudaStream, Attention) {
   }
 }
 
+// More chunks of keys to a split than a look of a warp finds at once: one split has several that the mask shows, next
+// to each other and far apart, the other one has one. Queries come from other blocks.
+TEST(CudaStream, AttentionOfManyKeys) {
+  for (const int64_t depth : {32, 24}) {  // by tensor cores and by threads
+    SCOPED_TRACE(depth);
+    AttentionCase c;
+    c.type = DType::bf16, c.kv_heads = 66, c.queries = 1, c.keys = 70 * 32 - 5, c.depth = depth, c.columns = 32;
+    std::map<std::string, std::map<size_t, double>> given;
+    for (const size_t key : {3, 70, 71, 130, 200, 260, 330, 1100, 2200, 2234, 40}) given["x_mask"][key] = 3;
+    const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) {
+      return leaf * 0.3 + select(mask > 2, mask, -std::numeric_limits<double>::infinity());
+    };
+    Chain chain;
+    chain.add(linear(1, c.kv_heads * depth, 64, c.type, c.type, c.type, plain), {"x", "w1", "wb1", "x_r", "q"});
+    chain.add(attention(c, DType::f32, score), {"q", "x_k", "x_v", "x_mask", "mixed"});
+    chain.add(linear(1, 40, c.kv_heads * c.columns, c.type, c.type, c.type, plain), {"mixed", "w2", "wb2", "x_s", "y"});
+    chain.check(0.01, given);
+  }
+}
+
 // Of one key and of several, whose weights are exact numbers and others: infinity times a weight is infinity, and times
 // that of a hidden key it is no number.
 TEST(CudaStream, InfiniteValues) {

@@ -107,6 +107,14 @@ inline int __any_sync(unsigned, int mine, HARNESS_SITE) {
   return 0;
 }
 
+inline unsigned __ballot_sync(unsigned, int mine, HARNESS_SITE) {
+  const Warp<int> warp = meet(mine, line * 256 + column);
+  unsigned all = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) all |= static_cast<unsigned>(warp.of(lane) != 0) << lane;
+  return all;
+}
+inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
+
 template <typename To, typename From>
 To bits_as(From x) {
   To to;

@@ -30,6 +30,8 @@ struct StreamAttention {
   const Access& queries(const Kernel& k) const {
     return axes.swapped ? k.contraction->score->b : k.contraction->score->a;
   }
+  // Of a split, at most.
+  int64_t chunks() const { return ((axes.keys.size() + chunk - 1) / chunk + splits - 1) / splits; }
   // A byte for each chunk, for one block that had all splits.
   int64_t seen_bytes() const { return axes.batch.size() * splits * looks; }
   // Of a chunk's values, scores, and what each row is at, in whole words.

@@ -14,8 +14,6 @@ namespace {
 constexpr int64_t chunk = StreamAttention::chunk, quad = quad_columns;
 constexpr int64_t most_brought = 1 << 16;  // bytes of a mask
 
-int64_t turns_of(const Axis& along) { return (chunk * along.size() / word + stream_threads - 1) / stream_threads; }
-
 }  // namespace
 
 std::string AttentionText::run() {
@@ -65,9 +63,12 @@ std::string AttentionText::at(const Access& a, const Axis& one, const std::strin
                              put_together(a.strides, one, one_name), put_together(a.strides, two, two_name)}));
 }
 
+int64_t AttentionText::turns_of(const Axis& along) const {
+  return (chunk * along.size() / word + stream_threads - 1) / stream_threads;
+}
+
 void AttentionText::read_words(const Access& a, const Axis& keys, const Axis& along, const std::string& words) {
   const int64_t each = along.size() / word, turns = turns_of(along);
-  t_.add(fmt::format("uint4 {}[{}];", words, turns));
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
   t_.add(fmt::format("const int i = threadIdx.x + turn * {};", stream_threads));
@@ -97,27 +98,41 @@ void AttentionText::count_of_row() {
     t_.add(fmt::format("const long long count = {};", x_.keys.size()));
 }
 
-// Lines of the cache of the first keys that this block looks at.
-void AttentionText::ahead() {
-  open_function("ahead", "");
-  t_.add("const int item = blockIdx.x;");
-  t_.add(fmt::format("if (item >= {}) return;", x_.batch.size() * a_.splits));
-  t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
-  take_apart(t_, "batch", x_.batch, "z");
-  most_keys(false);
-  t_.add(fmt::format("const int from = split * {};", chunk));
-  const auto bring = [&](const Access& a, const Axis& keys, const Axis& along) {
+// A chunk's keys and values into the cache that all blocks see.
+void AttentionText::bring(const std::string& from) {
+  const auto lines_of = [&](const Access& a, const Axis& keys, const Axis& along) {
     constexpr int64_t line = 64;  // elements of a line of the cache
     const int64_t lines = (along.size() + line - 1) / line;
     t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", chunk * lines, stream_threads));
-    t_.add(fmt::format("const int key = from + i / {0}, at = i % {0} * {1};", lines, line));
+    t_.add(fmt::format("const int key = {} + i / {}, at = i % {} * {};", from, lines, lines, line));
     take_apart(t_, "key", keys, "n");
     take_apart(t_, "at", along, "k");
     t_.add(fmt::format("if (key < most) bring_nearer(&{});", at(a, keys, "n", along, "k")));
     t_.close();
   };
-  bring(a_.keys(k_), x_.keys, x_.depth);
-  bring(k_.contraction->b, x_.value_keys, x_.columns);
+  lines_of(a_.keys(k_), x_.keys, x_.depth);
+  lines_of(k_.contraction->b, x_.value_keys, x_.columns);
+}
+
+// What this block looks at first.
+void AttentionText::ahead() {
+  open_function("ahead", a_.looks > 0 ? "const char* seen" : "");
+  t_.add("const int item = blockIdx.x;");
+  t_.add(fmt::format("if (item >= {}) return;", x_.batch.size() * a_.splits));
+  t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
+  take_apart(t_, "batch", x_.batch, "z");
+  most_keys(false);
+  if (a_.chunks() == 1) {
+    bring(fmt::format("split * {}", chunk));
+  } else {
+    open_chunks("chunks", a_.looks > 0 ? "seen" : "nullptr");
+    t_.add("#pragma unroll 1");
+    t_.open(fmt::format("for (int left = {}; left > 0; --left)", chunks_ahead));
+    t_.add("const int n = next_chunk(chunks);");
+    t_.add("if (n >= chunks.count) break;");
+    bring(from_of("n"));
+    t_.close();
+  }
   for (size_t i = 0; i < k_.args.size(); ++i) {  // masks
     const int64_t bytes = k_.args[i].elements * static_cast<int64_t>(dtype_size(k_.args[i].dtype));
     const int arg = static_cast<int>(i);
@@ -155,11 +170,16 @@ void AttentionText::open_items() {
   take_apart(t_, "batch", x_.batch, "z");
 }
 
-// Those of a split that have keys a mask does not hide.
-void AttentionText::open_chunks() {
-  t_.open(fmt::format("for (int n = 0, c = split; c < (most + {}) / {}; ++n, c += {})", chunk - 1, chunk, a_.splits));
-  if (a_.looks > 0) t_.add(fmt::format("if (!seen[item / gridDim.x * {} + n]) continue;", a_.looks));
-  t_.add(fmt::format("const int from = c * {};", chunk));
+// Those of the split that have keys; `seen`: which of them a mask does not hide.
+void AttentionText::open_chunks(const std::string& name, const std::string& seen) {
+  t_.add(fmt::format("Chunks {} = {{{}, max(0, ((most + {}) / {} - split + {}) / {}), 0, 0}};", name, seen, chunk - 1,
+                     chunk, a_.splits - 1, a_.splits));
+}
+std::string AttentionText::seen_by_item() const {
+  return a_.looks > 0 ? fmt::format("seen + item / gridDim.x * {}", a_.looks) : "nullptr";
+}
+std::string AttentionText::from_of(const std::string& n) const {
+  return fmt::format("(split + {} * {}) * {}", n, a_.splits, chunk);
 }
 
 // Which of a split's chunks have a key that a mask does not hide: a byte for each.

@@ -32,20 +32,27 @@ class AttentionText {
   void open_function(const std::string& half, const std::string& first);
   void open_parts();
   void open_items();
-  void open_chunks();
+  void open_chunks(const std::string& name, const std::string& seen);
+  std::string seen_by_item() const;
+  std::string from_of(const std::string& n) const;  // the first key of a split's chunk
+  void bring(const std::string& from);
   void count_of_row();
   // How many keys the row with the most of them has; and, if asked for, how many each.
   void most_keys(bool of_rows);
   // What is read of an operand at batch z_…, and along two axes.
   std::string at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
                  const std::string& two_name) const;
-  // Words of keys or values of a chunk, zeros behind the last key: first all reads, then the writes to the block's
-  // memory.
+  // Words of keys or values of the chunk `from`, zeros behind the last key: first all reads, then the writes to the
+  // block's memory.
+  int64_t turns_of(const Axis& along) const;  // words of a thread
   void read_words(const Access& a, const Axis& keys, const Axis& along, const std::string& words);
   void write_words(const Axis& along, const std::string& words, const std::string& to, int64_t stride);
 
+  static constexpr int64_t chunks_ahead = 4;  // are on their way from memory
+
   // Of tensor cores.
-  void read_fragments(const Access& keys);
+  void declare_chunk();
+  void read_chunk(const std::string& from);
   void multiply(const Access& queries, DType dtype);
   void weigh(DType dtype);
   void publish_tiles();

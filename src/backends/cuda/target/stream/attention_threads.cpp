@@ -41,7 +41,10 @@ void AttentionText::parts_by_threads() {
   t_.add(fmt::format("Lanes<float, {}> sums[{}] = {{}};", quad, turns));
   // Where there are no keys, too, all threads read what the first ones set.
   t_.add("meet_block();");
-  open_chunks();
+  open_chunks("chunks", seen_by_item());
+  t_.open("for (int n = next_chunk(chunks); n < chunks.count; n = next_chunk(chunks))");
+  t_.add(fmt::format("const int from = {};", from_of("n")));
+  t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", turns_of(x_.depth), turns_of(x_.columns)));
   read_words(keys, x_.keys, x_.depth, "key_words");
   read_words(values, x_.value_keys, x_.columns, "value_words");
   write_words(x_.depth, "key_words", "keys", key_stride);

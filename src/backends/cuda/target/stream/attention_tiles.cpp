@@ -13,21 +13,26 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 
 int64_t AttentionText::warp_tiles() const { return (x_.columns.size() / 8 + stream_warps - 1) / stream_warps; }
 
-// Eight keys of a chunk for each four warps' warp, as operand a like lines of a matrix: of each 32 elements a lane
-// has eight of one key, which stand in two rows.
-void AttentionText::read_fragments(const Access& keys) {
-  const int64_t units = x_.depth.size() / unit;
-  t_.add("const int place = warp % 4 * 8 + lane / 4, key = from + place;");
+// The words of a chunk that a lane is asked for: of eight keys for each four warps' warp, as operand a like lines of a
+// matrix: of each 32 elements a lane has eight of one key, which stand in two rows; and of values as they lie.
+void AttentionText::declare_chunk() {
+  t_.add("int from = 0, key = 0;");
+  t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", x_.depth.size() / unit, turns_of(x_.columns)));
+}
+void AttentionText::read_chunk(const std::string& from) {
+  t_.add(fmt::format("from = {}, key = from + warp % 4 * 8 + lane / 4;", from));
+  t_.open("");
   take_apart(t_, "key", x_.keys, "n");
-  t_.add(fmt::format("uint4 key_words[{}];", units));
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", units));
+  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
   t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
   take_apart(t_, "at", x_.depth, "k");
   t_.add("key_words[u] = uint4{0, 0, 0, 0};");
-  t_.add(
-      fmt::format("if (key < most) key_words[u] = *(const uint4*)&{};", this->at(keys, x_.keys, "n", x_.depth, "k")));
+  t_.add(fmt::format("if (key < most) key_words[u] = *(const uint4*)&{};",
+                     this->at(a_.keys(k_), x_.keys, "n", x_.depth, "k")));
   t_.close();
+  t_.close();
+  read_words(k_.contraction->b, x_.value_keys, x_.columns, "value_words");
 }
 
 // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
@@ -54,7 +59,7 @@ void AttentionText::multiply(const Access& queries, DType dtype) {
   t_.open(fmt::format("if (row < {})", rows));
   t_.add("float score = -INFINITY;");
   t_.add(fmt::format("if (key < most) {}_score({}&score, batch, row, key, &dot);", name_, reads()));
-  t_.add(fmt::format("scores[row * {} + place] = score;", pitch));
+  t_.add(fmt::format("scores[row * {} + key - from] = score;", pitch));
   t_.close();
   t_.close();
 }
@@ -134,8 +139,10 @@ void AttentionText::publish_tiles() {
   t_.close();
 }
 
+// While a chunk's weights are made the next one's words are on their way, and those behind it come nearer.
 void AttentionText::parts_by_tensor_cores() {
-  const Access &keys = a_.keys(k_), &queries = a_.queries(k_), &values = k_.contraction->b;
+  const auto dtype_of = [&](const Access& of) { return k_.args[static_cast<size_t>(of.arg)].dtype; };
+  const bool several = a_.chunks() > 1;
   open_parts();
   t_.add(fmt::format("char* const values = scratch; float* const scores = (float*)(scratch + {});",
                      chunk * value_pitch()));
@@ -144,15 +151,37 @@ void AttentionText::parts_by_tensor_cores() {
   most_keys(false);
   t_.add(fmt::format("float largest[{0}], total[{0}], sums[{1}][4] = {{}};", halves(), warp_tiles()));
   t_.add(fmt::format("for (int half = 0; half < {}; ++half) largest[half] = -INFINITY, total[half] = 0;", halves()));
-  open_chunks();
-  read_fragments(keys);
-  read_words(values, x_.value_keys, x_.columns, "value_words");
+  declare_chunk();
+  if (several) {
+    open_chunks("chunks", seen_by_item());
+    t_.add("int which = next_chunk(chunks);");
+    t_.open("if (which < chunks.count)");
+    read_chunk(from_of("which"));
+    t_.close();
+    t_.add("Chunks behind = chunks;");
+    t_.add(fmt::format("for (int left = {}; left > 0; --left) next_chunk(behind);", chunks_ahead - 1));
+    t_.add("#pragma unroll 1");
+    t_.open("while (which < chunks.count)");
+  } else {
+    t_.open(fmt::format("if (split * {} < most)", chunk));
+    read_chunk(fmt::format("split * {}", chunk));
+  }
   t_.add("if (later) meet_block();");
   t_.add("later = true;");
-  multiply(queries, k_.args[static_cast<size_t>(keys.arg)].dtype);
+  multiply(a_.queries(k_), dtype_of(a_.keys(k_)));
   write_words(x_.columns, "value_words", "values", value_pitch());
+  if (several) {
+    t_.add("which = next_chunk(chunks);");
+    t_.open("if (which < chunks.count)");
+    read_chunk(from_of("which"));
+    t_.close();
+    t_.add("const int coming = next_chunk(behind);");
+    t_.open("if (coming < behind.count)");
+    bring(from_of("coming"));
+    t_.close();
+  }
   t_.add("meet_block();");
-  weigh(k_.args[static_cast<size_t>(values.arg)].dtype);
+  weigh(dtype_of(k_.contraction->b));
   t_.close();
   publish_tiles();
   t_.close();  // items

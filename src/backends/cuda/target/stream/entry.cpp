@@ -79,8 +79,12 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.open(fmt::format("for (int i = 0; i < {};)", table.rows.size()));
   t.add("const int length = table_rows[i++];");
   t.add("mbarrier_wait(&row_empty[slot], phase ^ 1);");
-  t.add(fmt::format("for (int k = lane; k < length; k += 32) rows[slot * {} + k] = found(table_rows[i + k]);",
-                    table.longest_row));
+  t.open("for (int k = lane; k < length; k += 32)");
+  t.add("const int place = table_rows[i + k];  // of words: their memory is two places before");
+  t.add(fmt::format("const unsigned long long value = rows[slot * {} + k] = found(place);", table.longest_row));
+  t.add(
+      fmt::format("if (place >= {}) bring_words((const char*)found(table_rows[i + k - 2]), (int)value);", words_from));
+  t.close();
   t.add("__syncwarp();");
   t.open("for (int left = table_brought[brought++]; left > 0; --left, brought += 4)");
   t.add("const int k = table_brought[brought];");

@@ -63,6 +63,14 @@ __device__ __forceinline__ const char* bring(char* to, const char* from, const i
   return to - first * bytes;
 }
 
+// By a lane: what the block will publish, and the counter before all words, into the cache that all blocks see. All
+// weights have come by since the last launch wrote there; a look for a word that is not there waits for memory.
+__device__ __forceinline__ void bring_words(const char* memory, const int words) {
+  bring_nearer(memory);
+  const char* const mine = memory + 256 + blockIdx.x * words * 16;
+  for (int at = 0; at < words * 16; at += 32) bring_nearer(mine + at);
+}
+
 // Asks for the pieces of this block's lines, as far ahead as the ring has room, with few bytes under way at once.
 struct Feeder {
   Ring ring;
@@ -289,6 +297,26 @@ __device__ __forceinline__ void wait_for_most(const char* memory, const Turn& tu
   if (threadIdx.x == 0)
     while (hint_seen((const unsigned long long*)memory) < turn.number * gridDim.x - late) pause();
   meet_block();
+}
+
+// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each;
+// without bytes all. `at` is where those begin that are not looked at yet.
+struct Chunks {
+  const char* seen;
+  int count, at;
+  unsigned some;
+};
+// By whole warps, which all find the same: the next one's number, `count` behind the last.
+__device__ __forceinline__ int next_chunk(Chunks& c) {
+  while (c.some == 0) {
+    if (c.at >= c.count) return c.count;
+    const int n = c.at + threadIdx.x % 32;
+    c.some = __ballot_sync(0xffffffffu, n < c.count && (!c.seen || c.seen[n]));
+    c.at += 32;
+  }
+  const int n = c.at - 33 + __ffs(c.some);
+  c.some &= c.some - 1;
+  return n;
 }
 
 // Until every block has come here as often; `counter` only grows.

@@ -43,6 +43,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
   };
   switch (stage.kind) {
     case Kind::ahead:
+      if (stage.looked) add_seen(false);
       return uses;
     case Kind::exchange:
       for (int32_t v : stage.values) add(v, plan.homes, true);

@@ -383,12 +383,17 @@ class Planner {
   // Keys and values are asked for before the last exchange that attention waits for.
   void look_ahead() {
     std::vector<StreamStage>& stages = plan_.stages;
+    std::map<size_t, size_t> looks;  // by step: where
     for (size_t i = 0; i < stages.size(); ++i) {
+      if (stages[i].kind == Kind::look) looks[stages[i].step] = i;
       if (stages[i].kind != Kind::attention) continue;
       size_t before = i;
       while (before > 0 && stages[before].kind != Kind::exchange) --before;
       if (stages[before].kind != Kind::exchange) continue;
-      stages.insert(stages.begin() + static_cast<ptrdiff_t>(before), {Kind::ahead, stages[i].step, false});
+      StreamStage ahead{Kind::ahead, stages[i].step};
+      if (const auto by = looked_by_.find(ahead.step); by != looked_by_.end())
+        if (const auto look = looks.find(by->second); look != looks.end()) ahead.looked = look->second < before;
+      stages.insert(stages.begin() + static_cast<ptrdiff_t>(before), std::move(ahead));
       ++i;
     }
   }

@@ -29,6 +29,7 @@ struct StreamStage {
   size_t step = 0;
   bool after_all = false;            // every block has come so far
   std::vector<int32_t> values = {};  // gather: one; exchange
+  bool looked = false;               // ahead: what the mask hides is known by then
 };
 
 // A value of which each block makes some elements, in the order of their places, and publishes them: it lives in the

@@ -97,8 +97,8 @@ int TableWriter::counter(int attention) {
   return known->second;
 }
 
-void TableWriter::put_matrix(int32_t value, const std::array<int64_t, 3>& shape) {
-  table.matrices.push_back(table.pointers[static_cast<size_t>(pointer(value, false))]);
+void TableWriter::ask_for(int pointer, const std::array<int64_t, 3>& shape) {
+  table.matrices.push_back(table.pointers[static_cast<size_t>(pointer)]);
   table.matrices.push_back(table.shapes.try_emplace(shape, static_cast<int>(table.shapes.size())).first->second);
 }
 
@@ -142,7 +142,9 @@ void TableWriter::add(const StreamStage& stage) {
     put(partial_pointers_[merged_ % 2]);
     if (stage.kind == Kind::attention) table.rows.push_back(plan_.scratch.at(stage.step));
     put_number(merged_);
-    put(counter(merged_));
+    const int counted = counter(merged_);
+    put(counted);
+    if (stage.kind == Kind::attention) ask_for(counted, {0, stream_alignment, 0});
     if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0)
       table.rows.push_back(plan_.seen.at(stage.step));
     if (stage.kind == Kind::merge) {
@@ -155,13 +157,13 @@ void TableWriter::add(const StreamStage& stage) {
     const int64_t lines = plan_.products[stage.step]->lines.size();
     put_share(lines % 2 ? lines : lines / 2, lines % 2 ? 1 : 2);
   }
-  if (stage.kind == Kind::look) table.rows.push_back(plan_.seen.at(stage.step));
+  if (stage.kind == Kind::look || stage.looked) table.rows.push_back(plan_.seen.at(stage.step));
   if (const auto made = published(m_, plan_, stage)) put_published(values[*made]);
   if (stage.kind == Kind::product || stage.kind == Kind::everywhere || stage.kind == Kind::spread)
     ask_for_small(stage.step);
   if (stage.kind != Kind::product) return;
   const StreamProduct& p = *plan_.products[stage.step];
-  put_matrix(values[static_cast<size_t>(p.matrix)], {p.lines.size(), p.depth.size(), p.matrix_offset * 2});
+  ask_for(pointer(values[static_cast<size_t>(p.matrix)], false), {p.lines.size(), p.depth.size(), p.matrix_offset * 2});
 }
 
 // Small values that the method does not make come into the block's memory with the row, while the piece of text before
@@ -192,7 +194,7 @@ void TableWriter::ask_for_small(size_t step) {
     const int64_t bytes = plan_.bytes[static_cast<size_t>(v)];
     if (m_.uses[static_cast<size_t>(v)] != ValueUse::known || bytes > most_small) continue;
     if (plan_.products[step] && static_cast<int>(i) == plan_.products[step]->matrix) continue;
-    put_matrix(v, {0, bytes, 0});
+    ask_for(pointer(v, false), {0, bytes, 0});
   }
 }
 

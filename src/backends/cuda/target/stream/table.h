@@ -63,7 +63,7 @@ class TableWriter {
   int own_pointer(int64_t bytes);
   int exchange_pointer(int32_t value);
   int counter(int attention);
-  void put_matrix(int32_t value, const std::array<int64_t, 3>& shape);
+  void ask_for(int pointer, const std::array<int64_t, 3>& shape);
   void ask_for_small(size_t step);
 
   const WholeMethod& m_;

@@ -123,7 +123,7 @@ class Printer {
 
   std::string key_of(const StreamStage& stage) const {
     const Kernel& k = plan_.kernels[stage.step];
-    std::string key = fmt::format("{} ", static_cast<int>(stage.kind));
+    std::string key = fmt::format("{} {} ", static_cast<int>(stage.kind), stage.looked);
     if (stage.kind == Kind::exchange) {
       for (int32_t v : stage.values)
         key += fmt::format("{} {} ", turns_of(plan_.exchanges.at(v)), part_bytes(plan_.exchanges.at(v)));
@@ -228,6 +228,7 @@ class Printer {
       case Kind::look:
         return 2 + args;
       case Kind::ahead:
+        return 1 + args + stage.looked;
       case Kind::everywhere:
       case Kind::spread:
         return 1 + args;
@@ -322,7 +323,11 @@ class Printer {
         break;
       case Kind::ahead:
         attention(stage, name);
-        c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
+        if (plan_.attentions[stage.step]->looks == 0)
+          c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
+        else
+          c.add(fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)) : "nullptr",
+                            arguments(stage)));
         break;
       case Kind::look:
         attention(stage, name);
