@@ -49,6 +49,7 @@ DECODE = "qwen2.5_1.5b-decode"
 TEXTS = {
     DECODE: ("qwen2.5_1.5b_decode2048", 2047),
     "qwen2.5_1.5b-decode32768": ("qwen2.5_1.5b_decode32768", 128),
+    "qwen2.5_1.5b-decode32768-full": ("qwen2.5_1.5b_decode32768", 32767),
     "qwen2.5_1.5b-prefill128": ("qwen2.5_1.5b_prefill128", 0),
     "qwen2.5_1.5b-prefill2048": ("qwen2.5_1.5b_prefill2048", 0),
 }

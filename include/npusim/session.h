@@ -93,6 +93,12 @@ class NPUSIM_API Session {
   void bind_output(Key method, Key output, const TensorSpan& memory);
   void bind_output(Key method, Key output, std::span<std::byte> memory);
 
+  // Memory of the caller's own on the device where the input or output lies: runs copy it there, behind what the
+  // device's default stream was given before. Until it is bound anew, also to memory of the host or to none. Throws
+  // usage for another device or type, for a state, and where the device has no addresses for others.
+  void bind_device_input(Key method, Key input, const DeviceMemory& memory);
+  void bind_device_output(Key method, Key output, const DeviceMemory& memory);
+
   // Allocates nothing. `run` is `enqueue` and `wait`; `times` runs follow each other with the same inputs, each on the
   // states that the one before it left.
   void run(Key method, int times = 1);

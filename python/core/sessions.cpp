@@ -1,6 +1,7 @@
 // Sessions. One is used by one thread at a time: python/npusim/session.py has the lock.
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "convert.h"
@@ -53,6 +54,34 @@ nb::ndarray<nb::array_api> view_of_device(const nb::handle session, const Device
                                     nullptr, dlpack_of(memory.type.dtype), kind == "cuda" ? cuda : cpu, number);
 }
 
+// Memory that DLPack describes, as the wall names it. The caller keeps it.
+DeviceMemory device_memory_of(const nb::ndarray<>& array) {
+  constexpr int cpu = 1, cuda = 2;  // DLDeviceType
+  DeviceMemory memory;
+  if (array.device_type() == cuda)
+    memory.device = "cuda:" + std::to_string(array.device_id());
+  else if (array.device_type() == cpu)
+    memory.device = "cpu";
+  else
+    throw Error(ErrorKind::usage, "memory of DLPack's device " + std::to_string(array.device_type()) + " has no name");
+  constexpr DType dtypes[] = {DType::boolean, DType::u8,  DType::i8,   DType::i16, DType::i32,
+                              DType::i64,     DType::f16, DType::bf16, DType::f32, DType::f64};
+  const auto dtype = std::find_if(std::begin(dtypes), std::end(dtypes),
+                                  [&](DType known) { return dlpack_of(known) == array.dtype(); });
+  if (dtype == std::end(dtypes)) throw Error(ErrorKind::usage, "memory of a dtype of DLPack that npusim has not");
+  memory.type.dtype = *dtype;
+  int64_t stride = 1;
+  for (size_t n = array.ndim(); n-- > 0; stride *= static_cast<int64_t>(array.shape(n))) {
+    if (array.shape(n) != 1 && array.size() > 0 && array.stride(n) != stride)
+      throw Error(ErrorKind::usage, "memory on a device must be row-major: stride " + std::to_string(stride) +
+                                        " expected of dimension " + std::to_string(n) + ", found " +
+                                        std::to_string(array.stride(n)));
+    memory.type.shape.insert(memory.type.shape.begin(), static_cast<int64_t>(array.shape(n)));
+  }
+  memory.address = reinterpret_cast<std::uintptr_t>(array.data());
+  return memory;
+}
+
 }  // namespace
 
 void add_sessions(nb::module_& m) {
@@ -91,6 +120,20 @@ void add_sessions(nb::module_& m) {
           "unbind_output",
           [](Session& s, size_t method, size_t output) { s.bind_output(method, output, std::span<std::byte>()); },
           nb::arg("method"), nb::arg("output"))
+      .def(
+          "bind_device_input",
+          [](Session& s, size_t method, size_t input, const nb::ndarray<>& array) {
+            s.bind_device_input(method, input, device_memory_of(array));
+          },
+          nb::arg("method"), nb::arg("input"), nb::arg("array").noconvert(),
+          "The caller keeps the memory alive until unbound.")
+      .def(
+          "bind_device_output",
+          [](Session& s, size_t method, size_t output, const nb::ndarray<>& array) {
+            s.bind_device_output(method, output, device_memory_of(array));
+          },
+          nb::arg("method"), nb::arg("output"), nb::arg("array").noconvert(),
+          "The caller keeps the memory alive until unbound.")
       .def("read", &read, nb::arg("method"), nb::arg("output"), nb::arg("to"))
       .def(
           "run", [](Session& s, size_t method, int times) { s.run(method, times); }, nb::arg("method"),
@@ -108,6 +151,14 @@ void add_sessions(nb::module_& m) {
           [](nb::pointer_and_handle<Session> s, size_t method, size_t output) {
             return view_of_device(s.h, s.p->device_output(method, output));
           },
+          nb::arg("method"), nb::arg("output"))
+      .def(
+          "place_of_input",
+          [](Session& s, size_t method, size_t input) { return s.device_input(method, input).device; },
+          nb::arg("method"), nb::arg("input"))
+      .def(
+          "place_of_output",
+          [](Session& s, size_t method, size_t output) { return s.device_output(method, output).device; },
           nb::arg("method"), nb::arg("output"))
       .def(
           "run_step", [](Session& s, size_t method, size_t step) { s.run_step(method, step); }, nb::arg("method"),

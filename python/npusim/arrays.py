@@ -15,6 +15,8 @@ DTYPES = {name: np.dtype(name) for name in _NUMPY}
 DTYPES["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
+_DLPACK_CUDA = 2  # DLDeviceType
+
 Memory = tuple[str, list[int], np.ndarray]  # dtype, shape, the bytes: what _core takes for a tensor
 
 
@@ -36,6 +38,20 @@ def of_torch(tensor: Any) -> np.ndarray:
     if tensor.dtype != torch.bfloat16:
         return tensor.numpy()
     return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def device_of(value: Any) -> str | None:
+    """The GPU, by npusim's name ("cuda:0"), on which an array of PyTorch or another package lies; None: no GPU."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
+        return None
+    kind, number = value.__dlpack_device__()
+    return f"cuda:{number}" if kind == _DLPACK_CUDA else None
+
+
+def dlpack_of(value: Any) -> Any:
+    """What lies on a GPU for _core: what its package has enqueued for it comes before work on the default stream."""
+    default_stream = 1
+    return (value.detach() if is_torch(value) else value).__dlpack__(stream=default_stream)
 
 
 def as_array(value: Any, dtype: str | None = None) -> np.ndarray:

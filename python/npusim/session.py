@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .arrays import DTYPES, array_of, as_array, memory_of, name_of
+from .arrays import DTYPES, array_of, as_array, device_of, dlpack_of, is_torch, memory_of, name_of
 from .errors import Problem, UsageError
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
@@ -96,15 +96,17 @@ class Session:
         self,
         *inputs: Any,
         method: str | None = None,
-        out: Mapping[str, np.ndarray] | None = None,
-    ) -> dict[str, np.ndarray]:
+        out: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Runs a method and returns its outputs by name, as new arrays (bfloat16 as ml_dtypes.bfloat16).
 
         inputs: one dict of arrays by name, or arrays in the order of all inputs, or of those that are no states. They are NumPy's,
             PyTorch's, or anything else with __dlpack__ or __array__; dense, row-major ones are read where they are.
+            Those that lie on the session's own GPU, and are no states, are read there, behind what was enqueued for them.
             A state that is not given stays as the last run left it.
         method: which one; default: the only one, or "main".
         out: arrays by name to write outputs to instead of new ones: dense, row-major, of the output's dtype and shape.
+            They may lie on the session's own GPU.
 
         Raises UsageError with a problem for each input that is missing, unknown, or of another shape or dtype. Nothing
         is converted, but 16-bit floats to float32 where the program computes in float32, and plain numbers."""
@@ -113,7 +115,7 @@ class Session:
 
     def run_by_steps(
         self, method: str, inputs: tuple[Any, ...], execute: Callable[[Callable[[int], None]], None]
-    ) -> dict[str, np.ndarray]:
+    ) -> dict[str, Any]:
         """run(), where `execute` runs the steps: it gets a function that runs the step at a position, and waits."""
 
         def body(position: int) -> None:
@@ -135,7 +137,7 @@ class Session:
         self._with_inputs(method, inputs, body)
         return taken[0]
 
-    def run_timed_steps(self, method: str, inputs: tuple[Any, ...]) -> tuple[dict[str, np.ndarray], list[float]]:
+    def run_timed_steps(self, method: str, inputs: tuple[Any, ...]) -> tuple[dict[str, Any], list[float]]:
         """run(), each step alone, one after the other, and the milliseconds of each; of those that one launch does
         together the first has the time of all."""
         taken: list[float] = []
@@ -156,11 +158,11 @@ class Session:
         name: str,
         inputs: tuple[Any, ...],
         body: Callable[[int], None],
-        out: Mapping[str, np.ndarray] | None = None,
-    ) -> dict[str, np.ndarray]:
+        out: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         with self._lock:
             given = self._arrays(name, inputs)
-            results = self._results(self._ports[name][1], out or {})
+            results = self._results(name, out or {})
             self._run(name, given, results, body)
         return results
 
@@ -184,18 +186,24 @@ class Session:
     def _run(
         self,
         name: str,
-        given: Mapping[str, np.ndarray],
-        results: Mapping[str, np.ndarray],
+        given: Mapping[str, Any],
+        results: Mapping[str, Any],
         body: Callable[[int], None],
     ) -> None:
         method, (takes, gives) = list(self._ports).index(name), self._ports[name]
         try:
             for position, info in enumerate(takes):
-                if info.name in given:
-                    bind = self._handle.set_input if info.state else self._handle.bind_input
-                    bind(method, position, memory_of(given[info.name]))
+                if info.name not in given:
+                    continue
+                if device_of(given[info.name]):
+                    self._handle.bind_device_input(method, position, dlpack_of(given[info.name]))
+                    continue
+                bind = self._handle.set_input if info.state else self._handle.bind_input
+                bind(method, position, memory_of(given[info.name]))
             for position, info in enumerate(gives):
-                if not info.state:
+                if device_of(results[info.name]):
+                    self._handle.bind_device_output(method, position, dlpack_of(results[info.name]))
+                elif not info.state:
                     self._handle.bind_output(method, position, memory_of(results[info.name]))
             body(method)
             for position, info in enumerate(gives):
@@ -211,7 +219,7 @@ class Session:
                     self._handle.unbind_output(method, position)
         kept = self._carried[name]
         for taken in kept:
-            kept[taken] = results[self.program.carried[name][taken]].copy()
+            kept[taken] = as_array(results[self.program.carried[name][taken]]).copy()
 
     def seed(self, seed: int) -> None:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
@@ -227,7 +235,16 @@ class Session:
             self._handle.reset_states()
             self._fill_states()
 
-    def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    def _lies_there(
+        self, value: Any, info: TensorInfo, place: Callable[[int, int], str], method: str, position: int
+    ) -> bool:
+        """Whether an array is what the port takes, on the GPU where the session has it."""
+        gpu = device_of(value)
+        if gpu is None or gpu != self.device or place(list(self._ports).index(method), position) != gpu:
+            return False
+        return (str(value.dtype).rpartition(".")[2], tuple(value.shape)) == (info.dtype, info.shape)
+
+    def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
         takes, kept = self._ports[method][0], self._carried[method]
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             named = dict(inputs[0])
@@ -241,14 +258,18 @@ class Session:
             named = {info.name: value for info, value in zip(plain, inputs)}
         named = {**kept, **named}
         problems: list[Problem] = []
-        arrays: dict[str, np.ndarray] = {}
-        for info in takes:
+        arrays: dict[str, Any] = {}
+        for position, info in enumerate(takes):
             where = f"input '{info.name}'"
             if info.name not in named:
                 if not info.state:
                     problems.append(Problem(where, f"expected {_type(info)}, found nothing"))
                 continue
-            array = as_array(named.pop(info.name), info.dtype)
+            value = named.pop(info.name)
+            if not info.state and self._lies_there(value, info, self._handle.place_of_input, method, position):
+                arrays[info.name] = value.contiguous() if is_torch(value) else value
+                continue
+            array = as_array(value, info.dtype)
             found = name_of(array)
             if array.shape != info.shape or (found != info.dtype and (found, info.dtype) not in WIDER):
                 problems.append(Problem(where, f"expected {_type(info)}, found {found}{list(array.shape)}"))
@@ -258,13 +279,16 @@ class Session:
             raise UsageError(problems)
         return arrays
 
-    def _results(self, gives: list[TensorInfo], out: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _results(self, method: str, out: Mapping[str, Any]) -> dict[str, Any]:
+        gives = self._ports[method][1]
         results = {info.name: out[info.name] if info.name in out else _empty(info) for info in gives}
         problems = [
             Problem(f"output '{name}'", "the method has none of this name") for name in out if name not in results
         ]
-        for info in gives:
+        for position, info in enumerate(gives):
             array = results[info.name]
+            if not info.state and self._lies_there(array, info, self._handle.place_of_output, method, position):
+                continue
             if not isinstance(array, np.ndarray) or (name_of(array), array.shape) != (info.dtype, info.shape):
                 problems.append(Problem(f"output '{info.name}'", f"expected an array of {_type(info)}"))
             elif not array.flags.c_contiguous or not array.flags.writeable:

@@ -56,6 +56,39 @@ def test_device_memory_is_shared(add):
     arrays["x"][:] = X  # the session lives on
 
 
+def test_memory_is_bound_by_dlpack(add):
+    """As arrays on a GPU are, here the host's: runs copy from and to it."""
+    x, y, out = X.copy(), Y.copy(), np.zeros((2, 3), "float32")
+    add._handle.bind_device_input(0, 0, x.__dlpack__())
+    add._handle.bind_device_input(0, 1, y.__dlpack__())
+    add._handle.bind_device_output(0, 0, out.__dlpack__())
+    with pytest.raises(npusim.UsageError, match=r"input 'x': expected float32\[2, 3\], found float64\[2, 3\]"):
+        add._handle.bind_device_input(0, 0, X.astype("float64").__dlpack__())
+    with pytest.raises(npusim.UsageError, match="row-major: stride 1 expected of dimension 1, found 2"):
+        add._handle.bind_device_input(0, 0, np.zeros((3, 2), "float32").T.__dlpack__())
+    x *= 2
+    add._handle.run(0, 1)
+    assert np.array_equal(out, 2 * X + Y)
+    assert np.array_equal(add.run(X, Y)["add"], X + Y)
+
+
+def test_arrays_on_the_gpu_stay_there():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available() or not any(d.usable for d in npusim.devices() if d.name == "cuda"):
+        pytest.skip("no GPU")
+    session = npusim.Session(npusim.compile(add_ir(), target="cuda", dtype="float32"))
+    x, y = torch.tensor(X, device="cuda"), torch.tensor(Y, device="cuda")
+    out = torch.zeros_like(x)
+    assert session.run(x, y, out={"add": out})["add"] is out
+    assert torch.equal(out.cpu(), torch.tensor(X + Y))
+    assert np.array_equal(session.run(2 * x, y)["add"], 2 * X + Y)
+    assert np.array_equal(session.run(torch.tensor(X.T.copy(), device="cuda").T, Y)["add"], X + Y)
+    with torch.cuda.stream(torch.cuda.Stream()):  # what is enqueued elsewhere comes before
+        torch.cuda._sleep(10_000_000)
+        x.mul_(3)
+        assert np.array_equal(session.run(x, y)["add"], 3 * X + Y)
+
+
 X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.full((2, 3), 0.5, "float32")
 
 

@@ -62,6 +62,14 @@ class Queue {
   // The host's memory must stay as it is until wait() returns.
   virtual void upload(std::span<const std::byte> from, const Placement& to) = 0;
   virtual void download(const Placement& from, std::span<std::byte> to) = 0;
+  // The same from and to memory of others on the device, as DeviceBuffer::address() tells it, behind what its default
+  // stream was given before.
+  virtual void copy_in(std::uintptr_t from, const Placement& to, size_t bytes) {
+    upload({reinterpret_cast<const std::byte*>(from), bytes}, to);
+  }
+  virtual void copy_out(const Placement& from, std::uintptr_t to, size_t bytes) {
+    download(from, {reinterpret_cast<std::byte*>(to), bytes});
+  }
   virtual void clear(const Placement& place, size_t bytes) = 0;  // to zero
   virtual void wait() = 0;
   // All that is expensive happens here, once. `placements[i]` is where program.buffers[i] is; those that the steps name

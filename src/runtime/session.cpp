@@ -25,6 +25,7 @@ struct Port {
   std::vector<std::byte> staging;    // where the host cannot reach the device's memory
   std::span<const std::byte> reads;  // an input bound to the caller's memory
   std::span<std::byte> writes;       // an output bound to it
+  std::uintptr_t copies = 0;         // or either to memory of the caller's on the device: its address
   bool current = false;              // output: `host` holds what the last run left
 };
 
@@ -200,6 +201,19 @@ struct Session::State {
     return {device, address + port.place.offset, spec.type};
   }
 
+  // The caller's memory, where a port that is no state can be copied on its device.
+  void bind_device(Port& port, const TensorSpec& spec, const char* what, const DeviceMemory& memory) {
+    if (port.state) fail(ErrorKind::usage, "{} '{}' is a state, which stays on its device", what, spec.name);
+    check_type(what, spec, memory.type);
+    const std::string expected = device_memory(port, spec).device;
+    if (memory.device != expected || (memory.address == 0 && port.bytes > 0))
+      fail(ErrorKind::usage, "{} '{}': expected memory of {}, found {}", what, spec.name, expected,
+           memory.device != expected ? memory.device : "none");
+    wait();
+    port.reads = {}, port.writes = {};
+    port.copies = port.bytes > 0 ? memory.address : 0;
+  }
+
   // Does what enqueues; a failure leaves nothing enqueued.
   template <typename Work>
   void attempt(const Work& work) {
@@ -355,7 +369,7 @@ void Session::bind_input(Key method, Key input, std::span<const std::byte> memor
   if (port.state) fail(ErrorKind::usage, "input '{}' is a state, which stays on its device: use set_input", spec.name);
   if (!memory.empty()) check_size("input", spec, memory.size());
   state_->wait();
-  port.reads = memory;
+  port.reads = memory, port.copies = 0;
 }
 
 void Session::bind_output(Key method, Key output, const TensorSpan& memory) {
@@ -368,7 +382,17 @@ void Session::bind_output(Key method, Key output, std::span<std::byte> memory) {
   if (port.state) fail(ErrorKind::usage, "output '{}' is a state, which stays on its device: use output", spec.name);
   if (!memory.empty()) check_size("output", spec, memory.size());
   state_->wait();
-  port.writes = memory;
+  port.writes = memory, port.copies = 0;
+}
+
+void Session::bind_device_input(Key method, Key input, const DeviceMemory& memory) {
+  const auto& [port, spec] = state_->input(method, input);
+  state_->bind_device(port, spec, "input", memory);
+}
+
+void Session::bind_device_output(Key method, Key output, const DeviceMemory& memory) {
+  const auto& [port, spec] = state_->output(method, output);
+  state_->bind_device(port, spec, "output", memory);
 }
 
 void Session::run(Key method, int times) {
@@ -380,14 +404,20 @@ void Session::enqueue(Key method, int times) {
   State::Ready& ready = state_->methods[state_->method(method)];
   state_->attempt([&] {
     for (Port& port : ready.inputs) {
-      if (!port.reads.empty())
+      if (port.copies != 0)
+        port.queue->copy_in(port.copies, port.place, port.bytes);
+      else if (!port.reads.empty())
         port.queue->upload(port.reads, port.place);
       else if (!port.staging.empty() && !port.state)
         port.queue->upload(port.staging, port.place);
     }
     ready.enqueue_steps(times);
-    for (Port& port : ready.outputs)
-      if (!port.writes.empty()) port.queue->download(port.place, port.writes);
+    for (Port& port : ready.outputs) {
+      if (port.copies != 0)
+        port.queue->copy_out(port.place, port.copies, port.bytes);
+      else if (!port.writes.empty())
+        port.queue->download(port.place, port.writes);
+    }
   });
 }
 

@@ -455,6 +455,49 @@ TEST_P(Sessions, RunsOnWhatLiesOnTheDevice) {
   EXPECT_EQ(floats(session.output(decode, 0)), floats(other.output(decode, 0)));
 }
 
+// Memory of the caller's own on the device: here what other sessions have there.
+TEST_P(Sessions, CopiesFromAndToMemoryOnTheDevice) {
+  Session session = open(GetParam());
+  Session giver = session.sibling(), taker = session.sibling();
+  DeviceMemory to;
+  try {
+    to = taker.device_output(decode, 0);
+  } catch (const Error&) {  // it has no addresses
+    const DeviceMemory none{session.device(0).name, 0, session.program().methods[decode].inputs[0].type};
+    EXPECT_THROW(session.bind_device_input(decode, 0, none), Error);
+    return;
+  }
+  const std::vector<float> expected = decode_step(giver, 3), other = decode_step(session, 2);
+  EXPECT_NE(expected, other);
+  session.reset_states();
+  for (size_t i = 0; i < 2; ++i) session.bind_device_input(decode, i, giver.device_input(decode, i));
+  session.bind_device_output(decode, 0, to);
+  session.run(decode);
+  EXPECT_EQ(floats(taker.output(decode, 0)), expected);
+  EXPECT_EQ(floats(session.output(decode, 0)), expected);
+  for (size_t i = 0; i < 2; ++i) session.bind_input(decode, i, std::span<const std::byte>());
+  session.bind_output(decode, 0, std::span<std::byte>());
+  session.reset_states();
+  EXPECT_EQ(decode_step(session, 2), other);
+  EXPECT_EQ(floats(giver.output(decode, 0)), expected);
+
+  const auto problem = [&](size_t input, const DeviceMemory& memory) -> std::string {
+    try {
+      session.bind_device_input(decode, input, memory);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      return error.what();
+    }
+    return "none";
+  };
+  DeviceMemory memory = giver.device_input(decode, 0);
+  memory.device = "elsewhere:1";
+  EXPECT_EQ(problem(0, memory), "input 'x': expected memory of " + to.device + ", found elsewhere:1");
+  EXPECT_EQ(problem(0, {to.device, 0, memory.type}), "input 'x': expected memory of " + to.device + ", found none");
+  EXPECT_NE(problem(1, giver.device_input(decode, 0)).find("expected int64[1], found float32"), std::string::npos);
+  EXPECT_EQ(problem(2, giver.device_input(decode, 2)), "input 'cache' is a state, which stays on its device");
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, Sessions, testing::ValuesIn(device_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -135,6 +135,21 @@ TEST(CudaQueue, Clears) {
   EXPECT_EQ(bench.read({buffer.get()}, 120), expected);
 }
 
+// Each copy follows what the default stream was given before.
+TEST(CudaQueue, CopiesFromAndToMemoryOfOthers) {
+  Bench bench;
+  const std::vector<std::byte> sent = bytes_from(16);
+  bench.queue->upload(sent, {bench.memory[0].get(), 8});
+  const int copies = calls("cuMemcpyDtoDAsync"), waits = calls("cuStreamWaitEvent"),
+            uploads = calls("cuMemcpyHtoDAsync");
+  bench.queue->copy_in(bench.memory[0]->address() + 8, {bench.memory[1].get(), 16}, 16);
+  bench.queue->copy_out({bench.memory[1].get(), 16}, bench.memory[2]->address(), 16);
+  EXPECT_EQ(bench.read(bench.places[2], 16), sent);
+  EXPECT_EQ(calls("cuMemcpyDtoDAsync") - copies, 2);
+  EXPECT_EQ(calls("cuStreamWaitEvent") - waits, 2);
+  EXPECT_EQ(calls("cuMemcpyHtoDAsync"), uploads);
+}
+
 TEST(CudaDevice, OutOfMemoryIsAnErrorAndNothingMore) {
   Bench bench;
   const std::string error = error_of(ErrorKind::device, [&] { bench.device->allocate(size_t{2} << 30); });

@@ -75,7 +75,8 @@ int execute(const Node& node) {
 }
 
 int run(void* stream, Node node) {
-  if (contexts.empty()) return 201;  // CUDA_ERROR_INVALID_CONTEXT
+  if (contexts.empty()) return 201;                                    // CUDA_ERROR_INVALID_CONTEXT
+  if (reinterpret_cast<uintptr_t>(stream) == 1) return execute(node);  // the default stream
   auto* s = static_cast<Stream*>(stream);
   if (s->capturing) {
     s->captured.push_back(std::move(node));
@@ -178,6 +179,11 @@ FAKE int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, v
   if (!is_ours(at(from), bytes)) return invalid_value;
   return run(stream, {"download", to, at(from), bytes});
 }
+FAKE int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
+  count("cuMemcpyDtoDAsync");
+  if (!is_ours(at(to), bytes) || !is_ours(at(from), bytes)) return invalid_value;
+  return run(stream, {"copy", at(to), at(from), bytes});
+}
 FAKE int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void* stream) {
   if (!is_ours(at(to), bytes) || static_cast<Stream*>(stream)->capturing) return invalid_value;
   if (value == 0) count((std::to_string(bytes) + " zeros").c_str());
@@ -189,6 +195,11 @@ FAKE int cuStreamSynchronize(void*) { return number("FAKE_WAIT", 0); }
 FAKE int cuEventCreate(void** event, unsigned) { return *event = new int(0), success; }
 FAKE int cuEventDestroy_v2(void* event) { return delete static_cast<int*>(event), success; }
 FAKE int cuEventRecord(void* event, void* stream) { return run(stream, {"event", event}); }
+FAKE int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  count("cuStreamWaitEvent");
+  if (!event || flags != 0) return invalid_value;
+  return run(stream, {"wait"});
+}
 FAKE int cuEventSynchronize(void*) { return success; }
 FAKE int cuEventRecordWithFlags(void* event, void* stream, unsigned flags) {
   if (flags != 1 || !static_cast<Stream*>(stream)->capturing) return invalid_value;

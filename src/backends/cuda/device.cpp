@@ -22,10 +22,15 @@ class CudaQueue : public Queue {
     const Current current(device.context());
     constexpr unsigned apart_from_others = 1;  // CU_STREAM_NON_BLOCKING
     check(driver().create_stream(&work_.stream, apart_from_others), "cuStreamCreate");
+    constexpr unsigned without_time = 2;  // CU_EVENT_DISABLE_TIMING
+    const Status status = driver().create_event(&others_, without_time);
+    if (status != 0) driver().destroy_stream(work_.stream);
+    check(status, "cuEventCreate");
   }
   ~CudaQueue() override {
     if (driver().push_context(device_.context()) != 0) return;
     driver().wait_stream(work_.stream);
+    driver().destroy_event(others_);
     driver().destroy_stream(work_.stream);
     Context popped = nullptr;
     driver().pop_context(&popped);
@@ -48,6 +53,12 @@ class CudaQueue : public Queue {
     const Current current(device_.context());
     check(driver().to_host(to.data(), address_of(from), to.size(), work_.stream), "cuMemcpyDtoHAsync");
   }
+  void copy_in(std::uintptr_t from, const Placement& to, size_t bytes) override {
+    copy(static_cast<DevicePointer>(from), address_of(to), bytes);
+  }
+  void copy_out(const Placement& from, std::uintptr_t to, size_t bytes) override {
+    copy(address_of(from), static_cast<DevicePointer>(to), bytes);
+  }
   void clear(const Placement& place, size_t bytes) override {
     if (bytes == 0) return;
     const Current current(device_.context());
@@ -63,10 +74,20 @@ class CudaQueue : public Queue {
   }
 
  private:
+  // The stream waits for what others have given the default stream; the host does not.
+  void copy(DevicePointer from, DevicePointer to, size_t bytes) {
+    const Current current(device_.context());
+    auto* const default_stream = reinterpret_cast<Stream>(std::uintptr_t{1});  // CU_STREAM_LEGACY
+    check(driver().record_event(others_, default_stream), "cuEventRecord");
+    check(driver().follow_event(work_.stream, others_, 0), "cuStreamWaitEvent");
+    check(driver().copy(to, from, bytes, work_.stream), "cuMemcpyDtoDAsync");
+  }
+
   Device& device_;
   Staging& staging_;
   int threads_;
   Work work_;
+  Event others_ = nullptr;  // what the default stream has done
 };
 
 class CudaBackend : public Backend {

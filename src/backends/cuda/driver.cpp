@@ -46,6 +46,7 @@ std::string find_functions(void* library, Driver& d) {
   find("cuMemFreeHost", d.release_host);
   find("cuMemcpyHtoDAsync_v2", d.to_device);
   find("cuMemcpyDtoHAsync_v2", d.to_host);
+  find("cuMemcpyDtoDAsync_v2", d.copy);
   find("cuMemsetD8Async", d.set_bytes);
   find("cuStreamCreate", d.create_stream);
   find("cuStreamDestroy_v2", d.destroy_stream);
@@ -54,6 +55,7 @@ std::string find_functions(void* library, Driver& d) {
   find("cuEventDestroy_v2", d.destroy_event);
   find("cuEventRecord", d.record_event);
   find("cuEventSynchronize", d.wait_event);
+  find("cuStreamWaitEvent", d.follow_event);
   find("cuEventRecordWithFlags", d.record_event_with);
   find("cuEventElapsedTime", d.elapsed);
   find("cuModuleLoadDataEx", d.load_module);

@@ -52,6 +52,7 @@ struct Driver {
   Status (*release_host)(void*) = nullptr;
   Status (*to_device)(DevicePointer, const void*, size_t, Stream) = nullptr;
   Status (*to_host)(void*, DevicePointer, size_t, Stream) = nullptr;
+  Status (*copy)(DevicePointer, DevicePointer, size_t, Stream) = nullptr;
   Status (*set_bytes)(DevicePointer, unsigned char, size_t, Stream) = nullptr;
   Status (*create_stream)(Stream*, unsigned) = nullptr;
   Status (*destroy_stream)(Stream) = nullptr;
@@ -60,6 +61,7 @@ struct Driver {
   Status (*destroy_event)(Event) = nullptr;
   Status (*record_event)(Event, Stream) = nullptr;
   Status (*wait_event)(Event) = nullptr;
+  Status (*follow_event)(Stream, Event, unsigned) = nullptr;
   Status (*record_event_with)(Event, Stream, unsigned) = nullptr;
   Status (*elapsed)(float*, Event, Event) = nullptr;
   Status (*load_module)(Module*, const void*, unsigned, int*, void**) = nullptr;
