@@ -12,17 +12,23 @@ namespace npusim {
 
 struct TuneOptions {
   std::string method;
-  std::string device;                                     // as the choices name it: "NVIDIA H200"
-  size_t ways = 8;                                        // of each kernel, that are timed at most
-  double least = 0.03;                                    // of its time that another way must save to be taken
+  std::string device;  // as the choices name it: "NVIDIA H200"
+  size_t ways = 8;     // of each kernel, that are timed at most
+  double least =
+      0.03;  // of its time that another way must save to be taken; a tenth of that, if it is the whole method
   std::function<void(const std::string&)> progress = {};  // receives the name of each stage as it begins
+};
+
+struct TimedWay {
+  std::string how;
+  double ms = 0;  // of all launches that were made so
 };
 
 // Kernels of one name that were made in one way.
 struct TunedKernel {
   std::string kernel;
   size_t launches = 0;                 // of the method
-  size_t ways = 0;                     // that were timed, the one before among them
+  std::vector<TimedWay> ways;          // that were timed, the one before first
   std::string before, after;           // how it is made
   double before_ms = 0, after_ms = 0;  // of all these launches
 };

@@ -89,14 +89,17 @@ std::string report(const Flags& flags, const Measured& m, const Tuning& tuning, 
   const auto changed = std::count_if(tuning.kernels.begin(), tuning.kernels.end(), is_changed);
   if (flags.json) {
     auto kernels = Json::array();
-    for (const TunedKernel& k : tuning.kernels)
+    for (const TunedKernel& k : tuning.kernels) {
+      auto ways = Json::array();
+      for (const TimedWay& way : k.ways) ways.push_back({{"how", way.how}, {"ms", way.ms}});
       kernels.push_back({{"kernel", k.kernel},
                          {"launches", k.launches},
-                         {"ways", k.ways},
+                         {"ways", ways},
                          {"before", k.before},
                          {"before_ms", k.before_ms},
                          {"after", k.after},
                          {"after_ms", k.after_ms}});
+    }
     return json_report(Json{{"program", path},
                             {"method", m.method},
                             {"kept", kept},

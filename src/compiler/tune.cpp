@@ -169,8 +169,12 @@ Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr
     const Launch& launch = method.launches[one.launches[0]];
     const auto fastest = static_cast<size_t>(std::min_element(one.ms.begin(), one.ms.end()) - one.ms.begin());
     TunedKernel& kernel = result.kernels.emplace_back();
-    kernel = {launch.symbol, one.launches.size(), one.ways.size() + 1, launch.how, launch.how, one.before, one.before};
-    if (one.ms[fastest] > one.before * (1 - options.least)) continue;
+    kernel = {launch.symbol, one.launches.size(), {{launch.how, one.before}}, launch.how, launch.how,
+              one.before,    one.before};
+    for (size_t n = 0; n < one.ways.size(); ++n) kernel.ways.push_back({one.ways[n].launch.how, one.ms[n]});
+    // What is the whole method was timed as a whole.
+    const double least = method.launches.size() == 1 ? options.least / 10 : options.least;
+    if (one.ms[fastest] > one.before * (1 - least)) continue;
     kernel.after = one.ways[fastest].launch.how, kernel.after_ms = one.ms[fastest];
     replaced.emplace(launch.symbol, std::pair{&launch, chosen.size()});
     chosen.push_back(one.ways[fastest]);

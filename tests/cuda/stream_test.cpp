@@ -262,8 +262,8 @@ TEST(CudaStream, DecodeOfOtherArchitectures) {
   }
 }
 
-// A program of these kernels, one after the other: buffers by name, weights where it begins with w, the caller's where
-// it begins with x or y, and else the method's own.
+// A program of these kernels, one after the other: buffers by name, weights where it begins with w, v or b, the
+// caller's where it begins with x or y, and else the method's own.
 struct Chain {
   Program program;
   std::map<std::string, int32_t> named;
@@ -281,10 +281,10 @@ struct Chain {
       Buffer& b = program.buffers.emplace_back();
       b.name = names[i];
       b.type = {kernel.args[i].dtype, {1, kernel.args[i].elements}};
-      b.kind = names[i][0] == 'w'   ? BufferKind::weight
-               : names[i][0] == 'x' ? BufferKind::input
-               : names[i][0] == 'y' ? BufferKind::output
-                                    : BufferKind::local;
+      b.kind = std::string_view("wvb").find(names[i][0]) != std::string_view::npos ? BufferKind::weight
+               : names[i][0] == 'x'                                                ? BufferKind::input
+               : names[i][0] == 'y'                                                ? BufferKind::output
+                                                                                   : BufferKind::local;
       if (b.kind == BufferKind::output) program.methods[0].outputs.push_back({b.name, b.type, known->second});
     }
     program.kernels.push_back(kernel);
@@ -292,12 +292,9 @@ struct Chain {
   }
   // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's. Inputs are
   // random but for elements that are given.
-  void check(double bar, const std::map<std::string, std::map<size_t, double>>& given = {}) {
+  void check(double bar, const std::map<std::string, std::map<size_t, double>>& given = {},
+             std::span<const cuda::StreamWay> ways = cuda::stream_ways().first(1)) {
     Method& method = program.methods[0];
-    Launch launch;
-    launch.count = static_cast<int32_t>(method.steps.size());
-    launch.together = true;
-    const std::string text = cuda::plan_stream_launch(program, method, launch);
     Memory expected = first_memory(program, 3);
     std::mt19937_64 random(5);
     std::uniform_real_distribution<double> real(-1, 1);
@@ -313,12 +310,18 @@ struct Chain {
     const Memory first = expected;
     interpret(program, method, expected);
     std::vector<Memory> found;
-    for (const unsigned blocks : {1U, 3U}) {
-      Stream stream(launch, text, blocks);
-      ASSERT_EQ(stream.error(), "");
-      for (int run = 0; run < 2; ++run) {
-        found.push_back(first);
-        ASSERT_EQ(stream.run(found.back(), blocks == 3 ? mslx::Order::reverse : mslx::Order::random), "");
+    for (const cuda::StreamWay& way : ways) {
+      Launch launch;
+      launch.count = static_cast<int32_t>(method.steps.size());
+      launch.together = true;
+      const std::string text = cuda::plan_stream_launch(program, method, launch, way);
+      for (const unsigned blocks : {1U, 3U}) {
+        Stream stream(launch, text, blocks);
+        ASSERT_EQ(stream.error(), "");
+        for (int run = 0; run < 2; ++run) {
+          found.push_back(first);
+          ASSERT_EQ(stream.run(found.back(), blocks == 3 ? mslx::Order::reverse : mslx::Order::random), "");
+        }
       }
     }
     for (const TensorSpec& output : method.outputs) {
@@ -360,6 +363,23 @@ TEST(CudaStream, RowsThatAreTheSameAndOthers) {
   add("h3", "w7", "h5"), add("h4", "w8", "h6"), add("h4", "w9", "y3"), add("h3", "w10", "y4");
   add("h5", "w11", "y5"), add("h6", "w12", "y6");
   chain.check(0.01);
+}
+
+// Timing chooses among ways that give the same bits. Depths of one piece and of several, more of both than the ring has
+// room for, and more matrices than the feeder's lanes have at once.
+TEST(CudaStream, WaysGiveTheSameBits) {
+  const DType type = DType::bf16;
+  Chain chain;
+  chain.add(linear(1, 1600, 1536, type, type, type, plain), {"x", "w1", "wb1", "x_r", "h0"});
+  for (int i = 0; i < 34; ++i)
+    chain.add(linear(1, 64, i == 0 ? 1600 : 64, type, type, type, plain),
+              {fmt::format("h{}", i), fmt::format("v{}", i), fmt::format("b{}", i), "x_s", fmt::format("h{}", i + 1)});
+  chain.add(linear(1, 40, 64, type, type, type, plain), {"h34", "w2", "wb2", "x_t", "y"});
+  std::vector<cuda::StreamWay> ways = {{}, {.ahead = 96 << 10}};
+  for (const cuda::StreamWay& way : cuda::stream_ways())
+    if (way.ahead > 0 && way.late == 0) ways.push_back(way);
+  ASSERT_EQ(ways.size(), 3U);
+  chain.check(0.02, {}, ways);
 }
 
 // More words than a block has threads, in shares of several lengths.

@@ -41,8 +41,11 @@ TEST_F(CudaTarget, TuningKeepsTheFastestWays) {
   ASSERT_NE(tuning.program, program);
   size_t most = 0;
   for (const TunedKernel& k : tuning.kernels) {
-    most = std::max(most, k.ways);
-    EXPECT_GT(k.ways, 1U);
+    most = std::max(most, k.ways.size());
+    EXPECT_GT(k.ways.size(), 1U);
+    EXPECT_EQ(k.ways[0].how, k.before);
+    EXPECT_TRUE(std::any_of(k.ways.begin(), k.ways.end(),
+                            [&](const TimedWay& way) { return way.how == k.after && way.ms == k.after_ms; }));
     EXPECT_NE(k.after, k.before);
     EXPECT_DOUBLE_EQ(k.before_ms, static_cast<double>(k.launches));
     EXPECT_LT(k.after_ms, 0.61 * static_cast<double>(k.launches));
@@ -96,6 +99,33 @@ TEST_F(CudaTarget, TuningChangesOneVariant) {
   check_launches(with_variant(*tuning.program, 0), 2);
   for (size_t i = 0; i < program->methods[0].launches.size(); ++i)
     EXPECT_EQ(tuning.program->methods[0].launches[i].how, program->methods[0].launches[i].how);
+}
+
+// A method that is one launch has ways too, and is timed as a whole: a hundredth of its time counts.
+TEST_F(CudaTarget, TuningChoosesAStreamsWay) {
+  CompileOptions options;
+  options.target = "cuda:sm_90a,stream";
+  const std::string ir = NPUSIM_SOURCE_DIR "/examples/models/tinyqwen/decode_ir.json";
+  const auto program = compile({{.path = ir, .json = {}}}, options).program;
+  const Launch& before = program->methods[0].launches.at(0);
+  ASSERT_TRUE(before.together);
+  const Tuning tuning = tune_digits(program, program, [&](const std::shared_ptr<const Program>& trial) {
+    check_launches(*trial, 2);
+    std::vector<double> ms(trial->methods[0].steps.size());
+    const std::string& how = trial->methods[0].launches.at(0).how;
+    ms[0] = how == before.how ? 1 : how.find(" 192 KB ahead") != std::string::npos ? 0.99 : 0.999;
+    return ms;
+  });
+  ASSERT_EQ(tuning.kernels.size(), 1U);
+  EXPECT_EQ(tuning.kernels[0].ways.size(), 3U);
+  ASSERT_NE(tuning.program, program);
+  check_launches(*tuning.program, 2);
+  const Launch& after = tuning.program->methods[0].launches.at(0);
+  EXPECT_NE(after.how.find(" 192 KB ahead"), std::string::npos) << after.how;
+  EXPECT_NE(after.symbol, before.symbol);
+  EXPECT_EQ(after.own_bytes, before.own_bytes);
+  EXPECT_EQ(after.args, before.args);
+  EXPECT_EQ(after.traps, before.traps);
 }
 
 // Before a driver whose every launch takes as long as another.

@@ -201,7 +201,13 @@ class CudaTarget : public CodegenTarget {
   std::vector<LaunchWay> ways(const Program& program, const Sequence& sequence, const Launch& launch,
                               size_t most) const override {
     std::vector<LaunchWay> ways;
-    if (launch.together) return ways;
+    if (launch.together) {
+      for (const StreamWay& one : stream_ways().first(std::min(most, stream_ways().size()))) {
+        LaunchWay& way = ways.emplace_back(LaunchWay{launch, {}});
+        way.text = plan_stream_launch(program, sequence, way.launch, one);
+      }
+      return ways;
+    }
     for (Made& made :
          make_ways(program, work_of(program, steps_of(sequence, launch), features_, true), features_, most)) {
       LaunchWay way{launch, std::move(made.functions)};

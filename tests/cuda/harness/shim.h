@@ -432,29 +432,42 @@ inline void mbarrier_expect(unsigned long long* at, unsigned bytes) {
   mbarrier(at).bytes += static_cast<int>(bytes);
   mbarrier_arrive(at);
 }
-inline void mbarrier_wait(unsigned long long* at, unsigned parity) {
-  while (mbarrier(at).phase == parity) {
-    mslx_yield();
-    for (size_t i = late_arrivals.size(); i-- > 0;) {
-      if (late_arrivals[i].at != at) continue;
-      for (const Copy& c : late_arrivals[i].copies) {
-        std::memset(c.to, 0, 16);
-        std::memcpy(c.to, c.from, c.bytes);
-      }
-      late_arrivals.erase(late_arrivals.begin() + static_cast<long>(i));
-      mbarrier_arrive(at);
-      break;
-    }
-    for (size_t i = bulk_copies.size(); i-- > 0;) {
-      const BulkCopy c = bulk_copies[i];
-      if (c.at != at) continue;
-      bulk_copies.erase(bulk_copies.begin() + static_cast<long>(i));
+// Copies that it waits for arrive, one after the other.
+inline bool mbarrier_over(unsigned long long* at, unsigned parity) {
+  if (mbarrier(at).phase != parity) return true;
+  mslx_yield();
+  for (size_t i = late_arrivals.size(); i-- > 0;) {
+    if (late_arrivals[i].at != at) continue;
+    for (const Copy& c : late_arrivals[i].copies) {
+      std::memset(c.to, 0, 16);
       std::memcpy(c.to, c.from, c.bytes);
-      mbarrier(at).bytes -= static_cast<int>(c.bytes);
-      mbarrier_turn(mbarrier(at));
-      break;
     }
+    late_arrivals.erase(late_arrivals.begin() + static_cast<long>(i));
+    mbarrier_arrive(at);
+    break;
   }
+  for (size_t i = bulk_copies.size(); i-- > 0;) {
+    const BulkCopy c = bulk_copies[i];
+    if (c.at != at) continue;
+    bulk_copies.erase(bulk_copies.begin() + static_cast<long>(i));
+    std::memcpy(c.to, c.from, c.bytes);
+    mbarrier(at).bytes -= static_cast<int>(c.bytes);
+    mbarrier_turn(mbarrier(at));
+    break;
+  }
+  return mbarrier(at).phase != parity;
+}
+inline void mbarrier_wait(unsigned long long* at, unsigned parity) {
+  while (!mbarrier_over(at, parity)) {
+  }
+}
+inline unsigned clock_now() {
+  static unsigned now = 0;
+  return __atomic_add_fetch(&now, 97, __ATOMIC_RELAXED);
+}
+inline void bring_bulk(const void* from, unsigned bytes) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16) mslx_fail("words that are not whole");
+  for (unsigned at = 0; at < bytes; at += 16) (void)static_cast<const volatile char*>(from)[at];
 }
 inline void arrive_behind_copies(unsigned long long* at) {
   Copies& mine = my_copies();

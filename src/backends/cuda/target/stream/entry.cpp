@@ -28,7 +28,8 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
   return l;
 }
 
-StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const std::string& cases) {
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way,
+                        const std::string& cases) {
   StreamEntry entry;
   entry.parameter = "const __grid_constant__ Given given";
   const size_t count = table.values.size() + (table.trap_count > 0) + 1;
@@ -59,7 +60,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
   t.add("__syncthreads();");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
-  t.add("take_registers<40>();");
+  t.add("take_registers<48>();");
   t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 64));
   t.add("const int lane = threadIdx.x % 32;");
   t.open("const auto found = [&](const int place)");
@@ -82,8 +83,9 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.open("for (int k = lane; k < length; k += 32)");
   t.add("const int place = table_rows[i + k];  // of words: their memory is two places before");
   t.add(fmt::format("const unsigned long long value = rows[slot * {} + k] = found(place);", table.longest_row));
-  t.add(
-      fmt::format("if (place >= {}) bring_words((const char*)found(table_rows[i + k - 2]), (int)value);", words_from));
+  if (way.nearer)
+    t.add(fmt::format("if (place >= {}) bring_words((const char*)found(table_rows[i + k - 2]), (int)value);",
+                      words_from));
   t.close();
   t.add("__syncwarp();");
   t.open("for (int left = table_brought[brought++]; left > 0; --left, brought += 4)");
@@ -103,6 +105,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("return;");
   t.close();
   t.add("Feeder feeder = {ring, 0, 0, 0};");
+  t.add("Ahead ahead = {};");
   t.add("// A lane each has of the next ones, what of them is the block's; those behind them are on their way.");
   const size_t matrices = table.matrices.size() / 2;
   t.add("int place = 0, shape = 0;");
@@ -121,6 +124,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("lines = first_line(lines, blockIdx.x + 1, reciprocal) - line, mine += 2 * (long long)line * depth;");
   t.close();
   t.add("else lines = -1;");
+  t.add(fmt::format("begin_ahead(ahead, mine, first + lane < {} ? max(lines, 0) * depth * 2 : 0);", matrices));
   t.add("const int then = first + 32 + lane;");
   t.add(fmt::format("if (then < {}) ", matrices) + fmt::format(fmt::runtime(ask), "then"));
   t.add("#pragma unroll 1");
@@ -128,7 +132,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const char* const matrix = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)mine, n);");
   t.add("const int some = __shfl_sync(0xffffffffu, lines, n), elements = __shfl_sync(0xffffffffu, depth, n);");
   t.add("if (some >= 0)");
-  t.add("  feed(feeder, matrix, some, elements);");
+  t.add("  feed(feeder, ahead, n, matrix, some, elements);");
   t.add("else");
   t.add("  for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);");
   t.close();

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backends/cuda/target/stream/table.h"
+#include "backends/cuda/target/stream/way.h"
 
 namespace npusim::cuda {
 
@@ -18,6 +19,7 @@ struct StreamEntry {
   std::string tables, parameter, body;  // what is declared before the function, what it takes, and its text
 };
 // `cases`: the pieces of text, by their numbers.
-StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const std::string& cases);
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way,
+                        const std::string& cases);
 
 }  // namespace npusim::cuda

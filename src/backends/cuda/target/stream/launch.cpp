@@ -62,15 +62,15 @@ std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains) 
   const auto plan = plan_stream(steps.method, why);
   if (plan && gains)
     if (auto slower = gains_nothing(steps.method, *plan)) return slower;
-  if (plan && print_stream(steps.method, *plan, why)) return std::nullopt;
+  if (plan && print_stream(steps.method, *plan, {}, why)) return std::nullopt;
   return why;
 }
 
-std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch) {
+std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch, const StreamWay& way) {
   const StreamSteps steps = stream_steps(method_of(program, sequence, launch));
   std::string why;
   const auto plan = plan_stream(steps.method, why);
-  auto text = plan ? print_stream(steps.method, *plan, why) : std::nullopt;
+  auto text = plan ? print_stream(steps.method, *plan, way, why) : std::nullopt;
   if (!text) fail(ErrorKind::internal, "cuda: what was a stream is none: {}", why);
   launch.symbol = text->symbol;
   launch.grid[0] = stream_grid;
@@ -79,6 +79,7 @@ std::string plan_stream_launch(const Program& program, const Sequence& sequence,
   launch.own_bytes = static_cast<uint64_t>(text->own_bytes);
   launch.how = text->how;
   launch.args = text->values;
+  launch.traps.clear();
   for (size_t s = 0; s < steps.method.steps.size(); ++s) {
     if (text->first_trap[s] < 0) continue;
     const Kernel& kernel = plan->kernels[s];

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/cuda/target/stream/way.h"
 #include "codegen/target.h"
 
 namespace npusim::cuda {
@@ -12,6 +13,7 @@ std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains =
 
 // Fills in the launch of a method that can: all but its code, of which these are the functions, without the helpers
 // that they mention.
-std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch);
+std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch,
+                               const StreamWay& way = {});
 
 }  // namespace npusim::cuda

@@ -83,10 +83,43 @@ __device__ __forceinline__ void retire(Feeder& f) {
   advance(f.asked_slot, f.asked_phase, f.ring.count);
   --f.under_way;
 }
+
+// What follows the pieces that are asked for, brought into the cache while the ring has no room. Of up to 32 matrices each
+// lane has one's begin and bytes.
+struct Ahead {
+  const char* mine;
+  int bytes;
+  int matrix, at;  // where what is brought ends
+  int lead;        // bytes from what is asked for until there
+  unsigned next;   // the clock before which nothing is brought: few at a time delay what blocks exchange less
+};
+__device__ __forceinline__ void begin_ahead(Ahead& a, const char* mine, const int bytes) {
+  a.mine = mine, a.bytes = bytes, a.matrix = a.at = a.lead = 0;
+}
+__device__ __forceinline__ void bring_ahead(Ahead& a) {
+  if (a.lead >= bytes_ahead || a.matrix == 32) return;
+  if (__any_sync(0xffffffffu, (int)(clock_now() - a.next) < 0)) return;
+  const char* const from = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)a.mine, a.matrix) + a.at;
+  const int bytes = min(__shfl_sync(0xffffffffu, a.bytes, a.matrix) - a.at, (int)bytes_brought);
+  if (bytes <= 0) {
+    ++a.matrix, a.at = 0;
+    return;
+  }
+  if (is_elected()) bring_bulk(from, bytes);
+  a.at += bytes, a.lead += bytes, a.next = clock_now() + clocks_apart;
+}
+// More of a matrix is asked for, and so much of it in all.
+__device__ __forceinline__ void pass_ahead(Ahead& a, const int matrix, const int fed, const int bytes) {
+  a.lead -= bytes;
+  if (a.lead < 0) a.matrix = matrix, a.at = fed, a.lead = 0;
+}
+
 // Lines one behind the other. What there must be room for is ready before it is waited for: little is between the
 // arrival of an older piece and the request.
-__device__ __forceinline__ void feed(Feeder& f, const char* matrix, int lines, const int depth) {
+__device__ __forceinline__ void feed(Feeder& f, Ahead& ahead, const int number, const char* matrix, int lines,
+                                     const int depth) {
   Ring& r = f.ring;
+  int fed = 0;
 #pragma unroll 1
   for (; lines > 0; lines -= 8, matrix += 8 * 2 * (long long)depth) {
     const int count = min(8, lines);
@@ -96,7 +129,11 @@ __device__ __forceinline__ void feed(Feeder& f, const char* matrix, int lines, c
       const int copies = depth <= slot_depth ? 1 : count, each = depth <= slot_depth ? bytes : line;
       const char* from = matrix + (long long)k * 2;
       char* to = r.slots + r.slot * slot_bytes;
+      while (bytes_ahead > 0 && !__any_sync(0xffffffffu, mbarrier_over(&r.empty[r.slot], r.phase ^ 1)))
+        bring_ahead(ahead);
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
+      fed += bytes;
+      pass_ahead(ahead, number, fed, bytes);
       if (is_elected()) mbarrier_expect(&r.full[r.slot], bytes);
       const bool waits = f.under_way == r.count || f.under_way * bytes >= bytes_asked_for;
       while (waits && (f.under_way - 1) * bytes >= bytes_asked_for) {

@@ -26,12 +26,14 @@ namespace {
 
 using Kind = StreamStage::Kind;
 
-constexpr int64_t word_payload = 12;  // bytes of a value in a word that is exchanged
-constexpr int published_places = 3;   // of a row: the memory of the words, the block's elements, its words
+constexpr int64_t word_payload = 12;                     // bytes of a value in a word that is exchanged
+constexpr int bytes_brought = 4096, clocks_apart = 400;  // ahead, by a block: half of what memory gives
+constexpr int published_places = 3;  // of a row: the memory of the words, the block's elements, its words
 
 class Printer {
  public:
-  Printer(const WholeMethod& method, const StreamPlan& plan) : m_(method), plan_(plan), rows_(method, plan) {}
+  Printer(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way)
+      : m_(method), plan_(plan), way_(way), rows_(method, plan) {}
 
   std::optional<StreamText> run(std::string& why) {
     for (size_t i = 0, end = 0; i < plan_.stages.size(); i = end) {
@@ -56,8 +58,8 @@ class Printer {
       return std::nullopt;
     }
     StreamText out;
-    const StreamEntry entry = print_entry(table_, layout, cases_);
-    out.symbol = "stream_" + hash_hex(functions_ + entry.tables + entry.body);
+    const StreamEntry entry = print_entry(table_, layout, way_, cases_);
+    out.symbol = "stream_" + hash_hex(constants() + functions_ + entry.tables + entry.body);
     out.functions = std::string(constants()) + std::string(stream_machine()) + functions_ + entry.tables +
                     fmt::format(fmt::runtime(cuda_dialect.kernel), out.symbol, entry.parameter,
                                 fmt::format("{}, 1", stream_block)) +
@@ -73,9 +75,10 @@ class Printer {
     out.how = fmt::format(
         "one stream: {} stages of {} kinds, {} products, {} attentions, {} exchanges, {} gathers, {} everywhere, {} "
         "spread; {} "
-        "meetings, {} slots of {} bytes",
+        "meetings, {} slots of {} bytes; {}",
         plan_.stages.size(), kinds_.size(), count(Kind::product), count(Kind::attention), count(Kind::exchange),
-        count(Kind::gather), count(Kind::everywhere), count(Kind::spread), meetings, layout.slots, slot_bytes);
+        count(Kind::gather), count(Kind::everywhere), count(Kind::spread), meetings, layout.slots, slot_bytes,
+        to_string(way_));
     return out;
   }
 
@@ -384,7 +387,8 @@ class Printer {
     for (int32_t v : stage.values) bytes += bytes_of(v);
     const bool few = bytes <= word_payload * stream_threads;
     if (!few)
-      c.add(fmt::format("wait_for_most((const char*){}, turn, gridDim.x / 4);", memory(stage.values.size() - 1)));
+      c.add(fmt::format("wait_for_most((const char*){}, turn, {});", memory(stage.values.size() - 1),
+                        way_.late == 0 ? "0" : fmt::format("gridDim.x / {}", way_.late)));
     for (size_t n = 0; n < stage.values.size(); ++n)
       c.add(fmt::format("ask(taken_{}, (const char*){}, {});", n, memory(n), all(n)));
     if (few) c.add("meet_block();");
@@ -476,12 +480,15 @@ class Printer {
   }
 
   std::string constants() const {
-    return fmt::format("\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {} }};\n",
-                       slot_depth, slot_bytes, bytes_asked_for, stream_grid);
+    return fmt::format(
+        "\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {}, bytes_ahead = {}, "
+        "bytes_brought = {}, clocks_apart = {} }};\n",
+        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.ahead, bytes_brought, clocks_apart);
   }
 
   const WholeMethod& m_;
   const StreamPlan& plan_;
+  const StreamWay& way_;
   const Dialect& d_ = stream_dialect();
   TableWriter rows_;
   const StreamTable& table_ = rows_.table;
@@ -496,8 +503,9 @@ class Printer {
 
 }  // namespace
 
-std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, std::string& why) {
-  return Printer(method, plan).run(why);
+std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
+                                       std::string& why) {
+  return Printer(method, plan, way).run(why);
 }
 
 }  // namespace npusim::cuda

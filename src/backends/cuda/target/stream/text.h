@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/target/stream/plan.h"
+#include "backends/cuda/target/stream/way.h"
 #include "backends/cuda/target/text.h"
 
 namespace npusim::cuda {
@@ -23,6 +24,7 @@ inline constexpr int stream_block = 128 + stream_threads;
 inline constexpr int stream_grid = multiprocessors;  // blocks at most
 
 // Why a block's memory does not do in `why`.
-std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, std::string& why);
+std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
+                                       std::string& why);
 
 }  // namespace npusim::cuda

@@ -1,0 +1,22 @@
+// The ways of a stream: timing chooses one for a device, and the same bits come out of all.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "backends/cuda/target/stream/product.h"
+
+namespace npusim::cuda {
+
+struct StreamWay {
+  int64_t under_way =
+      2 * slot_bytes;  // bytes of weights that a block has asked for at once: more delay what blocks exchange
+  int64_t ahead = 0;   // bytes of weights behind those that are brought into the cache while the ring has no room
+  int late = 4;        // many words are read when all but one in so many blocks have published; 0: when all have
+  bool nearer = true;  // a block's words are brought into the cache before it publishes them
+};
+// The likeliest to be the fastest first.
+std::span<const StreamWay> stream_ways();
+std::string to_string(const StreamWay& way);
+
+}  // namespace npusim::cuda
