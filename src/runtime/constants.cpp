@@ -41,7 +41,8 @@ class Blocks {
   void add(int32_t buffer, const Buffer& b) {
     placed_.push_back({buffer, b.device, blocks_[static_cast<size_t>(b.device)].add(byte_size(b.type))});
   }
-  void allocate(const std::vector<std::shared_ptr<Backend>>& devices,
+  // Zeros where only the device reaches it: it reads whole words, of which a value may end within one.
+  void allocate(const std::vector<std::shared_ptr<Backend>>& devices, const Queues& queues,
                 std::vector<std::unique_ptr<DeviceBuffer>>& memory, std::vector<Placement>& placements) {
     std::vector<DeviceBuffer*> of_device(blocks_.size());
     for (const Placed& p : placed_) {
@@ -49,6 +50,7 @@ class Blocks {
       if (!of_device[d]) {
         memory.push_back(devices[d]->allocate(std::max<size_t>(blocks_[d].bytes, 1)));
         of_device[d] = memory.back().get();
+        if (!of_device[d]->host()) queues[d]->clear({of_device[d]}, of_device[d]->bytes());
       }
       placements[static_cast<size_t>(p.buffer)] = {of_device[d], p.offset, false};
     }
@@ -122,8 +124,8 @@ class Loader {
       (kept_[i] ? mine_ : passing_).add(static_cast<int32_t>(i), b);
     }
     if (!problems.empty()) throw Error(ErrorKind::bad_input, std::move(problems));
-    mine_.allocate(c_.devices, c_.memory, c_.placements);
-    passing_.allocate(c_.devices, temporary_, c_.placements);
+    mine_.allocate(c_.devices, queues_, c_.memory, c_.placements);
+    passing_.allocate(c_.devices, queues_, temporary_, c_.placements);
   }
 
   void upload() {

@@ -127,6 +127,8 @@ struct Session::State {
       m.port_buffer = allocate(d, m.ports.bytes);
       m.arena_buffer = allocate(d, m.arena.bytes);
       queues[d]->clear({m.port_buffer}, m.port_buffer->bytes());
+      // Of what only the device reaches it reads whole words, of which a value may end within one.
+      if (!m.arena_buffer->host()) queues[d]->clear({m.arena_buffer}, m.arena_buffer->bytes());
       queues[d]->wait();
     }
     for (size_t i = 0; i < p.buffers.size(); ++i) {
