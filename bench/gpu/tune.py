@@ -4,6 +4,7 @@
     bench/gpu/compare.py prepare FOLDER        on a machine that can export them
     bench/gpu/tune.py FOLDER [--npusim P] [--models A,B] [--ways N]
 
+Of decode steps their programs that are one launch, with what each way took.
 Answers of the tuned program are held to compare.py's bars, against PyTorch's (float32; language models bfloat16). Tuned
 programs stay in FOLDER/tuned.
 """
@@ -27,7 +28,9 @@ def tune(name: str, folder: Path, npusim: str, ways: int, work: Path) -> str:
     _, _, expected = compare.make(name, folder, work)
     torch.cuda.empty_cache()
     (folder / "tuned").mkdir(exist_ok=True)
-    program, tuned = folder / f"{name}.npubin", folder / "tuned" / f"{name}.npubin"
+    program, tuned = folder / compare.STREAM / f"{name}.npubin", folder / "tuned" / f"{name}.npubin"
+    if not program.exists():
+        program = folder / f"{name}.npubin"
     given = ["--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
     begin = time.monotonic()
     flags = ["--ways", ways, "--seconds", 0.2, "--json"]
@@ -43,6 +46,9 @@ def tune(name: str, folder: Path, npusim: str, ways: int, work: Path) -> str:
     times = f"{report['before_ms']:8.4f} {report['after_ms']:8.4f} ms"
     counts = f"{len(changed)} of {len(report['kernels'])} kernels"
     lines = [f"{name:26s} {times}  {kept:8s} {counts}, {error:.1e} {'ok' if right else 'WRONG'}, {seconds:.0f} s"]
+    for k in report["kernels"] if len(report["kernels"]) == 1 else []:  # a method as one launch
+        for way in sorted(k["ways"], key=lambda w: w["ms"]):
+            lines.append(f"    {way['ms']:.4f}  {way['how'].rpartition('; ')[2]}")
     for k in sorted(changed, key=lambda k: k["after_ms"] - k["before_ms"]):
         lines.append(f"    {k['before_ms']:.4f} {k['after_ms']:.4f}  {k['launches']} x {k['before']} -> {k['after']}")
     return "\n".join(lines)

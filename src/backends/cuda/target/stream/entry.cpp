@@ -12,6 +12,11 @@ namespace {
 
 constexpr int64_t rows_kept = 2;  // of the table: of the piece of text that runs and of the next
 
+// Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for all:
+// warps that ask for more wait until others have given it.
+constexpr int feeder_registers = 56, registers = 224;
+static_assert((stream_block - stream_threads) * feeder_registers + stream_threads * registers <= stream_block * 168);
+
 }  // namespace
 
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
@@ -60,7 +65,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
   t.add("__syncthreads();");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
-  t.add("take_registers<48>();");
+  t.add(fmt::format("take_registers<{}>();", feeder_registers));
   t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 64));
   t.add("const int lane = threadIdx.x % 32;");
   t.open("const auto found = [&](const int place)");
@@ -139,7 +144,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.close();
   t.add("return;");
   t.close();
-  t.add("give_registers<232>();");
+  t.add(fmt::format("give_registers<{}>();", registers));
   if (table.trap_count > 0) t.add(fmt::format("int* const trap = (int*)given.at[{}];", table.values.size()));
   t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
   t.add(fmt::format("char* const scratch = own + {};", layout.at_scratch));

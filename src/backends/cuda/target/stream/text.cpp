@@ -26,9 +26,9 @@ namespace {
 
 using Kind = StreamStage::Kind;
 
-constexpr int64_t word_payload = 12;                     // bytes of a value in a word that is exchanged
-constexpr int bytes_brought = 4096, clocks_apart = 400;  // ahead, by a block: half of what memory gives
-constexpr int published_places = 3;  // of a row: the memory of the words, the block's elements, its words
+constexpr int64_t word_payload = 12;  // bytes of a value in a word that is exchanged
+constexpr int bytes_brought = 4096;   // ahead, by a block at a time
+constexpr int published_places = 3;   // of a row: the memory of the words, the block's elements, its words
 
 class Printer {
  public:
@@ -483,7 +483,7 @@ class Printer {
     return fmt::format(
         "\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {}, bytes_ahead = {}, "
         "bytes_brought = {}, clocks_apart = {} }};\n",
-        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.ahead, bytes_brought, clocks_apart);
+        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.ahead, bytes_brought, way_.apart);
   }
 
   const WholeMethod& m_;

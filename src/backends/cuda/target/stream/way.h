@@ -12,6 +12,7 @@ struct StreamWay {
   int64_t under_way =
       2 * slot_bytes;  // bytes of weights that a block has asked for at once: more delay what blocks exchange
   int64_t ahead = 0;   // bytes of weights behind those that are brought into the cache while the ring has no room
+  int apart = 400;     // clocks between 4 KB of them: 400 are half of what memory gives
   int late = 4;        // many words are read when all but one in so many blocks have published; 0: when all have
   bool nearer = true;  // a block's words are brought into the cache before it publishes them
 };
