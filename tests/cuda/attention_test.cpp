@@ -62,6 +62,10 @@ Ex causal(KernelBuilder& b, Ex leaf, Ex mask) {
 Ex some_hidden(KernelBuilder& b, Ex leaf, Ex mask) {
   return select(mask < 2 && b.index(4) < b.integer(700), leaf * 0.25, -infinity);
 }
+// What is seen begins and ends within pieces, and others see nothing.
+Ex window(KernelBuilder& b, Ex leaf, Ex mask) {
+  return select(b.integer(90) < b.index(4) && b.index(4) < b.integer(600), leaf * 0.25, -infinity) + mask;
+}
 Ex rounded(KernelBuilder& b, Ex leaf, Ex mask) { return b.round_to(leaf * 1.0, DType::f16) + mask; }
 Ex none_left(KernelBuilder&, Ex leaf, Ex mask) { return select(mask < 9, -infinity, leaf); }
 Ex capped(KernelBuilder&, Ex leaf, Ex mask) { return tanh(leaf * 0.02) * 50.0 + mask; }
@@ -272,6 +276,7 @@ TEST(CudaAttention, Pieces) {
   c.queries = 1, c.group = 6, c.keys = 1024;
   add("pieces", attention(c, DType::f32, masked));
   add("pieces_hidden", attention(c, DType::i64, some_hidden));
+  add("pieces_window", attention(c, DType::f32, window));
   add("pieces_none", attention(c, DType::i64, none_left));
   c.safe = true, c.type = DType::f16, c.depth = c.columns = 96, c.group = 7, c.queries = 2;
   add("pieces_safe", attention(c, DType::i64, none_left));
