@@ -262,7 +262,7 @@ TEST(CudaGpu, ATunedProgramGivesTheSameAnswers) {
   const std::vector<double> expected = to_doubles(view_of(was)), found = to_doubles(view_of(now));
   EXPECT_LT(compare(found, expected, 768).relative_l2, 1e-3);
   for (const TunedKernel& k : tuning.kernels)
-    std::printf("  %zu ways, %.4f and %.4f ms: %s\n", k.ways, k.before_ms, k.after_ms, k.after.c_str());
+    std::printf("  %zu ways, %.4f and %.4f ms: %s\n", k.ways.size(), k.before_ms, k.after_ms, k.after.c_str());
 }
 
 // Of ordinary memory, by way of pinned blocks; how fast that is beside one copy from pinned memory is printed.
