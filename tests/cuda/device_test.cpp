@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cuda/gpu.h"
 #include "npusim/compare.h"
+#include "npusim/compiler.h"
 #include "npusim/machine.h"
 #include "npusim/tune.h"
 #include "passes/run_graph.h"
@@ -44,6 +45,7 @@ std::vector<HostTensor> run(Session& session, unsigned seed, int repeats = 1) {
   const Method& method = session.program().methods[0];
   for (size_t i = 0; i < method.inputs.size(); ++i) {
     const TensorType& type = method.inputs[i].type;
+    if (session.program().buffers[static_cast<size_t>(method.inputs[i].buffer)].kind == BufferKind::state) continue;
     for (int64_t e = 0; e < element_count(type.shape); ++e) {
       std::byte* to = session.input(0, i).data();
       if (is_float(type.dtype))
@@ -263,6 +265,32 @@ TEST(CudaGpu, ATunedProgramGivesTheSameAnswers) {
   EXPECT_LT(compare(found, expected, 768).relative_l2, 1e-3);
   for (const TunedKernel& k : tuning.kernels)
     std::printf("  %zu ways, %.4f and %.4f ms: %s\n", k.ways.size(), k.before_ms, k.after_ms, k.after.c_str());
+}
+
+// Whatever is under way, ahead or read early.
+TEST(CudaGpu, EveryWayOfAStreamGivesTheSameBits) {
+  if (gpu()->fit({"cubin", "sm_90a", {}}) == 0) GTEST_SKIP() << "SKIP: streams are for sm_90a";
+  CompileOptions in_one;
+  in_one.target = "cuda:sm_90a,stream";
+  const std::string ir = NPUSIM_SOURCE_DIR "/examples/models/tinyqwen/decode_ir.json";
+  const auto program = compile({{.path = ir, .json = {}}}, in_one).program;
+  std::vector<HostTensor> memory;
+  SessionOptions options;
+  options.weights = weights_of(*program, memory);
+  options.devices = {gpu()};
+  TuneOptions how;
+  how.method = program->methods[0].name, how.device = gpu()->description(), how.ways = 64;
+  std::vector<HostTensor> expected;
+  size_t tried = 0;
+  tune(program, program, how, [&](const std::shared_ptr<const Program>& trial) {
+    Session session(trial, options);
+    const std::vector<HostTensor> found = run(session, 3, 20);
+    if (expected.empty()) expected = found;
+    EXPECT_TRUE(equal(found, expected)) << trial->methods[0].launches.at(0).how;
+    ++tried;
+    return session.time_steps(0);
+  });
+  EXPECT_GT(tried, 12U);
 }
 
 // Of ordinary memory, by way of pinned blocks; how fast that is beside one copy from pinned memory is printed.
