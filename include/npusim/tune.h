@@ -12,10 +12,9 @@ namespace npusim {
 
 struct TuneOptions {
   std::string method;
-  std::string device;  // as the choices name it: "NVIDIA H200"
-  size_t ways = 8;     // of each kernel, that are timed at most
-  double least =
-      0.03;  // of its time that another way must save to be taken; a tenth of that, if it is the whole method
+  std::string device;   // as the choices name it: "NVIDIA H200"
+  size_t ways = 8;      // of each kernel, that are timed at most
+  double least = 0.03;  // of its time that another way must save to be taken; of a whole method's a tenth of that
   std::function<void(const std::string&)> progress = {};  // receives the name of each stage as it begins
 };
 

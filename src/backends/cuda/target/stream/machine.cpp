@@ -95,6 +95,7 @@ struct Ahead {
 };
 __device__ __forceinline__ void begin_ahead(Ahead& a, const char* mine, const int bytes) {
   a.mine = mine, a.bytes = bytes, a.matrix = a.at = a.lead = 0;
+  if (bytes_ahead > 0) a.next = clock_now();
 }
 __device__ __forceinline__ void bring_ahead(Ahead& a) {
   if (a.lead >= bytes_ahead || a.matrix == 32) return;
