@@ -1,5 +1,5 @@
 // How long it takes until what all blocks of a launch made has come to all of them, while weights come in beside it:
-// what a decode step as one launch waits for (docs/cuda.md). An H200 is done in two seconds.
+// what a decode step as one launch waits for (docs/cuda-measured.md). An H200 is done in seconds.
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a bench/gpu/exchange.cu -o exchange && ./exchange
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace {
 using Number = unsigned long long;
 constexpr int blocks = 132, threads = 256, times = 1000;
 constexpr int ring_bytes = 8 * 24576, splits = 64, quads = 192;  // of an attention: pieces of the keys, four columns
-constexpr Number weight_bytes = Number{4} << 30, value_bytes = 4 << 20;
+constexpr Number weight_bytes = Number{4} << 30, value_bytes = 1 << 20;  // the latter of a place
 
 __device__ void write_whole(uint4* to, const uint4 w) {
   const Number low = w.x | static_cast<Number>(w.y) << 32, high = w.z | static_cast<Number>(w.w) << 32;
@@ -46,6 +46,7 @@ __device__ void wait(Number* full, const unsigned parity) {
                  : "r"(shared(full)), "r"(parity)
                  : "memory");
 }
+__device__ void bring_nearer(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 __device__ void meet() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 __device__ Number now() {
   Number ns;
@@ -57,6 +58,8 @@ struct Way {
   int words = 2;           // of a block
   int late = -1;           // one thread waits for a counter until so many blocks are missing; below 0: all look at once
   bool attention = false;  // what the splits of an attention found, of which each block merges some columns
+  int places = 2;          // that turns use one after the other: of many none is in the cache when it is used
+  bool nearer = false;     // a block's own lines are brought into the cache two turns before
 };
 struct Given {
   char *values, *weights;
@@ -102,8 +105,13 @@ __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constan
   const Number begin = now();
 #pragma unroll 1
   for (unsigned turn = 1; turn <= times; ++turn) {
-    char* const counter = g.values + (turn & 1) * value_bytes;
+    char* const counter = g.values + turn % g.way.places * value_bytes;
     uint4* const all = reinterpret_cast<uint4*>(counter + 4096);
+    if (g.way.nearer && !g.way.attention) {
+      char* const then = g.values + (turn + 2) % g.way.places * value_bytes;
+      if (thread == 0) bring_nearer(then);
+      if (thread * 2 < g.way.words) bring_nearer(then + 4096 + (blockIdx.x * g.way.words + thread * 2) * 16);
+    }
     if (!g.way.attention) {
       if (thread < g.way.words) write_whole(all + blockIdx.x * g.way.words + thread, {value, value, value, turn});
     } else if (blockIdx.x < 2 * splits) {
@@ -114,7 +122,8 @@ __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constan
     if (thread == 0 && g.way.late >= 0) {
       asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(counter) : "memory");
       Number seen = 0;
-      while (seen < static_cast<Number>((turn + 1) / 2) * blocks - g.way.late)
+      const Number uses = (turn + g.way.places - 1) / g.way.places;
+      while (seen < uses * blocks - g.way.late)
         asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(counter) : "memory");
     }
     if (g.way.late >= 0) meet();
@@ -146,7 +155,8 @@ void check(cudaError_t error) {
 
 int main() {
   Given g{};
-  check(cudaMalloc(&g.values, 2 * value_bytes)), check(cudaMalloc(&g.weights, weight_bytes));
+  constexpr int many_places = times + 8;  // each is used once
+  check(cudaMalloc(&g.values, many_places * value_bytes)), check(cudaMalloc(&g.weights, weight_bytes));
   check(cudaMallocHost(&g.took, 8 * blocks)), check(cudaMallocHost(&g.came, 8 * blocks));
   std::mt19937_64 random(1);
   std::vector<Number> noise(1 << 20);
@@ -160,18 +170,25 @@ int main() {
       "KB\n");
   struct Row {
     const char* name;
-    int words;
-    bool attention;
+    Way way;
+    std::vector<int> lates;
   };
-  for (const auto& [name, words, attention] :
-       {Row{"264 words", 2, false}, {"1584 words", 12, false}, {"attention", 0, true}})
-    for (const int late : {-1, 0, 33, 66}) {
-      std::printf("%-12s%-24s", name, late < 0 ? "all look" : ("counter, " + std::to_string(late) + " late").c_str());
+  const std::vector<int> all_lates = {-1, 0, 33, 66}, some = {-1, 33};
+  for (const auto& [name, way, lates] :
+       {Row{"264 words", {2}, all_lates}, Row{"1584 words", {12}, all_lates},
+        Row{"attention", {0, -1, true}, all_lates}, Row{"264, not cached", {2, -1, false, many_places}, some},
+        Row{"264, brought nearer", {2, -1, false, many_places, true}, some},
+        Row{"132, not cached", {1, -1, false, many_places}, some},
+        Row{"132, brought nearer", {1, -1, false, many_places, true}, some},
+        Row{"1584, not cached", {12, -1, false, many_places}, some},
+        Row{"1584, brought nearer", {12, -1, false, many_places, true}, some}})
+    for (const int late : lates) {
+      std::printf("%-22s%-20s", name, late < 0 ? "all look" : ("counter, " + std::to_string(late) + " late").c_str());
       for (const auto& [pieces, piece] : {std::pair{0, 0}, {2, 12288}, {3, 12288}, {2, 24576}}) {
         double us = 1e9, rate = 0;
         for (int turn = 0; turn < 3; ++turn) {
-          check(cudaMemset(g.values, 0, 2 * value_bytes));
-          g.way = {words, late, attention}, g.pieces = pieces, g.piece = piece;
+          check(cudaMemset(g.values, 0, many_places * value_bytes));
+          g.way = way, g.way.late = late, g.pieces = pieces, g.piece = piece;
           exchange<<<blocks, threads + 64, bytes>>>(g);
           check(cudaDeviceSynchronize());
           if (const double mine = static_cast<double>(g.took[0]) / 1e3 / times; mine < us) {
