@@ -262,6 +262,16 @@ $fn void wait_group() {
                "l"(from), "r"(bytes), "r"((unsigned)__cvta_generic_to_shared(at))
                : "memory");
 })"},
+    // The same of what is read once: the cache gives it up before anything else.
+    {"copy_bulk_once", R"($fn void copy_bulk_once(void* to, const void* from, unsigned bytes, unsigned long long* at) {
+  unsigned long long first;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          (unsigned)__cvta_generic_to_shared(to)),
+      "l"(from), "r"(bytes), "r"((unsigned)__cvta_generic_to_shared(at)), "l"(first)
+      : "memory");
+})"},
     // Into the cache that all blocks see, without waiting.
     {"bring_bulk", R"($fn void bring_bulk(const void* from, unsigned bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

@@ -377,7 +377,7 @@ TEST(CudaStream, WaysGiveTheSameBits) {
   chain.add(linear(1, 40, 64, type, type, type, plain), {"h34", "w2", "wb2", "x_t", "y"});
   std::vector<cuda::StreamWay> ways = {{}, {.ahead = 96 << 10}};
   for (const cuda::StreamWay& way : cuda::stream_ways())
-    if (way.ahead > 0 && (way.late == 0 || !way.nearer)) ways.push_back(way);
+    if (way.ahead > 0 && (way.late == 0 || way.once)) ways.push_back(way);
   ASSERT_EQ(ways.size(), 4U);
   chain.check(0.02, {}, ways);
 }

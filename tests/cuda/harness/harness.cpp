@@ -143,6 +143,7 @@ const Dialect& harness_dialect() {
                                                  "clock_now",
                                                  "bring_bulk",
                                                  "copy_bulk",
+                                                 "copy_bulk_once",
                                                  "is_elected",
                                                  "arrive_behind_copies",
                                                  "meet_block",

@@ -483,6 +483,10 @@ inline void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long 
   bulk_copies.push_back({to, from, bytes, at});
 }
 
+inline void copy_bulk_once(void* to, const void* from, unsigned bytes, unsigned long long* at) {
+  copy_bulk(to, from, bytes, at);
+}
+
 // A barrier of the first 256 threads of a block. Its memory begins as ones.
 struct BlockMeeting {
   unsigned come, turn;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t rows_kept = 2;  // of the table: of the piece of text that runs and of the next
 
-// Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for all:
-// warps that ask for more wait until others have given it.
+// Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for
+// all: warps that ask for more wait until others have given it.
 constexpr int feeder_registers = 56, registers = 224;
 static_assert((stream_block - stream_threads) * feeder_registers + stream_threads * registers <= stream_block * 168);
 

@@ -144,7 +144,11 @@ __device__ __forceinline__ void feed(Feeder& f, Ahead& ahead, const int number, 
       if (is_elected()) {
         if (waits) mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
 #pragma unroll 1
-        for (int n = 0; n < copies; ++n, to += each, from += depth * 2) copy_bulk(to, from, each, &r.full[r.slot]);
+        for (int n = 0; n < copies; ++n, to += each, from += depth * 2)
+          if (read_once)
+            copy_bulk_once(to, from, each, &r.full[r.slot]);
+          else
+            copy_bulk(to, from, each, &r.full[r.slot]);
       }
       __syncwarp();
       if (waits) retire(f);

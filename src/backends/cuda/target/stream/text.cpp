@@ -482,8 +482,8 @@ class Printer {
   std::string constants() const {
     return fmt::format(
         "\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {}, bytes_ahead = {}, "
-        "bytes_brought = {}, clocks_apart = {} }};\n",
-        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.ahead, bytes_brought, way_.apart);
+        "bytes_brought = {}, clocks_apart = {}, read_once = {:d} }};\n",
+        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.ahead, bytes_brought, way_.apart, way_.once);
   }
 
   const WholeMethod& m_;

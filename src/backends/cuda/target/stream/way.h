@@ -19,6 +19,8 @@ struct StreamWay {
   int late = 4;
   // A block's words are brought into the cache before it publishes them.
   bool nearer = true;
+  // Weights are the first that the cache gives up.
+  bool once = false;
 };
 // The likeliest to be the fastest first.
 std::span<const StreamWay> stream_ways();
