@@ -188,6 +188,12 @@ NPUSIM_API npusim_status npusim_bind_input(npusim_session* session, const char* 
                                            const npusim_view* memory, npusim_error** error);
 NPUSIM_API npusim_status npusim_bind_output(npusim_session* session, const char* method, const char* output,
                                             const npusim_span* memory, npusim_error** error);
+/* The same with memory on the device where the input or output lies: `device` names it ("cuda:0"), `data` is the
+ * address there. Runs copy from and to it on that device, behind what its default stream was given before. */
+NPUSIM_API npusim_status npusim_bind_device_input(npusim_session* session, const char* method, const char* input,
+                                                  const char* device, const npusim_view* memory, npusim_error** error);
+NPUSIM_API npusim_status npusim_bind_device_output(npusim_session* session, const char* method, const char* output,
+                                                   const char* device, const npusim_span* memory, npusim_error** error);
 /* What the last run left in an output, valid until the method runs again. */
 NPUSIM_API npusim_status npusim_get_output(npusim_session* session, const char* method, const char* output,
                                            npusim_view* value, npusim_error** error);

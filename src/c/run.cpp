@@ -29,6 +29,11 @@ TensorView view_of(const npusim_view& view) {
   return result;
 }
 
+template <typename Tensor>
+DeviceMemory device_memory(const char* device, const Tensor& tensor) {
+  return {device, reinterpret_cast<std::uintptr_t>(tensor.data), type_of(tensor)};
+}
+
 npusim_dtype dtype_of(const TensorType& type) { return static_cast<npusim_dtype>(type.dtype); }
 
 npusim_tensor_info info_of(const TensorInfo& info) {
@@ -251,6 +256,22 @@ npusim_status npusim_bind_output(npusim_session* session, const char* method, co
     const TensorSpan span{type_of(*memory), static_cast<std::byte*>(memory->data)};
     if (!span.data && byte_size(span.type) > 0) refuse("the tensor's data is NULL");
     session_of(session).bind_output(m, o, span);
+  });
+}
+
+npusim_status npusim_bind_device_input(npusim_session* session, const char* method, const char* input,
+                                       const char* device, const npusim_view* memory, npusim_error** error) {
+  return guarded(error, [&] {
+    const Key m = text(method, "method"), i = text(input, "input");
+    session_of(session).bind_device_input(m, i, device_memory(text(device, "device"), given(memory, "memory")));
+  });
+}
+
+npusim_status npusim_bind_device_output(npusim_session* session, const char* method, const char* output,
+                                        const char* device, const npusim_span* memory, npusim_error** error) {
+  return guarded(error, [&] {
+    const Key m = text(method, "method"), o = text(output, "output");
+    session_of(session).bind_device_output(m, o, device_memory(text(device, "device"), given(memory, "memory")));
   });
 }
 

@@ -75,6 +75,27 @@ TEST_F(CWall, RunsInPlaceAndOnTheCallersMemory) {
   npusim_session_free(sibling);
 }
 
+TEST_F(CWall, RunsOnMemoryOfTheDevice) {
+  float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {};
+  npusim_view in{NPUSIM_FLOAT32, 2, two_three, x};
+  const npusim_span out{NPUSIM_FLOAT32, 2, two_three, y};
+  ASSERT_EQ(npusim_bind_device_input(session, "main", "x", "cpu", &in, &error), NPUSIM_OK) << text();
+  ASSERT_EQ(npusim_bind_device_output(session, "main", "y", "cpu", &out, &error), NPUSIM_OK) << text();
+  x[5] = 7;
+  ASSERT_EQ(npusim_run(session, "main", 1, &error), NPUSIM_OK);
+  EXPECT_EQ(y[5], 37);
+  EXPECT_EQ(npusim_bind_device_input(session, "main", "x", "cuda:0", &in, &error), NPUSIM_USAGE);
+  EXPECT_EQ(text(), "input 'x': expected memory of cpu, found cuda:0");
+  EXPECT_EQ(npusim_bind_device_output(session, "main", "y", nullptr, &out, &error), NPUSIM_USAGE);
+  EXPECT_EQ(text(), "device is NULL");
+  in.data = nullptr;
+  EXPECT_EQ(npusim_bind_device_input(session, "main", "x", "cpu", &in, &error), NPUSIM_USAGE);
+  EXPECT_EQ(text(), "input 'x': expected memory of cpu, found none");
+  EXPECT_EQ(npusim_bind_device_input(session, "main", "x", "cpu", nullptr, &error), NPUSIM_USAGE);
+  EXPECT_EQ(text(), "memory is NULL");
+  EXPECT_EQ(npusim_bind_input(session, "main", "x", nullptr, &error), NPUSIM_OK);
+}
+
 TEST_F(CWall, TellsWhatAProgramTakes) {
   EXPECT_EQ(npusim_method_count(program), 1u);
   EXPECT_STREQ(npusim_method_name(program, 0), "main");
