@@ -69,9 +69,15 @@ Kernel with_store(Kernel k, DType dtype, int32_t expr, size_t rank) {
 }
 }  // namespace
 
-Kernel stored_score(const Kernel& k) {
+Kernel stored_score(const Kernel& k, int32_t given) {
   const Score& score = *k.contraction->score;
-  return with_store(score_kernel(k), DType::f32, score.result, score.space.size());
+  Kernel kernel = score_kernel(k);
+  if (given >= 0) {
+    Expr behind{.op = ExprOp::contraction, .type = Scalar::f32};
+    behind.integer = 1;
+    kernel.exprs[static_cast<size_t>(given)] = behind;
+  }
+  return with_store(std::move(kernel), DType::f32, score.result, score.space.size());
 }
 std::optional<Kernel> stored_count(const Kernel& k) {
   if (k.contraction->score->keys < 0) return std::nullopt;

@@ -41,8 +41,9 @@ struct StreamAttention {
 };
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
 
-// The score, stored where its one written argument says; and the number of keys likewise, if the kernel counts them.
-Kernel stored_score(const Kernel& kernel);
+// The score, stored where its one written argument says, with an expression that is given behind the dot or without one
+// (-1); and the number of keys likewise, if the kernel counts them.
+Kernel stored_score(const Kernel& kernel, int32_t given = -1);
 std::optional<Kernel> stored_count(const Kernel& kernel);
 Kernel stored_mask(const Kernel& kernel, int32_t mask);
 // What the score reads beside its operands.

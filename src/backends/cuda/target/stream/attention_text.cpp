@@ -39,11 +39,11 @@ void AttentionText::points() {
   PointFunction f;
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"key", x_.keys.dims}};
   f.name = name_ + "_score";
-  functions_ += print_point(stored_score(k_), d_, f);
+  functions_ += print_point(stored_score(k_, masks() > 0 ? a_.mask : -1), d_, f);
   f.name = name_ + "_keys";
   if (const auto count = stored_count(k_)) functions_ += print_point(*count, d_, f), counted_ = true;
   f.name = name_ + "_mask";
-  if (a_.looks > 0) functions_ += print_point(stored_mask(k_, a_.mask), d_, f);
+  if (a_.looks > 0 || masks() > 0) functions_ += print_point(stored_mask(k_, a_.mask), d_, f);
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"column", x_.columns.dims}};
   f.name = name_ + "_at";
   functions_ += print_point(k_, d_, f);

@@ -51,6 +51,8 @@ class AttentionText {
   static constexpr int64_t chunks_ahead = 4;  // are on their way from memory
 
   // Of tensor cores.
+  int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows, which two times four warps take in turns
+  int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? (groups() + 1) / 2 : 0; }  // of a lane
   void declare_chunk();
   void read_chunk(const std::string& from);
   void multiply(const Access& queries, DType dtype);

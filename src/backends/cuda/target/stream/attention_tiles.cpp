@@ -14,10 +14,12 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 int64_t AttentionText::warp_tiles() const { return (x_.columns.size() / 8 + stream_warps - 1) / stream_warps; }
 
 // The words of a chunk that a lane is asked for: of eight keys for each four warps' warp, as operand a like lines of a
-// matrix: of each 32 elements a lane has eight of one key, which stand in two rows; and of values as they lie.
+// matrix: of each 32 elements a lane has eight of one key, which stand in two rows; and of values as they lie. With
+// them what a mask adds to the lane's scores.
 void AttentionText::declare_chunk() {
   t_.add("int from = 0, key = 0;");
   t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", x_.depth.size() / unit, turns_of(x_.columns)));
+  if (masks() > 0) t_.add(fmt::format("float masks[{}];", masks()));
 }
 void AttentionText::read_chunk(const std::string& from) {
   t_.add(fmt::format("from = {}, key = from + warp % 4 * 8 + lane / 4;", from));
@@ -31,6 +33,15 @@ void AttentionText::read_chunk(const std::string& from) {
   t_.add(fmt::format("if (key < most) key_words[u] = *(const uint4*)&{};",
                      this->at(a_.keys(k_), x_.keys, "n", x_.depth, "k")));
   t_.close();
+  if (masks() > 0) {
+    t_.add("#pragma unroll");
+    t_.open(fmt::format("for (int n = 0; n < {}; ++n)", masks()));
+    t_.add("const int row = (warp / 4 + n * 2) * 4 + lane % 4;");
+    t_.add("masks[n] = 0;");
+    t_.add(fmt::format("if (row < {} && key < most) {}_mask({}&masks[n], batch, row, key, nullptr);", x_.rows.size(),
+                       name_, reads()));
+    t_.close();
+  }
   t_.close();
   read_words(k_.contraction->b, x_.value_keys, x_.columns, "value_words");
 }
@@ -38,7 +49,10 @@ void AttentionText::read_chunk(const std::string& from) {
 // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
 void AttentionText::multiply(const Access& queries, DType dtype) {
   const int64_t rows = x_.rows.size(), units = x_.depth.size() / unit;
-  t_.open(fmt::format("for (int group = warp / 4; group < {}; group += 2)", (rows + 3) / 4));
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int n = 0; n < {}; ++n)", (groups() + 1) / 2));
+  t_.add("const int group = warp / 4 + n * 2;");
+  t_.add(fmt::format("if (group >= {}) break;", groups()));
   t_.add("float parts[2][4] = {};");
   t_.add("const int asked = group * 4 + lane / 8;");
   t_.add("#pragma unroll");
@@ -56,9 +70,11 @@ void AttentionText::multiply(const Access& queries, DType dtype) {
   t_.close();
   t_.add("const int row = group * 4 + lane % 4;");
   t_.add("const float dot = (parts[0][0] + parts[1][0]) + (parts[0][3] + parts[1][3]);");
+  if (masks() > 0) t_.add("const float both[2] = {dot, masks[n]};");
   t_.open(fmt::format("if (row < {})", rows));
   t_.add("float score = -INFINITY;");
-  t_.add(fmt::format("if (key < most) {}_score({}&score, batch, row, key, &dot);", name_, reads()));
+  t_.add(fmt::format("if (key < most) {}_score({}&score, batch, row, key, {});", name_, reads(),
+                     masks() > 0 ? "both" : "&dot"));
   t_.add(fmt::format("scores[row * {} + key - from] = score;", pitch));
   t_.close();
   t_.close();
