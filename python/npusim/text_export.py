@@ -45,9 +45,7 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     model.eval()
     config = model.config.get_text_config(decoder=True)
-    if "past_key_values" not in inspect.signature(model.forward).parameters or getattr(
-        model.config, "is_encoder_decoder", False
-    ):
+    if not _cache_argument(model) or getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedError(f"{type(model).__name__} is no decoder with a cache of keys and values")
     _check(model, config, lengths[0], capacity)
     exported: dict[str, Exported] = {}
@@ -116,6 +114,7 @@ class _Method(torch.nn.Module):
         super().__init__()
         self.model = model
         self.layers = layers
+        self.cache_argument = _cache_argument(model)
 
     def forward(
         self,
@@ -135,13 +134,19 @@ class _Method(torch.nn.Module):
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
-            past_key_values=cache,
             use_cache=True,
+            **{self.cache_argument: cache},
         )
         return {
             "logits": found.logits,
             "kv_next": [tensor for layer in layers for tensor in (layer.keys, layer.values)],
         }
+
+
+def _cache_argument(model: Any) -> str:
+    """By which name the model takes its cache, which transformers 5.24 renamed; "": by none."""
+    takes = inspect.signature(model.forward).parameters
+    return next((name for name in ("past_key_values", "cache") if name in takes), "")
 
 
 def _makes_alibi(model: Any) -> bool:

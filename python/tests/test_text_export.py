@@ -138,10 +138,10 @@ def test_a_model_that_does_not_take_its_cache_is_found_out(monkeypatch):
     attention = type(model.model.layers[0].self_attn)
     forward = attention.forward
 
-    def forgetful(self, hidden_states, past_key_values=None, **options):
-        if past_key_values is not None:
+    def forgetful(self, hidden_states, **options):
+        if any(options.get(name) is not None for name in ("past_key_values", "cache")):
             hidden_states = hidden_states * 1.1
-        return forward(self, hidden_states, past_key_values=past_key_values, **options)
+        return forward(self, hidden_states, **options)
 
     monkeypatch.setattr(attention, "forward", forgetful)
     with pytest.raises(npusim.UnsupportedError, match="prefill"):
