@@ -42,6 +42,9 @@ def of_torch(tensor: Any) -> np.ndarray:
 
 def device_of(value: Any) -> str | None:
     """The GPU, by npusim's name ("cuda:0"), on which an array of PyTorch or another package lies; None: no GPU."""
+    if is_torch(value):  # what DLPack has no words for is no array of a GPU here: as_array() tells what is wrong
+        dense = value.is_cuda and str(value.layout) == "torch.strided" and not value.is_quantized
+        return f"cuda:{value.get_device()}" if dense and not value.is_neg() else None
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
         return None
     kind, number = value.__dlpack_device__()

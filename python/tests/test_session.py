@@ -72,6 +72,21 @@ def test_memory_is_bound_by_dlpack(add):
     assert np.array_equal(add.run(X, Y)["add"], X + Y)
 
 
+def test_arrays_of_another_device_come_over_the_host(add):
+    class Elsewhere:
+        dtype, shape = X.dtype, X.shape
+
+        def __dlpack_device__(self):
+            return 2, 3  # the fourth GPU
+
+        def __array__(self, dtype=None, copy=None):
+            return X
+
+    assert np.array_equal(add.run(Elsewhere(), Y)["add"], X + Y)
+    with pytest.raises(npusim.UsageError, match=r"output 'add': expected an array of float32\[2, 3\]"):
+        add.run(X, Y, out={"add": Elsewhere()})
+
+
 def test_arrays_on_the_gpu_stay_there():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available() or not any(d.usable for d in npusim.devices() if d.name == "cuda"):

@@ -51,8 +51,9 @@ class AttentionText {
   static constexpr int64_t chunks_ahead = 4;  // are on their way from memory
 
   // Of tensor cores.
-  int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows, which two times four warps take in turns
-  int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? (groups() + 1) / 2 : 0; }  // of a lane
+  int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows
+  int64_t group_turns() const { return (groups() + 1) / 2; }   // in which two times four warps take them
+  int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? group_turns() : 0; }  // of a lane
   void declare_chunk();
   void read_chunk(const std::string& from);
   void multiply(const Access& queries, DType dtype);

@@ -50,7 +50,7 @@ void AttentionText::read_chunk(const std::string& from) {
 void AttentionText::multiply(const Access& queries, DType dtype) {
   const int64_t rows = x_.rows.size(), units = x_.depth.size() / unit;
   t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int n = 0; n < {}; ++n)", (groups() + 1) / 2));
+  t_.open(fmt::format("for (int n = 0; n < {}; ++n)", group_turns()));
   t_.add("const int group = warp / 4 + n * 2;");
   t_.add(fmt::format("if (group >= {}) break;", groups()));
   t_.add("float parts[2][4] = {};");
