@@ -11,7 +11,6 @@
 #include "backends/cuda/target/text.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/key_count.h"
-#include "kernel/facts/masked_score.h"
 
 namespace npusim::cuda {
 namespace {
@@ -30,17 +29,10 @@ int64_t shared_bytes_of(const Attention& a, const AttentionShape& s) {
 class WarpText : AttentionText {
  public:
   WarpText(const Kernel& kernel, const Attention& attention, const AttentionShape& shape)
-      : AttentionText(kernel, attention, shape) {
-    if (takes_log(kernel)) masked_ = masked_score(kernel);
-    if (masked_ && masked_->most <= 0) masked_.reset();
-  }
+      : AttentionText(kernel, attention, shape) {}
 
   std::string run() {
-    std::string functions = point("_score", score_of(k_), {"key", a_.axes.keys.dims}, 1);
-    if (masked_)
-      functions +=
-          point("_hides", to_local(masked_->kernel, masked_->hidden, DType::boolean), {"key", a_.axes.keys.dims}, 1);
-    const std::string text = head(functions);
+    const std::string text = head(point("_score", score_of(k_), {"key", a_.axes.keys.dims}, 1));
     t_.add("lead();");
     for (const std::string& statement : follow_text(k_, std::vector<int>{})) t_.add(statement);
     begin();
@@ -50,8 +42,6 @@ class WarpText : AttentionText {
   }
 
  private:
-  std::optional<MaskedScore> masked_;  // of a piece of the keys
-
   int64_t depth_pitch() const { return pitch_of(a_.axes.depth.size()); }
   int64_t column_pitch() const { return pitch_of(a_.columns); }
 
@@ -76,42 +66,6 @@ class WarpText : AttentionText {
     t_.close(";");
   }
 
-  // Of a piece of the keys, the stages from `from` to `most`: the mask hides all keys of those before and behind from
-  // all rows. The first stage is on its way meanwhile.
-  void find_shown() {
-    t_.add("int from = 0, most = bound;");
-    if (!masked_) return t_.add("int stage = 0;");
-    const bool alike = std::none_of(a_.axes.rows.dims.begin(), a_.axes.rows.dims.end(),
-                                    [&](int dim) { return (masked_->dims & dim_bit(static_cast<size_t>(dim))) != 0; });
-    const int64_t lines = alike ? 1 : rows_;
-    t_.add("from = bound, most = 0;");
-    t_.open(fmt::format("for (int n = thread; n < bound * {}; n += {})", lines, s_.threads()));
-    t_.add(fmt::format("const int key = n / {};", lines));
-    t_.add("unsigned char hides = 0;");
-    t_.add(fmt::format("{}_hides({}&hides, batch, n % {}, key, nullptr);", name_, reads_, lines));
-    t_.add("if (!hides) from = min(from, key), most = max(most, key + 1);");
-    t_.close();
-    t_.open("for (int other = 1; other < 32; other *= 2)");
-    t_.add("from = min(from, __shfl_xor_sync(0xffffffffu, from, other));");
-    t_.add("most = max(most, __shfl_xor_sync(0xffffffffu, most, other));");
-    t_.close();
-    t_.add(fmt::format("int* const shown = (int*)(values + {});  // where the second stage will be",
-                       s_.keys() * column_pitch()));
-    t_.add("if (lane == 0) shown[2 * warp] = from, shown[2 * warp + 1] = most;");
-    t_.add("__syncthreads();");
-    t_.add(
-        fmt::format("for (int w = 0; w < {}; ++w) from = min(from, shown[2 * w]), most = max(most, shown[2 * w + 1]);",
-                    s_.threads() / 32));
-    t_.add(fmt::format("from = from / {0} * {0};", s_.keys()));
-    t_.add("int stage = 0;");
-    t_.open("if (from > 0 && from < most)");
-    t_.add("__syncthreads();");
-    t_.add("stage = 1;");
-    t_.add("bring(1, from);");
-    t_.add("commit_copies();");
-    t_.close();
-  }
-
   void walk() {
     const int64_t columns = column_words();
     t_.add(fmt::format("float sums[{}][4];", columns));
@@ -120,11 +74,10 @@ class WarpText : AttentionText {
     t_.add("float top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};");
     t_.add("bring(0, 0);");
     t_.add("commit_copies();");
-    find_shown();
-    t_.open(fmt::format("for (int first = from; first < most; first += {}, stage ^= 1)", s_.keys()));
+    t_.open(fmt::format("for (int first = 0, stage = 0; first < bound; first += {}, stage ^= 1)", s_.keys()));
     t_.add("wait_copies<0>();");
     t_.add("__syncthreads();");
-    t_.add(fmt::format("if (first + {0} < most) bring(stage ^ 1, first + {0});", s_.keys()));
+    t_.add(fmt::format("if (first + {0} < bound) bring(stage ^ 1, first + {0});", s_.keys()));
     t_.add("commit_copies();");
     const std::string line = fmt::format("(stage * {} + key_warp * {})", s_.keys(), s_.keys_of_warp);
     scores(line);
