@@ -46,14 +46,14 @@ CudaSegment::CudaSegment(Device& device, Work& work, const StepRange& range, std
   try {
     if (traps_ > 0) {
       const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
-      trap_words_ = std::make_unique<CudaBuffer>(device_, bytes);
-      seen_traps_ = std::make_unique<PinnedMemory>(device_, bytes);
-      std::fill_n(reinterpret_cast<int*>(seen_traps_->data()), traps_, 0);
-      check(driver().set_bytes(trap_words_->at(0), 0, bytes, work_.stream), "cuMemsetD8Async");
+      trap_words_ = std::make_unique<PinnedMemory>(device_, bytes);
+      std::fill_n(reinterpret_cast<int*>(trap_words_->data()), traps_, 0);
+      const std::byte* const words = trap_words_->data();
       for (BoundLaunch& l : launches_)
         if (l.trap >= 0)
           for (DevicePointer& address : l.addresses)
-            if (address == 0) address = trap_words_->at(static_cast<size_t>(l.trap) * sizeof(int));
+            if (address == 0)
+              address = reinterpret_cast<DevicePointer>(words + static_cast<size_t>(l.trap) * sizeof(int));
     }
     for (BoundLaunch& l : launches_)
       for (DevicePointer& address : l.addresses) l.parameters.push_back(&address);
@@ -227,13 +227,6 @@ void CudaSegment::launch(const BoundLaunch& l, bool early) const {
          l.grid[2], status_text("cuLaunchKernel", status));
 }
 
-// Behind the work, so that wait() finds them on the host.
-void CudaSegment::bring_traps() const {
-  if (traps_ == 0) return;
-  const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
-  check(driver().to_host(seen_traps_->data(), trap_words_->at(0), bytes, work_.stream), "cuMemcpyDtoHAsync");
-}
-
 GraphExec CudaSegment::record(const std::vector<Event>& events) const {
   const Driver& d = driver();
   constexpr int this_thread = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads may do what they like
@@ -250,7 +243,6 @@ GraphExec CudaSegment::record(const std::vector<Event>& events) const {
       launch(l, events.empty());
     }
     mark();
-    bring_traps();
   } catch (...) {
     d.end_capture(work_.stream, &graph);
     if (graph) d.destroy_graph(graph);
@@ -284,7 +276,6 @@ void CudaSegment::enqueue_step(size_t step) {
   for (const BoundLaunch& l : launches_) {
     if (l.first != step) continue;
     launch(l, false);
-    if (l.trap >= 0) bring_traps();
   }
   mark();
 }
@@ -318,8 +309,8 @@ StepInfo CudaSegment::step_info(size_t step) const {
   return {fmt::format("{} {}x{}", l.symbol, l.grid[0], l.block[0]), {}};
 }
 
-std::string CudaSegment::take_trap(Status& status) {
-  int* words = reinterpret_cast<int*>(seen_traps_->data());
+std::string CudaSegment::take_trap() {
+  int* words = reinterpret_cast<int*>(trap_words_->data());
   if (std::all_of(words, words + traps_, [](int word) { return word == 0; })) return {};
   std::string problem;
   for (const BoundLaunch& l : launches_) {
@@ -328,20 +319,17 @@ std::string CudaSegment::take_trap(Status& status) {
     problem = number <= l.traps.size() ? l.traps[number - 1] : fmt::format("{}: unknown trap {}", l.symbol, number);
     break;
   }
-  const size_t bytes = static_cast<size_t>(traps_) * sizeof(int);
   std::fill_n(words, traps_, 0);
-  status = driver().set_bytes(trap_words_->at(0), 0, bytes, work_.stream);
-  if (status == 0) status = driver().wait_stream(work_.stream);
   return problem;
 }
 
 void Work::wait() {
-  Status status = driver().wait_stream(stream);
+  const Status status = driver().wait_stream(stream);
   std::string problem;
   for (CudaSegment* segment : pending) {
     segment->pending_ = false;
     if (status != 0) continue;
-    if (const std::string found = segment->take_trap(status); problem.empty()) problem = found;
+    if (const std::string found = segment->take_trap(); problem.empty()) problem = found;
   }
   pending.clear();
   check(status, "cuStreamSynchronize");

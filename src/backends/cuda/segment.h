@@ -58,12 +58,11 @@ class CudaSegment : public Segment {
   void allow_shared(const BoundLaunch& launch) const;
   void fit_together(BoundLaunch& launch) const;
   void launch(const BoundLaunch& launch, bool early) const;
-  void bring_traps() const;
   // A graph of all launches; with events, one before each launch and one behind the last.
   GraphExec record(const std::vector<Event>& events) const;
   void mark();
   void release();
-  std::string take_trap(Status& status);  // what the first launch met that met something; the words are cleared
+  std::string take_trap();  // what the first launch met that met something; the words are cleared
 
   size_t first_ = 0;  // step
   Device& device_;
@@ -72,8 +71,7 @@ class CudaSegment : public Segment {
   std::vector<LoadedCode> code_;  // by position in the program, where a launch names it
   int traps_ = 0;
   std::vector<std::unique_ptr<CudaBuffer>> own_;  // memory of launches
-  std::unique_ptr<CudaBuffer> trap_words_;
-  std::unique_ptr<PinnedMemory> seen_traps_;  // as they were behind the last of the segment's work
+  std::unique_ptr<PinnedMemory> trap_words_;  // of the host, where launches leave them: no copy is behind the work
   GraphExec graph_ = nullptr;
   GraphExec timed_ = nullptr;  // made when it is first asked for, with its events
   std::vector<Event> events_;
