@@ -65,7 +65,7 @@ struct Given {
   char *values, *weights;
   Way way;
   int pieces, piece;  // under way to a block, and their bytes
-  Number *took, *came;
+  Number *took, *came, *clocks;
 };
 
 __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constant__ Given g) {
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constan
   }
   const int thread = threadIdx.x, words = g.way.attention ? 3 * splits * 2 : g.way.words * blocks;
   unsigned value = blockIdx.x;
-  const Number begin = now();
+  const Number begin = now(), first_clock = clock64();
 #pragma unroll 1
   for (unsigned turn = 1; turn <= times; ++turn) {
     char* const counter = g.values + turn % g.way.places * value_bytes;
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(threads + 64, 1) exchange(const __grid_constan
     value = __reduce_add_sync(0xffffffffu, home[thread].x + home[(thread * 7 + 1) % threads].y);
     meet();
   }
-  if (thread == 0) g.took[blockIdx.x] = now() - begin, *over = 1;
+  if (thread == 0) g.took[blockIdx.x] = now() - begin, g.clocks[blockIdx.x] = clock64() - first_clock, *over = 1;
   if (value == 0x12345) g.took[0] = value;  // what was read is used
 }
 
@@ -157,7 +157,7 @@ int main() {
   Given g{};
   constexpr int many_places = times + 8;  // each is used once
   check(cudaMalloc(&g.values, many_places * value_bytes)), check(cudaMalloc(&g.weights, weight_bytes));
-  check(cudaMallocHost(&g.took, 8 * blocks)), check(cudaMallocHost(&g.came, 8 * blocks));
+  for (Number** found : {&g.took, &g.came, &g.clocks}) check(cudaMallocHost(found, 8 * blocks));
   std::mt19937_64 random(1);
   std::vector<Number> noise(1 << 20);
   std::generate(noise.begin(), noise.end(), random);
@@ -166,7 +166,8 @@ int main() {
   constexpr int bytes = ring_bytes + 256 + 512 * 16;
   check(cudaFuncSetAttribute(exchange, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   std::printf(
-      "us until all words have come (TB/s that came beside); under way to a block: nothing, 2 and 3 of 12 KB, 2 of 24 "
+      "us until all words have come (TB/s that came beside, GHz); under way to a block: nothing, 2 and 3 of 12 KB, 2 "
+      "of 24 "
       "KB\n");
   struct Row {
     const char* name;
@@ -185,7 +186,7 @@ int main() {
     for (const int late : lates) {
       std::printf("%-22s%-20s", name, late < 0 ? "all look" : ("counter, " + std::to_string(late) + " late").c_str());
       for (const auto& [pieces, piece] : {std::pair{0, 0}, {2, 12288}, {3, 12288}, {2, 24576}}) {
-        double us = 1e9, rate = 0;
+        double us = 1e9, rate = 0, ghz = 0;
         for (int turn = 0; turn < 3; ++turn) {
           check(cudaMemset(g.values, 0, many_places * value_bytes));
           g.way = way, g.way.late = late, g.pieces = pieces, g.piece = piece;
@@ -193,11 +194,12 @@ int main() {
           check(cudaDeviceSynchronize());
           if (const double mine = static_cast<double>(g.took[0]) / 1e3 / times; mine < us) {
             us = mine, rate = 0;
+            ghz = static_cast<double>(g.clocks[0]) / static_cast<double>(g.took[0]);
             for (int b = 0; b < blocks && pieces > 0; ++b)
               rate += static_cast<double>(g.came[b]) / 1e3 / static_cast<double>(g.took[b]);
           }
         }
-        std::printf("  %6.3f (%.2f)", us, rate);
+        std::printf("  %6.3f (%.2f at %.2f)", us, rate, ghz);
       }
       std::printf("\n");
     }
