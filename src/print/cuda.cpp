@@ -107,6 +107,12 @@ $fn void wait_copies() {
                : "r"((unsigned)__cvta_generic_to_shared(row))
                : "memory");
 })"},
+    // Of 8 x 8 elements, lane 4 r + c has two of row r: those of column r, which stand in a row of the result.
+    {"turn_matrix", R"($fn unsigned turn_matrix(unsigned two) {
+  unsigned turned;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(two));
+  return turned;
+})"},
     // sums += a (16 x 16) · b (16 x 8)
     {"multiply_f16", R"($fn void multiply_f16(float* sums, const unsigned* a, const unsigned* b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -235,20 +241,6 @@ $fn void wait_group() {
                  : "memory");
   } while (!over);
 })"},
-    // Whether it is.
-    {"mbarrier_over", R"($fn bool mbarrier_over(unsigned long long* at, unsigned parity) {
-  unsigned over;
-  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(over)
-               : "r"((unsigned)__cvta_generic_to_shared(at)), "r"(parity)
-               : "memory");
-  return over;
-})"},
-    {"clock_now", R"($fn unsigned clock_now() {
-  unsigned now;
-  asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
-  return now;
-})"},
     // Of a warp that is together, one thread; what it does then is known to be done once.
     {"is_elected", R"($fn bool is_elected() {
   unsigned one;
@@ -271,10 +263,6 @@ $fn void wait_group() {
           (unsigned)__cvta_generic_to_shared(to)),
       "l"(from), "r"(bytes), "r"((unsigned)__cvta_generic_to_shared(at)), "l"(first)
       : "memory");
-})"},
-    // Into the cache that all blocks see, without waiting.
-    {"bring_bulk", R"($fn void bring_bulk(const void* from, unsigned bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 })"},
     // When all copies that this thread asked for before have come, it arrives.
     {"arrive_behind_copies", R"($fn void arrive_behind_copies(unsigned long long* at) {

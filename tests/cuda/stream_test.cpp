@@ -377,11 +377,7 @@ TEST(CudaStream, WaysGiveTheSameBits) {
         linear(1, 64, i == 0 ? 1600 : 64, type, type, type, plain),
         {fmt::format("h{}", i), fmt::format("w_{}", i), fmt::format("wb_{}", i), "x_s", fmt::format("h{}", i + 1)});
   chain.add(linear(1, 40, 64, type, type, type, plain), {fmt::format("h{}", last), "w2", "wb2", "x_t", "y"});
-  std::vector<cuda::StreamWay> ways = {{}, {.ahead = 96 << 10}};
-  for (const cuda::StreamWay& way : cuda::stream_ways())
-    if (way.once || (way.ahead > 0 && way.late == 0) || way.under_way == cuda::slot_bytes) ways.push_back(way);
-  ASSERT_EQ(ways.size(), 8U);
-  chain.check(0.02, {}, ways);
+  chain.check(0.02, {}, cuda::stream_ways());
 }
 
 // More words than a block has threads, in shares of several lengths.
@@ -422,22 +418,49 @@ TEST(CudaStream, Attention) {
   }
 }
 
-// More chunks of keys to a split than a look of a warp finds at once: one split has several that the mask shows, next
-// to each other and far apart, the other one has one. Queries come from other blocks.
+// More chunks of keys to a split than a look of a warp finds at once: some splits have several that the mask shows,
+// next to each other and far apart, others one or none. Queries come from other blocks. By threads, by tensor cores,
+// and where each warp has keys of its own.
 TEST(CudaStream, AttentionOfManyKeys) {
-  for (const int64_t depth : {32, 24}) {  // by tensor cores and by threads
-    SCOPED_TRACE(depth);
-    AttentionCase c;
-    c.type = DType::bf16, c.kv_heads = 66, c.queries = 1, c.keys = 70 * 32 - 5, c.depth = depth, c.columns = 32;
+  AttentionCase threads, tiles, warps, many;
+  threads.depth = 24, tiles.depth = 32, threads.columns = tiles.columns = 32;
+  warps.depth = warps.columns = 64, warps.group = 2;
+  many.type = DType::f16, many.depth = 32, many.columns = 128, many.group = 8, many.kv_heads = 44;
+  for (AttentionCase c : {threads, tiles, warps, many}) {
+    SCOPED_TRACE(fmt::format("{} {}", c.depth, c.columns));
+    const bool wide = c.columns > 32;
+    if (c.kv_heads != many.kv_heads) c.type = DType::bf16, c.kv_heads = 66;
+    c.queries = 1, c.keys = 70 * 32 - 5;
     std::map<std::string, std::map<size_t, double>> given;
     for (const size_t key : {3, 70, 71, 130, 200, 260, 330, 1100, 2200, 2234, 40}) given["x_mask"][key] = 3;
+    // Of these splits' chunks all are shown.
+    for (size_t key = 0; wide && key < 2235; ++key)
+      if (key / 32 % 2 == 0) given["x_mask"][key] = 3;
     const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) {
       return leaf * 0.3 + select(mask > 2, mask, -std::numeric_limits<double>::infinity());
     };
+    const int64_t heads = c.kv_heads * c.group;
     Chain chain;
-    chain.add(linear(1, c.kv_heads * depth, 64, c.type, c.type, c.type, plain), {"x", "w1", "wb1", "x_r", "q"});
+    chain.add(linear(1, heads * c.depth, 64, c.type, c.type, c.type, plain), {"x", "w1", "wb1", "x_r", "q"});
     chain.add(attention(c, DType::f32, score), {"q", "x_k", "x_v", "x_mask", "mixed"});
-    chain.add(linear(1, 40, c.kv_heads * c.columns, c.type, c.type, c.type, plain), {"mixed", "w2", "wb2", "x_s", "y"});
+    chain.add(linear(1, 40, heads * c.columns, c.type, c.type, c.type, plain), {"mixed", "w2", "wb2", "x_s", "y"});
+    chain.check(0.01, given);
+  }
+}
+
+// Each warp has keys of its own, no mask says which are hidden, and infinite values stay infinite.
+TEST(CudaStream, AttentionOfAllKeys) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const DType type : {DType::bf16, DType::f16}) {
+    AttentionCase c;
+    c.type = type, c.queries = 1, c.kv_heads = 22, c.group = 5, c.keys = 32 * 22 + 9, c.depth = c.columns = 64;
+    std::map<std::string, std::map<size_t, double>> given;
+    given["x_v"][static_cast<size_t>(100 * c.columns + 3)] = infinity;
+    given["x_v"][static_cast<size_t>(701 * c.columns + 9)] = -infinity;
+    const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) { return leaf * 0.3 + mask; };
+    Chain chain;
+    chain.add(attention(c, DType::f32, score), {"x_q", "x_k", "x_v", "x_mask", "y_mixed"});
+    chain.add(linear(1, 40, 64, type, type, type, plain), {"x", "w", "wb", "x_r", "y"});
     chain.check(0.01, given);
   }
 }

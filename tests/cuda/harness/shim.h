@@ -271,6 +271,15 @@ inline void load_matrices_turned(unsigned* to, const void* row, HARNESS_SITE) {
                   static_cast<const char*>(warp.of(8 * i + 2 * (warp.lane % 4) + half)) + 2 * (warp.lane / 4), 2);
 }
 
+inline unsigned turn_matrix(unsigned two, HARNESS_SITE) {
+  const auto warp = meet(two, line * 256 + column);
+  unsigned turned = 0;
+  for (unsigned half = 0; half < 2; ++half)
+    turned |= (warp.of((warp.lane % 4 * 2 + half) * 4 + warp.lane / 8) >> warp.lane / 4 % 2 * 16 & 0xffffu)
+              << half * 16;
+  return turned;
+}
+
 struct Fragments {
   unsigned a[4], b[2];
 };
@@ -460,14 +469,6 @@ inline bool mbarrier_over(unsigned long long* at, unsigned parity) {
 inline void mbarrier_wait(unsigned long long* at, unsigned parity) {
   while (!mbarrier_over(at, parity)) {
   }
-}
-inline unsigned clock_now() {
-  static unsigned now = 0;
-  return __atomic_add_fetch(&now, 97, __ATOMIC_RELAXED);
-}
-inline void bring_bulk(const void* from, unsigned bytes) {
-  if (reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16) mslx_fail("words that are not whole");
-  for (unsigned at = 0; at < bytes; at += 16) (void)static_cast<const volatile char*>(from)[at];
 }
 inline void arrive_behind_copies(unsigned long long* at) {
   Copies& mine = my_copies();

@@ -16,8 +16,9 @@ namespace npusim::cuda {
 namespace {
 
 constexpr int64_t most_rows = 16, most_columns = 256;
-constexpr int64_t most_seen = 1 << 14;       // bytes
-constexpr int64_t blocks = multiprocessors;  // that share the keys where there are as many
+constexpr int64_t most_seen = 1 << 14;                        // bytes
+constexpr int64_t blocks = multiprocessors;                   // that share the keys where there are as many
+constexpr int64_t most_own_rows = 8, most_own_columns = 128;  // by warps: more has no room in registers
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
@@ -123,23 +124,25 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
     if (arg.elements > most_elements) return none(fmt::format("an attention with {} elements", arg.elements));
   const auto count = stored_count(k);
   if (takes_trap(stored_score(k)) || (count && takes_trap(*count))) return none("scores that can trap");
-  const int64_t batch = axes->batch.size();
-  a.splits = std::max<int64_t>(
-      1, std::min(blocks / batch, (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk));
-  if (a.splits > 32) a.splits -= a.splits % 32;  // lanes of a warp merge them
-  a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;
-  a.mask = find_mask(*k.contraction->score);
-  const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
-  if (a.mask >= 0 && chunks > a.splits) a.looks = (chunks + a.splits - 1) / a.splits;
-  if (a.seen_bytes() > most_seen) a.looks = 0;
   a.multiplied = dtype(queries) == dtype(keys) && depth % StreamAttention::unit == 0 &&
                  has_words(queries, axes->depth) && !(count && depends_on(*count, axes->rows));
+  const int64_t batch = axes->batch.size();
+  const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
+  a.splits = std::max<int64_t>(1, std::min(blocks / batch, chunks));
+  if (a.splits > 32) a.splits -= a.splits % 32;  // lanes of a warp merge them
+  a.by_warps = a.multiplied && a.chunks() > 2 && rows <= most_own_rows && depth <= most_own_columns &&
+               columns <= most_own_columns && columns % 64 == 0;
+  a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;
+  a.mask = find_mask(*k.contraction->score);
+  if (a.mask >= 0 && a.chunks() > 1) a.looks = a.chunks();
+  if (a.seen_bytes() > most_seen) a.looks = 0;
   a.shared_bytes = a.common_bytes();
   if (a.multiplied)
     a.shared_bytes = StreamAttention::chunk * (columns * 2 + StreamAttention::row_pad) +
                      most_rows * StreamAttention::score_pitch * 4;
   else
     a.shared_bytes += StreamAttention::chunk * (depth * 2 + StreamAttention::row_pad) + rows * depth * 4;
+  if (a.by_warps) a.shared_bytes = std::max(a.shared_bytes, a.own_warps() * rows * (a.own_pitch() * 4 + 8));
   return a;
 }
 

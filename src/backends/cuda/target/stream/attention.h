@@ -1,5 +1,6 @@
 // Attention of a few query rows: blocks share the keys, and what they find is merged.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ inline constexpr int64_t quad_columns = 4;  // of a thread
 struct StreamAttention {
   AttentionAxes axes;
   bool multiplied = false;  // by tensor cores: queries of 16 bits like keys, and no row has keys of its own number
+  bool by_warps = false;    // then each warp has keys of its own where a split has several chunks to read
   int64_t splits = 1;       // of the keys of each batch, which take chunks in turns
   int64_t looks = 0;        // chunks of a split of which each is looked at before it is read; 0: none is
   int32_t mask = -1;        // what is added to a score whatever the dot is, among the score's expressions; -1: nothing
@@ -30,6 +32,11 @@ struct StreamAttention {
   const Access& queries(const Kernel& k) const {
     return axes.swapped ? k.contraction->score->b : k.contraction->score->a;
   }
+  // By warps, two of which share a chunk: so many chunks of a split go at once.
+  static constexpr int64_t own_keys = chunk / 2, at_once = 4;
+  int64_t own_warps() const { return 2 * std::min(chunks(), at_once); }
+  int64_t own_pitch() const { return axes.columns.size() + 4; }  // floats of a row of what a warp found
+
   // Of a split, at most.
   int64_t chunks() const { return ((axes.keys.size() + chunk - 1) / chunk + splits - 1) / splits; }
   // A byte for each chunk, for one block that had all splits.

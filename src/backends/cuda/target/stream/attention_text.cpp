@@ -21,9 +21,10 @@ std::string AttentionText::run() {
   if (a_.looks > 0) look();
   ahead();
   if (a_.multiplied)
-    parts_by_tensor_cores();
+    parts_by_tensor_cores(a_.by_warps ? "few" : "parts");
   else
     parts_by_threads();
+  if (a_.by_warps) parts_by_warps("many"), choose_parts();
   merge();
   return functions_ + t_.text;
 }
@@ -98,12 +99,13 @@ void AttentionText::count_of_row() {
     t_.add(fmt::format("const long long count = {};", x_.keys.size()));
 }
 
-// A chunk's keys and values into the cache that all blocks see.
-void AttentionText::bring(const std::string& from) {
+// So many keys and values from one on into the cache that all blocks see, by so many threads, which are counted by
+// `thread`.
+void AttentionText::bring(const std::string& from, int64_t count, const std::string& thread, int64_t threads) {
   const auto lines_of = [&](const Access& a, const Axis& keys, const Axis& along) {
     constexpr int64_t line = 64;  // elements of a line of the cache
     const int64_t lines = (along.size() + line - 1) / line;
-    t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", chunk * lines, stream_threads));
+    t_.open(fmt::format("for (int i = {}; i < {}; i += {})", thread, count * lines, threads));
     t_.add(fmt::format("const int key = {} + i / {}, at = i % {} * {};", from, lines, lines, line));
     take_apart(t_, "key", keys, "n");
     take_apart(t_, "at", along, "k");
@@ -113,6 +115,7 @@ void AttentionText::bring(const std::string& from) {
   lines_of(a_.keys(k_), x_.keys, x_.depth);
   lines_of(k_.contraction->b, x_.value_keys, x_.columns);
 }
+void AttentionText::bring_chunk(const std::string& from) { bring(from, chunk, "threadIdx.x", stream_threads); }
 
 // What this block looks at first.
 void AttentionText::ahead() {
@@ -123,14 +126,14 @@ void AttentionText::ahead() {
   take_apart(t_, "batch", x_.batch, "z");
   most_keys(false);
   if (a_.chunks() == 1) {
-    bring(fmt::format("split * {}", chunk));
+    bring_chunk(fmt::format("split * {}", chunk));
   } else {
     open_chunks("chunks", a_.looks > 0 ? "seen" : "nullptr");
     t_.add("#pragma unroll 1");
     t_.open(fmt::format("for (int left = {}; left > 0; --left)", chunks_ahead));
     t_.add("const int n = next_chunk(chunks);");
     t_.add("if (n >= chunks.count) break;");
-    bring(from_of("n"));
+    bring_chunk(from_of("n"));
     t_.close();
   }
   for (size_t i = 0; i < k_.args.size(); ++i) {  // masks
@@ -158,9 +161,9 @@ void AttentionText::most_keys(bool of_rows) {
   t_.close();
 }
 
-void AttentionText::open_parts() {
-  open_function("parts", fmt::format("const unsigned turn, char* scratch, char* partial{}",
-                                     a_.looks > 0 ? ", const char* seen" : ""));
+void AttentionText::open_parts(const std::string& name) {
+  open_function(name, fmt::format("const unsigned turn, char* scratch, char* partial{}",
+                                  a_.looks > 0 ? ", const char* seen" : ""));
 }
 
 void AttentionText::open_items() {
@@ -171,9 +174,9 @@ void AttentionText::open_items() {
 }
 
 // Those of the split that have keys; `seen`: which of them a mask does not hide.
-void AttentionText::open_chunks(const std::string& name, const std::string& seen) {
-  t_.add(fmt::format("Chunks {} = {{{}, max(0, ((most + {}) / {} - split + {}) / {}), 0, 0}};", name, seen, chunk - 1,
-                     chunk, a_.splits - 1, a_.splits));
+void AttentionText::open_chunks(const std::string& name, const std::string& seen, const std::string& turns) {
+  t_.add(fmt::format("Chunks {} = {{{}, max(0, ((most + {}) / {} - split + {}) / {}), {}, 0, 0}};", name, seen,
+                     chunk - 1, chunk, a_.splits - 1, a_.splits, turns));
 }
 std::string AttentionText::seen_by_item() const {
   return a_.looks > 0 ? fmt::format("seen + item / gridDim.x * {}", a_.looks) : "nullptr";

@@ -19,7 +19,9 @@ class AttentionText {
   void points();
   void look();
   void ahead();
-  void parts_by_tensor_cores();
+  void parts_by_tensor_cores(const std::string& name);
+  void parts_by_warps(const std::string& name);
+  void choose_parts();
   void parts_by_threads();
   void merge();
 
@@ -30,12 +32,13 @@ class AttentionText {
   }
   std::string reads() const;
   void open_function(const std::string& half, const std::string& first);
-  void open_parts();
+  void open_parts(const std::string& name);
   void open_items();
-  void open_chunks(const std::string& name, const std::string& seen);
+  void open_chunks(const std::string& name, const std::string& seen, const std::string& turns = "0, 1");
   std::string seen_by_item() const;
   std::string from_of(const std::string& n) const;  // the first key of a split's chunk
-  void bring(const std::string& from);
+  void bring(const std::string& from, int64_t count, const std::string& thread, int64_t threads);
+  void bring_chunk(const std::string& from);  // by the block
   void count_of_row();
   // How many keys the row with the most of them has; and, if asked for, how many each.
   void most_keys(bool of_rows);
@@ -48,7 +51,7 @@ class AttentionText {
   void read_words(const Access& a, const Axis& keys, const Axis& along, const std::string& words);
   void write_words(const Axis& along, const std::string& words, const std::string& to, int64_t stride);
 
-  static constexpr int64_t chunks_ahead = 4;  // are on their way from memory
+  static constexpr int64_t chunks_ahead = 4;  // are on their way from memory: as many as are read at once by warps
 
   // Of tensor cores.
   int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows
@@ -62,6 +65,17 @@ class AttentionText {
   int64_t halves() const { return x_.rows.size() > 8 ? 2 : 1; }
   int64_t warp_tiles() const;
   int64_t value_pitch() const { return x_.columns.size() * 2 + StreamAttention::row_pad; }
+
+  // Of warps with keys of their own.
+  int64_t own_lines() const { return x_.columns.size() / 64; }
+  void declare_own();
+  void read_own_keys();
+  void read_own_values();
+  void score_own(DType dtype);
+  void weigh_own(DType dtype);
+  void sum_own(DType dtype);
+  void bring_next();
+  void publish_own();
 
   const Kernel& k_;
   const StreamAttention& a_;

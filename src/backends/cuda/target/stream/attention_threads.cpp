@@ -21,7 +21,7 @@ void AttentionText::parts_by_threads() {
   const auto widen = [&](DType t, const std::string& text) {
     return fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(t)].load), text);
   };
-  open_parts();
+  open_parts("parts");
   t_.add(
       fmt::format("char* const values = scratch; float* const weight = (float*)(values + {});", chunk * columns * 2));
   t_.add(fmt::format("float* const largest = weight + {}; float* const total = largest + {};", rows * scores, rows));

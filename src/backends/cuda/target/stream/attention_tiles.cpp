@@ -156,10 +156,10 @@ void AttentionText::publish_tiles() {
 }
 
 // While a chunk's weights are made the next one's words are on their way, and those behind it come nearer.
-void AttentionText::parts_by_tensor_cores() {
+void AttentionText::parts_by_tensor_cores(const std::string& name) {
   const auto dtype_of = [&](const Access& of) { return k_.args[static_cast<size_t>(of.arg)].dtype; };
   const bool several = a_.chunks() > 1;
-  open_parts();
+  open_parts(name);
   t_.add(fmt::format("char* const values = scratch; float* const scores = (float*)(scratch + {});",
                      chunk * value_pitch()));
   t_.add("bool later = false;");
@@ -193,7 +193,7 @@ void AttentionText::parts_by_tensor_cores() {
     t_.close();
     t_.add("const int coming = next_chunk(behind);");
     t_.open("if (coming < behind.count)");
-    bring(from_of("coming"));
+    bring_chunk(from_of("coming"));
     t_.close();
   }
   t_.add("meet_block();");

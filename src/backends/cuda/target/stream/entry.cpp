@@ -62,7 +62,6 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                     2 * layout.slots, layout.slots, stream_warps));
   t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
                     2 * rows_kept, rows_kept, stream_warps));
-  t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
   t.add("__syncthreads();");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
   t.add(fmt::format("take_registers<{}>();", feeder_registers));
@@ -79,38 +78,36 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                     layout.kept));
   t.close(";");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads + 32));
-  t.add("int slot = 0, brought = 0;");
+  t.add("int slot = 0, i = 0, brought = 0;");
   t.add("unsigned phase = 0;");
+  t.add("// Of the next row how many places it has, and of what comes with it: on their way while one is found.");
+  t.add("int length = table_rows[0], count = table_brought[0];");
   t.add("#pragma unroll 1");
-  t.open(fmt::format("for (int i = 0; i < {};)", table.rows.size()));
-  t.add("const int length = table_rows[i++];");
+  t.open(fmt::format("for (int n = 0; n < {}; ++n)", table.row_count));
+  t.add("const int places = length, values = count, *const numbers = table_brought + brought + 1 + 4 * lane;");
+  t.add(fmt::format("unsigned long long* const row = rows + slot * {};", table.longest_row));
+  t.add("const int first = i + 1;");
+  t.add("i = first + places, brought += 1 + 4 * values;");
   t.add("mbarrier_wait(&row_empty[slot], phase ^ 1);");
-  t.open("for (int k = lane; k < length; k += 32)");
-  t.add("const int place = table_rows[i + k];  // of words: their memory is two places before");
-  t.add(fmt::format("const unsigned long long value = rows[slot * {} + k] = found(place);", table.longest_row));
+  t.open("for (int k = lane; k < places; k += 32)");
+  t.add("const int place = table_rows[first + k];  // of words: their memory is two places before");
+  t.add("const unsigned long long value = row[k] = found(place);");
   if (way.nearer)
-    t.add(fmt::format("if (place >= {}) bring_words((const char*)found(table_rows[i + k - 2]), (int)value);",
+    t.add(fmt::format("if (place >= {}) bring_words((const char*)found(table_rows[first + k - 2]), (int)value);",
                       words_from));
   t.close();
+  t.add(fmt::format("if (n + 1 < {}) length = table_rows[i], count = table_brought[brought];", table.row_count));
   t.add("__syncwarp();");
-  t.open("for (int left = table_brought[brought++]; left > 0; --left, brought += 4)");
-  t.add("const int k = table_brought[brought];");
-  t.add(
-      fmt::format("const char* const there = bring(own + {} + slot * {} + table_brought[brought + 1], (const "
-                  "char*)found(table_rows[i + k]), table_brought[brought + 2], table_brought[brought + 3], "
-                  "reciprocal);",
-                  layout.at_brought, table.brought_bytes));
-  t.add(fmt::format("if (lane == 0) rows[slot * {} + k] = (unsigned long long)there;", table.longest_row));
-  t.close();
+  t.add("const char* const from = lane < values ? (const char*)found(table_rows[first + numbers[0]]) : nullptr;");
+  t.add(fmt::format("bring(own + {} + slot * {}, row, numbers, from, values, reciprocal);", layout.at_brought,
+                    table.brought_bytes));
   t.add("__syncwarp();");
   t.add("if (lane == 0) mbarrier_arrive(&row_full[slot]);");
-  t.add("i += length;");
   t.add(fmt::format("advance(slot, phase, {});", rows_kept));
   t.close();
   t.add("return;");
   t.close();
   t.add("Feeder feeder = {ring, 0, 0, 0};");
-  t.add("Ahead ahead = {};");
   t.add("// A lane each has of the next ones, what of them is the block's; those behind them are on their way.");
   const size_t matrices = table.matrices.size() / 2;
   t.add("int place = 0, shape = 0;");
@@ -129,7 +126,6 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("lines = first_line(lines, blockIdx.x + 1, reciprocal) - line, mine += 2 * (long long)line * depth;");
   t.close();
   t.add("else lines = -1;");
-  t.add(fmt::format("begin_ahead(ahead, mine, first + lane < {} ? max(lines, 0) * depth * 2 : 0);", matrices));
   t.add("const int then = first + 32 + lane;");
   t.add(fmt::format("if (then < {}) ", matrices) + fmt::format(fmt::runtime(ask), "then"));
   t.add("#pragma unroll 1");
@@ -137,7 +133,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const char* const matrix = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)mine, n);");
   t.add("const int some = __shfl_sync(0xffffffffu, lines, n), elements = __shfl_sync(0xffffffffu, depth, n);");
   t.add("if (some >= 0)");
-  t.add("  feed(feeder, ahead, n, matrix, some, elements);");
+  t.add("  feed(feeder, matrix, some, elements);");
   t.add("else");
   t.add("  for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);");
   t.close();
@@ -148,6 +144,8 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   if (table.trap_count > 0) t.add(fmt::format("int* const trap = (int*)given.at[{}];", table.values.size()));
   t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
   t.add(fmt::format("char* const scratch = own + {};", layout.at_scratch));
+  t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
+  t.add("meet_block();");
   t.add("const Turn turn = {*number};");
   t.add("int half = 0;");
   t.add("Words words = {};");

@@ -44,23 +44,35 @@ __device__ __forceinline__ unsigned long long words_of(const int units, const in
   const int words = (most * width + each - 1) / each;
   return two_numbers(words, words * (int)gridDim.x);
 }
-// By a warp: what comes with a row of the table, whole or of each line of the block's so many bytes; where it is then.
-__device__ __forceinline__ const char* bring(char* to, const char* from, const int bytes, const int lines,
-                                             const unsigned reciprocal) {
+// By a warp: what comes with a row of the table, a value of each of the first `count` lanes, whole or of each line of the
+// block's so many bytes, to its place in `home`. A lane has a word of 16 bytes of all, so that all are read at once.
+__device__ __forceinline__ void bring(char* home, unsigned long long* row, const int* numbers, const char* from,
+                                      const int count, const unsigned reciprocal) {
   const int lane = threadIdx.x % 32;
-  if (lines == 0) {
-    for (int at = lane * 16; at < bytes; at += 512)
-      if (at + 16 <= bytes)
-        *(uint4*)(to + at) = *(const uint4*)(from + at);
-      else
-        for (int i = at; i < bytes; i += 2) *(unsigned short*)(to + i) = *(const unsigned short*)(from + i);
-    return to;
+  int place = 0, to = 0, first = 0, size = 0;
+  if (lane < count) {
+    const int each = numbers[2], lines = numbers[3];
+    place = numbers[0], to = numbers[1], size = each;
+    if (lines) {
+      first = first_line(lines, blockIdx.x, reciprocal), size = first_line(lines, blockIdx.x + 1, reciprocal) - first;
+      if (size > lines / most_blocks + 2) first = size = 0;  // no room was made for so many
+      first *= each, size *= each;
+    }
+    row[place] = (unsigned long long)(size ? home + to - first : from);
   }
-  const int first = first_line(lines, blockIdx.x, reciprocal), end = first_line(lines, blockIdx.x + 1, reciprocal);
-  if (end - first > lines / most_blocks + 2) return from;
-  for (int at = first * bytes + lane * 2; at < end * bytes; at += 64)
-    *(unsigned short*)(to + at - first * bytes) = *(const unsigned short*)(from + at);
-  return to - first * bytes;
+  const char* mine = nullptr;
+  int some = 0;
+  for (int n = 0; n < count; ++n) {
+    const char* const begin = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)(from + first), n);
+    const int at = lane * 16 - __shfl_sync(0xffffffffu, to, n), bytes = __shfl_sync(0xffffffffu, size, n);
+    if (at >= 0 && at < bytes) mine = begin + at, some = bytes - at;
+  }
+  unsigned short halves[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) halves[i] = 2 * i < some ? *(const unsigned short*)(mine + 2 * i) : 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (2 * i < some) *(unsigned short*)(home + lane * 16 + 2 * i) = halves[i];
 }
 
 // By a lane: what the block will publish, and the counter before all words, into the cache that all blocks see. All
@@ -84,43 +96,10 @@ __device__ __forceinline__ void retire(Feeder& f) {
   --f.under_way;
 }
 
-// What follows the pieces that are asked for, brought into the cache while the ring has no room. Of up to 32 matrices each
-// lane has one's begin and bytes.
-struct Ahead {
-  const char* mine;
-  int bytes;
-  int matrix, at;  // where what is brought ends
-  int lead;        // bytes from what is asked for until there
-  unsigned next;   // the clock before which nothing is brought: few at a time delay what blocks exchange less
-};
-__device__ __forceinline__ void begin_ahead(Ahead& a, const char* mine, const int bytes) {
-  a.mine = mine, a.bytes = bytes, a.matrix = a.at = a.lead = 0;
-  if (bytes_ahead > 0) a.next = clock_now();
-}
-__device__ __forceinline__ void bring_ahead(Ahead& a) {
-  if (a.lead >= bytes_ahead || a.matrix == 32) return;
-  if (__any_sync(0xffffffffu, (int)(clock_now() - a.next) < 0)) return;
-  const char* const from = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)a.mine, a.matrix) + a.at;
-  const int bytes = min(__shfl_sync(0xffffffffu, a.bytes, a.matrix) - a.at, (int)bytes_brought);
-  if (bytes <= 0) {
-    ++a.matrix, a.at = 0;
-    return;
-  }
-  if (is_elected()) bring_bulk(from, bytes);
-  a.at += bytes, a.lead += bytes, a.next = clock_now() + clocks_apart;
-}
-// More of a matrix is asked for, and so much of it in all.
-__device__ __forceinline__ void pass_ahead(Ahead& a, const int matrix, const int fed, const int bytes) {
-  a.lead -= bytes;
-  if (a.lead < 0) a.matrix = matrix, a.at = fed, a.lead = 0;
-}
-
 // Lines one behind the other. What there must be room for is ready before it is waited for: little is between the
 // arrival of an older piece and the request.
-__device__ __forceinline__ void feed(Feeder& f, Ahead& ahead, const int number, const char* matrix, int lines,
-                                     const int depth) {
+__device__ __forceinline__ void feed(Feeder& f, const char* matrix, int lines, const int depth) {
   Ring& r = f.ring;
-  int fed = 0;
 #pragma unroll 1
   for (; lines > 0; lines -= 8, matrix += 8 * 2 * (long long)depth) {
     const int count = min(8, lines);
@@ -130,11 +109,7 @@ __device__ __forceinline__ void feed(Feeder& f, Ahead& ahead, const int number, 
       const int copies = depth <= slot_depth ? 1 : count, each = depth <= slot_depth ? bytes : line;
       const char* from = matrix + (long long)k * 2;
       char* to = r.slots + r.slot * slot_bytes;
-      while (bytes_ahead > 0 && !__any_sync(0xffffffffu, mbarrier_over(&r.empty[r.slot], r.phase ^ 1)))
-        bring_ahead(ahead);
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
-      fed += bytes;
-      pass_ahead(ahead, number, fed, bytes);
       if (is_elected()) mbarrier_expect(&r.full[r.slot], bytes);
       const bool waits = f.under_way == r.count || f.under_way * bytes >= bytes_asked_for;
       while (waits && (f.under_way - 1) * bytes >= bytes_asked_for) {
@@ -145,7 +120,7 @@ __device__ __forceinline__ void feed(Feeder& f, Ahead& ahead, const int number, 
         if (waits) mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
 #pragma unroll 1
         for (int n = 0; n < copies; ++n, to += each, from += depth * 2)
-          if (read_once)
+          if (weights_read_once)
             copy_bulk_once(to, from, each, &r.full[r.slot]);
           else
             copy_bulk(to, from, each, &r.full[r.slot]);
@@ -342,21 +317,22 @@ __device__ __forceinline__ void wait_for_most(const char* memory, const Turn& tu
 }
 
 // Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each;
-// without bytes all. `at` is where those begin that are not looked at yet.
+// without bytes all. Of warps that take turns each `step`-th one from `first` on is theirs; of those `at` is where those
+// begin that are not looked at yet.
 struct Chunks {
   const char* seen;
-  int count, at;
+  int count, first, step, at;
   unsigned some;
 };
-// By whole warps, which all find the same: the next one's number, `count` behind the last.
+// By whole warps: the next one's number, `count` behind the last.
 __device__ __forceinline__ int next_chunk(Chunks& c) {
   while (c.some == 0) {
-    if (c.at >= c.count) return c.count;
-    const int n = c.at + threadIdx.x % 32;
+    if (c.first + c.at * c.step >= c.count) return c.count;
+    const int n = c.first + (c.at + (int)threadIdx.x % 32) * c.step;
     c.some = __ballot_sync(0xffffffffu, n < c.count && (!c.seen || c.seen[n]));
     c.at += 32;
   }
-  const int n = c.at - 33 + __ffs(c.some);
+  const int n = c.first + (c.at - 33 + __ffs(c.some)) * c.step;
   c.some &= c.some - 1;
   return n;
 }

@@ -27,7 +27,6 @@ namespace {
 using Kind = StreamStage::Kind;
 
 constexpr int64_t word_payload = 12;  // bytes of a value in a word that is exchanged
-constexpr int bytes_brought = 4096;   // ahead, by a block at a time
 constexpr int published_places = 3;   // of a row: the memory of the words, the block's elements, its words
 
 class Printer {
@@ -481,9 +480,9 @@ class Printer {
 
   std::string constants() const {
     return fmt::format(
-        "\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {}, bytes_ahead = {}, "
-        "bytes_brought = {}, clocks_apart = {}, read_once = {:d} }};\n",
-        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.ahead, bytes_brought, way_.apart, way_.once);
+        "\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {}, weights_read_once = {:d} "
+        "}};\n",
+        slot_depth, slot_bytes, way_.under_way, stream_grid, way_.once);
   }
 
   const WholeMethod& m_;

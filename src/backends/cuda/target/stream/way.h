@@ -11,16 +11,12 @@ namespace npusim::cuda {
 struct StreamWay {
   // Bytes of weights that a block has asked for at once: more delay what blocks exchange.
   int64_t under_way = 2 * slot_bytes;
-  // Bytes behind those that are brought into the cache while the ring has no room, and the clocks between 4 KB of them:
-  // 400 are half of what memory gives.
-  int64_t ahead = 0;
-  int apart = 400;
   // Many words are read when all but one in so many blocks have published; 0: when all have.
   int late = 4;
   // A block's words are brought into the cache before it publishes them.
   bool nearer = true;
   // Weights are the first that the cache gives up.
-  bool once = false;
+  bool once = true;
 };
 // The likeliest to be the fastest first.
 std::span<const StreamWay> stream_ways();

@@ -1,0 +1,269 @@
+// An attention's parts by tensor cores where each warp has keys of its own: the block meets once, when all are done.
+#include <fmt/format.h>
+
+#include "backends/cuda/target/stream/attention_text.h"
+#include "backends/cuda/target/stream/product.h"
+
+namespace npusim::cuda {
+namespace {
+
+constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, own_keys = StreamAttention::own_keys;
+constexpr int64_t at_once = StreamAttention::at_once;
+
+}  // namespace
+
+// A lane's words of its warp's keys, with what a mask adds to its scores. As operand a keys are rows, of which it has
+// two, and eight elements of each 32; of values it has four keys and eight columns of each 64.
+void AttentionText::declare_own() {
+  t_.add("int from = 0;");
+  t_.add(fmt::format("uint4 key_words[2][{}], value_words[4][{}];", x_.depth.size() / unit, own_lines()));
+  if (masks() > 0) t_.add("float masks[4];");
+}
+void AttentionText::read_own_keys() {
+  t_.add("#pragma unroll");
+  t_.open("for (int half = 0; half < 2; ++half)");
+  t_.add("const int key = from + half * 8 + lane / 4;");
+  take_apart(t_, "key", x_.keys, "n");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
+  t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
+  take_apart(t_, "at", x_.depth, "k");
+  t_.add("key_words[half][u] = uint4{0, 0, 0, 0};");
+  t_.add(fmt::format("if (key < end) key_words[half][u] = *(const uint4*)&{};",
+                     at(a_.keys(k_), x_.keys, "n", x_.depth, "k")));
+  t_.close();
+  t_.close();
+  if (masks() == 0) return;
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add("const int key = from + i / 2 * 8 + lane / 4, row = lane % 4 * 2 + i % 2;");
+  t_.add("masks[i] = 0;");
+  t_.add(fmt::format("if (row < {} && key < end) {}_mask({}&masks[i], batch, row, key, nullptr);", x_.rows.size(),
+                     name_, reads()));
+  t_.close();
+}
+void AttentionText::read_own_values() {
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add("const int key = from + i / 2 * 8 + lane % 4 * 2 + i % 2;");
+  take_apart(t_, "key", x_.value_keys, "n");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int line = 0; line < {}; ++line)", own_lines()));
+  t_.add(fmt::format("const int at = line * 64 + lane / 4 * {};", word));
+  take_apart(t_, "at", x_.columns, "k");
+  t_.add("value_words[i][line] = uint4{0, 0, 0, 0};");
+  t_.add(fmt::format("if (key < end) value_words[i][line] = *(const uint4*)&{};",
+                     at(k_.contraction->b, x_.value_keys, "n", x_.columns, "k")));
+  t_.close();
+  t_.close();
+}
+
+// The scores of 16 keys: lane 4 g + t has those of keys g and g + 8 and of rows 2 t and 2 t + 1.
+void AttentionText::score_own(DType dtype) {
+  t_.add("float parts[2][4] = {}, score[4];");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
+  t_.add("const uint4 one = key_words[0][u], two = key_words[1][u], asked = query_words[u];");
+  t_.add("const unsigned first[4] = {one.x, two.x, one.y, two.y}, second[4] = {one.z, two.z, one.w, two.w};");
+  t_.add("const unsigned of_first[2] = {asked.x, asked.y}, of_second[2] = {asked.z, asked.w};");
+  const std::string type = dtype == DType::f16 ? "f16" : "bf16";
+  t_.add(fmt::format("multiply_{0}(parts[0], first, of_first), multiply_{0}(parts[1], second, of_second);", type));
+  t_.close();
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add("const int key = from + i / 2 * 8 + lane / 4, row = lane % 4 * 2 + i % 2;");
+  t_.add("const float dot = parts[0][i] + parts[1][i];");
+  if (masks() > 0) t_.add("const float both[2] = {dot, masks[i]};");
+  t_.add("score[i] = -INFINITY;");
+  t_.add(fmt::format("if (row < {} && key < most) {}_score({}&score[i], batch, row, key, {});", x_.rows.size(), name_,
+                     reads(), masks() > 0 ? "both" : "&dot"));
+  t_.close();
+}
+
+// Their weights, in two numbers of the values' dtype as in `weigh`; they stand by keys, and keys are the depth of what
+// follows, so they turn.
+void AttentionText::weigh_own(DType dtype) {
+  const std::string type = dtype == DType::f16 ? "f16" : "bf16";
+  t_.add("float base[2], shrink[2];");
+  t_.add("#pragma unroll");
+  t_.open("for (int row = 0; row < 2; ++row)");
+  t_.add("float now = nan_max(score[row], score[2 + row]);");
+  for (int lanes : {4, 8, 16}) t_.add(fmt::format("now = nan_max(now, __shfl_xor_sync(0xffffffffu, now, {}));", lanes));
+  t_.add("now = nan_max(largest[row], now);");
+  t_.add("base[row] = now == -INFINITY ? 0.0f : now;");
+  t_.add("shrink[row] = largest[row] == now ? 1.0f : exp_near(largest[row] - now);");
+  t_.add("largest[row] = now;");
+  t_.close();
+  t_.add("float weight[4];");
+  t_.add("#pragma unroll");
+  t_.add("for (int i = 0; i < 4; ++i) weight[i] = exp_near(score[i] - base[i % 2]);");
+  t_.add("#pragma unroll");
+  t_.add("for (int row = 0; row < 2; ++row) total[row] = total[row] * shrink[row] + (weight[row] + weight[2 + row]);");
+  t_.add("unsigned high[2], low[2];");
+  t_.add("#pragma unroll");
+  t_.open("for (int half = 0; half < 2; ++half)");
+  t_.add("const float one = weight[half * 2], two = weight[half * 2 + 1];");
+  for (const char* which : {"one", "two"})
+    t_.add(fmt::format("const float below_{0} = {0} > 0 ? __uint_as_float(__float_as_uint({0}) - 1 & {1}) : {0};",
+                       which, dtype == DType::f16 ? "0xffffe000u" : "0xffff0000u"));
+  t_.add(fmt::format("high[half] = turn_matrix(pack_{}(below_one, below_two));", type));
+  t_.add(fmt::format("low[half] = turn_matrix(pack_{}(one - below_one, two - below_two));", type));
+  t_.close();
+}
+
+// Of columns 64 n + 8 g + 2 p and the next one, which are rows g and g + 8 of tile 4 n + p.
+void AttentionText::sum_own(DType dtype) {
+  const std::string type = dtype == DType::f16 ? "f16" : "bf16";
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int tile = 0; tile < {}; ++tile)", own_lines() * 4));
+  t_.add("unsigned two[4], a[4];");
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add("const uint4 w = value_words[i][tile / 4];");
+  t_.add("two[i] = tile % 4 == 0 ? w.x : tile % 4 == 1 ? w.y : tile % 4 == 2 ? w.z : w.w;");
+  t_.close();
+  t_.add("a[0] = two[0] & 0xffff | two[1] << 16, a[1] = two[0] >> 16 | two[1] & 0xffff0000;");
+  t_.add("a[2] = two[2] & 0xffff | two[3] << 16, a[3] = two[2] >> 16 | two[3] & 0xffff0000;");
+  t_.add("#pragma unroll");
+  t_.add("for (int i = 0; i < 4; ++i) sums[tile][i] *= shrink[i % 2];");
+  t_.add(fmt::format("multiply_{0}(sums[tile], a, high), multiply_{0}(sums[tile], a, low);", type));
+  t_.close();
+}
+
+// A warp's keys and values of the chunk behind those that were brought.
+void AttentionText::bring_next() {
+  t_.open("if (const int n = next_chunk(behind); n < behind.count)");
+  t_.add(fmt::format("const int first = {} + warp % 2 * {};", from_of("n"), own_keys));
+  bring("first", own_keys, "lane", 32);
+  t_.close();
+}
+
+// What the warps found, in the block's memory, and of a thread each the sums of four columns.
+void AttentionText::publish_own() {
+  const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = columns / quad_columns;
+  const int64_t warps = a_.own_warps(), pitch = a_.own_pitch();
+  t_.add("#pragma unroll");
+  t_.open("for (int row = 0; row < 2; ++row)");
+  for (int lanes : {4, 8, 16})
+    t_.add(fmt::format("total[row] += __shfl_xor_sync(0xffffffffu, total[row], {});", lanes));
+  t_.close();
+  t_.add("if (later) meet_block();");
+  t_.add("later = true;");
+  t_.open(fmt::format("if (warp < {})", warps));
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 2; ++i)");
+  t_.add("const int row = lane % 4 * 2 + i;");
+  t_.add(fmt::format("if (row >= {}) continue;", rows));
+  t_.add(fmt::format("if (lane < 4) stats[warp * {} + row] = float2{{largest[i], some ? total[i] : -1.0f}};", rows));
+  t_.add("if (!some) continue;");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int tile = 0; tile < {}; tile += 2)", own_lines() * 4));
+  t_.add("const float (&one)[4] = sums[tile], (&two)[4] = sums[tile + 1];");
+  t_.add(fmt::format("float* const to = found + (warp * {} + row) * {} + tile / 4 * 64 + lane / 4 * 8 + tile % 4 * 2;",
+                     rows, pitch));
+  t_.add("*(float4*)to = float4{one[i], one[2 + i], two[i], two[2 + i]};");
+  t_.close();
+  t_.close();
+  t_.close();
+  t_.add("meet_block();");
+  t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", rows * quads, stream_threads));
+  t_.add(fmt::format("const int row = i / {0}, column = i % {0} * {1};", quads, quad_columns));
+  t_.add(fmt::format("float2 of[{}];", warps));
+  t_.add("float most_of_all = -INFINITY, weights = 0, all[4] = {0, 0, 0, 0};");
+  t_.add("#pragma unroll");
+  t_.add(
+      fmt::format("for (int w = 0; w < {0}; ++w) of[w] = stats[w * {1} + row], most_of_all = nan_max(most_of_all, "
+                  "of[w].x);",
+                  warps, rows));
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int w = 0; w < {}; ++w)", warps));
+  t_.add("if (of[w].y < 0) continue;");
+  t_.add("const float share = of[w].x == most_of_all ? 1.0f : exp_near(of[w].x - most_of_all);");
+  t_.add(fmt::format("const float4 four = *(const float4*)(found + (w * {} + row) * {} + column);", rows, pitch));
+  t_.add("weights += share * of[w].y;");
+  t_.add("all[0] += share * four.x, all[1] += share * four.y, all[2] += share * four.z, all[3] += share * four.w;");
+  t_.close();
+  const auto bits = [](const std::string& value) { return fmt::format("__float_as_uint({})", value); };
+  t_.add(
+      fmt::format("uint4* const to = (uint4*)partial + ((batch * {} + i) * {} + split) * 2;", rows * quads, a_.splits));
+  t_.add(fmt::format("write_whole(to, uint4{{{}, {}, {}, turn}});", bits("all[0]"), bits("all[1]"), bits("all[2]")));
+  t_.add(fmt::format("write_whole(to + 1, uint4{{{}, {}, {}, turn}});", bits("all[3]"), bits("most_of_all"),
+                     bits("weights")));
+  t_.close();
+}
+
+void AttentionText::parts_by_warps(const std::string& name) {
+  const Access& queries = a_.queries(k_);
+  const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
+  const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
+  const int64_t rows = x_.rows.size();
+  open_parts(name);
+  t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
+                     a_.own_warps() * rows * a_.own_pitch()));
+  t_.add("bool later = false;");
+  open_items();
+  most_keys(false);
+  declare_own();
+  const std::string from = fmt::format("{} + warp % 2 * {}", from_of("which"), own_keys);
+  open_chunks("chunks", seen_by_item(), fmt::format("warp / 2, {}", at_once));
+  t_.add("int which = next_chunk(chunks);");
+  t_.add("Chunks behind = chunks;");
+  t_.add("// Without branches around the reads, what is read is waited for where it is used.");
+  t_.add("int end = which < chunks.count ? most : 0;");
+  t_.add(fmt::format("from = {};", from));
+  read_own_keys();
+  read_own_values();
+  t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
+  t_.add("const int asked = lane / 4;");
+  take_apart(t_, "asked", x_.rows, "r");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
+  t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
+  take_apart(t_, "at", x_.depth, "k");
+  t_.add("query_words[u] = uint4{0, 0, 0, 0};");
+  t_.add(fmt::format("if (asked < {}) query_words[u] = *(const uint4*)&{};", rows,
+                     at(queries, x_.rows, "r", x_.depth, "k")));
+  t_.close();
+  t_.add(fmt::format("float largest[2] = {{-INFINITY, -INFINITY}}, total[2] = {{0, 0}}, sums[{}][4] = {{}};",
+                     own_lines() * 4));
+  t_.add("bool some = false;");
+  bring_next();
+  t_.add("#pragma unroll 1");
+  t_.open("while (which < chunks.count)");
+  t_.add("some = true;");
+  t_.add("which = next_chunk(chunks);");
+  bring_next();
+  score_own(dtype);
+  t_.add("end = which < chunks.count ? most : 0;");
+  t_.add(fmt::format("from = {};", from));
+  read_own_keys();
+  weigh_own(value_type);
+  sum_own(value_type);
+  read_own_values();
+  t_.close();
+  publish_own();
+  t_.close();  // items
+  t_.add("meet_block();");
+  t_.close();
+}
+
+// Of one chunk all warps of a block take a part each: that is the faster way where a mask leaves no more.
+void AttentionText::choose_parts() {
+  open_parts("parts");
+  t_.add("bool many = false;");
+  open_items();
+  most_keys(false);
+  open_chunks("chunks", seen_by_item());
+  t_.add("next_chunk(chunks);");
+  t_.add("many |= next_chunk(chunks) < chunks.count;");
+  t_.close();
+  const std::string given =
+      fmt::format("turn, scratch, partial, {}{}", a_.looks > 0 ? "seen, " : "", parameter_names(k_));
+  t_.add("if (many)");
+  t_.add(fmt::format("  {}_many({});", name_, given));
+  t_.add("else");
+  t_.add(fmt::format("  {}_few({});", name_, given));
+  t_.close();
+}
+
+}  // namespace npusim::cuda
