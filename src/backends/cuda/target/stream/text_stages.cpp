@@ -1,0 +1,199 @@
+// One stage: what it takes from its row of the table, and the call of its function.
+#include "backends/cuda/target/stream/text_printer.h"
+#include "print/part.h"
+#include "print/plan.h"
+
+namespace npusim::cuda {
+
+// How many words a thread takes at most, however many blocks there are.
+int64_t StreamPrinter::turns_of(const StreamExchange& e) {
+  int64_t most = 0;
+  for (int64_t blocks = 1; blocks <= stream_grid; ++blocks) {
+    const int64_t units = (e.units + blocks - 1) / blocks;
+    most = std::max(most, blocks * ((units * unit_bytes(e) + word_payload - 1) / word_payload));
+  }
+  return (most + stream_threads - 1) / stream_threads;
+}
+
+// The arguments of a stage from the table, from its place 1 on.
+std::string StreamPrinter::arguments(const StreamStage& stage) const {
+  const Kernel& k = plan_.kernels[stage.step];
+  std::vector<std::string> names;
+  int place = 1;
+  for (size_t i = 0; i < k.args.size(); ++i) {
+    const std::string at = row(place++);
+    names.push_back(fmt::format("({}{}*){}", k.args[i].written ? "" : "const ", type(k.args[i].dtype),
+                                plan_.homes.contains(m_.steps[stage.step].values[i]) ? in_block(at) : at));
+  }
+  if (takes_trap(k)) names.emplace_back("&raised");
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Of the row.
+int StreamPrinter::places_of(const StreamStage& stage) const {
+  const int args = static_cast<int>(plan_.kernels[stage.step].args.size());
+  const int made = published(stage) ? published_places : 0;
+  const int looks = plan_.attentions[stage.step] && plan_.attentions[stage.step]->looks > 0;
+  switch (stage.kind) {
+    case Kind::exchange:
+      return 1 + 3 * static_cast<int>(stage.values.size());
+    case Kind::gather:
+      return 3;
+    case Kind::product:
+      return 2 + args + made;
+    case Kind::attention:
+      return 5 + args + looks;
+    case Kind::merge:
+      return 5 + args + made;
+    case Kind::look:
+      return 2 + args;
+    case Kind::ahead:
+      return 1 + args + stage.looked;
+    case Kind::everywhere:
+    case Kind::spread:
+      return 1 + args;
+  }
+  return 0;
+}
+
+// What a product or a merge made, which is where its stage says, and the place of its words.
+void StreamPrinter::publish(const StreamStage& stage, size_t made, Lines& c, std::string& to_publish) {
+  const StreamExchange& e = plan_.exchanges.at(m_.steps[stage.step].values[made]);
+  Lines p;
+  p.indent = c.indent;
+  const int words = row_ - published_places;
+  const auto before = std::count(to_publish.begin(), to_publish.end(), ';');
+  p.add(fmt::format("publish({}, {}{}, (char*)row[{}], turn, {}, {}.x);", before * 32 % stream_threads, pointer_type(e),
+                    in_block(fmt::format("row[{}]", words - publish_back(stage) + static_cast<int>(made))), words,
+                    numbers(words + 1), numbers(words + 2)));
+  to_publish += p.text;
+}
+
+// Of the block, how many threads the stage needs, in whole warps, where others can have the rest at the same time:
+// rows that every block computes for itself, and that do not meet.
+int StreamPrinter::threads_of(const StreamStage& stage) const {
+  if (stage.kind != Kind::everywhere) return stream_threads;
+  const Schedule& schedule = plan_.schedules[stage.step];
+  const Kernel& k = plan_.kernels[stage.step];
+  const PrintPlan plan = plan_print(k, d_, schedule);
+  if (schedule.row != RowLoop::none && schedule.row != RowLoop::thread) return stream_threads;
+  if (launch_of(k, d_, schedule).blocks != 1) return stream_threads;
+  return static_cast<int>((plan.points + 31) / 32 * 32);
+}
+
+// `first`: the thread where a stage of a few threads begins; -1: it has the block.
+void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
+  const Kernel& k = plan_.kernels[stage.step];
+  const bool moves = stage.kind == Kind::gather || stage.kind == Kind::exchange;
+  const std::string name = moves ? "" : name_of(stage);
+  int places = 1 + static_cast<int>(k.args.size());
+  const bool traps =
+      !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && stage.kind != Kind::look && takes_trap(k);
+  c.open(first < 0 ? "" : fmt::format("if (threadIdx.x >= {} && threadIdx.x < {})", first, first + threads_of(stage)));
+  if (!moves && takes_trap(k)) c.add("int raised = 0;");
+  switch (stage.kind) {
+    case Kind::gather:
+      places = 3;
+      c.add(
+          fmt::format("copy_words<{}>((uint4*){}, (const uint4*){});", bytes_of(stage.values[0]) / 16, row(2), row(1)));
+      break;
+    case Kind::exchange:
+      places = 1 + 3 * static_cast<int>(stage.values.size());
+      exchange(stage, c);
+      break;
+    case Kind::ahead:
+      attention(stage, name);
+      if (plan_.attentions[stage.step]->looks == 0)
+        c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
+      else
+        c.add(
+            fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)) : "nullptr", arguments(stage)));
+      break;
+    case Kind::look:
+      attention(stage, name);
+      c.add(fmt::format("{}_look({}, {});", name, in_block(row(places++)), arguments(stage)));
+      break;
+    case Kind::attention: {
+      const bool looks = plan_.attentions[stage.step]->looks > 0;
+      attention(stage, name);
+      c.add(fmt::format("{}_parts(turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
+                        attention_count(), row_ + places + 2, in_block(row(places + 1)), row(places),
+                        looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
+      c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
+      places += looks ? 5 : 4;
+      break;
+    }
+    case Kind::merge:
+      // For all: where most have no keys, the others would look for the few all the time.
+      c.add(fmt::format("wait_for_most((const char*){}, turn, 0);", row(places + 2)));
+      c.add(fmt::format("{}_merge(turn.number * {} + (int)(long long)row[{}], {}, (const char*){}, {});", name,
+                        attention_count(), row_ + places + 1, numbers(row_ + places + 3), row(places),
+                        arguments(stage)));
+      places += 4;
+      break;
+    case Kind::product:
+      break;
+    case Kind::everywhere:
+    case Kind::spread:
+      part(stage, name, first, c);
+      break;
+  }
+  if (traps) c.add(fmt::format("if (raised) *trap = (int)(long long)row[{}] + raised;", row_));
+  c.close();
+  row_ += places_of(stage);
+}
+
+// Either way the block meets before its memory changes. With a word for each thread all may look at once; with more
+// they would delay what they wait for.
+void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
+  const auto place = [&](size_t n) { return 1 + 3 * static_cast<int>(n); };
+  const auto memory = [&](size_t n) { return row(place(n)); };
+  const auto all = [&](size_t n) { return numbers(row_ + place(n) + 2) + ".y"; };
+  for (size_t n = 0; n < stage.values.size(); ++n)
+    c.add(fmt::format("Taken<{}> taken_{};", turns_of(plan_.exchanges.at(stage.values[n])), n));
+  int64_t bytes = 0;
+  for (int32_t v : stage.values) bytes += bytes_of(v);
+  const bool few = bytes <= word_payload * stream_threads;
+  if (!few)
+    c.add(fmt::format("wait_for_most((const char*){}, turn, {});", memory(stage.values.size() - 1),
+                      way_.late == 0 ? "0" : fmt::format("gridDim.x / {}", way_.late)));
+  for (size_t n = 0; n < stage.values.size(); ++n)
+    c.add(fmt::format("ask(taken_{}, (const char*){}, {});", n, memory(n), all(n)));
+  if (few) c.add("meet_block();");
+  for (size_t n = 0; n < stage.values.size(); ++n)
+    c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn, {});", n,
+                      pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(place(n) + 1)), memory(n),
+                      all(n)));
+}
+
+void StreamPrinter::attention(const StreamStage& stage, const std::string& name) {
+  if (parts_.insert(name).second)
+    functions_ += print_attention(plan_.kernels[stage.step], *plan_.attentions[stage.step], d_, name);
+}
+
+void StreamPrinter::part(const StreamStage& stage, const std::string& name, int first, Lines& c) {
+  const Kernel& k = plan_.kernels[stage.step];
+  const Schedule& schedule = plan_.schedules[stage.step];
+  const PrintedPart part =
+      print_part(k, d_, schedule, name + "_part", {std::vector<bool>(k.args.size(), false), 0, true, are_apart(stage)});
+  if (parts_.insert(name).second) functions_ += part.function;
+  std::string args = arguments(stage);
+  int64_t at = 0;
+  for (const SharedArray& array : part.shared) {
+    args += fmt::format(", ({}*)(scratch + {})", array.type, at);
+    at += (array.elements * 8 + 15) / 16 * 16;
+  }
+  scratch_ = std::max(scratch_, at);
+  const int64_t blocks = launch_of(k, d_, schedule).blocks;
+  const bool everywhere = stage.kind == Kind::everywhere;
+  if (everywhere && blocks == 1)
+    return c.add(
+        fmt::format("{}_part({}, 0, threadIdx.x{});", name, args, first > 0 ? fmt::format(" - {}", first) : ""));
+  c.open(fmt::format("for (unsigned block = {}; block < {}; block += {})", everywhere ? "0" : "blockIdx.x", blocks,
+                     everywhere ? "1" : "gridDim.x"));
+  c.add(fmt::format("{}_part({}, block, threadIdx.x);", name, args));
+  if (!part.shared.empty()) c.add("meet_block();");
+  c.close();
+}
+
+}  // namespace npusim::cuda
