@@ -7,8 +7,8 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, own_keys = StreamAttention::own_keys;
-constexpr int64_t at_once = StreamAttention::at_once;
+constexpr int64_t unit = StreamAttention::unit, own_keys = StreamAttention::own_keys,
+                  at_once = StreamAttention::at_once;
 
 }  // namespace
 
