@@ -71,7 +71,7 @@ class CudaSegment : public Segment {
   std::vector<LoadedCode> code_;  // by position in the program, where a launch names it
   int traps_ = 0;
   std::vector<std::unique_ptr<CudaBuffer>> own_;  // memory of launches
-  std::unique_ptr<PinnedMemory> trap_words_;  // of the host, where launches leave them: no copy is behind the work
+  std::unique_ptr<PinnedMemory> trap_words_;      // of the host, where launches leave them: no copy is behind the work
   GraphExec graph_ = nullptr;
   GraphExec timed_ = nullptr;  // made when it is first asked for, with its events
   std::vector<Event> events_;
