@@ -57,6 +57,9 @@ class AttentionText {
   int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows
   int64_t group_turns() const { return (groups() + 1) / 2; }   // in which two times four warps take them
   int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? group_turns() : 0; }  // of a lane
+  void read_units(const std::string& words, const std::string& there, const Access& a, const Axis& one,
+                  const std::string& one_name);
+  void find_below(DType dtype);
   void declare_chunk();
   void read_chunk(const std::string& from);
   void multiply(const Access& queries, DType dtype);

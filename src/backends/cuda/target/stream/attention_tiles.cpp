@@ -13,6 +13,25 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 
 int64_t AttentionText::warp_tiles() const { return (x_.columns.size() / 8 + stream_warps - 1) / stream_warps; }
 
+// Of each 32 elements along the depth a lane's eight, zeros where there are none.
+void AttentionText::read_units(const std::string& words, const std::string& there, const Access& a, const Axis& one,
+                               const std::string& one_name) {
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
+  t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
+  take_apart(t_, "at", x_.depth, "k");
+  t_.add(fmt::format("{}[u] = uint4{{0, 0, 0, 0}};", words));
+  t_.add(fmt::format("if ({}) {}[u] = *(const uint4*)&{};", there, words, at(a, one, one_name, x_.depth, "k")));
+  t_.close();
+}
+
+// Of two weights the numbers of the values' dtype that are smaller.
+void AttentionText::find_below(DType dtype) {
+  for (const char* which : {"one", "two"})
+    t_.add(fmt::format("const float below_{0} = {0} > 0 ? __uint_as_float(__float_as_uint({0}) - 1 & {1}) : {0};",
+                       which, dtype == DType::f16 ? "0xffffe000u" : "0xffff0000u"));
+}
+
 // The words of a chunk that a lane is asked for: of eight keys for each four warps' warp, as operand a like lines of a
 // matrix: of each 32 elements a lane has eight of one key, which stand in two rows; and of values as they lie. With
 // them what a mask adds to the lane's scores.
@@ -25,14 +44,7 @@ void AttentionText::read_chunk(const std::string& from) {
   t_.add(fmt::format("from = {}, key = from + warp % 4 * 8 + lane / 4;", from));
   t_.open("");
   take_apart(t_, "key", x_.keys, "n");
-  t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
-  t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
-  take_apart(t_, "at", x_.depth, "k");
-  t_.add("key_words[u] = uint4{0, 0, 0, 0};");
-  t_.add(fmt::format("if (key < most) key_words[u] = *(const uint4*)&{};",
-                     this->at(a_.keys(k_), x_.keys, "n", x_.depth, "k")));
-  t_.close();
+  read_units("key_words", "key < most", a_.keys(k_), x_.keys, "n");
   if (masks() > 0) {
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int n = 0; n < {}; ++n)", masks()));
@@ -110,9 +122,7 @@ void AttentionText::weigh(DType dtype) {
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
   t_.add("const float one = weight[i * 2], two = weight[i * 2 + 1];");
-  for (const char* which : {"one", "two"})
-    t_.add(fmt::format("const float below_{0} = {0} > 0 ? __uint_as_float(__float_as_uint({0}) - 1 & {1}) : {0};",
-                       which, dtype == DType::f16 ? "0xffffe000u" : "0xffff0000u"));
+  find_below(dtype);
   t_.add(fmt::format("high[i / 2][i % 2 * 2 + half] = pack_{}(below_one, below_two);", type));
   t_.add(fmt::format("low[i / 2][i % 2 * 2 + half] = pack_{}(one - below_one, two - below_two);", type));
   t_.close();

@@ -24,14 +24,7 @@ void AttentionText::read_own_keys() {
   t_.open("for (int half = 0; half < 2; ++half)");
   t_.add("const int key = from + half * 8 + lane / 4;");
   take_apart(t_, "key", x_.keys, "n");
-  t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
-  t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
-  take_apart(t_, "at", x_.depth, "k");
-  t_.add("key_words[half][u] = uint4{0, 0, 0, 0};");
-  t_.add(fmt::format("if (key < end) key_words[half][u] = *(const uint4*)&{};",
-                     at(a_.keys(k_), x_.keys, "n", x_.depth, "k")));
-  t_.close();
+  read_units("key_words[half]", "key < end", a_.keys(k_), x_.keys, "n");
   t_.close();
   if (masks() == 0) return;
   t_.add("#pragma unroll");
@@ -103,9 +96,7 @@ void AttentionText::weigh_own(DType dtype) {
   t_.add("#pragma unroll");
   t_.open("for (int half = 0; half < 2; ++half)");
   t_.add("const float one = weight[half * 2], two = weight[half * 2 + 1];");
-  for (const char* which : {"one", "two"})
-    t_.add(fmt::format("const float below_{0} = {0} > 0 ? __uint_as_float(__float_as_uint({0}) - 1 & {1}) : {0};",
-                       which, dtype == DType::f16 ? "0xffffe000u" : "0xffff0000u"));
+  find_below(dtype);
   t_.add(fmt::format("high[half] = turn_matrix(pack_{}(below_one, below_two));", type));
   t_.add(fmt::format("low[half] = turn_matrix(pack_{}(one - below_one, two - below_two));", type));
   t_.close();
@@ -193,7 +184,6 @@ void AttentionText::publish_own() {
 }
 
 void AttentionText::parts_by_warps(const std::string& name) {
-  const Access& queries = a_.queries(k_);
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
   const int64_t rows = x_.rows.size();
@@ -216,14 +206,7 @@ void AttentionText::parts_by_warps(const std::string& name) {
   t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
   t_.add("const int asked = lane / 4;");
   take_apart(t_, "asked", x_.rows, "r");
-  t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
-  t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
-  take_apart(t_, "at", x_.depth, "k");
-  t_.add("query_words[u] = uint4{0, 0, 0, 0};");
-  t_.add(fmt::format("if (asked < {}) query_words[u] = *(const uint4*)&{};", rows,
-                     at(queries, x_.rows, "r", x_.depth, "k")));
-  t_.close();
+  read_units("query_words", fmt::format("asked < {}", rows), a_.queries(k_), x_.rows, "r");
   t_.add(fmt::format("float largest[2] = {{-INFINITY, -INFINITY}}, total[2] = {{0, 0}}, sums[{}][4] = {{}};",
                      own_lines() * 4));
   t_.add("bool some = false;");
