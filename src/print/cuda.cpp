@@ -241,6 +241,18 @@ $fn void wait_group() {
                  : "memory");
   } while (!over);
 })"},
+    // The same of two of one parity.
+    {"mbarrier_wait_both",
+     R"($fn void mbarrier_wait_both(unsigned long long* one, unsigned long long* other, unsigned parity) {
+  unsigned over = 0;
+  do {
+    asm volatile("{\n.reg .pred p, q;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %3;\n"
+                 "mbarrier.try_wait.parity.shared.b64 q, [%2], %3;\nand.pred p, p, q;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(over)
+                 : "r"((unsigned)__cvta_generic_to_shared(one)), "r"((unsigned)__cvta_generic_to_shared(other)), "r"(parity)
+                 : "memory");
+  } while (!over);
+})"},
     // Of a warp that is together, one thread; what it does then is known to be done once.
     {"is_elected", R"($fn bool is_elected() {
   unsigned one;

@@ -192,17 +192,21 @@ void check_method(const Program& program, const Method& method, const TextTarget
   ASSERT_TRUE(launch.together);
   Memory expected = first_memory(program, 7);
   interpret(program, program.recipes, expected);
-  Memory three = expected, five = expected;
-  Stream by_three(launch, target.texts_of.at(launch.symbol), 3), by_five(launch, target.texts_of.at(launch.symbol), 5);
+  // Of 33 blocks each has one part of an attention's keys at most, of a few several.
+  Memory three = expected, five = expected, many = expected;
+  const std::string& text = target.texts_of.at(launch.symbol);
+  Stream by_three(launch, text, 3), by_five(launch, text, 5), by_many(launch, text, 33);
   ASSERT_EQ(by_three.error(), "");
   for (int64_t position : positions) {
-    for (Memory* memory : {&expected, &three, &five}) set_inputs(program, method, position, *memory);
+    for (Memory* memory : {&expected, &three, &five, &many}) set_inputs(program, method, position, *memory);
     interpret(program, method, expected);
     ASSERT_EQ(by_three.run(three, mslx::Order::forward), "");
     ASSERT_EQ(by_five.run(five, mslx::Order::random), "");
+    ASSERT_EQ(by_many.run(many, mslx::Order::reverse), "");
     for (const TensorSpec& output : method.outputs) {
       const auto b = static_cast<size_t>(output.buffer);
       EXPECT_EQ(three[b], five[b]) << output.name << " at " << position;
+      EXPECT_EQ(three[b], many[b]) << output.name << " at " << position;
       EXPECT_LT(distance(program.buffers[b], three[b], expected[b]), 0.01) << output.name << " at " << position;
     }
   }

@@ -113,7 +113,7 @@ TEST_F(CudaTarget, TuningChoosesAStreamsWay) {
     check_launches(*trial, 2);
     std::vector<double> ms(trial->methods[0].steps.size());
     const std::string& how = trial->methods[0].launches.at(0).how;
-    ms[0] = how == before.how ? 1 : how.find("36 KB of a block") != std::string::npos ? 0.99 : 0.999;
+    ms[0] = how == before.how ? 1 : how.find("4 requests of a block") != std::string::npos ? 0.99 : 0.999;
     return ms;
   });
   ASSERT_EQ(tuning.kernels.size(), 1U);
@@ -121,7 +121,7 @@ TEST_F(CudaTarget, TuningChoosesAStreamsWay) {
   ASSERT_NE(tuning.program, program);
   check_launches(*tuning.program, 2);
   const Launch& after = tuning.program->methods[0].launches.at(0);
-  EXPECT_NE(after.how.find("36 KB of a block"), std::string::npos) << after.how;
+  EXPECT_NE(after.how.find("4 requests of a block"), std::string::npos) << after.how;
   EXPECT_NE(after.symbol, before.symbol);
   EXPECT_EQ(after.own_bytes, before.own_bytes);
   EXPECT_EQ(after.args, before.args);

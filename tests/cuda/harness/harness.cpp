@@ -140,6 +140,7 @@ const Dialect& harness_dialect() {
                                                  "mbarrier_arrive",
                                                  "mbarrier_expect",
                                                  "mbarrier_wait",
+                                                 "mbarrier_wait_both",
                                                  "copy_bulk",
                                                  "copy_bulk_once",
                                                  "is_elected",

@@ -476,6 +476,9 @@ inline void arrive_behind_copies(unsigned long long* at) {
   late_arrivals.push_back({std::move(mine.open), at});
   mine.open.clear();
 }
+inline void mbarrier_wait_both(unsigned long long* one, unsigned long long* other, unsigned parity) {
+  mbarrier_wait(one, parity), mbarrier_wait(other, parity);
+}
 inline bool is_elected() { return mslx_current()->tiitg % 32 == 0; }
 inline void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long long* at) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16)

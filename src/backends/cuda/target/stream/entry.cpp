@@ -10,7 +10,8 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr int64_t rows_kept = 2;  // of the table: of the piece of text that runs and of the next
+constexpr int64_t list_length = 16;  // of the machine's text
+constexpr int64_t rows_kept = 2;     // of the table: of the piece of text that runs and of the next
 
 // Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for
 // all: warps that ask for more wait until others have given it.
@@ -21,15 +22,17 @@ static_assert((stream_block - stream_threads) * feeder_registers + stream_thread
 
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
   constexpr int64_t most_shared = 227 << 10, fewest_slots = 3, most_slots = 8;
-  const int64_t rows = aligned(rows_kept * table.longest_row * 8);
+  constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 4, lists = 2 * list_length * 16;
+  const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
   StreamLayout l;
-  const int64_t brought = aligned(rows_kept * table.brought_bytes);
-  l.others = kept_bytes + aligned(scratch_bytes) + rows + brought + stream_alignment;
+  const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes);
+  l.others = kept_bytes + words(scratch_bytes) + rows + brought + lists + words(barriers * 8);
   l.slots = std::min((most_shared - l.others) / slot_bytes, most_slots);
   if (l.slots < fewest_slots) l.slots = 0;
   l.kept = l.slots * slot_bytes, l.at_scratch = l.kept + kept_bytes;
-  l.at_rows = l.at_scratch + aligned(scratch_bytes);
-  l.at_brought = l.at_rows + rows, l.at_barriers = l.at_brought + brought, l.bytes = l.at_barriers + stream_alignment;
+  l.at_rows = l.at_scratch + words(scratch_bytes), l.at_brought = l.at_rows + rows;
+  l.at_lists = l.at_brought + brought, l.at_barriers = l.at_lists + lists;
+  l.bytes = l.kept + l.others;
   return l;
 }
 
@@ -45,7 +48,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   };
   entry.tables += "// Places: numbers, positions among what is given, in the block's memory and in the launch's.\n";
   numbers("table_rows", table.rows), numbers("table_matrices", table.matrices);
-  numbers("table_brought", table.brought);
+  numbers("table_brought", table.brought), numbers("table_slices", table.slices);
   Lines t;
   t.add("extern __shared__ uint4 memory[];");
   t.add("char* const own = (char*)memory;");
@@ -53,21 +56,29 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add(fmt::format("unsigned long long* const rows = (unsigned long long*)(own + {});", layout.at_rows));
   t.add(fmt::format("unsigned long long* const full = (unsigned long long*)(own + {});", layout.at_barriers));
   t.add(
-      fmt::format("unsigned long long *const number = full + 16, *const row_full = full + 17, *const row_empty = "
+      fmt::format("unsigned long long *const number = full + 24, *const row_full = full + 25, *const row_empty = "
                   "row_full + {};",
                   rows_kept));
   t.add("const unsigned reciprocal = gridDim.x == 1 ? 0 : 0xffffffff / gridDim.x + 1;");
-  t.add(fmt::format("Ring ring = {{own, full, full + {0}, {0}, 0, 0, reciprocal}};", layout.slots));
+  t.add(fmt::format("Ring ring = {{own, full, full + {}, {}, 0, 0, reciprocal}};", 2 * layout.slots, layout.slots));
   t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
-                    2 * layout.slots, layout.slots, stream_warps));
+                    3 * layout.slots, 2 * layout.slots, stream_warps));
   t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
                     2 * rows_kept, rows_kept, stream_warps));
+  t.add(fmt::format("if (threadIdx.x < 4) mbarrier_start(&row_empty[{} + threadIdx.x], 1);", rows_kept));
   t.add("__syncthreads();");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
   t.add(fmt::format("take_registers<{}>();", feeder_registers));
-  t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 64));
+  t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 96));
+  t.add(fmt::format("Lists lists = {{(uint4*)(own + {}), row_empty + {}, row_empty + {}, 0, 0}};", layout.at_lists,
+                    rows_kept, rows_kept + 2));
+  t.open(fmt::format("if (threadIdx.x < {})", stream_threads + 32));
+  t.add("if (is_elected()) feed(ring, lists);");
+  t.add("return;");
+  t.close();
   t.add("const int lane = threadIdx.x % 32;");
   t.open("const auto found = [&](const int place)");
+  t.add(fmt::format("if (place <= {0}) return words_of_batch(table_slices + ({0} - place), reciprocal);", slices_from));
   t.add(fmt::format("if (place <= {0}) return (unsigned long long)({0} - place);", plain_from));
   t.add(fmt::format(
       "if (place >= {0}) return words_of((place - {0}) / 16, place / 2 % 8, place % 2 ? 3 : 6, reciprocal);",
@@ -77,7 +88,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add(fmt::format("return (unsigned long long)(place < {0} ? own + {1} + place : shared + (place - {0}));", own_from,
                     layout.kept));
   t.close(";");
-  t.open(fmt::format("if (threadIdx.x >= {})", stream_threads + 32));
+  t.open(fmt::format("if (threadIdx.x >= {})", stream_threads + 64));
   t.add("int slot = 0, i = 0, brought = 0;");
   t.add("unsigned phase = 0;");
   t.add("// Of the next row how many places it has, and of what comes with it: on their way while one is found.");
@@ -107,7 +118,6 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.close();
   t.add("return;");
   t.close();
-  t.add("Feeder feeder = {ring, 0, 0, 0};");
   t.add("// A lane each has of the next ones, what of them is the block's; those behind them are on their way.");
   const size_t matrices = table.matrices.size() / 2;
   t.add("int place = 0, shape = 0;");
@@ -133,11 +143,12 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const char* const matrix = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)mine, n);");
   t.add("const int some = __shfl_sync(0xffffffffu, lines, n), elements = __shfl_sync(0xffffffffu, depth, n);");
   t.add("if (some >= 0)");
-  t.add("  feed(feeder, matrix, some, elements);");
+  t.add("  list_pieces(lists, matrix, some, elements);");
   t.add("else");
   t.add("  for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);");
   t.close();
   t.close();
+  t.add("end_lists(lists);");
   t.add("return;");
   t.close();
   t.add(fmt::format("give_registers<{}>();", registers));

@@ -7,11 +7,12 @@
 
 namespace npusim::cuda {
 
-// Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, barriers.
+// Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, lists,
+// barriers.
 struct StreamLayout {
   int64_t slots = 0;   // of the ring; 0: too few find room
   int64_t others = 0;  // bytes beside the ring
-  int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_barriers = 0, bytes = 0;
+  int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_lists = 0, at_barriers = 0, bytes = 0;
 };
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes);
 

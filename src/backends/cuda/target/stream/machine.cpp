@@ -5,7 +5,8 @@ namespace npusim::cuda {
 
 std::string_view stream_machine() {
   return R"(
-// Pieces of matrices in the order of their use: `full` when one has come, `empty` when all warps are done with it.
+// Pieces of matrices in the order of their use: `full`, two of each, when the one and the other half of its lines have
+// come, `empty` when all warps are done with it.
 struct Ring {
   char* slots;
   unsigned long long *full, *empty;
@@ -43,6 +44,22 @@ __device__ __forceinline__ unsigned long long words_of(const int units, const in
   const int most = first_unit(units, 1, reciprocal);  // the first block has no fewer than another
   const int words = (most * width + each - 1) / each;
   return two_numbers(words, words * (int)gridDim.x);
+}
+// Where there are blocks for all splits of an attention, which of the words it needs that all blocks publish, those of its
+// batch: bytes to the first, and how many. `slice`: units, their width, elements of a word, batches, splits of each.
+__device__ __forceinline__ unsigned long long words_of_batch(const int* slice, const unsigned reciprocal) {
+  const int units = slice[0], width = slice[1], each = slice[2], batches = slice[3], splits = slice[4];
+  const int words = ((int)first_unit(units, 1, reciprocal) * width + each - 1) / each, blocks = gridDim.x;
+  if (blocks < batches * splits) return two_numbers(0, words * blocks);
+  const int batch = blockIdx.x / splits, some = units / batches;
+  if (batch >= batches) return two_numbers(0, 0);
+  const int least = units / blocks, more = units - least * blocks;  // blocks that have one more
+  const auto block_of = [&](const int unit) {
+    const int of_more = unit / (least + 1);
+    return of_more < more ? of_more : more + (unit - more * (least + 1)) / max(least, 1);
+  };
+  const int first = block_of(batch * some), last = block_of((batch + 1) * some - 1);
+  return two_numbers(first * words * 16, (last + 1 - first) * words);
 }
 // By a warp: what comes with a row of the table, a value of each of the first `count` lanes, whole or of each line of the
 // block's so many bytes, to its place in `home`. A lane has a word of 16 bytes of all, so that all are read at once.
@@ -83,53 +100,93 @@ __device__ __forceinline__ void bring_words(const char* memory, const int words)
   for (int at = 0; at < words * 16; at += 32) bring_nearer(mine + at);
 }
 
-// Asks for the pieces of this block's lines, as far ahead as the ring has room, with few bytes under way at once.
-struct Feeder {
-  Ring ring;
-  int asked_slot;
-  unsigned asked_phase;
-  int under_way;
+// What a block will ask for, in lists of up to `list_length` pieces, of which one is made while another is gone through.
+// Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is the last of
+// its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16 bytes.
+// A piece of nothing ends all.
+enum { list_length = 16, half_bits = 14, ends_list = 1 << 2 * half_bits, apart_bits = 20 };
+struct Lists {
+  uint4* at;
+  unsigned long long *made, *gone;
+  int list;
+  unsigned phase;
 };
-
-__device__ __forceinline__ void retire(Feeder& f) {
-  advance(f.asked_slot, f.asked_phase, f.ring.count);
-  --f.under_way;
+__device__ __forceinline__ void advance(Lists& l) {
+  if (l.list ^= 1; l.list == 0) l.phase ^= 1;
 }
 
-// Lines one behind the other. What there must be room for is ready before it is waited for: little is between the
-// arrival of an older piece and the request.
-__device__ __forceinline__ void feed(Feeder& f, const char* matrix, int lines, const int depth) {
-  Ring& r = f.ring;
+// By a warp: the pieces of lines of so many elements.
+__device__ __forceinline__ void list_pieces(Lists& l, const char* matrix, const int lines, const int depth) {
+  const int lane = threadIdx.x % 32, parts = (depth + slot_depth - 1) / slot_depth;
+  const int pieces = (lines + 7) / 8 * parts;
 #pragma unroll 1
-  for (; lines > 0; lines -= 8, matrix += 8 * 2 * (long long)depth) {
-    const int count = min(8, lines);
+  for (int first = 0; first < pieces; first += list_length) {
+    const int piece = first + lane, tile = piece / parts, k = (piece - tile * parts) * slot_depth;
+    const int count = min(8, lines - tile * 8), line = min(slot_depth, depth - k) * 2;
+    const unsigned long long from = (unsigned long long)(matrix + ((long long)tile * 8 * depth + k) * 2);
+    const unsigned bytes = min(count, 4) * line | max(count - 4, 0) * line << half_bits;
+    const bool last = lane == list_length - 1 || piece == pieces - 1;
+    mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
+    if (lane < list_length && piece < pieces)
+      l.at[l.list * list_length + lane] = {(unsigned)from, (unsigned)(from >> 32), bytes | (last ? ends_list : 0),
+                                           depth > slot_depth ? depth / 8 | line / 16 << apart_bits : 0u};
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&l.made[l.list]);
+    advance(l);
+  }
+}
+__device__ __forceinline__ void end_lists(Lists& l) {
+  if (threadIdx.x % 32 != 0) return;
+  mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
+  l.at[l.list * list_length] = {0, 0, 0, 0};
+  mbarrier_arrive(&l.made[l.list]);
+}
+
+__device__ __forceinline__ void copy_weights(char* to, const char* from, const int bytes, unsigned long long* full) {
+  if (weights_read_once)
+    copy_bulk_once(to, from, bytes, full);
+  else
+    copy_bulk(to, from, bytes, full);
+}
+// Half a piece, behind the request before which `requests_at_once` may be under way. Barriers that nothing has come to
+// are over for the phase before the first.
+__device__ __forceinline__ void request_half(const Ring& r, const int half, char* to, const char* from, int bytes,
+                                             const unsigned apart) {
+  unsigned long long* const full = &r.full[2 * r.slot + half];
+  mbarrier_expect(full, bytes);
+  if (bytes == 0) return;
+  const int older = 2 * r.slot + half - requests_at_once;
+  mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
+  if (apart == 0) return copy_weights(to, from, bytes, full);
+  const int line = (apart >> apart_bits) * 16;
 #pragma unroll 1
-    for (int k = 0; k < depth; k += slot_depth) {
-      const int line = min(slot_depth, depth - k) * 2, bytes = count * line;
-      const int copies = depth <= slot_depth ? 1 : count, each = depth <= slot_depth ? bytes : line;
-      const char* from = matrix + (long long)k * 2;
-      char* to = r.slots + r.slot * slot_bytes;
+  for (; bytes > 0; bytes -= line, to += line, from += (apart & (1 << apart_bits) - 1) * 16LL)
+    copy_weights(to, from, line, full);
+}
+// By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
+__device__ __forceinline__ void feed(Ring r, Lists l) {
+#pragma unroll 1
+  while (true) {
+    mbarrier_wait(&l.made[l.list], l.phase);
+    const uint4* next = l.at + l.list * list_length;
+    uint4 piece = *next;
+    if (piece.z == 0) return;
+#pragma unroll 1
+    while (true) {
+      const char* const from = (const char*)(piece.x | (unsigned long long)piece.y << 32);
+      const int first = piece.z & (1 << half_bits) - 1, second = piece.z >> half_bits & (1 << half_bits) - 1;
+      char* const to = r.slots + r.slot * slot_bytes;
+      const unsigned apart = piece.w;
+      const bool last = piece.z & ends_list;
+      if (!last) piece = *++next;
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
-      if (is_elected()) mbarrier_expect(&r.full[r.slot], bytes);
-      const bool waits = f.under_way == r.count || f.under_way * bytes >= bytes_asked_for;
-      while (waits && (f.under_way - 1) * bytes >= bytes_asked_for) {
-        mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
-        retire(f);
-      }
-      if (is_elected()) {
-        if (waits) mbarrier_wait(&r.full[f.asked_slot], f.asked_phase);
-#pragma unroll 1
-        for (int n = 0; n < copies; ++n, to += each, from += depth * 2)
-          if (weights_read_once)
-            copy_bulk_once(to, from, each, &r.full[r.slot]);
-          else
-            copy_bulk(to, from, each, &r.full[r.slot]);
-      }
-      __syncwarp();
-      if (waits) retire(f);
-      ++f.under_way;
+      request_half(r, 0, to, from, first, apart);
+      request_half(r, 1, to + first, from + (apart == 0 ? first : (apart & (1 << apart_bits) - 1) * 64LL), second, apart);
       advance(r.slot, r.phase, r.count);
+      if (last) break;
     }
+    mbarrier_arrive(&l.gone[l.list]);
+    advance(l);
   }
 }
 
@@ -142,7 +199,7 @@ struct Words {
 template <int least>
 __device__ __forceinline__ void take_piece(Ring& r, Words& words, const int part) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 8, line = lane / 4, swapped = line % 2 * 64;
-  mbarrier_wait(&r.full[r.slot], r.phase);
+  mbarrier_wait_both(&r.full[2 * r.slot], &r.full[2 * r.slot + 1], r.phase);
   const char* const mine = r.slots + r.slot * slot_bytes + line * part * 2 + lane % 4 * 16;
 #pragma unroll
   for (int turn = 0; turn < slot_depth / 64 / 8; ++turn) {
@@ -308,6 +365,20 @@ __device__ __forceinline__ void take(Taken<turns>& t, T* value, const char* memo
     leave_part(value, place + each / 3, end, t.word[n].y);
     leave_part(value, place + each / 3 * 2, end, t.word[n].z);
   }
+}
+// Of an attention each block has one split where there are blocks for all, as find_slices() says: of so many rows' points,
+// one of a thread from `first` on, it needs those of its batch.
+__device__ __forceinline__ uint2 points_of_batch(const int first, const int points, const int batches,
+                                                 const int splits) {
+  if (gridDim.x < batches * splits) return uint2{(unsigned)first, (unsigned)(first + points)};
+  const unsigned batch = blockIdx.x / splits, each = points / batches;
+  return batch < batches ? uint2{first + batch * each, first + batch * each + each} : uint2{0, 0};
+}
+// Whether the block has this key of all those, whose splits take chunks of 32 in turns; what is no key, some of them find.
+__device__ __forceinline__ bool has_key(const long long key, const long long keys, const int batches,
+                                        const int splits) {
+  if (gridDim.x < batches * splits || key < 0 || key >= keys) return true;
+  return (int)key / 32 % splits == blockIdx.x % splits;
 }
 // Until all blocks but some have published: one thread looks.
 __device__ __forceinline__ void wait_for_most(const char* memory, const Turn& turn, const unsigned late) {

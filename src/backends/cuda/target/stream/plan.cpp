@@ -7,6 +7,7 @@
 #include <set>
 
 #include "backends/cuda/target/stream/block_memory.h"
+#include "backends/cuda/target/stream/slices.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
 
@@ -52,6 +53,7 @@ class Planner {
     look_ahead();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
     for (const auto& [step, by] : looked_by_) plan_.seen[step] = seen_.at(static_cast<int32_t>(by));
+    find_slices(m_, plan_);
     return std::move(plan_);
   }
 
@@ -380,7 +382,8 @@ class Planner {
     return {};
   }
 
-  // Keys and values are asked for before the last exchange that attention waits for.
+  // Keys and values are asked for before the last exchange that attention waits for; where they are few, before the one
+  // before that.
   void look_ahead() {
     std::vector<StreamStage>& stages = plan_.stages;
     std::map<size_t, size_t> looks;  // by step: where
@@ -390,6 +393,12 @@ class Planner {
       size_t before = i;
       while (before > 0 && stages[before].kind != Kind::exchange) --before;
       if (stages[before].kind != Kind::exchange) continue;
+      if (plan_.attentions[stages[i].step]->chunks() == 1) {
+        size_t earlier = before - 1;
+        while (earlier > 0 && stages[earlier].kind != Kind::exchange && stages[earlier].kind != Kind::attention)
+          --earlier;
+        if (stages[earlier].kind == Kind::exchange) before = earlier;
+      }
       StreamStage ahead{Kind::ahead, stages[i].step};
       if (const auto by = looked_by_.find(ahead.step); by != looked_by_.end())
         if (const auto look = looks.find(by->second); look != looks.end()) ahead.looked = look->second < before;

@@ -42,6 +42,14 @@ struct StreamExchange {
 inline int64_t unit_bytes(const StreamExchange& e) { return e.width * static_cast<int64_t>(dtype_size(e.dtype)); }
 inline int64_t part_bytes(const StreamExchange& e) { return unit_bytes(e) % 4 == 0 ? 4 : 2; }
 
+// Where there are blocks for all splits of an attention: of its batches a block needs the part of its own. Of what rows
+// are made of that a step writes into keys or values, at a place that is an argument, only the block that has that key.
+struct StreamSlice {
+  size_t attention = 0;             // step
+  std::optional<size_t> rows = {};  // step
+  int place = -1;                   // argument of that
+};
+
 struct StreamPlan {
   std::vector<StreamStage> stages;
   std::vector<Kernel> kernels;  // by step, without a contraction where it is no product and no attention
@@ -50,12 +58,14 @@ struct StreamPlan {
   std::vector<Schedule> schedules;                         // by step
   std::vector<int64_t> bytes;                              // by value
   std::map<int32_t, StreamExchange> exchanges;             // by value
-  std::map<int32_t, int64_t> homes;   // values that live in the memory of each block, and where there, in bytes
-  std::map<int32_t, int64_t> copies;  // values that are gathered there
-  int64_t kept_bytes = 0;             // of both
-  std::map<size_t, int64_t> scratch;  // of an attention, by step: what it needs of that memory while it runs
-  std::map<size_t, int64_t> seen;     // likewise: where it is kept which of its chunks have keys that are not hidden
-  int64_t partial_bytes = 0;          // of attention
+  std::map<int32_t, int64_t> homes;          // values that live in the memory of each block, and where there, in bytes
+  std::map<int32_t, int64_t> copies;         // values that are gathered there
+  std::map<int32_t, StreamSlice> slices;     // of what is exchanged, by value
+  std::map<size_t, StreamSlice> row_slices;  // of rows that every block computes for itself, by step
+  int64_t kept_bytes = 0;                    // of both
+  std::map<size_t, int64_t> scratch;         // of an attention, by step: what it needs of that memory while it runs
+  std::map<size_t, int64_t> seen;  // likewise: where it is kept which of its chunks have keys that are not hidden
+  int64_t partial_bytes = 0;       // of attention
 };
 
 // Without the tables and the ring, for which the rest of a block's memory is left. Why not in `why`.

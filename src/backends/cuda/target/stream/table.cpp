@@ -74,6 +74,17 @@ void TableWriter::put_words(int32_t value) {
   assert(width < 8 && e.units < 1 << 26);
   table.rows.push_back(words_from + e.units * 16 + width * 2 + (part_bytes(e) == 4));
 }
+void TableWriter::put_slice(int32_t value) {
+  const StreamExchange& e = plan_.exchanges.at(value);
+  const StreamAttention& a = *plan_.attentions[plan_.slices.at(value).attention];
+  const std::array<int64_t, 5> slice{e.units, unit_bytes(e) / part_bytes(e), 12 / part_bytes(e), a.axes.batch.size(),
+                                     a.splits};
+  int64_t at = 0;
+  const auto end = static_cast<int64_t>(table.slices.size());
+  while (at < end && !std::equal(slice.begin(), slice.end(), table.slices.begin() + at)) at += 5;
+  if (at == end) table.slices.insert(table.slices.end(), slice.begin(), slice.end());
+  table.rows.push_back(slices_from - at);
+}
 void TableWriter::put_published(int32_t value) {
   const StreamExchange& e = plan_.exchanges.at(value);
   put(exchange_pointer(value));
@@ -124,7 +135,10 @@ void TableWriter::add(const StreamStage& stage) {
     for (int32_t v : stage.values) {
       put(exchange_pointer(v));
       put(pointer(v, false));
-      put_words(v);
+      if (plan_.slices.contains(v))
+        put_slice(v);
+      else
+        put_words(v);
     }
     return;
   }

@@ -10,13 +10,14 @@
 
 namespace npusim::cuda {
 
-inline constexpr int64_t stream_alignment = 256;   // of a value: no two share a line of a cache
-inline constexpr int64_t own_from = 1 << 18;       // places from here on are in the launch's memory
-inline constexpr int64_t plain_from = -(1 << 20);  // down from here they are numbers
-inline constexpr int64_t share_from = 1 << 28;     // from here on what is a block's of so many units: two numbers
-inline constexpr int64_t words_from = 1 << 30;     // from here on what it publishes: words of a block, and of all
-inline constexpr int64_t most_brought = 512;       // bytes that come with a row of the table
-inline constexpr int stage_waits = 1 << 15;        // in the entry of a piece of text: it waits for all blocks
+inline constexpr int64_t stream_alignment = 256;    // of a value: no two share a line of a cache
+inline constexpr int64_t own_from = 1 << 18;        // places from here on are in the launch's memory
+inline constexpr int64_t plain_from = -(1 << 20);   // down from here they are numbers
+inline constexpr int64_t share_from = 1 << 28;      // from here on what is a block's of so many units: two numbers
+inline constexpr int64_t slices_from = -(1 << 30);  // down from here numbers of `slices`: which words of all it needs
+inline constexpr int64_t words_from = 1 << 30;      // from here on what it publishes: words of a block, and of all
+inline constexpr int64_t most_brought = 512;        // bytes that come with a row of the table
+inline constexpr int stage_waits = 1 << 15;         // in the entry of a piece of text: it waits for all blocks
 
 inline int64_t aligned(int64_t bytes) { return (bytes + stream_alignment - 1) / stream_alignment * stream_alignment; }
 
@@ -36,6 +37,9 @@ struct StreamTable {
   std::vector<int32_t> values;                   // what is given
   std::vector<int> first_trap;                   // by step: its traps have the numbers behind this one; -1: it has none
   int trap_count = 0;
+  // Of what a block needs the words of one batch alone: units, their width, elements of a word, batches, splits of
+  // each.
+  std::vector<int64_t> slices;
   int64_t own_bytes = stream_alignment;  // of the launch's memory, behind the counter of meetings
 };
 
@@ -56,6 +60,7 @@ class TableWriter {
   void put_share(int64_t units, int64_t width);
   void put_published(int32_t value);
   void put_words(int32_t value);
+  void put_slice(int32_t value);
   void bring(const StreamStage& stage, size_t arg);
   void put(int pointer) { table.rows.push_back(table.pointers[static_cast<size_t>(pointer)]); }
   void put_number(int64_t number) { table.rows.push_back(plain_from - number); }

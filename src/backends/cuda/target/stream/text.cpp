@@ -1,6 +1,7 @@
 // Stages of equal content are one function; what differs between them is a row of the table.
 #include "backends/cuda/target/stream/text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/cuda/target/stream/entry.h"
@@ -62,16 +63,27 @@ std::string StreamPrinter::key_of(const StreamStage& stage) const {
   const Kernel& k = plan_.kernels[stage.step];
   std::string key = fmt::format("{} {} ", static_cast<int>(stage.kind), stage.looked);
   if (stage.kind == Kind::exchange) {
-    for (int32_t v : stage.values)
-      key += fmt::format("{} {} ", turns_of(plan_.exchanges.at(v)), part_bytes(plan_.exchanges.at(v)));
+    for (int32_t v : stage.values) {
+      const StreamExchange& e = plan_.exchanges.at(v);
+      key += fmt::format("{} {} ", turns_of(e), part_bytes(e));
+      if (const auto slice = plan_.slices.find(v); slice != plan_.slices.end())
+        key += fmt::format("{} {} ", e.units, key_of(slice->second));
+    }
   } else if (stage.kind == Kind::gather) {
     key += fmt::format("{}", bytes_of(stage.values[0]));
   } else {
     const auto made = published(stage);
     key += fmt::format("{} {} ", made ? static_cast<int>(*made) : -1, are_apart(stage)) + to_text(k);
     for (int32_t v : m_.steps[stage.step].values) key += plan_.homes.contains(v) ? 'b' : '-';
+    if (const auto slice = plan_.row_slices.find(stage.step); slice != plan_.row_slices.end())
+      key += " " + key_of(slice->second);
   }
   return key + "\n";
+}
+
+std::string StreamPrinter::key_of(const StreamSlice& slice) const {
+  const StreamAttention& a = *plan_.attentions[slice.attention];
+  return fmt::format("{} {} {} {}", a.axes.batch.size(), a.splits, a.axes.keys.size(), slice.place);
 }
 
 // No value that the stage reads is one that it writes.
@@ -92,6 +104,12 @@ void StreamPrinter::add(std::span<const StreamStage> chain) {
     for (int32_t v : m_.steps[stage.step].values)
       key += fmt::format("{} ", named.try_emplace(v, named.size()).first->second);
   }
+  for (const StreamStage& stage : chain)  // whose rows what comes is for
+    for (int32_t v : stage.kind == Kind::exchange ? stage.values : std::vector<int32_t>{})
+      if (const auto slice = plan_.slices.find(v); slice != plan_.slices.end() && slice->second.rows)
+        key += fmt::format("{} ", std::find_if(chain.begin(), chain.end(), [&](const StreamStage& other) {
+                                    return other.kind == Kind::everywhere && other.step == *slice->second.rows;
+                                  }) - chain.begin());
   const std::vector<char> meets = stream_meetings(m_, plan_, chain);
   for (char meet : meets) key += meet ? '|' : '-';
   const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
@@ -106,6 +124,11 @@ void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<
   const size_t begin = c.text.size();
   numbers_.clear();
   row_ = 1;
+  row_of_.clear();
+  for (int at = 1; const StreamStage& stage : chain) {
+    if (stage.kind == Kind::everywhere) row_of_[stage.step] = at;
+    at += places_of(stage);
+  }
   std::string to_publish;  // behind the next meeting
   if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange) {
     c.add(fmt::format("{}_begin(ring, words, {});", products(run), lines_of(chain, run)));
@@ -141,9 +164,9 @@ void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<
 
 std::string StreamPrinter::constants() const {
   return fmt::format(
-      "\nenum {{ slot_depth = {}, slot_bytes = {}, bytes_asked_for = {}, most_blocks = {}, weights_read_once = {:d} "
+      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, most_blocks = {}, weights_read_once = {:d} "
       "}};\n",
-      slot_depth, slot_bytes, way_.under_way, stream_grid, way_.once);
+      slot_depth, slot_bytes, way_.requests, stream_grid, way_.once);
 }
 
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,

@@ -31,6 +31,7 @@ class StreamPrinter {
 
   // Chains of stages (text.cpp).
   std::string key_of(const StreamStage& stage) const;
+  std::string key_of(const StreamSlice& slice) const;
   bool are_apart(const StreamStage& stage) const;
   void add(std::span<const StreamStage> chain);
   void print(std::span<const StreamStage> chain, const std::vector<char>& meets, int id);
@@ -46,6 +47,8 @@ class StreamPrinter {
   int threads_of(const StreamStage& stage) const;
   void print(const StreamStage& stage, Lines& c, int first);
   void exchange(const StreamStage& stage, Lines& c);
+  std::string slice_of(const StreamSlice& slice) const;
+  std::string owned(const StreamSlice& slice) const;
   void attention(const StreamStage& stage, const std::string& name);
   void part(const StreamStage& stage, const std::string& name, int first, Lines& c);
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
@@ -92,9 +95,10 @@ class StreamPrinter {
   TableWriter rows_;
   const StreamTable& table_ = rows_.table;
   std::map<std::string, int> kinds_;
-  int row_ = 0;            // where the stage that is printed begins in the row of its chain
-  bool begun_ = false;     // the first piece of the next products is taken
-  std::set<int> numbers_;  // places of two numbers in the row that is printed
+  int row_ = 0;                   // where the stage that is printed begins in the row of its chain
+  bool begun_ = false;            // the first piece of the next products is taken
+  std::map<size_t, int> row_of_;  // of that chain, where rows begin that every block computes, by step
+  std::set<int> numbers_;         // places of two numbers in the row that is printed
   std::set<std::string> parts_;
   std::string functions_, cases_;
   int64_t scratch_ = 0;

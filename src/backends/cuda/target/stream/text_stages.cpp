@@ -89,7 +89,19 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   int places = 1 + static_cast<int>(k.args.size());
   const bool traps =
       !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && stage.kind != Kind::look && takes_trap(k);
-  c.open(first < 0 ? "" : fmt::format("if (threadIdx.x >= {} && threadIdx.x < {})", first, first + threads_of(stage)));
+  if (const auto slice = plan_.row_slices.find(stage.step);
+      stage.kind == Kind::everywhere && slice != plan_.row_slices.end()) {
+    const int from = std::max(first, 0),
+              points = static_cast<int>(plan_print(k, d_, plan_.schedules[stage.step]).points);
+    const std::string key = owned(slice->second);
+    c.add(fmt::format("const uint2 points_{} = points_of_batch({}, {}, {});", row_, from, points,
+                      slice_of(slice->second)));
+    c.open(fmt::format("if (threadIdx.x >= points_{0}.x && threadIdx.x < points_{0}.y{1})", row_,
+                       key.empty() ? "" : " && " + key));
+  } else {
+    c.open(first < 0 ? ""
+                     : fmt::format("if (threadIdx.x >= {} && threadIdx.x < {})", first, first + threads_of(stage)));
+  }
   if (!moves && takes_trap(k)) c.add("int raised = 0;");
   switch (stage.kind) {
     case Kind::gather:
@@ -148,22 +160,45 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
 void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
   const auto place = [&](size_t n) { return 1 + 3 * static_cast<int>(n); };
   const auto memory = [&](size_t n) { return row(place(n)); };
-  const auto all = [&](size_t n) { return numbers(row_ + place(n) + 2) + ".y"; };
-  for (size_t n = 0; n < stage.values.size(); ++n)
+  const auto is_sliced = [&](size_t n) { return plan_.slices.contains(stage.values[n]); };
+  const auto all = [&](size_t n) {
+    return (is_sliced(n) ? fmt::format("words_{}", n) : numbers(row_ + place(n) + 2) + ".y");
+  };
+  const auto words = [&](size_t n) {
+    return fmt::format("(const char*){}", memory(n)) +
+           (is_sliced(n) ? fmt::format(" + {}.x", numbers(row_ + place(n) + 2)) : "");
+  };
+  for (size_t n = 0; n < stage.values.size(); ++n) {
     c.add(fmt::format("Taken<{}> taken_{};", turns_of(plan_.exchanges.at(stage.values[n])), n));
+    if (!is_sliced(n)) continue;
+    const std::string some = numbers(row_ + place(n) + 2) + ".y", key = owned(plan_.slices.at(stage.values[n]));
+    c.add(fmt::format("const int words_{} = {};", n, key.empty() ? some : fmt::format("{} ? {} : 0", key, some)));
+  }
   int64_t bytes = 0;
   for (int32_t v : stage.values) bytes += bytes_of(v);
   const bool few = bytes <= word_payload * stream_threads;
   if (!few)
-    c.add(fmt::format("wait_for_most((const char*){}, turn, {});", memory(stage.values.size() - 1),
+    c.add(fmt::format("wait_for_most((const char*){}, turn, {});", memory(is_sliced(0) ? 0 : stage.values.size() - 1),
                       way_.late == 0 ? "0" : fmt::format("gridDim.x / {}", way_.late)));
-  for (size_t n = 0; n < stage.values.size(); ++n)
-    c.add(fmt::format("ask(taken_{}, (const char*){}, {});", n, memory(n), all(n)));
+  for (size_t n = 0; n < stage.values.size(); ++n) c.add(fmt::format("ask(taken_{}, {}, {});", n, words(n), all(n)));
   if (few) c.add("meet_block();");
   for (size_t n = 0; n < stage.values.size(); ++n)
-    c.add(fmt::format("take(taken_{}, {}{}, (const char*){}, turn, {});", n,
-                      pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(place(n) + 1)), memory(n),
-                      all(n)));
+    c.add(fmt::format("take(taken_{}, {}{}, {}, turn, {});", n, pointer_type(plan_.exchanges.at(stage.values[n])),
+                      in_block(row(place(n) + 1)), words(n), all(n)));
+}
+
+std::string StreamPrinter::slice_of(const StreamSlice& slice) const {
+  const StreamAttention& a = *plan_.attentions[slice.attention];
+  return fmt::format("{}, {}", a.axes.batch.size(), a.splits);
+}
+
+// Of rows of keys or values whether the block has the key that they are of; empty: all blocks want them.
+std::string StreamPrinter::owned(const StreamSlice& slice) const {
+  if (!slice.rows) return "";
+  const auto at = row_of_.find(*slice.rows);
+  if (at == row_of_.end()) return "";
+  return fmt::format("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.place,
+                     plan_.attentions[slice.attention]->axes.keys.size(), slice_of(slice));
 }
 
 void StreamPrinter::attention(const StreamStage& stage, const std::string& name) {

@@ -9,8 +9,9 @@
 namespace npusim::cuda {
 
 struct StreamWay {
-  // Bytes of weights that a block has asked for at once: more delay what blocks exchange.
-  int64_t under_way = 2 * slot_bytes;
+  // Requests for weights, each of up to half a slot, that a block has under way at once: more delay what blocks
+  // exchange.
+  int requests = 3;
   // Many words are read when all but one in so many blocks have published; 0: when all have.
   int late = 4;
   // A block's words are brought into the cache before it publishes them.
