@@ -10,8 +10,8 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr int64_t list_length = 16;  // of the machine's text
-constexpr int64_t rows_kept = 2;     // of the table: of the piece of text that runs and of the next
+constexpr int64_t most_slots = 8;  // of the ring
+constexpr int64_t rows_kept = 2;   // of the table: of the piece of text that runs and of the next
 
 // Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for
 // all: warps that ask for more wait until others have given it.
@@ -21,7 +21,7 @@ static_assert((stream_block - stream_threads) * feeder_registers + stream_thread
 }  // namespace
 
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
-  constexpr int64_t most_shared = 227 << 10, fewest_slots = 3, most_slots = 8;
+  constexpr int64_t most_shared = 227 << 10, fewest_slots = 3;
   constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 4, lists = 2 * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
   StreamLayout l;
@@ -56,9 +56,9 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add(fmt::format("unsigned long long* const rows = (unsigned long long*)(own + {});", layout.at_rows));
   t.add(fmt::format("unsigned long long* const full = (unsigned long long*)(own + {});", layout.at_barriers));
   t.add(
-      fmt::format("unsigned long long *const number = full + 24, *const row_full = full + 25, *const row_empty = "
+      fmt::format("unsigned long long *const number = full + {}, *const row_full = number + 1, *const row_empty = "
                   "row_full + {};",
-                  rows_kept));
+                  3 * most_slots, rows_kept));
   t.add("const unsigned reciprocal = gridDim.x == 1 ? 0 : 0xffffffff / gridDim.x + 1;");
   t.add(fmt::format("Ring ring = {{own, full, full + {}, {}, 0, 0, reciprocal}};", 2 * layout.slots, layout.slots));
   t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&full[threadIdx.x], threadIdx.x < {} ? 1 : {});",

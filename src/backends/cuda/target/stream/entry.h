@@ -7,6 +7,8 @@
 
 namespace npusim::cuda {
 
+inline constexpr int64_t list_length = 16;  // pieces of a list, of which there are two
+
 // Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, lists,
 // barriers.
 struct StreamLayout {

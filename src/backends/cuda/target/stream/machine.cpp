@@ -104,7 +104,7 @@ __device__ __forceinline__ void bring_words(const char* memory, const int words)
 // Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is the last of
 // its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16 bytes.
 // A piece of nothing ends all.
-enum { list_length = 16, half_bits = 14, ends_list = 1 << 2 * half_bits, apart_bits = 20 };
+enum { half_bits = 14, ends_list = 1 << 2 * half_bits, apart_bits = 20 };
 struct Lists {
   uint4* at;
   unsigned long long *made, *gone;

@@ -124,7 +124,10 @@ class Finder {
     if (index.op != ExprOp::load || term.extent != axes.keys.size()) return;
     const Access& place = k.accesses[static_cast<size_t>(index.integer)];
     const KernelArg& number = k.args[static_cast<size_t>(place.arg)];
+    const size_t given = value(s, static_cast<size_t>(place.arg));
     if (number.elements != 1 || number.dtype != DType::i64) return;
+    // Blocks look at it before the step, with what they exchange: it must not be made until then.
+    if (m_.uses[given] == ValueUse::inside || !writers_[given].empty()) return;
     if (term.stride != read.strides[static_cast<size_t>(along.dims[0])] || k.space[0] != axes.batch.size() ||
         !is_dense(read, axes.batch, to.strides[0]))
       return;

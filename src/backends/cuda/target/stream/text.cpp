@@ -164,9 +164,10 @@ void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<
 
 std::string StreamPrinter::constants() const {
   return fmt::format(
-      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, most_blocks = {}, weights_read_once = {:d} "
+      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, list_length = {}, most_blocks = {}, "
+      "weights_read_once = {:d} "
       "}};\n",
-      slot_depth, slot_bytes, way_.requests, stream_grid, way_.once);
+      slot_depth, slot_bytes, way_.requests, list_length, stream_grid, way_.once);
 }
 
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
