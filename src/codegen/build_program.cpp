@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "codegen/group_nodes.h"
-#include "codegen/plan_memory.h"
 #include "codegen/split_kernels.h"
+#include "program/plan_memory.h"
 
 namespace npusim {
 namespace {

@@ -12,12 +12,12 @@ class BlockMemory {
 
   // What `where` says by that name is there at this time, or still. Its bytes are those of the first time.
   void keep(Places& where, int32_t name, int64_t bytes, int64_t now);
-  // Decides all places, first fit, the large ones first. How many bytes there are.
+  // Decides all places. How many bytes there are.
   int64_t place();
 
  private:
   struct Life {
-    int64_t bytes = 0, begin = 0, end = 0, offset = -1;
+    int64_t bytes = 0, begin = 0, end = 0;
   };
   std::map<std::pair<Places*, int32_t>, Life> lives_;
 };

@@ -1,12 +1,15 @@
-// Two placements, the better of which is taken: largest first at the lowest gap, and first come at the best gap.
-#include "codegen/plan_memory.h"
+// Placements in several orders, each value at the lowest gap, the best of which is taken.
+#include "program/plan_memory.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 namespace npusim {
 namespace {
+
+constexpr size_t most_tried_again = 4000;  // values: of more a placement takes its time
 
 uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
@@ -57,17 +60,30 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lives, uint64_t alignment) {
   uint64_t sum = 0, bound = 0;
   for (uint64_t c : change) bound = std::max(bound, sum += c);
 
-  std::vector<size_t> by_size(lives.size()), by_time(lives.size()), by_area(lives.size());
+  std::vector<size_t> by_size(lives.size()), by_time(lives.size()), by_area(lives.size()), by_stay(lives.size());
   std::iota(by_size.begin(), by_size.end(), 0);
-  by_time = by_area = by_size;
-  auto area = [&](size_t i) { return lives[i].bytes * static_cast<uint64_t>(lives[i].end - lives[i].begin + 1); };
+  by_time = by_area = by_stay = by_size;
+  auto span = [&](size_t i) { return static_cast<uint64_t>(lives[i].end - lives[i].begin) + 1; };
+  auto area = [&](size_t i) { return lives[i].bytes * span(i); };
+  auto stays = [&](size_t i) { return 2 * span(i) > static_cast<uint64_t>(steps); };
   std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return lives[a].bytes > lives[b].bytes; });
   std::stable_sort(by_time.begin(), by_time.end(), [&](size_t a, size_t b) { return lives[a].begin < lives[b].begin; });
   std::stable_sort(by_area.begin(), by_area.end(), [&](size_t a, size_t b) { return area(a) > area(b); });
+  // What is there most of the time lies at the bottom, where it parts nothing; of one size the longer life goes first.
+  std::stable_sort(by_stay.begin(), by_stay.end(), [&](size_t a, size_t b) {
+    return std::tuple(stays(a), lives[a].bytes, span(a)) > std::tuple(stays(b), lives[b].bytes, span(b));
+  });
   MemoryPlan best;
-  for (const auto* order : {&by_size, &by_time, &by_area}) {
-    MemoryPlan plan = place(lives, *order, alignment, steps);
-    if (best.offsets.empty() || plan.bytes < best.bytes) best = std::move(plan);
+  for (auto* order : {&by_size, &by_time, &by_area, &by_stay}) {
+    int tries = lives.size() <= most_tried_again ? 8 : 0;  // with what lay highest first
+    for (MemoryPlan plan = place(lives, *order, alignment, steps);; plan = place(lives, *order, alignment, steps)) {
+      if (best.offsets.empty() || plan.bytes < best.bytes) best = plan;
+      if (best.bytes <= bound + alignment) break;
+      if (--tries < 0) break;
+      std::stable_partition(order->begin(), order->end(), [&](size_t i) {
+        return plan.offsets[i] + round_up(lives[i].bytes, alignment) == plan.bytes;
+      });
+    }
     if (best.bytes <= bound + alignment) break;
   }
   best.lower_bound = bound;
