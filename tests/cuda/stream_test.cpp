@@ -240,6 +240,7 @@ TEST(CudaStream, MethodsOfOneText) {
       continue;
     }
     ++streams;
+    EXPECT_NE(target.texts_of.at(method.launches[0].symbol).find("_fed_parts("), std::string::npos);
     for (const Step& step : method.steps) {
       const Kernel& k = program->kernels[static_cast<size_t>(step.kernel)];
       counted += k.contraction && k.contraction->score && k.contraction->score->keys >= 0;
@@ -266,8 +267,8 @@ TEST(CudaStream, DecodeOfOtherArchitectures) {
   }
 }
 
-// A program of these kernels, one after the other: buffers by name, weights where it begins with w, the caller's where
-// it begins with x or y, and else the method's own.
+// A program of these kernels, one after the other: buffers by name, weights where it begins with w, states with s, the
+// caller's with x or y, and else the method's own.
 struct Chain {
   Program program;
   std::map<std::string, int32_t> named;
@@ -288,52 +289,71 @@ struct Chain {
       b.kind = names[i][0] == 'w'   ? BufferKind::weight
                : names[i][0] == 'x' ? BufferKind::input
                : names[i][0] == 'y' ? BufferKind::output
+               : names[i][0] == 's' ? BufferKind::state
                                     : BufferKind::local;
-      if (b.kind == BufferKind::output) program.methods[0].outputs.push_back({b.name, b.type, known->second});
+      if (b.kind == BufferKind::output || b.kind == BufferKind::state)
+        program.methods[0].outputs.push_back({b.name, b.type, known->second});
     }
     program.kernels.push_back(kernel);
     program.methods[0].steps.push_back(std::move(step));
   }
-  // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's. Inputs are
-  // random but for elements that are given.
-  void check(double bar, const std::map<std::string, std::map<size_t, double>>& given = {},
-             std::span<const cuda::StreamWay> ways = cuda::stream_ways().first(1)) {
-    Method& method = program.methods[0];
-    Memory expected = first_memory(program, 3);
+  using Given = std::map<std::string, std::map<size_t, double>>;
+  // Inputs are random but for elements that are given.
+  Memory memory_of(const Given& given) const {
+    Memory memory = first_memory(program, 3);
     std::mt19937_64 random(5);
     std::uniform_real_distribution<double> real(-1, 1);
     for (size_t i = 0; i < program.buffers.size(); ++i) {
       const Buffer& b = program.buffers[i];
-      if (b.kind != BufferKind::input) continue;
-      for (size_t e = 0; e < elements_of(b); ++e)
-        put(expected[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, real(random));
+      if (b.kind != BufferKind::input && b.kind != BufferKind::state) continue;
+      for (size_t e = 0; b.kind == BufferKind::input && e < elements_of(b); ++e)
+        put(memory[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, real(random));
       if (const auto some = given.find(b.name); some != given.end())
         for (const auto& [e, value] : some->second)
-          put(expected[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, value);
+          put(memory[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, value);
     }
-    const Memory first = expected;
-    interpret(program, method, expected);
-    std::vector<Memory> found;
+    return memory;
+  }
+  std::string text_of(Launch& launch, const cuda::StreamWay& way = {}) const {
+    launch.count = static_cast<int32_t>(program.methods[0].steps.size());
+    launch.together = true;
+    return cuda::plan_stream_launch(program, program.methods[0], launch, way);
+  }
+  // Runs it by one block and by three, twice each, and compares what comes out with the interpreter's.
+  void check(double bar, const Given& given = {}, std::span<const cuda::StreamWay> ways = cuda::stream_ways().first(1),
+             const std::vector<unsigned>& grids = {1, 3}) const {
+    check_each(bar, {given}, ways, grids);
+  }
+  void check_each(double bar, const std::vector<Given>& all, std::span<const cuda::StreamWay> ways,
+                  const std::vector<unsigned>& grids) const {
+    const Method& method = program.methods[0];
+    std::vector<Memory> first, expected;
+    std::vector<std::vector<Memory>> found(all.size());
+    for (const Given& given : all) {
+      first.push_back(memory_of(given));
+      expected.push_back(first.back());
+      interpret(program, method, expected.back());
+    }
     for (const cuda::StreamWay& way : ways) {
       Launch launch;
-      launch.count = static_cast<int32_t>(method.steps.size());
-      launch.together = true;
-      const std::string text = cuda::plan_stream_launch(program, method, launch, way);
-      for (const unsigned blocks : {1U, 3U}) {
+      const std::string text = text_of(launch, way);
+      for (const unsigned blocks : grids) {
         Stream stream(launch, text, blocks);
         ASSERT_EQ(stream.error(), "");
-        for (int run = 0; run < 2; ++run) {
-          found.push_back(first);
-          ASSERT_EQ(stream.run(found.back(), blocks == 3 ? mslx::Order::reverse : mslx::Order::random), "");
-        }
+        for (size_t n = 0; n < all.size(); ++n)
+          for (int run = 0; run < 2; ++run) {
+            found[n].push_back(first[n]);
+            ASSERT_EQ(stream.run(found[n].back(), blocks == 3 ? mslx::Order::reverse : mslx::Order::random), "");
+          }
       }
     }
     for (const TensorSpec& output : method.outputs) {
       const auto b = static_cast<size_t>(output.buffer);
-      for (const Memory& memory : found) {
-        EXPECT_EQ(memory[b], found[0][b]) << output.name;
-        EXPECT_LT(distance(program.buffers[b], memory[b], expected[b]), bar) << output.name;
-      }
+      for (size_t n = 0; n < all.size(); ++n)
+        for (const Memory& memory : found[n]) {
+          EXPECT_EQ(memory[b], found[n][0][b]) << output.name;
+          EXPECT_LT(distance(program.buffers[b], memory[b], expected[n][b]), bar) << output.name;
+        }
     }
   }
 };
@@ -466,6 +486,146 @@ TEST(CudaStream, AttentionOfAllKeys) {
     chain.add(attention(c, DType::f32, score), {"x_q", "x_k", "x_v", "x_mask", "y_mixed"});
     chain.add(linear(1, 40, 64, type, type, type, plain), {"x", "w", "wb", "x_r", "y"});
     chain.check(0.01, given);
+  }
+}
+
+// A row of each head, of a value of this step, or some of its elements, at a place in all keys or values
+// [keys, heads, size].
+Kernel put_row(int64_t keys, int64_t heads, int64_t size, DType type, int64_t some) {
+  KernelBuilder b({heads, some});
+  const TensorType all{type, {keys, heads, size}};
+  const int row = b.input({type, {1, heads * size}}), at = b.input({DType::i64, {1}}), old = b.input(all);
+  const int out = b.output(all, old);
+  const Ex place = b.load(at, std::vector<Coord>{Coord(int64_t{0})});
+  const std::vector<Coord> from{Coord(int64_t{0}), Coord(b.dim(0) * size + b.dim(1))};
+  b.store(out, std::vector<Coord>{Coord(place), Coord(b.dim(0)), Coord(b.dim(1))}, b.load(row, from) * 0.75);
+  return b.finish("put_row");
+}
+// The next place, or another one by what blocks exchange.
+Kernel next_place(int64_t width, DType type) {
+  KernelBuilder b({1});
+  const int at = b.input({DType::i64, {1}}), row = b.input({type, {1, width}}), next = b.output({DType::i64, {1}});
+  const std::vector<Coord> last{Coord(int64_t{0}), Coord(width - 1)};
+  b.store_flat(next, b.select(b.load(row, last) > 1000.0, b.integer(0), b.load_flat(at) + b.integer(1)));
+  return b.finish("next_place");
+}
+
+struct KeysCase {
+  AttentionCase attention;
+  bool own_place = false;        // the method makes it
+  bool counted = false;          // in place of a mask the number of keys is given
+  bool given_rows = false;       // it makes neither these nor queries: then a look is in the same text
+  bool value_elsewhere = false;  // somebody else reads values
+  bool in_part = false;          // rows are written in part
+  Chain chain() const {
+    const AttentionCase& c = attention;
+    Chain chain;
+    // Weights are small, and so are queries and keys: what a key is must be seen.
+    const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) { return leaf * 60 + mask; };
+    const auto made = [&](const std::string& name, int64_t width) {
+      if (given_rows) return "x_" + name;
+      chain.add(linear(1, width, 64, c.type, c.type, c.type, plain), {"x", "w" + name, "wb" + name, "x_r", name});
+      return name;
+    };
+    const std::string k = made("k", c.kv_heads * c.depth), v = made("v", c.kv_heads * c.columns),
+                      q = made("q", c.kv_heads * c.group * c.depth);
+    if (own_place) chain.add(next_place(c.kv_heads * c.depth, c.type), {"x_at", k, "at"});
+    const std::string at = own_place ? "at" : "x_at";
+    const auto some = [&](int64_t size) { return in_part ? size / 2 : size; };
+    chain.add(put_row(c.keys, c.kv_heads, c.depth, c.type, some(c.depth)), {k, at, "s_k", "s_k"});
+    chain.add(put_row(c.keys, c.kv_heads, c.columns, c.type, some(c.columns)), {v, at, "s_v", "s_v"});
+    if (counted)
+      chain.add(counted_attention(), {q, "s_k", "s_v", "x_count", "mixed"});
+    else
+      chain.add(npusim::attention(c, DType::f32, score), {q, "s_k", "s_v", "x_mask", "mixed"});
+    chain.add(linear(1, 40, c.kv_heads * c.group * c.columns, c.type, c.type, c.type, plain),
+              {"mixed", "w2", "wb2", "x_s", "y"});
+    if (value_elsewhere) chain.add(linear(1, 16, 64, c.type, c.type, c.type, plain), {"s_v", "w3", "wb3", "x_t", "y2"});
+    return chain;
+  }
+  Kernel counted_attention() const {
+    int32_t count = -1;
+    Kernel k = npusim::attention(attention, DType::i64, [&](KernelBuilder& b, Ex leaf, Ex) {
+      const Coord first(int64_t{0});
+      count = b.load(3, std::vector<Coord>{first, first, first}).id;
+      return leaf * 60;
+    });
+    auto contraction = std::make_shared<Contraction>(*k.contraction);
+    auto score = std::make_shared<Score>(*contraction->score);
+    score->keys = count;
+    contraction->score = std::move(score);
+    k.contraction = std::move(contraction);
+    return k;
+  }
+};
+
+// Keys and values come through the ring, in one chunk of each split and in several, of which a mask hides some, leaves
+// some as they are, and takes some apart; this step's row is taken from where it was made, and stands among the others
+// afterwards, also where it is hidden.
+TEST(CudaStream, KeysOfThisStep) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  KeysCase one, several, wide, given_rows, counted, counted_several;
+  one.attention.kv_heads = 2, one.attention.keys = 96;
+  several.attention.kv_heads = 44, several.attention.keys = 32 * 3 * 6, several.attention.type = DType::f16;
+  wide.attention.kv_heads = 66, wide.attention.keys = 32 * 2 * 2, wide.attention.columns = 128;
+  given_rows.attention = several.attention, given_rows.given_rows = true;
+  counted.attention = one.attention, counted.counted = true;
+  counted_several.attention = several.attention, counted_several.counted = true;
+  for (KeysCase* c : {&one, &several, &wide, &given_rows, &counted, &counted_several}) {
+    AttentionCase& a = c->attention;
+    SCOPED_TRACE(a.keys);
+    a.queries = 1, a.group = 3, a.depth = 64;
+    if (c != &wide) a.columns = 64;
+    if (a.type == DType::f32) a.type = DType::bf16;
+    const Chain chain = c->chain();
+    Launch launch;
+    EXPECT_NE(chain.text_of(launch).find("_fed_parts("), std::string::npos);
+    std::vector<Chain::Given> all;
+    for (const int64_t place : {int64_t{0}, int64_t{45}, a.keys - 1}) {
+      Chain::Given& given = all.emplace_back();
+      given["x_at"][0] = static_cast<double>(place);
+      given["x_count"][0] = static_cast<double>(place + 1);
+      // Behind the last key there is what must not be read.
+      for (int64_t key = place + 1; c->counted && key < std::min(place + 41, a.keys); ++key)
+        for (int64_t e = 0; e < a.kv_heads * a.depth; ++e)
+          for (const char* name : {"s_k", "s_v"})
+            given[name][static_cast<size_t>(key * a.kv_heads * a.depth + e)] = NAN;
+      for (int64_t key = 0; key < a.keys; ++key) {
+        const int64_t chunk = key / 32;
+        given["x_mask"][static_cast<size_t>(key)] = chunk == 1 || (chunk % 7 == 5 && c != &one) ? -infinity
+                                                    : chunk % 3 == 0                            ? 0
+                                                    : key % 4 == 1                              ? -infinity
+                                                                                                : 0.5;
+      }
+    }
+    chain.check_each(0.01, all, cuda::stream_ways().first(1),
+                     a.keys == 96 ? std::vector<unsigned>{1, 3, 7} : std::vector<unsigned>{3});
+    Chain::Given outside;
+    outside["x_at"][0] = static_cast<double>(a.keys);
+    Memory memory = chain.memory_of(outside);
+    Stream stream(launch, chain.text_of(launch), 3);
+    EXPECT_NE(stream.run(memory, mslx::Order::forward), "");
+  }
+}
+
+// A place that the method makes is not known when the ring is filled; values that somebody else reads are written where
+// they belong, and so is what is no whole row.
+TEST(CudaStream, KeysThatAreNotGiven) {
+  for (const int which : {0, 1, 2}) {
+    SCOPED_TRACE(which);
+    KeysCase c;
+    c.own_place = which == 0, c.value_elsewhere = which == 1, c.in_part = which == 2;
+    AttentionCase& a = c.attention;
+    a.type = DType::bf16, a.kv_heads = 1, a.keys = 64, a.queries = 1, a.group = 3, a.depth = a.columns = 64;
+    const Chain chain = c.chain();
+    Launch launch;
+    const std::string text = chain.text_of(launch);
+    EXPECT_EQ(text.find("_fed_parts("), std::string::npos);
+    // The place would be looked at before it is there.
+    EXPECT_EQ(text.find("has_key(*") == std::string::npos, c.own_place);
+    Chain::Given given;
+    given["x_at"][0] = 40;
+    chain.check(0.01, given, cuda::stream_ways().first(1), {1, 3, 33});
   }
 }
 

@@ -60,6 +60,21 @@ bool depends_on(const Kernel& k, const Axis& axis) {
                      [&](int dim) { return (varies & dim_bit(static_cast<size_t>(dim))) != 0; });
 }
 
+// Whether a chunk of keys and its values are rows evenly apart that fit into a piece.
+bool can_be_fed(const Kernel& k, const StreamAttention& a) {
+  const AttentionAxes& axes = a.axes;
+  if (axes.keys.dims.size() != 1 || axes.value_keys.dims.size() != 1) return false;
+  if (axes.keys.size() % StreamAttention::chunk != 0 || axes.depth.size() % unit_depth != 0) return false;
+  if (!batch_stride(a.keys(k), axes.batch) || !batch_stride(k.contraction->b, axes.batch)) return false;
+  const FedLayout layout = fed_layout(k, a);
+  constexpr int64_t most_apart = 1 << 24;  // bytes
+  if (layout.key_apart < 0 || layout.value_apart < 0 || layout.key_apart > most_apart ||
+      layout.value_apart > most_apart)
+    return false;
+  return a.fed_values() + StreamAttention::chunk * a.fed_pitch() <= slot_bytes &&
+         axes.batch.size() * a.splits * a.chunks() <= most_seen;
+}
+
 Kernel with_store(Kernel k, DType dtype, int32_t expr, size_t rank) {
   k.args.push_back({dtype, 1, true, -1});
   Access access;
@@ -69,6 +84,33 @@ Kernel with_store(Kernel k, DType dtype, int32_t expr, size_t rank) {
   return k;
 }
 }  // namespace
+
+int64_t StreamAttention::shared_bytes() const {
+  const int64_t rows = axes.rows.size(), depth = axes.depth.size();
+  if (!multiplied) return common_bytes() + chunk * (depth * 2 + row_pad) + rows * depth * 4;
+  int64_t bytes = most_rows * score_pitch * 4;
+  bytes += fed ? axes.columns.size() * 2 : chunk * (axes.columns.size() * 2 + row_pad);
+  if (by_warps) bytes = std::max(bytes, found_warps() * rows * (own_pitch() * 4 + 8));
+  return (bytes + 15) / 16 * 16;
+}
+
+FedLayout fed_layout(const Kernel& k, const StreamAttention& a) {
+  const auto apart = [](const Access& access, const Axis& keys) {
+    return 2 * access.strides[static_cast<size_t>(keys.dims[0])];
+  };
+  return {2 * a.axes.depth.size(), apart(a.keys(k), a.axes.keys), 2 * a.axes.columns.size(),
+          apart(k.contraction->b, a.axes.value_keys)};
+}
+std::optional<int64_t> batch_stride(const Access& access, const Axis& batch) {
+  int64_t stride = 0, flat = 1;  // of the innermost dimension; positions within it
+  for (size_t n = batch.dims.size(); n-- > 0; flat *= batch.extents[n]) {
+    if (batch.extents[n] == 1) continue;
+    const int64_t apart = access.strides[static_cast<size_t>(batch.dims[n])];
+    if (flat == 1) stride = apart;
+    if (apart < 0 || apart != stride * flat) return std::nullopt;
+  }
+  return stride;
+}
 
 Kernel stored_score(const Kernel& k, int32_t given) {
   const Score& score = *k.contraction->score;
@@ -130,19 +172,15 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& k, std::strin
   const int64_t chunks = (axes->keys.size() + StreamAttention::chunk - 1) / StreamAttention::chunk;
   a.splits = std::max<int64_t>(1, std::min(blocks / batch, chunks));
   if (a.splits > 32) a.splits -= a.splits % 32;  // lanes of a warp merge them
-  a.by_warps = a.multiplied && a.chunks() > 2 && rows <= most_own_rows && depth <= most_own_columns &&
-               columns <= most_own_columns && columns % 64 == 0;
+  const bool by_warps = a.multiplied && rows <= most_own_rows && depth <= most_own_columns &&
+                        columns <= most_own_columns && columns % 64 == 0;
+  a.counted = count.has_value();
+  a.by_warps = by_warps && a.chunks() > 2;
+  a.feedable = a.multiplied && (by_warps || a.chunks() == 1) && can_be_fed(k, a);
   a.partial_bytes = batch * a.splits * rows * columns / quad_columns * 32;
   a.mask = find_mask(*k.contraction->score);
   if (a.mask >= 0 && a.chunks() > 1) a.looks = a.chunks();
   if (a.seen_bytes() > most_seen) a.looks = 0;
-  a.shared_bytes = a.common_bytes();
-  if (a.multiplied)
-    a.shared_bytes = StreamAttention::chunk * (columns * 2 + StreamAttention::row_pad) +
-                     most_rows * StreamAttention::score_pitch * 4;
-  else
-    a.shared_bytes += StreamAttention::chunk * (depth * 2 + StreamAttention::row_pad) + rows * depth * 4;
-  if (a.by_warps) a.shared_bytes = std::max(a.shared_bytes, a.own_warps() * rows * (a.own_pitch() * 4 + 8));
   return a;
 }
 

@@ -19,6 +19,14 @@ constexpr int64_t most_brought = 1 << 16;  // bytes of a mask
 std::string AttentionText::run() {
   points();
   if (a_.looks > 0) look();
+  if (a_.fed) {
+    begin_fed();
+    parts_of_one(a_.by_warps ? "few" : "parts");
+    if (a_.by_warps) parts_of_several("many"), choose_parts();
+    keep_rows();
+    merge();
+    return functions_ + t_.text;
+  }
   ahead();
   if (a_.multiplied)
     parts_by_tensor_cores(a_.by_warps ? "few" : "parts");
@@ -44,7 +52,7 @@ void AttentionText::points() {
   f.name = name_ + "_keys";
   if (const auto count = stored_count(k_)) functions_ += print_point(*count, d_, f), counted_ = true;
   f.name = name_ + "_mask";
-  if (a_.looks > 0 || masks() > 0) functions_ += print_point(stored_mask(k_, a_.mask), d_, f);
+  if (a_.mask >= 0 && (a_.looks > 0 || masks() > 0)) functions_ += print_point(stored_mask(k_, a_.mask), d_, f);
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"column", x_.columns.dims}};
   f.name = name_ + "_at";
   functions_ += print_point(k_, d_, f);
@@ -162,7 +170,8 @@ void AttentionText::most_keys(bool of_rows) {
 }
 
 void AttentionText::open_parts(const std::string& name) {
-  open_function(name, fmt::format("const unsigned turn, char* scratch, char* partial{}",
+  open_function(name, fmt::format("{}const unsigned turn, char* scratch, char* partial{}",
+                                  a_.fed ? "Ring& ring, const bool many, float* masks, " : "",
                                   a_.looks > 0 ? ", const char* seen" : ""));
 }
 
@@ -185,20 +194,25 @@ std::string AttentionText::from_of(const std::string& n) const {
   return fmt::format("(split + {} * {}) * {}", n, a_.splits, chunk);
 }
 
-// Which of a split's chunks have a key that a mask does not hide: a byte for each.
+// Which of a split's chunks have a key that a mask does not hide, and of which it leaves all scores as they are: a byte
+// for each.
 void AttentionText::look() {
   open_function("look", "char* seen");
   open_items();
+  most_keys(false);
   t_.open(fmt::format("for (int n = warp; n < {}; n += {})", a_.looks, stream_warps));
   t_.add(fmt::format("const int key = (split + n * {}) * {} + lane;", a_.splits, chunk));
-  t_.add("float one = 0;");
-  t_.open(fmt::format("for (int row = 0; row < {} && key < {}; ++row)", x_.rows.size(), x_.keys.size()));
-  t_.add("float mask = 0;");
-  t_.add(fmt::format("{}_mask({}&mask, batch, row, key, nullptr);", name_, reads()));
-  t_.add("if (mask != -INFINITY) one = 1;");
-  t_.close();
-  t_.add("one = warp_max(one);");
-  t_.add(fmt::format("if (lane == 0) seen[item / gridDim.x * {} + n] = one > 0;", a_.looks));
+  t_.add(fmt::format("bool shown = {}, moved = false;", a_.mask >= 0 ? "false" : "key < most"));
+  if (a_.mask >= 0) {
+    t_.open(fmt::format("for (int row = 0; row < {} && key < most; ++row)", x_.rows.size()));
+    t_.add("float mask = 0;");
+    t_.add(fmt::format("{}_mask({}&mask, batch, row, key, nullptr);", name_, reads()));
+    t_.add("shown |= mask != -INFINITY, moved |= mask != 0;");
+    t_.close();
+  }
+  t_.add("const int some = __any_sync(0xffffffffu, shown), other = __any_sync(0xffffffffu, moved);");
+  t_.add(fmt::format("if (lane == 0) seen[item / gridDim.x * {} + n] = !some ? 0 : other ? chunk_shown : chunk_open;",
+                     a_.looks));
   t_.close();
   t_.close();
   t_.close();

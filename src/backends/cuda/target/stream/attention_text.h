@@ -22,6 +22,11 @@ class AttentionText {
   void parts_by_tensor_cores(const std::string& name);
   void parts_by_warps(const std::string& name);
   void choose_parts();
+  void find_many();
+  void begin_fed();
+  void parts_of_one(const std::string& name);
+  void parts_of_several(const std::string& name);
+  void keep_rows();
   void parts_by_threads();
   void merge();
 
@@ -60,8 +65,10 @@ class AttentionText {
   void read_units(const std::string& words, const std::string& there, const Access& a, const Axis& one,
                   const std::string& one_name);
   void find_below(DType dtype);
+  void declare_sums();
   void declare_chunk();
   void read_chunk(const std::string& from);
+  void read_masks_of_chunk(const std::string& end);
   void multiply(const Access& queries, DType dtype);
   void weigh(DType dtype);
   void publish_tiles();
@@ -69,15 +76,27 @@ class AttentionText {
   int64_t warp_tiles() const;
   int64_t value_pitch() const { return x_.columns.size() * 2 + StreamAttention::row_pad; }
 
+  // Where keys are fed.
+  void find_rows();
+  void read_masks(bool several, const std::string& which);
+  void open_piece();
+  void read_fed_keys(const std::string& words, const std::string& place);
+  std::string value_line(const std::string& place, int64_t pitch);
+  void close_piece();
+
   // Of warps with keys of their own.
   int64_t own_lines() const { return x_.columns.size() / 64; }
   void declare_own();
   void read_own_keys();
+  void read_own_masks();
   void read_own_values();
   void score_own(DType dtype);
   void weigh_own(DType dtype);
   void sum_own(DType dtype);
   void bring_next();
+  std::string found_at(const std::string& warp) const;
+  void leave_own(const std::string& at);
+  void join_own();
   void publish_own();
 
   const Kernel& k_;

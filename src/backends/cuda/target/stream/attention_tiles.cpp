@@ -45,17 +45,19 @@ void AttentionText::read_chunk(const std::string& from) {
   t_.open("");
   take_apart(t_, "key", x_.keys, "n");
   read_units("key_words", "key < most", a_.keys(k_), x_.keys, "n");
-  if (masks() > 0) {
-    t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int n = 0; n < {}; ++n)", masks()));
-    t_.add("const int row = (warp / 4 + n * 2) * 4 + lane % 4;");
-    t_.add("masks[n] = 0;");
-    t_.add(fmt::format("if (row < {} && key < most) {}_mask({}&masks[n], batch, row, key, nullptr);", x_.rows.size(),
-                       name_, reads()));
-    t_.close();
-  }
+  read_masks_of_chunk("most");
   t_.close();
   read_words(k_.contraction->b, x_.value_keys, x_.columns, "value_words");
+}
+void AttentionText::read_masks_of_chunk(const std::string& end) {
+  if (masks() == 0) return;
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int n = 0; n < {}; ++n)", masks()));
+  t_.add("const int row = (warp / 4 + n * 2) * 4 + lane % 4;");
+  t_.add("masks[n] = 0;");
+  t_.add(fmt::format("if (row < {} && key < {}) {}_mask({}&masks[n], batch, row, key, nullptr);", x_.rows.size(), end,
+                     name_, reads()));
+  t_.close();
 }
 
 // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
@@ -132,7 +134,7 @@ void AttentionText::weigh(DType dtype) {
   t_.add(fmt::format("const int column = (warp + tile * {}) * 8;", stream_warps));
   t_.add(fmt::format("if (column >= {}) break;", x_.columns.size()));
   t_.add("unsigned b[4];");
-  t_.add(fmt::format("load_matrices_turned(b, values + lane * {} + column * 2);", value_pitch()));
+  t_.add("load_matrices_turned(b, value_line + column * 2);");
   t_.add("#pragma unroll");
   t_.open("for (int step = 0; step < 2; ++step)");
   for (const char* part : {"high", "low"})
@@ -165,6 +167,11 @@ void AttentionText::publish_tiles() {
   t_.close();
 }
 
+void AttentionText::declare_sums() {
+  t_.add(fmt::format("float largest[{0}], total[{0}], sums[{1}][4] = {{}};", halves(), warp_tiles()));
+  t_.add(fmt::format("for (int half = 0; half < {}; ++half) largest[half] = -INFINITY, total[half] = 0;", halves()));
+}
+
 // While a chunk's weights are made the next one's words are on their way, and those behind it come nearer.
 void AttentionText::parts_by_tensor_cores(const std::string& name) {
   const auto dtype_of = [&](const Access& of) { return k_.args[static_cast<size_t>(of.arg)].dtype; };
@@ -174,9 +181,9 @@ void AttentionText::parts_by_tensor_cores(const std::string& name) {
                      chunk * value_pitch()));
   t_.add("bool later = false;");
   open_items();
+  t_.add(fmt::format("const char* const value_line = values + lane * {};", value_pitch()));
   most_keys(false);
-  t_.add(fmt::format("float largest[{0}], total[{0}], sums[{1}][4] = {{}};", halves(), warp_tiles()));
-  t_.add(fmt::format("for (int half = 0; half < {}; ++half) largest[half] = -INFINITY, total[half] = 0;", halves()));
+  declare_sums();
   declare_chunk();
   if (several) {
     open_chunks("chunks", seen_by_item());

@@ -26,6 +26,9 @@ void AttentionText::read_own_keys() {
   take_apart(t_, "key", x_.keys, "n");
   read_units("key_words[half]", "key < end", a_.keys(k_), x_.keys, "n");
   t_.close();
+  read_own_masks();
+}
+void AttentionText::read_own_masks() {
   if (masks() == 0) return;
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
@@ -129,10 +132,65 @@ void AttentionText::bring_next() {
   t_.close();
 }
 
+// What a warp found, in the block's memory, at the place of warp `at`.
+void AttentionText::leave_own(const std::string& at) {
+  const int64_t rows = x_.rows.size();
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 2; ++i)");
+  t_.add("const int row = lane % 4 * 2 + i;");
+  t_.add(fmt::format("if (row >= {}) continue;", rows));
+  t_.add(
+      fmt::format("if (lane < 4) stats[({}) * {} + row] = float2{{largest[i], some ? total[i] : -1.0f}};", at, rows));
+  t_.add("if (!some) continue;");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int tile = 0; tile < {}; tile += 2)", own_lines() * 4));
+  t_.add("const float (&one)[4] = sums[tile], (&two)[4] = sums[tile + 1];");
+  t_.add(fmt::format("*(float4*)({}) = float4{{one[i], one[2 + i], two[i], two[2 + i]}};", found_at(at)));
+  t_.close();
+  t_.close();
+}
+std::string AttentionText::found_at(const std::string& warp) const {
+  return fmt::format("found + (({}) * {} + row) * {} + tile / 4 * 64 + lane / 4 * 8 + tile % 4 * 2", warp,
+                     x_.rows.size(), a_.own_pitch());
+}
+
+// Half of the warps take what the others found, each another one's.
+void AttentionText::join_own() {
+  const int64_t rows = x_.rows.size(), half = a_.found_warps();
+  t_.open(fmt::format("if (warp >= {} && warp < {})", half, a_.own_warps()));
+  leave_own(fmt::format("warp - {}", half));
+  t_.close();
+  t_.add("meet_block();");
+  t_.open(fmt::format("if (warp < {})", half));
+  t_.add("bool others = false;");
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 2; ++i)");
+  t_.add("const int row = lane % 4 * 2 + i;");
+  t_.add(fmt::format("if (row >= {}) continue;", rows));
+  t_.add(fmt::format("const float2 its = stats[warp * {} + row];", rows));
+  t_.add("if (its.y < 0) continue;");
+  t_.add("others = true;");
+  t_.add("const float most_of_both = some ? nan_max(largest[i], its.x) : its.x;");
+  t_.add("const float mine = !some ? 0.0f : largest[i] == most_of_both ? 1.0f : exp_near(largest[i] - most_of_both);");
+  t_.add("const float share = its.x == most_of_both ? 1.0f : exp_near(its.x - most_of_both);");
+  t_.add("largest[i] = most_of_both, total[i] = total[i] * mine + share * its.y;");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int tile = 0; tile < {}; tile += 2)", own_lines() * 4));
+  t_.add("float (&one)[4] = sums[tile], (&two)[4] = sums[tile + 1];");
+  t_.add(fmt::format("const float4 four = *(const float4*)({});", found_at("warp")));
+  t_.add("one[i] = one[i] * mine + share * four.x, one[2 + i] = one[2 + i] * mine + share * four.y;");
+  t_.add("two[i] = two[i] * mine + share * four.z, two[2 + i] = two[2 + i] * mine + share * four.w;");
+  t_.close();
+  t_.close();
+  t_.add("some |= __any_sync(0xffffffffu, others);");
+  t_.close();
+  t_.add("meet_block();");
+}
+
 // What the warps found, in the block's memory, and of a thread each the sums of four columns.
 void AttentionText::publish_own() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = columns / quad_columns;
-  const int64_t warps = a_.own_warps(), pitch = a_.own_pitch();
+  const int64_t warps = a_.found_warps(), pitch = a_.own_pitch();
   t_.add("#pragma unroll");
   t_.open("for (int row = 0; row < 2; ++row)");
   for (int lanes : {4, 8, 16})
@@ -140,21 +198,9 @@ void AttentionText::publish_own() {
   t_.close();
   t_.add("if (later) meet_block();");
   t_.add("later = true;");
+  if (warps < a_.own_warps()) join_own();
   t_.open(fmt::format("if (warp < {})", warps));
-  t_.add("#pragma unroll");
-  t_.open("for (int i = 0; i < 2; ++i)");
-  t_.add("const int row = lane % 4 * 2 + i;");
-  t_.add(fmt::format("if (row >= {}) continue;", rows));
-  t_.add(fmt::format("if (lane < 4) stats[warp * {} + row] = float2{{largest[i], some ? total[i] : -1.0f}};", rows));
-  t_.add("if (!some) continue;");
-  t_.add("#pragma unroll");
-  t_.open(fmt::format("for (int tile = 0; tile < {}; tile += 2)", own_lines() * 4));
-  t_.add("const float (&one)[4] = sums[tile], (&two)[4] = sums[tile + 1];");
-  t_.add(fmt::format("float* const to = found + (warp * {} + row) * {} + tile / 4 * 64 + lane / 4 * 8 + tile % 4 * 2;",
-                     rows, pitch));
-  t_.add("*(float4*)to = float4{one[i], one[2 + i], two[i], two[2 + i]};");
-  t_.close();
-  t_.close();
+  leave_own("warp");
   t_.close();
   t_.add("meet_block();");
   t_.open(fmt::format("for (int i = threadIdx.x; i < {}; i += {})", rows * quads, stream_threads));
@@ -189,7 +235,7 @@ void AttentionText::parts_by_warps(const std::string& name) {
   const int64_t rows = x_.rows.size();
   open_parts(name);
   t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
-                     a_.own_warps() * rows * a_.own_pitch()));
+                     a_.found_warps() * rows * a_.own_pitch()));
   t_.add("bool later = false;");
   open_items();
   most_keys(false);
@@ -230,18 +276,22 @@ void AttentionText::parts_by_warps(const std::string& name) {
   t_.close();
 }
 
-// Of one chunk all warps of a block take a part each: that is the faster way where a mask leaves no more.
-void AttentionText::choose_parts() {
-  open_parts("parts");
-  t_.add("bool many = false;");
+// Whether one of the block's splits has more than one chunk to read.
+void AttentionText::find_many() {
   open_items();
   most_keys(false);
   open_chunks("chunks", seen_by_item());
   t_.add("next_chunk(chunks);");
   t_.add("many |= next_chunk(chunks) < chunks.count;");
   t_.close();
-  const std::string given =
-      fmt::format("turn, scratch, partial, {}{}", a_.looks > 0 ? "seen, " : "", parameter_names(k_));
+}
+
+// Of one chunk all warps of a block take a part each: that is the faster way where a mask leaves no more.
+void AttentionText::choose_parts() {
+  open_parts("parts");
+  if (!a_.fed) t_.add("bool many = false;"), find_many();
+  const std::string given = fmt::format("{}turn, scratch, partial, {}{}", a_.fed ? "ring, many, masks, " : "",
+                                        a_.looks > 0 ? "seen, " : "", parameter_names(k_));
   t_.add("if (many)");
   t_.add(fmt::format("  {}_many({});", name_, given));
   t_.add("else");

@@ -22,7 +22,8 @@ static_assert((stream_block - stream_threads) * feeder_registers + stream_thread
 
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
   constexpr int64_t most_shared = 227 << 10, fewest_slots = 3;
-  constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 4, lists = 2 * list_length * 16;
+  constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 2 * list_count + 1,
+                    lists = list_count * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
   StreamLayout l;
   const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes);
@@ -36,7 +37,7 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
   return l;
 }
 
-StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way,
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way, size_t told,
                         const std::string& cases) {
   StreamEntry entry;
   entry.parameter = "const __grid_constant__ Given given";
@@ -65,13 +66,18 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                     3 * layout.slots, 2 * layout.slots, stream_warps));
   t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_full[threadIdx.x], threadIdx.x < {} ? 1 : {});",
                     2 * rows_kept, rows_kept, stream_warps));
-  t.add(fmt::format("if (threadIdx.x < 4) mbarrier_start(&row_empty[{} + threadIdx.x], 1);", rows_kept));
+  t.add(
+      fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_empty[{} + threadIdx.x], 1);", 2 * list_count, rows_kept));
+  if (told > 0) {
+    t.add(fmt::format("unsigned long long* const looked = row_empty + {};", rows_kept + 2 * list_count));
+    t.add(fmt::format("if (threadIdx.x == 0) mbarrier_start(looked, {});", told * stream_warps));
+  }
   t.add("__syncthreads();");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
   t.add(fmt::format("take_registers<{}>();", feeder_registers));
   t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 96));
   t.add(fmt::format("Lists lists = {{(uint4*)(own + {}), row_empty + {}, row_empty + {}, 0, 0}};", layout.at_lists,
-                    rows_kept, rows_kept + 2));
+                    rows_kept, rows_kept + list_count));
   t.open(fmt::format("if (threadIdx.x < {})", stream_threads + 32));
   t.add("if (is_elected()) feed(ring, lists);");
   t.add("return;");
@@ -119,9 +125,10 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("return;");
   t.close();
   t.add("// A lane each has of the next ones, what of them is the block's; those behind them are on their way.");
-  const size_t matrices = table.matrices.size() / 2;
-  t.add("int place = 0, shape = 0;");
-  const std::string ask = "place = table_matrices[2 * {0}], shape = table_matrices[2 * {0} + 1];";
+  const size_t matrices = table.matrices.size() / 3;
+  t.add("int place = 0, shape = 0, other = 0;");
+  const std::string ask =
+      "place = table_matrices[3 * {0}], shape = table_matrices[3 * {0} + 1], other = table_matrices[3 * {0} + 2];";
   t.add(fmt::format("if (lane < {}) ", matrices) + fmt::format(fmt::runtime(ask), "lane"));
   t.add("#pragma unroll 1");
   t.open(fmt::format("for (int first = 0; first < {}; first += 32)", matrices));
@@ -135,7 +142,8 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const int line = first_line(lines, blockIdx.x, reciprocal);");
   t.add("lines = first_line(lines, blockIdx.x + 1, reciprocal) - line, mine += 2 * (long long)line * depth;");
   t.close();
-  t.add("else lines = -1;");
+  t.add("else if (lines == 0) lines = -1;");
+  if (!table.key_kinds.empty()) t.add("const char* const values = (const char*)found(other);");
   t.add("const int then = first + 32 + lane;");
   t.add(fmt::format("if (then < {}) ", matrices) + fmt::format(fmt::runtime(ask), "then"));
   t.add("#pragma unroll 1");
@@ -144,8 +152,19 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const int some = __shfl_sync(0xffffffffu, lines, n), elements = __shfl_sync(0xffffffffu, depth, n);");
   t.add("if (some >= 0)");
   t.add("  list_pieces(lists, matrix, some, elements);");
-  t.add("else");
+  t.add("else if (some == -1)");
   t.add("  for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);");
+  for (size_t kind = 0; kind < table.key_kinds.size(); ++kind) {
+    const KeyKind& k = table.key_kinds[kind];
+    t.open(fmt::format("else if (elements == {})", kind));
+    if (k.looks > 0) t.add("mbarrier_wait(looked, 0);");
+    t.add(fmt::format("const KeySource from = {{{}, {}, {}, {}, {}, {}LL, {}, {}LL, {}}};",
+                      k.looks > 0 ? fmt::format("own + {}", layout.kept + k.seen) : "nullptr", k.looks, k.batches,
+                      k.splits, k.keys, k.key_batch, k.key_apart, k.value_batch, k.value_apart));
+    t.add("const char* const beside = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)values, n);");
+    t.add(fmt::format("list_keys(lists, from, matrix + {}, beside + {});", k.key_offset, k.value_offset));
+    t.close();
+  }
   t.close();
   t.close();
   t.add("end_lists(lists);");

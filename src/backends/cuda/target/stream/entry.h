@@ -7,7 +7,7 @@
 
 namespace npusim::cuda {
 
-inline constexpr int64_t list_length = 16;  // pieces of a list, of which there are two
+inline constexpr int64_t list_length = 8, list_count = 4;  // pieces of a list, and lists
 
 // Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, lists,
 // barriers.
@@ -21,8 +21,8 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
 struct StreamEntry {
   std::string tables, parameter, body;  // what is declared before the function, what it takes, and its text
 };
-// `cases`: the pieces of text, by their numbers.
-StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way,
+// `cases`: the pieces of text, by their numbers. `told`: looks that the feeder waits for.
+StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, const StreamWay& way, size_t told,
                         const std::string& cases);
 
 }  // namespace npusim::cuda

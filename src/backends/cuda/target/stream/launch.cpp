@@ -59,7 +59,7 @@ std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains) 
   };
   if (gains && std::any_of(method.steps.begin(), method.steps.end(), is_convolution)) return "a convolution";
   const StreamSteps steps = stream_steps(method);
-  const auto plan = plan_stream(steps.method, why);
+  const auto plan = plan_stream(steps, why);
   if (plan && gains)
     if (auto slower = gains_nothing(steps.method, *plan)) return slower;
   if (plan && print_stream(steps.method, *plan, {}, why)) return std::nullopt;
@@ -69,7 +69,7 @@ std::optional<std::string> cannot_stream(const WholeMethod& method, bool gains) 
 std::string plan_stream_launch(const Program& program, const Sequence& sequence, Launch& launch, const StreamWay& way) {
   const StreamSteps steps = stream_steps(method_of(program, sequence, launch));
   std::string why;
-  const auto plan = plan_stream(steps.method, why);
+  const auto plan = plan_stream(steps, why);
   auto text = plan ? print_stream(steps.method, *plan, way, why) : std::nullopt;
   if (!text) fail(ErrorKind::internal, "cuda: what was a stream is none: {}", why);
   launch.symbol = text->symbol;

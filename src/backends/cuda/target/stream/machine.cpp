@@ -100,11 +100,40 @@ __device__ __forceinline__ void bring_words(const char* memory, const int words)
   for (int at = 0; at < words * 16; at += 32) bring_nearer(mine + at);
 }
 
-// What a block will ask for, in lists of up to `list_length` pieces, of which one is made while another is gone through.
+// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each, and
+// whether it adds nothing to any of its scores; without bytes all. Of warps that take turns each `step`-th one from
+// `first` on is theirs; of those `at` is where those begin that are not looked at yet.
+enum { chunk_shown = 1, chunk_open = 2 };
+struct Chunks {
+  const char* seen;
+  int count, first, step, at;
+  unsigned some;
+};
+// By whole warps: the next one's number, `count` behind the last.
+__device__ __forceinline__ int next_chunk(Chunks& c) {
+  while (c.some == 0) {
+    if (c.first + c.at * c.step >= c.count) return c.count;
+    const int n = c.first + (c.at + (int)threadIdx.x % 32) * c.step;
+    c.some = __ballot_sync(0xffffffffu, n < c.count && (!c.seen || c.seen[n]));
+    c.at += 32;
+  }
+  const int n = c.first + (c.at - 33 + __ffs(c.some)) * c.step;
+  c.some &= c.some - 1;
+  return n;
+}
+
+// What a block will ask for, in lists of up to `list_length` pieces, of which some are made while another is gone through.
 // Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is the last of
 // its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16 bytes.
-// A piece of nothing ends all.
-enum { half_bits = 14, ends_list = 1 << 2 * half_bits, apart_bits = 20 };
+// Of a chunk of keys the place of its values stands in the words of bytes and of what is apart, and whether it is one of
+// several. A piece of nothing ends all.
+enum {
+  half_bits = 14,
+  ends_list = 1 << 2 * half_bits,
+  lists_keys = ends_list << 1,
+  lists_several = ends_list << 2,
+  apart_bits = 20
+};
 struct Lists {
   uint4* at;
   unsigned long long *made, *gone;
@@ -112,7 +141,7 @@ struct Lists {
   unsigned phase;
 };
 __device__ __forceinline__ void advance(Lists& l) {
-  if (l.list ^= 1; l.list == 0) l.phase ^= 1;
+  if (++l.list == list_count) l.list = 0, l.phase ^= 1;
 }
 
 // By a warp: the pieces of lines of so many elements.
@@ -135,6 +164,53 @@ __device__ __forceinline__ void list_pieces(Lists& l, const char* matrix, const 
     advance(l);
   }
 }
+// By a warp: the chunks of keys and values of the block's parts of an attention. Batches and rows are so many bytes apart.
+struct KeySource {
+  const char* seen;
+  int looks, batches, splits, keys;
+  long long key_batch;
+  int key_apart;
+  long long value_batch;
+  int value_apart;
+};
+__device__ __forceinline__ void list_keys(Lists& l, const KeySource& f, const char* keys, const char* values) {
+  const int lane = threadIdx.x % 32;
+  const auto chunks_of = [&](const int split, const int mine) {
+    return Chunks{f.seen ? f.seen + mine * f.looks : nullptr,
+                  max(0, (f.keys / chunk_keys - split + f.splits - 1) / f.splits), 0, 1, 0, 0};
+  };
+  bool several = false;  // as its computing warps find
+#pragma unroll 1
+  for (int item = blockIdx.x, mine = 0; item < f.batches * f.splits; item += gridDim.x, ++mine) {
+    Chunks c = chunks_of(item % f.splits, mine);
+    next_chunk(c);
+    several |= next_chunk(c) < c.count;
+  }
+#pragma unroll 1
+  for (int item = blockIdx.x, mine = 0; item < f.batches * f.splits; item += gridDim.x, ++mine) {
+    const int batch = item / f.splits, split = item % f.splits;
+    Chunks c = chunks_of(split, mine);
+    int n = next_chunk(c);
+#pragma unroll 1
+    while (n < c.count) {
+      int first = 0, some = 0;
+      for (; some < list_length && n < c.count; n = next_chunk(c), ++some)
+        if (lane == some) first = (split + n * f.splits) * chunk_keys;
+      mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
+      if (lane < some) {
+        const auto key = (unsigned long long)(keys + batch * f.key_batch + (long long)first * f.key_apart);
+        const auto value = (unsigned long long)(values + batch * f.value_batch + (long long)first * f.value_apart);
+        l.at[l.list * list_length + lane] = {
+            (unsigned)key, (unsigned)(key >> 32),
+            (unsigned)(value >> 32) | lists_keys | (several ? lists_several : 0) | (lane == some - 1 ? ends_list : 0),
+            (unsigned)value};
+      }
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(&l.made[l.list]);
+      advance(l);
+    }
+  }
+}
 __device__ __forceinline__ void end_lists(Lists& l) {
   if (threadIdx.x % 32 != 0) return;
   mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
@@ -148,20 +224,40 @@ __device__ __forceinline__ void copy_weights(char* to, const char* from, const i
   else
     copy_bulk(to, from, bytes, full);
 }
-// Half a piece, behind the request before which `requests_at_once` may be under way. Barriers that nothing has come to
-// are over for the phase before the first.
+// Before half a piece is asked for, until `requests_at_once` are under way with it at most. Barriers that nothing has
+// come to are over for the phase before the first.
+__device__ __forceinline__ void wait_for_older(const Ring& r, const int half) {
+  const int older = 2 * r.slot + half - requests_at_once;
+  mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
+}
 __device__ __forceinline__ void request_half(const Ring& r, const int half, char* to, const char* from, int bytes,
                                              const unsigned apart) {
   unsigned long long* const full = &r.full[2 * r.slot + half];
   mbarrier_expect(full, bytes);
   if (bytes == 0) return;
-  const int older = 2 * r.slot + half - requests_at_once;
-  mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
+  wait_for_older(r, half);
   if (apart == 0) return copy_weights(to, from, bytes, full);
   const int line = (apart >> apart_bits) * 16;
 #pragma unroll 1
   for (; bytes > 0; bytes -= line, to += line, from += (apart & (1 << apart_bits) - 1) * 16LL)
     copy_weights(to, from, line, full);
+}
+// A chunk's rows of so many bytes, of keys or of values, with a pad behind each.
+template <int bytes, int apart, int pad, bool once>
+__device__ __forceinline__ void request_rows(const Ring& r, const int half, char* to, const char* from) {
+  const auto copy = [&](char* to, const char* from, const int size, unsigned long long* full) {
+    if (once)
+      copy_bulk_once(to, from, size, full);
+    else
+      copy_bulk(to, from, size, full);
+  };
+  unsigned long long* const full = &r.full[2 * r.slot + half];
+  mbarrier_expect(full, chunk_keys * bytes);
+  wait_for_older(r, half);
+  if (apart == bytes && pad == 0) return copy(to, from, chunk_keys * bytes, full);
+#pragma unroll 8
+  for (int key = 0; key < chunk_keys; ++key)
+    copy(to + key * (bytes + pad), from + (long long)key * apart, bytes, full);
 }
 // By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
 __device__ __forceinline__ void feed(Ring r, Lists l) {
@@ -174,14 +270,29 @@ __device__ __forceinline__ void feed(Ring r, Lists l) {
 #pragma unroll 1
     while (true) {
       const char* const from = (const char*)(piece.x | (unsigned long long)piece.y << 32);
+      const bool of_keys = key_bytes && piece.z & lists_keys, several = piece.z & lists_several;
+      const unsigned beside = piece.z & ends_list - 1;
       const int first = piece.z & (1 << half_bits) - 1, second = piece.z >> half_bits & (1 << half_bits) - 1;
       char* const to = r.slots + r.slot * slot_bytes;
       const unsigned apart = piece.w;
       const bool last = piece.z & ends_list;
       if (!last) piece = *++next;
       mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
-      request_half(r, 0, to, from, first, apart);
-      request_half(r, 1, to + first, from + (apart == 0 ? first : (apart & (1 << apart_bits) - 1) * 64LL), second, apart);
+      if (of_keys) {
+        const char* const values = (const char*)(apart | (unsigned long long)beside << 32);
+        char* const behind = to + chunk_keys * key_bytes;
+        if (several) {  // they come by too seldom for the cache to keep them
+          request_rows<key_bytes, key_apart, 0, true>(r, 0, to, from);
+          request_rows<value_bytes, value_apart, 0, true>(r, 1, behind, values);
+        } else {
+          request_rows<key_bytes, key_apart, 0, false>(r, 0, to, from);
+          request_rows<value_bytes, value_apart, value_pad, false>(r, 1, behind, values);
+        }
+      } else {
+        request_half(r, 0, to, from, first, apart);
+        const long long behind = apart == 0 ? first : (apart & (1 << apart_bits) - 1) * 64LL;
+        request_half(r, 1, to + first, from + behind, second, apart);
+      }
       advance(r.slot, r.phase, r.count);
       if (last) break;
     }
@@ -385,27 +496,6 @@ __device__ __forceinline__ void wait_for_most(const char* memory, const Turn& tu
   if (threadIdx.x == 0)
     while (hint_seen((const unsigned long long*)memory) < turn.number * gridDim.x - late) pause();
   meet_block();
-}
-
-// Of the chunks of keys that a split of an attention has, those that a mask does not all hide: a byte tells of each;
-// without bytes all. Of warps that take turns each `step`-th one from `first` on is theirs; of those `at` is where those
-// begin that are not looked at yet.
-struct Chunks {
-  const char* seen;
-  int count, first, step, at;
-  unsigned some;
-};
-// By whole warps: the next one's number, `count` behind the last.
-__device__ __forceinline__ int next_chunk(Chunks& c) {
-  while (c.some == 0) {
-    if (c.first + c.at * c.step >= c.count) return c.count;
-    const int n = c.first + (c.at + (int)threadIdx.x % 32) * c.step;
-    c.some = __ballot_sync(0xffffffffu, n < c.count && (!c.seen || c.seen[n]));
-    c.at += 32;
-  }
-  const int n = c.first + (c.at - 33 + __ffs(c.some)) * c.step;
-  c.some &= c.some - 1;
-  return n;
 }
 
 // Until every block has come here as often; `counter` only grows.

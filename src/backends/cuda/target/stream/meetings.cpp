@@ -55,7 +55,7 @@ std::vector<Use> uses_of(const WholeMethod& method, const StreamPlan& plan, cons
     case Kind::attention: {
       if (plan.attentions[stage.step]->looks > 0) add_seen(false);
       const int64_t at = plan.scratch.at(stage.step);
-      uses.push_back({in_block, at, at + plan.attentions[stage.step]->shared_bytes, true});
+      uses.push_back({in_block, at, at + plan.attentions[stage.step]->shared_bytes(), true});
       break;
     }
     case Kind::look:

@@ -29,7 +29,7 @@ int64_t points_of(const Kernel& k) {
 
 class Planner {
  public:
-  explicit Planner(const WholeMethod& method) : m_(method) {}
+  explicit Planner(const StreamSteps& steps) : m_(steps.method), fed_(steps.fed) { plan_.fed = steps.layout; }
 
   std::optional<StreamPlan> run(std::string& why) {
     bool streams = false;
@@ -52,7 +52,10 @@ class Planner {
     plan_.kept_bytes = memory_.place();
     look_ahead();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
-    for (const auto& [step, by] : looked_by_) plan_.seen[step] = seen_.at(static_cast<int32_t>(by));
+    for (const auto& [step, by] : looked_by_) {
+      plan_.seen[step] = seen_.at(static_cast<int32_t>(by));
+      if (plan_.attentions[step]->fed) plan_.told.insert(by);
+    }
     find_slices(m_, plan_);
     return std::move(plan_);
   }
@@ -71,6 +74,7 @@ class Planner {
     std::string why;
     if (kernel.contraction->kind == ContractionKind::attention) {
       plan_.attentions[s] = find_stream_attention(kernel, why);
+      if (const auto fed = fed_.find(s); fed != fed_.end()) plan_.attentions[s]->feed(fed->second);
       return why;
     }
     auto product = find_stream_product(kernel, why);
@@ -223,6 +227,7 @@ class Planner {
   }
   bool mask_is_given(size_t s) const {
     const std::vector<int32_t> values = mask_values(s);
+    if (plan_.attentions[s]->fed) return plan_.attentions[s]->looks > 0;  // until the attention at least
     return plan_.attentions[s]->looks > 0 && std::none_of(values.begin(), values.end(), [&](int32_t v) {
              return writers(v) > 0 || use(v) == ValueUse::inside;
            });
@@ -232,9 +237,9 @@ class Planner {
     const StreamAttention& attention = *plan_.attentions[s];
     const std::vector<int32_t> values = mask_values(s);
     std::string mask = fmt::format("{} {} {}\n", attention.splits, attention.looks, fmt::join(values, " "));
-    Kernel masking = stored_mask(plan_.kernels[s], attention.mask);
-    masking.name.clear();
-    mask += to_text(masking);
+    const auto add = [&](Kernel k) { k.name.clear(), mask += to_text(k); };
+    if (attention.mask >= 0) add(stored_mask(plan_.kernels[s], attention.mask));
+    if (const auto count = stored_count(plan_.kernels[s])) add(*count);
     const auto [known, fresh] = looked_.try_emplace(std::move(mask), s);
     looked_by_[s] = known->second;
     if (!fresh) return;
@@ -332,7 +337,7 @@ class Planner {
         keep(seen_, static_cast<int32_t>(looked_by_.at(s)), 0);
       }
       plan_.partial_bytes = std::max(plan_.partial_bytes, plan_.attentions[s]->partial_bytes);
-      keep(scratch_, static_cast<int32_t>(s), plan_.attentions[s]->shared_bytes);
+      keep(scratch_, static_cast<int32_t>(s), plan_.attentions[s]->shared_bytes());
       append(Kind::attention, s, e.read, {});  // its parts travel as what is exchanged does
       e.kind = Kind::merge;
     }
@@ -389,7 +394,7 @@ class Planner {
     std::map<size_t, size_t> looks;  // by step: where
     for (size_t i = 0; i < stages.size(); ++i) {
       if (stages[i].kind == Kind::look) looks[stages[i].step] = i;
-      if (stages[i].kind != Kind::attention) continue;
+      if (stages[i].kind != Kind::attention || plan_.attentions[stages[i].step]->fed) continue;
       size_t before = i;
       while (before > 0 && stages[before].kind != Kind::exchange) --before;
       if (stages[before].kind != Kind::exchange) continue;
@@ -408,6 +413,7 @@ class Planner {
   }
 
   const WholeMethod& m_;
+  const std::map<size_t, FedKeys>& fed_;
   StreamPlan plan_;
   std::map<int32_t, Touched> touched_;
   std::set<int32_t> made_;
@@ -425,7 +431,7 @@ class Planner {
 
 }  // namespace
 
-std::optional<StreamPlan> plan_stream(const WholeMethod& method, std::string& why) { return Planner(method).run(why); }
+std::optional<StreamPlan> plan_stream(const StreamSteps& steps, std::string& why) { return Planner(steps).run(why); }
 
 const Dialect& stream_dialect() {
   static const Dialect dialect = [] {

@@ -3,12 +3,13 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/target/stream/attention.h"
 #include "backends/cuda/target/stream/product.h"
-#include "codegen/target.h"
+#include "backends/cuda/target/stream/steps.h"
 #include "print/schedule.h"
 
 namespace npusim::cuda {
@@ -65,11 +66,13 @@ struct StreamPlan {
   int64_t kept_bytes = 0;                    // of both
   std::map<size_t, int64_t> scratch;         // of an attention, by step: what it needs of that memory while it runs
   std::map<size_t, int64_t> seen;  // likewise: where it is kept which of its chunks have keys that are not hidden
+  std::set<size_t> told;           // looks, by step, that the feeder waits for before it asks for keys
+  std::optional<FedLayout> fed;    // of keys and values that come through the ring
   int64_t partial_bytes = 0;       // of attention
 };
 
 // Without the tables and the ring, for which the rest of a block's memory is left. Why not in `why`.
-std::optional<StreamPlan> plan_stream(const WholeMethod& method, std::string& why);
+std::optional<StreamPlan> plan_stream(const StreamSteps& steps, std::string& why);
 
 // The dialect of stages: a block has more threads than those that compute.
 const Dialect& stream_dialect();

@@ -48,15 +48,23 @@ class Finder {
     for (const Axis* axis : {&axes.rows, &axes.depth})
       for (size_t n = 0; n < axis->dims.size(); ++n)
         reach += std::abs(queries.strides[static_cast<size_t>(axis->dims[n])]) * (axis->extents[n] - 1);
-    if (is_dense(queries, axes.batch, each) && queries.guards.empty() && queries.terms.empty() && reach < each &&
+    if (are_apart(queries, axes.batch, each) && queries.guards.empty() && queries.terms.empty() && reach < each &&
         readers_[asked] == std::vector<size_t>{s})
       slice_value(asked, {s});
+    if (attention.fed)
+      for (const FedRow& row : {attention.fed->key_row, attention.fed->value_row})
+        if (row.argument >= 0) slice_step(row.step, {s, row.step, row.step_place});
     for (const Access* cache : {&keys, &values}) {
       const size_t v = value(s, static_cast<size_t>(cache->arg));
       const Axis& along = cache == &keys ? axes.keys : axes.value_keys;
       if (writers_[v].size() == 1 && cache->offset == 0 && cache->guards.empty() && cache->terms.empty())
         slice_rows(writers_[v][0], s, v, *cache, along);
     }
+  }
+
+  // Whether batches are so many elements apart.
+  static bool are_apart(const Access& access, const Axis& batch, int64_t each) {
+    return batch.size() == 1 || batch_stride(access, batch) == each;
   }
 
   // Whether all that the access reaches for one index of the outermost dimension is less than `each` elements.
@@ -127,9 +135,11 @@ class Finder {
     const size_t given = value(s, static_cast<size_t>(place.arg));
     if (number.elements != 1 || number.dtype != DType::i64) return;
     // Blocks look at it before the step, with what they exchange: it must not be made until then.
-    if (m_.uses[given] == ValueUse::inside || !writers_[given].empty()) return;
+    if (m_.uses[given] == ValueUse::inside ||
+        std::any_of(writers_[given].begin(), writers_[given].end(), [&](size_t writer) { return writer <= s; }))
+      return;
     if (term.stride != read.strides[static_cast<size_t>(along.dims[0])] || k.space[0] != axes.batch.size() ||
-        !is_dense(read, axes.batch, to.strides[0]))
+        !are_apart(read, axes.batch, to.strides[0]))
       return;
     slice_step(s, {attention, s, place.arg});
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/target/stream/fed_keys.h"
 #include "backends/cuda/target/stream/product.h"
 #include "kernel/facts/epilogue_kernel.h"
 
@@ -68,6 +69,7 @@ StreamSteps stream_steps(const WholeMethod& given) {
     after.kernel = steps.made.back().get();
     add(std::move(after), s);
   }
+  feed_keys(steps);
   return steps;
 }
 

@@ -34,10 +34,7 @@ TableWriter::TableWriter(const WholeMethod& method, const StreamPlan& plan) : m_
     table.first_trap.push_back(takes_trap(k) ? table.trap_count : -1);
     if (takes_trap(k)) table.trap_count += trap_count(k);
   }
-  writers_.resize(m_.uses.size());
-  for (size_t step = 0; step < plan_.kernels.size(); ++step)
-    for (size_t i = 0; i < plan_.kernels[step].args.size(); ++i)
-      writers_[static_cast<size_t>(m_.steps[step].values[i])] += plan_.kernels[step].args[i].written;
+  written_.resize(m_.uses.size());
   for (int& pointer : partial_pointers_) pointer = own_pointer(plan_.partial_bytes);
 }
 
@@ -108,9 +105,33 @@ int TableWriter::counter(int attention) {
   return known->second;
 }
 
-void TableWriter::ask_for(int pointer, const std::array<int64_t, 3>& shape) {
+void TableWriter::ask_for(int pointer, const std::array<int64_t, 3>& shape, std::optional<int> other) {
   table.matrices.push_back(table.pointers[static_cast<size_t>(pointer)]);
   table.matrices.push_back(table.shapes.try_emplace(shape, static_cast<int>(table.shapes.size())).first->second);
+  table.matrices.push_back(other ? table.pointers[static_cast<size_t>(*other)] : 0);
+}
+
+void TableWriter::ask_for_keys(size_t step) {
+  const Kernel& k = plan_.kernels[step];
+  const StreamAttention& a = *plan_.attentions[step];
+  const Access &keys = a.keys(k), &values = k.contraction->b;
+  const KeyKind kind{.batches = a.axes.batch.size(),
+                     .splits = a.splits,
+                     .keys = a.axes.keys.size(),
+                     .looks = a.looks,
+                     .seen = a.looks > 0 ? plan_.seen.at(step) : 0,
+                     .key_offset = 2 * keys.offset,
+                     .key_batch = 2 * *batch_stride(keys, a.axes.batch),
+                     .key_apart = plan_.fed->key_apart,
+                     .value_offset = 2 * values.offset,
+                     .value_batch = 2 * *batch_stride(values, a.axes.batch),
+                     .value_apart = plan_.fed->value_apart};
+  const auto known = std::find(table.key_kinds.begin(), table.key_kinds.end(), kind);
+  const int64_t number = known - table.key_kinds.begin();
+  if (known == table.key_kinds.end()) table.key_kinds.push_back(kind);
+  const auto place = [&](const Access& a) { return pointer(m_.steps[step].values[static_cast<size_t>(a.arg)], false); };
+  const int first = place(keys);
+  ask_for(first, {keys_of_kind, number, 0}, place(values));
 }
 
 void TableWriter::add(int text, std::span<const StreamStage> chain) {
@@ -119,7 +140,12 @@ void TableWriter::add(int text, std::span<const StreamStage> chain) {
   table.brought.push_back(0);
   row_ = length + 1, brought_here_ = 0;
   put_number(text | (chain[0].after_all ? stage_waits : 0));
-  for (const StreamStage& stage : chain) add(stage);
+  for (const StreamStage& stage : chain) {
+    const Kernel& k = plan_.kernels[stage.step];
+    for (size_t i = 0; i < k.args.size(); ++i)
+      if (k.args[i].written) written_[static_cast<size_t>(m_.steps[stage.step].values[i])] = true;
+    add(stage);
+  }
   table.rows[length] = static_cast<int64_t>(table.rows.size() - length) - 1;
   table.longest_row = std::max(table.longest_row, table.rows[length]);
   table.brought[count] = static_cast<int64_t>(table.brought.size() - count) / 4;
@@ -159,6 +185,7 @@ void TableWriter::add(const StreamStage& stage) {
     const int counted = counter(merged_);
     put(counted);
     if (stage.kind == Kind::attention) ask_for(counted, {0, stream_alignment, 0});
+    if (stage.kind == Kind::attention && plan_.attentions[stage.step]->fed) ask_for_keys(stage.step);
     if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0)
       table.rows.push_back(plan_.seen.at(stage.step));
     if (stage.kind == Kind::merge) {
@@ -180,15 +207,17 @@ void TableWriter::add(const StreamStage& stage) {
   ask_for(pointer(values[static_cast<size_t>(p.matrix)], false), {p.lines.size(), p.depth.size(), p.matrix_offset * 2});
 }
 
-// Small values that the method does not make come into the block's memory with the row, while the piece of text before
-// runs: of a product's epilogue those of the block's lines.
+// Small values that the method does not make, or not until then, come into the block's memory with the row, while the
+// piece of text before runs: of a product's epilogue those of the block's lines.
 void TableWriter::bring(const StreamStage& stage, size_t arg) {
   const bool product = stage.kind == Kind::product;
-  if (!product && stage.kind != Kind::everywhere) return;
-  const Kernel& k = plan_.kernels[stage.step];
-  const auto value = static_cast<size_t>(m_.steps[stage.step].values[arg]);
-  if (m_.uses[value] == ValueUse::inside || writers_[value] > 0) return;
   const int number = static_cast<int>(arg);
+  const Kernel& k = plan_.kernels[stage.step];
+  const bool attends = stage.kind == Kind::attention || stage.kind == Kind::merge;
+  const bool place = attends && k.args[arg].dtype == DType::i64 && k.args[arg].elements == 1;
+  if (!product && !place && stage.kind != Kind::everywhere) return;
+  const auto value = static_cast<size_t>(m_.steps[stage.step].values[arg]);
+  if (m_.uses[value] == ValueUse::inside || written_[value]) return;
   if (product && (number == plan_.products[stage.step]->matrix || number == plan_.products[stage.step]->x)) return;
   const int64_t all = plan_.bytes[value], each = static_cast<int64_t>(dtype_size(k.args[arg].dtype));
   const bool by_line = product && is_by_line(k, *plan_.products[stage.step], number);

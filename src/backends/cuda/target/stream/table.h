@@ -17,9 +17,20 @@ inline constexpr int64_t share_from = 1 << 28;      // from here on what is a bl
 inline constexpr int64_t slices_from = -(1 << 30);  // down from here numbers of `slices`: which words of all it needs
 inline constexpr int64_t words_from = 1 << 30;      // from here on what it publishes: words of a block, and of all
 inline constexpr int64_t most_brought = 512;        // bytes that come with a row of the table
+inline constexpr int64_t keys_of_kind = -2;         // in place of how many lines
 inline constexpr int stage_waits = 1 << 15;         // in the entry of a piece of text: it waits for all blocks
 
 inline int64_t aligned(int64_t bytes) { return (bytes + stream_alignment - 1) / stream_alignment * stream_alignment; }
+
+// What the feeder must know of an attention's keys and values: in bytes where the first one is, and how far apart
+// batches and rows are.
+struct KeyKind {
+  int64_t batches = 0, splits = 0, keys = 0;
+  int64_t looks = 0, seen = 0;  // chunks of a split that are looked at, and where it is kept what was seen
+  int64_t key_offset = 0, key_batch = 0, key_apart = 0;
+  int64_t value_offset = 0, value_batch = 0, value_apart = 0;
+  bool operator==(const KeyKind&) const = default;
+};
 
 // Places stand for pointers: from own_from on into the launch's memory, from 0 on into the block's, below -1 - position
 // among `values`, from plain_from down for numbers, from share_from and words_from on for numbers of the block's own.
@@ -32,10 +43,14 @@ struct StreamTable {
   // row, where it goes, how many bytes, and of how many lines (0: it comes whole) those of the block alone.
   std::vector<int64_t> brought;
   int64_t row_count = 0, longest_row = 0, brought_bytes = 0;
-  std::vector<int64_t> matrices;  // pairs of a place and a shape, in the order in which products and rows need them
-  std::map<std::array<int64_t, 3>, int> shapes;  // lines of so many elements from a byte on; no lines: so many bytes
-  std::vector<int32_t> values;                   // what is given
-  std::vector<int> first_trap;                   // by step: its traps have the numbers behind this one; -1: it has none
+  // Threes of a place, a shape and another place, in the order in which products, attentions and rows need them.
+  std::vector<int64_t> matrices;
+  // Lines of so many elements from a byte on; no lines: so many bytes; keys_of_kind: keys, of this kind, whose values
+  // are at the other place.
+  std::map<std::array<int64_t, 3>, int> shapes;
+  std::vector<KeyKind> key_kinds;
+  std::vector<int32_t> values;  // what is given
+  std::vector<int> first_trap;  // by step: its traps have the numbers behind this one; -1: it has none
   int trap_count = 0;
   // Of what a block needs the words of one batch alone: units, their width, elements of a word, batches, splits of
   // each.
@@ -68,7 +83,8 @@ class TableWriter {
   int own_pointer(int64_t bytes);
   int exchange_pointer(int32_t value);
   int counter(int attention);
-  void ask_for(int pointer, const std::array<int64_t, 3>& shape);
+  void ask_for(int pointer, const std::array<int64_t, 3>& shape, std::optional<int> other = {});
+  void ask_for_keys(size_t step);
   void ask_for_small(size_t step);
 
   const WholeMethod& m_;
@@ -76,10 +92,10 @@ class TableWriter {
   std::map<std::pair<int32_t, bool>, int> pointer_of_;
   std::map<int32_t, int> exchange_of_;
   std::map<int, int> counters_;
-  std::vector<int> writers_;  // by value: how many steps
-  size_t row_ = 0;            // where the row that is written begins
-  int64_t brought_here_ = 0;  // bytes that come with it
-  int partial_pointers_[2];   // attentions take turns
+  std::vector<bool> written_;  // by value: by a stage up to the one whose row is written
+  size_t row_ = 0;             // where the row that is written begins
+  int64_t brought_here_ = 0;   // bytes that come with it
+  int partial_pointers_[2];    // attentions take turns
   int merged_ = 0;
 };
 

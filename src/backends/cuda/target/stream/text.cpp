@@ -35,10 +35,10 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
     return std::nullopt;
   }
   StreamText out;
-  const StreamEntry entry = print_entry(table_, layout, way_, cases_);
+  const StreamEntry entry = print_entry(table_, layout, way_, plan_.told.size(), cases_);
   out.symbol = "stream_" + hash_hex(constants() + functions_ + entry.tables + entry.body);
   out.functions =
-      std::string(constants()) + std::string(stream_machine()) + functions_ + entry.tables +
+      constants() + std::string(stream_machine()) + functions_ + entry.tables +
       fmt::format(fmt::runtime(cuda_dialect.kernel), out.symbol, entry.parameter, fmt::format("{}, 1", stream_block)) +
       entry.body;
   out.values = table_.values, out.first_trap = table_.first_trap;
@@ -73,7 +73,9 @@ std::string StreamPrinter::key_of(const StreamStage& stage) const {
     key += fmt::format("{}", bytes_of(stage.values[0]));
   } else {
     const auto made = published(stage);
-    key += fmt::format("{} {} ", made ? static_cast<int>(*made) : -1, are_apart(stage)) + to_text(k);
+    key += fmt::format("{} {} {} {} ", made ? static_cast<int>(*made) : -1, are_apart(stage), is_fed(stage),
+                       plan_.told.contains(stage.step)) +
+           to_text(k);
     for (int32_t v : m_.steps[stage.step].values) key += plan_.homes.contains(v) ? 'b' : '-';
     if (const auto slice = plan_.row_slices.find(stage.step); slice != plan_.row_slices.end())
       key += " " + key_of(slice->second);
@@ -130,7 +132,15 @@ void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<
     at += places_of(stage);
   }
   std::string to_publish;  // behind the next meeting
-  if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange) {
+  const bool feeds = std::any_of(chain.begin(), chain.end(), [&](const StreamStage& s) { return is_fed(s); });
+  fed_begun_ = std::none_of(chain.begin(), chain.end(), [](const StreamStage& s) { return s.kind == Kind::look; });
+  for (const StreamStage& stage : chain) {
+    if (fed_begun_ && is_fed(stage)) begin_fed(stage, c);
+    row_ += places_of(stage);
+  }
+  row_ = 1;
+  // Pieces are taken in the order of stages.
+  if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange && !feeds) {
     c.add(fmt::format("{}_begin(ring, words, {});", products(run), lines_of(chain, run)));
     begun_ = true;
   }
@@ -163,11 +173,14 @@ void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<
 }
 
 std::string StreamPrinter::constants() const {
+  const FedLayout fed = plan_.fed.value_or(FedLayout{});
   return fmt::format(
-      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, list_length = {}, most_blocks = {}, "
-      "weights_read_once = {:d} "
+      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, list_length = {}, list_count = {}, "
+      "most_blocks = {}, weights_read_once = {:d} }};\n"
+      "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {} "
       "}};\n",
-      slot_depth, slot_bytes, way_.requests, list_length, stream_grid, way_.once);
+      slot_depth, slot_bytes, way_.requests, list_length, list_count, stream_grid, way_.once, StreamAttention::chunk,
+      fed.key_bytes, fed.key_apart, fed.value_bytes, fed.value_apart, StreamAttention::row_pad);
 }
 
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,

@@ -50,6 +50,10 @@ class StreamPrinter {
   std::string slice_of(const StreamSlice& slice) const;
   std::string owned(const StreamSlice& slice) const;
   void attention(const StreamStage& stage, const std::string& name);
+  bool is_fed(const StreamStage& stage) const {
+    return stage.kind == Kind::attention && plan_.attentions[stage.step]->fed.has_value();
+  }
+  void begin_fed(const StreamStage& stage, Lines& c);
   void part(const StreamStage& stage, const std::string& name, int first, Lines& c);
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
   std::string row(int at) const { return fmt::format("row[{}]", row_ + at); }
@@ -67,7 +71,8 @@ class StreamPrinter {
     return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 4 : 1);
   }
   std::string name_of(const StreamStage& stage) const {
-    return kernel_name(plan_.kernels[stage.step]) + (are_apart(stage) ? "" : "_within");
+    const bool fed = plan_.attentions[stage.step] && plan_.attentions[stage.step]->fed;
+    return kernel_name(plan_.kernels[stage.step]) + (are_apart(stage) ? "" : "_within") + (fed ? "_fed" : "");
   }
   // By which the words of different attentions differ that are in the same place.
   size_t attention_count() const {
@@ -97,6 +102,7 @@ class StreamPrinter {
   std::map<std::string, int> kinds_;
   int row_ = 0;                   // where the stage that is printed begins in the row of its chain
   bool begun_ = false;            // the first piece of the next products is taken
+  bool fed_begun_ = false;        // attentions whose keys are fed begin with their chain, not behind a look of it
   std::map<size_t, int> row_of_;  // of that chain, where rows begin that every block computes, by step
   std::set<int> numbers_;         // places of two numbers in the row that is printed
   std::set<std::string> parts_;

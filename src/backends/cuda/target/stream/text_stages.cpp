@@ -124,14 +124,22 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
     case Kind::look:
       attention(stage, name);
       c.add(fmt::format("{}_look({}, {});", name, in_block(row(places++)), arguments(stage)));
+      if (!plan_.told.contains(stage.step)) break;
+      c.add("__syncwarp();");
+      c.add("if (threadIdx.x % 32 == 0) mbarrier_arrive(looked);");
       break;
     case Kind::attention: {
       const bool looks = plan_.attentions[stage.step]->looks > 0;
       attention(stage, name);
-      c.add(fmt::format("{}_parts(turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
-                        attention_count(), row_ + places + 2, in_block(row(places + 1)), row(places),
+      if (is_fed(stage) && !fed_begun_) begin_fed(stage, c);
+      c.add(fmt::format("{}_parts({}turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
+                        is_fed(stage) ? fmt::format("ring, many_{0}, masks_{0}, ", row_) : "", attention_count(),
+                        row_ + places + 2, in_block(row(places + 1)), row(places),
                         looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
       c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
+      if (const auto& fed = plan_.attentions[stage.step]->fed;
+          fed && (fed->key_row.argument >= 0 || fed->value_row.argument >= 0))
+        c.add(fmt::format("{}_keep({});", name, arguments(stage)));
       places += looks ? 5 : 4;
       break;
     }
@@ -204,6 +212,18 @@ std::string StreamPrinter::owned(const StreamSlice& slice) const {
 void StreamPrinter::attention(const StreamStage& stage, const std::string& name) {
   if (parts_.insert(name).second)
     functions_ += print_attention(plan_.kernels[stage.step], *plan_.attentions[stage.step], d_, name);
+}
+
+// What is read before anything is waited for.
+void StreamPrinter::begin_fed(const StreamStage& stage, Lines& c) {
+  const std::string name = name_of(stage);
+  const int places = 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
+  const bool looks = plan_.attentions[stage.step]->looks > 0;
+  attention(stage, name);
+  c.add(fmt::format("bool many_{} = false;", row_));
+  c.add(fmt::format("float masks_{}[{}] = {{}};", row_, fed_masks));
+  c.add(fmt::format("{0}_begin(many_{1}, masks_{1}, {2}{3});", name, row_,
+                    looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
 }
 
 void StreamPrinter::part(const StreamStage& stage, const std::string& name, int first, Lines& c) {

@@ -1,0 +1,251 @@
+// An attention's parts where keys and values come through the ring: a piece is a chunk's keys and its values, each with
+// a pad behind it where the block has one chunk, since rows of matrices are read there by eight keys at once.
+#include <fmt/format.h>
+
+#include "backends/cuda/target/stream/attention_text.h"
+#include "backends/cuda/target/stream/product.h"
+
+namespace npusim::cuda {
+namespace {
+
+constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, own_keys = StreamAttention::own_keys,
+                  at_once = StreamAttention::at_once;
+
+}  // namespace
+
+// This step's rows of keys and values, and where they belong: a piece has what stood there before.
+void AttentionText::find_rows() {
+  const auto row = [&](const FedRow& r, const char* name, const Axis& along) {
+    if (r.argument < 0) return;
+    t_.add(fmt::format("const long long {}_place = *{};", name, add(r.place)));
+    t_.add(
+        fmt::format("const char* const {}_row = (const char*)({} + batch * {});", name, add(r.argument), along.size()));
+  };
+  row(a_.fed->key_row, "key", x_.depth);
+  row(a_.fed->value_row, "value", x_.columns);
+}
+
+// What a mask adds to the lane's scores of the split's chunk `which`, as those have them that read one or several.
+void AttentionText::read_masks(bool several, const std::string& which) {
+  if (masks() == 0) return;
+  t_.open("");
+  t_.add("// Without branches around the reads, what is read is waited for where it is used.");
+  t_.add(fmt::format("const int end = {0} < chunks.count{1} ? most : 0;", which,
+                     a_.looks > 0 ? fmt::format(" && chunks.seen[{}] != chunk_open", which) : ""));
+  if (several) {
+    t_.add(fmt::format("const int from = {} + warp % 2 * {};", from_of(which), own_keys));
+    read_own_masks();
+  } else {
+    t_.add(fmt::format("const int key = {} + warp % 4 * 8 + lane / 4;", from_of(which)));
+    read_masks_of_chunk("end");
+  }
+  t_.close();
+}
+
+// Before anything is waited for: whether the block has several chunks, and the masks of the first one.
+void AttentionText::begin_fed() {
+  open_function("begin", fmt::format("bool& many, float* masks{}", a_.looks > 0 ? ", const char* seen" : ""));
+  if (a_.by_warps) {
+    t_.open("");
+    find_many();
+    t_.close();
+  }
+  if (masks() > 0) {
+    open_items();
+    most_keys(false);
+    const auto first = [&](bool several) {
+      open_chunks("chunks", seen_by_item(), several ? fmt::format("warp / 2, {}", at_once) : "0, 1");
+      t_.add("const int which = next_chunk(chunks);");
+      read_masks(several, "which");
+    };
+    if (a_.by_warps) {
+      t_.open("if (many)");
+      first(true);
+      t_.close();
+      t_.open("else");
+      first(false);
+      t_.close();
+    } else {
+      first(false);
+    }
+    t_.add("break;");
+    t_.close();
+  }
+  t_.close();
+}
+
+void AttentionText::open_piece() {
+  t_.add("const char* const piece = ring.slots + ring.slot * slot_bytes;");
+  t_.add("mbarrier_wait(&ring.full[2 * ring.slot], ring.phase);");
+}
+void AttentionText::close_piece() {
+  t_.add("__syncwarp();");
+  t_.add("if (lane == 0) mbarrier_arrive(&ring.empty[ring.slot]);");
+  t_.add("advance(ring.slot, ring.phase, ring.count);");
+}
+
+// A lane's words of the key at this place of the chunk that begins with key `begin`. Lanes of odd keys take the units
+// of two the other way round, so that all meet in no bank.
+void AttentionText::read_fed_keys(const std::string& words, const std::string& place) {
+  const int64_t bytes = x_.depth.size() * 2;
+  t_.add(fmt::format("const char* line = piece + ({}) * {};", place, bytes));
+  if (a_.fed->key_row.argument >= 0) t_.add(fmt::format("if (begin + {} == key_place) line = key_row;", place));
+  t_.add("const int swapped = lane / 4 % 2 * 64;");
+  t_.add("#pragma unroll");
+  t_.open(fmt::format("for (int u = 0; u < {}; u += 2)", x_.depth.size() / unit));
+  t_.add("const char* const two = line + u * 64 + lane % 4 * 16;");
+  t_.add("const uint4 first = *(const uint4*)(two + swapped), second = *(const uint4*)(two + 64 - swapped);");
+  t_.add(fmt::format("{0}[u] = swapped ? second : first, {0}[u + 1] = swapped ? first : second;", words));
+  t_.close();
+}
+
+// The place of a value in the piece.
+std::string AttentionText::value_line(const std::string& place, int64_t pitch) {
+  const std::string in_piece = fmt::format("piece + {} + ({}) * {}", a_.fed_values(), place, pitch);
+  if (a_.fed->value_row.argument < 0) return in_piece;
+  return fmt::format("begin + {} == value_place ? value_row : {}", place, in_piece);
+}
+
+void AttentionText::parts_of_one(const std::string& name) {
+  open_parts(name);
+  t_.add("float* const scores = (float*)scratch;");
+  t_.add("bool later = false;");
+  open_items();
+  find_rows();
+  most_keys(false);
+  declare_sums();
+  open_chunks("chunks", seen_by_item());
+  t_.add("const int which = next_chunk(chunks);");
+  if (masks() > 0) {
+    t_.open("if (item != blockIdx.x)");
+    read_masks(false, "which");
+    t_.close();
+  }
+  t_.open("if (which < chunks.count)");
+  t_.add(fmt::format("const int begin = {}, from = begin, key = from + warp % 4 * 8 + lane / 4;", from_of("which")));
+  open_piece();
+  t_.add(fmt::format("uint4 key_words[{}];", x_.depth.size() / unit));
+  t_.open("");
+  read_fed_keys("key_words", "warp % 4 * 8 + lane / 4");
+  t_.close();
+  t_.add("if (later) meet_block();");
+  t_.add("later = true;");
+  multiply(a_.queries(k_), k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype);
+  if (a_.counted) {  // values behind the last key are nothing
+    const int64_t words = x_.columns.size() / word;
+    t_.add(fmt::format("uint4* const nothing = (uint4*)(scratch + {});", a_.shared_bytes() - words * 16));
+    t_.add(fmt::format("if (threadIdx.x < {}) nothing[threadIdx.x] = uint4{{0, 0, 0, 0}};", words));
+  }
+  t_.add(fmt::format("const char* const value_line = {}{};",
+                     a_.counted ? "begin + lane >= most ? (const char*)nothing : " : "",
+                     value_line("lane", a_.fed_pitch())));
+  t_.add("mbarrier_wait(&ring.full[2 * ring.slot + 1], ring.phase);");
+  t_.add("meet_block();");
+  weigh(k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype);
+  close_piece();
+  t_.close();
+  publish_tiles();
+  t_.close();  // items
+  t_.add("meet_block();");
+  t_.close();
+}
+
+void AttentionText::parts_of_several(const std::string& name) {
+  const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
+  const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
+  const int64_t rows = x_.rows.size();
+  open_parts(name);
+  t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
+                     a_.found_warps() * rows * a_.own_pitch()));
+  t_.add("bool later = false;");
+  open_items();
+  find_rows();
+  most_keys(false);
+  open_chunks("chunks", seen_by_item(), fmt::format("warp / 2, {}", at_once));
+  t_.add("int which = next_chunk(chunks);");
+  if (masks() > 0) {
+    t_.open("if (item != blockIdx.x)");
+    read_masks(true, "which");
+    t_.close();
+  }
+  t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
+  t_.add("const int asked = lane / 4;");
+  take_apart(t_, "asked", x_.rows, "r");
+  read_units("query_words", fmt::format("asked < {}", rows), a_.queries(k_), x_.rows, "r");
+  t_.add(fmt::format("float largest[2] = {{-INFINITY, -INFINITY}}, total[2] = {{0, 0}}, sums[{}][4] = {{}};",
+                     own_lines() * 4));
+  t_.add("bool some = false;");
+  open_chunks("all", seen_by_item());
+  t_.add(
+      "// A warp has half the keys of one of four chunks; the other pieces it waits for, so that it is in no turn "
+      "before.");
+  t_.add("#pragma unroll 1");
+  t_.open("for (int n = next_chunk(all); n < all.count; n = next_chunk(all))");
+  t_.open("if (n != which)");
+  t_.add("mbarrier_wait_both(&ring.full[2 * ring.slot], &ring.full[2 * ring.slot + 1], ring.phase);");
+  t_.close();
+  t_.open("else");
+  t_.add(fmt::format("const int begin = {}, from = begin + warp % 2 * {};", from_of("n"), own_keys));
+  t_.add("some = true;");
+  open_piece();
+  t_.add(fmt::format("uint4 key_words[2][{}], value_words[4][{}];", x_.depth.size() / unit, own_lines()));
+  t_.add("#pragma unroll");
+  t_.open("for (int half = 0; half < 2; ++half)");
+  read_fed_keys("key_words[half]", fmt::format("warp % 2 * {} + half * 8 + lane / 4", own_keys));
+  t_.close();
+  score_own(dtype);
+  t_.add("which = next_chunk(chunks);");
+  read_masks(true, "which");
+  weigh_own(value_type);
+  t_.add("mbarrier_wait(&ring.full[2 * ring.slot + 1], ring.phase);");
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add(fmt::format(
+      "const char* const line = {};",
+      value_line(fmt::format("warp % 2 * {} + i / 2 * 8 + lane % 4 * 2 + i % 2", own_keys), x_.columns.size() * 2)));
+  t_.add("#pragma unroll");
+  t_.add(
+      fmt::format("for (int n = 0; n < {}; ++n) value_words[i][n] = *(const uint4*)(line + n * 128 + lane / 4 * 16);",
+                  own_lines()));
+  if (a_.counted)
+    t_.add(
+        fmt::format("for (int n = 0; n < {}; ++n) if (from + i / 2 * 8 + lane % 4 * 2 + i % 2 >= most) "
+                    "value_words[i][n] = uint4{{0, 0, 0, 0}};",
+                    own_lines()));
+  t_.close();
+  sum_own(value_type);
+  t_.close();
+  close_piece();
+  t_.close();  // chunks
+  publish_own();
+  t_.close();  // items
+  t_.add("meet_block();");
+  t_.close();
+}
+
+// Rows of this step go where they belong, by the block that has that key; a place that is none traps elsewhere.
+void AttentionText::keep_rows() {
+  if (a_.fed->key_row.argument < 0 && a_.fed->value_row.argument < 0) return;
+  open_function("keep", "");
+  open_items();
+  find_rows();
+  const auto keep = [&](const FedRow& row, const char* name, const Access& to, const Axis& keys, const Axis& along) {
+    if (row.argument < 0) return;
+    t_.open(fmt::format("if ({0}_place >= 0 && {0}_place < {1} && (int){0}_place / {2} % {3} == split)", name,
+                        keys.size(), chunk, a_.splits));
+    t_.add(fmt::format("const int key = (int){}_place;", name));
+    take_apart(t_, "key", keys, "n");
+    t_.open(
+        fmt::format("for (int at = threadIdx.x * {0}; at < {1}; at += {0} * {2})", word, along.size(), stream_threads));
+    take_apart(t_, "at", along, "k");
+    t_.add(fmt::format("*(uint4*)&{} = *(const uint4*)({}_row + at * 2);", at(to, keys, "n", along, "k"), name));
+    t_.close();
+    t_.close();
+  };
+  keep(a_.fed->key_row, "key", a_.keys(k_), x_.keys, x_.depth);
+  keep(a_.fed->value_row, "value", k_.contraction->b, x_.value_keys, x_.columns);
+  t_.close();
+  t_.close();
+}
+
+}  // namespace npusim::cuda
