@@ -45,11 +45,9 @@ void AttentionText::read_masks(bool several, const std::string& which) {
 // Before anything is waited for: whether the block has several chunks, and the masks of the first one.
 void AttentionText::begin_fed() {
   open_function("begin", fmt::format("bool& many, float* masks{}", a_.looks > 0 ? ", const char* seen" : ""));
-  if (a_.by_warps) {
-    t_.open("");
-    find_many();
-    t_.close();
-  }
+  if (a_.by_warps)
+    t_.add(fmt::format("many = has_several(Keys{{{}, {}, {}, {}, {}}});", a_.looks > 0 ? "seen" : "nullptr", a_.looks,
+                       x_.batch.size(), a_.splits, x_.keys.size()));
   if (masks() > 0) {
     open_items();
     most_keys(false);
@@ -153,12 +151,7 @@ void AttentionText::parts_of_one(const std::string& name) {
 void AttentionText::parts_of_several(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
-  const int64_t rows = x_.rows.size();
-  open_parts(name);
-  t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
-                     a_.found_warps() * rows * a_.own_pitch()));
-  t_.add("bool later = false;");
-  open_items();
+  open_own(name);
   find_rows();
   most_keys(false);
   open_chunks("chunks", seen_by_item(), fmt::format("warp / 2, {}", at_once));
@@ -168,13 +161,7 @@ void AttentionText::parts_of_several(const std::string& name) {
     read_masks(true, "which");
     t_.close();
   }
-  t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
-  t_.add("const int asked = lane / 4;");
-  take_apart(t_, "asked", x_.rows, "r");
-  read_units("query_words", fmt::format("asked < {}", rows), a_.queries(k_), x_.rows, "r");
-  t_.add(fmt::format("float largest[2] = {{-INFINITY, -INFINITY}}, total[2] = {{0, 0}}, sums[{}][4] = {{}};",
-                     own_lines() * 4));
-  t_.add("bool some = false;");
+  begin_own();
   open_chunks("all", seen_by_item());
   t_.add(
       "// A warp has half the keys of one of four chunks; the other pieces it waits for, so that it is in no turn "

@@ -184,8 +184,7 @@ void AttentionText::open_items() {
 
 // Those of the split that have keys; `seen`: which of them a mask does not hide.
 void AttentionText::open_chunks(const std::string& name, const std::string& seen, const std::string& turns) {
-  t_.add(fmt::format("Chunks {} = {{{}, max(0, ((most + {}) / {} - split + {}) / {}), {}, 0, 0}};", name, seen,
-                     chunk - 1, chunk, a_.splits - 1, a_.splits, turns));
+  t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen, a_.splits, turns));
 }
 std::string AttentionText::seen_by_item() const {
   return a_.looks > 0 ? fmt::format("seen + item / gridDim.x * {}", a_.looks) : "nullptr";

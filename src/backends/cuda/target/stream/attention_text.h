@@ -22,7 +22,6 @@ class AttentionText {
   void parts_by_tensor_cores(const std::string& name);
   void parts_by_warps(const std::string& name);
   void choose_parts();
-  void find_many();
   void begin_fed();
   void parts_of_one(const std::string& name);
   void parts_of_several(const std::string& name);
@@ -86,6 +85,8 @@ class AttentionText {
 
   // Of warps with keys of their own.
   int64_t own_lines() const { return x_.columns.size() / 64; }
+  void open_own(const std::string& name);
+  void begin_own();
   void declare_own();
   void read_own_keys();
   void read_own_masks();

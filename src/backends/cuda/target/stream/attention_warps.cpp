@@ -229,15 +229,28 @@ void AttentionText::publish_own() {
   t_.close();
 }
 
+void AttentionText::open_own(const std::string& name) {
+  open_parts(name);
+  t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
+                     a_.found_warps() * x_.rows.size() * a_.own_pitch()));
+  t_.add("bool later = false;");
+  open_items();
+}
+// The queries' words, which all keys of a warp are multiplied with, and what it has found.
+void AttentionText::begin_own() {
+  t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
+  t_.add("const int asked = lane / 4;");
+  take_apart(t_, "asked", x_.rows, "r");
+  read_units("query_words", fmt::format("asked < {}", x_.rows.size()), a_.queries(k_), x_.rows, "r");
+  t_.add(fmt::format("float largest[2] = {{-INFINITY, -INFINITY}}, total[2] = {{0, 0}}, sums[{}][4] = {{}};",
+                     own_lines() * 4));
+  t_.add("bool some = false;");
+}
+
 void AttentionText::parts_by_warps(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
-  const int64_t rows = x_.rows.size();
-  open_parts(name);
-  t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
-                     a_.found_warps() * rows * a_.own_pitch()));
-  t_.add("bool later = false;");
-  open_items();
+  open_own(name);
   most_keys(false);
   declare_own();
   const std::string from = fmt::format("{} + warp % 2 * {}", from_of("which"), own_keys);
@@ -249,13 +262,7 @@ void AttentionText::parts_by_warps(const std::string& name) {
   t_.add(fmt::format("from = {};", from));
   read_own_keys();
   read_own_values();
-  t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
-  t_.add("const int asked = lane / 4;");
-  take_apart(t_, "asked", x_.rows, "r");
-  read_units("query_words", fmt::format("asked < {}", rows), a_.queries(k_), x_.rows, "r");
-  t_.add(fmt::format("float largest[2] = {{-INFINITY, -INFINITY}}, total[2] = {{0, 0}}, sums[{}][4] = {{}};",
-                     own_lines() * 4));
-  t_.add("bool some = false;");
+  begin_own();
   bring_next();
   t_.add("#pragma unroll 1");
   t_.open("while (which < chunks.count)");
@@ -276,20 +283,18 @@ void AttentionText::parts_by_warps(const std::string& name) {
   t_.close();
 }
 
-// Whether one of the block's splits has more than one chunk to read.
-void AttentionText::find_many() {
-  open_items();
-  most_keys(false);
-  open_chunks("chunks", seen_by_item());
-  t_.add("next_chunk(chunks);");
-  t_.add("many |= next_chunk(chunks) < chunks.count;");
-  t_.close();
-}
-
 // Of one chunk all warps of a block take a part each: that is the faster way where a mask leaves no more.
 void AttentionText::choose_parts() {
   open_parts("parts");
-  if (!a_.fed) t_.add("bool many = false;"), find_many();
+  if (!a_.fed) {
+    t_.add("bool many = false;");
+    open_items();
+    most_keys(false);
+    open_chunks("chunks", seen_by_item());
+    t_.add("next_chunk(chunks);");
+    t_.add("many |= next_chunk(chunks) < chunks.count;");
+    t_.close();
+  }
   const std::string given = fmt::format("{}turn, scratch, partial, {}{}", a_.fed ? "ring, many, masks, " : "",
                                         a_.looks > 0 ? "seen, " : "", parameter_names(k_));
   t_.add("if (many)");

@@ -158,11 +158,13 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
     const KeyKind& k = table.key_kinds[kind];
     t.open(fmt::format("else if (elements == {})", kind));
     if (k.looks > 0) t.add("mbarrier_wait(looked, 0);");
-    t.add(fmt::format("const KeySource from = {{{}, {}, {}, {}, {}, {}LL, {}, {}LL, {}}};",
+    t.add(fmt::format("const Keys these = {{{}, {}, {}, {}, {}}};",
                       k.looks > 0 ? fmt::format("own + {}", layout.kept + k.seen) : "nullptr", k.looks, k.batches,
-                      k.splits, k.keys, k.key_batch, k.key_apart, k.value_batch, k.value_apart));
+                      k.splits, k.keys));
+    t.add(fmt::format("const KeyPlaces places = {{{}LL, {}, {}LL, {}}};", k.key_batch, k.key_apart, k.value_batch,
+                      k.value_apart));
     t.add("const char* const beside = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)values, n);");
-    t.add(fmt::format("list_keys(lists, from, matrix + {}, beside + {});", k.key_offset, k.value_offset));
+    t.add(fmt::format("list_keys(lists, these, places, matrix + {}, beside + {});", k.key_offset, k.value_offset));
     t.close();
   }
   t.close();

@@ -122,183 +122,30 @@ __device__ __forceinline__ int next_chunk(Chunks& c) {
   return n;
 }
 
-// What a block will ask for, in lists of up to `list_length` pieces, of which some are made while another is gone through.
-// Of a piece: its place in memory; the bytes of its two halves, of up to four lines each, and whether it is the last of
-// its list; where lines do not lie one behind the other, how far apart they are and their bytes, in words of 16 bytes.
-// Of a chunk of keys the place of its values stands in the words of bytes and of what is apart, and whether it is one of
-// several. A piece of nothing ends all.
-enum {
-  half_bits = 14,
-  ends_list = 1 << 2 * half_bits,
-  lists_keys = ends_list << 1,
-  lists_several = ends_list << 2,
-  apart_bits = 20
-};
-struct Lists {
-  uint4* at;
-  unsigned long long *made, *gone;
-  int list;
-  unsigned phase;
-};
-__device__ __forceinline__ void advance(Lists& l) {
-  if (++l.list == list_count) l.list = 0, l.phase ^= 1;
+// Those of a split: keys go to splits by chunks, in turns.
+__device__ __forceinline__ Chunks chunks_of(const char* seen, const int keys, const int split, const int splits,
+                                            const int first = 0, const int step = 1) {
+  const int all = (keys + chunk_keys - 1) / chunk_keys;
+  return {seen, max(0, (all - split + splits - 1) / splits), first, step, 0, 0};
 }
-
-// By a warp: the pieces of lines of so many elements.
-__device__ __forceinline__ void list_pieces(Lists& l, const char* matrix, const int lines, const int depth) {
-  const int lane = threadIdx.x % 32, parts = (depth + slot_depth - 1) / slot_depth;
-  const int pieces = (lines + 7) / 8 * parts;
-#pragma unroll 1
-  for (int first = 0; first < pieces; first += list_length) {
-    const int piece = first + lane, tile = piece / parts, k = (piece - tile * parts) * slot_depth;
-    const int count = min(8, lines - tile * 8), line = min(slot_depth, depth - k) * 2;
-    const unsigned long long from = (unsigned long long)(matrix + ((long long)tile * 8 * depth + k) * 2);
-    const unsigned bytes = min(count, 4) * line | max(count - 4, 0) * line << half_bits;
-    const bool last = lane == list_length - 1 || piece == pieces - 1;
-    mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
-    if (lane < list_length && piece < pieces)
-      l.at[l.list * list_length + lane] = {(unsigned)from, (unsigned)(from >> 32), bytes | (last ? ends_list : 0),
-                                           depth > slot_depth ? depth / 8 | line / 16 << apart_bits : 0u};
-    __syncwarp();
-    if (lane == 0) mbarrier_arrive(&l.made[l.list]);
-    advance(l);
-  }
-}
-// By a warp: the chunks of keys and values of the block's parts of an attention. Batches and rows are so many bytes apart.
-struct KeySource {
+// Keys that are read as they are asked for: of so many batches, each in splits, of whose chunks `looks` were looked at.
+struct Keys {
   const char* seen;
-  int looks, batches, splits, keys;
-  long long key_batch;
-  int key_apart;
-  long long value_batch;
-  int value_apart;
+  int looks, batches, splits, count;
 };
-__device__ __forceinline__ void list_keys(Lists& l, const KeySource& f, const char* keys, const char* values) {
-  const int lane = threadIdx.x % 32;
-  const auto chunks_of = [&](const int split, const int mine) {
-    return Chunks{f.seen ? f.seen + mine * f.looks : nullptr,
-                  max(0, (f.keys / chunk_keys - split + f.splits - 1) / f.splits), 0, 1, 0, 0};
-  };
-  bool several = false;  // as its computing warps find
+__device__ __forceinline__ const char* seen_of(const Keys& k, const int item) {
+  return k.seen ? k.seen + item / (int)gridDim.x * k.looks : nullptr;
+}
+// By whole warps: whether one of the block's splits has more than one chunk.
+__device__ __forceinline__ bool has_several(const Keys& k) {
+  bool several = false;
 #pragma unroll 1
-  for (int item = blockIdx.x, mine = 0; item < f.batches * f.splits; item += gridDim.x, ++mine) {
-    Chunks c = chunks_of(item % f.splits, mine);
+  for (int item = blockIdx.x; item < k.batches * k.splits; item += gridDim.x) {
+    Chunks c = chunks_of(seen_of(k, item), k.count, item % k.splits, k.splits);
     next_chunk(c);
     several |= next_chunk(c) < c.count;
   }
-#pragma unroll 1
-  for (int item = blockIdx.x, mine = 0; item < f.batches * f.splits; item += gridDim.x, ++mine) {
-    const int batch = item / f.splits, split = item % f.splits;
-    Chunks c = chunks_of(split, mine);
-    int n = next_chunk(c);
-#pragma unroll 1
-    while (n < c.count) {
-      int first = 0, some = 0;
-      for (; some < list_length && n < c.count; n = next_chunk(c), ++some)
-        if (lane == some) first = (split + n * f.splits) * chunk_keys;
-      mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
-      if (lane < some) {
-        const auto key = (unsigned long long)(keys + batch * f.key_batch + (long long)first * f.key_apart);
-        const auto value = (unsigned long long)(values + batch * f.value_batch + (long long)first * f.value_apart);
-        l.at[l.list * list_length + lane] = {
-            (unsigned)key, (unsigned)(key >> 32),
-            (unsigned)(value >> 32) | lists_keys | (several ? lists_several : 0) | (lane == some - 1 ? ends_list : 0),
-            (unsigned)value};
-      }
-      __syncwarp();
-      if (lane == 0) mbarrier_arrive(&l.made[l.list]);
-      advance(l);
-    }
-  }
-}
-__device__ __forceinline__ void end_lists(Lists& l) {
-  if (threadIdx.x % 32 != 0) return;
-  mbarrier_wait(&l.gone[l.list], l.phase ^ 1);
-  l.at[l.list * list_length] = {0, 0, 0, 0};
-  mbarrier_arrive(&l.made[l.list]);
-}
-
-__device__ __forceinline__ void copy_weights(char* to, const char* from, const int bytes, unsigned long long* full) {
-  if (weights_read_once)
-    copy_bulk_once(to, from, bytes, full);
-  else
-    copy_bulk(to, from, bytes, full);
-}
-// Before half a piece is asked for, until `requests_at_once` are under way with it at most. Barriers that nothing has
-// come to are over for the phase before the first.
-__device__ __forceinline__ void wait_for_older(const Ring& r, const int half) {
-  const int older = 2 * r.slot + half - requests_at_once;
-  mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
-}
-__device__ __forceinline__ void request_half(const Ring& r, const int half, char* to, const char* from, int bytes,
-                                             const unsigned apart) {
-  unsigned long long* const full = &r.full[2 * r.slot + half];
-  mbarrier_expect(full, bytes);
-  if (bytes == 0) return;
-  wait_for_older(r, half);
-  if (apart == 0) return copy_weights(to, from, bytes, full);
-  const int line = (apart >> apart_bits) * 16;
-#pragma unroll 1
-  for (; bytes > 0; bytes -= line, to += line, from += (apart & (1 << apart_bits) - 1) * 16LL)
-    copy_weights(to, from, line, full);
-}
-// A chunk's rows of so many bytes, of keys or of values, with a pad behind each.
-template <int bytes, int apart, int pad, bool once>
-__device__ __forceinline__ void request_rows(const Ring& r, const int half, char* to, const char* from) {
-  const auto copy = [&](char* to, const char* from, const int size, unsigned long long* full) {
-    if (once)
-      copy_bulk_once(to, from, size, full);
-    else
-      copy_bulk(to, from, size, full);
-  };
-  unsigned long long* const full = &r.full[2 * r.slot + half];
-  mbarrier_expect(full, chunk_keys * bytes);
-  wait_for_older(r, half);
-  if (apart == bytes && pad == 0) return copy(to, from, chunk_keys * bytes, full);
-#pragma unroll 8
-  for (int key = 0; key < chunk_keys; ++key)
-    copy(to + key * (bytes + pad), from + (long long)key * apart, bytes, full);
-}
-// By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
-__device__ __forceinline__ void feed(Ring r, Lists l) {
-#pragma unroll 1
-  while (true) {
-    mbarrier_wait(&l.made[l.list], l.phase);
-    const uint4* next = l.at + l.list * list_length;
-    uint4 piece = *next;
-    if (piece.z == 0) return;
-#pragma unroll 1
-    while (true) {
-      const char* const from = (const char*)(piece.x | (unsigned long long)piece.y << 32);
-      const bool of_keys = key_bytes && piece.z & lists_keys, several = piece.z & lists_several;
-      const unsigned beside = piece.z & ends_list - 1;
-      const int first = piece.z & (1 << half_bits) - 1, second = piece.z >> half_bits & (1 << half_bits) - 1;
-      char* const to = r.slots + r.slot * slot_bytes;
-      const unsigned apart = piece.w;
-      const bool last = piece.z & ends_list;
-      if (!last) piece = *++next;
-      mbarrier_wait(&r.empty[r.slot], r.phase ^ 1);
-      if (of_keys) {
-        const char* const values = (const char*)(apart | (unsigned long long)beside << 32);
-        char* const behind = to + chunk_keys * key_bytes;
-        if (several) {  // they come by too seldom for the cache to keep them
-          request_rows<key_bytes, key_apart, 0, true>(r, 0, to, from);
-          request_rows<value_bytes, value_apart, 0, true>(r, 1, behind, values);
-        } else {
-          request_rows<key_bytes, key_apart, 0, false>(r, 0, to, from);
-          request_rows<value_bytes, value_apart, value_pad, false>(r, 1, behind, values);
-        }
-      } else {
-        request_half(r, 0, to, from, first, apart);
-        const long long behind = apart == 0 ? first : (apart & (1 << apart_bits) - 1) * 64LL;
-        request_half(r, 1, to + first, from + behind, second, apart);
-      }
-      advance(r.slot, r.phase, r.count);
-      if (last) break;
-    }
-    mbarrier_arrive(&l.gone[l.list]);
-    advance(l);
-  }
+  return several;
 }
 
 // A warp's share of a piece: of eight lines, words of 16 bytes.

@@ -5,5 +5,7 @@
 namespace npusim::cuda {
 
 std::string_view stream_machine();
+// And behind it, what fills the ring.
+std::string_view stream_feeder();
 
 }  // namespace npusim::cuda

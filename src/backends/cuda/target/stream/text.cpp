@@ -38,7 +38,7 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
   const StreamEntry entry = print_entry(table_, layout, way_, plan_.told.size(), cases_);
   out.symbol = "stream_" + hash_hex(constants() + functions_ + entry.tables + entry.body);
   out.functions =
-      constants() + std::string(stream_machine()) + functions_ + entry.tables +
+      constants() + std::string(stream_machine()) + std::string(stream_feeder()) + functions_ + entry.tables +
       fmt::format(fmt::runtime(cuda_dialect.kernel), out.symbol, entry.parameter, fmt::format("{}, 1", stream_block)) +
       entry.body;
   out.values = table_.values, out.first_trap = table_.first_trap;

@@ -9,8 +9,8 @@
 namespace npusim::cuda {
 
 struct StreamWay {
-  // Requests for weights, each of up to half a slot, that a block has under way at once: more delay what blocks
-  // exchange.
+  // Requests for weights and keys, each of up to half a slot, that a block has under way at once: more delay what
+  // blocks exchange.
   int requests = 3;
   // Many words are read when all but one in so many blocks have published; 0: when all have.
   int late = 4;
