@@ -83,6 +83,10 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("return;");
   t.close();
   t.add("const int lane = threadIdx.x % 32;");
+  t.open("const auto memory_at = [&](const int place)");
+  t.add("if (place < 0) return (char*)given.at[-1 - place];");
+  t.add(fmt::format("return place < {0} ? own + {1} + place : shared + (place - {0});", own_from, layout.kept));
+  t.close(";");
   t.open("const auto found = [&](const int place)");
   t.add(fmt::format("if (place <= {0}) return words_of_batch(table_slices + ({0} - place), reciprocal);", slices_from));
   t.add(fmt::format("if (place <= {0}) return (unsigned long long)({0} - place);", plain_from));
@@ -90,9 +94,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
       "if (place >= {0}) return words_of((place - {0}) / 16, place / 2 % 8, place % 2 ? 3 : 6, reciprocal);",
       words_from));
   t.add(fmt::format("if (place >= {0}) return share_of((place - {0}) / 8, place % 8, reciprocal);", share_from));
-  t.add("if (place < 0) return (unsigned long long)given.at[-1 - place];");
-  t.add(fmt::format("return (unsigned long long)(place < {0} ? own + {1} + place : shared + (place - {0}));", own_from,
-                    layout.kept));
+  t.add("return (unsigned long long)memory_at(place);");
   t.close(";");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads + 64));
   t.add("int slot = 0, i = 0, brought = 0;");
@@ -110,12 +112,11 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const int place = table_rows[first + k];  // of words: their memory is two places before");
   t.add("const unsigned long long value = row[k] = found(place);");
   if (way.nearer)
-    t.add(fmt::format("if (place >= {}) bring_words((const char*)found(table_rows[first + k - 2]), (int)value);",
-                      words_from));
+    t.add(fmt::format("if (place >= {}) bring_words(memory_at(table_rows[first + k - 2]), (int)value);", words_from));
   t.close();
   t.add(fmt::format("if (n + 1 < {}) length = table_rows[i], count = table_brought[brought];", table.row_count));
   t.add("__syncwarp();");
-  t.add("const char* const from = lane < values ? (const char*)found(table_rows[first + numbers[0]]) : nullptr;");
+  t.add("const char* const from = lane < values ? memory_at(table_rows[first + numbers[0]]) : nullptr;");
   t.add(fmt::format("bring(own + {} + slot * {}, row, numbers, from, values, reciprocal);", layout.at_brought,
                     table.brought_bytes));
   t.add("__syncwarp();");
@@ -132,7 +133,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add(fmt::format("if (lane < {}) ", matrices) + fmt::format(fmt::runtime(ask), "lane"));
   t.add("#pragma unroll 1");
   t.open(fmt::format("for (int first = 0; first < {}; first += 32)", matrices));
-  t.add("const char* mine = (const char*)found(place);");
+  t.add("const char* mine = memory_at(place);");
   t.add("int lines = 0, depth = 0;");
   t.open("switch (shape)");
   for (const auto& [shape, id] : table.shapes)
@@ -143,7 +144,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("lines = first_line(lines, blockIdx.x + 1, reciprocal) - line, mine += 2 * (long long)line * depth;");
   t.close();
   t.add("else if (lines == 0) lines = -1;");
-  if (!table.key_kinds.empty()) t.add("const char* const values = (const char*)found(other);");
+  if (!table.key_kinds.empty()) t.add("const char* const values = memory_at(other);");
   t.add("const int then = first + 32 + lane;");
   t.add(fmt::format("if (then < {}) ", matrices) + fmt::format(fmt::runtime(ask), "then"));
   t.add("#pragma unroll 1");

@@ -59,35 +59,6 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
   return out;
 }
 
-std::string StreamPrinter::key_of(const StreamStage& stage) const {
-  const Kernel& k = plan_.kernels[stage.step];
-  std::string key = fmt::format("{} {} ", static_cast<int>(stage.kind), stage.looked);
-  if (stage.kind == Kind::exchange) {
-    for (int32_t v : stage.values) {
-      const StreamExchange& e = plan_.exchanges.at(v);
-      key += fmt::format("{} {} ", turns_of(e), part_bytes(e));
-      if (const auto slice = plan_.slices.find(v); slice != plan_.slices.end())
-        key += fmt::format("{} {} ", e.units, key_of(slice->second));
-    }
-  } else if (stage.kind == Kind::gather) {
-    key += fmt::format("{}", bytes_of(stage.values[0]));
-  } else {
-    const auto made = published(stage);
-    key += fmt::format("{} {} {} {} ", made ? static_cast<int>(*made) : -1, are_apart(stage), is_fed(stage),
-                       plan_.told.contains(stage.step)) +
-           to_text(k);
-    for (int32_t v : m_.steps[stage.step].values) key += plan_.homes.contains(v) ? 'b' : '-';
-    if (const auto slice = plan_.row_slices.find(stage.step); slice != plan_.row_slices.end())
-      key += " " + key_of(slice->second);
-  }
-  return key + "\n";
-}
-
-std::string StreamPrinter::key_of(const StreamSlice& slice) const {
-  const StreamAttention& a = *plan_.attentions[slice.attention];
-  return fmt::format("{} {} {} {}", a.axes.batch.size(), a.splits, a.axes.keys.size(), slice.place);
-}
-
 // No value that the stage reads is one that it writes.
 bool StreamPrinter::are_apart(const StreamStage& stage) const {
   const Kernel& k = plan_.kernels[stage.step];
@@ -98,32 +69,18 @@ bool StreamPrinter::are_apart(const StreamStage& stage) const {
   return true;
 }
 
+// The chain's text, which is of all chains that have the same, and its row of the table.
 void StreamPrinter::add(std::span<const StreamStage> chain) {
-  std::string key;
-  std::map<int32_t, size_t> named;  // values, in the order in which the chain names them
-  for (const StreamStage& stage : chain) {
-    key += key_of(stage);
-    for (int32_t v : m_.steps[stage.step].values)
-      key += fmt::format("{} ", named.try_emplace(v, named.size()).first->second);
-  }
-  for (const StreamStage& stage : chain)  // whose rows what comes is for
-    for (int32_t v : stage.kind == Kind::exchange ? stage.values : std::vector<int32_t>{})
-      if (const auto slice = plan_.slices.find(v); slice != plan_.slices.end() && slice->second.rows)
-        key += fmt::format("{} ", std::find_if(chain.begin(), chain.end(), [&](const StreamStage& other) {
-                                    return other.kind == Kind::everywhere && other.step == *slice->second.rows;
-                                  }) - chain.begin());
-  const std::vector<char> meets = stream_meetings(m_, plan_, chain);
-  for (char meet : meets) key += meet ? '|' : '-';
-  const auto [known, fresh] = kinds_.try_emplace(std::move(key), static_cast<int>(kinds_.size()));
-  if (fresh) print(chain, meets, known->second);
+  const std::string text = print(chain);
+  const auto [known, fresh] = kinds_.try_emplace(text, static_cast<int>(kinds_.size()));
+  if (fresh) cases_ += fmt::format("      case {}: {{\n{}      }}\n", known->second, text);
   rows_.add(known->second, chain);
 }
 
-void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<char>& meets, int id) {
+std::string StreamPrinter::print(std::span<const StreamStage> chain) {
+  const std::vector<char> meets = stream_meetings(m_, plan_, chain);
   Lines c;
-  c.indent = 3;
-  c.open(fmt::format("case {}:", id));
-  const size_t begin = c.text.size();
+  c.indent = 4;
   numbers_.clear();
   row_ = 1;
   row_of_.clear();
@@ -166,10 +123,9 @@ void StreamPrinter::print(std::span<const StreamStage> chain, const std::vector<
   }
   if (!to_publish.empty()) c.add("meet_block();"), c.text += to_publish;
   c.add("break;");
-  c.close();
   std::string declared;
   for (int at : numbers_) declared += fmt::format("        const uint2 numbers_{0} = ((const uint2*)row)[{0}];\n", at);
-  cases_ += c.text.insert(begin, declared);
+  return declared + c.text;
 }
 
 std::string StreamPrinter::constants() const {

@@ -30,13 +30,11 @@ class StreamPrinter {
   using Kind = StreamStage::Kind;
 
   // Chains of stages (text.cpp).
-  std::string key_of(const StreamStage& stage) const;
-  std::string key_of(const StreamSlice& slice) const;
   bool are_apart(const StreamStage& stage) const;
   void add(std::span<const StreamStage> chain);
-  void print(std::span<const StreamStage> chain, const std::vector<char>& meets, int id);
+  std::string print(std::span<const StreamStage> chain);
   std::string constants() const;
-  // Stages up to the next one that waits for other blocks are one piece of text, which is the same for equal ones.
+  // Stages up to the next one that waits for other blocks are one piece of text, which chains of the same text share.
   static bool begins(const StreamStage& stage) { return stage.after_all || stage.kind == Kind::exchange; }
 
   // Stages and their places of a row (text_stages.cpp).
@@ -99,12 +97,12 @@ class StreamPrinter {
   const Dialect& d_ = stream_dialect();
   TableWriter rows_;
   const StreamTable& table_ = rows_.table;
-  std::map<std::string, int> kinds_;
-  int row_ = 0;                   // where the stage that is printed begins in the row of its chain
-  bool begun_ = false;            // the first piece of the next products is taken
-  bool fed_begun_ = false;        // attentions whose keys are fed begin with their chain, not behind a look of it
-  std::map<size_t, int> row_of_;  // of that chain, where rows begin that every block computes, by step
-  std::set<int> numbers_;         // places of two numbers in the row that is printed
+  std::map<std::string, int> kinds_;  // texts of chains, as numbered in the table
+  int row_ = 0;                       // where the stage that is printed begins in the row of its chain
+  bool begun_ = false;                // the first piece of the next products is taken
+  bool fed_begun_ = false;            // attentions whose keys are fed begin with their chain, not behind a look of it
+  std::map<size_t, int> row_of_;      // of that chain, where rows begin that every block computes, by step
+  std::set<int> numbers_;             // places of two numbers in the row that is printed
   std::set<std::string> parts_;
   std::string functions_, cases_;
   int64_t scratch_ = 0;
