@@ -89,14 +89,16 @@ TEST(CudaStream, AttentionOfAllKeys) {
 
 // A row of each head, of a value of this step, or some of its elements, at a place in all keys or values
 // [keys, heads, size].
-Kernel put_row(int64_t keys, int64_t heads, int64_t size, DType type, int64_t some) {
-  KernelBuilder b({heads, some});
+Kernel put_row(int64_t keys, int64_t heads, int64_t size, DType type, int64_t some, bool norm) {
+  KernelBuilder b({heads, some}, norm);
   const TensorType all{type, {keys, heads, size}};
   const int row = b.input({type, {1, heads * size}}), at = b.input({DType::i64, {1}}), old = b.input(all);
   const int out = b.output(all, old);
   const Ex place = b.load(at, std::vector<Coord>{Coord(int64_t{0})});
   const std::vector<Coord> from{Coord(int64_t{0}), Coord(b.dim(0) * size + b.dim(1))};
-  b.store(out, std::vector<Coord>{Coord(place), Coord(b.dim(0)), Coord(b.dim(1))}, b.load(row, from) * 0.75);
+  const Ex value = b.load(row, from);
+  b.store(out, std::vector<Coord>{Coord(place), Coord(b.dim(0)), Coord(b.dim(1))},
+          norm ? normed(b, value, some) : value * 0.75);
   return b.finish("put_row");
 }
 // The next place, or another one by what blocks exchange.
@@ -115,23 +117,25 @@ struct KeysCase {
   bool given_rows = false;       // it makes neither these nor queries: then a look is in the same text
   bool value_elsewhere = false;  // somebody else reads values
   bool in_part = false;          // rows are written in part
+  bool norms = false;            // heads of queries and keys are divided by their size
   Chain chain() const {
     const AttentionCase& c = attention;
     Chain chain;
     // Weights are small, and so are queries and keys: what a key is must be seen.
-    const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) { return leaf * 60 + mask; };
+    const auto score = [&](KernelBuilder&, Ex leaf, Ex mask) { return leaf * (norms ? 1 : 60) + mask; };
     const auto made = [&](const std::string& name, int64_t width) {
       if (given_rows) return "x_" + name;
       chain.add(linear(1, width, 64, c.type, c.type, c.type, plain), {"x", "w" + name, "wb" + name, "x_r", name});
       return name;
     };
     const std::string k = made("k", c.kv_heads * c.depth), v = made("v", c.kv_heads * c.columns),
-                      q = made("q", c.kv_heads * c.group * c.depth);
+                      made_q = made("q", c.kv_heads * c.group * c.depth), q = norms ? "normed" : made_q;
+    if (norms) chain.add(normed_heads(c.kv_heads * c.group, c.depth, c.type), {made_q, q});
     if (own_place) chain.add(next_place(c.kv_heads * c.depth, c.type), {"x_at", k, "at"});
     const std::string at = own_place ? "at" : "x_at";
     const auto some = [&](int64_t size) { return in_part ? size / 2 : size; };
-    chain.add(put_row(c.keys, c.kv_heads, c.depth, c.type, some(c.depth)), {k, at, "s_k", "s_k"});
-    chain.add(put_row(c.keys, c.kv_heads, c.columns, c.type, some(c.columns)), {v, at, "s_v", "s_v"});
+    chain.add(put_row(c.keys, c.kv_heads, c.depth, c.type, some(c.depth), norms), {k, at, "s_k", "s_k"});
+    chain.add(put_row(c.keys, c.kv_heads, c.columns, c.type, some(c.columns), false), {v, at, "s_v", "s_v"});
     if (counted)
       chain.add(counted_attention(), {q, "s_k", "s_v", "x_count", "mixed"});
     else
@@ -164,7 +168,7 @@ struct KeysCase {
 // afterwards, also where it is hidden.
 TEST(CudaStream, KeysOfThisStep) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  KeysCase one, several, wide, given_rows, counted, counted_several;
+  KeysCase one, several, wide, given_rows, counted, counted_several, norms;
   one.attention.kv_heads = 2, one.attention.keys = 96;
   several.attention.kv_heads = 44, several.attention.keys = 32 * 3 * 6, several.attention.type = DType::f16;
   wide.attention.kv_heads = 66, wide.attention.keys = 32 * 2 * 3, wide.attention.columns = 128,
@@ -172,15 +176,19 @@ TEST(CudaStream, KeysOfThisStep) {
   given_rows.attention = several.attention, given_rows.given_rows = true;
   counted.attention = one.attention, counted.counted = true;
   counted_several.attention = several.attention, counted_several.counted = true;
-  for (KeysCase* c : {&one, &several, &wide, &given_rows, &counted, &counted_several}) {
+  norms.attention = one.attention, norms.norms = true;
+  for (KeysCase* c : {&one, &several, &wide, &given_rows, &counted, &counted_several, &norms}) {
     AttentionCase& a = c->attention;
     SCOPED_TRACE(a.keys);
-    a.queries = 1, a.group = 3, a.depth = 64;
+    a.queries = 1, a.group = c == &norms ? 7 : 3, a.depth = 64;
     if (c != &wide) a.columns = 64;
     if (a.type == DType::f32) a.type = DType::bf16;
     const Chain chain = c->chain();
     Launch launch;
-    EXPECT_NE(chain.text_of(launch).find("_fed_parts("), std::string::npos);
+    const std::string text = chain.text_of(launch);
+    EXPECT_NE(text.find("_fed_parts("), std::string::npos);
+    // Rows of one batch for each block: a row of keys, one of values, and of norms the queries.
+    EXPECT_EQ(count_of(text, "const uint2 range = threads_of_batch("), c == &norms ? 3 : 2);
     std::vector<Chain::Given> all;
     for (const int64_t place : {int64_t{0}, int64_t{45}, a.keys - 1}) {
       Chain::Given& given = all.emplace_back();
@@ -208,7 +216,7 @@ TEST(CudaStream, KeysOfThisStep) {
     Chain::Given outside;
     outside["x_at"][0] = static_cast<double>(a.keys);
     Memory memory = chain.memory_of(outside);
-    Stream stream(launch, chain.text_of(launch), 3);
+    Stream stream(launch, text, 3);
     EXPECT_NE(stream.run(memory, mslx::Order::forward), "");
   }
 }

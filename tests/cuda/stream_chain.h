@@ -14,6 +14,7 @@
 #include "backends/cuda/target/stream/launch.h"
 #include "base/dtype.h"
 #include "cuda/harness/harness.h"
+#include "kernel/builder.h"
 #include "kernel/evaluate.h"
 #include "program/program.h"
 
@@ -225,5 +226,22 @@ struct Chain {
     }
   }
 };
+
+// By the root of the mean of the squares.
+inline Ex normed(KernelBuilder& b, const Ex& x, int64_t size) {
+  return x * rsqrt(b.reduce(Reduction::sum, x * x) / static_cast<double>(size) + 1e-6);
+}
+inline Kernel normed_heads(int64_t heads, int64_t size, DType type) {
+  KernelBuilder b({heads, size}, 1);
+  const int row = b.input({type, {heads, size}}), out = b.output({type, {heads, size}});
+  b.store(out, normed(b, b.load_broadcast(row), size));
+  return b.finish("normed_heads");
+}
+
+inline int count_of(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
 
 }  // namespace npusim

@@ -175,6 +175,34 @@ TEST(CudaStream, RowsThatAreTheSameAndOthers) {
   chain.check(0.01);
 }
 
+// Rows that every block computes for itself, of a warp each and of a thread for each point: those that have nothing to
+// do with each other are different warps', and do not meet.
+TEST(CudaStream, RowsBesideEachOther) {
+  const DType type = DType::bf16;
+  Chain chain;
+  const auto product = [&](const std::string& x, int64_t lines, int64_t depth, const std::string& y) {
+    chain.add(linear(1, lines, depth, type, type, type, plain), {x, "w" + y, "wb" + y, "x_r", y});
+  };
+  const std::vector<std::pair<std::string, int64_t>> all = {{"a", 4}, {"b", 1}, {"c", 2}};
+  for (const auto& [name, heads] : all) product("x", heads * 64, 64, name);
+  for (const auto& [name, heads] : all) {
+    KernelBuilder b({heads, 64});
+    const int from = b.input({type, {heads, 64}}), to = b.output({type, {heads, 64}});
+    b.store(to, b.load_broadcast(from) * 0.5);
+    chain.add(name == "b" ? b.finish("halves") : normed_heads(heads, 64, type), {name, name + "_row"});
+  }
+  for (const auto& [name, heads] : all) product(name + "_row", 40, heads * 64, "y_" + name);
+  Launch launch;
+  const std::string text = chain.text_of(launch);
+  const std::string rows[] = {"if (threadIdx.x >= 0 && threadIdx.x < 128) {",
+                              "if (threadIdx.x >= 128 && threadIdx.x < 192) {",
+                              "if (threadIdx.x >= 192 && threadIdx.x < 256) {"};
+  for (const std::string& row : rows) EXPECT_EQ(count_of(text, row), 1) << row;
+  const size_t first = text.find(rows[0]), last = text.find(rows[2]);
+  EXPECT_EQ(count_of(text.substr(first, last - first), "meet_block();"), 0);
+  chain.check(0.01, {}, cuda::stream_ways().first(1), {1, 3, 8});
+}
+
 // Timing chooses among ways that give the same bits. Depths of one piece and of several, more of both than the ring has
 // room for, and more matrices and biases than the feeder's lanes have at once.
 TEST(CudaStream, WaysGiveTheSameBits) {

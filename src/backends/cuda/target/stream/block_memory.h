@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace npusim::cuda {
 
@@ -12,8 +13,12 @@ class BlockMemory {
 
   // What `where` says by that name is there at this time, or still. Its bytes are those of the first time.
   void keep(Places& where, int32_t name, int64_t bytes, int64_t now);
-  // Decides all places. How many bytes there are.
-  int64_t place();
+  // From one time to another, both included.
+  using Span = std::pair<int64_t, int64_t>;
+
+  // Decides all places. How many bytes there are. What is there at one of the times of a span is there at all of them,
+  // unless that takes more bytes than needed and than `cheap`. Spans are in order, none touches another.
+  int64_t place(const std::vector<Span>& spans, int64_t cheap);
 
  private:
   struct Life {

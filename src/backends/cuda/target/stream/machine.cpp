@@ -324,13 +324,12 @@ __device__ __forceinline__ void take(Taken<turns>& t, T* value, const char* memo
     leave_part(value, place + each / 3 * 2, end, t.word[n].z);
   }
 }
-// Of an attention each block has one split where there are blocks for all, as find_slices() says: of so many rows' points,
-// one of a thread from `first` on, it needs those of its batch.
-__device__ __forceinline__ uint2 points_of_batch(const int first, const int points, const int batches,
-                                                 const int splits) {
-  if (gridDim.x < batches * splits) return uint2{(unsigned)first, (unsigned)(first + points)};
-  const unsigned batch = blockIdx.x / splits, each = points / batches;
-  return batch < batches ? uint2{first + batch * each, first + batch * each + each} : uint2{0, 0};
+// Of an attention each block has one split where there are blocks for all, as find_slices() says: of so many rows' threads
+// it needs those of its batch, from the first to the one behind the last.
+__device__ __forceinline__ uint2 threads_of_batch(const int threads, const int batches, const int splits) {
+  if (gridDim.x < batches * splits) return uint2{0, (unsigned)threads};
+  const unsigned batch = blockIdx.x / splits, each = threads / batches;
+  return batch < batches ? uint2{batch * each, batch * each + each} : uint2{0, 0};
 }
 // Whether the block has this key of all those, whose splits take chunks of 32 in turns; what is no key, some of them find.
 __device__ __forceinline__ bool has_key(const long long key, const long long keys, const int batches,

@@ -18,6 +18,7 @@ using Kind = StreamStage::Kind;
 
 constexpr int64_t most_everywhere = 1 << 15;  // points, with what each sums, that every block computes for itself
 constexpr int64_t most_spread = 1 << 22;      // of what is no product of its own
+constexpr int64_t cheap_bytes = 24 << 10;     // of a block's values: with them the ring has all its slots
 
 int64_t bytes_of(const KernelArg& arg) { return arg.elements * static_cast<int64_t>(dtype_size(arg.dtype)); }
 
@@ -49,7 +50,7 @@ class Planner {
       if (plan_.attentions[s] && mask_is_given(s)) look(s);
     why = order();
     if (!why.empty()) return std::nullopt;
-    plan_.kept_bytes = memory_.place();
+    plan_.kept_bytes = memory_.place(rows_beside(), cheap_bytes);
     look_ahead();
     for (const auto& [step, at] : scratch_) plan_.scratch[static_cast<size_t>(step)] = at;
     for (const auto& [step, by] : looked_by_) {
@@ -212,6 +213,18 @@ class Planner {
       t.product.reset();
       if (kind == Kind::product) t.product = step;
     }
+  }
+
+  // Where rows follow each other that every block computes: those that have nothing to do with each other need not wait
+  // for each other, if what they read and make has places of its own.
+  std::vector<BlockMemory::Span> rows_beside() const {
+    std::vector<BlockMemory::Span> spans;
+    for (int64_t i = 0; i < now(); ++i) {
+      if (plan_.stages[static_cast<size_t>(i)].kind != Kind::everywhere) continue;
+      if (spans.empty() || spans.back().second + 1 < i) spans.emplace_back(i, i);
+      spans.back().second = i;
+    }
+    return spans;
   }
 
   int64_t now() const { return static_cast<int64_t>(plan_.stages.size()); }

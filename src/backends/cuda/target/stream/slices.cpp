@@ -104,7 +104,7 @@ class Finder {
   void slice_step(size_t s, const StreamSlice& slice) {
     const Kernel& k = plan_.kernels[s];
     const int64_t outer = k.space[0];
-    if (!everywhere_.contains(s) || outer % batches_of(slice) != 0 || !points_in_order(s)) return;
+    if (!everywhere_.contains(s) || outer % batches_of(slice) != 0 || !rows_in_order(s)) return;
     plan_.row_slices[s] = slice;
     for (size_t i = 0; i < k.args.size(); ++i) {
       const size_t u = value(s, i);
@@ -146,15 +146,15 @@ class Finder {
 
   int64_t batches_of(const StreamSlice& slice) const { return plan_.attentions[slice.attention]->axes.batch.size(); }
 
-  // Threads take the rows as they stand, all at once.
-  bool points_in_order(size_t s) const {
+  // Threads take the rows as they stand.
+  bool rows_in_order(size_t s) const {
     const Kernel& k = plan_.kernels[s];
     const Schedule& schedule = plan_.schedules[s];
-    if (schedule.row != RowLoop::none || k.row_dims != 0) return false;
-    if (launch_of(k, stream_dialect(), schedule).blocks != 1) return false;
+    if ((schedule.row == RowLoop::none) != (k.row_dims == 0)) return false;
     const PrintPlan plan = plan_print(k, stream_dialect(), schedule);
-    return plan.points % k.space[0] == 0 &&
-           (plan.lane_dim < 0 || plan.lane_dim + 1 == static_cast<int>(plan.kernel.space.size()));
+    const auto own = static_cast<int>(schedule.row == RowLoop::none ? plan.kernel.space.size() : plan.outer());
+    return threads_of_rows(k, schedule) > 0 && plan.points % k.space[0] == 0 &&
+           (plan.lane_dim < 0 || plan.lane_dim >= own - 1);
   }
 
   const WholeMethod& m_;
@@ -166,5 +166,11 @@ class Finder {
 }  // namespace
 
 void find_slices(const WholeMethod& method, StreamPlan& plan) { Finder(method, plan).run(); }
+
+int64_t threads_of_rows(const Kernel& kernel, const Schedule& schedule) {
+  if (schedule.row == RowLoop::block) return 0;
+  const PrintPlan plan = plan_print(kernel, stream_dialect(), schedule);
+  return plan.points * (schedule.row == RowLoop::warp ? stream_dialect().warp : 1);
+}
 
 }  // namespace npusim::cuda

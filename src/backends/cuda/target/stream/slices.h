@@ -14,4 +14,8 @@ namespace npusim::cuda {
 // runs, only the block needs any that has that key.
 void find_slices(const WholeMethod& method, StreamPlan& plan);
 
+// Of rows that every block computes for itself: how many threads there are to them where these need not meet, one for
+// each point or row, or a warp for each row. 0: the block meets there.
+int64_t threads_of_rows(const Kernel& kernel, const Schedule& schedule);
+
 }  // namespace npusim::cuda

@@ -45,7 +45,8 @@ class StreamPrinter {
   int threads_of(const StreamStage& stage) const;
   void print(const StreamStage& stage, Lines& c, int first);
   void exchange(const StreamStage& stage, Lines& c);
-  std::string slice_of(const StreamSlice& slice) const;
+  const StreamSlice* slice_of_rows(const StreamStage& stage) const;
+  std::string shares_of(const StreamSlice& slice) const;
   std::string owned(const StreamSlice& slice) const;
   void attention(const StreamStage& stage, const std::string& name);
   bool is_fed(const StreamStage& stage) const {

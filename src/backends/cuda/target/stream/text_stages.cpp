@@ -1,4 +1,5 @@
 // One stage: what it takes from its row of the table, and the call of its function.
+#include "backends/cuda/target/stream/slices.h"
 #include "backends/cuda/target/stream/text_printer.h"
 #include "print/part.h"
 #include "print/plan.h"
@@ -73,12 +74,10 @@ void StreamPrinter::publish(const StreamStage& stage, size_t made, Lines& c, std
 // rows that every block computes for itself, and that do not meet.
 int StreamPrinter::threads_of(const StreamStage& stage) const {
   if (stage.kind != Kind::everywhere) return stream_threads;
-  const Schedule& schedule = plan_.schedules[stage.step];
-  const Kernel& k = plan_.kernels[stage.step];
-  const PrintPlan plan = plan_print(k, d_, schedule);
-  if (schedule.row != RowLoop::none && schedule.row != RowLoop::thread) return stream_threads;
-  if (launch_of(k, d_, schedule).blocks != 1) return stream_threads;
-  return static_cast<int>((plan.points + 31) / 32 * 32);
+  int64_t threads = threads_of_rows(plan_.kernels[stage.step], plan_.schedules[stage.step]);
+  if (const StreamSlice* slice = slice_of_rows(stage)) threads /= plan_.attentions[slice->attention]->axes.batch.size();
+  if (threads == 0 || threads > stream_threads) return stream_threads;
+  return static_cast<int>((threads + 31) / 32 * 32);
 }
 
 // `first`: the thread where a stage of a few threads begins; -1: it has the block.
@@ -89,19 +88,11 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   int places = 1 + static_cast<int>(k.args.size());
   const bool traps =
       !moves && stage.kind != Kind::attention && stage.kind != Kind::ahead && stage.kind != Kind::look && takes_trap(k);
-  if (const auto slice = plan_.row_slices.find(stage.step);
-      stage.kind == Kind::everywhere && slice != plan_.row_slices.end()) {
-    const int from = std::max(first, 0),
-              points = static_cast<int>(plan_print(k, d_, plan_.schedules[stage.step]).points);
-    const std::string key = owned(slice->second);
-    c.add(fmt::format("const uint2 points_{} = points_of_batch({}, {}, {});", row_, from, points,
-                      slice_of(slice->second)));
-    c.open(fmt::format("if (threadIdx.x >= points_{0}.x && threadIdx.x < points_{0}.y{1})", row_,
-                       key.empty() ? "" : " && " + key));
-  } else {
-    c.open(first < 0 ? ""
-                     : fmt::format("if (threadIdx.x >= {} && threadIdx.x < {})", first, first + threads_of(stage)));
-  }
+  std::string condition;
+  if (first >= 0) condition = fmt::format("threadIdx.x >= {} && threadIdx.x < {}", first, first + threads_of(stage));
+  if (const StreamSlice* slice = slice_of_rows(stage))
+    if (const std::string key = owned(*slice); !key.empty()) condition += (condition.empty() ? "" : " && ") + key;
+  c.open(condition.empty() ? "" : fmt::format("if ({})", condition));
   if (!moves && takes_trap(k)) c.add("int raised = 0;");
   switch (stage.kind) {
     case Kind::gather:
@@ -195,7 +186,14 @@ void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
                       in_block(row(place(n) + 1)), words(n), all(n)));
 }
 
-std::string StreamPrinter::slice_of(const StreamSlice& slice) const {
+// Of rows that every block computes for itself, if it needs those of one batch alone.
+const StreamSlice* StreamPrinter::slice_of_rows(const StreamStage& stage) const {
+  const auto slice = plan_.row_slices.find(stage.step);
+  return stage.kind == Kind::everywhere && slice != plan_.row_slices.end() ? &slice->second : nullptr;
+}
+
+// Batches, and splits of each.
+std::string StreamPrinter::shares_of(const StreamSlice& slice) const {
   const StreamAttention& a = *plan_.attentions[slice.attention];
   return fmt::format("{}, {}", a.axes.batch.size(), a.splits);
 }
@@ -206,7 +204,7 @@ std::string StreamPrinter::owned(const StreamSlice& slice) const {
   const auto at = row_of_.find(*slice.rows);
   if (at == row_of_.end()) return "";
   return fmt::format("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.place,
-                     plan_.attentions[slice.attention]->axes.keys.size(), slice_of(slice));
+                     plan_.attentions[slice.attention]->axes.keys.size(), shares_of(slice));
 }
 
 void StreamPrinter::attention(const StreamStage& stage, const std::string& name) {
@@ -239,11 +237,19 @@ void StreamPrinter::part(const StreamStage& stage, const std::string& name, int 
     at += (array.elements * 8 + 15) / 16 * 16;
   }
   scratch_ = std::max(scratch_, at);
-  const int64_t blocks = launch_of(k, d_, schedule).blocks;
+  const std::string thread = first > 0 ? fmt::format("threadIdx.x - {}", first) : "threadIdx.x";
+  if (const StreamSlice* slice = slice_of_rows(stage)) {
+    c.add(
+        fmt::format("const uint2 range = threads_of_batch({}, {});", threads_of_rows(k, schedule), shares_of(*slice)));
+    c.add("#pragma unroll 1");
+    c.add(fmt::format("for (unsigned thread = range.x + {}; thread < range.y; thread += {})", thread,
+                      first < 0 ? stream_threads : threads_of(stage)));
+    c.add(fmt::format("  {}_part({}, 0, thread);", name, args));
+    return;
+  }
   const bool everywhere = stage.kind == Kind::everywhere;
-  if (everywhere && blocks == 1)
-    return c.add(
-        fmt::format("{}_part({}, 0, threadIdx.x{});", name, args, first > 0 ? fmt::format(" - {}", first) : ""));
+  const int64_t blocks = launch_of(k, d_, schedule).blocks;
+  if (everywhere && blocks == 1) return c.add(fmt::format("{}_part({}, 0, {});", name, args, thread));
   c.open(fmt::format("for (unsigned block = {}; block < {}; block += {})", everywhere ? "0" : "blockIdx.x", blocks,
                      everywhere ? "1" : "gridDim.x"));
   c.add(fmt::format("{}_part({}, block, threadIdx.x);", name, args));
