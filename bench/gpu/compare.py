@@ -10,6 +10,7 @@ steps are measured as a graph of launches and as one launch. A row is printed as
 the same as JSON into FOLDER/compare.json, with the slowest launches. Peers that the time limit does not leave room for are
 left out. Exit status 1: an answer is wrong, or npusim failed.
 """
+
 import argparse
 import json
 import statistics
@@ -215,6 +216,17 @@ def make_shaped(shape: str, folder: Path, weights: Path, given: Path) -> tuple[t
     return decode.Step(inner, cache, position), inputs
 
 
+def check(
+    npusim: str, session: list, work: Path, expected: torch.Tensor, dtype: torch.dtype
+) -> tuple[float, float, bool]:
+    """Runs a program once: how far its answer is from the expected one, and whether that is near enough. What came out is in
+    out.safetensors."""
+    own(npusim, "run", *session, "-o", work / "out.safetensors")
+    answer = next(t for t in load_file(work / "out.safetensors").values() if t.numel() == expected.numel())
+    r, error = distance(answer, expected)
+    return r, error, r <= MOST_R[dtype] and error <= MOST_ERROR[dtype]
+
+
 def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Tensor, row: dict) -> bool:
     """Whether the answers are right: of the program and, where it was compiled as one launch too, of that."""
     program = f"{SHAPED.get(name, name)}.npubin"
@@ -226,11 +238,7 @@ def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Te
         if name in SHAPED:
             session += ["--method", "decode"]
         try:
-            own(npusim, "run", *session, "-o", work / "out.safetensors")
-            found = load_file(work / "out.safetensors")
-            answer = next(t for t in found.values() if t.numel() == expected.numel())
-            r, error = distance(answer, expected)
-            right = r <= MOST_R[dtype_of(name)] and error <= MOST_ERROR[dtype_of(name)]
+            r, error, right = check(npusim, session, work, expected, dtype_of(name))
             good &= right
             row |= {f"{prefix}one_minus_r": r, f"{prefix}error": error, f"{prefix}answer": "ok" if right else "WRONG"}
             report = json.loads(own(npusim, "bench", *session, "--seconds", 1, "--json", "--on-device", "--steps", 12))
