@@ -227,6 +227,24 @@ def check(
     return r, error, r <= MOST_R[dtype] and error <= MOST_ERROR[dtype]
 
 
+def each(names: str, told: Callable[[str, Path], str]) -> bool:
+    """Prints what is told of each of the models, which is given a folder in memory. Whether something of it is WRONG."""
+    if not torch.cuda.is_available():
+        print("SKIP: no CUDA device")
+        return False
+    failed = False
+    for name in names.split(","):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
+            try:
+                lines = told(name, Path(work))
+            except (RuntimeError, StopIteration) as problem:
+                lines = f"{name:26s} {str(problem)[-600:]} WRONG"
+        failed |= "WRONG" in lines
+        print(lines, flush=True)
+        torch.cuda.empty_cache()
+    return failed
+
+
 def run_own(name: str, folder: Path, npusim: str, work: Path, expected: torch.Tensor, row: dict) -> bool:
     """Whether the answers are right: of the program and, where it was compiled as one launch too, of that."""
     program = f"{SHAPED.get(name, name)}.npubin"

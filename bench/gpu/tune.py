@@ -12,7 +12,6 @@ programs stay in FOLDER/tuned.
 import argparse
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -56,20 +55,7 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(compare.NAMES))
     parser.add_argument("--ways", type=int, default=8)
     flags = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("SKIP: no CUDA device")
-        return 0
-    failed = False
-    for name in flags.models.split(","):
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
-            try:
-                line = tune(name, flags.folder, flags.npusim, flags.ways, Path(work))
-            except (RuntimeError, StopIteration) as problem:
-                line = f"{name:26s} {str(problem)[-600:]} WRONG"
-        failed |= "WRONG" in line
-        print(line, flush=True)
-        torch.cuda.empty_cache()
-    return failed
+    return compare.each(flags.models, lambda name, work: tune(name, flags.folder, flags.npusim, flags.ways, work))
 
 
 if __name__ == "__main__":

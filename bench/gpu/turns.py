@@ -13,7 +13,6 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -28,7 +27,7 @@ def program_of(name: str, folder: Path) -> Path:
 
 
 @torch.inference_mode()
-def turns(name: str, flags: argparse.Namespace, work: Path) -> list[str]:
+def turns(name: str, flags: argparse.Namespace, work: Path) -> str:
     model, inputs, expected = compare.make(name, flags.folders[0], work)
     expected = expected.cpu()
     del model, inputs
@@ -54,7 +53,7 @@ def turns(name: str, flags: argparse.Namespace, work: Path) -> list[str]:
         probe = statistics.median(report["probe_read_gb_s"] for report in found)
         line = f"{name:28s} {folder.name:12s} {statistics.median(medians):.4f} ms of {rounds}"
         lines.append(f"{line}, probe {probe:.0f} GB/s, {answer}")
-    return lines
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -65,20 +64,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
     flags = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("SKIP: no CUDA device")
-        return 0
-    failed = False
-    for name in flags.models.split(","):
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
-            try:
-                lines = turns(name, flags, Path(work))
-            except (RuntimeError, StopIteration) as problem:
-                lines = [f"{name:28s} {str(problem)[-600:]} WRONG"]
-        failed |= any("WRONG" in line for line in lines)
-        print("\n".join(lines), flush=True)
-        torch.cuda.empty_cache()
-    return failed
+    return compare.each(flags.models, lambda name, work: turns(name, flags, work))
 
 
 if __name__ == "__main__":
