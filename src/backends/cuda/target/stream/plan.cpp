@@ -18,7 +18,7 @@ using Kind = StreamStage::Kind;
 
 constexpr int64_t most_everywhere = 1 << 15;  // points, with what each sums, that every block computes for itself
 constexpr int64_t most_spread = 1 << 22;      // of what is no product of its own
-constexpr int64_t cheap_bytes = 24 << 10;     // of a block's values: with them the ring has all its slots
+constexpr int64_t cheap_bytes = 24 << 10;     // of a block's values: they cost the ring no slot, as a rule
 
 int64_t bytes_of(const KernelArg& arg) { return arg.elements * static_cast<int64_t>(dtype_size(arg.dtype)); }
 

@@ -34,7 +34,7 @@ class StreamPrinter {
   void add(std::span<const StreamStage> chain);
   std::string print(std::span<const StreamStage> chain);
   std::string constants() const;
-  // Stages up to the next one that waits for other blocks are one piece of text, which chains of the same text share.
+  // A chain: stages up to the next one that waits for other blocks. What is printed of it is there once.
   static bool begins(const StreamStage& stage) { return stage.after_all || stage.kind == Kind::exchange; }
 
   // Stages and their places of a row (text_stages.cpp).
