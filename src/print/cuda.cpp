@@ -341,6 +341,11 @@ $fn void give_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(then));
 })"},
     {"pause", "$fn void pause() {}"},
+    {"clocks", R"($fn unsigned clocks() {
+  unsigned now;
+  asm volatile("mov.u32 %0, %clock;" : "=r"(now));
+  return now;
+})"},
     // 16 bytes at once, so that who reads some of them has all, and in no order with other memory.
     {"write_whole", R"($fn void write_whole(uint4* to, const uint4 word) {
   const unsigned long long low = word.x | (unsigned long long)word.y << 32, high = word.z | (unsigned long long)word.w << 32;

@@ -152,6 +152,7 @@ const Dialect& harness_dialect() {
                                                  "take_registers",
                                                  "give_registers",
                                                  "pause",
+                                                 "clocks",
                                                  "write_whole",
                                                  "read_whole",
                                                  "count_hint",

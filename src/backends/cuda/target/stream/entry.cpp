@@ -1,4 +1,5 @@
-// One warp feeds, one finds what the table names, a piece of text ahead, and the others go through the pieces.
+// Of four warps one feeds, one lists for it, one finds what the table names, a piece of text ahead, and one looks at
+// counters; the others go through the pieces.
 #include "backends/cuda/target/stream/entry.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int64_t most_slots = 8;  // of the ring
 constexpr int64_t rows_kept = 2;   // of the table: of the piece of text that runs and of the next
+constexpr int64_t counters_kept = 2;
 
 // Of a thread, once warps have taken their parts. What a block begins with, 168 for each of its threads, must do for
 // all: warps that ask for more wait until others have given it.
@@ -22,7 +24,7 @@ static_assert((stream_block - stream_threads) * feeder_registers + stream_thread
 
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
   constexpr int64_t most_shared = 227 << 10, fewest_slots = 3;
-  constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 2 * list_count + 1,
+  constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 2 * list_count + 2 * counters_kept + 1,
                     lists = list_count * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
   StreamLayout l;
@@ -50,6 +52,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   entry.tables += "// Places: numbers, positions among what is given, in the block's memory and in the launch's.\n";
   numbers("table_rows", table.rows), numbers("table_matrices", table.matrices);
   numbers("table_brought", table.brought), numbers("table_slices", table.slices);
+  numbers("table_counters", table.counters);
   Lines t;
   t.add("extern __shared__ uint4 memory[];");
   t.add("char* const own = (char*)memory;");
@@ -68,14 +71,34 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                     2 * rows_kept, rows_kept, stream_warps));
   t.add(
       fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_empty[{} + threadIdx.x], 1);", 2 * list_count, rows_kept));
+  t.add(fmt::format("unsigned long long* const counted = row_empty + {};", rows_kept + 2 * list_count));
+  t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&counted[threadIdx.x], threadIdx.x < {} ? 1 : {});",
+                    2 * counters_kept, counters_kept, stream_warps));
+  t.add(fmt::format("Counters counters = {{counted, counted + {0}, {0}, 0, 0}};", counters_kept));
   if (told > 0) {
-    t.add(fmt::format("unsigned long long* const looked = row_empty + {};", rows_kept + 2 * list_count));
+    t.add(fmt::format("unsigned long long* const looked = counted + {};", 2 * counters_kept));
     t.add(fmt::format("if (threadIdx.x == 0) mbarrier_start(looked, {});", told * stream_warps));
   }
   t.add("__syncthreads();");
   t.open(fmt::format("if (threadIdx.x >= {})", stream_threads));
   t.add(fmt::format("take_registers<{}>();", feeder_registers));
-  t.add(fmt::format("if (threadIdx.x >= {}) return;", stream_threads + 96));
+  t.open(fmt::format("if (threadIdx.x >= {})", stream_threads + 96));
+  const size_t counters = table.counters.size() / 2;
+  if (counters > 0) {
+    t.add("if (!is_elected()) return;");
+    t.add("const unsigned long long turn = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
+    t.add("int place = table_counters[0], late = table_counters[1];  // of the next one");
+    t.add("#pragma unroll 1");
+    t.open(fmt::format("for (int n = 1; n <= {}; ++n)", counters));
+    t.add(fmt::format("const char* const counter = shared + (place - {});", own_from));
+    t.add(fmt::format("const unsigned some = {};",
+                      way.late == 0 ? "0" : fmt::format("late ? gridDim.x / {} : 0", way.late)));
+    t.add(fmt::format("if (n < {}) place = table_counters[2 * n], late = table_counters[2 * n + 1];", counters));
+    t.add("look_at(counters, counter, turn, some);");
+    t.close();
+  }
+  t.add("return;");
+  t.close();
   t.add(fmt::format("Lists lists = {{(uint4*)(own + {}), row_empty + {}, row_empty + {}, 0, 0}};", layout.at_lists,
                     rows_kept, rows_kept + list_count));
   t.open(fmt::format("if (threadIdx.x < {})", stream_threads + 32));

@@ -99,18 +99,28 @@ __device__ __forceinline__ void copy_piece(char* to, const char* from, const int
   else
     copy_bulk(to, from, bytes, full);
 }
-// Before half a piece is asked for, until `requests_at_once` are under way with it at most. Barriers that nothing has
-// come to are over for the phase before the first.
-__device__ __forceinline__ void wait_for_older(const Ring& r, const int half) {
+// What the thread that asks has: the ring, and when it asked last.
+struct Requests {
+  Ring ring;
+  unsigned last;
+};
+// Before half a piece is asked for, until `requests_at_once` are under way with it at most, and `request_gap` clocks have
+// gone by since the last one: where the ring had no room several would go at once, and delay what the block publishes
+// then. Barriers that nothing has come to are over for the phase before the first.
+__device__ __forceinline__ void wait_for_turn(Requests& q, const int half) {
+  const Ring& r = q.ring;
   const int older = 2 * r.slot + half - requests_at_once;
   mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
+  if (request_gap == 0) return;
+  while (clocks() - q.last < request_gap) pause();
+  q.last = clocks();
 }
-__device__ __forceinline__ void request_half(const Ring& r, const int half, char* to, const char* from, int bytes,
+__device__ __forceinline__ void request_half(Requests& q, const int half, char* to, const char* from, int bytes,
                                              const unsigned apart) {
-  unsigned long long* const full = &r.full[2 * r.slot + half];
+  unsigned long long* const full = &q.ring.full[2 * q.ring.slot + half];
   mbarrier_expect(full, bytes);
   if (bytes == 0) return;
-  wait_for_older(r, half);
+  wait_for_turn(q, half);
   if (apart == 0) return copy_piece<weights_read_once>(to, from, bytes, full);
   const int line = (apart >> apart_bits) * 16;
 #pragma unroll 1
@@ -119,17 +129,19 @@ __device__ __forceinline__ void request_half(const Ring& r, const int half, char
 }
 // A chunk's rows of so many bytes, of keys or of values, with a pad behind each.
 template <int bytes, int apart, int pad, bool once>
-__device__ __forceinline__ void request_rows(const Ring& r, const int half, char* to, const char* from) {
-  unsigned long long* const full = &r.full[2 * r.slot + half];
+__device__ __forceinline__ void request_rows(Requests& q, const int half, char* to, const char* from) {
+  unsigned long long* const full = &q.ring.full[2 * q.ring.slot + half];
   mbarrier_expect(full, chunk_keys * bytes);
-  wait_for_older(r, half);
+  wait_for_turn(q, half);
   if (apart == bytes && pad == 0) return copy_piece<once>(to, from, chunk_keys * bytes, full);
 #pragma unroll 8
   for (int key = 0; key < chunk_keys; ++key)
     copy_piece<once>(to + key * (bytes + pad), from + (long long)key * apart, bytes, full);
 }
 // By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
-__device__ __forceinline__ void feed(Ring r, Lists l) {
+__device__ __forceinline__ void feed(const Ring& ring, Lists l) {
+  Requests q = {ring, clocks()};
+  Ring& r = q.ring;
 #pragma unroll 1
   while (true) {
     mbarrier_wait(&l.made[l.list], l.phase);
@@ -151,16 +163,16 @@ __device__ __forceinline__ void feed(Ring r, Lists l) {
         const char* const values = (const char*)(apart | (unsigned long long)beside << 32);
         char* const behind = to + chunk_keys * key_bytes;
         if (several) {  // they come by too seldom for the cache to keep them
-          request_rows<key_bytes, key_apart, 0, true>(r, 0, to, from);
-          request_rows<value_bytes, value_apart, 0, true>(r, 1, behind, values);
+          request_rows<key_bytes, key_apart, 0, true>(q, 0, to, from);
+          request_rows<value_bytes, value_apart, 0, true>(q, 1, behind, values);
         } else {
-          request_rows<key_bytes, key_apart, 0, false>(r, 0, to, from);
-          request_rows<value_bytes, value_apart, value_pad, false>(r, 1, behind, values);
+          request_rows<key_bytes, key_apart, 0, false>(q, 0, to, from);
+          request_rows<value_bytes, value_apart, value_pad, false>(q, 1, behind, values);
         }
       } else {
-        request_half(r, 0, to, from, first, apart);
+        request_half(q, 0, to, from, first, apart);
         const long long behind = apart == 0 ? first : (apart & (1 << apart_bits) - 1) * 64LL;
-        request_half(r, 1, to + first, from + behind, second, apart);
+        request_half(q, 1, to + first, from + behind, second, apart);
       }
       advance(r.slot, r.phase, r.count);
       if (last) break;

@@ -293,26 +293,28 @@ __device__ __forceinline__ void publish(const int from, const T* value, char* me
   if (thread == 0) count_hint((unsigned long long*)memory);
 }
 
-// Words of all blocks, a thread one and each so many times 256 behind it: all are asked for before the first is waited for.
+// Words of all blocks, the thread `from` the first one and each so many times 256 behind it: all are asked for before the
+// first is waited for.
 template <int turns>
 struct Taken {
   uint4 word[turns];
 };
 template <int turns>
-__device__ __forceinline__ void ask(Taken<turns>& t, const char* memory, const int all) {
+__device__ __forceinline__ void ask(Taken<turns>& t, const int from, const char* memory, const int all) {
 #pragma unroll
   for (int n = 0; n < turns; ++n) {
-    const int at = threadIdx.x + n * 256;
+    const int at = (threadIdx.x - from) % 256 + n * 256;
     t.word[n] = {0, 0, 0, 0};
     if (at < all) t.word[n] = read_whole((const uint4*)(memory + 256) + at);
   }
 }
 template <int turns, typename T>
-__device__ __forceinline__ void take(Taken<turns>& t, T* value, const char* memory, const Turn& turn, const int all) {
+__device__ __forceinline__ void take(Taken<turns>& t, const int from, T* value, const char* memory, const Turn& turn,
+                                     const int all) {
   constexpr int each = 12 / sizeof(T);
 #pragma unroll
   for (int n = 0; n < turns; ++n) {
-    const int at = threadIdx.x + n * 256;
+    const int at = (threadIdx.x - from) % 256 + n * 256;
     if (at >= all) continue;
     while ((t.word[n].w ^ (unsigned)turn.number) & turn_mask) {
       pause();
@@ -337,11 +339,26 @@ __device__ __forceinline__ bool has_key(const long long key, const long long key
   if (gridDim.x < batches * splits || key < 0 || key >= keys) return true;
   return (int)key / 32 % splits == blockIdx.x % splits;
 }
-// Until all blocks but some have published: one thread looks.
-__device__ __forceinline__ void wait_for_most(const char* memory, const Turn& turn, const unsigned late) {
-  if (threadIdx.x == 0)
-    while (hint_seen((const unsigned long long*)memory) < turn.number * gridDim.x - late) pause();
-  meet_block();
+// Counters of what all blocks publish, in the order in which the block waits for them. One thread of a warp of its own
+// looks at them all the time: a look takes its way to the cache and back, beside what the block does.
+struct Counters {
+  unsigned long long *seen, *gone;
+  int count, slot;  // of barriers of each
+  unsigned phase;
+};
+// By that thread, until all blocks but `late` have published.
+__device__ __forceinline__ void look_at(Counters& c, const char* counter, const unsigned long long number,
+                                        const unsigned late) {
+  mbarrier_wait(&c.gone[c.slot], c.phase ^ 1);
+  while (hint_seen((const unsigned long long*)counter) < number * gridDim.x - late) pause();
+  mbarrier_arrive(&c.seen[c.slot]);
+  advance(c.slot, c.phase, c.count);
+}
+__device__ __forceinline__ void wait_for_most(Counters& c) {
+  mbarrier_wait(&c.seen[c.slot], c.phase);
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(&c.gone[c.slot]);
+  advance(c.slot, c.phase, c.count);
 }
 
 // Until every block has come here as often; `counter` only grows.

@@ -29,6 +29,13 @@ std::optional<size_t> published(const WholeMethod& method, const StreamPlan& pla
   return std::nullopt;
 }
 
+std::optional<size_t> counted(const StreamPlan& plan, const StreamStage& exchange) {
+  int64_t bytes = 0;
+  for (int32_t v : exchange.values) bytes += plan.bytes[static_cast<size_t>(v)];
+  if (bytes <= word_payload * stream_threads) return std::nullopt;
+  return plan.slices.contains(exchange.values[0]) ? 0 : exchange.values.size() - 1;
+}
+
 TableWriter::TableWriter(const WholeMethod& method, const StreamPlan& plan) : m_(method), plan_(plan) {
   for (const Kernel& k : plan_.kernels) {
     table.first_trap.push_back(takes_trap(k) ? table.trap_count : -1);
@@ -105,6 +112,11 @@ int TableWriter::counter(int attention) {
   return known->second;
 }
 
+void TableWriter::wait_for(int counter, bool some_late) {
+  table.counters.push_back(table.pointers[static_cast<size_t>(counter)]);
+  table.counters.push_back(some_late);
+}
+
 void TableWriter::ask_for(int pointer, const std::array<int64_t, 3>& shape, std::optional<int> other) {
   table.matrices.push_back(table.pointers[static_cast<size_t>(pointer)]);
   table.matrices.push_back(table.shapes.try_emplace(shape, static_cast<int>(table.shapes.size())).first->second);
@@ -158,6 +170,7 @@ void TableWriter::add(const StreamStage& stage) {
   const std::vector<int32_t>& values = m_.steps[stage.step].values;
   put_number(std::max(table.first_trap[stage.step], 0));
   if (stage.kind == Kind::exchange) {
+    if (const auto n = counted(plan_, stage)) wait_for(exchange_pointer(stage.values[*n]), true);
     for (int32_t v : stage.values) {
       put(exchange_pointer(v));
       put(pointer(v, false));
@@ -182,13 +195,15 @@ void TableWriter::add(const StreamStage& stage) {
     put(partial_pointers_[merged_ % 2]);
     if (stage.kind == Kind::attention) table.rows.push_back(plan_.scratch.at(stage.step));
     put_number(merged_);
-    const int counted = counter(merged_);
-    put(counted);
-    if (stage.kind == Kind::attention) ask_for(counted, {0, stream_alignment, 0});
-    if (stage.kind == Kind::attention && plan_.attentions[stage.step]->fed) ask_for_keys(stage.step);
-    if (stage.kind == Kind::attention && plan_.attentions[stage.step]->looks > 0)
-      table.rows.push_back(plan_.seen.at(stage.step));
-    if (stage.kind == Kind::merge) {
+    const int parts = counter(merged_);
+    if (stage.kind == Kind::attention) {
+      put(parts);
+      ask_for(parts, {0, stream_alignment, 0});
+      if (plan_.attentions[stage.step]->fed) ask_for_keys(stage.step);
+      if (plan_.attentions[stage.step]->looks > 0) table.rows.push_back(plan_.seen.at(stage.step));
+    } else {
+      // For all: where most have no keys, the others would look for the few all the time.
+      wait_for(parts, false);
       const AttentionAxes& axes = plan_.attentions[stage.step]->axes;
       put_share(axes.batch.size() * axes.rows.size() * axes.columns.size() / quad_columns, 1);
       ++merged_;

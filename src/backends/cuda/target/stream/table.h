@@ -16,6 +16,7 @@ inline constexpr int64_t plain_from = -(1 << 20);   // down from here they are n
 inline constexpr int64_t share_from = 1 << 28;      // from here on what is a block's of so many units: two numbers
 inline constexpr int64_t slices_from = -(1 << 30);  // down from here numbers of `slices`: which words of all it needs
 inline constexpr int64_t words_from = 1 << 30;      // from here on what it publishes: words of a block, and of all
+inline constexpr int64_t word_payload = 12;         // bytes of a value in a word that is exchanged
 inline constexpr int64_t most_brought = 512;        // bytes that come with a row of the table
 inline constexpr int64_t keys_of_kind = -2;         // in place of how many lines
 inline constexpr int stage_waits = 1 << 15;         // in the entry of a piece of text: it waits for all blocks
@@ -49,6 +50,8 @@ struct StreamTable {
   // are at the other place.
   std::map<std::array<int64_t, 3>, int> shapes;
   std::vector<KeyKind> key_kinds;
+  // Twos of the place of a counter and whether some blocks may be late, in the order in which they are waited for.
+  std::vector<int64_t> counters;
   std::vector<int32_t> values;  // what is given
   std::vector<int> first_trap;  // by step: its traps have the numbers behind this one; -1: it has none
   int trap_count = 0;
@@ -60,6 +63,10 @@ struct StreamTable {
 
 // What the stage makes and publishes: the argument that it is.
 std::optional<size_t> published(const WholeMethod& method, const StreamPlan& plan, const StreamStage& stage);
+
+// Of an exchange the value whose counter is waited for before any words are looked at: with a word for each thread all
+// look at once, with more they would delay what they wait for.
+std::optional<size_t> counted(const StreamPlan& plan, const StreamStage& exchange);
 
 class TableWriter {
  public:
@@ -83,6 +90,7 @@ class TableWriter {
   int own_pointer(int64_t bytes);
   int exchange_pointer(int32_t value);
   int counter(int attention);
+  void wait_for(int counter, bool some_late);
   void ask_for(int pointer, const std::array<int64_t, 3>& shape, std::optional<int> other = {});
   void ask_for_keys(size_t step);
   void ask_for_small(size_t step);

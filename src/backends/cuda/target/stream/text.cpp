@@ -91,10 +91,16 @@ std::string StreamPrinter::print(std::span<const StreamStage> chain) {
   std::string to_publish;  // behind the next meeting
   const bool feeds = std::any_of(chain.begin(), chain.end(), [&](const StreamStage& s) { return is_fed(s); });
   fed_begun_ = std::none_of(chain.begin(), chain.end(), [](const StreamStage& s) { return s.kind == Kind::look; });
+  Lines begun;
+  begun.indent = 5;
   for (const StreamStage& stage : chain) {
-    if (fed_begun_ && is_fed(stage)) begin_fed(stage, c);
+    if (fed_begun_ && is_fed(stage)) begin_fed(stage, c, begun);
     row_ += places_of(stage);
   }
+  if (chain[0].kind == Kind::exchange)
+    beside_words_ = begun.text;
+  else
+    c.text += begun.text;
   row_ = 1;
   // Pieces are taken in the order of stages.
   if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange && !feeds) {
@@ -131,12 +137,13 @@ std::string StreamPrinter::print(std::span<const StreamStage> chain) {
 std::string StreamPrinter::constants() const {
   const FedLayout fed = plan_.fed.value_or(FedLayout{});
   return fmt::format(
-      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, list_length = {}, list_count = {}, "
+      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, request_gap = {}, list_length = {}, "
+      "list_count = {}, "
       "most_blocks = {}, weights_read_once = {:d} }};\n"
       "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {} "
       "}};\n",
-      slot_depth, slot_bytes, way_.requests, list_length, list_count, stream_grid, way_.once, StreamAttention::chunk,
-      fed.key_bytes, fed.key_apart, fed.value_bytes, fed.value_apart, StreamAttention::row_pad);
+      slot_depth, slot_bytes, way_.requests, way_.gap, list_length, list_count, stream_grid, way_.once,
+      StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes, fed.value_apart, StreamAttention::row_pad);
 }
 
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,

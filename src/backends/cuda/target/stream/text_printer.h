@@ -16,8 +16,7 @@
 
 namespace npusim::cuda {
 
-inline constexpr int64_t word_payload = 12;  // bytes of a value in a word that is exchanged
-inline constexpr int published_places = 3;   // of a row: the memory of the words, the block's elements, its words
+inline constexpr int published_places = 3;  // of a row: the memory of the words, the block's elements, its words
 
 class StreamPrinter {
  public:
@@ -52,7 +51,7 @@ class StreamPrinter {
   bool is_fed(const StreamStage& stage) const {
     return stage.kind == Kind::attention && plan_.attentions[stage.step]->fed.has_value();
   }
-  void begin_fed(const StreamStage& stage, Lines& c);
+  void begin_fed(const StreamStage& stage, Lines& declared, Lines& begun);
   void part(const StreamStage& stage, const std::string& name, int first, Lines& c);
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
   std::string row(int at) const { return fmt::format("row[{}]", row_ + at); }
@@ -67,7 +66,7 @@ class StreamPrinter {
   }
   // From the first argument of the stage to its words.
   int publish_back(const StreamStage& stage) const {
-    return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 4 : 1);
+    return static_cast<int>(plan_.kernels[stage.step].args.size()) + (stage.kind == Kind::merge ? 3 : 1);
   }
   std::string name_of(const StreamStage& stage) const {
     const bool fed = plan_.attentions[stage.step] && plan_.attentions[stage.step]->fed;
@@ -102,6 +101,7 @@ class StreamPrinter {
   int row_ = 0;                       // where the stage that is printed begins in the row of its chain
   bool begun_ = false;                // the first piece of the next products is taken
   bool fed_begun_ = false;            // attentions whose keys are fed begin with their chain, not behind a look of it
+  std::string beside_words_;          // what is read while an exchange's words are on their way
   std::map<size_t, int> row_of_;      // of that chain, where rows begin that every block computes, by step
   std::set<int> numbers_;             // places of two numbers in the row that is printed
   std::set<std::string> parts_;

@@ -45,7 +45,7 @@ int StreamPrinter::places_of(const StreamStage& stage) const {
     case Kind::attention:
       return 5 + args + looks;
     case Kind::merge:
-      return 5 + args + made;
+      return 4 + args + made;
     case Kind::look:
       return 2 + args;
     case Kind::ahead:
@@ -122,7 +122,7 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
     case Kind::attention: {
       const bool looks = plan_.attentions[stage.step]->looks > 0;
       attention(stage, name);
-      if (is_fed(stage) && !fed_begun_) begin_fed(stage, c);
+      if (is_fed(stage) && !fed_begun_) begin_fed(stage, c, c);
       c.add(fmt::format("{}_parts({}turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
                         is_fed(stage) ? fmt::format("ring, many_{0}, masks_{0}, ", row_) : "", attention_count(),
                         row_ + places + 2, in_block(row(places + 1)), row(places),
@@ -135,12 +135,12 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
       break;
     }
     case Kind::merge:
-      // For all: where most have no keys, the others would look for the few all the time.
-      c.add(fmt::format("wait_for_most((const char*){}, turn, 0);", row(places + 2)));
+      c.add("meet_block();");
+      c.add("wait_for_most(counters);");
       c.add(fmt::format("{}_merge(turn.number * {} + (int)(long long)row[{}], {}, (const char*){}, {});", name,
-                        attention_count(), row_ + places + 1, numbers(row_ + places + 3), row(places),
+                        attention_count(), row_ + places + 1, numbers(row_ + places + 2), row(places),
                         arguments(stage)));
-      places += 4;
+      places += 3;
       break;
     case Kind::product:
       break;
@@ -154,8 +154,8 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   row_ += places_of(stage);
 }
 
-// Either way the block meets before its memory changes. With a word for each thread all may look at once; with more
-// they would delay what they wait for.
+// Either way the block meets before its memory changes. Words of several values are dealt to threads as if they were of
+// one: who waits for one value's does not wait for another's, too.
 void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
   const auto place = [&](size_t n) { return 1 + 3 * static_cast<int>(n); };
   const auto memory = [&](size_t n) { return row(place(n)); };
@@ -173,17 +173,18 @@ void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
     const std::string some = numbers(row_ + place(n) + 2) + ".y", key = owned(plan_.slices.at(stage.values[n]));
     c.add(fmt::format("const int words_{} = {};", n, key.empty() ? some : fmt::format("{} ? {} : 0", key, some)));
   }
-  int64_t bytes = 0;
-  for (int32_t v : stage.values) bytes += bytes_of(v);
-  const bool few = bytes <= word_payload * stream_threads;
-  if (!few)
-    c.add(fmt::format("wait_for_most((const char*){}, turn, {});", memory(is_sliced(0) ? 0 : stage.values.size() - 1),
-                      way_.late == 0 ? "0" : fmt::format("gridDim.x / {}", way_.late)));
-  for (size_t n = 0; n < stage.values.size(); ++n) c.add(fmt::format("ask(taken_{}, {}, {});", n, words(n), all(n)));
-  if (few) c.add("meet_block();");
+  std::vector<std::string> from = {"0"};
+  for (size_t n = 0; n + 1 < stage.values.size(); ++n) from.push_back((n > 0 ? from[n] + " + " : "") + all(n));
+  const bool counts = counted(plan_, stage).has_value();
+  if (counts) c.add("meet_block();"), c.add("wait_for_most(counters);");
   for (size_t n = 0; n < stage.values.size(); ++n)
-    c.add(fmt::format("take(taken_{}, {}{}, {}, turn, {});", n, pointer_type(plan_.exchanges.at(stage.values[n])),
-                      in_block(row(place(n) + 1)), words(n), all(n)));
+    c.add(fmt::format("ask(taken_{}, {}, {}, {});", n, from[n], words(n), all(n)));
+  c.text += std::exchange(beside_words_, "");
+  if (!counts) c.add("meet_block();");
+  for (size_t n = 0; n < stage.values.size(); ++n)
+    c.add(fmt::format("take(taken_{}, {}, {}{}, {}, turn, {});", n, from[n],
+                      pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(place(n) + 1)), words(n),
+                      all(n)));
 }
 
 // Of rows that every block computes for itself, if it needs those of one batch alone.
@@ -212,16 +213,16 @@ void StreamPrinter::attention(const StreamStage& stage, const std::string& name)
     functions_ += print_attention(plan_.kernels[stage.step], *plan_.attentions[stage.step], d_, name);
 }
 
-// What is read before anything is waited for.
-void StreamPrinter::begin_fed(const StreamStage& stage, Lines& c) {
+// What is read while the chain's words are on their way: `declared` before, `begun` then.
+void StreamPrinter::begin_fed(const StreamStage& stage, Lines& declared, Lines& begun) {
   const std::string name = name_of(stage);
   const int places = 1 + static_cast<int>(plan_.kernels[stage.step].args.size());
   const bool looks = plan_.attentions[stage.step]->looks > 0;
   attention(stage, name);
-  c.add(fmt::format("bool many_{} = false;", row_));
-  c.add(fmt::format("float masks_{}[{}] = {{}};", row_, fed_masks));
-  c.add(fmt::format("{0}_begin(many_{1}, masks_{1}, {2}{3});", name, row_,
-                    looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
+  declared.add(fmt::format("bool many_{} = false;", row_));
+  declared.add(fmt::format("float masks_{}[{}] = {{}};", row_, fed_masks));
+  begun.add(fmt::format("{0}_begin(many_{1}, masks_{1}, {2}{3});", name, row_,
+                        looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
 }
 
 void StreamPrinter::part(const StreamStage& stage, const std::string& name, int first, Lines& c) {

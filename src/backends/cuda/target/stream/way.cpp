@@ -7,15 +7,22 @@ namespace npusim::cuda {
 
 std::span<const StreamWay> stream_ways() {
   static constexpr StreamWay ways[] = {
-      {},          {.requests = 2}, {.requests = 4},   {.requests = 6},
-      {.late = 2}, {.late = 0},     {.nearer = false}, {.once = false},
+      {},
+      {.gap = 0},
+      {.requests = 4, .gap = 700},
+      {.requests = 6, .gap = 850},
+      {.late = 2},
+      {.late = 0},
+      {.nearer = false},
+      {.requests = 2},
+      {.once = false},
   };
   return ways;
 }
 
 std::string to_string(const StreamWay& way) {
-  return fmt::format("{} requests of a block under way, many words read when {} come", way.requests,
-                     way.late == 0 ? "all have" : fmt::format("all but 1 in {} have", way.late)) +
+  return fmt::format("{} requests of a block under way, {} clocks apart, many words read when {} come", way.requests,
+                     way.gap, way.late == 0 ? "all have" : fmt::format("all but 1 in {} have", way.late)) +
          (way.nearer ? "" : ", words where they are") + (way.once ? ", weights read once" : "");
 }
 

@@ -12,6 +12,8 @@ struct StreamWay {
   // Requests for weights and keys, each of up to half a slot, that a block has under way at once: more delay what
   // blocks exchange.
   int requests = 3;
+  // Clocks from one of them to the next at least.
+  int gap = 500;
   // Many words are read when all but one in so many blocks have published; 0: when all have.
   int late = 4;
   // A block's words are brought into the cache before it publishes them.
