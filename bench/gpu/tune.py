@@ -37,7 +37,7 @@ def tune(name: str, folder: Path, npusim: str, ways: int, work: Path) -> str:
     _, error, right = compare.check(npusim, [tuned, *given], work, expected, compare.dtype_of(name))
     changed = [k for k in report["kernels"] if k["after"] != k["before"]]
     kept = "kept" if report["kept"] else "not kept"
-    times = f"{report['before_ms']:8.4f} {report['after_ms']:8.4f} ms"
+    times = f"{report['before_ms']:8.4f} {report['after_ms']:8.4f} ms" if changed else "no other way is faster"
     counts = f"{len(changed)} of {len(report['kernels'])} kernels"
     lines = [f"{name:26s} {times}  {kept:8s} {counts}, {error:.1e} {'ok' if right else 'WRONG'}, {seconds:.0f} s"]
     for k in report["kernels"] if len(report["kernels"]) == 1 else []:  # a method as one launch
