@@ -8,6 +8,7 @@ namespace npusim::cuda {
 std::span<const StreamWay> stream_ways() {
   static constexpr StreamWay ways[] = {
       {},
+      {.gap = 500},
       {.gap = 0},
       {.requests = 4, .gap = 700},
       {.requests = 6, .gap = 850},
