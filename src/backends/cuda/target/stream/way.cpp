@@ -9,9 +9,9 @@ std::span<const StreamWay> stream_ways() {
   static constexpr StreamWay ways[] = {
       {},
       {.gap = 500},
+      {.requests = 4, .gap = 500},
+      {.requests = 6, .gap = 600},
       {.gap = 0},
-      {.requests = 4, .gap = 700},
-      {.requests = 6, .gap = 850},
       {.late = 2},
       {.late = 0},
       {.nearer = false},
