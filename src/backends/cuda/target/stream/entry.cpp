@@ -71,12 +71,12 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                     2 * rows_kept, rows_kept, stream_warps));
   t.add(
       fmt::format("if (threadIdx.x < {}) mbarrier_start(&row_empty[{} + threadIdx.x], 1);", 2 * list_count, rows_kept));
-  t.add(fmt::format("unsigned long long* const counted = row_empty + {};", rows_kept + 2 * list_count));
-  t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&counted[threadIdx.x], threadIdx.x < {} ? 1 : {});",
+  t.add(fmt::format("unsigned long long* const counter_seen = row_empty + {};", rows_kept + 2 * list_count));
+  t.add(fmt::format("if (threadIdx.x < {}) mbarrier_start(&counter_seen[threadIdx.x], threadIdx.x < {} ? 1 : {});",
                     2 * counters_kept, counters_kept, stream_warps));
-  t.add(fmt::format("Counters counters = {{counted, counted + {0}, {0}, 0, 0}};", counters_kept));
+  t.add(fmt::format("Counters counters = {{counter_seen, counter_seen + {0}, {0}, 0, 0}};", counters_kept));
   if (told > 0) {
-    t.add(fmt::format("unsigned long long* const looked = counted + {};", 2 * counters_kept));
+    t.add(fmt::format("unsigned long long* const looked = counter_seen + {};", 2 * counters_kept));
     t.add(fmt::format("if (threadIdx.x == 0) mbarrier_start(looked, {});", told * stream_warps));
   }
   t.add("__syncthreads();");
@@ -86,7 +86,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   const size_t counters = table.counters.size() / 2;
   if (counters > 0) {
     t.add("if (!is_elected()) return;");
-    t.add("const unsigned long long turn = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
+    t.add("const unsigned long long turn = launch_number(shared);");
     t.add("int place = table_counters[0], late = table_counters[1];  // of the next one");
     t.add("#pragma unroll 1");
     t.open(fmt::format("for (int n = 1; n <= {}; ++n)", counters));
@@ -200,7 +200,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   if (table.trap_count > 0) t.add(fmt::format("int* const trap = (int*)given.at[{}];", table.values.size()));
   t.add("Meeting meeting = {(unsigned long long*)shared, 0};");
   t.add(fmt::format("char* const scratch = own + {};", layout.at_scratch));
-  t.add("if (threadIdx.x == 0) *number = count_seen((unsigned long long*)shared + 16) / gridDim.x + 1;");
+  t.add("if (threadIdx.x == 0) *number = launch_number(shared);");
   t.add("meet_block();");
   t.add("const Turn turn = {*number};");
   t.add("int half = 0;");

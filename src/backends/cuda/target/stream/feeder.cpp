@@ -140,7 +140,7 @@ __device__ __forceinline__ void request_rows(Requests& q, const int half, char* 
 }
 // By one thread: asks for all that is listed, as far ahead as the ring has room, with few requests under way at once.
 __device__ __forceinline__ void feed(const Ring& ring, Lists l) {
-  Requests q = {ring, clocks()};
+  Requests q = {ring, clocks() - request_gap};  // the first one need not wait
   Ring& r = q.ring;
 #pragma unroll 1
   while (true) {

@@ -29,7 +29,7 @@ std::optional<size_t> published(const WholeMethod& method, const StreamPlan& pla
   return std::nullopt;
 }
 
-std::optional<size_t> counted(const StreamPlan& plan, const StreamStage& exchange) {
+std::optional<size_t> counter_of(const StreamPlan& plan, const StreamStage& exchange) {
   int64_t bytes = 0;
   for (int32_t v : exchange.values) bytes += plan.bytes[static_cast<size_t>(v)];
   if (bytes <= word_payload * stream_threads) return std::nullopt;
@@ -170,7 +170,7 @@ void TableWriter::add(const StreamStage& stage) {
   const std::vector<int32_t>& values = m_.steps[stage.step].values;
   put_number(std::max(table.first_trap[stage.step], 0));
   if (stage.kind == Kind::exchange) {
-    if (const auto n = counted(plan_, stage)) wait_for(exchange_pointer(stage.values[*n]), true);
+    if (const auto n = counter_of(plan_, stage)) wait_for(exchange_pointer(stage.values[*n]), true);
     for (int32_t v : stage.values) {
       put(exchange_pointer(v));
       put(pointer(v, false));

@@ -66,7 +66,7 @@ std::optional<size_t> published(const WholeMethod& method, const StreamPlan& pla
 
 // Of an exchange the value whose counter is waited for before any words are looked at: with a word for each thread all
 // look at once, with more they would delay what they wait for.
-std::optional<size_t> counted(const StreamPlan& plan, const StreamStage& exchange);
+std::optional<size_t> counter_of(const StreamPlan& plan, const StreamStage& exchange);
 
 class TableWriter {
  public:

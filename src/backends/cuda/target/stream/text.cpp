@@ -138,8 +138,7 @@ std::string StreamPrinter::constants() const {
   const FedLayout fed = plan_.fed.value_or(FedLayout{});
   return fmt::format(
       "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, request_gap = {}, list_length = {}, "
-      "list_count = {}, "
-      "most_blocks = {}, weights_read_once = {:d} }};\n"
+      "list_count = {}, most_blocks = {}, weights_read_once = {:d} }};\n"
       "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {} "
       "}};\n",
       slot_depth, slot_bytes, way_.requests, way_.gap, list_length, list_count, stream_grid, way_.once,

@@ -175,7 +175,7 @@ void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
   }
   std::vector<std::string> from = {"0"};
   for (size_t n = 0; n + 1 < stage.values.size(); ++n) from.push_back((n > 0 ? from[n] + " + " : "") + all(n));
-  const bool counts = counted(plan_, stage).has_value();
+  const bool counts = counter_of(plan_, stage).has_value();
   if (counts) c.add("meet_block();"), c.add("wait_for_most(counters);");
   for (size_t n = 0; n < stage.values.size(); ++n)
     c.add(fmt::format("ask(taken_{}, {}, {}, {});", n, from[n], words(n), all(n)));

@@ -15,7 +15,6 @@ std::span<const StreamWay> stream_ways() {
       {.late = 2},
       {.late = 0},
       {.nearer = false},
-      {.requests = 2},
       {.once = false},
   };
   return ways;
