@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import compare
 import torch
+import turns
 
 
 @torch.inference_mode()
@@ -26,10 +27,9 @@ def tune(name: str, folder: Path, npusim: str, ways: int, work: Path) -> str:
     _, _, expected = compare.make(name, folder, work)
     torch.cuda.empty_cache()
     (folder / "tuned").mkdir(exist_ok=True)
-    program, tuned = folder / compare.STREAM / f"{name}.npubin", folder / "tuned" / f"{name}.npubin"
-    if not program.exists():
-        program = folder / f"{name}.npubin"
+    program, tuned = turns.program_of(name, folder), folder / "tuned" / f"{name}.npubin"
     given = ["--weights", work / "model.safetensors", "--inputs", work / "inputs.safetensors"]
+    given += ["--method", "decode"] if name in compare.SHAPED else []
     begin = time.monotonic()
     flags = ["--ways", ways, "--seconds", 0.2, "--json"]
     report = json.loads(compare.own(npusim, "tune", program, *given, "-o", tuned, *flags))

@@ -161,6 +161,19 @@ TEST(CudaStream, Products) {
   }
 }
 
+// Weights for which the ring goes round several times, in pieces of different sizes; the first ones are used slowly, so
+// that it is full.
+TEST(CudaStream, WeightsOfManyLaps) {
+  const DType type = DType::bf16;
+  Chain chain;
+  const auto add = [&](const std::string& x, int64_t lines, int64_t depth, const std::string& y) {
+    chain.add(linear(1, lines, depth, type, type, type, plain), {x, "w" + y, "wb" + y, "x_" + y, y});
+  };
+  add("x", 64, 64, "s1"), add("s1", 64, 64, "s2"), add("s2", 64, 64, "s3"), add("s3", 64, 64, "s4");
+  add("s4", 448, 64, "h"), add("h", 1005, 448, "few"), add("h", 500, 448, "other");
+  chain.check(0.01);
+}
+
 // Pieces of text are the same only where the same stages share their rows: of two products side by side once both have
 // the same rows, once each its own.
 TEST(CudaStream, RowsThatAreTheSameAndOthers) {

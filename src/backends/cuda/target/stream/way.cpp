@@ -8,13 +8,13 @@ namespace npusim::cuda {
 std::span<const StreamWay> stream_ways() {
   static constexpr StreamWay ways[] = {
       {},
-      {.gap = 500},
-      {.requests = 4, .gap = 500},
-      {.requests = 6, .gap = 600},
-      {.gap = 0},
-      {.late = 2},
-      {.late = 0},
+      {.requests = 5, .gap = 450},
+      {.requests = 4, .gap = 350},
+      {.requests = 3, .gap = 350},
+      {.gap = 550},
+      {.requests = 4, .gap = 0},
       {.nearer = false},
+      {.late = 2},
       {.once = false},
   };
   return ways;
