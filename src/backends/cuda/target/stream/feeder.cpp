@@ -104,14 +104,16 @@ struct Requests {
   Ring ring;
   unsigned last;
 };
-// Before half a piece is asked for, until `requests_at_once` are under way with it at most, and so many clocks have gone by
-// since the last one: where the ring had no room several would go at once, and delay what the block publishes then.
-// Barriers that nothing has come to are over for the phase before the first.
-__device__ __forceinline__ void wait_for_turn(Requests& q, const int half, const unsigned gap) {
+// Before half a piece of so many bytes is asked for, until `requests_at_once` are under way with it at most, and some
+// clocks have gone by since the last one, `request_gap` for half a slot: where the ring had no room several would go at
+// once, and delay what the block publishes then. Barriers that nothing has come to are over for the phase before the
+// first.
+__device__ __forceinline__ void wait_for_turn(Requests& q, const int half, const unsigned bytes) {
   const Ring& r = q.ring;
   const int older = 2 * r.slot + half - requests_at_once;
   mbarrier_wait(&r.full[older < 0 ? older + 2 * r.count : older], older < 0 ? r.phase ^ 1 : r.phase);
-  if (gap == 0) return;
+  if (request_gap == 0) return;
+  const unsigned gap = bytes * request_gap / (slot_bytes / 2);
   while (clocks() - q.last < gap) pause();
   q.last = clocks();
 }
@@ -120,7 +122,7 @@ __device__ __forceinline__ void request_half(Requests& q, const int half, char* 
   unsigned long long* const full = &q.ring.full[2 * q.ring.slot + half];
   mbarrier_expect(full, bytes);
   if (bytes == 0) return;
-  wait_for_turn(q, half, request_gap);
+  wait_for_turn(q, half, bytes);
   if (apart == 0) return copy_piece<weights_read_once>(to, from, bytes, full);
   const int line = (apart >> apart_bits) * 16;
 #pragma unroll 1
@@ -132,7 +134,7 @@ template <int bytes, int apart, int pad, bool once>
 __device__ __forceinline__ void request_rows(Requests& q, const int half, char* to, const char* from) {
   unsigned long long* const full = &q.ring.full[2 * q.ring.slot + half];
   mbarrier_expect(full, chunk_keys * bytes);
-  wait_for_turn(q, half, request_gap * chunk_keys * bytes / (slot_bytes / 2));
+  wait_for_turn(q, half, chunk_keys * bytes);
   if (apart == bytes && pad == 0) return copy_piece<once>(to, from, chunk_keys * bytes, full);
 #pragma unroll 8
   for (int key = 0; key < chunk_keys; ++key)
