@@ -37,6 +37,8 @@ const unsigned char* mslx_simd_xchg(const void* from, unsigned bytes, unsigned o
 void* mslx_tg_alloc(unsigned site, unsigned long bytes);
 void mslx_fail(const char* message);
 void mslx_yield();
+void mslx_yield_until_change();
+void mslx_change();
 }
 
 #define __global__
@@ -425,7 +427,7 @@ struct LateArrival {
 inline thread_local std::vector<LateArrival> late_arrivals;
 inline Mbarrier& mbarrier(unsigned long long* at) { return *reinterpret_cast<Mbarrier*>(at); }
 inline void mbarrier_turn(Mbarrier& b) {
-  if (b.pending == 0 && b.bytes == 0) b.phase ^= 1, b.pending = b.expected;
+  if (b.pending == 0 && b.bytes == 0) b.phase ^= 1, b.pending = b.expected, mslx_change();
 }
 inline void mbarrier_start(unsigned long long* at, unsigned count) {
   bulk_copies.clear(), late_arrivals.clear();
@@ -444,7 +446,12 @@ inline void mbarrier_expect(unsigned long long* at, unsigned bytes) {
 // Copies that it waits for arrive, one after the other.
 inline bool mbarrier_over(unsigned long long* at, unsigned parity) {
   if (mbarrier(at).phase != parity) return true;
-  mslx_yield();
+  const auto is_here = [&](const auto& copy) { return copy.at == at; };
+  if (std::any_of(late_arrivals.begin(), late_arrivals.end(), is_here) ||
+      std::any_of(bulk_copies.begin(), bulk_copies.end(), is_here))
+    mslx_yield();
+  else
+    mslx_yield_until_change();
   for (size_t i = late_arrivals.size(); i-- > 0;) {
     if (late_arrivals[i].at != at) continue;
     for (const Copy& c : late_arrivals[i].copies) {
@@ -474,6 +481,7 @@ inline void arrive_behind_copies(unsigned long long* at) {
   Copies& mine = my_copies();
   for (const Copy& c : mine.open) std::memset(c.to, 0xff, 16);  // what was there is gone
   late_arrivals.push_back({std::move(mine.open), at});
+  mslx_change();
   mine.open.clear();
 }
 inline void mbarrier_wait_both(unsigned long long* one, unsigned long long* other, unsigned parity) {
@@ -485,6 +493,7 @@ inline void copy_bulk(void* to, const void* from, unsigned bytes, unsigned long 
     mslx_fail("a copy in bulk that is not of whole words");
   std::memset(to, 0xff, bytes);  // what a slot held is gone
   bulk_copies.push_back({to, from, bytes, at});
+  mslx_change();
 }
 
 inline void copy_bulk_once(void* to, const void* from, unsigned bytes, unsigned long long* at) {
@@ -502,9 +511,10 @@ inline void meet_block() {
   const unsigned turn = meeting->turn;
   if (++meeting->come == all - 1) {
     meeting->come = ~0U, ++meeting->turn;
+    mslx_change();
     return;
   }
-  while (meeting->turn == turn) mslx_yield();
+  while (meeting->turn == turn) mslx_yield_until_change();
 }
 
 // Blocks run on threads of the machine.

@@ -48,7 +48,8 @@ constexpr size_t stack_bytes = 128 * 1024;
 struct Fiber {
   void* sp = nullptr;
   State state = State::done;
-  unsigned site = 0, index = 0;  // where it waits; its number in the threadgroup
+  unsigned site = 0, index = 0;    // where it waits; its number in the threadgroup
+  uint64_t looked = ~uint64_t{0};  // how often the threadgroup had changed what it waits for, when it looked in vain
   char* stack = nullptr;
   mslx_call call;
 #if defined(MSLX_TSAN)

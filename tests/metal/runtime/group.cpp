@@ -89,7 +89,7 @@ void run_to_barrier(Execution& e) {
       arrange(e, lanes, width);
       for (unsigned i = 0; i < width; ++i) {
         Fiber& f = e.fibers[begin + lanes[i]];
-        if (f.state != State::ready) continue;
+        if (f.state != State::ready || f.looked == e.changes) continue;
         e.current = &f;
         enter(f, e.scheduler);
         if (!e.failure.empty()) return;
@@ -169,6 +169,7 @@ void start_fibers(Execution& e, const mslx_call& base) {
     f.call.tiiqg = i & 3;
     prepare(f, entry);
     f.state = State::ready;
+    f.looked = ~uint64_t{0};
   }
 }
 
@@ -325,8 +326,17 @@ void mslx_simd_barrier(unsigned, unsigned site) {
 #endif
 }
 
-// Lets others go on, and comes back.
+// Lets others go on, and comes back; the second one once a thread of the threadgroup has said that it has changed
+// something.
 void mslx_yield() { mslx::suspend(); }
+void mslx_yield_until_change() {
+  Execution& e = *execution;
+  mslx::Fiber& f = *e.current;
+  f.looked = e.changes;
+  mslx::suspend();
+  f.looked = ~uint64_t{0};
+}
+void mslx_change() { ++execution->changes; }
 
 const mslx_call* mslx_current() { return &execution->current->call; }
 

@@ -36,7 +36,8 @@ struct Execution {
   unsigned capacity = 0, threads = 0;
   char* stacks = nullptr;
   Fiber* current = nullptr;
-  uint64_t turns = 0;  // of all threads while some poll
+  uint64_t turns = 0;    // of all threads while some poll
+  uint64_t changes = 0;  // of what threads of a threadgroup wait for that its own threads alone change
   Scheduler scheduler;
   char sync[4];  // start, end, and two alternating barriers: a fast fiber must not publish barrier g + 1 into g
 
