@@ -161,8 +161,7 @@ TEST(CudaStream, Products) {
   }
 }
 
-// Weights for which the ring goes round several times, in pieces of different sizes; the first ones are used slowly, so
-// that it is full.
+// Weights for which the ring goes round several times, in pieces of different sizes.
 TEST(CudaStream, WeightsOfManyLaps) {
   const DType type = DType::bf16;
   Chain chain;

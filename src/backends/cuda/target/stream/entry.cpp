@@ -23,7 +23,7 @@ static_assert((stream_block - stream_threads) * feeder_registers + stream_thread
 }  // namespace
 
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes) {
-  constexpr int64_t most_shared = 227 << 10, fewest_slots = 3;
+  constexpr int64_t most_shared = 227 << 10;
   constexpr int64_t barriers = 3 * most_slots + 1 + 2 * rows_kept + 2 * list_count + 2 * counters_kept + 1,
                     lists = list_count * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };

@@ -8,6 +8,7 @@
 namespace npusim::cuda {
 
 inline constexpr int64_t list_length = 8, list_count = 4;  // pieces of a list, and lists
+inline constexpr int64_t fewest_slots = 3;                 // of the ring
 
 // Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, lists,
 // barriers.

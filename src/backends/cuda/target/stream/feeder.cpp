@@ -104,9 +104,9 @@ struct Requests {
   Ring ring;
   unsigned last;
 };
-// Before half a piece of so many bytes is asked for, until `requests_at_once` are under way with it at most, and some
-// clocks have gone by since the last one, `request_gap` for half a slot: where the ring had no room several would go at
-// once, and delay what the block publishes then. Barriers that nothing has come to are over for the phase before the
+// Before half a piece of so many bytes is asked for, until `requests_at_once` are under way with it at most, and clocks
+// have gone by since the last one, by the bytes `request_gap` for half a slot: where the ring had no room several would go
+// at once, and delay what the block publishes then. Barriers that nothing has come to are over for the phase before the
 // first.
 __device__ __forceinline__ void wait_for_turn(Requests& q, const int half, const unsigned bytes) {
   const Ring& r = q.ring;

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "backends/cuda/target/stream/entry.h"
+
 namespace npusim::cuda {
 
 std::span<const StreamWay> stream_ways() {
@@ -17,6 +21,9 @@ std::span<const StreamWay> stream_ways() {
       {.late = 2},
       {.once = false},
   };
+  // A request waits for the one so many halves before it, which the ring has a barrier for.
+  static_assert(std::all_of(std::begin(ways), std::end(ways),
+                            [](const StreamWay& way) { return way.requests <= 2 * fewest_slots; }));
   return ways;
 }
 

@@ -10,10 +10,10 @@ namespace npusim::cuda {
 
 struct StreamWay {
   // Requests for weights and keys, each of up to half a slot, that a block has under way at once: more delay what
-  // blocks exchange, less where they are apart. An H100 is fastest with three. No more than halves of the fewest slots.
+  // blocks exchange, less where they are apart. An H100 is fastest with three.
   int requests = 6;
-  // Clocks from one of them to the next at least, for half a slot. The memory of an H200 gives a block that in 630,
-  // that of an H100 in 920: a gap that is nine tenths of that or more costs time.
+  // Clocks before each at least since the one before it, for half a slot. The memory of an H200 gives a block that in
+  // 630, that of an H100 in 920: a gap near that costs time.
   int gap = 500;
   // Many words are read when all but one in so many blocks have published; 0: when all have.
   int late = 4;
