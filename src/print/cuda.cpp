@@ -225,6 +225,10 @@ $fn void wait_group() {
     {"mbarrier_arrive", R"($fn void mbarrier_arrive(unsigned long long* at) {
   asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"((unsigned)__cvta_generic_to_shared(at)) : "memory");
 })"},
+    {"mbarrier_arrive_times", R"($fn void mbarrier_arrive_times(unsigned long long* at, unsigned times) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"((unsigned)__cvta_generic_to_shared(at)), "r"(times)
+               : "memory");
+})"},
     // Arrives, and expects copies of so many bytes.
     {"mbarrier_expect", R"($fn void mbarrier_expect(unsigned long long* at, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"((unsigned)__cvta_generic_to_shared(at)),

@@ -221,6 +221,26 @@ TEST(CudaStream, KeysOfThisStep) {
   }
 }
 
+// Of several turns of chunks: pieces have three halves, so that chunks stand in two of them, and the last one has
+// fewer; with all chunks shown, and with some hidden in turns before whole ones.
+TEST(CudaStream, KeysOfManyChunks) {
+  KeysCase c;
+  AttentionCase& a = c.attention;
+  a.type = DType::bf16, a.kv_heads = 66, a.keys = 32 * 2 * 14, a.queries = 1, a.group = 2, a.depth = a.columns = 128;
+  const Chain chain = c.chain();
+  Launch launch;
+  EXPECT_NE(chain.text_of(launch).find("piece_halves = 3"), std::string::npos);
+  std::vector<Chain::Given> all(2);
+  all[0]["x_at"][0] = static_cast<double>(a.keys - 1), all[1]["x_at"][0] = 64 * 3 + 5;
+  for (int64_t key = 0; key < a.keys; ++key) {
+    const int64_t chunk = key / 64;  // of both splits
+    all[0]["x_mask"][static_cast<size_t>(key)] = 0;
+    all[1]["x_mask"][static_cast<size_t>(key)] =
+        chunk == 1 || chunk == 2 || chunk == 13 ? -std::numeric_limits<double>::infinity() : (chunk == 7 ? 0.5 : 0);
+  }
+  chain.check_each(0.01, all, cuda::stream_ways().first(1), {132});
+}
+
 // A place that the method makes is not known when the ring is filled; values that somebody else reads are written where
 // they belong, and so is what is no whole row.
 TEST(CudaStream, KeysThatAreNotGiven) {

@@ -138,6 +138,7 @@ const Dialect& harness_dialect() {
                                                  "behind",
                                                  "mbarrier_start",
                                                  "mbarrier_arrive",
+                                                 "mbarrier_arrive_times",
                                                  "mbarrier_expect",
                                                  "mbarrier_wait",
                                                  "mbarrier_wait_both",

@@ -116,6 +116,13 @@ inline unsigned __ballot_sync(unsigned, int mine, HARNESS_SITE) {
   return all;
 }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
+  const unsigned long long both = x | static_cast<unsigned long long>(y) << 32;
+  unsigned found = 0;
+  for (unsigned n = 0; n < 4; ++n) found |= static_cast<unsigned>(both >> (which >> 4 * n & 7) * 8 & 0xff) << 8 * n;
+  return found;
+}
 
 template <typename To, typename From>
 To bits_as(From x) {
@@ -438,6 +445,9 @@ inline void mbarrier_arrive(unsigned long long* at) {
   if (b.pending == 0) mslx_fail("more arrive on a barrier than it expects");
   --b.pending;
   mbarrier_turn(b);
+}
+inline void mbarrier_arrive_times(unsigned long long* at, unsigned times) {
+  for (; times > 0; --times) mbarrier_arrive(at);
 }
 inline void mbarrier_expect(unsigned long long* at, unsigned bytes) {
   mbarrier(at).bytes += static_cast<int>(bytes);

@@ -81,6 +81,8 @@ struct StreamAttention {
 std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::string& why);
 
 FedLayout fed_layout(const Kernel& kernel, const StreamAttention& attention);
+// Halves of chunks that a piece has where a block has several chunks: of each a warp takes its keys and values.
+int64_t fed_halves(const FedLayout& layout);
 // Elements from a batch to the next one; nullopt: they are not evenly apart.
 std::optional<int64_t> batch_stride(const Access& access, const Axis& batch);
 

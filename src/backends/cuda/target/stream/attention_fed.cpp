@@ -17,7 +17,9 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 void AttentionText::find_rows() {
   const auto row = [&](const FedRow& r, const char* name, const Axis& along) {
     if (r.argument < 0) return;
-    t_.add(fmt::format("const long long {}_place = *{};", name, add(r.place)));
+    t_.add(fmt::format("const long long {0}_number = *{1};", name, add(r.place)));
+    t_.add(fmt::format("const int {0}_place = {0}_number >= 0 && {0}_number < {1} ? (int){0}_number : -1;", name,
+                       x_.keys.size()));
     t_.add(
         fmt::format("const char* const {}_row = (const char*)({} + batch * {});", name, add(r.argument), along.size()));
   };
@@ -74,6 +76,7 @@ void AttentionText::begin_fed() {
 
 void AttentionText::open_piece() {
   t_.add("const char* const piece = ring.slots + ring.slot * slot_bytes;");
+  t_.add(fmt::format("const char* const values = piece + {};", a_.fed_values()));
   t_.add("mbarrier_wait(&ring.full[2 * ring.slot], ring.phase);");
 }
 void AttentionText::close_piece() {
@@ -93,15 +96,46 @@ void AttentionText::read_fed_keys(const std::string& words, const std::string& p
   t_.open(fmt::format("for (int u = 0; u < {}; u += 2)", x_.depth.size() / unit));
   t_.add("const char* const two = line + u * 64 + lane % 4 * 16;");
   t_.add("const uint4 first = *(const uint4*)(two + swapped), second = *(const uint4*)(two + 64 - swapped);");
-  t_.add(fmt::format("{0}[u] = swapped ? second : first, {0}[u + 1] = swapped ? first : second;", words));
+  t_.add(fmt::format("{0}[u] = one_of(swapped, second, first), {0}[u + 1] = one_of(swapped, first, second);", words));
   t_.close();
 }
 
 // The place of a value in the piece.
 std::string AttentionText::value_line(const std::string& place, int64_t pitch) {
-  const std::string in_piece = fmt::format("piece + {} + ({}) * {}", a_.fed_values(), place, pitch);
+  const std::string in_piece = fmt::format("values + ({}) * {}", place, pitch);
   if (a_.fed->value_row.argument < 0) return in_piece;
   return fmt::format("begin + {} == value_place ? value_row : {}", place, in_piece);
+}
+
+// A lane's words of its four values: of each two lines lanes of odd pairs take the second one first, so that no more
+// than two meet in a bank.
+void AttentionText::read_fed_values() {
+  t_.add("const bool odd = lane % 2;");
+  t_.add("#pragma unroll");
+  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add(fmt::format("const char* const line = {};",
+                     value_line("i / 2 * 8 + lane % 4 * 2 + i % 2", x_.columns.size() * 2)));
+  for (int64_t n = 0; n < own_lines(); n += 2) {
+    const std::string one = fmt::format("line + {} * 2", own_column(std::to_string(n))),
+                      other = fmt::format("line + {} * 2", own_column(std::to_string(n + 1)));
+    if (n + 1 == own_lines()) {
+      t_.add(fmt::format("value_words[i][{}] = *(const uint4*)({});", n, one));
+    } else {
+      t_.open("");
+      t_.add(fmt::format("const char *const one = {}, *const other = {};", one, other));
+      t_.add("const uint4 first = *(const uint4*)(odd ? other : one), second = *(const uint4*)(odd ? one : other);");
+      t_.add(fmt::format(
+          "value_words[i][{}] = one_of(odd, second, first), value_words[i][{}] = one_of(odd, first, second);", n,
+          n + 1));
+      t_.close();
+    }
+  }
+  if (a_.counted)
+    t_.add(
+        fmt::format("for (int n = 0; n < {}; ++n) if (from + i / 2 * 8 + lane % 4 * 2 + i % 2 >= most) "
+                    "value_words[i][n] = uint4{{0, 0, 0, 0}};",
+                    own_lines()));
+  t_.close();
 }
 
 void AttentionText::parts_of_one(const std::string& name) {
@@ -162,48 +196,58 @@ void AttentionText::parts_of_several(const std::string& name) {
     t_.close();
   }
   begin_own();
-  open_chunks("all", seen_by_item());
   t_.add(
-      "// A warp has half the keys of one of four chunks; the other pieces it waits for, so that it is in no turn "
-      "before.");
+      "// Of a turn of chunks each pair of warps has one, and each warp a half. Warps that have one of a piece's "
+      "halves");
+  t_.add("// count for all when they are done with it; the others never look at it.");
+  open_chunks("all", seen_by_item());
+  t_.add("const int pair = warp / 2, halves = 2 * count_shown(all);");
+  t_.add("unsigned shown = 0;");
+  t_.add("int before = 0;");
   t_.add("#pragma unroll 1");
-  t_.open("for (int n = next_chunk(all); n < all.count; n = next_chunk(all))");
-  t_.open("if (n != which)");
-  t_.add("mbarrier_wait_both(&ring.full[2 * ring.slot], &ring.full[2 * ring.slot + 1], ring.phase);");
-  t_.close();
-  t_.open("else");
-  t_.add(fmt::format("const int begin = {}, from = begin + warp % 2 * {};", from_of("n"), own_keys));
+  t_.open(fmt::format("for (int first = 0; first < all.count; first += {})", at_once));
+  t_.add("if (first % 32 == 0) shown = shown_of(all, first + lane);");
+  t_.add(fmt::format("const unsigned of_turn = shown >> first % 32 & {};", (1 << at_once) - 1));
+  t_.open("if (of_turn >> pair & 1)");
+  t_.add(fmt::format("const int from = {} + warp % 2 * half_keys, begin = from;", from_of("(first + pair)")));
   t_.add("some = true;");
-  open_piece();
+  t_.add("const int half = 2 * (before + __popc(of_turn & (1 << pair) - 1)) + warp % 2;");
+  t_.add("const int of_piece = half / piece_halves, place = half % piece_halves;");
+  t_.add("const Ring mine = ahead(ring, of_piece);");
+  t_.add("const char* const piece = mine.slots + mine.slot * slot_bytes + place * half_keys * key_bytes;");
+  t_.add(
+      "const char* const values = mine.slots + mine.slot * slot_bytes + piece_halves * half_keys * key_bytes + place * "
+      "half_keys * value_bytes;");
+  t_.add("mbarrier_wait(&mine.full[2 * mine.slot], mine.phase);");
   t_.add(fmt::format("uint4 key_words[2][{}], value_words[4][{}];", x_.depth.size() / unit, own_lines()));
   t_.add("#pragma unroll");
   t_.open("for (int half = 0; half < 2; ++half)");
-  read_fed_keys("key_words[half]", fmt::format("warp % 2 * {} + half * 8 + lane / 4", own_keys));
+  read_fed_keys("key_words[half]", "half * 8 + lane / 4");
   t_.close();
+  t_.add("mbarrier_wait(&mine.full[2 * mine.slot + 1], mine.phase);");
+  read_fed_values();
   score_own(dtype);
   t_.add("which = next_chunk(chunks);");
   read_masks(true, "which");
   weigh_own(value_type);
-  t_.add("mbarrier_wait(&ring.full[2 * ring.slot + 1], ring.phase);");
-  t_.add("#pragma unroll");
-  t_.open("for (int i = 0; i < 4; ++i)");
+  t_.add(fmt::format("constexpr int each = {} / piece_halves;", stream_warps));
+  t_.add("const int others = min(piece_halves, halves - of_piece * piece_halves) - 1;");
+  t_.add("__syncwarp();");
   t_.add(fmt::format(
-      "const char* const line = {};",
-      value_line(fmt::format("warp % 2 * {} + i / 2 * 8 + lane % 4 * 2 + i % 2", own_keys), x_.columns.size() * 2)));
-  t_.add("#pragma unroll");
-  t_.add(
-      fmt::format("for (int n = 0; n < {}; ++n) value_words[i][n] = *(const uint4*)(line + n * 128 + lane / 4 * 16);",
-                  own_lines()));
-  if (a_.counted)
-    t_.add(
-        fmt::format("for (int n = 0; n < {}; ++n) if (from + i / 2 * 8 + lane % 4 * 2 + i % 2 >= most) "
-                    "value_words[i][n] = uint4{{0, 0, 0, 0}};",
-                    own_lines()));
-  t_.close();
+      "if (lane == 0) mbarrier_arrive_times(&mine.empty[mine.slot], place == 0 ? {} - others * each : each);",
+      stream_warps));
   sum_own(value_type);
   t_.close();
-  close_piece();
-  t_.close();  // chunks
+  t_.add("before += __popc(of_turn);");
+  t_.add(
+      "// If the piece before in a slot has not come, a wait for the next one is over too early. A warp knows that of "
+      "all");
+  t_.add("// but those that were under way when its own one was asked for; of the others the block meets.");
+  t_.add(fmt::format("constexpr int step = ({} + piece_halves - 1) / piece_halves;", stream_warps));
+  t_.add("constexpr int under_way = (requests_at_once + 1) / 2;");
+  t_.add(fmt::format("if (__popc(of_turn) != {} || ring.count < step + under_way) meet_block();", at_once));
+  t_.close();  // turns
+  t_.add("ring = ahead(ring, (halves + piece_halves - 1) / piece_halves);");
   publish_own();
   t_.close();  // items
   t_.add("meet_block();");
@@ -218,9 +262,8 @@ void AttentionText::keep_rows() {
   find_rows();
   const auto keep = [&](const FedRow& row, const char* name, const Access& to, const Axis& keys, const Axis& along) {
     if (row.argument < 0) return;
-    t_.open(fmt::format("if ({0}_place >= 0 && {0}_place < {1} && (int){0}_place / {2} % {3} == split)", name,
-                        keys.size(), chunk, a_.splits));
-    t_.add(fmt::format("const int key = (int){}_place;", name));
+    t_.open(fmt::format("if ({0}_place >= 0 && {0}_place / {1} % {2} == split)", name, chunk, a_.splits));
+    t_.add(fmt::format("const int key = {}_place;", name));
     take_apart(t_, "key", keys, "n");
     t_.open(
         fmt::format("for (int at = threadIdx.x * {0}; at < {1}; at += {0} * {2})", word, along.size(), stream_threads));

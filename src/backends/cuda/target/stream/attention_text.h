@@ -80,11 +80,13 @@ class AttentionText {
   void read_masks(bool several, const std::string& which);
   void open_piece();
   void read_fed_keys(const std::string& words, const std::string& place);
+  void read_fed_values();
   std::string value_line(const std::string& place, int64_t pitch);
   void close_piece();
 
   // Of warps with keys of their own.
   int64_t own_lines() const { return x_.columns.size() / 64; }
+  static std::string own_column(const std::string& line);
   void open_own(const std::string& name);
   void begin_own();
   void declare_own();

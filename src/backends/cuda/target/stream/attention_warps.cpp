@@ -12,6 +12,11 @@ constexpr int64_t unit = StreamAttention::unit, own_keys = StreamAttention::own_
 
 }  // namespace
 
+// Of each 64 columns the first one of a lane's eight: those of neighbouring lines are in different banks.
+std::string AttentionText::own_column(const std::string& line) {
+  return fmt::format("({0} * 64 + (lane / 4 ^ {0} % 2 * 4) * {1})", line, word);
+}
+
 // A lane's words of its warp's keys, with what a mask adds to its scores. As operand a keys are rows, of which it has
 // two, and eight elements of each 32; of values it has four keys and eight columns of each 64.
 void AttentionText::declare_own() {
@@ -45,7 +50,7 @@ void AttentionText::read_own_values() {
   take_apart(t_, "key", x_.value_keys, "n");
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int line = 0; line < {}; ++line)", own_lines()));
-  t_.add(fmt::format("const int at = line * 64 + lane / 4 * {};", word));
+  t_.add(fmt::format("const int at = {};", own_column("line")));
   take_apart(t_, "at", x_.columns, "k");
   t_.add("value_words[i][line] = uint4{0, 0, 0, 0};");
   t_.add(fmt::format("if (key < end) value_words[i][line] = *(const uint4*)&{};",
@@ -80,19 +85,24 @@ void AttentionText::score_own(DType dtype) {
 // follows, so they turn.
 void AttentionText::weigh_own(DType dtype) {
   const std::string type = dtype == DType::f16 ? "f16" : "bf16";
-  t_.add("float base[2], shrink[2];");
+  t_.add("float base[2], shrink[2], now[2] = {nan_max(score[0], score[2]), nan_max(score[1], score[3])};");
+  for (int lanes : {4, 8, 16}) {  // side by side
+    t_.add(
+        fmt::format("const float of_{0}[2] = {{__shfl_xor_sync(0xffffffffu, now[0], {0}), "
+                    "__shfl_xor_sync(0xffffffffu, now[1], {0})}};",
+                    lanes));
+    t_.add(fmt::format("now[0] = nan_max(now[0], of_{0}[0]), now[1] = nan_max(now[1], of_{0}[1]);", lanes));
+  }
   t_.add("#pragma unroll");
   t_.open("for (int row = 0; row < 2; ++row)");
-  t_.add("float now = nan_max(score[row], score[2 + row]);");
-  for (int lanes : {4, 8, 16}) t_.add(fmt::format("now = nan_max(now, __shfl_xor_sync(0xffffffffu, now, {}));", lanes));
-  t_.add("now = nan_max(largest[row], now);");
-  t_.add("base[row] = now == -INFINITY ? 0.0f : now;");
-  t_.add("shrink[row] = largest[row] == now ? 1.0f : exp_near(largest[row] - now);");
-  t_.add("largest[row] = now;");
+  t_.add("const float most_now = nan_max(largest[row], now[row]);");
+  t_.add("base[row] = most_now == -INFINITY ? 0.0f : most_now;");
+  t_.add("shrink[row] = largest[row] == most_now ? 1.0f : exp2_near((largest[row] - most_now) * 1.44269504f);");
+  t_.add("largest[row] = most_now;");
   t_.close();
   t_.add("float weight[4];");
   t_.add("#pragma unroll");
-  t_.add("for (int i = 0; i < 4; ++i) weight[i] = exp_near(score[i] - base[i % 2]);");
+  t_.add("for (int i = 0; i < 4; ++i) weight[i] = exp2_near((score[i] - base[i % 2]) * 1.44269504f);");
   t_.add("#pragma unroll");
   t_.add("for (int row = 0; row < 2; ++row) total[row] = total[row] * shrink[row] + (weight[row] + weight[2 + row]);");
   t_.add("unsigned high[2], low[2];");
@@ -105,7 +115,7 @@ void AttentionText::weigh_own(DType dtype) {
   t_.close();
 }
 
-// Of columns 64 n + 8 g + 2 p and the next one, which are rows g and g + 8 of tile 4 n + p.
+// Of columns 2 p and 2 p + 1 of a lane's eight of line n, which are rows g and g + 8 of tile 4 n + p.
 void AttentionText::sum_own(DType dtype) {
   const std::string type = dtype == DType::f16 ? "f16" : "bf16";
   t_.add("#pragma unroll");
@@ -116,8 +126,8 @@ void AttentionText::sum_own(DType dtype) {
   t_.add("const uint4 w = value_words[i][tile / 4];");
   t_.add("two[i] = tile % 4 == 0 ? w.x : tile % 4 == 1 ? w.y : tile % 4 == 2 ? w.z : w.w;");
   t_.close();
-  t_.add("a[0] = two[0] & 0xffff | two[1] << 16, a[1] = two[0] >> 16 | two[1] & 0xffff0000;");
-  t_.add("a[2] = two[2] & 0xffff | two[3] << 16, a[3] = two[2] >> 16 | two[3] & 0xffff0000;");
+  t_.add("a[0] = __byte_perm(two[0], two[1], 0x5410), a[1] = __byte_perm(two[0], two[1], 0x7632);");
+  t_.add("a[2] = __byte_perm(two[2], two[3], 0x5410), a[3] = __byte_perm(two[2], two[3], 0x7632);");
   t_.add("#pragma unroll");
   t_.add("for (int i = 0; i < 4; ++i) sums[tile][i] *= shrink[i % 2];");
   t_.add(fmt::format("multiply_{0}(sums[tile], a, high), multiply_{0}(sums[tile], a, low);", type));
@@ -150,8 +160,8 @@ void AttentionText::leave_own(const std::string& at) {
   t_.close();
 }
 std::string AttentionText::found_at(const std::string& warp) const {
-  return fmt::format("found + (({}) * {} + row) * {} + tile / 4 * 64 + lane / 4 * 8 + tile % 4 * 2", warp,
-                     x_.rows.size(), a_.own_pitch());
+  return fmt::format("found + (({}) * {} + row) * {} + {} + tile % 4 * 2", warp, x_.rows.size(), a_.own_pitch(),
+                     own_column("(tile / 4)"));
 }
 
 // Half of the warps take what the others found, each another one's.

@@ -151,6 +151,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("// A lane each has of the next ones, what of them is the block's; those behind them are on their way.");
   const size_t matrices = table.matrices.size() / 3;
   t.add("int place = 0, shape = 0, other = 0;");
+  t.add("bool behind_keys = false;");
   const std::string ask =
       "place = table_matrices[3 * {0}], shape = table_matrices[3 * {0} + 1], other = table_matrices[3 * {0} + 2];";
   t.add(fmt::format("if (lane < {}) ", matrices) + fmt::format(fmt::runtime(ask), "lane"));
@@ -175,7 +176,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("const char* const matrix = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)mine, n);");
   t.add("const int some = __shfl_sync(0xffffffffu, lines, n), elements = __shfl_sync(0xffffffffu, depth, n);");
   t.add("if (some >= 0)");
-  t.add("  list_pieces(lists, matrix, some, elements);");
+  t.add("  list_pieces(lists, matrix, some, elements, behind_keys);");
   t.add("else if (some == -1)");
   t.add("  for (int i = lane * 128; i < elements; i += 32 * 128) bring_nearer(matrix + i);");
   for (size_t kind = 0; kind < table.key_kinds.size(); ++kind) {
@@ -189,6 +190,7 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
                       k.value_apart));
     t.add("const char* const beside = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)values, n);");
     t.add(fmt::format("list_keys(lists, these, places, matrix + {}, beside + {});", k.key_offset, k.value_offset));
+    t.add("behind_keys = true;");
     t.close();
   }
   t.close();

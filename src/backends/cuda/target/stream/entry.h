@@ -8,7 +8,7 @@
 namespace npusim::cuda {
 
 inline constexpr int64_t list_length = 8, list_count = 4;  // pieces of a list, and lists
-inline constexpr int64_t fewest_slots = 3;                 // of the ring
+inline constexpr int64_t fewest_slots = 4;                 // of the ring: a turn of chunks has up to four pieces
 
 // Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, lists,
 // barriers.

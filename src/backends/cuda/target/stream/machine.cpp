@@ -18,6 +18,12 @@ struct Ring {
 __device__ __forceinline__ void advance(int& slot, unsigned& phase, const int count) {
   if (++slot == count) slot = 0, phase ^= 1;
 }
+// So many pieces further on.
+__device__ __forceinline__ Ring ahead(Ring r, const int pieces) {
+  const int slot = r.slot + pieces, laps = slot / r.count;
+  r.slot = slot - laps * r.count, r.phase ^= laps & 1;
+  return r;
+}
 
 // What of so many units is a block's: as many as every other's, or one more. The reciprocal is 2^32 / blocks rounded up,
 // and 0 for one block.
@@ -109,12 +115,15 @@ struct Chunks {
   int count, first, step, at;
   unsigned some;
 };
+// By whole warps: of 32 chunks, a lane each, which are shown.
+__device__ __forceinline__ unsigned shown_of(const Chunks& c, const int n) {
+  return __ballot_sync(0xffffffffu, n < c.count && (!c.seen || c.seen[n]));
+}
 // By whole warps: the next one's number, `count` behind the last.
 __device__ __forceinline__ int next_chunk(Chunks& c) {
   while (c.some == 0) {
     if (c.first + c.at * c.step >= c.count) return c.count;
-    const int n = c.first + (c.at + (int)threadIdx.x % 32) * c.step;
-    c.some = __ballot_sync(0xffffffffu, n < c.count && (!c.seen || c.seen[n]));
+    c.some = shown_of(c, c.first + (c.at + (int)threadIdx.x % 32) * c.step);
     c.at += 32;
   }
   const int n = c.first + (c.at - 33 + __ffs(c.some)) * c.step;
@@ -127,6 +136,12 @@ __device__ __forceinline__ Chunks chunks_of(const char* seen, const int keys, co
                                             const int first = 0, const int step = 1) {
   const int all = (keys + chunk_keys - 1) / chunk_keys;
   return {seen, max(0, (all - split + splits - 1) / splits), first, step, 0, 0};
+}
+// By whole warps: of all.
+__device__ __forceinline__ int count_shown(const Chunks& c) {
+  int count = 0;
+  for (int n = 0; n < c.count; n += 32) count += __popc(shown_of(c, n + (int)threadIdx.x % 32));
+  return count;
 }
 // Keys that are read as they are asked for: of so many batches, each in splits, of whose chunks `looks` were looked at.
 struct Keys {
@@ -148,6 +163,9 @@ __device__ __forceinline__ bool has_several(const Keys& k) {
   return several;
 }
 
+__device__ __forceinline__ uint4 one_of(const bool first, const uint4 a, const uint4 b) {
+  return {first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w};
+}
 // A warp's share of a piece: of eight lines, words of 16 bytes.
 struct Words {
   uint4 at[slot_depth / 64 / 8][2];

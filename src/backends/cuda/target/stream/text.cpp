@@ -137,12 +137,14 @@ std::string StreamPrinter::print(std::span<const StreamStage> chain) {
 std::string StreamPrinter::constants() const {
   const FedLayout fed = plan_.fed.value_or(FedLayout{});
   return fmt::format(
-      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, request_gap = {}, list_length = {}, "
+      "\nenum {{ slot_depth = {}, slot_bytes = {}, requests_at_once = {}, request_gap = {}, gap_behind_keys = {}, "
+      "list_length = {}, "
       "list_count = {}, most_blocks = {}, weights_read_once = {:d} }};\n"
-      "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {} "
-      "}};\n",
-      slot_depth, slot_bytes, way_.requests, way_.gap, list_length, list_count, stream_grid, way_.once,
-      StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes, fed.value_apart, StreamAttention::row_pad);
+      "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {}, "
+      "half_keys = {}, piece_halves = {} }};\n",
+      slot_depth, slot_bytes, way_.requests, way_.gap, way_.gap_behind_keys, list_length, list_count, stream_grid,
+      way_.once, StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes, fed.value_apart,
+      StreamAttention::row_pad, StreamAttention::own_keys, fed_halves(fed));
 }
 
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,

@@ -12,11 +12,13 @@ namespace npusim::cuda {
 std::span<const StreamWay> stream_ways() {
   static constexpr StreamWay ways[] = {
       {},
-      {.requests = 5, .gap = 450},
-      {.requests = 4, .gap = 350},
-      {.requests = 3, .gap = 350},
-      {.gap = 550},
-      {.requests = 4, .gap = 0},
+      {.requests = 5, .gap = 450, .gap_behind_keys = 650},
+      {.requests = 4, .gap = 350, .gap_behind_keys = 600},
+      {.requests = 3, .gap = 350, .gap_behind_keys = 350},
+      {.gap_behind_keys = 850},
+      {.gap_behind_keys = 500},
+      {.gap = 550, .gap_behind_keys = 750},
+      {.requests = 4, .gap = 0, .gap_behind_keys = 0},
       {.nearer = false},
       {.late = 2},
       {.once = false},
@@ -28,8 +30,9 @@ std::span<const StreamWay> stream_ways() {
 }
 
 std::string to_string(const StreamWay& way) {
-  return fmt::format("{} requests of a block under way, {} clocks apart, many words read when {} come", way.requests,
-                     way.gap, way.late == 0 ? "all have" : fmt::format("all but 1 in {} have", way.late)) +
+  return fmt::format("{} requests of a block under way, {} clocks apart, behind keys {}, many words read when {} come",
+                     way.requests, way.gap, way.gap_behind_keys,
+                     way.late == 0 ? "all have" : fmt::format("all but 1 in {} have", way.late)) +
          (way.nearer ? "" : ", words where they are") + (way.once ? ", weights read once" : "");
 }
 

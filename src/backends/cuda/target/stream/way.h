@@ -15,6 +15,9 @@ struct StreamWay {
   // Clocks before each at least since the one before it, for half a slot. The memory of an H200 gives a block that in
   // 630, that of an H100 in 920: a gap near that costs time.
   int gap = 500;
+  // The same of as many pieces as the ring has, from the second one behind an attention's keys on: they are asked for
+  // while blocks exchange queries and what attention finds, and are needed only behind that.
+  int gap_behind_keys = 700;
   // Many words are read when all but one in so many blocks have published; 0: when all have.
   int late = 4;
   // A block's words are brought into the cache before it publishes them.
