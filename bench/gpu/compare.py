@@ -53,9 +53,11 @@ TEXTS = {
     DECODE: ("qwen2.5_1.5b_decode2048", 2047),
     "qwen2.5_1.5b-decode32768": ("qwen2.5_1.5b_decode32768", 128),
     "qwen2.5_1.5b-decode32768-full": ("qwen2.5_1.5b_decode32768", 32767),
+    "qwen2.5_1.5b-decode256": ("qwen2.5_1.5b_decode2048", 128),
     "qwen2.5_1.5b-prefill128": ("qwen2.5_1.5b_prefill128", 0),
     "qwen2.5_1.5b-prefill2048": ("qwen2.5_1.5b_prefill2048", 0),
 }
+CAPACITIES = {"qwen2.5_1.5b-decode256": 256}  # positions of its states, in place of the graph's
 # A decode step of other shapes, at the last position: measured when they are asked for.
 SHAPED = {"llama3.2_1b-decode": "llama3.2_1b", "qwen3_0.6b-decode": "qwen3_0.6b"}
 TARGET = "cuda:sm_90a"
@@ -75,9 +77,19 @@ def own(npusim: str, *arguments: object) -> str:
     return done.stdout
 
 
+def with_capacity(value: object, capacity: int) -> object:
+    """Nothing else of the graph is as large as its states are."""
+    if isinstance(value, dict):
+        return {key: with_capacity(item, capacity) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_capacity(item, capacity) for item in value]
+    return capacity if value == decode.CAPACITY else value
+
+
 def text_graph(name: str) -> dict:
     """A prefill computes the logits of its last token only."""
     graph = json.loads((HERE.parent.parent / "examples/zoo" / TEXTS[name][0] / "ir.json").read_text())
+    graph = with_capacity(graph, CAPACITIES.get(name, decode.CAPACITY))
     logits = graph["graph_outputs"][0]
     head = next(node for node in graph["nodes"] if node["name"] == logits["name"])
     rows = head["inputs"][0]
