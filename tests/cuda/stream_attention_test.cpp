@@ -222,23 +222,31 @@ TEST(CudaStream, KeysOfThisStep) {
 }
 
 // Of several turns of chunks: pieces have three halves, so that chunks stand in two of them, and the last one has
-// fewer; with all chunks shown, and with some hidden in turns before whole ones.
+// fewer; with all chunks shown, and with some hidden in turns before whole ones. Of more than 32 chunks most are
+// hidden.
 TEST(CudaStream, KeysOfManyChunks) {
-  KeysCase c;
-  AttentionCase& a = c.attention;
-  a.type = DType::bf16, a.kv_heads = 66, a.keys = 32 * 2 * 14, a.queries = 1, a.group = 2, a.depth = a.columns = 128;
-  const Chain chain = c.chain();
-  Launch launch;
-  EXPECT_NE(chain.text_of(launch).find("piece_halves = 3"), std::string::npos);
-  std::vector<Chain::Given> all(2);
-  all[0]["x_at"][0] = static_cast<double>(a.keys - 1), all[1]["x_at"][0] = 64 * 3 + 5;
-  for (int64_t key = 0; key < a.keys; ++key) {
-    const int64_t chunk = key / 64;  // of both splits
-    all[0]["x_mask"][static_cast<size_t>(key)] = 0;
-    all[1]["x_mask"][static_cast<size_t>(key)] =
-        chunk == 1 || chunk == 2 || chunk == 13 ? -std::numeric_limits<double>::infinity() : (chunk == 7 ? 0.5 : 0);
+  for (const int64_t chunks : {14, 38}) {  // of each of two splits
+    SCOPED_TRACE(chunks);
+    const bool few = chunks == 38;
+    KeysCase c;
+    AttentionCase& a = c.attention;
+    a.type = DType::bf16, a.kv_heads = 66, a.keys = 32 * 2 * chunks, a.queries = 1, a.group = 2;
+    a.depth = a.columns = few ? 64 : 128;
+    const Chain chain = c.chain();
+    Launch launch;
+    EXPECT_NE(chain.text_of(launch).find(few ? "piece_halves = 6" : "piece_halves = 3"), std::string::npos);
+    std::vector<Chain::Given> all(few ? 1 : 2);
+    all.back()["x_at"][0] = 64 * 3 + 5, all.front()["x_at"][0] = static_cast<double>(a.keys - 1);
+    for (int64_t key = 0; key < a.keys; ++key) {
+      const int64_t chunk = key / 64;
+      const bool hidden = few ? chunk % 8 > 0 && chunk < 31 : chunk == 1 || chunk == 2 || chunk == 13;
+      all.front()["x_mask"][static_cast<size_t>(key)] = 0;
+      all.back()["x_mask"][static_cast<size_t>(key)] = hidden       ? -std::numeric_limits<double>::infinity()
+                                                       : chunk == 7 ? 0.5
+                                                                    : 0;
+    }
+    chain.check_each(0.01, all, cuda::stream_ways().first(1), {132});
   }
-  chain.check_each(0.01, all, cuda::stream_ways().first(1), {132});
 }
 
 // A place that the method makes is not known when the ring is filled; values that somebody else reads are written where
