@@ -1,5 +1,6 @@
-// An attention's parts where keys and values come through the ring: a piece is a chunk's keys and its values, each with
-// a pad behind it where the block has one chunk, since rows of matrices are read there by eight keys at once.
+// An attention's parts where keys and values come through the ring. A piece is a chunk's keys and its values, each with
+// a pad behind it, since rows of matrices are read there by eight keys at once; where the block has several chunks it
+// is halves of them, as many as a slot has room for, keys before values.
 #include <fmt/format.h>
 
 #include "backends/cuda/target/stream/attention_text.h"
@@ -182,6 +183,25 @@ void AttentionText::parts_of_one(const std::string& name) {
   t_.close();
 }
 
+// Where the warp's half of its chunk stands, by its number among those of all chunks that are shown.
+void AttentionText::find_half() {
+  t_.add("const int number = 2 * (before + __popc(of_turn & (1 << pair) - 1)) + warp % 2;");
+  t_.add("const int of_piece = number / piece_halves, place = number % piece_halves;");
+  t_.add("const Ring mine = ahead(ring, of_piece);");
+  t_.add("const char* const slot = mine.slots + mine.slot * slot_bytes;");
+  t_.add("const char* const piece = slot + place * half_keys * key_bytes;");
+  t_.add("const char* const values = slot + (piece_halves * key_bytes + place * value_bytes) * half_keys;");
+}
+// Warps that have one of a piece's halves count for all when they are done with it; the others never look at it.
+void AttentionText::leave_half() {
+  t_.add(fmt::format("constexpr int each = {} / piece_halves;", stream_warps));
+  t_.add("const int others = min(piece_halves, halves - of_piece * piece_halves) - 1;");
+  t_.add("__syncwarp();");
+  t_.add(fmt::format(
+      "if (lane == 0) mbarrier_arrive_times(&mine.empty[mine.slot], place == 0 ? {} - others * each : each);",
+      stream_warps));
+}
+
 void AttentionText::parts_of_several(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
@@ -196,10 +216,7 @@ void AttentionText::parts_of_several(const std::string& name) {
     t_.close();
   }
   begin_own();
-  t_.add(
-      "// Of a turn of chunks each pair of warps has one, and each warp a half. Warps that have one of a piece's "
-      "halves");
-  t_.add("// count for all when they are done with it; the others never look at it.");
+  t_.add("// Of a turn of chunks each pair of warps has one, and each warp a half.");
   open_chunks("all", seen_by_item());
   t_.add("const int pair = warp / 2, halves = 2 * count_shown(all);");
   t_.add("unsigned shown = 0;");
@@ -211,13 +228,7 @@ void AttentionText::parts_of_several(const std::string& name) {
   t_.open("if (of_turn >> pair & 1)");
   t_.add(fmt::format("const int from = {} + warp % 2 * half_keys, begin = from;", from_of("(first + pair)")));
   t_.add("some = true;");
-  t_.add("const int half = 2 * (before + __popc(of_turn & (1 << pair) - 1)) + warp % 2;");
-  t_.add("const int of_piece = half / piece_halves, place = half % piece_halves;");
-  t_.add("const Ring mine = ahead(ring, of_piece);");
-  t_.add("const char* const piece = mine.slots + mine.slot * slot_bytes + place * half_keys * key_bytes;");
-  t_.add(
-      "const char* const values = mine.slots + mine.slot * slot_bytes + piece_halves * half_keys * key_bytes + place * "
-      "half_keys * value_bytes;");
+  find_half();
   t_.add("mbarrier_wait(&mine.full[2 * mine.slot], mine.phase);");
   t_.add(fmt::format("uint4 key_words[2][{}], value_words[4][{}];", x_.depth.size() / unit, own_lines()));
   t_.add("#pragma unroll");
@@ -230,18 +241,12 @@ void AttentionText::parts_of_several(const std::string& name) {
   t_.add("which = next_chunk(chunks);");
   read_masks(true, "which");
   weigh_own(value_type);
-  t_.add(fmt::format("constexpr int each = {} / piece_halves;", stream_warps));
-  t_.add("const int others = min(piece_halves, halves - of_piece * piece_halves) - 1;");
-  t_.add("__syncwarp();");
-  t_.add(fmt::format(
-      "if (lane == 0) mbarrier_arrive_times(&mine.empty[mine.slot], place == 0 ? {} - others * each : each);",
-      stream_warps));
+  leave_half();
   sum_own(value_type);
   t_.close();
   t_.add("before += __popc(of_turn);");
   t_.add(
-      "// If the piece before in a slot has not come, a wait for the next one is over too early. A warp knows that of "
-      "all");
+      "// A wait for a piece is over too early if the one before in its slot has not come. A warp knows that all have");
   t_.add("// but those that were under way when its own one was asked for; of the others the block meets.");
   t_.add(fmt::format("constexpr int step = ({} + piece_halves - 1) / piece_halves;", stream_warps));
   t_.add("constexpr int under_way = (requests_at_once + 1) / 2;");

@@ -81,6 +81,8 @@ class AttentionText {
   void open_piece();
   void read_fed_keys(const std::string& words, const std::string& place);
   void read_fed_values();
+  void find_half();
+  void leave_half();
   std::string value_line(const std::string& place, int64_t pitch);
   void close_piece();
 
