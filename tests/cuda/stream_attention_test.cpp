@@ -221,25 +221,32 @@ TEST(CudaStream, KeysOfThisStep) {
   }
 }
 
-// Of several turns of chunks: pieces have three halves, so that chunks stand in two of them, and the last one has
-// fewer; with all chunks shown, and with some hidden in turns before whole ones. Of more than 32 chunks most are
-// hidden.
+// Of several turns of chunks: where pieces have three halves chunks stand in two of them, and the last one has fewer;
+// with all chunks shown, and with some hidden in turns before whole ones. Of more than 32 chunks most are hidden.
+// Beside a product of deep rows the ring has few slots.
 TEST(CudaStream, KeysOfManyChunks) {
-  for (const int64_t chunks : {14, 38}) {  // of each of two splits
-    SCOPED_TRACE(chunks);
-    const bool few = chunks == 38;
+  struct Case {
+    int64_t chunks, depth, columns, halves;  // chunks of each of two splits, halves of a piece
+    int64_t deep = 0;
+  };
+  for (const Case& each : {Case{14, 128, 128, 3}, {38, 64, 64, 6}, {5, 64, 128, 4}, {9, 128, 128, 3, 46080}}) {
+    SCOPED_TRACE(each.chunks);
     KeysCase c;
     AttentionCase& a = c.attention;
-    a.type = DType::bf16, a.kv_heads = 66, a.keys = 32 * 2 * chunks, a.queries = 1, a.group = 2;
-    a.depth = a.columns = few ? 64 : 128;
-    const Chain chain = c.chain();
+    a.type = DType::bf16, a.kv_heads = 66, a.keys = 32 * 2 * each.chunks, a.queries = 1, a.group = 2;
+    a.depth = each.depth, a.columns = each.columns;
+    Chain chain = c.chain();
+    if (each.deep > 0)
+      chain.add(linear(1, 16, each.deep, a.type, a.type, a.type, plain), {"x_deep", "w3", "wb3", "x_t", "y2"});
     Launch launch;
-    EXPECT_NE(chain.text_of(launch).find(few ? "piece_halves = 6" : "piece_halves = 3"), std::string::npos);
-    std::vector<Chain::Given> all(few ? 1 : 2);
+    const std::string text = chain.text_of(launch);
+    EXPECT_NE(text.find(fmt::format("piece_halves = {},", each.halves)), std::string::npos);
+    EXPECT_EQ(count_of(text, ", 3, 0, 0, reciprocal};"), each.deep > 0 ? 1 : 0);  // slots of the ring
+    std::vector<Chain::Given> all(each.chunks == 14 ? 2 : 1);
     all.back()["x_at"][0] = 64 * 3 + 5, all.front()["x_at"][0] = static_cast<double>(a.keys - 1);
     for (int64_t key = 0; key < a.keys; ++key) {
       const int64_t chunk = key / 64;
-      const bool hidden = few ? chunk % 8 > 0 && chunk < 31 : chunk == 1 || chunk == 2 || chunk == 13;
+      const bool hidden = each.chunks == 38 ? chunk % 8 > 0 && chunk < 31 : chunk == 1 || chunk == 2 || chunk == 13;
       all.front()["x_mask"][static_cast<size_t>(key)] = 0;
       all.back()["x_mask"][static_cast<size_t>(key)] = hidden       ? -std::numeric_limits<double>::infinity()
                                                        : chunk == 7 ? 0.5

@@ -101,9 +101,13 @@ FedLayout fed_layout(const Kernel& k, const StreamAttention& a) {
   return {2 * a.axes.depth.size(), apart(a.keys(k), a.axes.keys), 2 * a.axes.columns.size(),
           apart(k.contraction->b, a.axes.value_keys)};
 }
-int64_t fed_halves(const FedLayout& layout) {
+int64_t piece_halves(const FedLayout& layout) {
   const int64_t half = StreamAttention::own_keys * (layout.key_bytes + layout.value_bytes);
   return half == 0 ? 1 : std::min<int64_t>(stream_warps, slot_bytes / half);
+}
+int64_t turn_pieces(const FedLayout& layout) {
+  const int64_t halves = piece_halves(layout);
+  return (stream_warps + halves - 1) / halves;
 }
 std::optional<int64_t> batch_stride(const Access& access, const Axis& batch) {
   int64_t stride = 0, flat = 1;  // of the innermost dimension; positions within it

@@ -82,7 +82,9 @@ std::optional<StreamAttention> find_stream_attention(const Kernel& kernel, std::
 
 FedLayout fed_layout(const Kernel& kernel, const StreamAttention& attention);
 // Halves of chunks that a piece has where a block has several chunks: of each a warp takes its keys and values.
-int64_t fed_halves(const FedLayout& layout);
+int64_t piece_halves(const FedLayout& layout);
+// Pieces that begin in a turn of chunks, in which each warp has a half: there must be a slot for each.
+int64_t turn_pieces(const FedLayout& layout);
 // Elements from a batch to the next one; nullopt: they are not evenly apart.
 std::optional<int64_t> batch_stride(const Access& access, const Axis& batch);
 

@@ -248,9 +248,8 @@ void AttentionText::parts_of_several(const std::string& name) {
   t_.add(
       "// A wait for a piece is over too early if the one before in its slot has not come. A warp knows that all have");
   t_.add("// but those that were under way when its own one was asked for; of the others the block meets.");
-  t_.add(fmt::format("constexpr int step = ({} + piece_halves - 1) / piece_halves;", stream_warps));
   t_.add("constexpr int under_way = (requests_at_once + 1) / 2;");
-  t_.add(fmt::format("if (__popc(of_turn) != {} || ring.count < step + under_way) meet_block();", at_once));
+  t_.add(fmt::format("if (__popc(of_turn) != {} || ring.count < turn_pieces + under_way) meet_block();", at_once));
   t_.close();  // turns
   t_.add("ring = ahead(ring, (halves + piece_halves - 1) / piece_halves);");
   publish_own();

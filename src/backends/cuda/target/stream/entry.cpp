@@ -31,7 +31,6 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
   const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes);
   l.others = kept_bytes + words(scratch_bytes) + rows + brought + lists + words(barriers * 8);
   l.slots = std::min((most_shared - l.others) / slot_bytes, most_slots);
-  if (l.slots < fewest_slots) l.slots = 0;
   l.kept = l.slots * slot_bytes, l.at_scratch = l.kept + kept_bytes;
   l.at_rows = l.at_scratch + words(scratch_bytes), l.at_brought = l.at_rows + rows;
   l.at_lists = l.at_brought + brought, l.at_barriers = l.at_lists + lists;

@@ -8,12 +8,12 @@
 namespace npusim::cuda {
 
 inline constexpr int64_t list_length = 8, list_count = 4;  // pieces of a list, and lists
-inline constexpr int64_t fewest_slots = 4;                 // of the ring: a turn of chunks has up to four pieces
+inline constexpr int64_t fewest_slots = 3;                 // of the ring
 
 // Of a block's memory, bytes from its begin: the ring, what the plan keeps, scratch, rows of the table, lists,
 // barriers.
 struct StreamLayout {
-  int64_t slots = 0;   // of the ring; 0: too few find room
+  int64_t slots = 0;   // of the ring
   int64_t others = 0;  // bytes beside the ring
   int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_lists = 0, at_barriers = 0, bytes = 0;
 };

@@ -30,7 +30,7 @@ std::optional<StreamText> StreamPrinter::run(std::string& why) {
     return std::nullopt;
   }
   const StreamLayout layout = lay_out(table_, plan_.kept_bytes, scratch_);
-  if (layout.slots == 0) {
+  if (layout.slots < std::max(fewest_slots, plan_.fed ? turn_pieces(*plan_.fed) : 0)) {
     why = fmt::format("{} bytes of a block's memory beside the ring", layout.others);
     return std::nullopt;
   }
@@ -141,10 +141,10 @@ std::string StreamPrinter::constants() const {
       "list_length = {}, "
       "list_count = {}, most_blocks = {}, weights_read_once = {:d} }};\n"
       "enum {{ chunk_keys = {}, key_bytes = {}, key_apart = {}, value_bytes = {}, value_apart = {}, value_pad = {}, "
-      "half_keys = {}, piece_halves = {} }};\n",
+      "half_keys = {}, piece_halves = {}, turn_pieces = {} }};\n",
       slot_depth, slot_bytes, way_.requests, way_.gap, way_.gap_behind_keys, list_length, list_count, stream_grid,
       way_.once, StreamAttention::chunk, fed.key_bytes, fed.key_apart, fed.value_bytes, fed.value_apart,
-      StreamAttention::row_pad, StreamAttention::own_keys, fed_halves(fed));
+      StreamAttention::row_pad, StreamAttention::own_keys, piece_halves(fed), turn_pieces(fed));
 }
 
 std::optional<StreamText> print_stream(const WholeMethod& method, const StreamPlan& plan, const StreamWay& way,
