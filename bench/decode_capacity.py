@@ -14,14 +14,15 @@ CAPACITY = 256
 PROMPT = "def main(arguments):\n    for i in range(10):\n        print(arguments[i])\n" * 4
 
 
-def with_capacity(value: object, capacity: int) -> object:
-    """Only states, scores and masks have four dimensions or more; the hidden size is 256 too."""
+def with_capacity(value: object, before: int, after: int) -> object:
+    """A graph whose states have so many positions. Only states, scores and masks have four dimensions or more; tinyqwen's
+    hidden size is its capacity, too."""
     if isinstance(value, dict):
-        return {key: with_capacity(item, capacity) for key, item in value.items()}
+        return {key: with_capacity(item, before, after) for key, item in value.items()}
     if isinstance(value, list):
         if len(value) >= 4 and all(isinstance(item, int) for item in value):
-            return [capacity if item == CAPACITY else item for item in value]
-        return [with_capacity(item, capacity) for item in value]
+            return [after if item == before else item for item in value]
+        return [with_capacity(item, before, after) for item in value]
     return value
 
 
@@ -32,7 +33,7 @@ def run(*command: object) -> str:
 def compiled(npusim: Path, folder: Path, capacity: int, text: bool) -> Path:
     graph = json.loads((MODEL / "decode_ir.json").read_text())
     ir = folder / f"decode{capacity}.json"
-    ir.write_text(json.dumps(with_capacity(graph, capacity)))
+    ir.write_text(json.dumps(with_capacity(graph, CAPACITY, capacity)))
     program = folder / f"{capacity}{text}.npubin"
     run(npusim, "compile", "--method", f"decode={ir}", "--text" if text else "--no-text", "-o", program)
     return program

@@ -33,6 +33,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 sys.path.insert(0, str(HERE))
 
 import decode  # noqa: E402
+import decode_capacity  # noqa: E402
 import models  # noqa: E402
 import texts  # noqa: E402
 
@@ -77,19 +78,11 @@ def own(npusim: str, *arguments: object) -> str:
     return done.stdout
 
 
-def with_capacity(value: object, capacity: int) -> object:
-    """Nothing else of the graph is as large as its states are."""
-    if isinstance(value, dict):
-        return {key: with_capacity(item, capacity) for key, item in value.items()}
-    if isinstance(value, list):
-        return [with_capacity(item, capacity) for item in value]
-    return capacity if value == decode.CAPACITY else value
-
-
 def text_graph(name: str) -> dict:
     """A prefill computes the logits of its last token only."""
     graph = json.loads((HERE.parent.parent / "examples/zoo" / TEXTS[name][0] / "ir.json").read_text())
-    graph = with_capacity(graph, CAPACITIES.get(name, decode.CAPACITY))
+    if name in CAPACITIES:
+        graph = decode_capacity.with_capacity(graph, decode.CAPACITY, CAPACITIES[name])
     logits = graph["graph_outputs"][0]
     head = next(node for node in graph["nodes"] if node["name"] == logits["name"])
     rows = head["inputs"][0]
