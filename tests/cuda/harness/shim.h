@@ -44,6 +44,7 @@ void mslx_change();
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)

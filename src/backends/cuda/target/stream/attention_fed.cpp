@@ -202,10 +202,19 @@ void AttentionText::leave_half() {
       stream_warps));
 }
 
+// A function of its own, which returns how many pieces it took: it is long, and where it is not called the text before and
+// behind it does not share the cache of instructions with it.
 void AttentionText::parts_of_several(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
-  open_own(name);
+  static_assert(fed_masks == 4);
+  open_function(name,
+                fmt::format("Ring ring, const float4 given, const unsigned turn, char* scratch, char* partial{}",
+                            a_.looks > 0 ? ", const char* seen" : ""),
+                "__device__ __noinline__ int");
+  if (masks() > 0) t_.add("float masks[4] = {given.x, given.y, given.z, given.w};");
+  t_.add("int gone = 0;");
+  open_own();
   find_rows();
   most_keys(false);
   open_chunks("chunks", seen_by_item(), fmt::format("warp / 2, {}", at_once));
@@ -251,10 +260,12 @@ void AttentionText::parts_of_several(const std::string& name) {
   t_.add("constexpr int under_way = (requests_at_once + 1) / 2;");
   t_.add(fmt::format("if (__popc(of_turn) != {} || ring.count < turn_pieces + under_way) meet_block();", at_once));
   t_.close();  // turns
-  t_.add("ring = ahead(ring, (halves + piece_halves - 1) / piece_halves);");
+  t_.add("const int pieces = (halves + piece_halves - 1) / piece_halves;");
+  t_.add("ring = ahead(ring, pieces), gone += pieces;");
   publish_own();
   t_.close();  // items
   t_.add("meet_block();");
+  t_.add("return gone;");
   t_.close();
 }
 

@@ -58,11 +58,12 @@ void AttentionText::points() {
   functions_ += print_point(k_, d_, f);
 }
 
-void AttentionText::open_function(const std::string& half, const std::string& first) {
+// `kind`: its qualifiers and what it returns, where it is not as all.
+void AttentionText::open_function(const std::string& half, const std::string& first, const std::string& kind) {
   t_.text += "\n";
   t_.indent = 0;
-  t_.open(fmt::format("{} void {}_{}(\n    {}{}{})", d_.function, name_, half, first, first.empty() ? "" : ",\n    ",
-                      parameters(k_, d_)));
+  t_.open(fmt::format("{} {}_{}(\n    {}{}{})", kind.empty() ? fmt::format("{} void", d_.function) : kind, name_, half,
+                      first, first.empty() ? "" : ",\n    ", parameters(k_, d_)));
 }
 
 std::string AttentionText::at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,

@@ -35,7 +35,7 @@ class AttentionText {
     return d_.elements[static_cast<size_t>(k_.args[static_cast<size_t>(arg)].dtype)].type;
   }
   std::string reads() const;
-  void open_function(const std::string& half, const std::string& first);
+  void open_function(const std::string& half, const std::string& first, const std::string& kind = "");
   void open_parts(const std::string& name);
   void open_items();
   void open_chunks(const std::string& name, const std::string& seen, const std::string& turns = "0, 1");
@@ -89,7 +89,7 @@ class AttentionText {
   // Of warps with keys of their own.
   int64_t own_lines() const { return x_.columns.size() / 64; }
   static std::string own_column(const std::string& line);
-  void open_own(const std::string& name);
+  void open_own();
   void begin_own();
   void declare_own();
   void read_own_keys();

@@ -239,8 +239,7 @@ void AttentionText::publish_own() {
   t_.close();
 }
 
-void AttentionText::open_own(const std::string& name) {
-  open_parts(name);
+void AttentionText::open_own() {
   t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
                      a_.found_warps() * x_.rows.size() * a_.own_pitch()));
   t_.add("bool later = false;");
@@ -260,7 +259,8 @@ void AttentionText::begin_own() {
 void AttentionText::parts_by_warps(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
-  open_own(name);
+  open_parts(name);
+  open_own();
   most_keys(false);
   declare_own();
   const std::string from = fmt::format("{} + warp % 2 * {}", from_of("which"), own_keys);
@@ -305,12 +305,16 @@ void AttentionText::choose_parts() {
     t_.add("many |= next_chunk(chunks) < chunks.count;");
     t_.close();
   }
-  const std::string given = fmt::format("{}turn, scratch, partial, {}{}", a_.fed ? "ring, many, masks, " : "",
-                                        a_.looks > 0 ? "seen, " : "", parameter_names(k_));
+  const std::string given =
+      fmt::format("turn, scratch, partial, {}{}", a_.looks > 0 ? "seen, " : "", parameter_names(k_));
   t_.add("if (many)");
-  t_.add(fmt::format("  {}_many({});", name_, given));
+  if (a_.fed)
+    t_.add(fmt::format("  ring = ahead(ring, {}_many(ring, float4{{masks[0], masks[1], masks[2], masks[3]}}, {}));",
+                       name_, given));
+  else
+    t_.add(fmt::format("  {}_many({});", name_, given));
   t_.add("else");
-  t_.add(fmt::format("  {}_few({});", name_, given));
+  t_.add(fmt::format("  {}_few({}{});", name_, a_.fed ? "ring, many, masks, " : "", given));
   t_.close();
 }
 
