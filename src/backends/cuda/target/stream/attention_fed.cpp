@@ -202,8 +202,8 @@ void AttentionText::leave_half() {
       stream_warps));
 }
 
-// A function of its own, which returns how many pieces it took: it is long, and where it is not called the text before and
-// behind it does not share the cache of instructions with it.
+// A function of its own, which returns how many pieces it took: it is long, and where it is not called the text before
+// and behind it does not share the cache of instructions with it.
 void AttentionText::parts_of_several(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
