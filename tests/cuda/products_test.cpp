@@ -204,6 +204,20 @@ TEST(CudaProducts, AttentionAsProducts) {
                {"decode", attention(decode, DType::f32, masked), 3, {"dots", "rows", "tiles"}}});
 }
 
+// Behind a vector's last element there is nothing: it is no part of a word, as a pixel with room is.
+TEST(CudaProducts, AVectorOfLessThanAWord) {
+  const Kernel kernel = product(1, 1, 40, 5, false, true, DType::f16);
+  std::string why;
+  const auto vector = cuda::find_product(kernel, why);
+  ASSERT_TRUE(vector) << why;
+  EXPECT_EQ(vector->filled, cuda::word);
+  EXPECT_EQ(vector->a.words, cuda::Operand::Words::none);
+  std::vector<Case> cases;
+  for (const cuda::TileShape& s : cuda::tile_shapes())
+    if (cuda::takes(s, *vector)) cases.push_back(tiled("vector" + name_of(s), kernel, s));
+  check(cases);
+}
+
 // Few sums of a lane are stored from registers; others change places through shared memory, and need it.
 TEST(CudaProducts, ResultsFromRegistersWhereTheyAreFew) {
   std::string why;

@@ -47,8 +47,9 @@ int find_words(const Product& p, const Operand& o, const Axis& axis) {
 }
 
 // A dimension of less than a word that the operand has in words, as the channels of an image that is padded to words;
-// -1: none.
+// -1: none. A lone vector has no room behind its last element, and is no word.
 int find_parts_of_words(const Product& p, const Operand& o) {
+  if (o.elements % o.word != 0) return -1;
   for (int dim : p.depth.dims) {
     std::vector<int64_t> padded = p.extents;
     if (int64_t& extent = padded[static_cast<size_t>(dim)]; extent < o.word) {
