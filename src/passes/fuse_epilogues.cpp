@@ -6,7 +6,7 @@ namespace npusim {
 void fuse_epilogues(Graph& graph, PassContext& context) {
   Fuser f(graph, context);
   for (size_t n = 0; n < f.size(); ++n) {
-    if (!f.alive(n) || f.kernel(n).contraction || f.kernel(n).row_dims) continue;
+    if (!f.alive(n) || f.kernel(n).contraction || f.kernel(n).row_dims || f.widens_for_readers(n)) continue;
     // The latest contraction among what it reads: its other operands are there by then.
     int best = -1, best_value = -1;
     for (int value : f.reads(n)) {

@@ -30,7 +30,7 @@ bool is_cheap(const Kernel& k) {
 void fuse_pointwise(Graph& graph, PassContext& context) {
   Fuser f(graph, context);
   for (size_t n = 0; n < f.size(); ++n) {
-    if (!f.alive(n) || !is_pointwise(f.kernel(n))) continue;
+    if (!f.alive(n) || !is_pointwise(f.kernel(n)) || f.widens_for_readers(n)) continue;
     f.inline_producers(n, false, [&](size_t producer, int value) {
       const Kernel& source = f.kernel(producer);
       return is_pointwise(source) && (f.only_reader(value, n) || is_cheap(source));

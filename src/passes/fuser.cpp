@@ -60,6 +60,15 @@ bool Fuser::only_reader(int value, size_t node) {
   return list.size() == 1 && list[0] == node;
 }
 
+bool Fuser::widens_for_readers(size_t node) {
+  const Kernel& k = kernel(node);
+  if (!is_copy_or_cast(k) || k.exprs.size() != 1) return false;
+  const int from = reads(node)[0], to = writes(node)[0];
+  if (is_output(to) || dtype_size(dtype(to)) <= dtype_size(dtype(from))) return false;
+  const std::vector<size_t> list = readers(to);
+  return std::none_of(list.begin(), list.end(), [&](size_t n) { return kernel(n).contraction != nullptr; });
+}
+
 bool Fuser::can_move_to(size_t node, size_t reader) {
   for (int v : writes(node))
     for (size_t r : readers(v))

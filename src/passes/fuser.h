@@ -25,6 +25,9 @@ class Fuser {
   bool only_reader(int value, size_t node);
   // Whether every reader of every result of `node` other than `value`'s reader `reader` comes after `reader`.
   bool can_move_to(size_t node, size_t reader);
+  // Whether a node only makes its operand wider, for kernels that can all read the narrower value themselves: with what
+  // makes the operand it would put the wider one into memory.
+  bool widens_for_readers(size_t node);
   std::vector<int> reads(size_t node) const;
   std::vector<int> writes(size_t node) const;
 

@@ -165,6 +165,37 @@ TEST(Fuse, W50EqualLayersShareTheirKernels) {
   EXPECT_LE(run.program->kernels.size(), 3U);  // the last norm may be stored otherwise
 }
 
+// A sum that a norm alone reads lies in memory as it is, not as the norm makes it wider: the last layer's kernels are
+// those of the others, whose sums are read again.
+TEST(Fuse, WhoReadsASumMakesItWider) {
+  std::string text = "input %h0: bfloat16[3, 64]\nweight %s: bfloat16[64] = \"s\"\n";
+  const auto norm = [&](int i) {
+    text += fmt::format(
+        "%f{0}: float32[3, 64] = aten.to.dtype(%h{0}, dtype=float32)\n"
+        "%p{0}: float32[3, 64] = aten.pow.Tensor_Scalar(%f{0}, exponent=2)\n"
+        "%m{0}: float32[3, 1] = aten.mean.dim(%p{0}, dim=[-1], keepdim=true)\n"
+        "%e{0}: float32[3, 1] = aten.add.Tensor(%m{0}, 1e-05)\n"
+        "%r{0}: float32[3, 1] = aten.rsqrt.default(%e{0})\n"
+        "%n{0}: float32[3, 64] = aten.mul.Tensor(%f{0}, %r{0})\n"
+        "%t{0}: bfloat16[3, 64] = aten.to.dtype(%n{0}, dtype=bfloat16)\n"
+        "%y{0}: bfloat16[3, 64] = aten.mul.Tensor(%s, %t{0})\n",
+        i);
+  };
+  for (int i = 0; i < 2; ++i) {
+    norm(i);
+    text += fmt::format(
+        "weight %w{0}: bfloat16[64, 64] = \"w{0}\"\n"
+        "%l{0}: bfloat16[3, 64] = aten.linear.default(%y{0}, %w{0}, None)\n"
+        "%h{1}: bfloat16[3, 64] = aten.add.Tensor(%h{0}, %l{0})\n",
+        i, i + 1);
+  }
+  norm(2);
+  const GraphRun run = run_graph(text + "output %y2\n", {.dtype = DType::bf16});
+  EXPECT_EQ(run.fusions.at("rms_norm"), 3);
+  EXPECT_EQ(run.steps(), 5U);
+  EXPECT_EQ(run.program->kernels.size(), 2U);
+}
+
 // Rows of one element make a norm an epilogue with three results, of which one consumer reads two.
 TEST(Fuse, TwoResultsOfOneEpilogue) {
   run_graph(
