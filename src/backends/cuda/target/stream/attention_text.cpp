@@ -178,7 +178,8 @@ void AttentionText::open_parts(const std::string& name) {
 
 void AttentionText::open_items() {
   t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
-  t_.open(fmt::format("for (int item = blockIdx.x; item < {}; item += gridDim.x)", x_.batch.size() * a_.splits));
+  t_.open(fmt::format("for (int item = blockIdx.x, nth = 0; item < {}; item += gridDim.x, ++nth)",
+                      x_.batch.size() * a_.splits));
   t_.add(fmt::format("const int batch = item / {0}, split = item % {0};", a_.splits));
   take_apart(t_, "batch", x_.batch, "z");
 }
@@ -188,7 +189,7 @@ void AttentionText::open_chunks(const std::string& name, const std::string& seen
   t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen, a_.splits, turns));
 }
 std::string AttentionText::seen_by_item() const {
-  return a_.looks > 0 ? fmt::format("seen + item / gridDim.x * {}", a_.looks) : "nullptr";
+  return a_.looks > 0 ? fmt::format("seen + nth * {}", a_.looks) : "nullptr";
 }
 std::string AttentionText::from_of(const std::string& n) const {
   return fmt::format("(split + {} * {}) * {}", n, a_.splits, chunk);
@@ -211,8 +212,7 @@ void AttentionText::look() {
     t_.close();
   }
   t_.add("const int some = __any_sync(0xffffffffu, shown), other = __any_sync(0xffffffffu, moved);");
-  t_.add(fmt::format("if (lane == 0) seen[item / gridDim.x * {} + n] = !some ? 0 : other ? chunk_shown : chunk_open;",
-                     a_.looks));
+  t_.add(fmt::format("if (lane == 0) seen[nth * {} + n] = !some ? 0 : other ? chunk_shown : chunk_open;", a_.looks));
   t_.close();
   t_.close();
   t_.close();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "backends/cuda/target/stream/text.h"
 
@@ -28,12 +29,13 @@ StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scrat
                     lists = list_count * list_length * 16;
   const auto words = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
   StreamLayout l;
-  const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes);
-  l.others = kept_bytes + words(scratch_bytes) + rows + brought + lists + words(barriers * 8);
+  const int64_t rows = words(rows_kept * table.longest_row * 8), brought = words(rows_kept * table.brought_bytes),
+                slices = words(static_cast<int64_t>(table.slices.size()) / slice_numbers * 8);
+  l.others = kept_bytes + words(scratch_bytes) + rows + brought + slices + lists + words(barriers * 8);
   l.slots = std::min((most_shared - l.others) / slot_bytes, most_slots);
   l.kept = l.slots * slot_bytes, l.at_scratch = l.kept + kept_bytes;
   l.at_rows = l.at_scratch + words(scratch_bytes), l.at_brought = l.at_rows + rows;
-  l.at_lists = l.at_brought + brought, l.at_barriers = l.at_lists + lists;
+  l.at_slices = l.at_brought + brought, l.at_lists = l.at_slices + slices, l.at_barriers = l.at_lists + lists;
   l.bytes = l.kept + l.others;
   return l;
 }
@@ -109,8 +111,11 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("if (place < 0) return (char*)given.at[-1 - place];");
   t.add(fmt::format("return place < {0} ? own + {1} + place : shared + (place - {0});", own_from, layout.kept));
   t.close(";");
+  const size_t slices = table.slices.size() / slice_numbers;
+  if (slices > 0)
+    t.add(fmt::format("unsigned long long* const slices = (unsigned long long*)(own + {});", layout.at_slices));
   t.open("const auto found = [&](const int place)");
-  t.add(fmt::format("if (place <= {0}) return words_of_batch(table_slices + ({0} - place), reciprocal);", slices_from));
+  if (slices > 0) t.add(fmt::format("if (place <= {0}) return slices[{0} - place];", slices_from));
   t.add(fmt::format("if (place <= {0}) return (unsigned long long)({0} - place);", plain_from));
   t.add(fmt::format(
       "if (place >= {0}) return words_of((place - {0}) / 16, place / 2 % 8, place % 2 ? 3 : 6, reciprocal);",
@@ -144,6 +149,19 @@ StreamEntry print_entry(const StreamTable& table, const StreamLayout& layout, co
   t.add("__syncwarp();");
   t.add("if (lane == 0) mbarrier_arrive(&row_full[slot]);");
   t.add(fmt::format("advance(slot, phase, {});", rows_kept));
+  if (slices > 0) {
+    // The first piece of text exchanges nothing.
+    assert(std::all_of(table.rows.begin() + 1, table.rows.begin() + 1 + table.rows[0],
+                       [](int64_t place) { return place > slices_from; }));
+    t.add("// The first row needs none, and must be there soon; those behind it need the same all the time.");
+    t.open("if (n == 0)");
+    t.add("#pragma unroll 1");
+    t.add(fmt::format(
+        "for (int k = lane; k < {}; k += 32) slices[k] = words_of_batch(table_slices + {} * k, reciprocal);", slices,
+        slice_numbers));
+    t.add("__syncwarp();");
+    t.close();
+  }
   t.close();
   t.add("return;");
   t.close();

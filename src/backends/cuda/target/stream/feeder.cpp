@@ -68,9 +68,9 @@ __device__ __forceinline__ void list_keys(Lists& l, const Keys& k, const KeyPlac
   const int lane = threadIdx.x % 32;
   const bool several = has_several(k);
 #pragma unroll 1
-  for (int item = blockIdx.x; item < k.batches * k.splits; item += gridDim.x) {
+  for (int item = blockIdx.x, nth = 0; item < k.batches * k.splits; item += gridDim.x, ++nth) {
     const int batch = item / k.splits, split = item % k.splits;
-    Chunks c = chunks_of(seen_of(k, item), k.count, split, k.splits);
+    Chunks c = chunks_of(seen_of(k, nth), k.count, split, k.splits);
     int left = several ? 2 * count_shown(c) : 0, place = 0, half = 0;  // halves to come; of the piece, of the chunk
     int n = next_chunk(c);
 #pragma unroll 1

@@ -85,6 +85,7 @@ __device__ __forceinline__ void bring(char* home, unsigned long long* row, const
   }
   const char* mine = nullptr;
   int some = 0;
+#pragma unroll 1
   for (int n = 0; n < count; ++n) {
     const char* const begin = (const char*)__shfl_sync(0xffffffffu, (unsigned long long)(from + first), n);
     const int at = lane * 16 - __shfl_sync(0xffffffffu, to, n), bytes = __shfl_sync(0xffffffffu, size, n);
@@ -148,15 +149,16 @@ struct Keys {
   const char* seen;
   int looks, batches, splits, count;
 };
-__device__ __forceinline__ const char* seen_of(const Keys& k, const int item) {
-  return k.seen ? k.seen + item / (int)gridDim.x * k.looks : nullptr;
+// Of the block's split `nth`.
+__device__ __forceinline__ const char* seen_of(const Keys& k, const int nth) {
+  return k.seen ? k.seen + nth * k.looks : nullptr;
 }
 // By whole warps: whether one of the block's splits has more than one chunk.
 __device__ __forceinline__ bool has_several(const Keys& k) {
   bool several = false;
 #pragma unroll 1
-  for (int item = blockIdx.x; item < k.batches * k.splits; item += gridDim.x) {
-    Chunks c = chunks_of(seen_of(k, item), k.count, item % k.splits, k.splits);
+  for (int item = blockIdx.x, nth = 0; item < k.batches * k.splits; item += gridDim.x, ++nth) {
+    Chunks c = chunks_of(seen_of(k, nth), k.count, item % k.splits, k.splits);
     next_chunk(c);
     several |= next_chunk(c) < c.count;
   }

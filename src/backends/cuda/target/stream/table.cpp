@@ -81,13 +81,13 @@ void TableWriter::put_words(int32_t value) {
 void TableWriter::put_slice(int32_t value) {
   const StreamExchange& e = plan_.exchanges.at(value);
   const StreamAttention& a = *plan_.attentions[plan_.slices.at(value).attention];
-  const std::array<int64_t, 5> slice{e.units, unit_bytes(e) / part_bytes(e), 12 / part_bytes(e), a.axes.batch.size(),
-                                     a.splits};
+  const std::array<int64_t, slice_numbers> slice{e.units, unit_bytes(e) / part_bytes(e), 12 / part_bytes(e),
+                                                 a.axes.batch.size(), a.splits};
   int64_t at = 0;
   const auto end = static_cast<int64_t>(table.slices.size());
-  while (at < end && !std::equal(slice.begin(), slice.end(), table.slices.begin() + at)) at += 5;
+  while (at < end && !std::equal(slice.begin(), slice.end(), table.slices.begin() + at)) at += slice_numbers;
   if (at == end) table.slices.insert(table.slices.end(), slice.begin(), slice.end());
-  table.rows.push_back(slices_from - at);
+  table.rows.push_back(slices_from - at / slice_numbers);
 }
 void TableWriter::put_published(int32_t value) {
   const StreamExchange& e = plan_.exchanges.at(value);

@@ -15,6 +15,7 @@ inline constexpr int64_t own_from = 1 << 18;        // places from here on are i
 inline constexpr int64_t plain_from = -(1 << 20);   // down from here they are numbers
 inline constexpr int64_t share_from = 1 << 28;      // from here on what is a block's of so many units: two numbers
 inline constexpr int64_t slices_from = -(1 << 30);  // down from here numbers of `slices`: which words of all it needs
+inline constexpr int64_t slice_numbers = 5;         // of each
 inline constexpr int64_t words_from = 1 << 30;      // from here on what it publishes: words of a block, and of all
 inline constexpr int64_t word_payload = 12;         // bytes of a value in a word that is exchanged
 inline constexpr int64_t most_brought = 512;        // bytes that come with a row of the table
