@@ -8,7 +8,8 @@
 events for PyTorch, of the host's clock around a whole run for npusim; inputs and outputs are on the GPU for both. Decode
 steps are measured as a graph of launches and as one launch. A row is printed as soon as it is there, the table last, and
 the same as JSON into FOLDER/compare.json, with the slowest launches. Peers that the time limit does not leave room for are
-left out. Exit status 1: an answer is wrong, or npusim failed.
+left out. The table has what an H200 must take, the part of the time that the floor is, and of each peer how many times
+npusim's time it takes. Exit status 1: an answer is wrong, or npusim failed.
 """
 
 import argparse
@@ -63,6 +64,23 @@ CAPACITIES = {"qwen2.5_1.5b-decode256": 256}  # positions of its states, in plac
 SHAPED = {"llama3.2_1b-decode": "llama3.2_1b", "qwen3_0.6b-decode": "qwen3_0.6b"}
 TARGET = "cuda:sm_90a"
 STREAM = "stream"  # where the programs are that are one launch
+# On an H200, ms: what each must take at most, and its floor, what its bytes take at 4.62 TB/s or its operations at
+# 790 TFLOP/s.
+GOALS = {
+    DECODE: (0.85, 0.68),
+    "qwen2.5_1.5b-decode32768": (0.83, 0.67),
+    "qwen2.5_1.5b-decode32768-full": (1.10, 0.87),
+    "qwen2.5_1.5b-prefill128": (1.9, 0.77),
+    "qwen2.5_1.5b-prefill2048": (10, 7.25),
+    "resnet50-b1": (0.30, 0.026),
+    "resnet50-b64": (1.8, 1.08),
+    "resnet18-b1": (0.20, 0.009),
+    "resnet18-b64": (0.9, 0.35),
+    "bert_base-s128": (0.40, 0.040),
+    "minilm_l6-s128": (0.13, 0.005),
+    "vit_b_16-b1": (0.42, 0.044),
+}
+PEERS = ["eager", "reduce-overhead", "max-autotune"]
 MOST_R = {torch.float32: 1e-8, torch.float16: 1e-3, torch.bfloat16: 2e-2}
 MOST_ERROR = {torch.float32: 1e-4, torch.float16: 4e-2, torch.bfloat16: 0.2}
 
@@ -301,6 +319,30 @@ def run_all(names: list[str], folder: Path, npusim: str, rows: Rows, limit: floa
             torch.cuda.empty_cache()
 
 
+def table(rows: list[dict]) -> str:
+    """A line for each model, of npusim's faster way."""
+    peers = [title for peer in PEERS for title in (f"{peer} ms", "times")]
+    titles = ["model", "answer", "npusim ms", "must", "floor %", *peers, "error", "eager error"]
+    lines = [titles, ["---"] * len(titles)]
+    own_ms = {}
+    for row in rows:
+        ms = own_ms[row["model"]] = min((row[way] for way in ("npusim_ms", "stream_ms") if way in row), default=None)
+        answers = {row[answer] for answer in ("answer", "stream_answer") if answer in row}
+        must, floor = GOALS.get(row["model"], (None, None))
+        cells = [row["model"], " and ".join(sorted(answers)) or "none", ms and f"{ms:.4g}", must]
+        cells.append(floor and ms and 100 * floor / ms)
+        for peer in PEERS:
+            theirs = row.get(f"{peer}_ms")
+            cells += [theirs, theirs and ms and theirs / ms]
+        cells += [row.get("error"), row.get("eager_error")]
+        lines.append(["" if c is None else f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells])
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    few, many = own_ms.get("qwen2.5_1.5b-decode256"), own_ms.get("qwen2.5_1.5b-decode32768")
+    if few and many:
+        text += f"\n\nposition 128 of 32768: {100 * (many / few - 1):.1f} % longer than of 256"
+    return text
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=["prepare", "run"])
@@ -320,12 +362,7 @@ def main() -> int:
     rows.show({"device": torch.cuda.get_device_name()} | probes())
     modes = ["reduce-overhead"] + ["max-autotune"] * given.autotune
     run_all(given.models.split(","), given.folder, given.npusim, rows, limit, modes)
-    columns = ["model", "answer", "npusim_ms", "stream_answer", "stream_ms", "eager_ms"]
-    columns += ["reduce-overhead_ms", "max-autotune_ms", "error", "eager_error"]
-    print("\n| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
-    for row in rows.all[1:]:
-        cell = [row.get(c, "") for c in columns]
-        print("| " + " | ".join(f"{c:.3g}" if isinstance(c, float) else str(c) for c in cell) + " |")
+    print("\n" + table(rows.all[1:]))
     return int(rows.failed)
 
 
