@@ -15,7 +15,8 @@ inline constexpr int64_t fewest_slots = 3;                 // of the ring
 struct StreamLayout {
   int64_t slots = 0;   // of the ring
   int64_t others = 0;  // bytes beside the ring
-  int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_slices = 0, at_lists = 0, at_barriers = 0, bytes = 0;
+  int64_t kept = 0, at_scratch = 0, at_rows = 0, at_brought = 0, at_slices = 0, at_lists = 0, at_barriers = 0,
+          bytes = 0;
 };
 StreamLayout lay_out(const StreamTable& table, int64_t kept_bytes, int64_t scratch_bytes);
 
