@@ -63,7 +63,9 @@ bool Fuser::only_reader(int value, size_t node) {
 bool Fuser::widens_for_readers(size_t node) {
   const Kernel& k = kernel(node);
   if (!is_copy_or_cast(k) || k.exprs.size() != 1) return false;
-  const int from = reads(node)[0], to = writes(node)[0];
+  const std::vector<int> operands = reads(node);
+  if (operands.size() != 1) return false;  // a copy within what it updates reads nothing else
+  const int from = operands[0], to = writes(node)[0];
   if (is_output(to) || dtype_size(dtype(to)) <= dtype_size(dtype(from))) return false;
   const std::vector<size_t> list = readers(to);
   return std::none_of(list.begin(), list.end(), [&](size_t n) { return kernel(n).contraction != nullptr; });
