@@ -9,7 +9,8 @@ void fuse_rows(Graph& graph, PassContext& context) {
     if (!f.alive(n) || f.kernel(n).contraction) continue;
     f.inline_producers(n, true, [&](size_t producer, int value) {
       const Kernel& source = f.kernel(producer);
-      return !source.contraction && (source.row_dims > 0 || f.kernel(n).row_dims > 0) && f.only_reader(value, n);
+      return !source.contraction && (source.row_dims > 0 || f.kernel(n).row_dims > 0) &&
+             (f.only_reader(value, n) || f.widens_for_readers(producer));
     });
   }
   f.finish();

@@ -196,6 +196,20 @@ TEST(Fuse, WhoReadsASumMakesItWider) {
   EXPECT_EQ(run.program->kernels.size(), 2U);
 }
 
+// Several readers make it wider each for itself: no kernel is left that does nothing else.
+TEST(Fuse, SeveralReadersMakeASumWider) {
+  const GraphRun run = run_graph(
+      "input %x: bfloat16[3, 64]\nweight %w: bfloat16[64, 64] = \"w\"\n"
+      "%l: bfloat16[3, 64] = aten.linear.default(%x, %w, None)\n"
+      "%h: bfloat16[3, 64] = aten.add.Tensor(%x, %l)\n"
+      "%f: float32[3, 64] = aten.to.dtype(%h, dtype=float32)\n"
+      "%a: float32[3, 64] = aten.softmax.int(%f, dim=-1)\n"
+      "%b: float32[3, 64] = aten.layer_norm.default(%f, None, None, normalized_shape=[64], eps=0.001)\n"
+      "output %a\noutput %b\n",
+      {.dtype = DType::bf16, .strict = true});
+  EXPECT_EQ(run.steps(), 3U);
+}
+
 // Rows of one element make a norm an epilogue with three results, of which one consumer reads two.
 TEST(Fuse, TwoResultsOfOneEpilogue) {
   run_graph(
