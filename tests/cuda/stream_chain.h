@@ -73,7 +73,7 @@ inline Memory first_memory(const Program& program, unsigned seed) {
     const bool vector = b.type.shape.size() < 2;
     const double size = vector ? 0.1 : 1 / std::sqrt(static_cast<double>(b.type.shape.back()));
     std::normal_distribution<double> normal(vector && b.name.find("norm") != std::string::npos ? 1 : 0, size);
-    for (size_t i = 0; i < elements_of(b); ++i)
+    for (size_t i = 0, count = elements_of(b); i < count; ++i)
       put(memory.back().data() + i * dtype_size(b.type.dtype), b.type.dtype, normal(random));
   }
   return memory;
@@ -127,7 +127,7 @@ class Stream {
 // The norm of the difference by that of the expected, where they are not equal.
 inline double distance(const Buffer& b, const std::vector<std::byte>& found, const std::vector<std::byte>& expected) {
   double difference = 0, norm = 0;
-  for (size_t i = 0; i < elements_of(b); ++i) {
+  for (size_t i = 0, count = elements_of(b); i < count; ++i) {
     const double f = number(found.data() + i * dtype_size(b.type.dtype), b.type.dtype);
     const double e = number(expected.data() + i * dtype_size(b.type.dtype), b.type.dtype);
     if (f == e || (std::isnan(f) && std::isnan(e))) continue;  // infinities too
@@ -175,7 +175,7 @@ struct Chain {
     for (size_t i = 0; i < program.buffers.size(); ++i) {
       const Buffer& b = program.buffers[i];
       if (b.kind != BufferKind::input && b.kind != BufferKind::state) continue;
-      for (size_t e = 0; b.kind == BufferKind::input && e < elements_of(b); ++e)
+      for (size_t e = 0, count = b.kind == BufferKind::input ? elements_of(b) : 0; e < count; ++e)
         put(memory[i].data() + e * dtype_size(b.type.dtype), b.type.dtype, real(random));
       if (const auto some = given.find(b.name); some != given.end())
         for (const auto& [e, value] : some->second)

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <regex>
 #include <set>
 #include <vector>
@@ -172,24 +174,33 @@ const Dialect& harness_dialect() {
   return dialect;
 }
 
+// A text that was compiled before is loaded anew, with variables of its own; one that another run compiled ccache has,
+// where it is installed: for that it is named without a path. A folder is left behind where clang refuses a text.
 mslx::Library compile_on_cpu(const std::string& functions) {
+  static std::map<std::string, std::string> compiled;  // shared objects by text
   static int count = 0;
-  const fs::path stem = fs::temp_directory_path() / fmt::format("npusim_cuda_{}_{}", getpid(), count++);
-  const std::string source = stem.string() + ".cpp", object = stem.string() + ".so";
-  const std::string text = with_shared_memory(with_helpers(functions, harness_dialect()));
-  std::ofstream(source) << "#include \"" NPUSIM_SOURCE_DIR "/tests/cuda/harness/shim.h\"\n" << text << table_of(text);
-  int status = 0;
-  const std::string messages =
-      run(NPUSIM_CLANG " -std=c++20 -O1 -w -ffp-contract=off -march=native -fPIC -shared --rtlib=compiler-rt -lgcc_s " +
-              source + " -o " + object,
-          status);
+  const fs::path folder = fs::temp_directory_path() / fmt::format("npusim_cuda_{}_{}", getpid(), count++);
+  fs::create_directories(folder);
+  const fs::path object = folder / "text.so";
   mslx::Library library;
-  if (status == 0)
-    library = mslx::load(object);
-  else
-    library.error = messages;
-  if (status == 0) fs::remove(source);
-  fs::remove(object);
+  if (const auto known = compiled.find(functions); known != compiled.end()) {
+    std::ofstream(object) << known->second;
+  } else {
+    const std::string text = with_shared_memory(with_helpers(functions, harness_dialect()));
+    std::ofstream(folder / "text.cpp") << "#include \"" NPUSIM_SOURCE_DIR "/tests/cuda/harness/shim.h\"\n"
+                                       << text << table_of(text);
+    int status = 0;
+    library.error = run("cd " + folder.string() +
+                            " && " NPUSIM_COMPILE
+                            " -std=c++20 -O1 -w -ffp-contract=off -march=x86-64-v3 -fPIC -c text.cpp && " NPUSIM_CLANG
+                            " -shared --rtlib=compiler-rt -lgcc_s text.o -o text.so",
+                        status);
+    if (status != 0) return library;
+    std::ifstream file(object);
+    compiled[functions].assign(std::istreambuf_iterator<char>(file), {});
+  }
+  library = mslx::load(object);
+  fs::remove_all(folder);
   return library;
 }
 
