@@ -13,6 +13,7 @@ npusim's time it takes. Exit status 1: an answer is wrong, or npusim failed.
 """
 
 import argparse
+import copy
 import json
 import statistics
 import subprocess
@@ -80,6 +81,7 @@ GOALS = {
     "minilm_l6-s128": (0.13, 0.005),
     "vit_b_16-b1": (0.42, 0.044),
 }
+OWN = {"npusim": "error", "stream": "stream_error"}  # ways to run a program, and what their distance is called in a row
 PEERS = ["eager", "reduce-overhead", "max-autotune"]
 MOST_R = {torch.float32: 1e-8, torch.float16: 1e-3, torch.bfloat16: 2e-2}
 MOST_ERROR = {torch.float32: 1e-4, torch.float16: 4e-2, torch.bfloat16: 0.2}
@@ -199,13 +201,13 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
         decode.write_inputs(graph, given, position)
         model, inputs = decode.load(work, position)
         model, inputs = model.cuda(), tuple(t.cuda() for t in inputs)
-        for layer in model.cache.layers if isinstance(model, decode.Step) else []:  # keys, values, and counters
+        for layer in states_of(model):  # keys, values, and counters
             vars(layer).update({k: v.cuda() for k, v in vars(layer).items() if isinstance(v, torch.Tensor)})
             layer.device = torch.device("cuda")
-        return model, inputs, model(*inputs).float()
+        return model, inputs, widely(model, inputs)
     if name in SHAPED:
         model, inputs = make_shaped(SHAPED[name], folder, weights, given)
-        return model, inputs, model(*inputs).float()
+        return model, inputs, widely(model, inputs)
     wide, inputs = models.build(name.removesuffix("-f32"))
     inputs = narrow(inputs, dtype_of(name))
     model = wide.to(dtype_of(name))
@@ -216,6 +218,19 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
     inputs = tuple(t.cuda() for t in inputs)
     expected = model.float().cuda()(*narrow(inputs, torch.float32))
     return model.to(dtype_of(name)), inputs, expected
+
+
+def states_of(model: torch.nn.Module) -> list:
+    """The layers of a step's cache; a prefill has none."""
+    return model.cache.layers if isinstance(model, decode.Step) else []
+
+
+def widely(model: torch.nn.Module, inputs: tuple) -> torch.Tensor:
+    """The answer of the same weights and states in float32."""
+    wide = copy.deepcopy(model).float()
+    for layer in states_of(wide):
+        layer.keys, layer.values = layer.keys.float(), layer.values.float()
+    return wide(*narrow(inputs, torch.float32))
 
 
 def make_shaped(shape: str, folder: Path, weights: Path, given: Path) -> tuple[torch.nn.Module, tuple]:
@@ -310,6 +325,7 @@ def run_all(names: list[str], folder: Path, npusim: str, rows: Rows, limit: floa
                     else:
                         torch._dynamo.reset()
                         compiled = torch.compile(model, mode=mode)
+                        row[f"{mode}_error"] = distance(compiled(*inputs), expected)[1]
                         row[f"{mode}_ms"] = measured(lambda: compiled(*inputs), 0.5)
                 except Exception as problem:  # a peer's own failure
                     row["peer_problem"] = str(problem)[-300:]
@@ -321,20 +337,21 @@ def run_all(names: list[str], folder: Path, npusim: str, rows: Rows, limit: floa
 
 def table(rows: list[dict]) -> str:
     """A line for each model, of npusim's faster way."""
-    peers = [title for peer in PEERS for title in (f"{peer} ms", "times")]
-    titles = ["model", "answer", "npusim ms", "must", "floor %", *peers, "error", "eager error"]
+    peers = [title for peer in PEERS for title in (f"{peer} ms", "times", "error")]
+    titles = ["model", "answer", "npusim ms", "must", "floor %", "error", *peers]
     lines = [titles, ["---"] * len(titles)]
     own_ms = {}
     for row in rows:
-        ms = own_ms[row["model"]] = min((row[way] for way in ("npusim_ms", "stream_ms") if way in row), default=None)
+        ways = [(row[f"{way}_ms"], row.get(error)) for way, error in OWN.items() if f"{way}_ms" in row]
+        ms, error = min(ways, default=(None, None))
+        own_ms[row["model"]] = ms
         answers = {row[answer] for answer in ("answer", "stream_answer") if answer in row}
         must, floor = GOALS.get(row["model"], (None, None))
         cells = [row["model"], " and ".join(sorted(answers)) or "none", ms and f"{ms:.4g}", must]
-        cells.append(floor and ms and 100 * floor / ms)
+        cells += [floor and ms and 100 * floor / ms, error]
         for peer in PEERS:
             theirs = row.get(f"{peer}_ms")
-            cells += [theirs, theirs and ms and theirs / ms]
-        cells += [row.get("error"), row.get("eager_error")]
+            cells += [theirs, theirs and ms and theirs / ms, row.get(f"{peer}_error")]
         lines.append(["" if c is None else f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells])
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     few, many = own_ms.get("qwen2.5_1.5b-decode256"), own_ms.get("qwen2.5_1.5b-decode32768")

@@ -5,8 +5,8 @@
     bench/gpu/tune.py FOLDER [--npusim P] [--models A,B] [--ways N]
 
 Of decode steps their programs that are one launch, with what each way took.
-Answers of the tuned program are held to compare.py's bars, against PyTorch's (float32; language models bfloat16). Tuned
-programs stay in FOLDER/tuned.
+Answers of the tuned program are held to compare.py's bars, against PyTorch's float32. Tuned programs stay in
+FOLDER/tuned.
 """
 
 import argparse
