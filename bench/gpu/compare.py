@@ -9,7 +9,7 @@ events for PyTorch, of the host's clock around a whole run for npusim; inputs an
 steps are measured as a graph of launches and as one launch. A row is printed as soon as it is there, the table last, and
 the same as JSON into FOLDER/compare.json, with the slowest launches. Peers that the time limit does not leave room for are
 left out. The table has what an H200 must take, the part of the time that the floor is, and of each peer how many times
-npusim's time it takes. Exit status 1: an answer is wrong, or npusim failed.
+npusim's time it takes and its distance from float32. Exit status 1: an answer is wrong, or npusim failed.
 """
 
 import argparse
@@ -208,16 +208,14 @@ def make(name: str, folder: Path, work: Path) -> tuple[torch.nn.Module, tuple, t
     if name in SHAPED:
         model, inputs = make_shaped(SHAPED[name], folder, weights, given)
         return model, inputs, widely(model, inputs)
-    wide, inputs = models.build(name.removesuffix("-f32"))
-    inputs = narrow(inputs, dtype_of(name))
-    model = wide.to(dtype_of(name))
+    model, inputs = models.build(name.removesuffix("-f32"))
+    model, inputs = model.to(dtype_of(name)), narrow(inputs, dtype_of(name))
     state = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     save_file({k: v.detach().clone().contiguous() for k, v in state.items()}, weights)
     names = json.loads((folder / f"{name}.json").read_text())
     save_file({k: v.contiguous() for k, v in zip(names, inputs, strict=True)}, given)
-    inputs = tuple(t.cuda() for t in inputs)
-    expected = model.float().cuda()(*narrow(inputs, torch.float32))
-    return model.to(dtype_of(name)), inputs, expected
+    model, inputs = model.cuda(), tuple(t.cuda() for t in inputs)
+    return model, inputs, widely(model, inputs)
 
 
 def states_of(model: torch.nn.Module) -> list:

@@ -175,7 +175,8 @@ const Dialect& harness_dialect() {
 }
 
 // A text that was compiled before is loaded anew, with variables of its own; one that another run compiled ccache has,
-// where it is installed: for that it is named without a path. A folder is left behind where clang refuses a text.
+// where it is installed: for that it is named without a path, and for no particular processor. A folder is left behind
+// where clang refuses a text.
 mslx::Library compile_on_cpu(const std::string& functions) {
   static std::map<std::string, std::string> compiled;  // shared objects by text
   static int count = 0;
