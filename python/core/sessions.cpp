@@ -54,14 +54,22 @@ nb::ndarray<nb::array_api> view_of_device(const nb::handle session, const Device
                                     nullptr, dlpack_of(memory.type.dtype), kind == "cuda" ? cuda : cpu, number);
 }
 
-// Memory that DLPack describes, as the wall names it. The caller keeps it.
-DeviceMemory device_memory_of(const nb::ndarray<>& array) {
+// Memory on a device: its device, dtype, shape and address. The caller keeps it.
+using OnDevice = std::tuple<std::string, std::string, Shape, std::uintptr_t>;
+
+DeviceMemory device_memory_of(const OnDevice& memory) {
+  const auto& [device, dtype, shape, address] = memory;
+  return {device, address, type_of(dtype, shape)};
+}
+
+// The same of an array that DLPack describes.
+OnDevice on_device(const nb::ndarray<>& array) {
   constexpr int cpu = 1, cuda = 2;  // DLDeviceType
-  DeviceMemory memory;
+  std::string device;
   if (array.device_type() == cuda)
-    memory.device = "cuda:" + std::to_string(array.device_id());
+    device = "cuda:" + std::to_string(array.device_id());
   else if (array.device_type() == cpu)
-    memory.device = "cpu";
+    device = "cpu";
   else
     throw Error(ErrorKind::usage, "memory of DLPack's device " + std::to_string(array.device_type()) + " has no name");
   constexpr DType dtypes[] = {DType::boolean, DType::u8,  DType::i8,   DType::i16, DType::i32,
@@ -69,17 +77,16 @@ DeviceMemory device_memory_of(const nb::ndarray<>& array) {
   const auto dtype = std::find_if(std::begin(dtypes), std::end(dtypes),
                                   [&](DType known) { return dlpack_of(known) == array.dtype(); });
   if (dtype == std::end(dtypes)) throw Error(ErrorKind::usage, "memory of a dtype of DLPack that npusim has not");
-  memory.type.dtype = *dtype;
+  Shape shape(array.ndim());
   int64_t stride = 1;
-  for (size_t n = array.ndim(); n-- > 0; stride *= static_cast<int64_t>(array.shape(n))) {
-    if (array.shape(n) != 1 && array.size() > 0 && array.stride(n) != stride)
+  for (size_t n = array.ndim(); n-- > 0; stride *= shape[n]) {
+    shape[n] = static_cast<int64_t>(array.shape(n));
+    if (shape[n] != 1 && array.size() > 0 && array.stride(n) != stride)
       throw Error(ErrorKind::usage, "memory on a device must be row-major: stride " + std::to_string(stride) +
                                         " expected of dimension " + std::to_string(n) + ", found " +
                                         std::to_string(array.stride(n)));
-    memory.type.shape.insert(memory.type.shape.begin(), static_cast<int64_t>(array.shape(n)));
   }
-  memory.address = reinterpret_cast<std::uintptr_t>(array.data());
-  return memory;
+  return {device, std::string(dtype_name(*dtype)), shape, reinterpret_cast<std::uintptr_t>(array.data())};
 }
 
 }  // namespace
@@ -122,18 +129,16 @@ void add_sessions(nb::module_& m) {
           nb::arg("method"), nb::arg("output"))
       .def(
           "bind_device_input",
-          [](Session& s, size_t method, size_t input, const nb::ndarray<>& array) {
-            s.bind_device_input(method, input, device_memory_of(array));
+          [](Session& s, size_t method, size_t input, const OnDevice& memory) {
+            s.bind_device_input(method, input, device_memory_of(memory));
           },
-          nb::arg("method"), nb::arg("input"), nb::arg("array").noconvert(),
-          "The caller keeps the memory alive until unbound.")
+          nb::arg("method"), nb::arg("input"), nb::arg("memory"), "The caller keeps the memory alive until unbound.")
       .def(
           "bind_device_output",
-          [](Session& s, size_t method, size_t output, const nb::ndarray<>& array) {
-            s.bind_device_output(method, output, device_memory_of(array));
+          [](Session& s, size_t method, size_t output, const OnDevice& memory) {
+            s.bind_device_output(method, output, device_memory_of(memory));
           },
-          nb::arg("method"), nb::arg("output"), nb::arg("array").noconvert(),
-          "The caller keeps the memory alive until unbound.")
+          nb::arg("method"), nb::arg("output"), nb::arg("memory"), "The caller keeps the memory alive until unbound.")
       .def("read", &read, nb::arg("method"), nb::arg("output"), nb::arg("to"))
       .def(
           "run", [](Session& s, size_t method, int times) { s.run(method, times); }, nb::arg("method"),
@@ -172,6 +177,8 @@ void add_sessions(nb::module_& m) {
       .def("seed", nb::overload_cast<uint64_t>(&Session::seed), nb::arg("seed"), Release());
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
         nb::rv_policy::take_ownership, Release());
+  m.def("on_device", &on_device, nb::arg("array").noconvert(),
+        "Device, dtype, shape and address of an array by DLPack, which must be row-major.");
 }
 
 }  // namespace npusim::python

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from . import _core
 from .errors import UnsupportedError, UsageError
 
 _NUMPY = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
@@ -18,6 +19,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _DLPACK_CUDA = 2  # DLDeviceType
 
 Memory = tuple[str, list[int], np.ndarray]  # dtype, shape, the bytes: what _core takes for a tensor
+OnDevice = tuple[str, str, list[int], int]  # device, dtype, shape, address: what it takes for one on a device
 
 
 def is_torch(value: Any) -> bool:
@@ -51,10 +53,28 @@ def device_of(value: Any) -> str | None:
     return f"cuda:{number}" if kind == _DLPACK_CUDA else None
 
 
-def dlpack_of(value: Any) -> Any:
-    """What lies on a GPU for _core: what its package has enqueued for it comes before work on the default stream."""
+def dtype_on_device(value: Any) -> str:
+    """By its package's name, which is npusim's: "float32" of torch.float32."""
+    return str(value.dtype).rpartition(".")[2]
+
+
+def on_device(value: Any) -> OnDevice:
+    """A row-major array of a GPU as _core takes it: the same memory. What packages but PyTorch have enqueued for it comes
+    before work on the default stream."""
+    if is_torch(value):  # by DLPack it takes ten times as long, and needs the tensor's GPU to be PyTorch's current one
+        return f"cuda:{value.get_device()}", dtype_on_device(value), list(value.shape), value.data_ptr()
     default_stream = 1
-    return (value.detach() if is_torch(value) else value).__dlpack__(stream=default_stream)
+    return _core.on_device(value.__dlpack__(stream=default_stream))
+
+
+def follow_torch(values: list[Any]) -> None:
+    """What PyTorch has enqueued on its current streams of the GPUs where its tensors are comes before work on their
+    default streams."""
+    for gpu in {value.get_device() for value in values if is_torch(value) and value.is_cuda}:
+        torch = sys.modules["torch"]
+        stream = torch.cuda.current_stream(gpu)
+        if stream.cuda_stream != 0:
+            torch.cuda.default_stream(gpu).wait_stream(stream)
 
 
 def as_array(value: Any, dtype: str | None = None) -> np.ndarray:

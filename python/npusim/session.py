@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .arrays import DTYPES, array_of, as_array, device_of, dlpack_of, is_torch, memory_of, name_of
+from .arrays import (
+    DTYPES,
+    array_of,
+    as_array,
+    device_of,
+    dtype_on_device,
+    follow_torch,
+    is_torch,
+    memory_of,
+    name_of,
+    on_device,
+)
 from .errors import Problem, UsageError
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
@@ -191,18 +202,19 @@ class Session:
         body: Callable[[int], None],
     ) -> None:
         method, (takes, gives) = list(self._ports).index(name), self._ports[name]
+        follow_torch([*given.values(), *results.values()])
         try:
             for position, info in enumerate(takes):
                 if info.name not in given:
                     continue
                 if device_of(given[info.name]):
-                    self._handle.bind_device_input(method, position, dlpack_of(given[info.name]))
+                    self._handle.bind_device_input(method, position, on_device(given[info.name]))
                     continue
                 bind = self._handle.set_input if info.state else self._handle.bind_input
                 bind(method, position, memory_of(given[info.name]))
             for position, info in enumerate(gives):
                 if device_of(results[info.name]):
-                    self._handle.bind_device_output(method, position, dlpack_of(results[info.name]))
+                    self._handle.bind_device_output(method, position, on_device(results[info.name]))
                 elif not info.state:
                     self._handle.bind_output(method, position, memory_of(results[info.name]))
             body(method)
@@ -242,7 +254,7 @@ class Session:
         gpu = device_of(value)
         if gpu is None or gpu != self.device or place(list(self._ports).index(method), position) != gpu:
             return False
-        return (str(value.dtype).rpartition(".")[2], tuple(value.shape)) == (info.dtype, info.shape)
+        return (dtype_on_device(value), tuple(value.shape)) == (info.dtype, info.shape)
 
     def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
         takes, kept = self._ports[method][0], self._carried[method]
@@ -288,8 +300,9 @@ class Session:
         for position, info in enumerate(gives):
             array = results[info.name]
             if not info.state and self._lies_there(array, info, self._handle.place_of_output, method, position):
-                continue
-            if not isinstance(array, np.ndarray) or (name_of(array), array.shape) != (info.dtype, info.shape):
+                if is_torch(array) and not array.is_contiguous():
+                    problems.append(Problem(f"output '{info.name}'", "expected a row-major array"))
+            elif not isinstance(array, np.ndarray) or (name_of(array), array.shape) != (info.dtype, info.shape):
                 problems.append(Problem(f"output '{info.name}'", f"expected an array of {_type(info)}"))
             elif not array.flags.c_contiguous or not array.flags.writeable:
                 problems.append(Problem(f"output '{info.name}'", "expected a row-major array that can be written"))

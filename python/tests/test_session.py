@@ -11,6 +11,7 @@ import ml_dtypes
 import npusim
 import numpy as np
 import pytest
+from npusim._core import on_device
 from npusim.arrays import as_array
 
 
@@ -59,13 +60,13 @@ def test_device_memory_is_shared(add):
 def test_memory_is_bound_by_dlpack(add):
     """As arrays on a GPU are, here the host's: runs copy from and to it."""
     x, y, out = X.copy(), Y.copy(), np.zeros((2, 3), "float32")
-    add._handle.bind_device_input(0, 0, x.__dlpack__())
-    add._handle.bind_device_input(0, 1, y.__dlpack__())
-    add._handle.bind_device_output(0, 0, out.__dlpack__())
+    add._handle.bind_device_input(0, 0, on_device(x.__dlpack__()))
+    add._handle.bind_device_input(0, 1, on_device(y.__dlpack__()))
+    add._handle.bind_device_output(0, 0, on_device(out.__dlpack__()))
     with pytest.raises(npusim.UsageError, match=r"input 'x': expected float32\[2, 3\], found float64\[2, 3\]"):
-        add._handle.bind_device_input(0, 0, X.astype("float64").__dlpack__())
+        add._handle.bind_device_input(0, 0, on_device(X.astype("float64").__dlpack__()))
     with pytest.raises(npusim.UsageError, match="row-major: stride 1 expected of dimension 1, found 2"):
-        add._handle.bind_device_input(0, 0, np.zeros((3, 2), "float32").T.__dlpack__())
+        on_device(np.zeros((3, 2), "float32").T.__dlpack__())
     x *= 2
     add._handle.run(0, 1)
     assert np.array_equal(out, 2 * X + Y)
@@ -102,6 +103,18 @@ def test_arrays_on_the_gpu_stay_there():
         torch.cuda._sleep(10_000_000)
         x.mul_(3)
         assert np.array_equal(session.run(x, y)["add"], 3 * X + Y)
+        torch.cuda._sleep(10_000_000)
+        out.zero_()
+        session.run(x, y, out={"add": out})
+    torch.cuda.synchronize()
+    assert torch.equal(out.cpu(), torch.tensor(3 * X + Y))
+    with pytest.raises(npusim.UsageError, match="output 'add': expected a row-major array"):
+        session.run(x, y, out={"add": torch.zeros(3, 2, device="cuda").T})
+    if torch.cuda.device_count() > 1:  # PyTorch's current GPU is the first
+        second = npusim.Session(session.program, device="cuda:1")
+        here, other = x.to("cuda:1"), torch.zeros(2, 3, device="cuda:1")
+        second.run(here, y.to("cuda:1"), out={"add": other})
+        assert torch.equal(other.cpu(), torch.tensor(3 * X + Y))
 
 
 X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.full((2, 3), 0.5, "float32")
