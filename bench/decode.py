@@ -31,6 +31,8 @@ class Step(nn.Module):
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         for layer in self.cache.layers:  # each run would move on by a token and leave the cache
             layer.cumulative_length.fill_(self.position)
+            if hasattr(layer, "cumulative_length_int"):  # of a layer with a window
+                layer.cumulative_length_int = self.position
         given = {"input_ids": ids, "attention_mask": mask, "position_ids": position}
         return self.model(**given, past_key_values=self.cache, use_cache=True).logits
 

@@ -62,7 +62,12 @@ TEXTS = {
 }
 CAPACITIES = {"qwen2.5_1.5b-decode256": 256}  # positions of its states, in place of the graph's
 # A decode step of other shapes, at the last position: measured when they are asked for.
-SHAPED = {"llama3.2_1b-decode": "llama3.2_1b", "qwen3_0.6b-decode": "qwen3_0.6b"}
+SHAPED = {
+    "llama3.2_1b-decode": "llama3.2_1b",
+    "qwen3_0.6b-decode": "qwen3_0.6b",
+    "gemma2_2b-decode": "gemma2_2b",
+    "mistral_7b_8-decode": "mistral_7b_8",
+}
 TARGET = "cuda:sm_90a"
 STREAM = "stream"  # where the programs are that are one launch
 # On an H200, ms: what each must take at most, and its floor, what its bytes take at 4.62 TB/s or its operations at

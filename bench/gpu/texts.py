@@ -26,17 +26,33 @@ SHAPES = {
         num_key_value_heads=8, head_dim=128, max_position_embeddings=40960, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
     ),
+    "gemma2_2b": lambda: transformers.Gemma2Config(
+        vocab_size=256000, hidden_size=2304, intermediate_size=9216, num_hidden_layers=26, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=256, query_pre_attn_scalar=256, sliding_window=4096, max_position_embeddings=8192,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+    ),
+    # A quarter of its 32 layers.
+    "mistral_7b_8": lambda: transformers.MistralConfig(
+        vocab_size=32768, hidden_size=4096, intermediate_size=14336, num_hidden_layers=8, num_attention_heads=32,
+        num_key_value_heads=8, head_dim=128, sliding_window=None, max_position_embeddings=32768,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+    ),
 }  # fmt: skip
 
 
 def build(name: str, device: str) -> torch.nn.Module:
     """Weights are normal, of 0.02; those of norms lie around one."""
     config = SHAPES[name]()
+    caps = getattr(config, "attn_logit_softcapping", None)  # PyTorch's own attention does not
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model = transformers.AutoModelForCausalLM.from_config(
+            config, dtype=torch.bfloat16, attn_implementation="eager" if caps else "sdpa"
+        )
     model.to_empty(device=device)
     inner = model.model
     inner.rotary_emb = type(inner.rotary_emb)(config=config).to(device)
+    if hasattr(inner.embed_tokens, "embed_scale"):  # Gemma's
+        inner.embed_tokens.embed_scale.fill_(config.hidden_size**0.5)
     model.tie_weights()
     generator = torch.Generator().manual_seed(0)
     noise = (torch.randn((1 << 22) + 3, generator=generator) * 0.02).to(torch.bfloat16).to(device)
