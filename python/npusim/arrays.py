@@ -70,8 +70,12 @@ def on_device(value: Any) -> OnDevice:
 def follow_torch(values: list[Any]) -> None:
     """What PyTorch has enqueued on its current streams of the GPUs where its tensors are comes before work on their
     default streams."""
-    for gpu in {value.get_device() for value in values if is_torch(value) and value.is_cuda}:
-        torch = sys.modules["torch"]
+    gpus = {value.get_device() for value in values if is_torch(value) and value.is_cuda}
+    if not gpus:
+        return
+    import torch
+
+    for gpu in gpus:
         stream = torch.cuda.current_stream(gpu)
         if stream.cuda_stream != 0:
             torch.cuda.default_stream(gpu).wait_stream(stream)
