@@ -50,8 +50,7 @@ def by_place(name: str, folder: Path, work: Path) -> str:
     }
     answers = [way().cpu() for way in ways.values()]
     r, error = compare.distance(answers[0], expected)
-    dtype = compare.dtype_of(name)
-    right = r <= compare.MOST_R[dtype] and error <= compare.MOST_ERROR[dtype]
+    right = compare.is_near(r, error, compare.dtype_of(name))
     right &= all(torch.equal(answers[0], other) for other in answers[1:])
     times = ", ".join(f"{way} {milliseconds(run):.4f}" for way, run in ways.items())
     return f"{name:26s} {times} ms; {error:.1e} {'ok' if right else 'WRONG'}"

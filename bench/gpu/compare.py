@@ -265,7 +265,11 @@ def check(
     own(npusim, "run", *session, "-o", work / "out.safetensors")
     answer = next(t for t in load_file(work / "out.safetensors").values() if t.numel() == expected.numel())
     r, error = distance(answer, expected)
-    return r, error, r <= MOST_R[dtype] and error <= MOST_ERROR[dtype]
+    return r, error, is_near(r, error, dtype)
+
+
+def is_near(r: float, error: float, dtype: torch.dtype) -> bool:
+    return r <= MOST_R[dtype] and error <= MOST_ERROR[dtype]
 
 
 def each(names: str, told: Callable[[str, Path], str]) -> bool:

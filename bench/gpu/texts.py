@@ -43,7 +43,7 @@ SHAPES = {
 def build(name: str, device: str) -> torch.nn.Module:
     """Weights are normal, of 0.02; those of norms lie around one."""
     config = SHAPES[name]()
-    caps = getattr(config, "attn_logit_softcapping", None)  # PyTorch's own attention does not
+    caps = getattr(config, "attn_logit_softcapping", None)  # of scores, which PyTorch's own attention has not
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, attn_implementation="eager" if caps else "sdpa"
