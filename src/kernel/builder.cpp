@@ -108,7 +108,7 @@ Ex KernelBuilder::integer(int64_t value, Scalar type) {
 }
 
 Access KernelBuilder::access(int arg, std::span<const Coord> at) {
-  const Shape& extents = shape(arg);
+  const Shape extents = shape(arg).empty() && at.size() == 1 ? Shape{1} : shape(arg);
   if (at.size() != extents.size())
     fail(ErrorKind::internal, "kernel access with {} coordinates of a tensor {}", at.size(), to_string(extents));
   const Shape strides = row_major_strides(extents);

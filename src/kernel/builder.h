@@ -56,7 +56,8 @@ class KernelBuilder {
   Ex number(double value, Scalar type = Scalar::f32);
   Ex integer(int64_t value, Scalar type = Scalar::i64);
 
-  // The element at one coordinate per dimension of the argument's shape. Affine coordinates that can leave the shape
+  // The element at one coordinate per dimension of the argument's shape; a scalar may have one, of the vector of one
+  // element that it is: an index of it traps as others do. Affine coordinates that can leave the shape
   // become guards; select the value away where in_bounds() is false.
   Ex load(int arg, std::span<const Coord> at);
   // The element at the index of the space without its last `row` dimensions, broadcast to them from the right.

@@ -47,10 +47,11 @@ void lower_index_write(Lowering& lowering, std::string name, bool wrap, bool acc
   space[dim] = element_count(call.type("index").shape);
   OpKernel k(lowering, space);
   const int from = k.read(updated.from), index_arg = k.read(index);
-  std::vector<Coord> index_at, at = coordinates(identity_coordinates(self.size()));
+  const Shape extents = at_least_vector(self);
+  std::vector<Coord> index_at, at = coordinates(identity_coordinates(extents.size()));
   if (!k.shape(index_arg).empty()) index_at.emplace_back(k.dim(static_cast<int>(dim)));
   const Ex i = k.load(index_arg, index_at);
-  if (!self.empty()) at[dim] = Coord(wrap ? wrapped(i, self[dim]) : i);
+  at[dim] = Coord(wrap ? wrapped(i, extents[dim]) : i);
   const Ex x = value(k);
   k.store(k.write(updated.to, from), at, x, accumulate);
   k.done(std::move(name));
@@ -121,8 +122,8 @@ void lower_scatter_as(const OpCall& call, Lowering& lowering, bool accumulate) {
   OpKernel k(lowering, at_least_vector(index));
   const int from = k.read(updated.from), index_arg = k.read(lowering.input(call.tensor("index")));
   const Ex i = k.load(index_arg, coordinates(identity_coordinates(index.size())));
-  std::vector<Coord> at = coordinates(identity_coordinates(self.size()));
-  if (!self.empty()) at[dim_argument(call, "dim", self.size())] = Coord(i);
+  std::vector<Coord> at = coordinates(identity_coordinates(at_least_vector(self).size()));
+  at[dim_argument(call, "dim", self.size())] = Coord(i);
   const Ex x = scattered_value(k, call, lowering);
   k.store(k.write(updated.to, from), at, x, accumulate);
   k.done(kernel_name(call));

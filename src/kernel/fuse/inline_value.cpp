@@ -121,9 +121,12 @@ std::optional<std::vector<MappedIndex>> indices_at(Inlining& in, const Access& a
 int32_t value_at(Inlining& in, const Access& access) {
   auto map = indices_at(in, access);
   if (!map) return -1;
+  // A computed index of the only element there is part of no address.
+  if (std::any_of(access.terms.begin(), access.terms.end(), [](const IndexTerm& t) { return t.extent == 1; }))
+    return -1;
   Substitution s(in.producer.kernel, in.out.kernel, std::move(*map), in.args);
   const int32_t x = s.expression(in.store.expr);
-  if (!s.ok()) return -1;
+  if (!s.ok() || !s.traps()) return -1;
   const DType dtype = in.producer.kernel.args[static_cast<size_t>(in.store.access.arg)].dtype;
   return through_dtype(in.out.kernel, x, dtype, in.options.strict);
 }
