@@ -7,6 +7,7 @@
 #include "compiler/bisect_for.h"
 #include "compiler/compile_for.h"
 #include "compiler/ir.h"
+#include "compiler/wrong_keys.h"
 #include "faulty.h"
 #include "npusim/compare.h"
 #include "npusim/session.h"
@@ -102,6 +103,89 @@ TEST(Bisect, FindsNothingWhereNothingIsWrong) {
     EXPECT_EQ(found.first, -1) << describe_bisection(found, false);
     EXPECT_EQ(found.culprit, -1) << describe_bisection(found, false);
   }
+}
+
+// Two layers of the encoder of a Whisper, of 300 places, whose weights are in `tensors`.
+MethodSource speech_encoder(std::vector<std::pair<std::string, Shape>>& tensors) {
+  constexpr int64_t length = 300, width = 32, heads = 2;
+  const Shape hidden{1, length, width}, split{1, length, heads, width / heads}, turned{1, heads, length, width / heads};
+  IrBuilder b;
+  const auto weight = [&](const std::string& name, const Shape& shape) {
+    tensors.emplace_back(name, shape);
+    return b.weight(name, shape);
+  };
+  std::string x = b.input("x", hidden);
+  for (int layer = 0; layer < 2; ++layer) {
+    const auto name = [&](const std::string& what) { return what + "_" + std::to_string(layer); };
+    const auto linear = [&](const std::string& what, const std::string& from, int64_t in, int64_t out) {
+      return b.node(name(what), "linear.default", {from, weight("w" + name(what), {out, in})}, {1, length, out});
+    };
+    const auto norm = [&](const std::string& what, const std::string& from) {
+      return b.node(name(what), "layer_norm.default",
+                    {from, weight("w" + name(what), {width}), weight("b" + name(what), {width})}, hidden,
+                    {{"normalized_shape", {width}}, {"eps", 1e-5}});
+    };
+    const std::string seen = norm("norm", x);
+    for (const std::string which : {"q", "k", "v"}) {
+      b.node(name(which + "_split"), "view.default", {linear(which, seen, width, width)}, split, {{"size", split}});
+      b.node(name(which + "_heads"), "transpose.int", {name(which + "_split")}, turned, {{"dim0", 1}, {"dim1", 2}});
+    }
+    b.node(name("attention"), "scaled_dot_product_attention.default",
+           {name("q_heads"), name("k_heads"), name("v_heads")}, turned);
+    b.node(name("back"), "transpose.int", {name("attention")}, split, {{"dim0", 1}, {"dim1", 2}});
+    b.node(name("joined"), "reshape.default", {name("back")}, hidden, {{"shape", hidden}});
+    x = b.node(name("mixed"), "add.Tensor", {x, linear("o", name("joined"), width, width)}, hidden);
+    const std::string up = linear("up", norm("norm2", x), width, 2 * width);
+    b.node(name("gelu"), "gelu.default", {up}, {1, length, 2 * width});
+    x = b.node(name("out"), "add.Tensor", {x, linear("down", name("gelu"), 2 * width, width)}, hidden);
+  }
+  b.output(x);
+  return b.finish("main");
+}
+
+std::shared_ptr<const TensorSet> random_weights(const std::vector<std::pair<std::string, Shape>>& tensors) {
+  const auto memory = std::make_shared<std::map<std::string, std::vector<float>>>();
+  std::vector<NamedTensor> named;
+  uint64_t random = 3;
+  for (const auto& [name, shape] : tensors) {
+    std::vector<float>& values = (*memory)[name];
+    for (int64_t i = 0; i < element_count(shape); ++i) {
+      random = random * 6364136223846793005 + 1442695040888963407;
+      values.push_back((static_cast<float>(random >> 40) * 0x1p-23f - 1) * (shape.size() == 1 ? 1.0f : 0.4f));
+    }
+    named.push_back({name, view_of(values, shape)});
+  }
+  return make_tensors(named, memory);
+}
+
+// The fault is in what a device makes of one launch, and only where operands are of 16 bits and there are more than two
+// stages of keys: parts that are compiled alone, between float32, do not have it.
+TEST(Bisect, FindsAnAttentionThatReadsWrongKeysInTheProgramAlone) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  const MethodSource source = speech_encoder(tensors);
+  const auto weights = random_weights(tensors);
+  CompileOptions options;
+  options.dtype = "float16";
+  const CodegenTarget& cpu = *find_target("cpu");
+  const auto inputs = random_inputs(*compile_for(cpu, {source}, options).program);
+  const Bisection found = bisect_for(cpu, source, options, inputs, weights, {}, {}, {std::make_shared<WrongKeys>()});
+  const std::string text = describe_bisection(found, false);
+  EXPECT_EQ(found.tolerance, 0.02);
+  ASSERT_GE(found.culprit, 0) << text;
+  const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
+  EXPECT_NE(std::find(part.nodes.begin(), part.nodes.end(), "attention_0"), part.nodes.end()) << text;
+  EXPECT_GT(part.executed, 0.05) << text;
+  EXPECT_NE(text.find("it is executed as: "), std::string::npos) << text;
+  EXPECT_NE(describe_bisection(found, true).find("\"executed\": "), std::string::npos);
+  for (const PartError& other : found.parts) {
+    const bool attention = other.operators.end() != std::find(other.operators.begin(), other.operators.end(),
+                                                              "aten.scaled_dot_product_attention.default");
+    EXPECT_EQ(other.executed > found.tolerance, attention) << text;
+  }
+  const Bisection right = bisect_for(cpu, source, options, inputs, weights, {});
+  EXPECT_EQ(right.culprit, -1) << describe_bisection(right, false);
+  EXPECT_LT(right.outputs, 0.02);
+  for (const PartError& other : right.parts) EXPECT_LT(other.executed, 0.01) << describe_bisection(right, false);
 }
 
 }  // namespace

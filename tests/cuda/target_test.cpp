@@ -21,6 +21,7 @@ namespace npusim {
 namespace {
 
 namespace fs = std::filesystem;
+using Texts = std::vector<std::vector<cuda::Source>>;
 
 // Every product of 16-bit operands has an implementation of its own; the image and what it meets first are float32.
 TEST_F(CudaTarget, ProductsOfHalfProgramsAreNoRows) {
@@ -200,12 +201,12 @@ TEST_F(CudaTarget, WritesTheSameProgram) {
 }
 
 TEST_F(CudaTarget, RemembersWhatItCompiled) {
-  const std::vector<std::string> texts = {"extern \"C\" __global__ void f(int* x) { *x = 1; }",
-                                          "extern \"C\" __global__ void g(int* x) { *x = 2; }"};
+  const Texts texts = {{{"f", "extern \"C\" __global__ void f(int* x) { *x = 1; }"}},
+                       {{"g", "extern \"C\" __global__ void g(int* x) { *x = 2; }"}}};
   const std::vector<std::string> architectures = {"sm_80", "sm_90a"};
   const auto make = [&] {
     std::vector<std::string> images;
-    for (const Code& code : cuda::compile_texts(texts, architectures)) images.push_back(text(code));
+    for (const Code& code : cuda::compile_texts(texts, architectures).codes) images.push_back(text(code));
     return images;
   };
   const std::vector<std::string> images = make();
@@ -240,14 +241,14 @@ TEST_F(CudaTarget, RemembersWhatItCompiled) {
 
 TEST_F(CudaTarget, WithoutACacheItCompiles) {
   setenv("XDG_CACHE_HOME", "/dev/null/no", 1);
-  const std::vector<std::string> texts = {"extern \"C\" __global__ void f(int* x) { *x = 1; }"};
-  EXPECT_EQ(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).size(), 2U);
+  const Texts texts = {{{"f", "extern \"C\" __global__ void f(int* x) { *x = 1; }"}}};
+  EXPECT_EQ(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).codes.size(), 2U);
 }
 
 TEST_F(CudaTarget, WhatNvrtcDoesNotTakeIsAnError) {
   const auto error = [](const std::string& text, const std::string& architecture) -> std::string {
     try {
-      cuda::compile_texts(std::vector{text}, std::vector{architecture});
+      cuda::compile_texts(Texts{{{"f", text}}}, std::vector{architecture});
     } catch (const Error& e) {
       return e.what();
     }
@@ -261,9 +262,9 @@ TEST_F(CudaTarget, WhatNvrtcDoesNotTakeIsAnError) {
 
 // Sums of products are not contracted: what kernel IR says is rounded twice.
 TEST_F(CudaTarget, RoundsProductsAndSumsEach) {
-  const std::vector<std::string> texts = {
-      "extern \"C\" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3] / sqrtf(x[4]); }"};
-  const std::string ptx = text(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"})[1]);
+  const Texts texts = {
+      {{"f", "extern \"C\" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3] / sqrtf(x[4]); }"}}};
+  const std::string ptx = text(cuda::compile_texts(texts, std::vector<std::string>{"sm_80"}).codes[1]);
   for (const char* instruction : {"mul.rn.f32", "add.rn.f32", "div.rn.f32", "sqrt.rn.f32"})
     EXPECT_NE(ptx.find(instruction), std::string::npos) << ptx;
   EXPECT_EQ(ptx.find("fma"), std::string::npos);

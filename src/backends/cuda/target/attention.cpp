@@ -99,8 +99,9 @@ class WarpText : AttentionText {
                        depth_pitch()));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int j = 0; j < {}; j += 2)", tiles));
-    t_.add(fmt::format("load_matrices(b, keys + ({:+} + j * 8 + lane / 16 * 8 + lane % 8) * {} + d + lane / 8 % 2 * 8);",
-                       line, depth_pitch()));
+    t_.add(
+        fmt::format("load_matrices(b, keys + ({:+} + j * 8 + lane / 16 * 8 + lane % 8) * {} + d + lane / 8 % 2 * 8);",
+                    line, depth_pitch()));
     t_.add(fmt::format("multiply_{}(scores[j], a, b);", type()));
     t_.add(fmt::format("multiply_{}(scores[j + 1], a, b + 2);", type()));
     t_.close();

@@ -98,8 +98,7 @@ void AttentionText::bring_queries(const Term& to) {
   t_.close();
 }
 
-void AttentionText::bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size,
-                          const Term& to) {
+void AttentionText::bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const Term& to) {
   open_words(lines, words);
   t_.add(fmt::format("const bool there = first + line < bound && at * {} < {};", word, size));
   const int64_t step = o.strides[static_cast<size_t>(keys ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];

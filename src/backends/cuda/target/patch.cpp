@@ -190,11 +190,11 @@ class PatchText {
       t_.add("pixel = *(const uint2*)at;");
       mask("pixel", channels);
     } else {
-      t_.add(fmt::format("pixel.x = {:+}{};", element(0),
-                         channels > 1 ? fmt::format(" | {:+} << 16", element(1)) : ""));
+      t_.add(
+          fmt::format("pixel.x = {:+}{};", element(0), channels > 1 ? fmt::format(" | {:+} << 16", element(1)) : ""));
       if (channels > 2)
-        t_.add(fmt::format("pixel.y = {:+}{};", element(2),
-                           channels > 3 ? fmt::format(" | {:+} << 16", element(3)) : ""));
+        t_.add(
+            fmt::format("pixel.y = {:+}{};", element(2), channels > 3 ? fmt::format(" | {:+} << 16", element(3)) : ""));
     }
     if (!lines) t_.close();
     t_.add(fmt::format("*(uint2*)(patch + down * {} + right * {}) = pixel;", z_.pitch(), patch_channels));
@@ -220,8 +220,8 @@ class PatchText {
                        w.stride[1]));
     const Term other = z_.copies() == 2 ? term("right % 2 * {} + right / 2 * {}", z_.copy(), 2 * patch_channels)
                                         : term("right * {}", patch_channels);
-    t_.add(fmt::format("const {}* const a_from = patch + row / {} * {} + {:+} + lane / 16 * {};", type_, s_.across, down,
-                       other, word));
+    t_.add(fmt::format("const {}* const a_from = patch + row / {} * {} + {:+} + lane / 16 * {};", type_, s_.across,
+                       down, other, word));
     t_.add(fmt::format("const {}* const b_from = weight + (lane / 16 * 8 + lane % 8) * {} + lane / 8 % 2 * {};", type_,
                        z_.weight_pitch(), word));
     t_.add("#pragma unroll");

@@ -119,9 +119,9 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
       sum_of({term("{}{}", o.offset ? cast : "", o.offset), widen(o, p_.batch, "z"), widen(o, axis, "r")}).text));
   for (size_t n = 0; n < o.bounds.size(); ++n) {
     const Bound& b = o.bounds[n];
-    t_.add(fmt::format(
-        "{}_bound{}[j] = {};", x, n,
-        sum_of({b.offset, put_together(b.coeffs, p_.batch, "z"), put_together(b.coeffs, axis, "r")}).text));
+    t_.add(
+        fmt::format("{}_bound{}[j] = {};", x, n,
+                    sum_of({b.offset, put_together(b.coeffs, p_.batch, "z"), put_together(b.coeffs, axis, "r")}).text));
   }
   t_.close();
 }
@@ -163,13 +163,13 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes take 4 and 28 lines more in turns
     const int64_t pitch = axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])];
     const Term number = two ? term("j % {}", apart / pass) : "j";
-    const Term further =
-        permuted ? term("{0:*} / 2 * 32 + {0:*} % 2 * 4", number) : term("{:*} * {}", number, pass);
+    const Term further = permuted ? term("{0:*} / 2 * 32 + {0:*} % 2 * 4", number) : term("{:*} * {}", number, pass);
     std::string is_there = p_.depth.size() % depth_ == 0 ? "" : fmt::format("k < {}", p_.depth.size());
-    if (axis.size() % apart != 0) is_there += fmt::format("{}{:+} < {}_left", is_there.empty() ? "" : " && ", further, x);
+    if (axis.size() % apart != 0)
+      is_there += fmt::format("{}{:+} < {}_left", is_there.empty() ? "" : " && ", further, x);
     t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} + {}{} * {}, {});", count,
-                       pass * depth_, two ? term("j < {} ? from : other", apart / pass) : "from", wide,
-                       further, pitch, is_there.empty() ? "true" : is_there));
+                       pass * depth_, two ? term("j < {} ? from : other", apart / pass) : "from", wide, further, pitch,
+                       is_there.empty() ? "true" : is_there));
   } else if (o.words == Operand::Words::none) {
     t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word_, count));
     t_.add("#pragma unroll");
@@ -183,8 +183,7 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
     if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
-    t_.add(
-        fmt::format("write_lanes(words[j], {:+} + {:+});", stage, place(words, "line", term("{}_word", x), word_)));
+    t_.add(fmt::format("write_lanes(words[j], {:+} + {:+});", stage, place(words, "line", term("{}_word", x), word_)));
     t_.close();
   } else {
     if (!across(o)) depth(term("{}_word * {}", x, word_));

@@ -154,7 +154,8 @@ void AttentionText::parts_of_one(const std::string& name) {
     t_.close();
   }
   t_.open("if (which < chunks.count)");
-  t_.add(fmt::format("const int begin = {}, from = begin, key = from + warp % 4 * 8 + lane / 4;", from_of("which").text));
+  t_.add(
+      fmt::format("const int begin = {}, from = begin, key = from + warp % 4 * 8 + lane / 4;", from_of("which").text));
   open_piece();
   t_.add(fmt::format("uint4 key_words[{}];", x_.depth.size() / unit));
   t_.open("");

@@ -67,10 +67,11 @@ void AttentionText::open_function(const std::string& half, const std::string& fi
 }
 
 Term AttentionText::at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
-                              const std::string& two_name) const {
+                       const std::string& two_name) const {
   return term("{}[{}]", add(a.arg),
-                     sum_of({a.offset ? term("{}LL", a.offset) : Term(), put_together(a.strides, x_.batch, "z"),
-                             put_together(a.strides, one, one_name), put_together(a.strides, two, two_name)}).text);
+              sum_of({a.offset ? term("{}LL", a.offset) : Term(), put_together(a.strides, x_.batch, "z"),
+                      put_together(a.strides, one, one_name), put_together(a.strides, two, two_name)})
+                  .text);
 }
 
 int64_t AttentionText::turns_of(const Axis& along) const {
@@ -188,12 +189,8 @@ void AttentionText::open_items() {
 void AttentionText::open_chunks(const std::string& name, const Term& seen, const std::string& turns) {
   t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen.text, a_.splits, turns));
 }
-Term AttentionText::seen_by_item() const {
-  return a_.looks > 0 ? term("seen + nth * {}", a_.looks) : "nullptr";
-}
-Term AttentionText::from_of(const Term& n) const {
-  return term("(split + {:*} * {}) * {}", n, a_.splits, chunk);
-}
+Term AttentionText::seen_by_item() const { return a_.looks > 0 ? term("seen + nth * {}", a_.looks) : "nullptr"; }
+Term AttentionText::from_of(const Term& n) const { return term("(split + {:*} * {}) * {}", n, a_.splits, chunk); }
 
 // Which of a split's chunks have a key that a mask does not hide, and of which it leaves all scores as they are: a byte
 // for each.

@@ -48,7 +48,7 @@ class AttentionText {
   void most_keys(bool of_rows);
   // What is read of an operand at batch z_…, and along two axes.
   Term at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
-                 const std::string& two_name) const;
+          const std::string& two_name) const;
   // Words of keys or values of the chunk `from`, zeros behind the last key: first all reads, then the writes to the
   // block's memory.
   int64_t turns_of(const Axis& along) const;  // words of a thread
@@ -61,8 +61,7 @@ class AttentionText {
   int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows
   int64_t group_turns() const { return (groups() + 1) / 2; }   // in which two times four warps take them
   int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? group_turns() : 0; }  // of a lane
-  void read_units(const Term& words, const Term& there, const Access& a, const Axis& one,
-                  const std::string& one_name);
+  void read_units(const Term& words, const Term& there, const Access& a, const Axis& one, const std::string& one_name);
   void find_below(DType dtype);
   void declare_sums();
   void declare_chunk();

@@ -94,9 +94,9 @@ void AttentionText::parts_by_threads() {
   t_.add("uint2 two = {0, 0};");
   t_.add(fmt::format("if (place < there) two = *(const uint2*)(values + place * {} + column * 2);", columns * 2));
   for (int e = 0; e < quad; ++e)
-    t_.add(fmt::format("sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
-                       widen(value_type, term("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y",
-                                            e % 2 ? " >> 16" : ""))));
+    t_.add(fmt::format(
+        "sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
+        widen(value_type, term("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y", e % 2 ? " >> 16" : ""))));
   t_.close();
   t_.close();
   t_.add("meet_block();");

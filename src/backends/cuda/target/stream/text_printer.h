@@ -58,8 +58,7 @@ class StreamPrinter {
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
   Term row(int at) const { return term("row[{}]", row_ + at); }
   // A pointer into the block's memory, as the compiler would not know.
-  static Term in_block(const Term& pointer) { return term("own + (int)((char*){} - own)", pointer);
-  }
+  static Term in_block(const Term& pointer) { return term("own + (int)((char*){} - own)", pointer); }
   // Two numbers of the block's own in the row: they are read before the first stage, which waits.
   Term numbers(int at) {
     numbers_.insert(at);

@@ -110,8 +110,8 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
       if (plan_.attentions[stage.step]->looks == 0)
         c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
       else
-        c.add(
-            fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)).text : "nullptr", arguments(stage)));
+        c.add(fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)).text : "nullptr",
+                          arguments(stage)));
       break;
     case Kind::look:
       attention(stage, name);
@@ -206,7 +206,7 @@ Term StreamPrinter::owned(const StreamSlice& slice) const {
   const auto at = row_of_.find(*slice.rows);
   if (at == row_of_.end()) return {};
   return term("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.place,
-                     plan_.attentions[slice.attention]->axes.keys.size(), shares_of(slice));
+              plan_.attentions[slice.attention]->axes.keys.size(), shares_of(slice));
 }
 
 void StreamPrinter::attention(const StreamStage& stage, const std::string& name) {
