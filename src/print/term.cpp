@@ -40,8 +40,10 @@ Binding binding_of(std::string_view text) {
       ++at;
     } else if (c == '(' || c == '[' || c == '{') {
       if (before == group && c == '(') loosen(Binding::product);
-      before = before == nothing && c == '(' ? group : operand;
+      const bool begins = before == nothing && c == '(';
       at = behind_bracket(text, at);
+      before = begins ? group : operand;
+      if (begins && text.substr(0, at).ends_with("*)")) loosen(Binding::product), before = nothing;  // a pointer's type
     } else if (text.substr(at, 2) == "->" || text.substr(at, 2) == "::") {
       at += 2, before = nothing;
     } else if (is_word(c)) {
