@@ -81,6 +81,7 @@ struct Bisection {
   std::vector<PartError> parts;  // what becomes one step, in the order of the run
   int first = -1;                // the first part whose carried error is above the tolerance
   int culprit = -1;              // the first whose launch is wrong; if none is, the first whose own error is too large
+  bool launch = false;           // the culprit is such a launch
   std::vector<PartError> nodes;  // of the culprit, each alone
   int node = -1;  // of those the first whose own error is above the tolerance; none: they are wrong together
   std::vector<std::string> fusions;  // each of which, switched off, makes the culprit right

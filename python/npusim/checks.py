@@ -112,6 +112,7 @@ class Bisection:
     outputs: float  # largest relative L2 of the outputs
     parts: tuple[Part, ...]  # in the order of the run
     culprit: Part | None  # the first whose launch is wrong; if none is, the first that is wrong by itself
+    launch: bool  # the culprit is such a launch
     node: Part | None  # of its nodes, the first that is wrong alone
     fusions: tuple[str, ...]  # each of which, switched off (compile(disable_fusion=…)), makes the culprit right
 
@@ -147,6 +148,7 @@ def bisect(
         float(report["outputs"]),
         tuple(parts),
         parts[report["culprit"]] if report["culprit"] >= 0 else None,
+        report["launch"],
         nodes[report["node"]] if report["node"] >= 0 else None,
         tuple(report["fusions"]),
     )

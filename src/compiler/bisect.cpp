@@ -220,9 +220,10 @@ class Bisector {
         if (part == found.parts.end() || !(one.distance > part->executed || part->how.empty())) continue;
         part->executed = one.distance, part->how = one.how;
         if (!one.problem.empty()) part->problem = one.problem;
+        const auto at = static_cast<int>(part - found.parts.begin());
+        if (one.distance > std::max(found.tolerance, one.rounding) && (!found.launch || at < found.culprit))
+          found.culprit = at, found.launch = true;
       }
-    for (size_t i = 0; i < found.parts.size() && found.culprit < 0; ++i)
-      if (found.parts[i].executed > found.tolerance) found.culprit = static_cast<int>(i);
   }
 
   // The part on its own.
@@ -357,6 +358,7 @@ std::string describe_bisection(const Bisection& b, bool json) {
                    {"tolerance", b.tolerance},
                    {"first", b.first},
                    {"culprit", b.culprit},
+                   {"launch", b.launch},
                    {"node", b.node},
                    {"fusions", b.fusions},
                    {"parts", Json::array()},
@@ -375,7 +377,7 @@ std::string describe_bisection(const Bisection& b, bool json) {
     return text + "every part on its own is right" +
            (b.outputs > b.tolerance ? ": it is what parts hand to each other, which is not as wide as the IR says\n"
                                     : "\n");
-  if (part(b.culprit).executed > b.tolerance) {
+  if (b.launch) {
     text += fmt::format("the first part that the device makes something else of than it means: {:.3g}, part {}: {}\n",
                         part(b.culprit).executed, b.culprit, part_name(part(b.culprit)));
     if (!part(b.culprit).problem.empty()) text += fmt::format("  it fails: {}\n", part(b.culprit).problem);

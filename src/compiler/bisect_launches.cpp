@@ -18,6 +18,8 @@ constexpr std::byte unwritten{0xa5};  // what the interpreter leaves is looked a
 
 using Memory = std::map<int32_t, std::vector<std::byte>>;  // by buffer
 
+double rounding_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 1e-5; }
+
 // Of the elements that the interpreter wrote.
 double distance(DType dtype, const std::vector<std::byte>& expected, const std::vector<std::byte>& found) {
   const size_t size = dtype_size(dtype);
@@ -34,7 +36,7 @@ double distance(DType dtype, const std::vector<std::byte>& expected, const std::
     if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
     apart += (a - b) * (a - b), whole += a * a;
   }
-  return apart == 0 ? 0 : std::sqrt(apart / whole);  // beside zeros: infinite
+  return apart == 0 ? 0 : std::sqrt(apart / (whole == 0 ? 1 : whole));  // beside zeros: what there is
 }
 
 class Launches {
@@ -46,7 +48,7 @@ class Launches {
     for (size_t first = 0, launch = 0; first < m_.steps.size();) {
       while (launch < m_.launches.size() && static_cast<size_t>(m_.launches[launch].first) < first) ++launch;
       const bool launched = launch < m_.launches.size() && static_cast<size_t>(m_.launches[launch].first) == first;
-      ExecutedSteps one{first, launched ? static_cast<size_t>(m_.launches[launch].count) : 1, 0,
+      ExecutedSteps one{first, launched ? static_cast<size_t>(m_.launches[launch].count) : 1, 0, 0,
                         s_.step_info(size_t{0}, first).how};
       before(first);
       compare(one);
@@ -85,8 +87,9 @@ class Launches {
       for (size_t i = 0; i < step(n).buffers.size(); ++i) {
         const int32_t id = step(n).buffers[i];
         if (!kernel(n).args[i].written || buffer(id).kind == BufferKind::local) continue;
-        e.distance =
-            std::max(e.distance, distance(kernel(n).args[i].dtype, memory.at(id), s_.step_memory(size_t{0}, n, i)));
+        const DType dtype = kernel(n).args[i].dtype;
+        e.distance = std::max(e.distance, distance(dtype, memory.at(id), s_.step_memory(size_t{0}, n, i)));
+        e.rounding = std::max(e.rounding, rounding_of(dtype));
       }
   }
 

@@ -12,6 +12,7 @@ namespace npusim {
 struct ExecutedSteps {
   size_t first = 0, count = 1;
   double distance = 0;       // the largest relative L2 of what they leave, beside the interpreter on the same memory
+  double rounding = 0;       // what its dtype and sums in another order may make of that
   std::string how;           // the device runs it
   std::string problem = {};  // what the interpreter says against it
 };

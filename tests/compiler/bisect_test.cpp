@@ -174,6 +174,7 @@ TEST(Bisect, FindsAnAttentionThatReadsWrongKeysInTheProgramAlone) {
   ASSERT_GE(found.culprit, 0) << text;
   const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
   EXPECT_NE(std::find(part.nodes.begin(), part.nodes.end(), "attention_0"), part.nodes.end()) << text;
+  EXPECT_TRUE(found.launch) << text;
   EXPECT_GT(part.executed, 0.05) << text;
   EXPECT_NE(text.find("it is executed as: "), std::string::npos) << text;
   EXPECT_NE(describe_bisection(found, true).find("\"executed\": "), std::string::npos);
