@@ -260,6 +260,44 @@ TEST_F(CudaTarget, WhatNvrtcDoesNotTakeIsAnError) {
   EXPECT_NE(old.find("does not compile for sm_30"), std::string::npos) << old;
 }
 
+// NVRTC 13.0 died of these rows while they had unsigned numbers: layer norms of a concatenation whose second part lies
+// across.
+TEST_F(CudaTarget, LayerNormOfAConcatenation) {
+  using Json = nlohmann::json;
+  for (const int64_t length : {392, 49, 300})
+    for (const int64_t width : {96, 200}) {
+      const auto tensor = [](const std::string& name, const Shape& shape, const char* from = "") {
+        Json t = {{"name", name}, {"shape", shape}, {"dtype", "float16"}};
+        if (*from) t["producer_node"] = from, t["producer_output_idx"] = 0;
+        return t;
+      };
+      const Shape first{4, 1, width}, across{4, width, length}, second{4, length, width}, all{4, length + 1, width};
+      const Json ir = {{"graph_inputs", {tensor("a", first), tensor("x", across)}},
+                       {"graph_outputs", {tensor("layer_norm", all, "layer_norm")}},
+                       {"weights", {tensor("w", {width}), tensor("b", {width})}},
+                       {"nodes",
+                        {{{"name", "transpose"},
+                          {"op_type", "aten.transpose.int"},
+                          {"inputs", {tensor("x", across, "x")}},
+                          {"outputs", {tensor("transpose", second)}},
+                          {"attrs", {{"dim0", 1}, {"dim1", 2}}}},
+                         {{"name", "cat"},
+                          {"op_type", "aten.cat.default"},
+                          {"inputs", {tensor("a", first, "a"), tensor("transpose", second, "transpose")}},
+                          {"outputs", {tensor("cat", all)}},
+                          {"attrs", {{"_tensor_list_sizes", {2}}, {"dim", 1}}}},
+                         {{"name", "layer_norm"},
+                          {"op_type", "aten.layer_norm.default"},
+                          {"inputs", {tensor("cat", all, "cat"), tensor("w", {width}), tensor("b", {width})}},
+                          {"outputs", {tensor("layer_norm", all)}},
+                          {"attrs", {{"normalized_shape", {width}}, {"eps", 1e-5}}}}}}};
+      CompileOptions options;
+      options.target = "cuda:sm_80";
+      const CompileResult made = compile({{.path = {}, .json = ir.dump()}}, options);
+      for (const std::string& note : made.notes) EXPECT_EQ(note.find("less effort"), std::string::npos) << note;
+    }
+}
+
 // Sums of products are not contracted: what kernel IR says is rounded twice.
 TEST_F(CudaTarget, RoundsProductsAndSumsEach) {
   const Texts texts = {
