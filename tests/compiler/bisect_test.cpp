@@ -18,22 +18,6 @@ namespace {
 
 const std::string digits = NPUSIM_SOURCE_DIR "/examples/models/digits/";
 
-std::vector<HostTensor> random_inputs(const Program& program) {
-  std::vector<HostTensor> inputs;
-  uint64_t random = 7;
-  for (const TensorInfo& info : method_inputs(program, "main")) {
-    HostTensor& tensor = inputs.emplace_back();
-    tensor.type = info.type;
-    tensor.data.resize(byte_size(info.type));
-    for (int64_t i = 0; i < element_count(info.type.shape); ++i) {
-      random = random * 6364136223846793005 + 1442695040888963407;
-      const double x = static_cast<double>(random >> 40) * 0x1p-23 - 1;
-      store_double(tensor.data.data(), info.type.dtype, i, is_float(info.type.dtype) ? x : x > 0);
-    }
-  }
-  return inputs;
-}
-
 Bisection bisect_model(const Faulty& target, const MethodSource& source, std::shared_ptr<const TensorSet> weights,
                        double tolerance, const std::string& output = {}) {
   CompileOptions options;
@@ -105,70 +89,17 @@ TEST(Bisect, FindsNothingWhereNothingIsWrong) {
   }
 }
 
-// Two layers of the encoder of a Whisper, of 300 places, whose weights are in `tensors`.
-MethodSource speech_encoder(std::vector<std::pair<std::string, Shape>>& tensors) {
-  constexpr int64_t length = 300, width = 32, heads = 2;
-  const Shape hidden{1, length, width}, split{1, length, heads, width / heads}, turned{1, heads, length, width / heads};
-  IrBuilder b;
-  const auto weight = [&](const std::string& name, const Shape& shape) {
-    tensors.emplace_back(name, shape);
-    return b.weight(name, shape);
-  };
-  std::string x = b.input("x", hidden);
-  for (int layer = 0; layer < 2; ++layer) {
-    const auto name = [&](const std::string& what) { return what + "_" + std::to_string(layer); };
-    const auto linear = [&](const std::string& what, const std::string& from, int64_t in, int64_t out) {
-      return b.node(name(what), "linear.default", {from, weight("w" + name(what), {out, in})}, {1, length, out});
-    };
-    const auto norm = [&](const std::string& what, const std::string& from) {
-      return b.node(name(what), "layer_norm.default",
-                    {from, weight("w" + name(what), {width}), weight("b" + name(what), {width})}, hidden,
-                    {{"normalized_shape", {width}}, {"eps", 1e-5}});
-    };
-    const std::string seen = norm("norm", x);
-    for (const std::string which : {"q", "k", "v"}) {
-      b.node(name(which + "_split"), "view.default", {linear(which, seen, width, width)}, split, {{"size", split}});
-      b.node(name(which + "_heads"), "transpose.int", {name(which + "_split")}, turned, {{"dim0", 1}, {"dim1", 2}});
-    }
-    b.node(name("attention"), "scaled_dot_product_attention.default",
-           {name("q_heads"), name("k_heads"), name("v_heads")}, turned);
-    b.node(name("back"), "transpose.int", {name("attention")}, split, {{"dim0", 1}, {"dim1", 2}});
-    b.node(name("joined"), "reshape.default", {name("back")}, hidden, {{"shape", hidden}});
-    x = b.node(name("mixed"), "add.Tensor", {x, linear("o", name("joined"), width, width)}, hidden);
-    const std::string up = linear("up", norm("norm2", x), width, 2 * width);
-    b.node(name("gelu"), "gelu.default", {up}, {1, length, 2 * width});
-    x = b.node(name("out"), "add.Tensor", {x, linear("down", name("gelu"), 2 * width, width)}, hidden);
-  }
-  b.output(x);
-  return b.finish("main");
-}
-
-std::shared_ptr<const TensorSet> random_weights(const std::vector<std::pair<std::string, Shape>>& tensors) {
-  const auto memory = std::make_shared<std::map<std::string, std::vector<float>>>();
-  std::vector<NamedTensor> named;
-  uint64_t random = 3;
-  for (const auto& [name, shape] : tensors) {
-    std::vector<float>& values = (*memory)[name];
-    for (int64_t i = 0; i < element_count(shape); ++i) {
-      random = random * 6364136223846793005 + 1442695040888963407;
-      values.push_back((static_cast<float>(random >> 40) * 0x1p-23f - 1) * (shape.size() == 1 ? 1.0f : 0.4f));
-    }
-    named.push_back({name, view_of(values, shape)});
-  }
-  return make_tensors(named, memory);
-}
-
 // The fault is in what a device makes of one launch, and only where operands are of 16 bits and there are more than two
 // stages of keys: parts that are compiled alone, between float32, do not have it.
 TEST(Bisect, FindsAnAttentionThatReadsWrongKeysInTheProgramAlone) {
-  std::vector<std::pair<std::string, Shape>> tensors;
-  const MethodSource source = speech_encoder(tensors);
-  const auto weights = random_weights(tensors);
+  const SpeechEncoder model = speech_encoder(1, 300, 32, 2);
+  const MethodSource& source = model.source;
   CompileOptions options;
   options.dtype = "float16";
   const CodegenTarget& cpu = *find_target("cpu");
   const auto inputs = random_inputs(*compile_for(cpu, {source}, options).program);
-  const Bisection found = bisect_for(cpu, source, options, inputs, weights, {}, {}, {std::make_shared<WrongKeys>()});
+  const Bisection found =
+      bisect_for(cpu, source, options, inputs, model.weights, {}, {}, {std::make_shared<WrongKeys>()});
   const std::string text = describe_bisection(found, false);
   EXPECT_EQ(found.tolerance, 0.02);
   ASSERT_GE(found.culprit, 0) << text;
@@ -183,7 +114,7 @@ TEST(Bisect, FindsAnAttentionThatReadsWrongKeysInTheProgramAlone) {
                                                               "aten.scaled_dot_product_attention.default");
     EXPECT_EQ(other.executed > found.tolerance, attention) << text;
   }
-  const Bisection right = bisect_for(cpu, source, options, inputs, weights, {});
+  const Bisection right = bisect_for(cpu, source, options, inputs, model.weights, {});
   EXPECT_EQ(right.culprit, -1) << describe_bisection(right, false);
   EXPECT_LT(right.outputs, 0.02);
   for (const PartError& other : right.parts) EXPECT_LT(other.executed, 0.01) << describe_bisection(right, false);
