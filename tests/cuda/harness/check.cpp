@@ -139,7 +139,9 @@ void check_steps(const std::vector<Steps>& all, bool nvrtc) {
       parts.back().steps.push_back({s.kernel, std::vector<int>(s.kernel.args.size())});
       std::iota(parts.back().steps[0].values.begin(), parts.back().steps[0].values.end(), 0);
     }
-    if (s.count != 0) ASSERT_EQ(parts.back().steps.size(), s.count) << s.name << "\n" << made_as;
+    if (s.count != 0) {
+      ASSERT_EQ(parts.back().steps.size(), s.count) << s.name << "\n" << made_as;
+    }
     made.emplace_back();
     for (const BoundKernel& step : parts.back().steps) {
       ASSERT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << s.name << "\n" << to_text(step.kernel);

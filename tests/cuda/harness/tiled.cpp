@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/target/text.h"
+#include "kernel/contractions.h"
 
 namespace npusim {
 using cuda::Made;
