@@ -83,7 +83,7 @@ std::vector<HostTensor> copies_of(const std::vector<Tensor>& tensors) {
 }
 
 std::string bisect_source(const Source& source, const CompileOptions& options, const std::vector<Tensor>& inputs,
-                          const std::optional<Handle<TensorSet>>& weights, double tolerance,
+                          const std::optional<Handle<TensorSet>>& weights, std::optional<double> tolerance,
                           const std::string& folder) {
   const std::vector<HostTensor> values = copies_of(inputs);
   const nb::gil_scoped_release release;
@@ -131,7 +131,7 @@ void add_programs(nb::module_& m) {
         nb::arg("text").none());
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
   m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
-        nb::arg("tolerance"), nb::arg("folder"));
+        nb::arg("tolerance").none(), nb::arg("folder"));
   m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
   m.def(
       "load_program", [](const std::string& path) { return Compiled{load_program(path)}; }, nb::arg("path"), Release());

@@ -56,8 +56,12 @@ class CodegenTarget {
   // the launch is `together`.
   virtual std::optional<std::string> cannot_launch_whole(const WholeMethod&) const { return std::string(); }
   // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code. The
-  // first of a method's launches has in `how` why it is not the only one.
-  virtual void plan(Program&) const {}
+  // first of a method's launches has in `how` why it is not the only one. `notes`: what who compiles should know.
+  virtual void plan(Program&, std::vector<std::string>& notes) const { (void)notes; }
+  void plan(Program& program) const {
+    std::vector<std::string> unread;
+    plan(program, unread);
+  }
   // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
   // them. They take the same arguments.
   virtual std::vector<LaunchWay> ways(const Program&, const Sequence&, const Launch&, size_t) const { return {}; }

@@ -228,12 +228,12 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   lap("plan");
   stage("codegen");
   raise_refused(program, context);
-  target.plan(program);
+  target.plan(program, result.notes);
   for (const auto& other : others) {
     std::vector<MethodGraph> graphs = for_others;
     Program made = build_program(graphs, context, other.get());
     raise_refused(made, context);
-    other->plan(made);
+    other->plan(made, result.notes);
     program.variants.push_back(adopt(program, std::move(made)));
   }
   if (const auto problems = check_program(program); !problems.empty())

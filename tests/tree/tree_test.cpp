@@ -89,7 +89,7 @@ const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/fac
 // The rooms of a backend, each of which sees those before it. Of the files beside them they see those that include no
 // room themselves.
 const std::map<std::string, std::vector<std::string>> rooms = {{"cpu", {"loops", "product", "attention"}},
-                                                               {"cuda", {"target", "target/stream"}}};
+                                                               {"cuda", {"target", "target/stream", "helper"}}};
 
 std::set<std::string> backends() {
   std::set<std::string> names;
@@ -145,9 +145,11 @@ TEST(Tree, RoomsOfABackendSeeThoseBelow) {
   }
 }
 
-// As src/CMakeLists.txt divides a backend's folder, "src/backends/x/": target* and target/ are the target half.
+// As src/CMakeLists.txt divides a backend's folder, "src/backends/x/": target*, target/ and the programs of helper/ are
+// the target half.
 bool is_target_half(const std::string& file) {
   const size_t name = file.find('/', std::string("src/backends/").size()) + 1;
+  if (file.compare(name, 7, "helper/") == 0) return true;
   return file.starts_with("src/backends/") && file.compare(name, 6, "target") == 0 &&
          (file.find('/', name) == std::string::npos || file[name + 6] == '/');
 }

@@ -213,7 +213,7 @@ class EmulatorTarget : public CodegenTarget {
     return std::max<size_t>(members.size(), 1);
   }
 
-  void plan(Program& program) const override { Planner(program).run(); }
+  void plan(Program& program, std::vector<std::string>&) const override { Planner(program).run(); }
 
  private:
   static bool is_local_to_none(int32_t) { return false; }
