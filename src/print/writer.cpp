@@ -137,10 +137,15 @@ void KernelWriter::store(size_t number) {
   std::string value = convert(name(s.expr), e.type, scalar);
   if (s.accumulate) {
     const std::string old = fmt::format(fmt::runtime(element_text.load), memory);
+    const bool either = s.reduction == Reduction::sum || s.reduction == Reduction::max;
     if (scalar == Scalar::boolean)
-      value = fmt::format("({} || {})", old, value);
-    else
-      value = combine(Reduction::sum, scalar, old, value);
+      value = fmt::format("({} {} {})", old, either ? "||" : "&&", value);
+    else if (scalar == Scalar::i64) {  // its functions are overloaded on the type
+      const std::string_view wide = d_.scalars[static_cast<size_t>(scalar)];
+      value = combine(s.reduction, scalar, fmt::format("({}){}", wide, old),
+                      fmt::format("({})({})", element_text.type, value));
+    } else
+      value = combine(s.reduction, scalar, old, value);
     if (scalar >= Scalar::f32) value = "(" + value + ")";
   }
   if (p_.schedule.row == RowLoop::none && row_constant(s))
