@@ -1,4 +1,4 @@
-// Where values stand among others, by counting: bucketize, searchsorted, isin.
+// Where values stand among others: bucketize, searchsorted; and whether they do: isin.
 #include <algorithm>
 
 #include "base/error.h"
@@ -31,32 +31,39 @@ std::vector<TensorType> infer_search(const OpCall& call) {
 }
 
 // How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above
-// all.
+// all. The binary search looks where ATen's does, so that numbers out of order give what they give there.
 void lower_search(const OpCall& call, Lowering& lowering) {
   const bool sequence = call.op->schema.find("sorted_sequence") >= 0;
   const int sorted = lowering.input(call.tensor(sequence ? "sorted_sequence" : "boundaries"));
   bool right = call.boolean("right");
   if (sequence && !call.is_none("side")) right = call.text("side") == "right";
-  const Shape sorted_shape = lowering.type(sorted).shape;
-  Shape space = call.outputs[0].shape;
-  const int row = static_cast<int>(space.size());
-  space.push_back(sorted_shape.back());
-  OpKernel k(lowering, space, 1);
+  const Shape shape = lowering.type(sorted).shape;
+  const int64_t count = shape.back();
+  OpKernel k(lowering, call.outputs[0].shape);
   const int sorted_arg = k.read(sorted);
-  std::vector<Coord> at;
-  for (size_t d = 0; d + 1 < sorted_shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-  at.emplace_back(k.dim(row));
-  if (sequence && call.tensor("sorter") >= 0)
-    at.back() = Coord(k.load(k.read(lowering.input(call.tensor("sorter"))), at));
-  const Ex boundary = k.load(sorted_arg, at);
+  const bool through = sequence && call.tensor("sorter") >= 0;
+  const int sorter = through ? k.read(lowering.input(call.tensor("sorter"))) : -1;
   Ex value;
   if (has_values(call))
-    value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))), 1);
+    value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))));
   else
-    value = call.is_real("self") ? k.number(call.number("self"), std::max(boundary.type(), Scalar::f32))
-                                 : k.integer(call.integer("self"));
-  const Ex before = right ? !(value < boundary) : !(value <= boundary);
-  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, k.cast(before, Scalar::i64)));
+    value = call.is_real("self")
+                ? k.number(call.number("self"), std::max(scalar_of(lowering.type(sorted).dtype), Scalar::f32))
+                : k.integer(call.integer("self"));
+  Ex first = k.integer(0), last = k.integer(count);
+  for (int64_t left = count; left > 0; left /= 2) {
+    const Ex middle = first + shr(last - first, k.integer(1));
+    std::vector<Coord> at;
+    for (size_t d = 0; d + 1 < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+    at.emplace_back(min(middle, count - 1));
+    if (through) at.back() = Coord(k.load(sorter, at));
+    const Ex boundary = k.load(sorted_arg, at);
+    const Ex before = right ? !(value < boundary) : !(value <= boundary);
+    const Ex more = first < last && before, fewer = first < last && !before;
+    first = select(more, middle + 1, first);
+    last = select(fewer, middle, last);
+  }
+  k.store(k.write(lowering.output(0)), first);
   k.done(kernel_name(call));
 }
 
