@@ -12,5 +12,7 @@ struct Order {
 
 // `places` (int64, `kept` along the dimension) receives where in `self`, of rank 1 at least, they stand.
 void lower_order(Lowering& lowering, int self, const Order& order, int places);
+// `values` receives the elements of `self` that stand there along dimension `dim`.
+void lower_values(Lowering& lowering, int self, size_t dim, int places, int values);
 
 }  // namespace npusim

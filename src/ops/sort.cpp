@@ -36,17 +36,7 @@ std::string refuse_order(const OpCall& call) {
   return "";
 }
 
-// `values` receives the elements of `self` that stand at `places`.
-void lower_values(Lowering& lowering, int self, size_t dim, int places, int values) {
-  OpKernel k(lowering, lowering.type(values).shape);
-  const int from = k.read(self);
-  std::vector<Coord> at = coordinates(identity_coordinates(k.space().size()));
-  at[dim] = Coord(k.load_broadcast(k.read(places)));
-  k.store(k.write(values), k.load(from, at));
-  k.done("ordered");
-}
-
-// The operand with a scalar seen as a vector, and the same of a result; `close` copies the latter back.
+// The operand with a scalar seen as a vector, a copy of it or room for a result.
 int opened(Lowering& lowering, int operand, bool copy) {
   const TensorType type = lowering.type(operand);
   if (!type.shape.empty()) return operand;
@@ -225,6 +215,15 @@ void lower_order(Lowering& lowering, int self, const Order& order, int places) {
   const Ex x = k.load(k.read(self), at);
   k.store(k.write(places), at, k.order(x, order.descending));
   k.done("order");
+}
+
+void lower_values(Lowering& lowering, int self, size_t dim, int places, int values) {
+  OpKernel k(lowering, lowering.type(values).shape);
+  const int from = k.read(self);
+  std::vector<Coord> at = coordinates(identity_coordinates(k.space().size()));
+  at[dim] = Coord(k.load_broadcast(k.read(places)));
+  k.store(k.write(values), k.load(from, at));
+  k.done("ordered");
 }
 
 std::span<const OpRecord> sort_ops() { return records; }
