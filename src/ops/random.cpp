@@ -200,18 +200,20 @@ std::string refuse_permutation(const OpCall& call) {
   return n < 0 ? fmt::format("expected n >= 0, found {}", n) : "";
 }
 
-// The order of random keys of 63 bits.
+// The places that random keys of 63 bits have among each other.
 void lower_permutation(const OpCall& call, Lowering& lowering) {
   const int64_t n = call.integer("n");
-  const int keys = lowering.temporary({DType::i64, {n}});
+  const TensorType numbers{DType::i64, {n}};
+  const int keys = lowering.temporary(numbers), order = lowering.temporary(numbers);
   OpKernel k(lowering, {n});
   const Draw drawn = draw(k, lowering);
   k.store(k.write(keys), bit_or(shl(drawn.word(0), k.integer(31)), shr(drawn.word(1), k.integer(1))));
   k.done("keys");
-  const bool whole = call.outputs[0].dtype == DType::i64;
-  const int places = whole ? lowering.output(0) : lowering.temporary({DType::i64, {n}});
-  lower_order(lowering, keys, {0, false, n}, places);
-  if (!whole) lower_flat(lowering, "cast", places, lowering.output(0));
+  lower_order(lowering, keys, {0, false, n}, order);
+  OpKernel places(lowering, {n});
+  const Coord at[] = {places.load_broadcast(places.read(order))};
+  places.store(places.write(lowering.output(0)), at, places.index(0));
+  places.done("places");
 }
 
 std::vector<TensorType> infer_permutation(const OpCall& call) {
