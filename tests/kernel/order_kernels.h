@@ -50,7 +50,7 @@ inline void draw_element(Draws& d, HostTensor& t, int64_t at, bool few) {
 inline OrderCase draw_order(Draws& d, int64_t longest) {
   OrderCase c;
   const auto dtype = static_cast<DType>(d.whole(0, dtype_count - 1));
-  const int64_t length = d.chance(0.1) ? d.whole(0, 3) : d.whole(1, longest);
+  const int64_t length = d.chance(0.1) ? d.whole(1, 3) : d.whole(1, longest);
   const int64_t count = d.chance(0.4) ? length : d.chance(0.5) ? d.whole(0, length) : std::min<int64_t>(length, 3);
   Shape rows;
   for (int64_t n = d.whole(0, 2); n > 0; --n) rows.push_back(d.whole(1, 4));

@@ -220,8 +220,11 @@ TEST(ScatterReduce, TrapsOutsideTheDimension) {
 TEST(Col2im, SumsTheWindows) {
   std::mt19937 random(6);
   for (int n = 0; n < 150;) {
-    const auto pair = [&](uint32_t low, uint32_t high) {
-      return std::vector<int64_t>{low + random() % (high - low + 1), low + random() % (high - low + 1)};
+    const auto number = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    const auto pair = [&](int64_t low, int64_t high) {
+      return std::vector<int64_t>{number(low, high), number(low, high)};
     };
     const auto kernel = pair(1, 5), dilation = pair(1, 4), padding = pair(0, 2), stride = pair(1, 6),
                image = pair(1, 12);
