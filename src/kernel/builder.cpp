@@ -276,6 +276,12 @@ Ex KernelBuilder::scan(Reduction reduction, Ex x) {
   return add(e);
 }
 
+Ex KernelBuilder::order(Ex x, bool descending) {
+  Expr e{.op = ExprOp::order, .type = Scalar::i64, .reduction = descending ? Reduction::max : Reduction::min};
+  e.in[0] = x.id;
+  return add(e);
+}
+
 Ex KernelBuilder::contract(ContractionKind kind, Shape reduce, int a, std::span<const Coord> a_at, int b,
                            std::span<const Coord> b_at) {
   auto c = std::make_shared<Contraction>();
@@ -292,9 +298,9 @@ Ex KernelBuilder::contract(ContractionKind kind, Shape reduce, int a, std::span<
   return add({.op = ExprOp::contraction, .type = Scalar::f32});
 }
 
-void KernelBuilder::store(int arg, std::span<const Coord> at, Ex x, bool accumulate) {
+void KernelBuilder::store(int arg, std::span<const Coord> at, Ex x, std::optional<Reduction> accumulate) {
   x = cast(x, scalar_of(dtype(arg)));
-  kernel_.stores.push_back({access(arg, at), x.id, accumulate});
+  kernel_.stores.push_back({access(arg, at), x.id, accumulate.has_value(), accumulate.value_or(Reduction::sum)});
 }
 
 void KernelBuilder::store(int arg, Ex x) {

@@ -1,6 +1,7 @@
 // Builds a kernel: operands with coordinates, expressions with operators; equal expressions are shared.
 #pragma once
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <unordered_map>
@@ -76,13 +77,14 @@ class KernelBuilder {
   Ex single(Ex x);  // an f32 that is a float32 in the reference's double precision too
   Ex reduce(Reduction reduction, Ex x);
   Ex scan(Reduction reduction, Ex x);
+  Ex order(Ex x, bool descending);  // of what was loaded, to be stored, in a kernel of its own (kernel/facts/order.h)
 
   // The contraction's leaf. Coordinates run over space ++ reduce (dim(d) for d >= rank of the space names a reduced
   // dimension).
   Ex contract(ContractionKind kind, Shape reduce, int a, std::span<const Coord> a_at, int b,
               std::span<const Coord> b_at);
 
-  void store(int arg, std::span<const Coord> at, Ex x, bool accumulate = false);
+  void store(int arg, std::span<const Coord> at, Ex x, std::optional<Reduction> accumulate = {});
   // Stores at the index of the space (its first rank(arg) dimensions, or all of a space of the same size).
   void store(int arg, Ex x);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/kernel.h"
@@ -139,6 +140,8 @@ struct Checker {
     if (k.contraction) contraction(*k.contraction);
     expressions();
     if (!problems.empty()) return;
+    if (has_order(k))
+      if (const std::string problem = order_problem(k); !problem.empty()) return add("{}", problem);
     for (const Store& s : k.stores) {
       if (s.expr < 0 || static_cast<size_t>(s.expr) >= k.exprs.size())
         add("store of no expression e{}", s.expr);
@@ -197,6 +200,7 @@ struct Checker {
   void store(const Store& s) {
     access(s.access, k.space, k.exprs.size(), true, "store");
     if (s.accumulate && k.row_dims > 0) add("store: what adds up has no row");
+    if (s.reduction > (s.accumulate ? Reduction::max : Reduction::sum)) add("store: unknown reduction");
     const Scalar type = k.exprs[static_cast<size_t>(s.expr)].type;
     if (const KernelArg* arg = argument(s.access.arg); arg && type != scalar_of(arg->dtype))
       add("store: e{} is {}, argument %{} is {}", s.expr, scalar_name(type), s.access.arg, dtype_name(arg->dtype));

@@ -139,7 +139,14 @@ void KernelWriter::store(size_t number) {
   Term value = convert(name(s.expr), e.type, scalar);
   if (s.accumulate) {
     const Term old = loaded(dtype, memory);
-    value = scalar == Scalar::boolean ? term("{} || {}", old, value) : combine(Reduction::sum, scalar, old, value);
+    const bool either = s.reduction == Reduction::sum || s.reduction == Reduction::max;
+    if (scalar == Scalar::boolean)
+      value = term("{} {} {}", old, either ? "||" : "&&", value);
+    else if (scalar == Scalar::i64)  // its functions are overloaded on the type
+      value = combine(s.reduction, scalar, term("({}){}", d_.scalars[static_cast<size_t>(scalar)], old),
+                      term("({}){}", d_.elements[static_cast<size_t>(dtype)].type, value));
+    else
+      value = combine(s.reduction, scalar, old, value);
   }
   if (p_.schedule.row == RowLoop::none && row_constant(s))
     for (size_t d = p_.outer(); d < k_.space.size(); ++d)

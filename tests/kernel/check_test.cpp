@@ -22,7 +22,8 @@ std::string types_of(ExprOp op) {
     k.space = {3};
     Expr e{.op = op, .type = result_type(op, scalars[t], scalars[t]), .dtype = dtypes[t]};
     for (int n = 0; n < expr_arity(op); ++n) e.in[static_cast<size_t>(n)] = 0;
-    if (op == ExprOp::scan || op == ExprOp::reduce) k.row_dims = 1;
+    if (op == ExprOp::scan || op == ExprOp::reduce || op == ExprOp::order) k.row_dims = 1;
+    if (op == ExprOp::order) e.reduction = Reduction::min;
     const DType result = dtypes[static_cast<size_t>(e.type)];
     k.args = {{dtypes[t], 3, false, -1}, {result, 3, true, -1}};
     k.accesses = {{0, 0, {1}, {}, {}}};
@@ -70,6 +71,7 @@ TEST(CheckKernel, OperationsHaveTheirTypes) {
       case ExprOp::lt:
       case ExprOp::le:
       case ExprOp::cast:
+      case ExprOp::order:
       case ExprOp::round_to:
         expected = "bifd";
         break;
@@ -144,7 +146,7 @@ TEST(CheckKernel, NothingAddsUpAlongARow) {
   const int to = b.input({DType::f32, {1}}), x = b.input({DType::f32, {2, 5}});
   const int out = b.output({DType::f32, {1}}, to);
   const Coord first[] = {int64_t{0}};
-  b.store(out, first, b.reduce(Reduction::sum, b.load_broadcast(x)), true);
+  b.store(out, first, b.reduce(Reduction::sum, b.load_broadcast(x)), Reduction::sum);
   EXPECT_EQ(check_kernel(b.finish("add_rows")), Problems{"store: what adds up has no row"});
 }
 

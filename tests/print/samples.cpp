@@ -13,7 +13,7 @@ using K = KernelBuilder;
 constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i32 = DType::i32, i64 = DType::i64;
 
 Ex at(K& k, int arg, std::vector<Coord> coords) { return k.load(arg, coords); }
-void put(K& k, int arg, std::vector<Coord> coords, Ex x, bool accumulate = false) {
+void put(K& k, int arg, std::vector<Coord> coords, Ex x, std::optional<Reduction> accumulate = {}) {
   k.store(arg, coords, x, accumulate);
 }
 
@@ -130,7 +130,7 @@ Kernel scatter_add() {
   K k({50, 12});
   const int self = k.input({f32, {4, 12}}), index = k.input({i64, {50}}), source = k.input({f32, {50, 12}});
   const int out = k.output({f32, {4, 12}}, self);
-  put(k, out, {Coord(at(k, index, {k.dim(0)})), k.dim(1)}, k.load_broadcast(source), true);
+  put(k, out, {Coord(at(k, index, {k.dim(0)})), k.dim(1)}, k.load_broadcast(source), Reduction::sum);
   return k.finish("index_add");
 }
 
@@ -144,7 +144,7 @@ Kernel crop() {  // a guarded store
 Kernel overlap_add() {  // points of different (i, j) meet at i + j, those of different c never
   K k({6, 4, 3});
   const int zero = k.input({bf16, {8, 3}}), a = k.input({f32, {6, 4, 3}}), out = k.output({bf16, {8, 3}}, zero);
-  put(k, out, {k.dim(0) + k.dim(1) + -1, k.dim(2)}, k.load_broadcast(a), true);
+  put(k, out, {k.dim(0) + k.dim(1) + -1, k.dim(2)}, k.load_broadcast(a), Reduction::sum);
   return k.finish("overlap_add");
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel/facts/memory.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/rename.h"
 #include "kernel/fuse/fuse.h"
 #include "kernel/fuse/match_row.h"
@@ -170,7 +171,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
                                         bool aligned, const FuseOptions& options) {
   const int arg = find_arg(consumer, value, false);
   const int out_arg = find_arg(given_producer, value, true);
-  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction || given_producer.kernel.call || consumer.kernel.call)
+  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction || given_producer.kernel.call ||
+      consumer.kernel.call || has_order(given_producer.kernel))
     return std::nullopt;
   BoundKernel producer = given_producer;
   if (store_of(producer.kernel, out_arg) && is_copy(producer.kernel))
@@ -204,6 +206,7 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
   if (!replace_loads(in)) return std::nullopt;
   order_args(out);
   simplify(out);
+  if (has_order(k) && !order_problem(k).empty()) return std::nullopt;  // it orders what is in memory
   return out;
 }
 

@@ -275,6 +275,7 @@ void Emitter::store(const Store& s, DimSet reach) {
   Move m = make_move(s.access, ~DimSet{0}, span);
   m.store = true;
   m.accumulate = s.accumulate;
+  m.reduction = s.reduction;
   const bool contiguous = m.in_place;
   m.in_place = contiguous && !m.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
   Operand from = value(s.expr);

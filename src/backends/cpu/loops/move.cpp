@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/loops/transpose.h"
 #include "base/dtype.h"
+#include "kernel/scalar.h"
 
 namespace npusim::cpu {
 namespace {
@@ -29,36 +31,67 @@ void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, in
   for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
 }
 
-template <class T, class Lane>
-void add_run(T* memory, int64_t step, const Lane* values, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) memory[i * step] = static_cast<T>(memory[i * step] + static_cast<T>(values[i]));
+// T is the element type, in which the value is rounded or cut first.
+template <class T, class Lane, class F>
+void combine_each(T* memory, int64_t step, const Lane* values, int64_t n, F f) {
+  for (int64_t i = 0; i < n; ++i) memory[i * step] = static_cast<T>(f(memory[i * step], static_cast<T>(values[i])));
 }
 
-// Adds lanes of scalar_of(dtype) to elements; every addition is rounded to the element type.
-void accumulate_run(DType dtype, char* memory, int64_t step, const char* lanes, int64_t n) {
+template <class T, class Lane>
+void combine_run(Reduction reduction, char* elements, int64_t step, const Lane* values, int64_t n) {
+  auto* memory = reinterpret_cast<T*>(elements);
+  using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // wraps
+  const auto stays = [](T x) { return x != x; };                        // NaN
+  switch (reduction) {
+    case Reduction::sum:
+      return combine_each(memory, step, values, n,
+                          [](T a, T b) { return static_cast<Wide>(a) + static_cast<Wide>(b); });
+    case Reduction::product:
+      return combine_each(memory, step, values, n,
+                          [](T a, T b) { return static_cast<Wide>(a) * static_cast<Wide>(b); });
+    case Reduction::min:
+      return combine_each(memory, step, values, n, [=](T a, T b) { return a < b || stays(a) ? a : b; });
+    case Reduction::max:
+      return combine_each(memory, step, values, n, [=](T a, T b) { return a > b || stays(a) ? a : b; });
+  }
+}
+
+void combine_booleans(Reduction reduction, char* memory, int64_t step, const char* values, int64_t n) {
+  const bool either = reduction == Reduction::sum || reduction == Reduction::max;
+  for (int64_t i = 0; i < n; ++i)
+    memory[i * step] = either ? memory[i * step] || values[i] : memory[i * step] && values[i];
+}
+
+void combine_halves(DType dtype, Reduction reduction, char* memory, int64_t step, const float* values, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const Number x{load_double(memory, dtype, i * step), 0}, y{static_cast<double>(values[i]), 0};
+    store_double(memory, dtype, i * step, combine(reduction, x, y).f);
+  }
+}
+
+// Combines elements with lanes of scalar_of(dtype); every result is rounded to the element type.
+void accumulate_run(const Move& move, char* memory, const char* lanes, int64_t n) {
+  const int64_t step = move.column_stride;
   const auto* wide = reinterpret_cast<const int64_t*>(lanes);
-  switch (dtype) {
+  switch (move.dtype) {
     case DType::f32:
-      return add_run(reinterpret_cast<float*>(memory), step, reinterpret_cast<const float*>(lanes), n);
+      return combine_run<float>(move.reduction, memory, step, reinterpret_cast<const float*>(lanes), n);
     case DType::f64:
-      return add_run(reinterpret_cast<double*>(memory), step, reinterpret_cast<const double*>(lanes), n);
+      return combine_run<double>(move.reduction, memory, step, reinterpret_cast<const double*>(lanes), n);
     case DType::i64:
-      return add_run(reinterpret_cast<uint64_t*>(memory), step, wide, n);
+      return combine_run<int64_t>(move.reduction, memory, step, wide, n);
     case DType::i32:
-      return add_run(reinterpret_cast<uint32_t*>(memory), step, wide, n);
+      return combine_run<int32_t>(move.reduction, memory, step, wide, n);
     case DType::i16:
-      return add_run(reinterpret_cast<uint16_t*>(memory), step, wide, n);
+      return combine_run<int16_t>(move.reduction, memory, step, wide, n);
     case DType::i8:
+      return combine_run<int8_t>(move.reduction, memory, step, wide, n);
     case DType::u8:
-      return add_run(reinterpret_cast<uint8_t*>(memory), step, wide, n);
+      return combine_run<uint8_t>(move.reduction, memory, step, wide, n);
     case DType::boolean:
-      for (int64_t i = 0; i < n; ++i) memory[i * step] = memory[i * step] || lanes[i];
-      return;
+      return combine_booleans(move.reduction, memory, step, lanes, n);
     default:
-      for (int64_t i = 0; i < n; ++i)
-        store_double(
-            memory, dtype, i * step,
-            load_double(memory, dtype, i * step) + static_cast<double>(reinterpret_cast<const float*>(lanes)[i]));
+      return combine_halves(move.dtype, move.reduction, memory, step, reinterpret_cast<const float*>(lanes), n);
   }
 }
 
@@ -135,8 +168,7 @@ void move_row(const MoveCall& m, int64_t r) {
     }
     T* at = memory + offset + c * move.column_stride;
     if (move.accumulate)
-      accumulate_run(move.dtype, reinterpret_cast<char*>(at), move.column_stride, lanes + static_cast<size_t>(c) * lane,
-                     run);
+      accumulate_run(move, reinterpret_cast<char*>(at), lanes + static_cast<size_t>(c) * lane, run);
     else if (run > 1)
       move_run(m, at, scratch + c, run);
     else if (move.store)

@@ -27,7 +27,8 @@ struct Move {
   size_t bytes = 4;  // of an element in memory
   bool store = false;
   bool accumulate = false;
-  DType dtype = DType::f32;  // accumulate
+  DType dtype = DType::f32;              // accumulate
+  Reduction reduction = Reduction::sum;  // accumulate
   int64_t offset = 0;
   std::vector<int64_t> strides;  // by dimension; those of the tile's dimensions also step within it
   std::vector<Guard> guards;

@@ -233,7 +233,7 @@ TEST(Loops, ScatterAddsInOrder) {
     const int x = b.input({dtype, {6, 50}}), ids = b.input({DType::i64, {30}}), y = b.input({dtype, {30, 50}});
     const int out = b.output({dtype, {6, 50}}, x);
     const std::vector<Coord> at{Coord(b.load(ids, std::vector<Coord>{b.dim(0)})), b.dim(1)};
-    b.store(out, at, b.load_broadcast(y), true);
+    b.store(out, at, b.load_broadcast(y), Reduction::sum);
     Check check;
     check.tolerance = 1e-5;
     if (dtype == DType::f16) check.tolerance = 1e-2;
