@@ -25,6 +25,7 @@ struct Primitive {
   std::vector<dnnl::memory::desc> adds;  // of the post-ops that add
   std::vector<int> add_positions;        // theirs among the post-ops
   std::string implementation;
+  std::string declined;  // why it is not used; then there is no more than this
 };
 }  // namespace
 
@@ -152,7 +153,18 @@ bool flags_at_random(const Primitive& made, const std::vector<EpilogueOp>& ops, 
   return may_lose_nan(ops) && channels % 8 != 0 && made.implementation.find("avx512") == std::string::npos;
 }
 
-// These throw dnnl::error for what oneDNN does not do; null for what it would do wrong.
+std::shared_ptr<const Primitive> declined(std::string why) {
+  Primitive none;
+  none.declined = std::move(why);
+  return std::make_shared<const Primitive>(std::move(none));
+}
+
+// oneDNN's loops over single elements, for layouts and types that it has no code for.
+bool is_reference(const Primitive& made) { return made.implementation.find("ref") != std::string::npos; }
+constexpr const char* only_reference = "oneDNN has its reference implementation only";
+constexpr const char* unseen_nan = "a NaN could get lost unseen among what stands beyond the last channel";
+
+// These throw dnnl::error for what oneDNN does not do.
 std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s) {
   const Dims src_dims = tensor_dims(s.batch, s.groups * s.in_channels, s.input);
   const Dims dst_dims = tensor_dims(s.batch, s.groups * s.out_channels, s.output);
@@ -191,16 +203,19 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
   const Conv::primitive_desc desc(wanted, attr, cache.engine);
 #endif
   describe(*made, desc, s.bias);
+  if (is_reference(*made)) return declined(only_reference);
   // Its convolutions by products add a whole tensor as if it lay channels first (2.6).
   const bool by_products = made->implementation.find("gemm") != std::string::npos;  // its epilogue is scalar
   const bool adds_whole =
       std::any_of(s.add_strides.begin(), s.add_strides.end(), [](auto& add) { return !add.empty(); });
-  if (adds_whole && s.dst_strides[1] == 1 && by_products) return nullptr;
+  if (adds_whole && s.dst_strides[1] == 1 && by_products)
+    return declined("oneDNN's convolution by products adds tensors at wrong places");
   // Its depthwise ones give all channels what they add to the first ones, if a tensor to add has the extents of the one
   // pixel of the output (2.6).
   if (has_one_pixel(s) && !s.add_strides.empty() && made->implementation.find("brdgmm") != std::string::npos)
-    return nullptr;
-  if (!by_products && flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels)) return nullptr;
+    return declined("oneDNN's depthwise convolution of one pixel adds at wrong places");
+  if (!by_products && flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels))
+    return declined(unseen_nan);
   made->primitive = Conv(desc);
   return made;
 }
@@ -226,7 +241,8 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ProductSpec
   const dnnl::matmul::primitive_desc desc(wanted, attr, cache.engine);
 #endif
   describe(*made, desc, s.bias);
-  if (flags_at_random(*made, s.ops, s.columns)) return nullptr;
+  if (is_reference(*made)) return declined(only_reference);
+  if (flags_at_random(*made, s.ops, s.columns)) return declined(unseen_nan);
   made->primitive = dnnl::matmul(desc);
   return made;
 }
@@ -337,22 +353,21 @@ class Bound final : public BoundPrimitive {
 
 // The primitive of this spec, made once, with this memory. `weight` has the elements of the weight, of `type`.
 template <typename Spec>
-std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m,
-                                     const void* weight, DType type) {
+MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m, const void* weight, DType type) {
   const std::lock_guard lock(cache.mutex);
   const std::string key = key_of(spec);
   try {
     auto it = cache.primitives.find(key);
     if (it == cache.primitives.end()) {
-      it = cache.primitives.emplace(key, nullptr).first;  // stays so when oneDNN refuses
+      it = cache.primitives.emplace(key, declined("oneDNN has no implementation")).first;  // stays so when it refuses
       it->second = create(cache, spec);
     }
-    if (!it->second) return nullptr;
-    return std::make_unique<Bound>(cache, it->second, m,
-                                   reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
-                                                    plain_weight(spec, type), it->second->weight, weight));
+    if (!it->second->declined.empty()) return {nullptr, it->second->declined};
+    auto packed = reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
+                                   plain_weight(spec, type), it->second->weight, weight);
+    return {std::make_unique<Bound>(cache, it->second, m, std::move(packed)), {}};
   } catch (const dnnl::error&) {
-    return nullptr;
+    return {nullptr, "oneDNN has no implementation"};
   }
 }
 
@@ -383,14 +398,13 @@ void apply_relu(PrimitiveCache& cache, float* values, int64_t count) {
   cache.stream.wait();
 }
 
-std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
-                                                 const PrimitiveMemory& memory, const float* wide) {
+MadePrimitive make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const PrimitiveMemory& memory,
+                               const float* wide) {
   if (wide) return bind(cache, spec, memory, wide, DType::f32);
   return bind(cache, spec, memory, memory.weight, spec.types.operands);
 }
 
-std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
-                                             const PrimitiveMemory& memory) {
+MadePrimitive make_product(PrimitiveCache& cache, const ProductSpec& spec, const PrimitiveMemory& memory) {
   return bind(cache, spec, memory, memory.weight, spec.types.operands);
 }
 

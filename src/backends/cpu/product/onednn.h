@@ -69,12 +69,16 @@ class BoundPrimitive {
   // Moves what lies in scratch: oneDNN's own workspace, and src or dst when not null.
   virtual void rebind(void* workspace, void* src, void* dst) = 0;
 };
-// nullptr when oneDNN has no implementation, or one known to be wrong. Activations may turn NaN into numbers:
-// see nan_guard.h. The weight is kept in the cache under its address; `wide`, when not null, is what it holds as f32,
-// and needed only now.
-std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
-                                                 const PrimitiveMemory& memory, const float* wide);
-std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
-                                             const PrimitiveMemory& memory);
+// A primitive, or why there is none: oneDNN has no implementation, only its reference, which is a hundred times slower
+// than any other way, or one known to be wrong.
+struct MadePrimitive {
+  std::unique_ptr<BoundPrimitive> primitive;
+  std::string declined;
+};
+// Activations may turn NaN into numbers: see nan_guard.h. The weight is kept in the cache under its address; `wide`,
+// when not null, is what it holds as f32, and needed only now.
+MadePrimitive make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const PrimitiveMemory& memory,
+                               const float* wide);
+MadePrimitive make_product(PrimitiveCache& cache, const ProductSpec& spec, const PrimitiveMemory& memory);
 
 }  // namespace npusim::cpu

@@ -19,10 +19,10 @@
 namespace npusim::cpu {
 namespace {
 
-// Where the store goes and what is added on the way, in float32 or the type of the operands; false when oneDNN cannot
-// write the output itself, or not without losing NaN.
-bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
-  if (!p.chain) return false;
+// Where the store goes and what is added on the way, in float32 or the type of the operands; empty, or why oneDNN
+// cannot write the output itself, or not without losing NaN.
+std::string fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
+  if (!p.chain) return no_chain(p.kernel);
   const Kernel& k = p.kernel;
   const Access& to = k.stores[0].access;
   const auto extents = tensor_extents(s.batch, s.groups * s.out_channels, s.output);
@@ -32,17 +32,20 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
            a.offset * static_cast<int64_t>(dtype_size(type_of(a)));
   };
   auto is_known = [&](const Access& a) { return type_of(a) == DType::f32 || type_of(a) == s.types.operands; };
-  if (!is_known(to) || !output_strides(k, to, extents, s.dst_strides)) return false;
-  // Into padded pixels oneDNN writes with its reference only.
-  if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false)) return false;
+  if (!is_known(to)) return fmt::format("a result of {}", dtype_name(type_of(to)));
+  if (!output_strides(k, to, extents, s.dst_strides)) return "a result that is no image";
+  if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false))
+    return "a result whose pixels are padded or out of order";
   std::vector<EpilogueOp> ops = *p.chain;
   for (const EpilogueOp& op : ops) {
     if (op.add < 0) continue;
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
     std::vector<int64_t> strides;
-    if (!is_known(access) || !access.guards.empty() || !access.terms.empty()) return false;
+    if (!is_known(access) || !access.guards.empty() || !access.terms.empty())
+      return "a sum with a tensor of another type or an indexed one";
     if (!(has_one_pixel(s) && &op == ops.data()) && output_strides(k, access, extents, strides)) {
-      if (strides != s.dst_strides) return false;  // oneDNN adds where it writes, whatever the layout it is given
+      if (strides != s.dst_strides)  // oneDNN adds where it writes, whatever the layout it is given
+        return "a sum with a tensor of another layout";
       s.add_strides.push_back(strides);
       s.types.adds.push_back(type_of(access));
       m.adds.push_back(at(access));
@@ -54,7 +57,7 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     bool only = true;
     for (size_t d = 0; d < k.space.size(); ++d)
       only = only && (d == 1 || d == 2 || k.space[d] == 1 || access.strides[d] == 0);
-    if (!channels || !only) return false;
+    if (!channels || !only) return "a sum with a tensor that is neither an image nor one number per channel";
     if (&op == ops.data()) {
       s.bias = true;
       s.types.bias = type_of(access);
@@ -66,11 +69,11 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     }
   }
   if (s.bias) ops.erase(ops.begin());
-  if (may_lose_nan(ops) && !(p.context.sees_nan && repeatable(k))) return false;
+  if (may_lose_nan(ops) && !(p.context.sees_nan && repeatable(k))) return "a NaN could get lost unseen";
   s.ops = std::move(ops);
   s.types.dst = type_of(to);
   m.dst = at(to);
-  return true;
+  return {};
 }
 
 // A copy of the image, stored with strides `from`, into dense channels last of type `to`.
@@ -166,91 +169,107 @@ class ConvStep final : public BoundStep {
   std::vector<void*> turn_args_;
 };
 
-}  // namespace
-
-Answer make_onednn_conv_step(Problem& p) {
-  if (!p.conv.declined.empty()) return decline(p.conv.declined);
-  const Kernel& kernel = p.kernel;
-  const std::span<const Binding> args = p.args;
-  const Context& context = p.context;
-  const Contraction& c = *kernel.contraction;
-  ConvSpec spec = p.conv.spec;
-  const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
-              weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
-  spec.types.operands = image_type == weight_type && context.multiplies(image_type) ? image_type : DType::f32;
+// A convolution as oneDNN is asked for it, before anything is known about its epilogue.
+struct Asked {
+  ConvSpec spec;
   PrimitiveMemory memory;
-  // What the windows span in memory; widened as a whole.
-  const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
-  int64_t elements = 1;
-  for (size_t d = 0; d < extents.size(); ++d) elements += extents[d] > 1 ? (extents[d] - 1) * spec.image_strides[d] : 0;
-  if (c.a.offset + elements > kernel.args[static_cast<size_t>(c.a.arg)].elements)
-    return decline("windows whose image reaches beyond its tensor");
-  auto at = [&](const Access& a, DType type) {
-    return static_cast<const std::byte*>(args[static_cast<size_t>(a.arg)].data) +
-           a.offset * static_cast<int64_t>(dtype_size(type));
-  };
-  memory.src = at(c.a, image_type);
+  std::vector<float> wide;  // the weight as f32, where it is not taken as it lies
+  DType image_type = DType::f32;
+  int64_t elements = 1;         // what the windows span in memory; widened as a whole
+  std::vector<int64_t> turned;  // the image's strides, where the convolution gets a copy with channels last
+  std::string declined;
+};
 
-  // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned, dense in the order of its
-  // strides' dimensions.
-  std::vector<float> wide;
-  memory.weight = at(c.b, weight_type);
+Asked ask(const Problem& p) {
+  Asked asked;
+  asked.declined = p.conv.declined;
+  if (!asked.declined.empty()) return asked;
+  const Kernel& kernel = p.kernel;
+  const Contraction& c = *kernel.contraction;
+  ConvSpec& spec = asked.spec = p.conv.spec;
+  const auto type_of = [&](const Access& a) { return kernel.args[static_cast<size_t>(a.arg)].dtype; };
+  const DType image_type = asked.image_type = type_of(c.a), weight_type = type_of(c.b);
+  spec.types.operands = image_type == weight_type && p.context.multiplies(image_type) ? image_type : DType::f32;
+  const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
+  for (size_t d = 0; d < extents.size(); ++d)
+    asked.elements += extents[d] > 1 ? (extents[d] - 1) * spec.image_strides[d] : 0;
   const auto backwards = [](const std::vector<int64_t>& strides) {
     return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
   };
-  if (backwards(spec.image_strides)) return decline("an image that runs backwards");
-  if (weight_type != spec.types.operands || backwards(spec.weight_strides)) {
-    std::vector<int64_t> all = kernel.space;
-    all.insert(all.end(), c.reduce.begin(), c.reduce.end());
-    std::vector<int> depth;
-    for (size_t d = kernel.space.size(); d < all.size(); ++d) depth.push_back(static_cast<int>(d));
-    const Operand weight = make_operand(c.b, weight_type, args[static_cast<size_t>(c.b.arg)].data,
-                                        {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
-    wide.resize(static_cast<size_t>(weight.size(1) * weight.size(2)));
-    pack(weight, {0, 0, weight.size(1), 0, weight.size(2)}, wide.data(), weight.size(2));
-    std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
-    dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
-    spec.weight_strides = row_major_strides(dense);
-  }
-  // oneDNN has fast code for dense channels last and, with a channels-first image or the strided view a 1x1 window of
-  // stride 2 sees, only its reference.
-  std::vector<int64_t> turned;
-  const auto turn = [&] {
-    const std::vector<int64_t> dense = dense_strides(extents, true);
-    bool same = true;
-    for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.image_strides[d] == dense[d]);
-    if (same || !turned.empty()) return;
-    turned = spec.image_strides;
-    spec.image_strides = dense;
+  if (c.a.offset + asked.elements > kernel.args[static_cast<size_t>(c.a.arg)].elements)
+    asked.declined = "windows whose image reaches beyond its tensor";
+  else if (backwards(spec.image_strides))
+    asked.declined = "an image that runs backwards";
+  if (!asked.declined.empty()) return asked;
+  const auto at = [&](const Access& a) {
+    return static_cast<const std::byte*>(p.args[static_cast<size_t>(a.arg)].data) +
+           a.offset * static_cast<int64_t>(dtype_size(type_of(a)));
   };
-  const bool fused = fuse_epilogue(p, spec, memory);
-  if (fused && spec.dst_strides[1] == 1) turn();
+  asked.memory.src = at(c.a), asked.memory.weight = at(c.b);
+  // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned, dense in the order of its
+  // strides' dimensions.
+  if (weight_type == spec.types.operands && !backwards(spec.weight_strides)) return asked;
+  std::vector<int64_t> all = kernel.space;
+  all.insert(all.end(), c.reduce.begin(), c.reduce.end());
+  std::vector<int> depth;
+  for (size_t d = kernel.space.size(); d < all.size(); ++d) depth.push_back(static_cast<int>(d));
+  const Operand weight = make_operand(c.b, weight_type, p.args[static_cast<size_t>(c.b.arg)].data,
+                                      {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
+  asked.wide.resize(static_cast<size_t>(weight.size(1) * weight.size(2)));
+  pack(weight, {0, 0, weight.size(1), 0, weight.size(2)}, asked.wide.data(), weight.size(2));
+  std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
+  dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
+  spec.weight_strides = row_major_strides(dense);
+  return asked;
+}
+
+// oneDNN has fast code for dense channels last and, with an image in another order than what it writes or the strided
+// view a 1x1 window of stride 2 sees, only its reference.
+void turn(Asked& asked) {
+  ConvSpec& spec = asked.spec;
+  const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
+  const std::vector<int64_t> dense = dense_strides(extents, true);
+  bool same = true;
+  for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.image_strides[d] == dense[d]);
+  if (same) return;
+  asked.turned = spec.image_strides;
+  spec.image_strides = dense;
+}
+
+Answer make_step(Problem& p, const Asked& asked, bool fused) {
+  const ConvSpec& spec = asked.spec;
+  auto [conv, why_not] =
+      make_convolution(*p.context.primitives, spec, asked.memory, asked.wide.empty() ? nullptr : asked.wide.data());
+  if (!conv) return decline(std::move(why_not));
   // Arithmetic for bf16 takes channels in pairs, AMX 32 of them: what lies behind the last one is multiplied by 0.
-  const auto make_step = [&](std::unique_ptr<BoundPrimitive> primitive, bool whole) -> std::unique_ptr<BoundStep> {
-    const int64_t together = primitive->implementation().find("amx") == std::string::npos ? 2 : 32;
-    auto step = std::make_unique<ConvStep>(kernel, args, context, std::move(primitive), spec, whole, elements, turned);
-    if (spec.types.operands != DType::bf16 || spec.in_channels % together == 0) return step;
-    return guard_finite(std::move(step), make_streamed_step(p), image_type, memory.src, elements, context);
-  };
-  auto conv =
-      fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
-  if (conv) {
-    auto step = make_step(std::move(conv), true);
-    if (!may_lose_nan(spec.ops)) return accept(std::move(step));
-    return accept(guard_nan(std::move(step), make_streamed_step(p), context));
-  }
-  turn();
-  spec.bias = false;
-  spec.ops.clear();
-  spec.add_strides.clear();
+  const int64_t together = conv->implementation().find("amx") == std::string::npos ? 2 : 32;
+  std::unique_ptr<BoundStep> step = std::make_unique<ConvStep>(p.kernel, p.args, p.context, std::move(conv), spec,
+                                                               fused, asked.elements, asked.turned);
+  if (spec.types.operands == DType::bf16 && spec.in_channels % together != 0)
+    step = guard_finite(std::move(step), make_streamed_step(p), asked.image_type, asked.memory.src, asked.elements,
+                        p.context);
+  if (may_lose_nan(spec.ops)) step = guard_nan(std::move(step), make_streamed_step(p), p.context);
+  return accept(std::move(step));
+}
+
+}  // namespace
+
+Answer make_onednn_conv_step(Problem& p) {
+  Asked asked = ask(p);
+  if (!asked.declined.empty()) return decline(std::move(asked.declined));
+  if (std::string why = fuse_epilogue(p, asked.spec, asked.memory); !why.empty()) return decline(std::move(why));
+  if (asked.spec.dst_strides[1] == 1) turn(asked);
+  return make_step(p, asked, true);
+}
+
+Answer make_onednn_sums_step(Problem& p) {
+  Asked asked = ask(p);
+  if (!asked.declined.empty()) return decline(std::move(asked.declined));
+  turn(asked);
+  ConvSpec& spec = asked.spec;
   spec.types = {.operands = spec.types.operands, .adds = {}};
-  memory.adds.clear();
-  const bool channels_last = spec.image_strides[1] == 1;
-  spec.dst_strides =
-      dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
-  conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
-  if (!conv) return decline("oneDNN has no implementation");
-  return accept(make_step(std::move(conv), false));
+  spec.dst_strides = dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), true);
+  return make_step(p, asked, false);
 }
 
 }  // namespace npusim::cpu

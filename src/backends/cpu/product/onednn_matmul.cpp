@@ -155,8 +155,8 @@ Answer make_onednn_matmul_step(Problem& p) {
   if (std::string why = set_ops(p, m, spec, memory); !why.empty()) return decline(std::move(why));
   const bool guarded = may_lose_nan(spec.ops);
   if (guarded && !(p.context.sees_nan && repeatable(p.kernel))) return decline("a NaN could get lost unseen");
-  auto product = make_product(*p.context.primitives, spec, memory);
-  if (!product) return decline("oneDNN has no implementation");
+  auto [product, why_not] = make_product(*p.context.primitives, spec, memory);
+  if (!product) return decline(std::move(why_not));
   auto gather = dense ? nullptr : gather_rows(m, p.args, p.context.threads);
   auto step = std::make_unique<ProductStep>(p.context, std::move(product), spec, std::move(gather));
   if (!guarded) return accept(std::move(step));

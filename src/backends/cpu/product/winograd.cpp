@@ -271,6 +271,7 @@ Answer make_winograd_step(Problem& p) {
   if (!finish) return decline(p.chain ? "an epilogue that tiles do not end with" : no_chain(kernel));
   if (!repeatable(kernel)) return decline("a result in the place of what is read");
   Answer direct = make_onednn_conv_step(p);
+  if (!direct.step) direct = make_onednn_sums_step(p);
   if (!direct.step) return decline("for what is not finite: " + direct.declined);
   return accept(std::make_unique<WinogradStep>(p, std::move(*finish), std::move(direct.step)));
 }
