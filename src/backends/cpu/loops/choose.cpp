@@ -68,8 +68,14 @@ struct Choice {
       for (int d = static_cast<int>(outer); d < rank(); ++d)
         if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
     if (best >= 0) return best;
+    // Of those that fill a tile the nearest in memory, else the one that fills it most: a tile has its price.
+    const int64_t fit = std::max<int64_t>(tile_elements / padded(std::min(extent(column), tile_elements)), 1);
+    const int64_t enough = std::min<int64_t>(fit, 8);
+    const auto filled = [&](int d) { return std::min(extent(d), enough); };
     for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
-      if (d != column && extent(d) > 1 && (best < 0 || store_stride(d) < store_stride(best))) best = d;
+      if (d != column && extent(d) > 1 &&
+          (best < 0 || filled(d) > filled(best) || (filled(d) == filled(best) && store_stride(d) < store_stride(best))))
+        best = d;
     if (best >= 0) return best;
     for (int d = rank() - 1; d >= static_cast<int>(outer); --d)
       if (d != column && (best < 0 || extent(d) > extent(best))) best = d;

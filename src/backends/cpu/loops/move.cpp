@@ -2,6 +2,7 @@
 #include "backends/cpu/loops/move.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -26,6 +27,14 @@ void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, in
     return transpose(dst, dst_row, src, src_column, rows, columns);
   if (src_column == 1 && dst_column != 1 && dst_row == 1 && rows > 1)
     return transpose(dst, dst_column, src, src_row, columns, rows);
+  // Along the rows where their distance in memory is the smaller one: one of the two is scratch, dense in columns.
+  const bool rows_are_nearer = dst_column == 1   ? src_column != 1 && std::abs(src_row) < std::abs(src_column)
+                               : src_column == 1 ? std::abs(dst_row) < std::abs(dst_column)
+                                                 : false;
+  if (rows_are_nearer && rows > 1) {
+    for (int64_t c = 0; c < columns; ++c) copy_run(dst + c * dst_column, dst_row, src + c * src_column, src_row, rows);
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
 }
 

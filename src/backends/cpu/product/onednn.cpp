@@ -5,11 +5,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <dnnl.hpp>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "backends/cpu/memory.h"
 #include "backends/cpu/product/nan_guard.h"
@@ -305,19 +309,56 @@ memory reordered_weight(PrimitiveCache& cache, const std::string& key, const mem
   return packed;
 }
 
+size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Packs a weight into scratch.
+struct Packing {
+  memory plain, packed;
+  dnnl::reorder::primitive_desc desc;
+  dnnl::reorder reorder;
+  memory workspace;
+  std::array<dnnl_exec_arg_t, 3> args;
+
+  Packing(const dnnl::engine& engine, const memory::desc& from, const memory::desc& to, const void* weight)
+      : plain(from, engine, const_cast<void*>(weight)),
+        packed(to, engine, nullptr),
+        desc(engine, from, engine, to, own_workspace()),
+        reorder(desc),
+        workspace(desc.scratchpad_desc(), engine, nullptr),
+        args{{{DNNL_ARG_FROM, plain.get()}, {DNNL_ARG_TO, packed.get()}, {DNNL_ARG_SCRATCHPAD, workspace.get()}}} {}
+  static dnnl::primitive_attr own_workspace() {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attr;
+  }
+  size_t packed_bytes() const { return whole_lines(packed.get_desc().get_size()); }
+  size_t bytes() const { return packed_bytes() + whole_lines(workspace.get_desc().get_size()); }
+  void rebind(std::byte* scratch) {
+    packed.set_data_handle(scratch);
+    workspace.set_data_handle(scratch + packed_bytes());
+  }
+  dnnl_status_t run(dnnl_stream_t stream) {
+    std::memset(packed.get_data_handle(), 0, packed_bytes());  // what pads it must be numbers: see nan_guard.h
+    return dnnl_primitive_execute(reorder.get(), stream, static_cast<int>(args.size()), args.data());
+  }
+};
+
 class Bound final : public BoundPrimitive {
  public:
-  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const PrimitiveMemory& m, memory weight)
+  // `weight` as the primitive wants it, or null and `plain` as it lies in memory.
+  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const PrimitiveMemory& m, memory weight,
+        const memory::desc& plain)
       : cache_(cache),
         made_(std::move(made)),
         weight_(std::move(weight)),
         src_(made_->src, cache.engine, const_cast<void*>(m.src)),
         dst_(made_->dst, cache.engine, m.dst),
         workspace_(made_->workspace, cache.engine, nullptr) {
-    scratch_bytes = made_->workspace.get_size();
+    if (m.packs_weight) packing_.emplace(cache.engine, plain, made_->weight, m.weight);
+    scratch_bytes = whole_lines(made_->workspace.get_size()) + (packing_ ? packing_->bytes() : 0);
     auto add = [this](int arg, const memory& what) { args_.push_back({arg, what.get()}); };
     add(DNNL_ARG_SRC, src_);
-    add(DNNL_ARG_WEIGHTS, weight_);
+    add(DNNL_ARG_WEIGHTS, packing_ ? packing_->packed : weight_);
     add(DNNL_ARG_DST, dst_);
     add(DNNL_ARG_SCRATCHPAD, workspace_);
     if (m.bias) {
@@ -331,29 +372,38 @@ class Bound final : public BoundPrimitive {
   }
 
   void run() override {
-    const dnnl_status_t status = dnnl_primitive_execute(made_->primitive.get(), cache_.stream.get(),
-                                                        static_cast<int>(args_.size()), args_.data());
-    if (status != dnnl_success)
-      fail(ErrorKind::device, "oneDNN {} failed with status {}", made_->implementation, static_cast<int>(status));
+    if (packing_) check(packing_->run(cache_.stream.get()), "packing of a weight");
+    check(dnnl_primitive_execute(made_->primitive.get(), cache_.stream.get(), static_cast<int>(args_.size()),
+                                 args_.data()),
+          made_->implementation);
   }
   std::string implementation() const override { return made_->implementation; }
-  void rebind(void* workspace, void* src, void* dst) override {
+  void rebind(const Scratch& scratch) override {
+    auto* workspace = static_cast<std::byte*>(scratch.workspace);
     workspace_.set_data_handle(workspace);
-    if (src) src_.set_data_handle(src);
-    if (dst) dst_.set_data_handle(dst);
+    if (packing_) packing_->rebind(workspace + whole_lines(made_->workspace.get_size()));
+    if (scratch.weight) packing_->plain.set_data_handle(scratch.weight);
+    if (scratch.src) src_.set_data_handle(scratch.src);
+    if (scratch.dst) dst_.set_data_handle(scratch.dst);
   }
 
  private:
+  static void check(dnnl_status_t status, std::string_view what) {
+    if (status != dnnl_success)
+      fail(ErrorKind::device, "oneDNN {} failed with status {}", what, static_cast<int>(status));
+  }
+
   PrimitiveCache& cache_;
   std::shared_ptr<const Primitive> made_;
   memory weight_, src_, dst_, workspace_, bias_;
+  std::optional<Packing> packing_;
   std::vector<memory> adds_;
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-// The primitive of this spec, made once, with this memory. `weight` has the elements of the weight, of `type`.
+// The primitive of this spec, made once, with this memory. `weight` has the elements of the weight.
 template <typename Spec>
-MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m, const void* weight, DType type) {
+MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m, const void* weight) {
   const std::lock_guard lock(cache.mutex);
   const std::string key = key_of(spec);
   try {
@@ -363,9 +413,12 @@ MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemor
       it->second = create(cache, spec);
     }
     if (!it->second->declined.empty()) return {nullptr, it->second->declined};
-    auto packed = reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
-                                   plain_weight(spec, type), it->second->weight, weight);
-    return {std::make_unique<Bound>(cache, it->second, m, std::move(packed)), {}};
+    const memory::desc plain = plain_weight(spec, m.weight_type);
+    memory packed;
+    if (!m.packs_weight)
+      packed = reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key), plain,
+                                it->second->weight, weight);
+    return {std::make_unique<Bound>(cache, it->second, m, std::move(packed), plain), {}};
   } catch (const dnnl::error&) {
     return {nullptr, "oneDNN has no implementation"};
   }
@@ -400,12 +453,11 @@ void apply_relu(PrimitiveCache& cache, float* values, int64_t count) {
 
 MadePrimitive make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const PrimitiveMemory& memory,
                                const float* wide) {
-  if (wide) return bind(cache, spec, memory, wide, DType::f32);
-  return bind(cache, spec, memory, memory.weight, spec.types.operands);
+  return bind(cache, spec, memory, wide ? wide : memory.weight);
 }
 
 MadePrimitive make_product(PrimitiveCache& cache, const ProductSpec& spec, const PrimitiveMemory& memory) {
-  return bind(cache, spec, memory, memory.weight, spec.types.operands);
+  return bind(cache, spec, memory, memory.weight);
 }
 
 }  // namespace npusim::cpu

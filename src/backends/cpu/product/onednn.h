@@ -57,17 +57,25 @@ struct PrimitiveMemory {
   const void* bias = nullptr;
   void* dst = nullptr;
   std::vector<const void*> adds;
+  DType weight_type = DType::f32;  // of what is packed
+  bool packs_weight = false;       // its contents change: every run packs it anew
 };
 
-// A primitive bound to its memory, the weight already in the layout it prefers.
+// A primitive bound to its memory, a constant weight already in the layout it prefers.
 class BoundPrimitive {
  public:
   virtual ~BoundPrimitive() = default;
   virtual void run() = 0;
   virtual std::string implementation() const = 0;
+  // Of a convolution: it copies all windows and multiplies matrices.
+  bool by_products() const { return implementation().find("gemm") != std::string::npos; }
   size_t scratch_bytes = 0;
-  // Moves what lies in scratch: oneDNN's own workspace, and src or dst when not null.
-  virtual void rebind(void* workspace, void* src, void* dst) = 0;
+  // What may lie in scratch, where not null, and oneDNN's own workspace, which does.
+  struct Scratch {
+    void* workspace = nullptr;
+    void *src = nullptr, *weight = nullptr, *dst = nullptr;
+  };
+  virtual void rebind(const Scratch& scratch) = 0;
 };
 // A primitive, or why there is none: oneDNN has no implementation, only its reference, which is a hundred times slower
 // than any other way, or one known to be wrong.

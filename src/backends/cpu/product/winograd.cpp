@@ -260,6 +260,7 @@ std::string refuse_shape(const ConvWindows& s) {
 
 Answer make_winograd_step(Problem& p) {
   if (!p.conv.declined.empty()) return decline(p.conv.declined);
+  if (!p.conv.constant) return decline("the weight is no constant");
   const Kernel& kernel = p.kernel;
   if (std::string why = refuse_shape(p.conv.spec); !why.empty()) return decline(std::move(why));
   const auto type_of = [&](const Access& access) { return kernel.args[static_cast<size_t>(access.arg)].dtype; };
