@@ -136,8 +136,8 @@ class Session:
 
         return self._with_inputs(method, inputs, body)
 
-    def timed(self, method: str, inputs: tuple[Any, ...]) -> float:
-        """Milliseconds of a run, without the inputs' way to the session."""
+    def timed(self, method: str, inputs: tuple[Any, ...], out: Mapping[str, Any] | None = None) -> float:
+        """Milliseconds of a run, without the inputs' way to the session. out: as for run()."""
         taken: list[float] = []
 
         def body(position: int) -> None:
@@ -145,7 +145,7 @@ class Session:
             self._handle.run(position, 1)
             taken.append((time.perf_counter() - begin) * 1e3)
 
-        self._with_inputs(method, inputs, body)
+        self._with_inputs(method, inputs, body, out)
         return taken[0]
 
     def run_timed_steps(self, method: str, inputs: tuple[Any, ...]) -> tuple[dict[str, Any], list[float]]:
