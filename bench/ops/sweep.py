@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is there: the two have threads of their own
@@ -41,6 +42,7 @@ def arguments() -> argparse.Namespace:
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--seconds", type=float, default=0.15, help="of each row (default 0.15)")
     add("--budget", type=float, default=float("inf"), help="seconds in all, after which no row is begun")
+    add("--cpu-time", action="store_true", help="of the calling thread, on a busy machine; with --threads 1")
     add("--json", type=Path, metavar="FILE", help="write the record")
     add("--markdown", type=Path, metavar="FILE", help="write what is printed")
     return parser.parse_args()
@@ -75,12 +77,12 @@ class Eager:
         result = self.op(*self.rest, **self.named)
         return [t.clone() for t in self.tensors(result)] if self.copies else result
 
-    def ms(self) -> float:
-        begin = time.perf_counter()
+    def ms(self, clock: Callable[[], float]) -> float:
+        begin = clock()
         self.run()
         if self.device != "cpu":
             torch.cuda.synchronize()
-        return (time.perf_counter() - begin) * 1e3
+        return (clock() - begin) * 1e3
 
 
 class Compiled:
@@ -94,12 +96,12 @@ class Compiled:
         self.results = self.session.run(*self.inputs)
         self.out = {name: one.copy() for name, one in self.results.items()}
 
-    def ms(self) -> float:
+    def ms(self, clock: Callable[[], float]) -> float:
         if not self.on_device:
-            return self.session.timed("main", tuple(self.inputs), self.out)
-        begin = time.perf_counter()
+            return self.session.timed("main", tuple(self.inputs), self.out, clock)
+        begin = clock()
         self.session.run_on_device()
-        return (time.perf_counter() - begin) * 1e3
+        return (clock() - begin) * 1e3
 
     def how(self) -> str:
         steps = npusim.profile(self.session, *self.inputs, times=1).steps
@@ -124,18 +126,19 @@ def difference(found, wanted: torch.Tensor) -> tuple[float, bool]:
     return error, error <= near
 
 
-def turns(row: dict, eager: Eager, own: Compiled, seconds: float) -> None:
+def turns(row: dict, eager: Eager, own: Compiled, seconds: float, clock: Callable[[], float]) -> None:
     end = time.perf_counter() + seconds
     runs = 0
     while runs < 3 or time.perf_counter() < end:
-        row["eager_ms"] = min(row.get("eager_ms", float("inf")), eager.ms())
-        row["npusim_ms"] = min(row.get("npusim_ms", float("inf")), own.ms())
+        row["eager_ms"] = min(row.get("eager_ms", float("inf")), eager.ms(clock))
+        row["npusim_ms"] = min(row.get("npusim_ms", float("inf")), own.ms(clock))
         runs += 1
     row["ratio"] = max(row["npusim_ms"], OVERHEAD_MS) / max(row["eager_ms"], OVERHEAD_MS)
 
 
 @torch.inference_mode()
-def measure(name: str, size: str, threads: int, device: str, row: dict, seconds: float) -> None:
+def measure(name: str, row: dict, args: argparse.Namespace, seconds: float) -> None:
+    size, threads, device = row["size"], row["threads"], args.device
     packet, overload = name.split(".")[1:]
     op = getattr(getattr(torch.ops.aten, packet), overload)
     torch.set_num_threads(threads)
@@ -146,7 +149,7 @@ def measure(name: str, size: str, threads: int, device: str, row: dict, seconds:
         near = [difference(found, want) for found, want in zip(own.results.values(), results)]
         row["error"], row["wrong"] = max(error for error, _ in near), not all(good for _, good in near)
     row["shape"] = " ".join("x".join(map(str, t.shape)) or "1" for t in given.values())
-    turns(row, eager, own, seconds)
+    turns(row, eager, own, seconds, time.thread_time if args.cpu_time else time.perf_counter)
     if row["ratio"] > SLOW:
         row["how"] = own.how()
 
@@ -190,13 +193,13 @@ def main() -> int:
                 row = {"op": name.removeprefix("aten."), "size": size, "threads": threads}
                 rows.append(row)
                 try:
-                    measure(name, size, threads, args.device, row, args.seconds)
+                    measure(name, row, args, args.seconds)
                     print(" ".join(line_of(row)), file=sys.stderr, flush=True)
                 except (Unfit, npusim.Error, RuntimeError) as error:
                     row["why"] = (str(error).splitlines() or [type(error).__name__])[0]
     for row in [row for row in rows if row.get("ratio", 0) > SLOW]:  # a neighbour's work, or ours
         if time.perf_counter() < end:
-            measure("aten." + row["op"], row["size"], row["threads"], args.device, row, 2 * args.seconds)
+            measure("aten." + row["op"], row, args, 2 * args.seconds)
     record = {"date": today(), "machine": machine(), "device": args.device, "torch": torch.__version__}
     record |= {"npusim": npusim.__version__, "rows": rows}
     text = markdown(record)

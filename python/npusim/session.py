@@ -136,14 +136,20 @@ class Session:
 
         return self._with_inputs(method, inputs, body)
 
-    def timed(self, method: str, inputs: tuple[Any, ...], out: Mapping[str, Any] | None = None) -> float:
-        """Milliseconds of a run, without the inputs' way to the session. out: as for run()."""
+    def timed(
+        self,
+        method: str,
+        inputs: tuple[Any, ...],
+        out: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> float:
+        """Milliseconds of a run, without the inputs' way to the session. out: as for run(). clock: gives seconds."""
         taken: list[float] = []
 
         def body(position: int) -> None:
-            begin = time.perf_counter()
+            begin = clock()
             self._handle.run(position, 1)
-            taken.append((time.perf_counter() - begin) * 1e3)
+            taken.append((clock() - begin) * 1e3)
 
         self._with_inputs(method, inputs, body, out)
         return taken[0]
