@@ -2,10 +2,13 @@
 #include "backends/cpu/loops/move.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
+#include "backends/cpu/loops/gather.h"
 #include "backends/cpu/loops/transpose.h"
 #include "base/dtype.h"
 #include "kernel/scalar.h"
@@ -28,6 +31,14 @@ void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, in
     return transpose(dst, dst_row, src, src_column, rows, columns);
   if (src_column == 1 && dst_column != 1 && dst_row == 1 && rows > 1)
     return transpose(dst, dst_column, src, src_row, columns, rows);
+  // Along the rows where their distance in memory is the smaller one: one of the two is scratch, dense in columns.
+  const bool rows_are_nearer = dst_column == 1   ? src_column != 1 && std::abs(src_row) < std::abs(src_column)
+                               : src_column == 1 ? std::abs(dst_row) < std::abs(dst_column)
+                                                 : false;
+  if (rows_are_nearer && rows > 1) {
+    for (int64_t c = 0; c < columns; ++c) copy_run(dst + c * dst_column, dst_row, src + c * src_column, src_row, rows);
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
 }
 
@@ -178,9 +189,44 @@ void move_row(const MoveCall& m, int64_t r) {
   }
 }
 
+// The addresses that gathers with the same terms read from.
+void find_addresses(const MoveCall& m) {
+  constexpr size_t most = max_dims;
+  std::array<AddressTerm, most> terms;
+  for (int64_t r = 0; r < m.rows; ++r) {
+    for (size_t t = 0; t < m.terms.size(); ++t) {
+      const MoveCall::Term& at = m.terms[t];
+      const Move::Term& term = m.move->terms[t];
+      terms[t] = {at.values + r * at.row, at.column != 0, term.stride, term.extent};
+    }
+    find_addresses({terms.data(), m.terms.size()}, m.columns, reinterpret_cast<int32_t*>(m.scratch) + r * m.scratch_row,
+                   *m.trap);
+  }
+}
+
+// A load from addresses that are known.
+template <class T>
+void gather_rows(const MoveCall& m) {
+  const Move& move = *m.move;
+  const MoveCall::Term& term = m.terms[0];
+  for (int64_t r = 0; r < m.rows; ++r) {
+    const T* memory = reinterpret_cast<const T*>(m.memory) + r * move.row_stride;
+    T* scratch = reinterpret_cast<T*>(m.scratch) + r * m.scratch_row;
+    const int32_t* at = reinterpret_cast<const int32_t*>(term.values) + r * term.row;
+    int64_t begin = 0, end = m.columns;
+    for (const Guard& g : move.guards) narrow(m, g, r, begin, end);
+    if (begin > 0 || end < m.columns) std::fill(scratch, scratch + m.columns, T{});
+    if (term.column == 0)
+      copy_run(scratch + begin, 1, memory + *at + begin * move.column_stride, move.column_stride, end - begin);
+    else
+      gather(memory + begin * move.column_stride, at + begin, move.column_stride, end - begin, scratch + begin);
+  }
+}
+
 template <class T>
 void move_of(const MoveCall& m) {
   const Move& move = *m.move;
+  if (move.kind == MoveKind::gather) return gather_rows<T>(m);
   if (move.guards.empty() && move.terms.empty() && !move.accumulate) {
     T* memory = reinterpret_cast<T*>(m.memory);
     T* scratch = reinterpret_cast<T*>(m.scratch);
@@ -196,6 +242,7 @@ void move_of(const MoveCall& m) {
 }  // namespace
 
 void run_move(const MoveCall& m) {
+  if (m.move->kind == MoveKind::addresses) return find_addresses(m);
   switch (m.move->bytes) {
     case 1:
       return move_of<uint8_t>(m);
