@@ -34,9 +34,9 @@ def is_complex(value: Any) -> bool:
     return isinstance(value, (Complex, complex)) or (isinstance(value, torch.dtype) and value.is_complex)
 
 
-def concerns_complex(args: Any, kwargs: Any, value: Any) -> bool:
+def concerns_complex(op: torch._ops.OpOverload, args: Any, kwargs: Any, value: Any) -> bool:
     """Whether a call takes or gives complex values."""
-    return any(map(is_complex, (args, kwargs, value)))
+    return op._opname in FOURIER or any(map(is_complex, (args, kwargs, value)))
 
 
 def has_form(op: torch._ops.OpOverload) -> bool:
@@ -191,7 +191,7 @@ PART_BY_PART = {
     "replication_pad3d", "reshape", "reshape_as", "resolve_neg", "roll", "rot90", "scatter_add", "select", "select_copy",
     "select_scatter", "slice", "slice_copy", "slice_scatter", "split", "split_with_sizes", "squeeze", "squeeze_copy",
     "stack", "sum", "swapaxes", "swapdims", "t", "take", "trace", "transpose", "transpose_copy", "tril", "triu", "unbind",
-    "unflatten", "unfold", "unfold_copy", "unsqueeze", "unsqueeze_copy", "view", "view_as", "view_copy", "where",
+    "unflatten", "unfold", "unfold_copy", "unsqueeze", "unsqueeze_copy", "view_as", "view_copy", "where",
 }  # fmt: skip
 
 
@@ -276,11 +276,12 @@ def _of_pairs(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda call, *operands, **named: call.pointwise(function, *operands, *named.values())
 
 
-def _sum_of(function: Callable[..., Pair], turned: bool = False) -> Callable[..., Any]:
-    def rule(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
-        return call.pointwise(function, *((b, a) if turned else (a, b)), alpha)
+def _add(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return call.pointwise(pairs.add, a, b, alpha)
 
-    return rule
+
+def _sub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return _add(call, a, b, -alpha)
 
 
 def _div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> Complex:
@@ -479,7 +480,7 @@ RULES: dict[str, Callable[..., Any]] = {
         for name in ("empty", "full", "ones", "zeros") for new, like in (("", ""), ("new_", ""), ("", "_like"))
     },
     "_neg_view": lambda call, z: call.part_by_part((z,), {}),
-    "add": _sum_of(pairs.add),
+    "add": _add,
     "addcdiv": _add_product(pairs.divide),
     "addcmul": _add_product(pairs.multiply),
     "angle": _of_parts(lambda re, im: torch.atan2(im, re)),
@@ -505,10 +506,10 @@ RULES: dict[str, Callable[..., Any]] = {
     "prod": _prod,
     "real": lambda call, z: z.re if isinstance(z, Complex) else z,
     "resolve_conj": lambda call, z: z,
-    "rsub": _sum_of(pairs.subtract, turned=True),
+    "rsub": lambda call, a, b, alpha=1: _sub(call, b, a, alpha),
     "scalar_tensor": _filled,
     "scatter": _scatter,
-    "sub": _sum_of(pairs.subtract),
+    "sub": _sub,
     "view": _view,
     "view_as_complex": _view_as_complex,
     "view_as_real": lambda call, z: call.apply(lambda z: torch.stack(z, -1), z),

@@ -153,7 +153,7 @@ class Graph:
             op = getattr(op._overloadpacket, WITHOUT_GENERATOR[op._overloadname])
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
         value = node.meta.get("val")
-        is_complex = concerns_complex(args, kwargs, value)
+        is_complex = concerns_complex(op, args, kwargs, value)
         known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op, args)
         if not known and (other := decompose(node, op)):
             return self.insert(*other)

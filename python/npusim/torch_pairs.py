@@ -57,11 +57,6 @@ def add(a: Pair, b: Pair, alpha: Pair) -> Pair:
     return a[0] + re, a[1] + im
 
 
-def subtract(a: Pair, b: Pair, alpha: Pair) -> Pair:
-    re, im = multiply(b, alpha)
-    return a[0] - re, a[1] - im
-
-
 def multiply(a: Pair, b: Pair) -> Pair:
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
