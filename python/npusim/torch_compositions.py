@@ -221,6 +221,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.fft_fftfreq.default": fftfreq,
     "aten.fft_rfftfreq.default": rfftfreq,
     "aten.view.dtype": view_dtype,
+    "aten._neg_view.default": lambda self: self.neg(),
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
     **SPECIAL,

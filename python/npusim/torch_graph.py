@@ -133,7 +133,7 @@ class Graph:
                 given[i] = tensor
             return function(*pytree.tree_unflatten(given, spec))
 
-        with FakeTensorMode():
+        with torch._guards.detect_fake_mode() or FakeTensorMode():
             tensors = [
                 torch.empty(leaves[i].tensor["shape"], dtype=getattr(torch, leaves[i].tensor["dtype"])) for i in at
             ]
