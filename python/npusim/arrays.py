@@ -36,7 +36,7 @@ def of_torch(tensor: Any) -> np.ndarray:
         raise UnsupportedError(
             f"a tensor is {tensor.layout}{', quantized' * tensor.is_quantized}: expected a dense one"
         )
-    tensor = tensor.detach().cpu().contiguous()
+    tensor = tensor.detach().cpu().resolve_neg().contiguous()
     if tensor.dtype != torch.bfloat16:
         return tensor.numpy()
     return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from .errors import Problem
 from .torch_bodies import INLINED
 from .torch_complex import call_complex, concerns_complex, has_form
-from .torch_decompose import decompose, is_known
+from .torch_decompose import decompose, is_known, trace
 from .torch_higher import spell_out
 from .torch_needed import is_conversion
-from .torch_ref import Ref, Refused
+from .torch_ref import Complex, Parts, Ref, Refused
 
 PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with them alone an input is a state
 # What gives the first result alone, where that is all that is read.
@@ -91,8 +93,10 @@ class Graph:
             raise Refused(f"takes '{value.name}', which is no tensor")
         return self.of[value] if isinstance(value, torch.fx.Node) else value
 
-    def constant(self, value: torch.Tensor) -> Ref:
+    def constant(self, value: torch.Tensor) -> Any:
         """A value that no weight of the model is."""
+        if value.is_complex():
+            return Complex(self.constant(value.real), self.constant(value.imag))
         name = self.free_name("constant")
         self.constants[name] = value
         return Ref(name, 0, self.tensor(name, value, f"constant '{name}'"), is_weight=True)
@@ -116,6 +120,28 @@ class Graph:
             if inner.op != "placeholder":
                 self.add(inner, body)
         return None
+
+    def apply(self, name: str, function: Callable[..., Any], operands: Any) -> Any:
+        """What a function of tensors gives for these operands, by the calls that it makes."""
+        operands = pytree.tree_map(lambda v: Parts(v.re, v.im) if isinstance(v, Complex) else v, operands)
+        leaves, spec = pytree.tree_flatten(operands)
+        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Ref)]
+
+        def call(*tensors: torch.Tensor) -> Any:
+            given = list(leaves)
+            for i, tensor in zip(at, tensors, strict=True):
+                given[i] = tensor
+            return function(*pytree.tree_unflatten(given, spec))
+
+        with torch._guards.detect_fake_mode() or FakeTensorMode():
+            tensors = [
+                torch.empty(leaves[i].tensor["shape"], dtype=getattr(torch, leaves[i].tensor["dtype"])) for i in at
+            ]
+        body, constants = trace(call, tensors)
+        for node in body.graph.nodes:
+            if node.op == "call_function":
+                node._rename(name)
+        return self.insert(body, [*(leaves[i] for i in at), *constants])
 
     # ---- one call
 

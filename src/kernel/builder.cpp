@@ -64,7 +64,8 @@ Affine KernelBuilder::dim(int d) const {
 }
 
 Ex KernelBuilder::add(Expr e) {
-  if (std::isnan(e.number)) {  // NaN never equals itself: not shared
+  // Not shared: NaN, which never equals itself, and −0, which equals 0.
+  if (std::isnan(e.number) || (e.number == 0 && std::signbit(e.number))) {
     kernel_.exprs.push_back(e);
     return {this, static_cast<int32_t>(kernel_.exprs.size()) - 1};
   }

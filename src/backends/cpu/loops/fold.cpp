@@ -62,7 +62,8 @@ class Folder {
 
   int32_t add(Expr e) {
     for (size_t i = 0; e.op == ExprOp::constant && i < out_.exprs.size(); ++i)
-      if (out_.exprs[i] == e) return static_cast<int32_t>(i);
+      if (out_.exprs[i] == e && std::signbit(out_.exprs[i].number) == std::signbit(e.number))  // −0 is not 0
+        return static_cast<int32_t>(i);
     out_.exprs.push_back(e);
     linear_.push_back(linear_form(e));
     return static_cast<int32_t>(out_.exprs.size()) - 1;
