@@ -61,12 +61,16 @@ NPUSIM_API std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_pa
 NPUSIM_API void check_text_model(const Program& program);
 
 struct GenerateOptions {
-  int64_t max_new_tokens = 64;
-  double temperature = 0;  // 0: the likeliest token
-  double top_p = 1;
-  uint64_t seed = 0;
-  std::vector<int64_t> stop_tokens;
+  int64_t max_new_tokens = 64;  // from 1 to 2^40
+  // From 0, the likeliest token, to 100. Unless it is set, asking for a way of sampling is asking to sample: 1 where
+  // top_p or seed is set, else 0.
+  std::optional<double> temperature = {};
+  std::optional<double> top_p = {};   // above 0, and at most 1, which it is unless it is set
+  std::optional<uint64_t> seed = {};  // 0 unless it is set
+  std::vector<int64_t> stop_tokens = {};
 };
+// Throws usage with a problem for each option that is out of its range, at the option's name. generate() does, too.
+NPUSIM_API void check_options(const GenerateOptions& options);
 
 struct Generation {
   std::vector<int64_t> tokens;     // new ones, a stop token included
@@ -75,7 +79,7 @@ struct Generation {
 };
 
 // Calls `on_token` for each new token. Ends at a stop token, after max_new_tokens, or when the states are full.
-// Throws bad_input for a prompt that is empty or does not fit.
+// Throws bad_input for a prompt that is empty or does not fit, and for tokens that are not in the vocabulary.
 NPUSIM_API Generation generate(Session& session, const std::vector<int64_t>& prompt, const GenerateOptions& options,
                                const std::function<void(int64_t)>& on_token = {});
 

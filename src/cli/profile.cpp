@@ -11,6 +11,7 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
@@ -25,7 +26,7 @@ struct Flags {
   InputFlags inputs;
   std::string method, trace, html;
   double seconds = 2;
-  size_t top = 15;
+  int64_t top = 15;
   bool json = false;
 };
 
@@ -237,7 +238,7 @@ int run(const Flags& flags) {
   if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
   if (!flags.html.empty()) save_text(profile_page(p), flags.html);
   if (!reports) return 0;
-  print_report(flags.json ? json_report(report_json(p)) : report_text(p, flags.top));
+  print_report(flags.json ? json_report(report_json(p)) : report_text(p, static_cast<size_t>(flags.top)));
   return 0;
 }
 
@@ -246,12 +247,12 @@ int run(const Flags& flags) {
 Action add_profile(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
+  add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
-  verb.add_option("--top", flags->top, "the longest lists of the text")->type_name("N")->capture_default_str();
-  verb.add_option("--trace", flags->trace, "the steps in Chrome's trace format")->type_name("OUT.json");
-  verb.add_option("--html", flags->html, "all of it as one page for a browser")->type_name("OUT.html");
+  add_integer(verb, "--top", flags->top, 0, most_listed, "N", "the longest lists of the text")->default_str("15");
+  add_file(verb, "--trace", flags->trace, "OUT.json", "the steps in Chrome's trace format");
+  add_file(verb, "--html", flags->html, "OUT.html", "all of it as one page for a browser");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

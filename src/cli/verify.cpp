@@ -10,6 +10,7 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "npusim/compare.h"
@@ -192,27 +193,21 @@ int run(const Flags& flags) {
 
 Action add_verify(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
-  verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
-  verb.add_option("--weights", flags->session.weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
+  add_ir_flag(verb, flags->ir);
+  add_weights_flag(verb, flags->session.weights);
   add_input_flags(verb, flags->inputs);
-  verb.add_option("--golden", flags->golden, "expected outputs; without it the reference evaluates the IR")
-      ->type_name("G.safetensors");
+  add_file(verb, "--golden", flags->golden, "G.safetensors",
+           "expected outputs; without it the reference evaluates the IR", false);
   add_compile_flags(verb, flags->compile);
-  verb.add_option("--device", flags->session.device, "where to run; default: the target")->type_name("D");
+  add_name(verb, "--device", flags->session.device, "D", "where to run; default: the target");
   add_threads_flag(verb, flags->session.threads);
-  verb.add_option("--min-pearson", flags->min_pearson, "tolerance: smallest r")
-      ->type_name("R")
-      ->capture_default_str()
-      ->check(number_in(-1, 1));
-  verb.add_option("--max-rel-l2", flags->max_rel_l2,
-                  "tolerance: largest norm of the difference, of the expected; default: 0.001, in float16 0.02, in "
-                  "bfloat16 0.04")
-      ->type_name("X")
-      ->check(number_in(0, std::numeric_limits<double>::infinity()));
-  verb.add_option("--max-l-inf", flags->max_l_inf, "tolerance: largest difference; default: none")
-      ->type_name("X")
-      ->check(number_in(0, std::numeric_limits<double>::infinity()));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  add_number(verb, "--min-pearson", flags->min_pearson, -1, 1, "R", "tolerance: smallest r")->default_str("0.999");
+  add_number(verb, "--max-rel-l2", flags->max_rel_l2, 0, infinity, "X",
+             "tolerance: largest norm of the difference, of the expected; default: 0.001, in float16 0.02, in bfloat16 "
+             "0.04");
+  add_number(verb, "--max-l-inf", flags->max_l_inf, 0, infinity, "X",
+             "tolerance: largest difference; default: none");
   verb.add_flag("--no-argmax", flags->no_argmax, "tolerance: rows may differ in their largest element");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

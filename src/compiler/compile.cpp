@@ -237,7 +237,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
     program.variants.push_back(adopt(program, std::move(made)));
   }
   if (const auto problems = check_program(program); !problems.empty())
-    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
+    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "; "));
   lap("codegen");
   result.seconds["total"] = total;
   result.program = std::make_shared<const Program>(std::move(program));
