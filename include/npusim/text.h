@@ -20,8 +20,8 @@ namespace npusim {
 struct Tokenizer;
 
 // From a file, or from its text, which `origin` names in messages. Throws bad_input for a malformed file and
-// unsupported, naming the part, for what is not byte-level BPE: other models, normalizers (but null and NFC),
-// pre-tokenizers (but ByteLevel, last in a Sequence of Split and Digits), decoders (but ByteLevel), dropout,
+// unsupported, naming the part, for what is not byte-level BPE: other models, normalizers (but null, NFC, NFD
+// and sequences of them), pre-tokenizers (but ByteLevel, last in a Sequence of Split and Digits), decoders (but ByteLevel), dropout,
 // byte_fallback, affixes, and pattern syntax in which PCRE2 and Oniguruma disagree. Truncation and padding are the
 // caller's and are not applied.
 NPUSIM_API std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
@@ -29,10 +29,7 @@ NPUSIM_API std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view text
 
 // The ids of `text`; tokens such as <|endoftext|> are recognised inside it. `add_special_tokens` adds what the file
 // puts around a text. Throws bad_input for text that is not UTF-8 or has a byte that the vocabulary cannot express.
-// Limits:
-// - With NFC, text that normalization might change (decomposed accents or Hangul, CJK compatibility ideographs,
-//   combining marks out of order) is refused as unsupported; all other text is its own NFC.
-// - Letters and digits are those of PCRE2's Unicode version (14 in 10.42); newer characters may be cut differently.
+// Normalization, letters, digits and scripts are those of Unicode 18, or of PCRE2 where that is newer.
 NPUSIM_API std::vector<int64_t> encode(const Tokenizer& tokenizer, std::string_view text,
                                        bool add_special_tokens = true);
 

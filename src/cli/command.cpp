@@ -140,5 +140,4 @@ int run(int argc, const char* const* argv) {
   });
 }
 
-
 }  // namespace npusim::cli

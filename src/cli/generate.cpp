@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/cli.h"
@@ -72,14 +71,12 @@ Action add_generate(CLI::App& verb) {
   add_text(verb, "--prompt", flags->prompt, "TEXT", "the text to continue")->required();
   // The ranges of these are generate()'s.
   GenerateOptions& options = flags->options;
-  constexpr double most = std::numeric_limits<double>::infinity();
   add_integer(verb, "--max-new-tokens", options.max_new_tokens, INT64_MIN, INT64_MAX, "N", "the longest continuation")
       ->default_str("64");
   const auto store = [](auto& to) { return [&to](auto value) { to = value; }; };
-  add_number(verb, "--temperature", store(options.temperature), -most, most, "T",
-             "0 takes the likeliest token; above it samples")
+  add_number(verb, "--temperature", store(options.temperature), "T", "0 takes the likeliest token; above it samples")
       ->default_str("0");
-  add_number(verb, "--top-p", store(options.top_p), -most, most, "P",
+  add_number(verb, "--top-p", store(options.top_p), "P",
              "samples from the likeliest tokens that have this probability together")
       ->default_str("1");
   add_seed(verb, "--seed", store(options.seed), "of the sampling")->default_str("0");

@@ -11,8 +11,8 @@ namespace npusim::cli {
 
 struct InputFlags {
   std::vector<NamedFile> each;
-  std::string all;                // a safetensors file, keys = input names
-  uint64_t seed = 0;              // of what the model draws
+  std::string all;    // a safetensors file, keys = input names
+  uint64_t seed = 0;  // of what the model draws
   bool given() const { return !each.empty() || !all.empty(); }
 };
 void add_input_flags(CLI::App& verb, InputFlags& flags);

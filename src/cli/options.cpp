@@ -36,13 +36,22 @@ bool parse(const std::string& text, T& value) {
   return error == std::errc() && stop == end;
 }
 
+template <typename T>
+struct Range {
+  const char* what;
+  T low, high;  // both are in it
+  bool any = false;
+};
+constexpr Range<double> any_number{"a number", 0, 0, true};
+
 template <typename T, typename Store>
-CLI::Option* add_parsed(CLI::App& verb, const std::string& names, Store store, T low, T high, const char* what,
-                        const char* kind, const char* type, const char* help) {
+CLI::Option* add_parsed(CLI::App& verb, const std::string& names, Store store, Range<T> range, const char* kind,
+                        const char* type, const char* help) {
   const auto check = [=](const std::string& text) -> std::string {
     T value{};
-    if (parse(text, value) && value >= low && value <= high) return {};  // not so for NaN
-    return fmt::format("expected {} from {} to {}, found {}", what, low, high, text.empty() ? "nothing" : text);
+    if (parse(text, value) && (range.any || (value >= range.low && value <= range.high))) return {};  // no NaN in it
+    const std::string expected = range.any ? "" : fmt::format(" from {} to {}", range.low, range.high);
+    return fmt::format("expected {}{}, found {}", range.what, expected, text.empty() ? "nothing" : text);
   };
   const auto take = [store](const CLI::results_t& results) {
     T value{};
@@ -152,27 +161,28 @@ CLI::Option* add_text(CLI::App& verb, const std::string& names, std::string& val
 
 CLI::Option* add_number(CLI::App& verb, const std::string& names, double& value, double low, double high,
                         const char* type, const char* help) {
-  return add_number(verb, names, [&value](double parsed) { value = parsed; }, low, high, type, help);
+  const Range<double> range{"a number", low, high};
+  return add_parsed(
+      verb, names, [&value](double parsed) { value = parsed; }, range, "number", type, help);
 }
 
-CLI::Option* add_number(CLI::App& verb, const std::string& names, std::function<void(double)> store, double low,
-                        double high, const char* type, const char* help) {
-  return add_parsed(verb, names, std::move(store), low, high, "a number", "number", type, help);
+CLI::Option* add_number(CLI::App& verb, const std::string& names, std::function<void(double)> store, const char* type,
+                        const char* help) {
+  return add_parsed(verb, names, std::move(store), any_number, "number", type, help);
 }
 
 CLI::Option* add_integer(CLI::App& verb, const std::string& names, std::function<void(int64_t)> store, int64_t low,
                          int64_t high, const char* type, const char* help) {
-  return add_parsed(verb, names, std::move(store), low, high, "an integer", "integer", type, help);
+  return add_parsed(verb, names, std::move(store), Range<int64_t>{"an integer", low, high}, "integer", type, help);
 }
 
 CLI::Option* add_seed(CLI::App& verb, const std::string& names, std::function<void(uint64_t)> store, const char* help) {
-  return add_parsed(verb, names, std::move(store), uint64_t{0}, UINT64_MAX, "an integer", "seed", "N", help);
+  return add_parsed(verb, names, std::move(store), Range<uint64_t>{"an integer", 0, UINT64_MAX}, "seed", "N", help);
 }
 
 std::string kind_of(const CLI::Option& option) {
   if (!takes_value(option)) return "flag";
-  for (const char* kind : {"file", "name", "names", "named files", "text", "number", "integer", "seed"})
-    try {
+  for (const char* kind : {"file", "name", "names", "named files", "text", "number", "integer", "seed"}) try {
       const_cast<CLI::Option&>(option).get_validator(kind);
       return kind;
     } catch (const CLI::OptionNotFound&) {
@@ -195,14 +205,16 @@ std::string refuse_words(const CLI::App& verb, const std::vector<std::string>& w
         return fmt::format("{}: expected no value, found '{}'", word.name, word.value);
       continue;
     }
-    const std::string type = option->get_type_name();
     if (!seen.insert(option).second && option->get_items_expected_max() == 1)
-      return fmt::format("{}: expected {} once, found it twice", word.name, type);
-    if (word.has_value && word.value.empty()) return fmt::format("{}: expected {}, found nothing", word.name, type);
+      return fmt::format("{}: expected once, found twice", word.name);
+    const auto missing = [&](const std::string& found) {
+      return fmt::format("{}: expected a value ({}), found {}", word.name, option->get_type_name(), found);
+    };
+    if (word.has_value && word.value.empty()) return missing("nothing");
     if (word.has_value) continue;
-    if (++i == words.size()) return fmt::format("{}: expected {}, found nothing", word.name, type);
+    if (++i == words.size()) return missing("nothing");
     if (is_option(words[i]) && find(verb, word_of(words[i]).name))
-      return fmt::format("{}: expected {}, found the option {}", word.name, type, word_of(words[i]).name);
+      return missing("the option " + word_of(words[i]).name);
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// Options of verbs: one function for each kind of value. What a user writes is parsed and checked here and nowhere else,
-// and refused as "--name: expected …, found …".
+// Options of verbs: one function for each kind of value. What a user writes is parsed and checked here and nowhere
+// else, and refused as "--name: expected …, found …".
 #pragma once
 #include <CLI/CLI.hpp>
 #include <concepts>
@@ -28,8 +28,9 @@ CLI::Option* add_text(CLI::App& verb, const std::string& names, std::string& val
 // A decimal number in full, both bounds included: no sign but -, no spaces, no other base, no NaN.
 CLI::Option* add_number(CLI::App& verb, const std::string& names, double& value, double low, double high,
                         const char* type, const char* help);
-CLI::Option* add_number(CLI::App& verb, const std::string& names, std::function<void(double)> store, double low,
-                        double high, const char* type, const char* help);
+// One whose range another checks.
+CLI::Option* add_number(CLI::App& verb, const std::string& names, std::function<void(double)> store, const char* type,
+                        const char* help);
 CLI::Option* add_integer(CLI::App& verb, const std::string& names, std::function<void(int64_t)> store, int64_t low,
                          int64_t high, const char* type, const char* help);
 template <std::signed_integral T>

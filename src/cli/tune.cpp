@@ -10,8 +10,8 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
-#include "cli/options.h"
 #include "cli/measure.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
@@ -179,8 +179,7 @@ Action add_tune(CLI::App& verb) {
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
   add_integer(verb, "--ways", flags->ways, 2, 64, "N", "of each kernel, at most so many")->default_str("8");
-  add_file(verb, "-o,--output", flags->output, "OUT.npubin",
-           "where the program goes; default: where it came from");
+  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "where the program goes; default: where it came from");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

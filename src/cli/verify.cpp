@@ -206,8 +206,7 @@ Action add_verify(CLI::App& verb) {
   add_number(verb, "--max-rel-l2", flags->max_rel_l2, 0, infinity, "X",
              "tolerance: largest norm of the difference, of the expected; default: 0.001, in float16 0.02, in bfloat16 "
              "0.04");
-  add_number(verb, "--max-l-inf", flags->max_l_inf, 0, infinity, "X",
-             "tolerance: largest difference; default: none");
+  add_number(verb, "--max-l-inf", flags->max_l_inf, 0, infinity, "X", "tolerance: largest difference; default: none");
   verb.add_flag("--no-argmax", flags->no_argmax, "tolerance: rows may differ in their largest element");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

@@ -16,10 +16,12 @@
 #include "base/json.h"
 #include "compiler/bisect_for.h"
 #include "compiler/compile_for.h"
+#include "graph/document.h"
 #include "npusim/compare.h"
 #include "npusim/session.h"
 #include "passes/pass.h"
 #include "program/program.h"
+#include "runtime/weights.h"
 
 namespace npusim {
 namespace {
@@ -85,7 +87,8 @@ class Bisector {
            std::shared_ptr<const TensorSet> weights)
       : target_(target), where_(source.path), options_(options), weights_(std::move(weights)) {
     progress_ = std::exchange(options_.progress, {});
-    ir_ = parse_json_object(source.json.empty() ? read_file(source.path) : source.json, where_);
+    ir_ = parse_ir(source.json.empty() ? read_file(source.path) : source.json, where_);
+    if (!ir_.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes", where_);
   }
 
   Bisection run(const std::vector<HostTensor>& inputs, double tolerance, const std::string& folder) {
@@ -245,13 +248,7 @@ class Bisector {
     const auto program = compile_json(ir, options_);
     for (const Buffer& buffer : program->buffers) {
       if (buffer.kind != BufferKind::weight) continue;
-      std::vector<std::string> keys = buffer.tied;
-      keys.insert(keys.begin(), buffer.fqn);
-      for (const std::string& key : keys)
-        if (const TensorView* tensor = find_tensor(*weights_, key)) {
-          used.push_back({key, *tensor});
-          break;
-        }
+      if (const TensorView* tensor = find_program_weight(*weights_, buffer)) used.push_back({buffer.fqn, *tensor});
     }
     if (!used.empty()) write_safetensors(folder + "/weights.safetensors", used);
     write_file(folder + "/ir.json", ir.dump(1));

@@ -55,6 +55,14 @@ Sums sums_of(const std::vector<DeviceSegment>& segments) {
   return sums;
 }
 
+// For people: its target, and its part where both have one target.
+std::string lane_of(const Program& program, int32_t device) {
+  const std::string& name = target_of(program, device);
+  const auto same = [&](const ProgramDevice& other) { return other.target == name; };
+  if (std::count_if(program.devices.begin(), program.devices.end(), same) < 2) return name;
+  return name + (device == 0 ? " (target)" : " (fallback)");
+}
+
 std::string mb(uint64_t bytes) { return fmt::format("{:.3g}", static_cast<double>(bytes) / 1e6); }
 
 // "aten.add.Tensor 3, aten.relu.default", the most frequent first.
@@ -112,7 +120,10 @@ std::string method_text(const Program& program, const Method& method) {
   std::string text = fmt::format("{}: {} segment{}, {} transfer{} of {} MB, about {:.3g} ms\n", method.name,
                                  segments.size(), segments.size() == 1 ? "" : "s", sums.transfers,
                                  sums.transfers == 1 ? "" : "s", mb(sums.bytes), sums.seconds * 1e3);
-  text += "   #  device  nodes  steps   GFLOP      MB       ms  transferred before, then done\n";
+  size_t width = std::string_view("device").size();
+  for (const DeviceSegment& s : segments) width = std::max(width, lane_of(program, s.device).size());
+  text += fmt::format("   #  {:<{}}  nodes  steps   GFLOP      MB       ms  transferred before, then done\n", "device",
+                      width);
   for (size_t i = 0; i < segments.size(); ++i) {
     const DeviceSegment& s = segments[i];
     uint64_t bytes = 0;
@@ -123,9 +134,9 @@ std::string method_text(const Program& program, const Method& method) {
     }
     if (s.before.size() > 3) values += ", …";
     if (!values.empty()) values = fmt::format("[{}: {} MB] ", values, mb(bytes));
-    text += fmt::format("{:>4}  {:<6} {:>6} {:>6} {:>7.3g} {:>7} {:>8.3g}  {}{}\n", i, target_of(program, s.device),
-                        s.origins.size(), s.steps, static_cast<double>(s.flops) / 1e9, mb(s.bytes), s.seconds * 1e3,
-                        values, ops_of(program, s.origins, 3));
+    text += fmt::format("{:>4}  {:<{}} {:>6} {:>6} {:>7.3g} {:>7} {:>8.3g}  {}{}\n", i, lane_of(program, s.device),
+                        width, s.origins.size(), s.steps, static_cast<double>(s.flops) / 1e9, mb(s.bytes),
+                        s.seconds * 1e3, values, ops_of(program, s.origins, 3));
   }
   return text;
 }
