@@ -37,10 +37,9 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
     The methods are tried in eager PyTorch first: their logits must be those of the model without a cache. Raises
     UnsupportedError where they are not, and for models without a cache of keys and values by position."""
     capacity = integer("capacity", capacity, 2, 2**31 - 1)
-    lengths = [integer("prefill", prefill, 2, capacity)] if isinstance(prefill, int) else list(prefill)
-    lengths = integers("prefill", lengths, 2, capacity)
+    lengths = integers("prefill", [prefill] if isinstance(prefill, int) else prefill, 2, capacity)
     if not lengths or len({*lengths}) < len(lengths):
-        raise UsageError(f"expected different lengths from 2 to {capacity} tokens, found {lengths}")
+        raise UsageError(f"prefill: expected different lengths, found {lengths}")
     files: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
         folder = Path(model)

@@ -97,12 +97,9 @@ std::vector<OptionOf> all_options(const cli::Command& command) {
 
 // What a verb needs beside the option that is tested: the files of make_program(), where they are there.
 std::vector<std::string> words_of(const OptionOf& one) {
-  const std::map<std::string, std::string> values = {{"program", "model.npubin"},
-                                                     {"ir", "model.json"},
-                                                     {"--weights", "w.safetensors"},
-                                                     {"--inputs", "x.safetensors"},
-                                                     {"--tokenizer", "none"},
-                                                     {"--prompt", "text"}};
+  const std::map<std::string, std::string> values = {{"program", "model.npubin"},    {"ir", "model.json"},
+                                                     {"--weights", "w.safetensors"}, {"--inputs", "x.safetensors"},
+                                                     {"--tokenizer", "none"},        {"--prompt", "text"}};
   std::vector<std::string> words = {one.verb->get_name()};
   for (const CLI::Option* other : one.verb->get_options()) {
     const std::string name = name_of(*other);
@@ -140,7 +137,8 @@ TEST_F(Options, ValuesOfNoKindAreRefused) {
                      one.name);
     };
     if (kind == "flag") {
-      for (const char* value : {"=", "=1", "=false", "=maybe"}) expect_refused(with(base, {one.name + value}), one.name);
+      for (const char* value : {"=", "=1", "=false", "=maybe"})
+        expect_refused(with(base, {one.name + value}), one.name);
       continue;
     }
     if (!one.positional()) {
@@ -150,13 +148,13 @@ TEST_F(Options, ValuesOfNoKindAreRefused) {
     }
     if (kind != "text") refuse("");
     const bool repeats = kind == "names" || kind == "named files";
-    if (!one.positional() && !repeats)
-      expect_refused(with(base, {one.name, "1", one.name, "1"}), one.name);
+    if (!one.positional() && !repeats) expect_refused(with(base, {one.name, "1", one.name, "1"}), one.name);
     std::vector<std::string> bad;
     if (kind == "integer" || kind == "seed" || kind == "number")
-      bad = {"x", "nan",  "NaN", "0x10", " 1", "1 ", "1,5", "1_000", "+1", "--1", "1e", "",
-             "-", "1e999", "99999999999999999999999", "1\n", "\x1b[2J", "\xff"};
-    if (kind == "integer" || kind == "seed") bad.insert(bad.end(), {"1.0", "1e3", "inf", "18446744073709551616"});
+      bad = {"x",   "nan", "NaN", "0x10", " 1",    "1 ",  "1,5",     "1_000", "+1",
+             "--1", "1e",  "",    "-",    "1e999", "1\n", "\x1b[2J", "\xff"};
+    if (kind == "integer" || kind == "seed")
+      bad.insert(bad.end(), {"1.0", "1e3", "inf", "18446744073709551616", "99999999999999999999999"});
     if (kind == "seed") bad.insert(bad.end(), {"-1", "-0x1"});
     if (kind == "names") bad = {",", "a,", ",a", "a,,b", "-x"};
     if (kind == "named files") bad = {"=", "x", "x=", "=x", "x=-y"};
@@ -178,9 +176,21 @@ TEST_F(Options, NoValueIsWorseThanAnError) {
   write("secret", "x");
   std::filesystem::permissions("secret", std::filesystem::perms::none);
   write("page", "<!DOCTYPE html><html>");
-  const std::vector<std::string> files = {"none", "folder", "pipe", "/dev/null", "empty", "secret", "page",
-                                          "model.npubin", "model.json", "none/none", std::string(5000, 'x'),
-                                          "a\x1b[31mb\r\nc", "\xe2\x80\xae", "\xff\xfe", "x.safetensors"};
+  const std::vector<std::string> files = {"none",
+                                          "folder",
+                                          "pipe",
+                                          "/dev/null",
+                                          "empty",
+                                          "secret",
+                                          "page",
+                                          "model.npubin",
+                                          "model.json",
+                                          "none/none",
+                                          std::string(5000, 'x'),
+                                          "a\x1b[31mb\r\nc",
+                                          "\xe2\x80\xae",
+                                          "\xff\xfe",
+                                          "x.safetensors"};
   const std::vector<std::string> words = {"0", "-1", "2147483648", "1e30", "x,y", "none", "\x1b]0;x\x07"};
   const cli::Command command;
   for (const OptionOf& one : all_options(command)) {
@@ -190,14 +200,15 @@ TEST_F(Options, NoValueIsWorseThanAnError) {
     if (one.name == "--seconds" || one.name == "--repeat" || verb == "tune") continue;
     const bool measures = verb == "bench" || verb == "profile";
     if (measures && kind != "file" && kind != "named files") continue;
-    const bool writes = one.name == "--output" || one.name == "--picture" || one.name == "--trace" ||
-                        one.name == "--html";
+    const bool writes =
+        one.name == "--output" || one.name == "--picture" || one.name == "--trace" || one.name == "--html";
     for (const std::string& value : kind == "file" || kind == "named files" ? files : words) {
       if (writes && value == "pipe") continue;  // waits for a reader
       if (writes && value != "none/none" && value != "folder") continue;
       if (measures && (writes || value == "x.safetensors" || value == "model.npubin")) continue;
       const std::string given = kind == "named files" ? "x=" + value : value;
-      expect_sound(with(words_of(one), one.positional() ? std::vector<std::string>{given} : std::vector{one.name, given}));
+      expect_sound(
+          with(words_of(one), one.positional() ? std::vector<std::string>{given} : std::vector{one.name, given}));
     }
   }
 }
@@ -245,8 +256,8 @@ TEST_F(Options, AnEmptyNameIsNotNothing) {
   expect_refused({"run", "model.npubin", "--weights", ""}, "--weights");
 }
 TEST_F(Options, GenerationsOptionsAreCheckedTogether) {
-  const Invocation result = run({"generate", "p", "--tokenizer", "t", "--prompt", "x", "--temperature", "nan", "--top-p",
-                                 "0", "--max-new-tokens", "-3"});
+  const Invocation result = run({"generate", "p", "--tokenizer", "t", "--prompt", "x", "--temperature", "nan",
+                                 "--top-p", "0", "--max-new-tokens", "-3"});
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.err,
             "error: --max-new-tokens: expected an integer from 1 to 1099511627776, found -3\n"

@@ -137,10 +137,11 @@ TEST_F(CliErrors, PyTorchFiles) {
                            "says how to get the IR of a model";
     expect({"compile", file, "-o", "p.npubin"}, 3, ir);
     expect({"info", file}, 3, ir);
-    expect({"run", "model.npubin", "--weights", file, "--input", "x=x.safetensors", "-o", "o.safetensors"}, 3,
-           file +
-               ": is a PyTorch file (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 says how "
-               "to convert it");
+    expect(
+        {"run", "model.npubin", "--weights", file, "--input", "x=x.safetensors", "-o", "o.safetensors"}, 3,
+        file +
+            ": is a PyTorch file (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 says how "
+            "to convert it");
   }
 }
 

@@ -37,9 +37,9 @@ TEST_F(CliTest, FilesOfOtherKindsAreNamed) {
   std::vector<Sample> all = samples();
   all.push_back({"st", read_file(path("two.safetensors")), "a .safetensors file"});
   struct Place {
-    std::string expected;               // as the message calls it
-    std::set<std::string> own;          // samples that are of this kind
-    std::vector<std::string> words;     // with FILE
+    std::string expected;            // as the message calls it
+    std::set<std::string> own;       // samples that are of this kind
+    std::vector<std::string> words;  // with FILE
   };
   const std::vector<Place> places = {
       {"IR JSON", {"json"}, {"compile", "FILE", "-o", "p.npubin"}},

@@ -174,7 +174,8 @@ TEST_F(Outputs, AFullStreamIsTold) {
   const std::string inputs = "run model.npubin --weights w.safetensors --inputs x.safetensors";
   for (const std::string words : {"ops", "devices --json", "compile model.json -o -", "describe model.npubin",
                                   "partition model.json -o -", "info model.json"}) {
-    const std::string command = "cd '" + folder_.string() + "' && '" NPUSIM_BINARY "' " + words + " > /dev/full 2> .err";
+    const std::string command =
+        "cd '" + folder_.string() + "' && '" NPUSIM_BINARY "' " + words + " > /dev/full 2> .err";
     EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 3) << words;
     EXPECT_NE(read_file(path(".err")).find("cannot write"), std::string::npos) << words;
   }
@@ -184,7 +185,8 @@ TEST_F(Outputs, AFullStreamIsTold) {
     EXPECT_TRUE(result.err.starts_with("error: cannot write " + out + ": ")) << result.err;
   }
   // What the shell opened is written where it is, after what stands there.
-  const std::string shell = "cd '" + folder_.string() + "' && echo first > log && '" NPUSIM_BINARY
+  const std::string shell = "cd '" + folder_.string() +
+                            "' && echo first > log && '" NPUSIM_BINARY
                             "' compile model.json -o /dev/stdout --no-text >> log";
   EXPECT_EQ(std::system(shell.c_str()), 0);
   EXPECT_TRUE(read_file(path("log")).starts_with("first\nNPUSIM"));

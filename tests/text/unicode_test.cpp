@@ -30,8 +30,8 @@ std::string random_text(std::mt19937& random) {
     const char32_t any = static_cast<char32_t>(below(0x110000));
     const char32_t hangul[] = {static_cast<char32_t>(0x1100 + below(19)), static_cast<char32_t>(0x1161 + below(21)),
                                static_cast<char32_t>(0x11a7 + below(28)), static_cast<char32_t>(0xac00 + below(11172))};
-    const char32_t choices[] = {any,         parts.code,  parts.first,      parts.second ? parts.second : 'a',
-                                marks.first, marks.last,  hangul[below(4)], 'a'};
+    const char32_t choices[] = {any,         parts.code, parts.first,      parts.second ? parts.second : 'a',
+                                marks.first, marks.last, hangul[below(4)], 'a'};
     const char32_t c = choices[below(8)];
     text += utf8(c >= 0xd800 && c < 0xe000 ? U'x' : c);
   }
