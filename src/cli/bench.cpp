@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -73,7 +74,7 @@ std::string report(const std::string& method, const Session& session, const std:
       read, of_possible(read, limits.read_gb_s, 1, "GB/s that it reads"), static_cast<double>(work.flops) / 1e9, gflop,
       of_possible(gflop, limits.gflop_s, 0, "GFLOP/s of its multiply-adds"));
   for (const StepTime& s : steps) {
-    text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.info.how);
+    text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, printable(s.node), s.info.how);
     for (const auto& [implementation, reason] : s.info.declined)
       if (flags.why) text += fmt::format("{:16}not {}: {}\n", "", implementation, reason);
   }

@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -113,7 +114,7 @@ std::string shares_text(const Profile& p, std::string_view title, const std::vec
   for (size_t i = 0; i < std::min(top, shares.size()); ++i) {
     const Share& s = shares[i];
     text += fmt::format("{:>9.4f} ms {:>5.1f} % {:>5} step{}  {:<36.36} {}\n", s.ms, 100 * s.ms / p.sum_ms, s.steps,
-                        s.steps == 1 ? " " : "s", s.name,
+                        s.steps == 1 ? " " : "s", printable(s.name),
                         rates_text(s.ms, s.bytes, s.flops, p.limits.size() == 1 ? p.limits[0] : DeviceLimits{}));
   }
   if (shares.size() > top) text += fmt::format("          … and {} more\n", shares.size() - top);
@@ -134,7 +135,7 @@ std::string report_text(const Profile& p, size_t top) {
     const StepOverview& step = p.steps[order[i]];
     const StepTime& time = p.times[order[i]];
     text += fmt::format("{:>9.4f} ms {:>5.1f} %  {:>4} {:<36.36} {}  {}{}\n", time.min_ms, 100 * time.min_ms / p.sum_ms,
-                        order[i], time.node,
+                        order[i], printable(time.node),
                         rates_text(time.min_ms, bytes_of(step), static_cast<double>(step.work.flops),
                                    p.limits[static_cast<size_t>(step.device)]),
                         p.targets.size() > 1 ? p.targets[static_cast<size_t>(step.device)] + ": " : "", time.info.how);

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -83,7 +84,7 @@ std::string report(const Flags& flags, const std::string& method, const std::vec
   for (const NamedTensor& output : outputs) {
     const TensorType& type = output.tensor.type;
     json["outputs"].push_back({{"name", output.name}, {"dtype", dtype_name(type.dtype)}, {"shape", type.shape}});
-    if (!flags.json) text += fmt::format("  {:<20} {}\n", output.name, summary(output.tensor));
+    if (!flags.json) text += fmt::format("  {:<20} {}\n", printable(output.name), summary(output.tensor));
   }
   return flags.json ? json_report(json) : text;
 }

@@ -15,6 +15,7 @@
 #include "cli/session.h"
 #include "npusim/compare.h"
 #include "npusim/compiler.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -130,6 +131,7 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
   std::string failed;
   for (const Row& row : rows) {
     const Comparison& c = row.comparison;
+    const std::string name = printable(row.name);
     list.push_back({{"name", row.name},
                     {"ok", row.failed.empty()},
                     {"failed", row.failed},
@@ -143,9 +145,9 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
                     {"pearson_r", c.pearson_r},
                     {"argmax_equal", c.argmax_equal}});
     text +=
-        fmt::format("{:<20} {:>9} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g} {:>10.7f} {:>10.7f}  {}\n", row.name, c.l0,
-                    c.l1, c.l2, c.l_inf, c.relative_l2, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs");
-    if (!row.failed.empty()) failed += fmt::format("FAILED output '{}': {}\n", row.name, fmt::join(row.failed, ", "));
+        fmt::format("{:<20} {:>9} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g} {:>10.7f} {:>10.7f}  {}\n", name, c.l0, c.l1,
+                    c.l2, c.l_inf, c.relative_l2, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs");
+    if (!row.failed.empty()) failed += fmt::format("FAILED output '{}': {}\n", name, fmt::join(row.failed, ", "));
   }
   if (json) return json_report(Json{{"ok", ok}, {"outputs", list}});
   return text + (ok ? "ok\n" : failed);

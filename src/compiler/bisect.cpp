@@ -18,6 +18,7 @@
 #include "compiler/compile_for.h"
 #include "graph/document.h"
 #include "npusim/compare.h"
+#include "npusim/message.h"
 #include "npusim/session.h"
 #include "passes/pass.h"
 #include "program/program.h"
@@ -265,7 +266,7 @@ class Bisector {
 };
 
 std::string part_name(const PartError& part) {
-  return fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", "));
+  return printable(fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", ")));
 }
 
 std::string shortened_name(const PartError& part) {
