@@ -181,6 +181,7 @@ void add_programs(nb::module_& m) {
       [](const Compiled& p, const std::string& method) { return infos(method_outputs(*p.of, method)); },
       nb::arg("program"), nb::arg("method"));
   m.def("used_dtypes", &dtypes, nb::arg("program"), nb::arg("with_weights"));
+  m.def("write_text", &save_text, nb::arg("text"), nb::arg("path"), Release());
   m.def("describe_ops", &describe_ops, nb::arg("target"), nb::arg("json"));
   m.def(
       "describe_ir", [](const Source& source, bool json) { return describe_ir(source_of(source), json); },

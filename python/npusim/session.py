@@ -23,6 +23,7 @@ from .arrays import (
     name_of,
     on_device,
 )
+from .arguments import integer, text
 from .errors import Problem, UsageError
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
@@ -52,7 +53,8 @@ class Session:
         if not isinstance(program, Program):
             raise UsageError(f"expected a Program, found {type(program).__name__}: npusim.load() opens a file")
         self._weights = open_weights(program.weights if weights is None else weights)
-        devices = [device, *program.targets[1:]] if device else []
+        devices = [text("device", device), *program.targets[1:]] if device is not None else []
+        threads = integer("threads", threads, 0, 2**31 - 1)
         self._handle = _core.open_session(program.handle, self._weights, devices, threads)
         self.program = program
         self._begin()
@@ -242,8 +244,7 @@ class Session:
     def seed(self, seed: int) -> None:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
         in it. Does nothing for a program that draws none."""
-        if not 0 <= seed < 2**64:
-            raise UsageError(f"expected a seed from 0 to 2**64 - 1, found {seed}")
+        seed = integer("seed", seed, 0, 2**64 - 1)
         with self._lock:
             self._handle.seed(seed)
 

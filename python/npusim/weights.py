@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 from . import _core
+from .arguments import path as _path
 from .arrays import as_array, memory_of
 
 # The path of a .safetensors file or of an index of shards; arrays or tensors by name, which must not change while a
@@ -20,9 +21,9 @@ def open_weights(weights: Weights) -> _core.TensorSet | None:
         return weights
     if isinstance(weights, Mapping):
         return _core.make_tensors([(name, *memory_of(as_array(value))) for name, value in weights.items()])
-    return _core.open_tensors(os.fspath(weights))
+    return _core.open_tensors(_path("weights", weights))
 
 
 def save_weights(path: str | os.PathLike[str], weights: Mapping[str, Any]) -> None:
     """Writes arrays or tensors by name to a .safetensors file, whole or not at all."""
-    _core.write_safetensors(os.fspath(path), [(n, *memory_of(as_array(v))) for n, v in weights.items()])
+    _core.write_safetensors(_path("path", path), [(n, *memory_of(as_array(v))) for n, v in weights.items()])

@@ -1,11 +1,16 @@
 // nlohmann's parser and writer.
 #include "base/json.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/utf8.h"
+#include "npusim/message.h"
 
 namespace npusim {
 namespace {
@@ -35,6 +40,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, cons
   try {
     return check ? Json::parse(text, on_key) : Json::parse(text);
   } catch (const Json::exception& error) {
+    refuse_other_kinds(text, FileKind::json, origin);
     fail(ErrorKind::bad_input, "{}: not JSON: {}", origin, message_of(error));
   }
 }
@@ -52,5 +58,13 @@ std::string json_text(const nlohmann::json& value, int indent) { return text_of(
 std::string json_text(const nlohmann::ordered_json& value, int indent) { return text_of(value, indent); }
 std::string json_found(const nlohmann::json& value) { return value.is_number() ? json_text(value) : value.type_name(); }
 std::string json_quoted(std::string_view text) { return json_text(nlohmann::json(text)); }
+
+void refuse_unknown_keys(const nlohmann::json& object, std::initializer_list<const char*> known,
+                         const std::string& where) {
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(ErrorKind::bad_input, "{}: unknown key {}: expected {}{}", where, json_quoted(key), fmt::join(known, ", "),
+           did_you_mean(key, known));
+}
 
 }  // namespace npusim

@@ -24,4 +24,9 @@ std::string json_found(const nlohmann::json& value);
 // In double quotes, as one printable line.
 std::string json_quoted(std::string_view text);
 
+// Fails with bad_input at the first key of an object that is none of `known`: what nobody reads was meant to say
+// something.
+void refuse_unknown_keys(const nlohmann::json& object, std::initializer_list<const char*> known,
+                         const std::string& where);
+
 }  // namespace npusim

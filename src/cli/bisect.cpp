@@ -4,7 +4,9 @@
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
 #include "cli/inputs.h"
+#include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 #include "npusim/compiler.h"
 #include "npusim/program.h"
 
@@ -19,16 +21,14 @@ Action add_bisect(CLI::App& verb) {
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
-  verb.add_option("--weights", flags->weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
+  add_ir_flag(verb, flags->ir);
+  add_weights_flag(verb, flags->weights);
   add_input_flags(verb, flags->inputs);
   add_compile_flags(verb, flags->compile);
-  verb.add_option("--max-rel-l2", flags->tolerance,
-                  "how far a part may be from the reference, by relative L2. Default: 1e-4, of 16 bits 0.02")
-      ->type_name("X")
-      ->check(number_in(0, 1e9));
-  verb.add_option("-o,--output", flags->output, "leaves what is wrong here, for verify")->type_name("DIR");
+  add_number(verb, "--max-rel-l2", flags->tolerance, 0, 1e9, "X",
+             "how far a part may be from the reference, by relative L2")
+      ->default_str("1e-4, of 16 bits 0.02");
+  add_file(verb, "-o,--output", flags->output, "DIR", "leaves what is wrong here, for verify", false);
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
     const MethodSource source = read_source("main", flags->ir);

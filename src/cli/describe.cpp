@@ -1,5 +1,6 @@
 // npusim describe: what a program holds.
 #include "cli/cli.h"
+#include "cli/session.h"
 #include "npusim/program.h"
 
 namespace npusim::cli {
@@ -10,7 +11,7 @@ Action add_describe(CLI::App& verb) {
     bool steps = false, json = false;
   };
   auto flags = std::make_shared<Flags>();
-  verb.add_option("program", flags->program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
+  add_program_flag(verb, flags->program);
   verb.add_flag("--steps", flags->steps, "what it does in order: steps, their buffers and origins, launches");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {

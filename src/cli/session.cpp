@@ -7,22 +7,31 @@
 
 #include "cli/cli.h"
 #include "cli/fail.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 
 namespace npusim::cli {
 
 void add_threads_flag(CLI::App& verb, int& threads) {
-  verb.add_option("--threads", threads, "host threads; default: one per core")
-      ->type_name("N")
-      ->check(integer_in(1, 4096));
+  add_integer(verb, "--threads", threads, 1, 4096, "N", "host threads; default: one per core");
+}
+
+void add_program_flag(CLI::App& verb, std::string& program) {
+  add_file(verb, "program", program, "P.npubin", "the .npubin; - is standard input")->required();
+}
+
+void add_weights_flag(CLI::App& verb, std::string& weights) {
+  add_file(verb, "--weights", weights, "W.safetensors", "weights: .safetensors, or an index of shards", false);
+}
+
+void add_method_flag(CLI::App& verb, std::string& method) {
+  add_name(verb, "--method", method, "NAME", "which method; default: the only one, or main");
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
-  verb.add_option("program", flags.program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
-  verb.add_option("--weights", flags.weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
-  verb.add_option("--device", flags.device, "where to run, such as cpu or cuda:0; default: the program's target")
-      ->type_name("D");
+  add_program_flag(verb, flags.program);
+  add_weights_flag(verb, flags.weights);
+  add_name(verb, "--device", flags.device, "D", "where to run, such as cpu or cuda:0; default: the program's target");
   add_threads_flag(verb, flags.threads);
 }
 

@@ -13,8 +13,12 @@ struct SessionFlags {
   int threads = 0;
 };
 void add_session_flags(CLI::App& verb, SessionFlags& flags);
-// --threads alone, for verbs that open no program file.
+// Its parts, for verbs that take some of them.
+void add_program_flag(CLI::App& verb, std::string& program);
+void add_weights_flag(CLI::App& verb, std::string& weights);
 void add_threads_flag(CLI::App& verb, int& threads);
+
+void add_method_flag(CLI::App& verb, std::string& method);
 
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags);  // none when none are given
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

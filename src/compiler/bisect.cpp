@@ -17,10 +17,13 @@
 #include "compiler/bisect_for.h"
 #include "compiler/bisect_launches.h"
 #include "compiler/compile_for.h"
+#include "graph/document.h"
 #include "npusim/compare.h"
+#include "npusim/message.h"
 #include "npusim/session.h"
 #include "passes/pass.h"
 #include "program/program.h"
+#include "runtime/weights.h"
 
 namespace npusim {
 namespace {
@@ -90,7 +93,8 @@ class Bisector {
         weights_(std::move(weights)),
         devices_(std::move(devices)) {
     progress_ = std::exchange(options_.progress, {});
-    ir_ = parse_json_object(source.json.empty() ? read_file(source.path) : source.json, where_);
+    ir_ = parse_ir(source.json.empty() ? read_file(source.path) : source.json, where_);
+    if (!ir_.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes", where_);
   }
 
   Bisection run(const std::vector<HostTensor>& inputs, std::optional<double> tolerance, const std::string& folder) {
@@ -293,13 +297,7 @@ class Bisector {
     const auto program = compile_json(ir, options_);
     for (const Buffer& buffer : program->buffers) {
       if (buffer.kind != BufferKind::weight) continue;
-      std::vector<std::string> keys = buffer.tied;
-      keys.insert(keys.begin(), buffer.fqn);
-      for (const std::string& key : keys)
-        if (const TensorView* tensor = find_tensor(*weights_, key)) {
-          used.push_back({key, *tensor});
-          break;
-        }
+      if (const TensorView* tensor = find_program_weight(*weights_, buffer)) used.push_back({buffer.fqn, *tensor});
     }
     if (!used.empty()) write_safetensors(folder + "/weights.safetensors", used);
     write_file(folder + "/ir.json", ir.dump(1));
@@ -317,7 +315,7 @@ class Bisector {
 };
 
 std::string part_name(const PartError& part) {
-  return fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", "));
+  return printable(fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", ")));
 }
 
 std::string shortened_name(const PartError& part) {

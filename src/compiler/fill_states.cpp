@@ -67,9 +67,18 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
   const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
   if (!json.contains("layers") || !json["layers"].is_array())
     fail(ErrorKind::bad_input, "{}: expected an object with a list of layers", path);
+  refuse_unknown_keys(json, {"num_layers", "prefill_seq_len", "max_cache_len", "layers"}, path);
+  if (const auto count = json.find("num_layers"); count != json.end() && *count != json["layers"].size())
+    fail(ErrorKind::bad_input, "{}: num_layers is {}, but there are {} layers", path, json_text(*count),
+         json["layers"].size());
   std::vector<Entry> entries;
   for (size_t i = 0; i < json["layers"].size(); ++i) {
     const auto& layer = json["layers"][i];
+    if (layer.is_object())
+      refuse_unknown_keys(layer,
+                          {"layer", "prefill_key_output", "prefill_value_output", "decode_key_input",
+                           "decode_value_input", "decode_key_output", "decode_value_output"},
+                          fmt::format("{}: layers[{}]", path, i));
     for (const char* which : {"key", "value"}) {
       auto name_of = [&](const std::string& key) {
         if (!layer.is_object() || !layer.contains(key) || !layer[key].is_string())

@@ -1,11 +1,14 @@
 // TargetConfig as JSON: every field of the struct under its own name.
 #include "compiler/read_config.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "npusim/message.h"
 
 namespace npusim {
 namespace {
@@ -47,7 +50,12 @@ void read_config(const JsonSource& source, TargetConfig& config) {
       continue;
     }
     const auto field = numbers.find(key);
-    if (field == numbers.end()) fail(ErrorKind::bad_input, "{}: unknown field {}", path, key);
+    if (field == numbers.end()) {
+      std::vector<std::string> names = {"name", "image_layout", "pad_channels"};
+      for (const auto& [name, number] : numbers) names.push_back(name);
+      fail(ErrorKind::bad_input, "{}: unknown field {}: expected {}{}", path, key, fmt::join(names, ", "),
+           did_you_mean(key, names));
+    }
     if (!value.is_number_integer() || value.get<int64_t>() < 0)
       fail(ErrorKind::bad_input, "{}: {} must be a non-negative integer, found {}", path, key, json_text(value));
     *field->second = value.get<int64_t>();

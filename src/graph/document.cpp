@@ -1,7 +1,7 @@
 // Reading of IR JSON (docs/ir_format.md sections 1-3 and 5) into plain structs.
 #include "graph/document.h"
 
-#include "base/checkpoint.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 
 namespace npusim {
@@ -224,15 +224,14 @@ Json parse(std::string_view text, const std::string& where) {
 
 }  // namespace
 
+Json parse_ir(std::string_view text, const std::string& where) {
+  refuse_other_kinds(text, FileKind::ir, where);
+  return parse(text, where);
+}
+
 IrDocument read_document(std::string_view json, Problems& problems) {
-  if (is_pytorch_file(json))
-    fail(ErrorKind::bad_input,
-         "{}: is a PyTorch file (a zip archive or a pickle), not IR JSON: docs/ir_format.md section 9 says how to get "
-         "the "
-         "IR of a model",
-         problems.where);
   IrDocument document;
-  document.root = parse(json, problems.where);
+  document.root = parse_ir(json, problems.where);
   if (!document.root.is_object())
     fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes, found {}", problems.where,
          document.root.type_name());

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/hash.h"
 #include "program/fields.h"
 #include "program/pack.h"
@@ -210,6 +211,7 @@ T little_endian(std::string_view bytes, size_t at) {
 
 // The body, once everything around it is as it should be.
 std::string_view check_envelope(std::string_view file, const std::string& where) {
+  refuse_other_kinds(file, FileKind::program, where);
   if (!file.starts_with(magic))
     fail(ErrorKind::bad_input, "{}: expected a .npubin program, found another kind of file", where);
   if (file.size() < header_size + 8) fail(ErrorKind::bad_input, "{}: the program file is cut short", where);

@@ -20,7 +20,19 @@ void realign(TensorSet& set, TensorView& tensor) {
 void add_entry(TensorSet& set, TensorEntry entry) {
   realign(set, entry.tensor);
   set.by_name.emplace(entry.name, set.entries.size());
+  if (std::string bare = bare_name(entry.name); bare != entry.name) {
+    const auto [place, fresh] = set.by_bare_name.try_emplace(std::move(bare), set.entries.size());
+    if (!fresh) place->second = std::nullopt;
+  }
   set.entries.push_back(std::move(entry));
+}
+
+const TensorView& tensor_at(const TensorSet& set, size_t position) {
+  const TensorEntry& entry = set.entries[position];
+  if (!entry.unknown_dtype.empty())
+    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", set.path, json_quoted(entry.name),
+         json_quoted(entry.unknown_dtype));
+  return entry.tensor;
 }
 
 void map_shards(TensorSet& set) {
@@ -94,16 +106,33 @@ std::shared_ptr<const TensorSet> make_tensors(std::vector<NamedTensor> tensors, 
   return set;
 }
 
+std::string bare_name(std::string_view name) {
+  std::string bare(name);
+  for (const std::string_view part : {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."})
+    for (size_t at = 0; (at = bare.find(part, at)) != std::string::npos;) {
+      const bool whole = at == 0 || bare[at - 1] == '.';  // of a component of the name
+      if (whole)
+        bare.erase(at, part.size());
+      else
+        at += part.size();
+    }
+  while (bare.starts_with("module.")) bare.erase(0, std::string_view("module.").size());
+  return bare;
+}
+
 std::span<const TensorEntry> tensor_entries(const TensorSet& set) { return set.entries; }
 
 const TensorView* find_tensor(const TensorSet& set, std::string_view name) {
   const auto it = set.by_name.find(std::string(name));
-  if (it == set.by_name.end()) return nullptr;
-  const TensorEntry& entry = set.entries[it->second];
-  if (!entry.unknown_dtype.empty())
-    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", set.path, json_quoted(name),
-         json_quoted(entry.unknown_dtype));
-  return &entry.tensor;
+  return it == set.by_name.end() ? nullptr : &tensor_at(set, it->second);
+}
+
+const TensorView* find_bare_tensor(const TensorSet& set, std::string_view name) {
+  const std::string bare = bare_name(name);
+  if (bare != name)
+    if (const TensorView* found = find_tensor(set, bare)) return found;
+  const auto it = set.by_bare_name.find(bare);
+  return it == set.by_bare_name.end() || !it->second ? nullptr : &tensor_at(set, *it->second);
 }
 
 const TensorView& get_tensor(const TensorSet& set, std::string_view name) {

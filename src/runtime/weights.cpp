@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/fit.h"
 #include "base/json.h"
 #include "base/rope_config.h"
 
@@ -13,12 +14,16 @@ namespace npusim {
 namespace {
 
 const TensorView* find_with_prefixes(const TensorSet& weights, std::string_view name) {
-  if (const TensorView* found = find_tensor(weights, name)) return found;
+  std::vector<std::string> names = {std::string(name)};
   for (std::string_view rest = name; rest.starts_with("model.");) {
     rest.remove_prefix(6);
-    if (const TensorView* found = find_tensor(weights, rest)) return found;
+    names.emplace_back(rest);
   }
-  return find_tensor(weights, "model." + std::string(name));
+  names.push_back("model." + std::string(name));
+  for (const auto find : {find_tensor, find_bare_tensor})
+    for (const std::string& one : names)
+      if (const TensorView* found = find(weights, one)) return found;
+  return nullptr;
 }
 
 // rope_theta of a config, and the number of rotated elements per head; false for scalings, which are not computed here
@@ -93,6 +98,8 @@ LocatedWeight locate_weight(const TensorSet* weights, const Buffer& buffer, std:
     problem("expected {}, found {} in {}", to_string(buffer.type.shape), to_string(found->type.shape), weights->path);
   else if (is_float(found->type.dtype) != is_float(located.declared))
     problem("expected {}, found {} in {}", dtype_name(located.declared), dtype_name(found->type.dtype), weights->path);
+  else if (const auto misfit = refuse_integers(*found, located.declared))
+    problem("{} (in {}, {})", *misfit, weights->path, dtype_name(found->type.dtype));
   else
     located.file = found;
   return located;

@@ -69,11 +69,12 @@ std::vector<Piece> apply_behavior(std::vector<Piece> pieces, SplitBehavior behav
 
 }  // namespace
 
-Matcher::Matcher(size_t text_size)
-    : data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
+Matcher::Matcher(std::string_view text)
+    : newer(has_newer(text)),
+      data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
       context(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
   // Real patterns backtrack at most a few times per byte of a run of spaces; hostile ones must not take for ever.
-  pcre2_set_match_limit(context.get(), static_cast<uint32_t>(std::min<size_t>(100'000 + 8 * text_size, UINT32_MAX)));
+  pcre2_set_match_limit(context.get(), static_cast<uint32_t>(std::min<size_t>(100'000 + 8 * text.size(), UINT32_MAX)));
 }
 
 std::vector<std::string_view> split_text(const std::vector<SplitStep>& steps, std::string_view text, Matcher& matcher,
@@ -87,7 +88,7 @@ std::vector<std::string_view> split_text(const std::vector<SplitStep>& steps, st
         next.push_back(piece);
         continue;
       }
-      std::vector<Piece> cut = find_pieces(step.pattern.get(), piece, matcher);
+      std::vector<Piece> cut = find_pieces((matcher.newer ? step.newer : step.pattern).get(), piece, matcher);
       if (step.invert)
         for (Piece& part : cut) part.is_match = !part.is_match;
       for (const Piece& part : apply_behavior(std::move(cut), step.behavior))

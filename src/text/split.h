@@ -13,9 +13,10 @@ struct pcre2_real_match_data_8;
 
 namespace npusim::bpe {
 
-// The scratch memory of one encode() call on a text of so many bytes.
+// The scratch memory of one encode() call on a text.
 struct Matcher {
-  explicit Matcher(size_t text_size);
+  explicit Matcher(std::string_view text);
+  bool newer;  // the text has code points that PCRE2 may not know
   std::unique_ptr<pcre2_real_match_data_8, void (*)(pcre2_real_match_data_8*)> data;
   std::unique_ptr<pcre2_real_match_context_8, void (*)(pcre2_real_match_context_8*)> context;
 };

@@ -37,6 +37,14 @@ const AddedToken* match_added(const AddedTokenTrie& trie, std::string_view text)
 void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t level, Matcher& matcher,
                   std::vector<int64_t>& ids) {
   if (text.empty()) return;
+  std::string normal;  // each part between tokens of the raw text is normalized by itself
+  if (level == 1 && !tokenizer.normalizations.empty()) {
+    normal = text;
+    for (const bpe::Normalization form : tokenizer.normalizations) normal = bpe::normalized(normal, form);
+    if (normal.size() >= INT32_MAX)
+      fail(ErrorKind::bad_input, "text to tokenize: {} bytes are too many", normal.size());
+    text = normal;
+  }
   if (level == tokenizer.added.size()) {
     std::deque<std::string> prefixed;
     for (std::string_view piece : split_text(tokenizer.splits, text, matcher, prefixed))
@@ -50,7 +58,7 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
       ++at;
       continue;
     }
-    size_t begin = at, end = at + token->content.size();
+    size_t begin = at, end = at + token->length;
     at = end;
     if (token->single_word && ((begin > 0 && begins_with_word(last_character(text.substr(0, begin)), matcher)) ||
                                (end < text.size() && begins_with_word(text.substr(end), matcher))))
@@ -93,8 +101,8 @@ std::string take_text(std::string& bytes) {
 
 std::vector<int64_t> encode(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens) {
   if (text.size() >= INT32_MAX) fail(ErrorKind::bad_input, "text to tokenize: {} bytes are too many", text.size());
-  bpe::check_text(text, tokenizer.nfc, tokenizer.origin);
-  Matcher matcher(text.size());
+  bpe::check_text(text);
+  Matcher matcher(text);
   std::vector<int64_t> ids;
   if (add_special_tokens) ids = tokenizer.prefix;
   encode_level(tokenizer, text, 0, matcher, ids);

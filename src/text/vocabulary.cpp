@@ -147,12 +147,15 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
       fail(ErrorKind::bad_input, "{}: token {} has id {}, but {} in model.vocab", where(field),
            json_quoted(token.content), token.id, it->get<int64_t>());
     tokenizer.special[static_cast<size_t>(token.id)] = boolean(member(field, "special"), false);
-    // The normalized form of the tokens themselves is their text: check_text refuses all else.
     const bool normalized = boolean(member(field, "normalized"), false);
-    if (normalized) check_text(token.content, tokenizer.nfc, tokenizer.origin);
     AddedTokenTrie& trie = tokenizer.added[normalized ? 1 : 0];
+    // What is looked for in normalized text is normalized too.
+    std::string shown = token.content;
+    if (normalized)
+      for (const Normalization form : tokenizer.normalizations) shown = bpe::normalized(shown, form);
+    token.length = shown.size();
     int node = 0;
-    for (char c : token.content) {
+    for (char c : shown) {
       const auto [next, fresh] = trie.nodes[static_cast<size_t>(node)].children.try_emplace(c, trie.nodes.size());
       node = next->second;
       if (fresh) trie.nodes.emplace_back();

@@ -313,7 +313,7 @@ TEST_F(CliTest, ProfilePage) {
     }
   EXPECT_GT(transfers, 0U);
   EXPECT_NE(page.find("<h2>Transfers</h2>"), std::string::npos) << page;
-  EXPECT_NE(page.find("<td>cpu<td>cpu<td class=n"), std::string::npos) << page;
+  EXPECT_NE(page.find("<td>cpu (target)<td>cpu (fallback)<td class=n"), std::string::npos) << page;
 
   EXPECT_TRUE(with({"--html", "-"}).out.ends_with("</html>\n"));
   const Invocation both = with({"--html", "-", "--trace", "-"});
