@@ -10,7 +10,7 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from .errors import Problem, UnsupportedError
-from .torch_rows import call
+from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -59,12 +59,13 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     shared = len({value.untyped_storage()._cdata for value in weights.values()}) < len(weights)
     reshaped = any(_reshapes(node) for node in graph.nodes)
     parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
-    if not shared and not reshaped and not any(_converts(node) for part in parts for node in part.graph.nodes):
+    if not shared and not reshaped and not any(_is_spelled(node) for part in parts for node in part.graph.nodes):
         return program
     module = copied(program.graph_module)
     for part in (part for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
-        for node in [node for node in part.graph.nodes if _converts(node)]:
-            _convert(part.graph, node)
+        for node in [node for node in part.graph.nodes if _is_spelled(node)]:
+            with part.graph.inserting_before(node):
+                (_fill_diagonal if node.target == ATEN.fill_diagonal_.default else _convert)(part.graph, node)
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
     if reshaped:
         _check_reshaped(module.graph, {node for node in given if node.name in weights})
@@ -96,11 +97,11 @@ def _apart(value: torch.Tensor, unread: bool) -> torch.Tensor:
     return torch.nn.Parameter(other, value.requires_grad) if isinstance(value, torch.nn.Parameter) else other
 
 
-def _converts(node: torch.fx.Node) -> bool:
-    """Whether it copies what has another shape or dtype. PyTorch takes the source itself for a weight that such a call
-    changes."""
+def _is_spelled(node: torch.fx.Node) -> bool:
+    """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
+    Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's."""
     if node.target != ATEN.copy_.default:
-        return False
+        return node.target == ATEN.fill_diagonal_.default
     to, source = node.args[0].meta["val"], node.args[1]
     value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
@@ -111,12 +112,27 @@ def _convert(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     if not isinstance(source, torch.fx.Node) or not isinstance(source.meta["val"], torch.Tensor):
         node.target = ATEN.fill_.Scalar
         return
-    with graph.inserting_before(node):
-        if source.meta["val"].dtype != to.dtype:
-            source = call(graph, ATEN.to.dtype, source, to.dtype)
-        if source.meta["val"].shape != to.shape:
-            source = call(graph, ATEN.expand.default, source, list(to.shape))
+    if source.meta["val"].dtype != to.dtype:
+        source = call(graph, ATEN.to.dtype, source, to.dtype)
+    if source.meta["val"].shape != to.shape:
+        source = call(graph, ATEN.expand.default, source, list(to.shape))
     node.args = (node.args[0], source, *node.args[2:])
+
+
+def _fill_diagonal(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    x, value = node.args[:2]
+    rows, columns, *more = x.meta["val"].shape
+    if more:
+        part = call(graph, ATEN.diagonal.default, x, 0, 0, 1)
+        for _ in more:
+            part = call(graph, ATEN.diagonal.default, part, 0, 0, -1)
+        call(graph, ATEN.fill_.Scalar, part, value)
+    else:
+        for first in range(0, rows if argument(node, "wrap") else 1, columns + 1):
+            part = call(graph, ATEN.slice.Tensor, x, 0, first, rows)
+            call(graph, ATEN.fill_.Scalar, call(graph, ATEN.diagonal.default, part), value)
+    node.replace_all_uses_with(x)
+    graph.erase_node(node)
 
 
 def _reshapes(node: torch.fx.Node) -> bool:

@@ -338,7 +338,7 @@ class _Writer:
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
             owned = specs[placeholder].kind != InputKind.USER_INPUT
-            if owned and value is not ref and ref.tensor["shape"] and value.tensor["shape"] == ref.tensor["shape"]:
+            if owned and ref.tensor["shape"] and not self.graph.updates(value, ref):
                 value = self.graph.store(ref, value)
             self.add_output(name, value)
             if owned:

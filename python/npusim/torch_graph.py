@@ -14,6 +14,8 @@ from .torch_complex import call_complex, concerns_complex
 from .torch_higher import spell_out
 from .torch_ref import Ref, Refused
 
+# Of part of their first operand, which is a state where it is an input and the result its next value.
+PARTIAL = {f"aten.{name}.default" for name in ("index_copy", "index_put", "slice_scatter", "select_scatter", "as_strided_scatter")}
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 # Overloads that take a generator, by those that take none: with None they are these.
@@ -196,6 +198,14 @@ class Graph:
         """`value` stored over all of an input, which makes it a state: IR has no plainer way to say so."""
         attrs = {"dim": 0, "start": 0, "end": to.tensor["shape"][0], "step": 1}
         return self.add_node(self.free_name(f"{to.node}_store"), "aten.slice_scatter.default", [to, value], attrs, to)
+
+    def updates(self, value: Ref, of: Ref) -> bool:
+        """Whether a value is an input of which some elements were replaced, and nothing else: it is a state then."""
+        made = {node["name"]: node for node in self.nodes}
+        name = value.node
+        while name in made and made[name]["op_type"] in PARTIAL:
+            name = made[name]["inputs"][0].get("producer_node", "")
+        return name == of.node != value.node
 
     def add_node(self, name: str, op_type: str, operands: list[Ref], attrs: dict[str, Any], like: Ref) -> Ref:
         result = Ref(name, 0, {**like.tensor, "name": name})

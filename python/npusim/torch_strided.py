@@ -13,6 +13,9 @@ from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
 READ, PUT = ATEN.as_strided.default, ATEN.as_strided_scatter.default
+# In the order of their first operand; in row-major order.
+PARTIAL = {PUT, ATEN.slice_scatter.default, ATEN.select_scatter.default, ATEN.index_put.default, ATEN.index_copy.default}
+MADE = {ATEN.zeros.default, ATEN.ones.default, ATEN.full.default, ATEN.empty.memory_format}
 
 
 def spell_out_strides(graph: torch.fx.Graph) -> None:
@@ -41,12 +44,21 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     if not torch.equal(_addresses(size, others, at), places):
         raise _refused(node, f"addresses '{base.name}' in an order that its dimensions do not have")
     with graph.inserting_before(node):
-        if base.op != "placeholder":
-            base = call(graph, ATEN.clone.default, base, memory_format=torch.contiguous_format)
+        base = row_major(graph, base)
         source = [node.args[1]] if node.target == PUT else []
         found = call(graph, node.target, base, *source, list(size), others, at)
     node.replace_all_uses_with(found)
     graph.erase_node(node)
+
+
+def row_major(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+    """The value in memory of that order, a copy where IR's reader may take it for another."""
+    of = node
+    while of.target in PARTIAL:
+        of = of.args[0]
+    if of.op == "placeholder" or of.target in MADE:
+        return node
+    return call(graph, ATEN.clone.default, node, memory_format=torch.contiguous_format)
 
 
 def _owner(node: torch.fx.Node) -> torch.fx.Node:
