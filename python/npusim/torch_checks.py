@@ -9,25 +9,21 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
-from .torch_needed import find_memory, written
 
 ATEN = torch.ops.aten
 NAMED = 3  # checks that the last one is named by
 
 
 def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[Any]:
-    """Of the graph's placeholders, with the example arguments; what the graph changes is a copy."""
-    memory = find_memory(graph)
-    changed = {root for node in graph.nodes for value in written(node) for root in memory[value]}
+    """Of the graph's placeholders, with the example arguments."""
     given = iter(pytree.tree_leaves(program.example_inputs))
     found: list[Any] = []
     nodes = [node for node in graph.nodes if node.op == "placeholder"]
-    for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
+    for _, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
         if spec.kind == InputKind.USER_INPUT:
-            value = next(given)
+            found.append(next(given))
         else:
-            value = program.state_dict.get(spec.target, program.constants.get(spec.target))
-        found.append(value.clone() if node in changed else value)
+            found.append(program.state_dict.get(spec.target, program.constants.get(spec.target)))
     return found
 
 

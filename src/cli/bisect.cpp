@@ -17,7 +17,7 @@ Action add_bisect(CLI::App& verb) {
     std::string ir, weights, output;
     InputFlags inputs;
     CompileFlags compile;
-    std::optional<double> tolerance;
+    double tolerance = 0;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
@@ -25,12 +25,12 @@ Action add_bisect(CLI::App& verb) {
   add_weights_flag(verb, flags->weights);
   add_input_flags(verb, flags->inputs);
   add_compile_flags(verb, flags->compile);
-  add_number(verb, "--max-rel-l2", flags->tolerance, 0, 1e9, "X",
-             "how far a part may be from the reference, by relative L2")
-      ->default_str("1e-4, of 16 bits 0.02");
+  const CLI::Option* tolerance = add_number(verb, "--max-rel-l2", flags->tolerance, 0, 1e9, "X",
+                                            "how far a part may be from the reference, by relative L2")
+                                     ->default_str("1e-4, of 16 bits 0.02");
   add_file(verb, "-o,--output", flags->output, "DIR", "leaves what is wrong here, for verify", false);
   verb.add_flag("--json", flags->json, "report as JSON");
-  return [flags] {
+  return [flags, tolerance] {
     const MethodSource source = read_source("main", flags->ir);
     CompileOptions options = compile_options(flags->compile);
     const auto weights = flags->weights.empty() ? nullptr : open_tensors(flags->weights);
@@ -40,7 +40,8 @@ Action add_bisect(CLI::App& verb) {
       options.progress = [&](const std::string& stage) { progress.stage(stage); };
       const auto program = compile({source}, options).program;
       const std::vector<HostTensor> inputs = inputs_or_random(flags->inputs, method_inputs(*program, "main"));
-      found = bisect(source, options, inputs, weights, flags->tolerance, flags->output);
+      found = bisect(source, options, inputs, weights,
+                     tolerance->count() ? std::optional(flags->tolerance) : std::nullopt, flags->output);
     }
     print_report(describe_bisection(found, flags->json));
     return found.culprit < 0 && found.outputs <= found.tolerance ? 0 : 1;
