@@ -28,7 +28,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO is refused, not waited for
   if (fd < 0) fail(ErrorKind::bad_input, "cannot open {}: {}", path, std::strerror(errno));
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -64,6 +64,12 @@ MappedFile::~MappedFile() {
 std::string read_file(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   if (!file) fail(ErrorKind::bad_input, "cannot open {}: {}", path, std::strerror(errno));
+  struct stat status {};
+  if (file != stdin && ::fstat(::fileno(file), &status) == 0 && !S_ISREG(status.st_mode) &&
+      !S_ISFIFO(status.st_mode)) {  // a device may have no end
+    std::fclose(file);
+    fail(ErrorKind::bad_input, "{} is not a regular file", path);
+  }
   std::string text;
   char chunk[1 << 16];
   size_t count = 0;

@@ -7,7 +7,8 @@
 
 namespace npusim {
 
-// A whole file mapped read-only; move-only. Throws bad_input naming the path when it cannot be read.
+// A whole file mapped read-only; move-only. Throws bad_input naming the path when it cannot be read. Whoever reads bytes
+// that another process has meanwhile cut off the file gets SIGBUS: what a stranger may change is read, not mapped.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -23,7 +24,7 @@ class MappedFile {
   std::string path_;
 };
 
-// The file's bytes; "-" reads standard input.
+// The file's bytes; "-" reads standard input, and a pipe is read to its end.
 std::string read_file(const std::string& path);
 // Writes the parts to a temporary beside `path`, then renames it; into what is no file, a pipe or /dev/null, at once;
 // "-" writes to standard output.

@@ -51,6 +51,20 @@ std::string translate_escape(std::string_view text, size_t& at, bool in_class, c
   return std::string(text.substr(at - 2, 2));
 }
 
+// What a part of a pattern is repeated is walked along without being counted (text/split.h).
+constexpr int most_repeats = 100;
+
+// Whether a number of {n}, {n,} or {n,m} is larger.
+bool repeats_more(std::string_view repeat) {
+  int number = 0;
+  for (const char c : repeat.substr(1, repeat.find('}'))) {
+    if (c < '0' || c > '9') number = 0;
+    if (c >= '0' && c <= '9') number = std::min(10 * number + (c - '0'), most_repeats + 1);
+    if (number > most_repeats) return true;
+  }
+  return false;
+}
+
 // What PCRE2 spells otherwise is translated.
 std::string translate_pattern(const Field& pattern) {
   const std::string_view text = string(pattern);
@@ -79,6 +93,8 @@ std::string translate_pattern(const Field& pattern) {
         refuse_syntax(pattern, "the group (?" + std::string(kind.substr(0, kind.find_first_of(":)") + 1)));
     } else if (rest.starts_with("{,") || rest.starts_with("}+") || rest.starts_with("}?")) {
       refuse_syntax(pattern, std::string(rest.substr(0, 2)));
+    } else if (rest[0] == '{' && repeats_more(rest)) {
+      refuse_syntax(pattern, fmt::format("a repeat of more than {}", most_repeats));
     }
     result += rest[0];
     ++at;
@@ -92,7 +108,7 @@ constexpr uint32_t ruby_options = PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACK
 Pattern compile_pattern(const std::string& text, uint32_t options, const Field& pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  options |= PCRE2_UTF;
+  options |= PCRE2_UTF | PCRE2_AUTO_CALLOUT;  // by which a Matcher counts what is done
   pcre2_code* code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), options, &error, &offset, nullptr);
   if (!code) {
