@@ -14,6 +14,7 @@ namespace npusim {
 namespace {
 
 constexpr int64_t max_coefficient = int64_t{1} << 56;
+constexpr size_t max_exprs = 16384;  // some who ask of kernels follow operands by recursion
 
 std::string text_of_op(const Expr& e) {
   return e.op == ExprOp::round_to ? fmt::format("round_to {}", dtype_name(e.dtype)) : std::string(expr_op_name(e.op));
@@ -130,6 +131,7 @@ struct Checker {
   }
 
   void expressions() {
+    if (k.exprs.size() > max_exprs) return add("{} expressions, at most {}", k.exprs.size(), max_exprs);
     for (size_t i = 0; i < k.exprs.size(); ++i) {
       const Expr& e = k.exprs[i];
       if (static_cast<int>(e.op) >= expr_op_count || e.type > Scalar::f64 || static_cast<int>(e.dtype) >= dtype_count ||

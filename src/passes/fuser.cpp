@@ -98,7 +98,7 @@ void Fuser::remove_if_unread(size_t node) {
 // Its origins are those of whoever does its work now: in a long chain each would keep all before it.
 void Fuser::bury(size_t node) {
   dead_[node] = true;
-  graph_.nodes[node].origins = {};
+  graph_.nodes[node].origins = std::vector<int32_t>();
 }
 
 bool Fuser::allowed(const BoundKernel& merged, int32_t device) const {

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <numeric>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "fuzz/run_program.h"
 #include "graph/import.h"
 #include "npusim/compiler.h"
 #include "program/sample.h"
@@ -224,13 +225,25 @@ TEST(Readers, Programs) {
   ASSERT_EQ(check_program(with_arguments(3)), std::vector<std::string>{});
   ASSERT_EQ(check_program(with_buffers(9)), std::vector<std::string>{});
   expect_linear("steps", 5000, read(with_steps));
-  expect_linear("arguments", 5000, read(with_arguments));
+  expect_linear("arguments", 1500, read(with_arguments));
   expect_linear("buffers", 5000, read(with_buffers));
   expect_linear("strings", 50'000, [](size_t n) {
     Program p = sample_program();
     p.buffers[3].tied.assign(n, "t");
     return [file = serialize(p)] { deserialize(file, "p"); };
   });
+}
+
+// Each expression the sum of the last one with itself: as a tree there were 2^n.
+TEST(Readers, ExpressionsThatManyUse) {
+  KernelBuilder k({6});
+  Ex x = k.load_flat(k.input({DType::f32, {6}}));
+  for (int i = 0; i < 5000; ++i) x = x + x;
+  k.store_flat(k.output({DType::f32, {6}}), x);
+  Program p = with_arguments(1);
+  p.kernels = {k.finish("doubled")};
+  EXPECT_LT(seconds_of([&] { hostile::run_program(*parse_program(serialize(p), "p")); }), 10);
+  EXPECT_LT(seconds_of([&] { recompile(p); }), 10);
 }
 
 // ---- text
