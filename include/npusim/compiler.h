@@ -54,6 +54,11 @@ struct CompileResult {
 
 NPUSIM_API CompileResult compile(const std::vector<MethodSource>& methods, const CompileOptions& options = {});
 
+// A program's launches made anew, by the target ("": its own), from the kernels of its steps, which are proven: nothing
+// of the launches and the code in it is used. What was tuned is not kept. Throws unsupported naming what the target
+// refuses.
+NPUSIM_API std::shared_ptr<const Program> recompile(const Program& program, const std::string& target = {});
+
 // Names of all passes in order, and whether each can be switched off.
 NPUSIM_API std::vector<std::pair<std::string, bool>> pass_names();
 

@@ -132,15 +132,19 @@ void add_programs(nb::module_& m) {
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
   m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
         nb::arg("tolerance").none(), nb::arg("folder"));
+  m.def(
+      "recompile", [](const Compiled& p, const std::string& target) { return Compiled{recompile(*p.of, target)}; },
+      nb::arg("program"), nb::arg("target"), Release());
   m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
   m.def(
-      "load_program", [](const std::string& path) { return Compiled{load_program(path)}; }, nb::arg("path"), Release());
+      "load_program", [](const std::string& path, bool code) { return Compiled{load_program(path, {.code = code})}; },
+      nb::arg("path"), nb::arg("code"), Release());
   m.def(
       "parse_program",
-      [](const nb::bytes& bytes, const std::string& where) {
-        return Compiled{parse_program({static_cast<const char*>(bytes.data()), bytes.size()}, where)};
+      [](const nb::bytes& bytes, const std::string& where, bool code) {
+        return Compiled{parse_program({static_cast<const char*>(bytes.data()), bytes.size()}, where, {.code = code})};
       },
-      nb::arg("bytes"), nb::arg("where"));
+      nb::arg("bytes"), nb::arg("where"), nb::arg("code"));
   m.def(
       "save_program", [](const Compiled& p, const std::string& path) { save_program(*p.of, path); }, nb::arg("program"),
       nb::arg("path"), Release());

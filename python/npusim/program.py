@@ -57,6 +57,13 @@ class Program:
         """The .npubin: the same for equal programs."""
         return _core.serialize(self.handle)
 
+    def recompile(self, target: str | None = None) -> Program:
+        """The program with launches made anew from its steps, whose kernels were proven: nothing of the launches and the
+        code in it is used (SECURITY.md). target: what to compile for; None: what it was compiled for.
+
+        Raises UnsupportedError naming what the target cannot run."""
+        return Program(_core.recompile(self.handle, target or ""), self.weights, carried=self.carried)
+
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
         return (_core.describe_steps if steps else _core.describe)(self.handle, False)
@@ -137,16 +144,18 @@ def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
     return TensorInfo(name, dtype, tuple(shape), state, role)
 
 
-def load(program: Path_ | bytes, weights: Weights = None) -> Program:
+def load(program: Path_ | bytes, weights: Weights = None, *, code: bool = True) -> Program:
     """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write.
 
     weights: what sessions take unless they are given others.
+    code: False leaves out launches on devices that are compiled for ahead, which are code that nobody can prove
+        (SECURITY.md): the CPU runs their steps. A program that calls a plugin is then refused: UnsupportedError.
 
     What `carried` said is not in the file: the few buffers that are no states of the program (scalars that the model
     changes in place) are then inputs to be given."""
     if isinstance(program, bytes):
-        return Program(_core.parse_program(program, "program"), weights)
-    return Program(_core.load_program(_path("program", program)), weights)
+        return Program(_core.parse_program(program, "program", code), weights)
+    return Program(_core.load_program(_path("program", program), code), weights)
 
 
 def compile(

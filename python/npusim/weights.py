@@ -10,7 +10,8 @@ from . import _core
 from .arguments import path as _path
 from .arrays import as_array, memory_of
 
-# The path of a .safetensors file or of an index of shards; arrays or tensors by name, which must not change while a
+# The path of a .safetensors file or of an index of shards, which is mapped and must not change while a session uses it
+# (one that is cut shorter ends the process; read_weights() takes such files); arrays or tensors by name, which must not change while a
 # session uses them; None: the program has no weights, or its own.
 Weights = Union[str, "os.PathLike[str]", Mapping[str, Any], _core.TensorSet, None]
 
@@ -22,6 +23,11 @@ def open_weights(weights: Weights) -> _core.TensorSet | None:
     if isinstance(weights, Mapping):
         return _core.make_tensors([(name, *memory_of(as_array(value))) for name, value in weights.items()])
     return _core.open_tensors(_path("weights", weights))
+
+
+def read_weights(path: str | os.PathLike[str]) -> _core.TensorSet:
+    """The same files as a path names, read into memory instead of mapped: they may change or vanish afterwards."""
+    return _core.read_tensors(os.fspath(path))
 
 
 def save_weights(path: str | os.PathLike[str], weights: Mapping[str, Any]) -> None:

@@ -7,7 +7,9 @@
 
 namespace npusim {
 
-// A whole regular file mapped read-only; move-only. Throws bad_input naming the path when it cannot be read.
+// A whole regular file mapped read-only; move-only. Throws bad_input naming the path when it cannot be read. Whoever
+// reads bytes that another process has meanwhile cut off the file gets SIGBUS: what a stranger may change is read, not
+// mapped.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

@@ -22,6 +22,7 @@ Action add_info(CLI::App& verb);
 Action add_ops(CLI::App& verb);
 Action add_partition(CLI::App& verb);
 Action add_profile(CLI::App& verb);
+Action add_recompile(CLI::App& verb);
 Action add_run(CLI::App& verb);
 Action add_tune(CLI::App& verb);
 Action add_verify(CLI::App& verb);

@@ -32,11 +32,27 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   add_program_flag(verb, flags.program);
   add_weights_flag(verb, flags.weights);
   add_name(verb, "--device", flags.device, "D", "where to run, such as cpu or cuda:0; default: the program's target");
+  verb.add_flag("--read-weights", flags.read_weights,
+                "read the weights into memory: files that are mapped must not change meanwhile");
+  add_code_flag(verb, flags.no_code);
   add_threads_flag(verb, flags.threads);
 }
 
+void add_code_flag(CLI::App& verb, bool& no_code) {
+  verb.add_flag("--no-code", no_code,
+                "leave out launches, which are code: the CPU runs their steps; calls of a plugin are refused");
+}
+
+std::shared_ptr<const Program> load_program_file(const std::string& path, bool no_code) {
+  std::vector<std::string> notes;
+  auto program = load_program(path, {.code = !no_code, .notes = &notes});
+  for (const std::string& note : notes) print_note(note);
+  return program;
+}
+
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags) {
-  return flags.weights.empty() ? nullptr : open_tensors(flags.weights);
+  if (flags.weights.empty()) return nullptr;
+  return flags.read_weights ? read_tensors(flags.weights) : open_tensors(flags.weights);
 }
 
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

@@ -11,6 +11,7 @@ namespace npusim::cli {
 struct SessionFlags {
   std::string program, weights, device;
   int threads = 0;
+  bool read_weights = false, no_code = false;
 };
 void add_session_flags(CLI::App& verb, SessionFlags& flags);
 // Its parts, for verbs that take some of them.
@@ -19,6 +20,9 @@ void add_weights_flag(CLI::App& verb, std::string& weights);
 void add_threads_flag(CLI::App& verb, int& threads);
 
 void add_method_flag(CLI::App& verb, std::string& method);
+// --no-code alone, and the program file that it is about; what is left out is told as notes.
+void add_code_flag(CLI::App& verb, bool& no_code);
+std::shared_ptr<const Program> load_program_file(const std::string& path, bool no_code);
 
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags);  // none when none are given
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

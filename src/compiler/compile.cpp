@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "codegen/build_program.h"
+#include "compiler/adopt.h"
 #include "compiler/close_loop.h"
 #include "compiler/compile_for.h"
 #include "compiler/fill_states.h"
@@ -94,21 +95,6 @@ void check_names(const CompileOptions& options) {
     if (name != "all" && !std::binary_search(choices.begin(), choices.end(), name))
       fail(ErrorKind::usage, "--disable-fusion {}: no such fusion: expected all, or some of {}{}", name,
            fmt::join(choices, ", "), did_you_mean(name, choices));
-}
-
-// The constants of a variant become those of the program, each once.
-Variant adopt(Program& program, Program made) {
-  const auto equal = [](const HostTensor& a, const HostTensor& b) { return a.type == b.type && a.data == b.data; };
-  std::vector<int32_t> at;
-  for (HostTensor& constant : made.constants) {
-    const auto known = std::find_if(program.constants.begin(), program.constants.end(),
-                                    [&](const HostTensor& other) { return equal(constant, other); });
-    at.push_back(static_cast<int32_t>(known - program.constants.begin()));
-    if (known == program.constants.end()) program.constants.push_back(std::move(constant));
-  }
-  for (Buffer& buffer : made.buffers)
-    if (buffer.kind == BufferKind::constant) buffer.constant = at[static_cast<size_t>(buffer.constant)];
-  return made;
 }
 
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of

@@ -289,10 +289,11 @@ Ex KernelBuilder::contract(ContractionKind kind, Shape reduce, int a, std::span<
   c->kind = kind;
   c->reduce = std::move(reduce);
   kernel_.contraction = c;
-  c->a = access(a, a_at);
+  if (kind != ContractionKind::attention) c->a = access(a, a_at);  // an attention's is in its score
   c->b = access(b, b_at);
   const size_t rank = kernel_.space.size() + c->reduce.size();
   for (Access* operand : {&c->a, &c->b}) {
+    if (operand->arg < 0) continue;
     resize_to(operand->strides, rank);
     for (Guard& g : operand->guards) resize_to(g.coeffs, rank);
   }

@@ -13,6 +13,7 @@
 #include "base/threads.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/key_count.h"
+#include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/scalar.h"
@@ -340,9 +341,7 @@ class Evaluator {
 void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) {
   if (kernel.call) fail(ErrorKind::internal, "{} is done by a plugin", kernel.call->op);
   const int64_t rows = element_count({kernel.space.begin(), kernel.space.end() - kernel.row_dims});
-  const auto adds = [](const Store& store) { return store.accumulate; };
-  if (!kernel.contraction || std::any_of(kernel.stores.begin(), kernel.stores.end(), adds))
-    return Evaluator(kernel, args, single).run(0, rows);
+  if (!kernel.contraction || order_matters(kernel)) return Evaluator(kernel, args, single).run(0, rows);
   // Points of a contraction are long and their own: all cores. What a core throws comes out here.
   std::vector<std::exception_ptr> errors(static_cast<size_t>(thread_count()));
   parallel_for(rows, 64, [&](int64_t begin, int64_t end, int thread) {

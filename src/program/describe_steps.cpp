@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "base/json.h"
 #include "npusim/message.h"
@@ -40,7 +41,9 @@ bool has_offset(const Buffer& b) { return b.kind == BufferKind::arena || b.kind 
 
 class StepsText {
  public:
-  explicit StepsText(const Program& program) : p_(program) {}
+  explicit StepsText(const Program& program) : p_(program) {
+    for (const Buffer& b : program.buffers) ++named_[b.name];
+  }
 
   std::string run() {
     if (!p_.recipes.steps.empty()) sequence("recipes", p_.recipes);
@@ -54,8 +57,7 @@ class StepsText {
   // The second buffer of that name bears its number.
   std::string buffer(int32_t id) const {
     const Buffer& b = p_.buffers[static_cast<size_t>(id)];
-    const auto same = [&](const Buffer& other) { return other.name == b.name; };
-    const bool unique = std::count_if(p_.buffers.begin(), p_.buffers.end(), same) == 1;
+    const bool unique = named_.at(b.name) == 1;
     return fmt::format("{}{} ({}{})", printable(b.name), unique ? "" : fmt::format("#{}", id), kind_name(b.kind),
                        has_offset(b) ? fmt::format(" +{}", b.offset) : "");
   }
@@ -113,6 +115,7 @@ class StepsText {
 
   const Program& p_;
   std::string text_;
+  std::unordered_map<std::string_view, size_t> named_;  // how many buffers are called so
 };
 
 Json buffers_json(const Program& program) {

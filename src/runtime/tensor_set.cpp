@@ -35,19 +35,23 @@ const TensorView& tensor_at(const TensorSet& set, size_t position) {
   return entry.tensor;
 }
 
-void map_shards(TensorSet& set) {
+// The bytes of a file, mapped or read, for as long as the set lives.
+std::span<const std::byte> bytes_of(TensorSet& set, const std::string& path, bool mapped) {
+  if (mapped) return set.files.emplace_back(path).bytes();
+  return std::as_bytes(std::span(*set.texts.emplace_back(std::make_unique<const std::string>(read_file(path)))));
+}
+
+void open_shards(TensorSet& set, bool mapped) {
   const auto folder = std::filesystem::path(set.path).parent_path();
   std::map<std::string, std::unordered_map<std::string, TensorEntry>> shards;
   for (const auto& [name, file] : parse_safetensors_index(read_file(set.path), set.path)) {
     const std::string path = (folder / file).string();
     auto [shard, fresh] = shards.try_emplace(file);
-    if (fresh) {
-      set.files.emplace_back(path);
-      for (auto& entry : parse_safetensors(set.files.back().bytes(), path).entries) {
+    if (fresh)
+      for (auto& entry : parse_safetensors(bytes_of(set, path, mapped), path).entries) {
         std::string key = entry.name;
         shard->second.emplace(std::move(key), std::move(entry));
       }
-    }
     const auto entry = shard->second.find(name);
     if (entry == shard->second.end())
       fail(ErrorKind::bad_input, "{}: weight_map places tensor {} in {}, which does not have it", set.path,
@@ -62,10 +66,9 @@ TensorSet map_tensors(const std::string& path) {
   TensorSet set;
   set.path = path;
   if (path.ends_with(".json")) {
-    map_shards(set);
+    open_shards(set, true);
   } else {
-    set.files.emplace_back(path);
-    for (auto& entry : parse_safetensors(set.files.back().bytes(), path).entries) add_entry(set, std::move(entry));
+    for (auto& entry : parse_safetensors(bytes_of(set, path, true), path).entries) add_entry(set, std::move(entry));
   }
   return set;
 }
@@ -78,14 +81,17 @@ std::shared_ptr<const TensorSet> read_tensors(const std::string& path, std::opti
   auto set = std::make_shared<TensorSet>();
   set->path = path == "-" ? "standard input" : path;
   set->from_memory = path == "-";
-  const auto text = std::make_shared<const std::string>(read_file(path));
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(*text));
-  if (text->starts_with("\x93NUMPY") || path.ends_with(".npy")) {
+  if (path.ends_with(".json")) {
+    open_shards(*set, false);
+    return set;
+  }
+  const std::span<const std::byte> bytes = bytes_of(*set, path, false);
+  if (set->texts.back()->starts_with("\x93NUMPY") || path.ends_with(".npy")) {
     HostTensor tensor = parse_npy(bytes, set->path, void16);
+    set->texts.clear();
     set->held.push_back(std::move(tensor.data));
     add_entry(*set, {"", {std::move(tensor.type), set->held.back().data()}, ""});
   } else {
-    set->owner = text;
     for (auto& entry : parse_safetensors(bytes, set->path).entries) add_entry(*set, std::move(entry));
   }
   return set;

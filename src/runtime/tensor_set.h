@@ -17,6 +17,7 @@ struct TensorSet {
   std::string path;          // names the set in messages
   bool from_memory = false;  // the path is no file, and nothing stands beside it
   std::vector<MappedFile> files;
+  std::vector<std::unique_ptr<const std::string>> texts;  // of files that were read
   std::vector<std::vector<std::byte>> held;
   std::shared_ptr<const void> owner;  // of memory that is none of these
   std::vector<TensorEntry> entries;

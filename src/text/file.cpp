@@ -76,6 +76,8 @@ std::vector<SplitStep> parse_pre_tokenizer(const Field& field) {
   if (field.value.is_null()) unsupported(field, "ByteLevel, alone or last in a Sequence");
   const bool sequence = string(member(field, "type")) == "Sequence";
   const std::vector<Field> parts = sequence ? elements(member(field, "pretokenizers")) : std::vector<Field>{field};
+  if (parts.size() > most_split_steps)
+    unsupported(member(field, "pretokenizers"), fmt::format("at most {} steps", most_split_steps));
   std::vector<SplitStep> steps;
   for (size_t i = 0; i < parts.size(); ++i) {
     steps.push_back(parse_split_step(parts[i]));
@@ -117,6 +119,8 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
       }
       for (int64_t id : template_ids(tokenizer, field, member(special, "id")))
         (seen_text ? after : before).push_back(id);
+      if (before.size() + after.size() > most_template_tokens)
+        unsupported(member(field, "single"), fmt::format("at most {} tokens around the text", most_template_tokens));
     }
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
     const auto id_of = [&](const char* key) {
@@ -131,6 +135,8 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
   }
   tokenizer.prefix.insert(tokenizer.prefix.begin(), before.begin(), before.end());
   tokenizer.suffix.insert(tokenizer.suffix.end(), after.begin(), after.end());
+  if (tokenizer.prefix.size() + tokenizer.suffix.size() > most_template_tokens)
+    unsupported(field, fmt::format("at most {} tokens around the text", most_template_tokens));
 }
 
 }  // namespace

@@ -237,17 +237,14 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
 std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
   std::error_code error;
-  if (tokenizer_path == "-" || !std::filesystem::exists(path, error)) return {};
+  if (tokenizer_path == "-" || !std::filesystem::is_regular_file(path, error)) return {};
   const auto config = read_json_object(path.string());
   const auto found = config.find("eos_token_id");
   if (found == config.end() || found->is_null()) return {};
   std::vector<int64_t> tokens;
-  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
-    if (!id.is_number_integer())
-      fail(ErrorKind::bad_input, "{}: eos_token_id: expected an integer or a list of them, found {}", path.string(),
-           json_text(id));
-    tokens.push_back(id.get<int64_t>());
-  }
+  constexpr JsonRange id_range = {"eos_token_id", 0, INT32_MAX};
+  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found}))
+    tokens.push_back(static_cast<int64_t>(number_in(id, id_range, path.string())));
   return tokens;
 }
 

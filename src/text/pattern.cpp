@@ -49,6 +49,20 @@ std::string word_members(bool newer) {
   return members;
 }
 
+// What a part of a pattern is repeated is walked along without being counted (text/split.h).
+constexpr int most_repeats = 100;
+
+// Whether a number of {n}, {n,} or {n,m} is larger.
+bool repeats_more(std::string_view repeat) {
+  int number = 0;
+  for (const char c : repeat.substr(1, repeat.find('}'))) {
+    if (c < '0' || c > '9') number = 0;
+    if (c >= '0' && c <= '9') number = std::min(10 * number + (c - '0'), most_repeats + 1);
+    if (number > most_repeats) return true;
+  }
+  return false;
+}
+
 // Translates a pattern from its beginning to its end.
 class Translator {
  public:
@@ -86,6 +100,8 @@ class Translator {
         refuse("the group (?" + std::string(kind.substr(0, kind.find_first_of(":)") + 1)));
     } else if (rest.starts_with("{,") || rest.starts_with("}+") || rest.starts_with("}?")) {
       refuse(std::string(rest.substr(0, 2)));
+    } else if (rest[0] == '{' && repeats_more(rest)) {
+      refuse(fmt::format("a repeat of more than {}", most_repeats));
     }
     result_ += rest[0];
     ++at_;
@@ -176,7 +192,7 @@ constexpr uint32_t ruby_options = PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACK
 Pattern compile_pattern(const std::string& text, uint32_t options, const Field& pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  options |= PCRE2_UTF;
+  options |= PCRE2_UTF | PCRE2_AUTO_CALLOUT;  // by which a Matcher counts what is done
   pcre2_code* code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), options, &error, &offset, nullptr);
   if (!code) {

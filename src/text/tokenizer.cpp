@@ -24,10 +24,15 @@ using bpe::split_text;
 const AddedToken* match_added(const AddedTokenTrie& trie, std::string_view text) {
   int node = 0, best = -1;
   for (char c : text) {
-    const auto& children = trie.nodes[static_cast<size_t>(node)].children;
-    const auto it = children.find(c);
-    if (it == children.end()) break;
-    node = it->second;
+    const AddedTokenTrie::Node& from = trie.nodes[static_cast<size_t>(node)];
+    if (from.child < 0) break;
+    if (from.letter == c) {
+      node = from.child;
+    } else {
+      const auto it = from.others.find(c);
+      if (it == from.others.end()) break;
+      node = it->second;
+    }
     if (trie.nodes[static_cast<size_t>(node)].token >= 0) best = trie.nodes[static_cast<size_t>(node)].token;
   }
   return best < 0 ? nullptr : &trie.tokens[static_cast<size_t>(best)];
@@ -52,6 +57,7 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
     return;
   }
   size_t done = 0;
+  size_t spaces_from = 0, spaces_until = 0;  // white space behind a token, found once
   for (size_t at = 0; at < text.size();) {
     const AddedToken* token = match_added(tokenizer.added[level], text.substr(at));
     if (!token) {
@@ -68,10 +74,14 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
       if (!is_space(read_code_point(before).value)) break;
       begin -= before.size();
     }
-    while (token->rstrip && end < text.size()) {
-      const CodePoint after = read_code_point(text.substr(end));
-      if (!is_space(after.value)) break;
-      end += after.length;
+    if (token->rstrip) {
+      if (end < spaces_from || end > spaces_until) spaces_from = spaces_until = end;
+      while (spaces_until < text.size()) {
+        const CodePoint after = read_code_point(text.substr(spaces_until));
+        if (!is_space(after.value)) break;
+        spaces_until += after.length;
+      }
+      end = spaces_until;
     }
     if (begin > done) encode_level(tokenizer, text.substr(done, begin - done), level + 1, matcher, ids);
     ids.push_back(token->id);

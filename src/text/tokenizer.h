@@ -29,7 +29,9 @@ struct AddedToken {
 // Longest-match lookup of added tokens; node 0 is the root.
 struct AddedTokenTrie {
   struct Node {
-    std::map<char, int> children;
+    char letter = 0;  // of the first child
+    int child = -1;   // the first, most nodes' only one
+    std::map<char, int> others;
     int token = -1;  // index into `tokens`
   };
   std::vector<Node> nodes = std::vector<Node>(1);
@@ -69,6 +71,11 @@ struct Tokenizer {
   std::vector<SplitStep> splits;
   std::vector<int64_t> prefix, suffix;  // what the post-processor puts around a single text
 };
+
+// Far above what tokenizers have, and few enough that encoding takes time linear in the text.
+inline constexpr size_t longest_added_token = 256;  // bytes
+inline constexpr size_t most_split_steps = 64;
+inline constexpr size_t most_template_tokens = 4096;
 
 // make_tokenizer and open_tokenizer, by value.
 Tokenizer parse_tokenizer(std::string_view text, const std::string& origin);

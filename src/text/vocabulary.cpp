@@ -141,6 +141,9 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     token.lstrip = boolean(member(field, "lstrip"), false);
     token.rstrip = boolean(member(field, "rstrip"), false);
     if (token.content.empty()) fail(ErrorKind::bad_input, "{}.content: expected text, found none", where(field));
+    if (token.content.size() > longest_added_token)
+      fail(ErrorKind::unsupported, "{}.content: expected at most {} bytes, found {}", where(field), longest_added_token,
+           token.content.size());
     if (const auto it = vocab.find(token.content); it == vocab.end())
       define_token(tokenizer, defined, field, static_cast<int32_t>(token.id), token.content);
     else if (it->get<int64_t>() != token.id)
@@ -156,9 +159,11 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     token.length = shown.size();
     int node = 0;
     for (char c : shown) {
-      const auto [next, fresh] = trie.nodes[static_cast<size_t>(node)].children.try_emplace(c, trie.nodes.size());
-      node = next->second;
-      if (fresh) trie.nodes.emplace_back();
+      AddedTokenTrie::Node& from = trie.nodes[static_cast<size_t>(node)];
+      const auto fresh = static_cast<int>(trie.nodes.size());
+      if (from.child < 0) from.letter = c, from.child = fresh;
+      node = from.letter == c ? from.child : from.others.try_emplace(c, fresh).first->second;
+      if (node == fresh) trie.nodes.emplace_back();
     }
     int& leaf = trie.nodes[static_cast<size_t>(node)].token;
     if (leaf >= 0) fail(ErrorKind::bad_input, "{}: duplicate token {}", where(field), json_quoted(token.content));
