@@ -208,6 +208,8 @@ class Bisector {
   // Each launch of the program itself beside what its steps mean. Its run left states that were updated.
   void compare_executed(Bisection& found, Session& session, const std::vector<HostTensor>& inputs) const {
     set_inputs(session, inputs);
+    // Where the outputs are wrong a launch is that is further away than rounding makes it.
+    const double least = found.outputs > found.tolerance ? 0 : found.tolerance;
     const std::vector<StepOverview> steps = method_steps(session.program(), "main");
     const auto part_of = [&](const std::vector<std::string>& nodes) {
       return std::find_if(found.parts.begin(), found.parts.end(), [&](const PartError& p) { return p.nodes == nodes; });
@@ -221,7 +223,7 @@ class Bisector {
         part->executed = one.distance, part->how = one.how;
         if (!one.problem.empty()) part->problem = one.problem;
         const auto at = static_cast<int>(part - found.parts.begin());
-        if (one.distance > std::max(found.tolerance, one.rounding) && (!found.launch || at < found.culprit))
+        if (one.distance > std::max(least, one.rounding) && (!found.launch || at < found.culprit))
           found.culprit = at, found.launch = true;
       }
   }
