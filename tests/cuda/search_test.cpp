@@ -259,9 +259,9 @@ TEST(CudaSearch, KernelsAlone) {
       const uint64_t seed = first_seed() + static_cast<uint64_t>(n) * std::size(families) + f;
       Draw d(seed);
       cases.push_back(families[f].second(d, fmt::format("{}{}", families[f].first, seed)));
-      if (cases.size() == at_once) check(cases, false), cases.clear();
+      if (cases.size() == at_once) check(cases, true), cases.clear();
     }
-  if (!cases.empty()) check(cases, false);
+  if (!cases.empty()) check(cases, true);
 }
 
 TEST(CudaSearch, KernelsAsTheTargetHasThem) {
@@ -275,9 +275,9 @@ TEST(CudaSearch, KernelsAsTheTargetHasThem) {
       const uint64_t seed = first_seed() + 1'000'000 + static_cast<uint64_t>(n) * std::size(families) + f;
       Draw d(seed);
       all.push_back(families[f].second(d, fmt::format("{}{}", families[f].first, seed)));
-      if (all.size() == at_once / 2) check_steps(all, false), all.clear();
+      if (all.size() == at_once / 2) check_steps(all, true), all.clear();
     }
-  if (!all.empty()) check_steps(all, false);
+  if (!all.empty()) check_steps(all, true);
 }
 
 // Scaled dot products without a mask, three stages and more: keys behind the second stage are others than those before.
@@ -291,7 +291,7 @@ TEST(CudaSearch, WarpgroupsWithoutAMaskWalkAllStages) {
     cases.push_back(
         shaped(fmt::format("unmasked{}_{}_{}", groups, stage, stages), kernel, {4 * groups, 1, stage, groups}));
   }
-  check(cases, false);
+  check(cases, true);
 }
 
 // A fault of that kind is seen: a sum in front of a product, without its parentheses.
@@ -311,7 +311,7 @@ TEST(CudaSearch, SeesKeysOfAWrongStage) {
   std::vector<void*> args;
   for (HostTensor& t : expected) args.push_back(t.data.data());
   evaluate(one.kernel, args);
-  EXPECT_NE(difference(one, expected, execute(one, machine, given, mslx::Order::forward)), "");
+  EXPECT_NE(difference(one, expected, execute(one, machine, given, mslx::Order::forward), true), "");
 }
 
 struct ModelAttention {

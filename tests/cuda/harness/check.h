@@ -20,8 +20,9 @@ struct Case {
 std::vector<bool> second_ahead(const Kernel& kernel);
 std::vector<HostTensor> random_memory(const Kernel& kernel, unsigned seed);
 std::vector<HostTensor> execute(const Case& c, Machine& machine, std::vector<HostTensor> memory, mslx::Order order);
-// "" where they are as near as sums in another order are, each element and all together (relative L2).
-std::string difference(const Case& c, const std::vector<HostTensor>& expected, const std::vector<HostTensor>& found);
+// "" where they are as near as sums in another order are, each element, and if `together` all of them (relative L2).
+std::string difference(const Case& c, const std::vector<HostTensor>& expected, const std::vector<HostTensor>& found,
+                       bool together = false);
 
 // Of a kernel under a name of its own, so that equal kernels under different shapes have functions of their own. What
 // it is made as begins with `how`.
@@ -41,6 +42,6 @@ struct Steps {
   std::vector<std::string> how = {};  // the first words of each, from the first on
 };
 
-void check_steps(const std::vector<Steps>& all, bool nvrtc = true);
+void check_steps(const std::vector<Steps>& all, bool drawn = false);
 
 }  // namespace npusim
