@@ -94,8 +94,8 @@ struct Bisection {
 
 // Compiles the IR as it is and in parts, runs it on the target's device and compares with the reference. With `folder`
 // the culprit is left there: ir.json, inputs.safetensors, weights.safetensors if it has any, golden.safetensors.
-// `tolerance` is relative L2; without one it is 1e-4, or 0.02 where steps leave 16 bits to each other. Throws what
-// compile() throws for the IR as a whole.
+// `tolerance` is relative L2; without one it is 1e-4, where steps leave float16 to each other 0.02, bfloat16 0.04.
+// Throws what compile() throws for the IR as a whole.
 NPUSIM_API Bisection bisect(const MethodSource& source, const CompileOptions& options,
                             const std::vector<HostTensor>& inputs, std::shared_ptr<const TensorSet> weights,
                             std::optional<double> tolerance = {}, const std::string& folder = {});

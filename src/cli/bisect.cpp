@@ -27,7 +27,7 @@ Action add_bisect(CLI::App& verb) {
   add_compile_flags(verb, flags->compile);
   const CLI::Option* tolerance = add_number(verb, "--max-rel-l2", flags->tolerance, 0, 1e9, "X",
                                             "how far a part may be from the reference, by relative L2")
-                                     ->default_str("1e-4, of 16 bits 0.02");
+                                     ->default_str("1e-4, 0.02 of float16, 0.04 of bfloat16");
   add_file(verb, "-o,--output", flags->output, "DIR", "leaves what is wrong here, for verify", false);
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags, tolerance] {

@@ -100,7 +100,7 @@ class Bisector {
   Bisection run(const std::vector<HostTensor>& inputs, std::optional<double> tolerance, const std::string& folder) {
     Bisection found;
     const auto program = compile_json(ir_, options_);
-    found.tolerance = tolerance.value_or(stores_halves(*program) ? 0.02 : 1e-4);
+    found.tolerance = tolerance.value_or(usual_tolerance(*program));
     for (const TensorInfo& input : method_inputs(*program, "main"))
       if (input.role == "generator")
         fail(ErrorKind::unsupported, "the model draws random numbers: its parts, run alone, would draw others");
@@ -155,11 +155,15 @@ class Bisector {
     return values;
   }
 
-  static bool stores_halves(const Program& program) {
-    return std::any_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& b) {
-      const bool between = b.kind == BufferKind::arena || b.kind == BufferKind::local || b.kind == BufferKind::output;
-      return between && is_float(b.type.dtype) && dtype_size(b.type.dtype) == 2;
-    });
+  // By the narrowest numbers that steps leave to each other.
+  static double usual_tolerance(const Program& program) {
+    double tolerance = 1e-4;
+    for (const Buffer& b : program.buffers) {
+      if (b.kind != BufferKind::arena && b.kind != BufferKind::local && b.kind != BufferKind::output) continue;
+      if (b.type.dtype == DType::f16) tolerance = std::max(tolerance, 0.02);
+      if (b.type.dtype == DType::bf16) tolerance = std::max(tolerance, 0.04);
+    }
+    return tolerance;
   }
 
   static void set_inputs(Session& session, const std::vector<HostTensor>& inputs) {
@@ -212,6 +216,8 @@ class Bisector {
   // Each launch of the program itself beside what its steps mean. Its run left states that were updated.
   void compare_executed(Bisection& found, Session& session, const std::vector<HostTensor>& inputs) const {
     set_inputs(session, inputs);
+    // Where the outputs are wrong a launch is that is further away than rounding makes it.
+    const double least = found.outputs > found.tolerance ? 0 : found.tolerance;
     const std::vector<StepOverview> steps = method_steps(session.program(), "main");
     const auto part_of = [&](const std::vector<std::string>& nodes) {
       return std::find_if(found.parts.begin(), found.parts.end(), [&](const PartError& p) { return p.nodes == nodes; });
@@ -225,7 +231,7 @@ class Bisector {
         part->executed = one.distance, part->how = one.how;
         if (!one.problem.empty()) part->problem = one.problem;
         const auto at = static_cast<int>(part - found.parts.begin());
-        if (one.distance > std::max(found.tolerance, one.rounding) && (!found.launch || at < found.culprit))
+        if (one.distance > std::max(least, one.rounding) && (!found.launch || at < found.culprit))
           found.culprit = at, found.launch = true;
       }
   }

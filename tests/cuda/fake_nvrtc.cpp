@@ -1,6 +1,7 @@
 // An NVRTC that compiles nothing: machine code and PTX are the text. It dies of a text, or computes without end, that
 // mentions what the environment's FAKE_NVRTC_DIES_OF or FAKE_NVRTC_HANGS_OF says; with FAKE_NVRTC_LESS_HELPS only as
 // long as it may do all that it can.
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -45,8 +46,7 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
   if (less && std::getenv("FAKE_NVRTC_LESS_HELPS")) return 0;
   if (mentions(t, "FAKE_NVRTC_DIES_OF")) std::raise(SIGSEGV);
   if (mentions(t, "FAKE_NVRTC_HANGS_OF"))
-    for (volatile unsigned n = 0;; n = n + 1) {
-    }
+    for (std::atomic<unsigned> n = 0;;) ++n;
   return 0;
 }
 int nvrtcGetProgramLogSize(void*, size_t* size) {

@@ -24,6 +24,7 @@
 #include "cuda/harness/tiled.h"
 #include "kernel/builder.h"
 #include "kernel/contractions.h"
+#include "kernel/evaluate.h"
 #include "print/print.h"
 
 namespace npusim {
@@ -258,9 +259,9 @@ TEST(CudaSearch, KernelsAlone) {
       const uint64_t seed = first_seed() + static_cast<uint64_t>(n) * std::size(families) + f;
       Draw d(seed);
       cases.push_back(families[f].second(d, fmt::format("{}{}", families[f].first, seed)));
-      if (cases.size() == at_once) check(cases, false), cases.clear();
+      if (cases.size() == at_once) check(cases, true), cases.clear();
     }
-  if (!cases.empty()) check(cases, false);
+  if (!cases.empty()) check(cases, true);
 }
 
 TEST(CudaSearch, KernelsAsTheTargetHasThem) {
@@ -274,9 +275,9 @@ TEST(CudaSearch, KernelsAsTheTargetHasThem) {
       const uint64_t seed = first_seed() + 1'000'000 + static_cast<uint64_t>(n) * std::size(families) + f;
       Draw d(seed);
       all.push_back(families[f].second(d, fmt::format("{}{}", families[f].first, seed)));
-      if (all.size() == at_once / 2) check_steps(all, false), all.clear();
+      if (all.size() == at_once / 2) check_steps(all, true), all.clear();
     }
-  if (!all.empty()) check_steps(all, false);
+  if (!all.empty()) check_steps(all, true);
 }
 
 // Scaled dot products without a mask, three stages and more: keys behind the second stage are others than those before.
@@ -290,7 +291,27 @@ TEST(CudaSearch, WarpgroupsWithoutAMaskWalkAllStages) {
     cases.push_back(
         shaped(fmt::format("unmasked{}_{}_{}", groups, stage, stages), kernel, {4 * groups, 1, stage, groups}));
   }
-  check(cases, false);
+  check(cases, true);
+}
+
+// A fault of that kind is seen: a sum in front of a product, without its parentheses.
+TEST(CudaSearch, SeesKeysOfAWrongStage) {
+  AttentionCase c;
+  c.type = DType::f16, c.queries = 64, c.keys = 190, c.depth = c.columns = 64, c.kv_heads = 1;
+  Case one = shaped("wrong_stage", attention(c, DType::f32, [](KernelBuilder&, Ex leaf, Ex) { return leaf * 2.0; }),
+                    {4, 1, 64, 1});
+  const std::string right = "(next + 1) * 64", wrong = "next + 1 * 64";
+  const size_t at = one.made.functions.find(right);
+  ASSERT_NE(at, std::string::npos);
+  one.made.functions.replace(at, right.size(), wrong);
+  Machine machine(std::vector<cuda::Source>{{one.made.symbol, one.made.functions}});
+  ASSERT_EQ(machine.error(), "");
+  const std::vector<HostTensor> given = random_memory(one.kernel, 1);
+  std::vector<HostTensor> expected = given;
+  std::vector<void*> args;
+  for (HostTensor& t : expected) args.push_back(t.data.data());
+  evaluate(one.kernel, args);
+  EXPECT_NE(difference(one, expected, execute(one, machine, given, mslx::Order::forward), true), "");
 }
 
 struct ModelAttention {

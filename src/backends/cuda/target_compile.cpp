@@ -98,7 +98,6 @@ Code code_of(std::string format, std::string architecture, const std::string& im
 
 // What is compiled at once: a text, or one function of it.
 struct Unit {
-  size_t text = 0;
   std::span<const Source> functions;
   std::string source;
   // By architecture.
@@ -106,8 +105,8 @@ struct Unit {
   std::vector<Effort> effort;
   std::vector<std::string> deaths;
 
-  Unit(size_t number, std::span<const Source> some, size_t architectures)
-      : text(number), functions(some), compiled(architectures), effort(architectures), deaths(architectures) {
+  Unit(std::span<const Source> some, size_t architectures)
+      : functions(some), compiled(architectures), effort(architectures), deaths(architectures) {
     std::string all;
     for (const Source& f : functions) all += f.text;
     source = with_helpers(all, cuda_dialect);
@@ -118,7 +117,7 @@ class Compilation {
  public:
   Compilation(std::span<const std::vector<Source>> texts, std::span<const std::string> architectures)
       : architectures_(architectures) {
-    for (size_t n = 0; n < texts.size(); ++n) units_.emplace_back(n, texts[n], architectures.size());
+    for (const std::vector<Source>& text : texts) units_.emplace_back(text, architectures.size());
   }
 
   CompiledTexts run() {
@@ -193,7 +192,7 @@ class Compilation {
       }
       any = true;
       for (size_t n = 0; n < unit.functions.size(); ++n)
-        divided.emplace_back(unit.text, unit.functions.subspan(n, 1), architectures_.size());
+        divided.emplace_back(unit.functions.subspan(n, 1), architectures_.size());
     }
     units_ = std::move(divided);
     return any;

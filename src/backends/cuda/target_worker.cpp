@@ -14,6 +14,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -82,10 +83,10 @@ long helper_seconds() {
 // group of its own: who interrupts npusim does not make NVRTC die of a kernel. posix_spawn() runs nothing of the host
 // in the child.
 void Worker::start() {
+  const std::string library = find_nvrtc().path, seconds = std::to_string(helper_seconds()), version(wire_version);
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     fail(ErrorKind::device, "{}: no socket: {}", name, std::strerror(errno));
-  const std::string library = find_nvrtc().path, seconds = std::to_string(helper_seconds()), version(wire_version);
   std::vector<const char*> arguments{name, version.c_str(), library.c_str(), seconds.c_str(), nullptr};
   posix_spawn_file_actions_t files{};
   posix_spawn_file_actions_init(&files);
