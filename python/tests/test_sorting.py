@@ -68,7 +68,7 @@ def test_orders_of_every_dtype(dtype):
 
             def orders(x, dim=dim, down=down, size=size):
                 first = torch.sort(x, dim=dim, descending=down, stable=True)
-                return (*first, *(v.narrow(dim, 0, min(size, 3)) for v in first), torch.argsort(x, dim, not down, stable=True))
+                return (*first, *(v.narrow(dim, 0, min(size, 3)) for v in first), torch.argsort(x, dim=dim, descending=not down, stable=True))
 
             compare(orders, x)
 
