@@ -116,11 +116,11 @@ def main():
             continue
         session = npusim.Session(npusim.compile(Model(function), inputs), threads=args.threads)
         arrays = [x.numpy() for x in inputs]
-        expected, found = tensors(function(*inputs)), session(*arrays).values()
+        expected, found = tensors(function(*inputs)), session.run(*arrays).values()
         found = [torch.from_numpy(x) for x in found]
         same = all(torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-4) for a, b in zip(expected, found, strict=True))
         wrong = wrong or not same
-        times = [(fastest(lambda: session(*arrays), args.seconds), fastest(lambda: function(*inputs), args.seconds))
+        times = [(fastest(lambda: session.run(*arrays), args.seconds), fastest(lambda: function(*inputs), args.seconds))
                  for _ in range(args.rounds)]
         ours, eager = min(t[0] for t in times), min(t[1] for t in times)
         print(f"{name:32} {ours:10.4f} {eager:10.4f} {ours / eager:6.2f}{'' if same else '  WRONG'}", flush=True)

@@ -29,7 +29,7 @@ def to_torch(array):
 
 def run(function, *inputs):
     program = npusim.compile(Model(function), inputs, dtype="auto")
-    return [to_torch(array) for array in npusim.Session(program)(*inputs).values()]
+    return [to_torch(array) for array in npusim.Session(program).run(*inputs).values()]
 
 
 def compare(function, *inputs):
@@ -68,7 +68,7 @@ def test_orders_of_every_dtype(dtype):
 
             def orders(x, dim=dim, down=down, size=size):
                 first = torch.sort(x, dim=dim, descending=down, stable=True)
-                return (*first, *(v.narrow(dim, 0, min(size, 3)) for v in first), torch.argsort(x, dim, not down, stable=True))
+                return (*first, *(v.narrow(dim, 0, min(size, 3)) for v in first), torch.argsort(x, dim=dim, descending=not down, stable=True))
 
             compare(orders, x)
 
@@ -125,7 +125,7 @@ def test_an_index_outside_traps():
     good, bad = torch.tensor([0, 2, 1]), torch.tensor([-1, 7, 3])
     session = npusim.Session(npusim.compile(Model(largest), (torch.zeros(3), good, torch.ones(3))))
     with pytest.raises(npusim.Error, match="index -1 is out of range for a dimension of 3"):
-        session(torch.zeros(3), bad, torch.ones(3))
+        session.run(torch.zeros(3), bad, torch.ones(3))
 
 
 def test_folds():

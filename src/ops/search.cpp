@@ -32,16 +32,13 @@ std::vector<TensorType> infer_search(const OpCall& call) {
   return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
 }
 
-// The first of `count` places that is not `before`, where all that are come first; `count` if there is none. The binary
-// search looks where ATen's does, so that numbers out of order give what they give there.
+// The first of `count` places that is not `before`, where all that are come first; `count` if there is none: a binary
+// search in steps that are the same whatever it finds.
 Ex first_not(OpKernel& k, int64_t count, const std::function<Ex(Ex place)>& before) {
-  Ex first = k.integer(0), last = k.integer(count);
+  Ex first = k.integer(0);
   for (int64_t left = count; left > 0; left /= 2) {
-    const Ex middle = first + shr(last - first, k.integer(1));
-    const Ex is_before = before(min(middle, count - 1)), looks = first < last;
-    const Ex next = select(looks && is_before, middle + 1, first);
-    last = select(looks && !is_before, middle, last);
-    first = next;
+    const Ex next = first + (left + 1) / 2;
+    first = select(before(next - 1), next, first);
   }
   return first;
 }

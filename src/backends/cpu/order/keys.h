@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/dtype.h"
 #include "base/error.h"
-#include "npusim/tensor.h"
 
 namespace npusim::cpu {
 
