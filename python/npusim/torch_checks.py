@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import Any
 
 import torch
@@ -12,7 +14,9 @@ from .errors import Problem, UnsupportedError
 from .torch_needed import find_memory, written
 
 ATEN = torch.ops.aten
+ASSERTIONS = {ATEN._assert_async.default, ATEN._assert_async.msg}
 NAMED = 3  # checks that the last one is named by
+WORDS = 12  # of an assertion's message
 
 
 def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[Any]:
@@ -29,6 +33,24 @@ def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Grap
             value = program.state_dict.get(spec.target, program.constants.get(spec.target))
         found.append(value.clone() if node in changed else value)
     return found
+
+
+def hold_assertions(graph: torch.fx.Graph) -> torch.fx.Graph:
+    """The graph with its assertions of tensors (`torch._assert_async`, what torch.distributions validates) as conditions of
+    its first output; the graph itself where there is none."""
+    if not any(node.target in ASSERTIONS for node in graph.nodes):
+        return graph
+    graph = copy.deepcopy(graph)
+    asserted = [node for node in graph.nodes if node.target in ASSERTIONS]
+    hold(graph, [(_told(node), node.args[0]) for node in asserted])
+    for node in asserted:
+        graph.erase_node(node)
+    return graph
+
+
+def _told(node: torch.fx.Node) -> str:
+    """The assertion's message as a name: a run that fails says the names of nodes."""
+    return "_".join(re.findall(r"\w+", str(node.args[1]) if len(node.args) > 1 else "")[:WORDS]) or node.name
 
 
 def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None:

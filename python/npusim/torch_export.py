@@ -20,6 +20,7 @@ from .errors import Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_bins import settle_bins
 from .torch_bodies import inline_bodies
+from .torch_checks import hold_assertions
 from .torch_chosen import spell_out_chosen
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
@@ -193,6 +194,7 @@ class _Writer:
             graph, turns = unroll_loops(self.program, inline_bodies(self.program.graph_module))
             graph = spell_out_chosen(spell_out_pieces(spell_out_masks(graph)))
             graph, made_for = settle_sizes(self.program, graph, branches)
+            graph = hold_assertions(graph)
         refs = self.placeholders(graph)
         memory = find_memory(graph)
         for node in find_complex_writes(graph, memory):

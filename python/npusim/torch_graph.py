@@ -152,6 +152,9 @@ class Graph:
         if op._overloadname in WITHOUT_GENERATOR and kwargs.get("generator") is None:
             op = getattr(op._overloadpacket, WITHOUT_GENERATOR[op._overloadname])
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+        if op is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):
+            op, args = torch.ops.aten.full.default, ([], args[0])  # a number that vmap made a tensor of
+            kwargs = {"dtype": node.meta["val"].dtype}
         value = node.meta.get("val")
         is_complex = concerns_complex(op, args, kwargs, value)
         known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op, args)

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from .torch_alike import Alike
+
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
@@ -24,7 +26,7 @@ def tracing() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known():
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), Alike():
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
