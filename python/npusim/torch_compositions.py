@@ -223,6 +223,8 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.view.dtype": view_dtype,
     "aten._neg_view.default": lambda self: self.neg(),
     "aten.repeat_interleave.Tensor": repeat_interleave,
+    "aten._is_all_true.default": lambda self: self.all(),
+    "aten._is_any_true.default": lambda self: self.any(),
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
     **SPECIAL,

@@ -143,6 +143,9 @@ class Graph:
         if op._overloadname in WITHOUT_GENERATOR and kwargs.get("generator") is None:
             op = getattr(op._overloadpacket, WITHOUT_GENERATOR[op._overloadname])
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+        if op is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):
+            op, args = torch.ops.aten.full.default, ([], args[0])  # a number that vmap made a tensor of
+            kwargs = {"dtype": node.meta["val"].dtype}
         value = node.meta.get("val")
         if concerns_complex(op, args, kwargs, value):
             return call_complex(self, node, op, args, kwargs)

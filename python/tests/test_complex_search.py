@@ -16,8 +16,8 @@ from npusim import torch_complex, torch_pairs
 from torch import nn
 
 ROWS, COLUMNS = 3, 4
-CALLS = int(os.environ.get("NPUSIM_COMPLEX_CALLS", "120"))
-SEED = int(os.environ.get("NPUSIM_COMPLEX_SEED", "0" if CALLS == 120 else str(random.randrange(10**9))))
+CALLS = int(os.environ.get("NPUSIM_COMPLEX_CALLS", "80"))
+SEED = int(os.environ.get("NPUSIM_COMPLEX_SEED", "0" if CALLS == 80 else str(random.randrange(10**9))))
 EACH = 40  # calls of one model
 
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -2.0]
@@ -188,9 +188,11 @@ def apart(value):
 
 def nudged(value):
     """A step of float32 off."""
-    if isinstance(value, torch.Tensor) and (value.is_complex() or value.is_floating_point()):
-        return torch.view_as_complex(torch.view_as_real(value) * (1 + 1e-7)) if value.is_complex() else value * (1 + 1e-7)
-    return value
+    if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return torch.view_as_complex(torch.view_as_real(wide(value).contiguous()) * (1 + 1e-7))
+        return wide(value) * (1 + 1e-7) if value.is_floating_point() else value
+    return value * (1 + 1e-7) if isinstance(value, (float, complex)) else value
 
 
 def repeat(value):
@@ -208,6 +210,8 @@ def wide(value):
 
 def judge(name, function, operands, found):
     expected = function(*operands)
+    if name == "view_as_complex":  # of no memory but dense
+        return "" if torch.equal(found.nan_to_num(7), parts(expected).nan_to_num(7)) else f"{name}: {found} {expected}"
     assert found.dtype == (expected.dtype.to_real() if expected.is_complex() else expected.dtype), name
     found = found if expected.is_complex() else found.unsqueeze(-1)
     assert found.shape == parts(expected).shape, name
@@ -219,11 +223,12 @@ def judge(name, function, operands, found):
     answers = [parts(v.to(expected.dtype)) for v in (expected, other, repeated)]
     exact = parts(truth).double()
     ways = [kinds(v) for v in answers]
-    for other in (truth, function(*(wide(nudged(v)) for v in operands))):  # with rounding, no kind of number is known
+    near = function(*map(nudged, operands))
+    for other in (truth, near):  # what rounding changes is of no known kind
         ways.append(kinds(parts(other.to(expected.dtype))))
     agree = torch.stack([way == ways[0] for way in ways]).all(0)
     if name in UNDEFINED:
-        agree = agree & (ways[0].abs() != 2) & (name not in ("log1p", "special_log1p") or ways[0] != 9)
+        agree = agree & (ways[0].abs() != 2) & (ways[0] != 9 if "log1p" in name else ~(ways[0] == 9).any(-1, keepdim=True))
     own = kinds(found)
     same = ways[0] == own
     small = (ways[0].abs() % 2 == 0) & (own.abs() % 2 == 0) & ~((ways[0].abs() == 2) & (own.abs() == 2))  # a number that vanishes
@@ -232,6 +237,7 @@ def judge(name, function, operands, found):
     off = (found.double() - exact).norm(dim=-1)
     allowed = torch.stack([(v.double() - exact).norm(dim=-1) for v in answers]).nan_to_num(0, 0, 0).amax(0) * 4
     allowed = allowed + 16 * eps * exact.norm(dim=-1) + torch.finfo(found.dtype).tiny * 4
+    allowed = allowed + 4 * (parts(near).double() - exact).norm(dim=-1).nan_to_num(0, 0, 0)
     if name not in POINTWISE and not name.startswith(("_to", "abs", "angle")):
         allowed = allowed + 64 * eps * exact.nan_to_num(0, 0, 0).abs().amax()
     finite = found.isfinite().all(-1) & exact.isfinite().all(-1) & answers[0].isfinite().all(-1)

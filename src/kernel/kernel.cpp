@@ -60,7 +60,8 @@ constexpr std::array<OpRow, expr_op_count> op_rows{{
 constexpr std::array<std::string_view, requirement_count> requirements{
     "a probability is not in [0, 1]", "weights of categories are negative, not finite, or all 0",
     "a standard deviation is negative", "a length is not that of a sequence that is there",
-    "an assertion does not hold: a size or a number that values decide is not the one the program is made for"};
+    "an assertion does not hold: one of the model's own, or a size or a number that values decide is not the one the "
+    "program is made for"};
 
 constexpr std::array<std::string_view, 4> scalar_names{"bool", "i64", "f32", "f64"};
 constexpr std::array<std::string_view, 4> reduction_names{"sum", "product", "min", "max"};

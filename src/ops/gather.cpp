@@ -28,8 +28,9 @@ void lower_embedding(const OpCall& call, Lowering& lowering) {
   k.done("embedding");
 }
 
-// self[…, index[i…], …]: the index replaces one coordinate of its own position.
-void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int self, int index, bool broadcast) {
+// self[…, index[i…], …]: the index replaces one coordinate of its own position. from_end: below 0 it counts from there.
+void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int self, int index, bool broadcast,
+                        bool from_end) {
   const Shape shape = lowering.type(lowering.output(0)).shape;
   OpKernel k(lowering, shape);
   const int from = k.read(self), index_arg = k.read(index);
@@ -40,7 +41,7 @@ void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int se
   const Ex i = k.load(index_arg, index_at);
   for (size_t d = 0; d < extents.size(); ++d) {
     if (d == dim)
-      at.emplace_back(i);
+      at.emplace_back(from_end ? wrapped(i, extents[d]) : i);
     else
       at.emplace_back(broadcast && extents[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
   }
@@ -64,10 +65,10 @@ std::vector<TensorType> infer_gather(const OpCall& call) {
 void lower_gather(const OpCall& call, Lowering& lowering) {
   const int index = call.tensor("index");
   lower_gather_along(lowering, "gather", dim_argument(call, "dim", call.type("self").shape.size()), lowering.input(0),
-                     lowering.input(index), false);
+                     lowering.input(index), false, false);
 }
 
-// gather with both operands broadcast to each other but along dim; without dim both are flat.
+// gather with both operands broadcast to each other but along dim; without dim both are flat. Indices may be negative.
 std::vector<TensorType> infer_take_along(const OpCall& call) {
   const TensorType &self = call.type("self"), &indices = call.type("indices");
   need_index(call, indices);
@@ -99,7 +100,7 @@ void lower_take_along(const OpCall& call, Lowering& lowering) {
   } else {
     dim = dim_argument(call, "dim", call.type("self").shape.size());
   }
-  lower_gather_along(lowering, "take_along_dim", dim, self, index, !call.is_none("dim"));
+  lower_gather_along(lowering, "take_along_dim", dim, self, index, !call.is_none("dim"), true);
 }
 
 std::vector<TensorType> infer_index_select(const OpCall& call) {
