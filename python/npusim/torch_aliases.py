@@ -131,8 +131,7 @@ def _fill_diagonal(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         for first in range(0, rows if argument(node, "wrap") else 1, columns + 1):
             part = call(graph, ATEN.slice.Tensor, x, 0, first, rows)
             call(graph, ATEN.fill_.Scalar, call(graph, ATEN.diagonal.default, part), value)
-    node.replace_all_uses_with(x)
-    graph.erase_node(node)
+    node.target, node.args, node.kwargs = ATEN.alias.default, (x,), {}  # under its name, which the signature may have
 
 
 def _reshapes(node: torch.fx.Node) -> bool:

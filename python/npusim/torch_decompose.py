@@ -32,8 +32,6 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
     while True:
         with offsets:
             found = apart.run_decompositions({op: form for op, form in table.items() if op not in whole})
-            if any(op._schema.is_mutable for op in _operators(found)):  # of a decomposition that writes its own results
-                found = found.run_decompositions({})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, program)}
         taken_apart = {op for op in table if op._opname in origins}
         if taken_apart <= whole:
@@ -102,7 +100,9 @@ def _has_form(node: torch.fx.Node) -> bool:
     op = node.target
     if not isinstance(op, OpOverload):
         return getattr(op, "__name__", "") != "with_effects"  # around a call that may end the run
-    if op.namespace != "aten" or torch.Tag.nondeterministic_seeded in op.tags:
+    if op.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in op.tags:
+        return True
+    if op == torch.ops.prims.convert_element_type.default:
         return True
     return not op._schema.returns or op._opname.startswith("sym_") or is_op_supported(op) or has_form(op)
 
@@ -111,10 +111,6 @@ def _calls(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
     for part in program.graph_module.modules():
         if isinstance(part, torch.fx.GraphModule):
             yield from (node for node in part.graph.nodes if node.op == "call_function")
-
-
-def _operators(program: torch.export.ExportedProgram) -> set[OpOverload]:
-    return {node.target for node in _calls(program) if isinstance(node.target, OpOverload)}
 
 
 def _origins(node: torch.fx.Node, program: torch.export.ExportedProgram) -> Iterator[str]:

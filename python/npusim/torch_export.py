@@ -75,7 +75,7 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    args, given = _apart(_tuple(args), given)
+    args, given = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
 
@@ -142,19 +142,21 @@ def _tuple(args: Any) -> tuple[Any, ...]:
     return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
 
 
-def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments, with a copy where one tensor stands for several: the tracer takes those for one input."""
-    tensors = [id(value) for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-    if len(set(tensors)) == len(tensors):
-        return args, kwargs
-    seen: set[int] = set()
+def _apart(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with a copy of what shares memory with another or with a weight: the tracer takes one tensor for one
+    input, and each input of a program is an array of its own. And of complex views, whose base PyTorch's guards ask for."""
+    weights = (*model.parameters(), *model.buffers())
+    taken = {value.untyped_storage()._cdata for value in weights if value.layout is torch.strided}
 
     def copied(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             return value
-        if id(value) in seen:
+        memory = value.untyped_storage()._cdata
+        if memory in taken or (value.is_complex() and value._is_view()):
             return value.clone()
-        seen.add(id(value))
+        taken.add(memory)
         return value
 
     return pytree.tree_map(copied, (args, kwargs))

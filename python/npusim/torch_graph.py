@@ -265,12 +265,20 @@ def attribute(module: torch.nn.Module, path: str) -> Any:
 
 
 def _broken(node: torch.fx.Node) -> Any:
-    """In place of a refused node: enough for the nodes after it to be looked at."""
+    """In place of what a refused node gives, of its shape and dtype: enough for the nodes after it to be looked at."""
+
+    def stands_for(value: Any, index: int = 0) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return None
+        shape = [extent if isinstance(extent, int) else 0 for extent in value.shape]
+        dtype = value.dtype.to_real() if value.is_complex() else value.dtype
+        ref = Ref(node.name, index, {"name": node.name, "shape": shape, "dtype": str(dtype).removeprefix("torch.")})
+        return Complex(ref, ref) if value.is_complex() else ref
+
     value = node.meta.get("val")
-    tensor = {"name": node.name, "shape": [], "dtype": "float32"}
     if isinstance(value, (list, tuple)):
-        return [Ref(node.name, i, tensor) for i in range(len(value))]
-    return Ref(node.name, 0, tensor)
+        return [stands_for(element, i) for i, element in enumerate(value)]
+    return stands_for(value)
 
 
 def _attribute_value(name: str, value: Any) -> Any:
