@@ -37,10 +37,10 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, cons
     if (event == Json::parse_event_t::key) check(depth, parsed.get_ref<const std::string&>());
     return true;
   };
+  refuse_other_kinds(text, FileKind::json, origin);
   try {
     return check ? Json::parse(text, on_key) : Json::parse(text);
   } catch (const Json::exception& error) {
-    refuse_other_kinds(text, FileKind::json, origin);
     fail(ErrorKind::bad_input, "{}: not JSON: {}", origin, message_of(error));
   }
 }
