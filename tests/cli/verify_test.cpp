@@ -244,9 +244,13 @@ TEST_F(CliTest, BisectKeepsInfinities) {
   save("w.safetensors", {{"layer.w", counting({DType::f32, {3}}, 0.1)}});
   const Invocation right = npusim({"bisect", "infinite.json", "--weights", "w.safetensors"});
   EXPECT_EQ(right.code, 0) << right.err;
-  const Invocation wrong =
-      npusim({"bisect", "infinite.json", "--weights", "w.safetensors", "--max-rel-l2", "0", "-o", "culprit"});
+  const Invocation wrong = npusim({"bisect", "infinite.json", "--weights", "w.safetensors", "--dtype", "float16",
+                                   "--max-rel-l2", "1e-9", "-o", "culprit"});
   EXPECT_EQ(wrong.code, 1) << wrong.err;
+  const Invocation file = npusim({"bisect", "infinite.json", "--weights", "w.safetensors", "--dtype", "float16",
+                                  "--max-rel-l2", "1e-9", "-o", "infinite.json"});
+  EXPECT_EQ(file.code, 3) << file.err;
+  EXPECT_TRUE(file.err.starts_with("error: cannot write infinite.json: ")) << file.err;
   const std::string part = read_file(path("culprit/ir.json"));
   EXPECT_EQ(part.find("null"), std::string::npos) << part;
   EXPECT_NE(part.find("-Infinity"), std::string::npos) << part;

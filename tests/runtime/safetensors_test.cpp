@@ -296,7 +296,7 @@ TEST(TensorSet, MalformedIndex) {
 TEST(TensorSet, MissingFile) {
   EXPECT_EQ(error_of([] { map_tensors("/nowhere/w.safetensors"); }),
             "cannot open /nowhere/w.safetensors: No such file or directory");
-  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is not a regular file");
+  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is a folder: expected a regular file");
 }
 
 }  // namespace
