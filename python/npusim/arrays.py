@@ -103,8 +103,11 @@ def _numbers(value: Any, dtype: str | None) -> np.ndarray:
         wanted = DTYPES[dtype] if dtype else found.dtype
         if wanted == found.dtype:
             return found
+        if found.dtype.kind == "c":
+            raise UsageError(f"expected numbers of {dtype}, found complex ones")
         floating = wanted.kind not in "biu"
-        made = np.asarray(value, wanted) if floating else found.astype(wanted)
+        with np.errstate(all="ignore"):
+            made = np.asarray(value, wanted) if floating else found.astype(wanted)
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"expected numbers of {dtype or 'one dtype'}: {error}") from None
     if not floating and not np.array_equal(made, found):

@@ -87,10 +87,23 @@ def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
     return Exported(_read(at / IR_FILE), weights, str(at / IR_FILE))
 
 
+def file_text(path: str | os.PathLike[str]) -> str:
+    """The text of a regular file: a pipe would be waited for. Raises BadInputError."""
+    at = Path(path)
+    try:
+        if at.exists() and not at.is_file():
+            raise BadInputError(f"{at}: expected a regular file")
+        return at.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"cannot read {at}: {error.strerror}") from None
+    except ValueError:
+        raise BadInputError(f"{at}: expected text, found other bytes") from None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        value = json.loads(file_text(path))
+    except ValueError as error:
         raise BadInputError(f"{path}: {error}") from error
     if not isinstance(value, dict):
         raise BadInputError(f"{path}: expected an object")

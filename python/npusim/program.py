@@ -15,7 +15,7 @@ from .arguments import path as _path
 from .arguments import text as _text
 from .arrays import as_array
 from .errors import BadInputError, UsageError
-from .exported import Exported, ExportedText, read_exported
+from .exported import Exported, ExportedText, file_text, read_exported
 from .torch_parts import torch_part
 from .weights import Weights
 
@@ -251,12 +251,7 @@ def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> str:
             return json.dumps(document)
         except (TypeError, ValueError) as problem:
             raise UsageError(f"{name}: expected what JSON can say: {problem}") from None
-    try:
-        found = Path(_path(name, document)).read_text(encoding="utf-8")
-    except OSError as problem:
-        raise BadInputError(f"{name}: cannot read {os.fspath(document)}: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadInputError(f"{name}: {os.fspath(document)}: expected JSON, found what is no text") from None
+    found = file_text(_path(name, document))
     if not found.strip():
         raise BadInputError(f"{name}: {os.fspath(document)}: expected JSON, found an empty file")
     return found

@@ -8,6 +8,7 @@ from typing import Any, Union
 
 from . import _core
 from .arguments import path as _path
+from .arguments import text as _text
 from .arrays import as_array, memory_of
 
 # The path of a .safetensors file or of an index of shards, which is mapped and must not change while a session uses it
@@ -21,7 +22,7 @@ def open_weights(weights: Weights) -> _core.TensorSet | None:
     if weights is None or isinstance(weights, _core.TensorSet):
         return weights
     if isinstance(weights, Mapping):
-        return _core.make_tensors([(name, *memory_of(as_array(value))) for name, value in weights.items()])
+        return _core.make_tensors(_named(weights))
     return _core.open_tensors(_path("weights", weights))
 
 
@@ -32,4 +33,8 @@ def read_weights(path: str | os.PathLike[str]) -> _core.TensorSet:
 
 def save_weights(path: str | os.PathLike[str], weights: Mapping[str, Any]) -> None:
     """Writes arrays or tensors by name to a .safetensors file, whole or not at all."""
-    _core.write_safetensors(_path("path", path), [(n, *memory_of(as_array(v))) for n, v in weights.items()])
+    _core.write_safetensors(_path("path", path), _named(weights))
+
+
+def _named(weights: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(_text("a weight's name", name), *memory_of(as_array(value))) for name, value in weights.items()]

@@ -141,7 +141,8 @@ def test_names_in_errors_are_printable(tmp_path):
     ir["nodes"][0]["op_type"] = bad
     with pytest.raises(npusim.Error) as raised:
         npusim.compile(ir)
-    assert str(raised.value).isprintable() and "\\u001b[31m\\r\\n\\u202eb" in str(raised.value)
+    lines = str(raised.value).split("\n")
+    assert all(line.isprintable() for line in lines) and "\\u001b[31m\\r\\n\\u202eb" in lines[0]
     for problem in raised.value.problems:
         assert str(problem).isprintable()
     path = tmp_path / "plan.json"
@@ -183,3 +184,29 @@ def test_wrappers_names_are_taken_off(prefix):
     # The name itself goes before.
     both = {"net.y": ones, prefix + "net.y": 2 * ones}
     assert (npusim.Session(program, both).run(X)["add"] == X + 1).all()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["model.py:make"],
+        ["model.py", "-o", "d"],
+        ["model.py:make", "-o", "d"],
+        ["model.py:make", "-o"],
+        ["model.py:make", "-o", ""],
+        ["", "-o", "d"],
+        ["model.py:make", "-o", "d", "--stric"],
+        ["model.py:make", "-o", "d", "--fixed"],
+        ["a\x1b[31mb\n.py:make", "-o", "d"],
+    ],
+)
+def test_the_export_verb_says_one_line(words, monkeypatch, tmp_path, capsys):
+    from npusim import __main__ as command
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["npusim", "export", *words])
+    assert command.main() == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
+    assert said.err[:-1].isprintable() and not list(tmp_path.iterdir())

@@ -90,7 +90,8 @@ std::optional<Found> find_kind(std::string_view bytes, FileKind expected) {
                      (expected == FileKind::program && signature == "NPUSIM");
     if (!own && bytes.starts_with(signature)) return found;
   }
-  if (bytes.substr(std::min<size_t>(bytes.size(), 4)).starts_with("TFL3")) return Found{"a TensorFlow Lite model"};
+  if (bytes.substr(std::min<size_t>(bytes.size(), 3)).starts_with(std::string_view("\0TFL3", 5)))
+    return Found{"a TensorFlow Lite model"};
   if (is_onnx(bytes)) return Found{"an ONNX model"};
   for (const char* word : {"<!doctype html", "<html", "<?xml", "<head"})
     if (begins_as_text(bytes, word)) return Found{"a web page (HTML)", page};

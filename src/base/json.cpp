@@ -30,8 +30,8 @@ class Builder : public nlohmann::json::json_sax_t {
   using Json = nlohmann::json;
 
  public:
-  Builder(Json& root, std::string_view text, const std::string& origin, const JsonKeyCheck& check)
-      : root_(root), text_(text), origin_(origin), check_(check) {}
+  Builder(Json& root, const std::string& origin, const JsonKeyCheck& check)
+      : root_(root), origin_(origin), check_(check) {}
 
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
@@ -50,7 +50,6 @@ class Builder : public nlohmann::json::json_sax_t {
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    refuse_other_kinds(text_, FileKind::json, origin_);
     fail(ErrorKind::bad_input, "{}: not JSON: {}", origin_, message_of(error));
   }
 
@@ -78,7 +77,6 @@ class Builder : public nlohmann::json::json_sax_t {
   }
 
   Json& root_;
-  std::string_view text_;
   const std::string& origin_;
   const JsonKeyCheck& check_;
   std::vector<Json*> open_;  // lists and objects around what comes next
@@ -93,8 +91,9 @@ std::string text_of(const Json& value, int indent) {
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, const std::string& origin, const JsonKeyCheck& check) {
+  refuse_other_kinds(text, FileKind::json, origin);
   nlohmann::json root;
-  Builder builder(root, text, origin, check);
+  Builder builder(root, origin, check);
   nlohmann::json::sax_parse(text, &builder);
   return root;
 }

@@ -69,7 +69,8 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> kno
     if (name.size() > longest_word) continue;
     const bool begins = word.size() >= 3 && name.starts_with(word);
     const size_t far = begins ? 1 : distance(word, name);
-    const bool near = far > 0 && (begins || far <= std::max<size_t>(1, std::min(word.size(), name.size()) / 3));
+    const size_t shorter = std::min(word.size(), name.size());
+    const bool near = far > 0 && (begins || (far < shorter && far <= std::max<size_t>(1, shorter / 3)));
     if (near && (!nearest || far < best)) nearest = &name, best = far;
   }
   return nearest ? fmt::format("; did you mean {}?", *nearest) : std::string();

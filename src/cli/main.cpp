@@ -3,6 +3,8 @@
 #include <malloc.h>
 #endif
 
+#include <csignal>
+
 #include "cli/command.h"
 #include "npusim/machine.h"
 
@@ -12,6 +14,7 @@ int main(int argc, char** argv) {
   // nodes, and growing faster than they.
   mallopt(M_MXFAST, 0);
 #endif
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error of writing it, as a full disk is
   npusim::bind_threads(argv);
   return npusim::cli::run(argc, argv);
 }

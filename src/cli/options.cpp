@@ -16,7 +16,12 @@ CLI::Option* mark(CLI::Option* option, const char* kind, const char* type) {
   return option->type_name(type)->check(CLI::Validator([](std::string&) { return std::string(); }, "", kind));
 }
 
-std::string found(const std::string& text) { return text.empty() ? "nothing" : "'" + text + "'"; }
+// What was written, as far as a message shows it.
+std::string shown(const std::string& text) {
+  constexpr size_t longest = 80;
+  return text.empty() ? "nothing" : text.size() <= longest ? text : text.substr(0, longest) + "…";
+}
+std::string found(const std::string& text) { return text.empty() ? shown(text) : "'" + shown(text) + "'"; }
 
 // Empty where `text` may be what `what` says.
 std::string refuse_word(const std::string& text, std::string_view what, bool streams) {
@@ -51,7 +56,7 @@ CLI::Option* add_parsed(CLI::App& verb, const std::string& names, Store store, R
     T value{};
     if (parse(text, value) && (range.any || (value >= range.low && value <= range.high))) return {};  // no NaN in it
     const std::string expected = range.any ? "" : fmt::format(" from {} to {}", range.low, range.high);
-    return fmt::format("expected {}{}, found {}", range.what, expected, text.empty() ? "nothing" : text);
+    return fmt::format("expected {}{}, found {}", range.what, expected, shown(text));
   };
   const auto take = [store](const CLI::results_t& results) {
     T value{};
@@ -210,6 +215,8 @@ std::string refuse_words(const CLI::App& verb, const std::vector<std::string>& w
     const auto missing = [&](const std::string& found) {
       return fmt::format("{}: expected a value ({}), found {}", word.name, option->get_type_name(), found);
     };
+    const bool with_equals = !word.name.starts_with("--") && word.value.starts_with("=");
+    if (with_equals) return missing(found(word.value));
     if (word.has_value && word.value.empty()) return missing("nothing");
     if (word.has_value) continue;
     if (++i == words.size()) return missing("nothing");

@@ -290,7 +290,9 @@ class Bisector {
     std::vector<std::string> names;
     const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
     const std::vector<HostTensor> inputs = given(names), golden = evaluate_ir(source_of(ir), inputs, weights_.get());
-    std::filesystem::create_directories(folder);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) fail(ErrorKind::bad_input, "cannot write {}: {}", folder, error.message());
     const auto save = [&](const char* file, const std::vector<std::string>& keys,
                           const std::vector<HostTensor>& tensors) {
       std::vector<NamedTensor> list;

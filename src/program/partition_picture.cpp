@@ -16,7 +16,7 @@ namespace {
 constexpr int margin = 20, label_width = 90, lane_height = 106, box_height = 66, gap = 34, row_gap = 26;
 constexpr int page_width = 1200;                  // where a row of segments ends and the next begins
 constexpr int narrowest = 56, widest = 260;       // of boxes, which grow with the logarithm of their time
-constexpr double letter = 6.8, beside_text = 12;  // pixels of one at this font's size, and left and right of a line
+constexpr double letter = 7.2, beside_text = 12;  // pixels of one at this font's size, and left and right of a line
 constexpr size_t longest_line = 34;               // letters of the operators in a box
 
 std::string escaped(std::string_view text) {

@@ -145,6 +145,7 @@ TEST_F(Options, ValuesOfNoKindAreRefused) {
       expect_refused(with(base, {one.name}), one.name);
       expect_refused(with(base, {one.name + "="}), one.name);
       expect_refused(with(base, {one.name, "--help"}), one.name);
+      for (const std::string& letter : one.option->get_snames()) expect_refused(with(base, {"-" + letter + "=x"}), "-");
     }
     if (kind != "text") refuse("");
     const bool repeats = kind == "names" || kind == "named files";

@@ -69,7 +69,8 @@ TEST_F(CliErrors, CompileUsage) {
   expect({"compile", "-"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
   expect({"compile", "model.json", "-o", "-", "--json"}, 2, "-o - leaves no standard output for --json");
   expect({"compile", "model.json", "--dtype", "int8"}, 2, "--dtype int8: expected auto, float16, bfloat16 or float32");
-  expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, cuda, null");
+  expect({"compile", "model.json", "--target", "tpu"}, 2,
+         "unknown target tpu: this build has cpu, cuda, null; did you mean cpu?");
   expect({"compile", "model.json", "--target", "cpu:avx2"}, 2, "target cpu: expected no architectures, found 'avx2'");
   expect({"compile", "model.json", "--target", "cuda:sm_80,90"}, 2,
          "target cuda: expected architectures such as sm_80,sm_90a, found 'sm_80,90'");

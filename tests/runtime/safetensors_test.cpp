@@ -303,12 +303,12 @@ TEST(TensorSet, MalformedIndex) {
 TEST(TensorSet, MissingFile) {
   EXPECT_EQ(error_of([] { map_tensors("/nowhere/w.safetensors"); }),
             "cannot open /nowhere/w.safetensors: No such file or directory");
-  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is not a regular file");
-  EXPECT_EQ(error_of([] { read_tensors("/dev/zero"); }), "/dev/zero is not a regular file");
+  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is a folder: expected a regular file");
+  EXPECT_EQ(error_of([] { read_tensors("/dev/zero"); }), "/dev/zero is a device: expected a regular file");
   const Folder folder;
   const std::string fifo = folder.file("fifo");  // that nobody writes to
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { map_tensors(fifo); }), fifo + " is not a regular file");
+  EXPECT_EQ(error_of([&] { map_tensors(fifo); }), fifo + " is a pipe: expected a regular file");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ const std::map<std::string, std::set<std::string>> may_see = {
     {"ops", {"base", "kernel", "kernel/facts"}},
     {"aten", {"base", "kernel", "npusim/aten.h"}},
     {"aten/torch", {"aten/plugin.h"}},
-    {"graph", {"base", "kernel", "kernel/facts", "ops", "aten"}},
+    {"graph", {"base", "kernel", "kernel/facts", "ops", "aten", "npusim/message.h"}},
     {"passes", {"base", "kernel", "kernel/facts", "kernel/fuse", "ops", "graph", "program/target_config.h"}},
     {"program", {"base", "kernel", "kernel/facts", "npusim/message.h", "npusim/program.h"}},
     {"partition",
