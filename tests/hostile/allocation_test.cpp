@@ -12,7 +12,6 @@
 #include "npusim/compiler.h"
 #include "npusim/tensor_set.h"
 #include "program/sample.h"
-#include "text/tokenizer.h"
 
 namespace npusim {
 namespace {
@@ -96,15 +95,22 @@ TEST(Allocation, Compiling) {
   }
 }
 
+// With weights that are small numbers, whatever their dtype.
+SessionOptions options_for(const Program& program, std::vector<HostTensor>& memory) {
+  SessionOptions options;
+  options.weights = hostile::weights_for(program, memory);
+  for (HostTensor& tensor : memory) std::fill(tensor.data.begin(), tensor.data.end(), std::byte{0x3c});
+  options.threads = 1;
+  return options;
+}
+
 TEST(Allocation, Sessions) {
   for (const char* name : {"convolution", "transformer"}) {
     const auto program = compile({{"main", seeds + "ir/" + name + ".json"}}).program;
-    sweep(name, 0, [&] { hostile::run_program(*program); });
     std::vector<HostTensor> memory;
-    SessionOptions options;
-    options.weights = hostile::weights_for(*program, memory);
-    options.threads = 1;
-    Session session(program, std::move(options));
+    const SessionOptions options = options_for(*program, memory);
+    sweep(name, 0, [&] { Session(program, options).run(0); });
+    Session session(program, options);
     session.run(0);
     const auto bytes = [&] {
       const auto out = session.output(0, 0);
@@ -122,10 +128,8 @@ TEST(Allocation, Sessions) {
 }
 
 TEST(Allocation, OtherFiles) {
-  const std::string tokenizer = read_file(seeds + "tokenizer/gpt2");
-  sweep("tokenizer", beyond_json, [&] { encode(parse_tokenizer(tokenizer, "t"), "Hello, world!", true); });
-  sweep("safetensors", beyond_json, [&] { read_tensors(seeds + "safetensors/three.safetensors"); });
-  sweep("mapped", beyond_json, [&] { open_tensors(seeds + "safetensors/three.safetensors"); });
+  sweep("safetensors", 256, [&] { read_tensors(seeds + "safetensors/three.safetensors"); });
+  sweep("mapped", 256, [&] { open_tensors(seeds + "safetensors/three.safetensors"); });
 }
 
 }  // namespace
