@@ -3,6 +3,7 @@
 #include "cli/compile_flags.h"
 #include "cli/inputs.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 #include "npusim/compiler.h"
 #include "npusim/program.h"
 
@@ -11,6 +12,7 @@ namespace npusim::cli {
 Action add_bisect(CLI::App& verb) {
   struct Flags {
     std::string ir, weights, output;
+    bool read_weights = false;
     InputFlags inputs;
     CompileFlags compile;
     double tolerance = 1e-4;
@@ -19,8 +21,7 @@ Action add_bisect(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   flags->compile.dtype = "float32";  // half precision is far from the reference everywhere
   verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
-  verb.add_option("--weights", flags->weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
+  add_weights_flags(verb, flags->weights, flags->read_weights);
   add_input_flags(verb, flags->inputs);
   add_compile_flags(verb, flags->compile);
   verb.add_option("--max-rel-l2", flags->tolerance, "how far a part may be from the reference, by relative L2")
@@ -32,7 +33,7 @@ Action add_bisect(CLI::App& verb) {
   return [flags] {
     const MethodSource source = read_source("main", flags->ir);
     CompileOptions options = compile_options(flags->compile);
-    const auto weights = flags->weights.empty() ? nullptr : open_tensors(flags->weights);
+    const auto weights = open_weights(flags->weights, flags->read_weights);
     Bisection found;
     {
       Progress progress;

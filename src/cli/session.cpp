@@ -19,14 +19,22 @@ void add_threads_flag(CLI::App& verb, int& threads) {
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   verb.add_option("program", flags.program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
-  verb.add_option("--weights", flags.weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
+  add_weights_flags(verb, flags.weights, flags.read_weights);
   verb.add_option("--device", flags.device, "where to run, such as cpu or cuda:0; default: the program's target")
       ->type_name("D");
-  verb.add_flag("--read-weights", flags.read_weights,
-                "read the weights into memory: files that are mapped must not change meanwhile");
   add_code_flag(verb, flags.no_code);
   add_threads_flag(verb, flags.threads);
+}
+
+void add_weights_flags(CLI::App& verb, std::string& weights, bool& read) {
+  verb.add_option("--weights", weights, "weights: .safetensors, or an index of shards")->type_name("W.safetensors");
+  verb.add_flag("--read-weights", read,
+                "read the weights into memory: files that are mapped must not change meanwhile");
+}
+
+std::shared_ptr<const TensorSet> open_weights(const std::string& path, bool read) {
+  if (path.empty()) return nullptr;
+  return read ? read_tensors(path) : open_tensors(path);
 }
 
 void add_code_flag(CLI::App& verb, bool& no_code) {
@@ -42,8 +50,7 @@ std::shared_ptr<const Program> load_program_file(const std::string& path, bool n
 }
 
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags) {
-  if (flags.weights.empty()) return nullptr;
-  return flags.read_weights ? read_tensors(flags.weights) : open_tensors(flags.weights);
+  return open_weights(flags.weights, flags.read_weights);
 }
 
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

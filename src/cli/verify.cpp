@@ -193,8 +193,7 @@ int run(const Flags& flags) {
 Action add_verify(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
-  verb.add_option("--weights", flags->session.weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
+  add_weights_flags(verb, flags->session.weights, flags->session.read_weights);
   add_input_flags(verb, flags->inputs);
   verb.add_option("--golden", flags->golden, "expected outputs; without it the reference evaluates the IR")
       ->type_name("G.safetensors");
