@@ -15,6 +15,7 @@ namespace npusim::cli {
 Action add_bisect(CLI::App& verb) {
   struct Flags {
     std::string ir, weights, output;
+    bool read_weights = false;
     InputFlags inputs;
     CompileFlags compile;
     double tolerance = 0;
@@ -22,7 +23,7 @@ Action add_bisect(CLI::App& verb) {
   };
   auto flags = std::make_shared<Flags>();
   add_ir_flag(verb, flags->ir);
-  add_weights_flag(verb, flags->weights);
+  add_weights_flags(verb, flags->weights, flags->read_weights);
   add_input_flags(verb, flags->inputs);
   add_compile_flags(verb, flags->compile);
   const CLI::Option* tolerance = add_number(verb, "--max-rel-l2", flags->tolerance, 0, 1e9, "X",
@@ -33,7 +34,7 @@ Action add_bisect(CLI::App& verb) {
   return [flags, tolerance] {
     const MethodSource source = read_source("main", flags->ir);
     CompileOptions options = compile_options(flags->compile);
-    const auto weights = flags->weights.empty() ? nullptr : open_tensors(flags->weights);
+    const auto weights = open_weights(flags->weights, flags->read_weights);
     Bisection found;
     {
       Progress progress;

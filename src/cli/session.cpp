@@ -20,22 +20,27 @@ void add_program_flag(CLI::App& verb, std::string& program) {
   add_file(verb, "program", program, "P.npubin", "the .npubin; - is standard input")->required();
 }
 
-void add_weights_flag(CLI::App& verb, std::string& weights) {
-  add_file(verb, "--weights", weights, "W.safetensors", "weights: .safetensors, or an index of shards", false);
-}
-
 void add_method_flag(CLI::App& verb, std::string& method) {
   add_name(verb, "--method", method, "NAME", "which method; default: the only one, or main");
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   add_program_flag(verb, flags.program);
-  add_weights_flag(verb, flags.weights);
+  add_weights_flags(verb, flags.weights, flags.read_weights);
   add_name(verb, "--device", flags.device, "D", "where to run, such as cpu or cuda:0; default: the program's target");
-  verb.add_flag("--read-weights", flags.read_weights,
-                "read the weights into memory: files that are mapped must not change meanwhile");
   add_code_flag(verb, flags.no_code);
   add_threads_flag(verb, flags.threads);
+}
+
+void add_weights_flags(CLI::App& verb, std::string& weights, bool& read) {
+  add_file(verb, "--weights", weights, "W.safetensors", "weights: .safetensors, or an index of shards", false);
+  verb.add_flag("--read-weights", read,
+                "read the weights into memory: files that are mapped must not change meanwhile");
+}
+
+std::shared_ptr<const TensorSet> open_weights(const std::string& path, bool read) {
+  if (path.empty()) return nullptr;
+  return read ? read_tensors(path) : open_tensors(path);
 }
 
 void add_code_flag(CLI::App& verb, bool& no_code) {
@@ -51,8 +56,7 @@ std::shared_ptr<const Program> load_program_file(const std::string& path, bool n
 }
 
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags) {
-  if (flags.weights.empty()) return nullptr;
-  return flags.read_weights ? read_tensors(flags.weights) : open_tensors(flags.weights);
+  return open_weights(flags.weights, flags.read_weights);
 }
 
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

@@ -16,13 +16,16 @@ struct SessionFlags {
 void add_session_flags(CLI::App& verb, SessionFlags& flags);
 // Its parts, for verbs that take some of them.
 void add_program_flag(CLI::App& verb, std::string& program);
-void add_weights_flag(CLI::App& verb, std::string& weights);
 void add_threads_flag(CLI::App& verb, int& threads);
 
 void add_method_flag(CLI::App& verb, std::string& method);
 // --no-code alone, and the program file that it is about; what is left out is told as notes.
 void add_code_flag(CLI::App& verb, bool& no_code);
 std::shared_ptr<const Program> load_program_file(const std::string& path, bool no_code);
+
+// --weights, and whether they are read instead of mapped.
+void add_weights_flags(CLI::App& verb, std::string& weights, bool& read);
+std::shared_ptr<const TensorSet> open_weights(const std::string& path, bool read);  // none when none are given
 
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags);  // none when none are given
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

@@ -196,7 +196,7 @@ int run(const Flags& flags) {
 Action add_verify(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_ir_flag(verb, flags->ir);
-  add_weights_flag(verb, flags->session.weights);
+  add_weights_flags(verb, flags->session.weights, flags->session.read_weights);
   add_input_flags(verb, flags->inputs);
   add_file(verb, "--golden", flags->golden, "G.safetensors",
            "expected outputs; without it the reference evaluates the IR", false);

@@ -46,7 +46,7 @@ class GraphMaker {
     graph().origins.assign(first, first + method_.nodes);
     set_producers(graph());
     if (const auto problems = check_graph(graph()); !problems.empty())
-      fail(ErrorKind::internal, "recompile: method '{}': {}", method_.name, fmt::join(problems, "; "));
+      fail(ErrorKind::unsupported, "recompile: method '{}': {}", method_.name, fmt::join(problems, "; "));
     return std::move(made_);
   }
 

@@ -121,6 +121,8 @@ class ProgramChecker {
       return add("buffer {} '{}': extents in memory {} do not hold {}", i, b.name, to_string(b.stored),
                  to_string(b.type));
     if (!is_placed(b) && b.offset != 0) add("buffer {} '{}': expected no offset, found {}", i, b.name, b.offset);
+    if (b.kind == BufferKind::weight && b.fqn.empty())
+      add("buffer {} '{}': expected its name in a weight file, found none", i, b.name);
     if (b.kind != BufferKind::weight && (!b.fqn.empty() || !b.tied.empty()))
       add("buffer {} '{}': expected no name in a weight file, found one", i, b.name);
     if (b.kind != BufferKind::constant && b.constant != -1)

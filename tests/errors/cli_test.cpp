@@ -30,7 +30,8 @@ class CliErrors : public CliTest {
 
 TEST_F(CliErrors, Verbs) {
   const std::string verbs =
-      "compile, run, generate, verify, bisect, bench, tune, profile, partition, describe, info, ops, devices";
+      "compile, run, generate, verify, bisect, bench, tune, recompile, profile, partition, describe, info, ops, "
+      "devices";
   expect({}, 2, "expected a verb: " + verbs);
   expect({"foo"}, 2, "there is no verb 'foo': expected " + verbs);
   expect({"comple"}, 2, "there is no verb 'comple': expected " + verbs + "; did you mean compile?");

@@ -495,7 +495,7 @@ TEST(ProgramCheck, Origins) {
 
 TEST(ProgramCheck, Config) {
   EXPECT_EQ(check_error([](Program& p) { p.devices[0].config.buffer_alignment_bytes = 48; }),
-            "config: expected a power of two up to 65536 as buffer_alignment_bytes, found 48");
+            "config: buffer_alignment_bytes: expected a power of two from 1 to 65536, found 48");
 }
 
 }  // namespace

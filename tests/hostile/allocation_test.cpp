@@ -12,7 +12,6 @@
 #include "npusim/compiler.h"
 #include "npusim/tensor_set.h"
 #include "program/sample.h"
-#include "text/tokenizer.h"
 
 namespace npusim {
 namespace {
@@ -31,9 +30,9 @@ size_t step_after(size_t n) {
 // none: of work with JSON in it smaller allocations succeed.
 constexpr size_t beyond_json = 1024;
 
-// `work` under every failure; `check` after each.
-void sweep(const std::string& what, size_t least, const std::function<void()>& work,
-           const std::function<void()>& check = {}) {
+// `work` under every failure, and how many there were; `check` after each.
+size_t sweep(const std::string& what, size_t least, const std::function<void()>& work,
+             const std::function<void()>& check = {}) {
   hostile::least = least;
   SCOPED_TRACE(what);
   work();  // what is made once is made now
@@ -58,14 +57,14 @@ void sweep(const std::string& what, size_t least, const std::function<void()>& w
     if (check) check();
     if (done || testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(failures, 0u);
   testing::Test::RecordProperty(what, static_cast<int>(failures));
+  return failures;
 }
 
 TEST(Allocation, ProgramsAreReadAndWritten) {
   const std::string file = serialize(split_program());
-  sweep("parse", 0, [&] { parse_program(file, "p"); });
-  sweep("without code", 0, [&] { parse_program(file, "p", {.code = false}); });
+  EXPECT_GT(sweep("parse", 0, [&] { parse_program(file, "p"); }), 9u);
+  EXPECT_GT(sweep("without code", 0, [&] { parse_program(file, "p", {.code = false}); }), 9u);
   sweep("describe", beyond_json,
         [program = parse_program(file, "p")] { describe(*program, true), describe_steps(*program, false); });
   const std::string folder = testing::TempDir() + "npusim_allocation/";
@@ -91,29 +90,35 @@ TEST(Allocation, Compiling) {
   for (const char* name : {"convolution", "transformer"}) {
     const std::vector<MethodSource> sources = {{"main", name, read_file(seeds + "ir/" + name + ".json")}};
     const std::string expected = serialize(*compile(sources).program);
-    sweep(name, beyond_json, [&] { compile(sources); });
+    EXPECT_GT(sweep(name, beyond_json, [&] { compile(sources); }), 9u);
     EXPECT_EQ(serialize(*compile(sources).program), expected);
   }
+}
+
+// With weights that are small numbers, whatever their dtype.
+SessionOptions options_for(const Program& program, std::vector<HostTensor>& memory) {
+  SessionOptions options;
+  options.weights = hostile::weights_for(program, memory);
+  for (HostTensor& tensor : memory) std::fill(tensor.data.begin(), tensor.data.end(), std::byte{0x3c});
+  options.threads = 1;
+  return options;
 }
 
 TEST(Allocation, Sessions) {
   for (const char* name : {"convolution", "transformer"}) {
     const auto program = compile({{"main", seeds + "ir/" + name + ".json"}}).program;
-    sweep(name, 0, [&] { hostile::run_program(*program); });
     std::vector<HostTensor> memory;
-    SessionOptions options;
-    options.weights = hostile::weights_for(*program, memory);
-    options.threads = 1;
-    Session session(program, std::move(options));
+    const SessionOptions options = options_for(*program, memory);
+    EXPECT_GT(sweep(name, 0, [&] { Session(program, options).run(0); }), 9u);
+    Session session(program, options);
     session.run(0);
     const auto bytes = [&] {
       const auto out = session.output(0, 0);
       return std::string(reinterpret_cast<const char*>(out.data()), out.size());
     };
     const std::string expected = bytes();
-    left = 0;
-    session.run(0);  // allocates nothing, so nothing fails
-    EXPECT_EQ(left.exchange(-1), 0);
+    sweep("run", 0, [&] { session.run(0); });  // npusim allocates nothing there, oneDNN may
+    session.run(0);
     EXPECT_EQ(bytes(), expected);
     sweep("sibling", 0, [&] { session.sibling().run(0); });
     session.run(0);
@@ -122,10 +127,8 @@ TEST(Allocation, Sessions) {
 }
 
 TEST(Allocation, OtherFiles) {
-  const std::string tokenizer = read_file(seeds + "tokenizer/gpt2");
-  sweep("tokenizer", beyond_json, [&] { encode(parse_tokenizer(tokenizer, "t"), "Hello, world!", true); });
-  sweep("safetensors", beyond_json, [&] { read_tensors(seeds + "safetensors/three.safetensors"); });
-  sweep("mapped", beyond_json, [&] { open_tensors(seeds + "safetensors/three.safetensors"); });
+  sweep("safetensors", 256, [&] { read_tensors(seeds + "safetensors/three.safetensors"); });
+  sweep("mapped", 256, [&] { open_tensors(seeds + "safetensors/three.safetensors"); });
 }
 
 }  // namespace

@@ -80,6 +80,11 @@ void use_program(const std::string& file) {
   EXPECT_EQ(check_program(program), std::vector<std::string>{});
   if (hostile::is_small(program)) hostile::run_program(program);
   if (program.kernels.size() < 64) recompile(program, "cpu");
+  try {
+    check_text_model(program);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
+  }
 }
 
 std::string program_mutant(Random& random, std::string& what) {

@@ -115,7 +115,7 @@ const std::vector<Rule> rules = {
     any("Buffer.type", inner),
     sized("Buffer.stored", {}),
     never("Buffer.offset", {1, double{far}}),
-    any("Buffer.fqn", "a weight's: any name, which a file has or has not"),
+    no_text("Buffer.fqn", {""}),
     any("Buffer.tied", "a weight's: any names"),
     never("Buffer.constant", {-2, 999}),
     never("Buffer.device", {-1, 999}),

@@ -190,9 +190,9 @@ TEST(Safetensors, HostileHeaders) {
   EXPECT_EQ(header_error("{\"a\":1e999}"), "w.st: safetensors header: not JSON: number overflow parsing '1e999'");
   EXPECT_EQ(header_error("[]"), "w.st: safetensors header: expected a JSON object, found array");
   EXPECT_EQ(place_of(header_error(std::string(1'000'000, '['))),
-            "w.st: safetensors header: not JSON: parse error at line 1, column 1000001");
+            "w.st: safetensors header: nested deeper than 100 levels");
   EXPECT_EQ(header_error(std::string(500'000, '[') + std::string(500'000, ']')),
-            "w.st: safetensors header: expected a JSON object, found array");
+            "w.st: safetensors header: nested deeper than 100 levels");
   EXPECT_EQ(header_error(R"({"a":1})"), "w.st: tensor \"a\": expected an object, found 1");
   EXPECT_EQ(header_error(R"({"__metadata__":[]})"), "w.st: __metadata__: expected an object, found array");
   EXPECT_EQ(header_error(R"({"__metadata__":{"k":1}})"), "w.st: __metadata__: \"k\": expected a string, found 1");
