@@ -20,7 +20,7 @@ std::tuple<std::vector<int64_t>, double, double> generate_tokens(Session& sessio
   const GenerateOptions options{max_new_tokens, temperature, top_p, seed, stop_tokens};
   Generation found;
   {
-    const nb::gil_scoped_release release;
+    const Work work;
     found = generate(session, prompt, options, on_token ? *on_token : Token());
   }
   return {std::move(found.tokens), found.prefill_ms, found.decode_ms_per_token};

@@ -14,7 +14,7 @@ from typing import Any
 from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError
 from .torch_parts import torch_part
 
-EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1}
+EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1, "cancelled": 130}
 assert EXIT_CODES.keys() == CLASSES.keys()
 
 

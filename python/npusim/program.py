@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from . import _core
 from .arrays import as_array
 from .errors import BadInputError, UsageError
 from .exported import Exported, ExportedText, read_exported
+from .limits import budget
 from .torch_parts import torch_part
 from .weights import Weights
 
@@ -28,6 +29,13 @@ class TensorInfo:
     shape: tuple[int, ...]
     state: bool  # stays on its device from run to run, updated in place (a KV cache)
     role: str  # what it is to a text: tokens, positions, mask, logits, last; generator: of random numbers; else data
+
+
+class Needs(NamedTuple):
+    """What a program takes."""
+
+    bytes: int  # of memory for a session, on all devices, weights included
+    flops: int  # operations of a run of its longest method, one for each expression of each element
 
 
 @dataclass
@@ -61,6 +69,11 @@ class Program:
     def details(self, *, steps: bool = False) -> dict[str, Any]:
         """The same as data: docs/cli.md, describe --json."""
         return json.loads((_core.describe_steps if steps else _core.describe)(self.handle, True))
+
+    @property
+    def needs(self) -> Needs:
+        """What a session and a run take at least, found from the program alone: what max_bytes and max_flops limit."""
+        return Needs(*_core.program_needs(self.handle))
 
     @property
     def methods(self) -> list[str]:
@@ -134,16 +147,21 @@ def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
     return TensorInfo(name, dtype, tuple(shape), state, role)
 
 
-def load(program: Path_ | bytes, weights: Weights = None) -> Program:
-    """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write.
+def load(program: Path_ | bytes, weights: Weights = None, *, max_bytes: int = 0, max_flops: int = 0) -> Program:
+    """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write,
+    UnsupportedError for a program that needs more than it may.
 
     weights: what sessions take unless they are given others.
+    max_bytes, max_flops: what the program may need (Program.needs); 0: any.
 
     What `carried` said is not in the file: the few buffers that are no states of the program (scalars that the model
     changes in place) are then inputs to be given."""
     if isinstance(program, bytes):
-        return Program(_core.parse_program(program, "program"), weights)
-    return Program(_core.load_program(os.fspath(program)), weights)
+        handle = _core.parse_program(program, "program")
+    else:
+        handle = _core.load_program(os.fspath(program))
+    _core.check_budget(handle, **budget(max_bytes, max_flops))
+    return Program(handle, weights)
 
 
 def compile(
@@ -161,6 +179,8 @@ def compile(
     plan: Mapping[str, Any] | Path_ | None = None,
     kv_map: Mapping[str, Any] | Path_ | None = None,
     text: bool | None = None,
+    max_bytes: int = 0,
+    max_flops: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Program:
     """Compiles a model to a program of static shapes.
@@ -180,9 +200,11 @@ def compile(
     plan: which nodes the CPU runs, as Program.partition_plan() gives it, or its file.
     kv_map: which outputs of a prefill fill which states of a decode (docs/ir_format.md, section 8), or its file.
     text: whether methods of a text get others that `generate` is faster with. None: among several methods.
+    max_bytes, max_flops: what the program may need (Program.needs); 0: any.
     progress: receives the name of each stage as it begins.
 
-    Raises UnsupportedError with a problem for each node that cannot be compiled, BadInputError for a malformed IR."""
+    Ctrl-C ends it between two of its steps. Raises UnsupportedError with a problem for each node that cannot be compiled
+    and for a program that needs more than it may, BadInputError for a malformed IR."""
     sources: list[tuple[str, str, str]] = []
     weights: Weights = None
     carried: dict[str, dict[str, str]] = {}
@@ -208,6 +230,7 @@ def compile(
         _text(plan),
         _text(kv_map),
         text,
+        **budget(max_bytes, max_flops),
     )
     handle, seconds, notes = _core.compile(sources, options, progress)
     return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, options)

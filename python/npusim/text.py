@@ -58,7 +58,7 @@ def generate(
 
     Ends at a stop token, after max_new_tokens, or when the states are full. Raises UnsupportedError when the program is
     no language model, BadInputError for a prompt that is empty or does not fit."""
-    with session._lock:
+    with session._turns.take():
         found = _core.generate(
             session._handle, list(prompt), max_new_tokens, temperature, top_p, seed, list(stop_tokens), on_token
         )

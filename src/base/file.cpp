@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/temporary.h"
 
 namespace npusim {
 namespace {
@@ -94,17 +95,14 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
     if (::close(to) != 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
     return;
   }
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkstemp(temporary.data());
+  std::string name = path + ".XXXXXX";
+  const int fd = ::mkstemp(name.data());
   if (fd < 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-  try {
-    for (auto part : parts) write_all(fd, part, path);
-    if (::fchmod(fd, 0644) != 0 || ::close(fd) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0)
-      fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  Temporary temporary(std::move(name));
+  for (auto part : parts) write_all(fd, part, path);
+  if (::fchmod(fd, 0644) != 0 || ::close(fd) != 0 || std::rename(temporary.path().c_str(), path.c_str()) != 0)
+    fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
+  temporary.keep();
 }
 
 void write_file(const std::string& path, std::string_view text) {

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "cli/fail.h"
+#include "cli/session.h"
 
 namespace npusim::cli {
 
@@ -25,6 +26,7 @@ void add_compile_flags(CLI::App& verb, CompileFlags& flags) {
       ->allow_extra_args(false);
   verb.add_option("--plan", flags.plan, "which nodes the CPU runs, as partition -o writes it")->type_name("PLAN.json");
   verb.add_flag("--strict", flags.strict, "round at every edge of the IR, as eager PyTorch does");
+  add_budget_flags(verb, flags.budget);
 }
 
 CompileOptions compile_options(const CompileFlags& flags) {
@@ -37,6 +39,7 @@ CompileOptions compile_options(const CompileFlags& flags) {
   options.fallback = !flags.no_fallback;
   options.force_cpu = {flags.force_cpu.begin(), flags.force_cpu.end()};
   options.plan.path = flags.plan;
+  options.budget = flags.budget;
   options.disabled_fusions = {flags.disabled.begin(), flags.disabled.end()};
   return options;
 }

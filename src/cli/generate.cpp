@@ -19,7 +19,7 @@ struct Flags {
 };
 
 int run(const Flags& flags) {
-  const std::shared_ptr<const Program> program = load_program(flags.session.program);
+  const std::shared_ptr<const Program> program = load_session_program(flags.session);
   check_text_model(*program);
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(flags.tokenizer);
   GenerateOptions options = flags.options;

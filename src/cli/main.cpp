@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/fail.h"
 #include "npusim/aten.h"
+#include "npusim/cancel.h"
 #include "npusim/machine.h"
 
 namespace npusim::cli {
@@ -49,6 +50,8 @@ int exit_code(ErrorKind kind) {
       return 5;
     case ErrorKind::internal:
       return 1;
+    case ErrorKind::cancelled:
+      return 130;
   }
   return 1;
 }
@@ -142,5 +145,6 @@ int main(int argc, char** argv) {
   mallopt(M_MXFAST, 0);
 #endif
   npusim::bind_threads(argv);
+  npusim::end_on_signals();
   return npusim::cli::run(argc, argv);
 }

@@ -4,17 +4,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cli/cli.h"
 #include "cli/fail.h"
 #include "cli/progress.h"
+#include "npusim/machine.h"
 
 namespace npusim::cli {
 
 void add_threads_flag(CLI::App& verb, int& threads) {
-  verb.add_option("--threads", threads, "host threads; default: one per core")
+  verb.add_option("--threads", threads, "host threads; default: one per core, one where there is little work")
       ->type_name("N")
-      ->check(integer_in(1, 4096));
+      ->check(integer_in(1, most_threads));
+}
+
+void add_budget_flags(CLI::App& verb, Budget& budget) {
+  verb.add_option("--max-bytes", budget.max_bytes, "refuse a program that needs more memory; default: any")
+      ->type_name("N")
+      ->check(integer_in(1, std::numeric_limits<int64_t>::max()));
+  verb.add_option("--max-flops", budget.max_flops, "refuse a program that needs more operations a run; default: any")
+      ->type_name("N")
+      ->check(integer_in(1, std::numeric_limits<int64_t>::max()));
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
@@ -24,6 +35,13 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   verb.add_option("--device", flags.device, "where to run, such as cpu or cuda:0; default: the program's target")
       ->type_name("D");
   add_threads_flag(verb, flags.threads);
+  add_budget_flags(verb, flags.budget);
+}
+
+std::shared_ptr<const Program> load_session_program(const SessionFlags& flags) {
+  std::shared_ptr<const Program> program = load_program(flags.program);
+  check_budget(*program, flags.budget);
+  return program;
 }
 
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags) {

@@ -192,7 +192,8 @@ void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
 Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
   check_prompt(model, prompt);
-  if (!model.by_position) session.reset_states();
+  const Session::Task task(session);
+  if (!model.by_position || session.states_are_torn()) session.reset_states();
   Runner runner(session, model, options);
   const Chooser choose(options);
   Generation result;

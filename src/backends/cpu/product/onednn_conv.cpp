@@ -8,13 +8,13 @@
 #include <numeric>
 
 #include "backends/cpu/loops/loops.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/nan_guard.h"
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/product/streamed.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {
@@ -237,7 +237,7 @@ Answer make_onednn_conv_step(Problem& p) {
   if (conv) {
     auto step = make_step(std::move(conv), true);
     if (!may_lose_nan(spec.ops)) return accept(std::move(step));
-    return accept(guard_nan(std::move(step), make_streamed_step(p), context));
+    return accept(guard_nan(std::move(step), make_streamed_step(p)));
   }
   turn();
   spec.bias = false;
