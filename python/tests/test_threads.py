@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_session import add_ir, counter_ir, tensor
 
-WIDTH, LENGTH = 512, 400  # a run takes some tenths of a second, each of its steps a millisecond
+WIDTH, LENGTH = 256, 400  # a run takes some tenths of a second, each of its steps far less
 
 
 def chain_ir(length=LENGTH, width=WIDTH):

@@ -241,7 +241,6 @@ void bind_threads(char** argv) {
 }
 
 bool bind_team(int count) {
-  checked_threads("bind_team", count);
   static std::atomic<unsigned> taken = 0;
   cpu_set_t allowed = binding.allowed;
   const bool bound_by_others = binding.count == 0 && omp_get_proc_bind() != omp_proc_bind_false;

@@ -149,7 +149,7 @@ TEST(Counts, AreBounded) {
       EXPECT_EQ(error.what(), fmt::format("threads: expected 1 to 1024, or 0 for npusim's choice, found {}", count));
     }
     EXPECT_THROW(probe_gflop_s(count), Error);
-    EXPECT_THROW(bind_team(count), Error);
+    EXPECT_FALSE(bind_team(count));
   }
   Session session = test::open(p, 1);
   EXPECT_THROW(session.run(0, -1), Error);
@@ -179,13 +179,14 @@ TEST_P(Programs, RunOnEveryThreadOfARegion) {
   for (const ThreadedProgram& p : threaded_programs(GetParam())) {
     Session session = test::open(p, 2);
     const std::string expected = outputs_of(p, session);
-    std::atomic<int> right = 0;
+    std::atomic<int> right = 0, all = 0;
 #pragma omp parallel num_threads(3)
     {
+      ++all;
       Session own = session.sibling();
       if (outputs_of(p, own) == expected) ++right;
     }
-    EXPECT_EQ(right, 3) << p.name;
+    EXPECT_EQ(right, all) << p.name;
   }
 }
 
