@@ -21,7 +21,7 @@ NPUSIM_API void bind_threads(char** argv);
 // changed, where there are fewer cores or the environment binds threads already (OMP_PROC_BIND).
 NPUSIM_API bool bind_team(int count);
 // The most threads that may be asked for, wherever a count of them is given.
-inline constexpr int most_threads = 1024;
+inline constexpr int most_threads = 4096;
 // The count, if it is 1 to most_threads, or 0, which leaves it to npusim. Throws usage otherwise, with `what` in front.
 NPUSIM_API int checked_threads(std::string_view what, int64_t count);
 // Threads that parallel work of the calling thread uses, and what a session that it opens takes unless it is told: one

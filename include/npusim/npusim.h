@@ -172,7 +172,7 @@ typedef struct npusim_session_options {
   const npusim_tensors* weights; /* NULL: the program has none */
   const char* const* devices;    /* "cpu", "cuda:1": of its first devices; the others are the targets' own */
   size_t device_count;
-  int threads; /* of the host, at most 1024; 0: one per core, one for a program of little work */
+  int threads; /* of the host, at most 4096; 0: one per core, one for a program of little work */
   /* What the program may need, checked before anything is allocated: bytes of memory, operations of a run; 0: any.
    * NPUSIM_UNSUPPORTED beyond it. */
   uint64_t max_bytes;

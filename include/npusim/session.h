@@ -43,7 +43,7 @@ class Key {
 struct SessionOptions {
   std::shared_ptr<const TensorSet> weights = {};       // none: the program has no weights
   std::vector<std::shared_ptr<Backend>> devices = {};  // of the program's first ones; the others: the targets' own
-  int threads = 0;  // of the host, at most most_threads; 0: one per core, one for a program of little work
+  int threads = 0;     // of the host, at most most_threads; 0: one per core, one for a program of little work
   Budget budget = {};  // checked before anything is allocated or read: check_budget()
 };
 
@@ -72,7 +72,7 @@ class NPUSIM_API Session {
   // Of a program for several architectures, what the first device takes.
   const Program& program() const;
   std::shared_ptr<const Program> shared_program() const;
-  int threads() const;
+  int threads() const;  // that it takes at most
   DeviceInfo device(size_t nth) const;
 
   // Positions, for whoever asks often. Throw usage listing the names there are, as all functions that take a Key do.

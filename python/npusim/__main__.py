@@ -93,6 +93,8 @@ def main() -> int:
             for problem in error.problems:
                 print(f"error: {problem}".replace("\n", " "), file=sys.stderr)
             return EXIT_CODES[error.kind]
+        except KeyboardInterrupt:
+            return EXIT_CODES["cancelled"]
         return 0
     binary = Path(__file__).parent / "bin" / "npusim"
     if not binary.exists():

@@ -84,7 +84,7 @@ class Session:
     weights: a .safetensors file, an index of shards, or arrays by name, which must not change meanwhile. Default: those
         of the model that the program was compiled from.
     device: "cpu", "cuda:0", …; default: the program's target. What the target does not run stays with the CPU.
-    threads: of the host, at most 1024; 0: one per core, or one where a program's work is too little to be shared.
+    threads: of the host, at most 4096; 0: one per core, or one where a program's work is too little to be shared.
     max_bytes, max_flops: what the program may need of memory, and of operations for a run (Program.needs); 0: any.
 
     A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
@@ -156,7 +156,7 @@ class Session:
 
     @property
     def threads(self) -> int:
-        """How many of the host's it takes."""
+        """How many of the host's it takes at most."""
         return self._handle.threads()
 
     def run(

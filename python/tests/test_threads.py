@@ -225,8 +225,8 @@ def test_ctrl_c(chain):
 
 def test_counts_are_bounded():
     program = npusim.compile(add_ir(), dtype="float32")
-    for threads in (-1, 1025, 50000, 100000, 2**31, 2**40, 10**30, -(10**30)):
-        with pytest.raises(npusim.UsageError, match="threads: expected 1 to 1024, or 0 for npusim's choice, found"):
+    for threads in (-1, 4097, 50000, 100000, 2**31, 2**40, 10**30, -(10**30)):
+        with pytest.raises(npusim.UsageError, match="threads: expected 1 to 4096, or 0 for npusim's choice, found"):
             npusim.Session(program, threads=threads)
     for threads in (1.5, "2", None):
         with pytest.raises(npusim.UsageError, match="threads: expected an integer"):

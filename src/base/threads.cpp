@@ -15,6 +15,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -62,6 +63,8 @@ bool in_region() { return omp_get_level() > 0; }
 // take, and far less than a busy machine's slice of a core, which waiting would use up.
 constexpr const char* spin_count = "2000";
 
+constexpr const char* restarted = "restarted";  // NPUSIM_NO_BIND's value in the process that bind_threads() starts
+
 // One place for each core that may be used, with all of its hardware threads, in the order of OMP_PLACES: from the core
 // that this process runs on, which the system has chosen because it is free. Processes that all began at the first core
 // would share it.
@@ -105,7 +108,8 @@ void allow_places(int first, int last) {
   sched_setaffinity(getpid(), sizeof set, &set);
 }
 void float_initial_thread() {
-  if (!std::getenv("NPUSIM_NO_BIND") || omp_get_proc_bind() == omp_proc_bind_false || omp_get_num_places() == 0) return;
+  const char* const why = std::getenv("NPUSIM_NO_BIND");
+  if (!why || std::string_view(why) != restarted || omp_get_num_places() == 0) return;
   allow_places(0, omp_get_num_places());
   initial_thread_floats = true;
 }
@@ -219,7 +223,7 @@ void with_team(int count, const std::function<void()>& work) {
     return work();
   }
   std::exception_ptr error;
-  std::thread([&, asker = cancel_scope()] {
+  const auto run = [&, asker = cancel_scope()] {
     const ThreadCount limit(count);
     try {
       const AdoptCancelScope adopted(asker);
@@ -227,7 +231,12 @@ void with_team(int count, const std::function<void()>& work) {
     } catch (...) {
       error = std::current_exception();
     }
-  }).join();
+  };
+  try {
+    std::thread(run).join();
+  } catch (const std::system_error& none) {
+    fail(ErrorKind::device, "the machine gives no thread ({})", none.what());
+  }
   if (error) std::rethrow_exception(error);
 }
 
@@ -236,7 +245,7 @@ void bind_threads(char** argv) {
   setenv("OMP_PROC_BIND", "close", 1);
   setenv("OMP_PLACES", places_from_here().c_str(), 0);
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", spin_count, 0);
-  setenv("NPUSIM_NO_BIND", "1", 1);
+  setenv("NPUSIM_NO_BIND", restarted, 1);
   execv("/proc/self/exe", argv);
 }
 

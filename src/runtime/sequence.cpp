@@ -142,6 +142,7 @@ void ReadySequence::time_steps(std::span<double> ms) {
   for (const Part& part : parts_) {
     if (part.segment && part.segment->time_steps(ms.subspan(part.first, part.count))) continue;
     for (size_t i = part.first; i < part.first + part.count; ++i) {
+      check_cancelled();
       const Clock::time_point begin = Clock::now();
       enqueue_step(i);
       part.to_queue->wait();

@@ -276,6 +276,7 @@ void Session::run_step(Key method, size_t step) {
   const size_t m = state_->method(method);
   const Task task(*this);
   check_step(state_->program().methods[m], step);
+  state_->need_states(m);
   state_->attempt(
       m, [&] { state_->methods[m].steps->enqueue_step(step); }, [&] { return std::pair(step, step + 1); });
   state_->wait();

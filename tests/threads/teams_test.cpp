@@ -146,7 +146,7 @@ TEST(Counts, AreBounded) {
       ADD_FAILURE() << count;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);
-      EXPECT_EQ(error.what(), fmt::format("threads: expected 1 to 1024, or 0 for npusim's choice, found {}", count));
+      EXPECT_EQ(error.what(), fmt::format("threads: expected 1 to 4096, or 0 for npusim's choice, found {}", count));
     }
     EXPECT_THROW(probe_gflop_s(count), Error);
     EXPECT_FALSE(bind_team(count));

@@ -79,8 +79,8 @@ class CpuSegment : public Segment {
     for (const Choice& choice : steps_) choice.step->set_scratch(scratch_->host());
   }
   void enqueue() override {
+    begun_ = 0;
     with_team(threads_, [this] {
-      begun_ = 0;
       for (size_t i = 0; i < steps_.size(); ++i) {
         check_cancelled();
         ++begun_;
