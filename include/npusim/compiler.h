@@ -38,6 +38,8 @@ struct CompileOptions {
   bool fallback = true;
   std::set<std::string> force_cpu = {};  // operators for the CPU: "aten.relu.default", "aten.relu" or "relu"
   JsonSource plan = {};                  // partition_plan()'s, perhaps edited: it alone says which nodes the CPU runs
+  // Of the program: checked before code is made for it; of what its IR takes and gives, before anything else.
+  Budget budget = {};
   JsonSource kv_map = {};  // which outputs fill which states; without it they are paired by shape and order
   // Whether methods for one token get others that feed themselves; nothing: among several they do.
   std::optional<bool> text = std::nullopt;

@@ -15,6 +15,7 @@ enum class ErrorKind {
   unsupported,  // well-formed, but not something npusim can do
   device,       // the device: not there, out of memory, lost
   internal,     // a bug in npusim
+  cancelled,    // it was asked to stop: npusim/cancel.h
 };
 
 struct Problem {

@@ -5,7 +5,8 @@
  * session is used by one thread at a time, and any number of sessions may run at once.
  *
  * What a function fails with is its result; `error`, if not NULL, receives the text and must be freed. No C++ exception
- * leaves a function. A session that failed can be used again.
+ * leaves a function. A session that failed can be used again; states that the failed run had begun to update must be
+ * set or reset first (NPUSIM_USAGE otherwise).
  *
  * Strings are UTF-8. Tensors are dense, row-major, little-endian. */
 #ifndef NPUSIM_NPUSIM_H
@@ -35,7 +36,8 @@ typedef enum npusim_status {
   NPUSIM_UNSUPPORTED = 3, /* well-formed, but not something npusim can do */
   NPUSIM_DEVICE = 4,      /* the device: not there, out of memory, lost */
   NPUSIM_INTERNAL = 5,    /* a bug in npusim */
-  NPUSIM_NO_MEMORY = 6    /* the host has none left; there is no error object then */
+  NPUSIM_NO_MEMORY = 6,   /* the host has none left; there is no error object then */
+  NPUSIM_CANCELLED = 7    /* npusim_cancel() */
 } npusim_status;
 
 typedef struct npusim_error npusim_error;
@@ -158,6 +160,8 @@ typedef struct npusim_compile_options {
   int no_fallback;       /* 1: what the target cannot run is an error; 0: the CPU runs it, in the same program */
   const char* plan_path; /* which nodes the CPU runs, as `npusim partition -o` writes it: a file, or its text */
   const char* plan_json;
+  uint64_t max_bytes; /* what the program may need of memory, and of operations for a run; 0: any */
+  uint64_t max_flops;
 } npusim_compile_options;
 
 NPUSIM_API npusim_status npusim_compile(const npusim_method_source* methods, size_t count,
@@ -176,7 +180,11 @@ typedef struct npusim_session_options {
   const npusim_tensors* weights; /* NULL: the program has none */
   const char* const* devices;    /* "cpu", "cuda:1": of its first devices; the others are the targets' own */
   size_t device_count;
-  int threads; /* of the host; 0: one per core */
+  int threads; /* of the host, at most 4096; 0: one per core, one for a program of little work */
+  /* What the program may need, checked before anything is allocated: bytes of memory, operations of a run; 0: any.
+   * NPUSIM_UNSUPPORTED beyond it. */
+  uint64_t max_bytes;
+  uint64_t max_flops;
 } npusim_session_options;
 
 typedef struct npusim_session npusim_session;
@@ -210,6 +218,9 @@ NPUSIM_API npusim_status npusim_get_output(npusim_session* session, const char* 
 NPUSIM_API npusim_status npusim_run(npusim_session* session, const char* method, int times, npusim_error** error);
 NPUSIM_API npusim_status npusim_enqueue(npusim_session* session, const char* method, int times, npusim_error** error);
 NPUSIM_API npusim_status npusim_wait(npusim_session* session, npusim_error** error);
+/* From any thread: what is under way in the session ends between two of its steps, with NPUSIM_CANCELLED. The result is
+ * 1 where something was, 0 where nothing is. */
+NPUSIM_API int npusim_cancel(npusim_session* session);
 /* The seed of the random numbers that runs draw, 0 at first: their sequence starts anew. */
 NPUSIM_API npusim_status npusim_seed(npusim_session* session, uint64_t seed, npusim_error** error);
 /* All states to zero, and the generator of random numbers to its seed. */

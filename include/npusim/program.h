@@ -73,6 +73,20 @@ struct Work {
 };
 NPUSIM_API Work method_work(const Program& program, const std::string& method);
 
+// What a program takes, and what it may take; 0 there: as much as it needs.
+struct Needs {
+  uint64_t bytes = 0;  // of memory for a session, on all devices: weights, constants, what is prepared of them, states,
+                       // inputs, outputs, and the intermediate values of its largest method
+  uint64_t flops = 0;  // operations of a run of its longest method: two for each multiply-accumulate, and one for each
+                       // expression of each element that it computes
+};
+struct Budget {
+  uint64_t max_bytes = 0, max_flops = 0;
+};
+NPUSIM_API Needs program_needs(const Program& program);
+// Throws unsupported, with what is needed and what is allowed, for a program that is beyond the budget.
+NPUSIM_API void check_budget(const Program& program, const Budget& budget);
+
 // One of a method's steps.
 struct StepOverview {
   std::string kernel;                         // its name: of the fusion; "transfer" from one device to another

@@ -4,17 +4,20 @@
 // once, also of one program, on one device and over the same weights. A Session owns or shares all that it needs: the
 // caller may let go of program, weights and devices.
 //
-// An exception out of any function leaves the Session usable: what was enqueued is over, outputs and states that the
-// failed run would have written are unspecified, and the next run starts anew.
+// An exception out of any function leaves the Session usable: what was enqueued is over, and outputs that the failed
+// run would have written are unspecified. States that it had not begun to update are as they were; with those that it
+// had, nothing runs (usage) before they are set, or all states are reset.
 #pragma once
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "npusim/cancel.h"
 #include "npusim/device.h"
 #include "npusim/program.h"
 #include "npusim/tensor_set.h"
@@ -40,7 +43,8 @@ class Key {
 struct SessionOptions {
   std::shared_ptr<const TensorSet> weights = {};       // none: the program has no weights
   std::vector<std::shared_ptr<Backend>> devices = {};  // of the program's first ones; the others: the targets' own
-  int threads = 0;                                     // of the host; 0: one per core
+  int threads = 0;     // of the host, at most most_threads; 0: one per core, one for a program of little work
+  Budget budget = {};  // checked before anything is allocated or read: check_budget()
 };
 
 // A port's memory on its device, for code of the caller's own that reads or writes it there.
@@ -51,6 +55,8 @@ struct DeviceMemory {
 };
 
 class NPUSIM_API Session {
+  struct State;
+
  public:
   // Loads the weights that the program names, runs its recipes once, resolves every step. Throws bad_input naming each
   // weight that is missing or has another shape.
@@ -66,7 +72,7 @@ class NPUSIM_API Session {
   // Of a program for several architectures, what the first device takes.
   const Program& program() const;
   std::shared_ptr<const Program> shared_program() const;
-  int threads() const;
+  int threads() const;  // that it takes at most
   DeviceInfo device(size_t nth) const;
 
   // Positions, for whoever asks often. Throw usage listing the names there are, as all functions that take a Key do.
@@ -105,6 +111,27 @@ class NPUSIM_API Session {
   void enqueue(Key method, int times = 1);
   void wait();
 
+  // From any thread: what is under way ends between two of its steps, with Error of kind cancelled. False where nothing
+  // is. What is enqueued on a device by whole methods ends between those.
+  bool cancel();
+
+  // While one lives in the thread that works with the session, cancel() is for all that is done within it: for work of
+  // several runs, as generate() is one. Throws usage when another thread is at work with the session.
+  class NPUSIM_API Task {
+   public:
+    explicit Task(Session& session);
+    ~Task();
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+
+   private:
+    State& state_;
+    std::optional<CancelScope> scope_;
+  };
+
+  // Whether a run that failed has left states that it had begun to update.
+  bool states_are_torn() const;
+
   // Where an input or output, a state too, lies on its device: the same as long as the session lives. Throws usage
   // where the device has no addresses for others.
   DeviceMemory device_input(Key method, Key input);
@@ -113,7 +140,7 @@ class NPUSIM_API Session {
   // host. The caller's own work on that memory is done before, or begins after.
   void run_on_device(Key method, int times = 1);
 
-  // All states to zero, and the generator of random numbers to its seed.
+  // All states to zero, and the generator of random numbers to its seed. Also after a run that failed.
   void reset_states();
   // The seed of the random numbers that runs draw, 0 at first: their sequence starts anew. Nothing for a program that
   // draws none. States of the caller's own (set_input) win where they come later.
@@ -132,7 +159,6 @@ class NPUSIM_API Session {
   std::vector<double> time_steps(Key method);
 
  private:
-  struct State;
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -8,16 +8,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "npusim/cancel.h"
 #include "npusim/error.h"
 #include "npusim/tensor.h"
 
 namespace npusim::python {
 
 namespace nb = nanobind;
+
+// For what takes long: without the GIL, and asking Python for its signals between steps. What a handler raises, such as
+// KeyboardInterrupt, ends the work.
+class Work {
+ public:
+  Work();
+
+ private:
+  static bool check_signals();
+  nb::gil_scoped_release release_;
+  std::optional<CancelScope> scope_;
+};
 
 // What the wall has as an opaque type, as an object of Python.
 template <typename T>

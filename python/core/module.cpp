@@ -2,6 +2,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string_view.h>
+#include <unistd.h>
+
+#include <chrono>
 
 #include "convert.h"
 #include "npusim/message.h"
@@ -22,6 +25,8 @@ const char* kind_name(ErrorKind kind) {
       return "device";
     case ErrorKind::internal:
       return "internal";
+    case ErrorKind::cancelled:
+      return "cancelled";
   }
   return "internal";
 }
@@ -39,6 +44,23 @@ void translate(const std::exception_ptr& pointer, void*) {
 }
 
 }  // namespace
+
+// Python runs handlers in its main thread only.
+Work::Work() {
+  if (gettid() == getpid()) scope_.emplace(&Work::check_signals);
+}
+
+// Taking the GIL costs more than a small step: not more often than anyone notices.
+bool Work::check_signals() {
+  using Clock = std::chrono::steady_clock;
+  static Clock::time_point next;
+  const Clock::time_point now = Clock::now();
+  if (now < next) return false;
+  next = now + std::chrono::milliseconds(20);
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  return false;
+}
 
 TensorType type_of(const std::string& dtype, const Shape& shape) {
   const auto found = parse_dtype(dtype);

@@ -22,7 +22,7 @@ MethodSource source_of(const Source& source) { return {std::get<0>(source), std:
 CompileOptions make_options(const std::string& target, const std::string& dtype, const std::string& config, bool strict,
                             const std::set<std::string>& disabled_fusions, bool fallback,
                             const std::set<std::string>& force_cpu, const std::string& plan, const std::string& kv_map,
-                            std::optional<bool> text) {
+                            std::optional<bool> text, uint64_t max_bytes, uint64_t max_flops) {
   CompileOptions options;
   options.target = target;
   options.dtype = dtype;
@@ -34,6 +34,7 @@ CompileOptions make_options(const std::string& target, const std::string& dtype,
   if (!plan.empty()) options.plan = {"plan", plan};
   if (!kv_map.empty()) options.kv_map = {"kv_map", kv_map};
   options.text = text;
+  options.budget = {max_bytes, max_flops};
   return options;
 }
 
@@ -43,7 +44,7 @@ std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> co
   for (const Source& source : sources) methods.push_back(source_of(source));
   if (progress) options.progress = *progress;
   CompileResult result = [&] {
-    const nb::gil_scoped_release release;
+    const Work work;
     return compile(methods, options);
   }();
   return {Compiled{std::move(result.program)}, std::move(result.seconds), std::move(result.notes)};
@@ -86,7 +87,7 @@ std::string bisect_source(const Source& source, const CompileOptions& options, c
                           const std::optional<Handle<TensorSet>>& weights, std::optional<double> tolerance,
                           const std::string& folder) {
   const std::vector<HostTensor> values = copies_of(inputs);
-  const nb::gil_scoped_release release;
+  const Work work;
   return describe_bisection(
       bisect(source_of(source), options, values, weights ? weights->of : nullptr, tolerance, folder), true);
 }
@@ -112,7 +113,7 @@ std::vector<OwnTensor> evaluate(const Source& source, const std::vector<Tensor>&
   const std::vector<HostTensor> values = copies_of(inputs);
   std::vector<HostTensor> results;
   {
-    const nb::gil_scoped_release release;
+    const Work work;
     results = evaluate_ir(source_of(source), values, weights ? weights->of.get() : nullptr);
   }
   std::vector<OwnTensor> list;
@@ -123,12 +124,12 @@ std::vector<OwnTensor> evaluate(const Source& source, const std::vector<Tensor>&
 }  // namespace
 
 void add_programs(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Work>;
   nb::class_<Compiled>(m, "Program");
   nb::class_<CompileOptions>(m, "Options");
   m.def("options", &make_options, nb::arg("target"), nb::arg("dtype"), nb::arg("config"), nb::arg("strict"),
         nb::arg("disabled_fusions"), nb::arg("fallback"), nb::arg("force_cpu"), nb::arg("plan"), nb::arg("kv_map"),
-        nb::arg("text").none());
+        nb::arg("text").none(), nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0);
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
   m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
         nb::arg("tolerance").none(), nb::arg("folder"));
@@ -175,6 +176,19 @@ void add_programs(nb::module_& m) {
     return nb::make_tuple(plugin.name, plugin.description, plugin.usable);
   });
   m.def("program_info", &info, nb::arg("program"));
+  m.def(
+      "program_needs",
+      [](const Compiled& p) {
+        const Needs needs = program_needs(*p.of);
+        return nb::make_tuple(needs.bytes, needs.flops);
+      },
+      nb::arg("program"));
+  m.def(
+      "check_budget",
+      [](const Compiled& p, uint64_t max_bytes, uint64_t max_flops) {
+        check_budget(*p.of, {max_bytes, max_flops});
+      },
+      nb::arg("program"), nb::arg("max_bytes"), nb::arg("max_flops"));
   m.def(
       "method_names", [](const Compiled& p) { return method_names(*p.of); }, nb::arg("program"));
   m.def(

@@ -5,18 +5,20 @@
 #include <cstring>
 
 #include "convert.h"
+#include "npusim/machine.h"
 #include "npusim/session.h"
 
 namespace npusim::python {
 namespace {
 
-using Release = nb::call_guard<nb::gil_scoped_release>;
+using Release = nb::call_guard<Work>;
 
 Session* open(const Handle<Program>& program, const std::optional<Handle<TensorSet>>& weights,
-              const std::vector<std::string>& devices, int threads) {
+              const std::vector<std::string>& devices, int64_t threads, uint64_t max_bytes, uint64_t max_flops) {
   SessionOptions options;
+  options.budget = {max_bytes, max_flops};
   if (weights) options.weights = weights->of;
-  options.threads = threads;
+  options.threads = checked_threads("threads", threads);
   for (const std::string& device : devices) options.devices.push_back(open_backend(device));
   return new Session(program.of, std::move(options));
 }
@@ -173,10 +175,11 @@ void add_sessions(nb::module_& m) {
       .def(
           "step_how", [](const Session& s, size_t method, size_t step) { return s.step_info(method, step).how; },
           nb::arg("method"), nb::arg("step"))
+      .def("cancel", &Session::cancel)
       .def("reset_states", &Session::reset_states, Release())
       .def("seed", nb::overload_cast<uint64_t>(&Session::seed), nb::arg("seed"), Release());
   m.def("open_session", &open, nb::arg("program"), nb::arg("weights").none(), nb::arg("devices"), nb::arg("threads"),
-        nb::rv_policy::take_ownership, Release());
+        nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0, nb::rv_policy::take_ownership, Release());
   m.def("on_device", &on_device, nb::arg("array").noconvert(),
         "Device, dtype, shape and address of an array by DLPack, which must be row-major.");
 }

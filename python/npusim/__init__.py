@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _core
+from ._openmp import core as _core
 from .checks import Bisection, Comparison, Part, Verified, bisect, compare, verify
-from .errors import BadInputError, DeviceError, Error, InternalError, Problem, UnsupportedError, UsageError
+from .errors import BadInputError, CancelledError, DeviceError, Error, InternalError, Problem, UnsupportedError, UsageError
 from .exported import Exported, ExportedText, read_exported
 from .machine import Device, Op, aten_plugin, devices, is_op_supported, ops, use_aten_plugin
 from .partitioning import DAGExecutor, Partition, PartitionPlan, partition
 from .profiling import Profile, Profiler, Step, profile
-from .program import Program, TensorInfo, compile, load
+from .program import Needs, Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
 from .torch_parts import torch_part
@@ -47,6 +47,7 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
 __all__ = [
     "BadInputError",
     "Bisection",
+    "CancelledError",
     "Comparison",
     "DAGExecutor",
     "Device",
@@ -56,6 +57,7 @@ __all__ = [
     "ExportedText",
     "Generation",
     "InternalError",
+    "Needs",
     "Op",
     "Part",
     "Partition",

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError
 from .torch_parts import torch_part
 
-EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1}
+EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1, "cancelled": 130}
 assert EXIT_CODES.keys() == CLASSES.keys()
 
 
@@ -101,6 +101,8 @@ def main() -> int:
             for problem in error.problems:
                 print(f"error: {problem}", file=sys.stderr)
             return EXIT_CODES[error.kind]
+        except KeyboardInterrupt:
+            return EXIT_CODES["cancelled"]
         return 0
     binary = Path(__file__).parent / "bin" / "npusim"
     if not binary.exists():

@@ -29,6 +29,24 @@ def integer(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
+def thread_count(value: Any) -> int:
+    """A number of threads, whose bounds the library knows: what no machine word holds is out of them too."""
+    try:
+        count = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = None
+    if count is None:
+        raise refused("threads", "an integer", value)
+    return max(-(2**63), min(count, 2**63 - 1))
+
+
+def budget(max_bytes: Any, max_flops: Any) -> dict[str, int]:
+    """What a program may need, 0 for any; whole floats such as 1e9 are taken."""
+    limits = {"max_bytes": max_bytes, "max_flops": max_flops}
+    whole = {n: int(v) if isinstance(v, float) and v.is_integer() else v for n, v in limits.items()}
+    return {name: integer(name, value, 0, 2**64 - 1) for name, value in whole.items()}
+
+
 def number(name: str, value: Any) -> float:
     """A number; its range is checked where it is used."""
     if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__") and not hasattr(value, "__index__"):

@@ -61,7 +61,15 @@ class InternalError(Error):
     kind = "internal"
 
 
-CLASSES = {c.kind: c for c in (UsageError, BadInputError, UnsupportedError, DeviceError, InternalError)}
+class CancelledError(Error):
+    """It was asked to stop: Session.cancel()."""
+
+    kind = "cancelled"
+
+
+CLASSES = {
+    c.kind: c for c in (UsageError, BadInputError, UnsupportedError, DeviceError, InternalError, CancelledError)
+}
 
 
 def of_kind(kind: str, problems: list[tuple[str, str]]) -> Error:

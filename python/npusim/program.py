@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from . import _core
-from .arguments import flag, function, texts
+from .arguments import budget, flag, function, texts
 from .arguments import path as _path
 from .arguments import text as _text
 from .arrays import as_array
@@ -31,6 +31,13 @@ class TensorInfo:
     shape: tuple[int, ...]
     state: bool  # stays on its device from run to run, updated in place (a KV cache)
     role: str  # what it is to a text: tokens, positions, mask, logits, last; generator: of random numbers; else data
+
+
+class Needs(NamedTuple):
+    """What a program takes."""
+
+    bytes: int  # of memory for a session, on all devices, weights included
+    flops: int  # operations of a run of its longest method, one for each expression of each element
 
 
 @dataclass
@@ -71,6 +78,11 @@ class Program:
     def details(self, *, steps: bool = False) -> dict[str, Any]:
         """The same as data: docs/cli.md, describe --json."""
         return json.loads((_core.describe_steps if steps else _core.describe)(self.handle, True))
+
+    @property
+    def needs(self) -> Needs:
+        """What a session and a run take at least, found from the program alone: what max_bytes and max_flops limit."""
+        return Needs(*_core.program_needs(self.handle))
 
     @property
     def methods(self) -> list[str]:
@@ -144,18 +156,32 @@ def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
     return TensorInfo(name, dtype, tuple(shape), state, role)
 
 
-def load(program: Path_ | bytes, weights: Weights = None, *, code: bool = True) -> Program:
-    """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write.
+def load(
+    program: Path_ | bytes,
+    weights: Weights = None,
+    *,
+    code: bool = True,
+    max_bytes: int | float = 0,
+    max_flops: int | float = 0,
+) -> Program:
+    """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write,
+    UnsupportedError for a program that needs more than it may.
 
     weights: what sessions take unless they are given others.
     code: False leaves out launches on devices that are compiled for ahead, which are code that nobody can prove
         (SECURITY.md): the CPU runs their steps. A program that calls a plugin is then refused: UnsupportedError.
+    max_bytes, max_flops: what the program may need (Program.needs); 0: any.
 
     What `carried` said is not in the file: the few buffers that are no states of the program (scalars that the model
     changes in place) are then inputs to be given."""
+    limits = budget(max_bytes, max_flops)
+    flag("code", code)
     if isinstance(program, bytes):
-        return Program(_core.parse_program(program, "program", code), weights)
-    return Program(_core.load_program(_path("program", program), code), weights)
+        handle = _core.parse_program(program, "program", code)
+    else:
+        handle = _core.load_program(_path("program", program), code)
+    _core.check_budget(handle, **limits)
+    return Program(handle, weights)
 
 
 def compile(
@@ -173,6 +199,8 @@ def compile(
     plan: Mapping[str, Any] | Path_ | None = None,
     kv_map: Mapping[str, Any] | Path_ | None = None,
     text: bool | None = None,
+    max_bytes: int | float = 0,
+    max_flops: int | float = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Program:
     """Compiles a model to a program of static shapes.
@@ -192,9 +220,12 @@ def compile(
     plan: which nodes the CPU runs, as Program.partition_plan() gives it, or its file.
     kv_map: which outputs of a prefill fill which states of a decode (docs/ir_format.md, section 8), or its file.
     text: whether methods of a text get others that `generate` is faster with. None: among several methods.
+    max_bytes, max_flops: what the program may need (Program.needs); 0: any.
     progress: receives the name of each stage as it begins.
 
-    Raises UnsupportedError with a problem for each node that cannot be compiled, BadInputError for a malformed IR."""
+    Ctrl-C ends it between two of its steps. Raises UnsupportedError with a problem for each node that cannot be compiled
+    and for a program that needs more than it may, BadInputError for a malformed IR."""
+    limits = budget(max_bytes, max_flops)
     made = (  # checked before a model is exported, which may take minutes
         _text("target", target),
         _text("dtype", dtype),
@@ -223,7 +254,7 @@ def compile(
             carried[name] = taken.ir.get("states", {})
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
-    options = _core.options(*made, mapped, text)
+    options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
     return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, options)
 

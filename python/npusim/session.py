@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +26,7 @@ from .arrays import (
     name_of,
     on_device,
 )
-from .arguments import integer, text
+from .arguments import budget, integer, text, thread_count
 from .errors import Problem, UsageError
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
@@ -31,36 +34,87 @@ from .weights import Weights, open_weights
 WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
 
 
+class Turns:
+    """Who works with a session: one thread after the other, and each once. What a thread asks for in the middle of its own
+    work (in a signal handler, in generate()'s on_token) would wait for itself: it is refused."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        _turns.add(self)
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        with self._lock:
+            if self._depth:
+                raise UsageError(
+                    "this thread is at work with this session already: open another, with sibling(), for what a signal "
+                    "handler or a callback runs meanwhile"
+                )
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+
+_turns: weakref.WeakSet[Turns] = weakref.WeakSet()
+
+
+def _renew_turns() -> None:
+    """Of the threads that held a lock when the process was forked, the child has only the one that forked."""
+    for turns in _turns:
+        turns._lock, turns._depth = threading.RLock(), 0
+
+
+os.register_at_fork(after_in_child=_renew_turns)
+
+
 class Session:
     """A program ready to run. Runs of one session come one after the other, whatever threads ask for them; any number
-    of sessions run at once. The GIL is released while one runs.
+    of sessions run at once. The GIL is released while one runs, and Ctrl-C ends it between two of its steps, as cancel()
+    does.
+
+    A run that fails or is ended leaves states that it had not begun to update as they were. With those that it had,
+    nothing runs (UsageError) before they are given, or reset_states() is called.
+
+    After os.fork() sessions run in the child as in the parent, but for those that another thread was at work with.
 
     program: what to run.
     weights: a .safetensors file, an index of shards, or arrays by name, which must not change meanwhile. Default: those
         of the model that the program was compiled from.
     device: "cpu", "cuda:0", …; default: the program's target. What the target does not run stays with the CPU.
-    threads: of the host; 0: one per core.
+    threads: of the host, at most 4096; 0: one per core, or one where a program's work is too little to be shared.
+    max_bytes, max_flops: what the program may need of memory, and of operations for a run (Program.needs); 0: any.
 
     A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
     stands for a buffer which the model changes in place (Program.carried): it need not be given.
 
     Raises BadInputError naming each weight that is missing or has another shape, DeviceError when the device cannot be
-    opened."""
+    opened or has too little memory, UnsupportedError for a program that needs more than it may."""
 
     def __init__(
-        self, program: Program, weights: Weights = None, *, device: str | None = None, threads: int = 0
+        self,
+        program: Program,
+        weights: Weights = None,
+        *,
+        device: str | None = None,
+        threads: int = 0,
+        max_bytes: int | float = 0,
+        max_flops: int | float = 0,
     ) -> None:
         if not isinstance(program, Program):
             raise UsageError(f"expected a Program, found {type(program).__name__}: npusim.load() opens a file")
         self._weights = open_weights(program.weights if weights is None else weights)
         devices = [text("device", device), *program.targets[1:]] if device is not None else []
-        threads = integer("threads", threads, 0, 2**31 - 1)
-        self._handle = _core.open_session(program.handle, self._weights, devices, threads)
+        self._handle = _core.open_session(
+            program.handle, self._weights, devices, thread_count(threads), **budget(max_bytes, max_flops)
+        )
         self.program = program
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
+        self._turns = Turns()
         self._ports = {
             method: (self.program.inputs(method), self.program.outputs(method)) for method in self.program.methods
         }
@@ -85,7 +139,7 @@ class Session:
         """A session of its own, with new states, over the same program, device and weights."""
         other = Session.__new__(Session)
         other.program, other._weights = self.program, self._weights
-        with self._lock:
+        with self._turns.take():
             other._handle = self._handle.sibling()
         other._begin()
         return other
@@ -102,7 +156,7 @@ class Session:
 
     @property
     def threads(self) -> int:
-        """How many of the host's it takes."""
+        """How many of the host's it takes at most."""
         return self._handle.threads()
 
     def run(
@@ -179,10 +233,11 @@ class Session:
         body: Callable[[int], None],
         out: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        with self._lock:
-            given = self._arrays(name, inputs)
-            results = self._results(name, out or {})
-            self._run(name, given, results, body)
+        # What arrays do when they are asked for their memory may be anything, a run of this session too.
+        given = self._arrays(name, inputs)
+        results = self._results(name, out or {})
+        with self._turns.take():
+            self._run(name, {**self._carried[name], **given}, results, body)
         return results
 
     def device_arrays(self, method: str | None = None) -> dict[str, Any]:
@@ -199,7 +254,7 @@ class Session:
         """Runs a method on what is in the device's memory of its inputs, and leaves outputs there: nothing is copied from
         or to the host. Work of others on that memory (torch.cuda.synchronize()) must be done."""
         name = self.program.choose_method(method)
-        with self._lock:
+        with self._turns.take():
             self._handle.run_on_device(list(self._ports).index(name))
 
     def _run(
@@ -245,12 +300,17 @@ class Session:
         """Begins the sequence of random numbers that the program draws, from 0 to 2**64 - 1; 0 at first. Each run goes on
         in it. Does nothing for a program that draws none."""
         seed = integer("seed", seed, 0, 2**64 - 1)
-        with self._lock:
+        with self._turns.take():
             self._handle.seed(seed)
 
+    def cancel(self) -> bool:
+        """From any thread: what is under way ends between two of its steps, with CancelledError; on a GPU, between two
+        runs of a method. False where nothing is."""
+        return self._handle.cancel()
+
     def reset_states(self) -> None:
-        """All states as they were at first."""
-        with self._lock:
+        """All states as they were at first. Also after a run that failed."""
+        with self._turns.take():
             self._handle.reset_states()
             self._fill_states()
 
@@ -275,13 +335,12 @@ class Session:
                 names = ", ".join(info.name for info in plain) or "none"
                 raise UsageError(f"expected {len(plain)} inputs ({names}), found {len(inputs)}")
             named = {info.name: value for info, value in zip(plain, inputs)}
-        named = {**kept, **named}
         problems: list[Problem] = []
         arrays: dict[str, Any] = {}
         for position, info in enumerate(takes):
             where = f"input '{info.name}'"
             if info.name not in named:
-                if not info.state:
+                if not info.state and info.name not in kept:
                     problems.append(Problem(where, f"expected {_type(info)}, found nothing"))
                 continue
             value = named.pop(info.name)

@@ -80,6 +80,6 @@ def generate(
         integers("stop_tokens", stop_tokens, *_INT64),
         function("on_token", on_token),
     )
-    with session._lock:
+    with session._turns.take():
         found = _core.generate(session._handle, *arguments)
     return Generation(*found)

@@ -19,6 +19,7 @@ BAD = {
     "bool": [0, 1, "yes", None, 2.0],
     "bool | None": [0, 1, "yes"],
     "int": ["1", 1.0, 1.5, None, -1, 2**70, math.nan, True, b"1", [1], np.float32(1)],
+    "int | float": ["1", 1.5, None, -1, 2**70, math.nan, math.inf, True, b"1", [1]],
     "int | None": ["1", 1.0, 1.5, -1, 2**70, math.nan, True, [1]],
     "float | None": ["1", math.nan, math.inf, -math.inf, -1, 1e9, b"1", [1], 1j],
     "Sequence[int]": ["12", 1, None, [1.5], [-1], [2**70], {"a": 1}, [None], ["1"], [10**6]],
@@ -85,7 +86,8 @@ def test_session():
     check(lambda **a: session.run(X, Y, **a), "Session.run", npusim.Session.run)
     session.seed(2**64 - 1)
     session.seed(np.int64(3))
-    check(lambda program: npusim.load(program), "load", npusim.load, weights=None)
+    file = program.to_bytes()
+    check(lambda **a: npusim.load(**{"program": file, **a}), "load", npusim.load, weights=None)
     check(lambda path: program.save(path), "Program.save", npusim.Program.save)
 
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/fit.h"
+#include "base/machine_memory.h"
 
 namespace npusim {
 
@@ -19,6 +20,7 @@ std::string to_string(const TensorType& type) { return std::string(dtype_name(ty
 
 HostTensor make_tensor(TensorType type) {
   const size_t bytes = byte_size(type);
+  check_machine_memory(to_string(type), bytes);
   return {std::move(type), std::vector<std::byte>(bytes)};
 }
 

@@ -1,63 +1,264 @@
-// Parallel loops over OpenMP's pool.
+// Teams of OpenMP's threads, and their care across fork().
 #include "base/threads.h"
 
+#include <fmt/format.h>
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
+#include "base/cancel.h"
+#include "base/error.h"
+
 namespace npusim {
+namespace {
 
-int thread_count() { return omp_get_max_threads(); }
+// How the calling thread and the workers that help it are bound to cores.
+struct Binding {
+  int count = 0;  // of threads; 0: they are not bound
+  unsigned first = 0;
+  cpu_set_t allowed = {};  // before they were
+  bool renew = false;      // the workers are new ones
+};
+thread_local Binding binding;
 
-ThreadCount::ThreadCount(int count) : before_(omp_get_max_threads()) {
-  if (count > 0) omp_set_num_threads(count);
+std::atomic<int> possible_threads = 1;  // that this process was given at once
+
+// The nth of the cores that a thread may use.
+int nth_core(const cpu_set_t& allowed, unsigned n) {
+  n %= static_cast<unsigned>(CPU_COUNT(&allowed));
+  for (int core = 0;; ++core)
+    if (CPU_ISSET(core, &allowed) && n-- == 0) return core;
 }
-ThreadCount::~ThreadCount() { omp_set_num_threads(before_); }
+
+void bind_workers() {
+  const Binding how = binding;
+  binding.renew = false;
+#pragma omp parallel num_threads(how.count)
+  {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(nth_core(how.allowed, how.first + static_cast<unsigned>(omp_get_thread_num())), &own);
+    sched_setaffinity(0, sizeof own, &own);
+  }
+}
+
+// A region of the host's, also of one thread: teams within it are none, or made anew each time.
+bool in_region() { return omp_get_level() > 0; }
+
+// What turns a thread waits for work before it sleeps: some 50 us, longer than steps and the host's work between tokens
+// take, and far less than a busy machine's slice of a core, which waiting would use up.
+constexpr const char* spin_count = "2000";
+
+constexpr const char* restarted = "restarted";  // NPUSIM_NO_BIND's value in the process that bind_threads() starts
+
+// One place for each core that may be used, with all of its hardware threads, in the order of OMP_PLACES: from the core
+// that this process runs on, which the system has chosen because it is free. Processes that all began at the first core
+// would share it.
+std::string places_from_here() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return "cores";
+  std::vector<std::string> places, siblings;
+  size_t here = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    std::string core;
+    std::ifstream(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)) >> core;
+    const auto known = static_cast<size_t>(std::find(siblings.begin(), siblings.end(), core) - siblings.begin());
+    const bool is_new = core.empty() || known == siblings.size();
+    const size_t place = is_new ? places.size() : known;
+    if (is_new) {
+      siblings.push_back(core);
+      places.push_back(std::to_string(cpu));
+    } else {
+      places[place] += fmt::format(",{}", cpu);
+    }
+    if (cpu == sched_getcpu()) here = place;
+  }
+  std::rotate(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(here), places.end());
+  return fmt::format("{{{}}}", fmt::join(places, "},{"));
+}
+
+// OpenMP has bound the initial thread to its first place. As long as it works alone it may be wherever a core is free.
+std::atomic<bool> initial_thread_floats = false;
+
+void allow_places(int first, int last) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> ids;
+  for (int place = first; place < last; ++place) {
+    ids.resize(static_cast<size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, ids.data());
+    for (int id : ids)
+      if (id < CPU_SETSIZE) CPU_SET(id, &set);
+  }
+  sched_setaffinity(getpid(), sizeof set, &set);
+}
+void float_initial_thread() {
+  const char* const why = std::getenv("NPUSIM_NO_BIND");
+  if (!why || std::string_view(why) != restarted || omp_get_num_places() == 0) return;
+  allow_places(0, omp_get_num_places());
+  initial_thread_floats = true;
+}
+void settle_initial_thread() {
+  if (initial_thread_floats.exchange(false)) allow_places(0, 1);
+}
+
+// A child has the thread that forked, and none of its workers, for which OpenMP would wait for ever: they go before,
+// and both processes make new ones when they need some. Inside a parallel region they stay, and the child's work has no
+// team.
+void before_fork() {
+  omp_pause_resource_all(omp_pause_hard);
+  binding.renew = binding.count > 0;
+}
+
+void in_child() {
+  if (binding.count > 0) sched_setaffinity(0, sizeof binding.allowed, &binding.allowed);
+  binding = {};
+  possible_threads = 1;
+}
+
+[[maybe_unused]] const int fork_handlers = pthread_atfork(before_fork, nullptr, in_child);
+
+}  // namespace
+
+int thread_count() { return std::clamp(omp_get_max_threads(), 1, most_threads); }
+
+int checked_threads(std::string_view what, int64_t count) {
+  if (count < 0 || count > most_threads)
+    fail(ErrorKind::usage, "{}: expected 1 to {}, or 0 for npusim's choice, found {}", what, most_threads, count);
+  return static_cast<int>(count);
+}
+
+// OpenMP ends the process where it gets no thread. What is known to be possible stays so, about.
+void reserve_threads(int count) {
+  if (count <= possible_threads.load()) return;
+  settle_initial_thread();
+  std::mutex mutex;
+  std::condition_variable all_there;
+  std::vector<std::thread> threads;
+  bool done = false;
+  const auto finish = [&] {
+    {
+      const std::lock_guard lock(mutex);
+      done = true;
+    }
+    all_there.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  };
+  try {
+    threads.reserve(static_cast<size_t>(count));
+    while (static_cast<int>(threads.size()) + 1 < count)
+      threads.emplace_back([&] {
+        std::unique_lock lock(mutex);
+        all_there.wait(lock, [&] { return done; });
+      });
+  } catch (const std::system_error& error) {
+    const size_t given = threads.size() + 1;
+    finish();
+    fail(ErrorKind::device, "the machine gives {} threads of {} ({}): ask for fewer", given, count, error.what());
+  }
+  finish();
+  possible_threads = count;
+}
+
+// A team is then as large as is asked for, but for OMP_THREAD_LIMIT and inside parallel regions.
+ThreadCount::ThreadCount(int count)
+    : count_(omp_get_max_threads()), dynamic_(omp_get_dynamic()), levels_(omp_get_max_active_levels()) {
+  if (count > 0) omp_set_num_threads(std::min(count, omp_get_thread_limit()));
+  omp_set_dynamic(0);
+  if (levels_ < 1) omp_set_max_active_levels(1);
+  if (binding.renew) bind_workers();
+}
+
+ThreadCount::~ThreadCount() {
+  omp_set_num_threads(count_);
+  omp_set_dynamic(dynamic_);
+  if (levels_ < 1) omp_set_max_active_levels(levels_);
+}
+
+// Always the whole team: OpenMP dismisses the threads that a smaller one leaves out, and with them their flags.
+void on_team(IntCall body) {
+#pragma omp parallel num_threads(omp_get_max_threads())
+  body(omp_get_thread_num());
+}
+
+void run_shares(int threads, IntCall body) {
+  std::exception_ptr error;
+  std::atomic<bool> failed = false;
+  const auto run = [&](int share) {
+    try {
+      body(share);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+  };
+  if (omp_get_max_threads() == 1 || in_region()) {
+    for (int share = 0; share < threads; ++share) run(share);
+  } else {
+    auto take_turns = [&](int thread) {
+      for (int share = thread; share < threads; share += omp_get_num_threads()) run(share);
+    };
+    on_team(take_turns);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void with_team(int count, const std::function<void()>& work) {
+  if (count == 1 || !in_region()) {
+    const ThreadCount limit(count);
+    return work();
+  }
+  std::exception_ptr error;
+  const auto run = [&, asker = cancel_scope()] {
+    const ThreadCount limit(count);
+    try {
+      const AdoptCancelScope adopted(asker);
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
+  try {
+    std::thread(run).join();
+  } catch (const std::system_error& none) {
+    fail(ErrorKind::device, "the machine gives no thread ({})", none.what());
+  }
+  if (error) std::rethrow_exception(error);
+}
 
 void bind_threads(char** argv) {
-  if (std::getenv("OMP_PROC_BIND") || std::getenv("NPUSIM_NO_BIND")) return;
+  if (std::getenv("OMP_PROC_BIND") || std::getenv("NPUSIM_NO_BIND")) return float_initial_thread();
   setenv("OMP_PROC_BIND", "close", 1);
-  setenv("OMP_PLACES", "cores", 0);
-  setenv("OMP_WAIT_POLICY", "active", 0);
-  setenv("NPUSIM_NO_BIND", "1", 1);
+  setenv("OMP_PLACES", places_from_here().c_str(), 0);
+  if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", spin_count, 0);
+  setenv("NPUSIM_NO_BIND", restarted, 1);
   execv("/proc/self/exe", argv);
 }
 
 bool bind_team(int count) {
   static std::atomic<unsigned> taken = 0;
-  cpu_set_t allowed;
-  if (omp_get_proc_bind() != omp_proc_bind_false || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  if (count < 1 || static_cast<size_t>(count) > cores.size()) return false;
-  const unsigned first = taken.fetch_add(static_cast<unsigned>(count));
-#pragma omp parallel num_threads(count)
-  {
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET(cores[(first + static_cast<unsigned>(omp_get_thread_num())) % cores.size()], &own);
-    sched_setaffinity(0, sizeof own, &own);
-  }
+  cpu_set_t allowed = binding.allowed;
+  const bool bound_by_others = binding.count == 0 && omp_get_proc_bind() != omp_proc_bind_false;
+  if (binding.count == 0 && sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  if (bound_by_others || count < 1 || count > CPU_COUNT(&allowed)) return false;
+  const ThreadCount team(count);
+  binding = {count, taken.fetch_add(static_cast<unsigned>(count)), allowed};
+  bind_workers();
   return true;
-}
-
-void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) {
-  const int64_t parts = std::min<int64_t>(thread_count(), count / std::max<int64_t>(grain, 1));
-  if (parts <= 1) {
-    if (count > 0) body(0, count, 0);
-    return;
-  }
-#pragma omp parallel num_threads(static_cast <int>(parts))
-  {
-    const int64_t part = omp_get_thread_num();
-    body(count * part / parts, count * (part + 1) / parts, static_cast<int>(part));
-  }
 }
 
 }  // namespace npusim

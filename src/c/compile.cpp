@@ -38,6 +38,7 @@ npusim_status npusim_compile(const npusim_method_source* methods, size_t count, 
     chosen.config = {text_or(asked.config_path, ""), text_or(asked.config_json, "")};
     chosen.kv_map = {text_or(asked.kv_map_path, ""), text_or(asked.kv_map_json, "")};
     chosen.plan = {text_or(asked.plan_path, ""), text_or(asked.plan_json, "")};
+    chosen.budget = {asked.max_bytes, asked.max_flops};
     chosen.disabled_fusions = names_of(asked.disabled_fusions);
     chosen.force_cpu = names_of(asked.force_cpu);
     chosen.fallback = asked.no_fallback == 0;

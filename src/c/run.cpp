@@ -84,6 +84,8 @@ npusim_status status_of(ErrorKind kind) {
       return NPUSIM_DEVICE;
     case ErrorKind::internal:
       return NPUSIM_INTERNAL;
+    case ErrorKind::cancelled:
+      return NPUSIM_CANCELLED;
   }
   return NPUSIM_INTERNAL;
 }
@@ -243,6 +245,7 @@ npusim_status npusim_open_session(const npusim_program* program, const npusim_se
     for (size_t i = 0; i < asked.device_count; ++i)
       chosen.devices.push_back(open_backend(text(asked.devices[i], "a device")));
     chosen.threads = asked.threads;
+    chosen.budget = {asked.max_bytes, asked.max_flops};
     const npusim_program& p = given(program, "program");
     out = new npusim_session{Session(p.program, std::move(chosen)), p.methods};
   });
@@ -323,6 +326,7 @@ npusim_status npusim_enqueue(npusim_session* session, const char* method, int ti
 npusim_status npusim_wait(npusim_session* session, npusim_error** error) {
   return guarded(error, [&] { session_of(session).wait(); });
 }
+int npusim_cancel(npusim_session* session) { return session && session->session.cancel() ? 1 : 0; }
 npusim_status npusim_seed(npusim_session* session, uint64_t seed, npusim_error** error) {
   return guarded(error, [&] { session_of(session).seed(seed); });
 }

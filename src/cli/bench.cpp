@@ -82,7 +82,7 @@ std::string report(const std::string& method, const Session& session, const std:
 }
 
 int run(const Flags& flags) {
-  const std::shared_ptr<const Program> program = load_program_file(flags.session.program, flags.session.no_code);
+  const std::shared_ptr<const Program> program = load_session_program(flags.session);
   const std::string method = choose_method(*program, flags.method);
   const std::vector<TensorInfo> infos = method_inputs(*program, method);
   const std::vector<HostTensor> inputs = inputs_or_random(flags.inputs, infos);

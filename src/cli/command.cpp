@@ -52,6 +52,8 @@ int exit_code(ErrorKind kind) {
       return 5;
     case ErrorKind::internal:
       return 1;
+    case ErrorKind::cancelled:
+      return 130;
   }
   return 1;
 }

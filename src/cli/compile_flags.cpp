@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "cli/fail.h"
+#include "cli/session.h"
 
 namespace npusim::cli {
 
@@ -31,6 +32,7 @@ void add_compile_flags(CLI::App& verb, CompileFlags& flags) {
   add_names(verb, "--force-cpu", flags.force_cpu, "OP,...", "operators for the CPU, such as relu or aten.add.Tensor");
   add_file(verb, "--plan", flags.plan, "PLAN.json", "which nodes the CPU runs, as partition -o writes it");
   verb.add_flag("--strict", flags.strict, "round at every edge of the IR, as eager PyTorch does");
+  add_budget_flags(verb, flags.budget);
 }
 
 CompileOptions compile_options(const CompileFlags& flags) {
@@ -43,6 +45,7 @@ CompileOptions compile_options(const CompileFlags& flags) {
   options.fallback = !flags.no_fallback;
   options.force_cpu = {flags.force_cpu.begin(), flags.force_cpu.end()};
   options.plan.path = flags.plan;
+  options.budget = flags.budget;
   options.disabled_fusions = {flags.disabled.begin(), flags.disabled.end()};
   return options;
 }

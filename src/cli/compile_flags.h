@@ -13,6 +13,7 @@ struct CompileFlags {
   std::string target = "cpu", dtype = "auto", config, kv_map, plan;
   std::vector<std::string> disabled, force_cpu;
   bool strict = false, no_fallback = false;
+  Budget budget;
 };
 
 void add_compile_flags(CLI::App& verb, CompileFlags& flags);

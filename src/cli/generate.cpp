@@ -36,7 +36,7 @@ void check_flags(const GenerateOptions& options) {
 
 int run(const Flags& flags) {
   check_flags(flags.options);
-  const std::shared_ptr<const Program> program = load_program_file(flags.session.program, flags.session.no_code);
+  const std::shared_ptr<const Program> program = load_session_program(flags.session);
   check_text_model(*program);
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(flags.tokenizer);
   GenerateOptions options = flags.options;

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "cli/command.h"
+#include "npusim/cancel.h"
 #include "npusim/machine.h"
 
 int main(int argc, char** argv) {
@@ -16,5 +17,6 @@ int main(int argc, char** argv) {
 #endif
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error of writing it, as a full disk is
   npusim::bind_threads(argv);
+  npusim::end_on_signals();
   return npusim::cli::run(argc, argv);
 }

@@ -214,7 +214,7 @@ int run(const Flags& flags) {
   const bool reports = flags.trace != "-" && flags.html != "-";
   if (flags.json && !reports)
     fail(ErrorKind::usage, "--{} - leaves no standard output for --json", flags.trace == "-" ? "trace" : "html");
-  const std::shared_ptr<const Program> program = load_program_file(flags.session.program, flags.session.no_code);
+  const std::shared_ptr<const Program> program = load_session_program(flags.session);
   Profile p;
   p.method = choose_method(*program, flags.method);
   p.model = program_info(*program).model;

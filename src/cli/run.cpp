@@ -91,7 +91,7 @@ std::string report(const Flags& flags, const std::string& method, const std::vec
 
 int run(const Flags& flags) {
   if (flags.output == "-" && flags.json) fail(ErrorKind::usage, "-o - leaves no standard output for --json");
-  const std::shared_ptr<const Program> program = load_program_file(flags.session.program, flags.session.no_code);
+  const std::shared_ptr<const Program> program = load_session_program(flags.session);
   const std::string method = choose_method(*program, flags.method);
   const std::vector<HostTensor> inputs = read_inputs(flags.inputs, method_inputs(*program, method));
   Session session = open_session(program, flags.session);

@@ -4,16 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cli/cli.h"
 #include "cli/fail.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "npusim/machine.h"
 
 namespace npusim::cli {
 
 void add_threads_flag(CLI::App& verb, int& threads) {
-  add_integer(verb, "--threads", threads, 1, 4096, "N", "host threads; default: one per core");
+  add_integer(verb, "--threads", threads, 1, most_threads, "N",
+              "host threads; default: one per core, one where there is little work");
 }
 
 void add_program_flag(CLI::App& verb, std::string& program) {
@@ -24,12 +27,22 @@ void add_method_flag(CLI::App& verb, std::string& method) {
   add_name(verb, "--method", method, "NAME", "which method; default: the only one, or main");
 }
 
+void add_budget_flags(CLI::App& verb, Budget& budget) {
+  const auto add = [&](const char* name, uint64_t& most, const char* help) {
+    const auto store = [&most](int64_t found) { most = static_cast<uint64_t>(found); };
+    add_integer(verb, name, store, 1, std::numeric_limits<int64_t>::max(), "N", help);
+  };
+  add("--max-bytes", budget.max_bytes, "refuse a program that needs more memory; default: any");
+  add("--max-flops", budget.max_flops, "refuse a program that needs more operations a run; default: any");
+}
+
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   add_program_flag(verb, flags.program);
   add_weights_flags(verb, flags.weights, flags.read_weights);
   add_name(verb, "--device", flags.device, "D", "where to run, such as cpu or cuda:0; default: the program's target");
   add_code_flag(verb, flags.no_code);
   add_threads_flag(verb, flags.threads);
+  add_budget_flags(verb, flags.budget);
 }
 
 void add_weights_flags(CLI::App& verb, std::string& weights, bool& read) {
@@ -52,6 +65,12 @@ std::shared_ptr<const Program> load_program_file(const std::string& path, bool n
   std::vector<std::string> notes;
   auto program = load_program(path, {.code = !no_code, .notes = &notes});
   for (const std::string& note : notes) print_note(note);
+  return program;
+}
+
+std::shared_ptr<const Program> load_session_program(const SessionFlags& flags) {
+  std::shared_ptr<const Program> program = load_program_file(flags.program, flags.no_code);
+  check_budget(*program, flags.budget);
   return program;
 }
 

@@ -132,7 +132,7 @@ std::string report(const Flags& flags, const Measured& m, const Tuning& tuning, 
 int run(const Flags& flags) {
   const std::string path = flags.output.empty() ? flags.session.program : flags.output;
   if (path == "-") fail(ErrorKind::usage, "expected -o OUT.npubin: the program came from standard input");
-  const std::shared_ptr<const Program> program = load_program_file(flags.session.program, flags.session.no_code);
+  const std::shared_ptr<const Program> program = load_session_program(flags.session);
   Measured m{flags, choose_method(*program, flags.method), {}, {}, open_session_weights(flags.session)};
   m.infos = method_inputs(*program, m.method);
   m.inputs = inputs_or_random(flags.inputs, m.infos);

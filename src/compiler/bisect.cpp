@@ -247,6 +247,7 @@ class Bisector {
       for (size_t i = 0; i < outputs.size(); ++i)
         part.isolated = std::max(part.isolated, distance(outputs[i], expected[i]));
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
       part.problem = error.what();
       part.isolated = std::numeric_limits<double>::infinity();
     }

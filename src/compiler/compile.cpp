@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "codegen/build_program.h"
@@ -21,6 +22,7 @@
 #include "npusim/message.h"
 #include "partition/partition.h"
 #include "passes/pass.h"
+#include "program/budget.h"
 #include "program/program.h"
 
 namespace npusim {
@@ -63,6 +65,7 @@ void run_passes(std::span<const Pass> passes, MethodGraph& method, PassContext& 
   context.fusions.clear();
   context.materialized.clear();
   for (const Pass& pass : passes) {
+    check_cancelled();
     if (pass.optional && !context.enabled(pass.name)) continue;
     pass.run(method.graph, context);
     if (options.dump && options.dump_pass == pass.name) options.dump(to_text(method.graph));
@@ -79,6 +82,21 @@ std::vector<std::string> fusion_choices() {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+// What a method takes, and what it gives, is needed whatever becomes of its nodes.
+void check_ports(const MethodGraph& method, const Budget& budget) {
+  const auto check = [&](const char* what, std::set<ValueId> values) {
+    uint64_t bytes = 0;
+    for (const ValueId id : values) bytes += byte_size(value_of(method.graph, id).type);
+    if (budget.max_bytes > 0 && bytes > budget.max_bytes)
+      fail(ErrorKind::unsupported, "the {} of method '{}' need {} bytes of memory: max_bytes allows {}", what,
+           method.name, bytes, budget.max_bytes);
+  };
+  check("inputs", {method.graph.inputs.begin(), method.graph.inputs.end()});
+  std::set<ValueId> outputs;
+  for (const GraphOutput& output : method.graph.outputs) outputs.insert(output.value);
+  check("outputs", outputs);
 }
 
 void check_names(const CompileOptions& options) {
@@ -139,6 +157,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
                           const CompileOptions& options) {
   check_names(options);
   auto stage = [&](const char* name) {
+    check_cancelled();
     if (options.progress) options.progress(name);
   };
   CompileResult result;
@@ -177,6 +196,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
                              {.notes = &result.notes, .find_plugin = find_aten_plugin});
     methods.push_back(std::move(method));
   }
+  for (const MethodGraph& method : methods) check_ports(method, options.budget);
   choose_fallbacks(methods, options);
   if (!context.dtype) {
     context.dtype = DType::f16;
@@ -211,6 +231,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
     stage("plan");
     if (!others.empty()) for_others = placed;
     program = build_program(placed, context, &target);
+    check_needs(program, options.budget);
     again = may_repeat && send_refused(program, context, methods);
     lap("plan");
   }

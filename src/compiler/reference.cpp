@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "graph/import.h"
@@ -63,7 +64,10 @@ class ReferenceRun {
   }
 
   std::vector<HostTensor> run() {
-    for (const Node& node : graph_.nodes) evaluate_node(node);
+    for (const Node& node : graph_.nodes) {
+      check_cancelled();
+      evaluate_node(node);
+    }
     std::vector<HostTensor> outputs;
     for (const GraphOutput& output : graph_.outputs) outputs.push_back(tensors_[static_cast<size_t>(output.value)]);
     return outputs;

@@ -70,7 +70,7 @@ double seconds_of(const std::function<void()>& work) {
 }  // namespace
 
 double probe_read_gb_s(int wanted_threads) {
-  const ThreadCount limit(wanted_threads);
+  const ThreadCount limit(checked_threads("threads", wanted_threads));
   constexpr int64_t words = int64_t{256} << 17;  // 256 MB
   std::vector<uint64_t> memory(words);
   parallel_for(words, 1, [&](int64_t begin, int64_t end, int) {
@@ -91,7 +91,7 @@ double probe_read_gb_s(int wanted_threads) {
 }
 
 double probe_gflop_s(int wanted_threads) {
-  const ThreadCount limit(wanted_threads);
+  const ThreadCount limit(checked_threads("threads", wanted_threads));
   constexpr int64_t rounds = 2'000'000;
   const int threads = thread_count();
   std::vector<float> results(static_cast<size_t>(threads) * 16);

@@ -59,7 +59,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(int64_t rounds,
 }  // namespace
 
 double probe_bf16_gflop_s(int wanted_threads) {
-  const ThreadCount limit(wanted_threads);
+  const ThreadCount limit(checked_threads("threads", wanted_threads));
   if (!may_use_tiles()) return 0;
   constexpr int64_t rounds = 1'000'000;
   const int threads = thread_count();

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kernel/facts/memory.h"
+#include "program/budget.h"
 #include "program/check_launches.h"
 #include "program/check_memory.h"
 #include "program/config_ranges.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr size_t max_problems = 20;
 constexpr size_t max_rank = 64;
 constexpr size_t max_devices = 64, max_variants = 64;
-constexpr uint64_t max_bytes = uint64_t{1} << 46;  // of a buffer or an arena
+constexpr uint64_t max_bytes = most_value_bytes;
 
 // One list of steps and what belongs to it: a method's, or the recipes (method == nullptr).
 struct StepList {

@@ -44,6 +44,9 @@ class Segment {
   virtual ~Segment() = default;
   // All steps in order. Allocates nothing.
   virtual void enqueue() = 0;
+  // After an enqueue() that threw, or a wait() behind it: how many of its steps were begun, at most. A device that does
+  // not know says all.
+  virtual size_t begun() const { return SIZE_MAX; }
   // The step at this position of the sequence, alone: profiling and bisecting. What is executed as one launch runs with
   // its first step, and its other steps do nothing.
   virtual void enqueue_step(size_t step) = 0;
@@ -86,9 +89,11 @@ class Backend {
   virtual std::unique_ptr<DeviceBuffer> allocate(size_t bytes) = 0;  // throws device when there is no memory left
   // Host memory used in place (a mapped weight file, never written); nullptr if the device cannot read it.
   virtual std::unique_ptr<DeviceBuffer> wrap(std::span<const std::byte> memory) = 0;
-  // `threads`: of the host, for work that runs on it.
+  // `threads`: of the host, for work that runs on it; 0: thread_count(), or fewer where the work is not worth them.
   virtual std::unique_ptr<Queue> open_queue(int threads) = 0;
   virtual DeviceLimits measure() { return {}; }
+  // How much memory it has, where more than that is not to be asked of allocate().
+  virtual uint64_t memory_bytes() const { return UINT64_MAX; }
   // How well code of a program fits the device, 0 not at all: a session takes the best of the program's variants.
   virtual int fit(const Code&) const { return 0; }
 };

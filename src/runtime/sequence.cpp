@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/cancel.h"
 #include "base/error.h"
 
 namespace npusim {
@@ -21,6 +22,7 @@ ReadySequence::ReadySequence(const Program& program, const Sequence& sequence, c
   const auto queue_of = [&](int32_t device) { return queues[static_cast<size_t>(device)].get(); };
   const std::vector<Step>& steps = sequence.steps;
   for (size_t first = 0; first < steps.size();) {
+    check_cancelled();
     const Step& step = steps[first];
     Part part = is_call(program, step) ? make_call(step, placements) : Part{};
     part.first = first;
@@ -97,12 +99,21 @@ void ReadySequence::transfer(const Part& part) {
 }
 
 void ReadySequence::enqueue() {
+  begun_ = 0;
   for (const Part& part : parts_) {
+    check_cancelled();
+    ++begun_;
     if (part.segment)
       part.segment->enqueue();
     else
       enqueue(part);
   }
+}
+
+size_t ReadySequence::begun() const {
+  if (begun_ == 0) return 0;
+  const Part& last = parts_[begun_ - 1];
+  return last.first + (last.segment ? std::min(last.count, last.segment->begun()) : 1);
 }
 
 void ReadySequence::enqueue(const Part& part) {
@@ -131,6 +142,7 @@ void ReadySequence::time_steps(std::span<double> ms) {
   for (const Part& part : parts_) {
     if (part.segment && part.segment->time_steps(ms.subspan(part.first, part.count))) continue;
     for (size_t i = part.first; i < part.first + part.count; ++i) {
+      check_cancelled();
       const Clock::time_point begin = Clock::now();
       enqueue_step(i);
       part.to_queue->wait();

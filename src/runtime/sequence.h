@@ -17,8 +17,10 @@ class ReadySequence {
   ReadySequence(const Program& program, const Sequence& sequence, const std::vector<Placement>& placements,
                 const Queues& queues);
 
-  // Segments follow each other in their devices' queues; a transfer waits for both.
+  // Segments follow each other in their devices' queues; a transfer waits for both. May be cancelled between its parts.
   void enqueue();
+  // After an enqueue() that threw: how many of its steps were begun, at most.
+  size_t begun() const;
   void enqueue_step(size_t step);
   StepInfo step_info(size_t step) const;
   // All steps, one after the other: the milliseconds of each, by the device's clock where it has one, else by the
@@ -45,6 +47,7 @@ class ReadySequence {
   const Program& program_;
   const Sequence& sequence_;
   std::vector<Part> parts_;
+  size_t begun_ = 0;                // of `parts_`
   std::vector<std::byte> staging_;  // for transfers between devices whose memory the host cannot reach
 };
 

@@ -1,58 +1,16 @@
-// Places what belongs to one session, and walks a program's methods.
+// Opens sessions, and walks a program's methods.
 #include "npusim/session.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "runtime/backend.h"
-#include "runtime/constants.h"
-#include "runtime/sequence.h"
+#include "program/budget.h"
+#include "runtime/session_state.h"
 
 namespace npusim {
 namespace {
-
-struct Port {
-  Placement place;
-  Queue* queue = nullptr;
-  size_t bytes = 0;
-  bool state = false;
-  std::byte* host = nullptr;         // the device's own memory, or `staging`
-  std::vector<std::byte> staging;    // where the host cannot reach the device's memory
-  std::span<const std::byte> reads;  // an input bound to the caller's memory
-  std::span<std::byte> writes;       // an output bound to it
-  std::uintptr_t copies = 0;         // or either to memory of the caller's on the device: its address
-  bool current = false;              // output: `host` holds what the last run left
-};
-
-// Of a list of methods or tensors. `owner` has the list: "the program", "method 'decode'".
-template <typename Named>
-size_t position_of(const std::vector<Named>& list, const Key& key, std::string_view kind, const std::string& owner) {
-  if (!key.named() && key.position() < list.size()) return key.position();
-  std::vector<std::string> names;
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (key.named() && list[i].name == key.name()) return i;
-    names.push_back(list[i].name);
-  }
-  const std::string asked = key.named() ? std::string(key.name()) : fmt::format("at position {}", key.position());
-  fail(ErrorKind::usage, "no {} {}: {} has {}", kind, asked, owner,
-       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
-}
-
-void check_type(std::string_view what, const TensorSpec& spec, const TensorType& found) {
-  if (found != spec.type)
-    fail(ErrorKind::usage, "{} '{}': expected {}, found {}", what, spec.name, to_string(spec.type), to_string(found));
-}
-
-void check_size(std::string_view what, const TensorSpec& spec, size_t found) {
-  if (found != byte_size(spec.type))
-    fail(ErrorKind::usage, "{} '{}': expected {} bytes for {}, found {}", what, spec.name, byte_size(spec.type),
-         to_string(spec.type), found);
-}
 
 void check_step(const Method& method, size_t step) {
   if (step >= method.steps.size())
@@ -72,213 +30,30 @@ std::shared_ptr<const Program> variant_for(const Backend& device, std::shared_pt
   return taken < program->variants.size() ? std::make_shared<const Program>(with_variant(*program, taken)) : program;
 }
 
+// Refuses by name what could only end in a failure to allocate.
+void check_memory(const Program& program, const std::vector<std::shared_ptr<Backend>>& devices) {
+  const std::vector<DeviceNeeds> needs = device_needs(program);
+  for (size_t d = 0; d < needs.size(); ++d)
+    if (needs[d].bytes > devices[d]->memory_bytes())
+      fail(ErrorKind::device, "the program needs {} bytes of memory on {}, which has {}: {} takes {} of them",
+           needs[d].bytes, devices[d]->name(), devices[d]->memory_bytes(), needs[d].largest, needs[d].largest_bytes);
+}
+
 }  // namespace
 
-struct Session::State {
-  std::shared_ptr<const Constants> constants;
-  int threads = 0;
-  Queues queues;
-  std::vector<std::unique_ptr<DeviceBuffer>> memory;
-  std::vector<Placement> placements;  // by buffer
-  struct Ready {
-    std::unique_ptr<ReadySequence> steps;
-    std::vector<Port> inputs, outputs;
-
-    void enqueue_steps(int times) {
-      for (Port& port : outputs) port.current = false;
-      for (int i = 0; i < times; ++i) steps->enqueue();
-    }
-  };
-  std::vector<Ready> methods;
-  uint64_t seed = 0;
-  bool busy = false;  // something was enqueued
-
-  // What is enqueued works on the segments and the memory until it is done.
-  ~State() { abandon(); }
-
-  const Program& program() const { return *constants->program; }
-
-  // On each device one block for ports and states, and one for arenas: it is as large as the largest method's, since
-  // a queue runs one method after the other.
-  void place() {
-    const Program& p = program();
-    placements = constants->placements;
-    struct Memory {
-      Block ports, arena;
-      size_t workspace_at = 0;
-      DeviceBuffer* port_buffer = nullptr;
-      DeviceBuffer* arena_buffer = nullptr;
-    };
-    std::vector<Memory> of_device(p.devices.size());
-    for (size_t d = 0; d < of_device.size(); ++d) {
-      uint64_t arena = 0, workspace = 0;
-      for (const Method& m : p.methods) {
-        arena = std::max(arena, m.arenas[d].bytes);
-        workspace = std::max(workspace, m.arenas[d].workspace_bytes);
-      }
-      of_device[d].arena.add(arena);
-      of_device[d].workspace_at = of_device[d].arena.add(workspace);
-    }
-    std::vector<size_t> offsets(p.buffers.size());
-    for (size_t i = 0; i < p.buffers.size(); ++i)
-      if (is_port(p.buffers[i])) offsets[i] = of_device[device_of(i)].ports.add(byte_size(p.buffers[i].type));
-    for (size_t d = 0; d < of_device.size(); ++d) {
-      Memory& m = of_device[d];
-      m.port_buffer = allocate(d, m.ports.bytes);
-      m.arena_buffer = allocate(d, m.arena.bytes);
-      queues[d]->clear({m.port_buffer}, m.port_buffer->bytes());
-      // Of what only the device reaches it reads whole words, of which a value may end within one.
-      if (!m.arena_buffer->host()) queues[d]->clear({m.arena_buffer}, m.arena_buffer->bytes());
-      queues[d]->wait();
-    }
-    for (size_t i = 0; i < p.buffers.size(); ++i) {
-      const Buffer& b = p.buffers[i];
-      const Memory& m = of_device[device_of(i)];
-      if (is_port(b)) placements[i] = {m.port_buffer, offsets[i]};
-      if (b.kind == BufferKind::arena) placements[i] = {m.arena_buffer, b.offset};
-      if (b.kind == BufferKind::local) placements[i] = {m.arena_buffer, m.workspace_at + b.offset};
-    }
-  }
-
-  void prepare() {
-    for (const Method& m : program().methods) {
-      Ready ready;
-      ready.steps = std::make_unique<ReadySequence>(program(), m, placements, queues);
-      for (const TensorSpec& spec : m.inputs) ready.inputs.push_back(port(spec));
-      for (const TensorSpec& spec : m.outputs) ready.outputs.push_back(port(spec));
-      methods.push_back(std::move(ready));
-    }
-  }
-
-  void begin_generators() {
-    const std::array<uint64_t, 2> begin = {seed, 0};
-    for (size_t m = 0; m < methods.size(); ++m)
-      for (size_t i = 0; i < methods[m].inputs.size(); ++i)
-        if (const Port& port = methods[m].inputs[i]; program().methods[m].inputs[i].role == Role::generator) {
-          busy = true;
-          port.queue->upload(std::as_bytes(std::span(begin)), port.place);
-        }
-    wait();
-  }
-
-  void wait() {
-    if (!busy) return;
-    busy = false;
-    try {
-      wait_for(queues);
-    } catch (...) {
-      forget_outputs();
-      throw;
-    }
-  }
-
-  size_t method(const Key& key) const { return position_of(program().methods, key, "method", "the program"); }
-
-  // An input or output of a method, and what the program says of it.
-  struct Found {
-    Port& port;
-    const TensorSpec& spec;
-  };
-  Found input(const Key& method_key, const Key& key) {
-    const size_t m = method(method_key), i = input_position(m, key);
-    return {methods[m].inputs[i], program().methods[m].inputs[i]};
-  }
-  Found output(const Key& method_key, const Key& key) {
-    const size_t m = method(method_key), i = output_position(m, key);
-    return {methods[m].outputs[i], program().methods[m].outputs[i]};
-  }
-  size_t input_position(size_t m, const Key& key) const {
-    return position_of(program().methods[m].inputs, key, "input", owner(m));
-  }
-  size_t output_position(size_t m, const Key& key) const {
-    return position_of(program().methods[m].outputs, key, "output", owner(m));
-  }
-  std::string owner(size_t m) const { return fmt::format("method '{}'", program().methods[m].name); }
-
-  DeviceMemory device_memory(const Port& port, const TensorSpec& spec) {
-    const std::uintptr_t address = port.place.buffer->address();
-    const std::string device = constants->devices[device_of(static_cast<size_t>(spec.buffer))]->name();
-    if (address == 0)
-      fail(ErrorKind::usage, "'{}' lies on {}, whose memory has no addresses for others", spec.name, device);
-    return {device, address + port.place.offset, spec.type};
-  }
-
-  // The caller's memory, where a port that is no state can be copied on its device.
-  void bind_device(Port& port, const TensorSpec& spec, const char* what, const DeviceMemory& memory) {
-    if (port.state) fail(ErrorKind::usage, "{} '{}' is a state, which stays on its device", what, spec.name);
-    check_type(what, spec, memory.type);
-    const std::string expected = device_memory(port, spec).device;
-    if (memory.device != expected || (memory.address == 0 && port.bytes > 0))
-      fail(ErrorKind::usage, "{} '{}': expected memory of {}, found {}", what, spec.name, expected,
-           memory.device != expected ? memory.device : "none");
-    wait();
-    port.reads = {}, port.writes = {};
-    port.copies = port.bytes > 0 ? memory.address : 0;
-  }
-
-  // Does what enqueues; a failure leaves nothing enqueued.
-  template <typename Work>
-  void attempt(const Work& work) {
-    busy = true;
-    try {
-      work();
-    } catch (...) {
-      abandon();
-      throw;
-    }
-  }
-
-  // After a failure: nothing is enqueued any more, and no output is what a run left.
-  void abandon() {
-    busy = false;
-    try {
-      wait_for(queues);
-    } catch (const std::exception&) {  // the first failure is the one to tell
-    }
-    forget_outputs();
-  }
-
- private:
-  void forget_outputs() {
-    for (Ready& ready : methods)
-      for (Port& port : ready.outputs) port.current = false;
-  }
-  static bool is_port(const Buffer& b) {
-    return b.kind == BufferKind::input || b.kind == BufferKind::output || b.kind == BufferKind::state;
-  }
-  size_t device_of(size_t buffer) const { return static_cast<size_t>(program().buffers[buffer].device); }
-
-  DeviceBuffer* allocate(size_t device, size_t bytes) {
-    memory.push_back(constants->devices[device]->allocate(std::max<size_t>(bytes, 1)));
-    return memory.back().get();
-  }
-
-  Port port(const TensorSpec& spec) {
-    const auto id = static_cast<size_t>(spec.buffer);
-    Port port;
-    port.place = placements[id];
-    port.queue = queues[device_of(id)].get();
-    port.bytes = byte_size(spec.type);
-    port.state = program().buffers[id].kind == BufferKind::state;
-    if (std::byte* host = port.place.buffer->host()) {
-      port.host = host + port.place.offset;
-    } else {
-      port.staging.resize(port.bytes);
-      port.host = port.staging.data();
-    }
-    return port;
-  }
-};
-
 Session::Session(std::shared_ptr<const Program> program, SessionOptions options) : state_(std::make_unique<State>()) {
+  checked_threads("threads", options.threads);
+  check_budget(*program, options.budget);
   if (options.devices.size() > program->devices.size())
     fail(ErrorKind::usage, "the program has {} devices: expected at most as many, found {}", program->devices.size(),
          options.devices.size());
   for (size_t d = options.devices.size(); d < program->devices.size(); ++d)
     options.devices.push_back(open_backend(program->devices[d].target));
-  state_->threads = options.threads > 0 ? options.threads : thread_count();
   program = variant_for(*options.devices[0], std::move(program));
-  state_->queues = open_queues(options.devices, state_->threads);
+  check_memory(*program, options.devices);
+  state_->asked_threads = options.threads;
+  state_->threads = options.threads > 0 ? options.threads : thread_count();
+  state_->queues = open_queues(options.devices, options.threads);
   state_->constants = load_constants(std::move(program), options, state_->queues);
   state_->place();
   state_->prepare();
@@ -292,8 +67,8 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session Session::sibling() const {
   auto state = std::make_unique<State>();
   state->constants = state_->constants;
-  state->threads = state_->threads;
-  state->queues = open_queues(state->constants->devices, state->threads);
+  state->asked_threads = state_->asked_threads, state->threads = state_->threads;
+  state->queues = open_queues(state->constants->devices, state->asked_threads);
   state->place();
   state->prepare();
   state->seed = state_->seed;
@@ -342,11 +117,14 @@ void Session::set_input(Key method, Key input, std::span<const std::byte> bytes)
   state_->busy = true;
   port.queue->upload(bytes, port.place);
   state_->wait();
+  state_->torn[static_cast<size_t>(spec.buffer)] = false;
 }
 
 std::span<const std::byte> Session::output(Key method, Key output) {
   state_->wait();
-  Port& port = state_->output(method, output).port;
+  const auto& [port, spec] = state_->output(method, output);
+  if (port.state && state_->torn[static_cast<size_t>(spec.buffer)])
+    state_->refuse_torn(spec.buffer, "output '" + spec.name + "'");
   if (!port.staging.empty() && (port.state || !port.current)) {
     state_->busy = true;
     port.queue->download(port.place, port.staging);
@@ -402,9 +180,42 @@ void Session::run(Key method, int times) {
   wait();
 }
 
+bool Session::cancel() {
+  Stop expected = Stop::working;
+  return state_->stop.compare_exchange_strong(expected, Stop::asked) || expected == Stop::asked;
+}
+
+bool Session::states_are_torn() const {
+  return std::find(state_->torn.begin(), state_->torn.end(), true) != state_->torn.end();
+}
+
+Session::Task::Task(Session& session) : state_(*session.state_) {
+  const std::thread::id me = std::this_thread::get_id();
+  if (state_.worker.load() != me) {
+    std::thread::id nobody;
+    if (!state_.worker.compare_exchange_strong(nobody, me))
+      fail(ErrorKind::usage,
+           "the session is at work in another thread, or was when this process was forked: open a session for each, "
+           "with sibling()");
+    state_.stop = Stop::working;
+    scope_.emplace([state = &state_] { return state->stop.load(std::memory_order_relaxed) == Stop::asked; });
+  }
+  ++state_.depth;
+}
+
+Session::Task::~Task() {
+  if (--state_.depth > 0) return;
+  state_.stop = Stop::idle;
+  state_.worker = std::thread::id();
+}
+
 void Session::enqueue(Key method, int times) {
-  State::Ready& ready = state_->methods[state_->method(method)];
-  state_->attempt([&] {
+  const Task task(*this);
+  if (times < 0) fail(ErrorKind::usage, "a method runs 0 times or more often, found {}", times);
+  const size_t m = state_->method(method);
+  State::Ready& ready = state_->methods[m];
+  if (times > 0) state_->need_states(m);
+  state_->attempt(m, [&] {
     for (Port& port : ready.inputs) {
       if (port.copies != 0)
         port.queue->copy_in(port.copies, port.place, port.bytes);
@@ -436,8 +247,10 @@ DeviceMemory Session::device_output(Key method, Key output) {
 }
 
 void Session::run_on_device(Key method, int times) {
-  State::Ready& ready = state_->methods[state_->method(method)];
-  state_->attempt([&] { ready.enqueue_steps(times); });
+  const Task task(*this);
+  const size_t m = state_->method(method);
+  state_->need_states(m);
+  state_->attempt(m, [&] { state_->methods[m].enqueue_steps(times); });
   state_->wait();
 }
 
@@ -447,6 +260,7 @@ void Session::reset_states() {
     for (const Port& port : ready.inputs)
       if (port.state) port.queue->clear(port.place, port.bytes);
   state_->wait();
+  state_->torn.assign(state_->torn.size(), false);
   state_->begin_generators();
 }
 
@@ -460,8 +274,11 @@ uint64_t Session::seed() const { return state_->seed; }
 
 void Session::run_step(Key method, size_t step) {
   const size_t m = state_->method(method);
+  const Task task(*this);
   check_step(state_->program().methods[m], step);
-  state_->attempt([&] { state_->methods[m].steps->enqueue_step(step); });
+  state_->need_states(m);
+  state_->attempt(
+      m, [&] { state_->methods[m].steps->enqueue_step(step); }, [&] { return std::pair(step, step + 1); });
   state_->wait();
 }
 
@@ -478,8 +295,8 @@ std::vector<std::byte> Session::step_memory(Key method, size_t step, size_t buff
   if (const std::byte* host = place.buffer->host()) {
     std::copy_n(host + place.offset, bytes.size(), bytes.begin());
   } else if (!bytes.empty()) {
-    Queue& queue = *state_->queues[static_cast<size_t>(b.device)];
-    state_->attempt([&] { queue.download(place, bytes); });
+    state_->busy = true;
+    state_->queues[static_cast<size_t>(b.device)]->download(place, bytes);
     state_->wait();
   }
   return bytes;
@@ -487,8 +304,11 @@ std::vector<std::byte> Session::step_memory(Key method, size_t step, size_t buff
 
 std::vector<double> Session::time_steps(Key method) {
   const size_t m = state_->method(method);
+  const Task task(*this);
   std::vector<double> ms(state_->program().methods[m].steps.size());
-  state_->attempt([&] { state_->methods[m].steps->time_steps(ms); });
+  state_->need_states(m);
+  state_->attempt(
+      m, [&] { state_->methods[m].steps->time_steps(ms); }, [] { return std::pair(size_t{0}, SIZE_MAX); });
   state_->wait();
   return ms;
 }

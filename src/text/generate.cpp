@@ -198,7 +198,8 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
   check_prompt(model, prompt);
   check_tokens(model, options.stop_tokens, "the stop tokens");
   const Sampling sampling = sampling_of(options);
-  if (!model.by_position) session.reset_states();
+  const Session::Task task(session);
+  if (!model.by_position || session.states_are_torn()) session.reset_states();
   Runner runner(session, model, sampling);
   const Chooser choose(sampling);
   Generation result;

@@ -1,8 +1,11 @@
 // The C interface: what it refuses, and that nothing is thrown out of it.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <thread>
 
 #include "npusim/npusim.h"
 #include "npusim/program.h"
@@ -251,6 +254,47 @@ TEST(C, VersionsAreThose) {
   EXPECT_STRNE(npusim_version(), "");
   EXPECT_EQ(npusim_error_count(nullptr), 0u);
   EXPECT_STREQ(npusim_error_text(nullptr), "");
+}
+
+TEST_F(CWall, BoundsCountsAndBudgets) {
+  npusim_session* other = nullptr;
+  npusim_session_options with{};
+  with.size = sizeof with;
+  with.weights = weights;
+  for (const int threads : {-1, 4097, 100000}) {
+    with.threads = threads;
+    EXPECT_EQ(npusim_open_session(program, &with, &other, &error), NPUSIM_USAGE);
+    EXPECT_EQ(text(), "threads: expected 1 to 4096, or 0 for npusim's choice, found " + std::to_string(threads));
+  }
+  with.threads = 1;
+  with.max_bytes = 7;
+  EXPECT_EQ(npusim_open_session(program, &with, &other, &error), NPUSIM_UNSUPPORTED);
+  EXPECT_NE(text().find("max_bytes allows 7"), std::string::npos);
+  with.size = offsetof(npusim_session_options, max_bytes);  // a caller whose header has none
+  EXPECT_EQ(npusim_open_session(program, &with, &other, &error), NPUSIM_OK);
+  npusim_session_free(other);
+  const npusim_method_source method{"main", nullptr, add_ir.c_str()};
+  npusim_compile_options options{};
+  options.size = sizeof options;
+  options.max_flops = 1;
+  npusim_program* none = nullptr;
+  EXPECT_EQ(npusim_compile(&method, 1, &options, &none, &error), NPUSIM_UNSUPPORTED);
+  EXPECT_NE(text().find("max_flops allows 1"), std::string::npos);
+  EXPECT_EQ(npusim_run(session, "main", -1, &error), NPUSIM_USAGE);
+  text();
+}
+
+TEST_F(CWall, IsCancelledFromAnotherThread) {
+  EXPECT_EQ(npusim_cancel(nullptr), 0);
+  EXPECT_EQ(npusim_cancel(session), 0);
+  npusim_status status = NPUSIM_OK;
+  std::thread worker([&] { status = npusim_run(session, "main", std::numeric_limits<int>::max(), &error); });
+  while (!npusim_cancel(session)) std::this_thread::yield();
+  worker.join();
+  EXPECT_EQ(status, NPUSIM_CANCELLED);
+  EXPECT_EQ(npusim_error_status(error), NPUSIM_CANCELLED);
+  text();
+  EXPECT_EQ(npusim_run(session, "main", 1, &error), NPUSIM_OK);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "backends/cpu/product/rows_in_place.h"
 #include "backends/cpu/product/winograd.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {
@@ -58,7 +59,8 @@ class EmptyStep final : public BoundStep {
 Context make_context(int threads) {
   threads = std::max(1, threads);
   auto primitives = make_primitive_cache();
-  const bool sees_nan = sees_lost_nan(*primitives, threads);
+  bool sees_nan = false;
+  with_team(threads, [&] { sees_nan = sees_lost_nan(*primitives); });
   return {threads, std::make_shared<WeightCache>(), std::move(primitives), multiplies_bf16(), sees_nan};
 }
 

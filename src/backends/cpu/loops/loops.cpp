@@ -72,7 +72,7 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   s.zeros.assign(kernel.space.size() + 1, 0);
   s.boxes = boxes;
   s.parallel = cost >= parallel_cost;
-  const int count = s.parallel || boxes ? std::max({threads, thread_count(), 1}) : 1;
+  const int count = s.parallel || boxes ? std::max(threads, 1) : 1;
   s.frames.resize(static_cast<size_t>(count));
   for (auto& frames : s.frames) {
     s.scratch.push_back(new_scratch(bytes));
@@ -89,19 +89,8 @@ Loops::~Loops() = default;
 bool Loops::run(void* const* args) {
   State& s = *state_;
   s.trap.kind.store(0, std::memory_order_relaxed);
-  const auto threads = std::min<int64_t>(thread_count(), static_cast<int64_t>(s.frames.size()));
-  if (!s.parallel || threads <= 1) {
-    s.run_part(args, 0, 1, 0);
-  } else {
-    const struct {
-      State& s;
-      void* const* args;
-      int64_t threads;
-    } job{s, args, threads};  // one pointer: no allocation
-    parallel_for(threads, 1, [&job](int64_t begin, int64_t end, int thread) {
-      for (int64_t part = begin; part < end; ++part) job.s.run_part(job.args, part, job.threads, thread);
-    });
-  }
+  const auto threads = s.parallel ? static_cast<int>(s.frames.size()) : 1;
+  on_threads(threads, [&](int thread) { s.run_part(args, thread, threads, thread); });
   return s.trap.kind.load(std::memory_order_relaxed) == 0;
 }
 

@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "backends/cpu/memory.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/vector_targets.h"
+#include "base/threads.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/product/depthwise.cpp"

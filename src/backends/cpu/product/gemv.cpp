@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/vector_targets.h"
+#include "base/threads.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/product/gemv.cpp"

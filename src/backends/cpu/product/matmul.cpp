@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "backends/cpu/memory.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/simd.h"
+#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {

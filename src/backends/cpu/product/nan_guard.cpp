@@ -1,16 +1,14 @@
 // Flags of invalid operations, taken from all threads.
 #include "backends/cpu/product/nan_guard.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <limits>
 #include <vector>
 
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/simd.h"
+#include "base/threads.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -29,21 +27,21 @@ bool take_flag() {
   return true;
 }
 
-// Any thread's. A pool that changes its size by itself may have dismissed threads with theirs.
-bool take_flags(int threads) {
-  threads = std::max(threads, omp_get_max_threads());
-  if (threads == 1) return take_flag();
-  bool found = omp_get_dynamic() != 0;
-#pragma omp parallel num_threads(threads) reduction(|| : found)
-  found = take_flag() || found;
+// Any thread's of the team: no other has done any of the step's work.
+bool take_flags() {
+  std::atomic<bool> found = false;
+  auto take = [&](int) {
+    if (take_flag()) found = true;
+  };
+  on_team(take);
   return found;
 }
 
 // Two steps of one kernel, of which a run takes the first or, where its results are not to be had so, the second.
 class TwoWays : public BoundStep {
  public:
-  TwoWays(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact, int threads)
-      : fast_(std::move(fast)), exact_(std::move(exact)), threads_(threads) {
+  TwoWays(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact)
+      : fast_(std::move(fast)), exact_(std::move(exact)) {
     scratch_bytes_ = std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
   }
   void set_scratch(void* scratch) override {
@@ -55,7 +53,6 @@ class TwoWays : public BoundStep {
 
  protected:
   std::unique_ptr<BoundStep> fast_, exact_;
-  int threads_;
 };
 
 class GuardedStep final : public TwoWays {
@@ -63,11 +60,11 @@ class GuardedStep final : public TwoWays {
   using TwoWays::TwoWays;
   void run() override {
     fast_->run();
-    if (!take_flags(threads_)) return;
+    if (!take_flags()) return;
     fast_->run();  // the flag may have been raised by a step before
-    if (!take_flags(threads_)) return;
+    if (!take_flags()) return;
     exact_->run();
-    take_flags(threads_);
+    take_flags();
     met_nan_ = true;
   }
   std::string describe() const override { return fast_->describe() + (met_nan_ ? ", again for NaN" : ""); }
@@ -80,7 +77,7 @@ class FiniteStep final : public TwoWays {
  public:
   FiniteStep(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact, DType dtype, const std::byte* data,
              int64_t count, int threads)
-      : TwoWays(std::move(fast), std::move(exact), threads), dtype_(dtype), data_(data), count_(count) {}
+      : TwoWays(std::move(fast), std::move(exact)), dtype_(dtype), data_(data), count_(count), threads_(threads) {}
   void run() override {
     std::atomic<bool> finite = true;
     on_threads(threads_, [&](int thread) {
@@ -95,20 +92,21 @@ class FiniteStep final : public TwoWays {
   DType dtype_;
   const std::byte* data_;
   int64_t count_;
+  int threads_;
 };
 
 }  // namespace
 
-bool sees_lost_nan(PrimitiveCache& primitives, int threads) {
+bool sees_lost_nan(PrimitiveCache& primitives) {
   constexpr int64_t share = 16 << 10;  // floats, enough for oneDNN to give every thread some
-  threads = std::max(threads, omp_get_max_threads());
-  std::vector<float> values(static_cast<size_t>(threads * share), 1);
-  take_flags(threads);
-  apply_relu(primitives, values.data(), threads * share);
-  if (take_flags(threads)) return false;
+  const int64_t count = thread_count() * share;
+  std::vector<float> values(static_cast<size_t>(count), 1);
+  take_flags();
+  apply_relu(primitives, values.data(), count);
+  if (take_flags()) return false;
   values.back() = std::numeric_limits<float>::quiet_NaN();  // the last thread's
-  apply_relu(primitives, values.data(), threads * share);
-  return take_flags(threads);
+  apply_relu(primitives, values.data(), count);
+  return take_flags();
 }
 
 bool repeatable(const Kernel& kernel) {
@@ -126,9 +124,8 @@ bool may_lose_nan(const std::vector<EpilogueOp>& ops) {
   });
 }
 
-std::unique_ptr<BoundStep> guard_nan(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact,
-                                     const Context& context) {
-  return std::make_unique<GuardedStep>(std::move(fast), std::move(exact), context.threads);
+std::unique_ptr<BoundStep> guard_nan(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact) {
+  return std::make_unique<GuardedStep>(std::move(fast), std::move(exact));
 }
 
 std::unique_ptr<BoundStep> guard_finite(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact, DType dtype,

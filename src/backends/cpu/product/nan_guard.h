@@ -13,8 +13,9 @@
 
 namespace npusim::cpu {
 
-// Whether oneDNN's threads are ours, and show in their flags that a NaN got lost: tried by losing one.
-bool sees_lost_nan(PrimitiveCache& primitives, int threads);
+// Whether oneDNN's threads are the team that this thread has now (base/threads.h), and show in their flags that a NaN
+// got lost: tried by losing one.
+bool sees_lost_nan(PrimitiveCache& primitives);
 
 // Whether the kernel can run twice: it reads nothing that it writes.
 bool repeatable(const Kernel& kernel);
@@ -23,8 +24,7 @@ bool repeatable(const Kernel& kernel);
 bool may_lose_nan(const std::vector<EpilogueOp>& ops);
 
 // `fast`, and after it `exact`, of the same kernel, when `fast` may have lost a NaN. The kernel must be repeatable.
-std::unique_ptr<BoundStep> guard_nan(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact,
-                                     const Context& context);
+std::unique_ptr<BoundStep> guard_nan(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact);
 
 // `fast` where `count` elements at `data` are all finite, else `exact`.
 std::unique_ptr<BoundStep> guard_finite(std::unique_ptr<BoundStep> fast, std::unique_ptr<BoundStep> exact, DType dtype,

@@ -9,13 +9,13 @@
 #include <optional>
 
 #include "backends/cpu/loops/loops.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/epilogue.h"
 #include "backends/cpu/product/nan_guard.h"
 #include "backends/cpu/product/onednn.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/product/streamed.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {
@@ -285,7 +285,7 @@ Answer make_step(Problem& p, const Asked& asked, MadePrimitive conv, bool fused)
   if (spec.types.operands == DType::bf16 && spec.in_channels % together != 0)
     step = guard_finite(std::move(step), make_streamed_step(p), asked.image_type, asked.memory.src, asked.elements,
                         p.context);
-  if (may_lose_nan(spec.ops)) step = guard_nan(std::move(step), make_streamed_step(p), p.context);
+  if (may_lose_nan(spec.ops)) step = guard_nan(std::move(step), make_streamed_step(p));
   return accept(std::move(step));
 }
 

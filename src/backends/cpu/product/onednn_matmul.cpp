@@ -160,7 +160,7 @@ Answer make_onednn_matmul_step(Problem& p) {
   auto gather = dense ? nullptr : gather_rows(m, p.args, p.context.threads);
   auto step = std::make_unique<ProductStep>(p.context, std::move(product), spec, std::move(gather));
   if (!guarded) return accept(std::move(step));
-  return accept(guard_nan(std::move(step), make_streamed_step(p), p.context));
+  return accept(guard_nan(std::move(step), make_streamed_step(p)));
 }
 
 }  // namespace npusim::cpu

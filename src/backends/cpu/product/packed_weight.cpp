@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "backends/cpu/memory.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
+#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {

@@ -9,12 +9,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/vector_targets.h"
+#include "base/threads.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/product/rows_in_place.cpp"

@@ -8,7 +8,6 @@
 #include <atomic>
 
 #include "backends/cpu/memory.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/product/blocking.h"
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/nan_guard.h"
@@ -16,6 +15,7 @@
 #include "backends/cpu/product/packed_weight.h"
 #include "backends/cpu/product/simd.h"
 #include "backends/cpu/product/winograd_tile.h"
+#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {
