@@ -294,7 +294,7 @@ TEST_F(Aten, WithoutAPlugin) {
     EXPECT_FALSE(aten_plugin().usable);
     const std::string compiled = refusal("fake_scale.default"), of =
                                                                     "main: op aten.fake_scale.default is not supported "
-                                                                    "(1 node: y); ";
+                                                                    "(1 node: y)\nmain: ";
     EXPECT_TRUE(compiled.starts_with(of)) << compiled;
     const std::string opened = error_of([&] { Session session(program, {.weights = weights()}); }, ErrorKind::device);
     EXPECT_EQ(opened, "node 'scaled': aten.fake_scale.default has no kernel, and " + compiled.substr(of.size()));
