@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 
 namespace npusim {
@@ -42,7 +43,7 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::unordered_map<std::string, std::vector<ValueId>> known;  // what inner steps write, by what they do and read
   for (Node& node : nodes) {
     const Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
-    if (unfused.steps.empty()) {
+    if (unfused.steps.size() < size_t{has_order(*node.kernel) ? 1u : 2u}) {
       add_node(graph, std::move(node));
       continue;
     }
