@@ -160,7 +160,8 @@ TEST(ProgramFile, Calls) {
 TEST(ProgramFile, FuzzSeedsAreUpToDate) {
   for (const auto& [name, program] : {std::pair<std::string, Program>{"sample", sample_program()},
                                       {"split", split_program()},
-                                      {"call", call_program()}}) {
+                                      {"call", call_program()},
+                                      {"order", order_program()}}) {
     const std::string path = NPUSIM_SOURCE_DIR "/tests/fuzz/seeds/program/" + name;
     if (std::getenv("NPUSIM_WRITE_SEEDS")) write_file(path, serialize(program));
     EXPECT_EQ(read_file(path), serialize(program)) << path;
