@@ -280,6 +280,14 @@ TEST(Loops, GatherInPaddedWindows) {
       b.store(b.output({DType::f32, {4, width}}), select(b.in_bounds(at, 64), one + many * 2.0, -1.0));
       check_kernel_runs(b.finish("padded_gather"));
     }
+  // Beside the image an index may be anything.
+  KernelBuilder b({8});
+  const int table = b.input({DType::f32, {2, 6}});
+  const Affine at = b.dim(0) + -1;
+  const Ex line = idiv(b.index(0) - int64_t{1} + int64_t{6}, b.integer(6)) - int64_t{1};  // −1, 0 …, 1 beyond
+  b.store(b.output({DType::f32, {8}}),
+          select(b.in_bounds(at, 6), b.load(table, std::vector<Coord>{Coord(line), at}), -1.0));
+  check_kernel_runs(b.finish("beside"));
 }
 
 // Stores that leave the result: those do nothing.
