@@ -5,11 +5,15 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/loops/tile_rare.cpp"
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <cmath>
+
+// Once per instruction set, and so behind the above.
+// clang-format off
+#include <hwy/contrib/math/math-inl.h>
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
