@@ -333,14 +333,17 @@ class _Writer:
         taken = {output["name"] for output in self.outputs}
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
         targets = {spec.target: name for name, spec in specs.items() if spec.target is not None}
+        # Complex ones were refused where they came in.
+        values = [(s, v) for s, node in self.mutations if isinstance(v := self.graph.of[node], Ref)]
+        updated = self.graph.updated(value for _, value in values)
         carried = {}
-        for spec, node in self.mutations:
-            placeholder, value = targets.get(spec.target, spec.target), self.graph.of[node]
+        for spec, value in values:
+            placeholder = targets.get(spec.target, spec.target)
             ref = refs[placeholder]
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
             owned = specs[placeholder].kind != InputKind.USER_INPUT
-            if owned and ref.tensor["shape"] and not self.graph.updates(value, ref):
+            if owned and ref.tensor["shape"] and updated.get(value.node) != ref.node:
                 value = self.graph.store(ref, value)
             self.add_output(name, value)
             if owned:
