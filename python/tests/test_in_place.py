@@ -17,7 +17,7 @@ from in_place_programs import Module, Program, copied
 
 MANY = int(os.environ.get("NPUSIM_IN_PLACE", "0"))
 FIRST = int(os.environ.get("NPUSIM_IN_PLACE_FIRST", "0"))
-TOGETHER = 40  # programs of one module
+TOGETHER = 30  # programs of one module
 RUNS = 3
 
 
@@ -104,7 +104,7 @@ def test_programs():
 # ---- every operator of PyTorch that writes, in calls drawn from its schema
 
 DRAWN = max(MANY // 2000, 1)  # calls of each
-FEW = 40  # operators that are tried by default: others are for who asks for many
+FEW = 25  # operators that are tried by default: others are for who asks for many
 # What memory holds, other kinds of tensors, other shapes than the operand's, and what draws: none of them is compared.
 LEFT_OUT = ("resize", "set_", "sparse", "as_strided", "empty", "requires_grad", "rename", "dropout", "rrelu", "random", "names")
 LEFT_OUT += ("uniform", "normal", "exponential", "geometric", "cauchy", "bernoulli", "multinomial", "rand", "poisson", "_amp")
