@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ from torch.utils import _pytree as pytree
 from .errors import Problem, UnsupportedError
 
 ATEN = torch.ops.aten
+ASSERTIONS = {ATEN._assert_async.default, ATEN._assert_async.msg}
 NAMED = 3  # checks that the last one is named by
+WORDS = 12  # of an assertion's message
 
 
 def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[Any]:
@@ -25,6 +28,20 @@ def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Grap
         else:
             found.append(program.state_dict.get(spec.target, program.constants.get(spec.target)))
     return found
+
+
+def hold_assertions(graph: torch.fx.Graph) -> None:
+    """Makes assertions of tensors (`torch._assert_async`, what torch.distributions validates) conditions of the first
+    output."""
+    asserted = [node for node in graph.nodes if node.target in ASSERTIONS]
+    hold(graph, [(_told(node), node.args[0]) for node in asserted])
+    for node in asserted:
+        graph.erase_node(node)
+
+
+def _told(node: torch.fx.Node) -> str:
+    """The assertion's message as a name: a run that fails says the names of nodes."""
+    return "_".join(re.findall(r"\w+", str(node.args[1]) if len(node.args) > 1 else "")[:WORDS]) or node.name
 
 
 def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .torch_bits import view_dtype
 from .torch_foreach import FOREACH
 from .torch_special import SPECIAL
 
@@ -99,6 +100,16 @@ def istft(
         for x in (frames * window, (window * window).expand(n_fft, self.shape[-1]))
     )
     return torch.nn.functional.pad(added / weights, (0, max(end - whole, 0)))
+
+
+def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """The frequencies of a transform's bins: those that are below 0 come last."""
+    places = [torch.arange(*ends, dtype=dtype or torch.get_default_dtype(), device=device) for ends in ((0, (n + 1) // 2), (-(n // 2), 0))]
+    return torch.cat(places) * (1.0 / (n * d))
+
+
+def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return torch.arange(n // 2 + 1, dtype=dtype or torch.get_default_dtype(), device=device) * (1.0 / (n * d))
 
 
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
@@ -207,7 +218,13 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     **{f"aten.hamming_window.{o}": cosine_window(0.54, 0.46) for o in ("default", "periodic", *HAMMING)},
     **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
     "aten.istft.default": istft,
+    "aten.fft_fftfreq.default": fftfreq,
+    "aten.fft_rfftfreq.default": rfftfreq,
+    "aten.view.dtype": view_dtype,
+    "aten._neg_view.default": lambda self: self.neg(),
     "aten.repeat_interleave.Tensor": repeat_interleave,
+    "aten._is_all_true.default": lambda self: self.all(),
+    "aten._is_any_true.default": lambda self: self.any(),
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
     **SPECIAL,

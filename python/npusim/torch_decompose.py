@@ -145,8 +145,4 @@ def trace(
             node.replace_all_uses_with(lifted)
             body.graph.erase_node(node)
             constants.append(value)
-    for node in body.graph.nodes:  # a number that vmap made a tensor of
-        if node.target is torch.ops.aten._to_copy.default and not isinstance(node.args[0], torch.fx.Node):
-            node.target, node.args = torch.ops.aten.full.default, ([], node.args[0])
-            node.kwargs = {"dtype": node.meta["val"].dtype}
     return body, constants

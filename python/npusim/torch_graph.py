@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from .errors import Problem
 from .torch_complex import call_complex, concerns_complex
+from .torch_decompose import trace
 from .torch_higher import spell_out
-from .torch_ref import Complex, Ref, Refused
+from .torch_ref import Complex, Parts, Ref, Refused
 
 # Of part of their first operand, which is a state where it is an input and the result its next value.
 PARTIAL = {f"aten.{name}.default" for name in ("index_copy", "index_put", "slice_scatter", "select_scatter", "as_strided_scatter")}
@@ -89,8 +92,10 @@ class Graph:
             raise Refused(f"takes '{value.name}', which is no tensor")
         return self.of[value] if isinstance(value, torch.fx.Node) else value
 
-    def constant(self, value: torch.Tensor) -> Ref:
+    def constant(self, value: torch.Tensor) -> Any:
         """A value that no weight of the model is."""
+        if value.is_complex():
+            return Complex(self.constant(value.real), self.constant(value.imag))
         name = self.free_name("constant")
         self.constants[name] = value
         return Ref(name, 0, self.tensor(name, value, f"constant '{name}'"), is_weight=True)
@@ -107,6 +112,28 @@ class Graph:
                 self.add(inner, body)
         return None
 
+    def apply(self, name: str, function: Callable[..., Any], operands: Any) -> Any:
+        """What a function of tensors gives for these operands, by the calls that it makes."""
+        operands = pytree.tree_map(lambda v: Parts(v.re, v.im) if isinstance(v, Complex) else v, operands)
+        leaves, spec = pytree.tree_flatten(operands)
+        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Ref)]
+
+        def call(*tensors: torch.Tensor) -> Any:
+            given = list(leaves)
+            for i, tensor in zip(at, tensors, strict=True):
+                given[i] = tensor
+            return function(*pytree.tree_unflatten(given, spec))
+
+        with torch._guards.detect_fake_mode() or FakeTensorMode():
+            tensors = [
+                torch.empty(leaves[i].tensor["shape"], dtype=getattr(torch, leaves[i].tensor["dtype"])) for i in at
+            ]
+        body, constants = trace(call, tensors)
+        for node in body.graph.nodes:
+            if node.op == "call_function":
+                node._rename(name)
+        return self.insert(body, [*(leaves[i] for i in at), *constants])
+
     # ---- one call
 
     def call(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> Any:
@@ -116,6 +143,9 @@ class Graph:
         if op._overloadname in WITHOUT_GENERATOR and kwargs.get("generator") is None:
             op = getattr(op._overloadpacket, WITHOUT_GENERATOR[op._overloadname])
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+        if op is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):
+            op, args = torch.ops.aten.full.default, ([], args[0])  # a number that vmap made a tensor of
+            kwargs = {"dtype": node.meta["val"].dtype}
         value = node.meta.get("val")
         if concerns_complex(op, args, kwargs, value):
             return call_complex(self, node, op, args, kwargs)

@@ -6,6 +6,7 @@ import torch
 
 from .torch_aliases import copied
 from .torch_bins import settle_bins
+from .torch_checks import hold_assertions
 from .torch_chosen import spell_out_chosen
 from .torch_decompose import functionalised
 from .torch_loops import unroll_loops
@@ -33,4 +34,6 @@ def prepared(
     made_for = unroll_loops(program, graph)
     for spell_out in SPELLED_OUT:
         spell_out(graph)
-    return program, graph, made_for + settle_sizes(program, graph, branches)
+    made_for += settle_sizes(program, graph, branches)
+    hold_assertions(graph)
+    return program, graph, made_for

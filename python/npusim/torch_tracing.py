@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from .errors import Problem, UnsupportedError
 
+from .torch_alike import Alike
+
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
@@ -27,7 +29,7 @@ def tracing() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known():
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), Alike():
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
