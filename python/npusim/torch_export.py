@@ -8,7 +8,7 @@ import io
 import itertools
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -87,21 +87,34 @@ def export(
         return of_program(program, type(model).__name__, branches), trained_text(program, model)
 
     try:
-        try:
-            exported, trained = trace(False)
-        except Exception as error:
-            if not _asks_for_values(error):
-                raise
-            with following_example():
-                exported, trained = trace(True)
+        exported, trained = _for_all_or_example(trace)
     except Error:
         raise
     except Exception as error:
         raise told(error, type(model).__name__) from error
-    for text in (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for)):
-        if text:
-            warnings.warn(text, stacklevel=3)
+    texts = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
+    exported.notes = [text for text in texts if text]
+    for text in exported.notes:
+        warnings.warn(text, stacklevel=3)
     return exported
+
+
+def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
+    """What is traced for all values, or where that ends at a value, for the example's. What npusim refuses of the latter is
+    the reason then; of what PyTorch raises it is the first."""
+    try:
+        return trace(False)
+    except Exception as error:
+        if not _asks_for_values(error):
+            raise
+        first = error
+    try:
+        with following_example():
+            return trace(True)
+    except Error:
+        raise
+    except Exception as other:
+        raise first from other
 
 
 def made_for_text(made_for: list[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -145,6 +147,15 @@ def test_training_is_told(layer, what):
     _, texts = told(model, (X,))
     assert (len(texts) == 1 and "the model is in train()" in texts[0] and what in texts[0]) if what else not texts
     assert model.training and told(model.eval(), (X,))[1] == []
+
+
+def test_the_command_line_tells_it_too(tmp_path):
+    source = tmp_path / "net.py"
+    source.write_text("import torch\ndef make():\n    return torch.nn.Dropout(0.5), (torch.ones(2),)\n")
+    command = [sys.executable, "-m", "npusim", "export", f"{source}:make", "-o", str(tmp_path / "out")]
+    env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    assert "warning: the model is in train(): Dropout (Dropout) drops elements" in done.stderr
 
 
 # ---- names
