@@ -12,13 +12,10 @@ namespace {
 using Vocabulary = Handle<Tokenizer>;
 using Token = std::function<void(int64_t)>;
 
-std::tuple<std::vector<int64_t>, double, double> generate_tokens(Session& session, const std::vector<int64_t>& prompt,
-                                                                 int64_t max_new_tokens,
-                                                                 std::optional<double> temperature,
-                                                                 std::optional<double> top_p,
-                                                                 std::optional<uint64_t> seed,
-                                                                 const std::vector<int64_t>& stop_tokens,
-                                                                 const std::optional<Token>& on_token) {
+std::tuple<std::vector<int64_t>, double, double> generate_tokens(
+    Session& session, const std::vector<int64_t>& prompt, int64_t max_new_tokens, std::optional<double> temperature,
+    std::optional<double> top_p, std::optional<uint64_t> seed, const std::vector<int64_t>& stop_tokens,
+    const std::optional<Token>& on_token) {
   const GenerateOptions options{max_new_tokens, temperature, top_p, seed, stop_tokens};
   Generation found;
   {

@@ -172,8 +172,8 @@ TEST_F(Outputs, EveryFailureOfTheSystemIsTold) {
 TEST_F(Outputs, ALimitOfFilesIsTold) {
   make_program();
   const std::vector<std::string> before = files();
-  const std::string command = "cd '" + folder_.string() + "' && ulimit -f 1 && '" NPUSIM_BINARY
-                              "' compile model.json -o out 2> .err > .out";
+  const std::string command =
+      "cd '" + folder_.string() + "' && ulimit -f 1 && '" NPUSIM_BINARY "' compile model.json -o out 2> .err > .out";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 3);
   EXPECT_EQ(read_file(path(".err")), "error: cannot write out: File too large\n");
   EXPECT_EQ(files(), before);
