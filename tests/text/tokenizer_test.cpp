@@ -438,7 +438,8 @@ TEST(Tokenizer, UnsupportedPatterns) {
   EXPECT_NO_THROW(splitting(regex(R"((?i)a|(?<!\\)[\p{L}\]&.-]++(?>x)?\x{1F600})")));
   const Tokenizer slow = splitting(regex("(a*)*[bc]"));
   EXPECT_EQ(error_of(ErrorKind::unsupported, [&] { encode(slow, std::string(60, 'a')); }),
-            "text to tokenize: the split patterns take too long: at byte 0 of a piece of 60 bytes they are beyond 50 tries for "
+            "text to tokenize: the split patterns take too long: at byte 0 of a piece of 60 bytes they are beyond 50 "
+            "tries for "
             "each byte of the text");
 }
 

@@ -169,11 +169,14 @@ std::vector<std::string> store_conflicts(const Kernel& k) {
 }
 
 bool order_matters(const Kernel& k) {
+  const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
   return std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
     if (s.accumulate) return true;
-    if (s.access.terms.empty()) return false;  // no two points meet: store_conflicts()
     const std::vector<bool> meets = colliding_dims(k, s.access);
-    return std::find(meets.begin(), meets.end(), true) != meets.end();
+    const size_t dims = s.access.terms.empty() ? outer : k.space.size();  // else what meets along the row is the same
+    for (size_t d = 0; d < dims; ++d)
+      if (meets[d] && k.space[d] > 1) return true;
+    return false;
   });
 }
 
