@@ -18,6 +18,7 @@ from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
+from .torch_checks import hold_assertions
 from .torch_graph import Graph, attribute
 from .torch_ref import Complex, Ref
 
@@ -174,7 +175,7 @@ class _Compiled:
         if problems:
             raise UnsupportedError(problems)
         outputs: list[dict[str, Any]] = []
-        for node in self.graph.graph.nodes:
+        for node in hold_assertions(self.graph.graph).nodes:
             if node.op == "output":
                 outputs = self.read_outputs(node, ir)
             elif isinstance(value := _constant(self.graph, node), torch.Tensor):
