@@ -19,6 +19,7 @@ from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
 from .torch_checks import hold_assertions
+from .torch_decompose import decompositions
 from .torch_graph import Graph, attribute
 from .torch_ref import Complex, Ref
 
@@ -50,9 +51,12 @@ def backend(
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         return _boxed(_compile(graph, _static_inputs(chosen), chosen))
 
-    return aot_autograd(fw_compiler=_leave_gradients, bw_compiler=_eager, inference_compiler=compile_graph)(
-        graph, inputs
-    )
+    return aot_autograd(
+        fw_compiler=_leave_gradients,
+        bw_compiler=_eager,
+        inference_compiler=compile_graph,
+        decompositions=decompositions(),
+    )(graph, inputs)
 
 
 def _boxed(run: Run) -> Run:

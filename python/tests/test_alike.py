@@ -113,7 +113,7 @@ def test_under_torch_compile():
         torch.vmap(torch.vmap(lambda v: v * 2 + 1)),
         torch.vmap(torch.vmap(torch.vmap(lambda v: v**2 / 3 + True))),
         lambda x: torch.vmap(torch.vmap(lambda a, b: a * b.sum() + 3.5, in_dims=(0, None)), in_dims=(0, None))(x, x),
-        torch.vmap(torch.vmap(lambda v: torch.where(v > 0, v, 0.5).clamp(max=1.0) / 2), in_dims=1, out_dims=1),
+        torch.vmap(torch.vmap(lambda v: torch.where(v > 0, v, 0.5).clamp(max=1.0) / 2)),
     ],
 )
 def test_vmap_in_vmap(function):

@@ -7,27 +7,52 @@
 
 #include "cli/cli.h"
 #include "cli/fail.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 
 namespace npusim::cli {
 
 void add_threads_flag(CLI::App& verb, int& threads) {
-  verb.add_option("--threads", threads, "host threads; default: one per core")
-      ->type_name("N")
-      ->check(integer_in(1, 4096));
+  add_integer(verb, "--threads", threads, 1, 4096, "N", "host threads; default: one per core");
+}
+
+void add_program_flag(CLI::App& verb, std::string& program) {
+  add_file(verb, "program", program, "P.npubin", "the .npubin; - is standard input")->required();
+}
+
+void add_weights_flag(CLI::App& verb, std::string& weights) {
+  add_file(verb, "--weights", weights, "W.safetensors", "weights: .safetensors, or an index of shards", false);
+}
+
+void add_method_flag(CLI::App& verb, std::string& method) {
+  add_name(verb, "--method", method, "NAME", "which method; default: the only one, or main");
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
-  verb.add_option("program", flags.program, "the .npubin; - is standard input")->required()->type_name("P.npubin");
-  verb.add_option("--weights", flags.weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
-  verb.add_option("--device", flags.device, "where to run, such as cpu or cuda:0; default: the program's target")
-      ->type_name("D");
+  add_program_flag(verb, flags.program);
+  add_weights_flag(verb, flags.weights);
+  add_name(verb, "--device", flags.device, "D", "where to run, such as cpu or cuda:0; default: the program's target");
+  verb.add_flag("--read-weights", flags.read_weights,
+                "read the weights into memory: files that are mapped must not change meanwhile");
+  add_code_flag(verb, flags.no_code);
   add_threads_flag(verb, flags.threads);
 }
 
+void add_code_flag(CLI::App& verb, bool& no_code) {
+  verb.add_flag("--no-code", no_code,
+                "leave out launches, which are code: the CPU runs their steps; calls of a plugin are refused");
+}
+
+std::shared_ptr<const Program> load_program_file(const std::string& path, bool no_code) {
+  std::vector<std::string> notes;
+  auto program = load_program(path, {.code = !no_code, .notes = &notes});
+  for (const std::string& note : notes) print_note(note);
+  return program;
+}
+
 std::shared_ptr<const TensorSet> open_session_weights(const SessionFlags& flags) {
-  return flags.weights.empty() ? nullptr : open_tensors(flags.weights);
+  if (flags.weights.empty()) return nullptr;
+  return flags.read_weights ? read_tensors(flags.weights) : open_tensors(flags.weights);
 }
 
 Session open_session(std::shared_ptr<const Program> program, const SessionFlags& flags,

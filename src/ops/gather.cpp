@@ -34,7 +34,7 @@ void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int se
   const Shape shape = lowering.type(lowering.output(0)).shape;
   OpKernel k(lowering, shape);
   const int from = k.read(self), index_arg = k.read(index);
-  const Shape &extents = k.shape(from), &index_shape = k.shape(index_arg);
+  const Shape extents = at_least_vector(k.shape(from)), &index_shape = k.shape(index_arg);
   std::vector<Coord> index_at, at;
   for (size_t d = 0; d < index_shape.size(); ++d)
     index_at.emplace_back(broadcast && index_shape[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
@@ -119,10 +119,9 @@ void lower_index_select(const OpCall& call, Lowering& lowering) {
   const size_t dim = dim_argument(call, "dim", self.size());
   OpKernel k(lowering, call.outputs[0].shape);
   const int from = k.read(lowering.input(0)), index = k.read(lowering.input(call.tensor("index")));
-  std::vector<Coord> at = coordinates(identity_coordinates(self.size())), index_at;
+  std::vector<Coord> at = coordinates(identity_coordinates(at_least_vector(self).size())), index_at;
   if (!k.shape(index).empty()) index_at.emplace_back(self.empty() ? Affine{} : k.dim(static_cast<int>(dim)));
-  const Ex i = k.load(index, index_at);
-  if (!self.empty()) at[dim] = Coord(i);
+  at[dim] = Coord(k.load(index, index_at));
   const Ex x = k.load(from, at);
   k.store(k.write(lowering.output(0)), x);
   k.done("index_select");

@@ -10,9 +10,11 @@
 #include "backends/cpu/implementations.h"
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/memory.h"
+#include "backends/cpu/order/order.h"
 #include "base/error.h"
 #include "base/instruction_set.h"
 #include "base/threads.h"
+#include "kernel/facts/order.h"
 
 namespace npusim::cpu {
 namespace {
@@ -134,6 +136,8 @@ class CpuQueue : public Queue {
       }
       if (kernel.contraction) {
         ready.push_back(choose_implementation(kernel, bindings, context_));
+      } else if (has_order(kernel)) {
+        ready.push_back({make_order_step(kernel, std::move(args), context_.threads), {}});
       } else {
         auto& loops = loops_[&kernel];
         if (!loops) loops = std::make_shared<Loops>(kernel, context_.threads);

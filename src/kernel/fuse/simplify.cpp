@@ -89,7 +89,8 @@ int32_t add_expr(Kernel& kernel, const Expr& e) {
 bool may_split(const Kernel& kernel, size_t d) {
   const size_t rank = kernel.space.size();
   return d >= rank || d + static_cast<size_t>(kernel.row_dims) < rank ||
-         std::none_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+         std::none_of(kernel.exprs.begin(), kernel.exprs.end(),
+                      [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; });
 }
 
 void split_dim(Kernel& kernel, size_t d, int64_t inner) {

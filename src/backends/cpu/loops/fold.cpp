@@ -41,7 +41,7 @@ class Folder {
     for (size_t i = 0; i < from_.exprs.size(); ++i) map_[i] = expression(from_.exprs[i]);
     out_.stores.clear();
     for (const Store& s : from_.stores) {
-      Store store{access(s.access), map_[static_cast<size_t>(s.expr)], s.accumulate};
+      Store store{access(s.access), map_[static_cast<size_t>(s.expr)], s.accumulate, s.reduction};
       const Scalar type = scalar_of(out_.args[static_cast<size_t>(s.access.arg)].dtype);
       if (expr(store.expr).type != type)
         store.expr = add({.op = ExprOp::cast, .type = type, .in = {store.expr, -1, -1}});
