@@ -83,8 +83,8 @@ def export_verb(arguments: list[str]) -> None:
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         how = {"strict": flags.strict, "fixed": flags.fixed}
         exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: torch_export.export(*made, **how))
-    if exported.made_for:
-        print(f"warning: {torch_export.made_for_text(exported.made_for)}", file=sys.stderr)
+    for text in exported.notes:
+        print(f"warning: {text}", file=sys.stderr)
     try:
         exported.save(flags.output)
     except OSError as error:

@@ -31,6 +31,7 @@ class Exported:
     leaves: list[tuple[str, Any]] = field(default_factory=list, repr=False)  # ("output", name) or ("constant", value)
     # The sizes and branches that depend on values, which are those of the example: "node (operator): what it was".
     made_for: list[str] = field(default_factory=list, repr=False)
+    notes: list[str] = field(default_factory=list, repr=False)  # what was warned of when it was exported
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made."""

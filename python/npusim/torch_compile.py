@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
+from .torch_checks import hold_assertions
 from .torch_decompose import decompositions
 from .torch_graph import Graph, attribute
 from .torch_ref import Complex, Ref
@@ -161,9 +163,11 @@ class _Compiled:
     def ir(self, static: frozenset[int]) -> dict[str, Any]:
         problems: list[Problem] = []
         ir = Graph(problems)
+        graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # eager PyTorch's stays as it is
+        hold_assertions(graph.graph)
         inputs: list[dict[str, Any]] = []
         weights: list[dict[str, Any]] = []
-        for position, node in enumerate(_placeholders(self.graph)):
+        for position, node in enumerate(_placeholders(graph)):
             value = node.meta.get("val")
             if not isinstance(value, torch.Tensor):
                 continue  # a number that the graph has in it already
@@ -178,13 +182,13 @@ class _Compiled:
         if problems:
             raise UnsupportedError(problems)
         outputs: list[dict[str, Any]] = []
-        for node in self.graph.graph.nodes:
+        for node in graph.graph.nodes:
             if node.op == "output":
                 outputs = self.read_outputs(node, ir)
-            elif isinstance(value := _constant(self.graph, node), torch.Tensor):
+            elif isinstance(value := _constant(graph, node), torch.Tensor):
                 ir.define(node, ir.constant(value))
             elif node.op != "placeholder":
-                ir.add(node, self.graph)
+                ir.add(node, graph)
         if not outputs:
             problems.append(Problem("", "the graph has no tensor among its outputs"))
         if problems:

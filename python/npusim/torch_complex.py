@@ -479,6 +479,7 @@ RULES: dict[str, Callable[..., Any]] = {
         f"{new}{name}{like}": _filled
         for name in ("empty", "full", "ones", "zeros") for new, like in (("", ""), ("new_", ""), ("", "_like"))
     },
+    "_functional_assert_async": lambda call, held, why, z: Complex(call.apply(lambda h, x: call.op(h, why, x), held, z.re), z.im),
     "_neg_view": lambda call, z: call.part_by_part((z,), {}),
     "add": _add,
     "addcdiv": _add_product(pairs.divide),

@@ -28,9 +28,9 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
     table, whole, apart = decompositions(), set[OpOverload](), separated(program)
-    offsets = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)  # of views, which go
     while True:
-        with offsets:
+        # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
+        with torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True):
             found = apart.run_decompositions({op: form for op, form in table.items() if op not in whole})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, program)}
         taken_apart = {op for op in table if op._opname in origins}

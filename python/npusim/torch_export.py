@@ -8,7 +8,7 @@ import io
 import itertools
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -87,21 +87,34 @@ def export(
         return of_program(program, type(model).__name__, branches), trained_text(program, model)
 
     try:
-        try:
-            exported, trained = trace(False)
-        except Exception as error:
-            if not _asks_for_values(error):
-                raise
-            with following_example():
-                exported, trained = trace(True)
+        exported, trained = _for_all_or_example(trace)
     except Error:
         raise
     except Exception as error:
         raise told(error, type(model).__name__) from error
-    for text in (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for)):
-        if text:
-            warnings.warn(text, stacklevel=3)
+    texts = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
+    exported.notes = [text for text in texts if text]
+    for text in exported.notes:
+        warnings.warn(text, stacklevel=3)
     return exported
+
+
+def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
+    """What is traced for all values, or where that ends at a value, for the example's. What npusim refuses of the latter is
+    the reason then; of what PyTorch raises it is the first."""
+    try:
+        return trace(False)
+    except Exception as error:
+        if not _asks_for_values(error):
+            raise
+        first = error
+    try:
+        with following_example():
+            return trace(True)
+    except Error:
+        raise
+    except Exception as other:
+        raise first from other
 
 
 def made_for_text(made_for: list[str]) -> str:
@@ -333,14 +346,17 @@ class _Writer:
         taken = {output["name"] for output in self.outputs}
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
         targets = {spec.target: name for name, spec in specs.items() if spec.target is not None}
+        # Complex ones were refused where they came in.
+        values = [(s, v) for s, node in self.mutations if isinstance(v := self.graph.of[node], Ref)]
+        updated = self.graph.updated(value for _, value in values)
         carried = {}
-        for spec, node in self.mutations:
-            placeholder, value = targets.get(spec.target, spec.target), self.graph.of[node]
+        for spec, value in values:
+            placeholder = targets.get(spec.target, spec.target)
             ref = refs[placeholder]
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
             owned = specs[placeholder].kind != InputKind.USER_INPUT
-            if owned and ref.tensor["shape"] and not self.graph.updates(value, ref):
+            if owned and ref.tensor["shape"] and updated.get(value.node) != ref.node:
                 value = self.graph.store(ref, value)
             self.add_output(name, value)
             if owned:

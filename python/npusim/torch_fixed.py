@@ -70,6 +70,8 @@ class _Known(TorchFunctionMode):
         kwargs = kwargs or {}
         leaves = pytree.tree_leaves((args, kwargs))
         tensors = _tensors(leaves)
+        written = set(map(id, _written(call, args, kwargs)))
+        self.add([value for value in tensors if _is_attribute(value) and id(value) not in written])
         known = [value for value in tensors if id(value) in self.known]
         numbers = call in NUMBERS and not any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in leaves)
         if len(known) == len(tensors) and (known or numbers):
@@ -92,7 +94,7 @@ class _Known(TorchFunctionMode):
                 return found
         if not known:
             return call(*args, **kwargs)
-        if any(id(value) in self.known for value in _written(call, args, kwargs)):
+        if any(value in self.known for value in written):
             raise _refused(call, "writes into what is computed of fixed arguments")
         if _name(call) in VIEWS:
             self.shared |= {_memory(value) for value in known}
@@ -117,6 +119,12 @@ class _Known(TorchFunctionMode):
             with _disable_current_modes():
                 self.constants[key] = value.clone()
         return self.constants[key]
+
+
+def _is_attribute(value: torch.Tensor) -> bool:
+    """Whether it is one of whole numbers that a model has as a plain attribute, as lengths: no input, parameter or buffer."""
+    whole = not value.dtype.is_floating_point and not value.dtype.is_complex
+    return type(value) is torch.Tensor and whole and not torch._is_functional_tensor(value)
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -229,13 +229,17 @@ class Graph:
         attrs = {"dim": 0, "start": 0, "end": to.tensor["shape"][0], "step": 1}
         return self.add_node(self.free_name(f"{to.node}_store"), "aten.slice_scatter.default", [to, value], attrs, to)
 
-    def updates(self, value: Ref, of: Ref) -> bool:
-        """Whether a value is an input of which some elements were replaced, and nothing else: it is a state then."""
+    def updated(self, refs: Iterable[Ref]) -> dict[str, str]:
+        """For values by name the inputs that they are, but for some elements which are replaced: these are states."""
         made = {node["name"]: node for node in self.nodes}
-        name = value.node
-        while name in made and made[name]["op_type"] in PARTIAL:
-            name = made[name]["inputs"][0].get("producer_node", "")
-        return name == of.node != value.node
+        found = {}
+        for ref in refs:
+            name = ref.node
+            while name in made and made[name]["op_type"] in PARTIAL:
+                name = made[name]["inputs"][0].get("producer_node", "")
+            if name != ref.node:
+                found[ref.node] = name
+        return found
 
     def add_node(self, name: str, op_type: str, operands: list[Ref], attrs: dict[str, Any], like: Ref) -> Ref:
         result = Ref(name, 0, {**like.tensor, "name": name})

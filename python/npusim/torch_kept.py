@@ -34,7 +34,7 @@ class Kept:
 
     def add(self, where: str, value: Any) -> list[tuple[str, Any]]:
         """Notes a value; gives what it holds."""
-        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not value.is_inference():
             self.tensors.append((value, value._version, value.detach().clone()))
         if isinstance(value, OPAQUE):
             return []

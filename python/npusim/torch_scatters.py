@@ -52,7 +52,7 @@ def join_writes(graph: torch.fx.Graph) -> None:
 
 
 def _write(node: torch.fx.Node, writes: dict[torch.fx.Node, Write]) -> Write | None:
-    if node.target in VIEW_OF:
+    if node.target in VIEW_OF and not node.meta["val"].is_complex():
         base, source, *rest = node.args
         if not isinstance(source, torch.fx.Node) or node.kwargs or any(isinstance(n, torch.fx.Node) for n in rest):
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .errors import Problem, UnsupportedError
+from .errors import Error, InternalError, Problem, UnsupportedError
 
 ATEN = torch.ops.aten
 # Operators that do in training what they do not in inference: the argument that says so, and what they do then.
@@ -64,13 +64,15 @@ def _trains(node: torch.fx.Node) -> str | None:
     return does if given.get(name) and share else None
 
 
-def told(error: Exception, name: str) -> UnsupportedError:
-    """An error of tracing a model as npusim's, which says whose it is and what to do."""
+def told(error: Exception, name: str) -> Error:
+    """An error of exporting a model as npusim's, which says whose it is and what to do."""
     frames = traceback.extract_tb(error.__traceback__)
     text = str(error).strip().partition("\n")[0]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     ours = [frame for frame in frames if not _is_of_a_library(frame.filename)]
     at = f", at {Path(ours[-1].filename).name}:{ours[-1].lineno} ({ours[-1].line})" if ours else ""
+    if not any(_is_the_tracers(frame.filename) for frame in frames):
+        return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
     if ours and frames[-1] == ours[-1]:
         reason = f"its forward() raises {what}{at}. Call it with these arguments in eager PyTorch first"
     else:
@@ -79,6 +81,11 @@ def told(error: Exception, name: str) -> UnsupportedError:
             "What helps: another way to write that line, strict=True, or fixed= for arguments that decide shapes"
         )
     return UnsupportedError([Problem(f"model '{name}'", reason)])
+
+
+def _is_the_tracers(file: str) -> bool:
+    folder = Path(torch.__file__).parent
+    return any(folder / part in Path(file).parents for part in ("export", "_export"))
 
 
 def _is_of_a_library(file: str) -> bool:

@@ -49,7 +49,6 @@ CASES = {
     "linalg_eigvalsh": (lambda a: LINALG.eigvalsh(a, UPLO="U"), (SQUARE,)),  # text
     "gcd": (lambda a: torch.gcd(a, a.flip(0)), (torch.arange(1, 7),)),
     "mode": (lambda a: torch.mode(a, dim=1), ((SQUARE > 0).float(),)),  # values and indices
-    "foreach": (lambda a: torch._foreach_lgamma([a, a[:2]]), (VECTOR.abs(),)),  # lists of tensors
     "polygamma": (lambda a: SPECIAL.polygamma(2, a.abs() + 1), (VECTOR,)),  # an integer before the tensor
     "zeta": (lambda a: SPECIAL.zeta(a.abs() + 2, 3.0), (VECTOR,)),  # a scalar that is none
     "bessel_y0": (lambda a: SPECIAL.bessel_y0(a.double().abs()), (VECTOR,)),
@@ -71,6 +70,21 @@ def test_operators_are_eagers(name):
     assert len(outputs) == len(expected)
     for found, want in zip(outputs.values(), expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(np.array(found)), want)
+
+
+def test_lists_of_tensors():
+    tensors = [{"name": f"x{i}", "shape": [n], "dtype": "float32"} for i, n in enumerate((6, 2))]
+    taken = [{**tensor, "producer_node": tensor["name"], "producer_output_idx": 0} for tensor in tensors]
+    given = [{**tensor, "name": f"y_{i}"} for i, tensor in enumerate(tensors)]
+    node = {"name": "y", "op_type": "aten._foreach_lgamma.default", "inputs": taken, "outputs": given}
+    node["attrs"] = {"_tensor_list_sizes": [2]}
+    ends = [{**tensor, "producer_node": "y", "producer_output_idx": i} for i, tensor in enumerate(given)]
+    ir = {"graph_inputs": tensors, "graph_outputs": ends, "weights": [], "nodes": [node]}
+    program = npusim.compile(ir, dtype="float32")
+    assert calls(program)
+    found = npusim.Session(program).run(VECTOR.abs(), VECTOR[:2].abs())
+    for value, x in zip(found.values(), (VECTOR.abs(), VECTOR[:2].abs()), strict=True):
+        torch.testing.assert_close(torch.from_numpy(np.array(value)), torch.lgamma(x))
 
 
 class Head(torch.nn.Module):

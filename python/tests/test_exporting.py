@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -147,6 +149,15 @@ def test_training_is_told(layer, what):
     assert model.training and told(model.eval(), (X,))[1] == []
 
 
+def test_the_command_line_tells_it_too(tmp_path):
+    source = tmp_path / "net.py"
+    source.write_text("import torch\ndef make():\n    return torch.nn.Dropout(0.5), (torch.ones(2),)\n")
+    command = [sys.executable, "-m", "npusim", "export", f"{source}:make", "-o", str(tmp_path / "out")]
+    env = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    assert "warning: the model is in train(): Dropout (Dropout) drops elements" in done.stderr
+
+
 # ---- names
 
 
@@ -217,7 +228,7 @@ def not_traced(x):
         (raises_itself, r"its forward\(\) raises KeyError: 'none', at test_exporting.py:\d+"),
         (not_traced, r"torch.export of PyTorch .*, not npusim, does not trace it, at test_exporting.py:\d+"),
         (lambda x: x @ x, r"torch.export .* at test_exporting.py:\d+.*"),
-        (lambda x: (x + 1j)[0], r"output 'output': is complex"),
+        (lambda x: (x + 1j)[0], r"output 'output': is torch.complex64"),
     ],
 )
 def test_errors_say_whose_they_are(function, text):

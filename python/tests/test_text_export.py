@@ -147,19 +147,14 @@ OPT = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attenti
     [
         transformers.GPT2Config(**{**GPT2, "n_positions": 24}),
         transformers.OPTConfig(**OPT, max_position_embeddings=24, word_embed_proj_dim=32),
-        transformers.GPTBigCodeConfig(**{**GPT2, "n_positions": 24}),
     ],
     ids=lambda config: config.model_type,
 )
 def test_positions_that_were_not_learned_are_refused(config):
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    for capacity in (25, 26, 27, 300):
-        try:
+    for capacity in (25, 300):
+        with pytest.raises(npusim.UnsupportedError, match="has learned no position .* at most 24"):
             npusim.export_llm(model, capacity, prefill=8)
-        except npusim.UnsupportedError as refused:
-            assert "has learned no position" in str(refused) and "at most 24" in str(refused)
-        else:  # rows of the table that stand before the first position
-            assert config.model_type == "opt" and capacity < 27
     session = npusim.Session(npusim.compile(npusim.export_llm(model, 24, prefill=8), dtype="float32"))
     assert len(npusim.generate(session, [5, 6, 7], max_new_tokens=100).tokens) == 22
 

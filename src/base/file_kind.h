@@ -1,6 +1,7 @@
 // Files of other kinds than the one that is expected, known by their first bytes, so that a message can say what they
 // are and what to do.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 

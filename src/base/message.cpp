@@ -64,14 +64,15 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> kno
   constexpr size_t longest_word = 100;  // names are shorter, and a word may be as long as a file
   if (word.size() > longest_word) return {};
   const std::string* nearest = nullptr;
-  size_t best = 0;
+  size_t best = 0;  // twice the distance; of equally near names one with the same first letter
   for (const std::string& name : known) {
     if (name.size() > longest_word) continue;
     const bool begins = word.size() >= 3 && name.starts_with(word);
     const size_t far = begins ? 1 : distance(word, name);
     const size_t shorter = std::min(word.size(), name.size());
     const bool near = far > 0 && (begins || (far < shorter && far <= std::max<size_t>(1, shorter / 3)));
-    if (near && (!nearest || far < best)) nearest = &name, best = far;
+    const size_t rank = 2 * far + (word.empty() || name[0] != word[0]);
+    if (near && (!nearest || rank < best)) nearest = &name, best = rank;
   }
   return nearest ? fmt::format("; did you mean {}?", *nearest) : std::string();
 }

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>

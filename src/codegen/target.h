@@ -45,7 +45,7 @@ class CodegenTarget {
   virtual bool reads_as_it_lies(const Kernel&) const { return false; }
   // The several kernels as which the device runs this one. Asked of each that fusion left, before memory is planned:
   // they become steps, and what is between them is values of the graph like any other; what of them needs only weights
-  // is done at load, and what is equal once. None: the kernel stays as it is.
+  // is done at load, and what is equal once. None or one: the kernel stays as it is, unless it orders rows.
   virtual Unfused in_parts(const Kernel&) const { return {}; }
   // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
   // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the

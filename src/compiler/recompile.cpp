@@ -199,11 +199,11 @@ Program build(const Program& from, std::vector<MethodGraph> graphs, const PassCo
 }  // namespace
 
 std::shared_ptr<const Program> recompile(const Program& program, const std::string& target_name) {
-  if (program.devices.size() > 2 || (program.devices.size() == 2 && program.devices[1].target != "cpu"))
+  const CodegenTarget& host = *find_target("cpu");
+  if (program.devices.size() > 2 || (program.devices.size() == 2 && program.devices[1].target != host.config().name))
     fail(ErrorKind::unsupported, "recompile: expected one device, and the CPU beside it, found {} devices",
          program.devices.size());
   const auto target = open_target(target_name.empty() ? program.devices[0].target : target_name);
-  const CodegenTarget& host = *find_target("cpu");
   const PassContext context = context_for(program, *target, host);
   const std::vector<MethodGraph> graphs = graphs_of(program);
   auto made = std::make_shared<Program>(build(program, graphs, context, *target));

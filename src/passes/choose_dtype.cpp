@@ -1,8 +1,10 @@
 // The compute dtype (C7): what contractions produce and what derives from it is stored in 16 bits; all arithmetic stays
 // float32. Masks, positions, rotary angles, running sums, graph inputs and outputs keep their own dtypes.
 #include <algorithm>
+#include <set>
 
 #include "kernel/facts/compact.h"
+#include "kernel/facts/rename.h"
 #include "passes/early_values.h"
 #include "passes/pass.h"
 #include "passes/retype.h"
@@ -145,8 +147,52 @@ void copy_updated(Graph& graph) {
   set_producers(graph);
 }
 
-// --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too.
+// The 16-bit dtypes of a model that is given to it or stored in them: casts to those are not the model's own wish.
+std::set<DType> own_halves(const Graph& graph) {
+  std::set<DType> found;
+  for (const Value& v : graph.values)
+    if (is_half(v.type.dtype) && (v.source == ValueSource::weight || v.source == ValueSource::input))
+      found.insert(v.type.dtype);
+  return found;
+}
+
+// What stands for each expression where roundings to these dtypes are left out.
+std::vector<int32_t> without_roundings(std::vector<Expr>& exprs, const std::set<DType>& dtypes) {
+  std::vector<int32_t> to(exprs.size());
+  for (size_t i = 0; i < exprs.size(); ++i) {
+    rename_operands(exprs[i], to);
+    const bool rounds = exprs[i].op == ExprOp::round_to && dtypes.contains(exprs[i].dtype);
+    to[i] = rounds ? exprs[i].in[0] : static_cast<int32_t>(i);
+  }
+  return to;
+}
+
+void drop_roundings(Kernel& kernel, const std::set<DType>& dtypes) {
+  const std::vector<int32_t> to = without_roundings(kernel.exprs, dtypes);
+  for (Access& a : kernel.accesses) rename_terms(a, to);
+  rename_stores(kernel, to);
+  if (kernel.contraction && kernel.contraction->score) {
+    auto contraction = std::make_shared<Contraction>(*kernel.contraction);
+    auto score = std::make_shared<Score>(*contraction->score);
+    const std::vector<int32_t> of_score = without_roundings(score->exprs, dtypes);
+    for (Access& a : score->accesses) rename_terms(a, of_score);
+    score->result = of_score[static_cast<size_t>(score->result)];
+    if (score->keys >= 0) score->keys = of_score[static_cast<size_t>(score->keys)];
+    contraction->score = std::move(score);
+    kernel.contraction = std::move(contraction);
+  }
+  drop_dead(kernel);
+}
+
+// --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too, and
+// casts to the model's own dtype with them.
 void widen(Graph& graph) {
+  if (const std::set<DType> own = own_halves(graph); !own.empty())
+    for (Node& node : graph.nodes) {
+      auto edited = std::make_shared<Kernel>(*node.kernel);
+      drop_roundings(*edited, own);
+      node.kernel = std::move(edited);
+    }
   copy_updated(graph);
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {

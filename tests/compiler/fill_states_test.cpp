@@ -209,6 +209,14 @@ TEST(FillStates, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(error_of({prefill_source(9), decode_source()}, mapping()),
             "KV mapping: layers[0]: key float32[2, 9, 3] does not fit cache float32[2, 8, 3]");
   EXPECT_EQ(error_of(sources, "{}"), "KV mapping: expected an object with a list of layers");
+  EXPECT_EQ(error_of(sources, R"({"layers": [], "num_layers": 2})"),
+            "KV mapping: num_layers is 2, but there are 0 layers");
+  EXPECT_EQ(error_of(sources, R"({"layers": [], "layer_count": 0})"),
+            "KV mapping: unknown key \"layer_count\": expected num_layers, prefill_seq_len, max_cache_len, layers");
+  EXPECT_EQ(error_of(sources, R"({"layers": [{"prefil_key_output": "key"}]})"),
+            "KV mapping: layers[0]: unknown key \"prefil_key_output\": expected layer, prefill_key_output, "
+            "prefill_value_output, decode_key_input, decode_value_input, decode_key_output, decode_value_output; did "
+            "you mean prefill_key_output?");
   EXPECT_EQ(error_of({prefill_source(9), decode_source()}),
             "decode has 1 states, prefill has 0 outputs that fit them: give --kv-map");
   EXPECT_EQ(error_of({decode_source(), {"twin", "twin", decode_source().json}}, mapping()),

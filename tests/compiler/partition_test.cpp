@@ -205,7 +205,7 @@ TEST(Partition, WrongWishes) {
     return error_of([&] { compile({b.finish("main")}, options); });
   };
   EXPECT_EQ(problem(forced({"sin"})), "--force-cpu sin: no node of the model is of this operator");
-  EXPECT_EQ(problem(forced({"ex"})), "--force-cpu ex: no node of the model is of this operator");
+  EXPECT_EQ(problem(forced({"ex"})), "--force-cpu ex: no node of the model is of this operator; did you mean exp?");
   for (const char* name : {"exp", "aten.exp", "aten.exp.default", "exp.default"})
     EXPECT_EQ(problem(forced({name})), "");
   CompileOptions both = forced({"exp"});
@@ -218,7 +218,11 @@ TEST(Partition, WrongWishes) {
   };
   EXPECT_EQ(plan(R"({})"), "plan: missing \"methods\"");
   EXPECT_EQ(plan(R"({"methods": []})"), "plan: methods: expected an object, found array");
-  EXPECT_EQ(plan(R"({"methods": {"other": {"cpu": {}}}})"), "plan: methods: no method is called \"other\"");
+  EXPECT_EQ(plan(R"({"methods": {"other": {"cpu": {}}}})"),
+            "plan: methods: no method is called \"other\": expected main");
+  EXPECT_EQ(plan(R"({"methods": {}, "cpu": {}})"), "plan: unknown key \"cpu\": expected methods");
+  EXPECT_EQ(plan(R"({"methods": {"main": {"cpu": {}, "gpu": {}}}})"),
+            "plan: methods.main: unknown key \"gpu\": expected cpu; did you mean cpu?");
   EXPECT_EQ(plan(R"({"methods": {"main": {}}})"), "plan: methods.main: missing \"cpu\"");
   EXPECT_EQ(plan(R"({"methods": {"main": {"cpu": {"f": "x"}}}})"),
             "plan: methods.main.cpu: the model has no node \"f\"");

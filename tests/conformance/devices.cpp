@@ -1,6 +1,7 @@
 // Programs split between two devices, and devices that count.
 #include "conformance/devices.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -16,10 +17,41 @@ class Splitter {
 
   Program run(const std::function<bool(const Kernel&, size_t)>& there) {
     for (Method& method : p_.methods) split(method, there);
+    drop_unnamed();
     return std::move(p_);
   }
 
  private:
+  template <typename F>
+  void each_id(F&& f) {
+    for (Step& step : p_.recipes.steps) std::for_each(step.buffers.begin(), step.buffers.end(), f);
+    for (Launch& launch : p_.recipes.launches) std::for_each(launch.args.begin(), launch.args.end(), f);
+    for (Method& method : p_.methods) {
+      for (Step& step : method.steps) std::for_each(step.buffers.begin(), step.buffers.end(), f);
+      for (Launch& launch : method.launches) std::for_each(launch.args.begin(), launch.args.end(), f);
+      for (std::vector<TensorSpec>* specs : {&method.inputs, &method.outputs})
+        for (TensorSpec& spec : *specs) f(spec.buffer);
+    }
+  }
+
+  // Weights that only the second device reads are its own: nobody names the first one's any more.
+  void drop_unnamed() {
+    std::vector<int32_t> to(p_.buffers.size(), -1);
+    each_id([&](int32_t& id) {
+      if (id >= 0) to[static_cast<size_t>(id)] = 0;
+    });
+    std::vector<Buffer> left;
+    for (size_t i = 0; i < to.size(); ++i) {
+      if (to[i] < 0) continue;
+      to[i] = static_cast<int32_t>(left.size());
+      left.push_back(std::move(p_.buffers[i]));
+    }
+    p_.buffers = std::move(left);
+    each_id([&](int32_t& id) {
+      if (id >= 0) id = to[static_cast<size_t>(id)];
+    });
+  }
+
   // Units are launches, or else steps.
   void split(Method& method, const std::function<bool(const Kernel&, size_t)>& there) {
     method_ = &method;

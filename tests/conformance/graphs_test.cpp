@@ -94,6 +94,22 @@ TEST_P(Graphs, WritesInPlace) {
       options());
 }
 
+// Rows are ordered, by a device's own sort or by merges, and places are combined with; the order reaches two outputs.
+TEST_P(Graphs, OrdersAndCombines) {
+  run_graph(
+      "input %x: float32[3, 90]\ninput %s: float32[7, 3]\n"
+      "%n: float32[3, 90] = aten.neg.default(%x)\n"
+      "%t: float32[90, 3] = aten.transpose.int(%n, dim0=0, dim1=1)\n"
+      "%v: float32[90, 3], %i: int64[90, 3] = aten.sort.stable(%t, stable=true, dim=0, descending=true)\n"
+      "%k: float32[3, 5], %p: int64[3, 5] = aten.topk.default(%n, k=5, dim=1)\n"
+      "%m: float32[] = aten.median.default(%x)\n"
+      "%b: int64[90, 3] = aten.remainder.Scalar(%i, other=7)\n"
+      "%l: float32[7, 3] = aten.scatter_reduce.two(%s, %b, %v, dim=0, reduce=\"amax\", include_self=false)\n"
+      "%q: float32[7, 3] = aten.scatter_reduce.two(%s, %b, %t, dim=0, reduce=\"mean\")\n"
+      "output %v\noutput %i\noutput %k\noutput %p\noutput %m\noutput %l\noutput %q\n",
+      options());
+}
+
 TEST_P(Graphs, Attention) {
   run_graph(
       "input %q: float32[1, 2, 5, 16]\ninput %k: float32[1, 2, 7, 16]\ninput %v: float32[1, 2, 7, 16]\n"

@@ -74,7 +74,7 @@ TEST_F(CliErrors, CompileUsage) {
          "unknown target tpu: this build has cpu, cuda, null; did you mean cpu?");
   expect({"compile", "model.json", "--target", "cpu:avx2"}, 2, "target cpu: expected no architectures, found 'avx2'");
   expect({"compile", "model.json", "--target", "cuda:sm_80,90"}, 2,
-         "target cuda: expected architectures such as sm_80,sm_90a, found 'sm_80,90'");
+         "target cuda: expected architectures such as sm_80,sm_90a, found '90' in 'sm_80,90'");
   const Invocation pass = npusim({"compile", "model.json", "--dump", "nothing"});
   EXPECT_EQ(pass.code, 2);
   EXPECT_TRUE(pass.err.starts_with("error: --dump nothing: no such pass: expected one of functionalize, ")) << pass.err;

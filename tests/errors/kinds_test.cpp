@@ -43,13 +43,11 @@ TEST_F(CliTest, FilesOfOtherKindsAreNamed) {
   };
   const std::vector<Place> places = {
       {"IR JSON", {"json"}, {"compile", "FILE", "-o", "p.npubin"}},
-      {"IR JSON", {"json"}, {"info", "FILE"}},
       {"IR JSON", {"json"}, {"bisect", "FILE"}},
       {"a .npubin program", {"npubin"}, {"describe", "FILE"}},
       {".safetensors", {"st"}, {"run", "model.npubin", "--inputs", "x.safetensors", "--weights", "FILE"}},
       {".safetensors", {"st", "npy"}, {"run", "model.npubin", "--weights", "w.safetensors", "--inputs", "FILE"}},
-      {"JSON", {"json"}, {"compile", "model.json", "-o", "p.npubin", "--config", "FILE"}},
-      {"JSON", {"json"}, {"compile", "model.json", "-o", "p.npubin", "--plan", "FILE"}}};
+      {"JSON", {"json"}, {"compile", "model.json", "-o", "p.npubin", "--config", "FILE"}}};
   for (const Place& place : places)
     for (const Sample& sample : all) {
       if (place.own.contains(sample.name)) continue;

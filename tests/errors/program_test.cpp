@@ -59,7 +59,7 @@ TEST(ProgramFile, Envelope) {
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
   std::string other = good;
   other[7] = 9;
-  EXPECT_EQ(load_error(other), "p.npubin: expected program version 3, found 9: compile the model again");
+  EXPECT_EQ(load_error(other), "p.npubin: expected program version 4, found 9: compile the model again");
   other = good;
   other[100] ^= 1;
   EXPECT_NE(load_error(other).find("p.npubin: the program file is damaged: expected checksum "), std::string::npos);
@@ -160,7 +160,8 @@ TEST(ProgramFile, Calls) {
 TEST(ProgramFile, FuzzSeedsAreUpToDate) {
   for (const auto& [name, program] : {std::pair<std::string, Program>{"sample", sample_program()},
                                       {"split", split_program()},
-                                      {"call", call_program()}}) {
+                                      {"call", call_program()},
+                                      {"order", order_program()}}) {
     const std::string path = NPUSIM_SOURCE_DIR "/tests/fuzz/seeds/program/" + name;
     if (std::getenv("NPUSIM_WRITE_SEEDS")) write_file(path, serialize(program));
     EXPECT_EQ(read_file(path), serialize(program)) << path;
@@ -391,7 +392,7 @@ TEST(ProgramCheck, FilledStates) {
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;
-  EXPECT_EQ(load_error(old), "p.npubin: expected program version 3, found 1: compile the model again");
+  EXPECT_EQ(load_error(old), "p.npubin: expected program version 4, found 1: compile the model again");
 }
 
 // The first problem: others may follow from it.

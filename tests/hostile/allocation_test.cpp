@@ -65,15 +65,15 @@ TEST(Allocation, ProgramsAreReadAndWritten) {
   const std::string file = serialize(split_program());
   EXPECT_GT(sweep("parse", 0, [&] { parse_program(file, "p"); }), 9u);
   EXPECT_GT(sweep("without code", 0, [&] { parse_program(file, "p", {.code = false}); }), 9u);
-  sweep("describe", beyond_json,
-        [program = parse_program(file, "p")] { describe(*program, true), describe_steps(*program, false); });
+  const auto program = parse_program(file, "p");
+  EXPECT_GT(sweep("describe", 0, [&] { describe_steps(*program, false); }),
+            9u);  // JSON's constructors leak where one fails
   const std::string folder = testing::TempDir() + "npusim_allocation/";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   const std::string path = folder + "p.npubin";
   std::ofstream(path) << "old";
   bool first = true;
-  const auto program = parse_program(file, "p");
   sweep(
       "save", 0,
       [&] {

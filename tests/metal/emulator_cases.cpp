@@ -31,10 +31,11 @@ Program for_emulator(const Program& program) { return planned(program, 0); }
 Program for_emulator_and_cpu(const Program& program) { return every_second_kernel_split(planned(program, 0)); }
 
 Program for_cpu_and_emulator(const Program& program) {
-  return planned(
-      split_program(program, [](const Kernel& kernel,
-                                size_t step) { return step % 2 == 1 && emulator::target().refuse(kernel).empty(); }),
-      1);
+  const auto there = [](const Kernel& kernel, size_t step) {  // as it is: steps are there already
+    const CodegenTarget& target = emulator::target();
+    return step % 2 == 1 && target.refuse(kernel).empty() && target.in_parts(kernel).steps.empty();
+  };
+  return planned(split_program(program, there), 1);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Kernels that a target runs as several: the graph has them before memory is planned, and means the same.
 #include <gtest/gtest.h>
 
+#include "kernel/facts/order.h"
 #include "passes/run_graph.h"
 
 namespace npusim {
@@ -88,6 +89,20 @@ TEST(Parts, OneKernelStaysOne) {
       in_parts());
   EXPECT_EQ(early.steps(), 0U);
   EXPECT_EQ(early.program->recipes.steps.size(), 3U);
+}
+
+// An order becomes its merges, be it only one.
+TEST(Parts, OrdersAreMerged) {
+  for (const int64_t length : {2, 3, 70}) {
+    const GraphRun run =
+        run_graph(fmt::format("input %x: float32[4, {0}]\n"
+                              "%v: float32[4, {0}], %i: int64[4, {0}] = aten.sort.stable(%x, stable=true, dim=1)\n"
+                              "output %i\n",
+                              length),
+                  in_parts());
+    EXPECT_EQ(run.steps(), length == 2 ? 1U : length == 3 ? 2U : 7U);
+    for (const Kernel& kernel : run.program->kernels) EXPECT_FALSE(has_order(kernel));
+  }
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ const std::vector<Rule> rules = {
     any("Store.access", inner),
     never("Store.expr", {-1, 999}),
     any("Store.accumulate", flag),
+    never("Store.reduction", {4}),
     never("KernelArg.dtype", {10}),
     never("KernelArg.elements", {-1, large}),
     any("KernelArg.written", others),
@@ -202,7 +203,7 @@ Program gather_program() {
   const Ex x = k.load(image, at);
   const int out = k.output({DType::f32, {5, 4}}, -1);
   const Coord to[] = {Coord(row), Coord(k.dim(1))};
-  k.store(out, to, x, true);
+  k.store(out, to, x, Reduction::sum);
   Program p;
   p.model = "gather";
   p.devices = {{"cpu", {}}};

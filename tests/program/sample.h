@@ -198,4 +198,38 @@ inline Program call_program() {
   return p;
 }
 
+// One that orders rows of x, keeps the first two places of each, and at these multiplies what is there: z starts as w.
+inline Program order_program() {
+  const TensorType x{DType::f16, {3, 5}}, w{DType::i32, {5}}, first{DType::i64, {3, 2}};
+  Program p;
+  p.model = "order";
+  p.devices = {{"cpu", {}}};
+  p.devices[0].config.name = "cpu";
+  const auto buffer = [&](const char* name, BufferKind kind, const TensorType& type) {
+    p.buffers.push_back({.name = name, .kind = kind, .type = type, .stored = {}, .fqn = {}, .tied = {}});
+  };
+  buffer("x", BufferKind::input, x);
+  buffer("z", BufferKind::state, w);
+  buffer("first", BufferKind::output, first);
+  KernelBuilder order({3, 5}, 1);
+  const Coord at[] = {order.dim(0), order.dim(1)};
+  const Ex element = order.load(order.input(x), at);
+  order.store(order.output(first), at, order.order(element, true));
+  KernelBuilder combine({3, 2});
+  const int before = combine.input(w);
+  const Coord place[] = {combine.load_broadcast(combine.input(first))};
+  combine.store(combine.output(w, before), place, combine.index(1), Reduction::product);
+  p.kernels = {order.finish("order"), combine.finish("combine")};
+  p.origins = {{"topk", "aten.topk.default"}, {"combine", "aten.scatter_reduce.two"}};
+  Method main;
+  main.name = "main";
+  main.inputs = {{"x", x, 0}, {"z", w, 1}};
+  main.outputs = {{"first", first, 2}, {"z", w, 1}};
+  main.steps = {{0, {0, 2}, 0, {0}}, {1, {1, 2, 1}, 0, {1}}};
+  main.arenas.resize(1);
+  main.nodes = 2;
+  p.methods = {main};
+  return p;
+}
+
 }  // namespace npusim

@@ -327,8 +327,7 @@ TEST(Tokenizer, MalformedFiles) {
   EXPECT_EQ(text_error("{\"model\": 1e999}"), "t.json: not JSON: number overflow parsing '1e999'");
   EXPECT_EQ(text_error("[]"), "t.json: expected an object, found array");
   EXPECT_EQ(text_error("{}"), "t.json: model: expected an object, found null");
-  EXPECT_EQ(text_error(std::string(100'000, '[')).substr(0, 54),
-            "t.json: not JSON: parse error at line 1, column 100001");
+  EXPECT_EQ(text_error(std::string(100'000, '[')), "t.json: nested deeper than 100 levels");
   const std::string whole = document().dump();
   for (size_t size = 0; size < whole.size(); size += 97) EXPECT_NE(text_error(whole.substr(0, size)), "no error");
 
@@ -439,7 +438,8 @@ TEST(Tokenizer, UnsupportedPatterns) {
   EXPECT_NO_THROW(splitting(regex(R"((?i)a|(?<!\\)[\p{L}\]&.-]++(?>x)?\x{1F600})")));
   const Tokenizer slow = splitting(regex("(a*)*[bc]"));
   EXPECT_EQ(error_of(ErrorKind::unsupported, [&] { encode(slow, std::string(60, 'a')); }),
-            "text to tokenize: the split patterns take too long: at byte 0 of a piece of 60 bytes they are beyond 50 tries for "
+            "text to tokenize: the split patterns take too long: at byte 0 of a piece of 60 bytes they are beyond 50 "
+            "tries for "
             "each byte of the text");
 }
 

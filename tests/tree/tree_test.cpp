@@ -176,7 +176,7 @@ TEST(Tree, NoIncludeGoesUpward) {
   for (const auto& [found, path] : all) {
     const Line& line = *found;
     const std::string from = folder_of(line.file), to = folder_of("/" + path);
-    if (from == to || path == "hwy/foreach_target.h") continue;
+    if (from == to || path.starts_with("hwy/")) continue;
     const bool backend = from.starts_with("backends/");
     if (backend && path.starts_with(from.substr(0, from.find('/', 9)) + "/")) continue;  // its rooms: above
     ASSERT_TRUE(backend || may_see.contains(from)) << "folder " << from << " is not in this test's table";

@@ -49,21 +49,48 @@ bool is_identity(const Kernel& k) {
   return true;
 }
 
-// The address is a sum of digits: a dimension with its stride, a guarded coordinate, an index term. If each digit's
-// stride exceeds all that smaller ones can add up to, the address tells every digit, and with it the index along every
-// dimension that is a digit by itself: along those no two points meet. A guard of stride 0 only leaves points out,
-// and one of extent 1 along one dimension all but one.
+namespace {
+
+struct Digit {
+  int64_t stride, extent;
+};
+
+// Whether a sum of digits tells each of them: every stride exceeds all that smaller ones can add up to.
+bool tells_digits(std::vector<Digit> digits) {
+  std::sort(digits.begin(), digits.end(), [](const Digit& x, const Digit& y) { return x.stride < y.stride; });
+  __int128 covered = 0;
+  for (const Digit& digit : digits) {
+    if (digit.extent <= 1) continue;
+    if (digit.stride <= covered) return false;
+    covered += static_cast<__int128>(digit.stride) * (digit.extent - 1);
+  }
+  return true;
+}
+
+// Whether a guarded coordinate tells the index along each of its dimensions, as o · stride + k does for k < stride.
+bool tells_dims(const Kernel& k, const Guard& g) {
+  std::vector<Digit> digits;
+  for (size_t d = 0; d < k.space.size(); ++d)
+    if (g.coeffs[d] && k.space[d] > 1) digits.push_back({std::abs(g.coeffs[d]), k.space[d]});
+  return tells_digits(std::move(digits));
+}
+
+}  // namespace
+
+// The address is a sum of digits: a dimension with its stride, a guarded coordinate, an index term. If it tells every
+// digit, it tells the index along every dimension that is a digit by itself or that a guarded coordinate tells: along
+// those no two points meet. A guard of stride 0 only leaves points out, and one of extent 1 along one dimension all but
+// one.
 std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
-  struct Digit {
-    int64_t stride, extent;
-  };
   const size_t rank = k.space.size();
   std::vector<Digit> digits;
-  std::vector<bool> meets(rank, true), all(rank, true);
+  std::vector<bool> meets(rank, true), all(rank, true), tells(a.guards.size());
+  for (size_t i = 0; i < a.guards.size(); ++i) tells[i] = tells_dims(k, a.guards[i]);
   for (size_t d = 0; d < rank; ++d) {
     int guards = 0;
-    bool alone = true, fixed = false;
-    for (const Guard& g : a.guards) {
+    bool told = true, fixed = false;
+    for (size_t i = 0; i < a.guards.size(); ++i) {
+      const Guard& g = a.guards[i];
       if (!g.coeffs[d] || k.space[d] == 1) continue;
       bool own = true;
       for (size_t other = 0; other < rank; ++other)
@@ -71,7 +98,7 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
       fixed = fixed || (own && g.limit <= 1);
       if (!g.stride) continue;
       ++guards;
-      alone = alone && own;
+      told = told && tells[i];
     }
     if (fixed) {
       meets[d] = false;
@@ -79,19 +106,12 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
     }
     if (a.strides[d] && guards) return all;
     if (a.strides[d]) digits.push_back({std::abs(a.strides[d]), k.space[d]});
-    meets[d] = k.space[d] > 1 && !(a.strides[d] || (guards == 1 && alone));
+    meets[d] = k.space[d] > 1 && !(a.strides[d] || (guards == 1 && told));
   }
   for (const Guard& g : a.guards)
     if (g.stride) digits.push_back({std::abs(g.stride), g.limit});
   for (const IndexTerm& t : a.terms) digits.push_back({std::abs(t.stride), t.extent});
-  std::sort(digits.begin(), digits.end(), [](const Digit& x, const Digit& y) { return x.stride < y.stride; });
-  __int128 covered = 0;
-  for (const Digit& digit : digits) {
-    if (digit.extent <= 1) continue;
-    if (digit.stride <= covered) return all;
-    covered += static_cast<__int128>(digit.stride) * (digit.extent - 1);
-  }
-  return meets;
+  return tells_digits(std::move(digits)) ? meets : all;
 }
 
 namespace {
@@ -149,11 +169,14 @@ std::vector<std::string> store_conflicts(const Kernel& k) {
 }
 
 bool order_matters(const Kernel& k) {
+  const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
   return std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
     if (s.accumulate) return true;
-    if (s.access.terms.empty()) return false;  // no two points meet: store_conflicts()
     const std::vector<bool> meets = colliding_dims(k, s.access);
-    return std::find(meets.begin(), meets.end(), true) != meets.end();
+    const size_t dims = s.access.terms.empty() ? outer : k.space.size();  // else what meets along the row is the same
+    for (size_t d = 0; d < dims; ++d)
+      if (meets[d] && k.space[d] > 1) return true;
+    return false;
   });
 }
 

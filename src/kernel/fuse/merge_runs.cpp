@@ -13,12 +13,12 @@
 namespace npusim {
 namespace {
 
-// The elements of each row between two kernels: sorted runs one behind the other, all as long but the last. No values:
-// they are the operand itself, and the index of an element is its place.
+// The elements of each row between two kernels: sorted runs one behind the other, all as long but the last.
 struct Runs {
   int64_t elements = 0;
   int64_t length = 1;  // of a run
-  int keys = -1, indices = -1;
+  int keys = -1;       // the value that holds them
+  int indices = -1;    // the value that says where they come from; −1: they are the operand as it is
 };
 
 class Merger {

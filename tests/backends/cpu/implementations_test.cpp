@@ -128,6 +128,14 @@ TEST(ContractionChoice, Attention) {
   Kernel strange = kernel;
   strange.contraction = outer;
   EXPECT_EQ(choice_of(strange, {}, plain_context()), "attention: keys in both operands of the score; then attention");
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<Binding> bindings;
+  for (const KernelArg& arg : strange.args) {
+    memory.emplace_back(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype));
+    bindings.push_back({memory.back().data(), false});
+  }
+  const std::string how = choose_implementation(strange, bindings, plain_context()).step->describe();
+  EXPECT_NE(how.find("reference implementation"), std::string::npos) << how;
 }
 
 }  // namespace

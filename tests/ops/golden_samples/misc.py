@@ -1,5 +1,5 @@
 """dropout in eval, diff, sort, topk and the rest."""
-from .core import BY, INF, NAN, S, V, b, bl, d, f, h, i, u8
+from .core import BY, INF, NAN, S, V, b, bl, d, f, h, i, i16, u8
 import torch
 
 for x in (f(2, 5), b(4), h(2, 1, 3), f(), f(0, 2)):
@@ -21,6 +21,10 @@ for x, dm in ((f(3, 7), -1), (f(3, 7), 0), (i(2, 3, 4), 1), (b(5), 0), (h(2, 33)
         if x.dtype == torch.float32:
             S("topk", x, k, dm, de, need=False)
 S("sort.stable", f(20, g="tie"), stable=True, dim=0, name="ties keep order")
+S("sort.stable", f(4099, g="tie"), stable=True, dim=0, name="a long row")
+S("sort.stable", i16(2, 2100, g="big"), stable=True, dim=1, descending=True, name="long rows")
+S("topk", f(2, 5000), 50, f64=False, name="few of long rows")
+S("median.dim", f(4097, 2), 0, f64=False, name="long columns")
 S("sort", f(7))
 S("topk", f(7), 3)
 for mk in (b, h, i):

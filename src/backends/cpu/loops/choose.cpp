@@ -115,7 +115,7 @@ void choose_serial(Plan& plan, const Choice& c) {
 // What does not vary along the innermost loop is computed once for all of it: where that is much, as the places that
 // are read are for all channels of an image, a dimension becomes the innermost whatever the order in memory. -1: none.
 int innermost(const std::vector<int>& order, const Plan& plan, const Choice& c) {
-  constexpr double much = 1;  // ns of an element
+  constexpr double much = 0.45;  // ns of an element
   const Dependence depends = dependence_of(c.k);
   const DimSet tile = bit(plan.row_dim) | bit(plan.column_dim);
   int best = -1;

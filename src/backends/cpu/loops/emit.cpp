@@ -183,6 +183,7 @@ Operand Emitter::load(int32_t i) {
 
 // Makes the load a gather from addresses, which are found where their terms vary and no deeper.
 void Emitter::find_addresses(Move& load, const Access& a) {
+  if (!a.guards.empty()) return;  // where those do not hold, terms may be anything
   int64_t farthest = 0;
   DimSet mask = 0;
   for (const IndexTerm& t : a.terms) {

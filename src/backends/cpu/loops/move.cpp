@@ -271,13 +271,10 @@ void gather_rows(const MoveCall& m) {
     const T* memory = reinterpret_cast<const T*>(m.memory) + r * move.row_stride;
     T* scratch = reinterpret_cast<T*>(m.scratch) + r * m.scratch_row;
     const int32_t* at = reinterpret_cast<const int32_t*>(term.values) + r * term.row;
-    int64_t begin = 0, end = m.columns;
-    for (const Guard& g : move.guards) narrow(m, g, r, begin, end);
-    if (begin > 0 || end < m.columns) std::fill(scratch, scratch + m.columns, T{});
     if (term.column == 0)
-      copy_run(scratch + begin, 1, memory + *at + begin * move.column_stride, move.column_stride, end - begin);
+      copy_run(scratch, 1, memory + *at, move.column_stride, m.columns);
     else
-      gather(memory + begin * move.column_stride, at + begin, move.column_stride, end - begin, scratch + begin);
+      gather(memory, at, move.column_stride, m.columns, scratch);
   }
 }
 

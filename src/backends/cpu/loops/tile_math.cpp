@@ -101,7 +101,7 @@ TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars) {
     case ExprOp::pow:
       return single ? rare_fn(op, scalars) : by_scalars<double, ::pow>(scalars);
     case ExprOp::fmod:
-      return single ? by_scalars<float, fmodf>(scalars) : by_scalars<double, ::fmod>(scalars);
+      return single ? rare_fn(op, scalars) : by_scalars<double, ::fmod>(scalars);
     case ExprOp::atan2:
       return single ? rare_fn(op, scalars) : by_scalars<double, ::atan2>(scalars);
     default:

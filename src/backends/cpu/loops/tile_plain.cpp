@@ -108,28 +108,23 @@ TileFn find_divide(unsigned scalars) {
   return fns[scalars];
 }
 
-template <class T>
-void select(const TileCall& c, unsigned scalars) {
+// By bits, 0 or 1 times a mask: a branch would be wrong for every other element.
+template <class T, unsigned scalars>
+void select_by(const TileCall& c) {
+  constexpr bool sm = scalars & 1, sa = scalars & 2, sb = scalars & 4;
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint8_t* m = row_of<uint8_t>(c, 0, r);
     const T *a = row_of<T>(c, 1, r), *b = row_of<T>(c, 2, r);
     T* out = dst_row_of<T>(c, r);
-    const int64_t sm = !(scalars & 1), sa = !(scalars & 2), sb = !(scalars & 4);
-    if (sm && sa && sb) {
-      NPUSIM_IVDEP
-      for (int64_t j = 0; j < c.n; ++j) out[j] = m[j] ? a[j] : b[j];
-    } else if (sm && !sb && sa) {
-      const T fb = *b;
-      NPUSIM_IVDEP
-      for (int64_t j = 0; j < c.n; ++j) out[j] = m[j] ? a[j] : fb;
-    } else {
-      for (int64_t j = 0; j < c.n; ++j) out[j] = m[j * sm] ? a[j * sa] : b[j * sb];
+    const uint8_t fm = *m;
+    const T fa = *a, fb = *b;
+    NPUSIM_IVDEP
+    for (int64_t j = 0; j < c.n; ++j) {
+      const T x = sa ? fa : a[j], y = sb ? fb : b[j];
+      const T mask = static_cast<T>(T{0} - static_cast<T>(sm ? fm : m[j]));
+      out[j] = static_cast<T>(y ^ ((x ^ y) & mask));
     }
   }
-}
-template <class T, unsigned scalars>
-void select_by(const TileCall& c) {
-  select<T>(c, scalars);
 }
 template <class T>
 TileFn find_select_of(unsigned scalars) {
@@ -287,8 +282,7 @@ TileFn find_plain_unary(ExprOp op, Scalar type) {
 }
 
 TileFn find_plain_select(Scalar type, unsigned scalars) {
-  if (type == Scalar::boolean) return find_select_of<uint8_t>(scalars);
-  return type == Scalar::i64 ? find_select_of<int64_t>(scalars) : find_select_of<double>(scalars);
+  return type == Scalar::boolean ? find_select_of<uint8_t>(scalars) : find_select_of<uint64_t>(scalars);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Tile functions of rare mathematics on float lanes: vectors of double, whose few ulp a float does not see, and the C
-// library for blocks with an argument that is not finite or beyond where those hold.
+// library for lanes that those do not hold for: infinite ones, zeros and poles. Lane by lane, so that what stands
+// beside an element does not change its bits.
 #include "backends/cpu/loops/tile.h"
 #include "backends/cpu/vector_targets.h"
 
@@ -9,8 +10,13 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 
-#include "hwy/contrib/math/math-inl.h"
+// Once per instruction set, and so behind the above.
+// clang-format off
+#include <hwy/contrib/math/math-inl.h>
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
@@ -23,26 +29,27 @@ using M = hn::Mask<Wide>;
 using Narrow = hn::Rebind<float, Wide>;
 
 HWY_INLINE W wide(Wide d, double x) { return hn::Set(d, x); }
+HWY_INLINE W no_number(Wide d) { return wide(d, std::numeric_limits<double>::quiet_NaN()); }
 HWY_INLINE M within(Wide d, W x, double limit) { return hn::Le(hn::Abs(x), wide(d, limit)); }
 // An odd function's value, whose zero has the argument's sign.
 HWY_INLINE W odd(Wide d, W x, W value) { return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, value); }
 
 constexpr double largest_float = 3.5e38;
 
-// Each: the vector's function, where it holds, and the C library's.
+// Each: the vector's function, where it holds, which a NaN's need not say, and the C library's.
 struct Tan {
   static W of(Wide d, W x) { return odd(d, x, hn::Div(hn::Sin(d, x), hn::Cos(d, x))); }
   static M holds(Wide d, W x) { return within(d, x, 30000); }
   static float scalar(float x) { return tanf(x); }
 };
 struct Asin {
-  static W of(Wide d, W x) { return odd(d, x, hn::Asin(d, x)); }
-  static M holds(Wide d, W x) { return within(d, x, 1); }
+  static W of(Wide d, W x) { return hn::IfThenElse(within(d, x, 1), odd(d, x, hn::Asin(d, x)), no_number(d)); }
+  static M holds(Wide d, W x) { return within(d, x, largest_float); }
   static float scalar(float x) { return asinf(x); }
 };
 struct Acos {
-  static W of(Wide d, W x) { return hn::Acos(d, x); }
-  static M holds(Wide d, W x) { return within(d, x, 1); }
+  static W of(Wide d, W x) { return hn::IfThenElse(within(d, x, 1), hn::Acos(d, x), no_number(d)); }
+  static M holds(Wide d, W x) { return within(d, x, largest_float); }
   static float scalar(float x) { return acosf(x); }
 };
 struct Atan {
@@ -69,15 +76,38 @@ struct Asinh {
   static float scalar(float x) { return asinhf(x); }
 };
 struct Acosh {
-  static W of(Wide d, W x) { return hn::Acosh(d, x); }
-  static M holds(Wide d, W x) { return hn::And(hn::Ge(x, wide(d, 1)), within(d, x, largest_float)); }
+  static W of(Wide d, W x) {
+    return hn::IfThenElse(hn::Ge(x, wide(d, 1)), hn::Acosh(d, hn::Max(x, wide(d, 1))), no_number(d));
+  }
+  static M holds(Wide d, W x) { return within(d, x, largest_float); }
   static float scalar(float x) { return acoshf(x); }
 };
 struct Atanh {
-  static W of(Wide d, W x) { return odd(d, x, hn::Atanh(d, x)); }
-  static M holds(Wide d, W x) { return within(d, x, 0.999999999); }
+  static W of(Wide d, W x) {
+    const M inside = within(d, x, 0.999999999);
+    const W value = odd(d, x, hn::Atanh(d, hn::IfThenElseZero(inside, x)));
+    return hn::IfThenElse(inside, value, no_number(d));
+  }
+  static M holds(Wide d, W x) { return hn::And(within(d, x, largest_float), hn::Not(hn::Eq(hn::Abs(x), wide(d, 1)))); }
   static float scalar(float x) { return atanhf(x); }
 };
+
+// Lanes [0, lanes) of `values`, but those outside of `good`, in which neither operand is NaN, as `scalar` has them.
+template <class Scalar>
+HWY_INLINE void store(W values, M good, float* out, Scalar&& scalar) {
+  const Wide d;
+  const Narrow n;
+  if (hn::AllTrue(d, good)) return hn::StoreU(hn::DemoteTo(n, values), n, out);
+  constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
+  HWY_ALIGN float numbers[most];
+  HWY_ALIGN double marks[most];
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::StoreU(hn::DemoteTo(n, values), n, numbers);
+  hn::StoreU(hn::IfThenElseZero(good, wide(d, 1)), d, marks);
+  for (int64_t i = 0; i < lanes; ++i)
+    if (marks[i] == 0) numbers[i] = scalar(i);
+  std::memcpy(out, numbers, static_cast<size_t>(lanes) * sizeof(float));  // in the operands' place, it may be
+}
 
 template <class F>
 void unary(const TileCall& c) {
@@ -89,21 +119,42 @@ void unary(const TileCall& c) {
     float* out = static_cast<float*>(c.dst) + r * c.dst_row;
     for (int64_t j = 0; j < c.n; j += lanes) {
       const W x = hn::PromoteTo(d, hn::LoadU(n, a + j));
-      if (hn::AllTrue(d, F::holds(d, x)))
-        hn::StoreU(hn::DemoteTo(n, F::of(d, x)), n, out + j);
-      else
-        for (int64_t i = j; i < j + lanes; ++i) out[i] = F::scalar(a[i]);
+      const M none = hn::IsNaN(x);
+      store(hn::IfThenElse(none, x, F::of(d, x)), hn::Or(none, F::holds(d, x)), out + j,
+            [&](int64_t i) { return F::scalar(a[j + i]); });
     }
   }
 }
 
 struct Pow {
-  static W of(Wide d, W x, W y) { return hn::Exp(d, hn::Mul(y, hn::Log(d, x))); }
+  static W of(Wide d, W x, W y) {
+    const W size = hn::Exp(d, hn::Mul(y, hn::Log(d, hn::Abs(x)))), half = hn::Mul(y, wide(d, 0.5));
+    const M whole = hn::Eq(hn::Floor(y), y), odd_one = hn::Not(hn::Eq(hn::Floor(half), half));
+    const W negative = hn::IfThenElse(whole, hn::IfThenElse(odd_one, hn::Neg(size), size), no_number(d));
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), negative, size);
+  }
   static M holds(Wide d, W x, W y) {
-    const M normal = hn::And(hn::Ge(x, wide(d, 1e-30)), hn::Le(x, wide(d, 1e30)));
+    const W size = hn::Abs(x);
+    const M normal = hn::And(hn::Ge(size, wide(d, 1e-30)), hn::Le(size, wide(d, 1e30)));
     return hn::And(normal, within(d, y, 10));  // where doubles hold the result
   }
   static float scalar(float x, float y) { return powf(x, y); }
+};
+// x − trunc(x / y)·y, exact: the product has the digits of a float and of a quotient below 2^28. The quotient's
+// rounding may take it to the next whole number.
+struct Fmod {
+  static W of(Wide d, W x, W y) {
+    const W divisor = hn::CopySign(hn::Abs(y), x);
+    W rest = hn::NegMulAdd(hn::Trunc(hn::Div(x, y)), y, x);
+    rest = hn::IfThenElse(hn::Lt(hn::Mul(rest, x), hn::Zero(d)), hn::Add(rest, divisor), rest);
+    rest = hn::IfThenElse(hn::Ge(hn::Abs(rest), hn::Abs(y)), hn::Sub(rest, divisor), rest);
+    return hn::CopySign(rest, x);
+  }
+  static M holds(Wide d, W x, W y) {
+    const M finite = hn::And(within(d, x, largest_float), within(d, y, largest_float));
+    return hn::And(finite, hn::Lt(hn::Abs(x), hn::Mul(hn::Abs(y), wide(d, 0x1p28))));
+  }
+  static float scalar(float x, float y) { return fmodf(x, y); }
 };
 struct Atan2 {
   static W of(Wide d, W y, W x) {
@@ -135,11 +186,8 @@ void binary(const TileCall& c) {
     for (int64_t j = 0; j < c.n; j += lanes) {
       const W x = scalars & 1 ? wide(d, fixed_a) : hn::PromoteTo(d, hn::LoadU(n, a + j)),
               y = scalars & 2 ? wide(d, fixed_b) : hn::PromoteTo(d, hn::LoadU(n, b + j));
-      if (hn::AllTrue(d, F::holds(d, x, y)))
-        hn::StoreU(hn::DemoteTo(n, F::of(d, x, y)), n, out + j);
-      else
-        for (int64_t i = j; i < j + lanes; ++i)
-          out[i] = F::scalar(scalars & 1 ? fixed_a : a[i], scalars & 2 ? fixed_b : b[i]);
+      store(F::of(d, x, y), F::holds(d, x, y), out + j,
+            [&](int64_t i) { return F::scalar(scalars & 1 ? fixed_a : a[j + i], scalars & 2 ? fixed_b : b[j + i]); });
     }
   }
 }
@@ -171,6 +219,8 @@ TileFn find_rare(ExprOp op, unsigned scalars) {
       return unary<Atanh>;
     case ExprOp::pow:
       return by_scalars<Pow>(scalars);
+    case ExprOp::fmod:
+      return by_scalars<Fmod>(scalars);
     case ExprOp::atan2:
       return by_scalars<Atan2>(scalars);
     default:

@@ -3,11 +3,13 @@
 
 #include "backends/cpu/order/entries.h"
 #include "backends/cpu/order/keys.h"
+#include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 
 namespace npusim::cpu {
 namespace {
 
+constexpr int64_t longest_row = int64_t{1} << 40;
 constexpr int64_t long_row = 32768;       // elements that are worth all threads
 constexpr int64_t least_elements = 2048;  // of rows that are worth a thread
 constexpr int64_t count_bytes = digits * static_cast<int64_t>(sizeof(int64_t));
@@ -30,6 +32,8 @@ class OrderStep final : public BoundStep {
       dims_.push_back({kernel.space[d], form.from->strides[d], form.to->strides[d]});
       rows_ *= kernel.space[d];
     }
+    const std::vector<bool> meets = colliding_dims(kernel, *form.to);
+    if (std::find(meets.begin(), meets.end(), true) != meets.end()) threads_ = 1;  // the last one stays
     if (form.descending) flip_ = static_cast<Key>(~uint64_t{0} >> (64 - Keys::bits));
     few_ = count_ <= length_ / 8;
     const int64_t entries = few_ ? room_of_first(count_) : 2 * length_;
@@ -39,15 +43,16 @@ class OrderStep final : public BoundStep {
 
   void run() override {
     if (scratch_bytes_ == 0) return;
-    int parts = std::min(threads_, thread_count());
-    if (few_ && rows_ < parts)
-      parts = static_cast<int>(std::min<int64_t>(parts, length_ / count_));  // each finds as many
-    if (rows_ < parts && length_ >= long_row) {
-      for (int64_t row = 0; row < rows_; ++row) few_ ? first_of(row, 0, parts) : all_of(row, 0, parts);
+    const int threads = std::min(threads_, thread_count());
+    if (rows_ < threads && length_ >= long_row) {
+      // Of a few each part finds as many.
+      const auto parts = static_cast<int>(std::min<int64_t>(threads, few_ ? length_ / count_ : threads));
+      for (int64_t row = 0; row < rows_; ++row) order_row(row, 0, parts);
       return;
     }
-    parallel_for(rows_, std::max<int64_t>(least_elements / length_, 1), [this](int64_t begin, int64_t end, int thread) {
-      for (int64_t row = begin; row < end; ++row) few_ ? first_of(row, thread, 1) : all_of(row, thread, 1);
+    const auto parts = static_cast<int>(std::clamp<int64_t>(rows_ * length_ / least_elements, 1, threads));
+    for_parts(parts, [&](int part) {
+      for (int64_t row = rows_ * part / parts; row < rows_ * (part + 1) / parts; ++row) order_row(row, part, 1);
     });
   }
   std::string describe() const override { return few_ ? "first of rows" : "order of rows"; }
@@ -87,6 +92,11 @@ class OrderStep final : public BoundStep {
         for (int64_t i = 0; i < n; ++i) keys[i] = Keys::key(block[i * from_step_]) ^ flip_;
       use(keys, n, at);
     }
+  }
+
+  // By `parts` threads, the first of which is this one.
+  void order_row(int64_t row, int thread, int parts) const {
+    few_ ? first_of(row, thread, parts) : all_of(row, thread, parts);
   }
 
   void all_of(int64_t row, int thread, int parts) const {
@@ -140,6 +150,9 @@ class OrderStep final : public BoundStep {
 
 std::unique_ptr<BoundStep> make_order_step(const Kernel& kernel, std::vector<void*> args, int threads) {
   const DType dtype = kernel.args[static_cast<size_t>(kernel.accesses[0].arg)].dtype;
+  if (kernel.space.back() > longest_row)
+    fail(ErrorKind::unsupported, "rows of {} elements are too long to order (at most {})", kernel.space.back(),
+         longest_row);
   return with_keys_of(dtype, [&](auto keys) -> std::unique_ptr<BoundStep> {
     using Keys = decltype(keys);
     if constexpr (Keys::bits <= 32)

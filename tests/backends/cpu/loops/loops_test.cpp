@@ -37,6 +37,74 @@ TEST(Loops, EveryUnaryOp) {
       }
 }
 
+// What an element gets depends neither on its neighbours nor on what stands behind the last one.
+TEST(Loops, RareFunctionsLaneByLane) {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> special{0.0f,   -0.0f, 1.0f,   -1.0f, inf,  -inf,   nan,
+                                   1e-40f, 3e38f, -3e38f, 2.0f,  1e6f, -1e-30f};
+  constexpr int64_t n = 211;
+  std::mt19937 random(3);
+  std::vector<float> x(n), y(n);
+  for (auto* values : {&x, &y})
+    for (float& v : *values)
+      v = random() % 3 == 0 ? special[random() % special.size()] : std::uniform_real_distribution<float>(-2, 2)(random);
+  for (ExprOp op : {ExprOp::tan, ExprOp::asin, ExprOp::acos, ExprOp::atan, ExprOp::sinh, ExprOp::cosh, ExprOp::asinh,
+                    ExprOp::acosh, ExprOp::atanh, ExprOp::pow, ExprOp::fmod, ExprOp::atan2}) {
+    const auto run = [&](int64_t first, int64_t count) {
+      KernelBuilder b({count});
+      const int p = b.input({DType::f32, {count}}), q = b.input({DType::f32, {count}});
+      const Ex a = b.load_broadcast(p);
+      b.store(b.output({DType::f32, {count}}),
+              expr_arity(op) == 2 ? b.binary(op, a, b.load_broadcast(q)) : b.unary(op, a) + b.load_broadcast(q) * 0.0);
+      std::vector<float> out(static_cast<size_t>(count)), twos(static_cast<size_t>(count), 2.0f);
+      void* args[] = {x.data() + first, expr_arity(op) == 2 ? y.data() + first : twos.data(), out.data()};
+      Loops(b.finish("rare"), 1).run(args);
+      return out;
+    };
+    on_every_instruction_set([&] {
+      const std::vector<float> all = run(0, n);
+      for (int64_t i = 0; i < n; i += 7) {
+        const float one = run(i, 1)[0], here = all[static_cast<size_t>(i)];
+        EXPECT_EQ(std::memcmp(&one, &here, 4), 0) << expr_op_name(op) << " of " << x[static_cast<size_t>(i)];
+      }
+      const auto c_library = [op](double p, double q) {
+        switch (op) {
+          case ExprOp::tan:
+            return std::tan(p);
+          case ExprOp::asin:
+            return std::asin(p);
+          case ExprOp::acos:
+            return std::acos(p);
+          case ExprOp::atan:
+            return std::atan(p);
+          case ExprOp::sinh:
+            return std::sinh(p);
+          case ExprOp::cosh:
+            return std::cosh(p);
+          case ExprOp::asinh:
+            return std::asinh(p);
+          case ExprOp::acosh:
+            return std::acosh(p);
+          case ExprOp::atanh:
+            return std::atanh(p);
+          case ExprOp::pow:
+            return std::pow(p, q);
+          case ExprOp::fmod:
+            return std::fmod(p, q);
+          default:
+            return std::atan2(p, q);
+        }
+      };
+      for (size_t i = 0; i < n; ++i) {
+        const auto want = static_cast<float>(c_library(x[i], y[i]));
+        const bool near = std::fabs(all[i] - want) <= 3e-7 * std::fabs(want) + 1e-44;
+        EXPECT_TRUE(near || all[i] == want || (std::isnan(want) && std::isnan(all[i])))
+            << expr_op_name(op) << " of " << x[i] << " and " << y[i] << ": " << all[i] << " for " << want;
+      }
+    });
+  }
+}
+
 TEST(Loops, EveryBinaryOpAndOperandForm) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (int op = static_cast<int>(ExprOp::add); op <= static_cast<int>(ExprOp::le); ++op)
@@ -280,6 +348,14 @@ TEST(Loops, GatherInPaddedWindows) {
       b.store(b.output({DType::f32, {4, width}}), select(b.in_bounds(at, 64), one + many * 2.0, -1.0));
       check_kernel_runs(b.finish("padded_gather"));
     }
+  // Beside the image an index may be anything.
+  KernelBuilder b({8});
+  const int table = b.input({DType::f32, {2, 6}});
+  const Affine at = b.dim(0) + -1;
+  const Ex line = idiv(b.index(0) - int64_t{1} + int64_t{6}, b.integer(6)) - int64_t{1};  // −1, 0 …, 1 beyond
+  b.store(b.output({DType::f32, {8}}),
+          select(b.in_bounds(at, 6), b.load(table, std::vector<Coord>{Coord(line), at}), -1.0));
+  check_kernel_runs(b.finish("beside"));
 }
 
 // Stores that leave the result: those do nothing.
