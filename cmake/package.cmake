@@ -63,8 +63,9 @@ set(other_parts ${all_parts})
 list(REMOVE_ITEM other_parts ${runtime_parts})
 npusim_product(STATIC npusim npusim_static PARTS ${other_parts} LINKS libnpusim_runtime_static ${all_external})
 
+get_property(helpers GLOBAL PROPERTY npusim_helpers)  # programs that backends start: beside npusim
 if(TARGET npusim)
-  install(TARGETS npusim)
+  install(TARGETS npusim ${helpers})
 endif()
 install(DIRECTORY include/npusim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT npusimShared NAMESPACE npusim:: DESTINATION ${package_folder})

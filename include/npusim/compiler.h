@@ -56,6 +56,11 @@ struct CompileResult {
 
 NPUSIM_API CompileResult compile(const std::vector<MethodSource>& methods, const CompileOptions& options = {});
 
+// A program's launches made anew, by the target ("": its own), from the kernels of its steps, which are proven: nothing
+// of the launches and the code in it is used. What was tuned is not kept. Throws unsupported naming what the target
+// refuses.
+NPUSIM_API std::shared_ptr<const Program> recompile(const Program& program, const std::string& target = {});
+
 // Names of all passes in order, and whether each can be switched off.
 NPUSIM_API std::vector<std::pair<std::string, bool>> pass_names();
 
@@ -71,16 +76,19 @@ struct PartError {
   std::vector<std::string> nodes, operators;  // of the IR, in its order
   double carried = 0;        // relative L2 of its last result when it reads what the program computed before it
   double isolated = 0;       // likewise when it reads what the reference computed: its own error
+  double executed = 0;       // of its launch in the program itself, beside what the launch means, on the same memory
+  std::string how = {};      // that launch is executed
   std::string problem = {};  // what it throws, if it does
 };
 
 // Where a program leaves the reference.
 struct Bisection {
   double outputs = 0;            // largest relative L2 of the IR's outputs
-  double tolerance = 0;          // what was asked for
+  double tolerance = 0;          // how far each may be
   std::vector<PartError> parts;  // what becomes one step, in the order of the run
   int first = -1;                // the first part whose carried error is above the tolerance
-  int culprit = -1;              // the first whose own error is
+  int culprit = -1;              // the first whose launch is wrong; if none is, the first whose own error is too large
+  bool launch = false;           // the culprit is such a launch
   std::vector<PartError> nodes;  // of the culprit, each alone
   int node = -1;  // of those the first whose own error is above the tolerance; none: they are wrong together
   std::vector<std::string> fusions;  // each of which, switched off, makes the culprit right
@@ -88,10 +96,11 @@ struct Bisection {
 
 // Compiles the IR as it is and in parts, runs it on the target's device and compares with the reference. With `folder`
 // the culprit is left there: ir.json, inputs.safetensors, weights.safetensors if it has any, golden.safetensors.
-// `tolerance` is relative L2. Throws what compile() throws for the IR as a whole.
+// `tolerance` is relative L2; without one it is 1e-4, where steps leave float16 to each other 0.02, bfloat16 0.04.
+// Throws what compile() throws for the IR as a whole.
 NPUSIM_API Bisection bisect(const MethodSource& source, const CompileOptions& options,
                             const std::vector<HostTensor>& inputs, std::shared_ptr<const TensorSet> weights,
-                            double tolerance, const std::string& folder = {});
+                            std::optional<double> tolerance = {}, const std::string& folder = {});
 NPUSIM_API std::string describe_bisection(const Bisection& bisection, bool json);
 
 // The IR's outputs as the reference gives them: operator by operator in double precision, without the compiler.

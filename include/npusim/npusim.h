@@ -81,8 +81,10 @@ typedef struct npusim_span {
 
 /* Sets of named tensors: weights. */
 typedef struct npusim_tensors npusim_tensors;
-/* A .safetensors file, or the .json index of shards beside it. The files are mapped and must not change. */
+/* A .safetensors file, or the .json index of shards beside it. The files are mapped and must not change: one that
+ * another process cuts shorter ends this one (SIGBUS). npusim_read_tensors() reads the same into memory instead. */
 NPUSIM_API npusim_status npusim_open_tensors(const char* path, npusim_tensors** tensors, npusim_error** error);
+NPUSIM_API npusim_status npusim_read_tensors(const char* path, npusim_tensors** tensors, npusim_error** error);
 /* `count` tensors in the caller's memory, which must stay as it is until the set and every session that was opened with
  * it are freed. Names and shapes are copied. */
 NPUSIM_API npusim_status npusim_make_tensors(const char* const* names, const npusim_view* views, size_t count,
@@ -99,6 +101,12 @@ NPUSIM_API npusim_status npusim_load_program(const char* path, npusim_program** 
 /* From the bytes of a .npubin. */
 NPUSIM_API npusim_status npusim_parse_program(const void* bytes, size_t size, npusim_program** program,
                                               npusim_error** error);
+/* The same without launches, which are code (SECURITY.md): the CPU runs the steps that they are of. NPUSIM_UNSUPPORTED
+ * for a program that calls a plugin. */
+NPUSIM_API npusim_status npusim_load_program_without_code(const char* path, npusim_program** program,
+                                                          npusim_error** error);
+NPUSIM_API npusim_status npusim_parse_program_without_code(const void* bytes, size_t size, npusim_program** program,
+                                                           npusim_error** error);
 NPUSIM_API npusim_status npusim_save_program(const npusim_program* program, const char* path, npusim_error** error);
 NPUSIM_API void npusim_program_free(npusim_program* program);
 

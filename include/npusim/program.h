@@ -14,9 +14,18 @@ namespace npusim {
 
 struct Program;
 
-NPUSIM_API std::shared_ptr<const Program> load_program(const std::string& path);  // "-": standard input
+// A program's kernels are proven when it is loaded, whoever wrote it. Its launches on devices that are compiled for
+// ahead, and its calls of a plugin, are code (SECURITY.md).
+struct LoadOptions {
+  // False: launches are left out, the CPU runs the steps that they are of; a program that calls a plugin is refused.
+  bool code = true;
+  std::vector<std::string>* notes = nullptr;  // receives what was left out
+};
+// "-": standard input. Reads the file, which may change or vanish afterwards.
+NPUSIM_API std::shared_ptr<const Program> load_program(const std::string& path, const LoadOptions& options = {});
 // From a .npubin's bytes, which `where` names in messages. Throws bad_input for anything serialize() did not write.
-NPUSIM_API std::shared_ptr<const Program> parse_program(std::string_view bytes, const std::string& where);
+NPUSIM_API std::shared_ptr<const Program> parse_program(std::string_view bytes, const std::string& where,
+                                                        const LoadOptions& options = {});
 NPUSIM_API void save_program(const Program& program, const std::string& path);  // whole or not at all
 // The .npubin: the same for equal programs.
 NPUSIM_API std::string serialize(const Program& program);

@@ -150,6 +150,9 @@ class NPUSIM_API Session {
   // One step alone, for profiling and bisecting; waits. Steps are those of step_names().
   void run_step(Key method, size_t step);
   StepInfo step_info(Key method, size_t step) const;
+  // What is in the memory of the n-th buffer of a step now, as it lies there; of a value that lives within one launch
+  // it says nothing.
+  std::vector<std::byte> step_memory(Key method, size_t step, size_t buffer);
   // All steps, one after the other, on the inputs that the last run had, and the milliseconds of each: by the device's
   // clock where it has one, else by the host's around the step. Steps that one launch does together are timed with the
   // first of them, the others took 0.

@@ -17,10 +17,11 @@ namespace npusim {
 struct TensorSet;
 
 // A .safetensors file, or with a path that ends in ".json" an index of shards and the files beside it that it names.
-// The files are mapped and must not change while the set lives. Throws bad_input naming the file.
+// The files are mapped and must not change while the set lives: one that another process cuts shorter ends this one
+// (SIGBUS). read_tensors() takes files that may change. Throws bad_input naming the file.
 NPUSIM_API std::shared_ptr<const TensorSet> open_tensors(const std::string& path);
-// The tensors of a .safetensors file, or the one of a .npy file, which has no name; read into memory. "-" is standard
-// input. NumPy stores bfloat16 as two raw bytes, which say nothing of their meaning: they are read as `void16` says.
+// The same files, or the one tensor of a .npy file, which has no name; read into memory. "-" is standard input. NumPy
+// stores bfloat16 as two raw bytes, which say nothing of their meaning: they are read as `void16` says.
 NPUSIM_API std::shared_ptr<const TensorSet> read_tensors(const std::string& path,
                                                          std::optional<DType> void16 = std::nullopt);
 // The caller's memory, which `owner` keeps alive and which must not change while the set lives; without an owner the

@@ -20,19 +20,16 @@ namespace npusim {
 struct Tokenizer;
 
 // From a file, or from its text, which `origin` names in messages. Throws bad_input for a malformed file and
-// unsupported, naming the part, for what is not byte-level BPE: other models, normalizers (but null and NFC),
-// pre-tokenizers (but ByteLevel, last in a Sequence of Split and Digits), decoders (but ByteLevel), dropout,
-// byte_fallback, affixes, and pattern syntax in which PCRE2 and Oniguruma disagree. Truncation and padding are the
-// caller's and are not applied.
+// unsupported, naming the part, for what is not byte-level BPE: other models, normalizers (but null, NFC, NFD and
+// sequences of them), pre-tokenizers (but ByteLevel, last in a Sequence of Split and Digits), decoders (but ByteLevel),
+// dropout, byte_fallback, affixes, and pattern syntax in which PCRE2 and Oniguruma disagree. Truncation and padding are
+// the caller's and are not applied.
 NPUSIM_API std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
 NPUSIM_API std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view text, const std::string& origin);
 
 // The ids of `text`; tokens such as <|endoftext|> are recognised inside it. `add_special_tokens` adds what the file
 // puts around a text. Throws bad_input for text that is not UTF-8 or has a byte that the vocabulary cannot express.
-// Limits:
-// - With NFC, text that normalization might change (decomposed accents or Hangul, CJK compatibility ideographs,
-//   combining marks out of order) is refused as unsupported; all other text is its own NFC.
-// - Letters and digits are those of PCRE2's Unicode version (14 in 10.42); newer characters may be cut differently.
+// Normalization, letters, digits and scripts are those of Unicode 18, or of PCRE2 where that is newer.
 NPUSIM_API std::vector<int64_t> encode(const Tokenizer& tokenizer, std::string_view text,
                                        bool add_special_tokens = true);
 
@@ -61,12 +58,16 @@ NPUSIM_API std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_pa
 NPUSIM_API void check_text_model(const Program& program);
 
 struct GenerateOptions {
-  int64_t max_new_tokens = 64;
-  double temperature = 0;  // 0: the likeliest token
-  double top_p = 1;
-  uint64_t seed = 0;
-  std::vector<int64_t> stop_tokens;
+  int64_t max_new_tokens = 64;  // from 1 to 2^40
+  // From 0, the likeliest token, to 100. Unless it is set, asking for a way of sampling is asking to sample: 1 where
+  // top_p or seed is set, else 0.
+  std::optional<double> temperature = {};
+  std::optional<double> top_p = {};   // above 0, and at most 1, which it is unless it is set
+  std::optional<uint64_t> seed = {};  // 0 unless it is set
+  std::vector<int64_t> stop_tokens = {};
 };
+// Throws usage with a problem for each option that is out of its range, at the option's name. generate() does, too.
+NPUSIM_API void check_options(const GenerateOptions& options);
 
 struct Generation {
   std::vector<int64_t> tokens;     // new ones, a stop token included
@@ -75,7 +76,7 @@ struct Generation {
 };
 
 // Calls `on_token` for each new token. Ends at a stop token, after max_new_tokens, or when the states are full.
-// Throws bad_input for a prompt that is empty or does not fit.
+// Throws bad_input for a prompt that is empty or does not fit, and for tokens that are not in the vocabulary.
 NPUSIM_API Generation generate(Session& session, const std::vector<int64_t>& prompt, const GenerateOptions& options,
                                const std::function<void(int64_t)>& on_token = {});
 

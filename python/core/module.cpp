@@ -1,11 +1,13 @@
 // The extension module npusim._core: the wall's functions as they are, for the Python of python/npusim to build on.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string_view.h>
 #include <unistd.h>
 
 #include <chrono>
 
 #include "convert.h"
+#include "npusim/message.h"
 #include "npusim/npusim.h"
 
 namespace npusim::python {
@@ -109,6 +111,7 @@ NB_MODULE(_core, m) {
       false);  // torch.compile's caches live as long as the process: nobody can do anything about them
   nb::register_exception_translator(translate);
   m.def("version", &npusim_version);
+  m.def("printable", &npusim::printable, nb::arg("text"));
   add_tensors(m);
   add_programs(m);
   add_sessions(m);

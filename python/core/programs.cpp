@@ -84,7 +84,7 @@ std::vector<HostTensor> copies_of(const std::vector<Tensor>& tensors) {
 }
 
 std::string bisect_source(const Source& source, const CompileOptions& options, const std::vector<Tensor>& inputs,
-                          const std::optional<Handle<TensorSet>>& weights, double tolerance,
+                          const std::optional<Handle<TensorSet>>& weights, std::optional<double> tolerance,
                           const std::string& folder) {
   const std::vector<HostTensor> values = copies_of(inputs);
   const Work work;
@@ -132,16 +132,20 @@ void add_programs(nb::module_& m) {
         nb::arg("text").none(), nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0);
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
   m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
-        nb::arg("tolerance"), nb::arg("folder"));
+        nb::arg("tolerance").none(), nb::arg("folder"));
+  m.def(
+      "recompile", [](const Compiled& p, const std::string& target) { return Compiled{recompile(*p.of, target)}; },
+      nb::arg("program"), nb::arg("target"), Release());
   m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
   m.def(
-      "load_program", [](const std::string& path) { return Compiled{load_program(path)}; }, nb::arg("path"), Release());
+      "load_program", [](const std::string& path, bool code) { return Compiled{load_program(path, {.code = code})}; },
+      nb::arg("path"), nb::arg("code"), Release());
   m.def(
       "parse_program",
-      [](const nb::bytes& bytes, const std::string& where) {
-        return Compiled{parse_program({static_cast<const char*>(bytes.data()), bytes.size()}, where)};
+      [](const nb::bytes& bytes, const std::string& where, bool code) {
+        return Compiled{parse_program({static_cast<const char*>(bytes.data()), bytes.size()}, where, {.code = code})};
       },
-      nb::arg("bytes"), nb::arg("where"));
+      nb::arg("bytes"), nb::arg("where"), nb::arg("code"));
   m.def(
       "save_program", [](const Compiled& p, const std::string& path) { save_program(*p.of, path); }, nb::arg("program"),
       nb::arg("path"), Release());
@@ -195,6 +199,7 @@ void add_programs(nb::module_& m) {
       [](const Compiled& p, const std::string& method) { return infos(method_outputs(*p.of, method)); },
       nb::arg("program"), nb::arg("method"));
   m.def("used_dtypes", &dtypes, nb::arg("program"), nb::arg("with_weights"));
+  m.def("write_text", &save_text, nb::arg("text"), nb::arg("path"), Release());
   m.def("describe_ops", &describe_ops, nb::arg("target"), nb::arg("json"));
   m.def(
       "describe_ir", [](const Source& source, bool json) { return describe_ir(source_of(source), json); },

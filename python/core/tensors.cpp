@@ -65,6 +65,9 @@ void add_tensors(nb::module_& m) {
   m.def(
       "open_tensors", [](const std::string& path) { return Set{open_tensors(path)}; }, nb::arg("path"),
       nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "read_tensors", [](const std::string& path) { return Set{read_tensors(path)}; }, nb::arg("path"),
+      nb::call_guard<nb::gil_scoped_release>());
   m.def("make_tensors", &set_of, nb::arg("tensors"));
   m.def("entries", &entries, nb::arg("set"));
   m.def(

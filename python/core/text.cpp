@@ -13,8 +13,10 @@ using Vocabulary = Handle<Tokenizer>;
 using Token = std::function<void(int64_t)>;
 
 std::tuple<std::vector<int64_t>, double, double> generate_tokens(Session& session, const std::vector<int64_t>& prompt,
-                                                                 int64_t max_new_tokens, double temperature,
-                                                                 double top_p, uint64_t seed,
+                                                                 int64_t max_new_tokens,
+                                                                 std::optional<double> temperature,
+                                                                 std::optional<double> top_p,
+                                                                 std::optional<uint64_t> seed,
                                                                  const std::vector<int64_t>& stop_tokens,
                                                                  const std::optional<Token>& on_token) {
   const GenerateOptions options{max_new_tokens, temperature, top_p, seed, stop_tokens};
@@ -47,7 +49,8 @@ void add_text(nb::module_& m) {
   m.def(
       "check_text_model", [](const Handle<Program>& p) { check_text_model(*p.of); }, nb::arg("program"));
   m.def("generate", &generate_tokens, nb::arg("session"), nb::arg("prompt"), nb::arg("max_new_tokens"),
-        nb::arg("temperature"), nb::arg("top_p"), nb::arg("seed"), nb::arg("stop_tokens"), nb::arg("on_token").none());
+        nb::arg("temperature").none(), nb::arg("top_p").none(), nb::arg("seed").none(), nb::arg("stop_tokens"),
+        nb::arg("on_token").none());
 }
 
 }  // namespace npusim::python

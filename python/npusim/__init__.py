@@ -22,7 +22,7 @@ from .program import Needs, Program, TensorInfo, compile, load
 from .session import Session
 from .text import Generation, Tokenizer, generate
 from .torch_parts import torch_part
-from .weights import save_weights
+from .weights import read_weights, save_weights
 
 __version__ = _core.version()
 
@@ -87,6 +87,7 @@ __all__ = [
     "partition",
     "profile",
     "read_exported",
+    "read_weights",
     "save_weights",
     "use_aten_plugin",
     "verify",

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError
 from .torch_parts import torch_part
@@ -48,10 +48,16 @@ def _done(what: str, kind: type[Error], call: Callable[[], Any]) -> Any:
         raise kind(f"{what}: {type(error).__name__}: {text}") from error
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
 def export_verb(arguments: list[str]) -> None:
     """`npusim export FILE.py:NAME -o DIR`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="npusim export",
+        allow_abbrev=False,
         description="A PyTorch model as IR and weights. NAME is a function that takes nothing and returns the model and "
         "its example arguments: (model, args) or (model, args, kwargs).",
     )
@@ -66,6 +72,8 @@ def export_verb(arguments: list[str]) -> None:
         help="one of kwargs whose value is part of the program, and no input; it may decide shapes. Repeatable",
     )
     flags = parser.parse_args(arguments)
+    if not flags.output:
+        raise UsageError("-o/--output: expected the name of a folder, found nothing")
     made = _done(flags.source, BadInputError, load_name(flags.source))
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise UsageError(
@@ -91,7 +99,7 @@ def main() -> int:
             export_verb(sys.argv[2:])
         except Error as error:
             for problem in error.problems:
-                print(f"error: {problem}".replace("\n", " "), file=sys.stderr)
+                print(f"error: {problem}", file=sys.stderr)
             return EXIT_CODES[error.kind]
         except KeyboardInterrupt:
             return EXIT_CODES["cancelled"]

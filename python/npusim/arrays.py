@@ -36,7 +36,7 @@ def of_torch(tensor: Any) -> np.ndarray:
         raise UnsupportedError(
             f"a tensor is {tensor.layout}{', quantized' * tensor.is_quantized}: expected a dense one"
         )
-    tensor = tensor.detach().cpu().contiguous()
+    tensor = tensor.detach().cpu().resolve_neg().contiguous()
     if tensor.dtype != torch.bfloat16:
         return tensor.numpy()
     return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
@@ -91,8 +91,28 @@ def as_array(value: Any, dtype: str | None = None) -> np.ndarray:
     if hasattr(value, "__dlpack__"):
         return _dense(np.from_dlpack(value))
     if isinstance(value, (bool, int, float, list, tuple)):
-        return np.asarray(value, DTYPES[dtype] if dtype else None)
+        return _numbers(value, dtype)
     raise UsageError(f"expected an array, found {type(value).__name__}")
+
+
+def _numbers(value: Any, dtype: str | None) -> np.ndarray:
+    """Plain numbers as an array of `dtype`, which rounds them where it is floating, and holds them as they are where it
+    is not."""
+    try:
+        found = np.asarray(value)
+        wanted = DTYPES[dtype] if dtype else found.dtype
+        if wanted == found.dtype:
+            return found
+        if found.dtype.kind == "c":
+            raise UsageError(f"expected numbers of {dtype}, found complex ones")
+        floating = wanted.kind not in "biu"
+        with np.errstate(all="ignore"):
+            made = np.asarray(value, wanted) if floating else found.astype(wanted)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"expected numbers of {dtype or 'one dtype'}: {error}") from None
+    if not floating and not np.array_equal(made, found):
+        raise UsageError(f"expected numbers that {dtype} holds, found {np.asarray(value).reshape(-1)[:3].tolist()}")
+    return made
 
 
 def _dense(array: np.ndarray) -> np.ndarray:

@@ -99,6 +99,8 @@ class Part:
     operators: tuple[str, ...]
     carried: float  # relative L2 of its last result, when it reads what the program computed before it
     isolated: float  # when it reads what the reference computed: its own error
+    executed: float  # of its launch in the program itself, beside what it means, on the memory that the program left
+    how: str  # that launch is executed
     problem: str | None  # what it raises, if it does
 
 
@@ -109,7 +111,8 @@ class Bisection:
     ok: bool
     outputs: float  # largest relative L2 of the outputs
     parts: tuple[Part, ...]  # in the order of the run
-    culprit: Part | None  # the first that is wrong by itself
+    culprit: Part | None  # the first whose launch is wrong; if none is, the first that is wrong by itself
+    launch: bool  # the culprit is such a launch
     node: Part | None  # of its nodes, the first that is wrong alone
     fusions: tuple[str, ...]  # each of which, switched off (compile(disable_fusion=…)), makes the culprit right
 
@@ -119,15 +122,16 @@ def bisect(
     inputs: Mapping[str, Any],
     weights: Weights = None,
     *,
-    tolerance: float = 1e-4,
+    tolerance: float | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Bisection:
-    """The first part of a model that is wrong by itself: each is compiled alone, as the program was, and fed with what
-    the reference computes (slow: for small models).
+    """The first part of a model that is wrong: each launch of the program beside what it means, on the memory that the
+    program itself left; then each part compiled alone, as the program was, and fed with what the reference computes
+    (slow: for small models).
 
-    program: of one method, compiled in this process, in float32 unless its 16 bits are what is looked for.
+    program: of one method, compiled in this process.
     inputs: arrays by name, all of them.
-    tolerance: relative L2 of a part.
+    tolerance: relative L2 of a part; None: 1e-4, where steps leave float16 to each other 0.02, bfloat16 0.04.
     folder: where the culprit is left as IR, inputs, weights and golden outputs, for `npusim verify`."""
     name = program.choose_method(None)
     if name not in program.sources:
@@ -144,6 +148,7 @@ def bisect(
         float(report["outputs"]),
         tuple(parts),
         parts[report["culprit"]] if report["culprit"] >= 0 else None,
+        report["launch"],
         nodes[report["node"]] if report["node"] >= 0 else None,
         tuple(report["fusions"]),
     )
@@ -155,6 +160,8 @@ def _part(part: Mapping[str, Any]) -> Part:
         tuple(part["operators"]),
         float(part["carried"]),
         float(part["isolated"]),
+        float(part["executed"]),
+        part["how"],
         part.get("problem"),
     )
 

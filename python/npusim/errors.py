@@ -12,7 +12,10 @@ class Problem(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.reason}" if self.where else self.reason
+        from . import _core  # which raises these itself
+
+        text = f"{self.where}: {self.reason}" if self.where else self.reason
+        return _core.printable(text.encode("utf-8", "backslashreplace").decode())
 
 
 class Error(Exception):

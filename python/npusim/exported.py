@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import _core
 from .errors import BadInputError
 from .weights import Weights, save_weights
 
@@ -64,17 +65,13 @@ class ExportedText:
         if isinstance(self.weights, Mapping):
             save_weights(to / WEIGHTS_FILE, self.weights)
         for file in self.files:
-            shutil.copy(file, to)
+            if not (to / Path(file).name).exists() or not Path(file).samefile(to / Path(file).name):
+                shutil.copy(file, to)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file, whole or not at all."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    """Writes a file, whole or not at all. Raises BadInputError."""
+    _core.write_text(text, os.fspath(path))
 
 
 def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
@@ -90,10 +87,23 @@ def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
     return Exported(_read(at / IR_FILE), weights, str(at / IR_FILE))
 
 
+def file_text(path: str | os.PathLike[str]) -> str:
+    """The text of a regular file: a pipe would be waited for. Raises BadInputError."""
+    at = Path(path)
+    try:
+        if at.exists() and not at.is_file():
+            raise BadInputError(f"{at}: expected a regular file")
+        return at.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"cannot read {at}: {error.strerror}") from None
+    except ValueError:
+        raise BadInputError(f"{at}: expected text, found other bytes") from None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        value = json.loads(file_text(path))
+    except ValueError as error:
         raise BadInputError(f"{path}: {error}") from error
     if not isinstance(value, dict):
         raise BadInputError(f"{path}: expected an object")

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 from . import _core
+from .arguments import flag, function, texts
+from .arguments import path as _path
+from .arguments import text as _text
 from .arrays import as_array
 from .errors import BadInputError, UsageError
-from .exported import Exported, ExportedText, read_exported
+from .exported import Exported, ExportedText, file_text, read_exported
 from .limits import budget
 from .torch_parts import torch_part
 from .weights import Weights
@@ -56,11 +59,18 @@ class Program:
 
     def save(self, path: Path_) -> None:
         """Writes the .npubin, whole or not at all. Weights stay in their own file."""
-        _core.save_program(self.handle, os.fspath(path))
+        _core.save_program(self.handle, _path("path", path))
 
     def to_bytes(self) -> bytes:
         """The .npubin: the same for equal programs."""
         return _core.serialize(self.handle)
+
+    def recompile(self, target: str | None = None) -> Program:
+        """The program with launches made anew from its steps, whose kernels were proven: nothing of the launches and the
+        code in it is used (SECURITY.md). target: what to compile for; None: what it was compiled for.
+
+        Raises UnsupportedError naming what the target cannot run."""
+        return Program(_core.recompile(self.handle, target or ""), self.weights, carried=self.carried)
 
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
@@ -132,9 +142,9 @@ class Program:
     def choose_method(self, method: str | None) -> str:
         """The method asked for; without a name the only one, or "main"."""
         names = self.methods
-        wanted = method or (names[0] if len(names) == 1 else "main")
+        wanted = (names[0] if len(names) == 1 else "main") if method is None else _text("method", method)
         if wanted not in names:
-            asked = f"no method {method}" if method else "which method?"
+            asked = "which method?" if method is None else f"no method '{method}'."
             raise UsageError(f"{asked} The program has {', '.join(names)}")
         return wanted
 
@@ -147,19 +157,23 @@ def _info(tensor: tuple[str, str, list[int], bool, str]) -> TensorInfo:
     return TensorInfo(name, dtype, tuple(shape), state, role)
 
 
-def load(program: Path_ | bytes, weights: Weights = None, *, max_bytes: int = 0, max_flops: int = 0) -> Program:
+def load(
+    program: Path_ | bytes, weights: Weights = None, *, code: bool = True, max_bytes: int = 0, max_flops: int = 0
+) -> Program:
     """Reads a .npubin from a file, or from its bytes. Raises BadInputError for what save() did not write,
     UnsupportedError for a program that needs more than it may.
 
     weights: what sessions take unless they are given others.
+    code: False leaves out launches on devices that are compiled for ahead, which are code that nobody can prove
+        (SECURITY.md): the CPU runs their steps. A program that calls a plugin is then refused: UnsupportedError.
     max_bytes, max_flops: what the program may need (Program.needs); 0: any.
 
     What `carried` said is not in the file: the few buffers that are no states of the program (scalars that the model
     changes in place) are then inputs to be given."""
     if isinstance(program, bytes):
-        handle = _core.parse_program(program, "program")
+        handle = _core.parse_program(program, "program", code)
     else:
-        handle = _core.load_program(os.fspath(program))
+        handle = _core.load_program(_path("program", program), code)
     _core.check_budget(handle, **budget(max_bytes, max_flops))
     return Program(handle, weights)
 
@@ -205,12 +219,27 @@ def compile(
 
     Ctrl-C ends it between two of its steps. Raises UnsupportedError with a problem for each node that cannot be compiled
     and for a program that needs more than it may, BadInputError for a malformed IR."""
+    made = (  # checked before a model is exported, which may take minutes
+        _text("target", target),
+        _text("dtype", dtype),
+        _json("config", config),
+        flag("strict", strict),
+        texts("disable_fusion", disable_fusion),
+        flag("fallback", fallback),
+        texts("force_cpu", force_cpu),
+        _json("plan", plan),
+    )
+    limits = budget(max_bytes, max_flops)
+    mapped = _json("kv_map", kv_map)
+    if text is not None:
+        flag("text", text)
+    function("progress", progress)
     sources: list[tuple[str, str, str]] = []
     weights: Weights = None
     carried: dict[str, dict[str, str]] = {}
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
-            kv_map = kv_map if kv_map is not None else taken.kv_map
+            mapped = mapped or json.dumps(taken.kv_map)
             sources += [(m, m, json.dumps(ir)) for m, ir in taken.methods.items()]
             weights = taken.weights
         elif isinstance(taken, Exported):
@@ -219,19 +248,7 @@ def compile(
             carried[name] = taken.ir.get("states", {})
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
-    options = _core.options(
-        target,
-        dtype,
-        json.dumps(config) if config is not None else "",
-        strict,
-        _names(disable_fusion),
-        fallback,
-        _names(force_cpu),
-        _text(plan),
-        _text(kv_map),
-        text,
-        **budget(max_bytes, max_flops),
-    )
+    options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
     return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, options)
 
@@ -250,19 +267,19 @@ def exported_methods(
     return taken
 
 
-def _text(document: Mapping[str, Any] | Path_ | None) -> str:
+def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> str:
+    """The JSON of options that are given as data or in a file; "": none are."""
     if document is None:
         return ""
-    if isinstance(document, (str, os.PathLike)):
+    if isinstance(document, Mapping):
         try:
-            return Path(document).read_text()
-        except OSError as problem:
-            raise BadInputError(f"cannot read {os.fspath(document)}: {problem.strerror}") from None
-    return json.dumps(document)
-
-
-def _names(names: Iterable[str]) -> set[str]:
-    return {names} if isinstance(names, str) else set(names)
+            return json.dumps(document)
+        except (TypeError, ValueError) as problem:
+            raise UsageError(f"{name}: expected what JSON can say: {problem}") from None
+    found = file_text(_path(name, document))
+    if not found.strip():
+        raise BadInputError(f"{name}: {os.fspath(document)}: expected JSON, found an empty file")
+    return found
 
 
 def _is_methods(model: Any) -> bool:
@@ -290,6 +307,6 @@ def _exported(
     if isinstance(model, Mapping):
         return Exported(dict(model))
     if isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
-        return read_exported(path) if Path(path).is_dir() else path
+        where = _path("model", model)
+        return read_exported(where) if Path(where).is_dir() else where
     return torch_part("torch_export").export(model, args, kwargs)

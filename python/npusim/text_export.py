@@ -13,7 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .errors import UnsupportedError, UsageError
+from .arguments import integer, integers
+from .errors import BadInputError, UnsupportedError, UsageError
 from .exported import Exported, ExportedText
 from .torch_export import export
 
@@ -35,18 +36,25 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
 
     The methods are tried in eager PyTorch first: their logits must be those of the model without a cache. Raises
     UnsupportedError where they are not, and for models without a cache of keys and values by position."""
-    lengths = [prefill] if isinstance(prefill, int) else list(prefill)
-    if capacity < 2 or not lengths or any(not 1 < n <= capacity for n in lengths) or len({*lengths}) < len(lengths):
-        raise UsageError(f"expected different lengths from 2 to {capacity} tokens, found {lengths}")
+    capacity = integer("capacity", capacity, 2, 2**31 - 1)
+    lengths = integers("prefill", [prefill] if isinstance(prefill, int) else prefill, 2, capacity)
+    if not lengths or len({*lengths}) < len(lengths):
+        raise UsageError(f"prefill: expected different lengths, found {lengths}")
     files: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
         folder = Path(model)
         files = tuple(str(folder / name) for name in TEXT_FILES if (folder / name).is_file())
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+        try:
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+        except (OSError, ValueError) as error:
+            raise BadInputError(f"{folder}: transformers finds no causal language model: {error}") from error
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+        raise UsageError(f"expected a causal language model of transformers, or its folder, found {type(model).__name__}")
     model.eval()
     config = model.config.get_text_config(decoder=True)
     if not _cache_argument(model) or getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedError(f"{type(model).__name__} is no decoder with a cache of keys and values")
+    _check_frequencies(model, config, capacity)
     _check(model, config, lengths[0], capacity)
     exported: dict[str, Exported] = {}
     for n in lengths:
@@ -169,12 +177,42 @@ def _arguments(model: Any, config: Any, length: int, capacity: int, first: int =
     return tokens, mask.masked_fill_(unseen, torch.finfo(model.dtype).min), positions
 
 
+def _ropes(config: Any) -> list[dict[str, Any]]:
+    """What the config says of rotary embeddings, of all layers or of each kind of them."""
+    for name in ("rope_parameters", "rope_scaling"):
+        found = getattr(config, name, None)
+        if isinstance(found, dict):
+            inner = [value for value in found.values() if isinstance(value, dict)]
+            return inner or [found]
+    return []
+
+
+def _check_frequencies(model: Any, config: Any, capacity: int) -> None:
+    """Refuses rotary frequencies that are chosen anew for each length of a text, where the cache is long enough for it:
+    a method is compiled once."""
+    for rope in _ropes(config):
+        kind = rope.get("rope_type", rope.get("type"))
+        if kind not in ("dynamic", "longrope"):
+            continue
+        own = getattr(config, "original_max_position_embeddings", None) if kind == "longrope" else None
+        own = rope.get("original_max_position_embeddings") or own or config.max_position_embeddings
+        if capacity > own:
+            problem = f"its rotary frequencies ({kind}) are chosen anew for each text of more than {own} tokens"
+            raise UnsupportedError(f"{type(model).__name__}: {problem}: expected a capacity of at most {own}")
+
+
 def _check(model: Any, config: Any, length: int, capacity: int) -> None:
     """The methods against the model without a cache, all in eager PyTorch: a prefill, and a decode of its last token."""
     method = _Method(model, config.num_hidden_layers)
     tokens, mask, positions = _arguments(model, config, length, capacity)
     with torch.no_grad():
-        expected = model(input_ids=tokens, use_cache=False).logits
+        try:
+            expected = model(input_ids=tokens, use_cache=False).logits
+        except AttributeError as error:
+            problem = f"{type(model).__name__} gives no logits: expected a causal language model (AutoModelForCausalLM)"
+            raise UnsupportedError(problem) from error
+        except IndexError as error:
+            raise _no_position(model, length) from error
         try:
             found = method(tokens, mask, positions)
         except (AttributeError, TypeError, ValueError) as error:  # what a layer of another kind asks of the cache
@@ -186,12 +224,22 @@ def _check(model: Any, config: Any, length: int, capacity: int) -> None:
                 raise UnsupportedError(f"{type(model).__name__} does not keep a row of keys and values for each token")
             states.append(torch.nn.functional.pad(kept[:, :, : length - 1], (0, 0, 0, capacity - length + 1)))
         last = method(*_arguments(model, config, 1, capacity, length - 1), *states)
+        try:
+            method(*_arguments(model, config, 1, capacity, capacity - 1), *states)
+        except IndexError as error:
+            raise _no_position(model, capacity) from error
     bar = 1e-3 if model.dtype == torch.float32 else 5e-2
     for name, a, b in (("prefill", found["logits"], expected), ("decode", last["logits"], expected[:, -1:])):
         distance = ((a.float() - b.float()).norm() / b.float().norm()).item()
         if not distance <= bar:
             problem = f"the logits of {name} are {distance:.2g} (relative L2) from those without a cache"
             raise UnsupportedError(f"{type(model).__name__}: {problem}")
+
+
+def _no_position(model: Any, count: int) -> UnsupportedError:
+    known = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    fewer = f"a capacity of at most {known}" if known and known < count else "a smaller capacity"
+    return UnsupportedError(f"{type(model).__name__} has learned no position for token {count}: expected {fewer}")
 
 
 def _prefill(model: Any, config: Any, length: int, capacity: int) -> Exported:

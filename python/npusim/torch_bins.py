@@ -3,13 +3,13 @@ for, unless the program shows how many there are or how many are read."""
 
 from __future__ import annotations
 
-import copy
 import operator
 from typing import Any
 
 import torch
 
-from .torch_needed import CONDITIONS, find_memory, is_number_call, written
+from .torch_aliases import copied
+from .torch_needed import CONDITIONS, is_number_call
 from .torch_numbers import retrace
 from .torch_rows import argument, call
 
@@ -25,7 +25,7 @@ def settle_bins(program: torch.export.ExportedProgram) -> torch.export.ExportedP
     none."""
     if not any(_bins(node) for node in _counts(program.graph)):
         return program
-    module = copy.deepcopy(program.graph_module)  # without weights: those are in the program
+    module = copied(program.graph_module)
     for node in _counts(module.graph):
         if bins := _bins(node):
             _replace(node, *bins)
@@ -50,18 +50,16 @@ def _bins(node: torch.fx.Node) -> tuple[int, bool] | None:
         return None
     if (size := node.meta["val"].shape[0].node.maybe_as_int()) is not None:
         return size, False  # torch._check() says so
-    memory = find_memory(node.graph)
-    changed = {root for other in node.graph.nodes for value in written(other) for root in memory[value]}
-    if (limit := _limit(node.args[0], memory, changed)) is not None and limit <= least:
+    if (limit := _limit(node.args[0])) is not None and limit <= least:
         return least, False
     if all(_reads_within(user, least) for user in node.users):
         return least, True
     return None
 
 
-def _limit(x: Any, memory: dict[Any, set[Any]], changed: set[Any]) -> int | None:
+def _limit(x: Any) -> int | None:
     """What all elements are below; None where it is not known."""
-    if not isinstance(x, torch.fx.Node) or memory[x] & changed:
+    if not isinstance(x, torch.fx.Node):
         return None
     value = x.meta["val"]
     if value.dtype in (torch.bool, torch.uint8):
@@ -74,10 +72,10 @@ def _limit(x: Any, memory: dict[Any, set[Any]], changed: set[Any]) -> int | None
     if packet in (ATEN.argmax, ATEN.argmin, ATEN.argsort):
         return _extent(x)
     if packet in SAME and x.target != ATEN.view.dtype:  # which reads the bits as others
-        return _limit(x.args[0], memory, changed)
+        return _limit(x.args[0])
     if packet in (ATEN.clamp, ATEN.clamp_max):
         most = argument(x, "max")
-        return int(most) + 1 if isinstance(most, (int, float)) else _limit(x.args[0], memory, changed)
+        return int(most) + 1 if isinstance(most, (int, float)) else _limit(x.args[0])
     if x.target == ATEN.remainder.Scalar and isinstance(x.args[1], int) and x.args[1] > 0:
         return x.args[1]
     return None

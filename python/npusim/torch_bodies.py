@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import operator
 from collections.abc import Iterable
 from typing import Any
 
 import torch
-
-# Bodies that are run as they stand: the position of the body among the arguments, the rest are its own.
-INLINED = {
-    torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
-    torch.ops.higher_order.wrap_with_autocast: 4,
-}
-
-
-def inline_bodies(module: torch.fx.GraphModule) -> torch.fx.Graph:
-    """The module's graph with what runs as it stands in the place of its calls, a copy where there is such a body: branches
-    and sizes that values decide are looked for in the graph."""
-    graph = module.graph
-    if not any(node.target in INLINED for node in graph.nodes):
-        return graph
-    graph = copy.deepcopy(graph)
-    while calls := [node for node in graph.nodes if node.target in INLINED and _is_plain(node)]:
-        for node in calls:
-            at = INLINED[node.target]
-            with graph.inserting_before(node):
-                results = insert(graph, module, node.args[at], node.args[at + 1 :])
-            for user in list(node.users):
-                replace(user, results[user.args[1]])
-                graph.erase_node(user)
-            graph.erase_node(node)
-    return graph
-
-
-def _is_plain(node: torch.fx.Node) -> bool:
-    """Whether a body's results are read one by one."""
-    return not node.kwargs and all(user.target is operator.getitem for user in node.users)
 
 
 def insert(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -9,26 +10,38 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
-from .torch_needed import find_memory, written
 
 ATEN = torch.ops.aten
+ASSERTIONS = {ATEN._assert_async.default, ATEN._assert_async.msg}
 NAMED = 3  # checks that the last one is named by
+WORDS = 12  # of an assertion's message
 
 
 def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[Any]:
-    """Of the graph's placeholders, with the example arguments; what the graph changes is a copy."""
-    memory = find_memory(graph)
-    changed = {root for node in graph.nodes for value in written(node) for root in memory[value]}
+    """Of the graph's placeholders, with the example arguments."""
     given = iter(pytree.tree_leaves(program.example_inputs))
     found: list[Any] = []
     nodes = [node for node in graph.nodes if node.op == "placeholder"]
-    for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
+    for _, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
         if spec.kind == InputKind.USER_INPUT:
-            value = next(given)
+            found.append(next(given))
         else:
-            value = program.state_dict.get(spec.target, program.constants.get(spec.target))
-        found.append(value.clone() if node in changed else value)
+            found.append(program.state_dict.get(spec.target, program.constants.get(spec.target)))
     return found
+
+
+def hold_assertions(graph: torch.fx.Graph) -> None:
+    """Makes assertions of tensors (`torch._assert_async`, what torch.distributions validates) conditions of the first
+    output."""
+    asserted = [node for node in graph.nodes if node.target in ASSERTIONS]
+    hold(graph, [(_told(node), node.args[0]) for node in asserted])
+    for node in asserted:
+        graph.erase_node(node)
+
+
+def _told(node: torch.fx.Node) -> str:
+    """The assertion's message as a name: a run that fails says the names of nodes."""
+    return "_".join(re.findall(r"\w+", str(node.args[1]) if len(node.args) > 1 else "")[:WORDS]) or node.name
 
 
 def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None:

@@ -4,7 +4,6 @@ the mask does not choose adds nothing."""
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 from dataclasses import dataclass
@@ -12,15 +11,15 @@ from typing import Any
 
 import torch
 
-from .torch_rows import call, compute_whole, depends_on_values, find_chain, forget, is_same_shape, is_written_beside
+from .torch_rows import RESHAPES, call, compute_whole, depends_on_values, find_chain, forget, is_same_shape
 from .torch_sources import coordinates
 
 ATEN = torch.ops.aten
 COLUMNS = {ATEN.where.default, ATEN.nonzero_numpy.default}
-ADDS = {ATEN.index_add.default, ATEN.index_add_.default}
-PUTS = {ATEN.index_put.default, ATEN.index_put_.default}
+ADD = ATEN.index_add.default
+PUT = ATEN.index_put.default
 READS = {ATEN.index.Tensor, ATEN.index_select.default}
-SHAPED = {ATEN.reshape.default, ATEN.view.default, ATEN.squeeze.dim}
+SHAPED = {*RESHAPES, ATEN.squeeze.dim}
 
 
 @dataclass(frozen=True)
@@ -31,22 +30,18 @@ class Column:
     dim: int
 
 
-def spell_out_chosen(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """The graph without such work, a copy where it has some; others stay as they are."""
-    if not any(_is_write(node) for node in graph.nodes):
-        return graph
-    graph = copy.deepcopy(graph)
+def spell_out_chosen(graph: torch.fx.Graph) -> None:
+    """Spells out such work; other work stays as it is."""
     for node in list(graph.nodes):
         if _is_write(node):
             _replace(graph, node)
-    return graph
 
 
 def _is_write(node: torch.fx.Node) -> bool:
     """Whether it adds or puts rows, whose number depends on values, at places that a mask chooses."""
-    if node.target in ADDS:
+    if node.target == ADD:
         return node.args[1] == 0 and depends_on_values(node.args[3]) and _column(node.args[2]) is not None
-    if node.target not in PUTS or not isinstance(node.args[2], torch.fx.Node):
+    if node.target != PUT or not isinstance(node.args[2], torch.fx.Node):
         return False
     return depends_on_values(node.args[2]) and len(node.args[1]) == 1 and _column(node.args[1][0]) is not None
 
@@ -71,7 +66,7 @@ def _column(node: Any) -> Column | None:
 
 
 def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    adds = node.target in ADDS
+    adds = node.target == ADD
     values = node.args[3] if adds else node.args[2]
     to = _column(node.args[2] if adds else node.args[1][0])
     assert to is not None
@@ -89,10 +84,10 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         return all(column is not None and column.call is to.call for column in columns) or None
 
     chain = find_chain(values, 0, is_source)
-    if chain is None or is_written_beside(chain, node):
+    if chain is None:
         return
-    with graph.inserting_before(to.call):  # the mask may change afterwards
-        chosen = call(graph, ATEN.reshape.default, call(graph, ATEN.clone.default, mask), [-1])
+    with graph.inserting_before(to.call):
+        chosen = call(graph, ATEN.reshape.default, mask, [-1])
         if chosen.meta["val"].dtype != torch.bool:
             chosen = call(graph, ATEN.ne.Scalar, chosen, 0)
         count = math.prod(shape)

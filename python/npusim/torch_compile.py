@@ -14,12 +14,13 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import _core
-from .arrays import as_array
+from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
+from .torch_decompose import decompositions
 from .torch_graph import Graph, attribute
-from .torch_ref import Ref
+from .torch_ref import Complex, Ref
 
 log = logging.getLogger("npusim")
 
@@ -39,9 +40,9 @@ def backend(
         change of one. It counts none that goes through `.data`: call torch.compiler.reset() after such a change, or say
         False, which reads them in each run.
 
-    A graph is left to eager PyTorch, with a warning of the logger "npusim" that says why, when npusim refuses a node of
-    it, when it needs gradients, and when its tensors are not on the CPU. A graph whose shapes dynamo does not fix is
-    compiled once for each."""
+    A graph is left to eager PyTorch, with one warning of the logger "npusim" that says why, when npusim refuses a node of
+    it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager PyTorch to give
+    the result or the error. A graph whose shapes dynamo does not fix is compiled once for each."""
     chosen = dict(options or {})
     if unknown := chosen.keys() - OPTIONS:
         raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected {', '.join(sorted(OPTIONS))}")
@@ -49,9 +50,12 @@ def backend(
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         return _boxed(_compile(graph, _static_inputs(chosen), chosen))
 
-    return aot_autograd(fw_compiler=_leave_gradients, bw_compiler=_eager, inference_compiler=compile_graph)(
-        graph, inputs
-    )
+    return aot_autograd(
+        fw_compiler=_leave_gradients,
+        bw_compiler=_eager,
+        inference_compiler=compile_graph,
+        decompositions=decompositions(),
+    )(graph, inputs)
 
 
 def _boxed(run: Run) -> Run:
@@ -69,6 +73,8 @@ def _leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
 
 def _leave(graph: torch.fx.GraphModule, reason: object) -> Run:
     calls = sum(node.op == "call_function" for node in graph.graph.nodes)
+    if isinstance(reason, Exception) and not isinstance(reason, Error):
+        reason = f"{type(reason).__name__}: {reason}"
     log.warning("a graph of %d calls is left to eager PyTorch: %s", calls, reason)
     return _eager(graph)
 
@@ -98,11 +104,11 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _compile(graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> Run:
-    if not all(_is_fixed(node.meta.get("val")) for node in _placeholders(graph)):
-        return _BySize(graph, static, options)
     try:
+        if not all(_is_fixed(node.meta.get("val")) for node in _placeholders(graph)):
+            return _BySize(graph, static, options)
         return _Compiled(graph, static, options)
-    except Error as error:
+    except Exception as error:  # whatever it is: eager PyTorch can do the graph
         return _leave(graph, error)
 
 
@@ -116,10 +122,16 @@ class _BySize:
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         key = tuple((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else a for a in arguments)
         if key not in self.compiled:
+            self.compiled[key] = self.compile(arguments)
+        return self.compiled[key](arguments)
+
+    def compile(self, arguments: Sequence[Any]) -> Run:
+        try:
             with torch.no_grad():
                 fixed = make_fx(self.graph, tracing_mode="fake")(*arguments)
-            self.compiled[key] = _compile(fixed, self.static, self.options)
-        return self.compiled[key](arguments)
+        except Exception as error:
+            return _leave(self.graph, error)
+        return _compile(fixed, self.static, self.options)
 
 
 class _Compiled:
@@ -128,14 +140,15 @@ class _Compiled:
 
     def __init__(self, graph: torch.fx.GraphModule, static: frozenset[int], options: dict[str, Any]) -> None:
         self.graph, self.options = graph, options
-        self.inputs: dict[int, str] = {}  # by position, as the IR calls them
-        self.weights: dict[int, str] = {}
+        self.inputs: dict[int, list[str]] = {}  # by position, as the IR calls them: of complex ones two parts
+        self.weights: dict[int, list[str]] = {}
         self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds
-        self.outputs: list[Any] = []  # what stands in the IR's: (name, the traced tensor), or a constant
+        self.outputs: list[Any] = []  # what stands in the IR's: (names, the traced tensor), or a constant
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
         self.versions: list[Any] = []
         self.session: Session | None = None
+        self.failed = False  # a call, of which a warning was given
 
     def compile(self, ir: dict[str, Any]) -> Program:
         dtype = self.options.get("dtype", _dtype(self.graph))
@@ -154,16 +167,17 @@ class _Compiled:
             value = node.meta.get("val")
             if not isinstance(value, torch.Tensor):
                 continue  # a number that the graph has in it already
-            where = f"input '{node.name}'"
-            if value.device.type != "cpu":
-                problems.append(Problem(where, f"is on {value.device}"))
-            if value.layout is not torch.strided or not isinstance(node.name, str):
-                problems.append(Problem(where, f"is {value.layout}"))
-            tensor = ir.tensor(ir.free_name(node.name), value, where)
-            ir.define(node, Ref(tensor["name"], 0, tensor, is_weight=position in static))
-            (weights if position in static else inputs).append(tensor)
-            (self.weights if position in static else self.inputs)[position] = tensor["name"]
-        outputs = []
+            if why := _why_not(value):
+                problems.append(Problem(f"input '{node.name}'", why))
+                continue
+            tensors = [ir.tensor(ir.free_name(node.name), part, f"input '{node.name}'") for part in _parts(value)]
+            refs = [Ref(tensor["name"], 0, tensor, is_weight=position in static) for tensor in tensors]
+            ir.define(node, Complex(*refs) if len(refs) > 1 else refs[0])
+            (weights if position in static else inputs).extend(tensors)
+            (self.weights if position in static else self.inputs)[position] = [tensor["name"] for tensor in tensors]
+        if problems:
+            raise UnsupportedError(problems)
+        outputs: list[dict[str, Any]] = []
         for node in self.graph.graph.nodes:
             if node.op == "output":
                 outputs = self.read_outputs(node, ir)
@@ -187,37 +201,101 @@ class _Compiled:
             if not isinstance(node, torch.fx.Node):
                 self.outputs.append(node)
                 continue
-            ref = ir.of[node]
-            if not isinstance(ref, Ref):
+            found = ir.of.get(node)
+            refs = [found.re, found.im] if isinstance(found, Complex) else [found]
+            if not all(isinstance(ref, Ref) for ref in refs):
                 ir.problems.append(Problem(f"node '{node.name}'", "is an output and no tensor"))
                 continue
-            name = f"output_{position}"
-            outputs.append({**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index})
-            self.outputs.append((name, node.meta["val"]))
+            names = [f"output_{position}{part}" for part in ("", "_imag")[: len(refs)]]
+            for name, ref in zip(names, refs, strict=True):
+                outputs.append(
+                    {**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
+                )
+            self.outputs.append((names, node.meta["val"]))
         return outputs
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        if not self.failed or self.session is not None:
+            try:
+                return self.run(arguments)
+            except Exception as error:  # nothing is written yet: eager PyTorch gives the result, or its own error
+                if not self.failed:
+                    _leave(self.graph, error)
+                self.failed = True
+        return list(self.graph(*arguments))
+
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
         constants = [arguments[position] for position in self.weights]
         if any(weight.is_inference() for weight in constants):  # of which PyTorch counts no changes
             return list(self.graph(*arguments))
         versions = [(weight.data_ptr(), weight._version) for weight in constants]
         if self.session is None or versions != self.versions:
-            weights = {name: arguments[position] for position, name in self.weights.items()}
-            self.session = Session(self.program, weights | self.constants, threads=self.options.get("threads", 0))
+            self.session = None
+            weights = _named(self.weights, arguments) | self.constants
+            self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
             self.versions = versions
         if self.draws:  # as torch.manual_seed() says, and anew in each call
             self.session.seed(int(torch.randint(2**63 - 1, ())))
-        found = self.session.run({name: as_array(arguments[position]) for position, name in self.inputs.items()})
-        return [_tensor(found[out[0]], out[1]) if isinstance(out, tuple) else out for out in self.outputs]
+        found = self.session.run(
+            {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
+        )
+        return [
+            _tensor([found[name] for name in out[0]], out[1]) if isinstance(out, tuple) else out for out in self.outputs
+        ]
 
 
-def _tensor(array: Any, traced: torch.Tensor) -> torch.Tensor:
-    """An output as the graph's, with its dtype and strides."""
-    bits = array.dtype.name == "bfloat16"
-    tensor = torch.from_numpy(array.view("int16")).view(torch.bfloat16) if bits else torch.from_numpy(array)
+def _why_not(value: torch.Tensor) -> str:
+    """What a program cannot take of an input; "" if it can."""
+    if value.device.type != "cpu":
+        return f"is on {value.device}"
+    if value.layout is not torch.strided or value.is_quantized:
+        return f"is {value.layout}{', quantized' * value.is_quantized}"
+    dtype = str(value.dtype.to_real() if value.is_complex() else value.dtype).removeprefix("torch.")
+    return "" if dtype in DTYPES else f"is {value.dtype}: expected one of {', '.join(DTYPES)}, or complex"
+
+
+def _parts(value: torch.Tensor) -> list[torch.Tensor]:
+    """What stands for a tensor in a program: of a complex one its parts."""
+    return [value.real, value.imag] if value.is_complex() else [value]
+
+
+def _named(positions: dict[int, list[str]], arguments: Sequence[Any]) -> dict[str, torch.Tensor]:
+    return {
+        name: part
+        for position, names in positions.items()
+        for name, part in zip(names, _parts(arguments[position]), strict=True)
+    }
+
+
+def _tensor(arrays: list[Any], traced: torch.Tensor) -> torch.Tensor:
+    """An output as the graph's, with its dtype and strides. Elements that share memory are equal."""
+    parts = [
+        torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+        if array.dtype.name == "bfloat16"
+        else torch.from_numpy(array)
+        for array in arrays
+    ]
+    tensor = torch.complex(*parts) if len(parts) > 1 else parts[0]
     if tensor.dtype == traced.dtype and tensor.stride() == traced.stride():
         return tensor
-    return torch.empty_strided(traced.shape, traced.stride(), dtype=traced.dtype).copy_(tensor)
+    if _is_dense(traced):
+        return torch.empty_strided(traced.shape, traced.stride(), dtype=traced.dtype).copy_(tensor)
+    places = torch.zeros(traced.shape, dtype=torch.int64)
+    for dim, (extent, stride) in enumerate(zip(traced.shape, traced.stride(), strict=True)):
+        places += (torch.arange(extent) * stride).reshape(-1, *[1] * (traced.dim() - 1 - dim))
+    memory = torch.zeros(int(places.max()) + 1 if places.numel() else 0, dtype=traced.dtype)
+    memory[places.reshape(-1)] = tensor.to(traced.dtype).reshape(-1)
+    return memory.as_strided(traced.shape, traced.stride())
+
+
+def _is_dense(traced: torch.Tensor) -> bool:
+    """Whether each element has its own memory, and none lies between them."""
+    elements = 1
+    for stride, extent in sorted(zip(traced.stride(), traced.shape, strict=True)):
+        if extent > 1 and stride != elements:
+            return traced.numel() == 0
+        elements *= extent
+    return True
 
 
 def _dtype(graph: torch.fx.GraphModule) -> str:

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
 
-from .torch_fourier import decomposed, fourier
-from .torch_ref import Complex, Ref, Refused, is_index
+from . import torch_pairs as pairs
+from .torch_fourier import FOURIER
+from .torch_pairs import Pair
+from .torch_ref import Complex, Parts, Ref, Refused
 
 if TYPE_CHECKING:
     from .torch_graph import Graph
@@ -31,8 +35,8 @@ def is_complex(value: Any) -> bool:
 
 
 def concerns_complex(op: torch._ops.OpOverload, args: Any, kwargs: Any, value: Any) -> bool:
-    """Whether a call takes or gives complex values, or has them on its way."""
-    return op._opname.startswith(("fft_", "_fft_")) or any(map(is_complex, (args, kwargs, value)))
+    """Whether a call takes or gives complex values."""
+    return op._opname in FOURIER or any(map(is_complex, (args, kwargs, value)))
 
 
 def has_form(op: torch._ops.OpOverload) -> bool:
@@ -72,91 +76,92 @@ class Call:
     node: torch.fx.Node
     op: torch._ops.OpOverload
 
-    def __call__(self, op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
-        return self.graph.emit(self.node.name, op, *args, **kwargs)
+    def apply(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """What a function of tensors gives, of Parts for complex values. A pair that it gives is a complex value."""
+        found = self.graph.apply(self.node.name, function, operands)
+        return Complex(*found) if isinstance(found, tuple) else found
 
-    def parts(self, value: Any) -> tuple[Any, Any]:
-        """Real and imaginary part of a value or number; the second is the number 0 where it is real."""
-        if isinstance(value, Complex):
-            return value.re, value.im
-        if isinstance(value, complex):
-            return value.real, value.imag
-        return value, 0
+    def result(self) -> torch.Tensor:
+        return self.node.meta["val"]
+
+    def dtype(self) -> torch.dtype:
+        """Of the parts of a complex result."""
+        return real_dtype(self.result().dtype)
+
+    def pointwise(self, function: Callable[..., Any], *operands: Any, dtype: torch.dtype | None = None) -> Any:
+        """A function of pairs of this dtype, that of the result's parts if none is given: what is real, or a number, has an
+        imaginary part of 0. PyTorch computes with that 0 too: it makes NaN beside infinities."""
+        shape, parts = list(self.result().shape), dtype or self.dtype()
+
+        def run(*values: Any) -> Any:
+            found = function(*(pair(value, parts) for value in values))
+            return tuple(_ended(x, shape, self.dtype()) for x in found) if isinstance(found, tuple) else found
+
+        return self.apply(run, *operands)
+
+    def common_dtype(self, *operands: Any) -> torch.dtype:
+        """Of the parts of what operands are compared in."""
+        found = operands[0]
+        for other in operands[1:]:
+            found = torch.empty([], dtype=torch.result_type(_as_meta(found), _as_meta(other)))
+        return real_dtype(_as_meta(found).dtype)
 
     def part_by_part(self, args: Any, kwargs: Any) -> Any:
-        """What moves numbers, or adds them, does the same to the parts."""
-        kwargs = {k: real_dtype(v) for k, v in kwargs.items()}
-        results = []
-        for part in range(2):
-            taken = torch.utils._pytree.tree_map(
-                lambda v: self.whole(v)[part] if isinstance(v, Ref) and not is_index(v) else _part(v, part),  # noqa: B023
-                (list(args), kwargs),
-                is_leaf=lambda v: isinstance(v, (Ref, Complex)),
-            )
-            results.append(self(self.op, *taken[0], **taken[1]))
-        re, im = results
-        if isinstance(re, (list, tuple)):
-            return [Complex(r, i) for r, i in zip(re, im, strict=True)]
-        return Complex(re, im)
+        """What moves numbers, or adds them, does the same to the parts. What has no imaginary part has zeros."""
+        names = [arg.name for arg in self.op._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **{k: real_dtype(v) for k, v in kwargs.items()}}
+        whole = pytree.tree_leaves(self.node.meta["val"])[0]
+        count, dtype = (2, real_dtype(whole.dtype)) if whole.is_complex() else (1, None)
 
-    def whole(self, value: Any) -> tuple[Ref, Ref]:
-        """Both parts as values."""
-        if isinstance(value, Complex):
-            return value.re, value.im
-        return value, self(aten.zeros_like.default, value)
+        def of(name: str, value: Any, part: int) -> Any:
+            if isinstance(value, (list, tuple)) and not isinstance(value, Parts):
+                return [of(name, element, part) for element in value]
+            if isinstance(value, (Tensor, Parts)) and name not in INDICES:
+                return pair(value, dtype or torch.float32)[part]
+            if isinstance(value, (int, float, complex)) and name in VALUES:
+                return (value.real, value.imag)[part]
+            return value
 
-    # Of numbers and values, with the zeros of what is real left out.
+        def run(values: dict[str, Any]) -> Any:
+            parts = ({name: of(name, value, part) for name, value in values.items()} for part in range(count))
+            return [self.op(**part) for part in parts]
 
-    def add(self, a: Any, b: Any, sign: int = 1) -> Any:
-        if _is_zero(b):
-            return a
-        if _is_zero(a):
-            return b if sign > 0 else self.negative(b)
-        if not isinstance(a, Ref) and not isinstance(b, Ref):
-            return a + sign * b
-        if not isinstance(a, Ref):
-            return self.add(b if sign > 0 else self.negative(b), a)
-        return self((aten.add if sign > 0 else aten.sub).Tensor, a, b)
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        if _is_zero(a) or _is_zero(b):
-            return 0
-        if not isinstance(a, Ref) and not isinstance(b, Ref):
-            return a * b
-        return self(aten.mul.Tensor, a, b) if isinstance(a, Ref) else self(aten.mul.Tensor, b, a)
-
-    def negative(self, a: Any) -> Any:
-        return self(aten.neg.default, a) if isinstance(a, Ref) else -a
-
-    def bilinear(self, a: Any, b: Any, product: Callable[[Any, Any], Any]) -> Complex:
-        """(a + bi)(c + di) for any product."""
-        (ar, ai), (br, bi) = self.parts(a), self.parts(b)
-
-        def of(x: Any, y: Any) -> Any:
-            return 0 if _is_zero(x) or _is_zero(y) else product(x, y)
-
-        re = self.add(of(ar, br), of(ai, bi), -1)
-        im = self.add(of(ar, bi), of(ai, br))
-        return self.made(re, im)
-
-    def made(self, re: Any, im: Any) -> Complex:
-        """Of parts of which one may be a number; both have the shape of the node's result."""
-        like = re if isinstance(re, Ref) else im
-        values = [v if isinstance(v, Ref) else self(aten.full_like.default, like, v) for v in (re, im)]
-        shape = list(self.node.meta["val"].shape)
-        return Complex(*(v if v.tensor["shape"] == shape else self(aten.expand.default, v, shape) for v in values))
+        found = self.apply(run, given)
+        if count == 1:
+            return found[0]
+        if isinstance(found[0], (list, tuple)):
+            return [Complex(*both) for both in zip(*found, strict=True)]
+        return Complex(*found)
 
 
-def _is_zero(value: Any) -> bool:
-    return not isinstance(value, Ref) and value == 0
+# Arguments that say where, and numbers that are written there.
+INDICES = {"index", "indices", "mask", "condition", "repeats"}
+VALUES = {"value", "fill_value", "self", "other"}
 
 
-def _part(value: Any, part: int) -> Any:
-    if isinstance(value, Complex):
-        return (value.re, value.im)[part]
-    if isinstance(value, complex):
-        return (value.real, value.imag)[part]
-    return real_dtype(value)
+def pair(value: Any, dtype: torch.dtype) -> Pair:
+    """Of a pair, a real tensor or a number."""
+    if isinstance(value, Parts):
+        return value.re.to(dtype), value.im.to(dtype)
+    if isinstance(value, Tensor):
+        return value.to(dtype), torch.zeros([], dtype=dtype).expand(value.shape)
+    number = complex(value)
+    return torch.full([], number.real, dtype=dtype), torch.full([], number.imag, dtype=dtype)
+
+
+def _ended(x: Tensor, shape: list[int], dtype: torch.dtype) -> Tensor:
+    return x.to(dtype).expand(shape)
+
+
+def _as_meta(value: Any) -> Any:
+    """A tensor of a value's shape and dtype."""
+    if not isinstance(value, (Ref, Complex)):
+        return value
+    part = value.re if isinstance(value, Complex) else value
+    dtype = getattr(torch, part.tensor["dtype"])
+    return torch.empty(
+        part.tensor["shape"], dtype=dtype.to_complex() if isinstance(value, Complex) else dtype, device="meta"
+    )
 
 
 def real_dtype(value: Any) -> Any:
@@ -164,14 +169,29 @@ def real_dtype(value: Any) -> Any:
     return value.to_real() if isinstance(value, torch.dtype) and value.is_complex else value
 
 
+def _nonzero(value: Any) -> Tensor:
+    return (value.re != 0) | (value.im != 0) if isinstance(value, Parts) else value != 0
+
+
+def _converted(value: Any, dtype: torch.dtype) -> Any:
+    """In another dtype: what has no place for the imaginary part loses it, and truth is of both."""
+    if dtype.is_complex:
+        return pair(value, dtype.to_real())
+    return _nonzero(value) if dtype == torch.bool else (value.re if isinstance(value, Parts) else value).to(dtype)
+
+
 # What moves numbers without looking at them, and sums.
 PART_BY_PART = {
-    "alias", "cat", "chunk", "clone", "concat", "contiguous", "detach", "diagonal", "diagonal_scatter",
-    "expand", "expand_as", "flatten", "flip", "gather", "index", "index_put", "index_select", "lift_fresh_copy", "mean",
-    "movedim", "mT", "narrow", "neg", "permute", "repeat", "repeat_interleave", "reshape", "reshape_as", "resolve_neg",
-    "roll", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze",
-    "stack", "sum", "swapaxes", "swapdims", "t", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view",
-    "view_as",
+    "alias", "alias_copy", "as_strided", "cat", "chunk", "clone", "concat", "constant_pad_nd", "contiguous", "cumsum", "detach",
+    "detach_copy", "diag", "diag_embed", "diagonal", "diagonal_copy", "diagonal_scatter", "expand", "expand_as", "expand_copy",
+    "flatten", "flip", "gather", "im2col", "index", "index_add", "index_copy", "index_fill", "index_put", "index_select",
+    "lift_fresh", "lift_fresh_copy", "masked_fill", "masked_scatter", "mean", "movedim", "mT", "nan_to_num", "narrow",
+    "narrow_copy", "neg", "pad", "permute", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d",
+    "replication_pad3d", "reshape", "reshape_as", "resolve_neg", "roll", "rot90", "scatter_add", "select", "select_copy",
+    "select_scatter", "slice", "slice_copy", "slice_scatter", "split", "split_with_sizes", "squeeze", "squeeze_copy",
+    "stack", "sum", "swapaxes", "swapdims", "t", "take", "trace", "transpose", "transpose_copy", "tril", "triu", "unbind",
+    "unflatten", "unfold", "unfold_copy", "unsqueeze", "unsqueeze_copy", "view_as", "view_copy", "where",
 }  # fmt: skip
 
 
@@ -179,155 +199,320 @@ PART_BY_PART = {
 
 
 def _view_as_complex(call: Call, x: Ref) -> Complex:
-    return Complex(call(aten.select.int, x, -1, 0), call(aten.select.int, x, -1, 1))
+    return call.apply(lambda x: (x.select(-1, 0), x.select(-1, 1)), x)
 
 
-def _view_as_real(call: Call, z: Complex) -> Ref:
-    return call(aten.stack.default, [z.re, z.im], -1)
-
-
-def _polar(call: Call, length: Ref, angle: Ref) -> Complex:
-    return Complex(
-        *(call(aten.mul.Tensor, length, call(f, angle)) for f in (aten.cos.default, aten.sin.default))
-    )  # fmt: skip
+def _view(call: Call, z: Any, *args: Any, **kwargs: Any) -> Any:
+    """view() in another shape, or of the same memory in another dtype."""
+    if call.op._overloadname != "dtype":
+        return call.part_by_part((z, *args), kwargs)
+    dtype, given = call.result().dtype, _as_meta(z).dtype
+    if dtype == given:
+        return z
+    if dtype.is_complex and given == dtype.to_real():
+        return call.apply(lambda x: tuple(x.unflatten(-1, (-1, 2)).unbind(-1)), z)
+    if given.is_complex and dtype == given.to_real():
+        return call.apply(lambda z: torch.stack(z, -1).flatten(-2), z)
+    raise Refused(f"shows {given} as {dtype}")
 
 
 def _to(call: Call, z: Any, *_: Any, **__: Any) -> Any:
-    wanted = call.node.meta["val"].dtype
-    if not wanted.is_complex:
-        return call(aten.to.dtype, z.re, wanted)
-    return Complex(*(call(aten.to.dtype, part, wanted.to_real()) for part in call.whole(z)))
-
-
-def _real(call: Call, z: Any) -> Ref:
-    return z.re if isinstance(z, Complex) else z
-
-
-def _abs(call: Call, z: Complex) -> Ref:
-    return call(aten.hypot.default, z.re, z.im)
+    return call.apply(lambda value: _converted(value, call.result().dtype), z)
 
 
 def _filled(call: Call, *args: Any, **kwargs: Any) -> Complex:
-    """zeros, ones, full and their like."""
-    value = {"zeros": 0, "ones": 1}.get(call.op._opname.removesuffix("_like"))
-    if value is None:
-        value = args[1]
-    dtype, shape = call.node.meta["val"].dtype.to_real(), list(call.node.meta["val"].shape)
-    return Complex(*(call(aten.full.default, shape, part, dtype=dtype) for part in call.parts(value)))
+    """zeros, ones, full and their like, and scalar_tensor."""
+    name = call.op._opname.removeprefix("new_").removesuffix("_like")
+    given = [kwargs.get(at, args[i] if i < len(args) else None) for i, at in enumerate(("size", "fill_value"))]
+    value = {"ones": 1, "full": given[1], "scalar_tensor": args[0] if args else kwargs.get("s")}.get(name, 0)
+    if call.op._opname == "new_full":
+        value = kwargs.get("fill_value", args[2] if len(args) > 2 else None)
+    return call.pointwise(lambda z: z, value)
 
 
-def _fill(call: Call, z: Any, value: Any) -> Complex:
-    return Complex(*(_expanded(call, part, like) for part, like in zip(call.parts(value), call.whole(z), strict=True)))
+def _eye(call: Call, *sizes: int, **_: Any) -> Complex:
+    dtype = call.dtype()
+
+    def run() -> Pair:
+        ones = torch.eye(*sizes, dtype=dtype)
+        return ones, torch.zeros_like(ones)
+
+    return call.apply(run)
 
 
-def _expanded(call: Call, value: Any, like: Ref) -> Ref:
-    if not isinstance(value, Ref):
-        return call(aten.full_like.default, like, value)
-    return call(aten.expand.default, value, like.tensor["shape"])
+def _linspace(call: Call, start: Any, end: Any, steps: int, **_: Any) -> Complex:
+    first, last, dtype = complex(start), complex(end), call.dtype()
+
+    def run() -> Pair:
+        return (
+            torch.linspace(first.real, last.real, steps, dtype=dtype),
+            torch.linspace(first.imag, last.imag, steps, dtype=dtype),
+        )
+
+    return call.apply(run)
 
 
 def _copy(call: Call, to: Any, value: Any, *_: Any) -> Any:
-    if not call.node.meta["val"].is_complex():  # the imaginary part has no place
-        return call(call.op, to, value.re)
-    return call.part_by_part((to, value), {})
+    shape = list(call.result().shape)
+
+    def run(value: Any) -> Any:
+        found = _converted(value, call.result().dtype)
+        return tuple(x.expand(shape) for x in found) if isinstance(found, tuple) else found.expand(shape)
+
+    return call.apply(run, value)
 
 
-def _scatter(call: Call, z: Any, dim: int, index: Ref, given: Any, reduce: str | None = None) -> Complex:
-    if reduce is not None:
+def _scatter(call: Call, *args: Any, **kwargs: Any) -> Complex:
+    if "reduce" in [arg.name for arg in call.op._schema.arguments]:
         raise Refused("has a reduction, with complex numbers")
-    values = call.whole(given) if isinstance(given, (Ref, Complex)) else call.parts(given)
-    return Complex(*(call(call.op, part, dim, index, v) for part, v in zip(call.whole(z), values, strict=True)))
+    return call.part_by_part(args, kwargs)
 
 
 # ---- arithmetic
 
 
-def _add(sign: int) -> Callable[..., Complex]:
-    def rule(call: Call, a: Any, b: Any, alpha: Any = 1) -> Complex:
-        if alpha != 1:
-            raise Refused("has a factor, with complex numbers")
-        (ar, ai), (br, bi) = call.parts(a), call.parts(b)
-        return call.made(call.add(ar, br, sign), call.add(ai, bi, sign))
+def _of_pairs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of as many operands as the call has."""
+    return lambda call, *operands, **named: call.pointwise(function, *operands, *named.values())
+
+
+def _add(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return call.pointwise(pairs.add, a, b, alpha)
+
+
+def _sub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return _add(call, a, b, -alpha)
+
+
+def _div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> Complex:
+    return call.pointwise(pairs.divide, a, b)
+
+
+POWERS: dict[complex, Callable[[Pair], Pair]] = {  # that PyTorch computes by other means
+    0: lambda z: (torch.ones_like(z[0]), torch.zeros_like(z[0])),
+    1: lambda z: z,
+    2: pairs.square,
+    3: lambda z: pairs.multiply(pairs.square(z), z),
+    0.5: pairs.sqrt,
+    -0.5: pairs.rsqrt,
+    -1: pairs.reciprocal,
+    -2: lambda z: pairs.reciprocal(pairs.square(z)),
+}
+
+
+def _pow(call: Call, base: Any, exponent: Any) -> Complex:
+    if not isinstance(exponent, (Ref, Complex)) and complex(exponent) in POWERS:
+        return call.pointwise(POWERS[complex(exponent)], base)
+    if not isinstance(base, (Ref, Complex)) and complex(base) == 1:
+        return call.pointwise(POWERS[0], exponent)
+    return call.pointwise(pairs.power, base, exponent)
+
+
+def _add_product(function: Callable[[Pair, Pair], Pair]) -> Callable[..., Any]:
+    def rule(call: Call, self: Any, a: Any, b: Any, value: Any = 1) -> Any:
+        def run(self: Pair, a: Pair, b: Pair, value: Pair) -> Pair:
+            re, im = function(pairs.multiply(value, a), b)
+            return self[0] + re, self[1] + im
+
+        return call.pointwise(run, self, a, b, value)
 
     return rule
 
 
-def _mul(call: Call, a: Any, b: Any) -> Complex:
-    return call.bilinear(a, b, call.multiply)
+def _lerp(call: Call, start: Any, end: Any, weight: Any) -> Any:
+    def run(start: Pair, end: Pair, weight: Pair) -> Pair:
+        way = end[0] - start[0], end[1] - start[1]
+        near, far = pairs.multiply(weight, way), pairs.multiply(way, (1 - weight[0], -weight[1]))
+        small = weight[0] * weight[0] + weight[1] * weight[1] < 0.25
+        return tuple(torch.where(small, s + n, e - f) for s, e, n, f in zip(start, end, near, far))  # type: ignore[return-value]
+
+    return call.pointwise(run, start, end, weight)
 
 
-def _div(call: Call, a: Any, b: Any) -> Complex:
-    br, bi = call.parts(b)
-    if not isinstance(b, Complex) and not isinstance(b, complex):
-        ar, ai = call.parts(a)
-        return call.made(call(aten.div.Tensor, ar, b), 0 if _is_zero(ai) else call(aten.div.Tensor, ai, b))
-    square = call.add(call.multiply(br, br), call.multiply(bi, bi))
-    above = call.bilinear(a, Complex(br, call.negative(bi)) if isinstance(b, Complex) else b.conjugate(), call.multiply)
-    return Complex(*(call(aten.div.Tensor, part, square) for part in (above.re, above.im)))
+def _product(call: Call, a: Any, b: Any) -> Any:
+    """(a + bi)(c + di) of matrices and vectors."""
+    dtype = call.dtype()
+
+    def run(a: Any, b: Any) -> Pair:
+        (ar, ai), (br, bi) = pair(a, dtype), pair(b, dtype)
+        return call.op(ar, br) - call.op(ai, bi), call.op(ar, bi) + call.op(ai, br)
+
+    return call.apply(run, a, b)
 
 
-def _where(call: Call, condition: Ref, a: Any, b: Any) -> Complex:
-    real = call.node.meta["val"].dtype.to_real()
+def _convolution(call: Call, x: Any, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Any:
+    dtype = call.dtype()
 
-    def parts(value: Any) -> list[Ref]:
-        found = call.whole(value) if isinstance(value, Ref) else call.parts(value)
-        return [v if isinstance(v, Ref) else call(aten.full.default, [], v, dtype=real) for v in found]
+    def run(x: Any, weight: Any, bias: Any) -> Pair:
+        def of(a: Tensor, b: Tensor) -> Tensor:
+            return call.op(a, b, None, *args, **kwargs)
 
-    return Complex(*(call(aten.where.self, condition, x, y) for x, y in zip(parts(a), parts(b), strict=True)))
+        (xr, xi), (wr, wi) = pair(x, dtype), pair(weight, dtype)
+        re, im = of(xr, wr) - of(xi, wi), of(xr, wi) + of(xi, wr)
+        if bias is None:
+            return re, im
+        br, bi = (part.reshape(-1, *[1] * (wr.dim() - 2)) for part in pair(bias, dtype))
+        return re + br, im + bi
+
+    return call.apply(run, x, weight, bias)
 
 
-def _product(call: Call, a: Any, b: Any) -> Complex:
-    return call.bilinear(a, b, lambda x, y: call(call.op, x, y))
+# ---- reductions, and questions
 
 
-def _exp(call: Call, z: Complex) -> Complex:
-    return _polar(call, call(aten.exp.default, z.re), z.im)
+def _by_size(call: Call, z: Any, *args: Any, **kwargs: Any) -> Ref:
+    """Norms, which are of absolute values."""
+    kwargs = {name: real_dtype(value) for name, value in kwargs.items()}
+    args = tuple(map(real_dtype, args))
+    return call.apply(lambda z: call.op(pairs.absolute(z), *args, **kwargs), z)
 
 
-def _conj(call: Call, z: Complex) -> Complex:
-    return Complex(z.re, call.negative(z.im))
+def _variance(call: Call, z: Any, *args: Any, **kwargs: Any) -> Any:
+    """The sum of both parts'."""
+    name, overload = call.op._opname, call.op._overloadname
+    var = getattr(aten.var, overload)
+
+    def run(z: Pair) -> Any:
+        found = var(z[0], *args, **kwargs) + var(z[1], *args, **kwargs)
+        if name.endswith("_mean"):
+            means = (getattr(aten.var_mean, overload)(part, *args, **kwargs)[1] for part in z)
+            return [found if name == "var_mean" else found.sqrt(), *means]
+        return found if name == "var" else found.sqrt()
+
+    found = call.apply(run, z)
+    return [found[0], Complex(*found[1:])] if isinstance(found, list) else found
+
+
+def _prod(call: Call, z: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """By halves: the product of the first with the second half, of these again, and so on."""
+    parts = call.dtype()
+
+    def run(value: Any) -> Pair:
+        z = pair(value, parts)
+        if dim is None:
+            z = z[0].flatten(), z[1].flatten()
+        at = -1 if dim is None else dim
+        if z[0].dim() == 0:
+            return z
+        if z[0].shape[at] == 0:
+            z = torch.ones_like(z[0].sum(at, keepdim=True)), torch.zeros_like(z[0].sum(at, keepdim=True))
+        while (size := z[0].shape[at]) > 1:
+            half = size // 2
+            first, second = (tuple(part.narrow(at, start, half) for part in z) for start in (0, half))
+            product = pairs.multiply(first, second)  # type: ignore[arg-type]
+            rest = [part.narrow(at, size - 1, 1) for part in z] if size % 2 else []
+            z = tuple(torch.cat([p, r], at) for p, r in zip(product, rest)) if rest else product  # type: ignore[assignment]
+        return z if keepdim and dim is not None else (z[0].squeeze(at), z[1].squeeze(at))
+
+    return call.apply(run, z)
+
+
+def _cumprod(call: Call, z: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Each times the one 1, 2, 4, … before it."""
+    parts = call.dtype()
+
+    def run(value: Any) -> Pair:
+        z = pair(value, parts)
+        step, size = 1, z[0].shape[dim] if z[0].dim() else 1
+        while step < size:
+            head = tuple(part.narrow(dim, 0, step) for part in z)
+            before, after = (tuple(part.narrow(dim, s, size - step) for part in z) for s in (0, step))
+            product = pairs.multiply(before, after)  # type: ignore[arg-type]
+            z = tuple(torch.cat([h, p], dim) for h, p in zip(head, product))  # type: ignore[assignment]
+            step *= 2
+        return z
+
+    return call.apply(run, z)
+
+
+def _equal(unequal: bool) -> Callable[..., Any]:
+    def rule(call: Call, a: Any, b: Any) -> Any:
+        def run(a: Pair, b: Pair) -> Tensor:
+            if unequal:
+                return (a[0] != b[0]) | (a[1] != b[1])
+            return (a[0] == b[0]) & (a[1] == b[1])
+
+        return call.pointwise(run, a, b, dtype=call.common_dtype(a, b))
+
+    return rule
+
+
+def _is_close(
+    call: Call, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    def run(a: Pair, b: Pair) -> Tensor:
+        close = (a[0] == b[0]) & (a[1] == b[1])
+        if equal_nan:
+            close = close | ((a[0].isnan() | a[1].isnan()) & (b[0].isnan() | b[1].isnan()))
+        distance = pairs.absolute((a[0] - b[0], a[1] - b[1]))
+        return close | (distance.isfinite() & (distance <= atol + pairs.absolute(b) * rtol))
+
+    return call.pointwise(run, a, b, dtype=call.common_dtype(a, b))
+
+
+def _truth(call: Call, *args: Any, **kwargs: Any) -> Any:
+    """What only asks which numbers are 0."""
+    return call.apply(lambda args: call.op(*map(_as_truth, args), **kwargs), args)
+
+
+def _as_truth(value: Any) -> Any:
+    return _nonzero(value) if isinstance(value, Parts) else value
+
+
+def _of_parts(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    return lambda call, z: call.apply(lambda z: function(*z), z)
 
 
 RULES: dict[str, Callable[..., Any]] = {
-    "_conj": _conj,
-    "_conj_physical": _conj,
-    "_fft_c2c": decomposed,
-    "_fft_c2r": decomposed,
-    "_fft_r2c": decomposed,
-    "_to_copy": _to,
-    "abs": _abs,
-    "add": _add(1),
-    "angle": lambda call, z: call(aten.atan2.default, z.im, z.re),
-    "bmm": _product,
-    "complex": lambda call, re, im: Complex(re, im),
-    "conj": _conj,
-    "conj_physical": _conj,
+    **{name: _of_pairs(function) for name, function in pairs.UNARY.items()},
+    **dict.fromkeys(("_conj", "_conj_physical", "conj", "conj_physical"), lambda call, z: Complex(z.re, call.apply(torch.neg, z.im))),
+    **dict.fromkeys(("_to_copy", "to", "type_as"), _to),
+    **dict.fromkeys(("abs", "absolute"), _of_parts(torch.hypot)),
+    **dict.fromkeys(("all", "any", "count_nonzero", "logical_and", "logical_not", "logical_or", "logical_xor"), _truth),
+    **dict.fromkeys(("bmm", "dot", "matmul", "mm", "mv"), _product),
+    **dict.fromkeys(
+        ("convolution", *(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3))), _convolution
+    ),
+    **dict.fromkeys(("linalg_vector_norm", "norm"), _by_size),
+    **dict.fromkeys(("std", "std_mean", "var", "var_mean"), _variance),
+    **{
+        f"{new}{name}{like}": _filled
+        for name in ("empty", "full", "ones", "zeros") for new, like in (("", ""), ("new_", ""), ("", "_like"))
+    },
+    "_neg_view": lambda call, z: call.part_by_part((z,), {}),
+    "add": _add,
+    "addcdiv": _add_product(pairs.divide),
+    "addcmul": _add_product(pairs.multiply),
+    "angle": _of_parts(lambda re, im: torch.atan2(im, re)),
+    "complex": _of_pairs(lambda re, im: (re[0], im[0])),
     "copy": _copy,
+    "cumprod": _cumprod,
     "div": _div,
-    "exp": _exp,
-    "fill": _fill,
-    "full": _filled,
-    "full_like": _filled,
+    "eq": _equal(False),
+    "eye": _eye,
+    "fill": lambda call, z, value: call.pointwise(lambda v: v, value),
     "imag": lambda call, z: z.im,
-    "masked_fill": lambda call, z, mask, value: _where(call, mask, value, z),
-    "matmul": _product,
-    "mm": _product,
-    "mul": _mul,
-    "ones": _filled,
-    "ones_like": _filled,
-    "polar": _polar,
-    "real": _real,
-    "reciprocal": lambda call, z: _div(call, 1.0, z),
-    "rsub": lambda call, a, b: _add(-1)(call, b, a),
+    "isclose": _is_close,
+    "isfinite": _of_parts(lambda re, im: re.isfinite() & im.isfinite()),
+    "isinf": _of_parts(lambda re, im: re.isinf() | im.isinf()),
+    "isnan": _of_parts(lambda re, im: re.isnan() | im.isnan()),
+    "isreal": _of_parts(lambda re, im: im == 0),
+    "lerp": _lerp,
+    "linspace": _linspace,
+    "mul": _of_pairs(pairs.multiply),
+    "ne": _equal(True),
+    "polar": _of_pairs(lambda length, angle: pairs.polar(length[0], angle[0])),
+    "pow": _pow,
+    "prod": _prod,
+    "real": lambda call, z: z.re if isinstance(z, Complex) else z,
     "resolve_conj": lambda call, z: z,
+    "rsub": lambda call, a, b, alpha=1: _sub(call, b, a, alpha),
+    "scalar_tensor": _filled,
     "scatter": _scatter,
-    "sub": _add(-1),
-    "to": _to,
-    "where": _where,
+    "sub": _sub,
+    "view": _view,
     "view_as_complex": _view_as_complex,
-    "view_as_real": _view_as_real,
-    "zeros": _filled,
-    "zeros_like": _filled,
-    **{f"fft_{kind}{suffix}": fourier(kind, dims)
-       for kind in ("fft", "ifft", "rfft", "irfft") for suffix, dims in (("", 1), ("2", 2), ("n", 0))},
+    "view_as_real": lambda call, z: call.apply(lambda z: torch.stack(z, -1), z),
+    "zero": _filled,
+    **FOURIER,
 }  # fmt: skip

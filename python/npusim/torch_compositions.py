@@ -9,19 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .torch_bits import view_dtype
+from .torch_foreach import FOREACH
 from .torch_special import SPECIAL
-
-
-def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
-    if self.dim() == 2:
-        for first in range(0, self.shape[0] if wrap else 1, self.shape[1] + 1):
-            self[first:].diagonal().fill_(fill_value)
-        return self
-    diagonal = self
-    for _ in range(self.dim() - 1):
-        diagonal = diagonal.diagonal(0, 0, 1) if diagonal is self else diagonal.diagonal(0, 0, -1)
-    diagonal.fill_(fill_value)
-    return self
 
 
 def embedding_bag(
@@ -112,6 +102,28 @@ def istft(
     return torch.nn.functional.pad(added / weights, (0, max(end - whole, 0)))
 
 
+def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """The frequencies of a transform's bins: those that are below 0 come last."""
+    places = [torch.arange(*ends, dtype=dtype or torch.get_default_dtype(), device=device) for ends in ((0, (n + 1) // 2), (-(n // 2), 0))]
+    return torch.cat(places) * (1.0 / (n * d))
+
+
+def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return torch.arange(n // 2 + 1, dtype=dtype or torch.get_default_dtype(), device=device) * (1.0 / (n * d))
+
+
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    """Each place as often as `repeats` says there, `output_size` in all: a run with another sum fails."""
+    if output_size is None or not repeats.shape[0]:
+        raise ValueError("has as many elements as values say")
+    ends = torch.cumsum(repeats.to(torch.int64), 0)
+    marks = torch.zeros(output_size + 1, dtype=torch.int64, device=repeats.device)
+    marks = marks.index_add(0, ends.clamp(0, output_size), torch.ones_like(ends))
+    places = torch.cumsum(marks, 0)[:output_size].clamp(0, repeats.shape[0] - 1).to(repeats.dtype)
+    fits = torch.logical_and(ends[-1] == output_size, (repeats >= 0).all())
+    return torch.ops.aten._functional_assert_async.msg(fits, "repeats_are_output_size", places)
+
+
 # ---- torchvision
 
 
@@ -199,7 +211,6 @@ def deform_conv2d(
 
 HAMMING = ("periodic_alpha", "periodic_alpha_beta")
 COMPOSITIONS: dict[str, Callable[..., Any]] = {
-    "aten.fill_diagonal_.default": fill_diagonal_,
     "aten.embedding_bag.padding_idx": embedding_bag,
     "aten.embedding_bag.default": embedding_bag,
     "aten._embedding_bag.default": embedding_bag,
@@ -207,7 +218,15 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     **{f"aten.hamming_window.{o}": cosine_window(0.54, 0.46) for o in ("default", "periodic", *HAMMING)},
     **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
     "aten.istft.default": istft,
+    "aten.fft_fftfreq.default": fftfreq,
+    "aten.fft_rfftfreq.default": rfftfreq,
+    "aten.view.dtype": view_dtype,
+    "aten._neg_view.default": lambda self: self.neg(),
+    "aten.repeat_interleave.Tensor": repeat_interleave,
+    "aten._is_all_true.default": lambda self: self.all(),
+    "aten._is_any_true.default": lambda self: self.any(),
     "torchvision.roi_align.default": roi_align,
     "torchvision.deform_conv2d.default": deform_conv2d,
     **SPECIAL,
+    **FOREACH,
 }

@@ -1,89 +1,138 @@
-"""A call of an operator that npusim has no record of, as calls of others: by PyTorch's own
-decompositions, and ours."""
+"""What PyTorch makes of a program before npusim's passes see it: no call writes what it is given, and what npusim has no
+record of is calls of others, by npusim's compositions or PyTorch's."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils import _pytree as pytree
 
 from .machine import is_op_supported
+from .torch_aliases import rebuilt, separated
 from .torch_bytes import BYTES
-from .torch_complex import has_form
+from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
-from .torch_ref import Ref
+
+Form = Callable[..., Any]
+MAKES_COMPLEX = {"complex", "polar"}  # of real numbers
 
 
-def is_known(op: torch._ops.OpOverload, args: Sequence[Any] = ()) -> bool:
-    """Whether a call is not to be decomposed: npusim has a record of it, it is none of ATen's nor composed here, or
-    random."""
-    if str(op) in COMPOSITIONS or takes_bytes(op, args):
+def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
+    An operator is taken apart only where all that it comes to has a form: others keep their names."""
+    table, whole, apart = decompositions(), set[OpOverload](), separated(program)
+    offsets = torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True)  # of views, which go
+    while True:
+        with offsets:
+            found = apart.run_decompositions({op: form for op, form in table.items() if op not in whole})
+        origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, program)}
+        taken_apart = {op for op in table if op._opname in origins}
+        if taken_apart <= whole:
+            constants = {**found.constants, **program.constants}
+            return rebuilt(found, found.graph_module, state_dict=program.state_dict, constants=constants)
+        whole |= taken_apart
+
+
+def decompositions() -> dict[OpOverload, Form]:
+    """For each operator that may be taken apart a function that does; it gives NotImplemented for a call that stays."""
+    return _pytorchs() | {op: _form(op, form) for op, form in _composed()}
+
+
+@functools.cache
+def _pytorchs() -> dict[OpOverload, Form]:
+    forms: dict[Any, Form] = {**decomposition_table, **torch.export.default_decompositions()}
+    return {op: _form(op, form) for op, form in forms.items() if isinstance(op, OpOverload) and _is_atens(op)}
+
+
+def _is_atens(op: OpOverload) -> bool:
+    return op.namespace == "aten" and not op._schema.is_mutable
+
+
+def _composed() -> Iterator[tuple[OpOverload, Form]]:
+    """What npusim composes; operators of libraries that are loaded."""
+    for name, form in (*COMPOSITIONS.items(), *((name, _no_form) for name in BYTES)):
+        namespace, packet, overload = name.split(".")
+        with contextlib.suppress(AttributeError):
+            yield getattr(getattr(getattr(torch.ops, namespace), packet), overload), form
+
+
+def _no_form(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+def _form(op: OpOverload, other: Form) -> Form:
+    def form(*args: Any, **kwargs: Any) -> Any:
+        if not _is_known(op, args, kwargs):
+            with contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
+                if _takes_bytes(op, args):
+                    run, constants = BYTES[str(op)](*args, **kwargs)
+                    return run(args[0], *constants)
+                return other(*args, **kwargs)
+        return NotImplemented
+
+    return form
+
+
+def _is_known(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a call stays: npusim has a record of it, or a form for complex numbers; or it is random, and none composed
+    here."""
+    if concerns_complex(op, args, kwargs, None) or op._opname in MAKES_COMPLEX:
+        return has_form(op)
+    if str(op) in COMPOSITIONS or _takes_bytes(op, args):
         return False
-    return op.namespace != "aten" or is_op_supported(op) or torch.Tag.nondeterministic_seeded in op.tags
+    return is_op_supported(op) or torch.Tag.nondeterministic_seeded in op.tags
 
 
-def takes_bytes(op: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+def _takes_bytes(op: OpOverload, args: Sequence[Any]) -> bool:
     """Whether it is one that differs in uint8, and is given that."""
-    return str(op) in BYTES and dtype_of(args[0]) == "uint8"
+    return str(op) in BYTES and bool(args) and args[0].dtype == torch.uint8
 
 
-def dtype_of(value: Any) -> str:
-    """Of a value of the IR or of the graph."""
-    if isinstance(value, torch.fx.Node):
-        value = value.meta["val"]
-    return str(value.tensor["dtype"] if isinstance(value, Ref) else value.dtype).removeprefix("torch.")
+def _has_form(node: torch.fx.Node) -> bool:
+    """Whether a call that is left has a place in IR."""
+    op = node.target
+    if not isinstance(op, OpOverload):
+        return getattr(op, "__name__", "") != "with_effects"  # around a call that may end the run
+    if op.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in op.tags:
+        return True
+    if op == torch.ops.prims.convert_element_type.default:
+        return True
+    return not op._schema.returns or op._opname.startswith("sym_") or is_op_supported(op) or has_form(op)
 
 
-def decompose(node: torch.fx.Node, op: torch._ops.OpOverload) -> tuple[torch.fx.GraphModule, list[Any]] | None:
-    """The call as a graph, and the operands of its placeholders, nodes and constants; None where PyTorch knows no other
-    form. What it writes is written by copy_ at the end."""
-    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
-    at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node) and _is_tensor(leaf)]
-    if any(isinstance(leaf, torch.fx.Node) and i not in at for i, leaf in enumerate(leaves)):
-        return None  # a number that depends on data
+def _calls(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
+    for part in program.graph_module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            yield from (node for node in part.graph.nodes if node.op == "call_function")
 
-    form: Callable[..., Any] = COMPOSITIONS.get(str(op), op)
-    constants: list[torch.Tensor] = []
-    if takes_bytes(op, node.args):
-        image, *rest = node.args
-        form, constants = BYTES[str(op)](image.meta["val"], *rest, **node.kwargs)
-        leaves, spec = pytree.tree_flatten(((image, *constants), {}))
-        at = list(range(len(leaves)))
 
-    def call(*tensors: torch.Tensor) -> Any:
-        given = list(leaves)
-        for i, tensor in zip(at, tensors, strict=True):
-            given[i] = tensor
-        args, kwargs = pytree.tree_unflatten(given, spec)
-        return form(*args, **kwargs)
-
-    function = torch.func.functionalize(call, remove="mutations")
-    table = {op: decomposition_table[op]} if op in decomposition_table else {}
-    values = [leaves[i].meta["val"] if isinstance(leaves[i], torch.fx.Node) else leaves[i] for i in at]
-    with contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
-        body, made = trace(function, values, table)
-        if all(_is_usable(inner.target, op) for inner in body.graph.nodes if inner.op == "call_function"):
-            return body, [*(leaves[i] for i in at), *made]
-    return None
+def _origins(node: torch.fx.Node, program: torch.export.ExportedProgram) -> Iterator[str]:
+    """The names of the operators that a call came of."""
+    names = {source.name for source in node.meta.get("from_node") or ()}
+    for other in _calls(program) if names else ():
+        if other.name in names and isinstance(other.target, OpOverload):
+            yield other.target._opname.removesuffix("_")
 
 
 def trace(
-    function: Callable[..., Any], values: Sequence[torch.Tensor], table: dict[Any, Callable[..., Any]] | None = None
+    function: Callable[..., Any], values: Sequence[torch.Tensor]
 ) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
-    """What a function does with tensors like these, as a graph, and the constants that are its last placeholders; table:
-    operators that are taken apart."""
+    """What a function does with tensors like these, as a graph of calls that have a form, and the constants that are its
+    last placeholders."""
     mode = torch._guards.detect_fake_mode(values) or FakeTensorMode()
     tensors = [
         value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True) for value in values
     ]
+    functional = torch.func.functionalize(function, remove="mutations")
     with torch.no_grad(), mode:
-        body = make_fx(function, decomposition_table=table)(*tensors)
+        body = make_fx(functional, decomposition_table=decompositions())(*tensors)
     constants = []
     for node in [node for node in body.graph.nodes if node.op == "get_attr"]:
         value = getattr(body, str(node.target))
@@ -96,21 +145,4 @@ def trace(
             node.replace_all_uses_with(lifted)
             body.graph.erase_node(node)
             constants.append(value)
-    for node in body.graph.nodes:  # a number that vmap made a tensor of
-        if node.target is torch.ops.aten._to_copy.default and not isinstance(node.args[0], torch.fx.Node):
-            node.target, node.args = torch.ops.aten.full.default, ([], node.args[0])
-            node.kwargs = {"dtype": node.meta["val"].dtype}
     return body, constants
-
-
-def _is_usable(inner: Any, op: torch._ops.OpOverload) -> bool:
-    """Whether a call of it may stand in the place of `op`: it is known, or may be decomposed in its turn."""
-    if not isinstance(inner, torch._ops.OpOverload):
-        return True  # of a list's element
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(inner.name(), "CompositeImplicitAutograd")
-    other = inner is not op and (inner in decomposition_table or composite or str(inner) in COMPOSITIONS)
-    return inner.namespace == "aten" and (is_op_supported(inner) or has_form(inner) or other)
-
-
-def _is_tensor(node: torch.fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.Tensor)

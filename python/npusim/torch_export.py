@@ -16,22 +16,19 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-from .errors import Problem, UnsupportedError, UsageError
+from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
-from .torch_bins import settle_bins
-from .torch_bodies import inline_bodies
-from .torch_chosen import spell_out_chosen
+from .torch_aliases import place_of, weight_of
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
-from .torch_loops import unroll_loops
-from .torch_masked import spell_out_masks
-from .torch_needed import find_complex_writes, find_memory, find_needed
-from .torch_numbers import settle_numbers
-from .torch_pieces import spell_out_pieces
+from .torch_kept import kept
+from .torch_needed import find_needed
+from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
-from .torch_sizes import check_branches, settle_sizes
-from .torch_tracing import following_example, tracing
+from .torch_sizes import check_branches
+from .torch_told import set_text, told, trained_text
+from .torch_tracing import data_known, following_example, tracing
 
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
@@ -61,8 +58,11 @@ def export(
     tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
     beginning with the buffer's value; an argument that it changes has an output NAME_next.
 
-    Raises UnsupportedError with a problem for each thing that has no place in IR, whatever torch.export raises for what
-    it cannot trace."""
+    The model stays as it was, whatever its forward() sets. A warning names what would behave as in training, and attributes
+    that forward() sets to what it computes.
+
+    Raises UnsupportedError with a problem for each thing that has no place in IR, and for what torch.export does not
+    trace."""
     if isinstance(model, torch.export.ExportedProgram):
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
@@ -75,31 +75,47 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    args, given = _apart(_tuple(args), given)
+    args, given = _apart(model, _tuple(args), given)
 
-    def trace() -> torch.export.ExportedProgram:
-        told = dataclasses_told(model, args, given, strict)
-        with torch.no_grad(), tracing(), holding(model, held, strict), told, _without_graph():
-            return torch.export.export(model, args, given, strict=strict)
+    set_by_forward: dict[str, None] = {}
+
+    def trace(branches: bool) -> tuple[Exported, str]:
+        with kept(model) as changed, _tracing_of(model, args, given, held, strict):
+            if not strict:  # where dynamo gives forward() values of its own
+                model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
+            program = torch.export.export(model, args, given, strict=strict)
+        return of_program(program, type(model).__name__, branches), trained_text(program, model)
 
     try:
-        exported = of_program(trace(), type(model).__name__)
-    except Exception as error:
-        if not _asks_for_values(error):
-            raise
         try:
+            exported, trained = trace(False)
+        except Exception as error:
+            if not _asks_for_values(error):
+                raise
             with following_example():
-                exported = of_program(trace(), type(model).__name__, branches=True)
-        except Exception as other:
-            raise error from other
-    if exported.made_for:
-        warnings.warn(made_for_text(exported.made_for), stacklevel=3)
+                exported, trained = trace(True)
+    except Error:
+        raise
+    except Exception as error:
+        raise told(error, type(model).__name__) from error
+    for text in (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for)):
+        if text:
+            warnings.warn(text, stacklevel=3)
     return exported
 
 
 def made_for_text(made_for: list[str]) -> str:
-    """The warning: docs/from-pytorch.md."""
-    return f"the program is made for sizes and branches of the example: {'; '.join(made_for)}"
+    """The warning: docs/from-pytorch.md; "" where a program is made for all values."""
+    return f"the program is made for sizes and branches of the example: {'; '.join(made_for)}" if made_for else ""
+
+
+@contextlib.contextmanager
+def _tracing_of(
+    model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: dict[str, Any], strict: bool
+) -> Iterator[None]:
+    told_of = dataclasses_told(model, args, kwargs, strict)
+    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data_known(model, strict), _without_graph():
+        yield
 
 
 @contextlib.contextmanager
@@ -126,19 +142,21 @@ def _tuple(args: Any) -> tuple[Any, ...]:
     return (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
 
 
-def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments, with a copy where one tensor stands for several: the tracer takes those for one input."""
-    tensors = [id(value) for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-    if len(set(tensors)) == len(tensors):
-        return args, kwargs
-    seen: set[int] = set()
+def _apart(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with a copy of what shares memory with another or with a weight: the tracer takes one tensor for one
+    input, and each input of a program is an array of its own. And of complex views, whose base PyTorch's guards ask for."""
+    weights = (*model.parameters(), *model.buffers())
+    taken = {value.untyped_storage()._cdata for value in weights if value.layout is torch.strided}
 
     def copied(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             return value
-        if id(value) in seen:
+        memory = value.untyped_storage()._cdata
+        if memory in taken or (value.is_complex() and value._is_view()):
             return value.clone()
-        seen.add(id(value))
+        taken.add(memory)
         return value
 
     return pytree.tree_map(copied, (args, kwargs))
@@ -146,31 +164,11 @@ def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 
 def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
     """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
-    graph = program.graph
     if branches:
-        check_branches(inline_bodies(program.graph_module))
+        check_branches(program.graph_module)
     with torch.no_grad(), tracing():
-        if _casts_itself(program.graph_module) or _is_mapped(graph) or find_complex_writes(graph, find_memory(graph)):
-            # Puts the casts into the graph, and what is mapped as what it does; no call writes what it is given.
-            program = program.run_decompositions({})
-        program = settle_bins(settle_numbers(program))
-    return _Writer(program, name).write(branches)
-
-
-def _is_mapped(graph: torch.fx.Graph) -> bool:
-    """Whether part of it runs under torch.vmap, which stands in the graph as calls that begin and end it."""
-    return any(node.target is torch._functorch.predispatch._vmap_increment_nesting for node in graph.nodes)
-
-
-def _casts_itself(module: torch.fx.GraphModule) -> bool:
-    """Whether part of it runs under autocast, whose casts are not in the graph."""
-    hop = torch.ops.higher_order.wrap_with_autocast
-    return any(
-        node.target is hop and node.args[2]
-        for part in module.modules()
-        if isinstance(part, torch.fx.GraphModule)
-        for node in part.graph.nodes
-    )
+        program, graph, made_for = prepared(program, branches)
+        return _Writer(program, name).write(graph, made_for)
 
 
 class _Writer:
@@ -188,16 +186,9 @@ class _Writer:
         self.inputs: list[dict[str, Any]] = []
         self.outputs: list[dict[str, Any]] = []
 
-    def write(self, branches: bool) -> Exported:
-        with torch.no_grad(), tracing():
-            graph, turns = unroll_loops(self.program, inline_bodies(self.program.graph_module))
-            graph = spell_out_chosen(spell_out_pieces(spell_out_masks(graph)))
-            graph, made_for = settle_sizes(self.program, graph, branches)
+    def write(self, graph: torch.fx.Graph, made_for: list[str]) -> Exported:
         refs = self.placeholders(graph)
-        memory = find_memory(graph)
-        for node in find_complex_writes(graph, memory):
-            self.problems.append(Problem(f"node '{node.name}' ({node.target})", "writes complex numbers in place"))
-        needed = find_needed(graph, memory)
+        needed = find_needed(graph)
         for node in graph.nodes:
             if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)
@@ -221,17 +212,13 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
-        return Exported(
-            ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=turns + made_for
-        )
+        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=made_for)
 
     # ---- what comes in
 
     def placeholders(self, graph: torch.fx.Graph) -> dict[str, Ref]:
         """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
-        changed = self.graph.find_changed(graph, self.program.graph_module)
-        specs = self.program.graph_signature.input_specs
-        changed |= self.functional_changes()
+        specs, changed = self.program.graph_signature.input_specs, self.find_changed()
         refs: dict[str, Ref] = {}
         seen: dict[Any, str] = {}  # FQN by what tied weights share
         nodes = [node for node in graph.nodes if node.op == "placeholder"]
@@ -243,12 +230,10 @@ class _Writer:
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-                value = self.value_of(spec)
+                value = weight_of(self.program, spec)
                 if node.name in changed:
-                    ref = refs[node.name] = self.add_input(node, spec.target)
+                    refs[node.name] = self.add_input(node, spec.target)
                     self.values[spec.target] = value
-                    if value.dim() and node.name in self.graph.whole:
-                        self.graph.define(node, self.graph.clone(ref))
                 elif node.users and value.is_complex():
                     parts = [self.add_weight(node, spec, part, seen, name) for name, part in _parts(value)]
                     self.graph.define(node, Complex(*parts))
@@ -257,11 +242,10 @@ class _Writer:
             else:
                 self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
         self.check_shared(changed, nodes, specs)
-        self.changed = {node.name: self.graph.of[node] for node in nodes if node.name in changed}
         return refs
 
-    def functional_changes(self) -> set[str]:
-        """Placeholders whose new values are among the outputs, as in programs without in-place calls."""
+    def find_changed(self) -> set[str]:
+        """Placeholders whose new values are among the outputs."""
         signature = self.program.graph_signature
         targets = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
         return {
@@ -270,12 +254,6 @@ class _Writer:
             if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
         }
 
-    def value_of(self, spec: Any) -> torch.Tensor:
-        for values in (self.program.state_dict, self.program.constants):
-            if isinstance(values.get(spec.target), torch.Tensor):
-                return values[spec.target]
-        raise UnsupportedError([Problem(f"weight '{spec.target}'", "the exported program has no value for it")])
-
     def check_shared(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
         """A tensor that is changed in place, and another weight in the same memory, would come apart."""
         owners: dict[int, list[str]] = {}
@@ -283,7 +261,7 @@ class _Writer:
             if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and (
                 node.users or node.name in changed
             ):
-                owners.setdefault(self.value_of(spec).untyped_storage()._cdata, []).append(node.name)
+                owners.setdefault(weight_of(self.program, spec).untyped_storage()._cdata, []).append(node.name)
         for names in owners.values():
             if len(names) > 1 and changed & set(names):
                 self.problems.append(Problem(f"weight '{names[0]}'", f"is changed in place and shares memory: {names}"))
@@ -305,8 +283,7 @@ class _Writer:
         name = self.graph.free_name(node.name + part.replace(".", "_"))
         target = spec.target + part
         tensor = self.graph.tensor(target, value, f"weight '{target}'")
-        same = (value.untyped_storage()._cdata, value.storage_offset(), value.shape, value.stride(), value.dtype)
-        fqn = seen.setdefault(same, target)
+        fqn = seen.setdefault(place_of(value), target)
         self.mapping[name] = fqn
         self.declared.append(tensor)
         if fqn == target:
@@ -356,15 +333,14 @@ class _Writer:
         taken = {output["name"] for output in self.outputs}
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
         targets = {spec.target: name for name, spec in specs.items() if spec.target is not None}
-        last = {targets.get(s.target, s.target): self.graph.of[v] for s, v in self.mutations if v in self.graph.of}
         carried = {}
-        for placeholder in self.changed:
+        for spec, node in self.mutations:
+            placeholder, value = targets.get(spec.target, spec.target), self.graph.of[node]
             ref = refs[placeholder]
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
-            value = last.get(placeholder, self.changed[placeholder])
             owned = specs[placeholder].kind != InputKind.USER_INPUT
-            if owned and value is not ref and ref.tensor["shape"] and value.tensor["shape"] == ref.tensor["shape"]:
+            if owned and ref.tensor["shape"] and not self.graph.updates(value, ref):
                 value = self.graph.store(ref, value)
             self.add_output(name, value)
             if owned:

@@ -15,13 +15,14 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import Problem, UnsupportedError
+from .torch_packed import has_packed, packed_form
 
 
 @contextlib.contextmanager
 def holding(model: torch.nn.Module, held: dict[str, Any], strict: bool) -> Iterator[None]:
-    """With a forward() that has these keywords already. strict: what is computed of them is traced, as all else: dynamo
-    sees what it may know."""
-    if not held:
+    """With a forward() that has these keywords already, and in which the lengths of packed sequences are known where they
+    are numbers. strict: what is computed of them is traced, as all else: dynamo sees what it may know."""
+    if not held and (strict or not has_packed(model)):
         yield
         return
     before = vars(model).get("forward")
@@ -85,6 +86,10 @@ class _Known(TorchFunctionMode):
                 self.add(result)
                 return result
             torch.set_rng_state(state)
+        if form := packed_form(call):
+            found = form(self, *args, **kwargs)
+            if found is not NotImplemented:
+                return found
         if not known:
             return call(*args, **kwargs)
         if any(id(value) in self.known for value in _written(call, args, kwargs)):
@@ -92,6 +97,16 @@ class _Known(TorchFunctionMode):
         if _name(call) in VIEWS:
             self.shared |= {_memory(value) for value in known}
         return call(*pytree.tree_map(self.constant, args), **pytree.tree_map(self.constant, kwargs))
+
+    def is_known(self, value: torch.Tensor) -> bool:
+        return id(value) in self.known
+
+    def number(self, numbers: list[int]) -> torch.Tensor:
+        """A known tensor."""
+        with _disable_current_modes():
+            value = torch.tensor(numbers)
+        self.add(value)
+        return value
 
     def constant(self, value: Any) -> Any:
         """What a traced call reads in the place of a known tensor: that may change afterwards."""

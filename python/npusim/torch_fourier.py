@@ -1,4 +1,8 @@
-"""Fourier transforms of complex numbers as two real values each: products with matrices of cosines and sines."""
+"""Fourier transforms of any length, of complex numbers as pairs of real tensors: products with matrices of cosines and sines.
+
+A length n = n1 · n2 is n1 · n2 transforms of n2 and of n1 elements, with a turn between them (Cooley and Tukey), so that
+matrices stay small; a long length without such divisors is a convolution of a length that has them (Bluestein). The matrices
+are computed in float64 and exact where an angle is a whole number of quarter turns."""
 
 from __future__ import annotations
 
@@ -7,119 +11,197 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from .torch_ref import Complex, Ref, Refused, is_index
+from .torch_pairs import Pair, multiply
 
 if TYPE_CHECKING:
     from .torch_complex import Call
 
-aten = torch.ops.aten
-LONGEST = 4096  # elements
+WHOLE = 256  # elements: up to here one product with a whole matrix
+FACTOR = 64  # of a longer length that is transformed by one product
+PRIME = 1024  # without factors: one product up to here
 
 
-def _matrix(call: Call, rows: int, columns: int, size: int, dtype: torch.dtype, function: Any) -> Ref:
-    """function(2 pi r c / size), the angle reduced while it is whole."""
-    r = call(aten.arange.default, rows)
-    c = call(aten.arange.default, columns)
-    turn = call(aten.remainder.Scalar, call(aten.mul.Tensor, call(aten.unsqueeze.default, r, 1), c), size)
-    angle = call(aten.mul.Tensor, call(aten.to.dtype, turn, torch.float64), 2 * math.pi / size)
-    return call(aten.to.dtype, call(function, angle), dtype)
+def _turns(numerator: Tensor, size: int) -> Pair:
+    """Cosine and sine of 2π · numerator / size in float64, of whole numbers in [0, size)."""
+
+    def sine(quarters: Tensor) -> Tensor:  # of π/2 · quarters / size, of numbers in [0, 5 size)
+        quarters = quarters % (4 * size)
+        down = quarters > 2 * size
+        quarters = torch.where(down, 4 * size - quarters, quarters)
+        near = torch.minimum(quarters, 2 * size - quarters).to(torch.float64)  # from the closest zero
+        found = (near * (math.pi / 2 / size)).sin()
+        return torch.where(down, -found, found)
+
+    return sine(4 * numerator + size), sine(4 * numerator)
 
 
-def _along(call: Call, x: Ref, dim: int, matrix: Ref) -> Ref:
-    moved = call(aten.matmul.default, call(aten.transpose.int, x, dim, -1), matrix)
-    return call(aten.transpose.int, moved, dim, -1)
+def _matrix(rows: int, columns: int, size: int, dtype: torch.dtype) -> Pair:
+    """Cosines and sines of 2π r c / size."""
+    turned = torch.arange(rows).unsqueeze(1) * torch.arange(columns) % size
+    cos, sin = _turns(turned, size)
+    return cos.to(dtype), sin.to(dtype)
 
 
-def _sized(call: Call, z: Any, dim: int, size: int) -> Any:
-    """Cut, or with zeros behind it."""
-    if isinstance(z, Complex):
-        return Complex(_sized(call, z.re, dim, size), _sized(call, z.im, dim, size))
-    shape = z.tensor["shape"]
-    if shape[dim] >= size:
-        return z if shape[dim] == size else call(aten.slice.Tensor, z, dim, 0, size)
-    zeros = [*shape]
-    zeros[dim] = size - shape[dim]
-    more = call(aten.zeros.default, zeros, dtype=getattr(torch, z.tensor["dtype"]))
-    return call(aten.cat.default, [z, more], dim)
+def _divisor(size: int) -> int:
+    """Of two factors the one to begin with: as near to the root as one product may be; 1 where there is none."""
+    limit = min(FACTOR, math.isqrt(size))
+    return next(n for n in range(limit, 0, -1) if size % n == 0)
 
 
-def _transform(call: Call, z: Any, dim: int, size: int, inverse: bool, half: str = "") -> Any:
-    """Along one dimension, without a factor. half: "out" gives the first half of a real signal's spectrum, "in" takes it
-    and gives the signal."""
-    if size > LONGEST:
-        raise Refused(f"is a Fourier transform of {size} elements: at most {LONGEST}")
-    z = _sized(call, z, dim, size // 2 + 1 if half == "in" else size)
-    re, im = call.parts(z)
-    dtype = getattr(torch, re.tensor["dtype"])
-    rows = re.tensor["shape"][dim]
-    columns = size // 2 + 1 if half == "out" else size
-    cos = _matrix(call, rows, columns, size, dtype, aten.cos.default)
-    sin = _matrix(call, rows, columns, size, dtype, aten.sin.default)
-    if half == "in":  # every bin but the first, and the last of an even size, stands for two
-        weights = call(aten.full.default, [rows, 1], 2.0, dtype=dtype)
-        ends = [0, rows - 1] if size % 2 == 0 and rows > 1 else [0]
-        ones = call(aten.full.default, [1, 1], 1.0, dtype=dtype)
-        for row in ends:
-            weights = call(aten.slice_scatter.default, weights, ones, 0, row, row + 1)
-        cos, sin = (call(aten.mul.Tensor, m, weights) for m in (cos, sin))
-        return call.add(_along(call, re, dim, cos), _along(call, im, dim, sin), -1)
-    sign = 1 if inverse else -1
-    if not isinstance(im, Ref):
-        result = _along(call, re, dim, sin)
-        return Complex(_along(call, re, dim, cos), result if inverse else call.negative(result))
-    return Complex(
-        call.add(_along(call, re, dim, cos), _along(call, im, dim, sin), -sign),
-        call.add(_along(call, im, dim, cos), _along(call, re, dim, sin), sign),
-    )
+def transform(z: Pair, sign: int) -> Pair:
+    """Σ z[n] e^(sign · 2πi n k / size) along the last dimension."""
+    size, dtype = z[0].shape[-1], z[0].dtype
+    first = 1 if size <= WHOLE else _divisor(size)
+    if first == 1:
+        if size > max(WHOLE, PRIME):
+            return _by_convolution(z, sign)
+        cos, sin = _matrix(size, size, size, dtype)
+        return _turned_sum(z, lambda part: part @ cos, lambda part: part @ sin, sign)
+    return _by_factors(lambda cos, sin: _turned_sum(z, *_from_left(first, cos, sin), sign), first, size, sign, dtype)
 
 
-def fourier(kind: str, dims: int) -> Callable[..., Any]:
-    """fft, ifft, rfft or irfft; dims: 1, 2, or 0 for any number."""
-    inverse = kind.startswith("i")
-
-    def rule(call: Call, z: Any, size: Any = None, dim: Any = None, norm: str | None = None, **named: Any) -> Any:
-        size, dim = named.get("n", named.get("s", size)), named.get("dim", dim)
-        re, _ = call.parts(z)
-        if is_index(re):
-            re = z = call(aten.to.dtype, re, torch.get_default_dtype())
-        shape = re.tensor["shape"]
-        if dims == 1:
-            at = [-1 if dim is None else dim]
-            sizes = [size]
-        else:
-            if dim is None:
-                dim = [-2, -1] if dims == 2 else list(range(-len(size), 0)) if size else list(range(len(shape)))
-            at, sizes = list(dim), list(size) if size else [None] * len(dim)
-        at = [d % len(shape) for d in at]
-        sizes = [shape[d] if n is None or n < 0 else n for n, d in zip(sizes, at, strict=True)]
-        if kind == "irfft":
-            sizes[-1] = call.node.meta["val"].shape[at[-1]]
-        norms = {"ortho": 0.5, "backward" if inverse else "forward": 1.0}
-        return _transforms(call, kind, z, at, sizes, norms.get(norm or "backward", 0.0))
-
-    return rule
+def _turned_sum(z: Pair, cos: Callable[[Tensor], Tensor], sin: Callable[[Tensor], Tensor], sign: int) -> Pair:
+    re, im = z
+    if sign > 0:
+        return cos(re) - sin(im), cos(im) + sin(re)
+    return cos(re) + sin(im), cos(im) - sin(re)
 
 
-def _transforms(call: Call, kind: str, z: Any, at: list[int], sizes: list[int], power: float) -> Any:
-    """Along several dimensions, divided by a power of how many elements they have."""
-    if kind == "rfft":  # the last dimension first, while the signal is real
-        z = _transform(call, z, at[-1], sizes[-1], False, "out")
-    for d, n in zip(at[:-1] if "r" in kind else at, sizes, strict=False):
-        z = _transform(call, z, d, n, kind.startswith("i"))
-    if kind == "irfft":
-        z = _transform(call, z if isinstance(z, Complex) else Complex(*call.whole(z)), at[-1], sizes[-1], True, "in")
-    factor = math.prod(sizes) ** -power
-    if factor == 1:
-        return z
-    parts = [call.multiply(part, factor) for part in call.parts(z) if isinstance(part, Ref)]
-    return parts[0] if len(parts) == 1 else Complex(*parts)
+def _from_left(first: int, cos: Tensor, sin: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """Products with rows of `first` elements that lie apart."""
+    return (lambda part: cos @ part.unflatten(-1, (first, -1))), (lambda part: sin @ part.unflatten(-1, (first, -1)))
 
 
-def decomposed(call: Call, z: Any, dims: list[int], normalization: int, last: Any) -> Any:
-    """_fft_c2c, _fft_r2c and _fft_c2r; the last argument: forward, one half of the spectrum, the last size."""
-    kind = {"_fft_c2c": "fft" if last else "ifft", "_fft_r2c": "rfft" if last else "fft"}.get(call.op._opname, "irfft")
-    shape = call.parts(z)[0].tensor["shape"]
-    at = [d % len(shape) for d in dims]
-    sizes = [shape[d] for d in at[:-1]] + [last if kind == "irfft" else shape[at[-1]]]
-    return _transforms(call, kind, z, at, sizes, normalization / 2)
+def _by_factors(
+    begin: Callable[[Tensor, Tensor], Pair], first: int, size: int, sign: int, dtype: torch.dtype
+) -> Pair:
+    """begin: the transforms of `first` elements, with this matrix. Gives element k1 + first · k2 of [k1, k2]."""
+    second = size // first
+    begun = begin(*_matrix(first, first, first, dtype))
+    cos, sin = _matrix(first, second, size, dtype)
+    re, im = transform(multiply(begun, (cos, sin if sign > 0 else -sin)), sign)
+    return re.transpose(-1, -2).flatten(-2), im.transpose(-1, -2).flatten(-2)
+
+
+def _by_convolution(z: Pair, sign: int) -> Pair:
+    """k n = (k² + n² − (k − n)²) / 2: the signal, turned by n²/2, with a filter of turns by −n²/2."""
+    size, dtype = z[0].shape[-1], z[0].dtype
+    length = _smooth(2 * size - 1)
+    place = torch.arange(size)
+    cos, sin = _turns(place * place % (2 * size), 2 * size)
+    cos, sin = cos, sin if sign > 0 else -sin
+    filters = [torch.cat([part, part.new_zeros(length - 2 * size + 1), part[1:].flip(0)]) for part in (cos, -sin)]
+    filtered = transform((filters[0], filters[1]), -1)  # in float64
+    turn = cos.to(dtype), sin.to(dtype)
+    re, im = (torch.nn.functional.pad(part, (0, length - size)) for part in multiply(z, turn))
+    spectrum = multiply(transform((re, im), -1), (filtered[0].to(dtype), filtered[1].to(dtype)))
+    re, im = (part.narrow(-1, 0, size) / length for part in transform(spectrum, 1))
+    return multiply((re, im), turn)
+
+
+def _smooth(size: int) -> int:
+    """The next length that is a product of 2, 3 and 5."""
+    while True:
+        rest = size
+        for prime in (2, 3, 5):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            return size
+        size += 1
+
+
+def _of_real(x: Tensor) -> Pair:
+    """The first half of a real signal's spectrum. The first bin, and of an even size the last, is real."""
+    size, dtype = x.shape[-1], x.dtype
+    half, inner = size // 2 + 1, (size - 1) // 2
+    first = 1 if size <= WHOLE else _divisor(size)
+    if first > 1:
+        re, im = _by_factors(
+            lambda cos, sin: tuple(f(x) for f in _from_left(first, cos, -sin)), first, size, -1, dtype  # type: ignore[arg-type, return-value]
+        )
+        re, im = re.narrow(-1, 0, half), im.narrow(-1, 1, inner)
+    elif size > max(WHOLE, PRIME):
+        re, im = _by_convolution((x, torch.zeros_like(x)), -1)
+        re, im = re.narrow(-1, 0, half), im.narrow(-1, 1, inner)
+    else:
+        cos, sin = _matrix(size, half, size, dtype)
+        re = x @ cos
+        if not inner:
+            return re, torch.zeros_like(re)
+        im = x @ -sin.narrow(-1, 1, inner)
+    return re, torch.nn.functional.pad(im, (1, half - 1 - inner))
+
+
+def _to_real(z: Pair, size: int) -> Tensor:
+    """The signal, times its size, of a half of a spectrum: what is imaginary in the bins that are real does not count."""
+    half, inner = size // 2 + 1, (size - 1) // 2
+    re, im = z[0].narrow(-1, 0, half), z[1].narrow(-1, 1, inner)
+    if size <= WHOLE:  # every bin but those stands for two
+        cos, sin = _matrix(half, size, size, re.dtype)
+        weights = torch.nn.functional.pad(re.new_full((inner, 1), 2.0), (0, 0, 1, half - 1 - inner), value=1.0)
+        signal = re @ (cos * weights)
+        return signal - im @ (2.0 * sin.narrow(0, 1, inner)) if inner else signal
+    im = torch.nn.functional.pad(im, (1, half - 1 - inner))
+    back = [part.narrow(-1, 1, inner).flip(-1) for part in (re, im)]
+    return transform((torch.cat([re, back[0]], -1), torch.cat([im, -back[1]], -1)), 1)[0]
+
+
+def _mirrored(z: Pair, size: int) -> Pair:
+    """A whole spectrum of its first half: that of a real signal."""
+    inner = (size - 1) // 2
+    re, im = (part.narrow(-1, 1, inner).flip(-1) for part in z)
+    return torch.cat([z[0], re], -1), torch.cat([z[1], -im], -1)
+
+
+def _along(z: Any, dim: int, function: Callable[[Any], Any]) -> Any:
+    """A function of the last dimension, of another one; of a tensor or a pair."""
+
+    def moved(value: Any) -> Any:
+        return tuple(moved(part) for part in value) if isinstance(value, tuple) else value.transpose(dim, -1)
+
+    return moved(function(moved(z)))
+
+
+def _c2c(call: Call, z: Any, dims: list[int], normalization: int, forward: bool) -> Any:
+    def run(z: Pair) -> Pair:
+        found: Pair = (z[0], z[1])
+        for dim in dims:
+            found = _along(found, dim, lambda part: transform(part, -1 if forward else 1))
+        return _scaled(found, math.prod(z[0].shape[d] for d in dims), normalization)
+
+    return call.apply(run, z)
+
+
+def _r2c(call: Call, x: Any, dims: list[int], normalization: int, onesided: bool) -> Any:
+    def run(x: Tensor) -> Pair:
+        found = _along(x, dims[-1], _of_real)
+        if not onesided:
+            found = _along(found, dims[-1], lambda half: _mirrored(half, x.shape[dims[-1]]))
+        for dim in dims[:-1]:
+            found = _along(found, dim, lambda part: transform(part, -1))
+        return _scaled(found, math.prod(x.shape[d] for d in dims), normalization)
+
+    return call.apply(run, x)
+
+
+def _c2r(call: Call, z: Any, dims: list[int], normalization: int, last: int) -> Any:
+    def run(z: Pair) -> Tensor:
+        found: Pair = (z[0], z[1])
+        for dim in dims[:-1]:
+            found = _along(found, dim, lambda part: transform(part, 1))
+        signal = _along(found, dims[-1], lambda half: _to_real(half, last))
+        return _scaled((signal,), math.prod(z[0].shape[d] for d in dims[:-1]) * last, normalization)[0]
+
+    return call.apply(run, z)
+
+
+def _scaled(z: Any, size: int, normalization: int) -> Any:
+    """normalization: 0 of nothing, 1 by the root of the size, 2 by the size."""
+    factor = (1.0, 1 / math.sqrt(size), 1 / size)[normalization]
+    return z if factor == 1 else tuple(part * factor for part in z)
+
+
+FOURIER: dict[str, Callable[..., Any]] = {"_fft_c2c": _c2c, "_fft_c2r": _c2r, "_fft_r2c": _r2c}

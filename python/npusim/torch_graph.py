@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from .errors import Problem
-from .torch_bodies import INLINED
-from .torch_complex import call_complex, concerns_complex, has_form
-from .torch_decompose import decompose, is_known
+from .torch_complex import call_complex, concerns_complex
+from .torch_decompose import trace
 from .torch_higher import spell_out
-from .torch_needed import is_conversion
-from .torch_ref import Ref, Refused
+from .torch_ref import Complex, Parts, Ref, Refused
 
-PARTIAL = {"index_copy_", "index_put_"}  # in place on part of a tensor: with them alone an input is a state
+# Of part of their first operand, which is a state where it is an input and the result its next value.
+PARTIAL = {f"aten.{name}.default" for name in ("index_copy", "index_put", "slice_scatter", "select_scatter", "as_strided_scatter")}
 # What gives the first result alone, where that is all that is read.
 FIRST_RESULT = {"aten.max_pool2d_with_indices.default": "aten.max_pool2d.default"}
 # Overloads that take a generator, by those that take none: with None they are these.
 WITHOUT_GENERATOR = {"generator": "default", "low_generator": "low"}
 # What the ATen operator of the same arguments does.
-SAME_AS = {torch.ops.prims.convert_element_type.default: torch.ops.aten.to.dtype}  # of numbers that dynamo made tensors
-MEMORY_BOUND = {"aten.as_strided.default", "aten.as_strided_.default", "aten.as_strided_scatter.default"}
+SAME_AS = {
+    torch.ops.prims.convert_element_type.default: torch.ops.aten.to.dtype,  # of numbers that dynamo made tensors
+    torch.ops.aten.view.default: torch.ops.aten.reshape.default,  # of values: strides are no matter where nothing is written
+    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
+}
 
 
 @dataclass
@@ -36,7 +40,6 @@ class Graph:
     of: dict[torch.fx.Node, Any] = field(default_factory=dict)  # Ref, a tuple of them and others, or None
     names: set[str] = field(default_factory=set)
     constants: dict[str, torch.Tensor] = field(default_factory=dict)  # what decomposed calls bring along, by name
-    whole: set[str] = field(default_factory=set)  # placeholders that a call in place gives all new values
 
     def free_name(self, name: str) -> str:
         """The name, or one like it that nothing has."""
@@ -78,8 +81,6 @@ class Graph:
             raise Refused(f"is a {node.op}")
         if node.target is operator.getitem:
             return self.operand(node.args[0])[node.args[1]]
-        if node.target in INLINED:
-            return self.inline(node)
         if not isinstance(node.target, torch._ops.OpOverload):
             return spell_out(self, node)
         return self.call(node, node.target)
@@ -91,19 +92,13 @@ class Graph:
             raise Refused(f"takes '{value.name}', which is no tensor")
         return self.of[value] if isinstance(value, torch.fx.Node) else value
 
-    def constant(self, value: torch.Tensor) -> Ref:
+    def constant(self, value: torch.Tensor) -> Any:
         """A value that no weight of the model is."""
+        if value.is_complex():
+            return Complex(self.constant(value.real), self.constant(value.imag))
         name = self.free_name("constant")
         self.constants[name] = value
         return Ref(name, 0, self.tensor(name, value, f"constant '{name}'"), is_weight=True)
-
-    def inline(self, node: torch.fx.Node) -> Any:
-        """A body's nodes in the place of the call."""
-        at = INLINED[node.target]
-        body, operands = self.operand(node.args[at]), node.args[at + 1 :]
-        if not isinstance(body, torch.fx.GraphModule) or node.kwargs:
-            raise Refused("its body is no graph")
-        return self.insert(body, operands)
 
     def insert(self, body: torch.fx.GraphModule, operands: Sequence[Any]) -> Any:
         """The nodes of a graph, and what it gives."""
@@ -117,6 +112,28 @@ class Graph:
                 self.add(inner, body)
         return None
 
+    def apply(self, name: str, function: Callable[..., Any], operands: Any) -> Any:
+        """What a function of tensors gives for these operands, by the calls that it makes."""
+        operands = pytree.tree_map(lambda v: Parts(v.re, v.im) if isinstance(v, Complex) else v, operands)
+        leaves, spec = pytree.tree_flatten(operands)
+        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Ref)]
+
+        def call(*tensors: torch.Tensor) -> Any:
+            given = list(leaves)
+            for i, tensor in zip(at, tensors, strict=True):
+                given[i] = tensor
+            return function(*pytree.tree_unflatten(given, spec))
+
+        with torch._guards.detect_fake_mode() or FakeTensorMode():
+            tensors = [
+                torch.empty(leaves[i].tensor["shape"], dtype=getattr(torch, leaves[i].tensor["dtype"])) for i in at
+            ]
+        body, constants = trace(call, tensors)
+        for node in body.graph.nodes:
+            if node.op == "call_function":
+                node._rename(name)
+        return self.insert(body, [*(leaves[i] for i in at), *constants])
+
     # ---- one call
 
     def call(self, node: torch.fx.Node, op: torch._ops.OpOverload) -> Any:
@@ -126,15 +143,12 @@ class Graph:
         if op._overloadname in WITHOUT_GENERATOR and kwargs.get("generator") is None:
             op = getattr(op._overloadpacket, WITHOUT_GENERATOR[op._overloadname])
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+        if op is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float, complex)):
+            op, args = torch.ops.aten.full.default, ([], args[0])  # a number that vmap made a tensor of
+            kwargs = {"dtype": node.meta["val"].dtype}
         value = node.meta.get("val")
-        is_complex = concerns_complex(op, args, kwargs, value)
-        known = (op._schema.is_mutable or has_form(op)) if is_complex else is_known(op, args)
-        if not known and (other := decompose(node, op)):
-            return self.insert(*other)
-        if is_complex:
+        if concerns_complex(op, args, kwargs, value):
             return call_complex(self, node, op, args, kwargs)
-        if str(op) in MEMORY_BOUND:
-            self.check_memory(node)
         first = FIRST_RESULT.get(str(op))
         inputs, attrs = self.bind(op, args, kwargs)
         if first and all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
@@ -186,12 +200,6 @@ class Graph:
         if len(present) < len(values):
             masks.append([value is None for value in values])
 
-    def check_memory(self, node: torch.fx.Node) -> None:
-        """What addresses memory needs it as IR takes it: row-major."""
-        for source in node.all_input_nodes:
-            if source.op == "placeholder" and not source.meta["val"].is_contiguous():
-                raise Refused(f"addresses the memory of {source.name}, which is not row-major")
-
     def append(self, name: str, op_type: str, inputs: list[Any], attrs: dict[str, Any], value: Any) -> Any:
         """The node and its results: `value` is what they were when it was traced."""
         name = self.free_name(name)
@@ -216,15 +224,18 @@ class Graph:
         self.nodes.append({"name": name, "op_type": op_type, "inputs": inputs, "outputs": outputs, "attrs": attrs})
         return results
 
-    def clone(self, of: Ref) -> Ref:
-        """A copy, which may be changed while the value stays."""
-        name = self.free_name(f"{of.node}_clone")
-        return self.add_node(name, "aten.clone.default", [of], {}, of)
-
     def store(self, to: Ref, value: Ref) -> Ref:
         """`value` stored over all of an input, which makes it a state: IR has no plainer way to say so."""
         attrs = {"dim": 0, "start": 0, "end": to.tensor["shape"][0], "step": 1}
         return self.add_node(self.free_name(f"{to.node}_store"), "aten.slice_scatter.default", [to, value], attrs, to)
+
+    def updates(self, value: Ref, of: Ref) -> bool:
+        """Whether a value is an input of which some elements were replaced, and nothing else: it is a state then."""
+        made = {node["name"]: node for node in self.nodes}
+        name = value.node
+        while name in made and made[name]["op_type"] in PARTIAL:
+            name = made[name]["inputs"][0].get("producer_node", "")
+        return name == of.node != value.node
 
     def add_node(self, name: str, op_type: str, operands: list[Ref], attrs: dict[str, Any], like: Ref) -> Ref:
         result = Ref(name, 0, {**like.tensor, "name": name})
@@ -232,61 +243,6 @@ class Graph:
         node = {"name": name, "op_type": op_type, "inputs": inputs, "outputs": [result.tensor], "attrs": attrs}
         self.nodes.append(node)
         return result
-
-    # ---- what is changed in place
-
-    def find_changed(self, graph: torch.fx.Graph, module: torch.fx.GraphModule) -> set[str]:
-        """Placeholders whose memory some call writes, through whatever views: by the schemas' aliasing. Fills `whole`."""
-        roots: dict[torch.fx.Node, set[str]] = {}
-        same: dict[Any, str] = {}  # nodes that are all of a placeholder
-        changed: set[str] = set()
-
-        def of(value: Any) -> set[str]:
-            found: set[str] = set()
-            torch.fx.node.map_arg(value, lambda n: found.update(roots.get(n, ())))
-            return found
-
-        def walk(part: torch.fx.Graph, owner: torch.fx.GraphModule) -> set[str]:
-            for node in part.nodes:
-                if node.op == "output":
-                    return of(node.args[0])
-                if node.op != "call_function":
-                    continue
-                if node.target in INLINED:
-                    at = INLINED[node.target]
-                    body = attribute(owner, str(node.args[at].target))
-                    inputs = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
-                    for inner, value in zip(inputs, node.args[at + 1 :], strict=True):
-                        roots[inner] = of(value)
-                        if isinstance(value, torch.fx.Node) and value in same:
-                            same[inner] = same[value]
-                    roots[node] = walk(body.graph, body)
-                elif isinstance(node.target, torch._ops.OpOverload):
-                    roots[node] = set()
-                    for i, arg in enumerate(node.target._schema.arguments):
-                        value = node.kwargs.get(arg.name, node.args[i] if i < len(node.args) else None)
-                        if arg.alias_info is None or is_conversion(node):
-                            continue
-                        roots[node] |= of(value)
-                        if arg.alias_info.is_write and torch.Tag.inplace_view not in node.target.tags:
-                            changed.update(of(value))
-                            if isinstance(value, torch.fx.Node) and value in same:
-                                same[node] = same[value]
-                                if node.target._opname not in PARTIAL:
-                                    self.whole.add(same[value])
-                elif isinstance(node.target, torch._ops.HigherOrderOperator):
-                    roots[node] = set()  # what it gives is new
-                else:
-                    roots[node] = of((node.args, node.kwargs))
-            return set()
-
-        for node in graph.nodes:
-            if node.op == "placeholder":
-                roots[node] = {node.name}
-                same[node] = node.name
-        walk(graph, module)
-        return changed
-
 
 def _as_meta(value: Any) -> Any:
     """A tensor of a value's shape and dtype."""
@@ -309,12 +265,20 @@ def attribute(module: torch.nn.Module, path: str) -> Any:
 
 
 def _broken(node: torch.fx.Node) -> Any:
-    """In place of a refused node: enough for the nodes after it to be looked at."""
+    """In place of what a refused node gives, of its shape and dtype: enough for the nodes after it to be looked at."""
+
+    def stands_for(value: Any, index: int = 0) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return None
+        shape = [extent if isinstance(extent, int) else 0 for extent in value.shape]
+        dtype = value.dtype.to_real() if value.is_complex() else value.dtype
+        ref = Ref(node.name, index, {"name": node.name, "shape": shape, "dtype": str(dtype).removeprefix("torch.")})
+        return Complex(ref, ref) if value.is_complex() else ref
+
     value = node.meta.get("val")
-    tensor = {"name": node.name, "shape": [], "dtype": "float32"}
     if isinstance(value, (list, tuple)):
-        return [Ref(node.name, i, tensor) for i in range(len(value))]
-    return Ref(node.name, 0, tensor)
+        return [stands_for(element, i) for i, element in enumerate(value)]
+    return stands_for(value)
 
 
 def _attribute_value(name: str, value: Any) -> Any:

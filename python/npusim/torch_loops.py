@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from typing import Any
@@ -19,14 +18,13 @@ ATEN = torch.ops.aten
 MOST_TURNS = 1000  # each is a copy of the body
 
 
-def unroll_loops(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> tuple[torch.fx.Graph, list[str]]:
-    """The program's graph with the turns of each while_loop one behind the other, a copy where there was one, and what it
-    is made for: turns whose number arguments or the model's values decide.
+def unroll_loops(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> list[str]:
+    """Puts the turns of each while_loop one behind the other. Gives what the graph is made for: turns whose number
+    arguments or the model's values decide.
 
     Raises UnsupportedError for a loop that does not end within MOST_TURNS turns."""
     if not any(map(_is_loop, graph.nodes)) or program.example_inputs is None:
-        return graph, []
-    graph = copy.deepcopy(graph)
+        return []
     conditions: dict[str, list[torch.fx.Node]] = {}
     turns: dict[str, int] = {}
     while loops := [node for node in graph.nodes if _is_loop(node)]:  # a body may have loops of its own
@@ -47,7 +45,7 @@ def unroll_loops(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -
                     )
                 )
     hold(graph, checks)
-    return graph, made_for
+    return made_for
 
 
 def _is_loop(node: torch.fx.Node) -> bool:

@@ -4,39 +4,34 @@ What a mask chooses has a shape that depends on values, which IR has no form for
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
 
-from .torch_rows import call, compute_whole, depends_on_values, find_chain, forget, is_written_beside, written_by
+from .torch_rows import call, compute_whole, depends_on_values, find_chain, forget
 
 ATEN = torch.ops.aten
-PUTS = {ATEN.index_put_.default, ATEN.index_put.default}
-SCATTERS = {ATEN.masked_scatter_.default, ATEN.masked_scatter.default}
+PUT = ATEN.index_put.default
+SCATTER = ATEN.masked_scatter.default
 VIEWS = {ATEN.slice.Tensor, ATEN.select.int, ATEN.unsqueeze.default, ATEN.alias.default}
 
 
-def spell_out_masks(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """The graph without such writes, a copy where it has some; others stay as they are."""
-    if not any(_is_write(node) for node in graph.nodes):
-        return graph
-    graph = copy.deepcopy(graph)
+def spell_out_masks(graph: torch.fx.Graph) -> None:
+    """Spells out such writes; others stay as they are."""
     for node in list(graph.nodes):
         if _is_write(node):
             _replace(graph, node)
-    return graph
 
 
 def _is_write(node: torch.fx.Node) -> bool:
     """Whether it writes, where a mask says so, values that may be those that a mask has chosen."""
-    if node.op != "call_function" or node.target not in PUTS | SCATTERS:
+    if node.op != "call_function" or node.target not in (PUT, SCATTER):
         return False
     values = node.args[2]
     return (
         isinstance(values, torch.fx.Node)
         and depends_on_values(values)
-        and (node.target in SCATTERS or _mask_of(node.args[1]) is not None)
+        and (node.target == SCATTER or _mask_of(node.args[1]) is not None)
     )
 
 
@@ -56,14 +51,8 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     if found is None or values.meta["val"].dtype != x.meta["val"].dtype:
         return
     chain, place, mask = found
-    masks = {mask, *(_mask_of(n.args[1])[1] for n in chain if n.target == ATEN.index.Tensor)}
-    if node.target in SCATTERS:
-        masks.add(node.args[1])
-    if _are_changed(masks, node) or is_written_beside(chain, node):
-        return
-
     def all_rows(chosen: torch.fx.Node) -> torch.fx.Node | None:
-        return call(graph, ATEN.clone.default, chosen.args[0]) if chosen.target == ATEN.index.Tensor else None
+        return chosen.args[0] if chosen.target == ATEN.index.Tensor else None
 
     whole = compute_whole(graph, chain, all_rows)
     if whole is None or whole[values].meta["val"].shape != shape:
@@ -74,8 +63,6 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
             mask = call(graph, ATEN.unsqueeze.default, mask, -1)
         value = call(graph, ATEN.add.Tensor, x, whole[values]) if accumulate else whole[values]
         value = call(graph, ATEN.where.self, mask, value, x)
-        if node.target in (ATEN.index_put_.default, ATEN.masked_scatter_.default):
-            value = call(graph, ATEN.copy_.default, x, value)
     node.replace_all_uses_with(value)
     graph.erase_node(node)
     forget(graph, chain)
@@ -86,8 +73,8 @@ def _chain(node: torch.fx.Node) -> tuple[list[torch.fx.Node], int, torch.fx.Node
     dimensions of what is written. None where something else is done."""
     x, where, values = node.args[:3]
     shape = x.meta["val"].shape
-    chosen = _mask_of(where) if node.target in PUTS else _first_choice(values)
-    if chosen is None or (node.target in SCATTERS and not (chosen[0] == 0 and _covers(where, chosen[1], shape))):
+    chosen = _mask_of(where) if node.target == PUT else _first_choice(values)
+    if chosen is None or (node.target == SCATTER and not (chosen[0] == 0 and _covers(where, chosen[1], shape))):
         return None
     place, mask = chosen
     covered = place + mask.meta["val"].dim()
@@ -138,35 +125,7 @@ def _is_widened(wide: Any, mask: Any) -> bool:
     alike = wide.target == mask.target and _is_part(mask) and wide.target not in VIEWS
     alone = len(wide.all_input_nodes) == len(mask.all_input_nodes) == 1
     rest = (wide.args[1:], wide.kwargs) == (mask.args[1:], mask.kwargs)
-    return alike and alone and rest and not mask.target._schema.is_mutable and _is_widened(wide.args[0], mask.args[0])
-
-
-def _are_changed(masks: set[torch.fx.Node], put: torch.fx.Node) -> bool:
-    """Whether something is written, between the first mask and the write, that decides what a mask is."""
-    read: set[torch.fx.Node] = set()
-    waiting = list(masks)
-    while waiting:
-        node = waiting.pop()
-        if node not in read:
-            read.add(node)
-            if len(masks) > 1 and _is_part(node):  # one mask is what it was, whatever becomes of its operands
-                waiting += node.all_input_nodes
-    memory = {_root(node) for node in read}
-    order = {node: i for i, node in enumerate(put.graph.nodes)}
-    first = min(order[mask] for mask in masks)
-    return any(
-        first < order[node] < order[put] and any(_root(written) in memory for written in written_by(node))
-        for node in order
-    )
-
-
-def _root(node: torch.fx.Node) -> torch.fx.Node:
-    """Whose memory it is."""
-    while isinstance(node.target, torch._ops.OpOverload) and node.target._schema.returns and node.args:
-        if node.target._schema.returns[0].alias_info is None or not isinstance(node.args[0], torch.fx.Node):
-            break
-        node = node.args[0]
-    return node
+    return alike and alone and rest and _is_widened(wide.args[0], mask.args[0])
 
 
 def _is_part(node: torch.fx.Node) -> bool:
@@ -183,7 +142,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, torch.fx.Node) and isinstance(b, torch.fx.Node):
         if a.op != "call_function" or a.target != b.target or not _is_part(a):
             return False
-        return not a.target._schema.is_mutable and _same(a.args, b.args) and _same(a.kwargs, b.kwargs)
+        return _same(a.args, b.args) and _same(a.kwargs, b.kwargs)
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b))
     if isinstance(a, dict) and isinstance(b, dict):

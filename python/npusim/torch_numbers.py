@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from typing import Any
 
 import torch
 from torch.export.graph_signature import InputKind
 
-from .torch_needed import CONDITIONS, find_memory, is_number_call, written
+from .torch_aliases import copied, rebuilt
+from .torch_decompose import functionalised
+from .torch_needed import CONDITIONS, is_number_call
 
 ATEN = torch.ops.aten
 READS = {ATEN.item.default, ATEN._local_scalar_dense.default}
@@ -21,7 +22,7 @@ def settle_numbers(program: torch.export.ExportedProgram) -> torch.export.Export
     is: shapes that such numbers decide are known then. The program itself where there is none."""
     if not _own_numbers(program, program.graph):
         return program
-    module = copy.deepcopy(program.graph_module)  # without weights: those are in the program
+    module = copied(program.graph_module)
     for node, value in _own_numbers(program, module.graph).items():
         for user in list(node.users):
             user.args, user.kwargs = torch.fx.node.map_aggregate(
@@ -38,38 +39,19 @@ def settle_numbers(program: torch.export.ExportedProgram) -> torch.export.Export
 
 def retrace(program: torch.export.ExportedProgram, module: torch.fx.GraphModule) -> torch.export.ExportedProgram:
     """The program with this module's graph, every shape anew."""
-    changed = torch.export.ExportedProgram(
-        root=module,
-        graph=module.graph,
-        graph_signature=program.graph_signature,
-        state_dict=program.state_dict,
-        range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
-        constants=program.constants,
-        verifiers=program.verifiers,
-    )
-    return changed.run_decompositions({})
+    return functionalised(rebuilt(program, module))
 
 
 def _own_numbers(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> Values:
     """The numbers read, and what is computed with them alone."""
     if not any(node.target in READS for node in graph.nodes):
         return {}
-    memory = find_memory(graph)
-    changed = {
-        root
-        for node in graph.nodes
-        if node.target != ATEN.detach_.default
-        for value in written(node)
-        for root in memory[value]
-    }
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     own: dict[torch.fx.Node, set[torch.fx.Node]] = {}  # what is computed of constants alone, with all that it takes
     for node in graph.nodes:
         constant = node.op == "placeholder" and specs[node.name].kind == InputKind.CONSTANT_TENSOR
         pure = _is_pure(node) and all(value in own for value in node.all_input_nodes)
-        if (constant or pure) and not memory[node] & changed:
+        if constant or pure:
             own[node] = {node}.union(*(own[value] for value in node.all_input_nodes))
     reads = [node for node in own if node.target in READS]
     wanted = set().union(*(own[node] for node in reads))
@@ -89,8 +71,7 @@ def _is_pure(node: torch.fx.Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload):
         return node.target is operator.getitem or is_number_call(node)
     tags = node.target.tags
-    mutable = node.target._schema.is_mutable and node.target != ATEN.detach_.default
-    return not mutable and torch.Tag.nondeterministic_seeded not in tags and node.target.namespace == "aten"
+    return torch.Tag.nondeterministic_seeded not in tags and node.target.namespace == "aten"
 
 
 def _value(node: torch.fx.Node, program: torch.export.ExportedProgram, specs: dict[str, Any], values: Values) -> Any:

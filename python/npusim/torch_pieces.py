@@ -5,7 +5,6 @@ computed as a row of each piece, and its place decides which to keep.
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -13,18 +12,15 @@ from typing import Any
 import torch
 
 from .torch_needed import is_number_call
-from .torch_rows import call, compute_whole, depends_on_values, find_chain, forget, is_written_beside
+from .torch_rows import call, compute_whole, depends_on_values, find_chain, forget
 
 ATEN = torch.ops.aten
 SPLITS = {ATEN.split_with_sizes.default, ATEN.split.sizes}
 READS = {ATEN.item.default, ATEN._local_scalar_dense.default}
 
 
-def spell_out_pieces(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """The graph without such pieces, a copy where it has some; others stay as they are."""
-    if not any(_is_put_together(node) for node in graph.nodes):
-        return graph
-    graph = copy.deepcopy(graph)
+def spell_out_pieces(graph: torch.fx.Graph) -> None:
+    """Spells out such pieces; others stay as they are."""
     settled: set[torch.fx.Node] = set()  # whose shapes are known now
     for node in list(graph.nodes):
         if _is_put_together(node):
@@ -39,7 +35,6 @@ def spell_out_pieces(graph: torch.fx.Graph) -> torch.fx.Graph:
         elif settled.intersection(node.all_input_nodes):
             _settle(graph, node)
             settled.add(node)
-    return graph
 
 
 def _is_put_together(node: torch.fx.Node) -> bool:
@@ -60,7 +55,7 @@ def _all_rows(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node | Non
     found = []
     for i, part in enumerate(parts):
         chain = find_chain(part, 0, lambda n, i=i: _is_piece(n, i, sizes))
-        if chain is None or is_written_beside(chain, node):
+        if chain is None:
             return None
         whole = compute_whole(graph, chain, lambda n: n.args[0].args[0] if n.target is operator.getitem else None)
         if whole is None:
@@ -109,9 +104,8 @@ def _ends(graph: torch.fx.Graph, node: torch.fx.Node, sizes: Sequence[Any]) -> l
         if isinstance(size, torch.fx.Node):
             if size.target not in READS or size.args[0].meta["val"].dtype not in (torch.int64, torch.int32):
                 return None
-            with graph.inserting_before(size):  # the tensor may change afterwards
-                size = call(graph, ATEN.clone.default, size.args[0])
-                size = call(graph, ATEN.view.default, size, [])
+            with graph.inserting_before(size):
+                size = call(graph, ATEN.reshape.default, size.args[0], [])
         with graph.inserting_before(node):
             ends.append(_sum(graph, ends[-1], size) if ends else size)
     return ends

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Refused(Exception):
@@ -34,6 +34,8 @@ class Complex:
     im: Ref
 
 
-def is_index(value: Ref) -> bool:
-    """Whether its numbers are whole, or truth."""
-    return value.tensor["dtype"].startswith(("int", "bool", "uint"))
+class Parts(NamedTuple):
+    """A complex value where a function of tensors is given it."""
+
+    re: Any
+    im: Any

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .torch_needed import find_memory, written
 
 ATEN = torch.ops.aten
 COPIES = {ATEN.clone.default, ATEN.to.dtype, ATEN.to.dtype_layout, ATEN._to_copy.default, ATEN.detach.default}
@@ -34,7 +33,8 @@ PARTS = {
     **dict.fromkeys((ATEN.chunk.default, ATEN.split.Tensor, ATEN.split_with_sizes.default), (2, 0)),
 }
 PRODUCTS = {ATEN.matmul.default, ATEN.mm.default}
-SHAPED = {ATEN.reshape.default, ATEN.view.default, ATEN.unsqueeze.default, ATEN.squeeze.dim}
+RESHAPES = {ATEN.reshape.default, ATEN.view.default, ATEN._unsafe_view.default}
+SHAPED = {*RESHAPES, ATEN.unsqueeze.default, ATEN.squeeze.dim}
 # Integers of them stop a run in a row that nobody wants: by a zero there.
 DIVIDING = {"div", "floor_divide", "remainder", "fmod", "pow"}
 # What only asks about a tensor.
@@ -64,7 +64,7 @@ def find_chain(
 
 def _is_by_row(node: torch.fx.Node, place: int) -> bool:
     """Whether each row of its result is computed of the same row of its operands, and of nothing else that has rows."""
-    if node.op != "call_function" or node.kwargs.keys() & {"out"}:
+    if node.op != "call_function":
         return False
     if node.target is operator.getitem:
         return node.args[0].target in PARTS
@@ -123,53 +123,33 @@ def _dims(node: torch.fx.Node) -> list[int]:
 
 
 def _is_pointwise(node: torch.fx.Node) -> bool:
-    op = functional(node.target)
-    if op is None or (op not in COPIES and torch.Tag.pointwise not in op.tags) or op._schema.is_mutable:
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or (op not in COPIES and torch.Tag.pointwise not in op.tags):
         return False
-    if torch.Tag.nondeterministic_seeded in op.tags or (op != node.target and not _is_its_own(node)):
+    if torch.Tag.nondeterministic_seeded in op.tags:
         return False
     value = node.meta["val"]
     whole = not value.dtype.is_floating_point and not value.dtype.is_complex
     return not (whole and op._schema.name.removeprefix("aten::") in DIVIDING)
 
 
-def _is_its_own(node: torch.fx.Node) -> bool:
-    """Whether nobody else sees what a call writes: no other reader of its operand, nor of what that may be in."""
-    reader, value = node, node.args[0]
-    while True:
-        if any(user is not reader and user.target not in QUESTIONS for user in value.users):
-            return False
-        if value.target not in COPIES:
-            return value.op == "call_function" and not _is_view(value)
-        reader, value = value, value.args[0]
-
-
-def _is_view(node: torch.fx.Node) -> bool:
-    """Whether its memory is, or may be, another's."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return True
-    returns = node.target._schema.returns
-    writes = node.target._schema.is_mutable  # its operand is its own: _is_pointwise has asked
-    return not writes and any(found.alias_info is not None for found in returns)
-
-
 def compute_whole(
     graph: torch.fx.Graph, chain: list[torch.fx.Node], all_rows: Callable[[torch.fx.Node], torch.fx.Node | None]
 ) -> dict[torch.fx.Node, torch.fx.Node] | None:
-    """For each node of a chain the same of all rows; None where a dtype would be another, as what is in place does not
-    promote. all_rows: makes, for a source, the tensor that has them all, and gives None for other nodes."""
+    """For each node of a chain the same of all rows; None where a dtype would be another. all_rows: makes, for a source, the
+    tensor that has them all, and gives None for other nodes."""
     whole: dict[torch.fx.Node, torch.fx.Node] = {}
-    for node in chain:  # each where it stands: what it reads may change afterwards
+    for node in chain:
         with graph.inserting_before(node):
             if (found := all_rows(node)) is None:
                 args = list(torch.fx.node.map_arg(node.args, lambda n: whole.get(n, n)))
                 if node.target in ALONG:
                     at = ALONG[node.target]
                     args[at] = _dims(node)[0] if isinstance(args[at], int) else _dims(node)
-                if node.target in (ATEN.reshape.default, ATEN.view.default):
+                if node.target in RESHAPES:
                     found = _reshaped(graph, node, args[0])
                 else:
-                    found = call(graph, functional(node.target) or node.target, *args, **node.kwargs)
+                    found = call(graph, node.target, *args, **node.kwargs)
         if _dtype(found) != _dtype(node):
             return None
         whole[node] = found
@@ -187,38 +167,12 @@ def _dtype(node: torch.fx.Node) -> torch.dtype:
     return pytree.tree_leaves(node.meta["val"])[0].dtype
 
 
-def is_written_beside(chain: list[torch.fx.Node], until: torch.fx.Node) -> bool:
-    """Whether a call that is no part of a chain writes, before `until` reads it, what the chain's values are in."""
-    graph = until.graph
-    memory = find_memory(graph)
-    own = set().union(*(memory[node] for node in chain))
-    order = list(graph.nodes)
-    between = order[order.index(chain[0]) : order.index(until)]
-    return any(memory[value] & own for node in between if node not in chain for value in written_by(node))
-
-
-def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The operands that a call writes; of a body that is run as it stands, all that it is given."""
-    if node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and "wrap" in str(node.target):
-        return list(node.all_input_nodes)
-    return written(node)
-
-
 def forget(graph: torch.fx.Graph, chain: list[torch.fx.Node]) -> None:
     """Takes what casts in a chain ask of their operands out of the graph: it holds of all rows too."""
     for node in chain:
         for user in list(node.users):
             if user.target == ATEN._assert_tensor_metadata.default:
                 graph.erase_node(user)
-
-
-def functional(op: Any) -> torch._ops.OpOverload | None:
-    """The operator, or for one that writes its first operand the one that does not."""
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._schema.is_mutable:
-        return op if isinstance(op, torch._ops.OpOverload) else None
-    name = op._schema.name.removeprefix("aten::")
-    packet = getattr(ATEN, name.removesuffix("_"), None) if name.endswith("_") else None
-    return getattr(packet, op._overloadname, None) if packet else None
 
 
 def depends_on_values(node: torch.fx.Node) -> bool:

@@ -5,7 +5,6 @@ of the example, and a run whose values ask for another one fails by name, as doe
 
 from __future__ import annotations
 
-import copy
 import operator
 import re
 from typing import Any
@@ -15,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
 from .torch_checks import example_operands, hold, is_tensor
-from .torch_needed import CONDITIONS, find_memory, find_needed
+from .torch_needed import CONDITIONS, find_needed
 from .torch_numbers import READS
 from .torch_places import find_place, settle_place
 from .torch_rows import call
@@ -43,7 +42,6 @@ CASTS = {torch.sym_float: torch.float64, torch.sym_int: torch.int64}
 WITH_TENSOR = {
     **{f"aten.{name}.Scalar": "Tensor" for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")},
     **{f"aten.{name}.Scalar": "Tensor" for name in ("masked_fill", "remainder", "fmod", "floor_divide")},
-    **{f"aten.{name}_.Scalar": "Tensor" for name in ("add", "sub", "mul", "div", "masked_fill")},
     **{f"aten.{name}.default": "Tensor" for name in ("clamp", "clamp_min", "clamp_max")},
     "aten.pow.Tensor_Scalar": "Tensor_Tensor",
 }
@@ -51,32 +49,33 @@ WITH_TENSOR = {
 
 def settle_sizes(
     program: torch.export.ExportedProgram, graph: torch.fx.Graph, branches: bool
-) -> tuple[torch.fx.Graph, list[str]]:
-    """The program's graph with every shape known, a copy where some was not, and what the program is made for. branches:
-    whether the model's branches are those that the example takes; the conditions in the graph say which then.
+) -> list[str]:
+    """Makes every shape of the graph known, and gives what the program is made for then. branches: whether the model's
+    branches are those that the example takes; the conditions in the graph say which then.
 
     Where a shape depends on what has no form here, the graph is left as it is. Raises UnsupportedError where a branch does."""
     if not any(_depends(node) for node in graph.nodes) or program.example_inputs is None:
-        return graph, []
-    graph = copy.deepcopy(graph)
+        return []
     settling = _Settling(program, graph)
     if not settling.can_settle(branches):
         if settling.conditions:  # a branch was taken that nothing would check
             raise UnsupportedError(
                 [Problem(f"node '{node.name}'", f"decides a branch: {node.args[1]}") for node in settling.conditions]
             )
-        return graph, []
+        return []
     settling.settle()
-    return graph, settling.made_for
+    return settling.made_for
 
 
-def check_branches(graph: torch.fx.Graph) -> None:
+def check_branches(module: torch.fx.GraphModule) -> None:
     """Raises UnsupportedError where a branch was decided by a number of which no call of the graph says anything: the tracer
     says nothing of a size that nothing reads. Of the others it leaves out what follows from what it says."""
-    mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in graph.nodes if node.op == "placeholder"])
+    given = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    mode = torch._guards.detect_fake_mode(given)
     if mode is None or mode.shape_env is None:
         return
-    said = " ".join(str(node.args[1]) for node in graph.nodes if node.target == ATEN._assert_scalar.default)
+    calls = (node for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
+    said = " ".join(str(node.args[1]) for node in calls if node.target == ATEN._assert_scalar.default)
     known = set(re.findall(r"\w+", said))
     decided = [check.expr for checks in mode.shape_env.deferred_runtime_asserts.values() for check in checks]
     lost = [what for what in decided if any(str(number) not in known for number in what.free_symbols)]
@@ -97,8 +96,7 @@ class _Settling:
 
     def can_settle(self, branches: bool) -> bool:
         """Finds what has to be settled; whether all of it can be."""
-        memory = find_memory(self.graph)
-        needed = find_needed(self.graph, memory)
+        needed = find_needed(self.graph)
         conditions = [n for n in self.graph.nodes if n.target == ATEN._assert_scalar.default] if branches else []
         self.conditions = dict.fromkeys(
             n for n in conditions if isinstance(n.args[0], torch.fx.Node) and not _always_holds(n.args[0])
@@ -161,7 +159,7 @@ class _Settling:
                 result = super().run_node(node)
                 if _depends(node) or _is_number(node):
                     found[node] = pytree.tree_map(_shape_of, result)
-                if node in sources:  # now: the values may change afterwards
+                if node in sources:
                     sizes[node] = sizes_of(node, args, result)
                 return result
 
@@ -176,7 +174,7 @@ class _Settling:
         """A number that is computed of values as a tensor of one; of sizes alone, the number."""
         with self.graph.inserting_before(node):
             if node.target in READS:
-                return call(self.graph, ATEN.reshape.default, call(self.graph, ATEN.clone.default, node.args[0]), [])
+                return call(self.graph, ATEN.reshape.default, node.args[0], [])
             given = [
                 self.tensors[arg] if isinstance(arg, torch.fx.Node) and _is_number(arg) else arg for arg in node.args
             ]
@@ -228,11 +226,8 @@ class _Settling:
         start = self.tensors.get(place.start) if place else None
         if place is None or not isinstance(start, torch.fx.Node):
             return False
-        conditions = settle_place(self.graph, node, place, start)
-        if conditions is None:
-            return False
         self.placed.add(node)
-        for condition in conditions:
+        for condition in settle_place(self.graph, node, place, start):
             self.check(f"{node.name}_place", condition)
         return True
 

@@ -17,7 +17,7 @@ ATEN = torch.ops.aten
 Node = torch.fx.Node
 Settled = tuple[Any, list[Node]]  # the result, or a list of results, and the conditions
 READ = {ATEN.index.Tensor, ATEN._unsafe_index.Tensor}
-PUT = {ATEN.index_put.default, ATEN.index_put_.default}
+PUT = {ATEN.index_put.default}
 
 
 def is_source(node: Node) -> bool:

@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+
+from .errors import Problem, UnsupportedError
+
+from .torch_alike import Alike
 
 
 @contextlib.contextmanager
@@ -24,7 +29,7 @@ def tracing() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known():
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), Alike():
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
@@ -47,6 +52,50 @@ def following_example() -> Iterator[None]:
             yield
     finally:
         fake._check_fake_real_tensors = compare
+
+
+@contextlib.contextmanager
+def data_known(model: torch.nn.Module, strict: bool) -> Iterator[None]:
+    """`x.data` is what x is, without its gradient, and `x.data = y` gives x the values of y: the tracer follows neither.
+    strict: dynamo has its own way."""
+    if strict:
+        yield
+        return
+    mode = _Data()
+    given = model.register_forward_pre_hook(lambda _model, args, kwargs: mode.begin(model, args, kwargs), with_kwargs=True)
+    try:
+        with mode:
+            yield
+    finally:
+        given.remove()
+
+
+class _Data(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.owned: list[torch.Tensor] = []  # what is not forward()'s own: weights and arguments
+
+    def begin(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        given = torch.utils._pytree.tree_leaves((args, kwargs))
+        self.owned = [value for value in given if isinstance(value, torch.Tensor)]
+        self.owned += [*model.parameters(), *model.buffers()]
+
+    def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if call == torch.Tensor.data.__get__:  # type: ignore[attr-defined]
+            return args[0].detach()
+        if call == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
+            return self.set(*args)
+        return call(*args, **(kwargs or {}))
+
+    def set(self, x: torch.Tensor, value: torch.Tensor) -> None:
+        with torch.no_grad():
+            if not any(x is owned for owned in self.owned):
+                x.set_(value.detach())
+            elif x.shape == value.shape and x.dtype == value.dtype:
+                x.detach().copy_(value)
+            else:
+                what = f"gives a {list(x.shape)} of {x.dtype} the values of a {list(value.shape)} of {value.dtype}"
+                raise UnsupportedError([Problem("'.data ='", what)])
 
 
 def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:

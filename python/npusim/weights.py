@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 from . import _core
+from .arguments import path as _path
+from .arguments import text as _text
 from .arrays import as_array, memory_of
 
-# The path of a .safetensors file or of an index of shards; arrays or tensors by name, which must not change while a
+# The path of a .safetensors file or of an index of shards, which is mapped and must not change while a session uses it
+# (one that is cut shorter ends the process; read_weights() takes such files); arrays or tensors by name, which must not change while a
 # session uses them; None: the program has no weights, or its own.
 Weights = Union[str, "os.PathLike[str]", Mapping[str, Any], _core.TensorSet, None]
 
@@ -19,10 +22,19 @@ def open_weights(weights: Weights) -> _core.TensorSet | None:
     if weights is None or isinstance(weights, _core.TensorSet):
         return weights
     if isinstance(weights, Mapping):
-        return _core.make_tensors([(name, *memory_of(as_array(value))) for name, value in weights.items()])
-    return _core.open_tensors(os.fspath(weights))
+        return _core.make_tensors(_named(weights))
+    return _core.open_tensors(_path("weights", weights))
+
+
+def read_weights(path: str | os.PathLike[str]) -> _core.TensorSet:
+    """The same files as a path names, read into memory instead of mapped: they may change or vanish afterwards."""
+    return _core.read_tensors(os.fspath(path))
 
 
 def save_weights(path: str | os.PathLike[str], weights: Mapping[str, Any]) -> None:
     """Writes arrays or tensors by name to a .safetensors file, whole or not at all."""
-    _core.write_safetensors(os.fspath(path), [(n, *memory_of(as_array(v))) for n, v in weights.items()])
+    _core.write_safetensors(_path("path", path), _named(weights))
+
+
+def _named(weights: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(_text("a weight's name", name), *memory_of(as_array(value))) for name, value in weights.items()]

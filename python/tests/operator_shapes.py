@@ -76,22 +76,36 @@ def _pool(dims, **more):
     return fixed
 
 
+FACTORS = [0.3, 0.5, 0.9, 0.99, 1.0, 1.01, 1.1, 1.5, 2.0, 2.01, 2.2, 3.7]
+
+
 def _resize(dims):
+    """To a size, by factors, or both, as the exporter has it; some images are large enough for ATen's other kernel."""
+
     def fixed(call):
         call.dtype = call.pick(FLOATS)
-        call.shape = (call.integer(1, 2), call.integer(1, 3), *(call.integer(1, 6) for _ in range(dims)))
-        tensor = call.operand(call.shape)
+        image = [call.integer(1, 6) for _ in range(dims)]
+        if call.pick([True, False, False]):
+            image[call.integer(0, dims - 1)] = call.pick([60, 64, 65, 124, 200])
+        call.shape = (call.integer(1, 2), call.pick([1, 2, 3, 5]), *image)
+        # Nearest goes by the memory format, which the IR does not say.
+        tensor = (_dense(call) if "nearest" in call.packet else call.operand)(call.shape)
+        factors = [call.pick(FACTORS) for _ in range(dims)]
+        # Antialiasing to a width of 1 is wrong in PyTorch 2.15.
+        sizes = [call.pick([call.integer(2, 8), extent, 2 * extent]) for extent in image]
+        sizes = [max(size, 2) for size in sizes] if "_aa" in call.packet else sizes
+        if by_factors := call.pick([True, False]):
+            sizes = [int(extent * factor) for extent, factor in zip(image, factors)]
+            if min(sizes) < (2 if "_aa" in call.packet else 1):
+                factors, sizes = [2.0] * dims, [2 * extent for extent in image]
+        vec = call.op._overloadname == "vec"
+        names = {1: ["scales"], 2: ["scales_h", "scales_w"], 3: ["scales_d", "scales_h", "scales_w"]}[dims]
         return {
             "self": tensor,
             "input": tensor,
-            "output_size": [
-                call.integer(2, 8) for _ in range(dims)
-            ],  # antialiasing to a width of 1 is wrong in PyTorch 2.15
-            "scale_factors": None,
-            "scales": None,
-            "scales_h": None,
-            "scales_w": None,
-            "scales_d": None,
+            "output_size": None if vec and by_factors else sizes,
+            "scale_factors": factors if by_factors else None,
+            **{name: factor if by_factors else None for name, factor in zip(names, factors)},
         }
 
     return fixed

@@ -250,7 +250,48 @@ def test_what_is_refused():
         (lambda m, z: z.real, (z,), "complex64"),
         (lambda m, x: pair(x), (X,), "complex64"),
         (lambda m, x: flat(torch.linalg.inv(pair(x))), (X,), "complex"),
-        (lambda m, x: flat(fft.fft(x)), (torch.randn(5000),), "5000"),
     ):
         with pytest.raises(npusim.UnsupportedError, match=why):
             npusim.export(Function(function), args)
+
+
+
+N = torch.tensor([[1, 0, -2], [3, 4, 5], [0, 7, 8]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, n: flat(n + 1.5j),
+        lambda m, n: flat(2j - n),
+        lambda m, n: flat(n * (0.5 - 1j)) + flat(n.bool() * 2j),
+        lambda m, n: flat((n > 0) / (2 + 1j)),
+        lambda m, n: flat(torch.cat([n, n * 0.5j, n.float()])),
+        lambda m, n: flat(torch.where(n > 0, n, 1.5j)),
+        lambda m, n: flat(torch.stack([n[0] + 0j, n[1].double()])),
+        lambda m, n: flat(nn.functional.pad(n * 1j, (1, 1), value=2)),
+        lambda m, n: flat((n * 1j).index_fill(0, torch.tensor([1]), 3)),
+        lambda m, n: flat((n * 1j).masked_fill(n > 0, 3)),
+        lambda m, n: (n * 1j).bool() & (n == n * (1 + 0j)),
+        lambda m, n: flat((n * 1j + 1) ** n + (n + 9) ** (0.5j + n * 0)),
+    ],
+)
+def test_numbers_beside_complex(function):
+    check(function, N)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-25, 1.0, 1e25, 1e30])
+def test_quotients_are_scaled(size):
+    x = torch.tensor([1.0, 2.0, -3.0]) * size
+    check(lambda m, x: flat(torch.complex(x, x) / torch.complex(x, -x)), x)
+    check(lambda m, x: flat(torch.complex(x, -x).sgn()) + flat(torch.complex(x, x).sqrt() / size**0.5), x)
+    check(lambda m, x: flat(torch.complex(x, x * 2).reciprocal() * size), x)
+    check(lambda m, x: flat(torch.complex(x, x * 2).log()) + torch.complex(x, x).abs()[:, None] / size, x)
+
+
+def test_comparisons():
+    x = torch.tensor([[1.0, 2.0], [1.0, 3.0], [0.0, -0.0]])
+    z = lambda x: torch.view_as_complex(x)
+    check(lambda m, x: (z(x) == 1 + 2j) ^ (z(x) != z(x).conj()) ^ (z(x) == x[:, 0]), x)
+    model = Function(lambda m, x: x + 1 if torch.equal(z(x), z(x) * 1) else x)
+    assert torch.equal(torch.from_numpy(npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)["output"]), x + 1)

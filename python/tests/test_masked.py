@@ -90,11 +90,27 @@ def scattered_elements(x, m, y):
     return x.masked_scatter(m, y[m] * 2)
 
 
+def written_under_another_name(x, m, y):
+    chosen = y[m]
+    chosen.detach().mul_(2)
+    x[m] = chosen
+    return x
+
+
+def read_under_another_name(x, m, y):
+    chosen = y[m]
+    same = chosen.detach()
+    chosen.mul_(2)
+    x[m] = same
+    return x
+
+
 @pytest.mark.parametrize(
     "function",
     [
         *(put, add, computed, computed_mask, rows, views, accumulated, read_before_it_changes),
         *(computed_rows, in_place_of_its_own, scattered, scattered_in_place, scattered_elements),
+        *(written_under_another_name, read_under_another_name),
     ],
 )
 def test_values(function):
@@ -141,21 +157,6 @@ def divided_integers(x, m, y):
     return z
 
 
-def written_under_another_name(x, m, y):
-    chosen = y[m]
-    chosen.detach().mul_(2)
-    x[m] = chosen
-    return x
-
-
-def read_under_another_name(x, m, y):
-    chosen = y[m]
-    same = chosen.detach()
-    chosen.mul_(2)
-    x[m] = same
-    return x
-
-
 def written_in_part(x, m, y):
     chosen = y[m[:, 0]]
     chosen[:, 0].mul_(2)
@@ -185,8 +186,7 @@ def scattered_along_columns(x, m, y):
     "function",
     [
         *(other_mask, changed_mask, changed_operand, sorted_values, divided_integers),
-        *(written_under_another_name, read_under_another_name, written_in_part),
-        *(across_rows, along_rows_and_across, scattered_elsewhere, scattered_along_columns),
+        *(written_in_part, across_rows, along_rows_and_across, scattered_elsewhere, scattered_along_columns),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the program is made for")

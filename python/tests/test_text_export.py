@@ -1,7 +1,6 @@
 """export_llm(): the tokens are those that transformers finds."""
 
 import json
-import re
 
 import npusim
 import pytest
@@ -128,17 +127,54 @@ def test_what_is_refused():
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
     config = transformers.Phi3Config(**SIZES, original_max_position_embeddings=16, rope_parameters=rope)
     longer = transformers.AutoModelForCausalLM.from_config(config).eval()
-    try:
-        session = npusim.Session(npusim.compile(npusim.export_llm(longer, 32, prefill=8), dtype="float32"))
-    except npusim.UnsupportedError as refused:
-        assert re.search("Phi3ForCausalLM keeps .*inv_freq", str(refused))
-    else:  # before transformers 5.24 what is exported asserts which of its frequencies it takes
-        assert npusim.generate(session, [5, 6, 7], max_new_tokens=8).tokens == own_tokens(longer, [5, 6, 7], 8)
-        with pytest.raises(npusim.BadInputError, match="an assertion does not hold"):
-            npusim.generate(session, [5, 6, 7], max_new_tokens=20)
-    for wrong in ([], [8, 8], [64], [1]):
+    with pytest.raises(npusim.UnsupportedError, match=r"frequencies \(longrope\) .* expected a capacity of at most 16"):
+        npusim.export_llm(longer, 32, prefill=8)
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    config = transformers.LlamaConfig(**{**SIZES, "max_position_embeddings": 24}, rope_parameters=dynamic)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with pytest.raises(npusim.UnsupportedError, match=r"frequencies \(dynamic\) .* expected a capacity of at most 24"):
+        npusim.export_llm(model, 25, prefill=8)
+    for wrong in ([], [8, 8], [64], [1], ["8"], 1.5, None):
         with pytest.raises(npusim.UsageError):
             npusim.export_llm(make("llama"), 32, prefill=wrong)
+
+
+OPT = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 32}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.GPT2Config(**{**GPT2, "n_positions": 24}),
+        transformers.OPTConfig(**OPT, max_position_embeddings=24, word_embed_proj_dim=32),
+        transformers.GPTBigCodeConfig(**{**GPT2, "n_positions": 24}),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_positions_that_were_not_learned_are_refused(config):
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for capacity in (25, 26, 27, 300):
+        try:
+            npusim.export_llm(model, capacity, prefill=8)
+        except npusim.UnsupportedError as refused:
+            assert "has learned no position" in str(refused) and "at most 24" in str(refused)
+        else:  # rows of the table that stand before the first position
+            assert config.model_type == "opt" and capacity < 27
+    session = npusim.Session(npusim.compile(npusim.export_llm(model, 24, prefill=8), dtype="float32"))
+    assert len(npusim.generate(session, [5, 6, 7], max_new_tokens=100).tokens) == 22
+
+
+def test_models_without_logits_are_refused():
+    for config in (transformers.LlamaConfig(**SIZES), transformers.GPT2Config(**GPT2)):
+        model = transformers.AutoModel.from_config(config).eval()
+        with pytest.raises(npusim.UnsupportedError, match=f"{type(model).__name__} gives no logits"):
+            npusim.export_llm(model, 32, prefill=8)
+    for wrong in (None, 3, torch.nn.Linear(2, 2), "no such folder"):
+        with pytest.raises(npusim.Error):
+            npusim.export_llm(wrong, 32, prefill=8)
+    for capacity in (0, 1, -5, "32", 2.5, None, 2**40):
+        with pytest.raises(npusim.UsageError, match="capacity"):
+            npusim.export_llm(make("llama"), capacity, prefill=8)
 
 
 def test_a_model_that_does_not_take_its_cache_is_found_out(monkeypatch):

@@ -1,6 +1,8 @@
 // The exception and its problems as text.
 #include "base/error.h"
 
+#include "npusim/message.h"
+
 namespace npusim {
 namespace {
 
@@ -13,7 +15,7 @@ std::string lines(const std::vector<Problem>& problems) {
 }  // namespace
 
 std::string to_string(const Problem& problem) {
-  return problem.where.empty() ? problem.reason : problem.where + ": " + problem.reason;
+  return printable(problem.where.empty() ? problem.reason : problem.where + ": " + problem.reason);
 }
 
 Error::Error(ErrorKind kind, const std::string& message) : Error(kind, std::vector<Problem>{{"", message}}) {}

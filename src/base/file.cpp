@@ -1,4 +1,4 @@
-// Mapping, reading and atomic writing of files.
+// Mapping and reading of files.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -7,45 +7,90 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
-#include "base/temporary.h"
 
 namespace npusim {
 namespace {
 
-void write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+std::string read_all(int fd, const std::string& path, size_t expected) {
+  std::string text;
+  size_t done = 0;
+  while (true) {
+    if (done == text.size()) text.resize(done < expected ? expected : done + (size_t{1} << 16) + done / 2);
+    const ssize_t count = ::read(fd, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-    bytes = bytes.subspan(static_cast<size_t>(count));
+    if (count < 0) fail(ErrorKind::bad_input, "cannot read {}: {}", path, std::strerror(errno));
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+    // A file that has as many bytes as it said is at its end; one more read would double the memory.
+    if (done == expected && done == text.size()) {
+      char next = 0;
+      if (::read(fd, &next, 1) != 1) break;
+      text += next;
+      ++done;
+    }
   }
+  text.resize(done);
+  return text;
 }
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(ErrorKind::bad_input, "cannot open {}: {}", path, std::strerror(errno));
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+int Descriptor::close() { return ::close(std::exchange(fd_, -1)); }
+
+int descriptor_named(const std::string& path) {
+  if (path == "-" || path == "/dev/stdin") return STDIN_FILENO;
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    int fd = -1;
+    const char* end = path.data() + path.size();
+    const auto [stop, error] = std::from_chars(path.data() + folder.size(), end, fd);
+    if (error == std::errc{} && stop == end && fd >= 0) return fd;
+  }
+  return -1;
+}
+
+const char* kind_of_file(unsigned mode) {
+  return S_ISREG(mode)    ? ""
+         : S_ISDIR(mode)  ? "a folder"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
+}
+
+Descriptor open_regular(const std::string& path, size_t& size) {
+  if (path.empty()) fail(ErrorKind::bad_input, "expected the name of a file, found an empty one");
   struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
-    fail(ErrorKind::bad_input, "{} is not a regular file", path);
+  // Opening a pipe would wait for its other end, and opening a device may do what it is for.
+  const bool known = ::stat(path.c_str(), &status) == 0;
+  int fd = -1;
+  if (known && S_ISREG(status.st_mode)) fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (!known || (S_ISREG(status.st_mode) && (fd < 0 || ::fstat(fd, &status) != 0)))
+    fail(ErrorKind::bad_input, "cannot open {}: {}", path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) {
+    if (fd >= 0) ::close(fd);
+    fail(ErrorKind::bad_input, "{} is {}: expected a regular file", path, kind_of_file(status.st_mode));
   }
-  size_ = static_cast<size_t>(status.st_size);
-  if (size_ > 0) {
-    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (address == MAP_FAILED) {
-      ::close(fd);
-      fail(ErrorKind::bad_input, "cannot map {}: {}", path, std::strerror(errno));
-    }
-    data_ = static_cast<const std::byte*>(address);
-  }
-  ::close(fd);
+  size = static_cast<size_t>(status.st_size);
+  return Descriptor(fd);
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file = open_regular(path, size_);
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (address == MAP_FAILED) fail(ErrorKind::bad_input, "cannot map {}: {}", path, std::strerror(errno));
+  data_ = static_cast<const std::byte*>(address);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -63,51 +108,10 @@ MappedFile::~MappedFile() {
 }
 
 std::string read_file(const std::string& path) {
-  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) fail(ErrorKind::bad_input, "cannot open {}: {}", path, std::strerror(errno));
-  std::string text;
-  char chunk[1 << 16];
-  size_t count = 0;
-  while ((count = std::fread(chunk, 1, sizeof chunk, file)) > 0) text.append(chunk, count);
-  const bool failed = std::ferror(file) != 0;
-  const int error = errno;
-  if (file != stdin) std::fclose(file);
-  if (failed) fail(ErrorKind::bad_input, "cannot read {}: {}", path, std::strerror(error));
-  return text;
-}
-
-void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
-  if (path == "-") {
-    for (auto part : parts) write_all(STDOUT_FILENO, part, "standard output");
-    return;
-  }
-  // A pipe or a device is written into: a file in its place would take /dev/null from everyone.
-  struct stat found {};
-  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) {
-    const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (to < 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-    try {
-      for (auto part : parts) write_all(to, part, path);
-    } catch (...) {
-      ::close(to);
-      throw;
-    }
-    if (::close(to) != 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-    return;
-  }
-  std::string name = path + ".XXXXXX";
-  const int fd = ::mkstemp(name.data());
-  if (fd < 0) fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-  Temporary temporary(std::move(name));
-  for (auto part : parts) write_all(fd, part, path);
-  if (::fchmod(fd, 0644) != 0 || ::close(fd) != 0 || std::rename(temporary.path().c_str(), path.c_str()) != 0)
-    fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
-  temporary.keep();
-}
-
-void write_file(const std::string& path, std::string_view text) {
-  const std::span<const std::byte> part(reinterpret_cast<const std::byte*>(text.data()), text.size());
-  write_file(path, std::span<const std::span<const std::byte>>(&part, 1));
+  if (const int fd = descriptor_named(path); fd >= 0) return read_all(fd, path == "-" ? "standard input" : path, 0);
+  size_t size = 0;
+  const Descriptor file = open_regular(path, size);
+  return read_all(file.fd(), path, size);
 }
 
 }  // namespace npusim

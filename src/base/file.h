@@ -1,4 +1,4 @@
-// Files: a read-only mapping, and a writer that leaves either the whole file or nothing.
+// Files: reading whole ones, mapping them, and a writer that leaves either the whole file or what was there before.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -7,7 +7,9 @@
 
 namespace npusim {
 
-// A whole file mapped read-only; move-only. Throws bad_input naming the path when it cannot be read.
+// A whole regular file mapped read-only; move-only. Throws bad_input naming the path when it cannot be read. Whoever
+// reads bytes that another process has meanwhile cut off the file gets SIGBUS: what a stranger may change is read, not
+// mapped.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -23,11 +25,18 @@ class MappedFile {
   std::string path_;
 };
 
-// The file's bytes; "-" reads standard input.
+// The bytes of a regular file. "-" reads standard input, and names of open descriptors (/dev/stdin, /dev/fd/3) what is
+// behind them; any other pipe or device is refused, because whoever names one by mistake would wait for ever.
 std::string read_file(const std::string& path);
-// Writes the parts to a temporary beside `path`, then renames it; into what is no file, a pipe or /dev/null, at once;
-// "-" writes to standard output.
+
+// Writes the parts to a temporary in the folder of `path`, then to the disk, then renames it: a new file has the mode
+// that the process gives files, one that was there keeps its own, and through a symbolic link its target is written.
+// Into what is no file, a pipe or /dev/null, and into open descriptors ("-": standard output) at once.
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts);
 void write_file(const std::string& path, std::string_view text);
+
+// Removes what write_file() has begun and not finished, of all threads. May be called by a signal handler, of a process
+// that then ends.
+void remove_temporaries();
 
 }  // namespace npusim

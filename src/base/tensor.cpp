@@ -2,6 +2,7 @@
 #include "base/tensor.h"
 
 #include "base/error.h"
+#include "base/fit.h"
 #include "base/machine_memory.h"
 
 namespace npusim {
@@ -28,6 +29,7 @@ HostTensor copy_tensor(const TensorView& view) {
 }
 
 HostTensor convert_tensor(const TensorView& from, DType dtype) {
+  if (const auto problem = refuse_integers(from, dtype)) fail(ErrorKind::bad_input, "{}", *problem);
   HostTensor to = make_tensor({dtype, from.type.shape});
   const int64_t count = element_count(from.type.shape);
   const bool ints = !is_float(from.type.dtype) && !is_float(dtype);

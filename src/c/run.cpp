@@ -134,6 +134,13 @@ npusim_status npusim_open_tensors(const char* path, npusim_tensors** tensors, np
   });
 }
 
+npusim_status npusim_read_tensors(const char* path, npusim_tensors** tensors, npusim_error** error) {
+  return guarded(error, [&] {
+    npusim_tensors*& out = result(tensors, "tensors");
+    out = new npusim_tensors{read_tensors(text(path, "path"))};
+  });
+}
+
 npusim_status npusim_make_tensors(const char* const* names, const npusim_view* views, size_t count,
                                   npusim_tensors** tensors, npusim_error** error) {
   return guarded(error, [&] {
@@ -155,19 +162,40 @@ npusim_status npusim_find_tensor(const npusim_tensors* tensors, const char* name
 
 void npusim_tensors_free(npusim_tensors* tensors) { delete tensors; }
 
-npusim_status npusim_load_program(const char* path, npusim_program** program, npusim_error** error) {
+namespace {
+
+npusim_status load(const char* path, bool code, npusim_program** program, npusim_error** error) {
   return guarded(error, [&] {
     npusim_program*& out = result(program, "program");
-    out = make_program(load_program(text(path, "path")));
+    out = make_program(load_program(text(path, "path"), {.code = code}));
   });
 }
 
-npusim_status npusim_parse_program(const void* bytes, size_t size, npusim_program** program, npusim_error** error) {
+npusim_status parse(const void* bytes, size_t size, bool code, npusim_program** program, npusim_error** error) {
   return guarded(error, [&] {
     npusim_program*& out = result(program, "program");
     if (!bytes) refuse("bytes is NULL");
-    out = make_program(parse_program({static_cast<const char*>(bytes), size}, "memory"));
+    out = make_program(parse_program({static_cast<const char*>(bytes), size}, "memory", {.code = code}));
   });
+}
+
+}  // namespace
+
+npusim_status npusim_load_program(const char* path, npusim_program** program, npusim_error** error) {
+  return load(path, true, program, error);
+}
+
+npusim_status npusim_parse_program(const void* bytes, size_t size, npusim_program** program, npusim_error** error) {
+  return parse(bytes, size, true, program, error);
+}
+
+npusim_status npusim_load_program_without_code(const char* path, npusim_program** program, npusim_error** error) {
+  return load(path, false, program, error);
+}
+
+npusim_status npusim_parse_program_without_code(const void* bytes, size_t size, npusim_program** program,
+                                                npusim_error** error) {
+  return parse(bytes, size, false, program, error);
 }
 
 npusim_status npusim_save_program(const npusim_program* program, const char* path, npusim_error** error) {

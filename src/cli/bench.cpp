@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -20,7 +21,7 @@ struct Flags {
   InputFlags inputs;
   std::string method;
   double seconds = 2;
-  size_t steps = 0;
+  int64_t steps = 0;
   bool why = false, on_device = false, json = false;
 };
 
@@ -73,7 +74,7 @@ std::string report(const std::string& method, const Session& session, const std:
       read, of_possible(read, limits.read_gb_s, 1, "GB/s that it reads"), static_cast<double>(work.flops) / 1e9, gflop,
       of_possible(gflop, limits.gflop_s, 0, "GFLOP/s of its multiply-adds"));
   for (const StepTime& s : steps) {
-    text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, s.node, s.info.how);
+    text += fmt::format("  {:9.4f} ms  {:<28} {}\n", s.min_ms, printable(s.node), s.info.how);
     for (const auto& [implementation, reason] : s.info.declined)
       if (flags.why) text += fmt::format("{:16}not {}: {}\n", "", implementation, reason);
   }
@@ -101,7 +102,7 @@ int run(const Flags& flags) {
     }
   }
   std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.min_ms > b.min_ms; });
-  steps.resize(std::min(flags.steps, steps.size()));
+  steps.resize(std::min(static_cast<size_t>(flags.steps), steps.size()));
   print_report(report(method, session, ms, steps, flags));
   return 0;
 }
@@ -111,11 +112,11 @@ int run(const Flags& flags) {
 Action add_bench(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
+  add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
-  CLI::Option* steps =
-      verb.add_option("--steps", flags->steps, "also time every step alone and list the N slowest")->type_name("N");
+  CLI::Option* steps = add_integer(verb, "--steps", flags->steps, 0, most_listed, "N",
+                                   "also time every step alone and list the N slowest");
   verb.add_flag("--why", flags->why, "with --steps: also which implementations declined, and why")->needs(steps);
   verb.add_flag("--on-device", flags->on_device, "inputs and outputs stay on the device: no transfers are measured");
   verb.add_flag("--json", flags->json, "report as JSON");

@@ -22,16 +22,16 @@ Action add_info(CLI::App& verb);
 Action add_ops(CLI::App& verb);
 Action add_partition(CLI::App& verb);
 Action add_profile(CLI::App& verb);
+Action add_recompile(CLI::App& verb);
 Action add_run(CLI::App& verb);
 Action add_tune(CLI::App& verb);
 Action add_verify(CLI::App& verb);
 
-// For App::add_option(…)->check(…): the bounds are allowed.
-CLI::Validator integer_in(int64_t low, int64_t high);
-CLI::Validator number_in(double low, double high);
-
-// To standard output, the place of reports; throws bad_input when it cannot be written.
+// To standard output, the place of reports, with names in them made printable (npusim/message.h); throws bad_input when
+// it cannot be written.
 void print_report(const std::string& text);
+// The same of what is the result itself and no report.
+void print_raw(const std::string& text);
 // "note: …" on standard error.
 void print_note(const std::string& text);
 

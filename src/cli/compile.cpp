@@ -8,6 +8,7 @@
 #include "cli/compile_flags.h"
 #include "cli/fail.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "npusim/compiler.h"
 #include "npusim/program.h"
@@ -19,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::string ir;
-  std::vector<std::string> methods;
+  std::vector<NamedFile> methods;
   std::string output;
   std::string dump;
   bool text = false, no_text = false;
@@ -98,17 +99,13 @@ int run(const Flags& flags) {
 
 Action add_compile(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
-  verb.add_option("ir", flags->ir, "the IR of the one method, main; - is standard input")->type_name("IR.json");
-  verb.add_option("--method", flags->methods, "a method and its IR; once per method")
-      ->type_name("NAME=IR.json")
-      ->allow_extra_args(false);
-  verb.add_option("-o,--output", flags->output, "the program; - is standard output")->type_name("OUT.npubin");
+  add_method_flags(verb, flags->ir, flags->methods);
+  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "the program; - is standard output");
   add_compile_flags(verb, flags->compile);
-  verb.add_option("--kv-map", flags->compile.kv_map, "which prefill outputs fill which decode states")
-      ->type_name("KV.json");
+  add_kv_map_flag(verb, flags->compile);
   CLI::Option* text = verb.add_flag("--text", flags->text, "add a method that feeds itself to each for one token");
   verb.add_flag("--no-text", flags->no_text, "do not; default: --text if there are several methods")->excludes(text);
-  verb.add_option("--dump", flags->dump, "print the graph after this pass")->type_name("PASS");
+  add_name(verb, "--dump", flags->dump, "PASS", "print the graph after this pass");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

@@ -9,22 +9,28 @@
 
 namespace npusim::cli {
 
+void add_ir_flag(CLI::App& verb, std::string& ir) {
+  add_file(verb, "ir", ir, "IR.json", "the IR; - is standard input")->required();
+}
+
+void add_method_flags(CLI::App& verb, std::string& ir, std::vector<NamedFile>& methods) {
+  add_file(verb, "ir", ir, "IR.json", "the IR of the one method, main; - is standard input");
+  add_named_files(verb, "--method", methods, "NAME=IR.json", "a method and its IR; once per method");
+}
+
+void add_kv_map_flag(CLI::App& verb, CompileFlags& flags) {
+  add_file(verb, "--kv-map", flags.kv_map, "KV.json", "which prefill outputs fill which decode states");
+}
+
 void add_compile_flags(CLI::App& verb, CompileFlags& flags) {
-  verb.add_option("--target", flags.target, "what to compile for")->type_name("T")->capture_default_str();
-  verb.add_option("--dtype", flags.dtype, "compute dtype: auto, float16, bfloat16 or float32")
-      ->type_name("D")
+  add_name(verb, "--target", flags.target, "T", "what to compile for")->capture_default_str();
+  add_name(verb, "--dtype", flags.dtype, "D", "compute dtype: auto, float16, bfloat16 or float32")
       ->capture_default_str();
-  verb.add_option("--config", flags.config, "overrides of the target's hardware rules")->type_name("TARGET.json");
-  verb.add_option("--disable-fusion", flags.disabled, "fusions to switch off, or all")
-      ->type_name("NAME,...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_file(verb, "--config", flags.config, "TARGET.json", "overrides of the target's hardware rules");
+  add_names(verb, "--disable-fusion", flags.disabled, "NAME,...", "fusions to switch off, or all");
   verb.add_flag("--no-fallback", flags.no_fallback, "refuse what the target cannot run; default: the CPU runs it");
-  verb.add_option("--force-cpu", flags.force_cpu, "operators for the CPU, such as relu or aten.add.Tensor")
-      ->type_name("OP,...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  verb.add_option("--plan", flags.plan, "which nodes the CPU runs, as partition -o writes it")->type_name("PLAN.json");
+  add_names(verb, "--force-cpu", flags.force_cpu, "OP,...", "operators for the CPU, such as relu or aten.add.Tensor");
+  add_file(verb, "--plan", flags.plan, "PLAN.json", "which nodes the CPU runs, as partition -o writes it");
   verb.add_flag("--strict", flags.strict, "round at every edge of the IR, as eager PyTorch does");
   add_budget_flags(verb, flags.budget);
 }
@@ -44,22 +50,17 @@ CompileOptions compile_options(const CompileFlags& flags) {
   return options;
 }
 
-void need_one_source(const std::string& ir, const std::vector<std::string>& methods) {
+void need_one_source(const std::string& ir, const std::vector<NamedFile>& methods) {
   if (ir.empty() == methods.empty())
     fail(ErrorKind::usage, "expected either IR.json or --method NAME=IR.json, found {}",
          ir.empty() ? "neither" : "both");
 }
 
-std::vector<MethodSource> method_sources(const std::string& ir, const std::vector<std::string>& methods) {
+std::vector<MethodSource> method_sources(const std::string& ir, const std::vector<NamedFile>& methods) {
   need_one_source(ir, methods);
   if (!ir.empty()) return {read_source("main", ir)};
   std::vector<MethodSource> list;
-  for (const std::string& method : methods) {
-    const size_t equals = method.find('=');
-    if (equals == 0 || equals == std::string::npos || equals + 1 == method.size())
-      fail(ErrorKind::usage, "--method: expected NAME=IR.json, found '{}'", method);
-    list.push_back(read_source(method.substr(0, equals), method.substr(equals + 1)));
-  }
+  for (const auto& [name, file] : methods) list.push_back(read_source(name, file));
   return list;
 }
 

@@ -1,10 +1,12 @@
 // npusim generate: continues a text, streaming it as it comes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/session.h"
 #include "npusim/text.h"
 
@@ -18,7 +20,22 @@ struct Flags {
   bool json = false;
 };
 
+// Under the names that options have here.
+void check_flags(const GenerateOptions& options) {
+  try {
+    check_options(options);
+  } catch (const Error& error) {
+    std::vector<Problem> problems = error.problems();
+    for (Problem& problem : problems) {
+      std::replace(problem.where.begin(), problem.where.end(), '_', '-');
+      problem.where.insert(0, "--");
+    }
+    throw Error(error.kind(), std::move(problems));
+  }
+}
+
 int run(const Flags& flags) {
+  check_flags(flags.options);
   const std::shared_ptr<const Program> program = load_session_program(flags.session);
   check_text_model(*program);
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(flags.tokenizer);
@@ -28,10 +45,10 @@ int run(const Flags& flags) {
   Session session = open_session(program, flags.session);
   TextStream stream;
   const Generation result = generate(session, prompt, options, [&](int64_t token) {
-    if (!flags.json) print_report(decode_next(*tokenizer, stream, token));
+    if (!flags.json) print_raw(decode_next(*tokenizer, stream, token));
   });
   if (!flags.json) {
-    print_report(decode_end(stream) + "\n");
+    print_raw(decode_end(stream) + "\n");
     return 0;
   }
   const nlohmann::ordered_json report = {{"prompt_tokens", prompt.size()},
@@ -48,32 +65,23 @@ int run(const Flags& flags) {
 Action add_generate(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--tokenizer", flags->tokenizer,
-                  "tokenizer.json; generation_config.json beside it tells where to stop")
-      ->required()
-      ->type_name("FILE");
-  verb.add_option("--prompt", flags->prompt, "the text to continue")->required()->type_name("TEXT");
-  verb.add_option("--max-new-tokens", flags->options.max_new_tokens, "the longest continuation")
-      ->type_name("N")
-      ->check(integer_in(1, int64_t{1} << 40))
-      ->capture_default_str();
-  verb.add_option("--temperature", flags->options.temperature, "0 takes the likeliest token; above it samples")
-      ->type_name("T")
-      ->check(number_in(0, 100))
-      ->capture_default_str();
-  verb.add_option("--top-p", flags->options.top_p,
-                  "samples from the likeliest tokens that have this probability together")
-      ->type_name("P")
-      ->check(number_in(0, 1))
-      ->capture_default_str();
-  verb.add_option("--seed", flags->options.seed, "of the sampling")->type_name("N")->capture_default_str();
+  add_file(verb, "--tokenizer", flags->tokenizer, "FILE",
+           "tokenizer.json; generation_config.json beside it tells where to stop")
+      ->required();
+  add_text(verb, "--prompt", flags->prompt, "TEXT", "the text to continue")->required();
+  // The ranges of these are generate()'s.
+  GenerateOptions& options = flags->options;
+  add_integer(verb, "--max-new-tokens", options.max_new_tokens, INT64_MIN, INT64_MAX, "N", "the longest continuation")
+      ->default_str("64");
+  const auto store = [](auto& to) { return [&to](auto value) { to = value; }; };
+  add_number(verb, "--temperature", store(options.temperature), "T", "0 takes the likeliest token; above it samples")
+      ->default_str("0");
+  add_number(verb, "--top-p", store(options.top_p), "P",
+             "samples from the likeliest tokens that have this probability together")
+      ->default_str("1");
+  add_seed(verb, "--seed", store(options.seed), "of the sampling")->default_str("0");
   verb.add_flag("--json", flags->json, "report as JSON");
-  // Asking for a way of sampling is asking to sample.
-  return [flags, &verb] {
-    if (verb.count("--temperature") == 0 && (verb.count("--top-p") > 0 || verb.count("--seed") > 0))
-      flags->options.temperature = 1;
-    return run(*flags);
-  };
+  return [flags] { return run(*flags); };
 }
 
 }  // namespace npusim::cli

@@ -11,7 +11,7 @@ Action add_info(CLI::App& verb) {
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
+  add_ir_flag(verb, flags->ir);
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
     print_report(describe_ir(read_source("main", flags->ir), flags->json));

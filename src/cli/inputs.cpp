@@ -29,12 +29,9 @@ class InputReader {
     for (const TensorEntry& entry : tensor_entries(*file)) take(entry.name, entry, display(path));
   }
 
-  // NAME=FILE: an .npy file, the tensor of that name in a safetensors file, or the only one in it.
-  void add_one(const std::string& argument) {
-    const size_t equals = argument.find('=');
-    if (equals == 0 || equals == std::string::npos || equals + 1 == argument.size())
-      fail(ErrorKind::usage, "--input: expected NAME=FILE, found '{}'", argument);
-    const std::string name = argument.substr(0, equals), path = argument.substr(equals + 1);
+  // An .npy file, the tensor of that name in a safetensors file, or the only one in it.
+  void add_one(const NamedFile& given) {
+    const auto& [name, path] = given;
     const size_t at = position(name);
     const bool bf16 = at < inputs_.size() && inputs_[at].type.dtype == DType::bf16;
     const std::shared_ptr<const TensorSet> file = read_tensors(path, bf16 ? std::optional(DType::bf16) : std::nullopt);
@@ -115,19 +112,17 @@ uint64_t next_random(uint64_t& state) {  // splitmix64
 }  // namespace
 
 void add_input_flags(CLI::App& verb, InputFlags& flags) {
-  verb.add_option("--input", flags.each, "an input's tensor, from .npy or .safetensors; once per input")
-      ->type_name("NAME=FILE")
-      ->allow_extra_args(false);
-  verb.add_option("--inputs", flags.all, "inputs under their names")->type_name("FILE.safetensors");
-  verb.add_option("--seed", flags.seed, "of the random numbers that the model draws")
-      ->type_name("N")
-      ->capture_default_str();
+  add_named_files(verb, "--input", flags.each, "NAME=FILE",
+                  "an input's tensor, from .npy or .safetensors; once per input");
+  add_file(verb, "--inputs", flags.all, "FILE.safetensors", "inputs under their names");
+  const auto store = [&flags](uint64_t seed) { flags.seed = seed; };
+  add_seed(verb, "--seed", store, "of the random numbers that the model draws")->default_str("0");
 }
 
 std::vector<HostTensor> read_inputs(const InputFlags& flags, const std::vector<TensorInfo>& inputs) {
   InputReader reader(inputs, flags.seed);
   if (!flags.all.empty()) reader.add_file(flags.all);
-  for (const std::string& argument : flags.each) reader.add_one(argument);
+  for (const NamedFile& given : flags.each) reader.add_one(given);
   return reader.finish();
 }
 

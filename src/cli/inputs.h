@@ -4,14 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "cli/options.h"
 #include "npusim/session.h"
 
 namespace npusim::cli {
 
 struct InputFlags {
-  std::vector<std::string> each;  // NAME=FILE
-  std::string all;                // a safetensors file, keys = input names
-  uint64_t seed = 0;              // of what the model draws
+  std::vector<NamedFile> each;
+  std::string all;    // a safetensors file, keys = input names
+  uint64_t seed = 0;  // of what the model draws
   bool given() const { return !each.empty() || !all.empty(); }
 };
 void add_input_flags(CLI::App& verb, InputFlags& flags);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/timing.h"
 #include "npusim/error.h"
 #include "npusim/machine.h"
@@ -20,10 +21,8 @@ constexpr size_t least_runs = 5;    // of a model so slow that 20 take five time
 }  // namespace
 
 void add_seconds_flag(CLI::App& verb, double& seconds) {
-  verb.add_option("--seconds", seconds, "how long to measure")
-      ->type_name("S")
-      ->check(number_in(0.01, 3600))
-      ->capture_default_str();
+  add_number(verb, "--seconds", seconds, 0.01, 3600, "S", "how long to measure")
+      ->default_str(fmt::format("{}", seconds));
 }
 
 Rewind rewind_of(Session& session, size_t method, const std::vector<TensorInfo>& infos,

@@ -10,6 +10,7 @@
 
 namespace npusim::cli {
 
+inline constexpr int64_t most_listed = 1'000'000'000;  // steps or rows that a report may be asked for
 void add_seconds_flag(CLI::App& verb, double& seconds);
 
 // Each run is the same: one that goes on with its own token and position is put back to where the first began.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "npusim/compiler.h"
 
 namespace npusim::cli {
@@ -42,7 +43,7 @@ Action add_ops(CLI::App& verb) {
     bool json = false, markdown = false;
   };
   auto flags = std::make_shared<Flags>();
-  verb.add_option("--target", flags->target, "the target asked about")->type_name("T")->capture_default_str();
+  add_name(verb, "--target", flags->target, "T", "the target asked about")->capture_default_str();
   CLI::Option* json = verb.add_flag("--json", flags->json, "report as JSON");
   verb.add_flag("--markdown", flags->markdown, "the page docs/operators.md")->excludes(json);
   return [flags] {

@@ -11,21 +11,16 @@ namespace npusim::cli {
 Action add_partition(CLI::App& verb) {
   struct Flags {
     std::string ir, output, picture;
-    std::vector<std::string> methods;
+    std::vector<NamedFile> methods;
     bool json = false;
     CompileFlags compile;
   };
   auto flags = std::make_shared<Flags>();
-  verb.add_option("ir", flags->ir, "the IR of the one method, main; - is standard input")->type_name("IR.json");
-  verb.add_option("--method", flags->methods, "a method and its IR; once per method")
-      ->type_name("NAME=IR.json")
-      ->allow_extra_args(false);
-  verb.add_option("-o,--output", flags->output, "the plan, to edit and to give to compile --plan")
-      ->type_name("PLAN.json");
-  verb.add_option("--picture", flags->picture, "segments and transfers as a picture")->type_name("OUT.svg");
+  add_method_flags(verb, flags->ir, flags->methods);
+  add_file(verb, "-o,--output", flags->output, "PLAN.json", "the plan, to edit and to give to compile --plan");
+  add_file(verb, "--picture", flags->picture, "OUT.svg", "segments and transfers as a picture");
   add_compile_flags(verb, flags->compile);
-  verb.add_option("--kv-map", flags->compile.kv_map, "which prefill outputs fill which decode states")
-      ->type_name("KV.json");
+  add_kv_map_flag(verb, flags->compile);
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
     if (flags->output == "-" && flags->picture == "-")

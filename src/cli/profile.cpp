@@ -11,9 +11,11 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -25,7 +27,7 @@ struct Flags {
   InputFlags inputs;
   std::string method, trace, html;
   double seconds = 2;
-  size_t top = 15;
+  int64_t top = 15;
   bool json = false;
 };
 
@@ -112,7 +114,7 @@ std::string shares_text(const Profile& p, std::string_view title, const std::vec
   for (size_t i = 0; i < std::min(top, shares.size()); ++i) {
     const Share& s = shares[i];
     text += fmt::format("{:>9.4f} ms {:>5.1f} % {:>5} step{}  {:<36.36} {}\n", s.ms, 100 * s.ms / p.sum_ms, s.steps,
-                        s.steps == 1 ? " " : "s", s.name,
+                        s.steps == 1 ? " " : "s", printable(s.name),
                         rates_text(s.ms, s.bytes, s.flops, p.limits.size() == 1 ? p.limits[0] : DeviceLimits{}));
   }
   if (shares.size() > top) text += fmt::format("          … and {} more\n", shares.size() - top);
@@ -133,7 +135,7 @@ std::string report_text(const Profile& p, size_t top) {
     const StepOverview& step = p.steps[order[i]];
     const StepTime& time = p.times[order[i]];
     text += fmt::format("{:>9.4f} ms {:>5.1f} %  {:>4} {:<36.36} {}  {}{}\n", time.min_ms, 100 * time.min_ms / p.sum_ms,
-                        order[i], time.node,
+                        order[i], printable(time.node),
                         rates_text(time.min_ms, bytes_of(step), static_cast<double>(step.work.flops),
                                    p.limits[static_cast<size_t>(step.device)]),
                         p.targets.size() > 1 ? p.targets[static_cast<size_t>(step.device)] + ": " : "", time.info.how);
@@ -237,7 +239,7 @@ int run(const Flags& flags) {
   if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
   if (!flags.html.empty()) save_text(profile_page(p), flags.html);
   if (!reports) return 0;
-  print_report(flags.json ? json_report(report_json(p)) : report_text(p, flags.top));
+  print_report(flags.json ? json_report(report_json(p)) : report_text(p, static_cast<size_t>(flags.top)));
   return 0;
 }
 
@@ -246,12 +248,12 @@ int run(const Flags& flags) {
 Action add_profile(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
+  add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
-  verb.add_option("--top", flags->top, "the longest lists of the text")->type_name("N")->capture_default_str();
-  verb.add_option("--trace", flags->trace, "the steps in Chrome's trace format")->type_name("OUT.json");
-  verb.add_option("--html", flags->html, "all of it as one page for a browser")->type_name("OUT.html");
+  add_integer(verb, "--top", flags->top, 0, most_listed, "N", "the longest lists of the text")->default_str("15");
+  add_file(verb, "--trace", flags->trace, "OUT.json", "the steps in Chrome's trace format");
+  add_file(verb, "--html", flags->html, "OUT.html", "all of it as one page for a browser");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "npusim/message.h"
+
 namespace npusim::cli {
 
 Progress::Progress() {
@@ -34,6 +36,6 @@ void Progress::stage(const std::string& name) {
   if (late_) show();
 }
 
-void Progress::show() { std::fprintf(stderr, "\r\033[K%s…", stage_.c_str()); }
+void Progress::show() { std::fprintf(stderr, "\r\033[K%s…", printable(stage_).c_str()); }
 
 }  // namespace npusim::cli

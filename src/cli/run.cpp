@@ -9,9 +9,11 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -82,7 +84,7 @@ std::string report(const Flags& flags, const std::string& method, const std::vec
   for (const NamedTensor& output : outputs) {
     const TensorType& type = output.tensor.type;
     json["outputs"].push_back({{"name", output.name}, {"dtype", dtype_name(type.dtype)}, {"shape", type.shape}});
-    if (!flags.json) text += fmt::format("  {:<20} {}\n", output.name, summary(output.tensor));
+    if (!flags.json) text += fmt::format("  {:<20} {}\n", printable(output.name), summary(output.tensor));
   }
   return flags.json ? json_report(json) : text;
 }
@@ -111,14 +113,11 @@ int run(const Flags& flags) {
 Action add_run(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
+  add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
-  verb.add_option("-o,--output", flags->output, "the outputs under their names; - is standard output")
-      ->type_name("OUT.safetensors");
-  verb.add_option("--repeat", flags->repeat, "how often to run")
-      ->type_name("N")
-      ->check(integer_in(1, 1000000000))
-      ->capture_default_str();
+  add_file(verb, "-o,--output", flags->output, "OUT.safetensors",
+           "the outputs under their names; - is standard output");
+  add_integer(verb, "--repeat", flags->repeat, 1, 1'000'000'000, "N", "how often to run")->default_str("1");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

@@ -11,6 +11,7 @@
 #include "cli/inputs.h"
 #include "cli/json.h"
 #include "cli/measure.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/timing.h"
@@ -174,15 +175,11 @@ int run(const Flags& flags) {
 Action add_tune(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_session_flags(verb, flags->session);
-  verb.add_option("--method", flags->method, "which method; default: the only one, or main")->type_name("NAME");
+  add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
-  verb.add_option("--ways", flags->ways, "of each kernel, at most so many")
-      ->type_name("N")
-      ->check(integer_in(2, 64))
-      ->capture_default_str();
-  verb.add_option("-o,--output", flags->output, "where the program goes; default: where it came from")
-      ->type_name("OUT.npubin");
+  add_integer(verb, "--ways", flags->ways, 2, 64, "N", "of each kernel, at most so many")->default_str("8");
+  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "where the program goes; default: where it came from");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

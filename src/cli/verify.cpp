@@ -10,10 +10,12 @@
 #include "cli/fail.h"
 #include "cli/inputs.h"
 #include "cli/json.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "npusim/compare.h"
 #include "npusim/compiler.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -129,6 +131,7 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
   std::string failed;
   for (const Row& row : rows) {
     const Comparison& c = row.comparison;
+    const std::string name = printable(row.name);
     list.push_back({{"name", row.name},
                     {"ok", row.failed.empty()},
                     {"failed", row.failed},
@@ -142,9 +145,9 @@ std::string report(const std::vector<Row>& rows, bool ok, bool json) {
                     {"pearson_r", c.pearson_r},
                     {"argmax_equal", c.argmax_equal}});
     text +=
-        fmt::format("{:<20} {:>9} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g} {:>10.7f} {:>10.7f}  {}\n", row.name, c.l0,
-                    c.l1, c.l2, c.l_inf, c.relative_l2, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs");
-    if (!row.failed.empty()) failed += fmt::format("FAILED output '{}': {}\n", row.name, fmt::join(row.failed, ", "));
+        fmt::format("{:<20} {:>9} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g} {:>10.7f} {:>10.7f}  {}\n", name, c.l0, c.l1,
+                    c.l2, c.l_inf, c.relative_l2, c.cosine, c.pearson_r, c.argmax_equal ? "equal" : "differs");
+    if (!row.failed.empty()) failed += fmt::format("FAILED output '{}': {}\n", name, fmt::join(row.failed, ", "));
   }
   if (json) return json_report(Json{{"ok", ok}, {"outputs", list}});
   return text + (ok ? "ok\n" : failed);
@@ -192,27 +195,20 @@ int run(const Flags& flags) {
 
 Action add_verify(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
-  verb.add_option("ir", flags->ir, "the IR; - is standard input")->required()->type_name("IR.json");
-  verb.add_option("--weights", flags->session.weights, "weights: .safetensors, or an index of shards")
-      ->type_name("W.safetensors");
+  add_ir_flag(verb, flags->ir);
+  add_weights_flags(verb, flags->session.weights, flags->session.read_weights);
   add_input_flags(verb, flags->inputs);
-  verb.add_option("--golden", flags->golden, "expected outputs; without it the reference evaluates the IR")
-      ->type_name("G.safetensors");
+  add_file(verb, "--golden", flags->golden, "G.safetensors",
+           "expected outputs; without it the reference evaluates the IR", false);
   add_compile_flags(verb, flags->compile);
-  verb.add_option("--device", flags->session.device, "where to run; default: the target")->type_name("D");
+  add_name(verb, "--device", flags->session.device, "D", "where to run; default: the target");
   add_threads_flag(verb, flags->session.threads);
-  verb.add_option("--min-pearson", flags->min_pearson, "tolerance: smallest r")
-      ->type_name("R")
-      ->capture_default_str()
-      ->check(number_in(-1, 1));
-  verb.add_option("--max-rel-l2", flags->max_rel_l2,
-                  "tolerance: largest norm of the difference, of the expected; default: 0.001, in float16 0.02, in "
-                  "bfloat16 0.04")
-      ->type_name("X")
-      ->check(number_in(0, std::numeric_limits<double>::infinity()));
-  verb.add_option("--max-l-inf", flags->max_l_inf, "tolerance: largest difference; default: none")
-      ->type_name("X")
-      ->check(number_in(0, std::numeric_limits<double>::infinity()));
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  add_number(verb, "--min-pearson", flags->min_pearson, -1, 1, "R", "tolerance: smallest r")->default_str("0.999");
+  add_number(verb, "--max-rel-l2", flags->max_rel_l2, 0, infinity, "X",
+             "tolerance: largest norm of the difference, of the expected; default: 0.001, in float16 0.02, in bfloat16 "
+             "0.04");
+  add_number(verb, "--max-l-inf", flags->max_l_inf, 0, infinity, "X", "tolerance: largest difference; default: none");
   verb.add_flag("--no-argmax", flags->no_argmax, "tolerance: rows may differ in their largest element");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

@@ -52,7 +52,7 @@ std::optional<std::string> launch_whole(Graph& graph, const CodegenTarget& targe
     const Node& node = whole.nodes[n];
     if (!is_launched(whole, node)) return std::string("a step of another device");
     if (recipes[n]) {
-      if (target.in_parts(*node.kernel).steps.size() > 1) return std::string("a recipe of several steps");
+      if (!target.in_parts(*node.kernel).steps.empty()) return std::string("a recipe of several steps");
       for (ValueId v : node.outputs) use(v) = ValueUse::known;
     } else {
       method.steps.push_back(step_of(node, roots));

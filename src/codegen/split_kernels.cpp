@@ -42,7 +42,7 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::unordered_map<std::string, std::vector<ValueId>> known;  // what inner steps write, by what they do and read
   for (Node& node : nodes) {
     const Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
-    if (unfused.steps.size() < 2) {
+    if (unfused.steps.empty()) {
       add_node(graph, std::move(node));
       continue;
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "codegen/target_table.h"
+#include "npusim/message.h"
 
 namespace npusim {
 
@@ -16,7 +17,9 @@ const CodegenTarget* find_target(const std::string& name) {
 std::shared_ptr<const CodegenTarget> open_target(const std::string& name) {
   const size_t colon = name.find(':');
   const CodegenTarget* target = find_target(name.substr(0, colon));
-  if (!target) fail(ErrorKind::usage, "unknown target {}: this build has {}", name, fmt::join(target_names(), ", "));
+  if (!target)
+    fail(ErrorKind::usage, "unknown target {}: this build has {}{}", name, fmt::join(target_names(), ", "),
+         did_you_mean(name.substr(0, colon), target_names()));
   if (colon != std::string::npos) return target->for_architectures(name.substr(colon + 1));
   return {std::shared_ptr<void>(), target};
 }

@@ -45,7 +45,7 @@ class CodegenTarget {
   virtual bool reads_as_it_lies(const Kernel&) const { return false; }
   // The several kernels as which the device runs this one. Asked of each that fusion left, before memory is planned:
   // they become steps, and what is between them is values of the graph like any other; what of them needs only weights
-  // is done at load, and what is equal once. None or one: the kernel stays as it is.
+  // is done at load, and what is equal once. None: the kernel stays as it is.
   virtual Unfused in_parts(const Kernel&) const { return {}; }
   // How many of these steps, which follow each other, one launch will do, from the first on; 0: the device runs kernel
   // IR and there are no launches. Asked before memory is planned: what lives only within a launch needs no place in the
@@ -56,8 +56,12 @@ class CodegenTarget {
   // the launch is `together`.
   virtual std::optional<std::string> cannot_launch_whole(const WholeMethod&) const { return std::string(); }
   // Fills in the program's launches, of which only `first`, `count` and `together` are set, and adds their code. The
-  // first of a method's launches has in `how` why it is not the only one.
-  virtual void plan(Program&) const {}
+  // first of a method's launches has in `how` why it is not the only one. `notes`: what who compiles should know.
+  virtual void plan(Program&, std::vector<std::string>& notes) const { (void)notes; }
+  void plan(Program& program) const {
+    std::vector<std::string> unread;
+    plan(program, unread);
+  }
   // Ways to make a launch of a method that plan() filled in, at most so many, the likeliest first, plan()'s own among
   // them. They take the same arguments.
   virtual std::vector<LaunchWay> ways(const Program&, const Sequence&, const Launch&, size_t) const { return {}; }

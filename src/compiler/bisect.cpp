@@ -1,5 +1,5 @@
-// Where a program leaves the reference: parts of the IR are compiled on their own, fed with what the reference
-// computes.
+// Where a program leaves the reference: launch by launch beside what its steps mean, on the memory that the program
+// itself left; then parts of the IR compiled on their own, fed with what the reference computes.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,11 +15,15 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "compiler/bisect_for.h"
+#include "compiler/bisect_launches.h"
 #include "compiler/compile_for.h"
+#include "graph/document.h"
 #include "npusim/compare.h"
+#include "npusim/message.h"
 #include "npusim/session.h"
 #include "passes/pass.h"
 #include "program/program.h"
+#include "runtime/weights.h"
 
 namespace npusim {
 namespace {
@@ -82,16 +86,21 @@ Json part_of(const Json& ir, const std::set<std::string>& names, std::vector<std
 class Bisector {
  public:
   Bisector(const CodegenTarget& target, const MethodSource& source, const CompileOptions& options,
-           std::shared_ptr<const TensorSet> weights)
-      : target_(target), where_(source.path), options_(options), weights_(std::move(weights)) {
+           std::shared_ptr<const TensorSet> weights, std::vector<std::shared_ptr<Backend>> devices)
+      : target_(target),
+        where_(source.path),
+        options_(options),
+        weights_(std::move(weights)),
+        devices_(std::move(devices)) {
     progress_ = std::exchange(options_.progress, {});
-    ir_ = parse_json_object(source.json.empty() ? read_file(source.path) : source.json, where_);
+    ir_ = parse_ir(source.json.empty() ? read_file(source.path) : source.json, where_);
+    if (!ir_.is_object()) fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes", where_);
   }
 
-  Bisection run(const std::vector<HostTensor>& inputs, double tolerance, const std::string& folder) {
+  Bisection run(const std::vector<HostTensor>& inputs, std::optional<double> tolerance, const std::string& folder) {
     Bisection found;
-    found.tolerance = tolerance;
     const auto program = compile_json(ir_, options_);
+    found.tolerance = tolerance.value_or(usual_tolerance(*program));
     for (const TensorInfo& input : method_inputs(*program, "main"))
       if (input.role == "generator")
         fail(ErrorKind::unsupported, "the model draws random numbers: its parts, run alone, would draw others");
@@ -104,14 +113,20 @@ class Bisector {
     names_of_inputs_ = names_of(ir_["graph_inputs"]);
     values_ = named(all, evaluate_ir(source_of(all), inputs, weights_.get()));
     for (size_t i = 0; i < inputs.size(); ++i) values_[names_of_inputs_[i]] = inputs[i];
-    const Values outputs = named(ir_, run_program(program, inputs));
+    Session session(program, {.weights = weights_, .devices = devices_});
+    const Values outputs = named(ir_, run_session(session, inputs));
     for (const auto& [name, value] : outputs)
       found.outputs = std::max(found.outputs, distance(value, values_.at(name)));
     tell("compare step by step");
     compare_carried(found, inputs);
+    compare_executed(found, session, inputs);
+    if (found.culprit >= 0) {
+      if (!folder.empty()) write(found.parts[static_cast<size_t>(found.culprit)], folder);
+      return found;
+    }
     for (size_t i = 0; i < found.parts.size() && found.culprit < 0; ++i) {
       tell(fmt::format("part {} of {}: {}", i + 1, found.parts.size(), found.parts[i].nodes.back()));
-      if (measure(found.parts[i], options_) > tolerance) found.culprit = static_cast<int>(i);
+      if (measure(found.parts[i], options_) > found.tolerance) found.culprit = static_cast<int>(i);
     }
     if (found.culprit >= 0) look_into(found, folder);
     return found;
@@ -140,19 +155,39 @@ class Bisector {
     return values;
   }
 
-  std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program,
-                                      const std::vector<HostTensor>& inputs) const {
-    Session session(program, {.weights = weights_, .devices = {}});
-    const std::vector<TensorInfo> takes = method_inputs(*program, "main"), gives = method_outputs(*program, "main");
+  // By the narrowest numbers that steps leave to each other.
+  static double usual_tolerance(const Program& program) {
+    double tolerance = 1e-4;
+    for (const Buffer& b : program.buffers) {
+      if (b.kind != BufferKind::arena && b.kind != BufferKind::local && b.kind != BufferKind::output) continue;
+      if (b.type.dtype == DType::f16) tolerance = std::max(tolerance, 0.02);
+      if (b.type.dtype == DType::bf16) tolerance = std::max(tolerance, 0.04);
+    }
+    return tolerance;
+  }
+
+  static void set_inputs(Session& session, const std::vector<HostTensor>& inputs) {
+    const std::vector<TensorInfo> takes = method_inputs(session.program(), "main");
     for (size_t i = 0; i < takes.size(); ++i) {
       const bool same = inputs[i].type == takes[i].type;  // else the program takes it wider
       const HostTensor wide = same ? HostTensor{} : convert_tensor(view_of(inputs[i]), takes[i].type.dtype);
       session.set_input(0, i, view_of(same ? inputs[i] : wide));
     }
+  }
+
+  static std::vector<HostTensor> run_session(Session& session, const std::vector<HostTensor>& inputs) {
+    set_inputs(session, inputs);
     session.run(0);
     std::vector<HostTensor> outputs;
-    for (size_t i = 0; i < gives.size(); ++i) outputs.push_back(copy_tensor(session.output_view(0, i)));
+    for (size_t i = 0; i < method_outputs(session.program(), "main").size(); ++i)
+      outputs.push_back(copy_tensor(session.output_view(0, i)));
     return outputs;
+  }
+
+  std::vector<HostTensor> run_program(const std::shared_ptr<const Program>& program,
+                                      const std::vector<HostTensor>& inputs) const {
+    Session session(program, {.weights = weights_, .devices = devices_});
+    return run_session(session, inputs);
   }
 
   static double distance(const HostTensor& found, const HostTensor& expected) {
@@ -176,6 +211,29 @@ class Bisector {
               part.carried = std::max(part.carried, distance(values.at(name), values_.at(name)));
       if (found.first < 0 && part.carried > found.tolerance) found.first = static_cast<int>(i);
     }
+  }
+
+  // Each launch of the program itself beside what its steps mean. Its run left states that were updated.
+  void compare_executed(Bisection& found, Session& session, const std::vector<HostTensor>& inputs) const {
+    set_inputs(session, inputs);
+    // Where the outputs are wrong a launch is that is further away than rounding makes it.
+    const double least = found.outputs > found.tolerance ? 0 : found.tolerance;
+    const std::vector<StepOverview> steps = method_steps(session.program(), "main");
+    const auto part_of = [&](const std::vector<std::string>& nodes) {
+      return std::find_if(found.parts.begin(), found.parts.end(), [&](const PartError& p) { return p.nodes == nodes; });
+    };
+    const auto executed = compare_launches(
+        session, [&](size_t step) { tell(fmt::format("launch at step {} of {}", step + 1, steps.size())); });
+    for (const ExecutedSteps& one : executed)
+      for (size_t n = one.first; n < one.first + one.count; ++n) {
+        const auto part = part_of(steps[n].nodes);
+        if (part == found.parts.end() || !(one.distance > part->executed || part->how.empty())) continue;
+        part->executed = one.distance, part->how = one.how;
+        if (!one.problem.empty()) part->problem = one.problem;
+        const auto at = static_cast<int>(part - found.parts.begin());
+        if (one.distance > std::max(least, one.rounding) && (!found.launch || at < found.culprit))
+          found.culprit = at, found.launch = true;
+      }
   }
 
   // The part on its own.
@@ -233,7 +291,9 @@ class Bisector {
     std::vector<std::string> names;
     const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
     const std::vector<HostTensor> inputs = given(names), golden = evaluate_ir(source_of(ir), inputs, weights_.get());
-    std::filesystem::create_directories(folder);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) fail(ErrorKind::bad_input, "cannot write {}: {}", folder, error.message());
     const auto save = [&](const char* file, const std::vector<std::string>& keys,
                           const std::vector<HostTensor>& tensors) {
       std::vector<NamedTensor> list;
@@ -246,13 +306,7 @@ class Bisector {
     const auto program = compile_json(ir, options_);
     for (const Buffer& buffer : program->buffers) {
       if (buffer.kind != BufferKind::weight) continue;
-      std::vector<std::string> keys = buffer.tied;
-      keys.insert(keys.begin(), buffer.fqn);
-      for (const std::string& key : keys)
-        if (const TensorView* tensor = find_tensor(*weights_, key)) {
-          used.push_back({key, *tensor});
-          break;
-        }
+      if (const TensorView* tensor = find_program_weight(*weights_, buffer)) used.push_back({buffer.fqn, *tensor});
     }
     if (!used.empty()) write_safetensors(folder + "/weights.safetensors", used);
     write_file(folder + "/ir.json", ir.dump(1));
@@ -263,13 +317,14 @@ class Bisector {
   CompileOptions options_;  // of the parts
   std::function<void(const std::string&)> progress_;
   std::shared_ptr<const TensorSet> weights_;
+  std::vector<std::shared_ptr<Backend>> devices_;  // none: those of the build
   Json ir_;
   std::vector<std::string> names_of_inputs_;
   Values values_;  // what the reference computes
 };
 
 std::string part_name(const PartError& part) {
-  return fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", "));
+  return printable(fmt::format("{} ({})", fmt::join(part.nodes, ", "), fmt::join(part.operators, ", ")));
 }
 
 std::string shortened_name(const PartError& part) {
@@ -282,7 +337,9 @@ Json part_json(const PartError& part) {
   Json json = {{"nodes", part.nodes},
                {"operators", part.operators},
                {"carried", number(part.carried)},
-               {"isolated", number(part.isolated)}};
+               {"isolated", number(part.isolated)},
+               {"executed", number(part.executed)},
+               {"how", part.how}};
   if (!part.problem.empty()) json["problem"] = part.problem;
   return json;
 }
@@ -290,13 +347,14 @@ Json part_json(const PartError& part) {
 }  // namespace
 
 Bisection bisect_for(const CodegenTarget& target, const MethodSource& source, const CompileOptions& options,
-                     const std::vector<HostTensor>& inputs, std::shared_ptr<const TensorSet> weights, double tolerance,
-                     const std::string& folder) {
-  return Bisector(target, source, options, std::move(weights)).run(inputs, tolerance, folder);
+                     const std::vector<HostTensor>& inputs, std::shared_ptr<const TensorSet> weights,
+                     std::optional<double> tolerance, const std::string& folder,
+                     const std::vector<std::shared_ptr<Backend>>& devices) {
+  return Bisector(target, source, options, std::move(weights), devices).run(inputs, tolerance, folder);
 }
 
 Bisection bisect(const MethodSource& source, const CompileOptions& options, const std::vector<HostTensor>& inputs,
-                 std::shared_ptr<const TensorSet> weights, double tolerance, const std::string& folder) {
+                 std::shared_ptr<const TensorSet> weights, std::optional<double> tolerance, const std::string& folder) {
   return bisect_for(*open_target(options.target), source, options, inputs, std::move(weights), tolerance, folder);
 }
 
@@ -307,6 +365,7 @@ std::string describe_bisection(const Bisection& b, bool json) {
                    {"tolerance", b.tolerance},
                    {"first", b.first},
                    {"culprit", b.culprit},
+                   {"launch", b.launch},
                    {"node", b.node},
                    {"fusions", b.fusions},
                    {"parts", Json::array()},
@@ -325,6 +384,12 @@ std::string describe_bisection(const Bisection& b, bool json) {
     return text + "every part on its own is right" +
            (b.outputs > b.tolerance ? ": it is what parts hand to each other, which is not as wide as the IR says\n"
                                     : "\n");
+  if (b.launch) {
+    text += fmt::format("the first part that the device makes something else of than it means: {:.3g}, part {}: {}\n",
+                        part(b.culprit).executed, b.culprit, part_name(part(b.culprit)));
+    if (!part(b.culprit).problem.empty()) text += fmt::format("  it fails: {}\n", part(b.culprit).problem);
+    return text + fmt::format("it is executed as: {}\n", part(b.culprit).how);
+  }
   text += fmt::format("the first part that is wrong by itself: {:.3g}, part {}: {}\n", part(b.culprit).isolated,
                       b.culprit, part_name(part(b.culprit)));
   if (!part(b.culprit).problem.empty()) text += fmt::format("  it fails: {}\n", part(b.culprit).problem);

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "codegen/build_program.h"
+#include "compiler/adopt.h"
 #include "compiler/close_loop.h"
 #include "compiler/compile_for.h"
 #include "compiler/fill_states.h"
@@ -17,6 +19,7 @@
 #include "graph/import.h"
 #include "graph/text.h"
 #include "npusim/compiler.h"
+#include "npusim/message.h"
 #include "partition/partition.h"
 #include "passes/pass.h"
 #include "program/budget.h"
@@ -38,11 +41,14 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+constexpr std::array dtype_names = {"auto", "float16", "bfloat16", "float32"};
+
 std::optional<DType> compute_dtype(const std::string& name) {
   if (name == "auto") return std::nullopt;
   const auto dtype = parse_dtype(name);
   if (!dtype || !is_float(*dtype) || *dtype == DType::f64)
-    fail(ErrorKind::usage, "--dtype {}: expected auto, float16, bfloat16 or float32", name);
+    fail(ErrorKind::usage, "--dtype {}: expected auto, float16, bfloat16 or float32{}", name,
+         did_you_mean(name, dtype_names));
   return dtype;
 }
 
@@ -99,28 +105,14 @@ void check_names(const CompileOptions& options) {
   if (!options.dump_pass.empty() && std::none_of(passes.begin(), passes.end(), is_pass)) {
     std::vector<std::string_view> names;
     for (const Pass& pass : passes) names.push_back(pass.name);
-    fail(ErrorKind::usage, "--dump {}: no such pass: expected one of {}", options.dump_pass, fmt::join(names, ", "));
+    fail(ErrorKind::usage, "--dump {}: no such pass: expected one of {}{}", options.dump_pass, fmt::join(names, ", "),
+         did_you_mean(options.dump_pass, names));
   }
   const std::vector<std::string> choices = fusion_choices();
   for (const std::string& name : options.disabled_fusions)
     if (name != "all" && !std::binary_search(choices.begin(), choices.end(), name))
-      fail(ErrorKind::usage, "--disable-fusion {}: no such fusion: expected all, or some of {}", name,
-           fmt::join(choices, ", "));
-}
-
-// The constants of a variant become those of the program, each once.
-Variant adopt(Program& program, Program made) {
-  const auto equal = [](const HostTensor& a, const HostTensor& b) { return a.type == b.type && a.data == b.data; };
-  std::vector<int32_t> at;
-  for (HostTensor& constant : made.constants) {
-    const auto known = std::find_if(program.constants.begin(), program.constants.end(),
-                                    [&](const HostTensor& other) { return equal(constant, other); });
-    at.push_back(static_cast<int32_t>(known - program.constants.begin()));
-    if (known == program.constants.end()) program.constants.push_back(std::move(constant));
-  }
-  for (Buffer& buffer : made.buffers)
-    if (buffer.kind == BufferKind::constant) buffer.constant = at[static_cast<size_t>(buffer.constant)];
-  return made;
+      fail(ErrorKind::usage, "--disable-fusion {}: no such fusion: expected all, or some of {}{}", name,
+           fmt::join(choices, ", "), did_you_mean(name, choices));
 }
 
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
@@ -249,16 +241,16 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
   lap("plan");
   stage("codegen");
   raise_refused(program, context);
-  target.plan(program);
+  target.plan(program, result.notes);
   for (const auto& other : others) {
     std::vector<MethodGraph> graphs = for_others;
     Program made = build_program(graphs, context, other.get());
     raise_refused(made, context);
-    other->plan(made);
+    other->plan(made, result.notes);
     program.variants.push_back(adopt(program, std::move(made)));
   }
   if (const auto problems = check_program(program); !problems.empty())
-    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "\n"));
+    fail(ErrorKind::internal, "the compiled program is unsound: {}", fmt::join(problems, "; "));
   lap("codegen");
   result.seconds["total"] = total;
   result.program = std::make_shared<const Program>(std::move(program));

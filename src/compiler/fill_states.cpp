@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -38,10 +41,18 @@ TensorType output_type(const MethodGraph& prefill, size_t output) {
   return {value_of(prefill.graph, o.value).type.dtype, o.shape};
 }
 
-size_t find_output(const MethodGraph& prefill, const std::string& name) {
-  const auto& list = prefill.graph.outputs;
-  const auto found = std::find_if(list.begin(), list.end(), [&](const GraphOutput& o) { return o.name == name; });
-  return found == list.end() ? nothing : static_cast<size_t>(found - list.begin());
+// The first of each name.
+using Names = std::unordered_map<std::string_view, size_t>;
+
+Names output_names(const MethodGraph& method) {
+  Names names;
+  for (size_t i = 0; i < method.graph.outputs.size(); ++i) names.try_emplace(method.graph.outputs[i].name, i);
+  return names;
+}
+
+size_t find(const Names& names, const std::string& name) {
+  const auto found = names.find(name);
+  return found == names.end() ? nothing : found->second;
 }
 
 // A prefill's cache fits a state when they differ in one dimension at most, in which the state is larger.
@@ -63,13 +74,36 @@ std::vector<size_t> states_of(const MethodGraph& method) {
   return states;
 }
 
+// The types of decode's states, each once: those of all layers are few.
+std::vector<TensorType> state_types(const MethodGraph& decode) {
+  std::vector<TensorType> types;
+  std::set<std::string> known;
+  for (const size_t s : states_of(decode))
+    if (const TensorType& type = input_type(decode, s); known.insert(to_string(type)).second) types.push_back(type);
+  return types;
+}
+
+bool fits_any(const TensorType& from, const std::vector<TensorType>& types) {
+  return std::any_of(types.begin(), types.end(), [&](const TensorType& to) { return fits(from, to); });
+}
+
 std::vector<Entry> read_mapping(const JsonSource& source, const std::string& path) {
   const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
   if (!json.contains("layers") || !json["layers"].is_array())
     fail(ErrorKind::bad_input, "{}: expected an object with a list of layers", path);
+  refuse_unknown_keys(json, {"num_layers", "prefill_seq_len", "max_cache_len", "layers"}, path);
+  if (const auto count = json.find("num_layers"); count != json.end() && *count != json["layers"].size())
+    fail(ErrorKind::bad_input, "{}: num_layers is {}, but there are {} layers", path, json_text(*count),
+         json["layers"].size());
   std::vector<Entry> entries;
+  std::unordered_map<std::string, size_t> outputs, inputs;  // to the entry that names them
   for (size_t i = 0; i < json["layers"].size(); ++i) {
     const auto& layer = json["layers"][i];
+    if (layer.is_object())
+      refuse_unknown_keys(layer,
+                          {"layer", "prefill_key_output", "prefill_value_output", "decode_key_input",
+                           "decode_value_input", "decode_key_output", "decode_value_output"},
+                          fmt::format("{}: layers[{}]", path, i));
     for (const char* which : {"key", "value"}) {
       auto name_of = [&](const std::string& key) {
         if (!layer.is_object() || !layer.contains(key) || !layer[key].is_string())
@@ -77,10 +111,13 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
         return layer[key].get<std::string>();
       };
       Entry entry{i, name_of(fmt::format("prefill_{}_output", which)), name_of(fmt::format("decode_{}_input", which))};
-      for (const Entry& other : entries)
-        if (other.output == entry.output || other.input == entry.input)
-          fail(ErrorKind::bad_input, "{}: layers[{}]: {} -> {} after {} -> {}: expected each once", path, i,
-               entry.output, entry.input, other.output, other.input);
+      const auto output = outputs.try_emplace(entry.output, entries.size());
+      const auto input = inputs.try_emplace(entry.input, entries.size());
+      if (!output.second || !input.second) {
+        const Entry& other = entries[output.second ? input.first->second : output.first->second];
+        fail(ErrorKind::bad_input, "{}: layers[{}]: {} -> {} after {} -> {}: expected each once", path, i, entry.output,
+             entry.input, other.output, other.input);
+      }
       entries.push_back(std::move(entry));
     }
   }
@@ -89,33 +126,33 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
 
 std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph& decode,
                                   const std::vector<Entry>& entries, const std::string& path) {
-  const std::vector<size_t> states = states_of(decode);
+  const Names outputs = output_names(prefill);
+  Names states;
+  for (const size_t i : states_of(decode)) states.try_emplace(input_name(decode, i), i);
   std::vector<Pair> pairs;
   for (const Entry& entry : entries) {
     const auto wrong = [&](const std::string& problem) {
       fail(ErrorKind::bad_input, "{}: layers[{}]: {}", path, entry.layer, problem);
     };
-    const size_t output = find_output(prefill, entry.output);
-    const auto input =
-        std::find_if(states.begin(), states.end(), [&](size_t i) { return input_name(decode, i) == entry.input; });
+    const size_t output = find(outputs, entry.output), input = find(states, entry.input);
     if (output == nothing) wrong(fmt::format("{} has no output {}", prefill.name, entry.output));
-    if (input == states.end()) wrong(fmt::format("{} has no input {} that it updates", decode.name, entry.input));
-    const TensorType from = output_type(prefill, output), to = input_type(decode, *input);
+    if (input == nothing) wrong(fmt::format("{} has no input {} that it updates", decode.name, entry.input));
+    const TensorType from = output_type(prefill, output), to = input_type(decode, input);
     if (!fits(from, to))
       wrong(fmt::format("{} {} does not fit {} {}", entry.output, to_string(from), entry.input, to_string(to)));
-    pairs.push_back({output, *input});
+    pairs.push_back({output, input});
   }
   return pairs;
 }
 
 std::vector<Pair> pair_by_order(const MethodGraph& prefill, const MethodGraph& decode) {
   const std::vector<size_t> states = states_of(decode);
+  const std::vector<TensorType> types = state_types(decode);
   std::vector<Pair> pairs;
   size_t caches = 0;
   for (size_t o = 0; o < prefill.graph.outputs.size(); ++o) {
     const TensorType from = output_type(prefill, o);
-    if (std::none_of(states.begin(), states.end(), [&](size_t s) { return fits(from, input_type(decode, s)); }))
-      continue;
+    if (!fits_any(from, types)) continue;
     if (caches < states.size()) pairs.push_back({o, states[caches]});
     ++caches;
   }
@@ -150,34 +187,48 @@ Kernel filled_kernel(const TensorType& rows, const TensorType& state) {
   return k.finish("filled");
 }
 
-// The output becomes a state of this name and type with the output's value in its first positions.
-void fill(MethodGraph& prefill, size_t output, const std::string& name, const TensorType& type) {
+// The outputs become states of the names and types of decode's, with the outputs' values in their first positions.
+void fill(MethodGraph& prefill, const std::vector<Pair>& pairs, const MethodGraph& decode) {
   Graph& graph = prefill.graph;
-  const TensorType rows = output_type(prefill, output);
-  const ValueId value = graph.outputs[output].value, state = add_value(graph, name, type),
-                filled = add_value(graph, name + "_filled", type);
-  value_of(graph, state).source = ValueSource::input;
-  graph.inputs.push_back(state);
-  prefill.fills.push_back(name);
-  const auto add = [&](Kernel kernel, std::vector<ValueId> from, ValueId to) {
+  std::vector<Node> added;
+  const auto add = [&](const std::string& name, Kernel kernel, std::vector<ValueId> from, ValueId to) {
     Node node;
-    node.name = graph.outputs[output].name;
+    node.name = name;
     node.inputs = std::move(from);
     node.outputs = {to};
     node.kernel = std::make_shared<const Kernel>(std::move(kernel));
-    add_node(graph, std::move(node));
+    added.push_back(std::move(node));
   };
-  // What is computed here need not be stored twice.
-  if (value_of(graph, value).source == ValueSource::node) {
-    const ValueId view = add_value(graph, name + "_rows", value_of(graph, value).type);
-    for (Node& node : graph.nodes) std::replace(node.inputs.begin(), node.inputs.end(), value, view);
-    for (GraphOutput& o : graph.outputs)
-      if (o.value == value) o.value = view;
-    add(filled_kernel(rows, type), {filled}, view);
+  std::vector<ValueId> seen_as(graph.values.size());  // by value: where its readers find it
+  std::iota(seen_as.begin(), seen_as.end(), 0);
+  std::vector<std::pair<size_t, ValueId>> filled_outputs;
+  for (const auto& [output, input] : pairs) {
+    const std::string& name = input_name(decode, input);
+    const TensorType rows = output_type(prefill, output), type = input_type(decode, input);
+    const std::string& node_name = graph.outputs[output].name;
+    ValueId& seen = seen_as[static_cast<size_t>(graph.outputs[output].value)];
+    const ValueId value = seen, state = add_value(graph, name, type), filled = add_value(graph, name + "_filled", type);
+    value_of(graph, state).source = ValueSource::input;
+    graph.inputs.push_back(state);
+    prefill.fills.push_back(name);
+    // What is computed here need not be stored twice.
+    if (value_of(graph, value).source == ValueSource::node) {
+      seen = add_value(graph, name + "_rows", value_of(graph, value).type);
+      add(node_name, filled_kernel(rows, type), {filled}, seen);
+    }
+    add(node_name, fill_kernel(rows, type), {state, value}, filled);
+    filled_outputs.emplace_back(output, filled);
   }
-  add(fill_kernel(rows, type), {state, value}, filled);
-  graph.outputs[output].value = filled;
-  graph.outputs[output].shape = type.shape;
+  const auto see = [&](ValueId& v) {
+    if (v != no_value) v = seen_as[static_cast<size_t>(v)];
+  };
+  for (Node& node : graph.nodes) std::for_each(node.inputs.begin(), node.inputs.end(), see);
+  for (GraphOutput& o : graph.outputs) see(o.value);
+  for (Node& node : added) add_node(graph, std::move(node));
+  for (const auto& [output, filled] : filled_outputs) {
+    graph.outputs[output].value = filled;
+    graph.outputs[output].shape = value_of(graph, filled).type.shape;
+  }
   compact(graph, {}, false);
 }
 
@@ -202,13 +253,14 @@ void fill_states(std::vector<MethodGraph>& methods, const JsonSource& kv_map, st
     return;
   }
   const std::vector<Entry> entries = kv_map.given() ? read_mapping(kv_map, path) : std::vector<Entry>{};
-  const std::vector<size_t> states = states_of(*decode);
+  const std::vector<TensorType> types = state_types(*decode);
   // What has no such output is something else.
   for (MethodGraph* method : others) {
+    const Names outputs = output_names(*method);
     bool fills = std::any_of(entries.begin(), entries.end(),
-                             [&](const Entry& entry) { return find_output(*method, entry.output) != nothing; });
+                             [&](const Entry& entry) { return find(outputs, entry.output) != nothing; });
     for (size_t o = 0; o < method->graph.outputs.size() && !kv_map.given(); ++o)
-      for (const size_t s : states) fills = fills || fits(output_type(*method, o), input_type(*decode, s));
+      fills = fills || fits_any(output_type(*method, o), types);
     if (fills) prefills.push_back(method);
   }
   if (prefills.empty()) prefills.push_back(others[0]);
@@ -218,8 +270,7 @@ void fill_states(std::vector<MethodGraph>& methods, const JsonSource& kv_map, st
     if (!kv_map.given())
       notes.push_back(fmt::format("paired {} outputs of {} with the states of {} by shape and order", pairs.size(),
                                   prefill->name, decode->name));
-    for (const auto& [output, input] : pairs)
-      fill(*prefill, output, input_name(*decode, input), input_type(*decode, input));
+    fill(*prefill, pairs, *decode);
   }
 }
 

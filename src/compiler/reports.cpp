@@ -11,6 +11,7 @@
 #include "graph/document.h"
 #include "graph/import.h"
 #include "npusim/compiler.h"
+#include "npusim/message.h"
 #include "ops/op.h"
 #include "passes/pass.h"
 
@@ -105,15 +106,15 @@ IrReport read_ir(const MethodSource& source) {
 std::string tensors_text(std::string_view title, const Json& tensors) {
   std::string text;
   for (const Json& t : tensors)
-    text += fmt::format("{:<10} {:<24} {}{}\n", t == tensors[0] ? title : "", t["name"].get<std::string>(),
+    text += fmt::format("{:<10} {:<24} {}{}\n", t == tensors[0] ? title : "", printable(t["name"].get<std::string>()),
                         t["dtype"].get<std::string>(), to_string(t["shape"].get<Shape>()));
   return text;
 }
 
 std::string ir_text(const IrReport& report) {
   const Json& j = report.json;
-  std::string text =
-      fmt::format("model      {}\nnodes      {}\n", j["model"].get<std::string>(), j["nodes"].get<int64_t>());
+  std::string text = fmt::format("model      {}\nnodes      {}\n", printable(j["model"].get<std::string>()),
+                                 j["nodes"].get<int64_t>());
   text += tensors_text("inputs", j["inputs"]) + tensors_text("outputs", j["outputs"]);
   text += fmt::format("weights    {} tensors, {:.2f} MB\n", j["weights"].get<int64_t>(),
                       j["weights_bytes"].get<double>() / 1e6);

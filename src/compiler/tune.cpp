@@ -198,7 +198,7 @@ Tuning tune(const std::shared_ptr<const Program>& program, const std::shared_ptr
   drop_unused_code(tuned);
   auto whole = std::make_shared<Program>(put_back(*program, *taken, tuned));
   if (const auto problems = check_program(*whole); !problems.empty())
-    fail(ErrorKind::internal, "the tuned program is unsound: {}", fmt::join(problems, "\n"));
+    fail(ErrorKind::internal, "the tuned program is unsound: {}", fmt::join(problems, "; "));
   result.program = std::move(whole);
   return result;
 }

@@ -101,7 +101,7 @@ void flatten(const Json& data, size_t depth, const Shape& shape, bool flat, Host
     store_double(tensor.data.data(), dtype, count++, read_real(data));
   } else {
     const int64_t number = read_int(data);
-    if (dtype != DType::boolean && wrap_through(dtype, number) != number)
+    if (wrap_through(dtype, number) != number)
       fail(ErrorKind::bad_input, "{} is out of range for {}", number, dtype_name(dtype));
     store_int(tensor.data.data(), dtype, count++, number);
   }

@@ -1,15 +1,13 @@
 // Reading of IR JSON (docs/ir_format.md sections 1-3 and 5) into plain structs.
 #include "graph/document.h"
 
-#include "base/checkpoint.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 
 namespace npusim {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int max_depth = 100;
 
 // Where a JSON value stands; spelled out only when a problem is reported. The default is the whole file.
 struct Path {
@@ -25,18 +23,13 @@ std::string to_string(const Path& path) {
 }
 
 // Python writes NaN, Infinity and -Infinity as bare words, which JSON lacks: they become strings, and numbers accept
-// those (graph/attrs.h). Nesting is bounded here too, before anything recursive sees it.
-std::string_view prepare(std::string_view text, std::string& storage, const std::string& where) {
-  int depth = 0;
+// those (graph/attrs.h).
+std::string_view prepare(std::string_view text, std::string& storage) {
   size_t copied = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"') {
       for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
-    } else if (c == '[' || c == '{') {
-      if (++depth > max_depth) fail(ErrorKind::bad_input, "{}: nested deeper than {} levels", where, max_depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
     } else if (c == 'N' || c == 'I') {
       const std::string_view word = c == 'N' ? "NaN" : "Infinity";
       if (text.substr(i, word.size()) != word) continue;
@@ -219,20 +212,19 @@ struct Reader {
 
 Json parse(std::string_view text, const std::string& where) {
   std::string storage;
-  return parse_json(prepare(text, storage, where), where);
+  return parse_json(prepare(text, storage), where);
 }
 
 }  // namespace
 
+Json parse_ir(std::string_view text, const std::string& where) {
+  refuse_other_kinds(text, FileKind::ir, where);
+  return parse(text, where);
+}
+
 IrDocument read_document(std::string_view json, Problems& problems) {
-  if (is_pytorch_file(json))
-    fail(ErrorKind::bad_input,
-         "{}: is a PyTorch file (a zip archive or a pickle), not IR JSON: docs/ir_format.md section 9 says how to get "
-         "the "
-         "IR of a model",
-         problems.where);
   IrDocument document;
-  document.root = parse(json, problems.where);
+  document.root = parse_ir(json, problems.where);
   if (!document.root.is_object())
     fail(ErrorKind::bad_input, "{}: expected a JSON object with nodes, found {}", problems.where,
          document.root.type_name());

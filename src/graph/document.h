@@ -47,6 +47,10 @@ struct IrDocument {
   std::unordered_map<std::string_view, IrConstant> constants;           // by FQN
 };
 
+// IR as JSON values, in which Python's NaN and Infinity are the strings "NaN", "Infinity" and "-Infinity": so are they
+// written again, and read as numbers. Throws bad_input.
+nlohmann::json parse_ir(std::string_view text, const std::string& where);
+
 // Throws bad_input when the text is no JSON at all; everything else goes to `problems`.
 IrDocument read_document(std::string_view json, Problems& problems);
 

@@ -119,8 +119,8 @@ class Importer {
   }
 
   void ask_plugin(std::string_view op_type, const std::string& name, OpName& found) {
-    std::string reason;  // that there is no plugin is told once
-    if (options_.find_plugin && unknown_.empty() && !plugin_) plugin_ = options_.find_plugin(reason);
+    std::string reason;
+    if (options_.find_plugin && unknown_.empty() && !plugin_) plugin_ = options_.find_plugin(no_plugin_);
     if (plugin_) found.plugin = plugin_schema(*plugin_, name, reason);
     if (!found.plugin) unknown_.push_back({op_type, std::move(reason)});
   }
@@ -139,6 +139,7 @@ class Importer {
                             fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                             shown < names.size() ? ", …" : "", reason.empty() ? "" : "; ", reason);
     }
+    if (!no_plugin_.empty()) problems_.unsupported("", "{}", no_plugin_);
   }
 
   // The element of a tuple: a value that exists already.
@@ -325,6 +326,7 @@ class Importer {
   Graph& graph_;
   const ImportOptions& options_;
   std::shared_ptr<const AtenPlugin> plugin_;
+  std::string no_plugin_;  // why there is none, where it was looked for
   std::vector<std::string>* notes_;
   const bool interleaved_ = takes_every_second(document_);
   Resolver resolver_;

@@ -157,6 +157,8 @@ class Parser {
       if (is_real ? !parse_real(word, real) : !parse_int(word, integer)) line_.expected("a number before this");
       if (is_real)
         store_double(tensor.data.data(), tensor.type.dtype, i, real);
+      else if (wrap_through(tensor.type.dtype, integer) != integer)
+        line_.expected(fmt::format("a number that {} holds before this", dtype_name(tensor.type.dtype)));
       else
         store_int(tensor.data.data(), tensor.type.dtype, i, integer);
     }

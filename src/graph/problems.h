@@ -2,11 +2,13 @@
 #pragma once
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
+#include "npusim/message.h"
 
 namespace npusim {
 
@@ -44,12 +46,7 @@ struct Problems {
 
  private:
   // One problem is one line, whatever a hostile file has in its names.
-  static std::string one_line(std::string text) {
-    if (text.size() > 1000) text = text.substr(0, 1000) + "…";
-    std::replace_if(
-        text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
-    return text;
-  }
+  static std::string one_line(std::string_view text) { return printable(shortened(text, 1000)); }
 };
 
 }  // namespace npusim

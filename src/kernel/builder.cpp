@@ -64,7 +64,8 @@ Affine KernelBuilder::dim(int d) const {
 }
 
 Ex KernelBuilder::add(Expr e) {
-  if (std::isnan(e.number)) {  // NaN never equals itself: not shared
+  // Not shared: NaN, which never equals itself, and −0, which equals 0.
+  if (std::isnan(e.number) || (e.number == 0 && std::signbit(e.number))) {
     kernel_.exprs.push_back(e);
     return {this, static_cast<int32_t>(kernel_.exprs.size()) - 1};
   }
@@ -108,7 +109,7 @@ Ex KernelBuilder::integer(int64_t value, Scalar type) {
 }
 
 Access KernelBuilder::access(int arg, std::span<const Coord> at) {
-  const Shape& extents = shape(arg);
+  const Shape extents = shape(arg).empty() && at.size() == 1 ? Shape{1} : shape(arg);
   if (at.size() != extents.size())
     fail(ErrorKind::internal, "kernel access with {} coordinates of a tensor {}", at.size(), to_string(extents));
   const Shape strides = row_major_strides(extents);
@@ -276,25 +277,32 @@ Ex KernelBuilder::scan(Reduction reduction, Ex x) {
   return add(e);
 }
 
+Ex KernelBuilder::order(Ex x, bool descending) {
+  Expr e{.op = ExprOp::order, .type = Scalar::i64, .reduction = descending ? Reduction::max : Reduction::min};
+  e.in[0] = x.id;
+  return add(e);
+}
+
 Ex KernelBuilder::contract(ContractionKind kind, Shape reduce, int a, std::span<const Coord> a_at, int b,
                            std::span<const Coord> b_at) {
   auto c = std::make_shared<Contraction>();
   c->kind = kind;
   c->reduce = std::move(reduce);
   kernel_.contraction = c;
-  c->a = access(a, a_at);
+  if (kind != ContractionKind::attention) c->a = access(a, a_at);  // an attention's is in its score
   c->b = access(b, b_at);
   const size_t rank = kernel_.space.size() + c->reduce.size();
   for (Access* operand : {&c->a, &c->b}) {
+    if (operand->arg < 0) continue;
     resize_to(operand->strides, rank);
     for (Guard& g : operand->guards) resize_to(g.coeffs, rank);
   }
   return add({.op = ExprOp::contraction, .type = Scalar::f32});
 }
 
-void KernelBuilder::store(int arg, std::span<const Coord> at, Ex x, bool accumulate) {
+void KernelBuilder::store(int arg, std::span<const Coord> at, Ex x, std::optional<Reduction> accumulate) {
   x = cast(x, scalar_of(dtype(arg)));
-  kernel_.stores.push_back({access(arg, at), x.id, accumulate});
+  kernel_.stores.push_back({access(arg, at), x.id, accumulate.has_value(), accumulate.value_or(Reduction::sum)});
 }
 
 void KernelBuilder::store(int arg, Ex x) {

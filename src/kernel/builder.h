@@ -1,6 +1,7 @@
 // Builds a kernel: operands with coordinates, expressions with operators; equal expressions are shared.
 #pragma once
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <unordered_map>
@@ -56,7 +57,8 @@ class KernelBuilder {
   Ex number(double value, Scalar type = Scalar::f32);
   Ex integer(int64_t value, Scalar type = Scalar::i64);
 
-  // The element at one coordinate per dimension of the argument's shape. Affine coordinates that can leave the shape
+  // The element at one coordinate per dimension of the argument's shape; a scalar may have one, of the vector of one
+  // element that it is: an index of it traps as others do. Affine coordinates that can leave the shape
   // become guards; select the value away where in_bounds() is false.
   Ex load(int arg, std::span<const Coord> at);
   // The element at the index of the space without its last `row` dimensions, broadcast to them from the right.
@@ -75,13 +77,14 @@ class KernelBuilder {
   Ex single(Ex x);  // an f32 that is a float32 in the reference's double precision too
   Ex reduce(Reduction reduction, Ex x);
   Ex scan(Reduction reduction, Ex x);
+  Ex order(Ex x, bool descending);  // of what was loaded, to be stored, in a kernel of its own (kernel/facts/order.h)
 
   // The contraction's leaf. Coordinates run over space ++ reduce (dim(d) for d >= rank of the space names a reduced
   // dimension).
   Ex contract(ContractionKind kind, Shape reduce, int a, std::span<const Coord> a_at, int b,
               std::span<const Coord> b_at);
 
-  void store(int arg, std::span<const Coord> at, Ex x, bool accumulate = false);
+  void store(int arg, std::span<const Coord> at, Ex x, std::optional<Reduction> accumulate = {});
   // Stores at the index of the space (its first rank(arg) dimensions, or all of a space of the same size).
   void store(int arg, Ex x);
 

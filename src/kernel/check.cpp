@@ -5,12 +5,17 @@
 
 #include "base/error.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/memory.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/kernel.h"
 
 namespace npusim {
 namespace {
+
+constexpr int64_t max_coefficient = int64_t{1} << 56;
+constexpr size_t max_exprs = 16384;  // some who ask of kernels follow operands by recursion
 
 std::string text_of_op(const Expr& e) {
   return e.op == ExprOp::round_to ? fmt::format("round_to {}", dtype_name(e.dtype)) : std::string(expr_op_name(e.op));
@@ -41,23 +46,34 @@ struct Checker {
       if (k.exprs[static_cast<size_t>(t.expr)].type != Scalar::i64)
         add("{}: index expression e{} is not i64", what, t.expr);
     }
-    if (!touches(a, dims)) return;
+    if (!coefficients(a, what)) return;
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return;  // there are no points
     std::optional<Range> reach = range_of(a.offset, a.strides, dims);
     for (const Guard& g : a.guards) {
-      if (reach) reach = widened(*reach, g.stride, g.limit);
+      if (reach) reach = widened(*reach, g.stride, std::max<int64_t>(g.limit, 1));
       if (!range_of(g.offset, g.coeffs, dims)) reach.reset();
     }
     for (const IndexTerm& t : a.terms)
-      if (reach) reach = widened(*reach, t.stride, t.extent);
+      if (reach) reach = widened(*reach, t.stride, std::max<int64_t>(t.extent, 1));
     if (!reach) return add("{}: addresses of argument %{} leave int64", what, a.arg);
-    if (reach->low < 0 || reach->high >= arg.elements)
+    if (touches(a) && (reach->low < 0 || reach->high >= arg.elements))
       add("{}: elements {}..{} of argument %{}, which has {}", what, reach->low, reach->high, a.arg, arg.elements);
   }
 
-  // Whether any point touches memory.
-  static bool touches(const Access& a, const std::vector<int64_t>& dims) {
-    return std::none_of(dims.begin(), dims.end(), [](int64_t n) { return n == 0; }) &&
-           std::none_of(a.guards.begin(), a.guards.end(), [](const Guard& g) { return g.limit < 1; }) &&
+  // Along a dimension of extent 1 a stride says nothing, but whoever takes dimensions together computes with it.
+  bool coefficients(const Access& a, const char* what) {
+    const auto large = [](int64_t n) { return n < -max_coefficient || n > max_coefficient; };
+    bool found = std::any_of(a.strides.begin(), a.strides.end(), large);
+    for (const Guard& g : a.guards)
+      found = found || large(g.stride) || std::any_of(g.coeffs.begin(), g.coeffs.end(), large);
+    for (const IndexTerm& t : a.terms) found = found || large(t.stride);
+    if (found) add("{}: a stride of argument %{} is beyond 2^56", what, a.arg);
+    return !found;
+  }
+
+  // Whether a point, if there is one, can touch memory.
+  static bool touches(const Access& a) {
+    return std::none_of(a.guards.begin(), a.guards.end(), [](const Guard& g) { return g.limit < 1; }) &&
            std::none_of(a.terms.begin(), a.terms.end(), [](const IndexTerm& t) { return t.extent < 1; });
   }
 
@@ -85,7 +101,6 @@ struct Checker {
         if (e.integer < 0 || static_cast<size_t>(e.integer) >= k.accesses.size())
           return add("e{}: no access {}", i, e.integer);
         const Access& a = k.accesses[static_cast<size_t>(e.integer)];
-        access(a, k.space, i, false, fmt::format("e{}", i).c_str());
         if (const KernelArg* arg = argument(a.arg); arg && e.type != scalar_of(arg->dtype))
           add("e{}: a load of {} is {}, found {}", i, dtype_name(arg->dtype), scalar_name(scalar_of(arg->dtype)),
               scalar_name(e.type));
@@ -117,6 +132,7 @@ struct Checker {
   }
 
   void expressions() {
+    if (k.exprs.size() > max_exprs) return add("{} expressions, at most {}", k.exprs.size(), max_exprs);
     for (size_t i = 0; i < k.exprs.size(); ++i) {
       const Expr& e = k.exprs[i];
       if (static_cast<int>(e.op) >= expr_op_count || e.type > Scalar::f64 || static_cast<int>(e.dtype) >= dtype_count ||
@@ -125,6 +141,22 @@ struct Checker {
     }
     if (!problems.empty()) return;  // what follows has names for all of them
     for (size_t i = 0; i < k.exprs.size(); ++i) expression(i);
+    accesses();
+  }
+
+  // Each once, however many loads name it; what it is computed from comes before all of them.
+  void accesses() {
+    std::vector<size_t> first(k.accesses.size(), k.exprs.size());
+    for (size_t i = k.exprs.size(); i-- > 0;) {
+      const Expr& e = k.exprs[i];
+      if (e.op == ExprOp::load && e.integer >= 0 && static_cast<size_t>(e.integer) < first.size())
+        first[static_cast<size_t>(e.integer)] = i;
+    }
+    for (size_t n = 0; n < first.size(); ++n)
+      if (first[n] == k.exprs.size())
+        add("access {}: no load names it", n);
+      else
+        access(k.accesses[n], k.space, first[n], false, fmt::format("e{}", first[n]).c_str());
   }
 
   void run() {
@@ -139,12 +171,16 @@ struct Checker {
     if (k.contraction) contraction(*k.contraction);
     expressions();
     if (!problems.empty()) return;
+    if (has_order(k))
+      if (const std::string problem = order_problem(k); !problem.empty()) return add("{}", problem);
     for (const Store& s : k.stores) {
       if (s.expr < 0 || static_cast<size_t>(s.expr) >= k.exprs.size())
         add("store of no expression e{}", s.expr);
       else
         store(s);
     }
+    if (!problems.empty()) return;
+    for (const std::string& problem : store_conflicts(k)) add("{}", problem);
   }
 
   static bool has_elements(const Shape& shape, int64_t elements) {
@@ -197,6 +233,7 @@ struct Checker {
   void store(const Store& s) {
     access(s.access, k.space, k.exprs.size(), true, "store");
     if (s.accumulate && k.row_dims > 0) add("store: what adds up has no row");
+    if (s.reduction > (s.accumulate ? Reduction::max : Reduction::sum)) add("store: unknown reduction");
     const Scalar type = k.exprs[static_cast<size_t>(s.expr)].type;
     if (const KernelArg* arg = argument(s.access.arg); arg && type != scalar_of(arg->dtype))
       add("store: e{} is {}, argument %{} is {}", s.expr, scalar_name(type), s.access.arg, dtype_name(arg->dtype));
@@ -223,6 +260,7 @@ struct Checker {
       std::vector<int64_t> expected(k.space.begin(), k.space.end() - 1);
       expected.push_back(c.reduce[0]);
       if (score.space != expected) return add("attention's score is not over the queries and keys");
+      if (!(c.a == Access{})) add("attention's product is its score's");
       const Kernel inner = score_kernel(k);
       Checker{inner, problems}.run();
       if (score.result < 0 || static_cast<size_t>(score.result) >= score.exprs.size() ||
@@ -263,6 +301,7 @@ std::vector<std::string> check_kernel(const Kernel& kernel) {
       problems.push_back(fmt::format("argument %{}: bad size or type", i));
     if (writes && !arg.written) problems.push_back(fmt::format("argument %{}: reads come before writes", i));
     writes = writes || arg.written;
+    if (arg.updates < -1) problems.push_back(fmt::format("argument %{}: cannot update %{}", i, arg.updates));
     if (arg.updates >= 0) {
       const auto source = static_cast<size_t>(arg.updates);
       if (!arg.written || source >= i || kernel.args[source].written || kernel.args[source].dtype != arg.dtype ||

@@ -13,6 +13,8 @@
 #include "base/threads.h"
 #include "kernel/facts/depend.h"
 #include "kernel/facts/key_count.h"
+#include "kernel/facts/memory.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/scalar.h"
 
@@ -66,6 +68,7 @@ class Evaluator {
         row_(row_of(kernel)),
         carry_(kernel.exprs.size()) {
     for (int stage : depends_.stage) last_stage_ = std::max(last_stage_, stage);
+    if (has_order(k_)) order_ = order_form(k_);
     for (const Store& s : k_.stores) store_varies_.push_back((dims_of(s.access, depends_) & row_) != 0);
     if (k_.contraction && k_.contraction->kind != ContractionKind::attention)
       for (const Access* access : {&k_.contraction->a, &k_.contraction->b})
@@ -84,7 +87,8 @@ class Evaluator {
     Index index(k_.space.size(), 0);
     int64_t left = begin;
     for (size_t d = outer; begin < end && d-- > 0; left /= k_.space[d]) index[d] = left % k_.space[d];
-    for (int64_t at = begin; at < end; ++at, advance(index, k_.space, 0, outer)) row(index, outer);
+    for (int64_t at = begin; at < end; ++at, advance(index, k_.space, 0, outer))
+      order_ ? ordered_row(index) : row(index, outer);
   }
 
   // The expression's value at a point of a kernel without a row.
@@ -94,6 +98,29 @@ class Evaluator {
   }
 
  private:
+  void ordered_row(Index& index) {
+    int64_t& along = index.back();
+    const Scalar type = k_.exprs[0].type;
+    std::vector<Number> elements;
+    std::vector<int64_t> order;
+    for (along = 0; along < order_->length; ++along) {
+      elements.push_back(read(*order_->from, index, type));
+      order.push_back(along);
+    }
+    const auto is_before = [&](int64_t a, int64_t b) {
+      const Number &x = elements[static_cast<size_t>(a)], &y = elements[static_cast<size_t>(b)];
+      if (type < Scalar::f32) return order_->descending ? y.i < x.i : x.i < y.i;
+      if (std::isnan(x.f) || std::isnan(y.f)) return order_->descending ? !std::isnan(y.f) : !std::isnan(x.f);
+      return order_->descending ? y.f < x.f : x.f < y.f;
+    };
+    std::stable_sort(order.begin(), order.end(), is_before);
+    for (along = 0; along < order_->length; ++along) {
+      values_[1] = {0, order[static_cast<size_t>(along)]};
+      write(k_.stores[0], index);
+    }
+    along = 0;
+  }
+
   void row(Index& index, size_t outer) {
     const size_t rank = k_.space.size();
     const bool empty = element_count({k_.space.begin() + static_cast<std::ptrdiff_t>(outer), k_.space.end()}) == 0;
@@ -169,13 +196,15 @@ class Evaluator {
     if (at < 0) trap(s.access, static_cast<int32_t>(-2 - at));
     const DType dtype = k_.args[static_cast<size_t>(s.access.arg)].dtype;
     void* data = memory_[static_cast<size_t>(s.access.arg)];
-    const Number n = values_[static_cast<size_t>(s.expr)];
-    if (k_.exprs[static_cast<size_t>(s.expr)].type >= Scalar::f32)
-      store_double(data, dtype, at, s.accumulate ? load_double(data, dtype, at) + n.f : n.f);
-    else if (is_float(dtype))
-      store_double(data, dtype, at, static_cast<double>(n.i) + (s.accumulate ? load_double(data, dtype, at) : 0));
+    Number n = values_[static_cast<size_t>(s.expr)];
+    if (s.accumulate && is_integer(dtype)) n.i = wrap_through(dtype, n.i);
+    if (s.accumulate)
+      n = combine(s.reduction,
+                  is_float(dtype) ? Number{load_double(data, dtype, at), 0} : Number{0, load_int(data, dtype, at)}, n);
+    if (is_float(dtype))
+      store_double(data, dtype, at, n.f);
     else
-      store_int(data, dtype, at, s.accumulate ? wrap_add(load_int(data, dtype, at), n.i) : n.i);
+      store_int(data, dtype, at, n.i);
   }
 
   [[noreturn]] void trap(const Access& a, int32_t expr) const {
@@ -296,6 +325,7 @@ class Evaluator {
   Dependence depends_;
   DimSet row_;
   int last_stage_ = 0;
+  std::optional<OrderForm> order_;  // of a kernel that orders rows
   std::vector<bool> store_varies_;  // along the row
   std::vector<Number> carry_;       // scans
   std::vector<Summed> summed_;      // the two operands of a product
@@ -311,9 +341,7 @@ class Evaluator {
 void evaluate(const Kernel& kernel, std::span<void* const> args, bool single) {
   if (kernel.call) fail(ErrorKind::internal, "{} is done by a plugin", kernel.call->op);
   const int64_t rows = element_count({kernel.space.begin(), kernel.space.end() - kernel.row_dims});
-  const auto adds = [](const Store& store) { return store.accumulate; };
-  if (!kernel.contraction || std::any_of(kernel.stores.begin(), kernel.stores.end(), adds))
-    return Evaluator(kernel, args, single).run(0, rows);
+  if (!kernel.contraction || order_matters(kernel)) return Evaluator(kernel, args, single).run(0, rows);
   // Points of a contraction are long and their own: all cores.
   parallel_for(rows, 64, [&](int64_t begin, int64_t end, int) { Evaluator(kernel, args, single).run(begin, end); });
 }

@@ -25,42 +25,43 @@ struct OpRow {
   Result result;
 };
 constexpr std::array<OpRow, expr_op_count> op_rows{{
-    {"constant", 0, any, Result::first},     {"index", 0, any, Result::i64},
-    {"load", 0, any, Result::first},         {"contraction", 0, any, Result::f32},
-    {"neg", 1, numbers, Result::first},      {"abs", 1, numbers, Result::first},
-    {"exp", 1, floats, Result::first},       {"exp2", 1, floats, Result::first},
-    {"expm1", 1, floats, Result::first},     {"log", 1, floats, Result::first},
-    {"log2", 1, floats, Result::first},      {"log10", 1, floats, Result::first},
-    {"log1p", 1, floats, Result::first},     {"sqrt", 1, floats, Result::first},
-    {"rsqrt", 1, floats, Result::first},     {"sin", 1, floats, Result::first},
-    {"cos", 1, floats, Result::first},       {"tan", 1, floats, Result::first},
-    {"asin", 1, floats, Result::first},      {"acos", 1, floats, Result::first},
-    {"atan", 1, floats, Result::first},      {"sinh", 1, floats, Result::first},
-    {"cosh", 1, floats, Result::first},      {"tanh", 1, floats, Result::first},
-    {"asinh", 1, floats, Result::first},     {"acosh", 1, floats, Result::first},
-    {"atanh", 1, floats, Result::first},     {"erf", 1, floats, Result::first},
-    {"erfc", 1, floats, Result::first},      {"floor", 1, floats, Result::first},
-    {"ceil", 1, floats, Result::first},      {"round", 1, floats, Result::first},
-    {"trunc", 1, floats, Result::first},     {"isnan", 1, floats, Result::boolean},
-    {"not", 1, booleans, Result::boolean},   {"add", 2, numbers, Result::first},
-    {"sub", 2, numbers, Result::first},      {"mul", 2, numbers, Result::first},
-    {"div", 2, floats, Result::first},       {"min", 2, numbers, Result::first},
-    {"max", 2, numbers, Result::first},      {"pow", 2, numbers, Result::first},
-    {"fmod", 2, floats, Result::first},      {"atan2", 2, floats, Result::first},
-    {"idiv", 2, integers, Result::first},    {"irem", 2, integers, Result::first},
-    {"and", 2, bits, Result::first},         {"or", 2, bits, Result::first},
-    {"xor", 2, bits, Result::first},         {"shl", 2, integers, Result::first},
-    {"shr", 2, integers, Result::first},     {"eq", 2, any, Result::boolean},
-    {"ne", 2, any, Result::boolean},         {"lt", 2, any, Result::boolean},
-    {"le", 2, any, Result::boolean},         {"select", 3, any, Result::second},
-    {"cast", 1, any, Result::first},         {"round_to", 1, any, Result::first},
-    {"reduce", 1, numbers, Result::first},   {"scan", 1, numbers, Result::first},
-    {"require", 1, booleans, Result::first},
+    {"constant", 0, any, Result::first},   {"index", 0, any, Result::i64},
+    {"load", 0, any, Result::first},       {"contraction", 0, any, Result::f32},
+    {"neg", 1, numbers, Result::first},    {"abs", 1, numbers, Result::first},
+    {"exp", 1, floats, Result::first},     {"exp2", 1, floats, Result::first},
+    {"expm1", 1, floats, Result::first},   {"log", 1, floats, Result::first},
+    {"log2", 1, floats, Result::first},    {"log10", 1, floats, Result::first},
+    {"log1p", 1, floats, Result::first},   {"sqrt", 1, floats, Result::first},
+    {"rsqrt", 1, floats, Result::first},   {"sin", 1, floats, Result::first},
+    {"cos", 1, floats, Result::first},     {"tan", 1, floats, Result::first},
+    {"asin", 1, floats, Result::first},    {"acos", 1, floats, Result::first},
+    {"atan", 1, floats, Result::first},    {"sinh", 1, floats, Result::first},
+    {"cosh", 1, floats, Result::first},    {"tanh", 1, floats, Result::first},
+    {"asinh", 1, floats, Result::first},   {"acosh", 1, floats, Result::first},
+    {"atanh", 1, floats, Result::first},   {"erf", 1, floats, Result::first},
+    {"erfc", 1, floats, Result::first},    {"floor", 1, floats, Result::first},
+    {"ceil", 1, floats, Result::first},    {"round", 1, floats, Result::first},
+    {"trunc", 1, floats, Result::first},   {"isnan", 1, floats, Result::boolean},
+    {"not", 1, booleans, Result::boolean}, {"add", 2, numbers, Result::first},
+    {"sub", 2, numbers, Result::first},    {"mul", 2, numbers, Result::first},
+    {"div", 2, floats, Result::first},     {"min", 2, numbers, Result::first},
+    {"max", 2, numbers, Result::first},    {"pow", 2, numbers, Result::first},
+    {"fmod", 2, floats, Result::first},    {"atan2", 2, floats, Result::first},
+    {"idiv", 2, integers, Result::first},  {"irem", 2, integers, Result::first},
+    {"and", 2, bits, Result::first},       {"or", 2, bits, Result::first},
+    {"xor", 2, bits, Result::first},       {"shl", 2, integers, Result::first},
+    {"shr", 2, integers, Result::first},   {"eq", 2, any, Result::boolean},
+    {"ne", 2, any, Result::boolean},       {"lt", 2, any, Result::boolean},
+    {"le", 2, any, Result::boolean},       {"select", 3, any, Result::second},
+    {"cast", 1, any, Result::first},       {"round_to", 1, any, Result::first},
+    {"reduce", 1, numbers, Result::first}, {"scan", 1, numbers, Result::first},
+    {"order", 1, any, Result::i64},        {"require", 1, booleans, Result::first},
 }};
 constexpr std::array<std::string_view, requirement_count> requirements{
     "a probability is not in [0, 1]", "weights of categories are negative, not finite, or all 0",
     "a standard deviation is negative", "a length is not that of a sequence that is there",
-    "an assertion does not hold: a size or a number that values decide is not the one the program is made for"};
+    "an assertion does not hold: one of the model's own, or a size or a number that values decide is not the one the "
+    "program is made for"};
 
 constexpr std::array<std::string_view, 4> scalar_names{"bool", "i64", "f32", "f64"};
 constexpr std::array<std::string_view, 4> reduction_names{"sum", "product", "min", "max"};
@@ -103,6 +104,7 @@ void append_exprs(std::string& out, const std::vector<Expr>& exprs, const std::v
         break;
       case ExprOp::reduce:
       case ExprOp::scan:
+      case ExprOp::order:
         out += fmt::format(" {}", reduction_name(e.reduction));
         break;
       default:
@@ -223,7 +225,8 @@ std::string to_text(const Kernel& k) {
   if (k.contraction) append_contraction(text, *k.contraction);
   append_exprs(text, k.exprs, k.accesses, "");
   for (const Store& s : k.stores)
-    text += fmt::format("{} {} = e{}\n", s.accumulate ? "accumulate" : "store", text_of(s.access), s.expr);
+    text += fmt::format("{}{} {} = e{}\n", s.accumulate ? "accumulate " : "store",
+                        s.accumulate ? reduction_name(s.reduction) : "", text_of(s.access), s.expr);
   return text;
 }
 

@@ -8,6 +8,8 @@
 // A kernel may hold one contraction (matmul, convolution, attention). Its value at each point of the space is the leaf
 // expression `contraction`; the expressions around it are the epilogue.
 //
+// Or a kernel orders its rows: it loads a row, says which of its elements comes first, second, …, and stores that.
+//
 // Or a kernel is one call: an operator that only a plugin can do, of which nothing is known but what it takes and
 // gives.
 #pragma once
@@ -91,6 +93,7 @@ enum class ExprOp : uint8_t {
   round_to,  // as stored in `dtype` and loaded again
   reduce,    // over the row with `reduction`; the result is the same along the row
   scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction` sum or product
+  order,     // at place j of the row: which of its elements is the j-th, i64; see order_form() (kernel/facts/order.h)
   require,   // of booleans: the operand; traps where it is false. `integer` is the Requirement
 };
 inline constexpr int expr_op_count = static_cast<int>(ExprOp::require) + 1;
@@ -105,7 +108,7 @@ struct Expr {
   ExprOp op = ExprOp::constant;
   Scalar type = Scalar::f32;
   DType dtype = DType::f32;               // round_to
-  Reduction reduction = Reduction::sum;   // reduce, scan
+  Reduction reduction = Reduction::sum;   // reduce, scan; order: min has the smallest first, max the largest
   std::array<int32_t, 3> in{-1, -1, -1};  // operands: indices of earlier expressions
   double number = 0;                      // constant
   int64_t integer = 0;                    // constant, index, load, contraction, require
@@ -153,7 +156,8 @@ struct Access {
 struct Store {
   Access access;            // strides of 0 along the row: the value is the same along the row and stored once
   int32_t expr = -1;        // of the type of the argument's dtype
-  bool accumulate = false;  // adds to what is there, in index order (scatter_add)
+  bool accumulate = false;  // what is there is combined with the value as stored, and stored; in index order
+  Reduction reduction = Reduction::sum;  // accumulate: how
 };
 
 struct KernelArg {  // a read one that no access names is the target's own: results do not depend on it

@@ -36,7 +36,7 @@ void lower_bincount(const OpCall& call, Lowering& lowering) {
   const Coord at[] = {k.load_broadcast(k.read(lowering.input(0)))};
   const int weights = call.tensor("weights");
   const Ex x = weights < 0 ? k.integer(1, type) : k.cast(k.load_broadcast(k.read(lowering.input(weights))), type);
-  k.store(k.write(lowering.output(0), from), at, x, true);
+  k.store(k.write(lowering.output(0), from), at, x, Reduction::sum);
   k.done("bincount");
 }
 

@@ -17,8 +17,15 @@ std::vector<TensorType> infer_cast(const OpCall& call) {
   return {type};
 }
 
+// A narrower dtype that the model asks for is a rounding, whatever dtype its value is stored in.
+Ex rounded(Ex x, const OpCall& call) {
+  const DType to = call.outputs[0].dtype;
+  const bool narrow = to == DType::f16 || to == DType::bf16;
+  return narrow && call.inputs[0]->dtype != to ? x.builder->round_to(x.builder->cast(x, Scalar::f32), to) : x;
+}
+
 constexpr OpRecord cast(std::string_view schema, Memory memory = Memory::converted) {
-  OpRecord record = formula<same>(schema, 1);
+  OpRecord record = formula<rounded>(schema, 1);
   record.infer = infer_cast;
   record.memory = memory;
   return record;
@@ -31,7 +38,7 @@ std::vector<TensorType> infer_fixed(const OpCall& call) {
 
 template <DType dtype>
 constexpr OpRecord cast_to(std::string_view schema) {
-  OpRecord record = formula<same>(schema, 1);
+  OpRecord record = formula<rounded>(schema, 1);
   record.infer = infer_fixed<dtype>;
   record.memory = Memory::converted;
   return record;

@@ -1,4 +1,4 @@
-// The kernels of a convolution: direct, and transposed as a direct one over a spread-out image.
+// The kernels of a convolution: direct, and transposed as a direct one.
 #include <algorithm>
 
 #include "base/error.h"
@@ -77,8 +77,8 @@ void lower_direct(Lowering& lowering, std::string name, const ConvSpec& spec, in
   k.done(std::move(name));
 }
 
-// The image with stride − 1 zeros between neighbours, cropped and padded for a direct convolution of stride 1:
-// [n, C, spread…], where element t of a dimension is in[(t − lead) / stride] if that is one.
+// Where a window is dilated too: the image with stride − 1 zeros between neighbours, cropped and padded for a direct
+// convolution of stride 1: [n, C, spread…], where element t of a dimension is in[(t − lead) / stride] if that is one.
 int spread(Lowering& lowering, const ConvSpec& spec, int image, const Geometry& g) {
   TensorType type = lowering.type(image);
   const size_t first = type.shape.size() - g.spatial;
@@ -150,6 +150,105 @@ bool tiles(const Lowering& lowering, const ConvSpec& spec, const Geometry& g, in
   return true;
 }
 
+// Of one spatial dimension of a transposed convolution without dilation: result element o = q·stride + r − offset has
+// the taps r, r + stride, …, of which the one at position j from the far end meets image element q + j − before.
+struct Residues {
+  int64_t stride, taps;  // of each residue r, zeros among them where the stride does not divide the kernel
+  int64_t count;         // of q
+  int64_t before, offset;
+};
+
+Residues residues_of(const ConvSpec& spec, const Geometry& g, size_t d) {
+  const int64_t stride = spec.stride[d], pad = spec.before[d];
+  const auto floor_div = [stride](int64_t n) { return n / stride - (n % stride < 0); };
+  const int64_t first = floor_div(pad), last = floor_div(g.out[d] - 1 + pad);
+  const int64_t taps = (g.kernel[d] + stride - 1) / stride;
+  return {stride, taps, last - first + 1, taps - 1 - first, pad - first * stride};
+}
+
+// The weight of a direct convolution that computes all residues as channels: [group, r…, out channel] x [in channel,
+// taps…].
+int residue_weight(Lowering& lowering, const ConvSpec& spec, const std::vector<Residues>& dims, int weight,
+                   const Geometry& g) {
+  const auto spatial = static_cast<int>(g.spatial);
+  Shape shape{spec.groups * g.group_out, g.group_in}, space{spec.groups};
+  for (const Residues& d : dims) shape[0] *= d.stride, shape.push_back(d.taps), space.push_back(d.stride);
+  space.insert(space.end(), {g.group_out, g.group_in});
+  for (const Residues& d : dims) space.push_back(d.taps);
+  const int result = lowering.temporary({lowering.type(weight).dtype, std::move(shape)});
+  OpKernel k(lowering, std::move(space));
+  const Affine in_channel = k.dim(2 + spatial);
+  Affine row = k.dim(0);
+  std::vector<Coord> from{Coord(k.dim(0) * g.group_in + in_channel), Coord(k.dim(1 + spatial))}, taps;
+  Ex inside = k.integer(1, Scalar::boolean);
+  for (int i = 0; i < spatial; ++i) {
+    const Residues& d = dims[static_cast<size_t>(i)];
+    const Affine j = k.dim(3 + spatial + i), tap = k.dim(1 + i) + j * -d.stride + (d.taps - 1) * d.stride;
+    row = row * d.stride + k.dim(1 + i);
+    from.emplace_back(tap);
+    taps.emplace_back(j);
+    inside = inside && k.in_bounds(tap, g.kernel[static_cast<size_t>(i)]);
+  }
+  std::vector<Coord> to{Coord(row * g.group_out + k.dim(1 + spatial)), Coord(in_channel)};
+  to.insert(to.end(), taps.begin(), taps.end());
+  const Ex x = k.load(k.read(weight), from);
+  k.store(k.write(result), to, select(inside, x, 0));
+  k.done("residue_weight");
+  return result;
+}
+
+// Puts residues side by side, and adds the bias: from [n, group · r… · out channel, q…] to [n, C, out…].
+void interleave(Lowering& lowering, std::string name, const ConvSpec& spec, const std::vector<Residues>& dims, int from,
+                int bias, int result, const Geometry& g) {
+  Shape space{g.batch, spec.groups, g.group_out};
+  for (const Residues& d : dims) space.insert(space.end(), {d.count, d.stride});
+  OpKernel k(lowering, std::move(space));
+  const Affine channel = k.dim(1) * g.group_out + k.dim(2);
+  Affine row = k.dim(1);
+  std::vector<Coord> counts, at, to;
+  if (g.batched) at.emplace_back(k.dim(0)), to.emplace_back(k.dim(0));
+  to.emplace_back(channel);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int q = 3 + 2 * static_cast<int>(i);
+    row = row * dims[i].stride + k.dim(q + 1);
+    counts.emplace_back(k.dim(q));
+    to.emplace_back(k.dim(q) * dims[i].stride + k.dim(q + 1) + -dims[i].offset);  // beyond the result: not stored
+  }
+  at.emplace_back(row * g.group_out + k.dim(2));
+  at.insert(at.end(), counts.begin(), counts.end());
+  Ex x = k.load(k.read(from), at);
+  if (bias >= 0) {
+    const Coord one[] = {channel};
+    x = x + k.load(k.read(bias), one);
+  }
+  k.store(k.write(result), to, x);
+  k.done(std::move(name));
+}
+
+// A transposed convolution as a direct one of stride 1 over the image as it is, with the residues of the result's
+// coordinates modulo the stride as channels.
+void lower_residues(Lowering& lowering, std::string name, const ConvSpec& spec, int image, int weight, int bias,
+                    int result, const Geometry& g) {
+  std::vector<Residues> dims;
+  ConvSpec direct = spec;
+  direct.transposed = false;
+  const TensorType& type = lowering.type(result);
+  TensorType sums{compute_dtype(type.dtype), {}};
+  if (g.batched) sums.shape.push_back(g.batch);
+  sums.shape.push_back(spec.groups * g.group_out);
+  for (size_t d = 0; d < g.spatial; ++d) {
+    dims.push_back(residues_of(spec, g, d));
+    direct.stride[d] = direct.dilation[d] = 1;
+    direct.before[d] = dims[d].before;
+    sums.shape[g.batched] *= dims[d].stride;
+    sums.shape.push_back(dims[d].count);
+  }
+  const int residues = lowering.temporary(sums);
+  lower_direct(lowering, name + "_residues", direct, image, residue_weight(lowering, spec, dims, weight, g), -1,
+               residues);
+  interleave(lowering, std::move(name), spec, dims, residues, bias, result, g);
+}
+
 }  // namespace
 
 void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, int weight, int bias, int result) {
@@ -159,6 +258,11 @@ void lower_conv(Lowering& lowering, std::string name, ConvSpec spec, int image, 
     return lower_tiling(lowering, std::move(name), spec, image, weight, bias, result, g);
   // o·1 + tap·dilation, with taps counted from the far end, is where the image element stands in the spread image.
   const bool dense = std::all_of(spec.stride.begin(), spec.stride.end(), [](int64_t s) { return s == 1; });
+  const bool dilated = std::any_of(spec.dilation.begin(), spec.dilation.end(), [](int64_t d) { return d != 1; });
+  const bool nothing = g.group_in == 0 || element_count(lowering.type(image).shape) == 0 ||
+                       element_count(lowering.type(result).shape) == 0;
+  if (!dense && !dilated && !nothing)
+    return lower_residues(lowering, std::move(name), spec, image, weight, bias, result, g);
   if (!dense) image = spread(lowering, spec, image, g);
   for (size_t d = 0; d < g.spatial; ++d) {
     spec.before[d] = dense ? (g.kernel[d] - 1) * spec.dilation[d] - spec.before[d] : 0;

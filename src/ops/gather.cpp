@@ -28,19 +28,20 @@ void lower_embedding(const OpCall& call, Lowering& lowering) {
   k.done("embedding");
 }
 
-// self[…, index[i…], …]: the index replaces one coordinate of its own position.
-void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int self, int index, bool broadcast) {
+// self[…, index[i…], …]: the index replaces one coordinate of its own position. from_end: below 0 it counts from there.
+void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int self, int index, bool broadcast,
+                        bool from_end) {
   const Shape shape = lowering.type(lowering.output(0)).shape;
   OpKernel k(lowering, shape);
   const int from = k.read(self), index_arg = k.read(index);
-  const Shape &extents = k.shape(from), &index_shape = k.shape(index_arg);
+  const Shape extents = at_least_vector(k.shape(from)), &index_shape = k.shape(index_arg);
   std::vector<Coord> index_at, at;
   for (size_t d = 0; d < index_shape.size(); ++d)
     index_at.emplace_back(broadcast && index_shape[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
   const Ex i = k.load(index_arg, index_at);
   for (size_t d = 0; d < extents.size(); ++d) {
     if (d == dim)
-      at.emplace_back(i);
+      at.emplace_back(from_end ? wrapped(i, extents[d]) : i);
     else
       at.emplace_back(broadcast && extents[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
   }
@@ -64,10 +65,10 @@ std::vector<TensorType> infer_gather(const OpCall& call) {
 void lower_gather(const OpCall& call, Lowering& lowering) {
   const int index = call.tensor("index");
   lower_gather_along(lowering, "gather", dim_argument(call, "dim", call.type("self").shape.size()), lowering.input(0),
-                     lowering.input(index), false);
+                     lowering.input(index), false, false);
 }
 
-// gather with both operands broadcast to each other but along dim; without dim both are flat.
+// gather with both operands broadcast to each other but along dim; without dim both are flat. Indices may be negative.
 std::vector<TensorType> infer_take_along(const OpCall& call) {
   const TensorType &self = call.type("self"), &indices = call.type("indices");
   need_index(call, indices);
@@ -99,7 +100,7 @@ void lower_take_along(const OpCall& call, Lowering& lowering) {
   } else {
     dim = dim_argument(call, "dim", call.type("self").shape.size());
   }
-  lower_gather_along(lowering, "take_along_dim", dim, self, index, !call.is_none("dim"));
+  lower_gather_along(lowering, "take_along_dim", dim, self, index, !call.is_none("dim"), true);
 }
 
 std::vector<TensorType> infer_index_select(const OpCall& call) {
@@ -118,10 +119,9 @@ void lower_index_select(const OpCall& call, Lowering& lowering) {
   const size_t dim = dim_argument(call, "dim", self.size());
   OpKernel k(lowering, call.outputs[0].shape);
   const int from = k.read(lowering.input(0)), index = k.read(lowering.input(call.tensor("index")));
-  std::vector<Coord> at = coordinates(identity_coordinates(self.size())), index_at;
+  std::vector<Coord> at = coordinates(identity_coordinates(at_least_vector(self).size())), index_at;
   if (!k.shape(index).empty()) index_at.emplace_back(self.empty() ? Affine{} : k.dim(static_cast<int>(dim)));
-  const Ex i = k.load(index, index_at);
-  if (!self.empty()) at[dim] = Coord(i);
+  at[dim] = Coord(k.load(index, index_at));
   const Ex x = k.load(from, at);
   k.store(k.write(lowering.output(0)), x);
   k.done("index_select");

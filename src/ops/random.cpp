@@ -3,13 +3,12 @@
 
 #include "base/error.h"
 #include "ops/formula.h"
+#include "ops/order.h"
 #include "ops/philox.h"
 #include "ops/view.h"
 
 namespace npusim {
 namespace {
-
-constexpr int64_t longest_row = 4096;  // what is ordered by counting costs the square of it
 
 constexpr OpRecord random(std::string_view schema, void (*lower)(const OpCall&, Lowering&),
                           std::vector<TensorType> (*infer)(const OpCall&),
@@ -196,40 +195,25 @@ std::string refuse_bernoulli(const OpCall& call) {
   return chance >= 0 && chance <= 1 ? "" : fmt::format("expected 0 <= p <= 1, found {}", chance);
 }
 
-// How many of each row's keys come before each: row, column and the column compared with are the space.
-void lower_ranks(Lowering& lowering, int keys, int ranks, bool largest_first) {
-  const Shape shape = lowering.type(keys).shape;
-  const int rank = static_cast<int>(shape.size());
-  Shape space = shape;
-  space.push_back(shape.back());
-  OpKernel k(lowering, space, 1);
-  std::vector<Coord> at;
-  for (int d = 0; d < rank; ++d) at.emplace_back(k.dim(d));
-  const int from = k.read(keys);
-  const Ex x = k.load(from, at);
-  at.back() = Coord(k.dim(rank));
-  const Ex other = k.load(from, at);
-  const Ex before = largest_first ? x < other : other < x;
-  const Ex first = before || (other == x && k.index(rank) < k.index(rank - 1));
-  k.store(k.write(ranks), k.reduce(Reduction::sum, k.cast(first, Scalar::i64)));
-  k.done("rank");
-}
-
 std::string refuse_permutation(const OpCall& call) {
   const int64_t n = call.integer("n");
-  if (n < 0) return fmt::format("expected n >= 0, found {}", n);
-  return n > longest_row ? fmt::format("{} elements are too many to order (at most {})", n, longest_row) : "";
+  return n < 0 ? fmt::format("expected n >= 0, found {}", n) : "";
 }
 
 // The places that random keys of 63 bits have among each other.
 void lower_permutation(const OpCall& call, Lowering& lowering) {
   const int64_t n = call.integer("n");
-  const int keys = lowering.temporary({DType::i64, {n}});
+  const TensorType numbers{DType::i64, {n}};
+  const int keys = lowering.temporary(numbers), order = lowering.temporary(numbers);
   OpKernel k(lowering, {n});
   const Draw drawn = draw(k, lowering);
   k.store(k.write(keys), bit_or(shl(drawn.word(0), k.integer(31)), shr(drawn.word(1), k.integer(1))));
   k.done("keys");
-  lower_ranks(lowering, keys, lowering.output(0), false);
+  lower_order(lowering, keys, {0, false, n}, order);
+  OpKernel places(lowering, {n});
+  const Coord at[] = {places.load_broadcast(places.read(order))};
+  places.store(places.write(lowering.output(0)), at, places.index(0));
+  places.done("places");
 }
 
 std::vector<TensorType> infer_permutation(const OpCall& call) {
@@ -252,8 +236,6 @@ std::string refuse_choice(const OpCall& call) {
   if (samples <= 0 || categories == 0) return "draws none";
   if (call.boolean("replacement")) return "";
   if (samples > categories) return fmt::format("{} of {} cannot be drawn without replacement", samples, categories);
-  if (samples > 1 && categories > longest_row)
-    return fmt::format("rows of {} are too long to order (at most {})", categories, longest_row);
   return "";
 }
 
@@ -291,15 +273,12 @@ void lower_choice(const OpCall& call, Lowering& lowering) {
     return store_choice(k, score == k.reduce(Reduction::max, score));
   }
   const int scores = lowering.temporary({type == Scalar::f64 ? DType::f64 : DType::f32, rows});
-  const int ranks = lowering.temporary({DType::i64, rows});
   OpKernel drawing(lowering, rows, 1);
   const Ex p = drawing.load_broadcast(drawing.read(lowering.input(0)));
   const Ex score = checked(drawing, p, p / draw(drawing, lowering).exponential(type));
   drawing.store(drawing.write(scores), score);
   drawing.done("scores");
-  lower_ranks(lowering, scores, ranks, true);
-  OpKernel k(lowering, space, 1);
-  store_choice(k, at_category(k, k.read(ranks)) == k.index(dims - 1));
+  lower_order(lowering, scores, {rows.size() - 1, true, samples}, lowering.output(0));
 }
 
 // The arguments that every creation schema ends with.

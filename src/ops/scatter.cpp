@@ -13,6 +13,10 @@ namespace {
   fail(ErrorKind::bad_input, "{}: {} {} does not fit self {}", call.op->name(), what, to_string(a), to_string(self));
 }
 
+std::optional<Reduction> accumulated(const OpCall& call) {
+  return call.boolean("accumulate") ? std::optional(Reduction::sum) : std::nullopt;
+}
+
 // The operand index_fill writes, -1 where it writes a number.
 int fill_operand(const OpCall& call) {
   const int at = call.op->schema.find("value");
@@ -36,21 +40,22 @@ std::vector<TensorType> infer_index_write(const OpCall& call) {
 }
 
 // The write of index_copy and its kind: one kernel over the source, storing at self[…, index[i], …].
-void lower_index_write(Lowering& lowering, std::string name, bool wrap, bool accumulate,
+void lower_index_write(Lowering& lowering, std::string name, bool wrap, std::optional<Reduction> accumulate,
                        const std::function<Ex(OpKernel&)>& value) {
   const OpCall& call = lowering.call;
   const Shape self = call.type("self").shape;
   const size_t dim = dim_argument(call, "dim", self.size());
-  const Updated updated = updated_result(lowering, accumulate);
+  const Updated updated = updated_result(lowering, accumulate.has_value());
   const int index = lowering.input(call.tensor("index"));
   Shape space = at_least_vector(self);  // a scalar is written as often as there are indices
   space[dim] = element_count(call.type("index").shape);
   OpKernel k(lowering, space);
   const int from = k.read(updated.from), index_arg = k.read(index);
-  std::vector<Coord> index_at, at = coordinates(identity_coordinates(self.size()));
+  const Shape extents = at_least_vector(self);
+  std::vector<Coord> index_at, at = coordinates(identity_coordinates(extents.size()));
   if (!k.shape(index_arg).empty()) index_at.emplace_back(k.dim(static_cast<int>(dim)));
   const Ex i = k.load(index_arg, index_at);
-  if (!self.empty()) at[dim] = Coord(wrap ? wrapped(i, self[dim]) : i);
+  at[dim] = Coord(wrap ? wrapped(i, extents[dim]) : i);
   const Ex x = value(k);
   k.store(k.write(updated.to, from), at, x, accumulate);
   k.done(std::move(name));
@@ -67,19 +72,19 @@ Ex source_at(OpKernel& k, int source) {
 }
 
 void lower_index_copy(const OpCall& call, Lowering& lowering) {
-  lower_index_write(lowering, "index_copy", false, false,
+  lower_index_write(lowering, "index_copy", false, {},
                     [&](OpKernel& k) { return source_at(k, lowering.input(call.tensor("source"))); });
 }
 
 void lower_index_add(const OpCall& call, Lowering& lowering) {
-  lower_index_write(lowering, "index_add", false, true, [&](OpKernel& k) {
+  lower_index_write(lowering, "index_add", false, Reduction::sum, [&](OpKernel& k) {
     const Ex x = source_at(k, lowering.input(call.tensor("source")));
     return call.number("alpha") == 1 ? x : x * scalar_attr(x, call, "alpha");
   });
 }
 
 void lower_index_fill(const OpCall& call, Lowering& lowering) {
-  lower_index_write(lowering, "index_fill", true, false, [&](OpKernel& k) {
+  lower_index_write(lowering, "index_fill", true, {}, [&](OpKernel& k) {
     if (fill_operand(call) >= 0) return k.load_broadcast(k.read(lowering.input(fill_operand(call))));
     return k.number(call.number("value"), scalar_of(call.outputs[0].dtype));
   });
@@ -112,24 +117,24 @@ Ex scattered_value(OpKernel& k, const OpCall& call, Lowering& lowering) {
   return k.load(src, coordinates(identity_coordinates(k.shape(src).size())));
 }
 
-void lower_scatter_as(const OpCall& call, Lowering& lowering, bool accumulate) {
+void lower_scatter_as(const OpCall& call, Lowering& lowering, std::optional<Reduction> accumulate) {
   const Shape self = call.type("self").shape, &index = call.type("index").shape;
   if (element_count(index) == 0) {
     return lower_flat(lowering, "copy", lowering.input(0), lowering.output(0));
   }
-  const Updated updated = updated_result(lowering, accumulate);
+  const Updated updated = updated_result(lowering, accumulate.has_value());
   OpKernel k(lowering, at_least_vector(index));
   const int from = k.read(updated.from), index_arg = k.read(lowering.input(call.tensor("index")));
   const Ex i = k.load(index_arg, coordinates(identity_coordinates(index.size())));
-  std::vector<Coord> at = coordinates(identity_coordinates(self.size()));
-  if (!self.empty()) at[dim_argument(call, "dim", self.size())] = Coord(i);
+  std::vector<Coord> at = coordinates(identity_coordinates(at_least_vector(self).size()));
+  at[dim_argument(call, "dim", self.size())] = Coord(i);
   const Ex x = scattered_value(k, call, lowering);
   k.store(k.write(updated.to, from), at, x, accumulate);
   k.done(kernel_name(call));
   round_update(lowering, updated);
 }
-void lower_scatter(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, false); }
-void lower_scatter_add(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, true); }
+void lower_scatter(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, {}); }
+void lower_scatter_add(const OpCall& call, Lowering& lowering) { lower_scatter_as(call, lowering, Reduction::sum); }
 
 // The only index is a mask over the first dimensions of self.
 bool is_masked(const OpCall& call) {
@@ -209,8 +214,8 @@ void lower_index_put(const OpCall& call, Lowering& lowering) {
     return lower_masked(lowering, lowering.input(call.list("indices")[0]), lowering.input(call.tensor("values")),
                         call.boolean("accumulate"));
   const AdvancedIndex index(call);
-  const bool accumulate = call.boolean("accumulate");
-  const Updated updated = updated_result(lowering, accumulate);
+  const std::optional<Reduction> accumulate = accumulated(call);
+  const Updated updated = updated_result(lowering, accumulate.has_value());
   OpKernel k(lowering, index.shape);
   const int from = k.read(updated.from);
   const std::vector<Coord> at = index.coordinates(k);
@@ -254,8 +259,8 @@ void lower_put(const OpCall& call, Lowering& lowering) {
     return view;
   };
   const int index = call.tensor("index"), source = call.tensor("source");
-  const bool accumulate = call.boolean("accumulate");
-  const int target = flat(lowering.input(0), updated_dtype(call.outputs[0].dtype, accumulate));
+  const std::optional<Reduction> accumulate = accumulated(call);
+  const int target = flat(lowering.input(0), updated_dtype(call.outputs[0].dtype, accumulate.has_value()));
   const int index_view = flat(lowering.input(index), call.type("index").dtype);
   const int source_view = flat(lowering.input(source), call.type("source").dtype);
   const int updated = lowering.temporary(lowering.type(target));

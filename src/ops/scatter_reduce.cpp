@@ -1,5 +1,7 @@
-// Scatters that combine: scatter with a reduction, scatter_reduce, index_reduce. Each result element looks at every
-// index along its dimension, so the order of duplicates does not matter.
+// Scatters that combine: scatter with a reduction, scatter_reduce, index_reduce. One walk along the sources combines
+// each with the element that it falls on.
+#include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -52,92 +54,126 @@ std::vector<TensorType> infer_combining(const OpCall& call) {
   return {self};
 }
 
-Ex combined(Combine how, Ex hits, Ex x, OpKernel& k) {
-  const Scalar type = x.type();
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  const bool real = type >= Scalar::f32;
+Reduction reduction_of(Combine how) {
   switch (how) {
     case Combine::product:
-      return k.reduce(Reduction::product, select(hits, x, k.integer(1, type)));
+      return Reduction::product;
     case Combine::smallest:
-      return k.reduce(Reduction::min,
-                      select(hits, x, real ? k.number(inf, type) : k.integer(std::numeric_limits<int64_t>::max())));
+      return Reduction::min;
     case Combine::largest:
-      return k.reduce(Reduction::max,
-                      select(hits, x, real ? k.number(-inf, type) : k.integer(std::numeric_limits<int64_t>::min())));
+      return Reduction::max;
     default:
-      return k.reduce(Reduction::sum, select(hits, x, k.integer(0, type)));
+      return Reduction::sum;
   }
 }
 
-Ex joined(Combine how, Ex a, Ex b) {
-  switch (how) {
-    case Combine::product:
-      return a * b;
-    case Combine::smallest:
-      return min(a, b);
-    case Combine::largest:
-      return max(a, b);
-    default:
-      return a + b;
-  }
+// What leaves any element of the dtype as it is.
+Ex neutral(OpKernel& k, Reduction reduction, DType dtype) {
+  const bool least = reduction == Reduction::max;
+  if (reduction == Reduction::sum || reduction == Reduction::product)
+    return k.integer(reduction == Reduction::product, scalar_of(dtype));
+  if (is_float(dtype)) return k.number(least ? -INFINITY : INFINITY, scalar_of(dtype));
+  if (dtype == DType::boolean || dtype == DType::u8)
+    return k.integer(least ? 0 : dtype == DType::u8 ? 255 : 1, scalar_of(dtype));
+  const int64_t most = std::numeric_limits<int64_t>::max() >> (64 - 8 * dtype_size(dtype));
+  return k.integer(least ? -most - 1 : most);
 }
 
-// Space: self, then the position along the index.
-void lower_combining(const OpCall& call, Lowering& lowering) {
-  const Shape self = call.type("self").shape;
-  const Shape& index = call.type("index").shape;
-  if (element_count(index) == 0) return lower_flat(lowering, "copy", lowering.input(0), lowering.output(0));
-  const bool vector = is_vector_index(call);
-  const size_t dim = dim_argument(call, "dim", self.size());
-  const Combine how = combine_of(call);
-  const bool include_self = call.op->schema.find("include_self") < 0 || call.boolean("include_self");
-  const int rank = static_cast<int>(self.size());
-  const int64_t count = index.empty() ? 1 : index[vector ? 0 : dim];
+// The dividend as ATen divides: integers round down.
+Ex quotient(Ex sum, Ex count) {
+  if (sum.type() >= Scalar::f32) return sum / count;
+  const Ex q = idiv(sum, count);
+  return select(irem(sum, count) != 0 && sum < 0, q - 1, q);
+}
 
-  Shape space = self;
-  space.push_back(count);
-  OpKernel k(lowering, space, 1);
-  const int self_arg = k.read(lowering.input(0)), index_arg = k.read(lowering.input(call.tensor("index")));
-  std::vector<Coord> at, index_at;
-  Ex inside = k.integer(1, Scalar::boolean);
-  for (size_t d = 0; d < self.size(); ++d) {
-    at.emplace_back(k.dim(d == dim ? rank : static_cast<int>(d)));
-    if (d != dim && !vector && index[d] < self[d]) inside = inside && k.index(static_cast<int>(d)) < index[d];
+// One call: what is combined, where it starts, and how often each element was hit where that decides.
+struct Combining {
+  const OpCall& call;
+  Lowering& lowering;
+  Combine how = combine_of(call);
+  bool vector = is_vector_index(call);
+  bool include_self = call.op->schema.find("include_self") < 0 || call.boolean("include_self");
+  bool counted = how == Combine::mean || !include_self;
+  Shape shape = at_least_vector(call.type("self").shape);
+  size_t dim = dim_argument(call, "dim", call.type("self").shape.size());
+  DType dtype = how == Combine::mean && call.outputs[0].dtype == DType::boolean
+                    ? DType::i64
+                    : updated_dtype(call.outputs[0].dtype, true);
+  DType count_dtype = how == Combine::mean ? DType::i64 : DType::boolean;
+
+  int filled(const TensorType& type, const std::function<Ex(OpKernel&)>& value) const {
+    const int operand = lowering.temporary(type);
+    OpKernel k(lowering, type.shape);
+    k.store(k.write(operand), value(k));
+    k.done("start");
+    return operand;
   }
-  if (vector && !index.empty())
-    index_at.emplace_back(k.dim(rank));
-  else if (!vector && !index.empty())
-    index_at = self.empty() ? std::vector<Coord>{Coord(k.dim(0))} : at;
-  const Ex own = self.empty() ? k.integer(0) : k.index(static_cast<int>(dim));
-  const Ex hits = inside && k.load(index_arg, index_at) == own;
-  const Scalar type = scalar_of(call.outputs[0].dtype);
-  const std::string_view from = vector ? "source" : "src";
-  Ex x = k.number(call.op->schema.find("value") >= 0 ? call.number("value") : 0, type);
-  if (call.op->schema.find(from) >= 0) {
-    const int src = k.read(lowering.input(call.tensor(from)));
-    x = k.cast(k.load(src, k.shape(src).empty() ? std::vector<Coord>{} : self.empty() ? index_at : at), type);
+
+  int start() const {
+    if (!include_self) return filled({dtype, shape}, [&](OpKernel& k) { return neutral(k, reduction_of(how), dtype); });
+    if (dtype == call.type("self").dtype && !call.type("self").shape.empty()) return lowering.input(0);
+    const int copy = lowering.temporary({dtype, shape});
+    lower_flat(lowering, "cast", lowering.input(0), copy);
+    return copy;
   }
-  if (type == Scalar::boolean) x = k.cast(x, Scalar::i64);
-  const Ex before = k.cast(k.load(self_arg, coordinates(identity_coordinates(self.size()))), x.type());
-  Ex hit_count = k.reduce(Reduction::sum, select(hits, k.integer(1), k.integer(0)));
-  Ex result = combined(how, hits, x, k);
-  if (include_self) {
-    result = joined(how, before, result);
-    hit_count = hit_count + 1;
+
+  // Combines `from` with every source in order.
+  void combine(int from, int to, int counts_from, int counts_to) const {
+    const Shape index = at_least_vector(call.type("index").shape);
+    Shape space = index;
+    if (vector) space = shape, space[dim] = index[0];
+    OpKernel k(lowering, space);
+    const int from_arg = k.read(from), counts_arg = counted ? k.read(counts_from) : -1;
+    const int index_arg = k.read(lowering.input(call.tensor("index")));
+    const std::vector<Coord> all = coordinates(identity_coordinates(space.size()));
+    const std::vector<Coord> along{Coord(k.dim(static_cast<int>(dim)))};
+    const auto at_place = [&](int arg, const std::vector<Coord>& at) {
+      return k.load(arg, k.shape(arg).empty() ? std::vector<Coord>{} : at);
+    };
+    std::vector<Coord> at = all;
+    at[dim] = Coord(at_place(index_arg, vector ? along : all));
+    const std::string_view source = vector ? "source" : "src";
+    Ex x = k.number(call.op->schema.find("value") >= 0 ? call.number("value") : 0, scalar_of(dtype));
+    if (call.op->schema.find(source) >= 0) x = at_place(k.read(lowering.input(call.tensor(source))), all);
+    k.store(k.write(to, from_arg), at, x, reduction_of(how));
+    if (counted) k.store(k.write(counts_to, counts_arg), at, k.integer(1, scalar_of(count_dtype)), Reduction::sum);
+    k.done(kernel_name(call));
   }
-  if (how == Combine::mean) {
-    const Ex n = max(hit_count, 1);
-    if (x.type() >= Scalar::f32)
-      result = result / n;
-    else {  // integers round down
-      const Ex q = idiv(result, n);
-      result = select((irem(result, n) != 0) && result < 0, q - 1, q);
+
+  void finish(int totals, int counts, int result) const {
+    OpKernel k(lowering, shape);
+    Ex x = k.load_broadcast(k.read(totals));
+    if (counted) {
+      const Ex count = k.load_broadcast(k.read(counts));
+      if (how == Combine::mean) x = quotient(x, max(count, 1));
+      const Ex hit = how == Combine::mean ? count != 0 : count;
+      if (!include_self) x = select(hit, x, k.cast(k.load_broadcast(k.read(lowering.input(0))), x.type()));
     }
+    k.store(k.write(result), x);
+    k.done("finish");
   }
-  if (!include_self) result = select(hit_count == 0, before, result);
-  k.store(k.write(lowering.output(0)), result);
-  k.done(kernel_name(call));
+};
+
+void lower_combining(const OpCall& call, Lowering& lowering) {
+  if (element_count(call.type("index").shape) == 0)
+    return lower_flat(lowering, "copy", lowering.input(0), lowering.output(0));
+  const Combining c{call, lowering};
+  const bool scalar = call.type("self").shape.empty();
+  const bool done = c.dtype == call.outputs[0].dtype && !c.counted && !scalar;  // the totals are the result
+  const int from = c.start();
+  const TensorType count_type{c.count_dtype, c.shape};
+  int counts_from = -1, counts_to = -1;
+  if (c.counted) {
+    counts_from =
+        c.filled(count_type, [&](OpKernel& k) { return k.integer(c.include_self, scalar_of(c.count_dtype)); });
+    counts_to = lowering.temporary(count_type);
+  }
+  const int totals = done ? lowering.output(0) : lowering.temporary({c.dtype, c.shape});
+  c.combine(from, totals, counts_from, counts_to);
+  if (done) return;
+  const int result = scalar ? lowering.temporary({call.outputs[0].dtype, c.shape}) : lowering.output(0);
+  c.finish(totals, counts_to, result);
+  if (scalar) lower_flat(lowering, "view", result, lowering.output(0));
 }
 
 constexpr OpRecord combining(std::string_view schema) {

@@ -1,9 +1,11 @@
-// Where values stand among others, by counting: bucketize, searchsorted, isin.
+// Where values stand among others: bucketize, searchsorted; and whether they do: isin.
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "ops/formula.h"
 #include "ops/index.h"
+#include "ops/order.h"
 
 namespace npusim {
 namespace {
@@ -30,6 +32,17 @@ std::vector<TensorType> infer_search(const OpCall& call) {
   return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
 }
 
+// The first of `count` places that is not `before`, where all that are come first; `count` if there is none: a binary
+// search in steps that are the same whatever it finds.
+Ex first_not(OpKernel& k, int64_t count, const std::function<Ex(Ex place)>& before) {
+  Ex first = k.integer(0);
+  for (int64_t left = count; left > 0; left /= 2) {
+    const Ex next = first + (left + 1) / 2;
+    first = select(before(next - 1), next, first);
+  }
+  return first;
+}
+
 // How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above
 // all.
 void lower_search(const OpCall& call, Lowering& lowering) {
@@ -37,26 +50,28 @@ void lower_search(const OpCall& call, Lowering& lowering) {
   const int sorted = lowering.input(call.tensor(sequence ? "sorted_sequence" : "boundaries"));
   bool right = call.boolean("right");
   if (sequence && !call.is_none("side")) right = call.text("side") == "right";
-  const Shape sorted_shape = lowering.type(sorted).shape;
-  Shape space = call.outputs[0].shape;
-  const int row = static_cast<int>(space.size());
-  space.push_back(sorted_shape.back());
-  OpKernel k(lowering, space, 1);
+  const Shape shape = lowering.type(sorted).shape;
+  const int64_t count = shape.back();
+  OpKernel k(lowering, call.outputs[0].shape);
   const int sorted_arg = k.read(sorted);
-  std::vector<Coord> at;
-  for (size_t d = 0; d + 1 < sorted_shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-  at.emplace_back(k.dim(row));
-  if (sequence && call.tensor("sorter") >= 0)
-    at.back() = Coord(k.load(k.read(lowering.input(call.tensor("sorter"))), at));
-  const Ex boundary = k.load(sorted_arg, at);
+  const bool through = sequence && call.tensor("sorter") >= 0;
+  const int sorter = through ? k.read(lowering.input(call.tensor("sorter"))) : -1;
   Ex value;
   if (has_values(call))
-    value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))), 1);
+    value = k.load_broadcast(k.read(lowering.input(call.tensor("self"))));
   else
-    value = call.is_real("self") ? k.number(call.number("self"), std::max(boundary.type(), Scalar::f32))
-                                 : k.integer(call.integer("self"));
-  const Ex before = right ? !(value < boundary) : !(value <= boundary);
-  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, k.cast(before, Scalar::i64)));
+    value = call.is_real("self")
+                ? k.number(call.number("self"), std::max(scalar_of(lowering.type(sorted).dtype), Scalar::f32))
+                : k.integer(call.integer("self"));
+  const Ex first = first_not(k, count, [&](Ex place) {
+    std::vector<Coord> at;
+    for (size_t d = 0; d + 1 < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+    at.emplace_back(place);
+    if (through) at.back() = Coord(k.load(sorter, at));
+    const Ex boundary = k.load(sorted_arg, at);
+    return right ? !(value < boundary) : !(value <= boundary);
+  });
+  k.store(k.write(lowering.output(0)), first);
   k.done(kernel_name(call));
 }
 
@@ -67,24 +82,42 @@ std::vector<TensorType> infer_isin(const OpCall& call) {
 
 void lower_isin(const OpCall& call, Lowering& lowering) {
   const bool elements = call.op->schema.find("elements") >= 0, tests = call.op->schema.find("test_elements") >= 0;
+  constexpr int64_t most_compared = 16;  // test elements; more of them are ordered
   Shape space = call.outputs[0].shape;
   const int row = static_cast<int>(space.size());
   int list = -1;
+  int64_t count = 0;
   if (tests) {
     const TensorType type = call.type("test_elements");
-    list = lowering.temporary({type.dtype, {element_count(type.shape)}});
+    count = element_count(type.shape);
+    list = lowering.temporary({type.dtype, {count}});
     lower_flat(lowering, "view", lowering.input(call.tensor("test_elements")), list);
-    space.push_back(element_count(type.shape));
+    if (count > most_compared) {
+      const int places = lowering.temporary({DType::i64, {count}}), ordered = lowering.temporary({type.dtype, {count}});
+      lower_order(lowering, list, {0, false, count}, places);
+      lower_values(lowering, list, 0, places, ordered);
+      list = ordered;
+    }
   }
-  OpKernel k(lowering, space, tests);
+  const bool compares = tests && count <= most_compared;
+  if (compares) space.push_back(count);
+  OpKernel k(lowering, space, compares);
   auto number = [&](std::string_view arg) {
     return call.is_real(arg) ? k.number(call.number(arg)) : k.integer(call.integer(arg));
   };
-  const Ex x = elements ? k.load_broadcast(k.read(lowering.input(call.tensor("elements"))), tests) : number("element");
+  const Ex x =
+      elements ? k.load_broadcast(k.read(lowering.input(call.tensor("elements"))), compares) : number("element");
   Ex found;
-  if (tests) {
+  if (compares) {
     const Coord at[] = {k.dim(row)};
     found = k.reduce(Reduction::max, k.cast(x == k.load(k.read(list), at), Scalar::i64)) > 0;
+  } else if (tests) {
+    const int from = k.read(list);
+    const auto test = [&](Ex place) {
+      const Coord at[] = {place};
+      return k.load(from, at);
+    };
+    found = test(min(first_not(k, count, [&](Ex place) { return test(place) < x; }), count - 1)) == x;
   } else {
     found = x == number("test_element");
   }

@@ -1,25 +1,13 @@
-// Orders along a dimension by counting, for each element, how many come before it: sort, argsort, topk, kthvalue,
-// median.
-//
-// The count is exact and stable and puts NaN last (first when descending), as ATen does; it costs the square of the
-// row.
-#include <algorithm>
+// Orders along a dimension: sort, argsort, topk, kthvalue, median.
 #include <limits>
 
 #include "base/error.h"
 #include "ops/formula.h"
 #include "ops/index.h"
+#include "ops/order.h"
 
 namespace npusim {
 namespace {
-
-constexpr int64_t longest_row = 4096;
-
-struct Order {
-  size_t dim = 0;
-  bool descending = false;
-  int64_t kept = 0;  // how many of the first ones
-};
 
 bool flag(const OpCall& call, std::string_view arg, bool absent) {
   return call.op->schema.find(arg) < 0 ? absent : call.boolean(arg);
@@ -45,64 +33,10 @@ std::string refuse_order(const OpCall& call) {
   const bool flat = call.op->schema.find("dim") < 0 && call.op->name() != "aten.msort.default";
   if (flat && element_count(self) == 0 && !is_float(call.type("self").dtype))
     return "no integer is the median of nothing";
-  const int64_t row = flat ? element_count(self) : self[order_of(call).dim];
-  return row > longest_row ? fmt::format("rows of {} elements are too long to sort (at most {})", row, longest_row)
-                           : "";
+  return "";
 }
 
-// Whether a comes before b whatever their places.
-Ex before(Ex a, Ex b, bool descending) {
-  if (a.type() == Scalar::boolean) a = a.builder->cast(a, Scalar::i64), b = b.builder->cast(b, Scalar::i64);
-  const Ex less = descending ? b < a : a < b;
-  if (a.type() < Scalar::f32) return less;
-  return less || (descending ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a));
-}
-
-// The place of every element of `self` (of rank 1 at least) in its sorted row.
-int lower_ranks(Lowering& lowering, int self, const Order& order) {
-  const Shape shape = lowering.type(self).shape;
-  const int ranks = lowering.temporary({DType::i64, shape});
-  const int rank = static_cast<int>(shape.size()), dim = static_cast<int>(order.dim);
-  Shape space = shape;
-  space.push_back(shape[order.dim]);
-  OpKernel k(lowering, space, 1);
-  const int from = k.read(self);
-  std::vector<Coord> at = coordinates(identity_coordinates(shape.size()));
-  const Ex x = k.load(from, at);
-  at[order.dim] = Coord(k.dim(rank));
-  const Ex other = k.load(from, at);
-  const Ex tie = !before(x, other, order.descending) && k.index(rank) < k.index(dim);
-  const Ex first = before(other, x, order.descending) || tie;
-  k.store(k.write(ranks), k.reduce(Reduction::sum, k.cast(first, Scalar::i64)));
-  k.done("rank");
-  return ranks;
-}
-
-// values and indices (either may be -1) receive the first `kept` elements of each sorted row and where they stood.
-void lower_place(Lowering& lowering, int self, int ranks, const Order& order, int values, int indices) {
-  const Shape shape = lowering.type(self).shape;
-  const bool all = order.kept == shape[order.dim];
-  Shape room = shape;
-  room[order.dim] = all ? order.kept : order.kept + 1;  // the last place takes what is not kept
-  OpKernel k(lowering, shape);
-  const Ex x = k.load_broadcast(k.read(self)), rank = k.load_broadcast(k.read(ranks));
-  std::vector<Coord> at = coordinates(identity_coordinates(shape.size()));
-  at[order.dim] = Coord(all ? rank : min(rank, order.kept));
-  auto target = [&](int result) {
-    return all && result >= 0 ? result : lowering.temporary({lowering.type(result).dtype, room});
-  };
-  const int placed_values = values < 0 ? -1 : target(values), placed_indices = indices < 0 ? -1 : target(indices);
-  if (values >= 0) k.store(k.write(placed_values), at, x);
-  if (indices >= 0) k.store(k.write(placed_indices), at, k.index(static_cast<int>(order.dim)));
-  k.done("place");
-  if (all) return;
-  Shape kept = shape;
-  kept[order.dim] = order.kept;
-  if (values >= 0) lower_map(lowering, "slice", {kept, identity_coordinates(shape.size())}, placed_values, values);
-  if (indices >= 0) lower_map(lowering, "slice", {kept, identity_coordinates(shape.size())}, placed_indices, indices);
-}
-
-// The operand with a scalar seen as a vector, and the same of a result; `close` copies the latter back.
+// The operand with a scalar seen as a vector, a copy of it or room for a result.
 int opened(Lowering& lowering, int operand, bool copy) {
   const TensorType type = lowering.type(operand);
   if (!type.shape.empty()) return operand;
@@ -115,7 +49,11 @@ void lower_sorted(Lowering& lowering, const Order& order, int values, int indice
   const int self = opened(lowering, lowering.input(0), true);
   const int to_values = values < 0 ? -1 : opened(lowering, values, false);
   const int to_indices = indices < 0 ? -1 : opened(lowering, indices, false);
-  lower_place(lowering, self, lower_ranks(lowering, self, order), order, to_values, to_indices);
+  Shape kept = lowering.type(self).shape;
+  kept[order.dim] = order.kept;
+  const int places = to_indices < 0 ? lowering.temporary({DType::i64, kept}) : to_indices;
+  lower_order(lowering, self, order, places);
+  if (values >= 0) lower_values(lowering, self, order.dim, places, to_values);
   if (to_values != values) lower_flat(lowering, "view", to_values, values);
   if (to_indices != indices) lower_flat(lowering, "view", to_indices, indices);
 }
@@ -158,50 +96,78 @@ std::vector<TensorType> infer_pick(const OpCall& call) {
   return {{self.dtype, shape}, {DType::i64, shape}};
 }
 
-// The row's elements whose rank is the wanted one: exactly one each, found by sums.
+// Which place of each sorted row [place…] is picked: the same of all, or one for each row of a tensor of their own.
+struct Picked {
+  int64_t same = 0;
+  int operand = -1;
+};
+
+// Numbers among the elements decide: ones that are NaN stand behind all others.
+template <Pick pick>
+Picked pick_place(const OpCall& call, Lowering& lowering, int self, size_t dim) {
+  const TensorType type = lowering.type(self);
+  const int64_t n = type.shape[dim];
+  if (pick == Pick::kth) return {call.integer("k") - 1, -1};
+  if (!is_float(type.dtype)) return {(n - 1) / 2, -1};
+  Shape place = type.shape;
+  place.erase(place.begin() + static_cast<std::ptrdiff_t>(dim));
+  const int wanted = lowering.temporary({DType::i64, place});
+  Shape space = place;
+  space.push_back(n);
+  OpKernel k(lowering, space, 1);
+  const int row = static_cast<int>(place.size());
+  std::vector<Coord> at = coordinates(identity_coordinates(place.size()));
+  at.insert(at.begin() + static_cast<std::ptrdiff_t>(dim), Coord(k.dim(row)));
+  const Ex numbers = k.reduce(Reduction::sum, k.cast(!isnan(k.load(k.read(self), at)), Scalar::i64));
+  k.store(k.write(wanted),
+          pick == Pick::median ? select(numbers < n, numbers, (n - 1) / 2) : max(idiv(numbers - 1, k.integer(2)), 0));
+  k.done("middle");
+  return {0, wanted};
+}
+
 template <Pick pick>
 void lower_pick(const OpCall& call, Lowering& lowering) {
   int self = opened(lowering, lowering.input(0), true);
-  Order order;
+  size_t dim = 0;
   if (call.op->schema.find("dim") >= 0) {
-    order.dim = dim_argument(call, "dim", lowering.type(self).shape.size());
+    dim = dim_argument(call, "dim", lowering.type(self).shape.size());
   } else if (lowering.type(self).shape.size() > 1) {
     const int flat = lowering.temporary({lowering.type(self).dtype, {element_count(lowering.type(self).shape)}});
     lower_flat(lowering, "view", self, flat);
     self = flat;
   }
   const Shape shape = lowering.type(self).shape;
-  const int ranks = lower_ranks(lowering, self, order);
-  const int64_t n = shape[order.dim];
-  Shape space = shape;
-  space.erase(space.begin() + static_cast<std::ptrdiff_t>(order.dim));
-  const int row = static_cast<int>(space.size());
-  space.push_back(n);
-  OpKernel k(lowering, space, 1);
-  std::vector<Coord> at;
-  for (int d = 0, other = 0; d <= row; ++d) at.emplace_back(k.dim(d == static_cast<int>(order.dim) ? row : other++));
-  const Ex x = k.load(k.read(self), at), rank = k.load(k.read(ranks), at);
-  Ex wanted = k.integer(pick == Pick::kth ? 0 : (n - 1) / 2);
-  if (pick == Pick::kth) wanted = k.integer(call.integer("k") - 1);
-  if (pick != Pick::kth && is_float(lowering.type(self).dtype)) {
-    const Ex numbers = k.reduce(Reduction::sum, k.cast(!isnan(x), Scalar::i64));
-    if (pick == Pick::median)
-      wanted = select(numbers < n, numbers, wanted);
-    else
-      wanted = max(idiv(numbers - 1, k.integer(2)), 0);
+  Shape place = shape, kept = shape;
+  place.erase(place.begin() + static_cast<std::ptrdiff_t>(dim));
+  const bool nothing = shape[dim] == 0;  // its median is NaN
+  Picked picked;
+  int places = -1;
+  if (!nothing) {
+    picked = pick_place<pick>(call, lowering, self, dim);
+    kept[dim] = picked.operand < 0 ? picked.same + 1 : shape[dim];
+    places = lowering.temporary({DType::i64, kept});
+    lower_order(lowering, self, {dim, false, kept[dim]}, places);
   }
-  const Ex found = rank == wanted;
-  const Ex picked = k.reduce(Reduction::sum, select(found, k.cast(x, std::max(x.type(), Scalar::i64)), 0));
-  const Ex value = n == 0 ? literal(x, std::numeric_limits<double>::quiet_NaN()) : picked;
-  const Ex index = k.reduce(Reduction::sum, select(found, k.index(row), 0));
-  const Shape place(space.begin(), space.end() - 1);
-  auto keep = [&](int result, Ex y) {
-    const Shape stored = lowering.type(result).shape;
+  OpKernel k(lowering, place);
+  const auto along = [&](Coord coordinate) {
+    std::vector<Coord> at = coordinates(identity_coordinates(place.size()));
+    at.insert(at.begin() + static_cast<std::ptrdiff_t>(dim), std::move(coordinate));
+    return at;
+  };
+  const auto keep = [&](int result, Ex y) {
     std::vector<Coord> to = coordinates(identity_coordinates(place.size()));
-    if (stored.size() > place.size()) to.insert(to.begin() + static_cast<std::ptrdiff_t>(order.dim), Coord(int64_t{0}));
+    if (lowering.type(result).shape.size() > place.size())
+      to.insert(to.begin() + static_cast<std::ptrdiff_t>(dim), Coord(int64_t{0}));
     k.store(k.write(result), to, y);
   };
-  keep(lowering.output(0), value);
+  if (nothing) {
+    keep(lowering.output(0), k.number(std::numeric_limits<double>::quiet_NaN(), scalar_of(call.outputs[0].dtype)));
+    return k.done(kernel_name(call));
+  }
+  const int from = k.read(self), from_places = k.read(places);
+  const Coord at = picked.operand < 0 ? Coord(picked.same) : Coord(k.load_broadcast(k.read(picked.operand)));
+  const Ex index = k.load(from_places, along(at));
+  keep(lowering.output(0), k.load(from, along(index)));
   if (call.outputs.size() > 1) keep(lowering.output(1), index);
   k.done(kernel_name(call));
 }
@@ -237,6 +203,33 @@ constexpr OpRecord records[] = {
 };
 
 }  // namespace
+
+void lower_order(Lowering& lowering, int self, const Order& order, int places) {
+  if (element_count(lowering.type(places).shape) == 0) {
+    OpKernel nothing(lowering, lowering.type(places).shape);
+    nothing.store(nothing.write(places), nothing.integer(0));
+    return nothing.done("nothing");
+  }
+  Shape space = lowering.type(self).shape;
+  space.erase(space.begin() + static_cast<std::ptrdiff_t>(order.dim));
+  const int row = static_cast<int>(space.size());
+  space.push_back(lowering.type(self).shape[order.dim]);
+  OpKernel k(lowering, space, 1);
+  std::vector<Coord> at = coordinates(identity_coordinates(static_cast<size_t>(row)));
+  at.insert(at.begin() + static_cast<std::ptrdiff_t>(order.dim), Coord(k.dim(row)));
+  const Ex x = k.load(k.read(self), at);
+  k.store(k.write(places), at, k.order(x, order.descending));
+  k.done("order");
+}
+
+void lower_values(Lowering& lowering, int self, size_t dim, int places, int values) {
+  OpKernel k(lowering, lowering.type(values).shape);
+  const int from = k.read(self);
+  std::vector<Coord> at = coordinates(identity_coordinates(k.space().size()));
+  at[dim] = Coord(k.load_broadcast(k.read(places)));
+  k.store(k.write(values), k.load(from, at));
+  k.done("ordered");
+}
 
 std::span<const OpRecord> sort_ops() { return records; }
 

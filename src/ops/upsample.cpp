@@ -105,25 +105,46 @@ struct Position {
   Ex value;
 };
 
-// The element ATen's float32 arithmetic picks for output o.
-int64_t nearest_element(const Axis& axis, bool exact, int64_t o) {
-  const float scale =
-      axis.factor ? static_cast<float>(1.0 / *axis.factor) : static_cast<float>(axis.in) / static_cast<float>(axis.out);
-  if (!exact && axis.out == axis.in) return o;
-  if (!exact && axis.out == 2 * axis.in) return o >> 1;
-  const float at = exact ? (static_cast<float>(o) + 0.5f) * scale : static_cast<float>(o) * scale;
+// How ATen's float32 arithmetic picks an element.
+enum class Nearest : uint8_t {
+  floor,       // o · scale
+  by_extents,  // that, but of equal extents the same element and of twice as many the half, whatever the factor
+  exact,       // (o + 1/2) · scale
+};
+struct NearestRule {
+  Nearest how = Nearest::floor;
+  bool wide = false;  // the position is computed in float64, and only then rounded to float32
+};
+
+int64_t nearest_element(const Axis& axis, NearestRule rule, int64_t o) {
+  if (rule.how == Nearest::by_extents && axis.out == axis.in) return o;
+  if (rule.how == Nearest::by_extents && axis.out == 2 * axis.in) return o >> 1;
+  const double ratio = axis.factor ? 1.0 / *axis.factor : static_cast<double>(axis.in) / static_cast<double>(axis.out);
+  const double half = rule.how == Nearest::exact ? 0.5 : 0.0;
+  const auto scale =
+      axis.factor ? static_cast<float>(ratio) : static_cast<float>(axis.in) / static_cast<float>(axis.out);
+  const float at = rule.wide ? static_cast<float>((static_cast<double>(o) + half) * ratio)
+                             : (static_cast<float>(o) + static_cast<float>(half)) * scale;
   return std::min(static_cast<int64_t>(std::floor(at)), axis.in - 1);
+}
+
+// ATen has two kernels for nearest, which differ where a factor is given that the extents do not show (1.01 of 60
+// elements), and in float64. Which one runs is a matter of speed there: small images have the one with the rule of
+// extents (and channels-last ones of more than three channels, of which the exporter leaves the factors out).
+NearestRule nearest_rule(const std::vector<Axis>& axes, bool exact, DType dtype) {
+  const bool small = axes.size() == 2 && axes[0].out + axes[1].out <= 128;
+  return {exact ? Nearest::exact : small ? Nearest::by_extents : Nearest::floor, !small && dtype == DType::f64};
 }
 
 // A position whose integer part is that element for every output: the exact ratio, raised by float32's rounding where
 // that reaches the next element.
-Line nearest_line(const Axis& axis, bool exact) {
+Line nearest_line(const Axis& axis, NearestRule rule) {
   const double ratio = axis.factor ? 1.0 / *axis.factor : static_cast<double>(axis.in) / static_cast<double>(axis.out);
-  const double half = exact ? 0.5 : 0.0;
+  const double half = rule.how == Nearest::exact ? 0.5 : 0.0;
   auto agrees = [&](Line line) {
     for (int64_t o = 0; o < axis.out; ++o) {
       const int64_t element = (o * fixed(line.scale) + fixed(line.shift)) >> fraction_bits;
-      if (std::min(element, axis.in - 1) != nearest_element(axis, exact, o)) return false;
+      if (std::min(element, axis.in - 1) != nearest_element(axis, rule, o)) return false;
     }
     return true;
   };
@@ -154,6 +175,7 @@ struct Tap {
 using Taps = std::vector<Tap>;
 
 Taps linear_taps(KernelBuilder& k, int d, const Axis& axis, bool align_corners, Scalar type) {
+  if (axis.in == axis.out) return {{k.index(d), k.number(1, type)}};  // whatever the factor
   Position at(k, d, smooth_line(axis, align_corners), type);
   at.value = max(at.value, 0);
   const Ex first = min(at.whole(), axis.in - 1);
@@ -211,10 +233,11 @@ void lower_nearest(const OpCall& call, Lowering& lowering) {
   Pointwise p(call, lowering);
   OpKernel& k = p.kernel;
   const std::vector<Axis> axes = axes_of(call, spatial);
+  const NearestRule rule = nearest_rule(axes, exact, call.outputs[0].dtype);
   std::vector<Coord> at{k.dim(0), k.dim(1)};
   for (int d = 0; d < spatial; ++d) {
     const Axis& axis = axes[static_cast<size_t>(d)];
-    const Line line = nearest_line(axis, exact);
+    const Line line = nearest_line(axis, rule);
     if (line.scale == 1 && line.shift < 1 && axis.out <= axis.in)
       at.emplace_back(k.dim(2 + d));
     else
@@ -241,13 +264,18 @@ void lower_antialiased(const OpCall& call, Lowering& lowering) {
   std::vector<Window> windows;
   for (const Axis& axis : axes) {
     const double support = filter_radius(cubic) * std::max(scale_of(axis, call.boolean("align_corners")), 1.0);
-    windows.push_back({axis.in, 2 * static_cast<int64_t>(std::ceil(support)) + 1, 1, 0, 1, axis.out});
+    const int64_t size = axis.in == axis.out ? 1 : 2 * static_cast<int64_t>(std::ceil(support)) + 1;
+    windows.push_back({axis.in, size, 1, 0, 1, axis.out});
   }
   WindowKernel k(lowering, type, windows);
   std::vector<Coord> at{k.dim(0), k.dim(1)};
   Ex weight = k.number(1, scalar_of(type.dtype) == Scalar::f64 ? Scalar::f64 : Scalar::f32);
   for (int d = 0; d < 2; ++d) {
     const Axis& axis = axes[static_cast<size_t>(d)];
+    if (axis.in == axis.out) {  // whatever the factor
+      at.emplace_back(k.dim(2 + d));
+      continue;
+    }
     const double scale = scale_of(axis, call.boolean("align_corners")), width = std::max(scale, 1.0);
     const double support = filter_radius(cubic) * width;
     const Position middle(k, 2 + d, {scale, scale * 0.5}, weight.type());

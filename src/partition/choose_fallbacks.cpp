@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "npusim/message.h"
 #include "partition/partition.h"
 #include "program/program.h"
 
@@ -21,6 +23,27 @@ bool is_called(std::string_view op, std::string_view name) {
   return is(op) || (op.starts_with("aten.") && is(op.substr(5)));
 }
 
+// An operator's name with as many of its parts as another one has: "relu" of "aten.relu.default" beside "rely".
+std::string as_written(std::string op, const std::string& beside) {
+  const bool with_namespace = beside.starts_with("aten.");
+  if (!with_namespace && op.starts_with("aten.")) op.erase(0, 5);
+  const auto parts = [](const std::string& name) { return std::count(name.begin(), name.end(), '.'); };
+  while (parts(op) > parts(beside)) op.erase(op.rfind('.'));
+  return op;
+}
+
+std::vector<std::string> names_of(const std::vector<Origin>& origins) {
+  std::vector<std::string> names;
+  for (const Origin& origin : origins) names.push_back(origin.node);
+  return names;
+}
+
+std::vector<std::string> names_of(const std::vector<MethodGraph>& methods) {
+  std::vector<std::string> names;
+  for (const MethodGraph& method : methods) names.push_back(method.name);
+  return names;
+}
+
 void force(std::vector<MethodGraph>& methods, const std::string& name) {
   bool found = false;
   for (MethodGraph& method : methods)
@@ -29,14 +52,19 @@ void force(std::vector<MethodGraph>& methods, const std::string& name) {
         found = true;
         origin.reason = fmt::format("--force-cpu {}", name);
       }
-  if (!found) fail(ErrorKind::usage, "--force-cpu {}: no node of the model is of this operator", name);
+  if (found) return;
+  std::set<std::string> known;
+  for (const MethodGraph& method : methods)
+    for (const Origin& origin : method.graph.origins) known.insert(as_written(origin.op, name));
+  fail(ErrorKind::usage, "--force-cpu {}: no node of the model is of this operator{}", name, did_you_mean(name, known));
 }
 
 MethodGraph& find_method(std::vector<MethodGraph>& methods, const std::string& name, const std::string& where) {
   const auto found =
       std::find_if(methods.begin(), methods.end(), [&](const MethodGraph& method) { return method.name == name; });
   if (found == methods.end())
-    fail(ErrorKind::bad_input, "{}: methods: no method is called {}", where, json_quoted(name));
+    fail(ErrorKind::bad_input, "{}: methods: no method is called {}: expected {}", where, json_quoted(name),
+         fmt::join(names_of(methods), ", "));
   return *found;
 }
 
@@ -47,16 +75,19 @@ void follow_plan(std::vector<MethodGraph>& methods, const nlohmann::json& plan, 
     return value;
   };
   if (!plan.contains("methods")) fail(ErrorKind::bad_input, "{}: missing \"methods\"", where);
+  refuse_unknown_keys(plan, {"methods"}, where);
   for (const auto& [name, method] : object(plan["methods"], "methods").items()) {
     const std::string at = "methods." + name;
     Graph& graph = find_method(methods, name, where).graph;
     std::map<std::string_view, Origin*> origins;
     for (Origin& origin : graph.origins) origins[origin.node] = &origin;
     if (!object(method, at).contains("cpu")) fail(ErrorKind::bad_input, "{}: {}: missing \"cpu\"", where, at);
+    refuse_unknown_keys(method, {"cpu"}, fmt::format("{}: {}", where, at));
     for (const auto& [node, reason] : object(method["cpu"], at + ".cpu").items()) {
       const auto origin = origins.find(node);
       if (origin == origins.end())
-        fail(ErrorKind::bad_input, "{}: {}.cpu: the model has no node {}", where, at, json_quoted(node));
+        fail(ErrorKind::bad_input, "{}: {}.cpu: the model has no node {}{}", where, at, json_quoted(node),
+             did_you_mean(node, names_of(graph.origins)));
       if (!reason.is_string() || reason.get_ref<const std::string&>().empty())
         fail(ErrorKind::bad_input, "{}: {}.cpu.{}: expected the reason, found {}", where, at, node, json_found(reason));
       origin->second->reason = reason.get<std::string>();

@@ -2,6 +2,7 @@
 // float32. Masks, positions, rotary angles, running sums, graph inputs and outputs keep their own dtypes.
 #include <algorithm>
 
+#include "kernel/facts/compact.h"
 #include "passes/early_values.h"
 #include "passes/pass.h"
 #include "passes/retype.h"
@@ -166,9 +167,25 @@ void widen(Graph& graph) {
   }
 }
 
-}  // namespace
+// A rounding to the dtype that a value is stored in is the store's.
+void leave_rounding_to_stores(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    const auto rounds = [&](const Kernel& k, const Store& s) {
+      const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
+      return e.op == ExprOp::round_to && e.dtype == k.args[static_cast<size_t>(s.access.arg)].dtype && !s.accumulate;
+    };
+    const Kernel& kernel = *node.kernel;
+    if (std::none_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& s) { return rounds(kernel, s); }))
+      continue;
+    auto edited = std::make_shared<Kernel>(kernel);
+    for (Store& s : edited->stores)
+      while (rounds(*edited, s)) s.expr = edited->exprs[static_cast<size_t>(s.expr)].in[0];
+    drop_dead(*edited);
+    node.kernel = std::move(edited);
+  }
+}
 
-void choose_dtype(Graph& graph, PassContext& context) {
+void choose_stored(Graph& graph, PassContext& context) {
   // Rotary frequencies stay float32 whatever the file says: an angle's error grows with the position (W-20).
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {
@@ -186,6 +203,13 @@ void choose_dtype(Graph& graph, PassContext& context) {
     widen(graph);
   else if (!mixed)
     narrow(graph, *context.dtype, context.target.equal_operands);
+}
+
+}  // namespace
+
+void choose_dtype(Graph& graph, PassContext& context) {
+  choose_stored(graph, context);
+  leave_rounding_to_stores(graph);
 }
 
 }  // namespace npusim

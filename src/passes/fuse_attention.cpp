@@ -172,7 +172,11 @@ void fuse_attention(Graph& graph, PassContext& context) {
     const auto readers = f.readers(written[0]);
     if (readers.size() != 1 || f.is_output(written[0]) || !is_matmul(f.kernel(readers[0]))) continue;
     bool safe = false;
-    const int32_t x = softmax_argument(f.kernel(n), f.kernel(n).stores[0].expr, safe);
+    // Attention keeps its weights, numbers from 0 to 1, as precise as it sums them, though the model may cast them.
+    int32_t weights = f.kernel(n).stores[0].expr;
+    if (const Expr& e = f.kernel(n).exprs[static_cast<size_t>(weights)]; e.op == ExprOp::round_to && !context.strict)
+      weights = e.in[0];
+    const int32_t x = softmax_argument(f.kernel(n), weights, safe);
     if (x < 0) continue;
     const Access& stored = f.kernel(n).stores[0].access;
     // Strict numerics round the weights to their own dtype, which attention keeps in float32.

@@ -86,13 +86,19 @@ void Fuser::replace(size_t node, BoundKernel bound) {
 
 void Fuser::remove(size_t node, size_t into) {
   join(node, into);
-  dead_[node] = true;
+  bury(node);
 }
 
 void Fuser::remove_if_unread(size_t node) {
   for (int v : writes(node))
     if (is_output(v) || !readers(v).empty()) return;
+  bury(node);
+}
+
+// Its origins are those of whoever does its work now: in a long chain each would keep all before it.
+void Fuser::bury(size_t node) {
   dead_[node] = true;
+  graph_.nodes[node].origins = std::vector<int32_t>();
 }
 
 bool Fuser::allowed(const BoundKernel& merged, int32_t device) const {

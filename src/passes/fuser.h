@@ -57,6 +57,7 @@ class Fuser {
   int32_t device(size_t node) const { return graph_.nodes[node].device; }
 
  private:
+  void bury(size_t node);
   void join_names(BoundKernel& merged, const Kernel& first, const Kernel& second) const;
   Graph& graph_;
   const PassContext& context_;

@@ -80,13 +80,13 @@ std::string_view find_call(const Dialect& dialect, ExprOp op, Scalar type) {
   return {};
 }
 
-std::string KernelWriter::literal(const Expr& e, bool narrow) const {
+Term KernelWriter::literal(const Expr& e, bool narrow) const {
   if (e.type == Scalar::boolean) return e.integer ? "true" : "false";
   if (e.type == Scalar::f32) return float_literal(static_cast<float>(e.number), false);
   if (e.type == Scalar::f64) return float_literal(e.number, true);
   const std::string suffix = narrow ? "" : std::string(d_.long_suffix);
-  if (e.integer == std::numeric_limits<int64_t>::min()) return fmt::format("(-9223372036854775807{0} - 1)", suffix);
-  return e.integer < 0 ? fmt::format("({}{})", e.integer, suffix) : fmt::format("{}{}", e.integer, suffix);
+  if (e.integer == std::numeric_limits<int64_t>::min()) return term("(-9223372036854775807{0} - 1)", suffix);
+  return e.integer < 0 ? term("({}{})", e.integer, suffix) : term("{}{}", e.integer, suffix);
 }
 
 std::string KernelWriter::zero(Scalar type) const {
@@ -97,21 +97,21 @@ std::string KernelWriter::index_number(int64_t value) const {
   return p_.wide ? fmt::format("{}{}", value, d_.long_suffix) : fmt::format("{}", value);
 }
 
-std::string KernelWriter::name(int32_t id) const {
+Term KernelWriter::name(int32_t id) const {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
   switch (e.op) {
     case ExprOp::constant:
       return literal(e, p_.narrow[static_cast<size_t>(id)]);
     case ExprOp::index:
-      return fmt::format("i{}", e.integer);
+      return term("i{}", e.integer);
     case ExprOp::load:
-      return fmt::format("x_{}", id);
+      return term("x_{}", id);
     case ExprOp::reduce:
-      return fmt::format("{}_{}{}", reduction_name(e.reduction), id, varies(id) ? "[lane]" : "");
+      return term("{}_{}{}", reduction_name(e.reduction), id, varies(id) ? "[lane]" : "");
     case ExprOp::scan:
-      return fmt::format("cum{}_{}", reduction_name(e.reduction), id);
+      return term("cum{}_{}", reduction_name(e.reduction), id);
     default:
-      return fmt::format("{}_{}", expr_op_name(e.op), id);
+      return term("{}_{}", expr_op_name(e.op), id);
   }
 }
 
@@ -121,30 +121,37 @@ std::string KernelWriter::type_of(int32_t id) const {
 }
 
 // For functions that are overloaded on the type; operators promote by themselves.
-std::string KernelWriter::as_long(int32_t id) const {
+Term KernelWriter::as_long(int32_t id) const {
   if (!p_.narrow[static_cast<size_t>(id)]) return name(id);
-  return fmt::format("({}){}", d_.scalars[static_cast<size_t>(Scalar::i64)], name(id));
+  return term("({}){}", d_.scalars[static_cast<size_t>(Scalar::i64)], name(id));
 }
 
-std::string KernelWriter::convert(const std::string& text, Scalar from, Scalar to, bool narrow) const {
-  if (from == to) return text;
-  if (to == Scalar::boolean) return fmt::format("({} != {})", text, zero(from));
+Term KernelWriter::convert(const Term& value, Scalar from, Scalar to, bool narrow) const {
+  if (from == to) return value;
+  if (to == Scalar::boolean) return term("({} != {})", value, zero(from));
   if (to == Scalar::i64 && from >= Scalar::f32)
-    return fmt::format("{}({})", from == Scalar::f32 ? "to_integer" : "to_integer_double", text);
-  return fmt::format("({}){}", narrow ? d_.narrow : d_.scalars[static_cast<size_t>(to)], text);
+    return term("{}({})", from == Scalar::f32 ? "to_integer" : "to_integer_double", value.text);
+  return term("({}){}", narrow ? d_.narrow : d_.scalars[static_cast<size_t>(to)], value);
 }
 
-std::string KernelWriter::combine(Reduction reduction, Scalar type, const std::string& a, const std::string& b) const {
+Term KernelWriter::loaded(DType dtype, const Term& element) const {
+  return Term(fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(dtype)].load), element));
+}
+Term KernelWriter::stored(DType dtype, const Term& value) const {
+  return Term(fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(dtype)].store), value));
+}
+
+Term KernelWriter::combine(Reduction reduction, Scalar type, const Term& a, const Term& b) const {
   const bool integers = type == Scalar::i64, add = reduction == Reduction::sum, mul = reduction == Reduction::product;
   if (add || mul)
-    return integers ? fmt::format("{}({}, {})", add ? "wrap_add" : "wrap_mul", a, b)
-                    : fmt::format("{} {} {}", a, add ? "+" : "*", b);
+    return integers ? term("{}({}, {})", add ? "wrap_add" : "wrap_mul", a.text, b.text)
+                    : term("{} {} {}", a, add ? "+" : "*", b);
   const char* which = reduction == Reduction::min ? "min" : "max";
-  if (integers) return fmt::format("{0}({1}, ({3}){2})", which, a, b, d_.scalars[static_cast<size_t>(Scalar::i64)]);
-  return fmt::format("nan_{}{}({}, {})", which, type == Scalar::f64 ? "_double" : "", a, b);
+  if (integers) return term("{0}({1}, ({3}){2})", which, a.text, b, d_.scalars[static_cast<size_t>(Scalar::i64)]);
+  return term("nan_{}{}({}, {})", which, type == Scalar::f64 ? "_double" : "", a.text, b.text);
 }
 
-std::string KernelWriter::identity(Reduction reduction, Scalar type) const {
+Term KernelWriter::identity(Reduction reduction, Scalar type) const {
   Expr e{.op = ExprOp::constant, .type = type};
   e.integer = reduction == Reduction::sum ? 0 : 1;
   if (reduction == Reduction::min) e.integer = std::numeric_limits<int64_t>::max();
@@ -155,147 +162,150 @@ std::string KernelWriter::identity(Reduction reduction, Scalar type) const {
   return literal(e, false);
 }
 
-std::string KernelWriter::affine(int64_t offset, const std::vector<int64_t>& coeffs) const {
-  std::string text;
+Term KernelWriter::affine(int64_t offset, const std::vector<int64_t>& coeffs) const {
+  Term sum;
   for (size_t d = 0; d < k_.space.size(); ++d) {
     if (!coeffs[d]) continue;
     const int64_t factor = std::abs(coeffs[d]);
-    text += coeffs[d] < 0 ? (text.empty() ? "-" : " - ") : (text.empty() ? "" : " + ");
-    text += fmt::format("i{}", d);
-    if (factor != 1) text += " * " + index_number(factor);
+    const Term one = factor == 1 ? term("i{}", d) : term("i{} * {}", d, index_number(factor));
+    if (sum.empty())
+      sum = coeffs[d] < 0 ? term("-{:*}", one) : one;
+    else
+      sum = coeffs[d] < 0 ? term("{:+} - {:*}", sum, one) : term("{:+} + {:*}", sum, one);
   }
-  if (text.empty()) return offset ? index_number(offset) : "0";
-  if (offset) text += (offset < 0 ? " - " : " + ") + index_number(std::abs(offset));
-  return text;
+  if (sum.empty()) return offset ? index_number(offset) : "0";
+  if (offset == 0) return sum;
+  const std::string number = index_number(std::abs(offset));
+  return offset < 0 ? term("{:+} - {}", sum, number) : term("{:+} + {}", sum, number);
 }
 
-std::string KernelWriter::element(const Access& a, int code, std::string& condition) {
+Term KernelWriter::element(const Access& a, int code, std::string& condition) {
   const std::string index_type(p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow);
   auto require = [&](const std::string& text) { condition += condition.empty() ? text : " && " + text; };
-  auto scaled = [&](const std::string& text, int64_t stride) {
-    if (stride == 0) return std::string();
-    const char* sign = stride < 0 ? " - " : " + ";
-    return sign + text + (std::abs(stride) == 1 ? "" : " * " + index_number(std::abs(stride)));
+  Term at = affine(a.offset, a.strides);
+  const auto add = [&](const Term& coordinate, int64_t stride) {
+    if (stride == 0) return;
+    const int64_t apart = std::abs(stride);
+    const Term more = apart == 1 ? coordinate : term("{:*} * {}", coordinate, index_number(apart));
+    if (at.text == "0")
+      at = stride < 0 ? term("-{}", more) : more;
+    else
+      at = stride < 0 ? term("{:+} - {:*}", at, more) : term("{:+} + {:+}", at, more);
   };
-  std::string at = affine(a.offset, a.strides), more;
   for (const Guard& g : a.guards) {
-    std::string text = affine(g.offset, g.coeffs), coordinate = text;
-    if (text.find(' ') != std::string::npos) {
-      std::string& known = scope_.coordinates[text];
+    Term coordinate = affine(g.offset, g.coeffs);
+    if (coordinate.binds != Binding::primary) {
+      std::string& known = scope_.coordinates[coordinate.text];
       if (known.empty()) {
         known = fmt::format("at{}", coordinates_++);
-        line(fmt::format("const {} {} = {};", index_type, known, text));
+        line(fmt::format("const {} {} = {};", index_type, known, coordinate.text));
       }
       coordinate = known;
     }
     const Range r = *range_of(g.offset, g.coeffs, k_.space);  // the kernel is checked
-    if (r.low < 0) require(coordinate + " >= 0");
-    if (r.high >= g.limit) require(coordinate + " < " + index_number(g.limit));
-    more += scaled(coordinate, g.stride);
+    if (r.low < 0) require(fmt::format("{} >= 0", coordinate));
+    if (r.high >= g.limit) require(fmt::format("{} < {}", coordinate, index_number(g.limit)));
+    add(coordinate, g.stride);
   }
   for (const IndexTerm& t : a.terms) {
-    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr), t.extent, place_.first_trap + code++));
+    require(fmt::format("check_index({}, {}, trap, {})", name(t.expr).text, t.extent, place_.first_trap + code++));
     const bool cast = !p_.wide && !p_.narrow[static_cast<size_t>(t.expr)];
-    more += scaled(cast ? fmt::format("({}){}", d_.narrow, name(t.expr)) : name(t.expr), t.stride);
+    add(cast ? term("({}){}", d_.narrow, name(t.expr)) : name(t.expr), t.stride);
   }
-  if (!more.empty()) at = at == "0" ? (more.starts_with(" + ") ? more.substr(3) : "-" + more.substr(3)) : at + more;
   // An updated argument is read through the pointer that writes it: one buffer, one name.
   int arg = a.arg, reads = 0, writes = 0;
   for (size_t i = 0; i < k_.args.size(); ++i)
     if (k_.args[i].updates == a.arg) arg = static_cast<int>(i);
   for (int i = 0; i < arg; ++i) (k_.args[static_cast<size_t>(i)].written ? writes : reads)++;
   const bool written = k_.args[static_cast<size_t>(arg)].written;
-  return fmt::format("{}{}[{}]", written ? "out" : "in", written ? writes : reads, at);
+  return term("{}{}[{}]", written ? "out" : "in", written ? writes : reads, at.text);
 }
 
-std::string KernelWriter::load(int32_t id) {
+Term KernelWriter::load(int32_t id) {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
   if (is_absent(id)) return zero(e.type);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
   std::string condition;
-  const std::string memory = word_loads_[static_cast<size_t>(id)]
-                                 ? word_element(id)
-                                 : element(a, first_trap_code(k_, static_cast<size_t>(e.integer), false), condition);
-  std::string value = fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(dtype)].load), memory);
-  value = convert(value, scalar_of(dtype), e.type, p_.narrow[static_cast<size_t>(id)]);
-  return condition.empty() ? value : fmt::format("{} ? {} : {}", condition, value, zero(e.type));
+  const Term memory = word_loads_[static_cast<size_t>(id)]
+                          ? word_element(id)
+                          : element(a, first_trap_code(k_, static_cast<size_t>(e.integer), false), condition);
+  const Term value = convert(loaded(dtype, memory), scalar_of(dtype), e.type, p_.narrow[static_cast<size_t>(id)]);
+  return condition.empty() ? value : term("{} ? {:*} : {}", condition, value, zero(e.type));
 }
 
 // What ends in 16 bits need not be computed to float32's last one; "" where the language has nothing shorter.
-std::string KernelWriter::near(int32_t id) const {
+Term KernelWriter::near(int32_t id) const {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
-  if (!p_.ends.coarse[static_cast<size_t>(id)]) return "";
+  if (!p_.ends.coarse[static_cast<size_t>(id)]) return {};
   const auto apply = [&](std::string_view form) {
-    return form.empty() ? "" : fmt::format(fmt::runtime(form), name(e.in[0]), e.op == ExprOp::div ? name(e.in[1]) : "");
+    if (form.empty()) return Term();
+    return Term(fmt::format(fmt::runtime(form), name(e.in[0]), e.op == ExprOp::div ? name(e.in[1]) : Term()));
   };
   if (e.op == ExprOp::exp) return apply(p_.ends.beside_one[static_cast<size_t>(id)] ? d_.exp_beside_one : d_.exp_near);
   if (e.op == ExprOp::div && p_.ends.at_least_one[static_cast<size_t>(e.in[1])]) return apply(d_.quotient_near);
-  return "";
+  return {};
 }
 
-std::string KernelWriter::unary(const Expr& e, const std::string& a, bool narrow) const {
+Term KernelWriter::unary(const Expr& e, const Term& a, bool narrow) const {
   const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type;
   if (e.op == ExprOp::isnan && in < Scalar::f32) return "false";
   if (e.op == ExprOp::require)
-    return fmt::format("required({}, trap, {})", a, place_.first_trap + required_trap_code(k_));
-  if (e.op == ExprOp::logical_not) return in == Scalar::boolean ? "!" + a : fmt::format("{} == {}", a, zero(in));
-  if (in == Scalar::i64 && e.op == ExprOp::neg) return narrow ? "-" + a : fmt::format("wrap_sub(0, {})", a);
-  if (in == Scalar::i64) return fmt::format("wrap_abs({})", a);
-  if (e.op == ExprOp::neg) return "-" + a;
-  return fmt::format("{}({})", find_call(d_, e.op, in), a);
+    return term("required({}, trap, {})", a.text, place_.first_trap + required_trap_code(k_));
+  if (e.op == ExprOp::logical_not) return in == Scalar::boolean ? term("!{}", a) : term("{} == {}", a, zero(in));
+  if (in == Scalar::i64 && e.op == ExprOp::neg) return narrow ? term("-{}", a) : term("wrap_sub(0, {})", a.text);
+  if (in == Scalar::i64) return term("wrap_abs({})", a.text);
+  if (e.op == ExprOp::neg) return term("-{}", a);
+  return term("{}({})", find_call(d_, e.op, in), a.text);
 }
 
-std::string KernelWriter::binary(const Expr& e, bool narrow) {
-  const std::string a = name(e.in[0]), b = name(e.in[1]);
+Term KernelWriter::binary(const Expr& e, bool narrow) {
+  const Term a = name(e.in[0]), b = name(e.in[1]);
   const Expr& right = k_.exprs[static_cast<size_t>(e.in[1])];
   const Scalar in = right.type;
   if (quick_ && e.op == ExprOp::div && in == Scalar::f32) {
     divided_ = true;
-    return fmt::format("quotient({}, {}, least, most)", a, b);
+    return term("quotient({}, {}, least, most)", a.text, b.text);
   }
   const bool is_min = e.op == ExprOp::min;
-  if (in == Scalar::boolean && e.op == ExprOp::bit_and) return a + " && " + b;
-  if (in == Scalar::boolean && e.op == ExprOp::bit_or) return a + " || " + b;
-  if (in == Scalar::boolean && e.op == ExprOp::bit_xor) return a + " != " + b;
+  if (in == Scalar::boolean && e.op == ExprOp::bit_and) return term("{} && {}", a, b);
+  if (in == Scalar::boolean && e.op == ExprOp::bit_or) return term("{} || {}", a, b);
+  if (in == Scalar::boolean && e.op == ExprOp::bit_xor) return term("{} != {}", a, b);
   if (is_min || e.op == ExprOp::max) {
     if (in >= Scalar::f32) return combine(is_min ? Reduction::min : Reduction::max, in, a, b);
-    return fmt::format("{}({}, {})", is_min ? "min" : "max", narrow ? a : as_long(e.in[0]),
-                       narrow ? b : as_long(e.in[1]));
+    return term("{}({}, {})", is_min ? "min" : "max", (narrow ? a : as_long(e.in[0])).text,
+                (narrow ? b : as_long(e.in[1])).text);
   }
   if (in >= Scalar::f32) {
     if (const std::string_view call = find_call(d_, e.op, in); !call.empty())
-      return fmt::format("{}({}, {})", call, a, b);
+      return term("{}({}, {})", call, a.text, b.text);
   } else if (e.op == ExprOp::idiv || e.op == ExprOp::irem) {
     const bool divides = e.op == ExprOp::idiv;
     if (can_trap(k_, e))
-      return fmt::format("{}({}, {}, trap, {})", divides ? "int_div" : "int_rem", a, b, place_.first_trap + 1);
-    if (right.integer == -1) return divides ? fmt::format("wrap_sub(0, {})", a) : "0";
+      return term("{}({}, {}, trap, {})", divides ? "int_div" : "int_rem", a.text, b.text, place_.first_trap + 1);
+    if (right.integer == -1) return divides ? term("wrap_sub(0, {})", a.text) : "0";
   } else if (!narrow && !integer_helper(e.op).empty()) {
-    return fmt::format("{}({}, {})", integer_helper(e.op), a, b);
+    return term("{}({}, {})", integer_helper(e.op), a.text, b.text);
   }
-  return fmt::format("{} {} {}", a, operator_of(e.op), b);
+  return term("{} {} {}", a, operator_of(e.op), b);
 }
 
-std::string KernelWriter::rounded(const Expr& e) const {
-  const std::string a = name(e.in[0]);
+Term KernelWriter::rounded(const Expr& e) const {
   const Scalar in = k_.exprs[static_cast<size_t>(e.in[0])].type, through = scalar_of(e.dtype);
-  const Dialect::Element& element = d_.elements[static_cast<size_t>(e.dtype)];
-  const std::string stored = fmt::format(fmt::runtime(element.store), convert(a, in, through));
-  return convert(fmt::format(fmt::runtime(element.load), stored), through, e.type);
+  return convert(loaded(e.dtype, stored(e.dtype, convert(name(e.in[0]), in, through))), through, e.type);
 }
 
-std::string KernelWriter::expression(int32_t id) {
+Term KernelWriter::expression(int32_t id) {
   const Expr& e = k_.exprs[static_cast<size_t>(id)];
   const bool narrow = p_.narrow[static_cast<size_t>(id)];
-  if (const std::string text = near(id); !text.empty()) return text;
+  if (const Term shorter = near(id); !shorter.empty()) return shorter;
   switch (e.op) {
     case ExprOp::load:
       return load(id);
     case ExprOp::contraction:
-      return std::string(e.integer ? place_.second_leaf : place_.leaf);
+      return e.integer ? Term(place_.second_leaf) : Term(place_.leaf);
     case ExprOp::select:
-      return fmt::format("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
+      return term("{} ? {} : {}", name(e.in[0]), name(e.in[1]), name(e.in[2]));
     case ExprOp::cast:
       return convert(name(e.in[0]), k_.exprs[static_cast<size_t>(e.in[0])].type, e.type, narrow);
     case ExprOp::round_to:

@@ -14,9 +14,7 @@ std::string KernelWriter::lanes_type(const Access& a) const {
   return fmt::format(fmt::runtime(d_.words), type, lanes_);
 }
 
-std::string KernelWriter::word_name(int32_t id) const {
-  return fmt::format("lanes_{}{}", id, p_.turns ? "[turn]" : "");
-}
+Term KernelWriter::word_name(int32_t id) const { return term("lanes_{}{}", id, p_.turns ? "[turn]" : ""); }
 
 // Statements of one lane. Outside of them the index along the lanes is the first one's.
 void KernelWriter::each_lane(const std::function<void()>& statements) {
@@ -43,8 +41,8 @@ void KernelWriter::read_word(int32_t id) {
   const Access& a = k_.accesses[number];
   for (const IndexTerm& t : a.terms) define(t.expr);
   std::string condition;
-  const std::string memory = element(a, first_trap_code(k_, number, false), condition);
-  const std::string words = word_name(id);
+  const std::string memory = element(a, first_trap_code(k_, number, false), condition).text;
+  const std::string words = word_name(id).text;
   if (!p_.turns) line(fmt::format("{} {};", lanes_type(a), words));
   const std::string read = fmt::format("read_lanes({}, &{});", words, memory);
   line(condition.empty() ? read : fmt::format("if ({}) {}", condition, read));
@@ -126,7 +124,7 @@ bool KernelWriter::is_word(const Access& a) const {
   return true;
 }
 
-std::string KernelWriter::indices_of(const std::string& flat, const std::vector<size_t>& dims) {
+std::string KernelWriter::indices_of(const Term& flat, const std::vector<size_t>& dims) {
   indices(flat, dims);
   return std::exchange(out_, {});
 }
@@ -150,7 +148,7 @@ std::string KernelWriter::at_point(std::vector<Words>& words, std::string& reads
     if (!is_word(a)) continue;
     word_loads_[i] = scope_.read[i] = true;
     words.push_back({lanes_type(a), fmt::format("lanes_{}", i)});
-    line(fmt::format("read_lanes(words.lanes_{}, &{});", i, element(a, 0, condition)));
+    line(fmt::format("read_lanes(words.lanes_{}, &{});", i, element(a, 0, condition).text));
   }
   reads = std::exchange(out_, {});
   for (const Words& w : words) line(fmt::format("const {0}& {1} = words.{1};", w.type, w.name));

@@ -55,18 +55,18 @@ bool KernelWriter::row_constant(const Store& s) const {
 }
 
 // i0, i1, … from a flat position over `dims`, the last one fastest.
-void KernelWriter::indices(const std::string& flat, const std::vector<size_t>& dims) {
+void KernelWriter::indices(const Term& flat, const std::vector<size_t>& dims) {
   const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
   int64_t inner = 1;
   std::vector<std::string> lines;
   for (size_t n = dims.size(); n-- > 0;) {
     const size_t d = dims[n];
-    std::string text = flat;
-    if (inner != 1) text += fmt::format(" / {}", inner);
+    Term index = flat;
+    if (inner != 1) index = term("{:*} / {}", index, inner);
     const int64_t steps = place_.lanes > 1 ? k_.space[d] : p_.steps_along(d);
-    if (n != 0) text += fmt::format(" % {}", steps);
-    if (steps != k_.space[d]) text += fmt::format(" * {}", lanes_);
-    if (uses_dim(d)) lines.push_back(fmt::format("const {} i{} = {};", type, d, text));
+    if (n != 0) index = term("{:*} % {}", index, steps);
+    if (steps != k_.space[d]) index = term("{:*} * {}", index, lanes_);
+    if (uses_dim(d)) lines.push_back(fmt::format("const {} i{} = {};", type, d, index.text));
     inner *= std::max<int64_t>(steps, 1);
   }
   for (size_t n = lines.size(); n-- > 0;) line(lines[n]);
@@ -74,26 +74,29 @@ void KernelWriter::indices(const std::string& flat, const std::vector<size_t>& d
 
 // Which point or row this thread has, and the loops over the dimensions it walks itself.
 void KernelWriter::positions() {
-  const std::string_view unsigned_type = p_.wide ? d_.ulong : d_.uint;
-  const std::string block = p_.wide ? fmt::format("({}){}", d_.ulong, place_.block) : std::string(place_.block);
-  const std::string thread(place_.thread);
-  std::string flat;
+  const Term block = p_.wide ? term("({}){}", d_.ulong, Term(place_.block)) : Term(place_.block);
+  const Term thread(place_.thread);
+  Term flat;
   if (p_.schedule.row == RowLoop::warp) {
-    flat = fmt::format("{} * {} + {} / {}", block, p_.schedule.threads / d_.warp, thread, d_.warp);
-    line(fmt::format("const {} {} = {} % {};", d_.narrow, warp_lane(), thread, d_.warp));
+    flat = term("{:*} * {} + {:*} / {}", block, p_.schedule.threads / d_.warp, thread, d_.warp);
+    line(fmt::format("const {} {} = {:*} % {};", d_.narrow, warp_lane(), thread, d_.warp));
   } else if (p_.schedule.row == RowLoop::block) {
     flat = block;
   } else {
-    flat = fmt::format("{} * {} + {}", block, p_.schedule.threads, thread);
+    flat = term("{:*} * {} + {:+}", block, p_.schedule.threads, thread);
   }
-  const std::string id = p_.schedule.row == RowLoop::none ? "point" : "row";
-  const size_t own = p_.schedule.row == RowLoop::none ? k_.space.size() : p_.outer();
+  // Rows are numbered by a signed number: NVRTC 13.0 dies of loops over what depends on an unsigned one's remainder.
+  const bool is_point = p_.schedule.row == RowLoop::none;
+  const std::string id = is_point ? "point" : "row";
+  const std::string_view type =
+      is_point ? (p_.wide ? d_.ulong : d_.uint) : (p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow);
+  const size_t own = is_point ? k_.space.size() : p_.outer();
   std::vector<size_t> parallel;
   for (size_t d = 0; d < own; ++d)
     if (!p_.serial[d]) parallel.push_back(d);
   const bool guarded = p_.schedule.row != RowLoop::block;  // a block has its row to itself
   if (guarded || std::any_of(parallel.begin(), parallel.end(), [&](size_t d) { return uses_dim(d); }))
-    line(fmt::format("const {} {} = {};", unsigned_type, id, flat));
+    line(fmt::format("const {} {} = {};", type, id, flat.text));
   if (guarded) line(fmt::format("if ({} >= {}) return;", id, p_.points));
   indices(id, parallel);
   for (size_t d = 0; d < own; ++d)
@@ -114,40 +117,42 @@ void KernelWriter::define(int32_t id) {
   if (e.op == ExprOp::load && !is_absent(id))
     for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms) define(t.expr);
   scope_.defined[i] = printed_[i] = true;
-  const std::string text = expression(id);
+  const std::string text = expression(id).text;
   if (e.op == ExprOp::scan)
-    line(fmt::format("{} = {};", name(id), text));
+    line(fmt::format("{} = {};", name(id).text, text));
   else
-    line(fmt::format("const {} {} = {};", type_of(id), name(id), text));
+    line(fmt::format("const {} {} = {};", type_of(id), name(id).text, text));
 }
 
 void KernelWriter::store(size_t number) {
   const Store& s = k_.stores[number];
   const DType dtype = k_.args[static_cast<size_t>(s.access.arg)].dtype;
   const Scalar scalar = scalar_of(dtype);
-  const Dialect::Element& element_text = d_.elements[static_cast<size_t>(dtype)];
   for (const IndexTerm& t : s.access.terms) define(t.expr);
   const Expr& e = k_.exprs[static_cast<size_t>(s.expr)];
   const bool copies = !s.accumulate && word_loads_[static_cast<size_t>(s.expr)] &&
                       k_.args[static_cast<size_t>(k_.accesses[static_cast<size_t>(e.integer)].arg)].dtype == dtype;
   if (!copies) define(s.expr);
   std::string condition;
-  const std::string memory = word_stores_[number] ? fmt::format("stored_{}.at[lane]", number)
-                                                  : element(s.access, first_trap_code(k_, number, true), condition);
-  std::string value = convert(name(s.expr), e.type, scalar);
+  const Term memory = word_stores_[number] ? term("stored_{}.at[lane]", number)
+                                           : element(s.access, first_trap_code(k_, number, true), condition);
+  Term value = convert(name(s.expr), e.type, scalar);
   if (s.accumulate) {
-    const std::string old = fmt::format(fmt::runtime(element_text.load), memory);
+    const Term old = loaded(dtype, memory);
+    const bool either = s.reduction == Reduction::sum || s.reduction == Reduction::max;
     if (scalar == Scalar::boolean)
-      value = fmt::format("({} || {})", old, value);
+      value = term("{} {} {}", old, either ? "||" : "&&", value);
+    else if (scalar == Scalar::i64)  // its functions are overloaded on the type
+      value = combine(s.reduction, scalar, term("({}){}", d_.scalars[static_cast<size_t>(scalar)], old),
+                      term("({}){}", d_.elements[static_cast<size_t>(dtype)].type, value));
     else
-      value = combine(Reduction::sum, scalar, old, value);
-    if (scalar >= Scalar::f32) value = "(" + value + ")";
+      value = combine(s.reduction, scalar, old, value);
   }
   if (p_.schedule.row == RowLoop::none && row_constant(s))
     for (size_t d = p_.outer(); d < k_.space.size(); ++d)
       condition = fmt::format("i{} == 0{}{}", d, condition.empty() ? "" : " && ", condition);
-  value = copies ? word_element(s.expr) : fmt::format(fmt::runtime(element_text.store), value);
-  const std::string text = fmt::format("{} = {};", memory, value);
+  value = copies ? word_element(s.expr) : stored(dtype, value);
+  const std::string text = fmt::format("{} = {};", memory.text, value.text);
   line(condition.empty() ? text : fmt::format("if ({}) {}", condition, text));
 }
 
@@ -188,8 +193,8 @@ void KernelWriter::store_all(const std::vector<size_t>& numbers, const std::vect
   for (const size_t n : numbers) {
     if (!word_stores_[n]) continue;
     std::string condition;
-    const std::string memory = element(k_.stores[n].access, first_trap_code(k_, n, true), condition);
-    const std::string text = fmt::format("write_lanes(stored_{}, &{});", n, memory);
+    const Term memory = element(k_.stores[n].access, first_trap_code(k_, n, true), condition);
+    const std::string text = fmt::format("write_lanes(stored_{}, &{});", n, memory.text);
     line(condition.empty() ? text : fmt::format("if ({}) {}", condition, text));
   }
 }
@@ -219,17 +224,17 @@ void KernelWriter::declare_scans(const std::vector<int32_t>& roots) {
     const Expr& e = k_.exprs[static_cast<size_t>(i)];
     for_each_operand(k_, e, [&](int32_t operand) { needed.insert(operand); });
     if (e.op == ExprOp::scan)
-      line(fmt::format("{}{} = {};", scans_.insert(i).second ? type_of(i) + " " : "", name(i),
-                       identity(e.reduction, e.type)));
+      line(fmt::format("{}{} = {};", scans_.insert(i).second ? type_of(i) + " " : "", name(i).text,
+                       identity(e.reduction, e.type).text));
   }
 }
 
 // The statements for each element of the row that is this thread's, or each word of it.
 void KernelWriter::along_row(const std::function<void()>& statements) {
   const std::string_view type = p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow;
-  const std::string start = p_.schedule.row == RowLoop::thread ? "0"
-                            : p_.schedule.row == RowLoop::warp ? std::string(warp_lane())
-                                                               : std::string(place_.thread);
+  const Term start = p_.schedule.row == RowLoop::thread ? "0"
+                     : p_.schedule.row == RowLoop::warp ? Term(warp_lane())
+                                                        : Term(place_.thread);
   const int64_t step = p_.schedule.row == RowLoop::thread ? 1
                        : p_.schedule.row == RowLoop::warp ? d_.warp
                                                           : p_.schedule.threads;
@@ -244,15 +249,16 @@ void KernelWriter::along_row(const std::function<void()>& statements) {
     statements();
     if (!whole) close();
     const std::string inside = std::exchange(out_, before);
-    if (mentions(inside, r)) line(fmt::format("const {} {} = (turn * {} + {}) * {};", type, r, step, start, lanes_));
+    if (mentions(inside, r)) line(fmt::format("const {} {} = (turn * {} + {:+}) * {};", type, r, step, start, lanes_));
     out_ += inside;
     return close();
   }
   const bool words = lanes_ > 1 && p_.schedule.row != RowLoop::thread;
   if (lanes_ > 1 && !words) line(p_.row_length <= 16 ? "#pragma unroll" : "#pragma unroll 8");
   const int64_t by = words ? step * lanes_ : step;
-  open(fmt::format("for ({0} {1} = {2}{3}; {1} < {4}; {5})", type, r, start, words ? fmt::format(" * {}", lanes_) : "",
-                   length, by == 1 ? "++" + r : fmt::format("{} += {}", r, by)));
+  open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {4})", type, r,
+                   (words ? term("{:*} * {}", start, lanes_) : start).text, length,
+                   by == 1 ? "++" + r : fmt::format("{} += {}", r, by)));
   std::vector<size_t> dims;
   for (size_t d = outer; d < rank && rank != outer + 1; ++d) dims.push_back(d);
   indices(r, dims);
@@ -281,8 +287,8 @@ void KernelWriter::reductions(int stage) {
   for (int32_t id : group) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     const std::string_view type = d_.scalars[static_cast<size_t>(e.type)];
-    if (block) declare_shared({type, "shared_" + name(id), warps});
-    const std::string first = identity(e.reduction, e.type);
+    if (block) declare_shared({type, "shared_" + name(id).text, warps});
+    const std::string first = identity(e.reduction, e.type).text;
     if (varies(id)) {
       line(fmt::format("{} {}_{}[{}];", type, reduction_name(e.reduction), id, lanes_));
       each_lane([&] { line(fmt::format("{} = {};", name(id), first)); });
@@ -295,7 +301,7 @@ void KernelWriter::reductions(int stage) {
   const auto add = [&](int32_t id) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     define(e.in[0]);
-    line(fmt::format("{} = {};", name(id), combine(e.reduction, e.type, name(id), name(e.in[0]))));
+    line(fmt::format("{} = {};", name(id), combine(e.reduction, e.type, name(id), name(e.in[0])).text));
   };
   // What does not vary from lane to lane is reduced once, unless the lanes are the row's own elements.
   const auto in_lanes = [&](int32_t id) { return lanes_ > 1 && (!alone || varies(id)); };
@@ -313,7 +319,8 @@ void KernelWriter::reductions(int stage) {
   for (int32_t id : group) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     line(fmt::format("{0} = {1}({0});", name(id), warp_reduction_name(e.reduction, e.type)));
-    if (block) line(fmt::format("if ({0} % {1} == 0) shared_{2}[{0} / {1}] = {2};", place_.thread, d_.warp, name(id)));
+    if (block)
+      line(fmt::format("if ({0:*} % {1} == 0) shared_{2}[{0:*} / {1}] = {2};", Term(place_.thread), d_.warp, name(id)));
   }
   if (!block) return;
   line(std::string(d_.barrier));
@@ -321,7 +328,7 @@ void KernelWriter::reductions(int stage) {
     const Expr& e = k_.exprs[static_cast<size_t>(id)];
     line(fmt::format("{0} = shared_{0}[0];", name(id)));
     line(fmt::format("for (int warp = 1; warp < {}; ++warp) {} = {};", warps, name(id),
-                     combine(e.reduction, e.type, name(id), fmt::format("shared_{}[warp]", name(id)))));
+                     combine(e.reduction, e.type, name(id), term("shared_{}[warp]", name(id))).text));
   }
 }
 

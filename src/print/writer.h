@@ -9,6 +9,7 @@
 
 #include "print/part.h"
 #include "print/plan.h"
+#include "print/term.h"
 
 namespace npusim {
 
@@ -55,7 +56,7 @@ class KernelWriter {
   };
   std::string at_point(std::vector<Words>& words, std::string& reads);
   // i0, i1, … from the flat position `flat` over `dims`, the last one fastest.
-  std::string indices_of(const std::string& flat, const std::vector<size_t>& dims);
+  std::string indices_of(const Term& flat, const std::vector<size_t>& dims);
   std::string zero_index(size_t dim);
 
  private:
@@ -69,7 +70,7 @@ class KernelWriter {
   void line(const std::string& text) { out_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n"; }
   void open(const std::string& text);
   void close();
-  void indices(const std::string& flat, const std::vector<size_t>& dims);
+  void indices(const Term& flat, const std::vector<size_t>& dims);
   void positions();
   void along_row(const std::function<void()>& statements);
   void points();
@@ -91,8 +92,8 @@ class KernelWriter {
   // Of the thread in its warp: `lane` counts a thread's own.
   std::string_view warp_lane() const { return lanes_ == 1 ? "lane" : "in_warp"; }
   std::string lanes_type(const Access& a) const;
-  std::string word_name(int32_t id) const;  // of a load
-  std::string word_element(int32_t id) const { return word_name(id) + ".at[lane]"; }
+  Term word_name(int32_t id) const;  // of a load
+  Term word_element(int32_t id) const { return term("{}.at[lane]", word_name(id)); }
   void each_lane(const std::function<void()>& statements);
   void read_word(int32_t id);
   void before_lanes(const std::vector<int32_t>& roots);
@@ -101,23 +102,25 @@ class KernelWriter {
   std::vector<bool> find_early() const;
 
   // expression.cpp: text of one expression
-  std::string name(int32_t id) const;  // how others refer to it
-  std::string literal(const Expr& e, bool narrow) const;
+  Term name(int32_t id) const;  // how others refer to it
+  Term literal(const Expr& e, bool narrow) const;
   std::string zero(Scalar type) const;
   std::string type_of(int32_t id) const;
-  std::string as_long(int32_t id) const;
-  std::string expression(int32_t id);
-  std::string near(int32_t id) const;
-  std::string unary(const Expr& e, const std::string& a, bool narrow) const;
-  std::string binary(const Expr& e, bool narrow);
-  std::string rounded(const Expr& e) const;
-  std::string load(int32_t id);
-  std::string convert(const std::string& text, Scalar from, Scalar to, bool narrow = false) const;
-  std::string combine(Reduction reduction, Scalar type, const std::string& a, const std::string& b) const;
-  std::string identity(Reduction reduction, Scalar type) const;
-  std::string affine(int64_t offset, const std::vector<int64_t>& coeffs) const;
+  Term as_long(int32_t id) const;
+  Term expression(int32_t id);
+  Term near(int32_t id) const;
+  Term unary(const Expr& e, const Term& a, bool narrow) const;
+  Term binary(const Expr& e, bool narrow);
+  Term rounded(const Expr& e) const;
+  Term load(int32_t id);
+  Term loaded(DType dtype, const Term& element) const;  // from memory, and the other way
+  Term stored(DType dtype, const Term& value) const;
+  Term convert(const Term& value, Scalar from, Scalar to, bool narrow = false) const;
+  Term combine(Reduction reduction, Scalar type, const Term& a, const Term& b) const;
+  Term identity(Reduction reduction, Scalar type) const;
+  Term affine(int64_t offset, const std::vector<int64_t>& coeffs) const;
   // The element, and the condition under which memory may be touched ("" always).
-  std::string element(const Access& a, int first_code, std::string& condition);
+  Term element(const Access& a, int first_code, std::string& condition);
   std::string index_number(int64_t value) const;
 
   const PrintPlan& p_;

@@ -2,12 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "kernel/facts/memory.h"
 #include "program/budget.h"
 #include "program/check_launches.h"
+#include "program/check_memory.h"
+#include "program/config_ranges.h"
 #include "program/program.h"
 #include "program/variant.h"
 
@@ -16,7 +21,7 @@ namespace {
 
 constexpr size_t max_problems = 20;
 constexpr size_t max_rank = 64;
-constexpr size_t max_devices = 64;
+constexpr size_t max_devices = 64, max_variants = 64;
 constexpr uint64_t max_bytes = most_value_bytes;
 
 // One list of steps and what belongs to it: a method's, or the recipes (method == nullptr).
@@ -30,7 +35,11 @@ struct StepList {
 class ProgramChecker {
  public:
   explicit ProgramChecker(const Program& program)
-      : program_(program), input_of_(program.buffers.size(), -1), output_of_(input_of_), arena_of_(input_of_) {}
+      : program_(program),
+        sharing_(program.kernels.size()),
+        input_of_(program.buffers.size(), -1),
+        output_of_(input_of_),
+        arena_of_(input_of_) {}
 
   std::vector<std::string> run() {
     if (program_.devices.empty() || program_.devices.size() > max_devices)
@@ -44,6 +53,9 @@ class ProgramChecker {
     }
     for (size_t i = 0; i < program_.buffers.size(); ++i) buffer(i);
     for (size_t i = 0; i < program_.kernels.size(); ++i) kernel(i);
+    for (const Choice& choice : program_.choices)
+      for (const double ms : {choice.ms, choice.before_ms})
+        if (!(ms >= 0 && std::isfinite(ms))) add("choice for '{}': expected milliseconds, found {}", choice.kernel, ms);
     if (!problems_.empty()) return std::move(problems_);  // what follows relies on all of the above
     written_.assign(program_.buffers.size(), false);
     steps({"recipes", program_.recipes, nullptr, 0});
@@ -56,6 +68,7 @@ class ProgramChecker {
     for (size_t i = 0; i < program_.buffers.size(); ++i)
       if (problems_.empty() && output_of_[i] > 0 && program_.buffers[i].kind == BufferKind::state && input_of_[i] <= 0)
         add("no method has buffer '{}', a state, as an input", program_.buffers[i].name);
+    if (problems_.empty()) problems_ = check_sizes(program_);
     return std::move(problems_);
   }
 
@@ -66,15 +79,10 @@ class ProgramChecker {
   }
 
   void config(const ProgramDevice& device) {
-    const TargetConfig& c = device.config;
     if (device.target.empty()) add("expected the name of a device's target, found none");
-    const int64_t align = c.buffer_alignment_bytes;
-    if (align < 1 || align > 65536 || (align & (align - 1)) != 0)
-      add("config: expected a power of two up to 65536 as buffer_alignment_bytes, found {}", align);
-    if (c.channel_alignment_bytes < 1 || c.channel_tile < 0 || c.max_rank < 1)
-      add("config: a value is below its smallest");
-    if (c.memory_gb_s < 1 || c.gflop_s < 1 || c.link_gb_s < 1 || c.link_us < 0)
-      add("config: a rate is below its smallest");
+    for (const ConfigRange& range : config_ranges())
+      if (const std::string problem = range_problem(range, device.config.*range.member); !problem.empty())
+        add("config: {}", problem);
   }
 
   bool type(const TensorType& type, std::string_view what, size_t i) {
@@ -113,6 +121,13 @@ class ProgramChecker {
     if (!b.stored.empty() && !stored(b))
       return add("buffer {} '{}': extents in memory {} do not hold {}", i, b.name, to_string(b.stored),
                  to_string(b.type));
+    if (!is_placed(b) && b.offset != 0) add("buffer {} '{}': expected no offset, found {}", i, b.name, b.offset);
+    if (b.kind == BufferKind::weight && b.fqn.empty())
+      add("buffer {} '{}': expected its name in a weight file, found none", i, b.name);
+    if (b.kind != BufferKind::weight && (!b.fqn.empty() || !b.tied.empty()))
+      add("buffer {} '{}': expected no name in a weight file, found one", i, b.name);
+    if (b.kind != BufferKind::constant && b.constant != -1)
+      add("buffer {} '{}': expected no constant, found {}", i, b.name, b.constant);
     const bool narrow = b.type.dtype == DType::bf16 || b.type.dtype == DType::f16;
     if (!b.finite_for.empty() && (b.kind != BufferKind::prepared || (b.type.dtype != DType::f32 && !narrow)))
       add("buffer {} '{}': expected float32 or a 16-bit float that a recipe prepares where elements must be finite", i,
@@ -172,6 +187,8 @@ class ProgramChecker {
     }
     if (!problems_.empty()) return;
     for (const std::string& problem : check_launches(program_, list.sequence)) add("{}: {}", list.where, problem);
+    if (!problems_.empty() || !list.method) return;
+    for (const std::string& problem : check_arenas(program_, *list.method)) add("{}: {}", list.where, problem);
   }
 
   // What is wrong with what every step has; empty when nothing is.
@@ -206,7 +223,7 @@ class ProgramChecker {
                               at(step.buffers[a]).device, step.device);
       if (!problem.empty()) return fmt::format("argument {}: {}", a, problem);
     }
-    return {};
+    return shared(step, k);
   }
 
   std::string transfer(const StepList& list, const Step& step) {
@@ -247,10 +264,25 @@ class ProgramChecker {
       written_[static_cast<size_t>(id)] = true;
     else if (!written_[static_cast<size_t>(id)] && is_computed(b))
       return fmt::format("nothing writes buffer '{}' before", b.name);
-    for (size_t w = 0; w < k.args.size() && !arg.written; ++w)
-      if (k.args[w].written && step.buffers[w] == id && !may_share(k, static_cast<int>(a), static_cast<int>(w)))
-        return fmt::format("buffer '{}' is overwritten while it is read", b.name);
     return place(list, id);
+  }
+
+  // A buffer that a kernel writes is one argument's that it writes, and is read only where each point reads what it
+  // overwrites.
+  std::string shared(const Step& step, const Kernel& k) {
+    std::unordered_map<int32_t, size_t> written;
+    for (size_t a = 0; a < k.args.size(); ++a)
+      if (k.args[a].written && !written.emplace(step.buffers[a], a).second)
+        return fmt::format("argument {}: buffer '{}' is written as another one, too", a, at(step.buffers[a]).name);
+    for (size_t a = 0; a < k.args.size() && !k.args[a].written; ++a) {
+      const auto found = written.find(step.buffers[a]);
+      if (found == written.end()) continue;
+      std::optional<Sharing>& known = sharing_[static_cast<size_t>(step.kernel)];
+      if (!known) known = sharing_of(k);
+      if (!may_share(*known, static_cast<int>(a), static_cast<int>(found->second)))
+        return fmt::format("argument {}: buffer '{}' is overwritten while it is read", a, at(step.buffers[a]).name);
+    }
+    return {};
   }
 
   // Neither given nor kept from run to run.
@@ -299,7 +331,8 @@ class ProgramChecker {
     const Method& m = program_.methods[i];
     const std::string where = fmt::format("method '{}'", m.name);
     if (m.name.empty() || !names_.insert(m.name).second) add("{}: expected a name of its own", where);
-    if (m.nodes < 0) add("{}: expected a number of nodes, found {}", where, m.nodes);
+    if (m.nodes < 0 || static_cast<size_t>(m.nodes) > program_.origins.size())
+      add("{}: expected 0 to {} nodes of the IR, found {}", where, program_.origins.size(), m.nodes);
     if (m.arenas.size() != program_.devices.size())
       return add("{}: expected an arena for each of the {} devices, found {}", where, program_.devices.size(),
                  m.arenas.size());
@@ -358,7 +391,8 @@ class ProgramChecker {
 
   const Program& program_;
   std::vector<std::string> problems_;
-  std::vector<bool> written_;  // by buffer, by the steps so far
+  std::vector<std::optional<Sharing>> sharing_;  // by kernel, of those where it was asked for
+  std::vector<bool> written_;                    // by buffer, by the steps so far
   // By buffer: the last step list it is an input or an output of, and the one in whose arena it is.
   std::vector<int> input_of_, output_of_, arena_of_;
   std::set<std::string_view> names_;
@@ -368,6 +402,8 @@ class ProgramChecker {
 
 std::vector<std::string> check_program(const Program& program) {
   std::vector<std::string> problems = ProgramChecker(program).run();
+  if (program.variants.size() > max_variants)
+    problems.push_back(fmt::format("expected at most {} variants, found {}", max_variants, program.variants.size()));
   for (size_t n = 0; n < program.variants.size() && problems.empty(); ++n) {
     problems = check_methods_of_variant(program, program.variants[n]);
     if (problems.empty()) problems = ProgramChecker(with_variant(program, n)).run();

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "npusim/message.h"
 #include "program/program.h"
 #include "program/work.h"
 
@@ -121,8 +122,8 @@ std::string specs_text(const Program& program, std::string_view title, const std
     std::string notes;
     if (spec.role != Role::data) notes = fmt::format("  ({})", role_name(spec.role));
     if (const Buffer& b = buffer_at(program, spec.buffer); b.kind == BufferKind::state)
-      notes += b.name == spec.name ? "  (state)" : fmt::format("  (state {})", b.name);
-    text += fmt::format("  {:<8} {:<24} {}{}\n", title, spec.name, to_string(spec.type), notes);
+      notes += b.name == spec.name ? "  (state)" : fmt::format("  (state {})", printable(b.name));
+    text += fmt::format("  {:<8} {:<24} {}{}\n", title, printable(spec.name), to_string(spec.type), notes);
     title = "";
   }
   return text;
@@ -131,7 +132,7 @@ std::string specs_text(const Program& program, std::string_view title, const std
 std::string method_text(const Program& program, const Method& method) {
   const Footprint use = footprint(program, method);
   const Work work = method_work(program, method);
-  std::string text = fmt::format("\nmethod {}\n", method.name);
+  std::string text = fmt::format("\nmethod {}\n", printable(method.name));
   text += specs_text(program, "inputs", method.inputs);
   text += specs_text(program, "outputs", method.outputs);
   text += fmt::format("  {} nodes -> {} kernels -> {} steps\n", method.nodes, use.kernels, method.steps.size());
@@ -169,7 +170,7 @@ std::string program_text(const Program& program) {
   const uint64_t constants = bytes_of_kind(program, BufferKind::constant);
   const uint64_t prepared = bytes_of_kind(program, BufferKind::prepared);
   std::string text =
-      fmt::format("program    {}\ntarget     {}\ndtype      {}\nnumerics   {}\n", program.model,
+      fmt::format("program    {}\ntarget     {}\ndtype      {}\nnumerics   {}\n", printable(program.model),
                   program.devices[0].target, dtype_name(program.dtype), program.strict ? "strict" : "fused");
   for (size_t d = 1; d < program.devices.size(); ++d)
     text += fmt::format("device {}   {}\n", d, program.devices[d].target);

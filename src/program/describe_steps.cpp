@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "base/json.h"
+#include "npusim/message.h"
 #include "program/program.h"
 
 namespace npusim {
@@ -39,11 +41,13 @@ bool has_offset(const Buffer& b) { return b.kind == BufferKind::arena || b.kind 
 
 class StepsText {
  public:
-  explicit StepsText(const Program& program) : p_(program) {}
+  explicit StepsText(const Program& program) : p_(program) {
+    for (const Buffer& b : program.buffers) ++named_[b.name];
+  }
 
   std::string run() {
     if (!p_.recipes.steps.empty()) sequence("recipes", p_.recipes);
-    for (const Method& method : p_.methods) sequence(fmt::format("method {}", method.name), method);
+    for (const Method& method : p_.methods) sequence(fmt::format("method {}", printable(method.name)), method);
     for (size_t n = 0; n < p_.variants.size(); ++n)
       text_ += fmt::format("\nvariant {}\n\n", n) + StepsText(with_variant(p_, n)).run();
     return std::move(text_);
@@ -53,9 +57,8 @@ class StepsText {
   // The second buffer of that name bears its number.
   std::string buffer(int32_t id) const {
     const Buffer& b = p_.buffers[static_cast<size_t>(id)];
-    const auto same = [&](const Buffer& other) { return other.name == b.name; };
-    const bool unique = std::count_if(p_.buffers.begin(), p_.buffers.end(), same) == 1;
-    return fmt::format("{}{} ({}{})", b.name, unique ? "" : fmt::format("#{}", id), kind_name(b.kind),
+    const bool unique = named_.at(b.name) == 1;
+    return fmt::format("{}{} ({}{})", printable(b.name), unique ? "" : fmt::format("#{}", id), kind_name(b.kind),
                        has_offset(b) ? fmt::format(" +{}", b.offset) : "");
   }
 
@@ -80,8 +83,8 @@ class StepsText {
       std::string from;
       for (const int32_t origin : step.origins) {
         const Origin& o = p_.origins[static_cast<size_t>(origin)];
-        from +=
-            fmt::format("{}{} ({}{})", from.empty() ? "" : ", ", o.node, o.op, o.reason.empty() ? "" : "; " + o.reason);
+        from += fmt::format("{}{} ({}{})", from.empty() ? "" : ", ", printable(o.node), printable(o.op),
+                            o.reason.empty() ? "" : "; " + printable(o.reason));
       }
       if (!from.empty()) text_ += fmt::format("      from {}\n", from);
     }
@@ -112,6 +115,7 @@ class StepsText {
 
   const Program& p_;
   std::string text_;
+  std::unordered_map<std::string_view, size_t> named_;  // how many buffers are called so
 };
 
 Json buffers_json(const Program& program) {

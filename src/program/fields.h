@@ -75,7 +75,7 @@ void fields(Archive& a, S& s) {
 
 template <typename Archive, Like<Store> S>
 void fields(Archive& a, S& s) {
-  a("access", s.access), a("expr", s.expr), a("accumulate", s.accumulate);
+  a("access", s.access), a("expr", s.expr), a("accumulate", s.accumulate), a("reduction", s.reduction);
 }
 
 template <typename Archive, Like<KernelArg> S>

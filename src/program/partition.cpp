@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "npusim/message.h"
 #include "program/work.h"
 
 namespace npusim {
@@ -55,6 +56,14 @@ Sums sums_of(const std::vector<DeviceSegment>& segments) {
   return sums;
 }
 
+// For people: its target, and its part where both have one target.
+std::string lane_of(const Program& program, int32_t device) {
+  const std::string& name = target_of(program, device);
+  const auto same = [&](const ProgramDevice& other) { return other.target == name; };
+  if (std::count_if(program.devices.begin(), program.devices.end(), same) < 2) return name;
+  return name + (device == 0 ? " (target)" : " (fallback)");
+}
+
 std::string mb(uint64_t bytes) { return fmt::format("{:.3g}", static_cast<double>(bytes) / 1e6); }
 
 // "aten.add.Tensor 3, aten.relu.default", the most frequent first.
@@ -71,15 +80,21 @@ std::string ops_of(const Program& program, const std::vector<int32_t>& origins, 
   return text + (order.size() > shown ? ", …" : "");
 }
 
+std::string times(size_t count) { return count > 1 ? fmt::format(" x{}", count) : std::string(); }
+
+std::string first_of(const std::vector<std::string>& names) {
+  const std::span shown = std::span(names).first(std::min<size_t>(names.size(), 6));
+  return printable(fmt::format("{}{}", fmt::join(shown, ", "), names.size() > shown.size() ? ", …" : ""));
+}
+
 std::string reasons_text(const Program& program) {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> nodes;  // by operator and reason
   for (const Origin& origin : program.origins)
     if (!origin.reason.empty()) nodes[{origin.op, origin.reason}].push_back(origin.node);
   std::string text;
   for (const auto& [key, names] : nodes)
-    text += fmt::format("  {}{}: {}\n    {}{}\n", key.first, names.size() > 1 ? fmt::format(" x{}", names.size()) : "",
-                        key.second, fmt::join(std::span(names).first(std::min<size_t>(names.size(), 6)), ", "),
-                        names.size() > 6 ? ", …" : "");
+    text += fmt::format("  {}{}: {}\n    {}\n", printable(key.first), times(names.size()), printable(key.second),
+                        first_of(names));
   return text.empty() ? "" : "\nnot on the first device, because\n" + text;
 }
 
@@ -100,32 +115,33 @@ std::string calls_text(const Program& program) {
     for (auto& [op, names] : calls_of(program, method)) nodes[op].insert(nodes[op].end(), names.begin(), names.end());
   std::string text;
   for (const auto& [op, names] : nodes)
-    text += fmt::format("  {}{}\n    {}{}\n", op, names.size() > 1 ? fmt::format(" x{}", names.size()) : "",
-                        fmt::join(std::span(names).first(std::min<size_t>(names.size(), 6)), ", "),
-                        names.size() > 6 ? ", …" : "");
+    text += fmt::format("  {}{}\n    {}\n", printable(op), times(names.size()), first_of(names));
   return text.empty() ? "" : "\nwithout a kernel, run by the ATen plugin\n" + text;
 }
 
 std::string method_text(const Program& program, const Method& method) {
   const std::vector<DeviceSegment> segments = segments_of(program, method);
   const Sums sums = sums_of(segments);
-  std::string text = fmt::format("{}: {} segment{}, {} transfer{} of {} MB, about {:.3g} ms\n", method.name,
+  std::string text = fmt::format("{}: {} segment{}, {} transfer{} of {} MB, about {:.3g} ms\n", printable(method.name),
                                  segments.size(), segments.size() == 1 ? "" : "s", sums.transfers,
                                  sums.transfers == 1 ? "" : "s", mb(sums.bytes), sums.seconds * 1e3);
-  text += "   #  device  nodes  steps   GFLOP      MB       ms  transferred before, then done\n";
+  size_t width = std::string_view("device").size();
+  for (const DeviceSegment& s : segments) width = std::max(width, lane_of(program, s.device).size());
+  text += fmt::format("   #  {:<{}}  nodes  steps   GFLOP      MB       ms  transferred before, then done\n", "device",
+                      width);
   for (size_t i = 0; i < segments.size(); ++i) {
     const DeviceSegment& s = segments[i];
     uint64_t bytes = 0;
     std::string values;
     for (const Crossing& crossing : s.before) {
       bytes += crossing.bytes;
-      if (&crossing - s.before.data() < 3) values += fmt::format("{}{}", values.empty() ? "" : ", ", crossing.value);
+      if (&crossing - s.before.data() < 3) values += (values.empty() ? "" : ", ") + printable(crossing.value);
     }
     if (s.before.size() > 3) values += ", …";
     if (!values.empty()) values = fmt::format("[{}: {} MB] ", values, mb(bytes));
-    text += fmt::format("{:>4}  {:<6} {:>6} {:>6} {:>7.3g} {:>7} {:>8.3g}  {}{}\n", i, target_of(program, s.device),
-                        s.origins.size(), s.steps, static_cast<double>(s.flops) / 1e9, mb(s.bytes), s.seconds * 1e3,
-                        values, ops_of(program, s.origins, 3));
+    text += fmt::format("{:>4}  {:<{}} {:>6} {:>6} {:>7.3g} {:>7} {:>8.3g}  {}{}\n", i, lane_of(program, s.device),
+                        width, s.origins.size(), s.steps, static_cast<double>(s.flops) / 1e9, mb(s.bytes),
+                        s.seconds * 1e3, values, ops_of(program, s.origins, 3));
   }
   return text;
 }

@@ -18,7 +18,7 @@
 
 namespace npusim {
 
-inline constexpr uint32_t program_version = 3;
+inline constexpr uint32_t program_version = 4;
 
 enum class BufferKind : uint8_t {
   input,     // written by the caller before a run

@@ -7,9 +7,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/hash.h"
 #include "program/fields.h"
 #include "program/pack.h"
+#include "program/without_code.h"
 
 namespace npusim {
 namespace {
@@ -210,6 +212,7 @@ T little_endian(std::string_view bytes, size_t at) {
 
 // The body, once everything around it is as it should be.
 std::string_view check_envelope(std::string_view file, const std::string& where) {
+  refuse_other_kinds(file, FileKind::program, where);
   if (!file.starts_with(magic))
     fail(ErrorKind::bad_input, "{}: expected a .npubin program, found another kind of file", where);
   if (file.size() < header_size + 8) fail(ErrorKind::bad_input, "{}: the program file is cut short", where);
@@ -253,15 +256,16 @@ Program deserialize(std::string_view bytes, const std::string& where) {
   throw Error(ErrorKind::bad_input, std::move(list));
 }
 
-std::shared_ptr<const Program> parse_program(std::string_view bytes, const std::string& where) {
-  return std::make_shared<const Program>(deserialize(bytes, where));
+std::shared_ptr<const Program> parse_program(std::string_view bytes, const std::string& where,
+                                             const LoadOptions& options) {
+  auto program = std::make_shared<Program>(deserialize(bytes, where));
+  std::vector<std::string> ignored;
+  if (!options.code) leave_out_code(*program, options.notes ? *options.notes : ignored);
+  return program;
 }
 
-std::shared_ptr<const Program> load_program(const std::string& path) {
-  if (path == "-") return parse_program(read_file(path), "standard input");
-  const MappedFile file(path);
-  const std::span<const std::byte> bytes = file.bytes();
-  return parse_program({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+std::shared_ptr<const Program> load_program(const std::string& path, const LoadOptions& options) {
+  return parse_program(read_file(path), path == "-" ? "standard input" : path, options);
 }
 
 void save_program(const Program& program, const std::string& path) {

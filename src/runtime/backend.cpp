@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "npusim/message.h"
 #include "runtime/device_table.h"
 
 namespace npusim {
@@ -25,7 +26,8 @@ std::shared_ptr<Backend> open_backend(const std::string& device) {
     if (name == row.name) return row.open(index);
     names.emplace_back(row.name);
   }
-  fail(ErrorKind::usage, "unknown device {}: this build has {}", device, fmt::join(names, ", "));
+  fail(ErrorKind::usage, "unknown device {}: this build has {}{}", device, fmt::join(names, ", "),
+       did_you_mean(name, names));
 }
 
 DeviceLimits measure_device(const std::string& device) { return open_backend(device)->measure(); }

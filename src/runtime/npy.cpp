@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and copied as they are");
 
@@ -156,6 +157,7 @@ DType parse_descr(const std::string& descr, const std::string& origin, std::opti
 std::pair<std::string_view, std::span<const std::byte>> split_header(std::span<const std::byte> bytes,
                                                                      const std::string& origin) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  refuse_other_kinds(text, FileKind::npy, origin);
   if (!text.starts_with(magic))
     fail(ErrorKind::bad_input, "{}: not a .npy file: expected \\x93NUMPY at its start", origin);
   if (text.size() < 8) fail(ErrorKind::bad_input, "{}: the file is cut: no .npy version", origin);

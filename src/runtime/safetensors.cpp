@@ -12,9 +12,9 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "base/checkpoint.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -213,12 +213,7 @@ void check_header(std::span<const NamedTensor> tensors, const std::map<std::stri
 }  // namespace
 
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& origin) {
-  if (is_pytorch_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
-    fail(ErrorKind::bad_input,
-         "{}: is a PyTorch checkpoint (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 says "
-         "how "
-         "to convert it",
-         origin);
+  refuse_other_kinds({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, FileKind::tensors, origin);
   const std::string_view text = header_text(bytes, origin);
   const std::span<const std::byte> data = bytes.subspan(sizeof(uint64_t) + text.size());
   const ParsedObject header = parse_object(text, origin + ": safetensors header");

@@ -282,6 +282,27 @@ void Session::run_step(Key method, size_t step) {
   state_->wait();
 }
 
+std::vector<std::byte> Session::step_memory(Key method, size_t step, size_t buffer) {
+  const Method& m = state_->program().methods[state_->method(method)];
+  check_step(m, step);
+  if (buffer >= m.steps[step].buffers.size())
+    fail(ErrorKind::usage, "no buffer {}: step {} has {}", buffer, step, m.steps[step].buffers.size());
+  const auto id = static_cast<size_t>(m.steps[step].buffers[buffer]);
+  const Placement& place = state_->placements[id];
+  const Buffer& b = state_->program().buffers[id];
+  std::vector<std::byte> bytes(stored_bytes(b));
+  state_->wait();
+  if (const std::byte* host = place.buffer->host()) {
+    std::copy_n(host + place.offset, bytes.size(), bytes.begin());
+  } else if (!bytes.empty()) {
+    Queue& queue = *state_->queues[static_cast<size_t>(b.device)];
+    state_->busy = true;
+    queue.download(place, bytes);
+    state_->wait();
+  }
+  return bytes;
+}
+
 std::vector<double> Session::time_steps(Key method) {
   const size_t m = state_->method(method);
   const Task task(*this);

@@ -20,22 +20,38 @@ void realign(TensorSet& set, TensorView& tensor) {
 void add_entry(TensorSet& set, TensorEntry entry) {
   realign(set, entry.tensor);
   set.by_name.emplace(entry.name, set.entries.size());
+  if (std::string bare = bare_name(entry.name); bare != entry.name) {
+    const auto [place, fresh] = set.by_bare_name.try_emplace(std::move(bare), set.entries.size());
+    if (!fresh) place->second = std::nullopt;
+  }
   set.entries.push_back(std::move(entry));
 }
 
-void map_shards(TensorSet& set) {
+const TensorView& tensor_at(const TensorSet& set, size_t position) {
+  const TensorEntry& entry = set.entries[position];
+  if (!entry.unknown_dtype.empty())
+    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", set.path, json_quoted(entry.name),
+         json_quoted(entry.unknown_dtype));
+  return entry.tensor;
+}
+
+// The bytes of a file, mapped or read, for as long as the set lives.
+std::span<const std::byte> bytes_of(TensorSet& set, const std::string& path, bool mapped) {
+  if (mapped) return set.files.emplace_back(path).bytes();
+  return std::as_bytes(std::span(*set.texts.emplace_back(std::make_unique<const std::string>(read_file(path)))));
+}
+
+void open_shards(TensorSet& set, bool mapped) {
   const auto folder = std::filesystem::path(set.path).parent_path();
   std::map<std::string, std::unordered_map<std::string, TensorEntry>> shards;
   for (const auto& [name, file] : parse_safetensors_index(read_file(set.path), set.path)) {
     const std::string path = (folder / file).string();
     auto [shard, fresh] = shards.try_emplace(file);
-    if (fresh) {
-      set.files.emplace_back(path);
-      for (auto& entry : parse_safetensors(set.files.back().bytes(), path).entries) {
+    if (fresh)
+      for (auto& entry : parse_safetensors(bytes_of(set, path, mapped), path).entries) {
         std::string key = entry.name;
         shard->second.emplace(std::move(key), std::move(entry));
       }
-    }
     const auto entry = shard->second.find(name);
     if (entry == shard->second.end())
       fail(ErrorKind::bad_input, "{}: weight_map places tensor {} in {}, which does not have it", set.path,
@@ -50,10 +66,9 @@ TensorSet map_tensors(const std::string& path) {
   TensorSet set;
   set.path = path;
   if (path.ends_with(".json")) {
-    map_shards(set);
+    open_shards(set, true);
   } else {
-    set.files.emplace_back(path);
-    for (auto& entry : parse_safetensors(set.files.back().bytes(), path).entries) add_entry(set, std::move(entry));
+    for (auto& entry : parse_safetensors(bytes_of(set, path, true), path).entries) add_entry(set, std::move(entry));
   }
   return set;
 }
@@ -66,14 +81,17 @@ std::shared_ptr<const TensorSet> read_tensors(const std::string& path, std::opti
   auto set = std::make_shared<TensorSet>();
   set->path = path == "-" ? "standard input" : path;
   set->from_memory = path == "-";
-  const auto text = std::make_shared<const std::string>(read_file(path));
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(*text));
-  if (text->starts_with("\x93NUMPY") || path.ends_with(".npy")) {
+  if (path.ends_with(".json")) {
+    open_shards(*set, false);
+    return set;
+  }
+  const std::span<const std::byte> bytes = bytes_of(*set, path, false);
+  if (set->texts.back()->starts_with("\x93NUMPY") || path.ends_with(".npy")) {
     HostTensor tensor = parse_npy(bytes, set->path, void16);
+    set->texts.clear();
     set->held.push_back(std::move(tensor.data));
     add_entry(*set, {"", {std::move(tensor.type), set->held.back().data()}, ""});
   } else {
-    set->owner = text;
     for (auto& entry : parse_safetensors(bytes, set->path).entries) add_entry(*set, std::move(entry));
   }
   return set;
@@ -94,16 +112,33 @@ std::shared_ptr<const TensorSet> make_tensors(std::vector<NamedTensor> tensors, 
   return set;
 }
 
+std::string bare_name(std::string_view name) {
+  std::string bare(name);
+  for (const std::string_view part : {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."})
+    for (size_t at = 0; (at = bare.find(part, at)) != std::string::npos;) {
+      const bool whole = at == 0 || bare[at - 1] == '.';  // of a component of the name
+      if (whole)
+        bare.erase(at, part.size());
+      else
+        at += part.size();
+    }
+  while (bare.starts_with("module.")) bare.erase(0, std::string_view("module.").size());
+  return bare;
+}
+
 std::span<const TensorEntry> tensor_entries(const TensorSet& set) { return set.entries; }
 
 const TensorView* find_tensor(const TensorSet& set, std::string_view name) {
   const auto it = set.by_name.find(std::string(name));
-  if (it == set.by_name.end()) return nullptr;
-  const TensorEntry& entry = set.entries[it->second];
-  if (!entry.unknown_dtype.empty())
-    fail(ErrorKind::unsupported, "{}: tensor {}: dtype {} is not supported", set.path, json_quoted(name),
-         json_quoted(entry.unknown_dtype));
-  return &entry.tensor;
+  return it == set.by_name.end() ? nullptr : &tensor_at(set, it->second);
+}
+
+const TensorView* find_bare_tensor(const TensorSet& set, std::string_view name) {
+  const std::string bare = bare_name(name);
+  if (bare != name)
+    if (const TensorView* found = find_tensor(set, bare)) return found;
+  const auto it = set.by_bare_name.find(bare);
+  return it == set.by_bare_name.end() || !it->second ? nullptr : &tensor_at(set, *it->second);
 }
 
 const TensorView& get_tensor(const TensorSet& set, std::string_view name) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/fit.h"
 #include "base/json.h"
 #include "base/rope_config.h"
 
@@ -13,34 +14,42 @@ namespace npusim {
 namespace {
 
 const TensorView* find_with_prefixes(const TensorSet& weights, std::string_view name) {
-  if (const TensorView* found = find_tensor(weights, name)) return found;
+  std::vector<std::string> names = {std::string(name)};
   for (std::string_view rest = name; rest.starts_with("model.");) {
     rest.remove_prefix(6);
-    if (const TensorView* found = find_tensor(weights, rest)) return found;
+    names.emplace_back(rest);
   }
-  return find_tensor(weights, "model." + std::string(name));
+  names.push_back("model." + std::string(name));
+  for (const auto find : {find_tensor, find_bare_tensor})
+    for (const std::string& one : names)
+      if (const TensorView* found = find(weights, one)) return found;
+  return nullptr;
 }
 
-// rope_theta of a config, and the number of rotated elements per head; false for scalings, which are not computed here
-// (W-21).
-bool read_rope(const nlohmann::json& config, double& theta, int64_t& width) {
-  const nlohmann::json* rope = config.contains("rope_parameters") ? &config["rope_parameters"]
-                               : config.contains("rope_scaling")  ? &config["rope_scaling"]
-                                                                  : nullptr;
-  if (rope_type(config, "config.json") != "default") return false;
-  if (config.contains("rope_theta"))
-    theta = config["rope_theta"].get<double>();
-  else if (rope && rope->is_object() && rope->contains("rope_theta"))
-    theta = (*rope)["rope_theta"].get<double>();
-  else
-    return false;
-  if (config.contains("head_dim") && config["head_dim"].is_number())
-    width = config["head_dim"].get<int64_t>();
-  else if (config.contains("hidden_size") && config.contains("num_attention_heads"))
-    width = config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
-  else
-    return false;
-  return true;
+// What is read of a config.json, and what it may be.
+constexpr JsonRange theta_range = {"rope_theta", 1, 1e30, false};
+constexpr JsonRange head_range = {"head_dim", 1, 1 << 24};
+constexpr JsonRange hidden_range = {"hidden_size", 1, 1 << 24};
+constexpr JsonRange heads_range = {"num_attention_heads", 1, 1 << 24};
+
+struct Rope {
+  double theta = 0;
+  int64_t width = 0;  // rotated elements per head
+};
+
+// Nothing for scalings, which are not computed here, and for a config that does not tell.
+std::optional<Rope> read_rope(const nlohmann::json& config, const std::string& where) {
+  if (rope_type(config, where) != "default") return std::nullopt;
+  std::optional<double> theta = number_member(config, theta_range, where);
+  for (const char* key : {"rope_parameters", "rope_scaling"})
+    if (const auto rope = config.find(key); !theta && rope != config.end() && rope->is_object())
+      theta = number_member(*rope, theta_range, where + ": " + key);
+  std::optional<double> width = number_member(config, head_range, where);
+  const std::optional<double> hidden = number_member(config, hidden_range, where);
+  const std::optional<double> heads = number_member(config, heads_range, where);
+  if (!width && hidden && heads) width = std::floor(*hidden / *heads);
+  if (!theta || !width) return std::nullopt;
+  return Rope{*theta, static_cast<int64_t>(*width)};
 }
 
 }  // namespace
@@ -57,21 +66,14 @@ std::optional<HostTensor> rotary_frequencies(const TensorSet& weights, const Buf
   if (weights.from_memory) return std::nullopt;
   const auto path = std::filesystem::path(weights.path).parent_path() / "config.json";
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const auto config = read_json_object(path.string());
-  double theta = 0;
-  int64_t width = 0;
-  try {
-    if (!read_rope(config, theta, width)) return std::nullopt;
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::bad_input, "{}: {}", path.string(), error.what());
-  }
-  if (width != 2 * buffer.type.shape[0]) return std::nullopt;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  const std::optional<Rope> rope = read_rope(read_json_object(path.string()), path.string());
+  if (!rope || rope->width != 2 * buffer.type.shape[0]) return std::nullopt;
   HostTensor tensor = make_tensor({DType::f32, buffer.type.shape});
   auto* values = reinterpret_cast<float*>(tensor.data.data());
   for (int64_t i = 0; i < buffer.type.shape[0]; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
-    values[i] = 1.0f / static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope->width);
+    values[i] = 1.0f / static_cast<float>(std::pow(rope->theta, static_cast<double>(exponent)));
   }
   return tensor;
 }
@@ -93,6 +95,8 @@ LocatedWeight locate_weight(const TensorSet* weights, const Buffer& buffer, std:
     problem("expected {}, found {} in {}", to_string(buffer.type.shape), to_string(found->type.shape), weights->path);
   else if (is_float(found->type.dtype) != is_float(located.declared))
     problem("expected {}, found {} in {}", dtype_name(located.declared), dtype_name(found->type.dtype), weights->path);
+  else if (const auto misfit = refuse_integers(*found, located.declared))
+    problem("{} (in {}, {})", *misfit, weights->path, dtype_name(found->type.dtype));
   else
     located.file = found;
   return located;

@@ -10,7 +10,8 @@
 namespace npusim {
 
 // The weight a buffer asks for, as the file has it. Tried in order: the name itself; the name without or with leading
-// "model." components; a tied embedding's other names (Buffer::tied). nullptr when none is there.
+// "model." components; all these without what wrappers put into names (bare_name); a tied embedding's other names
+// (Buffer::tied). nullptr when none is there.
 const TensorView* find_program_weight(const TensorSet& weights, const Buffer& buffer);
 
 // Rotary frequencies are a non-persistent buffer that checkpoints leave out: computed in float32 from rope_theta and

@@ -24,19 +24,46 @@ SplitBehavior parse_behavior(const Field& field) {
   return static_cast<SplitBehavior>(it - names.begin());
 }
 
+void parse_normalizer(std::vector<Normalization>& forms, const Field& field) {
+  if (field.value.is_null()) return;
+  const Field type = member(field, "type");
+  if (string(type) == "NFC")
+    forms.push_back(Normalization::nfc);
+  else if (string(type) == "NFD")
+    forms.push_back(Normalization::nfd);
+  else if (string(type) == "Sequence")
+    for (const Field& part : elements(member(field, "normalizers"))) parse_normalizer(forms, part);
+  else
+    unsupported(type, "null, \"NFC\", \"NFD\", and a Sequence of them");
+}
+
+void set_regex(SplitStep& step, const Field& pattern) {
+  step.pattern = compile_regex(pattern, false);
+  step.newer = compile_regex(pattern, true);
+}
+
+// A pattern of this code, where `place` asks for it.
+void set_own(SplitStep& step, const char* pattern, const Field& place) {
+  const json value = pattern;
+  set_regex(step, {value, place.origin, place.path});
+}
+
 SplitStep parse_split_step(const Field& field) {
   const Field type = member(field, "type");
   SplitStep step;
   if (string(type) == "ByteLevel") {
     step.add_prefix_space = boolean(member(field, "add_prefix_space"), true);
-    if (boolean(member(field, "use_regex"), true)) step.pattern = compile_own(gpt2_pattern, field);
+    if (boolean(member(field, "use_regex"), true)) set_own(step, gpt2_pattern, field);
   } else if (string(type) == "Digits") {
-    step.pattern = compile_own(boolean(member(field, "individual_digits"), false) ? "\\p{N}" : "\\p{N}+", field);
+    set_own(step, boolean(member(field, "individual_digits"), false) ? "\\p{N}" : "\\p{N}+", field);
   } else if (string(type) == "Split") {
     const Field pattern = member(field, "pattern");
     const Field regex = member(pattern, "Regex");
     const Field literal = member(pattern, "String");
-    step.pattern = regex.value.is_null() ? compile_literal(literal) : compile_regex(regex);
+    if (regex.value.is_null())
+      step.pattern = step.newer = compile_literal(literal);
+    else
+      set_regex(step, regex);
     step.behavior = parse_behavior(member(field, "behavior"));
     step.invert = boolean(member(field, "invert"), false);
   } else {
@@ -49,6 +76,8 @@ std::vector<SplitStep> parse_pre_tokenizer(const Field& field) {
   if (field.value.is_null()) unsupported(field, "ByteLevel, alone or last in a Sequence");
   const bool sequence = string(member(field, "type")) == "Sequence";
   const std::vector<Field> parts = sequence ? elements(member(field, "pretokenizers")) : std::vector<Field>{field};
+  if (parts.size() > most_split_steps)
+    unsupported(member(field, "pretokenizers"), fmt::format("at most {} steps", most_split_steps));
   std::vector<SplitStep> steps;
   for (size_t i = 0; i < parts.size(); ++i) {
     steps.push_back(parse_split_step(parts[i]));
@@ -90,6 +119,8 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
       }
       for (int64_t id : template_ids(tokenizer, field, member(special, "id")))
         (seen_text ? after : before).push_back(id);
+      if (before.size() + after.size() > most_template_tokens)
+        unsupported(member(field, "single"), fmt::format("at most {} tokens around the text", most_template_tokens));
     }
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
     const auto id_of = [&](const char* key) {
@@ -104,6 +135,8 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
   }
   tokenizer.prefix.insert(tokenizer.prefix.begin(), before.begin(), before.end());
   tokenizer.suffix.insert(tokenizer.suffix.end(), after.begin(), after.end());
+  if (tokenizer.prefix.size() + tokenizer.suffix.size() > most_template_tokens)
+    unsupported(field, fmt::format("at most {} tokens around the text", most_template_tokens));
 }
 
 }  // namespace
@@ -115,10 +148,7 @@ Tokenizer parse_tokenizer(std::string_view text, const std::string& origin) {
   const Field root = {document, origin, ""};
   Tokenizer tokenizer;
   tokenizer.origin = origin;
-  if (const Field normalizer = member(root, "normalizer"); !normalizer.value.is_null()) {
-    if (string(member(normalizer, "type")) != "NFC") unsupported(member(normalizer, "type"), "null, \"NFC\"");
-    tokenizer.nfc = true;
-  }
+  parse_normalizer(tokenizer.normalizations, member(root, "normalizer"));
   std::vector<bool> defined;  // the ids that have a token
   const Field model = member(root, "model");
   parse_model(tokenizer, defined, model);

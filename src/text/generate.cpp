@@ -21,8 +21,8 @@ namespace {
 // Runs a text model's methods on tokens at given positions.
 class Runner {
  public:
-  Runner(Session& session, const TextModel& model, const GenerateOptions& options)
-      : session_(session), model_(model), options_(options) {}
+  Runner(Session& session, const TextModel& model, const Sampling& sampling)
+      : session_(session), model_(model), sampling_(sampling) {}
 
   // The first `count` tokens at positions 0, 1, …
   void prefill(const TextMethod& m, const std::vector<int64_t>& tokens, int64_t count) {
@@ -36,13 +36,13 @@ class Runner {
     set(m, m.tokens, token);
     for (int input : m.positions) set(m, input, position);
     if (m.temperature < 0) return;
-    const std::array<int64_t, 2> generator = {static_cast<int64_t>(options_.seed), nth};
-    const auto temperature = static_cast<float>(options_.temperature);
+    const std::array<int64_t, 2> generator = {static_cast<int64_t>(sampling_.seed), nth};
+    const auto temperature = static_cast<float>(sampling_.temperature);
     const auto method = static_cast<size_t>(m.method);
     session_.set_input(method, static_cast<size_t>(m.generator), std::as_bytes(std::span(generator)));
     session_.set_input(method, static_cast<size_t>(m.temperature), std::as_bytes(std::span(&temperature, 1)));
     if (m.top_p < 0) return;
-    const auto top_p = static_cast<float>(options_.top_p);
+    const auto top_p = static_cast<float>(sampling_.top_p);
     session_.set_input(method, static_cast<size_t>(m.top_p), std::as_bytes(std::span(&top_p, 1)));
   }
   int64_t step(const TextMethod& m) {
@@ -122,20 +122,20 @@ class Runner {
 
   Session& session_;
   const TextModel& model_;
-  const GenerateOptions& options_;
+  const Sampling& sampling_;
 };
 
 // The next token from logits, where the host takes it.
 class Chooser {
  public:
-  explicit Chooser(const GenerateOptions& options) : options_(options) {}
+  explicit Chooser(const Sampling& sampling) : sampling_(sampling) {}
   int64_t operator()(const std::vector<double>& logits, int64_t nth) const {
-    if (options_.temperature <= 0) return likeliest(logits);
-    return draw_token(logits, options_.temperature, options_.top_p, options_.seed, nth);
+    if (sampling_.temperature <= 0) return likeliest(logits);
+    return draw_token(logits, sampling_.temperature, sampling_.top_p, sampling_.seed, nth);
   }
 
  private:
-  const GenerateOptions& options_;
+  const Sampling& sampling_;
 };
 
 double ms_since(std::chrono::steady_clock::time_point start) {
@@ -175,31 +175,37 @@ int64_t read_prompt(Runner& runner, const TextModel& model, const std::vector<in
   return chain ? next : choose(runner.logits(model.decode, 0), 0);
 }
 
+void check_tokens(const TextModel& model, const std::vector<int64_t>& tokens, std::string_view of) {
+  for (int64_t token : tokens)
+    if (token < 0 || token >= model.vocabulary)
+      fail(ErrorKind::bad_input, "token {} of {} is not in the model's vocabulary of {}: is this its tokenizer?", token,
+           of, model.vocabulary);
+}
+
 void check_prompt(const TextModel& model, const std::vector<int64_t>& prompt) {
   if (prompt.empty()) fail(ErrorKind::bad_input, "the prompt has no tokens: expected at least one");
   if (static_cast<int64_t>(prompt.size()) > model.capacity)
     fail(ErrorKind::bad_input, "the prompt has {} tokens: expected at most {}, which the program's states hold",
          prompt.size(), model.capacity);
-  for (int64_t token : prompt)
-    if (token < 0 || token >= model.vocabulary)
-      fail(ErrorKind::bad_input,
-           "token {} of the prompt is not in the model's vocabulary of {}: is this its tokenizer?", token,
-           model.vocabulary);
+  check_tokens(model, prompt, "the prompt");
 }
 
 }  // namespace
 
 Generation generate(Session& session, const TextModel& model, const std::vector<int64_t>& prompt,
                     const GenerateOptions& options, const std::function<void(int64_t)>& on_token) {
+  check_options(options);
   check_prompt(model, prompt);
+  check_tokens(model, options.stop_tokens, "the stop tokens");
+  const Sampling sampling = sampling_of(options);
   const Session::Task task(session);
   if (!model.by_position || session.states_are_torn()) session.reset_states();
-  Runner runner(session, model, options);
-  const Chooser choose(options);
+  Runner runner(session, model, sampling);
+  const Chooser choose(sampling);
   Generation result;
   auto start = std::chrono::steady_clock::now();
   // Tokens follow each other without the host where there is a method for it.
-  const TextMethod& own = options.temperature <= 0 ? model.greedy : options.top_p >= 1 ? model.sample : model.nucleus;
+  const TextMethod& own = sampling.temperature <= 0 ? model.greedy : sampling.top_p >= 1 ? model.sample : model.nucleus;
   const TextMethod* chain = own.method >= 0 ? &own : nullptr;
   int64_t token = read_prompt(runner, model, prompt, choose, chain);
   auto position = static_cast<int64_t>(prompt.size());
@@ -232,17 +238,14 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
 std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
   std::error_code error;
-  if (tokenizer_path == "-" || !std::filesystem::exists(path, error)) return {};
+  if (tokenizer_path == "-" || !std::filesystem::is_regular_file(path, error)) return {};
   const auto config = read_json_object(path.string());
   const auto found = config.find("eos_token_id");
   if (found == config.end() || found->is_null()) return {};
   std::vector<int64_t> tokens;
-  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
-    if (!id.is_number_integer())
-      fail(ErrorKind::bad_input, "{}: eos_token_id: expected an integer or a list of them, found {}", path.string(),
-           json_text(id));
-    tokens.push_back(id.get<int64_t>());
-  }
+  constexpr JsonRange id_range = {"eos_token_id", 0, INT32_MAX};
+  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found}))
+    tokens.push_back(static_cast<int64_t>(number_in(id, id_range, path.string())));
   return tokens;
 }
 

@@ -1,6 +1,8 @@
 // Gumbel's trick: the largest of x + temperature * g, with each token's own g, is a token drawn.
 #include "text/sample.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -58,6 +60,27 @@ std::vector<bool> likely(const std::vector<double>& logits, double temperature, 
 }
 
 }  // namespace
+
+void check_options(const GenerateOptions& options) {
+  constexpr int64_t most_tokens = int64_t{1} << 40;
+  constexpr double hottest = 100;
+  std::vector<Problem> problems;
+  const auto check = [&](const char* name, bool good, std::string_view expected, auto found) {
+    if (!good) problems.push_back({name, fmt::format("expected {}, found {}", expected, found)});
+  };
+  const double temperature = options.temperature.value_or(0), top_p = options.top_p.value_or(1);  // NaN fails
+  check("max_new_tokens", options.max_new_tokens >= 1 && options.max_new_tokens <= most_tokens,
+        fmt::format("an integer from 1 to {}", most_tokens), options.max_new_tokens);
+  check("temperature", temperature >= 0 && temperature <= hottest, fmt::format("a number from 0 to {}", hottest),
+        temperature);
+  check("top_p", top_p > 0 && top_p <= 1, "a number above 0 and at most 1", top_p);
+  if (!problems.empty()) throw Error(ErrorKind::usage, std::move(problems));
+}
+
+Sampling sampling_of(const GenerateOptions& options) {
+  const bool samples = options.top_p || options.seed;
+  return {options.temperature.value_or(samples ? 1 : 0), options.top_p.value_or(1), options.seed.value_or(0)};
+}
 
 int64_t likeliest(const std::vector<double>& logits) {
   return std::max_element(logits.begin(), logits.end()) - logits.begin();

@@ -3,7 +3,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "npusim/text.h"
+
 namespace npusim {
+
+// How tokens are chosen, as options that were checked say it.
+struct Sampling {
+  double temperature = 0;  // 0: the likeliest
+  double top_p = 1;
+  uint64_t seed = 0;
+};
+Sampling sampling_of(const GenerateOptions& options);
 
 // The likeliest token, the first of equals.
 int64_t likeliest(const std::vector<double>& logits);

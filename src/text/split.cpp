@@ -14,6 +14,9 @@
 namespace npusim::bpe {
 namespace {
 
+// Real patterns need some ten a byte.
+constexpr uint64_t tries_per_byte = 50, least_tries = 100'000;
+
 struct Piece {
   size_t begin, end;  // bytes
   bool is_match;
@@ -28,6 +31,11 @@ std::vector<Piece> find_pieces(const pcre2_code* pattern, std::string_view text,
                                   PCRE2_NO_UTF_CHECK, matcher.data.get(), matcher.context.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer(matcher.data.get());
+    if (count == PCRE2_ERROR_CALLOUT)
+      fail(ErrorKind::unsupported,
+           "text to tokenize: the split patterns take too long: at byte {} of a piece of {} bytes they are beyond {} "
+           "tries for each byte of the text",
+           from, text.size(), tries_per_byte);
     if (count < 0 || span[0] < done || span[1] < span[0])
       fail(ErrorKind::unsupported,
            "text to tokenize: the split pattern gave up at byte {} of a piece of {} bytes (PCRE2 error {})", from,
@@ -69,11 +77,24 @@ std::vector<Piece> apply_behavior(std::vector<Piece> pieces, SplitBehavior behav
 
 }  // namespace
 
-Matcher::Matcher(size_t text_size)
-    : data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
+Matcher::Matcher(std::string_view text)
+    : newer(has_newer(text)),
+      budget(new Budget{least_tries + tries_per_byte * text.size(), 0}),
+      data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free),
       context(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
-  // Real patterns backtrack at most a few times per byte of a run of spaces; hostile ones must not take for ever.
-  pcre2_set_match_limit(context.get(), static_cast<uint32_t>(std::min<size_t>(100'000 + 8 * text_size, UINT32_MAX)));
+  // PCRE2's own limits are of one start position, of which a text has as many as bytes.
+  pcre2_set_match_limit(context.get(), UINT32_MAX);
+  pcre2_set_heap_limit(context.get(), static_cast<uint32_t>(65'536 + text.size() / 4));  // KiB
+  const auto count = [](pcre2_callout_block* part, void* data) {
+    auto& budget = *static_cast<Budget*>(data);
+    const size_t at = part->current_position;
+    const uint64_t cost = 1 + (at > budget.position ? at - budget.position : 0);
+    budget.position = at;
+    if (cost > budget.tries) return static_cast<int>(PCRE2_ERROR_CALLOUT);
+    budget.tries -= cost;
+    return 0;
+  };
+  pcre2_set_callout(context.get(), count, budget.get());
 }
 
 std::vector<std::string_view> split_text(const std::vector<SplitStep>& steps, std::string_view text, Matcher& matcher,
@@ -87,7 +108,7 @@ std::vector<std::string_view> split_text(const std::vector<SplitStep>& steps, st
         next.push_back(piece);
         continue;
       }
-      std::vector<Piece> cut = find_pieces(step.pattern.get(), piece, matcher);
+      std::vector<Piece> cut = find_pieces((matcher.newer ? step.newer : step.pattern).get(), piece, matcher);
       if (step.invert)
         for (Piece& part : cut) part.is_match = !part.is_match;
       for (const Piece& part : apply_behavior(std::move(cut), step.behavior))

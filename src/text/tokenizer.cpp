@@ -24,10 +24,15 @@ using bpe::split_text;
 const AddedToken* match_added(const AddedTokenTrie& trie, std::string_view text) {
   int node = 0, best = -1;
   for (char c : text) {
-    const auto& children = trie.nodes[static_cast<size_t>(node)].children;
-    const auto it = children.find(c);
-    if (it == children.end()) break;
-    node = it->second;
+    const AddedTokenTrie::Node& from = trie.nodes[static_cast<size_t>(node)];
+    if (from.child < 0) break;
+    if (from.letter == c) {
+      node = from.child;
+    } else {
+      const auto it = from.others.find(c);
+      if (it == from.others.end()) break;
+      node = it->second;
+    }
     if (trie.nodes[static_cast<size_t>(node)].token >= 0) best = trie.nodes[static_cast<size_t>(node)].token;
   }
   return best < 0 ? nullptr : &trie.tokens[static_cast<size_t>(best)];
@@ -37,6 +42,14 @@ const AddedToken* match_added(const AddedTokenTrie& trie, std::string_view text)
 void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t level, Matcher& matcher,
                   std::vector<int64_t>& ids) {
   if (text.empty()) return;
+  std::string normal;  // each part between tokens of the raw text is normalized by itself
+  if (level == 1 && !tokenizer.normalizations.empty()) {
+    normal = text;
+    for (const bpe::Normalization form : tokenizer.normalizations) normal = bpe::normalized(normal, form);
+    if (normal.size() >= INT32_MAX)
+      fail(ErrorKind::bad_input, "text to tokenize: {} bytes are too many", normal.size());
+    text = normal;
+  }
   if (level == tokenizer.added.size()) {
     std::deque<std::string> prefixed;
     for (std::string_view piece : split_text(tokenizer.splits, text, matcher, prefixed))
@@ -44,13 +57,14 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
     return;
   }
   size_t done = 0;
+  size_t spaces_from = 0, spaces_until = 0;  // white space behind a token, found once
   for (size_t at = 0; at < text.size();) {
     const AddedToken* token = match_added(tokenizer.added[level], text.substr(at));
     if (!token) {
       ++at;
       continue;
     }
-    size_t begin = at, end = at + token->content.size();
+    size_t begin = at, end = at + token->length;
     at = end;
     if (token->single_word && ((begin > 0 && begins_with_word(last_character(text.substr(0, begin)), matcher)) ||
                                (end < text.size() && begins_with_word(text.substr(end), matcher))))
@@ -60,10 +74,14 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
       if (!is_space(read_code_point(before).value)) break;
       begin -= before.size();
     }
-    while (token->rstrip && end < text.size()) {
-      const CodePoint after = read_code_point(text.substr(end));
-      if (!is_space(after.value)) break;
-      end += after.length;
+    if (token->rstrip) {
+      if (end < spaces_from || end > spaces_until) spaces_from = spaces_until = end;
+      while (spaces_until < text.size()) {
+        const CodePoint after = read_code_point(text.substr(spaces_until));
+        if (!is_space(after.value)) break;
+        spaces_until += after.length;
+      }
+      end = spaces_until;
     }
     if (begin > done) encode_level(tokenizer, text.substr(done, begin - done), level + 1, matcher, ids);
     ids.push_back(token->id);
@@ -93,8 +111,8 @@ std::string take_text(std::string& bytes) {
 
 std::vector<int64_t> encode(const Tokenizer& tokenizer, std::string_view text, bool add_special_tokens) {
   if (text.size() >= INT32_MAX) fail(ErrorKind::bad_input, "text to tokenize: {} bytes are too many", text.size());
-  bpe::check_text(text, tokenizer.nfc, tokenizer.origin);
-  Matcher matcher(text.size());
+  bpe::check_text(text);
+  Matcher matcher(text);
   std::vector<int64_t> ids;
   if (add_special_tokens) ids = tokenizer.prefix;
   encode_level(tokenizer, text, 0, matcher, ids);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "npusim/text.h"
+#include "text/unicode.h"
 
 struct pcre2_real_code_8;
 
@@ -20,6 +21,7 @@ namespace npusim {
 
 struct AddedToken {
   std::string content;
+  size_t length = 0;  // bytes of it in the text where it is looked for
   int64_t id = 0;
   bool single_word = false, lstrip = false, rstrip = false;
 };
@@ -27,7 +29,9 @@ struct AddedToken {
 // Longest-match lookup of added tokens; node 0 is the root.
 struct AddedTokenTrie {
   struct Node {
-    std::map<char, int> children;
+    char letter = 0;  // of the first child
+    int child = -1;   // the first, most nodes' only one
+    std::map<char, int> others;
     int token = -1;  // index into `tokens`
   };
   std::vector<Node> nodes = std::vector<Node>(1);
@@ -40,6 +44,8 @@ enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_
 // lack one if `add_prefix_space`. Without a pattern nothing is cut.
 struct SplitStep {
   std::shared_ptr<const pcre2_real_code_8> pattern;
+  std::shared_ptr<const pcre2_real_code_8>
+      newer;  // the same, slower, for texts with code points that PCRE2 may not know
   SplitBehavior behavior = SplitBehavior::isolated;
   bool invert = false;
   bool add_prefix_space = false;
@@ -60,11 +66,16 @@ struct Tokenizer {
   std::unordered_map<std::string, int32_t> whole_words;  // by bytes; empty unless the model has ignore_merges
   std::optional<int32_t> unknown;                        // stands for bytes that have no token
   bool fuse_unknown = false;                             // one unknown for a run of such bytes
-  bool nfc = false;                                      // the file asks for NFC normalization
+  std::vector<bpe::Normalization> normalizations;        // of a text, one after the other
   std::array<AddedTokenTrie, 2> added;                   // matched before all else: on the raw, the normalized text
   std::vector<SplitStep> splits;
   std::vector<int64_t> prefix, suffix;  // what the post-processor puts around a single text
 };
+
+// Far above what tokenizers have, and few enough that encoding takes time linear in the text.
+inline constexpr size_t longest_added_token = 256;  // bytes
+inline constexpr size_t most_split_steps = 64;
+inline constexpr size_t most_template_tokens = 4096;
 
 // make_tokenizer and open_tokenizer, by value.
 Tokenizer parse_tokenizer(std::string_view text, const std::string& origin);

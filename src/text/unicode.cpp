@@ -1,82 +1,112 @@
-// White space and the table behind NFC.
+// White space, and the normalization forms of Unicode Standard Annex 15.
 #include "text/unicode.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <unordered_map>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/unicode_tables.h"
 
 namespace npusim::bpe {
 namespace {
 
-// Code points that matter to NFC, by Unicode 14: first << 14 | (count - 1) << 8 | class, ascending. Class 255: NFC may
-// change it or join it to the one before (NFC_Quick_Check is not Yes); else its canonical combining class.
-constexpr uint8_t changed_by_nfc = 255;
-constexpr uint32_t nfc_ranges[] = {
-    0x00c004ff, 0x00c140e6, 0x00c186ff, 0x00c341e6, 0x00c3c0ff, 0x00c400e6, 0x00c440ff, 0x00c480e6, 0x00c4c1ff,
-    0x00c540e8, 0x00c583dc, 0x00c680e8, 0x00c6c0ff, 0x00c704dc, 0x00c841ca, 0x00c8c5ff, 0x00ca43dc, 0x00cb41ff,
-    0x00cbc0dc, 0x00cc01ff, 0x00cc81dc, 0x00cd0301, 0x00ce00ff, 0x00ce43dc, 0x00cf42e6, 0x00d005ff, 0x00d180e6,
-    0x00d1c2dc, 0x00d282e6, 0x00d341dc, 0x00d402e6, 0x00d4c3dc, 0x00d5c0e6, 0x00d600e8, 0x00d641dc, 0x00d6c0e6,
-    0x00d700e9, 0x00d741ea, 0x00d7c0e9, 0x00d801ea, 0x00d880e9, 0x00d8cce6, 0x00dd00ff, 0x00df80ff, 0x00e1c0ff,
-    0x0120c4e6, 0x016440dc, 0x016483e6, 0x016580dc, 0x0165c2e6, 0x016680de, 0x0166c0dc, 0x016705e6, 0x016885dc,
-    0x016a01e6, 0x016a80dc, 0x016ac1e6, 0x016b40de, 0x016b80e4, 0x016bc0e6, 0x016c000a, 0x016c400b, 0x016c800c,
-    0x016cc00d, 0x016d000e, 0x016d400f, 0x016d8010, 0x016dc011, 0x016e0012, 0x016e4113, 0x016ec014, 0x016f0015,
-    0x016f4016, 0x016fc017, 0x01704018, 0x01708019, 0x017100e6, 0x017140dc, 0x0171c012, 0x018407e6, 0x0186001e,
-    0x0186401f, 0x01868020, 0x0192c01b, 0x0193001c, 0x0193401d, 0x0193801e, 0x0193c01f, 0x01940020, 0x01944021,
-    0x01948022, 0x0194c2ff, 0x019580dc, 0x0195c4e6, 0x019700dc, 0x019741e6, 0x0197c0dc, 0x019c0023, 0x01b586e6,
-    0x01b7c3e6, 0x01b8c0dc, 0x01b900e6, 0x01b9c1e6, 0x01ba80dc, 0x01bac1e6, 0x01bb40dc, 0x01c44024, 0x01cc00e6,
-    0x01cc40dc, 0x01cc81e6, 0x01cd00dc, 0x01cd41e6, 0x01cdc2dc, 0x01ce80e6, 0x01cec1dc, 0x01cf40e6, 0x01cf80dc,
-    0x01cfc2e6, 0x01d080dc, 0x01d0c0e6, 0x01d100dc, 0x01d140e6, 0x01d180dc, 0x01d1c0e6, 0x01d200dc, 0x01d241e6,
-    0x01fac6e6, 0x01fc80dc, 0x01fcc0e6, 0x01ff40dc, 0x020583e6, 0x0206c8e6, 0x020942e6, 0x020a44e6, 0x021642dc,
-    0x022600e6, 0x022642dc, 0x022703e6, 0x023284e6, 0x0233c4dc, 0x02350de6, 0x0238c0dc, 0x023901e6, 0x023980dc,
-    0x0239c1e6, 0x023a40dc, 0x023a82e6, 0x023b42dc, 0x023c001b, 0x023c401c, 0x023c801d, 0x023cc2e6, 0x023d80dc,
-    0x023dc1e6, 0x023e41dc, 0x023ec4e6, 0x024f00ff, 0x02534009, 0x025440e6, 0x025480dc, 0x0254c1e6, 0x025607ff,
-    0x026f0007, 0x026f80ff, 0x02734009, 0x0275c0ff, 0x027701ff, 0x0277c0ff, 0x027f80e6, 0x028cc0ff, 0x028d80ff,
-    0x028f0007, 0x02934009, 0x029642ff, 0x029780ff, 0x02af0007, 0x02b34009, 0x02cf0007, 0x02cf80ff, 0x02d34009,
-    0x02d581ff, 0x02d701ff, 0x02ef80ff, 0x02f34009, 0x02f5c0ff, 0x030f0007, 0x03134009, 0x03154054, 0x031580ff,
-    0x032f0007, 0x033080ff, 0x03334009, 0x033541ff, 0x034ec109, 0x034f80ff, 0x03534009, 0x0355c0ff, 0x037280ff,
-    0x0373c0ff, 0x0377c0ff, 0x038e0167, 0x038e8009, 0x0392036b, 0x03ae0176, 0x03ae8009, 0x03b2037a, 0x03c601dc,
-    0x03cd40dc, 0x03cdc0dc, 0x03ce40d8, 0x03d0c0ff, 0x03d340ff, 0x03d480ff, 0x03d5c0ff, 0x03d700ff, 0x03da40ff,
-    0x03dc4081, 0x03dc8082, 0x03dcc0ff, 0x03dd0084, 0x03dd41ff, 0x03de00ff, 0x03de8382, 0x03e00082, 0x03e040ff,
-    0x03e081e6, 0x03e10009, 0x03e181e6, 0x03e4c0ff, 0x03e740ff, 0x03e880ff, 0x03e9c0ff, 0x03eb00ff, 0x03ee40ff,
-    0x03f180dc, 0x040b80ff, 0x040dc007, 0x040e4109, 0x042340dc, 0x045854ff, 0x046a1aff, 0x04d742e6, 0x05c50109,
-    0x05cd0009, 0x05f48009, 0x05f740e6, 0x062a40e4, 0x064e40de, 0x064e80e6, 0x064ec0dc, 0x0685c0e6, 0x068600dc,
-    0x06980009, 0x069d47e6, 0x069fc0dc, 0x06ac04e6, 0x06ad45dc, 0x06aec1e6, 0x06af40dc, 0x06afc1dc, 0x06b041e6,
-    0x06b0c1dc, 0x06b144e6, 0x06b280dc, 0x06b2c3e6, 0x06cd0007, 0x06cd40ff, 0x06d10009, 0x06dac0e6, 0x06db00dc,
-    0x06db46e6, 0x06ea8109, 0x06f98007, 0x06fc8109, 0x070dc007, 0x073402e6, 0x07350001, 0x073544dc, 0x073681e6,
-    0x073703dc, 0x073800e6, 0x07388601, 0x073b40dc, 0x073d00e6, 0x073e01e6, 0x077001e6, 0x077080dc, 0x0770c6e6,
-    0x077280dc, 0x0772c1e6, 0x077340ea, 0x077380d6, 0x0773c0dc, 0x077400ca, 0x077464e6, 0x077d80e8, 0x077dc1e4,
-    0x077e40dc, 0x077e80da, 0x077ec0e6, 0x077f00e9, 0x077f40dc, 0x077f80e6, 0x077fc0dc, 0x07dc40ff, 0x07dcc0ff,
-    0x07dd40ff, 0x07ddc0ff, 0x07de40ff, 0x07dec0ff, 0x07df40ff, 0x07eec0ff, 0x07ef80ff, 0x07f240ff, 0x07f2c0ff,
-    0x07f4c0ff, 0x07f6c0ff, 0x07f8c0ff, 0x07fac0ff, 0x07fb81ff, 0x07fe40ff, 0x07fec0ff, 0x07ff40ff, 0x080001ff,
-    0x083401e6, 0x08348101, 0x083503e6, 0x08360201, 0x0836c1e6, 0x083840e6, 0x08394101, 0x0839c0e6, 0x083a00dc,
-    0x083a40e6, 0x083a8101, 0x083b03dc, 0x083c00e6, 0x084980ff, 0x084a81ff, 0x08ca41ff, 0x0ab700ff, 0x0b3bc2e6,
-    0x0b5fc009, 0x0b781fe6, 0x0c0a80da, 0x0c0ac0e4, 0x0c0b00e8, 0x0c0b40de, 0x0c0b81e0, 0x0c2641ff, 0x299bc0e6,
-    0x299d09e6, 0x29a781e6, 0x29bc01e6, 0x2a018009, 0x2a0b0009, 0x2a310009, 0x2a3811e6, 0x2a4ac2dc, 0x2a54c009,
-    0x2a6cc007, 0x2a700009, 0x2aac00e6, 0x2aac81e6, 0x2aad00dc, 0x2aadc1e6, 0x2aaf81e6, 0x2ab040e6, 0x2abd8009,
-    0x2afb4009, 0x3e403fff, 0x3e503fff, 0x3e603fff, 0x3e703fff, 0x3e800dff, 0x3e8400ff, 0x3e8480ff, 0x3e8549ff,
-    0x3e8800ff, 0x3e8880ff, 0x3e8941ff, 0x3e8abfff, 0x3e9a83ff, 0x3e9c3fff, 0x3eac29ff, 0x3ec740ff, 0x3ec7801a,
-    0x3ec7c0ff, 0x3eca8cff, 0x3ece04ff, 0x3ecf80ff, 0x3ed001ff, 0x3ed0c1ff, 0x3ed188ff, 0x3f8806e6, 0x3f89c6dc,
-    0x3f8b81e6, 0x407f40dc, 0x40b800dc, 0x40dd84e6, 0x428340dc, 0x4283c0e6, 0x428e00e6, 0x428e4001, 0x428e80dc,
-    0x428fc009, 0x42b940e6, 0x42b980dc, 0x434903e6, 0x43aac1e6, 0x43d181dc, 0x43d202e6, 0x43d2c0dc, 0x43d300e6,
-    0x43d343dc, 0x43e080e6, 0x43e0c0dc, 0x43e100e6, 0x43e140dc, 0x44118009, 0x441c0009, 0x441fc009, 0x442e4009,
-    0x442e80ff, 0x444002e6, 0x4449c0ff, 0x444cc109, 0x445cc007, 0x44700009, 0x44728007, 0x448d4009, 0x448d8007,
-    0x44ba4007, 0x44ba8009, 0x44cec107, 0x44cf80ff, 0x44d34009, 0x44d5c0ff, 0x44d986e6, 0x44dc04e6, 0x45108009,
-    0x45118007, 0x451780e6, 0x452c00ff, 0x452e80ff, 0x452f40ff, 0x45308009, 0x4530c007, 0x456bc0ff, 0x456fc009,
-    0x45700007, 0x458fc009, 0x45ad8009, 0x45adc007, 0x45cac009, 0x460e4009, 0x460e8007, 0x464c00ff, 0x464f4109,
-    0x4650c007, 0x46780009, 0x468d0009, 0x4691c009, 0x46a64009, 0x470fc009, 0x47508007, 0x47510109, 0x4765c009,
-    0x5abc0401, 0x5acc06e6, 0x5bfc0106, 0x6f278001, 0x745786ff, 0x745941d8, 0x7459c201, 0x745b40e2, 0x745b84d8,
-    0x745ec7dc, 0x746144e6, 0x746281dc, 0x746a83e6, 0x746ec5ff, 0x749082e6, 0x780006e6, 0x780210e6, 0x7806c6e6,
-    0x7808c1e6, 0x780984e6, 0x784c06e6, 0x78ab80e6, 0x78bb03e6, 0x7a3406dc, 0x7a5105e6, 0x7a528007, 0xbe003fff,
-    0xbe103fff, 0xbe203fff, 0xbe303fff, 0xbe403fff, 0xbe503fff, 0xbe603fff, 0xbe703fff, 0xbe801dff};
+// Hangul syllables are composed by arithmetic: of a leading consonant, a vowel and perhaps a trailing consonant.
+constexpr char32_t first_syllable = 0xac00, first_lead = 0x1100, first_vowel = 0x1161, before_trail = 0x11a7;
+constexpr char32_t leads = 19, vowels = 21, trails = 28, syllables = leads * vowels * trails;
 
-uint8_t nfc_class(char32_t c) {
-  const auto* next = std::upper_bound(std::begin(nfc_ranges), std::end(nfc_ranges), c,
-                                      [](char32_t value, uint32_t range) { return value < range >> 14; });
-  if (next == std::begin(nfc_ranges)) return 0;
-  const uint32_t range = next[-1];
-  return c - (range >> 14) <= ((range >> 8) & 63) ? range & 255 : 0;
+unsigned combining_class(char32_t c) {
+  const auto ranges = combining_classes();
+  const auto next = std::upper_bound(ranges.begin(), ranges.end(), c,
+                                     [](char32_t value, const CombiningRange& range) { return value < range.first; });
+  return next != ranges.begin() && c <= std::prev(next)->last ? std::prev(next)->combining : 0;
+}
+
+const Decomposition* find_decomposition(char32_t c) {
+  const auto all = canonical_decompositions();
+  const auto found = std::lower_bound(all.begin(), all.end(), c,
+                                      [](const Decomposition& d, char32_t value) { return d.code < value; });
+  return found != all.end() && found->code == c ? &*found : nullptr;
+}
+
+void decompose(char32_t c, std::u32string& to) {
+  if (c >= first_syllable && c < first_syllable + syllables) {
+    const char32_t index = c - first_syllable;
+    to += first_lead + index / (vowels * trails);
+    to += first_vowel + index / trails % vowels;
+    if (index % trails) to += before_trail + index % trails;
+  } else if (const Decomposition* parts = find_decomposition(c)) {
+    decompose(parts->first, to);
+    if (parts->second) decompose(parts->second, to);
+  } else {
+    to += c;
+  }
+}
+
+// Marks behind a starter by their classes, those of one class as they stood.
+void order_marks(std::u32string& text, std::vector<unsigned>& classes) {
+  std::vector<std::pair<unsigned, char32_t>> marks;
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    if (classes[begin] == 0) continue;
+    size_t end = begin;
+    marks.clear();
+    for (; end < text.size() && classes[end] != 0; ++end) marks.emplace_back(classes[end], text[end]);
+    std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0; i < marks.size(); ++i) std::tie(classes[begin + i], text[begin + i]) = marks[i];
+    begin = end - 1;
+  }
+}
+
+// The one code point that two compose to; 0: none.
+char32_t compose(char32_t first, char32_t second) {
+  static const auto pairs = [] {
+    std::unordered_map<uint64_t, char32_t> all;
+    const auto excluded = excluded_compositions();
+    for (const Decomposition& d : canonical_decompositions())
+      if (d.second && !std::binary_search(excluded.begin(), excluded.end(), d.code))
+        all.emplace(uint64_t{d.first} << 32 | d.second, d.code);
+    return all;
+  }();
+  if (first >= first_lead && first < first_lead + leads && second >= first_vowel && second < first_vowel + vowels)
+    return first_syllable + ((first - first_lead) * vowels + second - first_vowel) * trails;
+  const bool open =
+      first >= first_syllable && first < first_syllable + syllables && (first - first_syllable) % trails == 0;
+  if (open && second > before_trail && second < before_trail + trails) return first + second - before_trail;
+  const auto found = pairs.find(uint64_t{first} << 32 | second);
+  return found == pairs.end() ? 0 : found->second;
+}
+
+// Each code point joins the last starter before it, unless one between them, which stays, is a starter or of its class
+// or a higher one.
+void compose_all(std::u32string& text, const std::vector<unsigned>& classes) {
+  size_t starter = SIZE_MAX, kept = 0;
+  unsigned between = 0;  // the class of the last that stays behind the starter; 0: there is none
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char32_t c = text[i];
+    const bool blocked = kept != starter + 1 && (between == 0 || between >= classes[i]);
+    if (const char32_t joined = starter == SIZE_MAX || blocked ? 0 : compose(text[starter], c)) {
+      text[starter] = joined;
+      continue;
+    }
+    if (classes[i] == 0) starter = kept;
+    between = classes[i];
+    text[kept++] = c;
+  }
+  text.resize(kept);
+}
+
+void append_utf8(std::string& text, char32_t c) {
+  const auto tail = [&](int shift) { text += static_cast<char>(0x80 | (c >> shift & 0x3f)); };
+  if (c < 0x80) {
+    text += static_cast<char>(c);
+  } else if (c < 0x800) {
+    text += static_cast<char>(0xc0 | c >> 6), tail(0);
+  } else if (c < 0x10000) {
+    text += static_cast<char>(0xe0 | c >> 12), tail(6), tail(0);
+  } else {
+    text += static_cast<char>(0xf0 | c >> 18), tail(12), tail(6), tail(0);
+  }
 }
 
 }  // namespace
@@ -92,25 +122,49 @@ std::string_view last_character(std::string_view text) {
   return text.substr(at);
 }
 
-void check_text(std::string_view text, bool nfc, const std::string& origin) {
-  uint8_t previous = 0;
+void check_text(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = read_code_point(text.substr(at));
     if (c.kind != CodePoint::Kind::valid)
       fail(ErrorKind::bad_input, "text to tokenize: expected UTF-8, found byte 0x{:02x} at byte {}", text[at] & 0xff,
            at);
-    if (nfc && c.value >= 0x300) {
-      const uint8_t current = nfc_class(c.value);
-      if (current == changed_by_nfc || (current != 0 && current < previous))
-        fail(ErrorKind::unsupported,
-             "text to tokenize: {} asks for NFC, which may change U+{:04X} at byte {}; pass the text in NFC", origin,
-             static_cast<uint32_t>(c.value), at);
-      previous = current;
-    } else {
-      previous = 0;
-    }
     at += c.length;
   }
+}
+
+std::string normalized(std::string_view text, Normalization form) {
+  // No code point below this one decomposes, or without a mark composes. In UTF-8, leading bytes are in their order.
+  const unsigned char unchanged = form == Normalization::nfc ? 0xcc : 0xc3;  // of U+0300, U+00C0
+  const auto changes = [&](char byte) { return static_cast<unsigned char>(byte) >= unchanged; };
+  if (std::none_of(text.begin(), text.end(), changes)) return std::string(text);
+  std::u32string parts;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = read_code_point(text.substr(at));
+    decompose(c.value, parts);
+    at += c.length;
+  }
+  std::vector<unsigned> classes;
+  classes.reserve(parts.size());
+  for (const char32_t c : parts) classes.push_back(combining_class(c));
+  order_marks(parts, classes);
+  if (form == Normalization::nfc) compose_all(parts, classes);
+  std::string result;
+  result.reserve(text.size());
+  for (const char32_t c : parts) append_utf8(result, c);
+  return result;
+}
+
+bool has_newer(std::string_view text) {
+  const auto ranges = newer_than_14();
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = read_code_point(text.substr(at));
+    at += c.length;
+    if (c.value < ranges.front().first) continue;
+    const auto next = std::upper_bound(ranges.begin(), ranges.end(), c.value,
+                                       [](char32_t value, const NewerRange& range) { return value < range.first; });
+    if (next != ranges.begin() && c.value <= std::prev(next)->last) return true;
+  }
+  return false;
 }
 
 }  // namespace npusim::bpe

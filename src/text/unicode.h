@@ -1,5 +1,7 @@
-// What tokenizers need of Unicode: white space, and text that is its own NFC.
+// What tokenizers need of Unicode: white space, normalization, and whether a text has code points that PCRE2 may not
+// know.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,7 +12,15 @@ std::string_view last_character(std::string_view text);
 // Unicode's White_Space.
 bool is_space(char32_t c);
 
-// Requires valid UTF-8, and with `nfc` that it is certainly its own NFC form, as the file `origin` asks for.
-void check_text(std::string_view text, bool nfc, const std::string& origin);
+// Requires valid UTF-8.
+void check_text(std::string_view text);
+
+// The normalization forms that split characters into their canonical parts, and that compose them again.
+enum class Normalization : uint8_t { nfd, nfc };
+// Of valid UTF-8.
+std::string normalized(std::string_view text, Normalization form);
+
+// Whether valid UTF-8 has a code point of newer_than_14().
+bool has_newer(std::string_view text);
 
 }  // namespace npusim::bpe

@@ -141,21 +141,29 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     token.lstrip = boolean(member(field, "lstrip"), false);
     token.rstrip = boolean(member(field, "rstrip"), false);
     if (token.content.empty()) fail(ErrorKind::bad_input, "{}.content: expected text, found none", where(field));
+    if (token.content.size() > longest_added_token)
+      fail(ErrorKind::unsupported, "{}.content: expected at most {} bytes, found {}", where(field), longest_added_token,
+           token.content.size());
     if (const auto it = vocab.find(token.content); it == vocab.end())
       define_token(tokenizer, defined, field, static_cast<int32_t>(token.id), token.content);
     else if (it->get<int64_t>() != token.id)
       fail(ErrorKind::bad_input, "{}: token {} has id {}, but {} in model.vocab", where(field),
            json_quoted(token.content), token.id, it->get<int64_t>());
     tokenizer.special[static_cast<size_t>(token.id)] = boolean(member(field, "special"), false);
-    // The normalized form of the tokens themselves is their text: check_text refuses all else.
     const bool normalized = boolean(member(field, "normalized"), false);
-    if (normalized) check_text(token.content, tokenizer.nfc, tokenizer.origin);
     AddedTokenTrie& trie = tokenizer.added[normalized ? 1 : 0];
+    // What is looked for in normalized text is normalized too.
+    std::string shown = token.content;
+    if (normalized)
+      for (const Normalization form : tokenizer.normalizations) shown = bpe::normalized(shown, form);
+    token.length = shown.size();
     int node = 0;
-    for (char c : token.content) {
-      const auto [next, fresh] = trie.nodes[static_cast<size_t>(node)].children.try_emplace(c, trie.nodes.size());
-      node = next->second;
-      if (fresh) trie.nodes.emplace_back();
+    for (char c : shown) {
+      AddedTokenTrie::Node& from = trie.nodes[static_cast<size_t>(node)];
+      const auto fresh = static_cast<int>(trie.nodes.size());
+      if (from.child < 0) from.letter = c, from.child = fresh;
+      node = from.letter == c ? from.child : from.others.try_emplace(c, fresh).first->second;
+      if (node == fresh) trie.nodes.emplace_back();
     }
     int& leaf = trie.nodes[static_cast<size_t>(node)].token;
     if (leaf >= 0) fail(ErrorKind::bad_input, "{}: duplicate token {}", where(field), json_quoted(token.content));

@@ -221,13 +221,14 @@ TEST_F(CliTest, BisectReport) {
   const Invocation fine = npusim({"bisect", model + "ir.json", "--weights", model + "model.safetensors", "--json"});
   ASSERT_EQ(fine.code, 0) << fine.err << fine.out;
   const Json json = Json::parse(fine.out);
-  EXPECT_EQ(keys(json), (std::vector<std::string>{"culprit", "first", "fusions", "node", "nodes", "ok", "outputs",
-                                                  "parts", "tolerance"}));
+  EXPECT_EQ(keys(json), (std::vector<std::string>{"culprit", "first", "fusions", "launch", "node", "nodes", "ok",
+                                                  "outputs", "parts", "tolerance"}));
   EXPECT_EQ(json["ok"], true);
-  EXPECT_EQ(keys(json["parts"][0]), (std::vector<std::string>{"carried", "isolated", "nodes", "operators"}));
+  EXPECT_EQ(keys(json["parts"][0]),
+            (std::vector<std::string>{"carried", "executed", "how", "isolated", "nodes", "operators"}));
   // Half precision between the parts is too far for a bar of float32, and no part's fault.
-  const Invocation half =
-      npusim({"bisect", model + "ir.json", "--weights", model + "model.safetensors", "--dtype", "float16"});
+  const Invocation half = npusim({"bisect", model + "ir.json", "--weights", model + "model.safetensors", "--dtype",
+                                  "float16", "--max-rel-l2", "1e-4"});
   EXPECT_EQ(half.code, 1) << half.err;
   EXPECT_NE(half.out.find("every part on its own is right"), std::string::npos) << half.out;
 }
@@ -312,7 +313,7 @@ TEST_F(CliTest, ProfilePage) {
     }
   EXPECT_GT(transfers, 0U);
   EXPECT_NE(page.find("<h2>Transfers</h2>"), std::string::npos) << page;
-  EXPECT_NE(page.find("<td>cpu<td>cpu<td class=n"), std::string::npos) << page;
+  EXPECT_NE(page.find("<td>cpu (target)<td>cpu (fallback)<td class=n"), std::string::npos) << page;
 
   EXPECT_TRUE(with({"--html", "-"}).out.ends_with("</html>\n"));
   const Invocation both = with({"--html", "-", "--trace", "-"});

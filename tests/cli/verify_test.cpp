@@ -232,5 +232,33 @@ TEST_F(VerifyTest, WeightsBeyondFloat16AreTold) {
   EXPECT_EQ(wide.err, "note: inputs are random: none were given\n");
 }
 
+// Python's bare words are read, and written as numbers that are read again.
+TEST_F(CliTest, BisectKeepsInfinities) {
+  write_model();
+  std::string ir = read_file(path("model.json"));
+  ir.replace(ir.find(R"("aten.relu.default")"), 19, R"("aten.clamp.default")");
+  const std::string none = R"("attrs": {})";
+  ir.replace(ir.rfind(none), none.size(), R"("attrs": {"min": -Infinity, "max": Infinity})");
+  ir.insert(ir.find(none) + none.size(), R"(, "note": [NaN, -Infinity])");
+  write("infinite.json", ir);
+  save("w.safetensors", {{"layer.w", counting({DType::f32, {3}}, 0.1)}});
+  const Invocation right = npusim({"bisect", "infinite.json", "--weights", "w.safetensors"});
+  EXPECT_EQ(right.code, 0) << right.err;
+  const Invocation wrong = npusim({"bisect", "infinite.json", "--weights", "w.safetensors", "--dtype", "float16",
+                                   "--max-rel-l2", "1e-9", "-o", "culprit"});
+  EXPECT_EQ(wrong.code, 1) << wrong.err;
+  const Invocation file = npusim({"bisect", "infinite.json", "--weights", "w.safetensors", "--dtype", "float16",
+                                  "--max-rel-l2", "1e-9", "-o", "infinite.json"});
+  EXPECT_EQ(file.code, 3) << file.err;
+  EXPECT_TRUE(file.err.starts_with("error: cannot write infinite.json: ")) << file.err;
+  const std::string part = read_file(path("culprit/ir.json"));
+  EXPECT_EQ(part.find("null"), std::string::npos) << part;
+  EXPECT_NE(part.find("-Infinity"), std::string::npos) << part;
+  const Invocation again =
+      npusim({"verify", "culprit/ir.json", "--weights", "culprit/weights.safetensors", "--inputs",
+              "culprit/inputs.safetensors", "--golden", "culprit/golden.safetensors", "--dtype", "float32"});
+  EXPECT_EQ(again.code, 0) << again.err << again.out;
+}
+
 }  // namespace
 }  // namespace npusim

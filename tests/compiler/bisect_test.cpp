@@ -7,6 +7,7 @@
 #include "compiler/bisect_for.h"
 #include "compiler/compile_for.h"
 #include "compiler/ir.h"
+#include "compiler/wrong_keys.h"
 #include "faulty.h"
 #include "npusim/compare.h"
 #include "npusim/session.h"
@@ -16,22 +17,6 @@ namespace npusim {
 namespace {
 
 const std::string digits = NPUSIM_SOURCE_DIR "/examples/models/digits/";
-
-std::vector<HostTensor> random_inputs(const Program& program) {
-  std::vector<HostTensor> inputs;
-  uint64_t random = 7;
-  for (const TensorInfo& info : method_inputs(program, "main")) {
-    HostTensor& tensor = inputs.emplace_back();
-    tensor.type = info.type;
-    tensor.data.resize(byte_size(info.type));
-    for (int64_t i = 0; i < element_count(info.type.shape); ++i) {
-      random = random * 6364136223846793005 + 1442695040888963407;
-      const double x = static_cast<double>(random >> 40) * 0x1p-23 - 1;
-      store_double(tensor.data.data(), info.type.dtype, i, is_float(info.type.dtype) ? x : x > 0);
-    }
-  }
-  return inputs;
-}
 
 Bisection bisect_model(const Faulty& target, const MethodSource& source, std::shared_ptr<const TensorSet> weights,
                        double tolerance, const std::string& output = {}) {
@@ -102,6 +87,37 @@ TEST(Bisect, FindsNothingWhereNothingIsWrong) {
     EXPECT_EQ(found.first, -1) << describe_bisection(found, false);
     EXPECT_EQ(found.culprit, -1) << describe_bisection(found, false);
   }
+}
+
+// The fault is in what a device makes of one launch, and only where operands are of 16 bits and there are more than two
+// stages of keys: parts that are compiled alone, between float32, do not have it.
+TEST(Bisect, FindsAnAttentionThatReadsWrongKeysInTheProgramAlone) {
+  const SpeechEncoder model = speech_encoder(1, 300, 32, 2);
+  const MethodSource& source = model.source;
+  CompileOptions options;
+  options.dtype = "float16";
+  const CodegenTarget& cpu = *find_target("cpu");
+  const auto inputs = random_inputs(*compile_for(cpu, {source}, options).program);
+  const Bisection found =
+      bisect_for(cpu, source, options, inputs, model.weights, {}, {}, {std::make_shared<WrongKeys>()});
+  const std::string text = describe_bisection(found, false);
+  EXPECT_EQ(found.tolerance, 0.02);
+  ASSERT_GE(found.culprit, 0) << text;
+  const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
+  EXPECT_NE(std::find(part.nodes.begin(), part.nodes.end(), "attention_0"), part.nodes.end()) << text;
+  EXPECT_TRUE(found.launch) << text;
+  EXPECT_GT(part.executed, 0.05) << text;
+  EXPECT_NE(text.find("it is executed as: "), std::string::npos) << text;
+  EXPECT_NE(describe_bisection(found, true).find("\"executed\": "), std::string::npos);
+  for (const PartError& other : found.parts) {
+    const bool attention = other.operators.end() != std::find(other.operators.begin(), other.operators.end(),
+                                                              "aten.scaled_dot_product_attention.default");
+    EXPECT_EQ(other.executed > found.tolerance, attention) << text;
+  }
+  const Bisection right = bisect_for(cpu, source, options, inputs, model.weights, {});
+  EXPECT_EQ(right.culprit, -1) << describe_bisection(right, false);
+  EXPECT_LT(right.outputs, 0.02);
+  for (const PartError& other : right.parts) EXPECT_LT(other.executed, 0.01) << describe_bisection(right, false);
 }
 
 }  // namespace

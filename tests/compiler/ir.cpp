@@ -1,6 +1,8 @@
 // One tensor is one entry of the maps that the IR holds.
 #include "compiler/ir.h"
 
+#include <cmath>
+
 namespace npusim {
 
 std::string IrBuilder::input(const std::string& name, const Shape& shape, const std::string& dtype) {
@@ -135,6 +137,82 @@ std::shared_ptr<const TensorSet> text_weights() {
   for (int64_t layer = 0; layer < layers; ++layer)
     for (const std::string which : {"wq_", "wk_", "wv_", "wo_"}) add(which + std::to_string(layer), {width, width});
   return make_tensors(tensors, memory);
+}
+
+namespace {
+
+std::shared_ptr<const TensorSet> random_weights(const std::vector<std::pair<std::string, Shape>>& tensors) {
+  const auto memory = std::make_shared<std::map<std::string, std::vector<float>>>();
+  std::vector<NamedTensor> named;
+  uint64_t random = 3;
+  for (const auto& [name, shape] : tensors) {
+    std::vector<float>& values = (*memory)[name];
+    // Scores far apart: a row sees few keys, and shows which.
+    const float size = name.starts_with("wq_") || name.starts_with("wk_") ? 4.0f : 1.5f;
+    const float scale = shape.size() == 1 ? 1.0f : size / std::sqrt(static_cast<float>(shape[1]));
+    for (int64_t i = 0; i < element_count(shape); ++i) {
+      random = random * 6364136223846793005 + 1442695040888963407;
+      values.push_back((static_cast<float>(random >> 40) * 0x1p-23f - 1) * scale);
+    }
+    named.push_back({name, view_of(values, shape)});
+  }
+  return make_tensors(named, memory);
+}
+
+}  // namespace
+
+SpeechEncoder speech_encoder(int64_t batch, int64_t length, int64_t width, int64_t heads) {
+  const Shape hidden{batch, length, width}, split{batch, length, heads, width / heads},
+      turned{batch, heads, length, width / heads};
+  IrBuilder b;
+  std::vector<std::pair<std::string, Shape>> tensors;
+  const auto weight = [&](const std::string& name, const Shape& shape) {
+    tensors.emplace_back(name, shape);
+    return b.weight(name, shape);
+  };
+  std::string x = b.input("x", hidden);
+  for (int layer = 0; layer < 2; ++layer) {
+    const auto name = [&](const std::string& what) { return what + "_" + std::to_string(layer); };
+    const auto linear = [&](const std::string& what, const std::string& from, int64_t in, int64_t out) {
+      return b.node(name(what), "linear.default", {from, weight("w" + name(what), {out, in})}, {batch, length, out});
+    };
+    const auto norm = [&](const std::string& what, const std::string& from) {
+      return b.node(name(what), "layer_norm.default",
+                    {from, weight("w" + name(what), {width}), weight("b" + name(what), {width})}, hidden,
+                    {{"normalized_shape", {width}}, {"eps", 1e-5}});
+    };
+    const std::string seen = norm("norm", x);
+    for (const std::string which : {"q", "k", "v"}) {
+      b.node(name(which + "_split"), "view.default", {linear(which, seen, width, width)}, split, {{"size", split}});
+      b.node(name(which + "_heads"), "transpose.int", {name(which + "_split")}, turned, {{"dim0", 1}, {"dim1", 2}});
+    }
+    b.node(name("attention"), "scaled_dot_product_attention.default",
+           {name("q_heads"), name("k_heads"), name("v_heads")}, turned);
+    b.node(name("back"), "transpose.int", {name("attention")}, split, {{"dim0", 1}, {"dim1", 2}});
+    b.node(name("joined"), "reshape.default", {name("back")}, hidden, {{"shape", hidden}});
+    x = b.node(name("mixed"), "add.Tensor", {x, linear("o", name("joined"), width, width)}, hidden);
+    const std::string up = linear("up", norm("norm2", x), width, 2 * width);
+    b.node(name("gelu"), "gelu.default", {up}, {batch, length, 2 * width});
+    x = b.node(name("out"), "add.Tensor", {x, linear("down", name("gelu"), 2 * width, width)}, hidden);
+  }
+  b.output(x);
+  return {b.finish("main"), random_weights(tensors)};
+}
+
+std::vector<HostTensor> random_inputs(const Program& program) {
+  std::vector<HostTensor> inputs;
+  uint64_t random = 7;
+  for (const TensorInfo& info : method_inputs(program, "main")) {
+    HostTensor& tensor = inputs.emplace_back();
+    tensor.type = info.type;
+    tensor.data.resize(byte_size(info.type));
+    for (int64_t i = 0; i < element_count(info.type.shape); ++i) {
+      random = random * 6364136223846793005 + 1442695040888963407;
+      const double x = static_cast<double>(random >> 40) * 0x1p-23 - 1;
+      store_double(tensor.data.data(), info.type.dtype, i, is_float(info.type.dtype) ? x : x > 0);
+    }
+  }
+  return inputs;
 }
 
 }  // namespace npusim

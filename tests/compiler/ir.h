@@ -42,4 +42,14 @@ inline constexpr int64_t vocabulary = 24, layers = 2;
 IrBuilder text_ir(Mask mask, int64_t length, int64_t capacity = 0, bool sum = false);
 std::shared_ptr<const TensorSet> text_weights();
 
+// Two layers of the encoder of a Whisper: attention without a mask, of `length` places.
+struct SpeechEncoder {
+  MethodSource source;
+  std::shared_ptr<const TensorSet> weights;
+};
+SpeechEncoder speech_encoder(int64_t batch, int64_t length, int64_t width, int64_t heads);
+
+// Of the method `main`.
+std::vector<HostTensor> random_inputs(const Program& program);
+
 }  // namespace npusim

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <span>
 
 #include "backends/cuda/target/attention_summary.h"
 #include "backends/cuda/target/parts.h"
+#include "cuda/harness/attended.h"
 #include "cuda/harness/check.h"
 #include "cuda/harness/tiled.h"
 #include "kernel/contractions.h"
@@ -18,38 +18,6 @@ namespace npusim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-Case shaped(std::string name, Kernel kernel, const cuda::AttentionShape& shape) {
-  kernel.name = name;
-  std::string why;
-  const auto attention = cuda::find_attention(kernel, why);
-  EXPECT_TRUE(attention) << name << ": " << why;
-  cuda::Made made = cuda::make_attention(kernel, *attention, shape);
-  made.symbol = kernel_name(kernel);
-  return {std::move(name), std::move(kernel), std::move(made)};
-}
-
-// The attention that is told what the kernels before it find out, which the interpreter does here.
-Case summarized(std::string name, Kernel kernel, const cuda::AttentionShape& shape) {
-  kernel.name = name;
-  std::string why;
-  const Unfused parts = cuda::summarize_attention(kernel, *cuda::find_attention(kernel, why), shape);
-  EXPECT_EQ(parts.steps.size(), 3U) << name;
-  for (const BoundKernel& step : parts.steps) EXPECT_EQ(check_kernel(step.kernel), std::vector<std::string>{}) << name;
-  Case one = shaped(std::move(name), parts.steps.back().kernel, shape);
-  EXPECT_TRUE(one.made.how.ends_with("by warpgroups, told what is hidden")) << one.made.how;
-  one.given = [parts](std::vector<HostTensor>& memory) {
-    const std::vector<int>& known = parts.steps.back().values;
-    for (const BoundKernel& step : std::span(parts.steps).first(2)) {
-      std::vector<void*> args;
-      for (int value : step.values)
-        args.push_back(
-            memory[static_cast<size_t>(std::find(known.begin(), known.end(), value) - known.begin())].data.data());
-      evaluate(step.kernel, args);
-    }
-  };
-  return one;
-}
 
 std::string declined(const Kernel& kernel) {
   std::string why;
@@ -124,20 +92,6 @@ TEST(CudaAttention, ScoresThatAreNoNumbers) {
       cases.push_back(std::move(one));
     }
   check(cases);
-}
-
-// As many keys as the first element of the mask says.
-Kernel with_keys(Kernel kernel) {
-  auto contraction = std::make_shared<Contraction>(*kernel.contraction);
-  auto score = std::make_shared<Score>(*contraction->score);
-  score->accesses.push_back({3, 0, std::vector<int64_t>(score->space.size(), 0), {}, {}});
-  Expr load{.op = ExprOp::load, .type = Scalar::i64};
-  load.integer = static_cast<int64_t>(score->accesses.size()) - 1;
-  score->keys = static_cast<int32_t>(score->exprs.size());
-  score->exprs.push_back(load);
-  contraction->score = score;
-  kernel.contraction = contraction;
-  return kernel;
 }
 
 // Heads of every width, one warpgroup and two, masks that leave stages as they are.

@@ -21,18 +21,6 @@ namespace {
 
 using cuda::Made;
 
-// a [batch, m, k] or [batch, k, m], b [batch, n, k] or [batch, k, n].
-Kernel product(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_across, bool b_across, DType type) {
-  KernelBuilder b({batch, m, n});
-  const int x = b.input({type, a_across ? Shape{batch, k, m} : Shape{batch, m, k}}),
-            w = b.input({type, b_across ? Shape{batch, k, n} : Shape{batch, n, k}}),
-            out = b.output({DType::f32, {batch, m, n}});
-  const Coord z = b.dim(0), i = b.dim(1), j = b.dim(2), r = b.dim(3);
-  const Coords x_at = a_across ? Coords{z, r, i} : Coords{z, i, r}, w_at = b_across ? Coords{z, r, j} : Coords{z, j, r};
-  b.store(out, b.contract(ContractionKind::matmul, {k}, x, x_at, w, w_at));
-  return b.finish("product");
-}
-
 TEST(CudaProducts, EveryTileOfALinearLayer) {
   std::vector<Case> cases;
   for (const cuda::TileShape& s : cuda::tile_shapes())
@@ -63,7 +51,7 @@ TEST(CudaProducts, OperandsInEveryOrderOfMemory) {
       for (const bool b : {false, true})
         if (!s.groups || (!a && !b))
           cases.push_back(tiled(fmt::format("orders{}_{}{}", name_of(s), a, b),
-                                product(2, 72, 40, 136, a, b, a ? DType::bf16 : DType::f16), s));
+                                batched_product(2, 72, 40, 136, a, b, a ? DType::bf16 : DType::f16), s));
   check(cases);
 }
 
@@ -80,7 +68,7 @@ TEST(CudaProducts, PiecesOfTheDepthInAClusterOfBlocks) {
       cases.push_back(
           tiled(name, linear(70, 136, pieces == 2 ? 1096 : 584, DType::bf16, DType::bf16, DType::bf16, gelu), s));
       if (s.rows == 64 && !s.groups)
-        cases.push_back(tiled(name + "_odd", product(2, 37, 41, 517, false, true, DType::f16), s));
+        cases.push_back(tiled(name + "_odd", batched_product(2, 37, 41, 517, false, true, DType::f16), s));
     }
   check(cases);
 }
@@ -90,8 +78,8 @@ TEST(CudaProducts, OddExtents) {
   std::vector<Case> cases;
   for (const cuda::TileShape& s : cuda::tile_shapes()) {
     if (s.fed) continue;
-    cases.push_back(tiled("odd" + name_of(s), product(3, 37, 41, 67, false, true, DType::f16), s));
-    cases.push_back(tiled("one" + name_of(s), product(1, 1, 1, 1, false, false, DType::bf16), s));
+    cases.push_back(tiled("odd" + name_of(s), batched_product(3, 37, 41, 67, false, true, DType::f16), s));
+    cases.push_back(tiled("one" + name_of(s), batched_product(1, 1, 1, 1, false, false, DType::bf16), s));
     cases.push_back(
         tiled("odd_linear" + name_of(s), linear(19, 21, 33, DType::bf16, DType::bf16, DType::f32, gelu), s));
   }
@@ -105,8 +93,8 @@ TEST(CudaProducts, DotsOfFewRows) {
       for (const int64_t n : {1, 9, 260})
         cases.push_back(chosen(fmt::format("dots{}_{}_{}", m, k, n),
                                linear(m, n, k, DType::bf16, DType::bf16, DType::bf16, gelu), "dots"));
-  cases.push_back(chosen("dots_columns", product(1, 300, 2, 512, false, false, DType::f16), "dots"));
-  cases.push_back(chosen("dots_batch", product(5, 2, 70, 256, false, false, DType::f16), "dots"));
+  cases.push_back(chosen("dots_columns", batched_product(1, 300, 2, 512, false, false, DType::f16), "dots"));
+  cases.push_back(chosen("dots_batch", batched_product(5, 2, 70, 256, false, false, DType::f16), "dots"));
   check(cases);
 }
 
@@ -206,7 +194,7 @@ TEST(CudaProducts, AttentionAsProducts) {
 
 // Behind a vector's last element there is nothing: it is no part of a word, as a pixel with room is.
 TEST(CudaProducts, AVectorOfLessThanAWord) {
-  const Kernel kernel = product(1, 1, 40, 5, false, true, DType::f16);
+  const Kernel kernel = batched_product(1, 1, 40, 5, false, true, DType::f16);
   std::string why;
   const auto vector = cuda::find_product(kernel, why);
   ASSERT_TRUE(vector) << why;

@@ -383,7 +383,7 @@ TEST(CudaRows, RefusesLanesThatCannotBe) {
   K add({64, 8});
   const int self = add.input({f32, {8}}), source = add.input({f32, {64, 8}}), sum = add.output({f32, {8}}, self);
   const Coord to[] = {add.dim(1)};
-  add.store(sum, to, add.load_broadcast(source), true);
+  add.store(sum, to, add.load_broadcast(source), Reduction::sum);
   EXPECT_EQ(reason(add.finish("add_up"), {RowLoop::none, 32, 4}), "lanes do not wait for each other where they add up");
 }
 

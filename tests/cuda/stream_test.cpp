@@ -23,7 +23,7 @@ class TextTarget : public CodegenTarget {
     reasons.push_back(why.value_or(""));
     return why;
   }
-  void plan(Program& program) const override {
+  void plan(Program& program, std::vector<std::string>&) const override {
     program.code.push_back({"cubin", "sm_90a", std::vector<std::byte>(1)});
     const auto fill = [&](Sequence& sequence) {
       for (Launch& launch : sequence.launches) {

@@ -1,6 +1,7 @@
 // Bad invocations and bad files: exit code, one line per problem, and no output left behind.
 #include <sys/stat.h>
 
+#include <fstream>
 #include <future>
 
 #include "cli/invoke.h"
@@ -29,9 +30,11 @@ class CliErrors : public CliTest {
 
 TEST_F(CliErrors, Verbs) {
   const std::string verbs =
-      "compile, run, generate, verify, bisect, bench, tune, profile, partition, describe, info, ops, devices";
+      "compile, run, generate, verify, bisect, bench, tune, recompile, profile, partition, describe, info, ops, "
+      "devices";
   expect({}, 2, "expected a verb: " + verbs);
   expect({"foo"}, 2, "there is no verb 'foo': expected " + verbs);
+  expect({"comple"}, 2, "there is no verb 'comple': expected " + verbs + "; did you mean compile?");
 }
 
 #if defined(__x86_64__)
@@ -45,8 +48,9 @@ TEST_F(CliErrors, InstructionSet) {
 #endif
 
 TEST_F(CliErrors, Flags) {
-  expect({"compile", "--frobnicate"}, 2, "The following argument was not expected: --frobnicate");
+  expect({"compile", "--frobnicate"}, 2, "compile has no option --frobnicate");
   expect({"run"}, 2, "program is required");
+  expect({"run", "p.npubin", "--sed", "1"}, 2, "run has no option --sed; did you mean --seed?");
   expect({"run", "p.npubin", "--repeat", "0"}, 2, "--repeat: expected an integer from 1 to 1000000000, found 0");
   expect({"run", "p.npubin", "--threads", "many"}, 2, "--threads: expected an integer from 1 to 4096, found many");
   expect({"bench", "p.npubin", "--seconds", "nan"}, 2, "--seconds: expected a number from 0.01 to 3600, found nan");
@@ -66,7 +70,8 @@ TEST_F(CliErrors, CompileUsage) {
   expect({"compile", "-"}, 2, "expected -o OUT.npubin: there is no one IR file to name it after");
   expect({"compile", "model.json", "-o", "-", "--json"}, 2, "-o - leaves no standard output for --json");
   expect({"compile", "model.json", "--dtype", "int8"}, 2, "--dtype int8: expected auto, float16, bfloat16 or float32");
-  expect({"compile", "model.json", "--target", "tpu"}, 2, "unknown target tpu: this build has cpu, cuda, null");
+  expect({"compile", "model.json", "--target", "tpu"}, 2,
+         "unknown target tpu: this build has cpu, cuda, null; did you mean cpu?");
   expect({"compile", "model.json", "--target", "cpu:avx2"}, 2, "target cpu: expected no architectures, found 'avx2'");
   expect({"compile", "model.json", "--target", "cuda:sm_80,90"}, 2,
          "target cuda: expected architectures such as sm_80,sm_90a, found 'sm_80,90'");
@@ -87,7 +92,10 @@ TEST_F(CliErrors, CompileUsage) {
 TEST_F(CliErrors, WritesIntoPipes) {
   write_model("m.json");
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  std::future<std::string> read = std::async(std::launch::async, [&] { return read_file(path("pipe")); });
+  std::future<std::string> read = std::async(std::launch::async, [&] {
+    std::ifstream pipe(path("pipe"), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(pipe), {});
+  });
   const Invocation result = npusim({"compile", "m.json", "-o", "pipe"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
@@ -110,9 +118,10 @@ TEST_F(CliErrors, CompileInput) {
   write("strange.json", text);
   environment_ = "NPUSIM_ATEN=/nowhere/plugin.so";
   expect({"compile", "strange.json"}, 4,
-         "strange.json: op aten.plus.Tensor is not supported (1 node: y); there is no plugin that could ask ATen: "
-         "/nowhere/plugin.so: cannot open shared object file: No such file or directory\n"
-         "strange.json: op aten.wonder.default is not supported (1 node: z)");
+         "strange.json: op aten.plus.Tensor is not supported (1 node: y)\n"
+         "strange.json: op aten.wonder.default is not supported (1 node: z)\n"
+         "strange.json: there is no plugin that could ask ATen: /nowhere/plugin.so: cannot open shared object file: No "
+         "such file or directory");
   write_model();
   const Invocation nowhere = npusim({"compile", "model.json", "-o", "no/such/folder/p.npubin"});
   EXPECT_EQ(nowhere.code, 3);
@@ -130,10 +139,11 @@ TEST_F(CliErrors, PyTorchFiles) {
                            "says how to get the IR of a model";
     expect({"compile", file, "-o", "p.npubin"}, 3, ir);
     expect({"info", file}, 3, ir);
-    expect({"run", "model.npubin", "--weights", file, "--input", "x=x.safetensors", "-o", "o.safetensors"}, 3,
-           file +
-               ": is a PyTorch checkpoint (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 "
-               "says how to convert it");
+    expect(
+        {"run", "model.npubin", "--weights", file, "--input", "x=x.safetensors", "-o", "o.safetensors"}, 3,
+        file +
+            ": is a PyTorch file (a zip archive or a pickle), not .safetensors: docs/ir_format.md section 9 says how "
+            "to convert it");
   }
 }
 
@@ -152,7 +162,8 @@ TEST_F(CliErrors, ALengthIsNoPickle) {
 TEST_F(CliErrors, ProgramFiles) {
   make_program();
   expect({"describe", "none.npubin"}, 3, "cannot open none.npubin: No such file or directory");
-  expect({"describe", "model.json"}, 3, "model.json: expected a .npubin program, found another kind of file");
+  expect({"describe", "model.json"}, 3,
+         "model.json: is JSON, not a .npubin program: `npusim compile` makes a program of IR JSON");
   std::string damaged = read_file(path("model.npubin"));
   damaged[damaged.size() / 2] ^= 1;
   write("damaged.npubin", damaged);
@@ -267,7 +278,9 @@ TEST_F(CliErrors, Generate) {
 }
 
 TEST_F(CliErrors, NamesInMessagesStayOnOneLine) {
-  expect({"describe", "a\nb"}, 3, "cannot open a\nb: No such file or directory");
+  expect({"describe", "a\nb"}, 3, "cannot open a\\nb: No such file or directory");
+  expect({"describe", "a\x1b[31m\r\u202eb\xff"}, 3,
+         "cannot open a\\u001b[31m\\r\\u202eb\\xff: No such file or directory");
 }
 
 }  // namespace

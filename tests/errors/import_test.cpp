@@ -217,7 +217,7 @@ TEST(ImportErrors, OneLineEach) {
   ir.nodes = {node("two\\nlines", "aten.nothing.default", {}, {})};
   ir.outputs = {};
   EXPECT_EQ(message(ir.json(), ErrorKind::unsupported),
-            "ir.json: op aten.nothing.default is not supported (1 node: two lines)");
+            "ir.json: op aten.nothing.default is not supported (1 node: two\\nlines)");
 }
 
 }  // namespace

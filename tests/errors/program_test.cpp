@@ -51,7 +51,9 @@ std::string check_error(const std::function<void(Program&)>& damage, Program pro
 TEST(ProgramFile, Envelope) {
   const std::string good = serialize(sample_program());
   EXPECT_EQ(load_error(""), "p.npubin: expected a .npubin program, found another kind of file");
-  EXPECT_EQ(load_error("{\"model\": 1}"), "p.npubin: expected a .npubin program, found another kind of file");
+  EXPECT_EQ(load_error("some text"), "p.npubin: expected a .npubin program, found another kind of file");
+  EXPECT_EQ(load_error("{\"model\": 1}"),
+            "p.npubin: is JSON, not a .npubin program: `npusim compile` makes a program of IR JSON");
   EXPECT_EQ(load_error(good.substr(0, 20)), "p.npubin: the program file is cut short");
   EXPECT_EQ(load_error(good.substr(0, good.size() - 1)),
             fmt::format("p.npubin: expected a body of {} bytes, found {}", good.size() - 27, good.size() - 28));
@@ -493,7 +495,7 @@ TEST(ProgramCheck, Origins) {
 
 TEST(ProgramCheck, Config) {
   EXPECT_EQ(check_error([](Program& p) { p.devices[0].config.buffer_alignment_bytes = 48; }),
-            "config: expected a power of two up to 65536 as buffer_alignment_bytes, found 48");
+            "config: buffer_alignment_bytes: expected a power of two from 1 to 65536, found 48");
 }
 
 }  // namespace

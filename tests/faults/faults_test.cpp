@@ -26,7 +26,7 @@ class Faults : public CliTest {
 
 TEST_F(Faults, AFusionOfResNet50) {
   MATERIALIZE_OR_SKIP(folder, "zoo/resnet50");
-  const Json found = bisect("resnet50", folder, "wrong_fusion", {});
+  const Json found = bisect("resnet50", folder, "wrong_fusion", {"--dtype", "float32"});
   ASSERT_GE(found["culprit"], 0) << found;
   const Json& part = found["parts"][found["culprit"].get<size_t>()];
   EXPECT_EQ(part["operators"],
@@ -41,7 +41,8 @@ TEST_F(Faults, AFusionOfResNet50) {
 
 TEST_F(Faults, AnOperatorOfQwen2) {
   MATERIALIZE_OR_SKIP(folder, "zoo/qwen2_2l");
-  const Json found = bisect("qwen2_2l", folder, "wrong_operator", {"--strict", "-o", path("bundle")});
+  const Json found =
+      bisect("qwen2_2l", folder, "wrong_operator", {"--strict", "--dtype", "float32", "-o", path("bundle")});
   ASSERT_GE(found["node"], 0) << found;
   const Json& node = found["nodes"][found["node"].get<size_t>()];
   EXPECT_EQ(node["operators"], Names{"aten.rsqrt.default"});

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <set>
+
 #include "kernel/contractions.h"
 
 namespace npusim {
@@ -22,7 +25,8 @@ std::string types_of(ExprOp op) {
     k.space = {3};
     Expr e{.op = op, .type = result_type(op, scalars[t], scalars[t]), .dtype = dtypes[t]};
     for (int n = 0; n < expr_arity(op); ++n) e.in[static_cast<size_t>(n)] = 0;
-    if (op == ExprOp::scan || op == ExprOp::reduce) k.row_dims = 1;
+    if (op == ExprOp::scan || op == ExprOp::reduce || op == ExprOp::order) k.row_dims = 1;
+    if (op == ExprOp::order) e.reduction = Reduction::min;
     const DType result = dtypes[static_cast<size_t>(e.type)];
     k.args = {{dtypes[t], 3, false, -1}, {result, 3, true, -1}};
     k.accesses = {{0, 0, {1}, {}, {}}};
@@ -70,6 +74,7 @@ TEST(CheckKernel, OperationsHaveTheirTypes) {
       case ExprOp::lt:
       case ExprOp::le:
       case ExprOp::cast:
+      case ExprOp::order:
       case ExprOp::round_to:
         expected = "bifd";
         break;
@@ -144,7 +149,7 @@ TEST(CheckKernel, NothingAddsUpAlongARow) {
   const int to = b.input({DType::f32, {1}}), x = b.input({DType::f32, {2, 5}});
   const int out = b.output({DType::f32, {1}}, to);
   const Coord first[] = {int64_t{0}};
-  b.store(out, first, b.reduce(Reduction::sum, b.load_broadcast(x)), true);
+  b.store(out, first, b.reduce(Reduction::sum, b.load_broadcast(x)), Reduction::sum);
   EXPECT_EQ(check_kernel(b.finish("add_rows")), Problems{"store: what adds up has no row"});
 }
 
@@ -231,6 +236,108 @@ TEST(CheckKernel, TheLogOfTheWeightsSum) {
   EXPECT_EQ(problems(whole, 1), Problems{});
   EXPECT_EQ(problems(whole, 2), Problems{"e0: a contraction has no value 2"});
   EXPECT_EQ(problems(linear(2, 3, 4, DType::f32, DType::f32, DType::f32, plain), 1).size(), 1U);
+}
+
+TEST(CheckKernel, AccessesThatNoLoadNames) {
+  Kernel k = sound(ExprOp::neg, DType::f32);
+  k.accesses.push_back({.arg = 0, .offset = 0, .strides = {}, .guards = {}, .terms = {}});
+  EXPECT_EQ(check_kernel(k), Problems{"access 1: no load names it"});
+  k.accesses.back() = k.accesses.front();
+  EXPECT_EQ(check_kernel(k), Problems{"access 1: no load names it"});
+}
+
+TEST(CheckKernel, StridesThatOverflow) {
+  for (const int64_t stride : {int64_t{1} << 57, -(int64_t{1} << 57), INT64_MAX, INT64_MIN}) {
+    Kernel k = sound(ExprOp::neg, DType::f32);
+    k.space = {1, 4};  // along an extent of 1 the stride is never added
+    for (Access* a : {&k.accesses[0], &k.stores[0].access}) a->strides = {0, 1};
+    EXPECT_EQ(check_kernel(k), Problems{});
+    k.accesses[0].strides[0] = stride;
+    EXPECT_EQ(check_kernel(k), Problems{"e0: a stride of argument %0 is beyond 2^56"});
+  }
+}
+
+// Kernels over [3, 4] that store a load of element [i, j] at these strides.
+Kernel storing(std::vector<int64_t> strides, std::vector<Guard> guards = {}, int row_dims = 0) {
+  Kernel k;
+  k.space = {3, 4};
+  k.row_dims = row_dims;
+  k.args = {{DType::f32, 12, false, -1}, {DType::f32, 100, true, -1}};
+  k.accesses = {{0, 0, {4, 1}, {}, {}}};
+  k.exprs = {{.op = ExprOp::load, .type = Scalar::f32}};
+  k.stores = {{{1, 0, std::move(strides), std::move(guards), {}}, 0, false}};
+  return k;
+}
+
+TEST(CheckKernel, StoresThatMeet) {
+  for (const std::vector<int64_t>& apart : std::vector<std::vector<int64_t>>{{4, 1}, {1, 3}, {20, 5}, {9, 2}})
+    EXPECT_EQ(check_kernel(storing(apart)), Problems{}) << to_string(apart);
+  for (const std::vector<int64_t>& meeting :
+       std::vector<std::vector<int64_t>>{{1, 1}, {0, 1}, {4, 0}, {3, 1}, {2, 2}}) {
+    EXPECT_FALSE(check_kernel(storing(meeting)).empty()) << to_string(meeting);
+    Kernel adding = storing(meeting);
+    adding.stores[0].accumulate = true;
+    EXPECT_EQ(check_kernel(adding), Problems{}) << to_string(meeting);
+  }
+  // A guarded coordinate is a digit of the address, too; one that only leaves points out is none.
+  EXPECT_EQ(check_kernel(storing({0, 1}, {{{1, 0}, -1, 2, 4}})), Problems{});
+  EXPECT_EQ(check_kernel(storing({4, 1}, {{{1, 1}, 0, 3, 0}})), Problems{});
+  EXPECT_EQ(check_kernel(storing({0, 1}, {{{1, 0}, -2, 1, 0}})), Problems{});
+  EXPECT_FALSE(check_kernel(storing({0, 0}, {{{1, 1}, 0, 6, 1}})).empty());
+  EXPECT_FALSE(check_kernel(storing({0, 1}, {{{1, 0}, 0, 2, 0}})).empty());
+  // What is the same along the row is stored once in it.
+  EXPECT_EQ(check_kernel(storing({1, 0}, {}, 1)),
+            Problems{"%1 is stored once in a row, and e0 varies along dimension 1"});
+  Kernel reduced = storing({1, 0}, {}, 1);
+  reduced.exprs.push_back({.op = ExprOp::reduce, .type = Scalar::f32, .in = {0, -1, -1}});
+  reduced.stores[0].expr = 1;
+  EXPECT_EQ(check_kernel(reduced), Problems{});
+}
+
+TEST(CheckKernel, StoresOfOneArgument) {
+  Kernel k = storing({4, 1});
+  k.stores.push_back(k.stores[0]);  // the later one stays at each point
+  EXPECT_EQ(check_kernel(k), Problems{});
+  k.stores[1].access.offset = 12;
+  EXPECT_EQ(check_kernel(k), Problems{});
+  k.stores[1].access.offset = 11;
+  EXPECT_EQ(check_kernel(k), Problems{"two stores may reach one element of %1"});
+  k.stores[1] = k.stores[0];
+  k.stores[1].accumulate = true;
+  EXPECT_EQ(check_kernel(k), Problems{"two stores may reach one element of %1"});
+}
+
+// Places of all points, by brute force: what is found sound stores no element twice.
+TEST(CheckKernel, StoresFoundApartAreApart) {
+  std::mt19937 random(1);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  int sound = 0, apart = 0;
+  for (int n = 0; n < 20'000; ++n) {
+    std::vector<Guard> guards;
+    for (int64_t g = draw(-1, 2); g > 0; --g)
+      guards.push_back({{draw(-1, 2), draw(-1, 2)}, draw(-3, 2), draw(0, 5), draw(0, 6)});
+    Kernel k = storing({draw(0, 8), draw(0, 8)}, guards);
+    std::set<int64_t> places;
+    bool meet = false;
+    for (int64_t i = 0; i < 3; ++i)
+      for (int64_t j = 0; j < 4; ++j) {
+        const Access& a = k.stores[0].access;
+        int64_t at = a.strides[0] * i + a.strides[1] * j;
+        bool holds = true;
+        for (const Guard& g : a.guards) {
+          const int64_t value = g.offset + g.coeffs[0] * i + g.coeffs[1] * j;
+          holds = holds && value >= 0 && value < g.limit;
+          at += g.stride * value;
+        }
+        if (holds) meet = !places.insert(at).second || meet;
+      }
+    const bool found = check_kernel(k).empty();
+    sound += found, apart += !meet;
+    ASSERT_FALSE(found && meet) << to_text(k);
+  }
+  EXPECT_GT(sound, apart / 6);
 }
 
 }  // namespace

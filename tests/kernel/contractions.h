@@ -16,6 +16,8 @@ struct ConvCase {
   int64_t batch = 1, groups = 1, in_channels = 4, out_channels = 6;  // per group
   std::vector<int64_t> input{9, 8}, kernel{3, 3}, stride{1, 1}, pad{1, 1}, dilation{1, 1};
   bool channels_last = true;
+  bool result_turned = false;   // in the other order than the image
+  bool taps_backwards = false;  // of the weight, as of a transposed convolution
   DType type = DType::f32, weight_type = DType::f32;
 };
 
@@ -51,8 +53,10 @@ Kernel conv(const ConvCase& c, Epilogue&& epilogue) {
   const int image = b.input({c.type, layout(c, c.groups * c.in_channels, c.input)}),
             w = b.input({c.weight_type, weight});
   const int bias = b.input({DType::f32, {c.groups * c.out_channels}});
-  const int residual = b.input({c.type, layout(c, c.groups * c.out_channels, out)});
-  const int result = b.output({c.type, layout(c, c.groups * c.out_channels, out)});
+  ConvCase to = c;
+  to.channels_last = c.channels_last != c.result_turned;
+  const int residual = b.input({c.type, layout(to, c.groups * c.out_channels, out)});
+  const int result = b.output({c.type, layout(to, c.groups * c.out_channels, out)});
   std::vector<Affine> window, pixel;
   Affine out_channel = b.dim(1) * c.out_channels + b.dim(2);
   Coords w_at{out_channel, b.dim(channel_dim)};
@@ -60,11 +64,11 @@ Kernel conv(const ConvCase& c, Epilogue&& epilogue) {
     const int o = 3 + static_cast<int>(i), k = channel_dim + 1 + static_cast<int>(i);
     window.push_back(b.dim(o) * c.stride[i] + b.dim(k) * c.dilation[i] + -c.pad[i]);
     pixel.push_back(b.dim(o));
-    w_at.emplace_back(b.dim(k));
+    w_at.emplace_back(c.taps_backwards ? b.dim(k) * -1 + (c.kernel[i] - 1) : b.dim(k));
   }
   Ex leaf = b.contract(ContractionKind::conv, reduce, image,
                        coords(c, b.dim(0), b.dim(1) * c.in_channels + b.dim(channel_dim), window), w, w_at);
-  const Coords at = coords(c, b.dim(0), out_channel, pixel);
+  const Coords at = coords(to, b.dim(0), out_channel, pixel);
   b.store(result, at, epilogue(b, leaf, b.load(bias, Coords{out_channel}), b.load(residual, at)));
   return b.finish("conv");
 }

@@ -146,7 +146,7 @@ TEST(Facts, AddressesThatMeet) {
   const int out = k.output({DType::f32, {4, 3, 5}});
   const Coord row[] = {k.dim(0)};
   const Coord to[] = {Coord(k.load(index, row)), k.dim(2), k.dim(1)};
-  k.store(out, to, k.load_broadcast(source), true);
+  k.store(out, to, k.load_broadcast(source), Reduction::sum);
   const Kernel kernel = k.finish("scatter");
   EXPECT_EQ(colliding_dims(kernel, kernel.stores[0].access), (std::vector<bool>{true, false, false}));
   Access overlapping = kernel.stores[0].access;

@@ -116,7 +116,7 @@ void finish_epilogue(KernelBuilder& b, Ex leaf, const Shape& space, Draw& d, int
   const bool accumulates = adds || scatters;  // rows that meet are added
   const int old = accumulates ? b.input(type) : -1;
   const Ex limit = b.load_broadcast(b.input({DType::f32, {}}));
-  b.store(b.output(type, old), at, x, accumulates);
+  b.store(b.output(type, old), at, x, accumulates ? std::optional(Reduction::sum) : std::nullopt);
   if (d.chance(0.2)) b.store(b.output({DType::boolean, space}), limit < leaf);
 }
 

@@ -520,7 +520,6 @@ TEST(Random, WhatCannotBeDrawnIsRefused) {
       {"aten.randint.default", R"("high":300,"size":[2],"dtype":"torch.uint8")", {}, {2}, nullptr, "uint8"},
       {"aten.bernoulli.p", R"("p":1.5)", {some}, {2, 3}, nullptr},
       {"aten.uniform.default", R"("from":2.0,"to":1.0)", {some}, {2, 3}, nullptr},
-      {"aten.randperm.default", R"("n":100000)", {}, {100000}, nullptr, "int64"},
       {"aten.multinomial.default", R"("num_samples":4)", {chances}, {2, 4}, nullptr, "int64"},
       {"aten.exponential.default", R"("lambd":0.0)", {some}, {2, 3}, nullptr},
       {"aten.dropout.default", R"("p":2.0,"train":true)", {some}, {2, 3}, nullptr},

@@ -190,7 +190,8 @@ TEST(Fuse, WhoReadsASumMakesItWider) {
         i, i + 1);
   }
   norm(2);
-  const GraphRun run = run_graph(text + "output %y2\n", {.dtype = DType::bf16});
+  // The model's cast rounds, then its product with the scale does.
+  const GraphRun run = run_graph(text + "output %y2\n", {.dtype = DType::bf16, .tolerance = 0x1p-8});
   EXPECT_EQ(run.fusions.at("rms_norm"), 3);
   EXPECT_EQ(run.steps(), 5U);
   EXPECT_EQ(run.program->kernels.size(), 2U);

@@ -150,7 +150,11 @@ Graph with_noise(const Graph& graph, double noise, std::mt19937& random) {
     for (ValueId& id : node.inputs)
       if (id != no_value) id = now[static_cast<size_t>(id)];
     add_node(noisy, node);
-    if (!node.op || (node.op->record.memory >= Memory::itself && node.op->record.memory <= Memory::computed)) continue;
+    const bool is_view =
+        node.op && node.op->record.memory >= Memory::itself && node.op->record.memory <= Memory::computed;
+    const auto dtype_of = [&](ValueId id) { return value_of(noisy, id).type.dtype; };
+    // A view in another dtype is a cast, which rounds.
+    if (!node.op || (is_view && dtype_of(node.outputs[0]) == dtype_of(node.inputs[0]))) continue;
     for (ValueId id : node.outputs) {
       const TensorType type = value_of(noisy, id).type;
       if (!is_float(type.dtype)) continue;

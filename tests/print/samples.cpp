@@ -1,6 +1,8 @@
 // The printer's sample kernels.
 #include "samples.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "kernel/builder.h"
@@ -13,7 +15,7 @@ using K = KernelBuilder;
 constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i32 = DType::i32, i64 = DType::i64;
 
 Ex at(K& k, int arg, std::vector<Coord> coords) { return k.load(arg, coords); }
-void put(K& k, int arg, std::vector<Coord> coords, Ex x, bool accumulate = false) {
+void put(K& k, int arg, std::vector<Coord> coords, Ex x, std::optional<Reduction> accumulate = {}) {
   k.store(arg, coords, x, accumulate);
 }
 
@@ -130,7 +132,7 @@ Kernel scatter_add() {
   K k({50, 12});
   const int self = k.input({f32, {4, 12}}), index = k.input({i64, {50}}), source = k.input({f32, {50, 12}});
   const int out = k.output({f32, {4, 12}}, self);
-  put(k, out, {Coord(at(k, index, {k.dim(0)})), k.dim(1)}, k.load_broadcast(source), true);
+  put(k, out, {Coord(at(k, index, {k.dim(0)})), k.dim(1)}, k.load_broadcast(source), Reduction::sum);
   return k.finish("index_add");
 }
 
@@ -144,8 +146,26 @@ Kernel crop() {  // a guarded store
 Kernel overlap_add() {  // points of different (i, j) meet at i + j, those of different c never
   K k({6, 4, 3});
   const int zero = k.input({bf16, {8, 3}}), a = k.input({f32, {6, 4, 3}}), out = k.output({bf16, {8, 3}}, zero);
-  put(k, out, {k.dim(0) + k.dim(1) + -1, k.dim(2)}, k.load_broadcast(a), true);
+  put(k, out, {k.dim(0) + k.dim(1) + -1, k.dim(2)}, k.load_broadcast(a), Reduction::sum);
   return k.finish("overlap_add");
+}
+
+// The same element is met several times.
+Kernel combine(DType dtype, Reduction reduction) {
+  K k({50, 12});
+  const int self = k.input({dtype, {4, 12}}), index = k.input({i64, {50}}), source = k.input({dtype, {50, 12}});
+  const int out = k.output({dtype, {4, 12}}, self);
+  put(k, out, {Coord(at(k, index, {k.dim(0)})), k.dim(1)}, k.load_broadcast(source), reduction);
+  return k.finish("combine");
+}
+
+// The first, one in the middle and the last of the merges that order rows of which 9 places are stored.
+std::vector<Kernel> merges(DType dtype) {
+  K k({3, 70}, 1);
+  const int a = k.input({dtype, {3, 70}}), out = k.output({i64, {3, 9}});
+  put(k, out, {k.dim(0), k.dim(1)}, k.order(at(k, a, {k.dim(0), k.dim(1)}), dtype != i64));
+  const Unfused steps = unfuse(k.finish("order"));
+  return {steps.steps[0].kernel, steps.steps[4].kernel, steps.steps.back().kernel};
 }
 
 Kernel integer_sums() {
@@ -357,6 +377,13 @@ std::vector<PrintSample> print_samples() {
   PrintSample& scatter = add("scatter_add", scatter_add());
   scatter.tolerance = 16;
   scatter.is_golden = true;
+  for (const Reduction reduction : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max})
+    for (const DType dtype : {DType::boolean, DType::i8, DType::u8, i64, f16, f32})
+      add(fmt::format("combine_{}_{}", reduction_name(reduction), dtype_name(dtype)), combine(dtype, reduction))
+          .tolerance = 64;
+  for (const DType dtype : {i64, f16, f32})
+    for (int n = 0; const Kernel& kernel : merges(dtype))
+      add(fmt::format("merge_{}_{}", n++, dtype_name(dtype)), kernel);
   add("softmax_thread", softmax({3, 40, 9}, f32, f32)).tolerance = 8;
   add("softmax_warp", softmax({3, 5, 100}, f16, f16)).is_golden = true;
   add("softmax_block", softmax({3, 1500}, f32, f16)).is_golden = true;

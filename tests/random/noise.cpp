@@ -64,7 +64,7 @@ CallTraits traits_of(const Lowering& lowering) {
     for (const Expr& e : k.exprs) {
       traits.casts = traits.casts || (e.op == ExprOp::cast && e.type == Scalar::i64 &&
                                       k.exprs[static_cast<size_t>(e.in[0])].type >= Scalar::f32);
-      traits.picks = traits.picks || e.op == ExprOp::min || e.op == ExprOp::max ||
+      traits.picks = traits.picks || e.op == ExprOp::order || e.op == ExprOp::min || e.op == ExprOp::max ||
                      ((e.op == ExprOp::reduce || e.op == ExprOp::scan) && e.reduction >= Reduction::min);
       traits.fades = traits.fades || e.op == ExprOp::exp;
       if (!is_rounding(k, e)) continue;
@@ -78,6 +78,7 @@ CallTraits traits_of(const Lowering& lowering) {
       if (s.accumulate && k.exprs[static_cast<size_t>(s.expr)].type >= Scalar::f32) {
         ++roundings;
         traits.sums = true;
+        traits.multiplies = traits.multiplies || s.reduction == Reduction::product;
         traits.terms = std::max(traits.terms, static_cast<double>(element_count(k.space)));
       }
     for (const Store& s : k.stores) roundings += narrows(k, k.args[static_cast<size_t>(s.access.arg)].dtype);

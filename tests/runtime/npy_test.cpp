@@ -105,7 +105,10 @@ TEST(Npy, WritesWhatNumPyWrites) {
 
 TEST(Npy, CutFiles) {
   EXPECT_EQ(parse_error(""), "x.npy: not a .npy file: expected \\x93NUMPY at its start");
-  EXPECT_EQ(parse_error("PK\3\4"), "x.npy: not a .npy file: expected \\x93NUMPY at its start");
+  EXPECT_EQ(parse_error("PK"), "x.npy: not a .npy file: expected \\x93NUMPY at its start");
+  EXPECT_EQ(parse_error("PK\3\4"),
+            "x.npy: is a zip archive (what PyTorch saves is one), not .npy: docs/ir_format.md section 9 says how to "
+            "convert it");
   EXPECT_EQ(parse_error("\x93NUMPY\1"), "x.npy: the file is cut: no .npy version");
   EXPECT_EQ(parse_error(std::string("\x93NUMPY\1\0\5", 9)), "x.npy: the file is cut: no .npy header length");
   EXPECT_EQ(parse_error(std::string("\x93NUMPY\2\0\5\0", 10)), "x.npy: the file is cut: no .npy header length");

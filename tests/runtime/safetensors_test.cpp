@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -189,9 +190,9 @@ TEST(Safetensors, HostileHeaders) {
   EXPECT_EQ(header_error("{\"a\":1e999}"), "w.st: safetensors header: not JSON: number overflow parsing '1e999'");
   EXPECT_EQ(header_error("[]"), "w.st: safetensors header: expected a JSON object, found array");
   EXPECT_EQ(place_of(header_error(std::string(1'000'000, '['))),
-            "w.st: safetensors header: not JSON: parse error at line 1, column 1000001");
+            "w.st: safetensors header: nested deeper than 100 levels");
   EXPECT_EQ(header_error(std::string(500'000, '[') + std::string(500'000, ']')),
-            "w.st: safetensors header: expected a JSON object, found array");
+            "w.st: safetensors header: nested deeper than 100 levels");
   EXPECT_EQ(header_error(R"({"a":1})"), "w.st: tensor \"a\": expected an object, found 1");
   EXPECT_EQ(header_error(R"({"__metadata__":[]})"), "w.st: __metadata__: expected an object, found array");
   EXPECT_EQ(header_error(R"({"__metadata__":{"k":1}})"), "w.st: __metadata__: \"k\": expected a string, found 1");
@@ -267,6 +268,12 @@ TEST(TensorSet, ShardedSet) {
   EXPECT_EQ(get_tensor(weights, "b").type, b.type);
   EXPECT_EQ(find_tensor(weights, "unused"), nullptr);
 
+  // The same, read: it does not follow the files.
+  const auto read = read_tensors(index);
+  EXPECT_TRUE(read->files.empty());
+  write_file(folder.file("m-1.safetensors"), "");
+  EXPECT_EQ(copy_tensor(get_tensor(*read, "a")).data, a.data);
+
   write_file(index, R"({"weight_map":{"a":"m-2.safetensors"}})");
   EXPECT_EQ(error_of([&] { map_tensors(index); }),
             fmt::format("{}: weight_map places tensor \"a\" in {}, which does not have it", index,
@@ -296,7 +303,12 @@ TEST(TensorSet, MalformedIndex) {
 TEST(TensorSet, MissingFile) {
   EXPECT_EQ(error_of([] { map_tensors("/nowhere/w.safetensors"); }),
             "cannot open /nowhere/w.safetensors: No such file or directory");
-  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is not a regular file");
+  EXPECT_EQ(error_of([] { map_tensors("/tmp"); }), "/tmp is a folder: expected a regular file");
+  EXPECT_EQ(error_of([] { read_tensors("/dev/zero"); }), "/dev/zero is a device: expected a regular file");
+  const Folder folder;
+  const std::string fifo = folder.file("fifo");  // that nobody writes to
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { map_tensors(fifo); }), fifo + " is a pipe: expected a regular file");
 }
 
 }  // namespace

@@ -10,11 +10,13 @@
 #include "backends/cpu/implementations.h"
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/memory.h"
+#include "backends/cpu/order/order.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/instruction_set.h"
 #include "base/machine_memory.h"
 #include "base/threads.h"
+#include "kernel/facts/order.h"
 #include "program/work.h"
 
 namespace npusim::cpu {
@@ -190,6 +192,8 @@ class CpuQueue : public Queue {
       }
       if (kernel.contraction) {
         ready.push_back(choose_implementation(kernel, bindings, context));
+      } else if (has_order(kernel)) {
+        ready.push_back({make_order_step(kernel, std::move(args), context.threads), {}});
       } else {
         auto& loops = loops_[{&kernel, context.threads}];
         if (!loops) loops = std::make_shared<Loops>(kernel, context.threads);

@@ -41,6 +41,7 @@ constexpr Implementation implementations[] = {
     {"depthwise", conv, make_depthwise_step},
     {"winograd", conv, make_winograd_step},
     {"onednn conv", conv, make_onednn_conv_step},
+    {"onednn conv + epilogue", conv, make_onednn_sums_step},
     {"gemv", conv | matmul, make_gemv_step},
     {"rows in place", conv | matmul, make_rows_in_place_step},
     {"onednn matmul", conv | matmul, make_onednn_matmul_step},

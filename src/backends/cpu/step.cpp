@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "kernel/facts/memory.h"
+
 namespace npusim::cpu {
 
 int usable_threads(const Kernel& kernel, const Context& context) {
-  const bool adds =
-      std::any_of(kernel.stores.begin(), kernel.stores.end(), [](const Store& s) { return s.accumulate; });
-  return adds ? 1 : std::max(1, context.threads);
+  return order_matters(kernel) ? 1 : std::max(1, context.threads);
 }
 
 }  // namespace npusim::cpu

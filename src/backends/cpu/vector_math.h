@@ -160,7 +160,7 @@ template <class D, class V>
 HWY_INLINE V vector_expm1(D d, V x) {
   const V p = polynomial(d, x, hn::Set(d, 2.480158730e-5f), 1.984126984e-4f, 1.388888889e-3f, 8.333333333e-3f,
                          4.166666667e-2f, 1.666666667e-1f, 0.5f);
-  const V small = hn::MulAdd(p, hn::Mul(x, x), x);
+  const V small = hn::CopySign(hn::MulAdd(p, hn::Mul(x, x), x), x);  // of −0 the sum is 0
   const V large = hn::Sub(vector_exp(d, x), hn::Set(d, 1.0f));
   return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.5f)), small, large);
 }
@@ -171,11 +171,11 @@ HWY_INLINE V vector_tanh(D d, V x) {
   const V z = hn::Mul(x, x);
   const V p = polynomial(d, z, hn::Set(d, -5.70498872745e-3f), 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
                          -3.33332819422e-1f);
-  const V small = hn::MulAdd(hn::Mul(p, z), x, x);
+  const V small = hn::MulAdd(hn::Mul(p, z), x, x);  // of −0 it is 0
   const V far = hn::Min(hn::Set(d, 20.0f), a);
   const V e = exp_in_range(d, hn::Add(far, far));
   const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
-  return hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
 }
 
 // N. Juffa's two polynomials: odd in x below 0.9277, 1 − e^q(|x|) above.
@@ -202,14 +202,15 @@ HWY_INLINE void sine_block(DF64 dd, const float* in, float* out, int shift) {
   const hn::Rebind<float, DF64> d;
   const hn::Rebind<int32_t, DF64> di;
   const auto x = hn::PromoteTo(dd, hn::LoadU(d, in));
-  const auto n = hn::Round(hn::Mul(x, hn::Set(dd, 0.63661977236758134)));
+  // Without −0, so that −0 is its own remainder.
+  const auto n = hn::Add(hn::Round(hn::Mul(x, hn::Set(dd, 0.63661977236758134))), hn::Zero(dd));
   auto rd = hn::NegMulAdd(n, hn::Set(dd, 1.57079632673412561417), x);
   rd = hn::NegMulAdd(n, hn::Set(dd, 6.07710050650619224932e-11), rd);
   const auto r = hn::DemoteTo(d, rd);
   const auto quadrant = hn::Add(hn::DemoteTo(di, n), hn::Set(di, shift));
   const auto z = hn::Mul(r, r);
   const auto s = polynomial(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f);
-  const auto sine = hn::MulAdd(hn::Mul(s, z), r, r);
+  const auto sine = hn::CopySign(hn::MulAdd(hn::Mul(s, z), r, r), r);  // of −0 the sum is 0
   const auto c =
       polynomial(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f, -0.5f, 1.0f);
   const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::And(quadrant, hn::Set(di, 1)))));

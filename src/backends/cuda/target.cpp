@@ -18,6 +18,7 @@
 #include "backends/cuda/target/stream/launch.h"
 #include "backends/cuda/target_compile.h"
 #include "backends/cuda/target_nvrtc.h"
+#include "backends/cuda/target_worker.h"
 #include "base/hash.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
@@ -26,6 +27,8 @@ namespace npusim::cuda {
 namespace {
 
 constexpr size_t kernels_of_a_text = 8;  // on average: they are compiled by several threads, and remembered by text
+
+constexpr int least_major = 8;  // of architectures
 
 constexpr std::string_view no_stream = "; no stream: ";
 
@@ -40,8 +43,9 @@ void set_shape(Launch& launch, const Made& made) {
 // Fills in the launches of one program.
 class Planner {
  public:
-  Planner(Program& program, const std::vector<std::string>& architectures, const Features& features)
-      : p_(program), architectures_(architectures), features_(features) {}
+  Planner(Program& program, const std::vector<std::string>& architectures, const Features& features,
+          std::vector<std::string>& notes)
+      : p_(program), architectures_(architectures), features_(features), notes_(notes) {}
 
   void run() {
     launch(p_.recipes);
@@ -85,29 +89,35 @@ class Planner {
     const size_t count = std::bit_ceil((of_symbol_.size() + kernels_of_a_text - 1) / kernels_of_a_text);
     std::map<uint64_t, std::vector<const Made*>> chunks;
     for (const auto& [symbol, made] : of_symbol_) chunks[hash_bytes(made->functions) % count].push_back(made);
-    std::vector<std::string> texts;
-    std::map<std::string, int32_t> code_of;  // by symbol
-    const size_t before = p_.code.size(), formats = architectures_.size() + 1;
+    std::vector<std::vector<Source>> texts;
     for (const auto& [number, kernels] : chunks) {
-      std::string functions;
-      for (const Made* made : kernels) {
-        code_of.emplace(made->symbol, static_cast<int32_t>(before + texts.size() * formats));
-        functions += made->functions;
-      }
-      texts.push_back(with_helpers(functions, cuda_dialect));
+      texts.emplace_back();
+      for (const Made* made : kernels) texts.back().push_back({made->symbol, made->functions});
     }
     for (const auto& [launch, functions] : streams_) {
-      code_of.emplace(launch->symbol, static_cast<int32_t>(before + texts.size() * formats));
-      texts.push_back(with_helpers(functions, cuda_dialect));
+      texts.push_back({{launch->symbol, functions}});
       launches_.push_back(launch);
     }
-    for (Code& code : compile_texts(texts, architectures_)) p_.code.push_back(std::move(code));
-    for (Launch* launch : launches_) launch->code = code_of.at(launch->symbol);
+    const auto before = static_cast<int32_t>(p_.code.size());
+    CompiledTexts compiled = compile_texts(texts, architectures_);
+    for (Code& code : compiled.codes) p_.code.push_back(std::move(code));
+    for (Launch* launch : launches_) {
+      launch->code = before + compiled.first.at(launch->symbol);
+      if (const auto of = compiled.remarks.find(launch->symbol); of != compiled.remarks.end())
+        launch->how += fmt::format("; {}", of->second);
+    }
+    for (const auto& [symbol, remark] : compiled.remarks)
+      notes_.push_back(fmt::format("kernel '{}': {}", symbol, remark));
+    const std::string alone =
+        "npusim-nvrtc is not beside npusim: NVRTC is called in this process, which ends if NVRTC does";
+    if (helper_path().empty() && std::find(notes_.begin(), notes_.end(), alone) == notes_.end())
+      notes_.push_back(alone);
   }
 
   Program& p_;
   const std::vector<std::string>& architectures_;
   const Features& features_;
+  std::vector<std::string>& notes_;
   // By the positions of its kernels in the program, and what is ahead.
   std::map<std::pair<std::vector<int32_t>, std::vector<bool>>, Made> kernels_;
   bool prepared_ = false;                         // recipes are behind
@@ -143,8 +153,13 @@ Asked read_architectures(const std::string& list) {
       streams = name == "stream" ? Streams::possible : Streams::none;
       continue;
     }
-    if (!parse_architecture(name, "sm_"))
-      fail(ErrorKind::usage, "target cuda: expected architectures such as sm_80,sm_90a, found '{}'", list);
+    const auto architecture = parse_architecture(name, "sm_");
+    if (!architecture)
+      fail(ErrorKind::usage, "target cuda: expected architectures such as sm_80,sm_90a, found '{}'{}", name,
+           name == list ? "" : fmt::format(" in '{}'", list));
+    if (architecture->major < least_major)
+      fail(ErrorKind::unsupported, "target cuda: {}: kernels need at least sm_{}0 (asynchronous copies, bfloat16)",
+           name, least_major);
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   // The lowest first: it is the one whose PTX is kept.
@@ -197,7 +212,9 @@ class CudaTarget : public CodegenTarget {
   std::optional<std::string> cannot_launch_whole(const WholeMethod& method) const override {
     return streams_ == Streams::none ? std::string() : cannot_stream(method, streams_ == Streams::fast);
   }
-  void plan(Program& program) const override { Planner(program, architectures_, features_).run(); }
+  void plan(Program& program, std::vector<std::string>& notes) const override {
+    Planner(program, architectures_, features_, notes).run();
+  }
   std::vector<LaunchWay> ways(const Program& program, const Sequence& sequence, const Launch& launch,
                               size_t most) const override {
     std::vector<LaunchWay> ways;
@@ -275,15 +292,14 @@ size_t CudaTarget::group(std::span<const GroupStep> steps) const {
 }
 
 void CudaTarget::compile_ways(Program& program, std::span<LaunchWay> ways) const {
-  std::vector<std::string> texts;
-  std::map<std::string_view, int32_t> code_of;  // by text
+  // Ways of one kernel have one symbol.
+  std::vector<std::vector<Source>> texts;
+  std::map<std::string_view, size_t> known;  // by text
+  for (const LaunchWay& way : ways)
+    if (known.try_emplace(way.text, texts.size()).second) texts.push_back({{way.launch.symbol, way.text}});
   const size_t before = program.code.size(), formats = architectures_.size() + 1;
-  for (LaunchWay& way : ways) {
-    const auto [known, fresh] = code_of.try_emplace(way.text, static_cast<int32_t>(before + texts.size() * formats));
-    if (fresh) texts.push_back(with_helpers(way.text, cuda_dialect));
-    way.launch.code = known->second;
-  }
-  for (Code& code : compile_texts(texts, architectures_)) program.code.push_back(std::move(code));
+  for (Code& code : compile_texts(texts, architectures_).codes) program.code.push_back(std::move(code));
+  for (LaunchWay& way : ways) way.launch.code = static_cast<int32_t>(before + known.at(way.text) * formats);
 }
 
 }  // namespace

@@ -56,6 +56,16 @@ std::string load(const std::string& name, Nvrtc& n) {
   int major = 0, minor = 0;
   if (!complete || n.get_version(&major, &minor) != 0) return "not an NVRTC of CUDA 11.1 or later";
   n.version = fmt::format("{}.{}", major, minor);
+  Dl_info info{};
+  n.path = dladdr(reinterpret_cast<void*>(n.get_version), &info) && info.dli_fname ? info.dli_fname : name;
+  int count = 0;
+  int (*count_architectures)(int*) = nullptr;
+  int (*list_architectures)(int*) = nullptr;
+  if (find(library, "nvrtcGetNumSupportedArchs", count_architectures) &&
+      find(library, "nvrtcGetSupportedArchs", list_architectures) && count_architectures(&count) == 0 && count > 0) {
+    n.architectures.resize(static_cast<size_t>(count));
+    if (list_architectures(n.architectures.data()) != 0) n.architectures.clear();
+  }
   return {};
 }
 
@@ -87,16 +97,19 @@ const Nvrtc& find_nvrtc() {
 
 // Sums and products round each by itself, as kernel IR says: a formula that was written as two roundings may depend on
 // them (an index that is computed, x − q·⌊x/q⌋). Subnormal numbers stay, quotients and roots are rounded correctly.
-std::vector<std::string> compile_options(const std::string& architecture) {
-  return {"--gpu-architecture=" + architecture,
-          "--std=c++17",
-          "--fmad=false",
-          "--ftz=false",
-          "--prec-div=true",
-          "--prec-sqrt=true"};
+std::vector<std::string> compile_options(const std::string& architecture, Effort effort) {
+  std::vector<std::string> options = {"--gpu-architecture=" + architecture,
+                                      "--std=c++17",
+                                      "--fmad=false",
+                                      "--ftz=false",
+                                      "--prec-div=true",
+                                      "--prec-sqrt=true"};
+  if (effort == Effort::less) options.emplace_back("--Ofast-compile=min");  // from NVRTC 12.8 on
+  if (effort == Effort::least) options.emplace_back("--device-debug");
+  return options;
 }
 
-Compiled compile_text(const Nvrtc& n, const std::string& text, const std::string& architecture) {
+Compiled compile_text(const Nvrtc& n, const std::string& text, const std::string& architecture, Effort effort) {
   Nvrtc::Program program = nullptr;
   const auto check = [&](int status, const char* call) {
     if (status != 0) fail(ErrorKind::internal, "{}: {} ({})", call, n.error_string(status), status);
@@ -104,7 +117,7 @@ Compiled compile_text(const Nvrtc& n, const std::string& text, const std::string
   check(n.create(&program, text.c_str(), "kernels.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
   const std::unique_ptr<Nvrtc::Program, void (*)(Nvrtc::Program*)> owner(
       &program, [](Nvrtc::Program* p) { find_nvrtc().destroy(p); });
-  std::vector<std::string> options = compile_options(architecture);
+  std::vector<std::string> options = compile_options(architecture, effort);
   std::vector<const char*> pointers;
   for (const std::string& option : options) pointers.push_back(option.c_str());
   if (const int status = n.compile(program, static_cast<int>(pointers.size()), pointers.data()); status != 0) {
@@ -115,7 +128,7 @@ Compiled compile_text(const Nvrtc& n, const std::string& text, const std::string
       n.log(program, log.data());
     }
     if (log.find("--gpu-architecture") != std::string::npos)
-      fail(ErrorKind::usage, "target cuda: NVRTC {} does not compile for {}", n.version, architecture);
+      fail(ErrorKind::unsupported, "target cuda: NVRTC {} does not compile for {}", n.version, architecture);
     fail(ErrorKind::internal, "NVRTC {} for {}: {}\n{}", n.version, architecture, n.error_string(status), log);
   }
   Compiled result;

@@ -1,5 +1,6 @@
 // NVRTC, NVIDIA's compiler as a library, loaded when it is needed: it asks for no GPU and no driver.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ struct Nvrtc {
   int (*ptx_size)(Program, size_t*) = nullptr;
   int (*ptx)(Program, char*) = nullptr;
   int (*destroy)(Program*) = nullptr;
-  std::string version;  // "13.0"
+  std::string version;             // "13.0"
+  std::string path;                // the library's file
+  std::vector<int> architectures;  // "sm_90a" is of 90; empty: it does not say
 };
 
 // The library of the environment's NPUSIM_NVRTC, or the first that the system finds; throws device with all that was
@@ -28,8 +31,13 @@ const Nvrtc& find_nvrtc();
 struct Compiled {
   std::string cubin, ptx;
 };
-// `architecture` as in "sm_90a".
-std::vector<std::string> compile_options(const std::string& architecture);
-Compiled compile_text(const Nvrtc& nvrtc, const std::string& text, const std::string& architecture);
+// How much NVRTC does: less where it dies of more. What is computed is the same.
+enum class Effort : uint8_t { full, less, least };
+
+// `architecture` as in "sm_90a". Throws internal with what NVRTC says against the text, unsupported for an architecture
+// that it does not know.
+std::vector<std::string> compile_options(const std::string& architecture, Effort effort = Effort::full);
+Compiled compile_text(const Nvrtc& nvrtc, const std::string& text, const std::string& architecture,
+                      Effort effort = Effort::full);
 
 }  // namespace npusim::cuda

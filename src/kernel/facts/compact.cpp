@@ -36,13 +36,14 @@ void keep_dims(Kernel& k, const std::vector<size_t>& keep) {
   pick(k.space);
 }
 
-// A reduction or scan along a row of one element is that element: no other expression uses it any more.
+// A reduction or scan along a row of one element is that element: no other expression uses it any more. Its order is 0.
 void drop_reductions(Kernel& k) {
   std::vector<int32_t> to(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     Expr& e = k.exprs[i];
     rename_operands(e, to);
     to[i] = static_cast<int32_t>(i);
+    if (e.op == ExprOp::order) e = {.op = ExprOp::constant, .type = Scalar::i64};
     if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
     to[i] = e.in[0];
     e = {.op = ExprOp::cast, .type = e.type, .in = e.in};
@@ -58,7 +59,9 @@ std::vector<size_t> drop_unit_dims(Kernel& k) {
   for (size_t d = 0; d < k.space.size(); ++d)
     if (k.space[d] != 1) keep.push_back(d);
   if (keep.size() != k.space.size()) keep_dims(k, keep);
-  const auto along_row = [](const Expr& e) { return e.op == ExprOp::reduce || e.op == ExprOp::scan; };
+  const auto along_row = [](const Expr& e) {
+    return e.op == ExprOp::reduce || e.op == ExprOp::scan || e.op == ExprOp::order;
+  };
   if (k.row_dims == 0 && std::any_of(k.exprs.begin(), k.exprs.end(), along_row)) drop_reductions(k);
   return keep;
 }

@@ -51,6 +51,10 @@ Dependence dependence_of(const Kernel& k) {
       case ExprOp::scan:
         dims |= row;
         break;
+      case ExprOp::order:
+        dims |= row;
+        ++all.stage[i];
+        break;
       case ExprOp::reduce:
         dims &= ~row;
         ++all.stage[i];

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "kernel/facts/score_kernel.h"
 #include "kernel/facts/visit.h"
@@ -62,18 +63,31 @@ class Splitter {
   int32_t negation(int32_t a) { return add({.op = ExprOp::logical_not, .type = Scalar::boolean, .in = {a, -1, -1}}); }
   int32_t both(int32_t a, int32_t b) { return b < 0 ? a : binary(ExprOp::bit_and, a, b); }
 
-  // The largest absolute value of the product for which an expression is known to be finite; 0: none is.
-  double finite_up_to(int32_t expr) const {
-    double most = infinity;
-    const auto bound = bound_of(expr, most);
-    return bound && most < infinity ? std::max(most, 0.0) : 0;
-  }
-
   // |expression| <= by · |product| + plus, in which no rounding needs more than 1 % of either.
   struct Bound {
     double by = 0, plus = 0;
   };
-  std::optional<Bound> bound_of(int32_t expr, double& most) const {
+  using Bounds = std::map<int32_t, std::optional<Bound>>;
+
+  // The largest absolute value of the product for which an expression is known to be finite; 0: none is.
+  double finite_up_to(int32_t expr) const {
+    double most = infinity;
+    Bounds known;
+    const auto bound = bound_of(expr, most, known);
+    return bound && most < infinity ? std::max(most, 0.0) : 0;
+  }
+
+  // Of each expression once, however many use it.
+  std::optional<Bound> bound_of(int32_t expr, double& most, Bounds& known) const {
+    const auto [place, fresh] = known.try_emplace(expr);
+    if (fresh) {
+      const std::optional<Bound> bound = find_bound(expr, most, known);
+      known[expr] = bound;
+      return bound;
+    }
+    return place->second;
+  }
+  std::optional<Bound> find_bound(int32_t expr, double& most, Bounds& known) const {
     const Expr& e = at(expr);
     if (e.type != Scalar::f32) return std::nullopt;
     const auto within = [&](Bound bound, double limit = 1e38) -> std::optional<Bound> {
@@ -85,7 +99,7 @@ class Splitter {
     if (e.op == ExprOp::constant) return within({0, std::fabs(e.number)});
     std::array<Bound, 3> of{};
     for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
-      const auto operand = bound_of(e.in[n], most);
+      const auto operand = bound_of(e.in[n], most, known);
       if (!operand) return std::nullopt;
       of[n] = *operand;
     }

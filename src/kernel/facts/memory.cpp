@@ -1,21 +1,28 @@
 // Copies, identities, and kernels whose result may lie where an operand lay.
 #include "kernel/facts/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <tuple>
 
+#include "kernel/facts/depend.h"
+#include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/facts/visit.h"
 
 namespace npusim {
 namespace {
 
-// Whether any part of the kernel reads the argument.
-bool reads(const Kernel& k, int arg) {
-  bool found = false;
-  for_each_access(k, [&](const Access& a, bool) { found = found || a.arg == arg; });
-  if (found || !k.contraction || !k.contraction->score) return found;
-  return reads(score_kernel(k), arg);
+// Whether any part of the kernel reads the argument, by argument.
+std::vector<bool> read_arguments(const Kernel& k) {
+  std::vector<bool> read(k.args.size(), false);
+  const auto visit = [&](const Access& a, bool) { read[static_cast<size_t>(a.arg)] = true; };
+  for_each_access(k, visit);
+  if (k.contraction && k.contraction->score) for_each_access(score_kernel(k), visit);
+  return read;
 }
 
 }  // namespace
@@ -44,7 +51,8 @@ bool is_identity(const Kernel& k) {
 
 // The address is a sum of digits: a dimension with its stride, a guarded coordinate, an index term. If each digit's
 // stride exceeds all that smaller ones can add up to, the address tells every digit, and with it the index along every
-// dimension that is a digit by itself: along those no two points meet.
+// dimension that is a digit by itself: along those no two points meet. A guard of stride 0 only leaves points out,
+// and one of extent 1 along one dimension all but one.
 std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
   struct Digit {
     int64_t stride, extent;
@@ -54,18 +62,27 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
   std::vector<bool> meets(rank, true), all(rank, true);
   for (size_t d = 0; d < rank; ++d) {
     int guards = 0;
-    bool alone = true;
+    bool alone = true, fixed = false;
     for (const Guard& g : a.guards) {
       if (!g.coeffs[d] || k.space[d] == 1) continue;
-      ++guards;
+      bool own = true;
       for (size_t other = 0; other < rank; ++other)
-        alone = alone && (other == d || !g.coeffs[other] || k.space[other] == 1);
+        own = own && (other == d || !g.coeffs[other] || k.space[other] == 1);
+      fixed = fixed || (own && g.limit <= 1);
+      if (!g.stride) continue;
+      ++guards;
+      alone = alone && own;
+    }
+    if (fixed) {
+      meets[d] = false;
+      continue;
     }
     if (a.strides[d] && guards) return all;
     if (a.strides[d]) digits.push_back({std::abs(a.strides[d]), k.space[d]});
     meets[d] = k.space[d] > 1 && !(a.strides[d] || (guards == 1 && alone));
   }
-  for (const Guard& g : a.guards) digits.push_back({std::abs(g.stride), g.limit});
+  for (const Guard& g : a.guards)
+    if (g.stride) digits.push_back({std::abs(g.stride), g.limit});
   for (const IndexTerm& t : a.terms) digits.push_back({std::abs(t.stride), t.extent});
   std::sort(digits.begin(), digits.end(), [](const Digit& x, const Digit& y) { return x.stride < y.stride; });
   __int128 covered = 0;
@@ -77,23 +94,99 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
   return meets;
 }
 
-bool may_share(const Kernel& k, int read, int written) {
-  if (k.call) return false;
-  // Where there are no points, nothing is read and no stride has been bounded.
-  if (!reads(k, read) || std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) return true;
-  if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return false;
-  const Access& to = k.stores[0].access;
-  if (to.arg != written || !to.guards.empty() || !to.terms.empty()) return false;
-  const std::vector<bool> meets = colliding_dims(k, to);
-  if (std::find(meets.begin(), meets.end(), true) != meets.end()) return false;
-  return std::all_of(k.accesses.begin(), k.accesses.end(), [&](const Access& a) {
-    if (a.arg != read) return true;
-    if (a.offset != to.offset || !a.guards.empty() || !a.terms.empty()) return false;
-    for (size_t d = 0; d < k.space.size(); ++d)
-      if (k.space[d] > 1 && a.strides[d] != to.strides[d]) return false;
-    return true;
+namespace {
+
+// Of one store that does not accumulate, at places that are no index terms.
+std::string meeting_points(const Kernel& k, const Store& s, const Dependence& dependence) {
+  const DimSet reached = dims_of(s.access, dependence), row = row_of(k);
+  const std::vector<bool> meets = colliding_dims(k, s.access);
+  for (size_t d = 0; d < k.space.size(); ++d) {
+    if (k.space[d] <= 1 || !meets[d]) continue;
+    if (!(row & dim_bit(d)) || (reached & dim_bit(d)))
+      return fmt::format("points that differ along dimension {} may store to one element of %{}", d, s.access.arg);
+    if (dependence.dims[static_cast<size_t>(s.expr)] & dim_bit(d))
+      return fmt::format("%{} is stored once in a row, and e{} varies along dimension {}", s.access.arg, s.expr, d);
+  }
+  return {};
+}
+
+// The elements that a store may reach.
+Range reach_of(const Kernel& k, const Access& a) {
+  Range reach = range_of(a.offset, a.strides, k.space).value_or(Range{});
+  for (const Guard& g : a.guards) reach = widened(reach, g.stride, std::max<int64_t>(g.limit, 1)).value_or(reach);
+  for (const IndexTerm& t : a.terms) reach = widened(reach, t.stride, std::max<int64_t>(t.extent, 1)).value_or(reach);
+  return reach;
+}
+
+}  // namespace
+
+std::vector<std::string> store_conflicts(const Kernel& k) {
+  std::vector<std::string> problems;
+  if (std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) return problems;
+  const Dependence dependence = dependence_of(k);
+  struct Reach {
+    int arg;
+    Range range;
+    const Store* store;
+  };
+  std::vector<Reach> reached;
+  for (const Store& s : k.stores) {
+    reached.push_back({s.access.arg, reach_of(k, s.access), &s});
+    if (s.accumulate || !s.access.terms.empty()) continue;
+    if (std::string problem = meeting_points(k, s, dependence); !problem.empty())
+      problems.push_back(std::move(problem));
+  }
+  std::sort(reached.begin(), reached.end(),
+            [](const Reach& x, const Reach& y) { return std::tie(x.arg, x.range.low) < std::tie(y.arg, y.range.low); });
+  for (size_t i = 1, widest = 0; i < reached.size(); ++i) {
+    const Reach &one = reached[widest], &other = reached[i];
+    if (one.arg == other.arg && other.range.low <= one.range.high &&
+        (!(one.store->access == other.store->access) || one.store->accumulate || other.store->accumulate))
+      problems.push_back(fmt::format("two stores may reach one element of %{}", one.arg));
+    if (one.arg != other.arg || other.range.high > one.range.high) widest = i;
+  }
+  return problems;
+}
+
+bool order_matters(const Kernel& k) {
+  return std::any_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+    if (s.accumulate) return true;
+    if (s.access.terms.empty()) return false;  // no two points meet: store_conflicts()
+    const std::vector<bool> meets = colliding_dims(k, s.access);
+    return std::find(meets.begin(), meets.end(), true) != meets.end();
   });
 }
+
+Sharing sharing_of(const Kernel& k) {
+  Sharing sharing{std::vector<bool>(k.args.size(), true), std::vector<bool>(k.args.size(), false), -1};
+  if (k.call) return sharing;
+  // Where there are no points, nothing is read and no stride has been bounded.
+  if (std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) {
+    sharing.reads.assign(k.args.size(), false);
+    return sharing;
+  }
+  sharing.reads = read_arguments(k);
+  if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return sharing;
+  const Access& to = k.stores[0].access;
+  if (!to.guards.empty() || !to.terms.empty()) return sharing;
+  const std::vector<bool> meets = colliding_dims(k, to);
+  if (std::find(meets.begin(), meets.end(), true) != meets.end()) return sharing;
+  sharing.stored = to.arg;
+  sharing.same.assign(k.args.size(), true);
+  for (const Access& a : k.accesses) {
+    bool same = a.offset == to.offset && a.guards.empty() && a.terms.empty();
+    for (size_t d = 0; d < k.space.size() && same; ++d) same = k.space[d] <= 1 || a.strides[d] == to.strides[d];
+    if (!same) sharing.same[static_cast<size_t>(a.arg)] = false;
+  }
+  return sharing;
+}
+
+bool may_share(const Sharing& sharing, int read, int written) {
+  const auto at = static_cast<size_t>(read);
+  return !sharing.reads[at] || (written == sharing.stored && sharing.same[at]);
+}
+
+bool may_share(const Kernel& k, int read, int written) { return may_share(sharing_of(k), read, written); }
 
 bool may_be_one(const Kernel& k, int read, int written) {
   const KernelArg &from = k.args[static_cast<size_t>(read)], &to = k.args[static_cast<size_t>(written)];
@@ -102,8 +195,12 @@ bool may_be_one(const Kernel& k, int read, int written) {
 }
 
 bool updates_in_place(const Kernel& k) {
-  for (size_t i = 0; i < k.args.size(); ++i)
-    if (k.args[i].updates >= 0 && !may_share(k, k.args[i].updates, static_cast<int>(i))) return false;
+  std::optional<Sharing> sharing;
+  for (size_t i = 0; i < k.args.size(); ++i) {
+    if (k.args[i].updates < 0) continue;
+    if (!sharing) sharing = sharing_of(k);
+    if (!may_share(*sharing, k.args[i].updates, static_cast<int>(i))) return false;
+  }
   return true;
 }
 

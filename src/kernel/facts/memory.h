@@ -1,5 +1,6 @@
 // What a kernel does to memory: which only move elements, and when a result may take the memory of what is read.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "kernel/kernel.h"
@@ -13,6 +14,22 @@ bool is_identity(const Kernel& kernel);
 
 // By dimension of the space: whether points that differ along it could meet at one address.
 std::vector<bool> colliding_dims(const Kernel& kernel, const Access& access);
+
+// Why stores of the kernel could meet at one element without an order that the kernel tells (struct Store); empty when
+// none can. The kernel is sound otherwise.
+std::vector<std::string> store_conflicts(const Kernel& kernel);
+
+// Whether stores must happen in index order: they add to what is there, or index terms may choose one element twice.
+bool order_matters(const Kernel& kernel);
+
+// What may_share() asks of a kernel, found once, in time linear in the kernel.
+struct Sharing {
+  std::vector<bool> reads;  // by argument: whether any part of the kernel reads it
+  std::vector<bool> same;   // by argument: each point reads it only at the element that it stores
+  int stored = -1;          // the argument to which that applies; -1: none
+};
+Sharing sharing_of(const Kernel& kernel);
+bool may_share(const Sharing& sharing, int read, int written);
 
 // Whether the memory of read argument `read` may be that of `written`: nothing reads it but each point of the space the
 // very element it stores. A contraction may store before it has read all it adds, and of several stores one may come

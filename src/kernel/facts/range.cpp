@@ -62,6 +62,8 @@ std::optional<Range> range_of(const Kernel& k, const Expr& e, const std::vector<
       return Range{e.integer, e.integer};
     case ExprOp::index:
       return Range{0, std::max<int64_t>(k.space[static_cast<size_t>(e.integer)] - 1, 0)};
+    case ExprOp::order:
+      return Range{0, std::max<int64_t>(k.space.back() - 1, 0)};
     case ExprOp::load: {  // 0 where a guard does not hold
       const Access& a = k.accesses[static_cast<size_t>(e.integer)];
       const auto element = element_range(k.args[static_cast<size_t>(a.arg)].dtype);

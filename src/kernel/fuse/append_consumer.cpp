@@ -123,7 +123,7 @@ std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const Bo
   if (!keep) std::erase_if(p.stores, [&](const Store& st) { return st.access.arg == out_arg; });
   for (const Store& st : tail.kernel.stores) {
     const int32_t expr = s.expression(st.expr);
-    p.stores.push_back({s.access(st.access), expr, st.accumulate});
+    p.stores.push_back({s.access(st.access), expr, st.accumulate, st.reduction});
   }
   if (!s.ok()) return std::nullopt;
   order_args(out);

@@ -20,7 +20,7 @@ void simplify(BoundKernel& bound);
 // Splits dimension d (of the space, or of a contraction's reduced ones when d >= rank) of extent n into (n/inner,
 // inner).
 void split_dim(Kernel& kernel, size_t d, int64_t inner);
-// Not the row of a scan, which is one dimension.
+// Not the row of a scan or an order, which is one dimension.
 bool may_split(const Kernel& kernel, size_t d);
 
 struct FuseOptions {

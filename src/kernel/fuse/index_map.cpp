@@ -102,6 +102,7 @@ std::optional<std::vector<MappedIndex>> map_access(const Access& access, const s
     reach[digit] += q * (t.extent - 1);
     map[digit].term = t.expr;
     map[digit].term_scale = q;
+    map[digit].term_extent = t.extent;
   }
   for (size_t i = 0; i < digits; ++i)
     if (reach[i] >= stored.extents[i]) return std::nullopt;  // would carry into the next digit

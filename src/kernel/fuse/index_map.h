@@ -12,8 +12,8 @@ struct MappedIndex {
   std::vector<int64_t> coeffs;
   int64_t offset = 0;
   bool guarded = false;  // may leave the dimension where a guard of the access does not hold
-  int32_t term = -1;     // expression of the consumer that is part of it, times term_scale
-  int64_t term_scale = 0;
+  int32_t term = -1;     // expression of the consumer that is part of it, times term_scale; traps outside term_extent
+  int64_t term_scale = 0, term_extent = 0;
 };
 
 struct SplitRequest {

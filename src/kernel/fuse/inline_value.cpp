@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel/facts/memory.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/rename.h"
 #include "kernel/fuse/fuse.h"
 #include "kernel/fuse/match_row.h"
@@ -121,9 +122,12 @@ std::optional<std::vector<MappedIndex>> indices_at(Inlining& in, const Access& a
 int32_t value_at(Inlining& in, const Access& access) {
   auto map = indices_at(in, access);
   if (!map) return -1;
+  // A computed index of the only element there is part of no address.
+  if (std::any_of(access.terms.begin(), access.terms.end(), [](const IndexTerm& t) { return t.extent == 1; }))
+    return -1;
   Substitution s(in.producer.kernel, in.out.kernel, std::move(*map), in.args);
   const int32_t x = s.expression(in.store.expr);
-  if (!s.ok()) return -1;
+  if (!s.ok() || !s.traps()) return -1;
   const DType dtype = in.producer.kernel.args[static_cast<size_t>(in.store.access.arg)].dtype;
   return through_dtype(in.out.kernel, x, dtype, in.options.strict);
 }
@@ -167,7 +171,8 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
                                         bool aligned, const FuseOptions& options) {
   const int arg = find_arg(consumer, value, false);
   const int out_arg = find_arg(given_producer, value, true);
-  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction || given_producer.kernel.call || consumer.kernel.call)
+  if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction || given_producer.kernel.call ||
+      consumer.kernel.call || has_order(given_producer.kernel))
     return std::nullopt;
   BoundKernel producer = given_producer;
   if (store_of(producer.kernel, out_arg) && is_copy(producer.kernel))
@@ -201,6 +206,7 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
   if (!replace_loads(in)) return std::nullopt;
   order_args(out);
   simplify(out);
+  if (has_order(k) && !order_problem(k).empty()) return std::nullopt;  // it orders what is in memory
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include "kernel/fuse/simplify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "kernel/facts/compact.h"
@@ -79,7 +80,8 @@ void merge_args(BoundKernel& bound) {
 int32_t add_expr(Kernel& kernel, const Expr& e) {
   // Kernels are small (tens of expressions): a search from the end is cheaper than keeping a table.
   for (size_t i = kernel.exprs.size(); i-- > 0;)
-    if (kernel.exprs[i] == e) return static_cast<int32_t>(i);
+    if (kernel.exprs[i] == e && std::signbit(kernel.exprs[i].number) == std::signbit(e.number))  // −0 is not 0
+      return static_cast<int32_t>(i);
   kernel.exprs.push_back(e);
   return static_cast<int32_t>(kernel.exprs.size()) - 1;
 }
@@ -87,7 +89,8 @@ int32_t add_expr(Kernel& kernel, const Expr& e) {
 bool may_split(const Kernel& kernel, size_t d) {
   const size_t rank = kernel.space.size();
   return d >= rank || d + static_cast<size_t>(kernel.row_dims) < rank ||
-         std::none_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+         std::none_of(kernel.exprs.begin(), kernel.exprs.end(),
+                      [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; });
 }
 
 void split_dim(Kernel& kernel, size_t d, int64_t inner) {

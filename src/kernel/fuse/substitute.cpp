@@ -32,7 +32,18 @@ const Store* store_of(const Kernel& k, int arg) {
 }
 
 Substitution::Substitution(const Kernel& from, Kernel& into, std::vector<MappedIndex> map, std::vector<int> args)
-    : from_(from), into_(into), map_(std::move(map)), args_(std::move(args)), done_(from.exprs.size(), -1) {}
+    : from_(from),
+      into_(into),
+      map_(std::move(map)),
+      args_(std::move(args)),
+      done_(from.exprs.size(), -1),
+      trapped_(map_.size()) {}
+
+bool Substitution::traps() const {
+  for (size_t d = 0; d < map_.size(); ++d)
+    if (map_[d].term >= 0 && !trapped_[d]) return false;
+  return true;
+}
 
 int32_t Substitution::expression(int32_t id) {
   if (!ok_) return 0;
@@ -54,11 +65,14 @@ Access Substitution::access(const Access& a) {
     const int64_t stride = a.strides[d];
     if (stride == 0) continue;
     const MappedIndex& m = map_[d];
-    if (m.term >= 0)
-      out.terms.push_back({index(d), stride, from_.space[d]});
-    else if (m.guarded)
+    if (m.term >= 0) {
+      out.terms.push_back({m.term, stride * m.term_scale, m.term_extent});
+      trapped_[d] = true;
+      if (m.guarded) ok_ = false;
+    }
+    if (m.guarded) {
       out.guards.push_back({m.coeffs, m.offset, from_.space[d], stride});
-    else {
+    } else {
       out.offset += stride * m.offset;
       for (size_t i = 0; i < rank; ++i) out.strides[i] += stride * m.coeffs[i];
     }

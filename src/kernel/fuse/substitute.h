@@ -21,6 +21,8 @@ class Substitution {
 
   // Whether all that was written so far could be.
   bool ok() const { return ok_; }
+  // Whether every computed index of the map is a load's among them, which traps where it is outside.
+  bool traps() const;
   void replace(int32_t expr, int32_t with) { done_[static_cast<size_t>(expr)] = with; }
   // The expression's counterpart in `into`, appended when it is not there yet.
   int32_t expression(int32_t id);
@@ -38,6 +40,7 @@ class Substitution {
   std::vector<MappedIndex> map_;
   std::vector<int> args_;
   std::vector<int32_t> done_;
+  std::vector<bool> trapped_;  // by dimension of `from`: a load has its computed index
   bool ok_ = true;
 };
 

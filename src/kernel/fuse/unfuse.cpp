@@ -10,8 +10,10 @@
 
 #include "base/shape.h"
 #include "kernel/facts/key_count.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/rename.h"
 #include "kernel/facts/score_kernel.h"
+#include "kernel/fuse/merge_runs.h"
 #include "kernel/fuse/simplify.h"
 
 namespace npusim {
@@ -58,6 +60,7 @@ class Unfuser {
   explicit Unfuser(const Kernel& kernel) : outer_(kernel) {}
 
   Unfused run() {
+    if (has_order(outer_)) return merge_runs(outer_);
     if (!outer_.contraction) {
       step(bound(outer_));
     } else if (outer_.contraction->kind == ContractionKind::attention) {

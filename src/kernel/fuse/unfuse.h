@@ -1,4 +1,5 @@
-// Contractions spelled out as reductions along rows: the same kernel for devices without a product of their own.
+// Contractions spelled out as reductions along rows, and orders as merges: the same kernel for devices without a
+// product or a sort of their own.
 #pragma once
 #include <vector>
 
@@ -19,7 +20,8 @@ struct Unfused {
 // A product or a convolution becomes one row kernel, whose row is what it sums over: Σ a·b in f32, where an operand
 // outside its guards is 0 and is multiplied like any other. Attention becomes three: the scores, their softmax, the
 // product with the values; keys that do not exist are selected away there. What accumulates has no row: there the sum
-// is stored and the epilogue is a step behind it. A kernel without a contraction is its own only step.
+// is stored and the epilogue is a step behind it. A kernel that orders rows becomes several (fuse/merge_runs.h). Any
+// other without a contraction is its own only step.
 Unfused unfuse(const Kernel& kernel);
 
 // Two steps that do what a product or a convolution does which stores without adding: sums over `parts` equal pieces of

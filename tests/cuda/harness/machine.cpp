@@ -14,22 +14,37 @@ namespace npusim {
 
 struct Machine::Gpu {
   cuda::Device device{0};
-  std::shared_ptr<const cuda::LoadedModule> module;
+  std::vector<std::shared_ptr<const cuda::LoadedModule>> modules;
+
+  cuda::Function find(const std::string& symbol) const {
+    cuda::Function function = nullptr;
+    for (const auto& module : modules)
+      if (cuda::driver().find_function(&function, module->handle, symbol.c_str()) == 0) return function;
+    return nullptr;
+  }
 };
 
-Machine::Machine(const std::string& functions) {
+Machine::Machine(const std::vector<cuda::Source>& functions) {
   if (!cuda::probe_device().usable) {
-    library_ = compile_on_cpu(functions);
+    std::string all;
+    for (const cuda::Source& f : functions) all += f.text;
+    library_ = compile_on_cpu(all);
     error_ = library_.error;
     return;
   }
   gpu_ = std::make_unique<Gpu>();
   const bool hopper = to_string(gpu_->device.architecture()).starts_with("90");
-  const std::vector<std::string> texts{with_helpers(functions, cuda_dialect)},
-      architectures{hopper ? "sm_90a" : "sm_80"};
+  const std::vector<std::string> architectures{hopper ? "sm_90a" : "sm_80"};
+  constexpr size_t of_a_text = 4;
+  std::vector<std::vector<cuda::Source>> texts;
+  for (const cuda::Source& f : functions) {
+    if (texts.empty() || texts.back().size() == of_a_text) texts.emplace_back();
+    texts.back().push_back(f);
+  }
   const cuda::Current current(gpu_->device.context());
   try {
-    gpu_->module = gpu_->device.load(cuda::compile_texts(texts, architectures)[0], "printed");
+    for (const Code& code : cuda::compile_texts(texts, architectures).codes)
+      if (code.format == "cubin") gpu_->modules.push_back(gpu_->device.load(code, "printed"));
   } catch (const std::exception& e) {
     error_ = e.what();
   }
@@ -47,8 +62,8 @@ std::string Machine::run(const Kernel& kernel, const cuda::Made& made, std::vect
   if (gpu_) {
     const cuda::Driver& d = cuda::driver();
     const cuda::Current current(gpu_->device.context());
-    cuda::Function function = nullptr;
-    cuda::check(d.find_function(&function, gpu_->module->handle, made.symbol.c_str()), "cuModuleGetFunction");
+    const cuda::Function function = gpu_->find(made.symbol);
+    if (!function) return "no function " + made.symbol;
     constexpr int most_shared_bytes = 8;
     cuda::check(d.set_function_attribute(function, most_shared_bytes, static_cast<int>(made.shared_bytes)),
                 "cuFuncSetAttribute");

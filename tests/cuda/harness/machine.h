@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cuda/target/implementations.h"
+#include "backends/cuda/target_compile.h"
 #include "base/tensor.h"
 #include "cuda/harness/harness.h"
 
@@ -12,7 +13,9 @@ namespace npusim {
 
 class Machine {
  public:
-  explicit Machine(const std::string& functions);
+  explicit Machine(const std::string& functions) : Machine(std::vector<cuda::Source>{{"printed", functions}}) {}
+  // A GPU's code is made of them by all cores.
+  explicit Machine(const std::vector<cuda::Source>& functions);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;

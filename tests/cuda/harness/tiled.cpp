@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/target/text.h"
+#include "kernel/contractions.h"
 
 namespace npusim {
 using cuda::Made;
@@ -27,6 +28,17 @@ Case tiled(std::string name, Kernel kernel, const cuda::TileShape& shape) {
 
 std::string name_of(const cuda::TileShape& s) {
   return fmt::format("{}{}x{}", s.fed ? "fed" : s.groups ? "groups" : "", s.rows, s.columns);
+}
+
+Kernel batched_product(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_across, bool b_across, DType type) {
+  KernelBuilder b({batch, m, n});
+  const int x = b.input({type, a_across ? Shape{batch, k, m} : Shape{batch, m, k}}),
+            w = b.input({type, b_across ? Shape{batch, k, n} : Shape{batch, n, k}}),
+            out = b.output({DType::f32, {batch, m, n}});
+  const Coord z = b.dim(0), i = b.dim(1), j = b.dim(2), r = b.dim(3);
+  const Coords x_at = a_across ? Coords{z, r, i} : Coords{z, i, r}, w_at = b_across ? Coords{z, r, j} : Coords{z, j, r};
+  b.store(out, b.contract(ContractionKind::matmul, {k}, x, x_at, w, w_at));
+  return b.finish("product");
 }
 
 Ex gelu(KernelBuilder&, Ex leaf, Ex bias, Ex residual) {

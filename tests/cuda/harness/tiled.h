@@ -10,6 +10,8 @@ namespace npusim {
 Case tiled(std::string name, Kernel kernel, const cuda::TileShape& shape);
 std::string name_of(const cuda::TileShape& shape);
 
+// a [batch, m, k] or [batch, k, m], b [batch, n, k] or [batch, k, n].
+Kernel batched_product(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_across, bool b_across, DType type);
 // An epilogue: gelu of the sum and a bias, and a residual.
 Ex gelu(KernelBuilder&, Ex leaf, Ex bias, Ex residual);
 // A score: a quarter of the leaf and the mask.

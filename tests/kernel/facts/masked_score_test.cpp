@@ -17,8 +17,9 @@ std::optional<MaskedScore> masked(ScoreOf&& score_of) {
   const Kernel kernel = attention({}, DType::f32, score_of);
   std::optional<MaskedScore> found = masked_score(kernel);
   if (found) {
-    found->kernel.args.push_back({DType::f32, 1, true, -1});
-    const Access there{static_cast<int>(found->kernel.args.size()) - 1, 0, std::vector<int64_t>(5), {}, {}};
+    const Shape& space = found->kernel.space;
+    found->kernel.args.push_back({DType::f32, element_count(space), true, -1});
+    const Access there{static_cast<int>(found->kernel.args.size()) - 1, 0, row_major_strides(space), {}, {}};
     found->kernel.stores = {{there, found->plain, false}, {there, found->lowest, false}};
     EXPECT_EQ(check_kernel(found->kernel), std::vector<std::string>{});
   }

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(512) argmax_b4d257068fb6228d(
     const float* __restrict__ in0,
     long long* __restrict__ out0,
     float* __restrict__ out1) {
-  const unsigned row = blockIdx.x;
+  const int row = blockIdx.x;
   const int i0 = row;
   __shared__ float shared_max_1[16];
   float max_1 = (-INFINITY);

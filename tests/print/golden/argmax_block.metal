@@ -20,7 +20,7 @@ kernel void argmax_b4d257068fb6228d(
     device float* out1 [[buffer(2)]],
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
-  const uint row = block_index;
+  const int row = block_index;
   const int i0 = row;
   threadgroup float shared_max_1[16];
   float max_1 = (-INFINITY);

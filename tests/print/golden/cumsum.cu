@@ -7,7 +7,7 @@ extern "C" __global__ void __launch_bounds__(128) cumsum_95258cd00067ce6d(
     const int* __restrict__ in0,
     long long* __restrict__ out0,
     float* __restrict__ out1) {
-  const unsigned row = blockIdx.x * 128 + threadIdx.x;
+  const int row = blockIdx.x * 128 + threadIdx.x;
   if (row >= 3) return;
   const int i0 = row;
   long long cumsum_1 = 0LL;

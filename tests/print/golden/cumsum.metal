@@ -12,7 +12,7 @@ kernel void cumsum_95258cd00067ce6d(
     device float* out1 [[buffer(2)]],
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
-  const uint row = block_index * 128 + thread_index;
+  const int row = block_index * 128 + thread_index;
   if (row >= 3) return;
   const int i0 = row;
   long cumsum_1 = 0L;

@@ -28,7 +28,7 @@ __device__ __forceinline__ void group_a043933ba8cbaddb_part0(
     float* shared_sum_2,
     unsigned block,
     unsigned thread_index) {
-  const unsigned row = block;
+  const int row = block;
   const int i0 = row;
   float sum_2 = 0.0f;
   for (int i1 = thread_index; i1 < 600; i1 += 128) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ void group_a043933ba8cbaddb_part1(
     unsigned block,
     unsigned thread_index) {
   const int lane = thread_index % 32;
-  const unsigned row = block * 4 + thread_index / 32;
+  const int row = block * 4 + thread_index / 32;
   if (row >= 24) return;
   const int i0 = row / 8;
   const int i1 = row % 8;

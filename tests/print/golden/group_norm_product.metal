@@ -15,7 +15,7 @@ static inline void group_a043933ba8cbaddb_part0(
     threadgroup float* shared_sum_2,
     uint block,
     uint thread_index) {
-  const uint row = block;
+  const int row = block;
   const int i0 = row;
   float sum_2 = 0.0f;
   for (int i1 = thread_index; i1 < 600; i1 += 128) {
@@ -48,7 +48,7 @@ static inline void group_a043933ba8cbaddb_part1(
     uint block,
     uint thread_index) {
   const int lane = thread_index % 32;
-  const uint row = block * 4 + thread_index / 32;
+  const int row = block * 4 + thread_index / 32;
   if (row >= 24) return;
   const int i0 = row / 8;
   const int i1 = row % 8;

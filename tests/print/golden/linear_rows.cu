@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(128) linear_relu_b9469d8ee9490f60(
     const float* __restrict__ in2,
     f16* __restrict__ out0) {
   const int lane = threadIdx.x % 32;
-  const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
+  const int row = blockIdx.x * 4 + threadIdx.x / 32;
   if (row >= 160) return;
   const int i0 = row / 40;
   const int i1 = row % 40;

@@ -18,7 +18,7 @@ kernel void linear_relu_b9469d8ee9490f60(
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
   const int lane = thread_index % 32;
-  const uint row = block_index * 4 + thread_index / 32;
+  const int row = block_index * 4 + thread_index / 32;
   if (row >= 160) return;
   const int i0 = row / 40;
   const int i1 = row % 40;

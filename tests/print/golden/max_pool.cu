@@ -11,7 +11,7 @@ __device__ __forceinline__ float nan_max(float a, float b) {
 extern "C" __global__ void __launch_bounds__(128) max_pool2d_84c49ccdc51f435b(
     const float* __restrict__ in0,
     float* __restrict__ out0) {
-  const unsigned row = blockIdx.x * 128 + threadIdx.x;
+  const int row = blockIdx.x * 128 + threadIdx.x;
   if (row >= 150) return;
   const int i0 = row / 25;
   const int i1 = row / 5 % 5;

@@ -11,7 +11,7 @@ kernel void max_pool2d_84c49ccdc51f435b(
     device float* out0 [[buffer(1)]],
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
-  const uint row = block_index * 128 + thread_index;
+  const int row = block_index * 128 + thread_index;
   if (row >= 150) return;
   const int i0 = row / 25;
   const int i1 = row / 5 % 5;

@@ -9,7 +9,7 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
 // overlap_add: [6, 4, 3]
 // in0 bfloat16[24] in1 float32[72] out0 bfloat16[24] is in0
 // 1 blocks of 256 threads, one thread a point
-extern "C" __global__ void __launch_bounds__(256) overlap_add_f6c3fa2d24147c44(
+extern "C" __global__ void __launch_bounds__(256) overlap_add_fa14c62e670609b1(
     const bf16* in0,
     const float* __restrict__ in1,
     bf16* out0) {

@@ -5,7 +5,7 @@ using namespace metal;
 // overlap_add: [6, 4, 3]
 // in0 bfloat16[24] in1 float32[72] out0 bfloat16[24] is in0
 // 1 blocks of 256 threads, one thread a point
-kernel void overlap_add_f6c3fa2d24147c44(
+kernel void overlap_add_fa14c62e670609b1(
     device const bfloat* in0 [[buffer(0)]],
     device const float* in1 [[buffer(1)]],
     device bfloat* out0 [[buffer(2)]],

@@ -7,7 +7,7 @@ __device__ __forceinline__ bool check_index(long long index, long long extent, i
 // index_add: [50, 12]
 // in0 float32[48] in1 int64[50] in2 float32[600] out0 float32[48] is in0
 // 1 blocks of 256 threads, one thread a point
-extern "C" __global__ void __launch_bounds__(256) index_add_f2da79d26abe01cf(
+extern "C" __global__ void __launch_bounds__(256) index_add_d1fb2d312d6f7784(
     const float* in0,
     const long long* __restrict__ in1,
     const float* __restrict__ in2,

@@ -10,7 +10,7 @@ static inline bool check_index(long index, long extent, device atomic_int* trap,
 // index_add: [50, 12]
 // in0 float32[48] in1 int64[50] in2 float32[600] out0 float32[48] is in0
 // 1 blocks of 256 threads, one thread a point
-kernel void index_add_f2da79d26abe01cf(
+kernel void index_add_d1fb2d312d6f7784(
     device const float* in0 [[buffer(0)]],
     device const long* in1 [[buffer(1)]],
     device const float* in2 [[buffer(2)]],

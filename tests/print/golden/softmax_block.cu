@@ -30,7 +30,7 @@ __device__ __forceinline__ float warp_max(float x) {
 extern "C" __global__ void __launch_bounds__(256) softmax_5e079caf1a265628(
     const float* __restrict__ in0,
     f16* __restrict__ out0) {
-  const unsigned row = blockIdx.x;
+  const int row = blockIdx.x;
   const int i0 = row;
   __shared__ float shared_max_1[8];
   float max_1 = (-INFINITY);

@@ -19,7 +19,7 @@ kernel void softmax_5e079caf1a265628(
     device half* out0 [[buffer(1)]],
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
-  const uint row = block_index;
+  const int row = block_index;
   const int i0 = row;
   threadgroup float shared_max_1[8];
   float max_1 = (-INFINITY);

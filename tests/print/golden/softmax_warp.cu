@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(128) softmax_7d1fac4729bb085b(
     const f16* in0,
     f16* out0) {
   const int lane = threadIdx.x % 32;
-  const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
+  const int row = blockIdx.x * 4 + threadIdx.x / 32;
   if (row >= 15) return;
   const int i0 = row;
   float max_1 = (-INFINITY);

@@ -20,7 +20,7 @@ kernel void softmax_7d1fac4729bb085b(
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
   const int lane = thread_index % 32;
-  const uint row = block_index * 4 + thread_index / 32;
+  const int row = block_index * 4 + thread_index / 32;
   if (row >= 15) return;
   const int i0 = row;
   float max_1 = (-INFINITY);

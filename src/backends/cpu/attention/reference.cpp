@@ -12,7 +12,7 @@ class ReferenceStep final : public BoundStep {
     for (const Binding& binding : args) args_.push_back(binding.data);
   }
   void run() override { evaluate(kernel_, args_, true); }
-  std::string describe() const override { return "attention by reference"; }
+  std::string describe() const override { return "attention by the reference implementation"; }
 
  private:
   Kernel kernel_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backends/cpu/loops/analyse.h"
+
 namespace npusim::cpu {
 namespace {
 
@@ -68,8 +70,14 @@ struct Choice {
       for (int d = static_cast<int>(outer); d < rank(); ++d)
         if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
     if (best >= 0) return best;
+    // Of those that fill a tile the nearest in memory, else the one that fills it most: a tile has its price.
+    const int64_t fit = std::max<int64_t>(tile_elements / padded(std::min(extent(column), tile_elements)), 1);
+    const int64_t enough = std::min<int64_t>(fit, 8);
+    const auto filled = [&](int d) { return std::min(extent(d), enough); };
     for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
-      if (d != column && extent(d) > 1 && (best < 0 || store_stride(d) < store_stride(best))) best = d;
+      if (d != column && extent(d) > 1 &&
+          (best < 0 || filled(d) > filled(best) || (filled(d) == filled(best) && store_stride(d) < store_stride(best))))
+        best = d;
     if (best >= 0) return best;
     for (int d = rank() - 1; d >= static_cast<int>(outer); --d)
       if (d != column && (best < 0 || extent(d) > extent(best))) best = d;
@@ -104,20 +112,49 @@ void choose_serial(Plan& plan, const Choice& c) {
   plan.tile_rows = std::min(c.extent(plan.row_dim), std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1));
 }
 
+// What does not vary along the innermost loop is computed once for all of it: where that is much, as the places that
+// are read are for all channels of an image, a dimension becomes the innermost whatever the order in memory. -1: none.
+int innermost(const std::vector<int>& order, const Plan& plan, const Choice& c) {
+  constexpr double much = 1;  // ns of an element
+  const Dependence depends = dependence_of(c.k);
+  const DimSet tile = bit(plan.row_dim) | bit(plan.column_dim);
+  int best = -1;
+  double most = much;
+  for (const int d : order) {
+    if (c.in_row(d) || c.extent(d) < 2) continue;
+    const auto fixed = [&](DimSet dims) { return (dims & bit(d)) == 0 && (dims & tile) == tile; };
+    double saved = 0;
+    for (size_t i = 0; i < c.k.exprs.size(); ++i)
+      if (fixed(depends.dims[i])) saved += cost_of(c.k.exprs[i].op);
+    for (const Access& a : c.k.accesses) {
+      DimSet terms = 0;
+      for (const IndexTerm& t : a.terms) terms |= depends.dims[static_cast<size_t>(t.expr)];
+      if (!a.terms.empty() && fixed(terms)) saved += 0.5;
+    }
+    if (saved > most) best = d, most = saved;
+  }
+  return best;
+}
+
 void choose_loops(Plan& plan, const Choice& c) {
   std::vector<int> order;
   for (int d = 0; d < c.rank(); ++d)
     if (d != plan.row_dim && d != plan.column_dim) order.push_back(d);
-  if (!plan.serial)
+  int last = -1;
+  if (!plan.serial) {
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return !c.in_row(a) && !c.in_row(b) && c.store_stride(a) > c.store_stride(b);
     });
+    last = innermost(order, plan, c);
+  }
   const auto add = [&](int d, int64_t step) {
     if (d >= 0 && c.extent(d) > step) (c.in_row(d) ? plan.inner : plan.outer).push_back({d, step});
   };
-  for (int d : order) add(d, 1);
+  for (int d : order)
+    if (d != last) add(d, 1);
   add(plan.row_dim, plan.tile_rows);
   add(plan.column_dim, plan.tile_columns);
+  add(last, 1);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "backends/cpu/loops/emit.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
@@ -156,6 +158,7 @@ Operand Emitter::load(int32_t i) {
   const Span span = span_of(mask);
   for (const IndexTerm& t : a.terms) ready_index(t.expr);
   Move m = make_move(a, mask, span);
+  if (!m.terms.empty()) find_addresses(m, a);
   m.reg = new_register(span, static_cast<int>(m.bytes));
   Operand raw;
   raw.reg = m.reg;
@@ -176,6 +179,33 @@ Operand Emitter::load(int32_t i) {
   inst.fn = widen;
   bind(inst, 0, raw, span);
   return push(inst, mask, span, lane_bytes(e.type));
+}
+
+// Makes the load a gather from addresses, which are found where their terms vary and no deeper.
+void Emitter::find_addresses(Move& load, const Access& a) {
+  int64_t farthest = 0;
+  DimSet mask = 0;
+  for (const IndexTerm& t : a.terms) {
+    if (t.extent < 1) return;  // address 0 is of no element
+    farthest += std::abs(t.stride) * t.extent;
+    mask |= a_.depends.dims[static_cast<size_t>(t.expr)];
+  }
+  if (farthest > std::numeric_limits<int32_t>::max()) return;
+  Move m;
+  m.kind = MoveKind::addresses;
+  m.arg = load.arg;
+  m.strides.assign(k_.space.size(), 0);
+  m.terms = std::move(load.terms);
+  m.span = span_of(mask);
+  m.depth = depth_of(mask);
+  m.reg = new_register(m.span, 4);
+  load.kind = MoveKind::gather;
+  load.terms = {{m.reg, m.span, 1, 0}};
+  Inst inst;
+  inst.move = static_cast<int>(section().moves.size());
+  inst.dst = m.reg;
+  section().moves.push_back(std::move(m));
+  push(inst, mask, section().moves.back().span, 0);
 }
 
 // Stored again in the same type, and nothing else: raw elements do.
@@ -275,6 +305,7 @@ void Emitter::store(const Store& s, DimSet reach) {
   Move m = make_move(s.access, ~DimSet{0}, span);
   m.store = true;
   m.accumulate = s.accumulate;
+  m.reduction = s.reduction;
   const bool contiguous = m.in_place;
   m.in_place = contiguous && !m.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
   Operand from = value(s.expr);

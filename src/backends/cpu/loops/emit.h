@@ -49,6 +49,7 @@ class Emitter {
   Operand fused(int32_t i, DimSet mask, Span span);
   Operand constant(const Expr& e);
   bool only_copied(int32_t i) const;
+  void find_addresses(Move& load, const Access& a);
   void ready_index(int32_t t);
   Move make_move(const Access& a, DimSet mask, Span span);
 

@@ -41,7 +41,7 @@ class Folder {
     for (size_t i = 0; i < from_.exprs.size(); ++i) map_[i] = expression(from_.exprs[i]);
     out_.stores.clear();
     for (const Store& s : from_.stores) {
-      Store store{access(s.access), map_[static_cast<size_t>(s.expr)], s.accumulate};
+      Store store{access(s.access), map_[static_cast<size_t>(s.expr)], s.accumulate, s.reduction};
       const Scalar type = scalar_of(out_.args[static_cast<size_t>(s.access.arg)].dtype);
       if (expr(store.expr).type != type)
         store.expr = add({.op = ExprOp::cast, .type = type, .in = {store.expr, -1, -1}});
@@ -62,7 +62,8 @@ class Folder {
 
   int32_t add(Expr e) {
     for (size_t i = 0; e.op == ExprOp::constant && i < out_.exprs.size(); ++i)
-      if (out_.exprs[i] == e) return static_cast<int32_t>(i);
+      if (out_.exprs[i] == e && std::signbit(out_.exprs[i].number) == std::signbit(e.number))  // −0 is not 0
+        return static_cast<int32_t>(i);
     out_.exprs.push_back(e);
     linear_.push_back(linear_form(e));
     return static_cast<int32_t>(out_.exprs.size()) - 1;

@@ -9,6 +9,7 @@
 #include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
 #include "base/threads.h"
+#include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
 namespace {

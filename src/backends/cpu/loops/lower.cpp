@@ -151,7 +151,7 @@ void Lowerer::finish_reductions(int stage) {
       Inst inst;
       inst.fn = cast_fn(Scalar::f64, Scalar::f32);
       bind(inst, 0, sum, sum.span);
-      sum = push(inst, ~DimSet{0}, sum.span, 4);
+      sum = push(inst, a_.depends.dims[i], sum.span, 4);
     }
     value_[i] = sum;
   }

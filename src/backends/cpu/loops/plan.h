@@ -21,13 +21,18 @@ struct Loop {
   int64_t step = 1;
 };
 
+// plain: between memory and scratch. addresses: of an access, the sums of its terms, i32; gather: a load from them.
+enum class MoveKind : uint8_t { plain, addresses, gather };
+
 // A bound condition 0 <= offset + Σ coeffs[d]·index[d] < limit of a move.
 struct Move {
+  MoveKind kind = MoveKind::plain;
   int arg = -1;
   size_t bytes = 4;  // of an element in memory
   bool store = false;
   bool accumulate = false;
-  DType dtype = DType::f32;  // accumulate
+  DType dtype = DType::f32;              // accumulate
+  Reduction reduction = Reduction::sum;  // accumulate
   int64_t offset = 0;
   std::vector<int64_t> strides;  // by dimension; those of the tile's dimensions also step within it
   std::vector<Guard> guards;
@@ -37,7 +42,7 @@ struct Move {
     int64_t stride = 0;
     int64_t extent = 0;
   };
-  std::vector<Term> terms;
+  std::vector<Term> terms;  // gather: one, of the addresses
   Span span = Span::full;
   int64_t row_stride = 0, column_stride = 0;  // elements in memory
   int reg = -1;                               // the raw elements in scratch

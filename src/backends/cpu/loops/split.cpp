@@ -6,6 +6,7 @@
 
 #include "backends/cpu/loops/fold.h"
 #include "kernel/facts/compact.h"
+#include "kernel/facts/memory.h"
 #include "kernel/facts/range.h"
 
 namespace npusim::cpu {
@@ -68,19 +69,6 @@ std::vector<int64_t> cuts_along(size_t d, const std::vector<IndexForm>& conditio
 }
 
 }  // namespace
-
-bool order_matters(const Kernel& k) {
-  const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
-  for (const Store& s : k.stores) {
-    if (s.accumulate || !s.access.terms.empty()) return true;
-    for (size_t d = 0; d < outer; ++d) {
-      bool fixed = s.access.strides[d] == 0;
-      for (const Guard& g : s.access.guards) fixed = fixed && g.coeffs[d] * g.stride == 0;
-      if (fixed && k.space[d] > 1) return true;
-    }
-  }
-  return false;
-}
 
 std::vector<Piece> split_kernel(const Kernel& original) {
   const Kernel k = without_empty_row(original);

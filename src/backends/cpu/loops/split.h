@@ -15,9 +15,6 @@ struct Piece {
   std::vector<int> dims;  // the original dimension of each of the piece's; empty once dimensions were merged
 };
 
-// Whether stores must happen one by one in index order: they accumulate, or two points may store to one element.
-bool order_matters(const Kernel& kernel);
-
 // Pieces that cover the space; in each as many conditions as possible are constants.
 std::vector<Piece> split_kernel(const Kernel& kernel);
 

@@ -82,6 +82,7 @@ TileFn scan_fn(Reduction reduction, Scalar type);
 TileFn float_unary_fn(ExprOp op);
 TileFn float_binary_fn(ExprOp op, unsigned scalars);
 TileFn float_select_fn(unsigned scalars);
+TileFn rare_fn(ExprOp op, unsigned scalars);  // on float lanes, of one operand or two
 TileFn scalar_math_fn(ExprOp op, Scalar type);
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars);
 

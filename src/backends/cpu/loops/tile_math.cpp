@@ -1,4 +1,4 @@
-// Tile functions of rare mathematics: loops over the C library.
+// Tile functions that are loops over the C library: of double lanes, and of floats that have no others.
 #include <cmath>
 
 #include "backends/cpu/loops/tile.h"
@@ -28,33 +28,6 @@ template <class T, T (*F)(T, T)>
 TileFn by_scalars(unsigned scalars) {
   constexpr TileFn fns[] = {binary<T, F, 0>, binary<T, F, 1>, binary<T, F, 2>, binary<T, F, 3>};
   return fns[scalars];
-}
-
-TileFn float_fn(ExprOp op) {
-  switch (op) {
-    case ExprOp::tan:
-      return unary<float, tanf>;
-    case ExprOp::asin:
-      return unary<float, asinf>;
-    case ExprOp::acos:
-      return unary<float, acosf>;
-    case ExprOp::atan:
-      return unary<float, atanf>;
-    case ExprOp::sinh:
-      return unary<float, sinhf>;
-    case ExprOp::cosh:
-      return unary<float, coshf>;
-    case ExprOp::asinh:
-      return unary<float, asinhf>;
-    case ExprOp::acosh:
-      return unary<float, acoshf>;
-    case ExprOp::atanh:
-      return unary<float, atanhf>;
-    case ExprOp::erfc:
-      return unary<float, erfcf>;
-    default:
-      return nullptr;
-  }
 }
 
 TileFn double_fn(ExprOp op) {
@@ -117,7 +90,8 @@ TileFn double_fn(ExprOp op) {
 }  // namespace
 
 TileFn scalar_math_fn(ExprOp op, Scalar type) {
-  return type == Scalar::f32 ? float_fn(op) : type == Scalar::f64 ? double_fn(op) : nullptr;
+  if (type == Scalar::f32) return op == ExprOp::erfc ? unary<float, erfcf> : rare_fn(op, 0);
+  return type == Scalar::f64 ? double_fn(op) : nullptr;
 }
 
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars) {
@@ -125,11 +99,11 @@ TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars) {
   if (!single && type != Scalar::f64) return nullptr;
   switch (op) {
     case ExprOp::pow:
-      return single ? by_scalars<float, powf>(scalars) : by_scalars<double, ::pow>(scalars);
+      return single ? rare_fn(op, scalars) : by_scalars<double, ::pow>(scalars);
     case ExprOp::fmod:
       return single ? by_scalars<float, fmodf>(scalars) : by_scalars<double, ::fmod>(scalars);
     case ExprOp::atan2:
-      return single ? by_scalars<float, atan2f>(scalars) : by_scalars<double, ::atan2>(scalars);
+      return single ? rare_fn(op, scalars) : by_scalars<double, ::atan2>(scalars);
     default:
       return nullptr;
   }

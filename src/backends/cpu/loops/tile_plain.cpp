@@ -64,11 +64,12 @@ struct Le {
 };
 struct ShiftLeft {
   static int64_t of(int64_t a, int64_t b) {
-    return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+    const auto shifted = static_cast<int64_t>(static_cast<uint64_t>(a) << (b & 63));
+    return static_cast<uint64_t>(b) > 63 ? 0 : shifted;
   }
 };
 struct ShiftRight {
-  static int64_t of(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+  static int64_t of(int64_t a, int64_t b) { return a >> (static_cast<uint64_t>(b) > 63 ? 63 : b); }
 };
 struct IntegerPower {
   static int64_t of(int64_t base, int64_t exponent) {

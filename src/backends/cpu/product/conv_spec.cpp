@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace npusim::cpu {
 namespace {
@@ -100,19 +101,27 @@ bool output_strides(const Kernel& k, const Access& access, const std::vector<int
   return true;
 }
 
+namespace {
+ConvForm refused(std::string why) {
+  ConvForm form;
+  form.declined = std::move(why);
+  return form;
+}
+}  // namespace
+
 ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Context& context) {
   const Contraction& c = *kernel.contraction;
-  if (!context.primitives) return {{}, "no oneDNN"};
-  if (!args[static_cast<size_t>(c.b.arg)].constant) return {{}, "the weight is no constant"};
+  if (!context.primitives) return refused("no oneDNN");
   for (const Access* access : {&c.a, &c.b}) {
     const DType type = kernel.args[static_cast<size_t>(access->arg)].dtype;
     if (type != DType::f32 && type != DType::f16 && type != DType::bf16)
-      return {{}, fmt::format("an operand of {}", dtype_name(type))};
+      return refused(fmt::format("an operand of {}", dtype_name(type)));
   }
   const auto windows = conv_windows(kernel);
-  if (!windows) return {{}, "accesses that are no windows"};
-  if (std::string why = refuse_windows(*windows); !why.empty()) return {{}, why};
+  if (!windows) return refused("accesses that are no windows");
+  if (std::string why = refuse_windows(*windows); !why.empty()) return refused(why);
   ConvForm form;
+  form.constant = args[static_cast<size_t>(c.b.arg)].constant;
   static_cast<ConvWindows&>(form.spec) = *windows;
   name_weight_strides(form.spec);
   form.spec.image_strides = named_layout(

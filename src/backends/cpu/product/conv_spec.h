@@ -14,7 +14,8 @@ namespace npusim::cpu {
 // All of a spec but what the epilogue decides: types, dst_strides, bias, ops and add_strides.
 struct ConvForm {
   ConvSpec spec;
-  std::string declined;  // why the kernel is better not computed window by window; empty: it may be
+  bool constant = false;  // the weight is
+  std::string declined;   // why the kernel is better not computed window by window; empty: it may be
 };
 ConvForm conv_form(const Kernel& kernel, std::span<const Binding> args, const Context& context);
 

@@ -263,6 +263,7 @@ class DepthwiseStep final : public BoundStep {
 
 Answer make_depthwise_step(Problem& p) {
   if (!p.conv.declined.empty()) return decline(p.conv.declined);
+  if (!p.conv.constant) return decline("the weight is no constant");
   const Kernel& kernel = p.kernel;
   const ConvWindows& spec = p.conv.spec;
   if (spec.groups == 1 || spec.out_channels != 1 || spec.in_channels != 1)

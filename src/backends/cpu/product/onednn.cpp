@@ -5,11 +5,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <dnnl.hpp>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "backends/cpu/memory.h"
 #include "backends/cpu/product/nan_guard.h"
@@ -25,6 +29,7 @@ struct Primitive {
   std::vector<dnnl::memory::desc> adds;  // of the post-ops that add
   std::vector<int> add_positions;        // theirs among the post-ops
   std::string implementation;
+  std::string declined;  // why it is not used; then there is no more than this
 };
 }  // namespace
 
@@ -152,7 +157,18 @@ bool flags_at_random(const Primitive& made, const std::vector<EpilogueOp>& ops, 
   return may_lose_nan(ops) && channels % 8 != 0 && made.implementation.find("avx512") == std::string::npos;
 }
 
-// These throw dnnl::error for what oneDNN does not do; null for what it would do wrong.
+std::shared_ptr<const Primitive> declined(std::string why) {
+  Primitive none;
+  none.declined = std::move(why);
+  return std::make_shared<const Primitive>(std::move(none));
+}
+
+// oneDNN's loops over single elements, for layouts and types that it has no code for.
+bool is_reference(const Primitive& made) { return made.implementation.find("ref") != std::string::npos; }
+constexpr const char* only_reference = "oneDNN has its reference implementation only";
+constexpr const char* unseen_nan = "a NaN could get lost unseen among what stands beyond the last channel";
+
+// These throw dnnl::error for what oneDNN does not do.
 std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s) {
   const Dims src_dims = tensor_dims(s.batch, s.groups * s.in_channels, s.input);
   const Dims dst_dims = tensor_dims(s.batch, s.groups * s.out_channels, s.output);
@@ -191,16 +207,19 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ConvSpec& s
   const Conv::primitive_desc desc(wanted, attr, cache.engine);
 #endif
   describe(*made, desc, s.bias);
+  if (is_reference(*made)) return declined(only_reference);
   // Its convolutions by products add a whole tensor as if it lay channels first (2.6).
   const bool by_products = made->implementation.find("gemm") != std::string::npos;  // its epilogue is scalar
   const bool adds_whole =
       std::any_of(s.add_strides.begin(), s.add_strides.end(), [](auto& add) { return !add.empty(); });
-  if (adds_whole && s.dst_strides[1] == 1 && by_products) return nullptr;
+  if (adds_whole && s.dst_strides[1] == 1 && by_products)
+    return declined("oneDNN's convolution by products adds tensors at wrong places");
   // Its depthwise ones give all channels what they add to the first ones, if a tensor to add has the extents of the one
   // pixel of the output (2.6).
   if (has_one_pixel(s) && !s.add_strides.empty() && made->implementation.find("brdgmm") != std::string::npos)
-    return nullptr;
-  if (!by_products && flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels)) return nullptr;
+    return declined("oneDNN's depthwise convolution of one pixel adds at wrong places");
+  if (!by_products && flags_at_random(*made, s.ops, s.out_channels == 1 ? s.groups : s.out_channels))
+    return declined(unseen_nan);
   made->primitive = Conv(desc);
   return made;
 }
@@ -226,7 +245,8 @@ std::shared_ptr<const Primitive> create(PrimitiveCache& cache, const ProductSpec
   const dnnl::matmul::primitive_desc desc(wanted, attr, cache.engine);
 #endif
   describe(*made, desc, s.bias);
-  if (flags_at_random(*made, s.ops, s.columns)) return nullptr;
+  if (is_reference(*made)) return declined(only_reference);
+  if (flags_at_random(*made, s.ops, s.columns)) return declined(unseen_nan);
   made->primitive = dnnl::matmul(desc);
   return made;
 }
@@ -289,19 +309,56 @@ memory reordered_weight(PrimitiveCache& cache, const std::string& key, const mem
   return packed;
 }
 
+size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Packs a weight into scratch.
+struct Packing {
+  memory plain, packed;
+  dnnl::reorder::primitive_desc desc;
+  dnnl::reorder reorder;
+  memory workspace;
+  std::array<dnnl_exec_arg_t, 3> args;
+
+  Packing(const dnnl::engine& engine, const memory::desc& from, const memory::desc& to, const void* weight)
+      : plain(from, engine, const_cast<void*>(weight)),
+        packed(to, engine, nullptr),
+        desc(engine, from, engine, to, own_workspace()),
+        reorder(desc),
+        workspace(desc.scratchpad_desc(), engine, nullptr),
+        args{{{DNNL_ARG_FROM, plain.get()}, {DNNL_ARG_TO, packed.get()}, {DNNL_ARG_SCRATCHPAD, workspace.get()}}} {}
+  static dnnl::primitive_attr own_workspace() {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attr;
+  }
+  size_t packed_bytes() const { return whole_lines(packed.get_desc().get_size()); }
+  size_t bytes() const { return packed_bytes() + whole_lines(workspace.get_desc().get_size()); }
+  void rebind(std::byte* scratch) {
+    packed.set_data_handle(scratch);
+    workspace.set_data_handle(scratch + packed_bytes());
+  }
+  dnnl_status_t run(dnnl_stream_t stream) {
+    std::memset(packed.get_data_handle(), 0, packed_bytes());  // what pads it must be numbers: see nan_guard.h
+    return dnnl_primitive_execute(reorder.get(), stream, static_cast<int>(args.size()), args.data());
+  }
+};
+
 class Bound final : public BoundPrimitive {
  public:
-  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const PrimitiveMemory& m, memory weight)
+  // `weight` as the primitive wants it, or null and `plain` as it lies in memory.
+  Bound(PrimitiveCache& cache, std::shared_ptr<const Primitive> made, const PrimitiveMemory& m, memory weight,
+        const memory::desc& plain)
       : cache_(cache),
         made_(std::move(made)),
         weight_(std::move(weight)),
         src_(made_->src, cache.engine, const_cast<void*>(m.src)),
         dst_(made_->dst, cache.engine, m.dst),
         workspace_(made_->workspace, cache.engine, nullptr) {
-    scratch_bytes = made_->workspace.get_size();
+    if (m.packs_weight) packing_.emplace(cache.engine, plain, made_->weight, m.weight);
+    scratch_bytes = whole_lines(made_->workspace.get_size()) + (packing_ ? packing_->bytes() : 0);
     auto add = [this](int arg, const memory& what) { args_.push_back({arg, what.get()}); };
     add(DNNL_ARG_SRC, src_);
-    add(DNNL_ARG_WEIGHTS, weight_);
+    add(DNNL_ARG_WEIGHTS, packing_ ? packing_->packed : weight_);
     add(DNNL_ARG_DST, dst_);
     add(DNNL_ARG_SCRATCHPAD, workspace_);
     if (m.bias) {
@@ -315,44 +372,55 @@ class Bound final : public BoundPrimitive {
   }
 
   void run() override {
-    const dnnl_status_t status = dnnl_primitive_execute(made_->primitive.get(), cache_.stream.get(),
-                                                        static_cast<int>(args_.size()), args_.data());
-    if (status != dnnl_success)
-      fail(ErrorKind::device, "oneDNN {} failed with status {}", made_->implementation, static_cast<int>(status));
+    if (packing_) check(packing_->run(cache_.stream.get()), "packing of a weight");
+    check(dnnl_primitive_execute(made_->primitive.get(), cache_.stream.get(), static_cast<int>(args_.size()),
+                                 args_.data()),
+          made_->implementation);
   }
   std::string implementation() const override { return made_->implementation; }
-  void rebind(void* workspace, void* src, void* dst) override {
+  void rebind(const Scratch& scratch) override {
+    auto* workspace = static_cast<std::byte*>(scratch.workspace);
     workspace_.set_data_handle(workspace);
-    if (src) src_.set_data_handle(src);
-    if (dst) dst_.set_data_handle(dst);
+    if (packing_) packing_->rebind(workspace + whole_lines(made_->workspace.get_size()));
+    if (scratch.weight) packing_->plain.set_data_handle(scratch.weight);
+    if (scratch.src) src_.set_data_handle(scratch.src);
+    if (scratch.dst) dst_.set_data_handle(scratch.dst);
   }
 
  private:
+  static void check(dnnl_status_t status, std::string_view what) {
+    if (status != dnnl_success)
+      fail(ErrorKind::device, "oneDNN {} failed with status {}", what, static_cast<int>(status));
+  }
+
   PrimitiveCache& cache_;
   std::shared_ptr<const Primitive> made_;
   memory weight_, src_, dst_, workspace_, bias_;
+  std::optional<Packing> packing_;
   std::vector<memory> adds_;
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-// The primitive of this spec, made once, with this memory. `weight` has the elements of the weight, of `type`.
+// The primitive of this spec, made once, with this memory. `weight` has the elements of the weight.
 template <typename Spec>
-std::unique_ptr<BoundPrimitive> bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m,
-                                     const void* weight, DType type) {
+MadePrimitive bind(PrimitiveCache& cache, const Spec& spec, const PrimitiveMemory& m, const void* weight) {
   const std::lock_guard lock(cache.mutex);
   const std::string key = key_of(spec);
   try {
     auto it = cache.primitives.find(key);
     if (it == cache.primitives.end()) {
-      it = cache.primitives.emplace(key, nullptr).first;  // stays so when oneDNN refuses
+      it = cache.primitives.emplace(key, declined("oneDNN has no implementation")).first;  // stays so when it refuses
       it->second = create(cache, spec);
     }
-    if (!it->second) return nullptr;
-    return std::make_unique<Bound>(cache, it->second, m,
-                                   reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key),
-                                                    plain_weight(spec, type), it->second->weight, weight));
+    if (!it->second->declined.empty()) return {nullptr, it->second->declined};
+    const memory::desc plain = plain_weight(spec, m.weight_type);
+    memory packed;
+    if (!m.packs_weight)
+      packed = reordered_weight(cache, fmt::format("{} {} {}", m.weight, weight_strides(spec), key), plain,
+                                it->second->weight, weight);
+    return {std::make_unique<Bound>(cache, it->second, m, std::move(packed), plain), {}};
   } catch (const dnnl::error&) {
-    return nullptr;
+    return {nullptr, "oneDNN has no implementation"};
   }
 }
 
@@ -383,15 +451,13 @@ void apply_relu(PrimitiveCache& cache, float* values, int64_t count) {
   cache.stream.wait();
 }
 
-std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
-                                                 const PrimitiveMemory& memory, const float* wide) {
-  if (wide) return bind(cache, spec, memory, wide, DType::f32);
-  return bind(cache, spec, memory, memory.weight, spec.types.operands);
+MadePrimitive make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const PrimitiveMemory& memory,
+                               const float* wide) {
+  return bind(cache, spec, memory, wide ? wide : memory.weight);
 }
 
-std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
-                                             const PrimitiveMemory& memory) {
-  return bind(cache, spec, memory, memory.weight, spec.types.operands);
+MadePrimitive make_product(PrimitiveCache& cache, const ProductSpec& spec, const PrimitiveMemory& memory) {
+  return bind(cache, spec, memory, memory.weight);
 }
 
 }  // namespace npusim::cpu

@@ -57,24 +57,36 @@ struct PrimitiveMemory {
   const void* bias = nullptr;
   void* dst = nullptr;
   std::vector<const void*> adds;
+  DType weight_type = DType::f32;  // of what is packed
+  bool packs_weight = false;       // its contents change: every run packs it anew
 };
 
-// A primitive bound to its memory, the weight already in the layout it prefers.
+// A primitive bound to its memory, a constant weight already in the layout it prefers.
 class BoundPrimitive {
  public:
   virtual ~BoundPrimitive() = default;
   virtual void run() = 0;
   virtual std::string implementation() const = 0;
+  // Of a convolution: it copies all windows and multiplies matrices.
+  bool by_products() const { return implementation().find("gemm") != std::string::npos; }
   size_t scratch_bytes = 0;
-  // Moves what lies in scratch: oneDNN's own workspace, and src or dst when not null.
-  virtual void rebind(void* workspace, void* src, void* dst) = 0;
+  // What may lie in scratch, where not null, and oneDNN's own workspace, which does.
+  struct Scratch {
+    void* workspace = nullptr;
+    void *src = nullptr, *weight = nullptr, *dst = nullptr;
+  };
+  virtual void rebind(const Scratch& scratch) = 0;
 };
-// nullptr when oneDNN has no implementation, or one known to be wrong. Activations may turn NaN into numbers:
-// see nan_guard.h. The weight is kept in the cache under its address; `wide`, when not null, is what it holds as f32,
-// and needed only now.
-std::unique_ptr<BoundPrimitive> make_convolution(PrimitiveCache& cache, const ConvSpec& spec,
-                                                 const PrimitiveMemory& memory, const float* wide);
-std::unique_ptr<BoundPrimitive> make_product(PrimitiveCache& cache, const ProductSpec& spec,
-                                             const PrimitiveMemory& memory);
+// A primitive, or why there is none: oneDNN has no implementation, only its reference, which is a hundred times slower
+// than any other way, or one known to be wrong.
+struct MadePrimitive {
+  std::unique_ptr<BoundPrimitive> primitive;
+  std::string declined;
+};
+// Activations may turn NaN into numbers: see nan_guard.h. The weight is kept in the cache under its address; `wide`,
+// when not null, is what it holds as f32, and needed only now.
+MadePrimitive make_convolution(PrimitiveCache& cache, const ConvSpec& spec, const PrimitiveMemory& memory,
+                               const float* wide);
+MadePrimitive make_product(PrimitiveCache& cache, const ProductSpec& spec, const PrimitiveMemory& memory);
 
 }  // namespace npusim::cpu

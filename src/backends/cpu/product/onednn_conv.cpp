@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/product/epilogue.h"
@@ -19,10 +20,10 @@
 namespace npusim::cpu {
 namespace {
 
-// Where the store goes and what is added on the way, in float32 or the type of the operands; false when oneDNN cannot
-// write the output itself, or not without losing NaN.
-bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
-  if (!p.chain) return false;
+// Where the store goes and what is added on the way, in float32 or the type of the operands; empty, or why oneDNN
+// cannot write the output itself, or not without losing NaN.
+std::string fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
+  if (!p.chain) return no_chain(p.kernel);
   const Kernel& k = p.kernel;
   const Access& to = k.stores[0].access;
   const auto extents = tensor_extents(s.batch, s.groups * s.out_channels, s.output);
@@ -32,17 +33,20 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
            a.offset * static_cast<int64_t>(dtype_size(type_of(a)));
   };
   auto is_known = [&](const Access& a) { return type_of(a) == DType::f32 || type_of(a) == s.types.operands; };
-  if (!is_known(to) || !output_strides(k, to, extents, s.dst_strides)) return false;
-  // Into padded pixels oneDNN writes with its reference only.
-  if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false)) return false;
+  if (!is_known(to)) return fmt::format("a result of {}", dtype_name(type_of(to)));
+  if (!output_strides(k, to, extents, s.dst_strides)) return "a result that is no image";
+  if (s.dst_strides != dense_strides(extents, true) && s.dst_strides != dense_strides(extents, false))
+    return "a result whose pixels are padded or out of order";
   std::vector<EpilogueOp> ops = *p.chain;
   for (const EpilogueOp& op : ops) {
     if (op.add < 0) continue;
     const Access& access = k.accesses[static_cast<size_t>(op.add)];
     std::vector<int64_t> strides;
-    if (!is_known(access) || !access.guards.empty() || !access.terms.empty()) return false;
+    if (!is_known(access) || !access.guards.empty() || !access.terms.empty())
+      return "a sum with a tensor of another type or an indexed one";
     if (!(has_one_pixel(s) && &op == ops.data()) && output_strides(k, access, extents, strides)) {
-      if (strides != s.dst_strides) return false;  // oneDNN adds where it writes, whatever the layout it is given
+      if (strides != s.dst_strides)  // oneDNN adds where it writes, whatever the layout it is given
+        return "a sum with a tensor of another layout";
       s.add_strides.push_back(strides);
       s.types.adds.push_back(type_of(access));
       m.adds.push_back(at(access));
@@ -54,7 +58,7 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     bool only = true;
     for (size_t d = 0; d < k.space.size(); ++d)
       only = only && (d == 1 || d == 2 || k.space[d] == 1 || access.strides[d] == 0);
-    if (!channels || !only) return false;
+    if (!channels || !only) return "a sum with a tensor that is neither an image nor one number per channel";
     if (&op == ops.data()) {
       s.bias = true;
       s.types.bias = type_of(access);
@@ -66,11 +70,11 @@ bool fuse_epilogue(const Problem& p, ConvSpec& s, PrimitiveMemory& m) {
     }
   }
   if (s.bias) ops.erase(ops.begin());
-  if (may_lose_nan(ops) && !(p.context.sees_nan && repeatable(k))) return false;
+  if (may_lose_nan(ops) && !(p.context.sees_nan && repeatable(k))) return "a NaN could get lost unseen";
   s.ops = std::move(ops);
   s.types.dst = type_of(to);
   m.dst = at(to);
-  return true;
+  return {};
 }
 
 // A copy of the image, stored with strides `from`, into dense channels last of type `to`.
@@ -88,47 +92,140 @@ Kernel turn_image(const Kernel& kernel, const std::vector<int64_t>& extents, con
   return dense_copy(kernel.args[static_cast<size_t>(image.arg)], image.offset, space, strides, to);
 }
 
+// A convolution as oneDNN is asked for it, before anything is known about its epilogue.
+struct Asked {
+  ConvSpec spec;
+  PrimitiveMemory memory;
+  std::vector<float> wide;     // the weight as f32, where it is not taken as it lies
+  std::optional<Kernel> copy;  // or what copies it so in every run
+  DType image_type = DType::f32;
+  int64_t elements = 1;         // what the windows span in memory; widened as a whole
+  std::vector<int64_t> turned;  // the image's strides, where the convolution gets a copy with channels last
+  std::string declined;
+};
+
+// The weight as f32, dense over [group, out channel, in channel, window…].
+std::vector<float> widened(const Problem& p) {
+  const Contraction& c = *p.kernel.contraction;
+  const auto arg = static_cast<size_t>(c.b.arg);
+  std::vector<int64_t> all = p.kernel.space;
+  all.insert(all.end(), c.reduce.begin(), c.reduce.end());
+  std::vector<int> depth;
+  for (size_t d = p.kernel.space.size(); d < all.size(); ++d) depth.push_back(static_cast<int>(d));
+  const Operand weight = make_operand(c.b, p.kernel.args[arg].dtype, p.args[arg].data,
+                                      {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
+  std::vector<float> wide(static_cast<size_t>(weight.size(1) * weight.size(2)));
+  pack(weight, {0, 0, weight.size(1), 0, weight.size(2)}, wide.data(), weight.size(2));
+  return wide;
+}
+
+Asked ask(const Problem& p) {
+  Asked asked;
+  asked.declined = p.conv.declined;
+  if (!asked.declined.empty()) return asked;
+  const Kernel& kernel = p.kernel;
+  const Contraction& c = *kernel.contraction;
+  ConvSpec& spec = asked.spec = p.conv.spec;
+  const auto type_of = [&](const Access& a) { return kernel.args[static_cast<size_t>(a.arg)].dtype; };
+  const DType image_type = asked.image_type = type_of(c.a), weight_type = type_of(c.b);
+  spec.types.operands = image_type == weight_type && p.context.multiplies(image_type) ? image_type : DType::f32;
+  const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
+  for (size_t d = 0; d < extents.size(); ++d)
+    asked.elements += extents[d] > 1 ? (extents[d] - 1) * spec.image_strides[d] : 0;
+  const auto backwards = [](const std::vector<int64_t>& strides) {
+    return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
+  };
+  if (c.a.offset + asked.elements > kernel.args[static_cast<size_t>(c.a.arg)].elements)
+    asked.declined = "windows whose image reaches beyond its tensor";
+  else if (backwards(spec.image_strides))
+    asked.declined = "an image that runs backwards";
+  if (!asked.declined.empty()) return asked;
+  const auto at = [&](const Access& a) {
+    return static_cast<const std::byte*>(p.args[static_cast<size_t>(a.arg)].data) +
+           a.offset * static_cast<int64_t>(dtype_size(type_of(a)));
+  };
+  asked.memory.src = at(c.a), asked.memory.weight = at(c.b);
+  asked.memory.packs_weight = !p.conv.constant;
+  asked.memory.weight_type = weight_type;
+  // A 16-bit weight is widened, and a flipped one (transposed convolution) turned, dense in the order of its strides'
+  // dimensions; once when it is constant.
+  if (weight_type == spec.types.operands && !backwards(spec.weight_strides)) return asked;
+  asked.memory.weight_type = DType::f32;
+  std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
+  dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
+  if (p.conv.constant)
+    asked.wide = widened(p);
+  else
+    asked.copy =
+        dense_copy(kernel.args[static_cast<size_t>(c.b.arg)], c.b.offset, dense, spec.weight_strides, DType::f32);
+  spec.weight_strides = row_major_strides(dense);
+  return asked;
+}
+
+// oneDNN has fast code for dense channels last and, with an image in another order than what it writes or the strided
+// view a 1x1 window of stride 2 sees, only its reference.
+void turn(Asked& asked) {
+  ConvSpec& spec = asked.spec;
+  const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
+  const std::vector<int64_t> dense = dense_strides(extents, true);
+  bool same = true;
+  for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.image_strides[d] == dense[d]);
+  if (same) return;
+  asked.turned = spec.image_strides;
+  spec.image_strides = dense;
+}
+
 class ConvStep final : public BoundStep {
  public:
-  // `turned` is the image as stored when the convolution wants it channels last and it is not; else empty.
-  ConvStep(const Kernel& kernel, std::span<const Binding> args, const Context& context,
-           std::unique_ptr<BoundPrimitive> conv, const ConvSpec& spec, bool fused, int64_t elements,
-           const std::vector<int64_t>& turned)
-      : cache_(context.primitives), conv_(std::move(conv)), threads_(usable_threads(kernel, context)) {
-    const Access& image = kernel.contraction->a;
-    dtype_ = kernel.args[static_cast<size_t>(image.arg)].dtype;
-    image_ = static_cast<const std::byte*>(args[static_cast<size_t>(image.arg)].data) +
-             image.offset * static_cast<int64_t>(dtype_size(dtype_));
+  ConvStep(const Problem& p, const Asked& asked, std::unique_ptr<BoundPrimitive> conv, bool fused)
+      : cache_(p.context.primitives), conv_(std::move(conv)), threads_(usable_threads(p.kernel, p.context)) {
+    const ConvSpec& spec = asked.spec;
+    const Access &image = p.kernel.contraction->a, &weight = p.kernel.contraction->b;
+    dtype_ = asked.image_type;
+    image_ = static_cast<const std::byte*>(asked.memory.src);
     const DType src = spec.types.operands;
-    elements_ = dtype_ == src && turned.empty() ? 0 : elements;
-    if (!turned.empty()) {
+    elements_ = dtype_ == src && asked.turned.empty() ? 0 : asked.elements;
+    if (!asked.turned.empty()) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
       elements_ = element_count(extents);
-      turn_ = std::make_unique<Loops>(turn_image(kernel, extents, turned, src), threads_);
-      turn_args_ = {args[static_cast<size_t>(image.arg)].data, nullptr};
+      turn_ = std::make_unique<Loops>(turn_image(p.kernel, extents, asked.turned, src), threads_);
+      turn_args_ = {p.args[static_cast<size_t>(image.arg)].data, nullptr};
     }
-    src_bytes_ = (static_cast<size_t>(elements_) * dtype_size(src) + 63) / 64 * 64;
+    const auto lines = [](int64_t elements, DType type) {
+      return (static_cast<size_t>(elements) * dtype_size(type) + 63) / 64 * 64;
+    };
+    src_bytes_ = lines(elements_, src);
+    if (asked.copy) {
+      copy_ = std::make_unique<Loops>(*asked.copy, threads_);
+      copy_args_ = {p.args[static_cast<size_t>(weight.arg)].data, nullptr};
+      weight_bytes_ = lines(asked.copy->args[1].elements, DType::f32);
+    }
     if (!fused) {
       const auto extents = tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output);
-      dst_bytes_ = (static_cast<size_t>(element_count(extents)) * 4 + 63) / 64 * 64;
+      dst_bytes_ = lines(element_count(extents), DType::f32);
       std::vector<int64_t> strides{spec.dst_strides[0], spec.out_channels * spec.dst_strides[1], spec.dst_strides[1]};
       strides.insert(strides.end(), spec.dst_strides.begin() + 2, spec.dst_strides.end());
-      epilogue_ = make_epilogue(kernel, strides);
-      epilogue_args_ = epilogue_args(epilogue_, args);
+      epilogue_ = make_epilogue(p.kernel, strides);
+      epilogue_args_ = epilogue_args(epilogue_, p.args);
       loops_ = std::make_unique<Loops>(epilogue_.kernel, threads_);
     }
-    scratch_bytes_ = src_bytes_ + dst_bytes_ + conv_->scratch_bytes;
+    scratch_bytes_ = src_bytes_ + weight_bytes_ + dst_bytes_ + conv_->scratch_bytes;
   }
 
   void set_scratch(void* scratch) override {
     BoundStep::set_scratch(scratch);
-    void* dst = scratch_ + src_bytes_;
+    std::byte *weight = scratch_ + src_bytes_, *dst = weight + weight_bytes_;
     if (loops_) epilogue_args_[static_cast<size_t>(epilogue_.leaf)] = dst;
     if (turn_) turn_args_[1] = scratch_;
-    conv_->rebind(scratch_ + src_bytes_ + dst_bytes_, elements_ ? scratch_ : nullptr, loops_ ? dst : nullptr);
+    if (copy_) copy_args_[1] = weight;
+    conv_->rebind({.workspace = dst + dst_bytes_,
+                   .src = elements_ ? scratch_ : nullptr,
+                   .weight = copy_ ? weight : nullptr,
+                   .dst = loops_ ? dst : nullptr});
   }
 
   void run() override {
+    if (copy_) copy_->run(copy_args_.data());
     if (turn_) {
       turn_->run(turn_args_.data());
     } else if (elements_) {
@@ -158,99 +255,67 @@ class ConvStep final : public BoundStep {
   DType dtype_;
   const std::byte* image_;
   int64_t elements_;  // of the image to widen
-  size_t src_bytes_ = 0, dst_bytes_ = 0;
+  size_t src_bytes_ = 0, weight_bytes_ = 0, dst_bytes_ = 0;
   EpilogueKernel epilogue_;
   std::vector<void*> epilogue_args_;
   std::unique_ptr<Loops> loops_;
-  std::unique_ptr<Loops> turn_;
-  std::vector<void*> turn_args_;
+  std::unique_ptr<Loops> turn_, copy_;  // of the image, of the weight
+  std::vector<void*> turn_args_, copy_args_;
 };
+
+MadePrimitive make_primitive(const Problem& p, const Asked& asked) {
+  return make_convolution(*p.context.primitives, asked.spec, asked.memory,
+                          asked.wide.empty() ? nullptr : asked.wide.data());
+}
+
+// Sums with channels last.
+void ask_for_sums(Asked& asked) {
+  turn(asked);
+  ConvSpec& spec = asked.spec;
+  spec.types = {.operands = spec.types.operands, .adds = {}};
+  spec.dst_strides = dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), true);
+}
+
+Answer make_step(Problem& p, const Asked& asked, MadePrimitive conv, bool fused) {
+  if (!conv.primitive) return decline(std::move(conv.declined));
+  const ConvSpec& spec = asked.spec;
+  // Arithmetic for bf16 takes channels in pairs, AMX 32 of them: what lies behind the last one is multiplied by 0.
+  const int64_t together = conv.primitive->implementation().find("amx") == std::string::npos ? 2 : 32;
+  std::unique_ptr<BoundStep> step = std::make_unique<ConvStep>(p, asked, std::move(conv.primitive), fused);
+  if (spec.types.operands == DType::bf16 && spec.in_channels % together != 0)
+    step = guard_finite(std::move(step), make_streamed_step(p), asked.image_type, asked.memory.src, asked.elements,
+                        p.context);
+  if (may_lose_nan(spec.ops)) step = guard_nan(std::move(step), make_streamed_step(p));
+  return accept(std::move(step));
+}
 
 }  // namespace
 
 Answer make_onednn_conv_step(Problem& p) {
-  if (!p.conv.declined.empty()) return decline(p.conv.declined);
-  const Kernel& kernel = p.kernel;
-  const std::span<const Binding> args = p.args;
-  const Context& context = p.context;
-  const Contraction& c = *kernel.contraction;
-  ConvSpec spec = p.conv.spec;
-  const DType image_type = kernel.args[static_cast<size_t>(c.a.arg)].dtype,
-              weight_type = kernel.args[static_cast<size_t>(c.b.arg)].dtype;
-  spec.types.operands = image_type == weight_type && context.multiplies(image_type) ? image_type : DType::f32;
-  PrimitiveMemory memory;
-  // What the windows span in memory; widened as a whole.
-  const auto extents = tensor_extents(spec.batch, spec.groups * spec.in_channels, spec.input);
-  int64_t elements = 1;
-  for (size_t d = 0; d < extents.size(); ++d) elements += extents[d] > 1 ? (extents[d] - 1) * spec.image_strides[d] : 0;
-  if (c.a.offset + elements > kernel.args[static_cast<size_t>(c.a.arg)].elements)
-    return decline("windows whose image reaches beyond its tensor");
-  auto at = [&](const Access& a, DType type) {
-    return static_cast<const std::byte*>(args[static_cast<size_t>(a.arg)].data) +
-           a.offset * static_cast<int64_t>(dtype_size(type));
-  };
-  memory.src = at(c.a, image_type);
+  Asked asked = ask(p);
+  if (!asked.declined.empty()) return decline(std::move(asked.declined));
+  Asked sums = asked;
+  if (std::string why = fuse_epilogue(p, asked.spec, asked.memory); !why.empty()) return decline(std::move(why));
+  const bool channels_last = asked.spec.dst_strides[1] == 1;
+  if (channels_last) turn(asked);
+  MadePrimitive conv = make_primitive(p, asked);
+  const std::vector<int64_t>& kernel = asked.spec.kernel;
+  if (!channels_last && conv.primitive && conv.primitive->by_products() &&
+      std::any_of(kernel.begin(), kernel.end(), [](int64_t taps) { return taps > 1; })) {
+    ask_for_sums(sums);
+    const MadePrimitive other = make_primitive(p, sums);
+    if (other.primitive && !other.primitive->by_products())
+      return decline("channels first, where oneDNN copies all windows: turning image and result costs less");
+  }
+  return make_step(p, asked, std::move(conv), true);
+}
 
-  // A 16-bit weight is widened once, and a flipped one (transposed convolution) turned, dense in the order of its
-  // strides' dimensions.
-  std::vector<float> wide;
-  memory.weight = at(c.b, weight_type);
-  const auto backwards = [](const std::vector<int64_t>& strides) {
-    return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
-  };
-  if (backwards(spec.image_strides)) return decline("an image that runs backwards");
-  if (weight_type != spec.types.operands || backwards(spec.weight_strides)) {
-    std::vector<int64_t> all = kernel.space;
-    all.insert(all.end(), c.reduce.begin(), c.reduce.end());
-    std::vector<int> depth;
-    for (size_t d = kernel.space.size(); d < all.size(); ++d) depth.push_back(static_cast<int>(d));
-    const Operand weight = make_operand(c.b, weight_type, args[static_cast<size_t>(c.b.arg)].data,
-                                        {Axis{}, make_axis(all, {1, 2}), make_axis(all, depth)});
-    wide.resize(static_cast<size_t>(weight.size(1) * weight.size(2)));
-    pack(weight, {0, 0, weight.size(1), 0, weight.size(2)}, wide.data(), weight.size(2));
-    std::vector<int64_t> dense{spec.groups, spec.out_channels, spec.in_channels};
-    dense.insert(dense.end(), spec.kernel.begin(), spec.kernel.end());
-    spec.weight_strides = row_major_strides(dense);
-  }
-  // oneDNN has fast code for dense channels last and, with a channels-first image or the strided view a 1x1 window of
-  // stride 2 sees, only its reference.
-  std::vector<int64_t> turned;
-  const auto turn = [&] {
-    const std::vector<int64_t> dense = dense_strides(extents, true);
-    bool same = true;
-    for (size_t d = 0; d < extents.size(); ++d) same = same && (extents[d] == 1 || spec.image_strides[d] == dense[d]);
-    if (same || !turned.empty()) return;
-    turned = spec.image_strides;
-    spec.image_strides = dense;
-  };
-  const bool fused = fuse_epilogue(p, spec, memory);
-  if (fused && spec.dst_strides[1] == 1) turn();
-  // Arithmetic for bf16 takes channels in pairs, AMX 32 of them: what lies behind the last one is multiplied by 0.
-  const auto make_step = [&](std::unique_ptr<BoundPrimitive> primitive, bool whole) -> std::unique_ptr<BoundStep> {
-    const int64_t together = primitive->implementation().find("amx") == std::string::npos ? 2 : 32;
-    auto step = std::make_unique<ConvStep>(kernel, args, context, std::move(primitive), spec, whole, elements, turned);
-    if (spec.types.operands != DType::bf16 || spec.in_channels % together == 0) return step;
-    return guard_finite(std::move(step), make_streamed_step(p), image_type, memory.src, elements, context);
-  };
-  auto conv =
-      fused ? make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data()) : nullptr;
-  if (conv) {
-    auto step = make_step(std::move(conv), true);
-    if (!may_lose_nan(spec.ops)) return accept(std::move(step));
-    return accept(guard_nan(std::move(step), make_streamed_step(p)));
-  }
-  turn();
-  spec.bias = false;
-  spec.ops.clear();
-  spec.add_strides.clear();
-  spec.types = {.operands = spec.types.operands, .adds = {}};
-  memory.adds.clear();
-  const bool channels_last = spec.image_strides[1] == 1;
-  spec.dst_strides =
-      dense_strides(tensor_extents(spec.batch, spec.groups * spec.out_channels, spec.output), channels_last);
-  conv = make_convolution(*context.primitives, spec, memory, wide.empty() ? nullptr : wide.data());
-  if (!conv) return decline("oneDNN has no implementation");
-  return accept(make_step(std::move(conv), false));
+Answer make_onednn_sums_step(Problem& p) {
+  Asked asked = ask(p);
+  if (!asked.declined.empty()) return decline(std::move(asked.declined));
+  ask_for_sums(asked);
+  MadePrimitive conv = make_primitive(p, asked);
+  return make_step(p, asked, std::move(conv), false);
 }
 
 }  // namespace npusim::cpu

@@ -54,7 +54,7 @@ class ProductStep final : public BoundStep {
   void set_scratch(void* scratch) override {
     BoundStep::set_scratch(scratch);
     if (gather_) gather_->args[1] = scratch;
-    product_->rebind(scratch_ + (gather_ ? gather_->bytes : 0), gather_ ? scratch : nullptr, nullptr);
+    product_->rebind({.workspace = scratch_ + (gather_ ? gather_->bytes : 0), .src = gather_ ? scratch : nullptr});
   }
   void run() override {
     if (gather_) gather_->loops.run(gather_->args.data());
@@ -151,12 +151,12 @@ Answer make_onednn_matmul_step(Problem& p) {
   spec.rows = a.size(1), spec.columns = b.size(1), spec.depth = a.size(2);
   spec.src_stride = dense ? a.step[1] : a.size(2), spec.dst_stride = out->step[1];
   spec.weight_column_stride = b.step[1], spec.weight_stride = b.step[2];
-  PrimitiveMemory memory{a.at(0, 0, 0), b.at(0, 0, 0), nullptr, const_cast<std::byte*>(out->at(0, 0, 0)), {}};
+  PrimitiveMemory memory{a.at(0, 0, 0), b.at(0, 0, 0), nullptr, const_cast<std::byte*>(out->at(0, 0, 0)), {}, b.dtype};
   if (std::string why = set_ops(p, m, spec, memory); !why.empty()) return decline(std::move(why));
   const bool guarded = may_lose_nan(spec.ops);
   if (guarded && !(p.context.sees_nan && repeatable(p.kernel))) return decline("a NaN could get lost unseen");
-  auto product = make_product(*p.context.primitives, spec, memory);
-  if (!product) return decline("oneDNN has no implementation");
+  auto [product, why_not] = make_product(*p.context.primitives, spec, memory);
+  if (!product) return decline(std::move(why_not));
   auto gather = dense ? nullptr : gather_rows(m, p.args, p.context.threads);
   auto step = std::make_unique<ProductStep>(p.context, std::move(product), spec, std::move(gather));
   if (!guarded) return accept(std::move(step));

@@ -260,6 +260,7 @@ std::string refuse_shape(const ConvWindows& s) {
 
 Answer make_winograd_step(Problem& p) {
   if (!p.conv.declined.empty()) return decline(p.conv.declined);
+  if (!p.conv.constant) return decline("the weight is no constant");
   const Kernel& kernel = p.kernel;
   if (std::string why = refuse_shape(p.conv.spec); !why.empty()) return decline(std::move(why));
   const auto type_of = [&](const Access& access) { return kernel.args[static_cast<size_t>(access.arg)].dtype; };
@@ -271,6 +272,7 @@ Answer make_winograd_step(Problem& p) {
   if (!finish) return decline(p.chain ? "an epilogue that tiles do not end with" : no_chain(kernel));
   if (!repeatable(kernel)) return decline("a result in the place of what is read");
   Answer direct = make_onednn_conv_step(p);
+  if (!direct.step) direct = make_onednn_sums_step(p);
   if (!direct.step) return decline("for what is not finite: " + direct.declined);
   return accept(std::make_unique<WinogradStep>(p, std::move(*finish), std::move(direct.step)));
 }

@@ -56,10 +56,10 @@ class WarpText : AttentionText {
     t_.add(fmt::format("{}* const keys = queries + {};", type(), s_.rows() * depth_pitch()));
     t_.add(fmt::format("{}* const values = keys + {};", type(), 2 * s_.keys() * depth_pitch()));
     positions();
-    bring_queries(fmt::format("queries + line * {} + at * {}", depth_pitch(), word));
+    bring_queries(term("queries + line * {} + at * {}", depth_pitch(), word));
     t_.open("const auto bring = [&](const int stage, const int first)");
     const auto line = [&](const char* to, int64_t pitch) {
-      return fmt::format("{} + (stage * {} + line) * {} + at * {}", to, s_.keys(), pitch, word);
+      return term("{} + (stage * {} + line) * {} + at * {}", to, s_.keys(), pitch, word);
     };
     bring(a_.k, true, s_.keys(), depth_words(), a_.axes.depth.size(), line("keys", depth_pitch()));
     bring(a_.v, false, s_.keys(), column_words(), a_.columns, line("values", column_pitch()));
@@ -79,14 +79,14 @@ class WarpText : AttentionText {
     t_.add("__syncthreads();");
     t_.add(fmt::format("if (first + {0} < bound) bring(stage ^ 1, first + {0});", s_.keys()));
     t_.add("commit_copies();");
-    const std::string line = fmt::format("(stage * {} + key_warp * {})", s_.keys(), s_.keys_of_warp);
+    const Term line = term("stage * {} + key_warp * {}", s_.keys(), s_.keys_of_warp);
     scores(line);
     softmax();
     products(line);
     t_.close();
   }
 
-  void scores(const std::string& line) {
+  void scores(const Term& line) {
     const int tiles = s_.keys_of_warp / 8;
     t_.add(fmt::format("float scores[{}][4];", tiles));
     t_.add("#pragma unroll");
@@ -99,8 +99,9 @@ class WarpText : AttentionText {
                        depth_pitch()));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int j = 0; j < {}; j += 2)", tiles));
-    t_.add(fmt::format("load_matrices(b, keys + ({} + j * 8 + lane / 16 * 8 + lane % 8) * {} + d + lane / 8 % 2 * 8);",
-                       line, depth_pitch()));
+    t_.add(
+        fmt::format("load_matrices(b, keys + ({:+} + j * 8 + lane / 16 * 8 + lane % 8) * {} + d + lane / 8 % 2 * 8);",
+                    line, depth_pitch()));
     t_.add(fmt::format("multiply_{}(scores[j], a, b);", type()));
     t_.add(fmt::format("multiply_{}(scores[j + 1], a, b + 2);", type()));
     t_.close();
@@ -143,7 +144,7 @@ class WarpText : AttentionText {
     t_.close();
   }
 
-  void products(const std::string& line) {
+  void products(const Term& line) {
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int j = 0; j < {}; j += 2)", s_.keys_of_warp / 8));
     t_.add("unsigned a[4], b[4];");
@@ -153,7 +154,7 @@ class WarpText : AttentionText {
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int c = 0; c < {}; c += 2)", column_words()));
     t_.add(fmt::format(
-        "load_matrices_turned(b, values + ({} + j * 8 + lane / 8 % 2 * 8 + lane % 8) * {} + c * 8 + lane / 16 * 8);",
+        "load_matrices_turned(b, values + ({:+} + j * 8 + lane / 8 % 2 * 8 + lane % 8) * {} + c * 8 + lane / 16 * 8);",
         line, column_pitch()));
     t_.add(fmt::format("multiply_{}(sums[c], a, b);", type()));
     t_.add(fmt::format("multiply_{}(sums[c + 1], a, b + 2);", type()));

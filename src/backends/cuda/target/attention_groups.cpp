@@ -47,11 +47,13 @@ class GroupText : StageText {
 
  private:
   int64_t key_stage() const { return panel * depth_panels() * keys(); }
+  // Of the n-th stage that is walked.
+  Term first_key(const Term& n) const { return term("{} * {}", at(n), keys()); }
   int64_t value_stage() const { return width_of(a_.columns) * keys(); }
 
   // Where word `at` of a line lies, in panels of `lines` lines.
-  static std::string place(int64_t lines) {
-    return fmt::format("(at / 8 * {} + line) * {} + (at % 8 ^ line & 7) * {}", lines, panel, word);
+  static Term place(int64_t lines) {
+    return term("(at / 8 * {} + line) * {} + (at % 8 ^ line & 7) * {}", lines, panel, word);
   }
 
   void begin() {
@@ -66,7 +68,7 @@ class GroupText : StageText {
     t_.add(fmt::format("{}* const values = keys + {};", type(), 2 * key_stage()));
     t_.add(fmt::format("volatile float* const marks = (volatile float*)(values + {});", 2 * value_stage()));
     positions();
-    bring_queries("queries + " + place(s_.rows()));
+    bring_queries(term("queries + {:+}", place(s_.rows())));
     t_.add("commit_copies();");  // of their own: with those of keys, racecheck takes them for a race
     bring_stage("key", a_.k, true, depth_words(), a_.axes.depth.size(), key_stage());
     bring_stage("value", a_.v, false, a_.columns / word, a_.columns, value_stage());
@@ -82,7 +84,7 @@ class GroupText : StageText {
     const std::string head = fmt::format("const auto {}_copies = [&](const int slot, const int first)", name);
     if (!alike) {
       t_.open(head);
-      bring(o, is_key, keys(), words, size, fmt::format("{}s + slot * {} + {}", name, elements, place(keys())));
+      bring(o, is_key, keys(), words, size, term("{}s + slot * {} + {:+}", name, elements, place(keys())));
       return t_.close(";");
     }
     const int64_t step = o.strides[static_cast<size_t>(is_key ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];
@@ -93,7 +95,7 @@ class GroupText : StageText {
     t_.add(fmt::format("{0}* {1}_to;", type(), name));
     t_.open("");
     t_.add(fmt::format("const int line = {}_line, at = thread % {};", name, words));
-    t_.add(fmt::format("{0}_to = {0}s + {1};", name, place(keys())));
+    t_.add(fmt::format("{0}_to = {0}s + {1:+};", name, place(keys())));
     t_.close();
     t_.open(head);
     t_.add(fmt::format("const {}* const from = {}_from + ({})first * {};", type(), name, index, step));
@@ -123,10 +125,10 @@ class GroupText : StageText {
         fmt::format("for (int c = 0; c < {}; ++c) sums[c][0] = sums[c][1] = sums[c][2] = sums[c][3] = 0;", width / 8));
     t_.add("float top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, keep[2];");
     t_.open("if (walked > 0)");
-    t_.add(fmt::format("key_copies(0, {} * {});", at("0"), keys()));
+    t_.add(fmt::format("key_copies(0, {});", first_key("0").text));
     t_.add("commit_copies();");
-    t_.add(fmt::format("value_copies(0, {} * {});", at("0"), keys()));
-    t_.add(fmt::format("if (walked > 1) key_copies(1, {} * {});", at("1"), keys()));
+    t_.add(fmt::format("value_copies(0, {});", first_key("0").text));
+    t_.add(fmt::format("if (walked > 1) key_copies(1, {});", first_key("1").text));
     t_.add("commit_copies();");
     t_.add("wait_copies<1>();");
     t_.add("show_words();");
@@ -148,11 +150,11 @@ class GroupText : StageText {
     const bool turns = s_.groups == 2;
     if (turns) t_.add("if (row_warp >= 4) take_turn();");
     t_.add("begin_group();");
-    scores("(slot ^ 1)");
+    scores("slot ^ 1");
     products("slot");
     if (turns) t_.add("if (row_warp < 4) give_turn();");
-    t_.add(fmt::format("if (next + 1 < walked) key_copies(slot, {} * {});", at("next + 1"), keys()));
-    t_.add(fmt::format("value_copies(slot ^ 1, {} * {});", at("next"), keys()));
+    t_.add(fmt::format("if (next + 1 < walked) key_copies(slot, {});", first_key("next + 1").text));
+    t_.add(fmt::format("value_copies(slot ^ 1, {});", first_key("next").text));
     t_.add("commit_copies();");
     t_.add("wait_group<1>();");
     t_.add("hold(scores);");
@@ -170,7 +172,7 @@ class GroupText : StageText {
     t_.add("hold(sums);");
     t_.add("hold(weights);");
     t_.add("begin_group();");
-    products("((walked - 1) % 2)");
+    products("(walked - 1) % 2");
     t_.add("wait_group<0>();");
     t_.add("hold(sums);");
     t_.close();
@@ -182,7 +184,7 @@ class GroupText : StageText {
     t_.add("__syncthreads();");
   }
 
-  void scores(const std::string& slot) {
+  void scores(const Term& slot) {
     for (int64_t d = 0; d < depth_words() * word; d += 16)
       t_.add(fmt::format("multiply_{}group_{}_{}(scores, queries + row_warp / 4 * {} + {}, keys + {} * {} + {}, {});",
                          d == 0 ? "first_" : "", type(), keys(), 64 * panel, d / panel * s_.rows() * panel, slot,
@@ -190,7 +192,7 @@ class GroupText : StageText {
     t_.add("commit_group();");
   }
 
-  void products(const std::string& slot) {
+  void products(const Term& slot) {
     for (int64_t j = 0; j < keys() / 16; ++j)
       t_.add(fmt::format("multiply_turned_group_{}_{}(sums, weights[{}], values + {} * {} + {}, {});", type(),
                          width_of(a_.columns), j, slot, value_stage(), j * 16 * panel, keys()));
@@ -199,7 +201,7 @@ class GroupText : StageText {
 
   // Scores of the stage `at` from products, the maximum so far, and what is left of sums under the one before. Scores
   // that are NaN make NaN of the weights and of the total.
-  void softmax(const std::string& at) {
+  void softmax(const Term& at) {
     const int64_t tiles = keys() / 8;
     const auto each = [&](const std::string& statement) {
       t_.add("#pragma unroll");
@@ -215,7 +217,7 @@ class GroupText : StageText {
       each(fmt::format("{{ const float product[1] = {{scores[j][e]}}; {} }}", score(suffix)));
     };
     t_.open("");
-    t_.add(fmt::format("const int stage = {}, first = stage * {} + lane % 4 * 2;", at, keys()));
+    t_.add(fmt::format("const int stage = {}, first = stage * {} + lane % 4 * 2;", at.text, keys()));
     const std::string whole = fmt::format("(stage + 1) * {} <= bound", keys());
     if (masked_) t_.add(fmt::format("const int state = {} ? states[stage] : 0;", whole));
     t_.open(masked_ ? "if (state == 1)" : fmt::format("if ({})", whole));

@@ -20,8 +20,8 @@ int64_t alike_rows(const Axis& rows, DimSet masked) {
 
 }  // namespace
 
-std::string StageText::entry(int arg, const std::vector<int64_t>& steps, const std::string& index) const {
-  return fmt::format("in{}[{}]", arg, sum_of({put_together(steps, a_.axes.batch, "z"), index}));
+Term StageText::entry(int arg, const std::vector<int64_t>& steps, const Term& index) const {
+  return term("in{}[{}]", arg, sum_of({put_together(steps, a_.axes.batch, "z"), index}).text);
 }
 
 void StageText::stages() {
@@ -57,10 +57,10 @@ void StageText::find_states() {
   t_.open(fmt::format("for (int stage = row_warp; stage < stages; stage += {})", s_.threads() / 32));
   t_.add("unsigned char visible = 0, changed = 0;");
   if (summary_) {
-    const std::string state = entry(summary_->states, state_steps(a_, masked_->dims, stages_of(a_, s_)),
-                                    fmt::format("(first_line + n) * {} + stage", stages_of(a_, s_)));
+    const Term state = entry(summary_->states, state_steps(a_, masked_->dims, stages_of(a_, s_)),
+                             term("(first_line + n) * {} + stage", stages_of(a_, s_)));
     t_.open("for (int n = lane; n < lines; n += 32)");
-    t_.add(fmt::format("const int state = {};", state));
+    t_.add(fmt::format("const int state = {};", state.text));
     t_.add("visible |= state != 2, changed |= state != 1;");
     t_.close();
     return close_states();
@@ -110,7 +110,7 @@ void StageText::find_stages() {
   t_.add(fmt::format("const uint4 words = ((const uint4*)queries)[n];"));
   fold("query_word", "words");
   t_.close();
-  t_.add(fmt::format("query_top = {};", number("query_word")));
+  t_.add(fmt::format("query_top = {};", number("query_word").text));
   for (const char* top : {"query", "key", "value"}) {
     t_.add("#pragma unroll");
     t_.add(
@@ -158,11 +158,11 @@ void StageText::look_at_words() {
   look("key", a_.k, true, a_.axes.depth.size() / word);
   look("value", a_.v, false, a_.columns / word);
   t_.close();
-  t_.add(fmt::format("key_top = {}, value_top = {};", number("key_word"), number("value_word")));
+  t_.add(fmt::format("key_top = {}, value_top = {};", number("key_word").text, number("value_word").text));
 }
 
-std::string StageText::number(const std::string& halves) const {
-  return fmt::format("{0}_to_float(({0})max({1} & 0xffffu, {1} >> 16))", type(), halves);
+Term StageText::number(const Term& halves) const {
+  return term("{0}_to_float(({0})max({1} & 0xffffu, {1} >> 16))", type(), halves);
 }
 
 // A hidden stage's words, as they lie in memory.
@@ -173,15 +173,15 @@ void StageText::look(const std::string& name, const Operand& o, bool is_key, int
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int i = 0; i < {}; ++i)", together));
   t_.add(fmt::format("const int n = from + i * {0}, line = n / {1}, d = n % {1} * {2};", s_.threads(), words, word));
-  std::string within = "d";
+  Term within = "d";
   if (is_key && a_.axes.depth.dims.size() > 1) {
     take_apart(t_, "d", a_.axes.depth, "d");
-    within = address(o, {{&a_.axes.depth, "d"}}) + fmt::format(" - {}", o.offset);
+    within = term("{:+} - {}", address(o, {{&a_.axes.depth, "d"}}), o.offset);
   }
   t_.add("words[i] = {0, 0, 0, 0};");
   t_.add(
       fmt::format("if (line < {} && stage * {} + line < bound) words[i] = *(const uint4*)({} + {}_at + "
-                  "({})(stage * {} + line) * {} + {});",
+                  "({})(stage * {} + line) * {} + {:+});",
                   keys(), keys(), pointer_of(k_, o), name, address_type(o), keys(), step, within));
   t_.close();
   t_.add("#pragma unroll");
@@ -192,7 +192,7 @@ void StageText::look(const std::string& name, const Operand& o, bool is_key, int
 }
 
 // The largest numbers of four words.
-void StageText::fold(const std::string& top, const std::string& words) {
+void StageText::fold(const std::string& top, const Term& words) {
   t_.add(fmt::format("const unsigned each[4] = {{{0}.x, {0}.y, {0}.z, {0}.w}};", words));
   t_.add("#pragma unroll");
   t_.add(fmt::format("for (int e = 0; e < 4; ++e) {0} = max_halves({0}, each[e] & 0x7fff7fffu);", top));

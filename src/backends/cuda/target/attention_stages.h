@@ -26,7 +26,7 @@ class StageText : public AttentionText {
   int64_t depth_panels() const { return panels_of(a_.axes.depth.size()); }
   // Whether stages that a mask hides are left out, after a look at what the mask is added to.
   bool skips() const { return masked_ && masked_->most > 0; }
-  std::string at(const std::string& n) const { return skips() ? fmt::format("list[{}]", n) : n; }
+  Term at(const Term& n) const { return skips() ? term("list[{}]", n.text) : n; }
   int lanes() const { return a_.keys % word == 0 ? word : 1; }
 
   Kernel mask_kernel() const;
@@ -39,14 +39,14 @@ class StageText : public AttentionText {
 
  private:
   // NAME[index] of an argument that holds, by the batch's dimensions, entries so far apart.
-  std::string entry(int arg, const std::vector<int64_t>& steps, const std::string& index) const;
+  Term entry(int arg, const std::vector<int64_t>& steps, const Term& index) const;
   void find_states();
   void close_states();
   void find_stages();
   void read_tops();
   void look_at_words();
-  std::string number(const std::string& halves) const;  // the larger of two
-  void fold(const std::string& top, const std::string& words);
+  Term number(const Term& halves) const;  // the larger of two
+  void fold(const std::string& top, const Term& words);
   void look(const std::string& name, const Operand& o, bool is_key, int64_t words);
 
   std::optional<AttentionSummary> summary_;

@@ -48,19 +48,19 @@ std::string AttentionText::head(const std::string& functions) const {
   return text + fmt::format(fmt::runtime(cuda_dialect.kernel), name_, parameters(k_, cuda_dialect), s_.threads());
 }
 
-std::string AttentionText::address(const Operand& o, const std::vector<std::pair<const Axis*, const char*>>& parts) {
-  std::vector<std::string> sum{fmt::format("({}){}", address_type(o), o.offset)};
+Term AttentionText::address(const Operand& o, const std::vector<std::pair<const Axis*, const char*>>& parts) {
+  std::vector<Term> sum{term("({}){}", address_type(o), o.offset)};
   for (const auto& [axis, index] : parts)
     for (size_t n = 0; n < axis->dims.size(); ++n)
       if (const int64_t stride = o.strides[static_cast<size_t>(axis->dims[n])]; stride != 0)
-        sum.push_back(fmt::format("({}){}_{} * {}", address_type(o), index, n, stride));
+        sum.push_back(term("({}){}_{} * {}", address_type(o), index, n, stride));
   return sum_of(sum);
 }
 
 void AttentionText::positions() {
   take_apart(t_, "batch", a_.axes.batch, "z");
-  t_.add(fmt::format("const long long key_at = {}, value_at = {};", address(a_.k, {{&a_.axes.batch, "z"}}),
-                     address(a_.v, {{&a_.axes.batch, "z"}})));
+  t_.add(fmt::format("const long long key_at = {}, value_at = {};", address(a_.k, {{&a_.axes.batch, "z"}}).text,
+                     address(a_.v, {{&a_.axes.batch, "z"}}).text));
   t_.add("int row[2];  // of this thread's fragments");
   t_.add("#pragma unroll");
   t_.add(fmt::format("for (int i = 0; i < 2; ++i) row[i] = min(first_row + row_warp * 16 + lane / 4 + i * 8, {});",
@@ -86,30 +86,29 @@ void AttentionText::open_words(int64_t lines, int64_t words) {
   t_.add(fmt::format("const int line = n / {0}, at = n % {0};", words));
 }
 
-void AttentionText::bring_queries(const std::string& to) {
+void AttentionText::bring_queries(const Term& to) {
   open_words(s_.rows(), depth_words());
   t_.add("const int query = first_row + line;");
   take_apart(t_, "query", a_.axes.rows, "r");
   t_.add(fmt::format("const int d = at * {};", word));
   take_apart(t_, "d", a_.axes.depth, "d");
   t_.add(fmt::format("const bool there = query < {} && d < {};", rows_, a_.axes.depth.size()));
-  t_.add(fmt::format("copy_async({}, {} + (there ? {} : 0), there);", to, pointer_of(k_, a_.q),
+  t_.add(fmt::format("copy_async({}, {} + (there ? {:+} : 0), there);", to.text, pointer_of(k_, a_.q),
                      address(a_.q, {{&a_.axes.batch, "z"}, {&a_.axes.rows, "r"}, {&a_.axes.depth, "d"}})));
   t_.close();
 }
 
-void AttentionText::bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size,
-                          const std::string& to) {
+void AttentionText::bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const Term& to) {
   open_words(lines, words);
   t_.add(fmt::format("const bool there = first + line < bound && at * {} < {};", word, size));
   const int64_t step = o.strides[static_cast<size_t>(keys ? a_.axes.keys.dims[0] : a_.axes.value_keys.dims[0])];
-  std::string within = fmt::format("at * {}", word);
+  Term within = term("at * {}", word);
   if (keys && a_.axes.depth.dims.size() > 1) {
     t_.add(fmt::format("const int d = at * {};", word));
     take_apart(t_, "d", a_.axes.depth, "d");
-    within = address(o, {{&a_.axes.depth, "d"}}) + fmt::format(" - {}", o.offset);
+    within = term("{:+} - {}", address(o, {{&a_.axes.depth, "d"}}), o.offset);
   }
-  t_.add(fmt::format("copy_async({}, {} + (there ? {} + ({})(first + line) * {} + {} : 0), there);", to,
+  t_.add(fmt::format("copy_async({}, {} + (there ? {} + ({})(first + line) * {} + {:+} : 0), there);", to.text,
                      pointer_of(k_, o), keys ? "key_at" : "value_at", address_type(o), step, within));
   t_.close();
 }

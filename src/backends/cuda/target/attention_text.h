@@ -34,14 +34,14 @@ class AttentionText {
   // The functions and the kernel's head.
   std::string head(const std::string& functions) const;
   // Σ stride·index over the axes that `parts` names.
-  static std::string address(const Operand& o, const std::vector<std::pair<const Axis*, const char*>>& parts);
+  static Term address(const Operand& o, const std::vector<std::pair<const Axis*, const char*>>& parts);
   // Indices of the batch, where its keys and values begin, this thread's two rows, the number of keys.
   void positions();
   // A loop over the words of some lines, which all threads share.
   void open_words(int64_t lines, int64_t words);
   // What is copied of a query, or of the line `first + line` of keys or values: `to` is where its word goes.
-  void bring_queries(const std::string& to);
-  void bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const std::string& to);
+  void bring_queries(const Term& to);
+  void bring(const Operand& o, bool keys, int64_t lines, int64_t words, int64_t size, const Term& to);
   // What the warps of a row found is put together through shared memory, in the order of their keys, and stored.
   void epilogue();
 

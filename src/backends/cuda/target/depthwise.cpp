@@ -58,26 +58,28 @@ class DepthwiseText {
  private:
   // A loop for each dimension but the last one: which line of the image, and which of the window.
   void lines() {
-    std::string there, line, tap;
+    std::string there;
+    std::vector<Term> line, tap;
     for (size_t d = 0; d < last_; ++d) {
       if (pixels_ > 1) t_.add("#pragma unroll 1");
       t_.open(fmt::format("for (int k{0} = 0; k{0} < {1}; ++k{0})", d, w_.kernel[d]));
       t_.add(fmt::format("const int at{0} = o{0} * {1} + k{0} * {2} - {3};", d, w_.stride[d], w_.dilation[d],
                          w_.pad_low[d]));
       there += fmt::format("{}(unsigned)at{} < {}u", d == 0 ? "" : " && ", d, w_.input[d]);
-      line += fmt::format(" + at{} * {}LL", d, w_.image_strides[2 + d]);
-      tap += fmt::format("k{} * {} + ", d, w_.weight_strides[3 + d]);
+      line.push_back(term("at{} * {}LL", d, w_.image_strides[2 + d]));
+      tap.push_back(term("k{} * {}", d, w_.weight_strides[3 + d]));
     }
     t_.add(fmt::format("const bool line_there = {};", there.empty() ? "true" : there));
     t_.add(fmt::format("const int first = o{} * {} - {};", last_, w_.stride[last_], w_.pad_low[last_]));
     t_.open(fmt::format("const auto pixel = [&](Lanes<{}, {}>& to, const int at)", element_type(p_), channels));
     t_.add(fmt::format("if (line_there && (unsigned)at < {}u)", w_.input[last_]));
-    t_.add(fmt::format("  read_lanes(to, pixels + ({} + at * {}LL));", line.empty() ? "0" : line.substr(3),
-                       w_.image_strides[2 + last_]));
+    line.push_back(term("at * {}LL", w_.image_strides[2 + last_]));
+    tap.push_back(term("k * {}", w_.weight_strides[3 + last_]));
+    t_.add(fmt::format("  read_lanes(to, pixels + ({:+}));", sum_of(line)));
     t_.add("else");
     t_.add("  clear_lanes(to);");
     t_.close(";");
-    const std::string weight = fmt::format("read_lanes(weight, taps + ({}k * {}));", tap, w_.weight_strides[3 + last_]);
+    const std::string weight = fmt::format("read_lanes(weight, taps + ({:+}));", sum_of(tap));
     if (pixels_ == 1)
       each_tap(weight);
     else
@@ -112,10 +114,10 @@ class DepthwiseText {
     t_.close();
   }
 
-  void add(const std::string& sums, const std::string& line) {
+  void add(const Term& sums, const Term& line) {
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int e = 0; e < {0}; ++e) {1}[e] = fmaf({2}, {3}, {1}[e]);", channels, sums,
-                       as_float(p_, line + ".at[e]"), as_float(p_, "weight.at[e]")));
+                       as_float(p_, term("{}.at[e]", line)), as_float(p_, "weight.at[e]")));
   }
 
   void results() {

@@ -61,10 +61,10 @@ class DotText {
     const std::string_view type = element_type(p_);
     const int64_t step = int64_t{32} * word_ * s_.warps, all = (p_.depth.size() + step - 1) / step;
     const int64_t passes = (all * s_.lines + most_words - 1) / most_words, words = (all + passes - 1) / passes;
-    const auto each_word = [&](const std::string& pass) {
+    const auto each_word = [&](const Term& pass) {
       t_.add("#pragma unroll");
       t_.open(fmt::format("for (int n = 0; n < {}; ++n)", words));
-      t_.add(fmt::format("const int k = {} + ({} * {} + n) * {};", "first_k", pass, words, step));
+      t_.add(fmt::format("const int k = first_k + ({:*} * {} + n) * {};", pass, words, step));
       if (p_.depth.size() % (step * words) != 0) t_.add(fmt::format("if (k >= {}) break;", p_.depth.size()));
       take_apart(t_, "k", p_.depth, "k");
     };
@@ -100,29 +100,29 @@ class DotText {
   }
 
   std::string deep(const Operand& o) const {
-    const std::string text = put_together(o.strides, p_.depth, "k");
-    return text.empty() ? "" : " + (" + text + ")";
+    const Term at = put_together(o.strides, p_.depth, "k");
+    return at.empty() ? "" : fmt::format(" + {}", at);
   }
 
   // A line behind the last one is read as the last one.
   void addresses(const std::string& name, const Operand& o, const Axis& axis, int count, int64_t size,
-                 const std::string& position) {
+                 const Term& position) {
     t_.add(fmt::format("long long {}_at[{}];", name, count));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     if (!axis.dims.empty())
       t_.add(fmt::format("const int at = {};",
-                         size % count == 0 ? position : fmt::format("min({}, {})", position, size - 1)));
+                         size % count == 0 ? position.text : fmt::format("min({}, {})", position.text, size - 1)));
     take_apart(t_, "at", axis, "r");
-    std::vector<std::string> parts{o.offset ? fmt::format("{}LL", o.offset) : ""};
+    std::vector<Term> parts{o.offset ? term("{}LL", o.offset) : Term()};
     const auto add = [&](const Axis& from, const char* index) {
       for (size_t n = 0; n < from.dims.size(); ++n)
         if (const int64_t stride = o.strides[static_cast<size_t>(from.dims[n])])
-          parts.push_back(fmt::format("(long long){}_{} * {}", index, n, stride));
+          parts.push_back(term("(long long){}_{} * {}", index, n, stride));
     };
     add(p_.batch, "z");
     add(axis, "r");
-    t_.add(fmt::format("{}_at[j] = {};", name, sum_of(parts)));
+    t_.add(fmt::format("{}_at[j] = {};", name, sum_of(parts).text));
     t_.close();
   }
 
@@ -136,11 +136,11 @@ class DotText {
     t_.add("#pragma unroll");
     t_.open(fmt::format("  for (int j = 0; j < {}; ++j)", s_.lines));
     t_.add("const float sum = warp_sum(sums[i][j]);");
-    const std::string number = fmt::format("i * {} + j", s_.lines);
+    const Term number = term("i * {} + j", s_.lines);
     if (s_.warps > 1)
-      t_.add(fmt::format("if (lane == 0) parts[warp * {} + {}] = sum;", count, number));
+      t_.add(fmt::format("if (lane == 0) parts[warp * {} + {:+}] = sum;", count, number));
     else
-      t_.add(fmt::format("if (lane == {}) mine = sum;", number));
+      t_.add(fmt::format("if (lane == {:+}) mine = sum;", number));
     t_.close();
     if (s_.warps > 1) {
       t_.add("__syncthreads();");

@@ -9,6 +9,7 @@
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
+#include "kernel/facts/order.h"
 #include "kernel/fuse/split_attention.h"
 
 namespace npusim::cuda {
@@ -80,6 +81,7 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
 }  // namespace
 
 Unfused find_parts(const Kernel& kernel, const Features& features) {
+  if (has_order(kernel)) return unfuse(kernel);
   if (!kernel.contraction) return {};
   Unfused parts;
   int64_t padding = 1;

@@ -70,19 +70,19 @@ class PatchText {
     t_.add(fmt::format("first_at = number % {} * {};", z_.along(1), s_.across));
     t_.close(";");
     if (z_.staged() > 0) stage_lines();
-    const std::string step = fmt::format("gridDim.x / {}", z_.column_parts());
+    const Term step = term("gridDim.x / {}", z_.column_parts());
     if (z_.staged() > 0) t_.add(fmt::format("stage(block / {});", z_.column_parts()));
     t_.add("#pragma unroll 1");
     t_.open(fmt::format("for (int number = block / {}; number < {}; number += {})", z_.column_parts(),
-                        patches_of(c_, s_), step));
+                        patches_of(c_, s_), step.text));
     if (z_.staged() > 0) t_.add("wait_copies<0>();");
     t_.add("__syncthreads();");
     t_.add("stand_at(number);");
     make_patch();
     t_.add("__syncthreads();");
     if (z_.staged() > 0) {
-      t_.open(fmt::format("if (number + {} < {})", step, patches_of(c_, s_)));
-      t_.add(fmt::format("stage(number + {});", step));
+      t_.open(fmt::format("if (number + {:+} < {})", step, patches_of(c_, s_)));
+      t_.add(fmt::format("stage(number + {:+});", step));
       t_.add("stand_at(number);");
       t_.close();
     }
@@ -95,7 +95,7 @@ class PatchText {
  private:
   std::string wide() const { return address_type(p_.a) == "int" ? "" : "(long long)"; }
   // Of the channels that there are.
-  void mask(const std::string& pixel, int64_t channels) {
+  void mask(const Term& pixel, int64_t channels) {
     if (channels < 4) t_.add(fmt::format("{}.y{};", pixel, channels == 3 ? " &= 0xffff" : " = 0"));
     if (channels == 1) t_.add(fmt::format("{}.x &= 0xffff;", pixel));
   }
@@ -173,9 +173,9 @@ class PatchText {
     t_.open(fmt::format("for (int i = thread; i < {}; i += {})", z_.height() * width, s_.threads()));
     t_.add(fmt::format("const int down = i / {0}, right = i % {0};", width));
     t_.add("uint2 pixel = uint2{0, 0};");
-    const auto element = [&](int64_t c) -> std::string {
-      if (lines) return fmt::format("(unsigned)at[{}]", c * z_.words() * word);
-      return fmt::format("(unsigned)at[{}{}]", wide(), c * w.image_strides[1]);
+    const auto element = [&](int64_t c) {
+      if (lines) return term("(unsigned)at[{}]", c * z_.words() * word);
+      return term("(unsigned)at[{}{}]", wide(), c * w.image_strides[1]);
     };
     if (lines) {
       t_.add(fmt::format("const {}* const at = staged + down * {} + right + {};", type_, channels * z_.words() * word,
@@ -190,9 +190,11 @@ class PatchText {
       t_.add("pixel = *(const uint2*)at;");
       mask("pixel", channels);
     } else {
-      t_.add(fmt::format("pixel.x = {}{};", element(0), channels > 1 ? fmt::format(" | {} << 16", element(1)) : ""));
+      t_.add(
+          fmt::format("pixel.x = {:+}{};", element(0), channels > 1 ? fmt::format(" | {:+} << 16", element(1)) : ""));
       if (channels > 2)
-        t_.add(fmt::format("pixel.y = {}{};", element(2), channels > 3 ? fmt::format(" | {} << 16", element(3)) : ""));
+        t_.add(
+            fmt::format("pixel.y = {:+}{};", element(2), channels > 3 ? fmt::format(" | {:+} << 16", element(3)) : ""));
     }
     if (!lines) t_.close();
     t_.add(fmt::format("*(uint2*)(patch + down * {} + right * {}) = pixel;", z_.pitch(), patch_channels));
@@ -216,11 +218,10 @@ class PatchText {
     // 16 pixels are some lines of the block's, or a part of one.
     t_.add(fmt::format("const int row = warp * {} + lane % 16, right = row % {} * {};", s_.rows_of_warp(), s_.across,
                        w.stride[1]));
-    const std::string other = z_.copies() == 2
-                                  ? fmt::format("right % 2 * {} + right / 2 * {}", z_.copy(), 2 * patch_channels)
-                                  : fmt::format("right * {}", patch_channels);
-    t_.add(fmt::format("const {}* const a_from = patch + row / {} * {} + {} + lane / 16 * {};", type_, s_.across, down,
-                       other, word));
+    const Term other = z_.copies() == 2 ? term("right % 2 * {} + right / 2 * {}", z_.copy(), 2 * patch_channels)
+                                        : term("right * {}", patch_channels);
+    t_.add(fmt::format("const {}* const a_from = patch + row / {} * {} + {:+} + lane / 16 * {};", type_, s_.across,
+                       down, other, word));
     t_.add(fmt::format("const {}* const b_from = weight + (lane / 16 * 8 + lane % 8) * {} + lane / 8 % 2 * {};", type_,
                        z_.weight_pitch(), word));
     t_.add("#pragma unroll");

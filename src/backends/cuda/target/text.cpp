@@ -9,32 +9,32 @@
 
 namespace npusim::cuda {
 
-void take_apart(Lines& to, const std::string& flat, const Axis& axis, const std::string& name) {
+void take_apart(Lines& to, const Term& flat, const Axis& axis, const std::string& name) {
   int64_t inner = 1;
   for (size_t n = axis.dims.size(); n-- > 0; inner *= axis.extents[n]) {
-    std::string text = flat;
-    if (inner != 1) text += fmt::format(" / {}", inner);
-    if (n != 0) text += fmt::format(" % {}", axis.extents[n]);
-    to.add(fmt::format("const int {}_{} = {};", name, n, text));
+    Term index = flat;
+    if (inner != 1) index = term("{:*} / {}", index, inner);
+    if (n != 0) index = term("{:*} % {}", index, axis.extents[n]);
+    to.add(fmt::format("const int {}_{} = {};", name, n, index.text));
   }
 }
 
-std::string put_together(const std::vector<int64_t>& factors, const Axis& axis, const std::string& name) {
-  std::vector<std::string> parts;
+Term put_together(const std::vector<int64_t>& factors, const Axis& axis, const std::string& name) {
+  std::vector<Term> parts;
   for (size_t n = 0; n < axis.dims.size(); ++n) {
     const int64_t factor = factors[static_cast<size_t>(axis.dims[n])];
     if (factor == 0) continue;
     const std::string index = fmt::format("{}_{}", name, n);
     const bool wide = factor >= int64_t{1} << 31 || factor < -(int64_t{1} << 31);
-    parts.push_back(factor == 1 ? index : fmt::format("{} * {}{}", index, factor, wide ? "LL" : ""));
+    parts.emplace_back(factor == 1 ? index : fmt::format("{} * {}{}", index, factor, wide ? "LL" : ""));
   }
-  return parts.empty() ? "" : fmt::format("{}", fmt::join(parts, " + "));
+  return parts.empty() ? Term() : sum_of(parts);
 }
 
-std::string sum_of(const std::vector<std::string>& parts) {
-  std::string sum;
-  for (const std::string& part : parts)
-    if (!part.empty() && part != "0") sum += (sum.empty() ? "" : " + ") + part;
+Term sum_of(const std::vector<Term>& parts) {
+  Term sum;
+  for (const Term& part : parts)
+    if (!part.empty() && part.text != "0") sum = sum.empty() ? part : term("{:+} + {:+}", sum, part);
   return sum.empty() ? "0" : sum;
 }
 
@@ -57,13 +57,13 @@ std::string function_head(const Kernel& kernel, const Product& product, const La
                                  fmt::format("{}", fmt::join(all, ",\n    ")), std::to_string(one.threads) + cluster);
   // Blocks of the next launch would take room from those of this one that have not begun.
   if (one.blocks * copies * pieces <= multiprocessors) head += "  lead();\n";
-  std::string place = "blockIdx.x";
+  Term place = "blockIdx.x";
   if (pieces != 1) {
     head += fmt::format("  const int piece = blockIdx.x % {};\n", pieces);
-    place += fmt::format(" / {}", pieces);
+    place = term("{} / {}", place, pieces);
   }
-  if (copies == 1) return head + fmt::format("  const int block = {};\n", place);
-  head += fmt::format("  const int copy = {0} / {1}, block = {0} % {1};\n", place, one.blocks);
+  if (copies == 1) return head + fmt::format("  const int block = {};\n", place.text);
+  head += fmt::format("  const int copy = {0:*} / {1}, block = {0:*} % {1};\n", place, one.blocks);
   int reads = 0, writes = 0;
   for (const KernelArg& arg : kernel.args) {
     const std::string name = fmt::format("{}{}", arg.written ? "out" : "in", arg.written ? writes++ : reads++);
@@ -111,8 +111,9 @@ std::string_view element_type(const Product& product) {
   return product.dtype == DType::f32 ? "float" : product.dtype == DType::f16 ? "f16" : "bf16";
 }
 
-std::string as_float(const Product& product, const std::string& element) {
-  return product.dtype == DType::f32 ? element : fmt::format("{}_to_float({})", element_type(product), element);
+std::string as_float(const Product& product, const Term& element) {
+  return product.dtype == DType::f32 ? element.text
+                                     : fmt::format("{}_to_float({})", element_type(product), element.text);
 }
 
 }  // namespace npusim::cuda

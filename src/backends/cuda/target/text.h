@@ -6,6 +6,7 @@
 
 #include "backends/cuda/target/product.h"
 #include "print/print.h"
+#include "print/term.h"
 
 namespace npusim::cuda {
 
@@ -20,11 +21,11 @@ struct Lines {
 };
 
 // const int NAME_0 = …; NAME_1 … : the indices along the axis's dimensions of a flat position.
-void take_apart(Lines& to, const std::string& flat, const Axis& axis, const std::string& name);
-// Σ factor·index over the axis's dimensions as take_apart() named them; "" if all factors are 0.
-std::string put_together(const std::vector<int64_t>& factors, const Axis& axis, const std::string& name);
+void take_apart(Lines& to, const Term& flat, const Axis& axis, const std::string& name);
+// Σ factor·index over the axis's dimensions as take_apart() named them; empty if all factors are 0.
+Term put_together(const std::vector<int64_t>& factors, const Axis& axis, const std::string& name);
 // a + b + …, without what is empty or "0"; "0" for none.
-std::string sum_of(const std::vector<std::string>& parts);
+Term sum_of(const std::vector<Term>& parts);
 
 // The function of a product: its kernel's name, what is read ahead, and how many it makes.
 std::string function_name(const Kernel& kernel, const Product& product);
@@ -45,6 +46,6 @@ std::string_view address_type(const Operand& operand);
 std::string pointer_of(const Kernel& kernel, const Operand& operand);
 std::string pointer_of(const Kernel& kernel, int arg);
 std::string_view element_type(const Product& product);
-std::string as_float(const Product& product, const std::string& element);
+std::string as_float(const Product& product, const Term& element);
 
 }  // namespace npusim::cuda

@@ -35,8 +35,8 @@ class BlockText : TileText {
 
  private:
   // A loop's steps are counted from the piece's first.
-  std::string steps() const { return s_.pieces > 1 ? "steps" : std::to_string(steps_); }
-  std::string of_all(const std::string& step) const { return s_.pieces > 1 ? "first_step + " + step : step; }
+  Term steps() const { return s_.pieces > 1 ? Term("steps") : Term(steps_); }
+  Term of_all(const Term& step) const { return s_.pieces > 1 ? term("first_step + {:+}", step) : step; }
 
   void stage(char x, int size) {
     t_.add(fmt::format("const {0}* const {1}_stage = {1}_stages + step % {2} * {3};", element_type(p_), x, s_.stages,
@@ -122,13 +122,13 @@ class BlockText : TileText {
   }
 
   // What a row or a column has from k on.
-  std::string four(char x, const Operand& o, int size, const std::string& line) const {
+  std::string four(char x, const Operand& o, int size, const Term& line) const {
     const int words = line_words(o, size);
-    if (!across(o)) return fmt::format("*(const float4*)({}_stage + {})", x, place(words, line, "k / 4", word_));
+    if (!across(o)) return fmt::format("*(const float4*)({}_stage + {:+})", x, place(words, line, "k / 4", word_));
     std::string elements;
     for (int e = 0; e < word_; ++e)
-      elements += fmt::format("{}{}_stage[{} + ({}) % 4]", e == 0 ? "" : ", ", x,
-                              place(words, fmt::format("k + {}", e), fmt::format("({}) / 4", line), word_), line);
+      elements += fmt::format("{}{}_stage[{:+} + {:*} % 4]", e == 0 ? "" : ", ", x,
+                              place(words, term("k + {}", e), term("{:*} / 4", line), word_), line);
     return fmt::format("float4{{{}}}", elements);
   }
 
@@ -140,7 +140,7 @@ class BlockText : TileText {
       const bool all = count <= all_steps_ / s_.pieces || s_.pieces == 1;
       for (const auto& [x, is_ahead] : {std::pair{'a', p_.a.ahead}, {'b', p_.b.ahead}})
         if (is_ahead == ahead)
-          t_.add(fmt::format("{}bring_{}(step, {});", all ? "" : "if (step < steps) ", x, of_all("step")));
+          t_.add(fmt::format("{}bring_{}(step, {});", all ? "" : "if (step < steps) ", x, of_all("step").text));
       if (!ahead) t_.add("commit_copies();");
       t_.close();
     };
@@ -153,7 +153,7 @@ class BlockText : TileText {
   void next_stage(int ahead) {
     t_.open(fmt::format("if (step + {} < {})", ahead, steps()));
     for (const char x : {'a', 'b'})
-      t_.add(fmt::format("bring_{}((step + {}) % {}, {} + {});", x, ahead, s_.stages, of_all("step"), ahead));
+      t_.add(fmt::format("bring_{}((step + {}) % {}, {:+} + {});", x, ahead, s_.stages, of_all("step"), ahead));
     t_.close();
   }
 
@@ -162,16 +162,16 @@ class BlockText : TileText {
   std::string fragment(char x, const Operand& o, int size) const {
     const bool is_a = x == 'a';
     const int words = line_words(o, size);
-    const std::string first = is_a ? "warp_row + i * 16" : "warp_column + i * 16";
-    std::string line, at;
+    const Term first = is_a ? "warp_row + i * 16" : "warp_column + i * 16";
+    Term line, at;
     if (across(o)) {
       line = is_a ? "k + lane / 16 * 8 + lane % 8" : "k + lane / 8 % 2 * 8 + lane % 8";
-      at = fmt::format("({}) / 8 + {}", first, is_a ? "lane / 8 % 2" : "lane / 16");
+      at = term("{:*} / 8 + {}", first, is_a ? "lane / 8 % 2" : "lane / 16");
     } else {
-      line = first + (is_a ? " + lane % 16" : " + lane / 16 * 8 + lane % 8");
+      line = term("{:+} + {}", first, is_a ? "lane % 16" : "lane / 16 * 8 + lane % 8");
       at = is_a ? "k / 8 + lane / 16" : "k / 8 + lane / 8 % 2";
     }
-    return fmt::format("load_matrices{}({}[i], {}_stage + {})", across(o) ? "_turned" : "", x, x,
+    return fmt::format("load_matrices{}({}[i], {}_stage + {:+})", across(o) ? "_turned" : "", x, x,
                        place(words, line, at, word_));
   }
 };

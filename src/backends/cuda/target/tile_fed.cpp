@@ -149,8 +149,8 @@ class FedText : TileText {
       if (last) s_.columns = narrow;
       t_.add("#pragma unroll 1");
       t_.open(fmt::format("for (; tile < {}; tile += gridDim.x)", last ? all : wide));
-      const std::string number = last ? fmt::format("(tile - {})", wide) : "tile";
-      t_.add(fmt::format("const int first_row = {0} % {1} * {2}, first_column = {3} + {0} / {1} * {4}, batch = 0;",
+      const Term number = last ? term("tile - {}", wide) : "tile";
+      t_.add(fmt::format("const int first_row = {0:*} % {1} * {2}, first_column = {3} + {0:*} / {1} * {4}, batch = 0;",
                          number, rows, s_.rows, last ? first_column : 0, columns_of(p_, s_)));
       body();
       t_.close();

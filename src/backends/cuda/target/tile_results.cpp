@@ -11,16 +11,17 @@
 namespace npusim::cuda {
 namespace {
 
-std::string of_first_piece(const TileShape& s, const std::string& leaf) {
-  return s.pieces > 1 ? fmt::format("of_piece<{}>({}, 0)", s.pieces, leaf) : leaf;
+Term of_first_piece(const TileShape& s, const Term& leaf) {
+  return s.pieces > 1 ? term("of_piece<{}>({}, 0)", s.pieces, leaf.text) : leaf;
 }
 
 // All are asked for before the first is added.
-void add_pieces(Lines& t, const Product& p, const TileShape& s, const std::string& leaf) {
+void add_pieces(Lines& t, const Product& p, const TileShape& s, const Term& leaf) {
   if (s.pieces == 1) return;
   t.add(fmt::format("Lanes<float, {}> others[{}];", p.lanes, s.pieces - 1));
   t.add("#pragma unroll");
-  t.add(fmt::format("for (int p = 1; p < {0}; ++p) read_lanes(others[p - 1], of_piece<{0}>({1}, p));", s.pieces, leaf));
+  t.add(fmt::format("for (int p = 1; p < {0}; ++p) read_lanes(others[p - 1], of_piece<{0}>({1}, p));", s.pieces,
+                    leaf.text));
   t.add("#pragma unroll");
   t.add(fmt::format("for (int p = 1; p < {}; ++p)", s.pieces));
   t.add("#pragma unroll");
@@ -160,21 +161,22 @@ void add_results(Lines& t, const Kernel& k, const Product& p, const TileShape& s
                       turn ? "line" : "at"));
     const std::string beyond = all % (s.threads() * together) == 0 ? "" : fmt::format("line >= {} || ", lines);
     t.add(fmt::format("if ({}row >= {} || column >= {}) continue;", beyond, p.rows.size(), p.columns.size()));
-    const std::string leaf = fmt::format("results + line * {} + at", pitch), from = parameter_names(k);
+    const Term leaf = term("results + line * {} + at", pitch);
+    const std::string from = parameter_names(k);
     if (call == "read") {
       t.add(fmt::format("{}_read({}, batch, row, column, words[n]);", name, from));
     } else if (p.lanes > 1) {
       t.add(fmt::format("Lanes<float, {}> leaf;", p.lanes));
-      t.add(fmt::format("read_lanes(leaf, {});", of_first_piece(s, leaf)));
+      t.add(fmt::format("read_lanes(leaf, {});", of_first_piece(s, leaf).text));
       add_pieces(t, p, s, leaf);
       t.add(fmt::format("{}_rest({}, batch, row, column, leaf.at, words[n]);", name, from));
     } else if (s.pieces > 1) {
-      t.add(fmt::format("float leaf = *({});", of_first_piece(s, leaf)));
+      t.add(fmt::format("float leaf = *({});", of_first_piece(s, leaf).text));
       t.add("#pragma unroll");
-      t.add(fmt::format("for (int p = 1; p < {0}; ++p) leaf += *of_piece<{0}>({1}, p);", s.pieces, leaf));
+      t.add(fmt::format("for (int p = 1; p < {0}; ++p) leaf += *of_piece<{0}>({1}, p);", s.pieces, leaf.text));
       t.add(fmt::format("{}({}, batch, row, column, &leaf);", name, from));
     } else {
-      t.add(fmt::format("{}({}, batch, row, column, {});", name, from, leaf));
+      t.add(fmt::format("{}({}, batch, row, column, {});", name, from, leaf.text));
     }
     t.close();
   };

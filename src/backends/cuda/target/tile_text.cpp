@@ -10,35 +10,33 @@ namespace {
 
 constexpr int depth_words = tile_depth / word;
 
-std::string turned(int words, const std::string& line) {
-  return words >= 8   ? fmt::format("({} & 7)", line)
-         : words == 4 ? fmt::format("({} / 2 & 3)", line)
-                      : fmt::format("({} / 4 & 1)", line);
+Term turned(int words, const Term& line) {
+  return words >= 8 ? term("{} & 7", line) : words == 4 ? term("{:*} / 2 & 3", line) : term("{:*} / 4 & 1", line);
 }
 
 std::string there(const Operand& o, const std::string& position, const std::string& at) {
   std::string text = position;
   for (size_t n = 0; n < o.bounds.size(); ++n)
-    text += fmt::format(" && (unsigned)({}) < {}u", fmt::format(fmt::runtime(at), n), o.bounds[n].limit);
+    text += fmt::format(" && (unsigned){} < {}u", Term(fmt::format(fmt::runtime(at), n)), o.bounds[n].limit);
   return text;
 }
 
 // The sum in the type of addresses.
-std::string widen(const Operand& o, const Axis& axis, const std::string& name) {
+Term widen(const Operand& o, const Axis& axis, const std::string& name) {
   if (address_type(o) == "int") return put_together(o.strides, axis, name);
-  std::vector<std::string> parts;
+  std::vector<Term> parts;
   for (size_t n = 0; n < axis.dims.size(); ++n)
     if (const int64_t stride = o.strides[static_cast<size_t>(axis.dims[n])])
-      parts.push_back(fmt::format("(long long){}_{} * {}", name, n, stride));
-  return parts.empty() ? "" : fmt::format("{}", fmt::join(parts, " + "));
+      parts.push_back(term("(long long){}_{} * {}", name, n, stride));
+  return parts.empty() ? Term() : sum_of(parts);
 }
 
 }  // namespace
 
 int line_words(const Operand& o, int size) { return across(o) ? size / o.word : depth_words; }
 
-std::string place(int words, const std::string& line, const std::string& at, int word) {
-  return fmt::format("(({}) * {} + (({}) ^ {})) * {}", line, words, at, turned(words, "(" + line + ")"), word);
+Term place(int words, const Term& line, const Term& at, int word) {
+  return term("({} * {} + ({} ^ {})) * {}", line, words, at, turned(words, line), word);
 }
 
 TileText::TileText(const Kernel& kernel, const Product& product, const TileShape& shape)
@@ -60,17 +58,16 @@ void TileText::begin() {
                      std::min<int64_t>(s_.stages, steps_) * s_.rows * depth_));
 }
 
-void TileText::stand_at(const std::string& number) {
+void TileText::stand_at(const Term& number) {
   const int64_t row_tiles = (p_.rows.size() + s_.rows - 1) / s_.rows,
                 column_tiles = (p_.columns.size() + columns_of(p_, s_) - 1) / columns_of(p_, s_);
   // Blocks that follow each other share tiles of the larger operand: it comes from memory once.
   const bool rows_first = p_.b.elements >= p_.a.elements;
   const int64_t fast = rows_first ? row_tiles : column_tiles, slow = rows_first ? column_tiles : row_tiles;
-  const std::string first = fmt::format("{} % {}", number, fast),
-                    second = fmt::format("{} / {} % {}", number, fast, slow);
-  t_.add(fmt::format("const int first_row = {} * {}, first_column = {} * {};", rows_first ? first : second, s_.rows,
+  const Term first = term("{:*} % {}", number, fast), second = term("{:*} / {} % {}", number, fast, slow);
+  t_.add(fmt::format("const int first_row = {:*} * {}, first_column = {:*} * {};", rows_first ? first : second, s_.rows,
                      rows_first ? second : first, columns_of(p_, s_)));
-  t_.add(fmt::format("const int batch = {} / {};", number, row_tiles * column_tiles));
+  t_.add(fmt::format("const int batch = {:*} / {};", number, row_tiles * column_tiles));
 }
 
 void TileText::declare_operands() {
@@ -103,28 +100,28 @@ void TileText::declare(char x, const Operand& o, const Axis& axis, int size, con
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int j = 0; j < {}; ++j)", lines));
   const int apart = matrix_lines(x, size);
-  std::string line = fmt::format("{}_line + j * {}", x, lines_of_pass(o, size));
+  Term line = term("{}_line + j * {}", x, lines_of_pass(o, size));
   if (apart != size || (x == 'b' && has_neighbours(p_, s_))) {
-    t_.add(fmt::format("const int line = {};", line));
-    line = apart != size ? fmt::format("(line < {0} ? line : line - {0})", apart) : "line";
+    t_.add(fmt::format("const int line = {};", line.text));
+    line = apart != size ? term("line < {0} ? line : line - {0}", apart) : "line";
     // A lane's sums are two columns of each of four tiles: neighbours are put there.
     if (has_neighbours(p_, s_) && x == 'b')
-      line = fmt::format("{0} / 32 * 32 + {0} % 8 / 2 * 8 + {0} / 8 % 4 * 2 + {0} % 2", line);
+      line = term("{0:*} / 32 * 32 + {0:*} % 8 / 2 * 8 + {0:*} / 8 % 4 * 2 + {0:*} % 2", line);
   }
   t_.add(across(o) ? fmt::format("const int at = first_{} + {}_word * {};", what, x, word_)
-                   : fmt::format("const int at = first_{} + {};", what, line));
+                   : fmt::format("const int at = first_{} + {:+};", what, line));
   take_apart(t_, "at", axis, "r");
   if (ends) t_.add(fmt::format("{}_left = {} - at;", x, axis.size()));
   if (!plain) t_.add(fmt::format("{}_there[j] = at < {};", x, axis.size()));
   const std::string_view cast = type == "int" ? "" : "(long long)";
   t_.add(fmt::format(
       "{}_at[j] = {};", x,
-      sum_of({fmt::format("{}{}", o.offset ? cast : "", o.offset), widen(o, p_.batch, "z"), widen(o, axis, "r")})));
+      sum_of({term("{}{}", o.offset ? cast : "", o.offset), widen(o, p_.batch, "z"), widen(o, axis, "r")}).text));
   for (size_t n = 0; n < o.bounds.size(); ++n) {
     const Bound& b = o.bounds[n];
-    t_.add(fmt::format(
-        "{}_bound{}[j] = {};", x, n,
-        sum_of({std::to_string(b.offset), put_together(b.coeffs, p_.batch, "z"), put_together(b.coeffs, axis, "r")})));
+    t_.add(
+        fmt::format("{}_bound{}[j] = {};", x, n,
+                    sum_of({b.offset, put_together(b.coeffs, p_.batch, "z"), put_together(b.coeffs, axis, "r")}).text));
   }
   t_.close();
 }
@@ -136,16 +133,16 @@ int TileText::matrix_lines(char x, int size) const { return x == 'b' && p_.secon
 void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
   const int words = line_words(o, size), count = passes(o, size), pass = lines_of_pass(o, size);
   const int all = across(o) ? depth_ : size;
-  const std::string stage = fmt::format("{}_stages + stage * {}", x, (x == 'b' ? stage_columns_ : size) * depth_);
+  const Term stage = term("{}_stages + stage * {}", x, (x == 'b' ? stage_columns_ : size) * depth_);
   const int apart = matrix_lines(x, size);
   const bool two = apart != size;
   const std::string one = pointer_of(k_, o), from = two ? "from" : one, other = two ? pointer_of(k_, p_.second_b) : "";
-  const auto depth = [&](const std::string& position) {
-    t_.add(fmt::format("const int k = step * {} + {};", depth_, position));
+  const auto depth = [&](const Term& position) {
+    t_.add(fmt::format("const int k = step * {} + {:+};", depth_, position));
     take_apart(t_, "k", p_.depth, "k");
-    t_.add(fmt::format("const {} deep = {};", address_type(o), sum_of({widen(o, p_.depth, "k")})));
+    t_.add(fmt::format("const {} deep = {};", address_type(o), sum_of({widen(o, p_.depth, "k")}).text));
     for (size_t n = 0; n < o.bounds.size(); ++n)
-      t_.add(fmt::format("const int deep{} = {};", n, sum_of({put_together(o.bounds[n].coeffs, p_.depth, "k")})));
+      t_.add(fmt::format("const int deep{} = {};", n, sum_of({put_together(o.bounds[n].coeffs, p_.depth, "k")}).text));
   };
   const auto is_there = [&](const std::string& j) {
     std::string text = fmt::format("{}_there[{}]", x, j);
@@ -156,28 +153,28 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
   };
   t_.open("");
   if (is_plain(o, axis, size)) {
-    depth(fmt::format("{}_word * {}", x, word_));
+    depth(term("{}_word * {}", x, word_));
     t_.add(fmt::format("const {}* const from = {} + {}_at[0] + deep;", element_type(p_), one, x));
     if (two) t_.add(fmt::format("const {}* const other = {} + {}_at[0] + deep;", element_type(p_), other, x));
-    t_.add(fmt::format("{}* const to = {} + {};", element_type(p_), stage,
-                       place(words, fmt::format("{}_line", x), fmt::format("{}_word", x), word_)));
+    t_.add(fmt::format("{}* const to = {:+} + {:+};", element_type(p_), stage,
+                       place(words, term("{}_line", x), term("{}_word", x), word_)));
     t_.add("#pragma unroll");
     const std::string_view wide = address_type(o) == "int" ? "" : "(long long)";
     const bool permuted = x == 'b' && has_neighbours(p_, s_);  // then passes take 4 and 28 lines more in turns
     const int64_t pitch = axis.dims.empty() ? 0 : o.strides[static_cast<size_t>(axis.dims[0])];
-    const std::string number = two ? fmt::format("(j % {})", apart / pass) : "j";
-    const std::string further =
-        permuted ? fmt::format("({0} / 2 * 32 + {0} % 2 * 4)", number) : fmt::format("{} * {}", number, pass);
+    const Term number = two ? term("j % {}", apart / pass) : "j";
+    const Term further = permuted ? term("{0:*} / 2 * 32 + {0:*} % 2 * 4", number) : term("{:*} * {}", number, pass);
     std::string is_there = p_.depth.size() % depth_ == 0 ? "" : fmt::format("k < {}", p_.depth.size());
-    if (axis.size() % apart != 0) is_there += fmt::format("{}{} < {}_left", is_there.empty() ? "" : " && ", further, x);
+    if (axis.size() % apart != 0)
+      is_there += fmt::format("{}{:+} < {}_left", is_there.empty() ? "" : " && ", further, x);
     t_.add(fmt::format("for (int j = 0; j < {}; ++j) copy_async(to + j * {}, {} + {}{} * {}, {});", count,
-                       pass * depth_, two ? fmt::format("(j < {} ? from : other)", apart / pass) : "from", wide,
-                       further, pitch, is_there.empty() ? "true" : is_there));
+                       pass * depth_, two ? term("j < {} ? from : other", apart / pass) : "from", wide, further, pitch,
+                       is_there.empty() ? "true" : is_there));
   } else if (o.words == Operand::Words::none) {
     t_.add(fmt::format("Lanes<{}, {}> words[{}];", element_type(p_), word_, count));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int e = 0; e < {}; ++e)", word_));
-    depth(fmt::format("{}_word * {} + e", x, word_));
+    depth(term("{}_word * {} + e", x, word_));
     t_.add("#pragma unroll");
     t_.add(fmt::format("for (int j = 0; j < {}; ++j) words[j].at[e] = {} ? {}[{}_at[j] + deep] : 0;", count,
                        is_there("j"), from, x));
@@ -186,11 +183,10 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
     if (all % pass != 0) t_.add(fmt::format("if (line >= {}) break;", all));
-    t_.add(
-        fmt::format("write_lanes(words[j], {} + {});", stage, place(words, "line", fmt::format("{}_word", x), word_)));
+    t_.add(fmt::format("write_lanes(words[j], {:+} + {:+});", stage, place(words, "line", term("{}_word", x), word_)));
     t_.close();
   } else {
-    if (!across(o)) depth(fmt::format("{}_word * {}", x, word_));
+    if (!across(o)) depth(term("{}_word * {}", x, word_));
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int j = 0; j < {}; ++j)", count));
     t_.add(fmt::format("const int line = {}_line + j * {};", x, pass));
@@ -200,8 +196,8 @@ void TileText::bring(char x, const Operand& o, const Axis& axis, int size) {
     if (two) t_.add(fmt::format("const {}* const from = line < {} ? {} : {};", element_type(p_), apart, one, other));
     t_.add(fmt::format("const bool there = {};", is_there(j)));
     const bool part = !across(o) && p_.filled != word_;
-    t_.add(fmt::format("copy_{}({} + {}, {} + (there ? {}_at[{}] + deep : 0), {});", part ? "part" : "async", stage,
-                       place(words, "line", fmt::format("{}_word", x), word_), from, x, j,
+    t_.add(fmt::format("copy_{}({:+} + {:+}, {} + (there ? {}_at[{}] + deep : 0), {});", part ? "part" : "async", stage,
+                       place(words, "line", term("{}_word", x), word_), from, x, j,
                        part ? fmt::format("there ? {} : 0", 16 / word_ * p_.filled) : "there"));
     t_.close();
   }

@@ -11,7 +11,7 @@ inline bool across(const Operand& o) { return o.words == Operand::Words::across;
 // Words in a line of the stage's memory, and where a line's word lies: neighbours in a column of words lie in
 // different banks.
 int line_words(const Operand& o, int size);
-std::string place(int words, const std::string& line, const std::string& at, int word);
+Term place(int words, const Term& line, const Term& at, int word);
 
 class TileText {
  public:
@@ -20,7 +20,7 @@ class TileText {
  protected:
   void begin();  // where the stages lie
   // Where the tile of this number is.
-  void stand_at(const std::string& number);
+  void stand_at(const Term& number);
   // Where this thread's words are, and functions that bring them into a stage.
   void declare_operands();
   // Whether lines follow each other in even steps, and all are there; of a pair, those before an end.

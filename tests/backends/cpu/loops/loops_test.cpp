@@ -227,13 +227,85 @@ TEST(Loops, Gather) {
   check_kernel_runs(b.finish("gather"));
 }
 
+// out[c, y, x] = image[c, row(y, x), column(y, x)] · weight(y, x), rows and columns computed from what is read, with
+// channels first or last: what does not vary along them is computed once for all.
+Kernel sampled(int64_t channels, int64_t high, int64_t wide, bool last, DType dtype) {
+  const auto shape = [&](int64_t h, int64_t w) { return last ? Shape{h, w, channels} : Shape{channels, h, w}; };
+  KernelBuilder b({channels, high, wide});
+  const int image = b.input({dtype, shape(6, 6)}), rows = b.input({DType::i64, {high, wide}}),
+            columns = b.input({DType::i32, {high, wide}}), weight = b.input({DType::f32, {high, wide}});
+  const auto place = [&](Ex y, Ex x) {
+    return last ? std::vector<Coord>{y, x, b.dim(0)} : std::vector<Coord>{b.dim(0), y, x};
+  };
+  const std::vector<Coord> here{b.dim(1), b.dim(2)};
+  const Ex y = b.load(rows, here), x = b.load(columns, here);
+  const Ex w = exp(sin(b.load(weight, here)) * 2.0) - cos(b.load(weight, here));
+  const Scalar type = scalar_of(dtype);
+  const auto read = [&](Ex at_y, Ex at_x) { return b.cast(b.load(image, place(at_y, at_x)), Scalar::f32); };
+  const Ex sum = read(y, x) * w + read(max(y - int64_t{1}, int64_t{0}), irem(x + int64_t{1}, b.integer(6)));
+  const std::vector<Coord> to =
+      last ? std::vector<Coord>{b.dim(1), b.dim(2), b.dim(0)} : std::vector<Coord>{b.dim(0), b.dim(1), b.dim(2)};
+  b.store(b.output({dtype, shape(high, wide)}), to, b.cast(sum, type));
+  return b.finish("sampled");
+}
+
+TEST(Loops, PlacesAreTheSameForAllChannels) {
+  Check loose;
+  loose.tolerance = 1e-5;
+  for (DType dtype : {DType::f32, DType::f16, DType::f64})
+    for (int64_t channels : {1, 3, 17})
+      for (bool last : {false, true})
+        for (auto [high, wide] : {std::pair<int64_t, int64_t>{5, 9}, {37, 70}, {1, 33}, {3, 1100}})
+          check_kernel_runs(sampled(channels, high, wide, last, dtype), loose);
+  const Kernel k = sampled(3, 5, 70, false, DType::f32);
+  Memory memory = random_arguments(k, {});
+  store_int(memory[1].data(), DType::i64, 123, 6);  // one beyond the image
+  Loops loops(k, 2);
+  EXPECT_FALSE(loops.run(pointers(k, memory).data()));
+  EXPECT_EQ(loops.trap_message(), "index 6 is out of range for a dimension of 6");
+  store_int(memory[1].data(), DType::i64, 123, 5);
+  EXPECT_TRUE(loops.run(pointers(k, memory).data()));
+}
+
+// Places that index terms, a padded border and a stride together decide.
+TEST(Loops, GatherInPaddedWindows) {
+  for (int64_t step : {1, 2})
+    for (int64_t width : {7, 40, 300}) {
+      KernelBuilder b({4, width});
+      const int table = b.input({DType::f32, {6, 64}}), ids = b.input({DType::i64, {4}}),
+                lines = b.input({DType::i64, {4, width}});
+      const Affine at = b.dim(1) * step + -3;
+      const Ex one = b.load(table, std::vector<Coord>{Coord(b.load(ids, std::vector<Coord>{b.dim(0)})), at});
+      const Ex many = b.load(table, std::vector<Coord>{Coord(b.load_broadcast(lines)), at});
+      b.store(b.output({DType::f32, {4, width}}), select(b.in_bounds(at, 64), one + many * 2.0, -1.0));
+      check_kernel_runs(b.finish("padded_gather"));
+    }
+}
+
+// Stores that leave the result: those do nothing.
+TEST(Loops, InterleavedAndCropped) {
+  for (bool last : {false, true})
+    for (int64_t channels : {1, 5, 32})
+      for (int64_t crop : {0, 1, 2}) {
+        const int64_t count = 9, stride = 3, extent = count * stride - 2 * crop;
+        KernelBuilder b({channels, count, stride, count, stride});
+        const int x = b.input({DType::f32, {count, count, stride, stride, channels}});
+        const Affine y_at = b.dim(1) * stride + b.dim(2) + -crop, x_at = b.dim(3) * stride + b.dim(4) + -crop;
+        const std::vector<Coord> from{b.dim(1), b.dim(3), b.dim(2), b.dim(4), b.dim(0)},
+            to = last ? std::vector<Coord>{y_at, x_at, b.dim(0)} : std::vector<Coord>{b.dim(0), y_at, x_at};
+        const Shape shape = last ? Shape{extent, extent, channels} : Shape{channels, extent, extent};
+        b.store(b.output({DType::f32, shape}), to, b.load(x, from) + 1.0);
+        check_kernel_runs(b.finish("interleave"));
+      }
+}
+
 TEST(Loops, ScatterAddsInOrder) {
   for (DType dtype : {DType::f32, DType::f16, DType::i32}) {
     KernelBuilder b({30, 50});
     const int x = b.input({dtype, {6, 50}}), ids = b.input({DType::i64, {30}}), y = b.input({dtype, {30, 50}});
     const int out = b.output({dtype, {6, 50}}, x);
     const std::vector<Coord> at{Coord(b.load(ids, std::vector<Coord>{b.dim(0)})), b.dim(1)};
-    b.store(out, at, b.load_broadcast(y), true);
+    b.store(out, at, b.load_broadcast(y), Reduction::sum);
     Check check;
     check.tolerance = 1e-5;
     if (dtype == DType::f16) check.tolerance = 1e-2;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/group.h"
 
@@ -181,7 +182,12 @@ class EmulatorTarget : public CodegenTarget {
   }
   const TargetConfig& config() const override { return config_; }
 
+  Unfused in_parts(const Kernel& kernel) const override { return has_order(kernel) ? unfuse(kernel) : Unfused{}; }
+
   std::string refuse(const Kernel& kernel) const override {
+    for (const BoundKernel& part : in_parts(kernel).steps)
+      if (auto reason = cannot_print(part.kernel, metal_dialect, schedule_alone(part.kernel, false))) return *reason;
+    if (has_order(kernel)) return "";
     const Spelled spelled = spell(kernel);
     if (spelled.scratch.empty()) {
       const Kernel part = only_step(kernel, spelled.parts[0]);
@@ -213,7 +219,7 @@ class EmulatorTarget : public CodegenTarget {
     return std::max<size_t>(members.size(), 1);
   }
 
-  void plan(Program& program) const override { Planner(program).run(); }
+  void plan(Program& program, std::vector<std::string>&) const override { Planner(program).run(); }
 
  private:
   static bool is_local_to_none(int32_t) { return false; }

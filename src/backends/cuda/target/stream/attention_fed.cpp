@@ -29,17 +29,17 @@ void AttentionText::find_rows() {
 }
 
 // What a mask adds to the lane's scores of the split's chunk `which`, as those have them that read one or several.
-void AttentionText::read_masks(bool several, const std::string& which) {
+void AttentionText::read_masks(bool several, const Term& which) {
   if (masks() == 0) return;
   t_.open("");
   t_.add("// Without branches around the reads, what is read is waited for where it is used.");
-  t_.add(fmt::format("const int end = {0} < chunks.count{1} ? most : 0;", which,
-                     a_.looks > 0 ? fmt::format(" && chunks.seen[{}] != chunk_open", which) : ""));
+  t_.add(fmt::format("const int end = {:+} < chunks.count{} ? most : 0;", which,
+                     a_.looks > 0 ? fmt::format(" && chunks.seen[{}] != chunk_open", which.text) : ""));
   if (several) {
-    t_.add(fmt::format("const int from = {} + warp % 2 * {};", from_of(which), own_keys));
+    t_.add(fmt::format("const int from = {:+} + warp % 2 * {};", from_of(which), own_keys));
     read_own_masks();
   } else {
-    t_.add(fmt::format("const int key = {} + warp % 4 * 8 + lane / 4;", from_of(which)));
+    t_.add(fmt::format("const int key = {:+} + warp % 4 * 8 + lane / 4;", from_of(which)));
     read_masks_of_chunk("end");
   }
   t_.close();
@@ -88,10 +88,10 @@ void AttentionText::close_piece() {
 
 // A lane's words of the key at this place of the chunk that begins with key `begin`. Lanes of odd keys take the units
 // of two the other way round, so that all meet in no bank.
-void AttentionText::read_fed_keys(const std::string& words, const std::string& place) {
+void AttentionText::read_fed_keys(const Term& words, const Term& place) {
   const int64_t bytes = x_.depth.size() * 2;
-  t_.add(fmt::format("const char* line = piece + ({}) * {};", place, bytes));
-  if (a_.fed->key_row.argument >= 0) t_.add(fmt::format("if (begin + {} == key_place) line = key_row;", place));
+  t_.add(fmt::format("const char* line = piece + {:*} * {};", place, bytes));
+  if (a_.fed->key_row.argument >= 0) t_.add(fmt::format("if (begin + {:+} == key_place) line = key_row;", place));
   t_.add("const int swapped = lane / 4 % 2 * 64;");
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int u = 0; u < {}; u += 2)", x_.depth.size() / unit));
@@ -102,10 +102,10 @@ void AttentionText::read_fed_keys(const std::string& words, const std::string& p
 }
 
 // The place of a value in the piece.
-std::string AttentionText::value_line(const std::string& place, int64_t pitch) {
-  const std::string in_piece = fmt::format("values + ({}) * {}", place, pitch);
+Term AttentionText::value_line(const Term& place, int64_t pitch) {
+  const Term in_piece = term("values + {:*} * {}", place, pitch);
   if (a_.fed->value_row.argument < 0) return in_piece;
-  return fmt::format("begin + {} == value_place ? value_row : {}", place, in_piece);
+  return term("begin + {:+} == value_place ? value_row : {:+}", place, in_piece);
 }
 
 // A lane's words of its four values: of each two lines lanes of odd pairs take the second one first, so that no more
@@ -115,15 +115,14 @@ void AttentionText::read_fed_values() {
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
   t_.add(fmt::format("const char* const line = {};",
-                     value_line("i / 2 * 8 + lane % 4 * 2 + i % 2", x_.columns.size() * 2)));
+                     value_line("i / 2 * 8 + lane % 4 * 2 + i % 2", x_.columns.size() * 2).text));
   for (int64_t n = 0; n < own_lines(); n += 2) {
-    const std::string one = fmt::format("line + {} * 2", own_column(std::to_string(n))),
-                      other = fmt::format("line + {} * 2", own_column(std::to_string(n + 1)));
+    const Term one = term("line + {:*} * 2", own_column(n)), other = term("line + {:*} * 2", own_column(n + 1));
     if (n + 1 == own_lines()) {
-      t_.add(fmt::format("value_words[i][{}] = *(const uint4*)({});", n, one));
+      t_.add(fmt::format("value_words[i][{}] = *(const uint4*){};", n, one));
     } else {
       t_.open("");
-      t_.add(fmt::format("const char *const one = {}, *const other = {};", one, other));
+      t_.add(fmt::format("const char *const one = {}, *const other = {};", one.text, other.text));
       t_.add("const uint4 first = *(const uint4*)(odd ? other : one), second = *(const uint4*)(odd ? one : other);");
       t_.add(fmt::format(
           "value_words[i][{}] = one_of(odd, second, first), value_words[i][{}] = one_of(odd, first, second);", n,
@@ -155,7 +154,8 @@ void AttentionText::parts_of_one(const std::string& name) {
     t_.close();
   }
   t_.open("if (which < chunks.count)");
-  t_.add(fmt::format("const int begin = {}, from = begin, key = from + warp % 4 * 8 + lane / 4;", from_of("which")));
+  t_.add(
+      fmt::format("const int begin = {}, from = begin, key = from + warp % 4 * 8 + lane / 4;", from_of("which").text));
   open_piece();
   t_.add(fmt::format("uint4 key_words[{}];", x_.depth.size() / unit));
   t_.open("");
@@ -171,7 +171,7 @@ void AttentionText::parts_of_one(const std::string& name) {
   }
   t_.add(fmt::format("const char* const value_line = {}{};",
                      a_.counted ? "begin + lane >= most ? (const char*)nothing : " : "",
-                     value_line("lane", a_.fed_pitch())));
+                     value_line("lane", a_.fed_pitch()).text));
   t_.add("mbarrier_wait(&ring.full[2 * ring.slot + 1], ring.phase);");
   t_.add("meet_block();");
   weigh(k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype);
@@ -235,7 +235,7 @@ void AttentionText::parts_of_several(const std::string& name) {
   t_.add("if (first % 32 == 0) shown = shown_of(all, first + lane);");
   t_.add(fmt::format("const unsigned of_turn = shown >> first % 32 & {};", (1 << at_once) - 1));
   t_.open("if (of_turn >> pair & 1)");
-  t_.add(fmt::format("const int from = {} + warp % 2 * half_keys, begin = from;", from_of("(first + pair)")));
+  t_.add(fmt::format("const int from = {:+} + warp % 2 * half_keys, begin = from;", from_of("first + pair")));
   t_.add("some = true;");
   find_half();
   t_.add("mbarrier_wait(&mine.full[2 * mine.slot], mine.phase);");

@@ -66,18 +66,19 @@ void AttentionText::open_function(const std::string& half, const std::string& fi
                       first, first.empty() ? "" : ",\n    ", parameters(k_, d_)));
 }
 
-std::string AttentionText::at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
-                              const std::string& two_name) const {
-  return fmt::format("{}[{}]", add(a.arg),
-                     sum_of({a.offset ? fmt::format("{}LL", a.offset) : "", put_together(a.strides, x_.batch, "z"),
-                             put_together(a.strides, one, one_name), put_together(a.strides, two, two_name)}));
+Term AttentionText::at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
+                       const std::string& two_name) const {
+  return term("{}[{}]", add(a.arg),
+              sum_of({a.offset ? term("{}LL", a.offset) : Term(), put_together(a.strides, x_.batch, "z"),
+                      put_together(a.strides, one, one_name), put_together(a.strides, two, two_name)})
+                  .text);
 }
 
 int64_t AttentionText::turns_of(const Axis& along) const {
   return (chunk * along.size() / word + stream_threads - 1) / stream_threads;
 }
 
-void AttentionText::read_words(const Access& a, const Axis& keys, const Axis& along, const std::string& words) {
+void AttentionText::read_words(const Access& a, const Axis& keys, const Axis& along, const Term& words) {
   const int64_t each = along.size() / word, turns = turns_of(along);
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
@@ -91,12 +92,12 @@ void AttentionText::read_words(const Access& a, const Axis& keys, const Axis& al
   t_.close();
 }
 
-void AttentionText::write_words(const Axis& along, const std::string& words, const std::string& to, int64_t stride) {
+void AttentionText::write_words(const Axis& along, const Term& words, const Term& to, int64_t stride) {
   const int64_t each = along.size() / word;
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns_of(along)));
   t_.add(fmt::format("const int i = threadIdx.x + turn * {};", stream_threads));
-  t_.add(fmt::format("if (i < {}) *(uint4*)({} + i / {} * {} + i % {} * 16) = {}[turn];", chunk * each, to, each,
+  t_.add(fmt::format("if (i < {}) *(uint4*)({:+} + i / {} * {} + i % {} * 16) = {}[turn];", chunk * each, to, each,
                      stride, each, words));
   t_.close();
 }
@@ -110,12 +111,12 @@ void AttentionText::count_of_row() {
 
 // So many keys and values from one on into the cache that all blocks see, by so many threads, which are counted by
 // `thread`.
-void AttentionText::bring(const std::string& from, int64_t count, const std::string& thread, int64_t threads) {
+void AttentionText::bring(const Term& from, int64_t count, const Term& thread, int64_t threads) {
   const auto lines_of = [&](const Access& a, const Axis& keys, const Axis& along) {
     constexpr int64_t line = 64;  // elements of a line of the cache
     const int64_t lines = (along.size() + line - 1) / line;
-    t_.open(fmt::format("for (int i = {}; i < {}; i += {})", thread, count * lines, threads));
-    t_.add(fmt::format("const int key = {} + i / {}, at = i % {} * {};", from, lines, lines, line));
+    t_.open(fmt::format("for (int i = {}; i < {}; i += {})", thread.text, count * lines, threads));
+    t_.add(fmt::format("const int key = {:+} + i / {}, at = i % {} * {};", from, lines, lines, line));
     take_apart(t_, "key", keys, "n");
     take_apart(t_, "at", along, "k");
     t_.add(fmt::format("if (key < most) bring_nearer(&{});", at(a, keys, "n", along, "k")));
@@ -124,7 +125,7 @@ void AttentionText::bring(const std::string& from, int64_t count, const std::str
   lines_of(a_.keys(k_), x_.keys, x_.depth);
   lines_of(k_.contraction->b, x_.value_keys, x_.columns);
 }
-void AttentionText::bring_chunk(const std::string& from) { bring(from, chunk, "threadIdx.x", stream_threads); }
+void AttentionText::bring_chunk(const Term& from) { bring(from, chunk, "threadIdx.x", stream_threads); }
 
 // What this block looks at first.
 void AttentionText::ahead() {
@@ -135,7 +136,7 @@ void AttentionText::ahead() {
   take_apart(t_, "batch", x_.batch, "z");
   most_keys(false);
   if (a_.chunks() == 1) {
-    bring_chunk(fmt::format("split * {}", chunk));
+    bring_chunk(term("split * {}", chunk));
   } else {
     open_chunks("chunks", a_.looks > 0 ? "seen" : "nullptr");
     t_.add("#pragma unroll 1");
@@ -185,15 +186,11 @@ void AttentionText::open_items() {
 }
 
 // Those of the split that have keys; `seen`: which of them a mask does not hide.
-void AttentionText::open_chunks(const std::string& name, const std::string& seen, const std::string& turns) {
-  t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen, a_.splits, turns));
+void AttentionText::open_chunks(const std::string& name, const Term& seen, const std::string& turns) {
+  t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen.text, a_.splits, turns));
 }
-std::string AttentionText::seen_by_item() const {
-  return a_.looks > 0 ? fmt::format("seen + nth * {}", a_.looks) : "nullptr";
-}
-std::string AttentionText::from_of(const std::string& n) const {
-  return fmt::format("(split + {} * {}) * {}", n, a_.splits, chunk);
-}
+Term AttentionText::seen_by_item() const { return a_.looks > 0 ? term("seen + nth * {}", a_.looks) : "nullptr"; }
+Term AttentionText::from_of(const Term& n) const { return term("(split + {:*} * {}) * {}", n, a_.splits, chunk); }
 
 // Which of a split's chunks have a key that a mask does not hide, and of which it leaves all scores as they are: a byte
 // for each.

@@ -38,22 +38,22 @@ class AttentionText {
   void open_function(const std::string& half, const std::string& first, const std::string& kind = "");
   void open_parts(const std::string& name);
   void open_items();
-  void open_chunks(const std::string& name, const std::string& seen, const std::string& turns = "0, 1");
-  std::string seen_by_item() const;
-  std::string from_of(const std::string& n) const;  // the first key of a split's chunk
-  void bring(const std::string& from, int64_t count, const std::string& thread, int64_t threads);
-  void bring_chunk(const std::string& from);  // by the block
+  void open_chunks(const std::string& name, const Term& seen, const std::string& turns = "0, 1");
+  Term seen_by_item() const;
+  Term from_of(const Term& n) const;  // the first key of a split's chunk
+  void bring(const Term& from, int64_t count, const Term& thread, int64_t threads);
+  void bring_chunk(const Term& from);  // by the block
   void count_of_row();
   // How many keys the row with the most of them has; and, if asked for, how many each.
   void most_keys(bool of_rows);
   // What is read of an operand at batch z_…, and along two axes.
-  std::string at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
-                 const std::string& two_name) const;
+  Term at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
+          const std::string& two_name) const;
   // Words of keys or values of the chunk `from`, zeros behind the last key: first all reads, then the writes to the
   // block's memory.
   int64_t turns_of(const Axis& along) const;  // words of a thread
-  void read_words(const Access& a, const Axis& keys, const Axis& along, const std::string& words);
-  void write_words(const Axis& along, const std::string& words, const std::string& to, int64_t stride);
+  void read_words(const Access& a, const Axis& keys, const Axis& along, const Term& words);
+  void write_words(const Axis& along, const Term& words, const Term& to, int64_t stride);
 
   static constexpr int64_t chunks_ahead = 4;  // are on their way from memory: as many as are read at once by warps
 
@@ -61,13 +61,12 @@ class AttentionText {
   int64_t groups() const { return (x_.rows.size() + 3) / 4; }  // of four rows
   int64_t group_turns() const { return (groups() + 1) / 2; }   // in which two times four warps take them
   int64_t masks() const { return a_.multiplied && a_.mask >= 0 ? group_turns() : 0; }  // of a lane
-  void read_units(const std::string& words, const std::string& there, const Access& a, const Axis& one,
-                  const std::string& one_name);
+  void read_units(const Term& words, const Term& there, const Access& a, const Axis& one, const std::string& one_name);
   void find_below(DType dtype);
   void declare_sums();
   void declare_chunk();
-  void read_chunk(const std::string& from);
-  void read_masks_of_chunk(const std::string& end);
+  void read_chunk(const Term& from);
+  void read_masks_of_chunk(const Term& end);
   void multiply(const Access& queries, DType dtype);
   void weigh(DType dtype);
   void publish_tiles();
@@ -77,18 +76,18 @@ class AttentionText {
 
   // Where keys are fed.
   void find_rows();
-  void read_masks(bool several, const std::string& which);
+  void read_masks(bool several, const Term& which);
   void open_piece();
-  void read_fed_keys(const std::string& words, const std::string& place);
+  void read_fed_keys(const Term& words, const Term& place);
   void read_fed_values();
   void find_half();
   void leave_half();
-  std::string value_line(const std::string& place, int64_t pitch);
+  Term value_line(const Term& place, int64_t pitch);
   void close_piece();
 
   // Of warps with keys of their own.
   int64_t own_lines() const { return x_.columns.size() / 64; }
-  static std::string own_column(const std::string& line);
+  static Term own_column(const Term& line);
   void open_own();
   void begin_own();
   void declare_own();
@@ -99,8 +98,8 @@ class AttentionText {
   void weigh_own(DType dtype);
   void sum_own(DType dtype);
   void bring_next();
-  std::string found_at(const std::string& warp) const;
-  void leave_own(const std::string& at);
+  Term found_at(const Term& warp) const;
+  void leave_own(const Term& at);
   void join_own();
   void publish_own();
 

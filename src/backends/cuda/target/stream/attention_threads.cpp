@@ -18,8 +18,8 @@ void AttentionText::parts_by_threads() {
   const DType dtype = k_.args[static_cast<size_t>(keys.arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(values.arg)].dtype;
   const int64_t key_stride = depth * 2 + StreamAttention::row_pad;
-  const auto widen = [&](DType t, const std::string& text) {
-    return fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(t)].load), text);
+  const auto widen = [&](DType t, const Term& element) {
+    return fmt::format(fmt::runtime(d_.elements[static_cast<size_t>(t)].load), element);
   };
   open_parts("parts");
   t_.add(
@@ -43,7 +43,7 @@ void AttentionText::parts_by_threads() {
   t_.add("meet_block();");
   open_chunks("chunks", seen_by_item());
   t_.open("for (int n = next_chunk(chunks); n < chunks.count; n = next_chunk(chunks))");
-  t_.add(fmt::format("const int from = {};", from_of("n")));
+  t_.add(fmt::format("const int from = {};", from_of("n").text));
   t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", turns_of(x_.depth), turns_of(x_.columns)));
   read_words(keys, x_.keys, x_.depth, "key_words");
   read_words(values, x_.value_keys, x_.columns, "value_words");
@@ -94,9 +94,9 @@ void AttentionText::parts_by_threads() {
   t_.add("uint2 two = {0, 0};");
   t_.add(fmt::format("if (place < there) two = *(const uint2*)(values + place * {} + column * 2);", columns * 2));
   for (int e = 0; e < quad; ++e)
-    t_.add(fmt::format("sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
-                       widen(value_type, fmt::format("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y",
-                                                     e % 2 ? " >> 16" : ""))));
+    t_.add(fmt::format(
+        "sums[turn].at[{0}] = fmaf(share, {1}, sums[turn].at[{0}]);", e,
+        widen(value_type, term("({})({}{})", type(values.arg), e < 2 ? "two.x" : "two.y", e % 2 ? " >> 16" : ""))));
   t_.close();
   t_.close();
   t_.add("meet_block();");

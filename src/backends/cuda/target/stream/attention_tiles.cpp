@@ -14,14 +14,14 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 int64_t AttentionText::warp_tiles() const { return (x_.columns.size() / 8 + stream_warps - 1) / stream_warps; }
 
 // Of each 32 elements along the depth a lane's eight, zeros where there are none.
-void AttentionText::read_units(const std::string& words, const std::string& there, const Access& a, const Axis& one,
+void AttentionText::read_units(const Term& words, const Term& there, const Access& a, const Axis& one,
                                const std::string& one_name) {
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
   t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
   take_apart(t_, "at", x_.depth, "k");
   t_.add(fmt::format("{}[u] = uint4{{0, 0, 0, 0}};", words));
-  t_.add(fmt::format("if ({}) {}[u] = *(const uint4*)&{};", there, words, at(a, one, one_name, x_.depth, "k")));
+  t_.add(fmt::format("if ({}) {}[u] = *(const uint4*)&{};", there.text, words, at(a, one, one_name, x_.depth, "k")));
   t_.close();
 }
 
@@ -40,8 +40,8 @@ void AttentionText::declare_chunk() {
   t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", x_.depth.size() / unit, turns_of(x_.columns)));
   if (masks() > 0) t_.add(fmt::format("float masks[{}];", masks()));
 }
-void AttentionText::read_chunk(const std::string& from) {
-  t_.add(fmt::format("from = {}, key = from + warp % 4 * 8 + lane / 4;", from));
+void AttentionText::read_chunk(const Term& from) {
+  t_.add(fmt::format("from = {}, key = from + warp % 4 * 8 + lane / 4;", from.text));
   t_.open("");
   take_apart(t_, "key", x_.keys, "n");
   read_units("key_words", "key < most", a_.keys(k_), x_.keys, "n");
@@ -49,7 +49,7 @@ void AttentionText::read_chunk(const std::string& from) {
   t_.close();
   read_words(k_.contraction->b, x_.value_keys, x_.columns, "value_words");
 }
-void AttentionText::read_masks_of_chunk(const std::string& end) {
+void AttentionText::read_masks_of_chunk(const Term& end) {
   if (masks() == 0) return;
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int n = 0; n < {}; ++n)", masks()));
@@ -197,7 +197,7 @@ void AttentionText::parts_by_tensor_cores(const std::string& name) {
     t_.open("while (which < chunks.count)");
   } else {
     t_.open(fmt::format("if (split * {} < most)", chunk));
-    read_chunk(fmt::format("split * {}", chunk));
+    read_chunk(term("split * {}", chunk));
   }
   t_.add("if (later) meet_block();");
   t_.add("later = true;");

@@ -13,8 +13,8 @@ constexpr int64_t unit = StreamAttention::unit, own_keys = StreamAttention::own_
 }  // namespace
 
 // Of each 64 columns the first one of a lane's eight: those of neighbouring lines are in different banks.
-std::string AttentionText::own_column(const std::string& line) {
-  return fmt::format("({0} * 64 + (lane / 4 ^ {0} % 2 * 4) * {1})", line, word);
+Term AttentionText::own_column(const Term& line) {
+  return term("{0:*} * 64 + (lane / 4 ^ {0:*} % 2 * 4) * {1}", line, word);
 }
 
 // A lane's words of its warp's keys, with what a mask adds to its scores. As operand a keys are rows, of which it has
@@ -50,7 +50,7 @@ void AttentionText::read_own_values() {
   take_apart(t_, "key", x_.value_keys, "n");
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int line = 0; line < {}; ++line)", own_lines()));
-  t_.add(fmt::format("const int at = {};", own_column("line")));
+  t_.add(fmt::format("const int at = {};", own_column("line").text));
   take_apart(t_, "at", x_.columns, "k");
   t_.add("value_words[i][line] = uint4{0, 0, 0, 0};");
   t_.add(fmt::format("if (key < end) value_words[i][line] = *(const uint4*)&{};",
@@ -137,38 +137,38 @@ void AttentionText::sum_own(DType dtype) {
 // A warp's keys and values of the chunk behind those that were brought.
 void AttentionText::bring_next() {
   t_.open("if (const int n = next_chunk(behind); n < behind.count)");
-  t_.add(fmt::format("const int first = {} + warp % 2 * {};", from_of("n"), own_keys));
+  t_.add(fmt::format("const int first = {:+} + warp % 2 * {};", from_of("n"), own_keys));
   bring("first", own_keys, "lane", 32);
   t_.close();
 }
 
 // What a warp found, in the block's memory, at the place of warp `at`.
-void AttentionText::leave_own(const std::string& at) {
+void AttentionText::leave_own(const Term& at) {
   const int64_t rows = x_.rows.size();
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 2; ++i)");
   t_.add("const int row = lane % 4 * 2 + i;");
   t_.add(fmt::format("if (row >= {}) continue;", rows));
   t_.add(
-      fmt::format("if (lane < 4) stats[({}) * {} + row] = float2{{largest[i], some ? total[i] : -1.0f}};", at, rows));
+      fmt::format("if (lane < 4) stats[{:*} * {} + row] = float2{{largest[i], some ? total[i] : -1.0f}};", at, rows));
   t_.add("if (!some) continue;");
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int tile = 0; tile < {}; tile += 2)", own_lines() * 4));
   t_.add("const float (&one)[4] = sums[tile], (&two)[4] = sums[tile + 1];");
-  t_.add(fmt::format("*(float4*)({}) = float4{{one[i], one[2 + i], two[i], two[2 + i]}};", found_at(at)));
+  t_.add(fmt::format("*(float4*){} = float4{{one[i], one[2 + i], two[i], two[2 + i]}};", found_at(at)));
   t_.close();
   t_.close();
 }
-std::string AttentionText::found_at(const std::string& warp) const {
-  return fmt::format("found + (({}) * {} + row) * {} + {} + tile % 4 * 2", warp, x_.rows.size(), a_.own_pitch(),
-                     own_column("(tile / 4)"));
+Term AttentionText::found_at(const Term& warp) const {
+  return term("found + ({:*} * {} + row) * {} + {:+} + tile % 4 * 2", warp, x_.rows.size(), a_.own_pitch(),
+              own_column("tile / 4"));
 }
 
 // Half of the warps take what the others found, each another one's.
 void AttentionText::join_own() {
   const int64_t rows = x_.rows.size(), half = a_.found_warps();
   t_.open(fmt::format("if (warp >= {} && warp < {})", half, a_.own_warps()));
-  leave_own(fmt::format("warp - {}", half));
+  leave_own(term("warp - {}", half));
   t_.close();
   t_.add("meet_block();");
   t_.open(fmt::format("if (warp < {})", half));
@@ -187,7 +187,7 @@ void AttentionText::join_own() {
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int tile = 0; tile < {}; tile += 2)", own_lines() * 4));
   t_.add("float (&one)[4] = sums[tile], (&two)[4] = sums[tile + 1];");
-  t_.add(fmt::format("const float4 four = *(const float4*)({});", found_at("warp")));
+  t_.add(fmt::format("const float4 four = *(const float4*){};", found_at("warp")));
   t_.add("one[i] = one[i] * mine + share * four.x, one[2 + i] = one[2 + i] * mine + share * four.y;");
   t_.add("two[i] = two[i] * mine + share * four.z, two[2 + i] = two[2 + i] * mine + share * four.w;");
   t_.close();
@@ -263,13 +263,13 @@ void AttentionText::parts_by_warps(const std::string& name) {
   open_own();
   most_keys(false);
   declare_own();
-  const std::string from = fmt::format("{} + warp % 2 * {}", from_of("which"), own_keys);
+  const Term from = term("{:+} + warp % 2 * {}", from_of("which"), own_keys);
   open_chunks("chunks", seen_by_item(), fmt::format("warp / 2, {}", at_once));
   t_.add("int which = next_chunk(chunks);");
   t_.add("Chunks behind = chunks;");
   t_.add("// Without branches around the reads, what is read is waited for where it is used.");
   t_.add("int end = which < chunks.count ? most : 0;");
-  t_.add(fmt::format("from = {};", from));
+  t_.add(fmt::format("from = {};", from.text));
   read_own_keys();
   read_own_values();
   begin_own();
@@ -281,7 +281,7 @@ void AttentionText::parts_by_warps(const std::string& name) {
   bring_next();
   score_own(dtype);
   t_.add("end = which < chunks.count ? most : 0;");
-  t_.add(fmt::format("from = {};", from));
+  t_.add(fmt::format("from = {};", from.text));
   read_own_keys();
   weigh_own(value_type);
   sum_own(value_type);

@@ -55,7 +55,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   for (size_t n = 0; n < run.size(); ++n)
     given.push_back(parameters(*run[n].kernel, stream_dialect(), fmt::format("_{}", n)) +
                     fmt::format(",\n    const uint2 mine_{}", n));
-  const std::string x = names_of(*run[0].kernel, "_0")[static_cast<size_t>(one.x)];
+  const Term x = names_of(*run[0].kernel, "_0")[static_cast<size_t>(one.x)];
   Lines t;
   t.indent = 0;
   t.text = "\n// Lines of " + std::to_string(depth) + " times " + std::to_string(rows) + " rows: " + joined_names(run) +
@@ -74,7 +74,7 @@ std::string print_products(std::span<const NamedProduct> run, const std::string&
   }
   const std::string count = fmt::format("tiles_{}", run.size() - 1);
   t.add("// In the block's memory, as the compiler would not know.");
-  t.add(fmt::format("const char* const x = own + (int)((const char*)({} + {}) - own);", x, one.x_offset));
+  t.add(fmt::format("const char* const x = own + (int)((const char*)({:+} + {}) - own);", x, one.x_offset));
   if (depth <= slot_depth) {
     t.add(fmt::format("Rows<{}> b;", rows));
     t.add(fmt::format("take_rows<{}, {}, {}>(b, x, {});", rows, depth, least, depth));

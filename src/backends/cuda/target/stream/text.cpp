@@ -104,7 +104,7 @@ std::string StreamPrinter::print(std::span<const StreamStage> chain) {
   row_ = 1;
   // Pieces are taken in the order of stages.
   if (const auto run = first_products(chain, meets); !run.empty() && chain[0].kind == Kind::exchange && !feeds) {
-    c.add(fmt::format("{}_begin(ring, words, {});", products(run), lines_of(chain, run)));
+    c.add(fmt::format("{}_begin(ring, words, {});", products(run), lines_of(chain, run).text));
     begun_ = true;
   }
   for (size_t n = 0, end = 0; n < chain.size(); n = end) {

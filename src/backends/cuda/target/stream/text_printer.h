@@ -12,7 +12,9 @@
 
 #include "backends/cuda/target/stream/table.h"
 #include "backends/cuda/target/stream/text.h"
+#include "backends/cuda/target/text.h"
 #include "print/print.h"
+#include "print/term.h"
 
 namespace npusim::cuda {
 
@@ -46,7 +48,7 @@ class StreamPrinter {
   void exchange(const StreamStage& stage, Lines& c);
   const StreamSlice* slice_of_rows(const StreamStage& stage) const;
   std::string shares_of(const StreamSlice& slice) const;
-  std::string owned(const StreamSlice& slice) const;
+  Term owned(const StreamSlice& slice) const;
   void attention(const StreamStage& stage, const std::string& name);
   bool is_fed(const StreamStage& stage) const {
     return stage.kind == Kind::attention && plan_.attentions[stage.step]->fed.has_value();
@@ -54,15 +56,13 @@ class StreamPrinter {
   void begin_fed(const StreamStage& stage, Lines& declared, Lines& begun);
   void part(const StreamStage& stage, const std::string& name, int first, Lines& c);
   std::optional<size_t> published(const StreamStage& stage) const { return cuda::published(m_, plan_, stage); }
-  std::string row(int at) const { return fmt::format("row[{}]", row_ + at); }
+  Term row(int at) const { return term("row[{}]", row_ + at); }
   // A pointer into the block's memory, as the compiler would not know.
-  static std::string in_block(const std::string& pointer) {
-    return fmt::format("(own + (int)((char*){} - own))", pointer);
-  }
+  static Term in_block(const Term& pointer) { return term("own + (int)((char*){} - own)", pointer); }
   // Two numbers of the block's own in the row: they are read before the first stage, which waits.
-  std::string numbers(int at) {
+  Term numbers(int at) {
     numbers_.insert(at);
-    return fmt::format("numbers_{}", at);
+    return term("numbers_{}", at);
   }
   // From the first argument of the stage to its words.
   int publish_back(const StreamStage& stage) const {
@@ -79,7 +79,7 @@ class StreamPrinter {
   }
 
   // Products that are multiplied together (text_products.cpp).
-  std::string lines_of(std::span<const StreamStage> chain, std::span<const StreamStage> run);
+  Term lines_of(std::span<const StreamStage> chain, std::span<const StreamStage> run);
   void print_products(std::span<const StreamStage> run, Lines& c, std::string& to_publish);
   std::span<const StreamStage> first_products(std::span<const StreamStage> chain, std::span<const char> meets) const;
   bool goes_with(std::span<const StreamStage> run, const StreamStage& next) const;

@@ -7,22 +7,22 @@
 namespace npusim::cuda {
 
 // How many lines of products the block has, of some of the stages that are printed next.
-std::string StreamPrinter::lines_of(std::span<const StreamStage> chain, std::span<const StreamStage> run) {
+Term StreamPrinter::lines_of(std::span<const StreamStage> chain, std::span<const StreamStage> run) {
   int at = row_;
-  std::vector<std::string> all;
+  std::vector<Term> all;
   for (const StreamStage& stage : chain) {
     if (&stage >= run.data() && &stage < run.data() + run.size()) {
       const int args = static_cast<int>(plan_.kernels[stage.step].args.size());
-      all.push_back(fmt::format("{0}.y - {0}.x", numbers(at + args + 1)));
+      all.push_back(term("{0}.y - {0}.x", numbers(at + args + 1)));
     }
     at += places_of(stage);
   }
-  return fmt::format("{}", fmt::join(all, " + "));
+  return sum_of(all);
 }
 
 void StreamPrinter::print_products(std::span<const StreamStage> run, Lines& c, std::string& to_publish) {
   const std::string name = products(run);
-  if (!begun_) c.add(fmt::format("{}_begin(ring, words, {});", name, lines_of(run, run)));
+  if (!begun_) c.add(fmt::format("{}_begin(ring, words, {});", name, lines_of(run, run).text));
   begun_ = false;
   c.open("");
   const bool traps = takes_trap(plan_.kernels[run[0].step]);  // then it is alone
@@ -32,7 +32,7 @@ void StreamPrinter::print_products(std::span<const StreamStage> run, Lines& c, s
   for (const StreamStage& stage : run) {
     given.push_back(arguments(stage));
     row_ += 2 + static_cast<int>(plan_.kernels[stage.step].args.size());
-    given.back() += ", " + numbers(row_ - 1);
+    given.back() += ", " + numbers(row_ - 1).text;
     if (const auto made = published(stage)) row_ += published_places, publish(stage, *made, c, to_publish);
   }
   c.add(fmt::format("{}_stream(ring, words, own, (float*)scratch, half, {});", name, fmt::join(given, ", ")));

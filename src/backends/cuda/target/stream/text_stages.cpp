@@ -22,7 +22,7 @@ std::string StreamPrinter::arguments(const StreamStage& stage) const {
   std::vector<std::string> names;
   int place = 1;
   for (size_t i = 0; i < k.args.size(); ++i) {
-    const std::string at = row(place++);
+    const Term at = row(place++);
     names.push_back(fmt::format("({}{}*){}", k.args[i].written ? "" : "const ", type(k.args[i].dtype),
                                 plan_.homes.contains(m_.steps[stage.step].values[i]) ? in_block(at) : at));
   }
@@ -65,7 +65,7 @@ void StreamPrinter::publish(const StreamStage& stage, size_t made, Lines& c, std
   const int words = row_ - published_places;
   const auto before = std::count(to_publish.begin(), to_publish.end(), ';');
   p.add(fmt::format("publish({}, {}{}, (char*)row[{}], turn, {}, {}.x);", before * 32 % stream_threads, pointer_type(e),
-                    in_block(fmt::format("row[{}]", words - publish_back(stage) + static_cast<int>(made))), words,
+                    in_block(term("row[{}]", words - publish_back(stage) + static_cast<int>(made))), words,
                     numbers(words + 1), numbers(words + 2)));
   to_publish += p.text;
 }
@@ -91,7 +91,8 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
   std::string condition;
   if (first >= 0) condition = fmt::format("threadIdx.x >= {} && threadIdx.x < {}", first, first + threads_of(stage));
   if (const StreamSlice* slice = slice_of_rows(stage))
-    if (const std::string key = owned(*slice); !key.empty()) condition += (condition.empty() ? "" : " && ") + key;
+    if (const Term key = owned(*slice); !key.empty())
+      condition += fmt::format("{}{}", condition.empty() ? "" : " && ", key);
   c.open(condition.empty() ? "" : fmt::format("if ({})", condition));
   if (!moves && takes_trap(k)) c.add("int raised = 0;");
   switch (stage.kind) {
@@ -109,12 +110,12 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
       if (plan_.attentions[stage.step]->looks == 0)
         c.add(fmt::format("{}_ahead({});", name, arguments(stage)));
       else
-        c.add(
-            fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)) : "nullptr", arguments(stage)));
+        c.add(fmt::format("{}_ahead({}, {});", name, stage.looked ? in_block(row(places)).text : "nullptr",
+                          arguments(stage)));
       break;
     case Kind::look:
       attention(stage, name);
-      c.add(fmt::format("{}_look({}, {});", name, in_block(row(places++)), arguments(stage)));
+      c.add(fmt::format("{}_look({}, {});", name, in_block(row(places++)).text, arguments(stage)));
       if (!plan_.told.contains(stage.step)) break;
       c.add("__syncwarp();");
       c.add("if (threadIdx.x % 32 == 0) mbarrier_arrive(looked);");
@@ -126,7 +127,7 @@ void StreamPrinter::print(const StreamStage& stage, Lines& c, int first) {
       c.add(fmt::format("{}_parts({}turn.number * {} + (int)(long long)row[{}], {}, (char*){}, {}{});", name,
                         is_fed(stage) ? fmt::format("ring, many_{0}, masks_{0}, ", row_) : "", attention_count(),
                         row_ + places + 2, in_block(row(places + 1)), row(places),
-                        looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
+                        looks ? in_block(row(places + 4)).text + ", " : "", arguments(stage)));
       c.add(fmt::format("if (threadIdx.x == 0) count_hint((unsigned long long*){});", row(places + 3)));
       if (const auto& fed = plan_.attentions[stage.step]->fed;
           fed && (fed->key_row.argument >= 0 || fed->value_row.argument >= 0))
@@ -161,28 +162,28 @@ void StreamPrinter::exchange(const StreamStage& stage, Lines& c) {
   const auto memory = [&](size_t n) { return row(place(n)); };
   const auto is_sliced = [&](size_t n) { return plan_.slices.contains(stage.values[n]); };
   const auto all = [&](size_t n) {
-    return (is_sliced(n) ? fmt::format("words_{}", n) : numbers(row_ + place(n) + 2) + ".y");
+    return is_sliced(n) ? term("words_{}", n) : term("{}.y", numbers(row_ + place(n) + 2));
   };
   const auto words = [&](size_t n) {
-    return fmt::format("(const char*){}", memory(n)) +
-           (is_sliced(n) ? fmt::format(" + {}.x", numbers(row_ + place(n) + 2)) : "");
+    const Term from = term("(const char*){}", memory(n));
+    return is_sliced(n) ? fmt::format("{:+} + {}.x", from, numbers(row_ + place(n) + 2)) : from.text;
   };
   for (size_t n = 0; n < stage.values.size(); ++n) {
     c.add(fmt::format("Taken<{}> taken_{};", turns_of(plan_.exchanges.at(stage.values[n])), n));
     if (!is_sliced(n)) continue;
-    const std::string some = numbers(row_ + place(n) + 2) + ".y", key = owned(plan_.slices.at(stage.values[n]));
-    c.add(fmt::format("const int words_{} = {};", n, key.empty() ? some : fmt::format("{} ? {} : 0", key, some)));
+    const Term some = term("{}.y", numbers(row_ + place(n) + 2)), key = owned(plan_.slices.at(stage.values[n]));
+    c.add(fmt::format("const int words_{} = {};", n, key.empty() ? some.text : fmt::format("{} ? {} : 0", key, some)));
   }
-  std::vector<std::string> from = {"0"};
-  for (size_t n = 0; n + 1 < stage.values.size(); ++n) from.push_back((n > 0 ? from[n] + " + " : "") + all(n));
+  std::vector<Term> from = {"0"};
+  for (size_t n = 0; n + 1 < stage.values.size(); ++n) from.push_back(sum_of({from[n], all(n)}));
   const bool counts = counter_of(plan_, stage).has_value();
   if (counts) c.add("meet_block();"), c.add("wait_for_most(counters);");
   for (size_t n = 0; n < stage.values.size(); ++n)
-    c.add(fmt::format("ask(taken_{}, {}, {}, {});", n, from[n], words(n), all(n)));
+    c.add(fmt::format("ask(taken_{}, {}, {}, {});", n, from[n].text, words(n), all(n)));
   c.text += std::exchange(beside_words_, "");
   if (!counts) c.add("meet_block();");
   for (size_t n = 0; n < stage.values.size(); ++n)
-    c.add(fmt::format("take(taken_{}, {}, {}{}, {}, turn, {});", n, from[n],
+    c.add(fmt::format("take(taken_{}, {}, {}{}, {}, turn, {});", n, from[n].text,
                       pointer_type(plan_.exchanges.at(stage.values[n])), in_block(row(place(n) + 1)), words(n),
                       all(n)));
 }
@@ -200,12 +201,12 @@ std::string StreamPrinter::shares_of(const StreamSlice& slice) const {
 }
 
 // Of rows of keys or values whether the block has the key that they are of; empty: all blocks want them.
-std::string StreamPrinter::owned(const StreamSlice& slice) const {
-  if (!slice.rows) return "";
+Term StreamPrinter::owned(const StreamSlice& slice) const {
+  if (!slice.rows) return {};
   const auto at = row_of_.find(*slice.rows);
-  if (at == row_of_.end()) return "";
-  return fmt::format("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.place,
-                     plan_.attentions[slice.attention]->axes.keys.size(), shares_of(slice));
+  if (at == row_of_.end()) return {};
+  return term("has_key(*(const long long*)row[{}], {}, {})", at->second + 1 + slice.place,
+              plan_.attentions[slice.attention]->axes.keys.size(), shares_of(slice));
 }
 
 void StreamPrinter::attention(const StreamStage& stage, const std::string& name) {
@@ -222,7 +223,7 @@ void StreamPrinter::begin_fed(const StreamStage& stage, Lines& declared, Lines& 
   declared.add(fmt::format("bool many_{} = false;", row_));
   declared.add(fmt::format("float masks_{}[{}] = {{}};", row_, fed_masks));
   begun.add(fmt::format("{0}_begin(many_{1}, masks_{1}, {2}{3});", name, row_,
-                        looks ? in_block(row(places + 4)) + ", " : "", arguments(stage)));
+                        looks ? in_block(row(places + 4)).text + ", " : "", arguments(stage)));
 }
 
 void StreamPrinter::part(const StreamStage& stage, const std::string& name, int first, Lines& c) {
@@ -238,19 +239,19 @@ void StreamPrinter::part(const StreamStage& stage, const std::string& name, int 
     at += (array.elements * 8 + 15) / 16 * 16;
   }
   scratch_ = std::max(scratch_, at);
-  const std::string thread = first > 0 ? fmt::format("threadIdx.x - {}", first) : "threadIdx.x";
+  const Term thread = first > 0 ? term("threadIdx.x - {}", first) : "threadIdx.x";
   if (const StreamSlice* slice = slice_of_rows(stage)) {
     c.add(
         fmt::format("const uint2 range = threads_of_batch({}, {});", threads_of_rows(k, schedule), shares_of(*slice)));
     c.add("#pragma unroll 1");
-    c.add(fmt::format("for (unsigned thread = range.x + {}; thread < range.y; thread += {})", thread,
+    c.add(fmt::format("for (unsigned thread = range.x + {:+}; thread < range.y; thread += {})", thread,
                       first < 0 ? stream_threads : threads_of(stage)));
     c.add(fmt::format("  {}_part({}, 0, thread);", name, args));
     return;
   }
   const bool everywhere = stage.kind == Kind::everywhere;
   const int64_t blocks = launch_of(k, d_, schedule).blocks;
-  if (everywhere && blocks == 1) return c.add(fmt::format("{}_part({}, 0, {});", name, args, thread));
+  if (everywhere && blocks == 1) return c.add(fmt::format("{}_part({}, 0, {});", name, args, thread.text));
   c.open(fmt::format("for (unsigned block = {}; block < {}; block += {})", everywhere ? "0" : "blockIdx.x", blocks,
                      everywhere ? "1" : "gridDim.x"));
   c.add(fmt::format("{}_part({}, block, threadIdx.x);", name, args));

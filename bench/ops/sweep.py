@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Every operator alone, at three sizes, in npusim beside eager PyTorch, in one process: the same answers, and how fast.
+
+    PYTHONPATH=build/release/python bench/ops/sweep.py [--only REGEX] [--sizes small,medium,large] [--threads 1,2]
+        [--device cuda] [--budget SECONDS] [--json FILE] [--markdown FILE]
+
+Runs of the two take turns and the fastest of each counts; rows that look slow are measured again at the end. Operands and
+results of both stay where they are: no array goes to or from a session. An operator that gives a view of its operand is timed with a copy of it, since a program's outputs are its own. Exit status 1: an
+answer is not PyTorch's, or an operator was not run."""
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is there: the two have threads of their own
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import npusim
+import torch
+from calls import SIZES, SizedCall, Unfit, call_of
+from record import machine, table, today
+
+MAX_RELATIVE_L2 = 1e-4
+MAX_OTHER_INTEGERS = 1e-3  # which of nearly equal elements is the largest
+SLOW = 1.1  # of eager's time: measured again
+# Nothing to time: checks, and what only CUDA has.
+EXCLUDED = re.compile(r"assert|sym_constrain|efficient_attention|grouped_mm|\.empty|new_empty|(mm|bmm)\.dtype$|\.to\.device$")
+OVERHEAD_MS = 0.005  # of either side's Python; what is below is noise
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--only", type=re.compile, default=re.compile(""), metavar="REGEX", help="operators whose name has this")
+    add("--sizes", type=lambda text: text.split(","), default=list(SIZES), help="of small, medium, large")
+    add("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2], help="default 1,2")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--seconds", type=float, default=0.15, help="of each row (default 0.15)")
+    add("--budget", type=float, default=float("inf"), help="seconds in all, after which no row is begun")
+    add("--cpu-time", action="store_true", help="of the calling thread, on a busy machine; with --threads 1")
+    add("--json", type=Path, metavar="FILE", help="write the record")
+    add("--markdown", type=Path, metavar="FILE", help="write what is printed")
+    return parser.parse_args()
+
+
+class Eager:
+    """The call in PyTorch."""
+
+    def __init__(self, call: SizedCall, device: str) -> None:
+        def made(arg):
+            if isinstance(arg, (list, tuple)):
+                return [made(one) for one in arg]
+            return arg.base.clone().to(device) if hasattr(arg, "base") else arg
+
+        schema = call.op._schema.arguments
+        self.rest = [made(v) for a, v in zip(schema, call.args) if not a.kwarg_only]
+        self.named = {a.name: made(v) for a, v in zip(schema, call.args) if a.kwarg_only}
+        if device != "cpu" and "device" in self.named:
+            self.named["device"] = torch.device(device)
+        self.op, self.device = call.op, device
+        self.copies = False
+        given = {t.untyped_storage().data_ptr() for t in self.tensors(self.rest)}
+        self.copies = any(t.untyped_storage().data_ptr() in given for t in self.tensors(self.run()))
+
+    @staticmethod
+    def tensors(value) -> list[torch.Tensor]:
+        if isinstance(value, torch.Tensor):
+            return [value]
+        return [t for one in value for t in Eager.tensors(one)] if isinstance(value, (list, tuple)) else []
+
+    def run(self):
+        result = self.op(*self.rest, **self.named)
+        return [t.clone() for t in self.tensors(result)] if self.copies else result
+
+    def ms(self, clock: Callable[[], float]) -> float:
+        begin = clock()
+        self.run()
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+        return (clock() - begin) * 1e3
+
+
+class Compiled:
+    """The call as a program."""
+
+    def __init__(self, ir, given, device: str, threads: int) -> None:
+        program = npusim.compile(ir, target=device, dtype="float32")
+        self.session = npusim.Session(program, device=device, threads=threads)
+        self.inputs = [t.contiguous().numpy() for t in given.values()]
+        self.results = self.session.run(*self.inputs)  # which stay where it took them
+
+    def ms(self, clock: Callable[[], float]) -> float:
+        begin = clock()
+        self.session.run_on_device()
+        return (clock() - begin) * 1e3
+
+    def how(self) -> str:
+        steps = npusim.profile(self.session, *self.inputs, times=1).steps
+        return "; ".join(f"{step.kernel} {step.ms:.3f} ({step.how})" for step in sorted(steps, key=lambda s: -s.ms)[:3])
+
+
+def difference(found, wanted: torch.Tensor) -> tuple[float, bool]:
+    """Relative L2 of floats, the share of other elements else; and whether that is near enough."""
+    got, want = torch.from_numpy(found), wanted.cpu()
+    if got.shape != want.shape:
+        return float("inf"), False
+    if not want.dtype.is_floating_point:
+        other = (got != want).double().mean().item() if want.numel() else 0.0
+        return other, other <= MAX_OTHER_INTEGERS
+    near = max(MAX_RELATIVE_L2, torch.finfo(want.dtype).eps)
+    got, want = got.double(), want.double()
+    finite = want.isfinite()
+    if not torch.equal(finite, got.isfinite()):
+        return float("inf"), False
+    got, want = got[finite], want[finite]
+    error = ((got - want).norm() / want.norm().clamp_min(1e-30)).item() if want.numel() else 0.0
+    return error, error <= near
+
+
+def turns(row: dict, eager: Eager, own: Compiled, seconds: float, clock: Callable[[], float]) -> None:
+    end = time.perf_counter() + seconds
+    runs = 0
+    while runs < 3 or time.perf_counter() < end:
+        row["eager_ms"] = min(row.get("eager_ms", float("inf")), eager.ms(clock))
+        row["npusim_ms"] = min(row.get("npusim_ms", float("inf")), own.ms(clock))
+        runs += 1
+    row["ratio"] = max(row["npusim_ms"], OVERHEAD_MS) / max(row["eager_ms"], OVERHEAD_MS)
+
+
+@torch.inference_mode()
+def measure(name: str, row: dict, args: argparse.Namespace, seconds: float) -> None:
+    size, threads, device = row["size"], row["threads"], args.device
+    packet, overload = name.split(".")[1:]
+    op = getattr(getattr(torch.ops.aten, packet), overload)
+    torch.set_num_threads(threads)
+    call, results = call_of(op, SIZES.index(size))
+    ir, given = call.ir(results)
+    eager, own = Eager(call, device), Compiled(ir, given, device, threads)
+    if torch.Tag.nondeterministic_seeded not in op.tags or "attention" in packet:
+        near = [difference(found, want) for found, want in zip(own.results.values(), results)]
+        row["error"], row["wrong"] = max(error for error, _ in near), not all(good for _, good in near)
+    row["shape"] = " ".join("x".join(map(str, t.shape)) or "1" for t in given.values())
+    turns(row, eager, own, seconds, time.thread_time if args.cpu_time else time.perf_counter)
+    if row["ratio"] > SLOW:
+        row["how"] = own.how()
+
+
+def line_of(row: dict) -> list[str]:
+    note = "WRONG " if row.get("wrong") else ""
+    times = [f"{row[key]:.4f}" for key in ("eager_ms", "npusim_ms")]
+    error = f"{row['error']:.0e}" if "error" in row else ""
+    ratio = f"{row['ratio']:.2f}"
+    return [row["op"], row["size"], str(row["threads"]), *times, ratio, error, note + row["shape"], row.get("how", "")]
+
+
+def markdown(record: dict) -> str:
+    rows = sorted((row for row in record["rows"] if "ratio" in row), key=lambda row: -row["ratio"])
+    slow, wrong = sum(row["ratio"] > SLOW for row in rows), sum(bool(row.get("wrong")) for row in rows)
+    m = record["machine"]
+    parts = [
+        f"# Operators one by one, {record['date']}\n",
+        f"{m['cpu']}, {m['cores']} cores; on {record['device']}; PyTorch {record['torch']}, npusim {record['npusim']}. Made by "
+        f"`bench/ops/sweep.py`: the fastest run of each side, in ms. {len(rows)} rows: {slow} above {SLOW} of eager's "
+        f"time, {wrong} wrong.\n",
+        table(["operator", "size", "threads", "eager", "npusim", "ratio", "error", "operands", "steps"], [line_of(row) for row in rows]),
+    ]  # fmt: skip
+    others = {row["op"]: row["why"] for row in record["rows"] if "why" in row}
+    if others:
+        parts.append("Not run:\n")
+        parts += [f"- {name}: {why}" for name, why in others.items()]
+    return "\n".join(parts) + "\n"
+
+
+def main() -> int:
+    args = arguments()
+    names = [op.name for op in npusim.ops() if op.name.startswith("aten.") and args.only.search(op.name)]
+    names = [name for name in names if not EXCLUDED.search(name)]
+    rows, end = [], time.perf_counter() + args.budget
+    for name in names:
+        for size in args.sizes:
+            for threads in args.threads:
+                if time.perf_counter() > end:
+                    break
+                row = {"op": name.removeprefix("aten."), "size": size, "threads": threads}
+                rows.append(row)
+                try:
+                    measure(name, row, args, args.seconds)
+                    print(" ".join(line_of(row)), file=sys.stderr, flush=True)
+                except (Unfit, npusim.Error, RuntimeError) as error:
+                    row["why"] = (str(error).splitlines() or [type(error).__name__])[0]
+    for row in [row for row in rows if row.get("ratio", 0) > SLOW]:  # a neighbour's work, or ours
+        if time.perf_counter() < end:
+            measure("aten." + row["op"], row, args, 2 * args.seconds)
+    record = {"date": today(), "machine": machine(), "device": args.device, "torch": torch.__version__}
+    record |= {"npusim": npusim.__version__, "rows": rows}
+    text = markdown(record)
+    print(text)
+    for file, content in ((args.markdown, text), (args.json, json.dumps(record, indent=1) + "\n")):
+        if file:
+            file.write_text(content)
+    return int(any(row.get("wrong") or "why" in row for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

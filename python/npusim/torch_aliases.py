@@ -1,0 +1,159 @@
+"""What PyTorch's functionalisation does not follow of an exported program: weights that share memory, inputs that are given
+another shape or order in place, copies that convert."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind
+
+from .errors import Problem, UnsupportedError
+from .torch_rows import argument, call
+
+ATEN = torch.ops.aten
+WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def rebuilt(
+    program: torch.export.ExportedProgram, module: torch.fx.GraphModule, **changed: Any
+) -> torch.export.ExportedProgram:
+    """The program with this module's graph, and with what else is given in place of its own."""
+    parts = ("graph_signature", "state_dict", "range_constraints", "module_call_graph", "example_inputs", "constants")
+    of_program = {name: getattr(program, name) for name in (*parts, "verifiers")}
+    return torch.export.ExportedProgram(root=module, graph=module.graph, **{**of_program, **changed})
+
+
+def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A copy without weights: those are in the program. Its nodes keep their names, whatever Python has of these."""
+    other = copy.deepcopy(module)
+    for node, copied in zip(module.graph.nodes, other.graph.nodes, strict=True):
+        copied.name = node.name
+        if node.op == "placeholder":
+            copied.target = node.target
+    return other
+
+
+def weight_of(program: torch.export.ExportedProgram, spec: Any) -> torch.Tensor:
+    """The value of a weight. Raises UnsupportedError where the program has none."""
+    for values in (program.state_dict, program.constants):
+        if isinstance(values.get(spec.target), torch.Tensor):
+            return values[spec.target]
+    raise UnsupportedError([Problem(f"weight '{spec.target}'", "the exported program has no value for it")])
+
+
+def place_of(value: torch.Tensor) -> tuple[Any, ...]:
+    """Where a weight is: those with the same place are one."""
+    return (value.untyped_storage()._cdata, value.storage_offset(), value.shape, value.stride(), value.dtype)
+
+
+def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with each weight in memory of its own, where one placeholder stands for weights that are one tensor, with
+    names of their own for inputs that a call may give another shape, and with copies that do nothing else. The values of
+    weights that shared memory are not there: the caller puts them back."""
+    graph, signature = program.graph, program.graph_signature
+    specs = {spec.arg.name: spec for spec in signature.input_specs}
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    weights = {node.name: weight_of(program, specs[node.name]) for node in given if specs[node.name].kind in WEIGHTS}
+    shared = len({value.untyped_storage()._cdata for value in weights.values()}) < len(weights)
+    reshaped = any(_reshapes(node) for node in graph.nodes)
+    parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    if not shared and not reshaped and not any(_is_spelled(node) for part in parts for node in part.graph.nodes):
+        return program
+    module = copied(program.graph_module)
+    for part in (part for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
+        for node in [node for node in part.graph.nodes if _is_spelled(node)]:
+            with part.graph.inserting_before(node):
+                (_fill_diagonal if node.target == ATEN.fill_diagonal_.default else _convert)(part.graph, node)
+    given = [node for node in module.graph.nodes if node.op == "placeholder"]
+    if reshaped:
+        _check_reshaped(module.graph, {node for node in given if node.name in weights})
+        for node in given:
+            if isinstance(node.meta.get("val"), torch.Tensor) and node.name not in weights and node.users:
+                _name_anew(module.graph, node, given[-1])
+    state_dict, constants = dict(program.state_dict), dict(program.constants)
+    owners: dict[Any, torch.fx.Node] = {}
+    memory: set[int] = set()
+    for node in given if shared else ():
+        if node.name not in weights:
+            continue
+        value, target = weights[node.name], specs[node.name].target
+        if node.users and (first := owners.setdefault(place_of(value), node)) is not node:
+            node.replace_all_uses_with(first)
+        if value.untyped_storage()._cdata in memory:
+            for values in (state_dict, constants):
+                if target in values:
+                    values[target] = _apart(value, target in program.state_dict)
+        memory.add(value.untyped_storage()._cdata)
+    module.recompile()
+    return rebuilt(program, module, state_dict=state_dict, constants=constants)
+
+
+def _apart(value: torch.Tensor, unread: bool) -> torch.Tensor:
+    """One like it in other memory, which is not touched where nobody reads it."""
+    with torch.no_grad():
+        other = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype) if unread else value.clone()
+    return torch.nn.Parameter(other, value.requires_grad) if isinstance(value, torch.nn.Parameter) else other
+
+
+def _is_spelled(node: torch.fx.Node) -> bool:
+    """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
+    Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's."""
+    if node.target != ATEN.copy_.default:
+        return node.target == ATEN.fill_diagonal_.default
+    to, source = node.args[0].meta["val"], node.args[1]
+    value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
+    return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
+
+
+def _convert(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    to, source = node.args[0].meta["val"], node.args[1]
+    if not isinstance(source, torch.fx.Node) or not isinstance(source.meta["val"], torch.Tensor):
+        node.target = ATEN.fill_.Scalar
+        return
+    if source.meta["val"].dtype != to.dtype:
+        source = call(graph, ATEN.to.dtype, source, to.dtype)
+    if source.meta["val"].shape != to.shape:
+        source = call(graph, ATEN.expand.default, source, list(to.shape))
+    node.args = (node.args[0], source, *node.args[2:])
+
+
+def _fill_diagonal(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    x, value = node.args[:2]
+    rows, columns, *more = x.meta["val"].shape
+    if more:
+        part = call(graph, ATEN.diagonal.default, x, 0, 0, 1)
+        for _ in more:
+            part = call(graph, ATEN.diagonal.default, part, 0, 0, -1)
+        call(graph, ATEN.fill_.Scalar, part, value)
+    else:
+        for first in range(0, rows if argument(node, "wrap") else 1, columns + 1):
+            part = call(graph, ATEN.slice.Tensor, x, 0, first, rows)
+            call(graph, ATEN.fill_.Scalar, call(graph, ATEN.diagonal.default, part), value)
+    node.target, node.args, node.kwargs = ATEN.alias.default, (x,), {}  # under its name, which the signature may have
+
+
+def _reshapes(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.inplace_view in node.target.tags
+
+
+def _check_reshaped(graph: torch.fx.Graph, weights: set[torch.fx.Node]) -> None:
+    """That no weight itself, in contrast to a view of it, is given another shape: it would have that in the next run."""
+    of = {node: node for node in weights}  # what is a weight
+    for node in graph.nodes:
+        if node.op != "call_function" or not node.args or node.args[0] not in of:
+            continue
+        if _reshapes(node) and node.target != ATEN.detach_.default:
+            what = f"gives '{of[node.args[0]].name}' another shape or order in place; assign it: self.x = self.x.t()"
+            raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._opname.endswith("_"):
+            of[node] = of[node.args[0]]
+
+
+def _name_anew(graph: torch.fx.Graph, node: torch.fx.Node, last: torch.fx.Node) -> None:
+    """All readers of an input read another name of it."""
+    with graph.inserting_after(last):
+        other = graph.call_function(ATEN.alias.default, (node,))
+    other.meta = dict(node.meta)
+    node.replace_all_uses_with(other, delete_user_cb=lambda user: user is not other)

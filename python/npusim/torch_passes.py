@@ -1,0 +1,39 @@
+"""What is done to an exported program before it is written as IR: the passes, in their order."""
+
+from __future__ import annotations
+
+import torch
+
+from .torch_aliases import copied
+from .torch_bins import settle_bins
+from .torch_checks import hold_assertions
+from .torch_chosen import spell_out_chosen
+from .torch_decompose import functionalised
+from .torch_loops import unroll_loops
+from .torch_masked import spell_out_masks
+from .torch_numbers import settle_numbers
+from .torch_pieces import spell_out_pieces
+from .torch_scatters import join_writes
+from .torch_sizes import settle_sizes
+from .torch_strided import spell_out_strides
+
+# Programs of programs, each traced anew where it changes one: PyTorch's own view of shapes and memory.
+TRACED = (functionalised, settle_numbers, settle_bins)
+# Changes of the graph that they leave, in which no call writes what it is given and every operator is one that has a form.
+SPELLED_OUT = (spell_out_strides, join_writes, spell_out_masks, spell_out_pieces, spell_out_chosen)
+
+
+def prepared(
+    program: torch.export.ExportedProgram, branches: bool
+) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str]]:
+    """The program with what its passes make of it, the graph to be written, and the sizes and branches that it is made for.
+    branches: whether branches are those of the example."""
+    for traced in TRACED:
+        program = traced(program)
+    graph = copied(program.graph_module).graph
+    made_for = unroll_loops(program, graph)
+    for spell_out in SPELLED_OUT:
+        spell_out(graph)
+    made_for += settle_sizes(program, graph, branches)
+    hold_assertions(graph)
+    return program, graph, made_for

@@ -1,0 +1,91 @@
+"""What addresses memory, as_strided and its kind, as what it reads or replaces of a value: IR has values, in row-major order,
+and no strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from .errors import Problem, UnsupportedError
+from .torch_rows import argument, call
+
+ATEN = torch.ops.aten
+READ, PUT = ATEN.as_strided.default, ATEN.as_strided_scatter.default
+# In the order of their first operand; in row-major order.
+PARTIAL = {PUT, ATEN.slice_scatter.default, ATEN.select_scatter.default, ATEN.index_put.default, ATEN.index_copy.default}
+MADE = {ATEN.zeros.default, ATEN.ones.default, ATEN.full.default, ATEN.empty.memory_format}
+
+
+def spell_out_strides(graph: torch.fx.Graph) -> None:
+    """Gives such calls the strides that they have in a row-major copy. Raises UnsupportedError for memory that no value of
+    the graph shows."""
+    for node in [node for node in graph.nodes if node.target in (READ, PUT)]:
+        _replace(graph, node)
+
+
+def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    base = _owner(node.args[0]) if node.target == READ else node.args[0]
+    value = base.meta["val"]
+    size, strides = argument(node, "size"), argument(node, "stride")
+    first = argument(node, "storage_offset")
+    first = node.args[0].meta["val"].storage_offset() if first is None else first
+    numbers = [*size, *strides, first, *value.shape, *value.stride(), value.storage_offset()]
+    if not all(isinstance(number, int) for number in numbers):
+        raise _refused(node, "addresses memory at places that depend on values")
+    if not math.prod(size):
+        return
+    places = _places(value, _addresses(size, strides, first))
+    if places is None:
+        raise _refused(node, f"addresses memory that '{base.name}' does not show")
+    at = int(places.flatten()[0])
+    others = [int(places.select(d, 1).flatten()[0]) - at if extent > 1 else 0 for d, extent in enumerate(size)]
+    if not torch.equal(_addresses(size, others, at), places):
+        raise _refused(node, f"addresses '{base.name}' in an order that its dimensions do not have")
+    with graph.inserting_before(node):
+        base = row_major(graph, base)
+        source = [node.args[1]] if node.target == PUT else []
+        found = call(graph, node.target, base, *source, list(size), others, at)
+    node.replace_all_uses_with(found)
+    graph.erase_node(node)
+
+
+def row_major(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+    """The value in memory of that order, a copy where IR's reader may take it for another."""
+    of = node
+    while of.target in PARTIAL:
+        of = of.args[0]
+    if of.op == "placeholder" or of.target in MADE:
+        return node
+    return call(graph, ATEN.clone.default, node, memory_format=torch.contiguous_format)
+
+
+def _owner(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view is one of."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target._schema.returns[0].alias_info is not None:
+        node = node.args[0]
+    return node
+
+
+def _addresses(size: Sequence[int], strides: Sequence[int], first: int) -> torch.Tensor:
+    """Of each element."""
+    found = torch.full(tuple(size), first, dtype=torch.int64)
+    for d, (extent, stride) in enumerate(zip(size, strides, strict=True)):
+        found += (torch.arange(extent) * stride).reshape([-1, *[1] * (len(size) - d - 1)])
+    return found
+
+
+def _places(value: torch.Tensor, addresses: torch.Tensor) -> torch.Tensor | None:
+    """Which elements of a value, in row-major order, stand at these addresses; None where some stand at none."""
+    own = _addresses(value.shape, value.stride(), value.storage_offset()).flatten()
+    if not own.numel() or int(addresses.min()) < 0:
+        return None
+    element = torch.full((max(int(own.max()), int(addresses.max())) + 1,), -1)
+    element[own] = torch.arange(own.numel())
+    found = element[addresses]
+    return found if bool((found >= 0).all()) else None
+
+
+def _refused(node: torch.fx.Node, why: str) -> UnsupportedError:
+    return UnsupportedError([Problem(f"node '{node.name}' ({node.target})", why)])

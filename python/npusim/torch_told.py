@@ -1,0 +1,89 @@
+"""What a caller is told of a model: of training behaviour that a program would have, and whose an error of tracing is."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .errors import Problem, UnsupportedError
+
+ATEN = torch.ops.aten
+# Operators that do in training what they do not in inference: the argument that says so, and what they do then.
+TRAINED: dict[Any, tuple[str, str]] = {
+    **dict.fromkeys((ATEN.dropout, ATEN.feature_dropout, ATEN.alpha_dropout, ATEN.native_dropout), ("train", "drops elements")),
+    **dict.fromkeys((ATEN.dropout_, ATEN.feature_dropout_, ATEN.alpha_dropout_), ("train", "drops elements")),
+    **dict.fromkeys((ATEN.feature_alpha_dropout, ATEN.feature_alpha_dropout_), ("train", "drops elements")),
+    **dict.fromkeys((ATEN.rrelu, ATEN.rrelu_), ("training", "draws slopes")),
+    **dict.fromkeys((ATEN.batch_norm, ATEN.native_batch_norm), ("training", "normalises by the batch at hand")),
+    **dict.fromkeys((ATEN.lstm, ATEN.gru, ATEN.rnn_tanh, ATEN.rnn_relu), ("train", "drops elements")),
+    ATEN.scaled_dot_product_attention: ("dropout_p", "drops elements"),
+}
+NAMED = 5  # modules that a warning names
+
+
+def trained_text(program: torch.export.ExportedProgram, model: torch.nn.Module) -> str:
+    """The warning for a model in train() whose program would behave as in training; "" where there is nothing to say."""
+    names = {name for name, module in model.named_modules() if module.training}
+    found: dict[str, None] = {}
+    for node in program.graph.nodes:
+        does = _trains(node)
+        if does is None:
+            continue
+        stack = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+        path = stack[-1].removeprefix("L['self']").strip(".") if stack else ""
+        if path in names:
+            found[f"{path or type(model).__name__} ({type(model.get_submodule(path)).__name__}) {does}"] = None
+    if not found:
+        return ""
+    listed = [*list(found)[:NAMED], *([f"{len(found) - NAMED} others too"] if len(found) > NAMED else [])]
+    return f"the model is in train(): {', '.join(listed)}, in every run. For inference call model.eval() before export"
+
+
+def set_text(names: list[str]) -> str:
+    """The warning of attributes that forward() sets to what it computes; "" where there are none."""
+    if not names:
+        return ""
+    listed = [*names[:NAMED], *([f"{len(names) - NAMED} others"] if len(names) > NAMED else [])]
+    return (
+        f"forward() sets {', '.join(listed)}: a program keeps no attribute, each of its runs begins with the model as it is "
+        "now. What register_buffer() made is kept"
+    )
+
+
+def _trains(node: torch.fx.Node) -> str | None:
+    """What a call does in training, if it does."""
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._overloadpacket not in TRAINED:
+        return None
+    name, does = TRAINED[node.target._overloadpacket]
+    given = {arg.name: value for arg, value in zip(node.target._schema.arguments, node.args, strict=False)}
+    given |= node.kwargs
+    share = given.get("p", given.get("dropout", given.get("dropout_p", 1)))
+    return does if given.get(name) and share else None
+
+
+def told(error: Exception, name: str) -> UnsupportedError:
+    """An error of tracing a model as npusim's, which says whose it is and what to do."""
+    frames = traceback.extract_tb(error.__traceback__)
+    text = str(error).strip().partition("\n")[0]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    ours = [frame for frame in frames if not _is_of_a_library(frame.filename)]
+    at = f", at {Path(ours[-1].filename).name}:{ours[-1].lineno} ({ours[-1].line})" if ours else ""
+    if ours and frames[-1] == ours[-1]:
+        reason = f"its forward() raises {what}{at}. Call it with these arguments in eager PyTorch first"
+    else:
+        reason = (
+            f"torch.export of PyTorch {torch.__version__.partition('+')[0]}, not npusim, does not trace it{at}: {what}. "
+            "What helps: another way to write that line, strict=True, or fixed= for arguments that decide shapes"
+        )
+    return UnsupportedError([Problem(f"model '{name}'", reason)])
+
+
+def _is_of_a_library(file: str) -> bool:
+    """Whether a file is PyTorch's, npusim's or Python's, not the model's."""
+    ours = (Path(torch.__file__).parent, Path(__file__).parent, Path(traceback.__file__).parent)
+    path = Path(file)
+    inside = any(folder in path.parents for folder in ours[:2])
+    return inside or file.startswith("<") or (ours[2] in path.parents and "site-packages" not in file)

@@ -1,0 +1,275 @@
+"""What export() leaves behind, says and calls things: the model as it was, warnings, names, whose an error is."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import npusim
+from torch import nn
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+def told(model: nn.Module, args: tuple[Any, ...], **more: Any) -> tuple[npusim.Exported, list[str]]:
+    """The export, and the warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        exported = npusim.export(model, args, **more)
+    return exported, [str(one.message) for one in found if one.category is UserWarning]
+
+
+# ---- the model stays as it was
+
+
+def everything(value: Any, seen: dict[int, Any] | None = None) -> Any:
+    """All that can be reached from a value, as ids and copies that can be compared."""
+    seen = {} if seen is None else seen
+    if isinstance(value, torch.Tensor):
+        return (id(value), value._version, type(value), value.detach().clone().tolist(), value.requires_grad)
+    if id(value) in seen:
+        return id(value)
+    seen[id(value)] = value
+    if isinstance(value, dict):
+        return (id(value), type(value), [(k, everything(v, seen)) for k, v in value.items()])
+    if isinstance(value, (list, tuple, collections.deque)):
+        return (id(value), type(value), [everything(v, seen) for v in value])
+    if isinstance(value, nn.Module) or dataclasses.is_dataclass(value) or isinstance(value, Holder):
+        return (id(value), type(value), everything(vars(value), seen))
+    return (id(value), type(value)) if not isinstance(value, (int, float, str, bool, type(None))) else value
+
+
+class Holder:
+    """No module, and holds what forward() computes."""
+
+    def __init__(self) -> None:
+        self.value, self.log = None, []
+
+
+class Sets(nn.Module):
+    """Sets all it can: `ways` says what; at the end it may raise."""
+
+    def __init__(self, ways: int, fails: bool) -> None:
+        super().__init__()
+        self.ways, self.fails = ways, fails
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.register_buffer("kept", torch.ones(4))
+        self.register_buffer("none", None)
+        self.plain = torch.zeros(4)
+        self.table, self.rows, self.holder = {"a": {"b": 1}}, collections.deque([1]), Holder()
+        self.pair = (self.rows, [torch.ones(2)])
+        self.names = {"x"}
+        self.inner.register_forward_hook(lambda *_: None)
+
+    def forward(self, x):
+        y = self.inner(x)
+        steps = [
+            lambda: setattr(self, "last", y * 2),
+            lambda: setattr(self, "plain", y[0]),
+            lambda: self.table["a"].update(b=y),
+            lambda: self.rows.append(y),
+            lambda: setattr(self.holder, "value", {"y": y}),
+            lambda: self.holder.log.append(x),
+            lambda: setattr(self.inner[0], "seen", (y, x)),
+            lambda: self.names.add("y"),
+            lambda: self.pair[1].append(y),
+            lambda: setattr(self, "kept", self.kept + y[0]),
+            lambda: self.inner.eval(),
+            lambda: setattr(self, "none", y[0]),
+            lambda: self.inner.register_forward_hook(lambda *_: None),
+            lambda: delattr(self, "plain"),
+        ]
+        for i, step in enumerate(steps):
+            if self.ways >> i & 1:
+                step()
+        if self.fails:
+            raise ValueError("enough")
+        return y + self.kept
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_model_stays_as_it_was(seed):
+    random = np.random.default_rng(seed)
+    ways = int(random.integers(0, 2**14)) if seed else 2**13 - 1
+    for fails in (False, True):
+        model = Sets(ways, fails).train(bool(random.integers(0, 2)))
+        before, state = everything(model), torch.get_rng_state()
+        try:
+            told(model, (X,))
+        except npusim.UnsupportedError as error:
+            assert fails == ("raises ValueError: enough" in str(error)), error
+        assert everything(model) == before
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_forward_sets_is_told():
+    class Remembers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last, self.seen = torch.zeros(4), {}
+
+        def forward(self, x):
+            y = x[0] + self.last
+            self.last, self.seen["y"] = y, y
+            return y
+
+    _, texts = told(Remembers(), (X,))
+    assert len(texts) == 1 and "forward() sets last, seen.y" in texts[0]
+    assert told(nn.Linear(4, 4), (X,))[1] == []
+
+
+# ---- train()
+
+
+@pytest.mark.parametrize(
+    ("layer", "what"),
+    [
+        (nn.Dropout(0.5), "0 (Dropout) drops elements"),
+        (nn.BatchNorm1d(4), "0 (BatchNorm1d) normalises by the batch"),
+        (nn.RReLU(), "0 (RReLU) draws slopes"),
+        (nn.AlphaDropout(0.1), "0 (AlphaDropout) drops elements"),
+        (nn.TransformerEncoderLayer(4, 2, 8), "drops elements"),
+        (nn.Dropout(0.0), ""),
+        (nn.LayerNorm(4), ""),
+    ],
+)
+def test_training_is_told(layer, what):
+    model = nn.Sequential(layer).train()
+    _, texts = told(model, (X,))
+    assert (len(texts) == 1 and "the model is in train()" in texts[0] and what in texts[0]) if what else not texts
+    assert model.training and told(model.eval(), (X,))[1] == []
+
+
+# ---- names
+
+
+@dataclasses.dataclass
+class Given:
+    input: torch.Tensor
+    more: list
+
+
+NAMES = ("input", "filter", "id", "type", "max", "generator", "object", "hash", "abs", "sum", "len", "map", "range", "iter")
+
+
+def test_arguments_called_as_python_calls_things():
+    given = ", ".join(NAMES)
+    scope: dict[str, Any] = {}
+    body = f"    y = torch.zeros(4)\n    y[0] = 1\n    for value in ({given}):\n        value += 1\n        y = y * 2 + value[0]\n"
+    exec(f"import torch\ndef forward(self, {given}):\n{body}    return y[y > -1e9], y + torch.randn(4) * 0", scope)
+    model = type("Called", (nn.Module,), {"forward": scope["forward"]})()
+    args = tuple(torch.full((1, 4), float(i)) for i in range(len(NAMES)))
+    exported, _ = told(model, tuple(arg.clone() for arg in args))
+    assert [tensor["name"] for tensor in exported.ir["graph_inputs"]] == list(NAMES)
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*args)
+    expected = model(*(arg.clone() for arg in args))
+    for i, value in enumerate(expected):
+        np.testing.assert_allclose(found[f"output_{i}"], value, rtol=1e-5)
+    for i, name in enumerate(NAMES):
+        assert (found[f"{name}_next"] == i + 1).all()
+
+
+def test_arguments_of_every_kind():
+    class Every(nn.Module):
+        def forward(self, input, /, filter, *args, max, id=None, **kwargs):
+            whole = args[0]["type"] + args[1].input + args[1].more[1] + (0 if id is None else id)
+            return {"min": input * filter + whole, "self": max + kwargs["hash"]["len"][0]}
+
+    args = (X, X + 1, {"type": X}, Given(X * 2, [None, X * 3]))
+    kwargs = {"max": X - 1, "hash": {"len": [X * 5]}}
+    exported, _ = told(Every(), args, kwargs=kwargs)
+    tensors = [value for value in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*tensors)
+    for name, value in Every()(*args, **kwargs).items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5)
+
+
+# ---- whose an error is
+
+
+class Fails(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def raises_itself(x):
+    raise KeyError("none")
+
+
+def not_traced(x):
+    return x * len(str(x.numpy()))
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (raises_itself, r"its forward\(\) raises KeyError: 'none', at test_exporting.py:\d+"),
+        (not_traced, r"torch.export of PyTorch .*, not npusim, does not trace it, at test_exporting.py:\d+"),
+        (lambda x: x @ x, r"torch.export .* at test_exporting.py:\d+.*"),
+        (lambda x: (x + 1j)[0], r"output 'output': is complex"),
+    ],
+)
+def test_errors_say_whose_they_are(function, text):
+    with pytest.raises(npusim.UnsupportedError, match=text):
+        npusim.export(Fails(function), (X,))
+
+
+def test_refused_values_have_their_shape():
+    """What is refused is named, whatever is done with its results."""
+    with pytest.raises(npusim.UnsupportedError, match="has no form for complex numbers"):
+        npusim.export(Fails(lambda x: torch.special.logit((x + 0j).abs()) + torch.view_as_real((x + 0j).acosh())[2, 3, 1]), (X,))
+
+
+# ---- layouts
+
+
+LAYOUTS = {
+    "expanded": lambda: torch.randn(1, 4).expand(3, 4),
+    "transposed": lambda: torch.randn(4, 3).t(),
+    "strided": lambda: torch.randn(6, 8)[::2, ::2],
+    "offset": lambda: torch.randn(5, 4)[2:],
+    "scalar": lambda: torch.randn(()).expand(3, 4),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_arguments_and_weights(layout):
+    class Read(nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            self.weight = nn.Parameter(weight)
+            self.register_buffer("kept", weight.detach())
+
+        def forward(self, x):
+            y = (x * self.weight).relu() + self.kept.t().reshape(3, 4)
+            y.reshape(-1, 2).add_(x.flatten()[:2])
+            return y, x.reshape(-1)
+
+    torch.manual_seed(0)
+    model, x = Read(LAYOUTS[layout]()), LAYOUTS[layout]()
+    found = npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)
+    for i, value in enumerate(model(x)):
+        np.testing.assert_allclose(found[f"output_{i}"], value.detach(), rtol=1e-5)
+    backward = np.ones((3, 4), "float32")[::-1]  # strides that are negative: read as it lies or copied, the numbers are its
+    again = npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(backward)
+    np.testing.assert_allclose(again["output_1"], np.ones(12))
+
+
+def test_counts_that_are_given():
+    program = npusim.compile(Fails(lambda x: torch.repeat_interleave(x, x[:, 0].int(), 0, output_size=5)), (X.abs(),))
+    counts = torch.tensor([[2.0, 1], [0, 1], [3, 1]])
+    found = npusim.Session(program).run(torch.cat([counts, counts], 1))["output"]
+    assert (found[:, 0] == [2, 2, 3, 3, 3]).all()
+    with pytest.raises(npusim.Error, match="assertion does not hold"):
+        npusim.Session(program).run(torch.cat([counts + 1, counts], 1))

@@ -1,0 +1,406 @@
+"""Writes through views, in buffers and in arguments: outputs, arguments and buffers are what eager PyTorch makes them, run
+after run. NPUSIM_IN_PLACE=10000 tries as many new programs, and as many more calls of each operator."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import npusim
+from in_place_programs import Module, Program, copied
+
+MANY = int(os.environ.get("NPUSIM_IN_PLACE", "0"))
+FIRST = int(os.environ.get("NPUSIM_IN_PLACE_FIRST", "0"))
+TOGETHER = 40  # programs of one module
+RUNS = 3
+
+
+BARS = {torch.float16: 5e-3, torch.bfloat16: 3e-2}
+
+
+def differs(found: object, expected: torch.Tensor, noise: float = 0.0) -> bool:
+    """Whether an array is not a tensor, but for rounding and for noise."""
+    a = np.asarray(found.float() if isinstance(found, torch.Tensor) and found.dtype == torch.bfloat16 else found)
+    if a.shape != expected.shape:
+        return True
+    if not expected.is_floating_point():
+        return a.dtype.name != str(expected.dtype).removeprefix("torch.") or not np.array_equal(a, expected.numpy())
+    a, b = a.astype("float64"), expected.double().numpy()  # what is computed in float32 comes out in it
+    whole = np.isfinite(b)
+    if not np.array_equal(a[~whole], b[~whole], equal_nan=True):
+        return True
+    a, b = np.where(whole, a, 0), np.where(whole, b, 0)
+    return bool(np.linalg.norm(a - b) > BARS.get(expected.dtype, 1e-4) * max(np.linalg.norm(b), 1e-3) + noise)
+
+
+def moved(value: torch.Tensor) -> torch.Tensor:
+    """A few rounding steps off."""
+    return copied(value).mul_(1 + 2.0**-21)
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def wrong(model: torch.nn.Module, inputs: list[torch.Tensor], chaotic: bool = False) -> str:
+    """What is not as in eager PyTorch, in one of some runs; "" where nothing is. chaotic: rounding may grow, as
+    what is given a few rounding steps off shows."""
+    with warnings.catch_warnings(action="ignore"):
+        exported = npusim.export(model, tuple(map(copied, inputs)))
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    eager, nudged = copy.deepcopy(model), copy.deepcopy(model)
+    names = [value for kind, value in exported.leaves if kind == "output"]
+    kept = exported.ir["states"]
+    given = [tensor["name"] for tensor in exported.ir["graph_inputs"] if tensor["name"] not in kept]
+    for run in range(RUNS):
+        changed = list(map(copied, inputs))
+        with torch.no_grad():
+            # Of memory: another shape that a call gives an argument itself is the caller's to see, not the program's.
+            expected = torch.utils._pytree.tree_leaves(eager(*(value.detach() for value in changed)))
+            others = torch.utils._pytree.tree_leaves(nudged(*map(moved, inputs))) if chaotic else expected
+        found = session.run(dict(zip(given, map(copied, inputs), strict=True)))
+        for name, value, other in zip(names, expected, others, strict=True):
+            if differs(found[name], value, 30 * float((value - other).norm()) if chaotic else 0.0):
+                return f"run {run}: {name}: {found[name]}, expected {value}"
+        for name, before, after in zip(given, inputs, changed, strict=True):
+            if f"{name}_next" in found and differs(found[f"{name}_next"], after):
+                return f"run {run}: argument {name}: {found[f'{name}_next']}, expected {after}"
+            if f"{name}_next" not in found and not same(before, after):
+                return f"run {run}: argument {name} does not change, expected {after}"
+        for name, value in eager.named_buffers():
+            if name in kept and differs(found[kept[name]], value):
+                return f"run {run}: buffer {name}: {found[kept[name]]}, expected {value}"
+            if name not in kept and not torch.equal(value, dict(model.named_buffers())[name]):
+                return f"run {run}: buffer {name} does not change"
+    return ""
+
+
+def of_programs(programs: list[Program]) -> str:
+    """The first program of some that is wrong by itself, and what is wrong; "" where none is."""
+    model = Module(programs)
+    try:
+        text = wrong(model, [value for program in programs for value in program.inputs], chaotic=True)
+    except npusim.UnsupportedError as error:
+        text = str(error)
+    if not text or len(programs) == 1:
+        return text and f"{programs[0]}\n{text}"
+    half = len(programs) // 2
+    return of_programs(programs[:half]) or of_programs(programs[half:]) or f"together only: {text}"
+
+
+def test_programs():
+    count = MANY or TOGETHER
+    for first in range(FIRST, FIRST + count, TOGETHER):
+        text = of_programs([Program(seed) for seed in range(first, min(first + TOGETHER, FIRST + count))])
+        assert not text, text
+
+
+# ---- every operator of PyTorch that writes, in calls drawn from its schema
+
+DRAWN = max(MANY // 2000, 1)  # calls of each
+FEW = 40  # operators that are tried by default: others are for who asks for many
+# What memory holds, other kinds of tensors, other shapes than the operand's, and what draws: none of them is compared.
+LEFT_OUT = ("resize", "set_", "sparse", "as_strided", "empty", "requires_grad", "rename", "dropout", "rrelu", "random", "names")
+LEFT_OUT += ("uniform", "normal", "exponential", "geometric", "cauchy", "bernoulli", "multinomial", "rand", "poisson", "_amp")
+LEFT_OUT += ("adaptive_avg_pool", "std_mean")  # PyTorch writes beside such an `out`; of no elements
+LEFT_OUT += ("_fused", "philox", "sobol", "mkldnn", "data", "backward", "nested", "quantize", "fft", "complex", "polar", "unique")
+
+
+def writers() -> list[tuple[torch._ops.OpOverload, torch._ops.OpOverload]]:
+    """Operators that write their first operand or `out`, each with the one that does not, which npusim has a record of."""
+    found = []
+    for qualified in sorted(torch._C._dispatch_get_all_op_names()):
+        name, _, which = qualified.removeprefix("aten::").partition(".")
+        if not qualified.startswith("aten::") or any(part in name for part in LEFT_OUT):
+            continue
+        op = getattr(getattr(torch.ops.aten, name), which or "default", None)
+        if op is None or not op._schema.is_mutable or "Dimname" in str(op._schema):
+            continue
+        outs = [argument for argument in op._schema.arguments if argument.is_out]
+        wanted = [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
+        packet = getattr(torch.ops.aten, name.removesuffix("_") if not outs else name, None)
+        twins = [getattr(packet, other) for other in packet.overloads()] if packet else []
+        twins = [t for t in twins if [(a.name, str(a.type)) for a in t._schema.arguments] == wanted]
+        twins = [t for t in twins if not t._schema.is_mutable and npusim.is_op_supported(t)]
+        if twins and (outs or op._schema.arguments[0].name == "self"):
+            found.append((op, twins[0]))
+    return found
+
+
+class Written(torch.nn.Module):
+    """Calls of operators that write, each into a part of an argument of its own. What they wrote is then halved, through the
+    argument and through what the call gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[torch._ops.OpOverload, list, int, list]] = []
+        self.inputs: list[torch.Tensor] = []
+
+    def add(self, op: torch._ops.OpOverload, call) -> bool:
+        """Adds a call; whether PyTorch takes it."""
+        first, outs = len(self.inputs), []
+        bases = [operand.base for operand in call.operands()]
+        if any(argument.is_out for argument in op._schema.arguments):
+            for result in call.eager():
+                base = torch.zeros([*result.shape, 2], dtype=result.dtype)
+                outs.append(len(bases))
+                bases.append(base)
+        elif any(view == "expand.default" for view, _ in call.args[0].views):
+            return False
+        entry = (op, call.args, first, outs)
+        try:
+            values = self.call(entry, [copied(base) for base in bases])
+        except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
+            return False
+        results = [value for value in call.eager() if outs]
+        if any(value.is_complex() for value in values) or any(map(differs, values, results)):
+            return False  # some operators of PyTorch do not write an `out` that is no row-major memory
+        self.inputs += bases
+        self.calls.append(entry)
+        return True
+
+    def call(self, entry, bases: list[torch.Tensor]) -> list[torch.Tensor]:
+        op, args, _, outs = entry
+        left = iter(bases)
+
+        def made(arg):
+            if isinstance(arg, list):
+                return [made(one) for one in arg]
+            return arg.tensor(next(left)) if hasattr(arg, "views") else arg
+
+        arguments = [argument for argument in op._schema.arguments if not argument.is_out]
+        given = {argument.name: made(arg) for argument, arg in zip(arguments, args, strict=True)}
+        named = {argument.name: given[argument.name] for argument in arguments if argument.kwarg_only}
+        rest = [given[argument.name] for argument in arguments if not argument.kwarg_only]
+        written = [bases[at][..., 0] for at in outs]
+        names = [argument.name for argument in op._schema.arguments if argument.is_out]
+        result = op(*rest, **named, **dict(zip(names, written, strict=True)))
+        target = written[0] if outs else rest[0]
+        before = target.clone()
+        if target.dtype == torch.bool:
+            target.logical_not_()
+        else:
+            target.sub_(1)
+        results = [result] if isinstance(result, torch.Tensor) else list(result)
+        return [before, *(value.clone() for value in results[1:]), target.clone(), results[0].clone()]
+
+    def forward(self, *inputs: torch.Tensor) -> list[list[torch.Tensor]]:
+        ends = [entry[2] for entry in self.calls[1:]] + [len(inputs)]
+        return [self.call(entry, list(inputs[entry[2] : end])) for entry, end in zip(self.calls, ends, strict=True)]
+
+    def part(self, first: int, end: int) -> Written:
+        other = Written()
+        for entry in self.calls[first:end]:
+            stop = next((e[2] for e in self.calls if e[2] > entry[2]), len(self.inputs))
+            other.calls.append((*entry[:2], len(other.inputs), entry[3]))
+            other.inputs += self.inputs[entry[2] : stop]
+        return other
+
+
+def drawn(op: torch._ops.OpOverload, count: int) -> list:
+    """Calls that PyTorch takes."""
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import strategies as st
+    from operator_calls import Call, Unfit
+
+    found: list[Call] = []
+
+    @settings(
+        max_examples=8 * count,
+        derandomize=not MANY,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def draw(data):
+        try:
+            call = Call(data.draw, op)
+            call.eager()
+        except (Unfit, RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
+            return
+        if call.kind != "special":
+            found.append(call)
+
+    draw()
+    return found[-count:]
+
+
+def of_calls(written: Written) -> list[str]:
+    """The calls that are wrong by themselves, with what is wrong; refused ones are counted."""
+    try:
+        text = wrong(written, written.inputs)
+    except npusim.UnsupportedError as error:
+        text = f"refused: {error}"
+    except npusim.Error as error:
+        text = f"an error: {error}"
+    if not text:
+        return []
+    if len(written.calls) == 1:
+        (op, args, _, outs), *_ = written.calls
+        return [f"{op}{args}{' out=' if outs else ''}: {text}"]
+    half = len(written.calls) // 2
+    return of_calls(written.part(0, half)) + of_calls(written.part(half, len(written.calls)))
+
+
+def test_operators():
+    pytest.importorskip("hypothesis")
+    pairs = writers()
+    assert len(pairs) > 500
+    order = np.random.default_rng(FIRST).permutation(len(pairs))
+    pairs = [pairs[i] for i in (order if MANY else order[:FEW])]
+    with warnings.catch_warnings(action="ignore"):
+        for first in range(0, len(pairs), TOGETHER):
+            written = Written()
+            for op, twin in pairs[first : first + TOGETHER]:
+                for call in drawn(twin, DRAWN):
+                    written.add(op, call)
+            # What torch.export does not trace is its own: some meta functions take no arguments by position.
+            found = [text for text in of_calls(written) if "not npusim, does not trace it" not in text]
+            assert not found, "\n".join(found)
+
+
+# ---- each kind by name
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function, **buffers: torch.Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+SQUARE, IMAGE, X = torch.tensor([[1.0, 2], [3, 4]]), torch.arange(24.0).reshape(1, 2, 3, 4) - 9, torch.linspace(-2, 2, 12).reshape(3, 4)
+
+
+def reordered(m, x):
+    return (x * 2).t_(), (x * 3).transpose_(0, 1), (x + 1).swapaxes_(0, 1)
+
+
+def heads(m, x):
+    h = x.reshape(2, 3, 3, 4) + 1
+    h.transpose_(1, 2)
+    return h @ h.mT
+
+
+def view_of_a_result(m, x):
+    y = x * 1
+    v = y[:1]
+    v **= 2
+    v += 1
+    return y, v
+
+
+def buffer_in_place(m, x):
+    m.h.pow_(2).add_(1).mul_(0.25)
+    return x.sum() + m.h
+
+
+def buffers_that_convert(m, x):
+    m.h.copy_(x[0])
+    m.h[1].copy_(torch.ones(()))
+    m.n.copy_(x[:, 0] * 3)
+    m.h.mul_(2)
+    return m.h.sum(0), m.n
+
+
+def written_to_out(m, x):
+    y = torch.zeros(3, 4)
+    z = torch.erfc(x, out=y[:, :].t().t())
+    torch.pow(x[1:], 2.0, out=y[1:])
+    y += 1
+    return y, z
+
+
+def image_rows(m, x):
+    y = x.relu()
+    y.permute(0, 2, 3, 1).reshape(-1, 2).add_(1)
+    return y
+
+
+def diagonals(m, x):
+    v = x[1:]
+    v.fill_diagonal_(2.0)
+    v.mul_(3)
+    return v, x, torch.zeros(9, 2).fill_diagonal_(1.0, wrap=True)
+
+
+def lists(m, x):
+    y = [x * 1, x * 2]
+    torch._foreach_add_(y, 1.0)
+    torch._foreach_mul_(y, [2.0, 3.0])
+    z = torch._foreach_addcdiv([a * 1 for a in y], y, [a.abs() + 1 for a in y], torch.tensor([1.0, 2.0]))
+    return [*y, *z, *torch._foreach_maximum(y, 1.0), *torch._foreach_norm(y), *torch._foreach_pow(2.0, y)]
+
+
+def data(m, x):
+    y = x * 2
+    y.data = x + 1
+    m.h.data = m.h.data / 2 + y[0]
+    m.h.data.clamp_(-1, 1)
+    return y + m.h
+
+
+def views_of_a_buffer(m, x):
+    m.h[0, 1:3] = x[0, :2]
+    m.h.view(-1)[5:7].mul_(2)
+    m.h.t()[3] += 1
+    return m.h.sum(1), m.h[:, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "buffers"),
+    [
+        (reordered, (SQUARE,), {}),
+        (heads, (torch.randn(2, 36),), {}),
+        (view_of_a_result, (X,), {}),
+        (buffer_in_place, (X,), {"h": torch.full((4,), 1.1)}),
+        (buffers_that_convert, (X,), {"h": torch.ones(3, 4), "n": torch.ones(3, dtype=torch.int64)}),
+        (written_to_out, (X,), {}),
+        (image_rows, (IMAGE.to(memory_format=torch.channels_last),), {}),
+        (image_rows, (IMAGE,), {}),
+        (diagonals, (torch.randn(4, 4).t(),), {}),
+        (lists, (X,), {}),
+        (data, (X,), {"h": torch.ones(4)}),
+        (views_of_a_buffer, (X,), {"h": torch.arange(12.0).reshape(3, 4)}),
+    ],
+)
+def test_by_name(function, args, buffers):
+    text = wrong(Function(function, **buffers), list(args))
+    assert not text, text
+
+
+def test_batch_norm_that_learns():
+    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 1), torch.nn.BatchNorm2d(3)).train()
+    text = wrong(model, [torch.randn(2, 2, 4, 4)])
+    assert not text, text
+
+
+def test_a_buffer_itself_keeps_its_shape():
+    with pytest.raises(npusim.UnsupportedError, match="another shape or order in place"):
+        npusim.export(Function(lambda m, x: m.h.t_() + x, h=torch.ones(3, 3)), (torch.ones(3, 3),))
+
+
+def test_states_stay_where_they_are():
+    """What is written to part of a buffer is stored there and nothing else is: as many bytes as that needs."""
+
+    def step(m, x, at):
+        m.keys[0, :, 5:7] = x
+        m.values.index_copy_(1, at, x[:, :1])
+        return m.keys[0, :, 6] + m.values[:, 9]
+
+    buffers = {"keys": torch.zeros(2, 4, 512, 16), "values": torch.zeros(4, 512, 16)}
+    program = npusim.compile(Function(step, **buffers), (torch.randn(4, 2, 16), torch.tensor([9])), dtype="float32")
+    assert {info.name for info in program.inputs() if info.state} == {"keys", "values"}
+    assert sum(row["bytes"] for row in program.steps()) < 10000

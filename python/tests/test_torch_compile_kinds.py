@@ -1,0 +1,235 @@
+"""torch.compile with every kind of input and output: as eager PyTorch, compiled or left to it with one warning.
+NPUSIM_COMPILE_KINDS=all tries each with and without gradients, of fixed and of any size."""
+
+import itertools
+import logging
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from npusim import torch_compile
+from test_torch_compile import said
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+ALL = os.environ.get("NPUSIM_COMPILE_KINDS") == "all"
+
+
+@pytest.fixture(autouse=True)
+def fresh(caplog):
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    caplog.set_level(logging.INFO, "npusim")
+
+
+OUTPUTS = {
+    "expanded": lambda x: (x + 1)[:, :1].expand(3, 4),
+    "expanded in front": lambda x: (x + 1).expand(2, *x.shape),
+    "expanded, turned": lambda x: (x + 1).expand(2, *x.shape).transpose(0, 2),
+    "windows that overlap": lambda x: (x + 1).unfold(1, 2, 1),
+    "every other": lambda x: (x + 1)[:, ::2],
+    "transposed": lambda x: (x + 1).t(),
+    "a view of the input": lambda x: x[1:],
+    "the input": lambda x: x,
+    "the input, in a list": lambda x: [x, x + 1, x.t()],
+    "the input, expanded": lambda x: x.expand(2, *x.shape),
+    "one value twice": lambda x: (lambda y: (y, y, y.t(), y[0]))(x + 1),
+    "0-d": lambda x: x.sum(),
+    "0-d, expanded": lambda x: x.sum().expand(3),
+    "empty": lambda x: (x[:0] + 1, x[:, 4:].sum(0), x.sum()),
+    "empty, expanded": lambda x: x[:0].expand(2, 0, 4) * 2,
+    "none and numbers": lambda x: (None, 3, x + 1, x.shape[0], "text", True),
+    "nothing": lambda x: None,
+    "only numbers": lambda x: x.shape[0] * 2,
+    "a dict": lambda x: {"a": x * 2, "b": (x + 1, [x.mean()])},
+    "a constant": lambda x: (x + 1, torch.tensor([1.0, 2.0]), torch.arange(3)),
+    "truth": lambda x: (x > 0, (x > 0).any()),
+    "indices": lambda x: x.argmax(1),
+    "bfloat16": lambda x: x.to(torch.bfloat16),
+    "float64": lambda x: x.double() * 2,
+    "float8": lambda x: x.to(torch.float8_e4m3fn).float(),
+    "complex": lambda x: torch.complex(x, x * 2),
+    "complex, conjugated": lambda x: torch.complex(x, x * 2).conj(),
+    "complex, one part": lambda x: torch.complex(x, x * 2).conj().imag,
+    "complex, expanded": lambda x: torch.complex(x, x)[:, :1].expand(3, 4),
+    "a spectrum": lambda x: (torch.fft.rfft(x), torch.fft.fft2(x)),
+    "complex 32 bits": lambda x: torch.complex(x.half(), x.half()).abs().float().round(),
+    "channels last": lambda x: (x.reshape(1, 3, 2, 2) * 2).contiguous(memory_format=torch.channels_last),
+    "changed": lambda x: x.mul_(2),
+    "changed, and a view of it": lambda x: (x.add_(1), x[0], x.t())[1:],
+    "changed through a view": lambda x: x[1].zero_().sum() + x.sum(),
+    "detached": lambda x: (x * 2).detach(),
+    "sparse": lambda x: x.to_sparse(),
+    "a nested function": lambda x: torch.func.vmap(lambda r: r * r.sum())(x),
+}
+
+
+def leaves(values):
+    return torch.utils._pytree.tree_leaves(values)
+
+
+def agree(function, *args, caplog, **how):
+    """The function compiled and by itself, with copies of the arguments, twice. Gives the warnings."""
+    run = torch.compile(function, backend=torch_compile.backend, **how)
+    for _ in range(2):
+        mine, theirs = (torch.utils._pytree.tree_map(copied, args) for _ in range(2))
+        found, expected = run(*mine), function(*theirs)
+        assert torch.utils._pytree.tree_structure(found) == torch.utils._pytree.tree_structure(expected)
+        for a, b in zip(leaves((found, mine)), leaves((expected, theirs)), strict=True):
+            if not isinstance(b, torch.Tensor):
+                assert type(a) is type(b) and (a == b or a is b)
+                continue
+            assert a.dtype == b.dtype and a.shape == b.shape and a.layout == b.layout
+            assert a.requires_grad == b.requires_grad
+            if b.layout == torch.strided and not b.is_quantized:
+                assert a.stride() == b.stride()
+                assert a.numel() == 0 or torch.allclose(plain(a), plain(b), 1e-5, 1e-6, equal_nan=True)
+    assert len(said(caplog)) <= 1
+    return said(caplog)
+
+
+def plain(x):
+    x = x.detach().resolve_conj().resolve_neg()
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
+
+
+def copied(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.layout != torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
+        return value
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype) if value.stride() else value.clone()
+    if 0 in value.stride() or not value.is_contiguous() and value._is_view():
+        return value
+    return made.copy_(value.detach()).requires_grad_(value.requires_grad)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_outputs(kind, caplog):
+    with torch.no_grad():
+        agree(OUTPUTS[kind], X, caplog=caplog)
+        if not ALL:
+            return
+        torch.compiler.reset()
+        caplog.clear()
+        agree(OUTPUTS[kind], X.clone().requires_grad_() if kind[:7] != "changed" else X, caplog=caplog)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [k for k in list(OUTPUTS)[:: 1 if ALL else 5] if not k.startswith(("empty", "no", "only"))])
+def test_outputs_of_any_size(kind, caplog):
+    with torch.no_grad():
+        agree(lambda x: OUTPUTS[kind](x) if isinstance(x, torch.Tensor) else x, X, caplog=caplog, dynamic=True)
+
+
+def inputs():
+    z = torch.complex(X, X.flip(0))
+    yield "channels_last", (torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),)
+    yield "transposed", (X.t(),)
+    yield "expanded", (X[:, :1].expand(3, 4),)
+    yield "from the middle", (X[1:, 1:3],)
+    yield "every other", (X[:, ::2],)
+    yield "0-d", (torch.tensor(2.0),)
+    yield "empty", (torch.zeros(0, 4),)
+    yield "complex64", (z,)
+    yield "complex128", (z.to(torch.complex128),)
+    yield "conjugated", (z.conj(),)
+    yield "a part of the conjugated", (z.conj().imag,)
+    yield "complex32", (z.to(torch.complex32),)
+    yield "float8", (X.to(torch.float8_e4m3fn),)
+    yield "float16", (X.half(),)
+    yield "bfloat16", (X.bfloat16(),)
+    yield "int8", (X.to(torch.int8),)
+    yield "uint16", (X.abs().to(torch.uint16),)
+    yield "truth", (X > 0,)
+    yield "sparse", (X.to_sparse(),)
+    yield "sparse rows", (X.to_sparse_csr(),)
+    yield "quantized", (torch.quantize_per_tensor(X, 0.1, 0, torch.qint8),)
+    yield "meta", (X.to("meta"),)
+    yield "needs a gradient", (X.clone().requires_grad_(),)
+    yield "a parameter", (torch.nn.Parameter(X.clone()),)
+    yield "a list and a number", ([X, X + 1], 3, 2.5)
+    yield "one tensor twice", (X, X)
+    yield "views of one tensor", (X, X[1:], X.t())
+    yield "a dict", ({"a": X, "b": None},)
+    yield "none", (None, X)
+
+
+def touch(*args):
+    """Something of each tensor, whatever it is."""
+    found = []
+    for value in leaves(args):
+        if isinstance(value, torch.Tensor):
+            value = value.dequantize() if value.is_quantized else value
+            value = value if value.layout == torch.strided else value.to_dense()
+            narrow = value.dtype in (torch.float8_e4m3fn, torch.uint16, torch.bool)
+            found += [value.float() + 1 if narrow else value * 2, value.reshape(-1)[:1]]
+        elif isinstance(value, (int, float)):
+            found.append(value + 1)
+    return found
+
+
+def shaped(*args):
+    return [value.shape for value in leaves(args) if isinstance(value, torch.Tensor)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind,args", inputs(), ids=lambda v: v if isinstance(v, str) else "")
+def test_inputs(kind, args, caplog):
+    if kind == "meta":
+        with torch.no_grad():
+            assert torch.compile(touch, backend=torch_compile.backend)(*args)[0].device.type == "meta"
+        assert len(said(caplog)) <= 1
+        return
+    ways = list(itertools.product((False, True), ({}, {"dynamic": True})))
+    for grad, how in ways if ALL else [ways[len(kind) % 4], (False, {})]:
+        torch.compiler.reset()
+        caplog.clear()
+        with torch.set_grad_enabled(grad):
+            agree(touch, *args, caplog=caplog, **how)
+
+
+def test_what_is_compiled(caplog):
+    """Complex inputs and expanded outputs are no reason to leave a graph to eager PyTorch."""
+    z = torch.complex(X, X.flip(0))
+    with torch.no_grad():
+        for function, args in (
+            (lambda x: (x + 1)[:, :1].expand(3, 4), (X,)),
+            (lambda z, w: (z * w.conj(), torch.view_as_real(z).sum()), (z, z * 2j)),
+            (lambda x: torch.complex(x, x * 2), (X,)),
+        ):
+            torch.compiler.reset()
+            assert not agree(function, *args, caplog=caplog)
+
+
+def test_a_run_that_fails_is_eagers(caplog):
+    rows = torch.arange(3)
+    run = torch.compile(lambda x, i: x[i] * 2, backend=torch_compile.backend)
+    with torch.no_grad():
+        assert torch.equal(run(X, rows), X * 2)
+        with pytest.raises(IndexError, match="out of"):
+            run(X, rows + 1)
+        assert torch.equal(run(X, rows), X * 2)
+    assert len(said(caplog)) == 1
+
+
+def test_weights_of_every_kind(caplog):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.z = torch.nn.Parameter(torch.complex(X, X))
+            self.register_buffer("turned", X.t())
+            self.register_buffer("some", X[:, 1:3])
+
+        def forward(self, x):
+            return (self.z * x).abs() + self.turned.t(), x[:, 1:3] + self.some
+
+    model = Model()
+    run = torch.compile(model, backend=torch_compile.backend)
+    with torch.no_grad():
+        for _ in range(2):
+            for a, b in zip(run(X), model(X), strict=True):
+                torch.testing.assert_close(a, b)
+            model.z.mul_(2j)
+    assert not said(caplog)

@@ -1,0 +1,119 @@
+// Rows of keys with their places, put in order: entries are all different, so that any way to sort them is stable.
+#pragma once
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <utility>
+
+#include "base/threads.h"
+
+namespace npusim::cpu {
+
+// A key of 32 bits above a place of 32.
+struct ShortEntry {
+  uint64_t both = 0;
+  ShortEntry() = default;
+  ShortEntry(uint32_t key, uint64_t place) : both(uint64_t{key} << 32 | place) {}
+  uint32_t key() const { return static_cast<uint32_t>(both >> 32); }
+  int64_t place() const { return static_cast<int64_t>(both & 0xffffffff); }
+  auto operator<=>(const ShortEntry&) const = default;
+};
+
+struct LongEntry {
+  uint64_t first = 0, second = 0;
+  LongEntry() = default;
+  LongEntry(uint64_t key, uint64_t place) : first(key), second(place) {}
+  uint64_t key() const { return first; }
+  int64_t place() const { return static_cast<int64_t>(second); }
+  auto operator<=>(const LongEntry&) const = default;
+};
+
+inline constexpr int digit_bits = 11;
+inline constexpr int64_t digits = int64_t{1} << digit_bits;
+inline constexpr int64_t radix_from = 256;  // elements: fewer are compared
+
+// f(part) for each of some parts, on a thread each.
+template <typename F>
+void for_parts(int parts, F&& f) {
+  if (parts == 1) return f(0);
+  parallel_for(parts, 1, [&f](int64_t begin, int64_t end, int) {
+    for (int64_t part = begin; part < end; ++part) f(static_cast<int>(part));
+  });
+}
+
+// Sorts n entries by the digits of their keys, the lowest first; counts has room for `digits` numbers of each part.
+// Returns where they are: in `entries`, or in `spare`, which has room for as many.
+template <typename Entry>
+Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, int key_bits, int parts) {
+  if (n < radix_from) {
+    std::sort(entries, entries + n);
+    return entries;
+  }
+  for (int shift = 0; shift < key_bits; shift += digit_bits) {
+    const auto digit = [&](const Entry& e) { return e.key() >> shift & (digits - 1); };
+    for_parts(parts, [&](int part) {
+      int64_t* own = counts + part * digits;
+      std::fill(own, own + digits, 0);
+      for (int64_t i = n * part / parts; i < n * (part + 1) / parts; ++i) ++own[digit(entries[i])];
+    });
+    int64_t before = 0;
+    bool all_equal = false;
+    for (int64_t d = 0; d < digits; ++d) {
+      const int64_t start = before;
+      for (int part = 0; part < parts; ++part) before += std::exchange(counts[part * digits + d], before);
+      all_equal = all_equal || before - start == n;
+    }
+    if (all_equal) continue;
+    for_parts(parts, [&](int part) {
+      int64_t* own = counts + part * digits;
+      for (int64_t i = n * part / parts; i < n * (part + 1) / parts; ++i) spare[own[digit(entries[i])]++] = entries[i];
+    });
+    std::swap(entries, spare);
+  }
+  return entries;
+}
+
+inline constexpr int64_t scan_block = 64;
+// Entries that a search for the first `count` has room for.
+inline int64_t room_of_first(int64_t count) { return 2 * count + 2 * scan_block; }
+
+// The first `count` of the entries that arrive in the order of their places, in any order; most are turned away by
+// their keys alone.
+template <typename Entry, typename Key>
+class First {
+ public:
+  First(Entry* room, int64_t count) : room_(room), count_(count) {}
+
+  // `n`, at most a block, keys from `place` on.
+  void add(const Key* keys, int64_t n, int64_t place) {
+    if (full_) {
+      bool some = false;
+      for (int64_t i = 0; i < n; ++i) some |= keys[i] < limit_;
+      if (!some) return;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      if (!full_ || keys[i] < limit_) room_[size_++] = Entry(keys[i], static_cast<uint64_t>(place + i));
+    if (size_ > room_of_first(count_) - scan_block) cut();
+  }
+  // How many there are: `count`, or all that came.
+  int64_t finish() {
+    if (size_ > count_) cut();
+    return size_;
+  }
+
+ private:
+  void cut() {
+    std::nth_element(room_, room_ + count_ - 1, room_ + size_);
+    size_ = count_;
+    limit_ = static_cast<Key>(room_[count_ - 1].key());  // what comes later with this key comes behind
+    full_ = true;
+  }
+
+  Entry* room_;
+  int64_t count_;
+  int64_t size_ = 0;
+  Key limit_ = 0;
+  bool full_ = false;  // from then on only keys below the limit count
+};
+
+}  // namespace npusim::cpu

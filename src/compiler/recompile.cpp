@@ -1,0 +1,220 @@
+// A program's steps back to graphs of kernels, of which it is built anew for a target.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "codegen/build_program.h"
+#include "compiler/adopt.h"
+#include "kernel/builder.h"
+#include "npusim/compiler.h"
+#include "partition/partition.h"
+#include "program/program.h"
+#include "program/variant.h"
+
+namespace npusim {
+namespace {
+
+// The graph of one method: each time a step writes a buffer that is another value.
+class GraphMaker {
+ public:
+  GraphMaker(const Program& program, const Method& method, int32_t first_origin)
+      : program_(program),
+        method_(method),
+        first_origin_(first_origin),
+        recipes_(needed_recipes()),
+        current_(program.buffers.size(), no_value) {
+    made_.name = method.name;
+    made_.fusions = method.fusions;
+    made_.materialized = method.materialized;
+    made_.graph.name = program.model;
+  }
+
+  MethodGraph run() {
+    add_given();
+    for (const Step* recipe : recipes_) add_step(*recipe);
+    for (const Step& step : method_.steps) add_step(step);
+    for (const TensorSpec& spec : method_.outputs) {
+      graph().outputs.push_back({spec.name, value(spec.buffer), spec.type.shape});
+      made_.output_roles.push_back(spec.role);
+    }
+    // What a run leaves of the generator's state is an output of the graph and of nobody else.
+    for (const TensorSpec& spec : method_.inputs)
+      if (spec.role == Role::generator) graph().outputs.push_back({spec.name, value(spec.buffer), spec.type.shape});
+    const auto first = program_.origins.begin() + first_origin_;
+    graph().origins.assign(first, first + method_.nodes);
+    set_producers(graph());
+    if (const auto problems = check_graph(graph()); !problems.empty())
+      fail(ErrorKind::unsupported, "recompile: method '{}': {}", method_.name, fmt::join(problems, "; "));
+    return std::move(made_);
+  }
+
+ private:
+  Graph& graph() { return made_.graph; }
+  const Buffer& at(int32_t buffer) const { return program_.buffers[static_cast<size_t>(buffer)]; }
+  ValueId& value(int32_t buffer) { return current_[static_cast<size_t>(buffer)]; }
+
+  static bool is_given(const Buffer& b) {
+    return b.kind == BufferKind::input || b.kind == BufferKind::state || b.kind == BufferKind::weight ||
+           b.kind == BufferKind::constant;
+  }
+
+  // Those that the method's steps and outputs ask for, in their order.
+  std::vector<const Step*> needed_recipes() const {
+    std::vector<bool> needed(program_.buffers.size(), false);
+    const auto need = [&](int32_t buffer) { needed[static_cast<size_t>(buffer)] = true; };
+    for (const Step& step : method_.steps) std::for_each(step.buffers.begin(), step.buffers.end(), need);
+    for (const TensorSpec& spec : method_.outputs) need(spec.buffer);
+    std::vector<const Step*> recipes;
+    for (auto step = program_.recipes.steps.rbegin(); step != program_.recipes.steps.rend(); ++step) {
+      bool wanted = false;
+      for (size_t i = 0; i < step->buffers.size(); ++i)
+        wanted = wanted || (is_written(*step, i) && needed[static_cast<size_t>(step->buffers[i])]);
+      if (!wanted) continue;
+      recipes.push_back(&*step);
+      std::for_each(step->buffers.begin(), step->buffers.end(), need);
+    }
+    std::reverse(recipes.begin(), recipes.end());
+    return recipes;
+  }
+
+  bool is_written(const Step& step, size_t argument) const {
+    return step.is_transfer() ? argument == 1
+                              : program_.kernels[static_cast<size_t>(step.kernel)].args[argument].written;
+  }
+
+  // Inputs, states, weights and constants, in the order of their buffers.
+  void add_given() {
+    std::map<int32_t, std::string> given;  // by buffer: the name of its value
+    const auto look = [&](int32_t id) {
+      if (is_given(at(id))) given.try_emplace(id, at(id).name);
+    };
+    for (const TensorSpec& spec : method_.inputs) given[spec.buffer] = spec.name;
+    for (const TensorSpec& spec : method_.outputs) look(spec.buffer);
+    for (const Step* recipe : recipes_) std::for_each(recipe->buffers.begin(), recipe->buffers.end(), look);
+    for (const Step& step : method_.steps) std::for_each(step.buffers.begin(), step.buffers.end(), look);
+    for (const auto& [id, name] : given) {
+      const Buffer& b = at(id);
+      value(id) = add_value(graph(), name, b.type);
+      Value& v = value_of(graph(), value(id));
+      v.device = b.device;
+      v.fqn = b.fqn;
+      v.tied = b.tied;
+      v.source = b.kind == BufferKind::weight     ? ValueSource::weight
+                 : b.kind == BufferKind::constant ? ValueSource::constant
+                                                  : ValueSource::input;
+      if (b.kind == BufferKind::constant)
+        v.data = std::make_shared<const HostTensor>(program_.constants[static_cast<size_t>(b.constant)]);
+    }
+    for (const TensorSpec& spec : method_.inputs) {
+      graph().inputs.push_back(value(spec.buffer));
+      made_.input_roles.push_back(spec.role);
+      value_of(graph(), value(spec.buffer)).generator = spec.role == Role::generator;
+    }
+    for (const TensorSpec& spec : method_.outputs) {
+      const auto is_same = [&](const TensorSpec& input) { return input.buffer == spec.buffer; };
+      if (at(spec.buffer).kind != BufferKind::state ||
+          std::any_of(method_.inputs.begin(), method_.inputs.end(), is_same))
+        continue;
+      graph().inputs.push_back(value(spec.buffer));
+      made_.fills.push_back(at(spec.buffer).name);
+    }
+  }
+
+  std::shared_ptr<const Kernel> transfer_of(const Buffer& b) const {
+    const int64_t elements = stored_elements(b.type, b.stored);
+    KernelBuilder k({elements});
+    const Ex x = k.load_flat(k.input({b.type.dtype, {elements}}));
+    k.store_flat(k.output({b.type.dtype, {elements}}), x);
+    return std::make_shared<const Kernel>(k.finish("transfer"));
+  }
+
+  void add_step(const Step& step) {
+    Node node;
+    node.name = step_name(program_, step);
+    node.device = step.device;
+    for (const int32_t origin : step.origins)
+      if (origin >= first_origin_ && origin < first_origin_ + method_.nodes)
+        node.origins.push_back(origin - first_origin_);
+    node.kernel = step.is_transfer()
+                      ? transfer_of(at(step.buffers[0]))
+                      : std::make_shared<const Kernel>(program_.kernels[static_cast<size_t>(step.kernel)]);
+    for (size_t i = 0; i < step.buffers.size(); ++i)
+      if (!is_written(step, i)) node.inputs.push_back(value(step.buffers[i]));
+    for (size_t i = 0; i < step.buffers.size(); ++i) {
+      if (!is_written(step, i)) continue;
+      const Buffer& b = at(step.buffers[i]);
+      const ValueId made = add_value(graph(), b.name, b.type);
+      value_of(graph(), made).stored = b.stored;
+      value_of(graph(), made).finite_for = b.finite_for;
+      node.outputs.push_back(value(step.buffers[i]) = made);
+    }
+    add_node(graph(), std::move(node));
+  }
+
+  const Program& program_;
+  const Method& method_;
+  int64_t first_origin_;
+  std::vector<const Step*> recipes_;
+  std::vector<ValueId> current_;  // by buffer
+  MethodGraph made_;
+};
+
+std::vector<MethodGraph> graphs_of(const Program& program) {
+  std::vector<MethodGraph> graphs;
+  int32_t first = 0;
+  for (const Method& method : program.methods) {
+    graphs.push_back(GraphMaker(program, method, first).run());
+    first += static_cast<int32_t>(method.nodes);
+  }
+  return graphs;
+}
+
+// What asks which device runs a kernel, as compile() sets it up.
+PassContext context_for(const Program& program, const CodegenTarget& target, const CodegenTarget& host) {
+  PassContext context;
+  const ProgramDevice& first = program.devices[0];
+  context.target = first.target == target.config().name ? first.config : target.config();
+  if (program.devices.size() > 1) context.fallback = &program.devices[1].config;
+  context.dtype = program.dtype;
+  context.strict = program.strict;
+  context.refuse = [&target, &host](const Kernel& kernel, int32_t device) -> std::string {
+    const CodegenTarget& of = device ? host : target;
+    if (kernel.call) return &of == &host ? "" : "it has no kernel: ATen runs it";
+    return of.refuse(kernel);
+  };
+  return context;
+}
+
+Program build(const Program& from, std::vector<MethodGraph> graphs, const PassContext& context,
+              const CodegenTarget& target) {
+  Program made = build_program(graphs, context, &target);
+  made.model = from.model;
+  raise_refused(made, context);
+  target.plan(made);
+  return made;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> recompile(const Program& program, const std::string& target_name) {
+  if (program.devices.size() > 2 || (program.devices.size() == 2 && program.devices[1].target != "cpu"))
+    fail(ErrorKind::unsupported, "recompile: expected one device, and the CPU beside it, found {} devices",
+         program.devices.size());
+  const auto target = open_target(target_name.empty() ? program.devices[0].target : target_name);
+  const CodegenTarget& host = *find_target("cpu");
+  const PassContext context = context_for(program, *target, host);
+  const std::vector<MethodGraph> graphs = graphs_of(program);
+  auto made = std::make_shared<Program>(build(program, graphs, context, *target));
+  for (const auto& other : target->variants())
+    made->variants.push_back(adopt(*made, build(program, graphs, context, *other)));
+  std::vector<std::string> problems = check_program(*made);
+  if (problems.empty()) problems = check_methods_of_variant(program, *made);
+  if (!problems.empty())
+    fail(ErrorKind::unsupported, "recompile: the steps of this program are none that npusim compiles: {}",
+         fmt::join(problems, "; "));
+  return made;
+}
+
+}  // namespace npusim

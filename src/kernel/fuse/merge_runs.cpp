@@ -1,0 +1,173 @@
+// A merge sort as kernels.
+#include "kernel/fuse/merge_runs.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/shape.h"
+#include "kernel/builder.h"
+#include "kernel/facts/order.h"
+#include "kernel/fuse/simplify.h"
+
+namespace npusim {
+namespace {
+
+// The elements of each row between two kernels: sorted runs one behind the other, all as long but the last. No values:
+// they are the operand itself, and the index of an element is its place.
+struct Runs {
+  int64_t elements = 0;
+  int64_t length = 1;  // of a run
+  int keys = -1, indices = -1;
+};
+
+class Merger {
+ public:
+  explicit Merger(const Kernel& kernel)
+      : outer_(kernel), form_(order_form(kernel)), rows_(kernel.space.begin(), kernel.space.end() - 1) {}
+
+  Unfused run() {
+    Runs runs{form_.length, 1, form_.from->arg, -1};
+    do {
+      runs = merge(runs);
+    } while (runs.elements > runs.length);
+    return std::move(result_);
+  }
+
+ private:
+  const KernelArg& argument(const Access& access) const { return outer_.args[static_cast<size_t>(access.arg)]; }
+
+  int add_scratch(const Shape& shape, DType dtype) {
+    result_.scratch.push_back({dtype, element_count(shape)});
+    return static_cast<int>(outer_.args.size() + result_.scratch.size()) - 1;
+  }
+
+  Shape of_rows(int64_t elements) const {
+    Shape shape = rows_;
+    shape.push_back(elements);
+    return shape;
+  }
+
+  // Whether a comes before b whatever their places.
+  Ex is_before(Ex a, Ex b) const {
+    const Ex less = form_.descending ? b < a : a < b;
+    if (a.type() < Scalar::f32) return less;
+    return less || (form_.descending ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a));
+  }
+
+  // The kernel that makes of each two runs one: the space is rows × pairs × places of the merged run.
+  Runs merge(const Runs& from) {
+    const int64_t two = 2 * from.length, pairs = (from.elements + two - 1) / two, width = std::min(two, form_.count);
+    const int64_t left_over = from.elements - std::max<int64_t>(pairs - 1, 0) * two;  // of the last pair
+    Runs to{std::max<int64_t>(pairs - 1, 0) * width + std::min(left_over, width), width, -1, -1};
+    const bool first = from.indices < 0, last = pairs <= 1;
+    const DType key_type = argument(*form_.from).dtype;
+    const DType index_type = form_.length <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
+
+    Shape space = rows_;
+    space.insert(space.end(), {pairs, width});
+    KernelBuilder k(space);
+    std::vector<int> values;
+    const auto input = [&](int value, const TensorType& type) {
+      values.push_back(value);
+      return k.input(type);
+    };
+    const int keys = input(from.keys, {key_type, of_rows(from.elements)});
+    const int indices = first ? -1 : input(from.indices, {index_type, of_rows(from.elements)});
+    const int before = last ? argument(*form_.to).updates : -1;  // what the result updates
+    const int updated = before < 0 ? -1 : input(before, {DType::i64, {argument(*form_.to).elements}});
+
+    const Ex source = source_of(k, keys, from);
+    const Ex index = first ? source : load(k, indices, source);
+    if (last) {
+      values.push_back(form_.to->arg);
+      const int result = k.output({DType::i64, {argument(*form_.to).elements}}, updated);
+      const Coord start[] = {int64_t{0}};
+      k.store(result, start, index);  // where: below
+    } else {
+      std::vector<Coord> at = row(k);
+      at.emplace_back(k.dim(static_cast<int>(rows_.size())) * width + k.dim(static_cast<int>(rows_.size()) + 1));
+      const Ex key = load(k, keys, source);
+      to.keys = add_scratch(of_rows(to.elements), key_type);
+      to.indices = add_scratch(of_rows(to.elements), index_type);
+      values.insert(values.end(), {to.keys, to.indices});
+      k.store(k.output({key_type, of_rows(to.elements)}), at, key);
+      k.store(k.output({index_type, of_rows(to.elements)}), at, index);
+    }
+    BoundKernel step{k.finish(outer_.name + "_merge"), std::move(values)};
+    if (first) read_operand(step.kernel, keys);
+    if (last) write_result(step.kernel.stores[0].access);
+    order_args(step);
+    simplify(step);
+    result_.steps.push_back(std::move(step));
+    return to;
+  }
+
+  std::vector<Coord> row(KernelBuilder& k) const {
+    std::vector<Coord> at;
+    for (size_t d = 0; d < rows_.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+    return at;
+  }
+
+  // The row's element at a place, which is kept within the row where it has no meaning.
+  Ex load(KernelBuilder& k, int arg, Ex place) const {
+    std::vector<Coord> at = row(k);
+    at.emplace_back(max(min(place, k.shape(arg).back() - 1), 0));
+    return k.load(arg, at);
+  }
+
+  // Where in the row is the element that comes to the point's place in its merged run. Of the `place` elements that
+  // come before it the first `taken` of the left run are some, if each of them comes before all that the right run
+  // would have there instead: `taken` is the largest such number.
+  Ex source_of(KernelBuilder& k, int keys, const Runs& from) const {
+    const int pair = static_cast<int>(rows_.size());
+    const int64_t length = from.length;
+    const Ex place = k.index(pair + 1), left = k.index(pair) * (2 * length), right = left + length;
+    const bool whole = from.elements % (2 * length) == 0;
+    const Ex lefts = whole ? k.integer(length) : min(k.integer(from.elements) - left, length);
+    const Ex rights = whole ? k.integer(length) : max(min(k.integer(from.elements) - right, length), 0);
+    const Ex most = min(place, lefts);
+    Ex taken = max(place - rights, 0);
+    for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(length))); step > 0; step /= 2) {
+      const Ex more = taken + step;
+      const Ex other = load(k, keys, right + place - more), own = load(k, keys, left + more - 1);
+      taken = select(more <= most && !is_before(other, own), more, taken);
+    }
+    const Ex rest = place - taken;
+    const Ex other = load(k, keys, right + rest), own = load(k, keys, left + taken);
+    const Ex is_left = taken < lefts && (rest >= rights || !is_before(other, own));
+    return select(is_left, left + taken, right + rest);
+  }
+
+  // The first kernel reads the operand as it lies: its accesses were built as if that were dense.
+  void read_operand(Kernel& step, int keys) const {
+    step.args[static_cast<size_t>(keys)].elements = argument(*form_.from).elements;
+    for (Access& a : step.accesses) {
+      if (a.arg != keys) continue;
+      a.offset = form_.from->offset;
+      a.strides.assign(step.space.size(), 0);
+      std::copy(form_.from->strides.begin(), form_.from->strides.end() - 1, a.strides.begin());
+      a.terms[0].stride = form_.from->strides.back();
+    }
+  }
+
+  // The last kernel, which has one pair, writes the result as it lies.
+  void write_result(Access& a) const {
+    a.guards.clear();
+    a.offset = form_.to->offset;
+    a.strides = form_.to->strides;
+    a.strides.back() = 0;
+    a.strides.push_back(form_.step);
+  }
+
+  const Kernel& outer_;
+  OrderForm form_;
+  Shape rows_;
+  Unfused result_;
+};
+
+}  // namespace
+
+Unfused merge_runs(const Kernel& kernel) { return Merger(kernel).run(); }
+
+}  // namespace npusim

@@ -1,0 +1,18 @@
+// Orders along a dimension, as ATen has them: stable, NaN last, or first when descending.
+#pragma once
+#include "ops/op.h"
+
+namespace npusim {
+
+struct Order {
+  size_t dim = 0;
+  bool descending = false;
+  int64_t kept = 0;  // how many of the first ones
+};
+
+// `places` (int64, `kept` along the dimension) receives where in `self`, of rank 1 at least, they stand.
+void lower_order(Lowering& lowering, int self, const Order& order, int places);
+// `values` receives the elements of `self` that stand there along dimension `dim`.
+void lower_values(Lowering& lowering, int self, size_t dim, int places, int values);
+
+}  // namespace npusim

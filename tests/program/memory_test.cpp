@@ -1,0 +1,82 @@
+// Where buffers lie: those that exist at one time lie apart, and a file asks for no memory that nothing in it needs.
+#include <gtest/gtest.h>
+
+#include "program/sample.h"
+
+namespace npusim {
+namespace {
+
+using Problems = std::vector<std::string>;
+
+// x -> a -> b -> c -> y, each of 24 bytes; `offsets` are those of a, b and c.
+Program chain(std::array<uint64_t, 3> offsets, uint64_t bytes = 192) {
+  const TensorType type{DType::f32, {2, 3}};
+  Program p;
+  p.model = "chain";
+  p.devices = {{"cpu", {}}};
+  p.devices[0].config.name = "cpu";
+  p.kernels = {copy_kernel(type, 2)};
+  for (const char* name : {"x", "a", "b", "c", "y"})
+    p.buffers.push_back({.name = name, .type = type, .stored = {}, .fqn = {}, .tied = {}});
+  p.buffers[0].kind = BufferKind::input;
+  p.buffers[4].kind = BufferKind::output;
+  for (size_t i = 0; i < 3; ++i) p.buffers[i + 1].offset = offsets[i];
+  Method main;
+  main.name = "main";
+  main.inputs = {{"x", type, 0}};
+  main.outputs = {{"y", type, 4}};
+  for (int32_t i = 0; i < 4; ++i) main.steps.push_back({0, {i, i + 1}, 0, {}});
+  main.arenas = {{bytes, 0, 0}};
+  p.methods = {main};
+  return p;
+}
+
+TEST(Memory, BuffersThatExistAtOneTimeLieApart) {
+  EXPECT_EQ(check_program(chain({0, 64, 128})), Problems{});
+  EXPECT_EQ(check_program(chain({0, 24, 0}, 64)), Problems{});  // a is over when c begins
+  for (const uint64_t overlap : {0, 4, 20})
+    EXPECT_EQ(check_program(chain({0, overlap, 128})),
+              Problems{"method 'main': buffers 'a' and 'b' exist at the same time and overlap in memory"});
+  EXPECT_EQ(check_program(chain({0, 64, 60})),
+            Problems{"method 'main': buffers 'b' and 'c' exist at the same time and overlap in memory"});
+  Program later = chain({0, 24, 0}, 64);
+  later.methods[0].steps.push_back({0, {1, 4}, 0, {}});  // a is read once more
+  EXPECT_EQ(check_program(later),
+            Problems{"method 'main': buffers 'a' and 'c' exist at the same time and overlap in memory"});
+}
+
+TEST(Memory, ArenasEndWhereTheirBuffersDo) {
+  EXPECT_EQ(check_program(chain({0, 64, 128}, 152)), Problems{});
+  EXPECT_EQ(
+      check_program(chain({0, 64, 128}, uint64_t{3} << 30)),
+      Problems{"method 'main': device 0: expected an arena of 152 bytes, where its buffers end, found 3221225472"});
+  Program workspace = chain({0, 64, 128});
+  workspace.methods[0].arenas[0].workspace_bytes = uint64_t{3} << 30;
+  EXPECT_EQ(check_program(workspace).size(), 1u);
+}
+
+TEST(Memory, BuffersThatNothingNames) {
+  Program p = chain({0, 64, 128});
+  p.buffers.push_back({.name = "huge",
+                       .kind = BufferKind::input,
+                       .type = {DType::u8, {int64_t{1} << 40}},
+                       .stored = {},
+                       .fqn = {},
+                       .tied = {}});
+  EXPECT_EQ(check_program(p), Problems{"buffer 5 'huge': no step and no method names it"});
+}
+
+TEST(Memory, OneBufferForTwoResults) {
+  Program p = chain({0, 64, 128});
+  KernelBuilder k({6});
+  const Ex x = k.load_flat(k.input({DType::f32, {6}}));
+  k.store_flat(k.output({DType::f32, {6}}), x);
+  k.store_flat(k.output({DType::f32, {6}}), x * 2);
+  p.kernels.push_back(k.finish("two"));
+  p.methods[0].steps[0] = {1, {0, 1, 1}, 0, {}};
+  EXPECT_EQ(check_program(p),
+            Problems{"method 'main': step 0 '': argument 2: buffer 'a' is written as another one, too"});
+}
+
+}  // namespace
+}  // namespace npusim
