@@ -35,4 +35,8 @@ std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts);
 void write_file(const std::string& path, std::string_view text);
 
+// Removes what write_file() has begun and not finished, of all threads. May be called by a signal handler, of a process
+// that then ends.
+void remove_temporaries();
+
 }  // namespace npusim

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -14,7 +15,6 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/temporary.h"
 
 namespace npusim {
 namespace {
@@ -23,14 +23,55 @@ namespace {
   fail(ErrorKind::bad_input, "cannot write {}: {}", path, std::strerror(errno));
 }
 
-// Beside the file that it becomes, so that a rename does it. One of this name is of a process that had this number and
-// was killed.
-std::string temporary_name(const std::filesystem::path& folder) {
-  static std::atomic<unsigned> made{0};
-  const std::filesystem::path name = folder / fmt::format(".npusim-{}-{}.part", ::getpid(), made++);
-  ::unlink(name.c_str());
-  return name.string();
-}
+// Names of temporaries that exist, where a signal handler finds them: it may neither lock nor allocate. A slot is taken
+// before its file is made, and given back when the file is gone or has its final name.
+struct Slot {
+  std::atomic<bool> taken{false}, named{false};
+  std::array<char, 4096> name{};
+};
+std::array<Slot, 64> slots;
+
+class Temporary {
+ public:
+  Temporary(const std::filesystem::path& folder, const std::string& path) : path_(path) {
+    static std::atomic<unsigned> made{0};
+    name_ = (folder / fmt::format(".npusim-{}-{}.part", ::getpid(), made++)).string();
+    for (Slot& slot : slots)
+      if (bool is_free = false; name_.size() < slot.name.size() && slot.taken.compare_exchange_strong(is_free, true)) {
+        std::memcpy(slot.name.data(), name_.c_str(), name_.size() + 1);
+        slot.named = true;
+        slot_ = &slot;
+        break;
+      }
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (exists_) ::unlink(name_.c_str());
+    if (!slot_) return;
+    slot_->named = false;
+    slot_->taken = false;
+  }
+
+  int make() {
+    // A file of this name is of a process that had this number and was killed.
+    ::unlink(name_.c_str());
+    const int fd = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) cannot_write(path_);
+    exists_ = true;
+    return fd;
+  }
+  void rename_to(const std::string& target) {
+    if (std::rename(name_.c_str(), target.c_str()) != 0) cannot_write(path_);
+    exists_ = false;
+  }
+
+ private:
+  const std::string& path_;  // that the caller asked for, for messages
+  std::string name_;
+  Slot* slot_ = nullptr;  // null: a name that is too long, or more files at once than there are slots
+  bool exists_ = false;
+};
 
 // Where a chain of symbolic links ends, which need not exist.
 std::string end_of_links(const std::string& path) {
@@ -101,15 +142,13 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
   if (exists && ::access(target.c_str(), W_OK) != 0) cannot_write(path);
   const std::filesystem::path parent = std::filesystem::path(target).parent_path();
   const std::filesystem::path folder = parent.empty() ? "." : parent;
-  Temporary temporary(temporary_name(folder));
-  Descriptor to(::open(temporary.path().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (to.fd() < 0) cannot_write(path);
+  Temporary temporary(folder, path);
+  Descriptor to(temporary.make());
   write_into(to.fd(), parts, path);
   if (exists && ::fchmod(to.fd(), found.st_mode & 07777) != 0) cannot_write(path);
   to_disk(to.fd(), path);
   if (to.close() != 0) cannot_write(path);
-  if (std::rename(temporary.path().c_str(), target.c_str()) != 0) cannot_write(path);
-  temporary.keep();
+  temporary.rename_to(target);
   // The new name is on the disk when its folder is. Who may write there may lack the right to read it.
   const Descriptor of_folder(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (of_folder.fd() >= 0) to_disk(of_folder.fd(), path);
@@ -118,6 +157,11 @@ void write_file(const std::string& path, std::span<const std::span<const std::by
 void write_file(const std::string& path, std::string_view text) {
   const std::span<const std::byte> part(reinterpret_cast<const std::byte*>(text.data()), text.size());
   write_file(path, std::span<const std::span<const std::byte>>(&part, 1));
+}
+
+void remove_temporaries() {
+  for (const Slot& slot : slots)
+    if (slot.named) ::unlink(slot.name.data());
 }
 
 }  // namespace npusim

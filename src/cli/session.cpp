@@ -19,21 +19,22 @@ void add_threads_flag(CLI::App& verb, int& threads) {
               "host threads; default: one per core, one where there is little work");
 }
 
+void add_budget_flags(CLI::App& verb, Budget& budget) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  add_integer(
+      verb, "--max-bytes", [&budget](int64_t n) { budget.max_bytes = static_cast<uint64_t>(n); }, 1, most, "N",
+      "refuse a program that needs more memory; default: any");
+  add_integer(
+      verb, "--max-flops", [&budget](int64_t n) { budget.max_flops = static_cast<uint64_t>(n); }, 1, most, "N",
+      "refuse a program that needs more operations a run; default: any");
+}
+
 void add_program_flag(CLI::App& verb, std::string& program) {
   add_file(verb, "program", program, "P.npubin", "the .npubin; - is standard input")->required();
 }
 
 void add_method_flag(CLI::App& verb, std::string& method) {
   add_name(verb, "--method", method, "NAME", "which method; default: the only one, or main");
-}
-
-void add_budget_flags(CLI::App& verb, Budget& budget) {
-  const auto add = [&](const char* name, uint64_t& most, const char* help) {
-    const auto store = [&most](int64_t found) { most = static_cast<uint64_t>(found); };
-    add_integer(verb, name, store, 1, std::numeric_limits<int64_t>::max(), "N", help);
-  };
-  add("--max-bytes", budget.max_bytes, "refuse a program that needs more memory; default: any");
-  add("--max-flops", budget.max_flops, "refuse a program that needs more operations a run; default: any");
 }
 
 void add_session_flags(CLI::App& verb, SessionFlags& flags) {
@@ -43,6 +44,12 @@ void add_session_flags(CLI::App& verb, SessionFlags& flags) {
   add_code_flag(verb, flags.no_code);
   add_threads_flag(verb, flags.threads);
   add_budget_flags(verb, flags.budget);
+}
+
+std::shared_ptr<const Program> load_session_program(const SessionFlags& flags) {
+  std::shared_ptr<const Program> program = load_program_file(flags.program, flags.no_code);
+  check_budget(*program, flags.budget);
+  return program;
 }
 
 void add_weights_flags(CLI::App& verb, std::string& weights, bool& read) {
@@ -65,12 +72,6 @@ std::shared_ptr<const Program> load_program_file(const std::string& path, bool n
   std::vector<std::string> notes;
   auto program = load_program(path, {.code = !no_code, .notes = &notes});
   for (const std::string& note : notes) print_note(note);
-  return program;
-}
-
-std::shared_ptr<const Program> load_session_program(const SessionFlags& flags) {
-  std::shared_ptr<const Program> program = load_program_file(flags.program, flags.no_code);
-  check_budget(*program, flags.budget);
   return program;
 }
 

@@ -20,8 +20,6 @@ void add_program_flag(CLI::App& verb, std::string& program);
 void add_threads_flag(CLI::App& verb, int& threads);
 
 void add_method_flag(CLI::App& verb, std::string& method);
-// --max-bytes and --max-flops.
-void add_budget_flags(CLI::App& verb, Budget& budget);
 // --no-code alone, and the program file that it is about; what is left out is told as notes.
 void add_code_flag(CLI::App& verb, bool& no_code);
 std::shared_ptr<const Program> load_program_file(const std::string& path, bool no_code);
@@ -29,6 +27,9 @@ std::shared_ptr<const Program> load_program_file(const std::string& path, bool n
 // --weights, and whether they are read instead of mapped.
 void add_weights_flags(CLI::App& verb, std::string& weights, bool& read);
 std::shared_ptr<const TensorSet> open_weights(const std::string& path, bool read);  // none when none are given
+
+// --max-bytes and --max-flops.
+void add_budget_flags(CLI::App& verb, Budget& budget);
 
 // The program's file, refused beyond the budget.
 std::shared_ptr<const Program> load_session_program(const SessionFlags& flags);

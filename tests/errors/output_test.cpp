@@ -5,7 +5,6 @@
 #include <csignal>
 #include <fstream>
 
-#include "base/temporary.h"
 #include "cli/invoke.h"
 
 namespace npusim {
