@@ -16,7 +16,7 @@ from torch import Tensor
 from .torch_pairs import Pair, multiply
 
 if TYPE_CHECKING:
-    from .torch_complex import Call
+    from .torch_complex_call import Call
 
 WHOLE = 256  # elements: up to here one product with a whole matrix
 FACTOR = 64  # of a longer length that is transformed by one product
