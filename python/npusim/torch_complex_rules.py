@@ -18,7 +18,7 @@ aten = torch.ops.aten
 
 # What moves numbers without looking at them, and sums.
 PART_BY_PART = {
-    "alias", "alias_copy", "as_strided", "cat", "chunk", "clone", "concat", "constant_pad_nd", "contiguous", "cumsum", "detach",
+    "alias", "alias_copy", "as_strided", "as_strided_scatter", "cat", "chunk", "clone", "concat", "constant_pad_nd", "contiguous", "cumsum", "detach",
     "detach_copy", "diag", "diag_embed", "diagonal", "diagonal_copy", "diagonal_scatter", "expand", "expand_as", "expand_copy",
     "flatten", "flip", "gather", "im2col", "index", "index_add", "index_copy", "index_fill", "index_put", "index_select",
     "lift_fresh", "lift_fresh_copy", "masked_fill", "masked_scatter", "mean", "movedim", "mT", "nan_to_num", "narrow",
