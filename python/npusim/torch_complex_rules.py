@@ -63,7 +63,10 @@ def _filled(call: Call, *args: Any, **kwargs: Any) -> Complex:
     value = {"ones": 1, "full": given[1], "scalar_tensor": args[0] if args else kwargs.get("s")}.get(name, 0)
     if call.op._opname == "new_full":
         value = kwargs.get("fill_value", args[2] if len(args) > 2 else None)
-    return call.pointwise(lambda z: z, value)
+    if isinstance(value, (Ref, Complex)):
+        return call.pointwise(lambda z: z, value)
+    number, shape = complex(value), list(call.result().shape)
+    return call.apply(lambda: tuple(torch.full(shape, x, dtype=call.dtype()) for x in (number.real, number.imag)))
 
 
 def _eye(call: Call, *sizes: int, **_: Any) -> Complex:
