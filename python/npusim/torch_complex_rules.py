@@ -163,7 +163,8 @@ def _lerp(call: Call, start: Any, end: Any, weight: Any) -> Any:
         way = end[0] - start[0], end[1] - start[1]
         near, far = pairs.multiply(weight, way), pairs.multiply(way, (1 - weight[0], -weight[1]))
         small = weight[0] * weight[0] + weight[1] * weight[1] < 0.25
-        return tuple(torch.where(small, s + n, e - f) for s, e, n, f in zip(start, end, near, far))  # type: ignore[return-value]
+        parts = zip(start, end, near, far, strict=True)
+        return tuple(torch.where(small, s + n, e - f) for s, e, n, f in parts)  # type: ignore[return-value]
 
     return call.pointwise(run, start, end, weight)
 
