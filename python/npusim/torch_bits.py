@@ -7,7 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-WIDTHS = {torch.float16: (5, 10), torch.bfloat16: (8, 7), torch.float32: (8, 23), torch.float64: (11, 52)}  # of exponent, fraction
+# Bits of the exponent and of the fraction.
+WIDTHS = {torch.float16: (5, 10), torch.bfloat16: (8, 7), torch.float32: (8, 23), torch.float64: (11, 52)}
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
@@ -18,20 +19,24 @@ def view_dtype(self: Tensor, dtype: torch.dtype) -> Tensor:
     return _number(found, dtype) if dtype in WIDTHS else found.to(dtype)
 
 
-def _powers(exponent: int) -> Tensor:
-    """2^n for n from −2 · exponent on: an exponential need not be exact."""
-    return torch.tensor([2.0**n if n >= -1074 else 0.0 for n in range(-2 * exponent, exponent + 1)], dtype=torch.float64)
+def _power(n: Tensor) -> Tensor:
+    """2^n in float64 for n in [−1074, 1023], by squares: an exponential need not be exact."""
+    found = torch.ones_like(n, dtype=torch.float64)
+    for bit in range(11):
+        up, down = (torch.full([], 2.0**e if e < 1024 else 0.0, dtype=torch.float64) for e in (2**bit, -(2**bit)))
+        found = found * torch.where((n.abs() >> bit) & 1 == 0, 1.0, torch.where(n < 0, down, up))
+    return found
 
 
 def _bits(x: Tensor) -> Tensor:
     exponent_bits, fraction_bits = WIDTHS[x.dtype]
     bias = 2 ** (exponent_bits - 1) - 1
-    powers, least = _powers(bias), 1 - bias
+    least = 1 - bias
     size = x.to(torch.float64).abs()
     finite = torch.where((size > 0) & size.isfinite(), size, 1.0)
 
     def part(exponent: Tensor) -> Tensor:  # in [1, 2), below 1 where the number is subnormal
-        return finite / powers[exponent + 2 * bias]
+        return finite / _power(exponent)
 
     guess = finite.log2().floor().to(torch.int64).clamp(least, bias)  # the logarithm may be a step off
     guess = torch.where(part(guess) >= 2, guess + 1, guess)
@@ -52,6 +57,6 @@ def _number(bits: Tensor, dtype: torch.dtype) -> Tensor:
     fraction = bits & (2**fraction_bits - 1)
     whole = torch.where(exponent == 0, fraction, fraction + 2**fraction_bits).to(torch.float64)
     power = exponent.clamp(1, 2 * bias) - bias
-    size = whole * 2.0**-fraction_bits * _powers(bias)[power + 2 * bias]
+    size = whole * 2.0**-fraction_bits * _power(power)
     size = torch.where(exponent == 2 * bias + 1, torch.where(fraction == 0, float("inf"), float("nan")), size)
     return torch.where((bits >> (exponent_bits + fraction_bits)) & 1 != 0, -size, size).to(dtype)

@@ -16,7 +16,7 @@ from torch import Tensor
 from .torch_pairs import Pair, multiply
 
 if TYPE_CHECKING:
-    from .torch_complex import Call
+    from .torch_complex_call import Call
 
 WHOLE = 256  # elements: up to here one product with a whole matrix
 FACTOR = 64  # of a longer length that is transformed by one product
@@ -120,7 +120,11 @@ def _of_real(x: Tensor) -> Pair:
     first = 1 if size <= WHOLE else _divisor(size)
     if first > 1:
         re, im = _by_factors(
-            lambda cos, sin: tuple(f(x) for f in _from_left(first, cos, -sin)), first, size, -1, dtype  # type: ignore[arg-type, return-value]
+            lambda cos, sin: tuple(f(x) for f in _from_left(first, cos, -sin)),  # type: ignore[arg-type, return-value]
+            first,
+            size,
+            -1,
+            dtype,
         )
         re, im = re.narrow(-1, 0, half), im.narrow(-1, 1, inner)
     elif size > max(WHOLE, PRIME):

@@ -103,7 +103,8 @@ ALSO = {
     *("swapaxes", "swapdims", "t", "take", "to", "trace", "transpose", "transpose_copy", "tril", "triu", "type_as", "unbind"),
     *("unflatten", "unfold", "unfold_copy", "unsqueeze", "unsqueeze_copy", "var_mean", "view_as", "view_copy", "zero"),
     *("zeros_like", "chunk", "_fft_c2c", "_fft_c2r", "_fft_r2c", "conv1d", "conv2d", "conv3d", "conv_transpose1d"),
-    *("conv_transpose2d", "conv_transpose3d", "linalg_vector_norm", "index_put"),
+    *("conv_transpose2d", "conv_transpose3d", "linalg_vector_norm", "index_put", "_functional_assert_async"),
+    "as_strided_scatter",
 }
 
 

@@ -158,6 +158,7 @@ class Bisector {
   // By the narrowest numbers that steps leave to each other.
   static double usual_tolerance(const Program& program) {
     double tolerance = 1e-4;
+    if (program.strict) return tolerance;  // it rounds where the reference does
     for (const Buffer& b : program.buffers) {
       if (b.kind != BufferKind::arena && b.kind != BufferKind::local && b.kind != BufferKind::output) continue;
       if (b.type.dtype == DType::f16) tolerance = std::max(tolerance, 0.02);

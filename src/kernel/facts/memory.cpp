@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -67,11 +68,16 @@ bool tells_digits(std::vector<Digit> digits) {
   return true;
 }
 
-// Whether a guarded coordinate tells the index along each of its dimensions, as o · stride + k does for k < stride.
+// Whether a guarded coordinate tells the index along each of its dimensions, as o · stride + k does for k < stride. Of
+// two dimensions also where one is too short to make up for a step of the other: a·x = b·y needs |x| >= b / gcd(a, b).
 bool tells_dims(const Kernel& k, const Guard& g) {
   std::vector<Digit> digits;
   for (size_t d = 0; d < k.space.size(); ++d)
     if (g.coeffs[d] && k.space[d] > 1) digits.push_back({std::abs(g.coeffs[d]), k.space[d]});
+  if (digits.size() == 2) {
+    const int64_t common = std::gcd(digits[0].stride, digits[1].stride);
+    if (digits[0].extent <= digits[1].stride / common || digits[1].extent <= digits[0].stride / common) return true;
+  }
   return tells_digits(std::move(digits));
 }
 

@@ -104,10 +104,13 @@ std::optional<std::vector<MappedIndex>> indices_at(Inlining& in, const Access& a
   for (MappedIndex& m : full) m.coeffs.assign(k.space.size(), 0);
   for (size_t i = 0; i < in.stored.dims.size(); ++i) full[in.stored.dims[i]] = (*map)[i];
   const auto row = static_cast<size_t>(p.row_dims);
+  // Rows run side by side. One element of the row, x[0] where the row of x is summed too, is none of its points.
   for (size_t j = 0; j < row; ++j) {
-    MappedIndex& m = full[p.space.size() - row + j];
-    if (std::all_of(m.coeffs.begin(), m.coeffs.end(), [](int64_t c) { return c == 0; }))
-      m.coeffs[k.space.size() - row + j] = 1;
+    const size_t d = p.space.size() - row + j, beside = k.space.size() - row + j;
+    MappedIndex& m = full[d];
+    const bool stored = std::find(in.stored.dims.begin(), in.stored.dims.end(), d) != in.stored.dims.end();
+    if (stored && std::all_of(m.coeffs.begin(), m.coeffs.end(), [](int64_t c) { return c == 0; })) return std::nullopt;
+    if (!stored) m.coeffs[beside] = 1;
   }
   if (row == 0) return full;
   // Every access must see the same row and outer point.
