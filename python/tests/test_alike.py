@@ -73,6 +73,7 @@ DISTRIBUTIONS = {
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_distributions_validate(kind):
     """What torch.distributions checks holds in each run, not only in the example's."""
+    D.Distribution.set_default_validate_args(True)  # dynamo, in another test, turns it off
     function, bad = DISTRIBUTIONS[kind]
     good = torch.rand(3, 4)
     session = agree(function, X, good)

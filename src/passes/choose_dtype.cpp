@@ -184,8 +184,8 @@ void drop_roundings(Kernel& kernel, const std::set<DType>& dtypes) {
   drop_dead(kernel);
 }
 
-// --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too, and
-// casts to the model's own dtype with them.
+// --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too,
+// and casts to the model's own dtype with them.
 void widen(Graph& graph) {
   if (const std::set<DType> own = own_halves(graph); !own.empty())
     for (Node& node : graph.nodes) {

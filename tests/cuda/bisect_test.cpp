@@ -33,7 +33,6 @@ TEST(CudaBisect, NamesTheAttentionThatReadsWrongKeys) {
   ASSERT_GE(found.culprit, 0);
   const PartError& part = found.parts[static_cast<size_t>(found.culprit)];
   EXPECT_NE(std::find(part.nodes.begin(), part.nodes.end(), "attention_0"), part.nodes.end()) << text;
-  EXPECT_NE(part.how.find("by warpgroups"), std::string::npos) << part.how;
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 
 void* real() {
   static void* const library = [] {
-    if (const char* given = std::getenv("FAULTY_NVRTC_REAL"); given && *given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    if (const char* given = std::getenv("FAULTY_NVRTC_REAL"); given && *given)
+      return dlopen(given, RTLD_NOW | RTLD_LOCAL);
     void* found = nullptr;
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"})
       if (!found) found = dlopen(name, RTLD_NOW | RTLD_LOCAL);

@@ -228,19 +228,21 @@ TEST(Fuse, OneElementBesideItsRow) {
   for (const char* last : {"aten.select.int(%d, dim=0, index=0)", "aten.select.int(%d, dim=0, index=1)",
                            "aten.select.int(%d, dim=0, index=-1)"})
     for (const int64_t n : {2, 3, 17})
-      run_graph(fmt::format("input %x: float32[{0}]\n"
-                            "%a: float32[1] = aten.amax.default(%x, dim=[-1], keepdim=true)\n"
-                            "%s: float32[{0}] = aten.sub.Tensor(%x, %a)\n"
-                            "%t: float32[1] = aten.sum.dim_IntList(%s, dim=[-1], keepdim=true)\n"
-                            "%d: float32[{0}] = aten.div.Tensor(%s, %t)\n%y: float32[] = {1}\noutput %y\n",
-                            n, last));
+      run_graph(
+          fmt::format("input %x: float32[{0}]\n"
+                      "%a: float32[1] = aten.amax.default(%x, dim=[-1], keepdim=true)\n"
+                      "%s: float32[{0}] = aten.sub.Tensor(%x, %a)\n"
+                      "%t: float32[1] = aten.sum.dim_IntList(%s, dim=[-1], keepdim=true)\n"
+                      "%d: float32[{0}] = aten.div.Tensor(%s, %t)\n%y: float32[] = {1}\noutput %y\n",
+                      n, last));
   for (const int64_t index : {0, 3})
-    run_graph(fmt::format("input %x: float32[4, 6]\n"
-                          "%e: float32[4, 6] = aten.exp.default(%x)\n"
-                          "%t: float32[4, 1] = aten.sum.dim_IntList(%e, dim=[-1], keepdim=true)\n"
-                          "%d: float32[4, 6] = aten.div.Tensor(%e, %t)\n"
-                          "%y: float32[4] = aten.select.int(%d, dim=1, index={})\noutput %y\n",
-                          index));
+    run_graph(
+        fmt::format("input %x: float32[4, 6]\n"
+                    "%e: float32[4, 6] = aten.exp.default(%x)\n"
+                    "%t: float32[4, 1] = aten.sum.dim_IntList(%e, dim=[-1], keepdim=true)\n"
+                    "%d: float32[4, 6] = aten.div.Tensor(%e, %t)\n"
+                    "%y: float32[4] = aten.select.int(%d, dim=1, index={})\noutput %y\n",
+                    index));
 }
 
 // W-07, W-05: images in the target's own order of channels, read by what moves, reduces and joins them.

@@ -15,11 +15,11 @@ bool is_identity(const Kernel& kernel);
 // By dimension of the space: whether points that differ along it could meet at one address.
 std::vector<bool> colliding_dims(const Kernel& kernel, const Access& access);
 
-// Why two stores of the kernel could reach one element without an order between them; empty when none can. What a kernel
-// leaves in memory follows from it alone: points that differ store to different elements, but where what is there is
-// added to, or where index terms choose the element: that happens in index order (and on a device that says so in any).
-// Several stores of one argument reach the same element at each point, or each its own part of the argument. The kernel
-// is sound otherwise.
+// Why two stores of the kernel could reach one element without an order between them; empty when none can. What a
+// kernel leaves in memory follows from it alone: points that differ store to different elements, but where what is
+// there is added to, or where index terms choose the element: that happens in index order (and on a device that says so
+// in any). Several stores of one argument reach the same element at each point, or each its own part of the argument.
+// The kernel is sound otherwise.
 std::vector<std::string> store_conflicts(const Kernel& kernel);
 
 // Whether stores must happen in index order: they add to what is there, or may reach one element twice.

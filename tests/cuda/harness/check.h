@@ -27,8 +27,8 @@ std::string difference(const Case& c, const std::vector<HostTensor>& expected, c
 // Of a kernel under a name of its own, so that equal kernels under different shapes have functions of their own. What
 // it is made as begins with `how`.
 Case chosen(std::string name, Kernel kernel, const std::string& how);
-// Compiled for every architecture where NVRTC is, and run: one answer, whatever the order of threads. What is `drawn` is
-// compiled where it runs alone, and compared together, too.
+// Compiled for every architecture where NVRTC is, and run: one answer, whatever the order of threads. What is `drawn`
+// is compiled where it runs alone, and compared together, too.
 void check(const std::vector<Case>& cases, bool drawn = false);
 
 // Every architecture takes the functions, and says nothing about them; without NVRTC nothing is asked.
