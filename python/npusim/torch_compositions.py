@@ -55,6 +55,17 @@ def embedding_bag(
     return out, bag, sizes, torch.zeros_like(starts)
 
 
+def max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
+    """Each element where its index says within its own plane: any other fails the run."""
+    planes = self.new_zeros(*self.shape[: -len(output_size)], math.prod(output_size))
+    places, values = (x.flatten(-len(output_size)) for x in (indices, self))
+    return planes.scatter(-1, places, values).unflatten(-1, output_size)
+
+
+def max_unpool3d(self: Tensor, indices: Tensor, output_size: list[int], *_: Any) -> Tensor:
+    return max_unpool2d(self, indices, output_size)
+
+
 def cosine_window(*terms: float) -> Callable[..., Tensor]:
     """A window of these cosines: the first constant, the others once, twice, … around."""
 
@@ -218,6 +229,8 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     **{f"aten.hamming_window.{o}": cosine_window(0.54, 0.46) for o in ("default", "periodic", *HAMMING)},
     **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
     "aten.istft.default": istft,
+    "aten.max_unpool2d.default": max_unpool2d,
+    "aten.max_unpool3d.default": max_unpool3d,
     "aten.fft_fftfreq.default": fftfreq,
     "aten.fft_rfftfreq.default": rfftfreq,
     "aten.view.dtype": view_dtype,

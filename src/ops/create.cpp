@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "ops/formula.h"
+#include "ops/index.h"
 
 namespace npusim {
 namespace {
@@ -146,14 +147,18 @@ std::vector<TensorType> infer_one_hot(const OpCall& call) {
   shape.push_back(call.integer("num_classes"));
   return {{DType::i64, shape}};
 }
+// Zeros, then a one where each label says, which traps outside of the classes.
 void lower_one_hot(const OpCall& call, Lowering& lowering) {
-  Pointwise p(call, lowering);
-  OpKernel& k = p.kernel;
-  const int self = k.read(lowering.input(0));
-  std::vector<Coord> at;
-  for (size_t d = 0; d < k.shape(self).size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-  const Ex label = k.load(self, at);
-  p.store(label == k.index(static_cast<int>(at.size())));
+  const int zeros = lowering.temporary(call.outputs[0]);
+  OpKernel fill(lowering, call.outputs[0].shape);
+  fill.store(fill.write(zeros), fill.integer(0));
+  fill.done("zeros");
+  OpKernel k(lowering, call.type("self").shape);
+  const int from = k.read(zeros), self = k.read(lowering.input(0));
+  std::vector<Coord> at = coordinates(identity_coordinates(k.shape(self).size()));
+  at.emplace_back(k.load(self, at));
+  k.store(k.write(lowering.output(0), from), at, k.integer(1));
+  k.done("one_hot");
 }
 std::string refuse_one_hot(const OpCall& call) {
   return call.integer("num_classes") < 0 ? "num_classes=-1: the shape would depend on the data" : "";

@@ -1,4 +1,6 @@
 // Reads at computed indices: embedding, gather, index_select, take, and index.Tensor with its rules.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/advanced_index.h"
 #include "ops/formula.h"
@@ -28,9 +30,10 @@ void lower_embedding(const OpCall& call, Lowering& lowering) {
   k.done("embedding");
 }
 
-// self[…, index[i…], …]: the index replaces one coordinate of its own position. from_end: below 0 it counts from there.
+// self[…, index[i…], …]: the index replaces one coordinate of its own position. around: it is taken modulo the extent,
+// so that none is outside, as PyTorch has it for take_along_dim.
 void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int self, int index, bool broadcast,
-                        bool from_end) {
+                        bool around) {
   const Shape shape = lowering.type(lowering.output(0)).shape;
   OpKernel k(lowering, shape);
   const int from = k.read(self), index_arg = k.read(index);
@@ -41,7 +44,7 @@ void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int se
   const Ex i = k.load(index_arg, index_at);
   for (size_t d = 0; d < extents.size(); ++d) {
     if (d == dim)
-      at.emplace_back(from_end ? wrapped(i, extents[d]) : i);
+      at.emplace_back(around ? wrapped(irem(i, k.integer(std::max<int64_t>(extents[d], 1))), extents[d]) : i);
     else
       at.emplace_back(broadcast && extents[d] == 1 ? Affine{} : k.dim(static_cast<int>(d)));
   }

@@ -1,0 +1,48 @@
+"""Resizes by factors that the extents do not show, of images in each memory format."""
+
+import warnings
+
+import npusim
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F
+
+FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+class Resize(torch.nn.Module):
+    def __init__(self, **how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x):
+        return F.interpolate(x * 1.0, **self.how)
+
+
+@pytest.mark.parametrize("dims, mode", [(1, "nearest"), (1, "linear"), (2, "nearest"), (2, "nearest-exact"),
+                                        (2, "bilinear"), (2, "bicubic"), (3, "nearest"), (3, "trilinear")])  # fmt: skip
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("channels", [3, 5])
+def test_by_factors(dims, mode, last, channels):
+    if last and dims == 1:
+        pytest.skip("no memory format")
+    for extents, factors in (
+        ([5, 7, 6], [1.1, 1.01, 1.0]),
+        ([3, 4, 200], [2.2, 1.0, 1.001]),
+        ([4, 60, 3], [1.0, 1.01, 2.01]),
+        ([124, 9, 2], [1.005, 0.99, 2.5]),
+    ):
+        x = torch.rand(2, channels, *extents[:dims])
+        if last:
+            x = x.contiguous(memory_format=FORMATS[dims])
+        model = Resize(scale_factor=factors[:dims], mode=mode)
+        with warnings.catch_warnings(action="ignore"):
+            found = npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)
+            expected = model(x)
+        found = torch.from_numpy(next(iter(found.values())))
+        assert found.shape == expected.shape
+        if "nearest" in mode:
+            assert torch.equal(found, expected), (extents, factors)
+        else:
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=3e-5)
