@@ -38,7 +38,8 @@ void read_config(const JsonSource& source, TargetConfig& config) {
       continue;
     }
     const auto known = config_ranges();
-    const auto range = std::find_if(known.begin(), known.end(), [&](const ConfigRange& r) { return r.key == key; });
+    const auto range = std::find_if(known.begin(), known.end(),
+                                    [name = std::string_view(key)](const ConfigRange& r) { return r.key == name; });
     if (range == known.end()) {
       std::vector<std::string> names = {"name", "image_layout", "pad_channels"};
       for (const ConfigRange& r : known) names.emplace_back(r.key);

@@ -85,7 +85,7 @@ void check_method(const Program& program, const Method& method, const TextTarget
       EXPECT_EQ(three[b], five[b]) << output.name << " at " << position;
       EXPECT_EQ(three[b], many[b]) << output.name << " at " << position;
       // In 16 bits, where casts of the model round in each norm, too: a last bit decides which way.
-      EXPECT_LT(distance(program.buffers[b], three[b], expected[b]), 0.0125) << output.name << " at " << position;
+      EXPECT_LT(distance(program.buffers[b], three[b], expected[b]), 0.015) << output.name << " at " << position;
     }
   }
 }
