@@ -1,6 +1,8 @@
 // Changes of trees, and programs as trees.
 #include "hostile/mutate.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "base/hash.h"

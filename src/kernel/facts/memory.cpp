@@ -122,12 +122,28 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
 
 namespace {
 
+// Whether the stored value differs along the dimension. What an attention's scores sum up to is the same along its
+// values, the last one.
+bool varies_along(const Kernel& k, const Dependence& dependence, int32_t expr, size_t d) {
+  std::vector<bool> varies(static_cast<size_t>(expr) + 1);
+  for (size_t i = 0; i < varies.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    const bool of_scores = e.op == ExprOp::contraction && e.integer == 1 && d + 1 == k.space.size();
+    const bool leaf = e.op == ExprOp::contraction || e.op == ExprOp::load || e.op == ExprOp::index;
+    if (leaf) varies[i] = !of_scores && (dependence.dims[i] & dim_bit(d)) != 0;
+    for_each_operand(k, e, [&](int32_t operand) { varies[i] = varies[i] || varies[static_cast<size_t>(operand)]; });
+    if (!leaf) varies[i] = varies[i] && (dependence.dims[i] & dim_bit(d)) != 0;
+  }
+  return varies.back();
+}
+
 // Of one store that does not accumulate, at places that are no index terms.
 std::string meeting_points(const Kernel& k, const Store& s, const Dependence& dependence) {
   const DimSet reached = dims_of(s.access, dependence), row = row_of(k);
   const std::vector<bool> meets = colliding_dims(k, s.access);
   for (size_t d = 0; d < k.space.size(); ++d) {
     if (k.space[d] <= 1 || !meets[d]) continue;
+    if (!(reached & dim_bit(d)) && !varies_along(k, dependence, s.expr, d)) continue;  // the same at the same element
     if (!(row & dim_bit(d)) || (reached & dim_bit(d)))
       return fmt::format("points that differ along dimension {} may store to one element of %{}", d, s.access.arg);
     if (dependence.dims[static_cast<size_t>(s.expr)] & dim_bit(d))
