@@ -68,7 +68,7 @@ constexpr const char* restarted = "restarted";  // NPUSIM_NO_BIND's value in the
 // One place for each core that may be used, with all of its hardware threads, in the order of OMP_PLACES: from the core
 // that this process runs on, which the system has chosen because it is free. Processes that all began at the first core
 // would share it.
-std::string places_from_here() {
+[[maybe_unused]] std::string places_from_here() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return "cores";
   std::vector<std::string> places, siblings;
@@ -243,7 +243,11 @@ void with_team(int count, const std::function<void()>& work) {
 void bind_threads(char** argv) {
   if (std::getenv("OMP_PROC_BIND") || std::getenv("NPUSIM_NO_BIND")) return float_initial_thread();
   setenv("OMP_PROC_BIND", "close", 1);
+#ifdef __clang__
+  setenv("OMP_PLACES", "cores", 0);  // LLVM's runtime warns of places beside the core that it runs on
+#else
   setenv("OMP_PLACES", places_from_here().c_str(), 0);
+#endif
   if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", spin_count, 0);
   setenv("NPUSIM_NO_BIND", restarted, 1);
   execv("/proc/self/exe", argv);

@@ -146,9 +146,12 @@ TEST_F(CWall, RefusesWhatIsWrong) {
   EXPECT_EQ(npusim_load_program(nullptr, &none, &error), NPUSIM_USAGE);
   EXPECT_EQ(text(), "path is NULL");
   EXPECT_EQ(npusim_load_program_without_code("/nowhere/p.npubin", &none, &error), NPUSIM_BAD_INPUT);
+  EXPECT_NE(text().find("/nowhere/p.npubin"), std::string::npos);
   EXPECT_EQ(npusim_parse_program_without_code(nullptr, 0, &none, &error), NPUSIM_USAGE);
+  EXPECT_NE(text(), "");
   npusim_tensors* no_tensors = nullptr;
   EXPECT_EQ(npusim_read_tensors("/nowhere/w.safetensors", &no_tensors, &error), NPUSIM_BAD_INPUT);
+  EXPECT_NE(text().find("/nowhere/w.safetensors"), std::string::npos);
   npusim_session* without_weights = session;
   EXPECT_EQ(npusim_open_session(program, nullptr, &without_weights, &error), NPUSIM_BAD_INPUT);
   EXPECT_EQ(without_weights, nullptr);
