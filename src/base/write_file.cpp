@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <thread>
 
 #include "base/descriptor.h"
@@ -24,22 +25,33 @@ namespace {
 }
 
 // Names of temporaries that exist, where a signal handler finds them: it may neither lock nor allocate. A slot is taken
-// before its file is made, and given back when the file is gone or has its final name.
+// before its file is made, and given back when the file is gone or has its final name. What a forked child finds here
+// is its parent's, and free to it.
 struct Slot {
-  std::atomic<bool> taken{false}, named{false};
+  std::atomic<pid_t> owner{0};  // 0: nobody; negative: while the name is written
   std::array<char, 4096> name{};
+  bool take(pid_t self) {
+    pid_t before = owner;
+    return before != self && before != -self && owner.compare_exchange_strong(before, -self);
+  }
 };
 std::array<Slot, 64> slots;
+
+// Which no other process has, on whatever machine or in whatever container it writes into the same folder.
+std::string temporary_name() {
+  std::random_device random;
+  return fmt::format(".npusim-{:08x}{:08x}.part", random(), random());
+}
 
 class Temporary {
  public:
   Temporary(const std::filesystem::path& folder, const std::string& path) : path_(path) {
-    static std::atomic<unsigned> made{0};
-    name_ = (folder / fmt::format(".npusim-{}-{}.part", ::getpid(), made++)).string();
+    name_ = (folder / temporary_name()).string();
+    const pid_t self = ::getpid();
     for (Slot& slot : slots)
-      if (bool is_free = false; name_.size() < slot.name.size() && slot.taken.compare_exchange_strong(is_free, true)) {
+      if (name_.size() < slot.name.size() && slot.take(self)) {
         std::memcpy(slot.name.data(), name_.c_str(), name_.size() + 1);
-        slot.named = true;
+        slot.owner = self;
         slot_ = &slot;
         break;
       }
@@ -48,14 +60,10 @@ class Temporary {
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
     if (exists_) ::unlink(name_.c_str());
-    if (!slot_) return;
-    slot_->named = false;
-    slot_->taken = false;
+    if (slot_) slot_->owner = 0;
   }
 
   int make() {
-    // A file of this name is of a process that had this number and was killed.
-    ::unlink(name_.c_str());
     const int fd = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) cannot_write(path_);
     exists_ = true;
@@ -160,8 +168,9 @@ void write_file(const std::string& path, std::string_view text) {
 }
 
 void remove_temporaries() {
+  const pid_t self = ::getpid();
   for (const Slot& slot : slots)
-    if (slot.named) ::unlink(slot.name.data());
+    if (slot.owner == self) ::unlink(slot.name.data());
 }
 
 }  // namespace npusim

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/index_form.h"
 #include "kernel/facts/key_count.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
@@ -211,7 +212,7 @@ class Evaluator {
     for (const IndexTerm& t : a.terms)
       if (t.expr == expr)
         fail(ErrorKind::bad_input, "index {} is out of range for a dimension of {}",
-             values_[static_cast<size_t>(expr)].i, t.extent);
+             index_as_given(values_[static_cast<size_t>(expr)].i, added_to_negative(k_, t)), t.extent);
     fail(ErrorKind::internal, "evaluate: no index term e{}", expr);
   }
 

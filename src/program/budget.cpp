@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "program/buffer_kind.h"
 #include "program/work.h"
 
 namespace npusim {
@@ -16,23 +17,6 @@ uint64_t plus(uint64_t a, uint64_t b) {
 uint64_t times(uint64_t a, uint64_t b) {
   uint64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-const char* kind_name(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::input:
-      return "input";
-    case BufferKind::output:
-      return "output";
-    case BufferKind::state:
-      return "state";
-    case BufferKind::weight:
-      return "weight";
-    case BufferKind::prepared:
-      return "prepared";
-    default:
-      return "constant";
-  }
 }
 
 void need(DeviceNeeds& needs, uint64_t bytes, const std::string& what) {

@@ -8,34 +8,13 @@
 
 #include "base/json.h"
 #include "npusim/message.h"
+#include "program/buffer_kind.h"
 #include "program/program.h"
 
 namespace npusim {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string_view kind_name(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::input:
-      return "input";
-    case BufferKind::output:
-      return "output";
-    case BufferKind::state:
-      return "state";
-    case BufferKind::weight:
-      return "weight";
-    case BufferKind::constant:
-      return "constant";
-    case BufferKind::prepared:
-      return "prepared";
-    case BufferKind::arena:
-      return "arena";
-    case BufferKind::local:
-      return "local";
-  }
-  return "";
-}
 
 bool has_offset(const Buffer& b) { return b.kind == BufferKind::arena || b.kind == BufferKind::local; }
 

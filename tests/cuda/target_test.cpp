@@ -2,6 +2,7 @@
 #include "backends/cuda/target.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "base/file.h"
 #include "compiler/compile_for.h"
 #include "cuda/target.h"
+#include "npusim/cancel.h"
 
 namespace npusim {
 namespace {
@@ -332,6 +334,27 @@ TEST_F(CudaMissing, TheDriverIsNamed) {
   const Invocation run = npusim({"bench", "p.npubin", "--weights", digits("model.safetensors"), "--device", "cuda:0"});
   EXPECT_NE(run.code, 0);
   EXPECT_NE(run.err.find("looked for /nowhere/libcuda.so.1"), std::string::npos) << run.err;
+}
+
+// By one thread, whose turn comes before each text.
+TEST_F(CudaTarget, ACompileIsCancelledBetweenTexts) {
+  cpu_set_t before, one;
+  CPU_ZERO(&one);
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  try {
+    const CancelScope scope([&] { return entries().size() == 2; });
+    digits_for("cuda:sm_80");
+    ADD_FAILURE() << "not cancelled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled) << error.what();
+  }
+  EXPECT_EQ(entries().size(), 2U);
+  EXPECT_NE(digits_for("cuda:sm_80"), nullptr);
+  EXPECT_GT(entries().size(), 2U);
+  sched_setaffinity(0, sizeof before, &before);
 }
 
 }  // namespace

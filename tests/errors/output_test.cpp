@@ -137,6 +137,43 @@ TEST_F(Outputs, TemporariesCanBeRemoved) {
   EXPECT_EQ(left, 1u);
 }
 
+// A process that was forked meanwhile removes its own only.
+TEST_F(Outputs, TemporariesOfTheParentStay) {
+  std::filesystem::create_directory(path("there"));
+  static std::string folder;
+  folder = path("there");
+  const auto count = [] {
+    int found = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++found;
+    return found;
+  };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    static const auto counted = count;
+    std::signal(SIGXFSZ, [](int) {
+      const int before = counted();
+      const pid_t grandchild = ::fork();
+      if (grandchild == 0) {
+        remove_temporaries();
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(grandchild, &status, 0);
+      ::_exit(10 * before + counted());
+    });
+    const rlimit small{10, 10};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    try {
+      write_file(path("there/file"), std::string(100, 'x'));
+    } catch (...) {
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 11);
+}
+
 // Every call by which a command writes a file fails once: the code is 3, and the file is what it was.
 #if !defined(__SANITIZE_ADDRESS__)
 TEST_F(Outputs, EveryFailureOfTheSystemIsTold) {

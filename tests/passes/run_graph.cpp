@@ -43,6 +43,15 @@ Tensors make_tensors(const Graph& graph, const RunOptions& options) {
   return tensors;
 }
 
+// The same values in the dtypes of another graph.
+Tensors tensors_of(const Graph& graph, const Tensors& tensors) {
+  Tensors out = tensors;
+  for (const Value& value : graph.values)
+    if (const auto at = out.find(value.name); at != out.end() && at->second.type != value.type)
+      at->second = tensor_of(value.type, values_of(at->second));
+  return out;
+}
+
 std::vector<HostTensor> inputs_of(const Graph& graph, const Tensors& tensors) {
   std::vector<HostTensor> inputs;
   for (ValueId id : graph.inputs) inputs.push_back(tensors.at(value_of(graph, id).name));
@@ -118,9 +127,9 @@ std::vector<HostTensor> run_program(const GraphRun& run, const Graph& graph, con
   return outputs;
 }
 
-void compare(const std::string& name, const HostTensor& found, const HostTensor& expected,
+// dtype: what the graph says of the output.
+void compare(const std::string& name, DType dtype, const HostTensor& found, const HostTensor& expected,
              const std::vector<double>& sizes, const RunOptions& options) {
-  const DType dtype = expected.type.dtype;
   const bool widened = options.dtype == DType::f32 && !options.strict && is_float(dtype) && dtype_size(dtype) == 2;
   ASSERT_EQ(to_string(found.type), to_string(TensorType{widened ? DType::f32 : dtype, expected.type.shape})) << name;
   double largest = 0;
@@ -210,14 +219,17 @@ GraphRun run_graph(const std::string& text, const RunOptions& options) {
   GraphRun run;
   run.program = compile_graph(graph, options, run);
   if (testing::Test::HasFailure()) return run;
-  run.expected = evaluate_graph(graph, tensors);
   run.outputs = run_program(run, graph, tensors, options);
-  const std::vector<std::vector<double>> sizes = sizes_of(graph, tensors, run.expected);
+  const Graph reference = options.reference.empty() ? graph : parse_graph("graph \"reference\"\n" + options.reference);
+  const Tensors theirs = tensors_of(reference, tensors);
+  run.expected = evaluate_graph(reference, theirs);
+  const std::vector<std::vector<double>> sizes = sizes_of(reference, theirs, run.expected);
   const Method& method = run.method();
   EXPECT_EQ(method.outputs.size(), graph.outputs.size());
   for (size_t i = 0; i < method.outputs.size(); ++i) {
     EXPECT_EQ(method.outputs[i].name, graph.outputs[i].name);
-    compare(method.outputs[i].name, run.outputs[i], run.expected[i], sizes[i], options);
+    compare(method.outputs[i].name, value_of(graph, graph.outputs[i].value).type.dtype, run.outputs[i], run.expected[i],
+            sizes[i], options);
   }
   return run;
 }

@@ -24,7 +24,9 @@ struct RunOptions {
   double tolerance = 2e-6;
   unsigned seed = 1;
   std::map<std::string, HostTensor> given = {};  // inputs and weights by name; the others are random
-  const CodegenTarget* target = nullptr;         // to compile for; none: the CPU's
+  // The graph that says what is expected, where it is another: of the same inputs and weights, in its dtypes.
+  std::string reference = {};
+  const CodegenTarget* target = nullptr;  // to compile for; none: the CPU's
   // Where to run it: the program moved to other devices, and they. The CPU if not given.
   std::function<Program(const Program&)> place = {};
   std::vector<std::shared_ptr<Backend>> devices = {};

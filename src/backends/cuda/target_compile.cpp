@@ -2,6 +2,7 @@
 #include "backends/cuda/target_compile.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "backends/cuda/architecture.h"
 #include "backends/cuda/target_wire.h"
 #include "backends/cuda/target_worker.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -113,6 +115,12 @@ struct Unit {
   }
 };
 
+// Which taskset and containers make fewer than the machine has.
+size_t usable_cores() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? static_cast<size_t>(CPU_COUNT(&allowed)) : 1;
+}
+
 class Compilation {
  public:
   Compilation(std::span<const std::vector<Source>> texts, std::span<const std::string> architectures)
@@ -152,6 +160,7 @@ class Compilation {
     const auto work = [&] {
       Worker worker;
       for (size_t i = next++; i < jobs.size(); i = next++) try {
+          check_cancelled();  // only the calling thread has a scope: what it meets ends the others' jobs too
           compile(worker, *jobs[i].first, jobs[i].second);
         } catch (...) {
           const std::lock_guard lock(mutex);
@@ -161,8 +170,7 @@ class Compilation {
     };
     {
       std::vector<std::jthread> threads;
-      const size_t cores = std::max(1U, std::thread::hardware_concurrency());
-      for (size_t n = 1; n < std::min(cores, jobs.size()); ++n) threads.emplace_back(work);
+      for (size_t n = 1; n < std::min(usable_cores(), jobs.size()); ++n) threads.emplace_back(work);
       work();
     }
     if (failure) std::rethrow_exception(failure);

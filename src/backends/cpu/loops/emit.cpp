@@ -7,6 +7,7 @@
 
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
+#include "kernel/facts/index_form.h"
 
 namespace npusim::cpu {
 
@@ -132,7 +133,7 @@ Move Emitter::make_move(const Access& a, DimSet mask, Span span) {
   m.column_stride = rows_only ? stride(plan_.row_dim) : stride(plan_.column_dim);
   for (const IndexTerm& t : a.terms) {
     const Operand& index = value(t.expr);
-    m.terms.push_back({index.reg, index.span, t.stride, t.extent});
+    m.terms.push_back({index.reg, index.span, t.stride, t.extent, added_to_negative(k_, t)});
   }
   m.in_place =
       m.guards.empty() && m.terms.empty() && m.column_stride == 1 && (span == Span::full || span == Span::column);

@@ -2,6 +2,7 @@
 #include "backends/cpu/loops/gather.h"
 
 #include "backends/cpu/vector_targets.h"
+#include "kernel/facts/index_form.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/loops/gather.cpp"
@@ -81,7 +82,7 @@ void find_addresses(std::span<const AddressTerm> terms, int64_t n, int32_t* at, 
     for (int64_t i = 0; i < n; ++i) {
       const int64_t value = term.values[term.varies ? i : 0];
       if (value >= 0 && value < term.extent) continue;
-      trap.index(value, term.extent);
+      trap.index(index_as_given(value, term.added), term.extent);
       at[i] = 0;
     }
 }

@@ -10,7 +10,7 @@ namespace npusim::cpu {
 struct AddressTerm {
   const int64_t* values = nullptr;
   bool varies = false;  // one value for each element; else the same for all
-  int64_t stride = 0, extent = 0;
+  int64_t stride = 0, extent = 0, added = 0;
 };
 // at[i] = Σ stride·value, which fits. A value outside its extent is a trap, and the address 0.
 void find_addresses(std::span<const AddressTerm> terms, int64_t n, int32_t* at, Trap& trap);

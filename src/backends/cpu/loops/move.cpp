@@ -11,6 +11,7 @@
 #include "backends/cpu/loops/gather.h"
 #include "backends/cpu/loops/transpose.h"
 #include "base/dtype.h"
+#include "kernel/facts/index_form.h"
 #include "kernel/scalar.h"
 
 namespace npusim::cpu {
@@ -157,7 +158,7 @@ bool term_offset(const MoveCall& m, int64_t r, int64_t c, int64_t& offset) {
     const Move::Term& term = m.move->terms[t];
     const int64_t value = at.values[r * at.row + c * at.column];
     if (value < 0 || value >= term.extent) {
-      m.trap->index(value, term.extent);
+      m.trap->index(index_as_given(value, term.added), term.extent);
       return false;
     }
     offset += value * term.stride;
@@ -209,7 +210,7 @@ void move_by_term(const MoveCall& m, int64_t r, T* memory, T* scratch, int64_t b
   for (int64_t c = begin; c < end; ++c) {
     const int64_t value = values[c * m.terms[0].column];
     if (static_cast<uint64_t>(value) >= extent) {
-      m.trap->index(value, term.extent);
+      m.trap->index(index_as_given(value, term.added), term.extent);
       if (!move.store) scratch[c] = T{};
       continue;
     }
@@ -255,7 +256,7 @@ void find_addresses(const MoveCall& m) {
     for (size_t t = 0; t < m.terms.size(); ++t) {
       const MoveCall::Term& at = m.terms[t];
       const Move::Term& term = m.move->terms[t];
-      terms[t] = {at.values + r * at.row, at.column != 0, term.stride, term.extent};
+      terms[t] = {at.values + r * at.row, at.column != 0, term.stride, term.extent, term.added};
     }
     find_addresses({terms.data(), m.terms.size()}, m.columns, reinterpret_cast<int32_t*>(m.scratch) + r * m.scratch_row,
                    *m.trap);

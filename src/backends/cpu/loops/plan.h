@@ -41,6 +41,7 @@ struct Move {
     Span span = Span::full;
     int64_t stride = 0;
     int64_t extent = 0;
+    int64_t added = 0;  // index_as_given()
   };
   std::vector<Term> terms;  // gather: one, of the addresses
   Span span = Span::full;
