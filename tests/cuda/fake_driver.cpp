@@ -1,5 +1,7 @@
 // A driver with host memory for a device's, which does everything but execute kernels: what the device half asks of a
 // driver, and in which order, without a GPU. The environment says what device it is and what fails.
+#include <pthread.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -44,7 +46,18 @@ struct Module {
 std::mutex mutex;
 std::map<char*, size_t> memory;  // allocations of the device
 size_t used = 0;
-thread_local std::vector<void*> contexts;
+// Of the calling thread. Not thread_local: LeakSanitizer takes such storage of a library that dlopen() loaded for lying
+// somewhere else, and dies of it.
+std::vector<void*>& contexts() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    pthread_key_create(&made, [](void* stack) { delete static_cast<std::vector<void*>*>(stack); });
+    return made;
+  }();
+  auto* stack = static_cast<std::vector<void*>*>(pthread_getspecific(key));
+  if (!stack) pthread_setspecific(key, stack = new std::vector<void*>);
+  return *stack;
+}
 // What a test asks for: the number of calls of each kind, and the word that a trap is to leave.
 std::map<std::string, int> counts;
 int trap = 0;
@@ -75,7 +88,7 @@ int execute(const Node& node) {
 }
 
 int run(void* stream, Node node) {
-  if (contexts.empty()) return 201;                                    // CUDA_ERROR_INVALID_CONTEXT
+  if (contexts().empty()) return 201;                                  // CUDA_ERROR_INVALID_CONTEXT
   if (reinterpret_cast<uintptr_t>(stream) == 1) return execute(node);  // the default stream
   auto* s = static_cast<Stream*>(stream);
   if (s->capturing) {
@@ -136,10 +149,10 @@ FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
 FAKE int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = size_t{1} << 30, success; }
 FAKE int cuDevicePrimaryCtxRetain(void** context, int) { return *context = &memory, success; }
 FAKE int cuDevicePrimaryCtxRelease_v2(int) { return success; }
-FAKE int cuCtxPushCurrent_v2(void* context) { return contexts.push_back(context), success; }
+FAKE int cuCtxPushCurrent_v2(void* context) { return contexts().push_back(context), success; }
 FAKE int cuCtxPopCurrent_v2(void** context) {
-  *context = contexts.back();
-  return contexts.pop_back(), success;
+  *context = contexts().back();
+  return contexts().pop_back(), success;
 }
 FAKE int cuMemGetInfo_v2(size_t* free, size_t* total) {
   *total = size_t{1} << 30;
