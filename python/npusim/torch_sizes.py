@@ -140,7 +140,7 @@ class _Settling:
         with self.graph.inserting_before(node):
             result, conditions = settle_source(self.graph, node, sizes)
         for condition in conditions:
-            self.check(f"{node.name}_size", condition)
+            self.check(f"{node.name}_has_size_{'_'.join(map(str, sizes))}", condition)
         if isinstance(result, torch.fx.Node):
             node.replace_all_uses_with(result)
         else:
@@ -204,7 +204,7 @@ class _Settling:
         self.pinned.add(node)
         with self.graph.inserting_before(node):
             self.note(f"{node.name} ({_name(node.target)}): {values[node]}")
-            self.check(f"{node.name}_value", call(self.graph, ATEN.eq.Scalar, tensor, values[node]))
+            self.check(_wanted(node, values[node]), call(self.graph, ATEN.eq.Scalar, tensor, values[node]))
 
     def use_numbers(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
         """Numbers among a call's arguments become tensors where the operator takes one, and else what they are."""
@@ -279,6 +279,11 @@ class _Settling:
     def check(self, name: str, condition: Any) -> None:
         if isinstance(condition, torch.fx.Node):
             self.checks.append((name, condition))
+
+
+def _wanted(node: torch.fx.Node, value: Any) -> str:
+    """What a run whose values decide otherwise is told: the name of its assertion."""
+    return f"{node.name}_is_{re.sub(r'[^0-9A-Za-z]', '_', str(value))}"
 
 
 def _shape_of(value: Any) -> Any:

@@ -7,6 +7,9 @@ import npusim
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from modules import Calls
+
 HALVES = [torch.float16, torch.bfloat16]
 VALUES = torch.tensor([1e6, -1e6, 65504.0, 65519.9, 65520.0, 1e-8, 6e-8, 0.1, -0.3, 1 / 3, 1.0009765, 2049.0, 3.3e38, 0.0])
 
@@ -37,15 +40,6 @@ ASKED = {
     "of a view": lambda x, dtype: x.reshape(2, -1).t().to(dtype).t().reshape(-1),
     "of another": lambda x, dtype: x.to(torch.zeros(1, dtype=dtype)),
 }
-
-
-class Calls(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def answers(model, inputs, **options):

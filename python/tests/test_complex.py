@@ -5,25 +5,15 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from modules import CallsWithSelf
 from torch import fft, nn
 
 torch.manual_seed(0)
 X, Y = torch.randn(3, 6), torch.randn(3, 6)
 
 
-class Function(nn.Module):
-    def __init__(self, function, **tensors):
-        super().__init__()
-        self.function = function
-        for name, value in tensors.items():
-            self.register_buffer(name, value)
-
-    def forward(self, *args):
-        return self.function(self, *args)
-
-
 def check(function, *args, tolerance=1e-5, **tensors):
-    model = Function(function, **tensors)
+    model = CallsWithSelf(function, **tensors)
     expected = model(*args).detach().numpy()
     found = npusim.Session(npusim.compile(model, args, dtype="float32")).run(*args)["output"]
     assert found.shape == expected.shape
@@ -101,7 +91,7 @@ def test_transforms_in_parts():
         return fft.irfft2(fft.fft(fft.rfft2(x, norm="ortho"), norm="forward"), s=(5, 6)) + fft.ifft(x, dim=1).real
 
     x = torch.randn(2, 5, 6)
-    program = torch.export.export(Function(forward), (x,)).run_decompositions()
+    program = torch.export.export(CallsWithSelf(forward), (x,)).run_decompositions()
     assert "_fft_c2r" in str(program.graph)
     found = npusim.Session(npusim.compile(program, dtype="float32")).run(x)["output"]
     assert np.allclose(found, forward(None, x).numpy(), atol=1e-5)
@@ -234,7 +224,7 @@ def write_scattered(m, x):
 def test_writes(function):
     """By PyTorch's own functional form: also through views, of complex numbers as pairs and of pairs as complex numbers."""
     z = torch.view_as_complex(torch.randn(3, 3, 2))
-    model = Function(function, z=z)
+    model = CallsWithSelf(function, z=z)
     expected = function(model, X.clone())
     session = npusim.Session(npusim.compile(model, (X.clone(),), dtype="float32"))
     found = session.run(X.clone())
@@ -252,7 +242,7 @@ def test_what_is_refused():
         (lambda m, x: flat(torch.linalg.inv(pair(x))), (X,), "complex"),
     ):
         with pytest.raises(npusim.UnsupportedError, match=why):
-            npusim.export(Function(function), args)
+            npusim.export(CallsWithSelf(function), args)
 
 
 
@@ -293,5 +283,5 @@ def test_comparisons():
     x = torch.tensor([[1.0, 2.0], [1.0, 3.0], [0.0, -0.0]])
     z = lambda x: torch.view_as_complex(x)
     check(lambda m, x: (z(x) == 1 + 2j) ^ (z(x) != z(x).conj()) ^ (z(x) == x[:, 0]), x)
-    model = Function(lambda m, x: x + 1 if torch.equal(z(x), z(x) * 1) else x)
+    model = CallsWithSelf(lambda m, x: x + 1 if torch.equal(z(x), z(x) * 1) else x)
     assert torch.equal(torch.from_numpy(npusim.Session(npusim.compile(model, (x,), dtype="float32")).run(x)["output"]), x + 1)

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import npusim
 from in_place_programs import Module, Program, copied
+from modules import CallsWithSelf
 
 MANY = int(os.environ.get("NPUSIM_IN_PLACE", "0"))
 FIRST = int(os.environ.get("NPUSIM_IN_PLACE_FIRST", "0"))
@@ -272,17 +273,6 @@ def test_operators():
 # ---- each kind by name
 
 
-class Function(torch.nn.Module):
-    def __init__(self, function, **buffers: torch.Tensor) -> None:
-        super().__init__()
-        self.function = function
-        for name, value in buffers.items():
-            self.register_buffer(name, value)
-
-    def forward(self, *args):
-        return self.function(self, *args)
-
-
 SQUARE, IMAGE, X = torch.tensor([[1.0, 2], [3, 4]]), torch.arange(24.0).reshape(1, 2, 3, 4) - 9, torch.linspace(-2, 2, 12).reshape(3, 4)
 
 
@@ -379,7 +369,7 @@ def views_of_a_buffer(m, x):
     ],
 )
 def test_by_name(function, args, buffers):
-    text = wrong(Function(function, **buffers), list(args))
+    text = wrong(CallsWithSelf(function, **buffers), list(args))
     assert not text, text
 
 
@@ -391,7 +381,7 @@ def test_batch_norm_that_learns():
 
 def test_a_buffer_itself_keeps_its_shape():
     with pytest.raises(npusim.UnsupportedError, match="another shape or order in place"):
-        npusim.export(Function(lambda m, x: m.h.t_() + x, h=torch.ones(3, 3)), (torch.ones(3, 3),))
+        npusim.export(CallsWithSelf(lambda m, x: m.h.t_() + x, h=torch.ones(3, 3)), (torch.ones(3, 3),))
 
 
 def test_states_stay_where_they_are():
@@ -403,6 +393,6 @@ def test_states_stay_where_they_are():
         return m.keys[0, :, 6] + m.values[:, 9]
 
     buffers = {"keys": torch.zeros(2, 4, 512, 16), "values": torch.zeros(4, 512, 16)}
-    program = npusim.compile(Function(step, **buffers), (torch.randn(4, 2, 16), torch.tensor([9])), dtype="float32")
+    program = npusim.compile(CallsWithSelf(step, **buffers), (torch.randn(4, 2, 16), torch.tensor([9])), dtype="float32")
     assert {info.name for info in program.inputs() if info.state} == {"keys", "values"}
     assert sum(row["bytes"] for row in program.steps()) < 10000

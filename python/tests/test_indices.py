@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from hypothesis import errors as hypothesis_errors
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from modules import Calls
 from operator_calls import Call, Unfit
 from test_operators import CALLS, PROFILE, REFUSALS, operators, overload, wrong, writes_twice
 
@@ -93,15 +94,6 @@ def test_operator(name):
         run()
     except hypothesis_errors.Unsatisfiable:
         pass
-
-
-class Calls(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def ones(*shape):

@@ -6,14 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-
-class Model(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
+from modules import Calls
 
 
 def put(x, m, y):
@@ -119,7 +112,7 @@ def test_values(function):
 
     torch.manual_seed(1)
     args = torch.randn(4, 6), torch.rand(4, 6) > 0.5, torch.randn(4, 6)
-    program = npusim.compile(Model(copies), args, dtype="float32")
+    program = npusim.compile(Calls(copies), args, dtype="float32")
     for mask in (args[1], ~args[1], torch.ones_like(args[1]), torch.zeros_like(args[1])):
         x, y = torch.randn(4, 6), torch.randn(4, 6)
         found = npusim.Session(program).run(x, mask, y)["output"]
@@ -193,7 +186,7 @@ def scattered_along_columns(x, m, y):
 def test_what_is_no_choice_of_one_mask_is_made_for_the_example(function):
     half = torch.arange(24).reshape(4, 6) % 2 == 0
     x = torch.where(half, 1.0, -1.0) * (torch.rand(4, 6) + 1)
-    model, args = Model(lambda x, m, y: function(x.clone(), m, y)), (x, half, torch.randn(4, 6) + 3)
+    model, args = Calls(lambda x, m, y: function(x.clone(), m, y)), (x, half, torch.randn(4, 6) + 3)
     exported = npusim.export(model, args)
     assert exported.made_for
     found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*args)

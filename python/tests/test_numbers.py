@@ -6,22 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from modules import CallsWithSelf
+
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 
 
-class Model(torch.nn.Module):
-    def __init__(self, function, **buffers):
-        super().__init__()
-        self.function = function
-        for name, value in buffers.items():
-            self.register_buffer(name, value)
-
-    def forward(self, *args):
-        return self.function(self, *args)
-
-
 def check(function, *args):
-    model = Model(function)
+    model = CallsWithSelf(function)
     exported = npusim.export(model, args)
     found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*args)["output"]
     assert np.allclose(found, model(*args).numpy(), rtol=1e-5, atol=1e-6)
@@ -49,7 +40,7 @@ def test_numbers_of_the_program_s_own_tensors(function):
 
 
 def test_the_program_that_is_given_stays_as_it_is():
-    program = torch.export.export(Model(of_a_range), (X,))
+    program = torch.export.export(CallsWithSelf(of_a_range), (X,))
     before = str(program.graph)
     npusim.export(program)
     assert str(program.graph) == before
@@ -75,7 +66,7 @@ def of_what_changes(m, x, n):
 
 @pytest.mark.parametrize("function", [of_an_input, of_a_buffer, of_what_changes])
 def test_numbers_that_something_else_decides_are_the_example_s(function):
-    model, args = Model(function, count=torch.tensor([2, 3])), (X, torch.tensor([1, 2]))
+    model, args = CallsWithSelf(function, count=torch.tensor([2, 3])), (X, torch.tensor([1, 2]))
     with pytest.warns(UserWarning, match="made for sizes"):
         exported = npusim.export(model, args)
     program = npusim.compile(exported, dtype="float32")
@@ -89,7 +80,7 @@ def test_numbers_that_something_else_decides_are_the_example_s(function):
 
 def test_a_number_that_is_drawn_is_the_example_s():
     with pytest.warns(UserWarning, match="made for sizes"):
-        npusim.export(Model(of_a_draw), (X, torch.tensor([1, 2])))
+        npusim.export(CallsWithSelf(of_a_draw), (X, torch.tensor([1, 2])))
 
 
 def inner(m, x, y):

@@ -5,18 +5,10 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from modules import Calls
 from torch.nn import functional
 
 WEIGHTS = torch.linspace(-1, 1, 3 * 4 * 6).reshape(3, 4, 6)
-
-
-class Model(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def split(x, sizes):
@@ -60,7 +52,7 @@ def normal(x, sizes):
 @pytest.mark.parametrize("function", [linear, used_on, two_tensors, counted, sizes_that_change, normal])
 def test_values(function):
     torch.manual_seed(0)
-    program = npusim.compile(Model(function), (torch.rand(8, 6), torch.tensor([3, 4, 1])), dtype="float32")
+    program = npusim.compile(Calls(function), (torch.rand(8, 6), torch.tensor([3, 4, 1])), dtype="float32")
     for sizes in ([3, 4, 1], [0, 8, 0], [8, 0, 0], [0, 0, 8], [2, 0, 6]):
         x, sizes = torch.rand(8, 6), torch.tensor(sizes)
         found = npusim.Session(program).run(x, sizes)["output"]
@@ -93,7 +85,7 @@ def written_beside(x, sizes):
 @pytest.mark.parametrize("function", [other_order, one_missing, across_rows, written_beside])
 @pytest.mark.filterwarnings("ignore:the program is made for")
 def test_what_is_no_work_row_by_row_is_made_for_the_example(function):
-    model, args = Model(function), (torch.rand(8, 6), torch.tensor([3, 4, 1]))
+    model, args = Calls(function), (torch.rand(8, 6), torch.tensor([3, 4, 1]))
     exported = npusim.export(model, args)
     assert exported.made_for
     found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*args)["output"]

@@ -6,19 +6,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from modules import Calls
+
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 ]  # fmt: skip
-
-
-class Model(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def to_torch(array):
@@ -28,7 +21,7 @@ def to_torch(array):
 
 
 def run(function, *inputs):
-    program = npusim.compile(Model(function), inputs, dtype="auto")
+    program = npusim.compile(Calls(function), inputs, dtype="auto")
     return [to_torch(array) for array in npusim.Session(program).run(*inputs).values()]
 
 
@@ -123,7 +116,7 @@ def test_an_index_outside_traps():
         return s.scatter_reduce(0, i, x, "amax")
 
     good, bad = torch.tensor([0, 2, 1]), torch.tensor([-1, 7, 3])
-    session = npusim.Session(npusim.compile(Model(largest), (torch.zeros(3), good, torch.ones(3))))
+    session = npusim.Session(npusim.compile(Calls(largest), (torch.zeros(3), good, torch.ones(3))))
     with pytest.raises(npusim.Error, match="index -1 is out of range for a dimension of 3"):
         session.run(torch.zeros(3), bad, torch.ones(3))
 
