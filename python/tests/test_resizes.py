@@ -71,9 +71,10 @@ def test_nearest_elements_are_eager_ones(dtype):
         if dims > 1 and draw.random() < 0.6:
             x = x.contiguous(memory_format=FORMATS[dims])
         factors = [draw.choice([1.0, 1.01, 2.0, 2.01, draw.uniform(0.3, 3)]) for _ in range(dims)]
-        by = {"scale_factor": factors} if draw.random() < 0.7 else {"size": [max(1, int(f * n)) for f, n in zip(factors, extents)]}
-        if any(int(f * n) < 1 for f, n in zip(factors, extents)):
+        sizes = [int(f * n) for f, n in zip(factors, extents)]
+        if min(sizes) < 1:
             continue
+        by = {"scale_factor": factors} if draw.random() < 0.7 else {"size": sizes}
         images.append(x)
         hows.append(by | {"mode": draw.choice(["nearest", "nearest-exact"])})
     model = Resizes(hows)
