@@ -210,8 +210,9 @@ BYTES, SHORTS = torch.ones(2, dtype=torch.int8), torch.ones(2, 2, dtype=torch.in
             for border in (1, 2)
         ),
         *(
-            (f"aten.grid_sampler_{dims}d.default", (torch.arange(24.0).reshape(1, 1, *extents), at, mode, border, False))
+            (f"aten.grid_sampler_{dims}d.default", (image, at, mode, border, False))
             for dims, extents in ((2, (4, 6)), (3, (2, 4, 3)))
+            for image in [torch.arange(24.0).reshape(1, 1, *extents)]
             for at in [torch.cartesian_prod(*[FAR] * dims).reshape(1, *[1] * (dims - 1), -1, dims)]
             for mode in (0, 1)
             for border in (0, 1, 2)
