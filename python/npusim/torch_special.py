@@ -13,6 +13,26 @@ SHIFT = 10  # series in 1/w are for large w: recurrences lead up to them
 DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
 LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 
+# Of normal quantiles (M. J. Wichura, algorithm AS 241), in ascending powers: numerator and denominator.
+MIDDLE = (
+    (3.3871328727963666080, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
+     4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3),
+    (1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3, 2.1213794301586595867e4,
+     3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3),
+)  # fmt: skip
+TAIL = (
+    (1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
+     1.27045825245236838258, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4),
+    (1.0, 2.05319162663775882187, 1.67638483018380384940, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
+     1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
+)  # fmt: skip
+FAR_TAIL = (
+    (6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 2.96560571828504891230e-1,
+     2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
+    (1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
+     1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
+)  # fmt: skip
+
 
 def in_float64(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def call(self: Tensor) -> Tensor:
@@ -61,16 +81,17 @@ def digamma(x: Tensor) -> Tensor:
     return torch.where(x == 0, at_zero, torch.where(x == math.inf, x, torch.where(x < 0.5, reflected, found)))
 
 
+def _ratio(terms: tuple[tuple[float, ...], tuple[float, ...]], x: Tensor) -> Tensor:
+    return _series(terms[0], x) / _series(terms[1], x)
+
+
 def erfinv(y: Tensor) -> Tensor:
-    """A first guess in closed form, and three steps of Halley's method."""
+    """Through the quantiles of a normal distribution: in the middle, and in two parts of the tails."""
     size = y.abs()
-    log = torch.log1p(-y * y)
-    half = 2 / (math.pi * 0.147) + log / 2
-    x = ((half * half - log / 0.147).sqrt() - half).clamp(min=0).sqrt()
-    for _ in range(3):
-        off = torch.where(size < 0.5, x.erf() - size, (1 - size) - x.erfc())  # each is exact where it is taken
-        step = off * (math.sqrt(math.pi) / 2) * (x * x).exp()
-        x = x - step / (1 + x * step)
+    middle = y / 2 * _ratio(MIDDLE, 0.180625 - y * y / 4)
+    root = (-((1 - size) / 2).log()).sqrt()
+    tail = torch.where(root <= 5, _ratio(TAIL, root - 1.6), _ratio(FAR_TAIL, root - 5))
+    x = torch.where(size <= 0.85, middle.abs(), tail) * math.sqrt(0.5)
     return torch.copysign(torch.where(size == 1, math.inf, torch.where(size > 1, math.nan, x)), y)
 
 

@@ -194,6 +194,7 @@ class Given(Call):
 
 
 NAN, INF = float("nan"), float("inf")
+FAR = torch.tensor([NAN, INF, -INF, 0.3, -1.0])
 BYTES, SHORTS = torch.ones(2, dtype=torch.int8), torch.ones(2, 2, dtype=torch.int16)
 
 
@@ -207,6 +208,14 @@ BYTES, SHORTS = torch.ones(2, dtype=torch.int8), torch.ones(2, 2, dtype=torch.in
             ("aten.grid_sampler_2d.default", (torch.arange(6.0).reshape(1, 1, 2, 3), at, 0, border, False))
             for at in [torch.tensor([[[[NAN, 0.9], [0.9, NAN], [INF, -INF]]]])]
             for border in (1, 2)
+        ),
+        *(
+            (f"aten.grid_sampler_{dims}d.default", (image, at, mode, border, False))
+            for dims, extents in ((2, (4, 6)), (3, (2, 4, 3)))
+            for image in [torch.arange(24.0).reshape(1, 1, *extents)]
+            for at in [torch.cartesian_prod(*[FAR] * dims).reshape(1, *[1] * (dims - 1), -1, dims)]
+            for mode in (0, 1)
+            for border in (0, 1, 2)
         ),
         ("aten.index_fill.int_Scalar", (torch.tensor(2.0), 0, torch.zeros(0, dtype=torch.int64), 0)),
         ("aten.index_fill.int_Scalar", (torch.tensor(2.0), 0, torch.zeros(1, dtype=torch.int64), 5)),

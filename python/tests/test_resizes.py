@@ -1,5 +1,6 @@
 """Resizes by factors that the extents do not show, of images in each memory format."""
 
+import random
 import warnings
 
 import npusim
@@ -46,3 +47,40 @@ def test_by_factors(dims, mode, last, channels):
             assert torch.equal(found, expected), (extents, factors)
         else:
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=3e-5)
+
+
+class Resizes(torch.nn.Module):
+    """Many at once, each of an image of its own."""
+
+    def __init__(self, hows):
+        super().__init__()
+        self.hows = hows
+
+    def forward(self, *images):
+        return tuple(F.interpolate(image, **how) for image, how in zip(images, self.hows, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8])
+def test_nearest_elements_are_eager_ones(dtype):
+    draw = random.Random(str(dtype))
+    images, hows = [], []
+    for _ in range(60):
+        dims = draw.choice([1, 2, 2, 3])
+        extents = [draw.choice([1, draw.randint(1, 12), draw.randint(1, 130 // dims)]) for _ in range(dims)]
+        x = (torch.rand(draw.choice([1, 2]), draw.choice([1, 3, 4, 6]), *extents) * 200).to(dtype)
+        if dims > 1 and draw.random() < 0.6:
+            x = x.contiguous(memory_format=FORMATS[dims])
+        factors = [draw.choice([1.0, 1.01, 2.0, 2.01, draw.uniform(0.3, 3)]) for _ in range(dims)]
+        sizes = [int(f * n) for f, n in zip(factors, extents)]
+        if min(sizes) < 1:
+            continue
+        by = {"scale_factor": factors} if draw.random() < 0.7 else {"size": sizes}
+        images.append(x)
+        hows.append(by | {"mode": draw.choice(["nearest", "nearest-exact"])})
+    model = Resizes(hows)
+    with warnings.catch_warnings(action="ignore"):
+        found = npusim.Session(npusim.compile(model, tuple(images), dtype="float32")).run(*images)
+        expected = model(*images)
+    for got, want, x, how in zip(found.values(), expected, images, hows, strict=True):
+        got = torch.from_numpy(got) if dtype != torch.bfloat16 else torch.from_numpy(got.astype("float32"))
+        assert torch.equal(got, want.to(got.dtype)), (x.shape, x.stride(), how)

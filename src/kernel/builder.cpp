@@ -120,10 +120,6 @@ Access KernelBuilder::access(int arg, std::span<const Coord> at) {
   access.arg = arg;
   access.strides.assign(kernel_.space.size(), 0);
   for (size_t d = 0; d < at.size(); ++d) {
-    if (at[d].computed.builder) {
-      access.terms.push_back({cast(at[d].computed, Scalar::i64).id, strides[d], extents[d]});
-      continue;
-    }
     Affine a = at[d].affine;
     if (a.coeffs.size() > access.strides.size()) resize_to(access.strides, a.coeffs.size());
     int64_t low = a.offset, high = a.offset;
@@ -133,7 +129,12 @@ Access KernelBuilder::access(int arg, std::span<const Coord> at) {
       const int64_t far = a.coeffs[i] * (extent - 1);
       (far < 0 ? low : high) += far;
     }
-    if (low < 0 || high >= extents[d]) {
+    const Ex computed = at[d].computed;
+    if (computed.builder) {
+      if (low < 0) fail(ErrorKind::internal, "kernel access with a negative coordinate beside a computed one");
+      access.terms.push_back({cast(computed, Scalar::i64).id, strides[d], extents[d] - high});
+    }
+    if (!computed.builder && (low < 0 || high >= extents[d])) {
       access.guards.push_back({a.coeffs, a.offset, extents[d], strides[d]});
     } else {
       access.offset += a.offset * strides[d];

@@ -30,10 +30,12 @@ Affine operator+(Affine a, const Affine& b);
 Affine operator+(Affine a, int64_t b);
 Affine operator*(Affine a, int64_t b);
 
-// One coordinate of an access: affine, or computed (an i64 expression that traps outside the dimension's extent).
+// One coordinate of an access: affine, or computed (an i64 expression that traps outside the dimension's extent), or
+// their sum, where the affine part is not negative and the computed one traps outside of what that leaves.
 struct Coord {
   Coord(Affine affine) : affine(std::move(affine)) {}
   Coord(Ex computed) : computed(computed) {}
+  Coord(Ex computed, Affine affine) : affine(std::move(affine)), computed(computed) {}
   Coord(int64_t fixed) : affine{{}, fixed} {}
   Affine affine;
   Ex computed;

@@ -7,15 +7,13 @@
 namespace npusim {
 namespace {
 
-constexpr int64_t low_bits = 0xffffffff;
-
-Ex low(Ex x) { return bit_and(x, literal(x, low_bits)); }
+Ex low(Ex x) { return bit_and(x, literal(x, low_32_bits)); }
 Ex high(Ex x) { return low(shr(x, literal(x, int64_t{32}))); }
 
 std::array<Ex, 4> philox(std::array<Ex, 4> counter, Ex key0, Ex key1) {
-  for (int round = 0; round < 10; ++round) {
-    if (round > 0) key0 = low(key0 + int64_t{0x9E3779B9}), key1 = low(key1 + int64_t{0xBB67AE85});
-    const Ex a = counter[0] * int64_t{0xD2511F53}, b = counter[2] * int64_t{0xCD9E8D57};
+  for (size_t round = 0; round < philox_rounds; ++round) {
+    if (round > 0) key0 = low(key0 + philox_steps[0]), key1 = low(key1 + philox_steps[1]);
+    const Ex a = counter[0] * philox_factors[0], b = counter[2] * philox_factors[1];
     counter = {bit_xor(bit_xor(high(b), counter[1]), key0), low(b), bit_xor(bit_xor(high(a), counter[3]), key1),
                low(a)};
   }
@@ -25,7 +23,7 @@ std::array<Ex, 4> philox(std::array<Ex, 4> counter, Ex key0, Ex key1) {
 // How many of the 2^32 words give a uniform number that is not above `probability`.
 int64_t words_within(double probability) {
   const auto uniform = [](int64_t word) { return static_cast<float>(word) * 0x1p-32f + 0x1p-33f; };
-  int64_t none = 0, all = low_bits + 1;  // the answer lies in between
+  int64_t none = 0, all = low_32_bits + 1;  // the answer lies in between
   while (none < all) {
     const int64_t middle = none + (all - none) / 2;
     if (static_cast<double>(uniform(middle)) <= probability)
@@ -39,7 +37,7 @@ int64_t words_within(double probability) {
 }  // namespace
 
 Draw::Draw(KernelBuilder& k, Ex seed, Ex call, Ex element, int64_t elements) : k_(k) {
-  const Ex element_high = elements > low_bits ? high(element) : k.integer(0);
+  const Ex element_high = elements > low_32_bits ? high(element) : k.integer(0);
   words_ = philox({low(call), high(call), low(element), element_high}, low(seed), high(seed));
 }
 

@@ -10,6 +10,12 @@
 
 namespace npusim {
 
+inline constexpr size_t philox_rounds = 10;
+inline constexpr int64_t low_32_bits = 0xffffffff;
+// What words 0 and 2 are multiplied by, and what is added to each half of the key before every round but the first.
+inline constexpr std::array<int64_t, 2> philox_factors{0xD2511F53, 0xCD9E8D57};
+inline constexpr std::array<int64_t, 2> philox_steps{0x9E3779B9, 0xBB67AE85};
+
 // A generator's state: the seed, and how many calls have drawn since it was set.
 inline constexpr int64_t generator_size = 2;
 // Calls from here on draw tokens, not what a model draws itself.

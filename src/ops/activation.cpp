@@ -162,7 +162,7 @@ constexpr auto clip = [](Ex x, const OpCall& c) {
 };
 constexpr auto shrink = [](Ex x, const OpCall& c) {
   const Ex bound = real_attr(x, c, "lambd");
-  return select(x >= -bound && x <= bound, 0.0, x);
+  return select(abs(x) <= bound, 0.0, x);
 };
 constexpr auto three_way_elu = [](Ex x, const OpCall& c) {
   return elu(x, real_attr(x, c, "alpha"), real_attr(x, c, "scale"), real_attr(x, c, "input_scale"));

@@ -1,4 +1,6 @@
-// Adaptive pooling: window o of n covers [floor(o·in/n), ceil((o + 1)·in/n)).
+// Adaptive pooling: window o of n covers [floor(o·in/n), ceil((o + 1)·in/n)). Windows are boxes, so dimensions are
+// pooled one after the other.
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -14,75 +16,115 @@ std::vector<int64_t> output_size(const OpCall& call, size_t spatial) {
   return sizes;
 }
 
-// Windows that do not all have the same size get the largest, and their ends are masked.
-std::vector<Window> adaptive_windows(const OpCall& call, size_t spatial) {
+// Windows along one dimension, of `least` elements each or up to `most`.
+struct Axis {
+  int64_t extent = 0, count = 0, least = 0, most = 0;
+  bool even() const { return extent % count == 0; }
+};
+
+std::vector<Axis> axes_of(const OpCall& call, size_t spatial) {
   const Shape& shape = call.type("self").shape;
   const std::vector<int64_t> sizes = output_size(call, spatial);
-  std::vector<Window> windows;
+  std::vector<Axis> axes;
   for (size_t d = 0; d < spatial; ++d) {
-    const int64_t extent = shape[shape.size() - spatial + d], count = sizes[d];
-    Window w{extent, 1, 1, 0, 1, count};
-    if (count > 0 && extent % count == 0)
-      w.size = w.stride = extent / count;
-    else
-      for (int64_t o = 0; o < count; ++o)
-        w.size = std::max(w.size, ((o + 1) * extent + count - 1) / count - o * extent / count);
-    windows.push_back(w);
+    Axis a{shape[shape.size() - spatial + d], sizes[d], std::numeric_limits<int64_t>::max(), 0};
+    for (int64_t o = 0; o < a.count; ++o) {
+      const int64_t size = ((o + 1) * a.extent + a.count - 1) / a.count - o * a.extent / a.count;
+      a.least = std::min(a.least, size);
+      a.most = std::max(a.most, size);
+    }
+    axes.push_back(a);
   }
-  return windows;
+  return axes;
 }
 
-// The kernel of a call: the element of a window, its position in the input, how many there are, and which are none.
-struct Adaptive {
-  Adaptive(const OpCall& call, Lowering& lowering, size_t spatial)
-      : windows(adaptive_windows(call, spatial)), k(lowering, call.type("self"), windows), index(k.integer(0)) {
-    std::vector<Coord> at;
-    for (int d = 0; d < k.lead(); ++d) at.emplace_back(k.dim(d));
-    for (int d = 0; d < k.rank(); ++d) at.push_back(walk(d));
-    element = k.load(k.read(lowering.input(call.tensor("self"))), at);
+// Neighbouring dimensions that are pooled by one kernel: one, or several that have one window.
+struct Group {
+  size_t first = 0, count = 0;
+};
+std::vector<Group> groups_of(const std::vector<Axis>& axes) {
+  std::vector<Group> groups;
+  for (size_t d = 0; d < axes.size(); ++d) {
+    if (axes[d].count == axes[d].extent) continue;
+    const bool joins = !groups.empty() && groups.back().first + groups.back().count == d && axes[d].count == 1 &&
+                       axes[d - 1].count == 1;
+    if (joins)
+      ++groups.back().count;
+    else
+      groups.push_back({d, 1});
   }
+  if (groups.empty()) groups.push_back({axes.size() - 1, 1});
+  return groups;
+}
 
-  // The coordinate along spatial dimension d. Positions past a window's end are clamped into the input.
-  Coord walk(int d) {
-    const Window& w = windows[static_cast<size_t>(d)];
-    const int row = k.lead() + k.rank() + d;
-    if (w.extent % w.count == 0) {
-      const Affine position = k.window(d) * w.stride + k.dim(row);
-      size_constant *= w.size;
-      advance(w, k.value(position));
-      return position;
+// The kernel of a group, over a tensor [lead…, spatial…] whose earlier groups are pooled: a window's row are the
+// elements that all windows have; where windows differ there is one dimension, and those that only some have are read
+// outside of the row.
+struct Pooling {
+  Pooling(Lowering& lowering, const Shape& shape, const std::vector<Axis>& axes, Group group)
+      : axes(axes),
+        group(group),
+        lead(shape.size() - axes.size()),
+        k(lowering, space(shape), static_cast<int>(group.count)) {}
+
+  Shape space(Shape shape) const {
+    for (size_t d = group.first; d < group.first + group.count; ++d) {
+      shape[lead + d] = axes[d].count;
+      shape.push_back(axes[d].least);
     }
-    const Ex o = k.index(k.lead() + d);
-    const Ex start = idiv(o * w.extent, k.integer(w.count));
-    const Ex end = idiv((o + 1) * w.extent + (w.count - 1), k.integer(w.count));
-    const Ex position = min(start + k.index(row), w.extent - 1);
-    const Ex valid = start + k.index(row) < end;
-    inside = inside.builder ? inside && valid : valid;
-    size_computed = size_computed.builder ? size_computed * (end - start) : end - start;
-    advance(w, position);
-    return position;
+    return shape;
+  }
+  bool pooled(size_t d) const { return d >= group.first && d < group.first + group.count; }
+  int rank() const { return static_cast<int>(lead + axes.size()); }
+  Affine window(size_t d) const { return k.dim(static_cast<int>(lead + d)); }
+  Affine along(size_t d) const { return k.dim(rank() + static_cast<int>(d - group.first)); }
+
+  Ex start(size_t d) {
+    if (axes[d].even()) return k.value(window(d) * axes[d].least);
+    return idiv(k.value(window(d) * axes[d].extent), k.integer(axes[d].count));
+  }
+  Ex end(size_t d) {
+    return idiv(k.value(window(d) * axes[d].extent + (axes[d].extent + axes[d].count - 1)), k.integer(axes[d].count));
+  }
+  // Position t of a window, of those that it has its last one at most.
+  Ex position(size_t d, int64_t t) { return min(start(d) + t, end(d) - 1); }
+
+  Coord in_row(size_t d) {
+    if (axes[d].even()) return window(d) * axes[d].least + along(d);
+    return {start(d), along(d)};
+  }
+  // The element in the row, or that at position t.
+  Ex element(int operand, std::optional<int64_t> t = {}) {
+    std::vector<Coord> at;
+    for (size_t d = 0; d < lead; ++d) at.emplace_back(k.dim(static_cast<int>(d)));
+    for (size_t d = 0; d < axes.size(); ++d) {
+      if (!pooled(d))
+        at.emplace_back(window(d));
+      else if (t)
+        at.emplace_back(position(d, *t));
+      else
+        at.push_back(in_row(d));
+    }
+    return k.load(k.read(operand), at);
   }
 
-  void advance(const Window& w, Ex position) { index = index * w.extent + position; }
-
-  Ex masked(Ex outside) { return inside.builder ? select(inside, element, outside) : element; }
-  Ex size() { return size_computed.builder ? size_computed * size_constant : k.integer(size_constant); }
-
-  std::vector<Window> windows;
-  WindowKernel k;
-  Ex index;
-  Ex element, inside, size_computed;
-  int64_t size_constant = 1;
+  const std::vector<Axis>& axes;
+  Group group;
+  size_t lead;
+  OpKernel k;
 };
 
 template <int spatial>
 std::vector<TensorType> infer_average(const OpCall& call) {
   const TensorType& self = call.type("self");
   check_spatial(call, self, spatial);
-  const std::vector<Window> windows = adaptive_windows(call, spatial);
-  for (const Window& w : windows)
-    if (w.extent == 0) fail(ErrorKind::bad_input, "{}: empty input {}", call.op->name(), to_string(self.shape));
-  return {with_spatial(self, windows)};
+  TensorType type = self;
+  for (size_t d = 0; const int64_t size : output_size(call, spatial)) {
+    int64_t& extent = type.shape[type.shape.size() - spatial + d++];
+    if (extent == 0) fail(ErrorKind::bad_input, "{}: empty input {}", call.op->name(), to_string(self.shape));
+    extent = size;
+  }
+  return {type};
 }
 
 template <int spatial>
@@ -91,30 +133,87 @@ std::vector<TensorType> infer_maximum(const OpCall& call) {
   return {values, {DType::i64, values.shape}};
 }
 
-template <int spatial>
-void lower_average(const OpCall& call, Lowering& lowering) {
+// Walks the groups: body(pooling, operand to read, whether it is the last, shape of the result).
+template <typename Body>
+void pool_groups(const OpCall& call, Lowering& lowering, size_t spatial, Body&& body) {
   if (element_count(call.outputs[0].shape) == 0) return;
-  Adaptive a(call, lowering, spatial);
-  const Ex sum = a.k.reduce(Reduction::sum, a.masked(a.k.number(0, a.element.type())));
-  a.k.store_window(lowering.output(0), sum / a.size());
-  a.k.done(kernel_name(call));
+  const std::vector<Axis> axes = axes_of(call, spatial);
+  const std::vector<Group> groups = groups_of(axes);
+  Shape shape = call.type("self").shape;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Pooling p(lowering, shape, axes, groups[g]);
+    shape.assign(p.k.space().begin(), p.k.space().begin() + p.rank());
+    body(p, g + 1 == groups.size(), shape);
+    p.k.done(kernel_name(call));
+  }
 }
 
-// Of equal maxima the first counts; a NaN is the maximum, and of several the last counts.
+// Means of means: of a window's rows, all of one length, and so on.
+template <int spatial>
+void lower_average(const OpCall& call, Lowering& lowering) {
+  int from = lowering.input(call.tensor("self"));
+  const DType between = call.type("self").dtype == DType::f64 ? DType::f64 : DType::f32;
+  pool_groups(call, lowering, spatial, [&](Pooling& p, bool last, const Shape& shape) {
+    Ex sum = p.k.reduce(Reduction::sum, p.element(from));
+    const size_t d = p.group.first;
+    Ex size = p.k.integer(1);
+    if (p.axes[d].even()) {
+      int64_t elements = 1;
+      for (size_t i = 0; i < p.group.count; ++i) elements *= p.axes[d + i].least;
+      size = p.k.integer(elements);
+    } else {
+      size = p.end(d) - p.start(d);
+    }
+    for (int64_t t = p.axes[d].least; t < p.axes[d].most; ++t)
+      sum = sum + p.k.select(p.k.integer(t) < size, p.element(from, t), p.k.number(0, sum.type()));
+    from = last ? lowering.output(0) : lowering.temporary({between, shape});
+    p.k.store(p.k.write(from), sum / size);
+  });
+}
+
+// What the place of a window's maximum is the largest of: minus its place where there is no NaN, of which the first
+// counts, and the last one's else. Places are exact numbers.
+Ex place_of(Ex x, Ex top, Ex place) {
+  const Ex lowest = is_real(place) ? literal(place, -std::numeric_limits<double>::infinity())
+                                   : literal(place, std::numeric_limits<int64_t>::min());
+  return select(x == top, -place, is_real(x) ? select(isnan(x), place, lowest) : lowest);
+}
+
 template <int spatial>
 void lower_maximum(const OpCall& call, Lowering& lowering) {
-  if (element_count(call.outputs[0].shape) == 0) return;
-  Adaptive a(call, lowering, spatial);
-  const Ex lowest = is_real(a.element) ? literal(a.element, -std::numeric_limits<double>::infinity())
-                                       : literal(a.element, std::numeric_limits<int64_t>::min());
-  const Ex x = a.masked(lowest);
-  const Ex top = a.k.reduce(Reduction::max, x);
-  constexpr int64_t nowhere = std::numeric_limits<int64_t>::max();
-  Ex at = a.k.reduce(Reduction::min, select(a.inside.builder ? a.inside && x == top : x == top, a.index, nowhere));
-  if (is_real(x)) at = select(isnan(top), a.k.reduce(Reduction::max, select(isnan(x), a.index, int64_t{-1})), at);
-  a.k.store_window(lowering.output(0), top);
-  a.k.store_window(lowering.output(1), at);
-  a.k.done(kernel_name(call));
+  std::vector<int64_t> strides(spatial, 1);
+  const Shape& self = call.type("self").shape;
+  for (size_t d = spatial; d-- > 1;) strides[d - 1] = strides[d] * self[self.size() - spatial + d];
+  const int64_t plane = strides[0] * self[self.size() - spatial];
+  const Scalar exact = plane <= int64_t{1} << 24 ? Scalar::f32 : Scalar::i64;
+  const DType between = plane <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
+  int from = lowering.input(call.tensor("self")), places = -1;
+  pool_groups(call, lowering, spatial, [&](Pooling& p, bool last, const Shape& shape) {
+    const size_t first = p.group.first, end = first + p.group.count;
+    // In the plane, but counted from where the window starts along this group's dimensions.
+    const auto place = [&](std::optional<int64_t> t) {
+      Ex sum = places >= 0 ? p.k.cast(p.element(places, t), exact) : p.k.integer(0, exact);
+      for (size_t d = first; d < end; ++d) {
+        const Ex within = t ? min(p.k.integer(*t), p.end(d) - p.start(d) - 1) : p.k.value(p.along(d));
+        sum = sum + p.k.cast(within, exact) * strides[d];
+      }
+      return sum;
+    };
+    const int64_t least = p.axes[first].least, most = p.axes[first].most;
+    const Ex x = p.element(from);
+    Ex top = p.k.reduce(Reduction::max, x);
+    for (int64_t t = least; t < most; ++t) top = max(top, p.element(from, t));
+    Ex at = p.k.reduce(Reduction::max, place_of(x, top, place({})));
+    for (int64_t t = least; t < most; ++t) at = max(at, place_of(p.element(from, t), top, place(t)));
+    at = p.k.cast(abs(at), Scalar::i64);
+    for (size_t d = first; d < end; ++d) at = at + p.start(d) * strides[d];
+    for (size_t d = 0; last && d < spatial; ++d)
+      if (p.axes[d].count == p.axes[d].extent && !p.pooled(d)) at = at + p.k.value(p.window(d) * strides[d]);
+    from = last ? lowering.output(0) : lowering.temporary({call.outputs[0].dtype, shape});
+    places = last ? lowering.output(1) : lowering.temporary({between, shape});
+    p.k.store(p.k.write(from), top);
+    p.k.store(p.k.write(places), at);
+  });
 }
 
 template <int spatial>

@@ -16,11 +16,11 @@ Ex alpha_times(Ex x, const OpCall& call) {
   return x * scalar_attr(x, call, "alpha");
 }
 
-// |x| with the sign of y, whose zero has one.
+// |x| with the sign of y, whose zero and infinity have one: no number below 0 and its inverse are both without.
 Ex copy_sign(Ex x, Ex y) {
   const Ex size = abs(is_real(x) ? x : x * 1.0);
   if (!is_real(y)) return select(y < 0, -size, size);
-  return select(y < 0 || (y == 0 && 1 / y < 0), -size, size);
+  return select(y + 1 / y < 0, -size, size);
 }
 
 // Quotients rounded down, as ATen does: exact where a multiple of b is near.

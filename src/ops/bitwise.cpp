@@ -7,16 +7,8 @@ namespace {
 Ex other(Ex x, const OpCall& call) { return scalar_attr(x, call, "other"); }
 Ex self(Ex y, const OpCall& call) { return scalar_attr(y, call, "self"); }
 
-// Shifts by negative counts or by the width and beyond give 0 or, for negative numbers shifted right, -1.
-// `x` has `width` bits; left shifts wrap when they are stored.
-Ex shift_left(Ex x, Ex by, const OpCall& call) {
-  const auto width = static_cast<int64_t>(8 * dtype_size(call.outputs[0].dtype));
-  return select(by < 0 || by >= width, int64_t{0}, shl(x, min(max(by, 0), 63)));
-}
-Ex shift_right(Ex x, Ex by, const OpCall& call) {
-  const auto width = static_cast<int64_t>(8 * dtype_size(call.outputs[0].dtype));
-  return shr(x, select(by < 0 || by >= width, int64_t{63}, by));
-}
+// Shifts by negative counts or by the width and beyond give 0 or, for negative numbers shifted right, -1: as those of
+// i64 do, also where fewer bits are stored.
 
 template <ExprOp op>
 constexpr auto tensors = [](Ex x, Ex y) { return x.builder->binary(op, x, y); };
@@ -25,10 +17,10 @@ constexpr auto with_other = [](Ex x, const OpCall& c) { return x.builder->binary
 template <ExprOp op>
 constexpr auto with_self = [](Ex y, const OpCall& c) { return y.builder->binary(op, self(y, c), y); };
 
-constexpr auto left = [](Ex x, Ex y, const OpCall& c) { return shift_left(x, y, c); };
-constexpr auto left_other = [](Ex x, const OpCall& c) { return shift_left(x, other(x, c), c); };
-constexpr auto right = [](Ex x, Ex y, const OpCall& c) { return shift_right(x, y, c); };
-constexpr auto right_other = [](Ex x, const OpCall& c) { return shift_right(x, other(x, c), c); };
+constexpr auto left = [](Ex x, Ex y) { return shl(x, y); };
+constexpr auto left_other = [](Ex x, const OpCall& c) { return shl(x, other(x, c)); };
+constexpr auto right = [](Ex x, Ex y) { return shr(x, y); };
+constexpr auto right_other = [](Ex x, const OpCall& c) { return shr(x, other(x, c)); };
 
 template <auto meaning>
 constexpr OpRecord bits(std::string_view schema) {
@@ -53,13 +45,13 @@ constexpr OpRecord records[] = {
     bits<with_other<ExprOp::bit_xor>>("__xor__.Scalar(Tensor self, Scalar other) -> Tensor"),
     bits<left>("bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor"),
     bits<left_other>("bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor"),
-    bits<[](Ex y, const OpCall& c) { return shift_left(self(y, c), y, c); }>(
+    bits<[](Ex y, const OpCall& c) { return shl(self(y, c), y); }>(
         "bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
     bits<left>("__lshift__.Tensor(Tensor self, Tensor other) -> Tensor"),
     bits<left_other>("__lshift__.Scalar(Tensor self, Scalar other) -> Tensor"),
     bits<right>("bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor"),
     bits<right_other>("bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor"),
-    bits<[](Ex y, const OpCall& c) { return shift_right(self(y, c), y, c); }>(
+    bits<[](Ex y, const OpCall& c) { return shr(self(y, c), y); }>(
         "bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
     bits<right>("__rshift__.Tensor(Tensor self, Tensor other) -> Tensor"),
     bits<right_other>("__rshift__.Scalar(Tensor self, Scalar other) -> Tensor"),

@@ -11,8 +11,14 @@ constexpr int64_t nowhere = std::numeric_limits<int64_t>::max();
 
 // The first position in the row that holds the extreme `top`.
 Ex first_at(RowKernel& k, Ex x, Ex top) {
-  const Ex hit = is_real(x) ? x == top || isnan(x) : x == top;
-  return k.reduce(Reduction::min, select(hit, k.row_index(), nowhere));
+  if (k.size() > int64_t{1} << 24) {
+    const Ex hit = is_real(x) ? x == top || isnan(x) : x == top;
+    return k.reduce(Reduction::min, select(hit, k.row_index(), nowhere));
+  }
+  // As float32, which holds these numbers and is the narrowest of them.
+  const Ex at = k.cast(k.row_index(), Scalar::f32), none = k.number(std::numeric_limits<double>::infinity());
+  return k.cast(k.reduce(Reduction::min, select(x == top, at, is_real(x) ? select(isnan(x), at, none) : none)),
+                Scalar::i64);
 }
 
 DimSet searched_dims(const OpCall& call) {

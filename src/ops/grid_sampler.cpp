@@ -63,8 +63,9 @@ struct Sampler {
     return align_corners ? (x + 1.0) * ((size - 1) / 2) : ((x + 1.0) * size - 1.0) * 0.5;
   }
 
-  // The element at whole-numbered (float) places; 0 outside.
-  Ex at(const std::vector<Ex>& places) const {
+  // The element at whole-numbered (float) places, times a weight if there is one; 0 outside. There ATen's kernel for
+  // images adds 0 times the weight, which may be NaN, and the one for volumes nothing.
+  Ex at(const std::vector<Ex>& places, Ex weight = {}) const {
     std::vector<Coord> coords{Coord(k.dim(0)), Coord(k.dim(1))};
     Ex inside = k.integer(1, Scalar::boolean);
     for (size_t d = 0; d < places.size(); ++d) {
@@ -73,7 +74,9 @@ struct Sampler {
       inside = inside && x >= 0.0 && x <= last;
       coords.emplace_back(k.cast(select(isnan(x), 0.0, min(max(x, 0.0), last)), Scalar::i64));
     }
-    return select(inside, k.load(input, coords), 0.0);
+    const Ex x = k.load(input, coords);
+    if (!weight.builder) return select(inside, x, 0.0);
+    return places.size() == 3 ? select(inside, x * weight, 0.0) : select(inside, x, 0.0) * weight;
   }
 };
 
@@ -90,7 +93,7 @@ Ex linear(const Sampler& s, const std::vector<Ex>& places) {
       const Ex w = upper ? part : 1.0 - part;
       weight = d == 0 ? w : weight * w;
     }
-    const Ex x = s.at(whole) * weight;
+    const Ex x = s.at(whole, weight);
     sum = corner == 0 ? x : sum + x;
   }
   return sum;

@@ -51,8 +51,11 @@ Padding padding_of(const OpCall& call) {
     p.before[d] = list[2 * i];
     p.after[d] = list[2 * i + 1];
     const int64_t most = std::max(p.before[d], p.after[d]);
+    // What is cropped takes no part in a circle.
+    const int64_t circle = self[d] + std::min<int64_t>(p.before[d], 0) + std::min<int64_t>(p.after[d], 0);
     if ((p.mode == PadMode::reflect && most >= self[d] && most > 0) ||
-        (p.mode == PadMode::circular && most > self[d]) || (p.mode == PadMode::replicate && most > 0 && self[d] == 0))
+        (p.mode == PadMode::circular && most > 0 && most > circle) ||
+        (p.mode == PadMode::replicate && most > 0 && self[d] == 0))
       fail(ErrorKind::bad_input, "{}: padding {} is too large for {}", call.op->name(), most, to_string(self));
   }
   if (call.op->schema.find("value") >= 0 && !call.is_none("value")) p.value = call.number("value");
@@ -73,7 +76,7 @@ std::vector<TensorType> infer_pad(const OpCall& call) {
   return {type};
 }
 
-// Which of the operand's n elements stands at `at`, counted from its first. What is cropped takes no part in a circle.
+// Which of the operand's n elements stands at `at`, counted from its first.
 Ex border_index(KernelBuilder& k, const Padding& p, size_t d, int64_t n) {
   const Ex j = k.value(k.dim(static_cast<int>(d)) + (-p.before[d]));
   if (p.mode == PadMode::replicate) return max(min(j, n - 1), 0);

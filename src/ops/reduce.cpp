@@ -19,13 +19,12 @@ constexpr auto nan_sum = [](RowKernel& k, Ex x, const OpCall&) {
 constexpr auto product = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::product, x); };
 constexpr auto largest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::max, x); };
 constexpr auto smallest = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::min, x); };
-// An empty row's extreme is its identity: no element is true, all are.
-constexpr auto any = [](RowKernel& k, Ex x, const OpCall&) {
-  return k.reduce(Reduction::max, k.cast(x, Scalar::boolean)) > 0;
-};
-constexpr auto all = [](RowKernel& k, Ex x, const OpCall&) {
-  return k.reduce(Reduction::min, k.cast(x, Scalar::boolean)) != 0;
-};
+// An empty row's extreme is its identity: no element is true, all are. As float32, the narrowest of numbers.
+Ex truth(RowKernel& k, Ex x) {
+  return is_real(x) ? k.select(x == 0, k.number(0), k.number(1)) : k.cast(k.cast(x, Scalar::boolean), Scalar::f32);
+}
+constexpr auto any = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::max, truth(k, x)) > 0; };
+constexpr auto all = [](RowKernel& k, Ex x, const OpCall&) { return k.reduce(Reduction::min, truth(k, x)) > 0; };
 constexpr auto count = [](RowKernel& k, Ex x, const OpCall&) {
   return k.reduce(Reduction::sum, k.cast(x, Scalar::boolean));
 };
@@ -150,23 +149,27 @@ std::string refuse_histogram(const OpCall& call) {
 }
 
 void lower_histogram(const OpCall& call, Lowering& lowering) {
-  const Shape& shape = call.inputs[0]->shape;
-  Shape space{call.integer("bins")};
-  space.insert(space.end(), shape.begin(), shape.end());
-  if (shape.empty()) space.push_back(1);
-  OpKernel k(lowering, space, static_cast<int>(space.size()) - 1);
-  const int self = k.read(lowering.input(0));
-  std::vector<Coord> at;
-  for (size_t d = 0; d < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d) + 1));
+  const TensorType counts{DType::i64, {call.integer("bins")}};
+  const int none = lowering.temporary(counts), sums = lowering.temporary(counts);
+  OpKernel zero(lowering, counts.shape);
+  zero.store(zero.write(none), zero.integer(0));
+  zero.done("zeros");
+  OpKernel k(lowering, call.inputs[0]->shape);
+  const int from = k.read(none);
   const double low = call.number("min"), high = call.number("max");
-  const Ex x = k.load(self, at);
+  const Ex x = k.load_broadcast(k.read(lowering.input(0)));
   const Ex real = is_real(x) ? x : k.cast(x, Scalar::f32);
   const auto bins = static_cast<double>(call.integer("bins"));
   const Ex inside = real >= low && real <= high;
   const Ex bin = min(k.cast(floor(select(inside, (real - low) * bins / (high - low), 0.0)), Scalar::i64),
                      call.integer("bins") - 1);
-  k.store(k.write(lowering.output(0)), k.reduce(Reduction::sum, inside && bin == k.index(0)));
+  const Coord at[] = {bin};
+  k.store(k.write(sums, from), at, k.cast(inside, Scalar::i64), Reduction::sum);
   k.done("histc");
+  OpKernel result(lowering, counts.shape);
+  const Ex sum = result.load_broadcast(result.read(sums));
+  result.store(result.write(lowering.output(0)), result.cast(sum, scalar_of(call.outputs[0].dtype)));
+  result.done("counts");
 }
 
 constexpr OpRecord histogram(std::string_view schema) {

@@ -43,17 +43,27 @@ Embedding embedding(const OpCall& call, const Shape& self, int64_t offset, size_
   return e;
 }
 
-void lower_embedding(Lowering& lowering, const Embedding& e, int from, int to) {
-  OpKernel k(lowering, e.shape);
-  const int source = k.read(from);
+// The diagonal is stored into zeros.
+void lower_embedding(Lowering& lowering, const Embedding& e, int source, int to) {
+  const int zeros = lowering.temporary(lowering.type(to));
+  OpKernel zero(lowering, e.shape);
+  zero.store(zero.write(zeros), zero.integer(0, scalar_of(lowering.type(to).dtype)));
+  zero.done("zeros");
+  const Shape& shape = lowering.type(source).shape;
+  OpKernel k(lowering, shape);
+  const int from = k.read(zeros);
+  const Ex x = k.load_broadcast(k.read(source));
+  const Affine along = k.dim(static_cast<int>(shape.size()) - 1);
   std::vector<Coord> at;
-  for (size_t d = 0; d < e.shape.size(); ++d)
-    if (d != e.row && d != e.column) at.emplace_back(k.dim(static_cast<int>(d)));
-  const Affine along_diagonal = k.dim(static_cast<int>(e.row)) + std::min<int64_t>(e.offset, 0);
-  at.emplace_back(along_diagonal);
-  const Ex x = k.load(source, at);
-  const Ex on = k.index(static_cast<int>(e.column)) - k.index(static_cast<int>(e.row)) == e.offset;
-  k.store(k.write(to), select(on, x, k.integer(0, x.type())));
+  for (size_t d = 0, lead = 0; d < e.shape.size(); ++d) {
+    if (d == e.row)
+      at.emplace_back(along + std::max<int64_t>(-e.offset, 0));
+    else if (d == e.column)
+      at.emplace_back(along + std::max<int64_t>(e.offset, 0));
+    else
+      at.emplace_back(k.dim(static_cast<int>(lead++)));
+  }
+  k.store(k.write(to, from), at, x);
   k.done("diag_embed");
 }
 

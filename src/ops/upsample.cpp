@@ -4,7 +4,7 @@
 // rest the weight, alike on every device. Only float64 tensors, which need more, have positions in f64.
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -255,40 +255,100 @@ Ex filter_value(bool cubic, Ex distance) {
   return select(x < 1, near, select(x < 2, far, 0.0));
 }
 
-// The weight of each position of the row along every axis, and their sums, which normalise them.
+// An antialiased filter along one axis: result o is made of the elements from first(o) up to end(o), at most `taps`.
+struct Filter {
+  Filter(const Axis& axis, bool align_corners, bool cubic, Scalar type) : axis(axis), cubic(cubic), type(type) {
+    scale = scale_of(axis, align_corners);
+    width = std::max(scale, 1.0);
+    support = filter_radius(cubic) * width;
+    for (int64_t o = 0; o < axis.out; ++o) {
+      const int64_t middle = o * fixed(scale) + fixed(scale * 0.5);
+      const auto edge = [&](double by) { return (middle + fixed(by + 0.5)) >> fraction_bits; };
+      taps = std::max(taps, std::min(edge(support), axis.in) - std::max<int64_t>(edge(-support), 0));
+    }
+    if (type == Scalar::f64) ++taps;  // whose positions are not those of fixed point
+    taps = std::min(taps, axis.in);
+  }
+  Position middle(KernelBuilder& k, int d) const { return {k, d, {scale, scale * 0.5}, type}; }
+  Ex first(const Position& at) const { return max(at.whole(at.shifted(0.5 - support)), 0); }
+  Ex end(const Position& at) const { return min(at.whole(at.shifted(0.5 + support)), axis.in); }
+  // Where `taps` elements begin that hold those of the result.
+  Ex begin(const Position& at) const { return min(first(at), axis.in - taps); }
+
+  Axis axis;
+  bool cubic;
+  Scalar type;
+  double scale = 0, width = 0, support = 0;
+  int64_t taps = 1;
+};
+
+constexpr double no_weight = std::numeric_limits<double>::infinity();
+
+// The table [taps, out] of weights, of a sum of 1 each; no_weight where an element is none of the result's.
+int lower_weights(Lowering& lowering, const Filter& filter) {
+  OpKernel k(lowering, {filter.axis.out, filter.taps}, 1);
+  const Position at = filter.middle(k, 0);
+  const Ex element = filter.begin(at) + k.index(1);
+  const Ex inside = element >= filter.first(at) && element < filter.end(at);
+  const Ex distance = at.distance_to(element) + 0.5;
+  const Ex weight = filter_value(filter.cubic, distance * (1 / filter.width));
+  const Ex total = k.reduce(Reduction::sum, select(inside, weight, 0.0));
+  const int table =
+      lowering.temporary({filter.type == Scalar::f64 ? DType::f64 : DType::f32, {filter.taps, filter.axis.out}});
+  const Coord transposed[] = {k.dim(1), k.dim(0)};
+  k.store(k.write(table), transposed, select(inside, weight / total, no_weight));
+  k.done("weights");
+  return table;
+}
+
+// Dimension d of `from`, which has the filter's `in` elements there, into `to`.
+void lower_filtered(Lowering& lowering, const Filter& filter, size_t d, int from, int to, std::string name) {
+  const int table = lower_weights(lowering, filter);
+  Shape space = lowering.type(to).shape;
+  const auto rank = static_cast<int>(space.size());
+  space.push_back(filter.taps);
+  OpKernel k(lowering, space, 1);
+  std::vector<Coord> at;
+  for (int i = 0; i < rank; ++i) at.emplace_back(k.dim(i));
+  const auto dim = static_cast<int>(d);
+  at[d] = {filter.begin(filter.middle(k, dim)), k.dim(rank)};
+  const Coord of_table[] = {k.dim(rank), k.dim(dim)};
+  const Ex x = k.load(k.read(from), at), weight = k.load(k.read(table), of_table);
+  const Ex sum = k.reduce(Reduction::sum, select(weight < no_weight, x * weight, 0.0));
+  k.store(k.write(to), sum);
+  k.done(std::move(name));
+}
+
+// One axis after the other, in the order that is less work: rows are added as they lie, elements of a row are gathered.
 template <bool cubic>
 void lower_antialiased(const OpCall& call, Lowering& lowering) {
-  const int input = input_of(call);
-  const TensorType& type = lowering.type(lowering.input(input));
-  const std::vector<Axis> axes = axes_of(call, 2);
-  std::vector<Window> windows;
-  for (const Axis& axis : axes) {
-    const double support = filter_radius(cubic) * std::max(scale_of(axis, call.boolean("align_corners")), 1.0);
-    const int64_t size = axis.in == axis.out ? 1 : 2 * static_cast<int64_t>(std::ceil(support)) + 1;
-    windows.push_back({axis.in, size, 1, 0, 1, axis.out});
+  const int input = lowering.input(input_of(call));
+  const TensorType type = lowering.type(input);
+  const Scalar real = scalar_of(type.dtype) == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+  std::vector<Filter> filters;
+  for (const Axis& axis : axes_of(call, 2)) filters.emplace_back(axis, call.boolean("align_corners"), cubic, real);
+  const Filter &down = filters[0], &across = filters[1];
+  const auto changes = [](const Filter& f) { return f.axis.in != f.axis.out; };  // else the same, whatever the factor
+  const int64_t rows_first = down.axis.out * (across.axis.in * down.taps + 2 * across.axis.out * across.taps);
+  const int64_t rows_last = across.axis.out * (2 * down.axis.in * across.taps + down.axis.out * down.taps);
+  std::vector<size_t> order{0, 1};
+  if (rows_last < rows_first) std::swap(order[0], order[1]);
+  std::erase_if(order, [&](size_t axis) { return !changes(filters[axis]); });
+  if (order.empty()) {
+    Pointwise p(call, lowering);
+    p.store(p.kernel.load_broadcast(p.kernel.read(input)));
+    return;
   }
-  WindowKernel k(lowering, type, windows);
-  std::vector<Coord> at{k.dim(0), k.dim(1)};
-  Ex weight = k.number(1, scalar_of(type.dtype) == Scalar::f64 ? Scalar::f64 : Scalar::f32);
-  for (int d = 0; d < 2; ++d) {
-    const Axis& axis = axes[static_cast<size_t>(d)];
-    if (axis.in == axis.out) {  // whatever the factor
-      at.emplace_back(k.dim(2 + d));
-      continue;
-    }
-    const double scale = scale_of(axis, call.boolean("align_corners")), width = std::max(scale, 1.0);
-    const double support = filter_radius(cubic) * width;
-    const Position middle(k, 2 + d, {scale, scale * 0.5}, weight.type());
-    auto edge = [&](double by) { return middle.whole(middle.shifted(by + 0.5)); };
-    const Ex first = max(edge(-support), 0), end = min(edge(support), axis.in);
-    const Ex position = first + k.index(4 + d);
-    const Ex distance = middle.distance_to(position) + 0.5;
-    weight = weight * select(position < end, filter_value(cubic, distance * (1 / width)), 0.0);
-    at.emplace_back(min(position, axis.in - 1));
+  int from = input;
+  Shape shape = type.shape;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t axis = order[i];
+    shape[2 + axis] = filters[axis].axis.out;
+    const DType between = real == Scalar::f64 ? DType::f64 : DType::f32;
+    const int to = i + 1 == order.size() ? lowering.output(0) : lowering.temporary({between, shape});
+    lower_filtered(lowering, filters[axis], 2 + axis, from, to, kernel_name(call));
+    from = to;
   }
-  const Ex x = k.load(k.read(lowering.input(input)), at);
-  k.store_window(lowering.output(0), k.reduce(Reduction::sum, weight * x) / k.reduce(Reduction::sum, weight));
-  k.done(kernel_name(call));
 }
 
 template <int spatial, bool exact>

@@ -193,6 +193,35 @@ HWY_INLINE V vector_erf(D d, V x) {
   return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, hn::MulAdd(p, x, x));
 }
 
+// sin(r + quadrant · π/2) for |r| a little above π/4 at most.
+template <class D, class V, class VI>
+HWY_INLINE V sine_of_rest(D d, V r, VI quadrant) {
+  const IntOf<D> di;
+  const V z = hn::Mul(r, r);
+  const V s = polynomial(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f);
+  const V sine = hn::CopySign(hn::MulAdd(hn::Mul(s, z), r, r), r);  // of −0 the sum is 0
+  const V c =
+      polynomial(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f, -0.5f, 1.0f);
+  const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::And(quadrant, hn::Set(di, 1)))));
+  const V sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
+  return hn::Xor(hn::IfThenElse(odd, c, sine), sign);
+}
+
+// Up to here the argument is reduced in float, with one rounding: the first product is exact with the difference.
+inline constexpr float largest_near_angle = HWY_NATIVE_FMA ? 8192.0f : -1.0f;
+
+// sin(x + shift · π/2) for |x| <= largest_near_angle.
+template <class D, class V>
+HWY_INLINE V near_sine(D d, V x, int shift) {
+  const IntOf<D> di;
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 0.636619772f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 1.57079637051f), x);
+  r = hn::MulAdd(n, hn::Set(d, 4.37113882867e-8f), r);
+  r = hn::MulAdd(n, hn::Set(d, 1.71512451e-15f), r);
+  r = hn::IfThenElse(hn::Eq(n, hn::Zero(d)), x, r);  // −0 is its own rest
+  return sine_of_rest(d, r, hn::Add(hn::ConvertTo(di, n), hn::Set(di, shift)));
+}
+
 // Beyond this the argument is reduced by the C library.
 inline constexpr float largest_fast_angle = 1.0e6f;
 
@@ -208,14 +237,7 @@ HWY_INLINE void sine_block(DF64 dd, const float* in, float* out, int shift) {
   rd = hn::NegMulAdd(n, hn::Set(dd, 6.07710050650619224932e-11), rd);
   const auto r = hn::DemoteTo(d, rd);
   const auto quadrant = hn::Add(hn::DemoteTo(di, n), hn::Set(di, shift));
-  const auto z = hn::Mul(r, r);
-  const auto s = polynomial(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f);
-  const auto sine = hn::CopySign(hn::MulAdd(hn::Mul(s, z), r, r), r);  // of −0 the sum is 0
-  const auto c =
-      polynomial(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f, -0.5f, 1.0f);
-  const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::And(quadrant, hn::Set(di, 1)))));
-  const auto sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
-  hn::StoreU(hn::Xor(hn::IfThenElse(odd, c, sine), sign), d, out);
+  hn::StoreU(sine_of_rest(d, r, quadrant), d, out);
 }
 
 }  // namespace npusim::cpu::HWY_NAMESPACE

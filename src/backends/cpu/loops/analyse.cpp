@@ -25,6 +25,33 @@ void mark_fused(const Kernel& k, Analysis& a) {
   }
 }
 
+// What only leads to words of draws is not computed by itself, nor are words that are only wanted as floats.
+void mark_draws(const Kernel& k, Analysis& a) {
+  a.drawn.resize(k.exprs.size());
+  if (std::none_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::bit_xor; })) return;
+  std::vector<char> live(k.exprs.size(), 0);
+  std::vector<int> floats(k.exprs.size(), 0);
+  const auto need = [&](int32_t i) { live[static_cast<size_t>(i)] = 1; };
+  for (const Store& s : k.stores) {
+    need(s.expr);
+    for (const IndexTerm& t : s.access.terms) need(t.expr);
+  }
+  for (size_t i = k.exprs.size(); i-- > 0;) {
+    if (!live[i]) continue;
+    a.drawn[i] = drawn_word(k, static_cast<int32_t>(i));
+    if (a.drawn[i]) {
+      for (const int32_t id : a.drawn[i]->draw.counter) need(id);
+      for (const int32_t id : a.drawn[i]->draw.key) need(id);
+    } else {
+      for_each_operand(k, k.exprs[i], need);
+      if (k.exprs[i].op == ExprOp::cast && k.exprs[i].type == Scalar::f32)
+        ++floats[static_cast<size_t>(k.exprs[i].in[0])];
+    }
+  }
+  for (size_t i = 0; i < k.exprs.size(); ++i)
+    if (!live[i] || (a.drawn[i] && floats[i] == a.uses[i])) a.absorbed[i] = 1;
+}
+
 void use_tiles(const Kernel& k, Analysis& a) {
   std::vector<bool> tiled(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i) {
@@ -56,6 +83,10 @@ double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keepi
     case ExprOp::sin:
     case ExprOp::cos:
       return 1;
+    case ExprOp::idiv:
+    case ExprOp::irem:
+    case ExprOp::erfc:
+      return 2;
     case ExprOp::scan:
       return 1.5;
     case ExprOp::tan:
@@ -67,12 +98,9 @@ double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keepi
     case ExprOp::asinh:
     case ExprOp::acosh:
     case ExprOp::atanh:
-    case ExprOp::erfc:
     case ExprOp::pow:
     case ExprOp::fmod:
     case ExprOp::atan2:
-    case ExprOp::idiv:
-    case ExprOp::irem:
       return 10;
     default:
       return 0.1;
@@ -96,6 +124,7 @@ Analysis analyse(const Plan& plan) {
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
   }
   mark_fused(k, a);
+  mark_draws(k, a);
   return a;
 }
 

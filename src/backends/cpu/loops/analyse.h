@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cpu/loops/plan.h"
+#include "kernel/drawn_word.h"
 #include "kernel/facts/depend.h"
 
 namespace npusim::cpu {
@@ -18,7 +19,8 @@ struct Analysis {
   // By expression:
   std::vector<int> uses;
   std::vector<int> fused;      // which operand of a sum is a product computed in the same instruction, or -1
-  std::vector<char> absorbed;  // is such a product
+  std::vector<char> absorbed;  // is such a product, or computed in a draw's instruction
+  std::vector<std::optional<DrawnWord>> drawn;
 };
 
 Analysis analyse(const Plan& plan);

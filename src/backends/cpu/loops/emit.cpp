@@ -15,6 +15,8 @@ int lane_bytes(Scalar type) { return type == Scalar::boolean ? 1 : type == Scala
 
 namespace {
 
+constexpr double draw_cost = 2;  // ns per element
+
 // Whether an instruction over `inst` reads one lane per row, or one in all, of the operand.
 bool is_scalar(Span inst, Span operand) {
   if (inst == Span::one) return false;
@@ -51,6 +53,7 @@ void Emitter::begin_section(bool in_row) {
   section().in_row = in_row;
   std::fill(local_.begin(), local_.end(), Operand{});
   pending_.clear();
+  pairs_.clear();
 }
 
 void Emitter::end_section() {
@@ -252,6 +255,9 @@ Operand Emitter::compute(int32_t i) {
   const Expr& e = expr(i);
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
+  if (a_.drawn[static_cast<size_t>(i)]) return drawn(i, Scalar::i64);
+  if (e.op == ExprOp::cast && e.type == Scalar::f32 && a_.drawn[static_cast<size_t>(e.in[0])])
+    return drawn(e.in[0], Scalar::f32);
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
   if (a_.fused[static_cast<size_t>(i)] >= 0) return fused(i, mask, span);
@@ -293,6 +299,34 @@ Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
   scalars |= bind(inst, 2, value(e.in[1 - n]), span);
   inst.fn = fused_fn(op, scalars);
   return push(inst, mask, span, 4);
+}
+
+// A word of a draw: half of a pair, which other words of the draw share.
+Operand Emitter::drawn(int32_t i, Scalar type) {
+  const DrawnWord& word = *a_.drawn[static_cast<size_t>(i)];
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  const bool second = word.word >= 2;
+  auto pair = std::find_if(pairs_.begin(), pairs_.end(),
+                           [&](const Pair& p) { return p.draw == word.draw && p.second == second; });
+  if (pair == pairs_.end()) {
+    const auto& counter = word.draw.counter;
+    const int32_t ids[] = {counter[0], counter[1], counter[2], counter[3], word.draw.key[0], word.draw.key[1]};
+    Inst inst;
+    unsigned scalars = 0;
+    for (int n = 0; n < 6; ++n) scalars |= bind(inst, n, value(ids[n]), span);
+    constexpr unsigned all_but_one = 0b111011;
+    const bool plain = scalars == all_but_one;
+    for (int n = 0; n < 6 && !plain; ++n) bind(inst, n, spread(value(ids[n]), mask, span), span);
+    inst.fn = draw_fn(second, plain);
+    pairs_.push_back({word.draw, second, push(inst, mask, span, 8)});
+    plan_.tile_cost += draw_cost * static_cast<double>(plan_.tile_rows * plan_.tile_columns);
+    pair = pairs_.end() - 1;
+  }
+  Inst inst;
+  bind(inst, 0, pair->words, span);
+  inst.fn = drawn_word_fn(word.word % 2 == 1, type);
+  return push(inst, mask, span, lane_bytes(type));
 }
 
 void Emitter::emit_stores(bool in_row) {

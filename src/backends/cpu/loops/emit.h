@@ -47,13 +47,20 @@ class Emitter {
   Operand compute(int32_t i);
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);
+  Operand drawn(int32_t i, Scalar type);
   Operand constant(const Expr& e);
   bool only_copied(int32_t i) const;
   void find_addresses(Move& load, const Access& a);
   void ready_index(int32_t t);
   Move make_move(const Access& a, DimSet mask, Span span);
 
-  std::vector<Move> pending_;  // this section's stores
+  struct Pair {
+    DrawForm draw;
+    bool second = false;
+    Operand words;
+  };
+  std::vector<Pair> pairs_;    // this section's
+  std::vector<Move> pending_;  // its stores
 };
 
 }  // namespace npusim::cpu

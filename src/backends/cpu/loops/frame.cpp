@@ -61,8 +61,8 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
         const bool kept = reg >= 0 && plan.registers[static_cast<size_t>(reg)].per_tile > 0;
         if (move >= 0 || kept) b.patches.push_back({move, kept ? reg : -1, static_cast<int>(i), slot});
       };
-      for (int n = 0; n < 3; ++n) patch(inst.in[n].move, inst.in[n].reg, n);
-      patch(inst.dst_move, inst.dst, 3);
+      for (size_t n = 0; n < most_operands; ++n) patch(inst.in[n].move, inst.in[n].reg, static_cast<int>(n));
+      patch(inst.dst_move, inst.dst, most_operands);
     }
     for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m)
       if (s.moves[m].reg >= 0 && plan.registers[static_cast<size_t>(s.moves[m].reg)].per_tile > 0)
@@ -154,7 +154,7 @@ void Frame::shape_call(Bound& b, size_t i) {
     return o.span == Span::full ? (in_place ? in_place_step : plan_.pitch) : o.span == Span::row;
   };
   bool flat = inst.span == Span::full && !inst.folds && call.n == plan_.pitch && call.columns == b.columns;
-  for (int k = 0; k < 3; ++k) {
+  for (size_t k = 0; k < most_operands; ++k) {
     const Operand& in = inst.in[k];
     if (in.reg < 0) continue;
     const bool in_place = in.move >= 0 && b.in_place[static_cast<size_t>(in.move)];
@@ -223,7 +223,7 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
                           : b.moves[static_cast<size_t>(p.move)].memory;
     if (p.inst < 0)
       b.moves[static_cast<size_t>(p.slot)].scratch = at;
-    else if (p.slot == 3)
+    else if (p.slot == most_operands)
       b.calls[static_cast<size_t>(p.inst)].dst = at;
     else
       b.calls[static_cast<size_t>(p.inst)].in[p.slot] = at;

@@ -20,7 +20,8 @@ class Frame {
   int64_t tiles(const int64_t* begin, const int64_t* end) const;
 
  private:
-  struct Patch {  // operand `slot` (3: the destination) of an instruction follows a move, or a kept row's tile
+  struct Patch {  // operand `slot` (most_operands: the destination) of an instruction follows a move, or a kept row's
+                  // tile
     int move = -1;
     int reg = -1;
     int inst = 0;

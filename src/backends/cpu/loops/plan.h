@@ -63,7 +63,7 @@ struct Inst {
   TileFn fn = nullptr;
   int dst = -1;
   int dst_move = -1;  // may write in place of this store
-  Operand in[3];
+  Operand in[most_operands];
   Span span = Span::full;
   Fold fold = Fold::none;
   bool folds = false;  // dst is the accumulator of a reduction

@@ -34,6 +34,8 @@ struct Trap {
   }
 };
 
+inline constexpr size_t most_operands = 6;
+
 struct TileCall;
 using TileFn = void (*)(const TileCall&);
 
@@ -41,9 +43,9 @@ using TileFn = void (*)(const TileCall&);
 struct TileCall {
   TileFn fn = nullptr;
   void* dst = nullptr;
-  const void* in[3] = {};
+  const void* in[most_operands] = {};
   int64_t dst_row = 0;  // lanes from row to row
-  int64_t in_row[3] = {};
+  int64_t in_row[most_operands] = {};
   int64_t rows = 0;
   int64_t n = 0;        // columns, padded
   int64_t columns = 0;  // columns that count
@@ -66,6 +68,11 @@ TileFn narrow_fn(DType dtype);  // lanes of scalar_of(dtype) to memory
 TileFn round_fn(DType dtype, Scalar type);
 TileFn iota_fn();   // i64: *(int64_t*)extra + column
 TileFn index_fn();  // i64: *(int64_t*)extra
+
+// i64: words 0 and 1 of a draw, or 2 and 3, the first in the low 32 bits, of its counter and its key. `plain`: all
+// operands but counter[2] are one lane per row; else none is.
+TileFn draw_fn(bool second_pair, bool plain);
+TileFn drawn_word_fn(bool high, Scalar type);  // one of such a pair, i64 or f32
 
 // How a reduction's accumulator lies to its operand's tile.
 enum class Fold : uint8_t {

@@ -117,6 +117,32 @@ struct Wrap {
   static int64_t of(int64_t a) { return static_cast<T>(a); }
 };
 
+// Vectors of integers below 2^51 are the low bits of doubles around 3 · 2^51: exact, and so rounded once.
+template <class To>
+void from_integer(const TileCall& c) {
+  const hn::ScalableTag<double> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t limit = int64_t{1} << 51;
+  const auto anchor = hn::Set(d, 0x1.8p52);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const int64_t* a = row_of<int64_t>(c, 0, r);
+    To* out = dst_row_of<To>(c, r);
+    for (int64_t j = 0; j < c.n; j += lanes) {
+      const auto x = hn::LoadU(di, a + j);
+      if (!hn::AllTrue(di, hn::And(hn::Lt(x, hn::Set(di, limit)), hn::Gt(x, hn::Set(di, -limit))))) {
+        for (int64_t i = j; i < j + lanes; ++i) out[i] = static_cast<To>(a[i]);
+        continue;
+      }
+      const auto real = hn::Sub(hn::BitCast(d, hn::Add(x, hn::BitCast(di, anchor))), anchor);
+      if constexpr (sizeof(To) == sizeof(float))
+        hn::StoreU(hn::DemoteTo(hn::Rebind<float, decltype(d)>(), real), hn::Rebind<float, decltype(d)>(), out + j);
+      else
+        hn::StoreU(real, d, out + j);
+    }
+  }
+}
+
 void iota(const TileCall& c) {
   const int64_t begin = *static_cast<const int64_t*>(c.extra);
   for (int64_t j = 0; j < c.n; ++j) static_cast<int64_t*>(c.dst)[j] = begin + j;
@@ -158,7 +184,8 @@ TileFn find_cast(Scalar from, Scalar to) {
     case Scalar::boolean:
       return find_cast_from<uint8_t>(to);
     case Scalar::i64:
-      return find_cast_from<int64_t>(to);
+      if (to == Scalar::f32) return from_integer<float>;
+      return to == Scalar::f64 ? from_integer<double> : find_cast_from<int64_t>(to);
     case Scalar::f32:
       return find_cast_from<float>(to);
     default:

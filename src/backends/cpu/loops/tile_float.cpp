@@ -100,12 +100,20 @@ void unary(const TileCall& c) {
 template <int shift>
 void sine(const TileCall& c) {
   const hn::ScalableTag<double> dd;
+  const D d;
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
-    bool far = false;
-    for (int64_t j = 0; j < c.columns; ++j) far |= std::fabs(a[j]) > largest_fast_angle;
-    if (far)  // `out` may be `a`: no second look at it
+    // NaN is near, and `out` may be `a`: no second look at it.
+    bool near = true, far = false;
+    for (int64_t j = 0; j < c.columns; ++j) {
+      near &= !(std::fabs(a[j]) > largest_near_angle);
+      far |= std::fabs(a[j]) > largest_fast_angle;
+    }
+    if (near)
+      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+        hn::StoreU(near_sine(d, hn::LoadU(d, a + j), shift), d, out + j);
+    else if (far)
       for (int64_t j = 0; j < c.columns; ++j) out[j] = shift ? std::cos(a[j]) : std::sin(a[j]);
     else
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);

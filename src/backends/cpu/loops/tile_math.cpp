@@ -90,7 +90,7 @@ TileFn double_fn(ExprOp op) {
 }  // namespace
 
 TileFn scalar_math_fn(ExprOp op, Scalar type) {
-  if (type == Scalar::f32) return op == ExprOp::erfc ? unary<float, erfcf> : rare_fn(op, 0);
+  if (type == Scalar::f32) return rare_fn(op, 0);
   return type == Scalar::f64 ? double_fn(op) : nullptr;
 }
 

@@ -62,15 +62,6 @@ struct Le {
     return a <= b;
   }
 };
-struct ShiftLeft {
-  static int64_t of(int64_t a, int64_t b) {
-    const auto shifted = static_cast<int64_t>(static_cast<uint64_t>(a) << (b & 63));
-    return static_cast<uint64_t>(b) > 63 ? 0 : shifted;
-  }
-};
-struct ShiftRight {
-  static int64_t of(int64_t a, int64_t b) { return a >> (static_cast<uint64_t>(b) > 63 ? 63 : b); }
-};
 struct IntegerPower {
   static int64_t of(int64_t base, int64_t exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
@@ -81,13 +72,69 @@ struct IntegerPower {
   }
 };
 
+// Beyond 63 bits, and by negative counts, nothing is left but the sign of what is shifted right.
+template <bool left, unsigned scalars>
+void shift(const TileCall& c) {
+  const hn::ScalableTag<int64_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto most = hn::Set(d, 63);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const int64_t *a = row_of<int64_t>(c, 0, r), *b = row_of<int64_t>(c, 1, r);
+    int64_t* out = dst_row_of<int64_t>(c, r);
+    const auto fa = hn::Set(d, *a), fb = hn::Set(d, *b);
+    for (int64_t j = 0; j < c.n; j += lanes) {
+      const auto x = scalars & 1 ? fa : hn::LoadU(d, a + j), count = scalars & 2 ? fb : hn::LoadU(d, b + j);
+      const auto outside = hn::Or(hn::Lt(count, hn::Zero(d)), hn::Gt(count, most));
+      const auto within = hn::IfThenElse(outside, most, count);
+      hn::StoreU(left ? hn::IfThenZeroElse(outside, hn::Shl(x, within)) : hn::Shr(x, within), d, out + j);
+    }
+  }
+}
+template <bool left>
+TileFn find_shift(unsigned scalars) {
+  constexpr TileFn fns[] = {shift<left, 0>, shift<left, 1>, shift<left, 2>, shift<left, 3>};
+  return fns[scalars];
+}
+
+// Quotients and remainders as doubles have them, of vectors of integers below 2^51 and divisors that are not zero, as
+// long as there are such; how many columns that is.
+template <bool remainder>
+int64_t divide_as_doubles(const int64_t* a, const int64_t* b, bool a_fixed, bool b_fixed, int64_t n, int64_t* out) {
+  const hn::ScalableTag<double> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t limit = int64_t{1} << 51;
+  // Of a double around 3 · 2^51 the low bits are its distance from there.
+  const auto anchor = hn::Set(d, 0x1.8p52);
+  const auto anchor_bits = hn::BitCast(di, anchor);
+  const auto real = [&](auto x) { return hn::Sub(hn::BitCast(d, hn::Add(x, anchor_bits)), anchor); };
+  const auto small = [&](auto x) { return hn::And(hn::Lt(x, hn::Set(di, limit)), hn::Gt(x, hn::Set(di, -limit))); };
+  int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const auto x = a_fixed ? hn::Set(di, *a) : hn::LoadU(di, a + j);
+    const auto y = b_fixed ? hn::Set(di, *b) : hn::LoadU(di, b + j);
+    const auto fits = hn::And(hn::And(small(x), small(y)), hn::Ne(y, hn::Zero(di)));
+    if (!hn::AllTrue(di, fits)) break;
+    const auto dividend = real(x), divisor = real(y);
+    const auto exact = hn::Div(dividend, divisor);
+    auto quotient = hn::Trunc(exact);  // or one more, where the division was rounded to a whole number
+    auto rest = hn::NegMulAdd(quotient, divisor, dividend);
+    const auto beyond = hn::Lt(hn::Mul(rest, dividend), hn::Zero(d));
+    quotient = hn::Sub(quotient, hn::IfThenElseZero(beyond, hn::CopySign(hn::Set(d, 1.0), exact)));
+    rest = hn::Add(rest, hn::IfThenElseZero(beyond, hn::CopySign(divisor, dividend)));
+    hn::StoreU(hn::Sub(hn::BitCast(di, hn::Add(remainder ? rest : quotient, anchor)), anchor_bits), di, out + j);
+  }
+  return j;
+}
+
 // Only the columns that count: a zero in the padding must not trap.
 template <bool remainder>
 void integer_divide(const TileCall& c, unsigned scalars) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const int64_t *a = row_of<int64_t>(c, 0, r), *b = row_of<int64_t>(c, 1, r);
     int64_t* out = dst_row_of<int64_t>(c, r);
-    for (int64_t j = 0; j < c.columns; ++j) {
+    int64_t j = divide_as_doubles<remainder>(a, b, scalars & 1, scalars & 2, c.columns, out);
+    for (; j < c.columns; ++j) {
       const int64_t x = scalars & 1 ? *a : a[j], y = scalars & 2 ? *b : b[j];
       if (y == 0) c.trap->division();
       if (y == 0 || y == -1)
@@ -160,9 +207,9 @@ TileFn find_integer(ExprOp op, unsigned s) {
     case ExprOp::bit_xor:
       return by_scalars<Xor, int64_t, int64_t>(s);
     case ExprOp::shl:
-      return by_scalars<ShiftLeft, int64_t, int64_t>(s);
+      return find_shift<true>(s);
     case ExprOp::shr:
-      return by_scalars<ShiftRight, int64_t, int64_t>(s);
+      return find_shift<false>(s);
     case ExprOp::eq:
       return by_scalars<Eq, int64_t, uint8_t>(s);
     case ExprOp::ne:

@@ -40,8 +40,8 @@ TEST(Loops, EveryUnaryOp) {
 // What an element gets depends neither on its neighbours nor on what stands behind the last one.
 TEST(Loops, RareFunctionsLaneByLane) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> special{0.0f,   -0.0f, 1.0f,   -1.0f, inf,  -inf,   nan,
-                                   1e-40f, 3e38f, -3e38f, 2.0f,  1e6f, -1e-30f};
+  const std::vector<float> special{0.0f,   -0.0f, 1.0f, -1.0f,   inf,   -inf, nan,  1e-40f, 3e38f,
+                                   -3e38f, 2.0f,  1e6f, -1e-30f, -3.7f, 4.5f, 9.1f, 9.9f,   10.2f};
   constexpr int64_t n = 211;
   std::mt19937 random(3);
   std::vector<float> x(n), y(n);
@@ -49,7 +49,7 @@ TEST(Loops, RareFunctionsLaneByLane) {
     for (float& v : *values)
       v = random() % 3 == 0 ? special[random() % special.size()] : std::uniform_real_distribution<float>(-2, 2)(random);
   for (ExprOp op : {ExprOp::tan, ExprOp::asin, ExprOp::acos, ExprOp::atan, ExprOp::sinh, ExprOp::cosh, ExprOp::asinh,
-                    ExprOp::acosh, ExprOp::atanh, ExprOp::pow, ExprOp::fmod, ExprOp::atan2}) {
+                    ExprOp::acosh, ExprOp::atanh, ExprOp::erfc, ExprOp::pow, ExprOp::fmod, ExprOp::atan2}) {
     const auto run = [&](int64_t first, int64_t count) {
       KernelBuilder b({count});
       const int p = b.input({DType::f32, {count}}), q = b.input({DType::f32, {count}});
@@ -87,6 +87,8 @@ TEST(Loops, RareFunctionsLaneByLane) {
             return std::acosh(p);
           case ExprOp::atanh:
             return std::atanh(p);
+          case ExprOp::erfc:
+            return std::erfc(p);
           case ExprOp::pow:
             return std::pow(p, q);
           case ExprOp::fmod:
