@@ -1,4 +1,5 @@
-"""Orders of rows of any length, scatters that combine, folds, against eager PyTorch."""
+"""Orders of rows of any length, running extremes, searches, distances, scatters that combine, bags, folds, against
+eager PyTorch."""
 
 import npusim
 import numpy as np
@@ -91,6 +92,103 @@ def test_middles_of_long_rows_with_nan():
     compare(lambda x: (torch.median(x), torch.nanmedian(x), torch.median(x, 0)[0], torch.nanmedian(x, 0)[0]), x)
 
 
+def picks(x, dim):
+    n = x.shape[dim]
+    if x.dtype == torch.bool:
+        return torch.kthvalue(x, 1 + n // 3, dim)
+    found = (*torch.kthvalue(x, 1 + n // 3, dim), *torch.median(x, dim))
+    return (*found, *torch.nanmedian(x, dim)) if x.is_floating_point() else found
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_of_rows_and_where_it_is(dtype):
+    """Of equal elements any place will do."""
+    for n, (shape, dim) in enumerate([((4097,), 0), ((3, 700), 1), ((60, 2, 3), 0), ((7, 48, 5), -2), ((1,), 0)]):
+        for few in (False, True):
+            x = drawn(dtype, shape, n, few)
+            x = x.transpose(0, -1).contiguous().transpose(0, -1) if n % 2 else x
+            found, expected = run(lambda x, dim=dim: picks(x, dim), x), picks(x, dim)
+            for (values, places), wanted in zip(zip(found[::2], found[1::2]), expected[::2], strict=True):
+                torch.testing.assert_close(values, wanted, rtol=0, atol=0, equal_nan=True)
+                there = x.gather(dim, places.unsqueeze(dim)).squeeze(dim)
+                torch.testing.assert_close(there, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def test_middles_that_are_infinite():
+    inf, nan = float("inf"), float("nan")
+    rows = [[-inf, nan, 5], [inf, nan, nan], [nan, nan, nan], [nan, inf, -inf], [nan, -inf, -inf], [1, nan, inf]]
+    x = torch.tensor(rows)
+    values, places = run(lambda x: torch.nanmedian(x, 1), x)
+    torch.testing.assert_close(values, torch.nanmedian(x, 1)[0], rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(x.gather(1, places[:, None])[:, 0], values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_running_extremes(dtype):
+    """The last of equal ones, and NaN from the first one on."""
+    for n, (shape, dim) in enumerate([((5000,), 0), ((3, 700), -1), ((70, 2, 33), 0), ((4, 50, 3), 1), ((), 0), ((0, 3), 0)]):
+        for few in (False, True):
+            x = drawn(dtype, shape, n, few)
+            x = x.transpose(0, -1).contiguous().transpose(0, -1) if n % 2 else x
+            compare(lambda x, dim=dim: (*torch.cummax(x, dim), *torch.cummin(x, dim)), x)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != torch.bool], ids=str)
+def test_searches(dtype):
+    for n, count in enumerate([1, 2, 7, 64, 1000, 4097]):
+        row = drawn(dtype, (count,), n, n % 2 == 0).sort()[0]
+        rows = drawn(dtype, (9, count), n, n % 2 == 0).sort(1)[0]
+        x = torch.cat((drawn(dtype, (9, 40), n + 50, n % 2 == 0), row[:1].expand(9, 1), row[-1:].expand(9, 1)), 1)
+        for right in (False, True):
+
+            def found(x, row, rows, right=right):
+                out = (torch.bucketize(x, row, right=right), torch.searchsorted(rows, x, right=right, out_int32=True))
+                return (*out, torch.searchsorted(row, x * 1, right=right) * 2 + 1)
+
+            compare(found, x, row, rows)
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
+    compare(lambda x, row, order: torch.searchsorted(row, x, sorter=order), torch.arange(60), order.argsort(), order)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+def test_distances(p):
+    """As near to those of doubles as rounding of each sum allows; PyTorch's own of many rows are further off."""
+    g = torch.Generator().manual_seed(int(min(p, 9) * 2))
+    for a, b, width in [((3,), (5,), 4), ((8,), (9,), 4), ((26,), (31,), 3), ((2, 70), (33,), 65), ((130,), (1, 47), 300), ((9,), (8,), 1)]:
+        x, y = torch.randn(*a, width, generator=g), torch.randn(*b, width, generator=g)
+        y.view(-1, width)[0] = x.view(-1, width)[0]
+        x.view(-1, width)[-1, -1] = float("inf") if width == 65 else float("nan") if width == 300 else 1
+        for dtype in (torch.float32, torch.float64):
+            x, y = x.to(dtype), y.to(dtype)
+            (found,) = run(lambda x, y: torch.cdist(x, y, p), x, y)
+            wanted = torch.cdist(x.double(), y.double(), p, compute_mode="donot_use_mm_for_euclid_dist")
+            assert found.dtype == dtype and found[..., 0, 0].eq(0).all()
+            torch.testing.assert_close(found.double(), wanted, rtol=2e-6, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_bags(mode, dtype):
+    g = torch.Generator().manual_seed(len(mode))
+    for width, count in [(1, 40), (16, 300), (70, 1000)]:
+        weight = torch.randint(-8, 9, (50, width), generator=g).to(dtype)
+        indices = torch.randint(0, 50, (count,), generator=g)
+        starts = torch.cat((torch.tensor([0, 0]), torch.randint(0, count + 1, (20,), generator=g))).sort()[0]
+        for last, pad, scaled, integer in [
+            (False, None, False, torch.int64), (False, 3, False, torch.int32), (True, None, False, torch.int64),
+            (True, 3, False, torch.int64), (False, None, True, torch.int32), (True, -1, True, torch.int64),
+        ]:  # fmt: skip
+            if scaled and mode != "sum":
+                continue
+            scales = torch.randint(-2, 3, (count,), generator=g).to(dtype)
+
+            def bags(w, i, o, s, last=last, pad=pad, scaled=scaled):
+                more = {"include_last_offset": last, "padding_idx": pad, "per_sample_weights": s if scaled else None}
+                return torch.nn.functional.embedding_bag(i, w, o, mode=mode, **more)
+
+            compare(bags, weight, indices.to(integer), starts.to(integer), scales)
+
+
 def test_unique_of_a_long_vector():
     x = torch.arange(9000) % 4500
 
@@ -108,8 +206,9 @@ def test_combining_scatters(how):
         if how == "mean" and dtype in (torch.uint8, torch.int8):
             continue
         g = torch.Generator().manual_seed(n)
-        x = torch.randint(-3 if dtype != torch.uint8 else 0, 4, (40, 3), generator=g).to(dtype)
-        self, index = x[:7].clone(), torch.randint(0, 7, (40, 3), generator=g)
+        rows, columns = (40, 3) if n % 2 else (300, 70)
+        x = torch.randint(-3 if dtype != torch.uint8 else 0, 4, (rows, columns), generator=g).to(dtype)
+        self, index = x[:7].clone(), torch.randint(0, 7, (rows, columns), generator=g)
         for include_self in (True, False):
             compare(lambda s, i, x, own=include_self: s.scatter_reduce(0, i, x, how, include_self=own), self, index, x)
             if how != "sum":

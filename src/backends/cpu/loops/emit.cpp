@@ -2,11 +2,13 @@
 #include "backends/cpu/loops/emit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
+#include "kernel/scalar.h"
 
 namespace npusim::cpu {
 
@@ -119,8 +121,7 @@ Operand Emitter::spread(const Operand& from, DimSet mask, Span span) {
 Move Emitter::make_move(const Access& a, DimSet mask, Span span) {
   Move m;
   m.arg = a.arg;
-  m.dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
-  m.bytes = dtype_size(m.dtype);
+  m.bytes = dtype_size(k_.args[static_cast<size_t>(a.arg)].dtype);
   m.offset = a.offset;
   m.strides = a.strides;
   m.guards = a.guards;
@@ -153,6 +154,7 @@ void Emitter::emit(int32_t i) {
 
 Operand Emitter::load(int32_t i) {
   const Expr& e = expr(i);
+  if (is_search(e)) return search(i);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -164,7 +166,7 @@ Operand Emitter::load(int32_t i) {
   raw.reg = m.reg;
   raw.span = span;
   const bool gathers = !m.terms.empty();
-  const DType dtype = m.dtype;
+  const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
   raw.move = m.in_place ? static_cast<int>(section().moves.size()) : -1;
   section().moves.push_back(std::move(m));
   if (gathers) {
@@ -211,6 +213,7 @@ void Emitter::find_addresses(Move& load, const Access& a) {
 
 // Stored again in the same type, and nothing else: raw elements do.
 bool Emitter::only_copied(int32_t i) const {
+  if (is_search(expr(i))) return false;
   int stores = 0;
   for (const Store& s : k_.stores)
     stores += s.expr == i && !s.accumulate &&
@@ -241,10 +244,27 @@ Operand Emitter::scan(int32_t i) {
   bind(inst, 0, in, span);
   inst.in[1].reg = new_register(plan_.row_dim >= 0 ? Span::row : Span::one, 8);
   inst.in[1].span = plan_.row_dim >= 0 ? Span::row : Span::one;
-  const int64_t start = e.reduction == Reduction::product;
-  section().fills.push_back(
-      {inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, static_cast<double>(start), start});
+  const Number start = identity(e.reduction);
+  section().fills.push_back({inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, start.f, start.i});
   return push(inst, mask, span, lane_bytes(e.type));
+}
+
+Operand Emitter::search(int32_t i) {
+  const Access& a = k_.accesses[static_cast<size_t>(expr(i).integer)];
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  ready_index(a.terms[0].expr);
+  Move m = make_move(a, mask, span);
+  m.kind = MoveKind::search;
+  m.search = search_fn(expr(i), k_.args[static_cast<size_t>(a.arg)].dtype);
+  m.reg = new_register(span, 8);
+  Inst inst;
+  inst.move = static_cast<int>(section().moves.size());
+  inst.dst = m.reg;
+  section().moves.push_back(std::move(m));
+  plan_.tile_cost +=
+      std::log2(static_cast<double>(a.terms[0].extent) + 1) * static_cast<double>(plan_.tile_rows * plan_.tile_columns);
+  return push(inst, mask, span, 8);
 }
 
 Operand Emitter::compute(int32_t i) {
@@ -304,20 +324,16 @@ void Emitter::store(const Store& s, DimSet reach) {
   const Span span = span_of(reach);
   for (const IndexTerm& t : s.access.terms) ready_index(t.expr);
   Move m = make_move(s.access, ~DimSet{0}, span);
+  const DType dtype = k_.args[static_cast<size_t>(s.access.arg)].dtype;
   m.store = true;
-  m.accumulate = s.accumulate;
-  m.reduction = s.reduction;
+  if (s.accumulate) m.combine = combine_fn(dtype, s.reduction);
   const bool contiguous = m.in_place;
-  m.in_place = contiguous && !m.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
+  m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
   Operand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
-  const TileFn narrow = narrow_fn(m.dtype);
+  const TileFn narrow = narrow_fn(dtype);
   const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
   const DimSet mask = a_.depends.dims[source] | reach;
-  if (s.accumulate && from.move >= 0) {
-    ready_index(s.expr);
-    from = value(s.expr);
-  }
   if (narrow && !raw && !s.accumulate) {
     Inst inst;
     inst.fn = narrow;
@@ -326,9 +342,10 @@ void Emitter::store(const Store& s, DimSet reach) {
     m.in_place = contiguous;
   } else if (from.span != span) {
     from = spread(from, mask, span);
-    m.in_place = contiguous && !m.accumulate;
+    m.in_place = contiguous && !s.accumulate;
   }
   m.reg = from.reg;
+  m.lane_bytes = static_cast<size_t>(lane_bytes(expr(s.expr).type));
   m.source_move = from.move;
   if (from.move >= 0 || k_.exprs[source].op == ExprOp::reduce) m.in_place = false;
   pending_.push_back(std::move(m));

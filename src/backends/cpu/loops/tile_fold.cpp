@@ -177,13 +177,29 @@ TileFn choose_fold(Fold form) {
   return form == Fold::rows ? fold_as<T, F, Fold::rows> : fold_as<T, F, Fold::none>;
 }
 
+// The extreme so far, rarely a new one: NaN from the first one on.
+struct Lower {
+  template <class T>
+  static T of(T so_far, T x) {
+    return x < so_far || x != x ? x : so_far;
+  }
+};
+struct Higher {
+  template <class T>
+  static T of(T so_far, T x) {
+    return x > so_far || x != x ? x : so_far;
+  }
+};
+
 template <class T, class Carry, class F>
 void scan(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
-    Carry& carry = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
+    Carry& kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
     const T* a = row_of<T>(c, 0, r);
     T* out = dst_row_of<T>(c, r);
+    Carry carry = kept;
     for (int64_t j = 0; j < c.columns; ++j) out[j] = static_cast<T>(carry = F::of(carry, static_cast<Carry>(a[j])));
+    kept = carry;
   }
 }
 
@@ -221,11 +237,23 @@ TileFn find_plain_reduce(Reduction reduction, Scalar type, Fold form) {
   if (type == Scalar::i64) return find_fold<int64_t, WrapPlus, WrapTimes>(reduction, form);
   return find_fold<double, Plus, Times>(reduction, form);
 }
+template <class T, class Carry, class Add, class Multiply>
+TileFn choose_scan(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return scan<T, Carry, Add>;
+    case Reduction::product:
+      return scan<T, Carry, Multiply>;
+    case Reduction::min:
+      return scan<T, Carry, Lower>;
+    default:
+      return scan<T, Carry, Higher>;
+  }
+}
 TileFn find_scan(Reduction reduction, Scalar type) {
-  const bool sum = reduction == Reduction::sum;
-  if (type == Scalar::i64) return sum ? scan<int64_t, int64_t, WrapPlus> : scan<int64_t, int64_t, WrapTimes>;
-  if (type == Scalar::f32) return sum ? scan<float, double, Plus> : scan<float, double, Times>;
-  return sum ? scan<double, double, Plus> : scan<double, double, Times>;
+  if (type == Scalar::i64) return choose_scan<int64_t, int64_t, WrapPlus, WrapTimes>(reduction);
+  if (type == Scalar::f32) return choose_scan<float, double, Plus, Times>(reduction);
+  return choose_scan<double, double, Plus, Times>(reduction);
 }
 
 }  // namespace

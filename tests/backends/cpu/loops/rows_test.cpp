@@ -110,7 +110,7 @@ TEST(LoopRows, ArgMax) {
 
 TEST(LoopRows, Scans) {
   for (DType dtype : {DType::f32, DType::i64, DType::f64})
-    for (Reduction reduction : {Reduction::sum, Reduction::product})
+    for (Reduction reduction : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max})
       each_row([&](int64_t rows, int64_t n, bool strided) {
         Rows r(rows, n, strided);
         const Ex x = r.input(dtype);

@@ -1,0 +1,181 @@
+// Stores that combine, by element type and reduction, compiled once per instruction set.
+#include "backends/cpu/loops/combine.h"
+
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/loops/combine.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <type_traits>
+
+#include "backends/cpu/loops/tile-inl.h"
+#include "base/dtype.h"
+#include "kernel/scalar.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace {
+
+// How an element of memory takes a lane.
+template <class Type, class LaneType, class F>
+struct InType {
+  using Element = Type;
+  using Lane = LaneType;
+  static void combine(Element& there, Lane lane) {
+    there = static_cast<Element>(F::of(there, static_cast<Element>(lane)));
+  }
+};
+template <DType dtype, Reduction reduction>
+struct InHalf {
+  using Element = uint16_t;
+  using Lane = float;
+  static void combine(Element& there, Lane lane) {
+    const Number now{load_double(&there, dtype, 0), 0}, value{static_cast<double>(lane), 0};
+    store_double(&there, dtype, 0, npusim::combine(reduction, now, value).f);
+  }
+};
+
+// Integers wrap; NaN stays.
+struct Add {
+  template <class T>
+  static auto of(T a, T b) {
+    using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+    return static_cast<Wide>(a) + static_cast<Wide>(b);
+  }
+};
+struct Multiply {
+  template <class T>
+  static auto of(T a, T b) {
+    using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+    return static_cast<Wide>(a) * static_cast<Wide>(b);
+  }
+};
+struct Lowest {
+  template <class T>
+  static T of(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Highest {
+  template <class T>
+  static T of(T a, T b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Either {
+  static uint8_t of(uint8_t a, uint8_t b) { return a || b; }
+};
+struct Both {
+  static uint8_t of(uint8_t a, uint8_t b) { return a && b; }
+};
+
+template <class How>
+void combine_run(typename How::Element* memory, int64_t step, const typename How::Lane* lanes, int64_t n) {
+  if (step == 1) {
+    NPUSIM_IVDEP
+    for (int64_t i = 0; i < n; ++i) How::combine(memory[i], lanes[i]);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) How::combine(memory[i * step], lanes[i]);
+}
+
+template <class How>
+void combine_tile(const CombineTile& c) {
+  const auto extent = static_cast<uint64_t>(c.extent);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    auto* memory = reinterpret_cast<typename How::Element*>(c.memory) + r * c.row_step;
+    const auto* lanes = reinterpret_cast<const typename How::Lane*>(c.lanes) + r * c.lanes_row;
+    const int64_t* values = c.values ? c.values + r * c.values_row : nullptr;
+    if (values && c.values_column != 0) {
+      for (int64_t i = 0; i < c.columns; ++i) {
+        const int64_t value = values[i * c.values_column];
+        if (static_cast<uint64_t>(value) >= extent)
+          c.trap->index(value, c.extent);
+        else
+          How::combine(memory[value * c.stride + i * c.column_step], lanes[i]);
+      }
+      continue;
+    }
+    if (values) {
+      if (static_cast<uint64_t>(*values) >= extent) {
+        c.trap->index(*values, c.extent);
+        continue;
+      }
+      memory += *values * c.stride;
+    }
+    combine_run<How>(memory, c.column_step, lanes, c.columns);
+  }
+}
+
+template <class T, class Lane>
+CombineFn of_type(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return combine_tile<InType<T, Lane, Add>>;
+    case Reduction::product:
+      return combine_tile<InType<T, Lane, Multiply>>;
+    case Reduction::min:
+      return combine_tile<InType<T, Lane, Lowest>>;
+    case Reduction::max:
+      return combine_tile<InType<T, Lane, Highest>>;
+  }
+  return nullptr;
+}
+
+template <DType dtype>
+CombineFn of_half(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return combine_tile<InHalf<dtype, Reduction::sum>>;
+    case Reduction::product:
+      return combine_tile<InHalf<dtype, Reduction::product>>;
+    case Reduction::min:
+      return combine_tile<InHalf<dtype, Reduction::min>>;
+    case Reduction::max:
+      return combine_tile<InHalf<dtype, Reduction::max>>;
+  }
+  return nullptr;
+}
+
+CombineFn find_combine(DType dtype, Reduction reduction) {
+  switch (dtype) {
+    case DType::f32:
+      return of_type<float, float>(reduction);
+    case DType::f64:
+      return of_type<double, double>(reduction);
+    case DType::i64:
+      return of_type<int64_t, int64_t>(reduction);
+    case DType::i32:
+      return of_type<int32_t, int64_t>(reduction);
+    case DType::i16:
+      return of_type<int16_t, int64_t>(reduction);
+    case DType::i8:
+      return of_type<int8_t, int64_t>(reduction);
+    case DType::u8:
+      return of_type<uint8_t, int64_t>(reduction);
+    case DType::boolean:
+      if (reduction == Reduction::sum || reduction == Reduction::max)
+        return combine_tile<InType<uint8_t, uint8_t, Either>>;
+      return combine_tile<InType<uint8_t, uint8_t, Both>>;
+    case DType::f16:
+      return of_half<DType::f16>(reduction);
+    case DType::bf16:
+      return of_half<DType::bf16>(reduction);
+  }
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(find_combine);
+
+CombineFn combine_fn(DType dtype, Reduction reduction) { return HWY_DYNAMIC_DISPATCH(find_combine)(dtype, reduction); }
+
+}  // namespace npusim::cpu
+#endif
