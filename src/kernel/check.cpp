@@ -121,6 +121,8 @@ struct Checker {
         return;
       case ExprOp::scan:
         if (k.row_dims != 1) add("e{}: a scan is along one dimension", i);
+        if (e.integer != 0 && (e.integer != 1 || e.reduction != Reduction::sum || e.type < Scalar::f32))
+          add("e{}: a scan has no value {}", i, e.integer);
         [[fallthrough]];
       default:
         if (expr_arity(e.op) == 2 && types[0] != types[1]) return add("e{}: operands of different types", i);

@@ -167,6 +167,11 @@ void lower_pick(const OpCall& call, Lowering& lowering) {
     // The first NaN is the median, and the first element that is equal to the median of the numbers is theirs.
     const int row = static_cast<int>(rows.size());
     const Ex x = k.load(from, along(Coord(k.dim(row))));
+    if (pick == Pick::median && call.outputs.size() == 1) {
+      const Ex top = k.reduce(Reduction::max, x);
+      keep(lowering.output(0), select(isnan(top), top, k.load(from, along(Coord(place)))));
+      return k.done(kernel_name(call));
+    }
     const Ex hit = pick == Pick::median ? isnan(x) : x == k.load(k.read(ordered), along(Coord(place)));
     const Ex first = k.reduce(Reduction::min, select(hit, k.index(row), n));
     place = select(first < n, first, pick == Pick::median ? place : k.integer(0));

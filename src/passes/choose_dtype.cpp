@@ -51,7 +51,7 @@ std::vector<bool> running_values(const Graph& graph) {
   for (const Node& node : graph.nodes)
     for (const Store& store : node.kernel->stores)
       if (const Expr& e = node.kernel->exprs[static_cast<size_t>(store.expr)];
-          e.op == ExprOp::scan && e.reduction <= Reduction::product)
+          e.op == ExprOp::scan && e.reduction <= Reduction::product && !e.integer)
         running[static_cast<size_t>(node.outputs[static_cast<size_t>(store.access.arg) - node.inputs.size()])] = true;
   return running;
 }

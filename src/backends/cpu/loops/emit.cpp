@@ -240,11 +240,12 @@ Operand Emitter::scan(int32_t i) {
   const Span span = span_of(mask);
   const Operand in = spread(value(e.in[0]), mask, span);
   Inst inst;
-  inst.fn = scan_fn(e.reduction, e.type);
+  const bool log = e.integer == 1;
+  inst.fn = log ? log_scan_fn(e.type) : scan_fn(e.reduction, e.type);
   bind(inst, 0, in, span);
   inst.in[1].reg = new_register(plan_.row_dim >= 0 ? Span::row : Span::one, 8);
   inst.in[1].span = plan_.row_dim >= 0 ? Span::row : Span::one;
-  const Number start = identity(e.reduction);
+  const Number start = identity(log ? Reduction::max : e.reduction);
   section().fills.push_back({inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, start.f, start.i});
   return push(inst, mask, span, lane_bytes(e.type));
 }

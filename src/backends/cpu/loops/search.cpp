@@ -45,14 +45,19 @@ void search_some(const typename Type::Element* memory, int64_t step, const Searc
   typename Type::Lane value[points];
   int64_t first[points] = {}, left[points];
   for (int64_t i = 0; i < points; ++i) value[i] = values[i * t.values_column], left[i] = t.extent;
-  for (int s = 0; s < steps; ++s)
+  // Without branches, which would be guesses. Only at the last step there may be nothing left.
+  for (int s = 1; s < steps; ++s)
     for (int64_t i = 0; i < points; ++i) {
-      const int64_t half = left[i] >> 1, middle = first[i] + half;
-      const auto element = Type::of(memory[i * step + std::min(middle, t.extent - 1) * t.stride]);
-      const bool further = (left[i] > 0) & is_before<code>(element, value[i]);
-      first[i] = further ? middle + 1 : first[i];
-      left[i] = further ? left[i] - half - 1 : half;
+      const int64_t half = left[i] >> 1;
+      const auto element = Type::of(memory[i * step + (first[i] + half) * t.stride]);
+      const int64_t further = -static_cast<int64_t>(is_before<code>(element, value[i]));
+      first[i] += (half + 1) & further;
+      left[i] = half + (((left[i] & 1) - 1) & further);
     }
+  for (int64_t i = 0; i < points; ++i) {
+    const auto element = Type::of(memory[i * step + std::min(first[i], t.extent - 1) * t.stride]);
+    first[i] += (left[i] > 0) & is_before<code>(element, value[i]);
+  }
   std::copy_n(first, points, out);
 }
 

@@ -77,6 +77,7 @@ enum class Fold : uint8_t {
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
 TileFn scan_fn(Reduction reduction, Scalar type);
+TileFn log_scan_fn(Scalar type);  // of floats: the log of Σ exp
 
 // The functions by lane type, one file each; the ones above choose among them.
 TileFn float_unary_fn(ExprOp op);

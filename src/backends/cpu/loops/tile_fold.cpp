@@ -181,25 +181,57 @@ TileFn choose_fold(Fold form) {
 struct Lower {
   template <class T>
   static T of(T so_far, T x) {
-    return x < so_far || x != x ? x : so_far;
+    if (x >= so_far) return so_far;
+    return so_far == so_far ? x : so_far;
   }
 };
 struct Higher {
   template <class T>
   static T of(T so_far, T x) {
-    return x > so_far || x != x ? x : so_far;
+    if (x <= so_far) return so_far;
+    return so_far == so_far ? x : so_far;
   }
 };
 
+// Of several rows at once: each waits for its own last sum.
+template <class T, class Carry, class F, int rows>
+void scan_rows(const TileCall& c, int64_t first) {
+  Carry* kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1])) + first;
+  const T* a = row_of<T>(c, 0, first);
+  T* out = dst_row_of<T>(c, first);
+  const int64_t in_row = c.in_row[0], out_row = c.dst_row;
+  Carry carry[rows];
+  for (int r = 0; r < rows; ++r) carry[r] = kept[r];
+  for (int64_t j = 0; j < c.columns; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r)
+      out[r * out_row + j] = static_cast<T>(carry[r] = F::of(carry[r], static_cast<Carry>(a[r * in_row + j])));
+  for (int r = 0; r < rows; ++r) kept[r] = carry[r];
+}
 template <class T, class Carry, class F>
 void scan(const TileCall& c) {
+  int64_t r = 0;
+  for (; r + 4 <= c.rows; r += 4) scan_rows<T, Carry, F, 4>(c, r);
+  for (; r < c.rows; ++r) scan_rows<T, Carry, F, 1>(c, r);
+}
+
+// The log of Σ exp: top + log(sum), of which infinities that are equal need no difference.
+template <class T>
+void scan_log(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
-    Carry& kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
+    double& kept = const_cast<double*>(static_cast<const double*>(c.in[1]))[r];
     const T* a = row_of<T>(c, 0, r);
     T* out = dst_row_of<T>(c, r);
-    Carry carry = kept;
-    for (int64_t j = 0; j < c.columns; ++j) out[j] = static_cast<T>(carry = F::of(carry, static_cast<Carry>(a[j])));
-    kept = carry;
+    double top = kept, sum = top == -std::numeric_limits<double>::infinity() ? 0 : 1;
+    for (int64_t j = 0; j < c.columns; ++j) {
+      const double x = static_cast<double>(a[j]);
+      if (x > top)
+        sum = sum * std::exp(top - x) + 1, top = x;
+      else
+        sum += x == top ? 1 : std::exp(x - top);
+      kept = top + std::log(sum);
+      out[j] = static_cast<T>(kept);
+    }
   }
 }
 
@@ -255,6 +287,7 @@ TileFn find_scan(Reduction reduction, Scalar type) {
   if (type == Scalar::f32) return choose_scan<float, double, Plus, Times>(reduction);
   return choose_scan<double, double, Plus, Times>(reduction);
 }
+TileFn find_log_scan(Scalar type) { return type == Scalar::f32 ? scan_log<float> : scan_log<double>; }
 
 }  // namespace
 }  // namespace npusim::cpu::HWY_NAMESPACE
@@ -265,11 +298,13 @@ namespace npusim::cpu {
 HWY_EXPORT(find_float_reduce);
 HWY_EXPORT(find_plain_reduce);
 HWY_EXPORT(find_scan);
+HWY_EXPORT(find_log_scan);
 
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
   if (type == Scalar::f32) return HWY_DYNAMIC_DISPATCH(find_float_reduce)(reduction, fold, wide);
   return HWY_DYNAMIC_DISPATCH(find_plain_reduce)(reduction, type, fold);
 }
 TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
+TileFn log_scan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_log_scan)(type); }
 }  // namespace npusim::cpu
 #endif

@@ -4,14 +4,14 @@
 #include <bit>
 #include <cstdint>
 
+#include "backends/cpu/order/entries.h"
+
 namespace npusim::cpu {
 
-inline constexpr int select_bits = 11;
-inline constexpr int64_t select_counts = int64_t{1} << select_bits;
 inline constexpr int64_t compared = 48;  // keys that are too few to be counted by their digits
 
 // Of n keys the one with `rank` smaller or equal ones before it, and how many of those are smaller. The keys of the
-// digit where it must be are moved to `spare`, which may be `keys`; `counts` has room for select_counts numbers.
+// digit where it must be are moved to `spare`, which may be `keys`; `counts` has room for `digits` numbers.
 template <typename Key>
 struct Selected {
   Key key;
@@ -25,7 +25,7 @@ Selected<Key> select_key(const Key* keys, Key* spare, uint32_t* counts, int64_t 
     for (int64_t i = 1; i < n; ++i) low = std::min(low, keys[i]), high = std::max(high, keys[i]);
     if (low == high) return {low, smaller};
     // All share the bits above the highest that differs.
-    const int bits = n < 4096 ? 8 : select_bits, width = std::bit_width(static_cast<Key>(low ^ high));
+    const int bits = bits_of_digits(n), width = std::bit_width(static_cast<Key>(low ^ high));
     const int shift = std::max(width - bits, 0);
     const auto mask = static_cast<Key>((Key{1} << bits) - 1);
     std::fill(counts, counts + (int64_t{1} << bits), 0u);
