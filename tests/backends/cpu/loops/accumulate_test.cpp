@@ -31,6 +31,14 @@ TEST(Accumulate, CombinesAsTheInterpreterDoes) {
       }
 }
 
+// Columns that threads share, and rows that combine at places of their own.
+TEST(Accumulate, SharesWhatDoesNotMeet) {
+  for (const DType dtype : {DType::f32, DType::i64, DType::u8})
+    for (const int64_t columns : {17, 33, 300})
+      for (const bool per_column : {false, true})
+        check_kernel_runs(combining(dtype, dtype, Reduction::sum, 500, columns, 6, per_column));
+}
+
 TEST(Accumulate, CutsAndKeeps) {
   const auto combined = [](DType dtype, DType value, Reduction reduction, double start, std::vector<double> values) {
     const auto count = static_cast<int64_t>(values.size());
