@@ -40,7 +40,7 @@ OrderForm order_form(const Kernel& k) {
   OrderForm form{&k.accesses[0], &to, k.space.back(), 0, k.space.back(), to.strides.back(), false};
   if (!to.guards.empty()) {
     const Guard& guard = to.guards[0];
-    form.first = std::min(form.length, -guard.offset), form.step = guard.stride;
+    form.first = guard.offset < -form.length ? form.length : -guard.offset, form.step = guard.stride;
     form.count = std::min(form.length - form.first, guard.limit);
   }
   form.descending = k.exprs[1].reduction == Reduction::max;

@@ -109,6 +109,100 @@ void combine_tile(const CombineTile& c) {
   }
 }
 
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+template <Reduction reduction>
+HWY_INLINE V combined(V there, V x) {
+  const auto keeps = [&](auto better) { return hn::IfThenElse(hn::Or(better, hn::IsNaN(there)), there, x); };
+  if constexpr (reduction == Reduction::sum) return hn::Add(there, x);
+  if constexpr (reduction == Reduction::product) return hn::Mul(there, x);
+  if constexpr (reduction == Reduction::min) return keeps(hn::Lt(there, x));
+  return keeps(hn::Gt(there, x));
+}
+template <Reduction reduction>
+float combined_one(float there, float x) {
+  return reduction == Reduction::sum       ? there + x
+         : reduction == Reduction::product ? there * x
+         : reduction == Reduction::min     ? Lowest::of(there, x)
+                                           : Highest::of(there, x);
+}
+
+// Rows [begin, end) onto the same elements.
+template <Reduction reduction, bool scaled>
+void combine_onto(float* to, const CombineTile& c, int64_t begin, int64_t end) {
+  const D d;
+  constexpr int64_t vectors = 8;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto row = [&](int64_t r) {
+    return reinterpret_cast<const float*>(c.source) + r * c.source_step + c.addresses[r * c.addresses_row];
+  };
+  const auto scale = [&](int64_t r) { return scaled ? c.scales[r * c.scales_row] : 1.0f; };
+  int64_t j = 0;
+  for (; j + vectors * lanes <= c.columns; j += vectors * lanes) {
+    V sum[vectors];
+#pragma GCC unroll 8
+    for (int64_t v = 0; v < vectors; ++v) sum[v] = hn::LoadU(d, to + j + v * lanes);
+    for (int64_t r = begin; r < end; ++r) {
+      const float* from = row(r) + j;
+      const V factor = hn::Set(d, scale(r));
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < vectors; ++v) {
+        V x = hn::LoadU(d, from + v * lanes);
+        if constexpr (scaled) x = hn::Mul(x, factor);
+        sum[v] = combined<reduction>(sum[v], x);
+      }
+    }
+#pragma GCC unroll 8
+    for (int64_t v = 0; v < vectors; ++v) hn::StoreU(sum[v], d, to + j + v * lanes);
+  }
+  for (; j + lanes <= c.columns; j += lanes) {
+    V sum = hn::LoadU(d, to + j);
+    for (int64_t r = begin; r < end; ++r) {
+      V x = hn::LoadU(d, row(r) + j);
+      if constexpr (scaled) x = hn::Mul(x, hn::Set(d, scale(r)));
+      sum = combined<reduction>(sum, x);
+    }
+    hn::StoreU(sum, d, to + j);
+  }
+  for (; j < c.columns; ++j)
+    for (int64_t r = begin; r < end; ++r)
+      to[j] = combined_one<reduction>(to[j], scaled ? row(r)[j] * scale(r) : row(r)[j]);
+}
+
+template <Reduction reduction>
+void combine_rows(const CombineTile& c) {
+  // A tile's rows lie anywhere: all are asked for before the first is needed.
+  const auto* source = reinterpret_cast<const float*>(c.source);
+  for (int64_t r = 0; r < c.rows; ++r)
+    for (int64_t j = 0; j < c.columns; j += 16)
+      __builtin_prefetch(source + r * c.source_step + c.addresses[r * c.addresses_row] + j, 0, 3);
+  for (int64_t begin = 0, end = 0; begin < c.rows; begin = end) {
+    const int64_t value = c.values[begin * c.values_row];
+    for (end = begin + 1; end < c.rows && c.row_step == 0 && c.values[end * c.values_row] == value;) ++end;
+    if (static_cast<uint64_t>(value) >= static_cast<uint64_t>(c.extent)) {
+      c.trap->index(value, c.extent);
+      continue;
+    }
+    float* to = reinterpret_cast<float*>(c.memory) + value * c.stride + begin * c.row_step;
+    c.scales ? combine_onto<reduction, true>(to, c, begin, end) : combine_onto<reduction, false>(to, c, begin, end);
+  }
+}
+
+CombineFn find_combine_rows(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return combine_rows<Reduction::sum>;
+    case Reduction::product:
+      return combine_rows<Reduction::product>;
+    case Reduction::min:
+      return combine_rows<Reduction::min>;
+    case Reduction::max:
+      return combine_rows<Reduction::max>;
+  }
+  return nullptr;
+}
+
 template <class T, class Lane>
 CombineFn of_type(Reduction reduction) {
   switch (reduction) {
@@ -174,8 +268,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace npusim::cpu {
 HWY_EXPORT(find_combine);
+HWY_EXPORT(find_combine_rows);
 
 CombineFn combine_fn(DType dtype, Reduction reduction) { return HWY_DYNAMIC_DISPATCH(find_combine)(dtype, reduction); }
+CombineFn combine_rows_fn(Reduction reduction) { return HWY_DYNAMIC_DISPATCH(find_combine_rows)(reduction); }
 
 }  // namespace npusim::cpu
 #endif

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "backends/cpu/loops/running.h"
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
 #include "kernel/scalar.h"
@@ -147,7 +148,10 @@ void Emitter::emit(int32_t i) {
     if (value_[static_cast<size_t>(i)].reg < 0) value_[static_cast<size_t>(i)] = constant(e);
     return;
   }
-  local_[static_cast<size_t>(i)] = e.op == ExprOp::load ? load(i) : e.op == ExprOp::scan ? scan(i) : compute(i);
+  local_[static_cast<size_t>(i)] = e.op == ExprOp::load   ? load(i)
+                                   : e.op == ExprOp::scan ? scan(i)
+                                   : is_running_place(e)  ? running_place(i)
+                                                          : compute(i);
   plan_.tile_cost += cost_of(e.op) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
                      (section().in_row ? static_cast<double>(row_tiles_) : 1);
 }
@@ -250,6 +254,21 @@ Operand Emitter::scan(int32_t i) {
   return push(inst, mask, span, lane_bytes(e.type));
 }
 
+Operand Emitter::running_place(int32_t i) {
+  const Expr& e = expr(i);
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask), of_row = plan_.row_dim >= 0 ? Span::row : Span::one;
+  Inst inst;
+  inst.fn = running_place_fn(expr(e.in[0]).type);
+  bind(inst, 0, spread(value(e.in[0]), mask, span), span);
+  bind(inst, 2, spread(value(e.in[1]), mask, span), span);
+  inst.in[1].reg = new_register(of_row, 8);
+  inst.in[1].span = of_row;
+  inst.index_dim = static_cast<int>(k_.space.size()) - 1;
+  section().fills.push_back({inst.in[1].reg, Scalar::i64, 0, 0});
+  return push(inst, mask, span, 8);
+}
+
 Operand Emitter::search(int32_t i) {
   const Access& a = k_.accesses[static_cast<size_t>(expr(i).integer)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
@@ -349,7 +368,42 @@ void Emitter::store(const Store& s, DimSet reach) {
   m.lane_bytes = static_cast<size_t>(lane_bytes(expr(s.expr).type));
   m.source_move = from.move;
   if (from.move >= 0 || k_.exprs[source].op == ExprOp::reduce) m.in_place = false;
+  if (s.accumulate) take_source(m, s);
   pending_.push_back(std::move(m));
+}
+
+// Rows that are gathered only to be combined are combined from where they lie, times a number for each.
+void Emitter::take_source(Move& m, const Store& s) {
+  const auto uses = [&](int32_t i) { return a_.uses[static_cast<size_t>(i)]; };
+  int32_t rows = s.expr, factor = -1;
+  if (expr(rows).op == ExprOp::mul && uses(rows) == 1)
+    for (size_t n = 0; n < 2 && factor < 0; ++n)
+      if (const int32_t one = expr(s.expr).in[n];
+          expr(one).op == ExprOp::load && !k_.accesses[static_cast<size_t>(expr(one).integer)].terms.empty())
+        rows = one, factor = expr(s.expr).in[1 - n];
+  if (expr(rows).op != ExprOp::load || is_search(expr(rows)) || uses(rows) != 1) return;
+  if (m.span != Span::full || m.column_stride != 1 || !m.guards.empty() || m.terms.size() != 1 ||
+      m.terms[0].span == Span::full || m.terms[0].span == Span::column)
+    return;
+  const auto is_f32 = [&](int arg) { return k_.args[static_cast<size_t>(arg)].dtype == DType::f32; };
+  const int reg = local_[static_cast<size_t>(rows)].reg;
+  const auto gather = std::find_if(section().moves.begin(), section().moves.end(), [&](const Move& other) {
+    return other.kind == MoveKind::gather && other.reg == reg;
+  });
+  if (gather == section().moves.end() || gather->span != Span::full || gather->column_stride != 1 ||
+      gather->terms[0].span == Span::full || gather->terms[0].span == Span::column || !is_f32(gather->arg) ||
+      !is_f32(m.arg))
+    return;
+  if (factor >= 0) {
+    const Operand scale = value(factor);
+    if ((scale.span != Span::row && scale.span != Span::one) || scale.move >= 0) return;
+    m.scale = scale.reg, m.scale_span = scale.span;
+  }
+  m.gathered = static_cast<int>(gather - section().moves.begin());
+  m.combine = combine_rows_fn(s.reduction);
+  std::erase_if(section().insts, [&](const Inst& inst) {
+    return inst.move == m.gathered || (factor >= 0 && inst.dst == local_[static_cast<size_t>(s.expr)].reg);
+  });
 }
 
 }  // namespace npusim::cpu

@@ -8,7 +8,9 @@
 
 #include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
+#include "backends/cpu/loops/running.h"
 #include "base/threads.h"
+#include "kernel/facts/compact.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
@@ -84,6 +86,8 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   find_searches(searched);
   for (Piece& piece : split_kernel(searched)) {
     collapse_dimensions(piece, !boxes);
+    find_running_places(piece.kernel);
+    drop_dead(piece.kernel);
     s.plans.push_back(std::make_unique<Plan>(make_plan(std::move(piece), serial)));
     const Plan& plan = *s.plans.back();
     s.extents.push_back(plan.piece.kernel.space);

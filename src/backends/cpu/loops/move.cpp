@@ -101,6 +101,12 @@ void accumulate(const MoveCall& m) {
       tile.values = m.terms[0].values, tile.values_row = m.terms[0].row, tile.values_column = m.terms[0].column;
       tile.stride = move.terms[0].stride, tile.extent = std::max<int64_t>(move.terms[0].extent, 0);
     }
+    if (const MoveCall* from = m.gathered) {
+      tile.source = from->memory, tile.source_step = from->move->row_stride;
+      tile.addresses = reinterpret_cast<const int32_t*>(from->terms[0].values);
+      tile.addresses_row = from->terms[0].row;
+      tile.scales = m.scales, tile.scales_row = m.scales_row;
+    }
     return move.combine(tile);
   }
   const bool per_row = is_same_along_row(m);

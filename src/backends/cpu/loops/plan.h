@@ -36,6 +36,9 @@ struct Move {
   CombineFn combine = nullptr;  // store: with what is there; else it is overwritten
   size_t lane_bytes = 4;        // combine: of what is stored
   SearchFn search = nullptr;
+  int gathered = -1;  // combine: this gather's rows, which are read where they lie
+  int scale = -1;     // gathered: the register of their factors, one for each row or (scale_span) in all
+  Span scale_span = Span::one;
   int64_t offset = 0;
   std::vector<int64_t> strides;  // by dimension; those of the tile's dimensions also step within it
   std::vector<Guard> guards;

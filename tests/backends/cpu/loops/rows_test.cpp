@@ -130,6 +130,23 @@ TEST(LoopRows, Scans) {
   check_kernel_runs(r.finish("scan_normalised"));
 }
 
+TEST(LoopRows, RunningExtremesAndWhereTheyAre) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (DType dtype : {DType::f32, DType::f16, DType::i64})
+    for (Reduction reduction : {Reduction::min, Reduction::max})
+      for (const std::vector<double>& special : {std::vector<double>{}, {1, 2, 3}, {nan, inf, 1, -inf, 1, 1, 1, 1}})
+        each_row([&](int64_t rows, int64_t n, bool strided) {
+          Rows r(rows, n, strided);
+          const Ex x = r.input(dtype), top = r.b.scan(reduction, x);
+          const Ex hit = is_float(dtype) ? x == top || isnan(x) : x == top;
+          r.output(dtype, top);
+          r.output(DType::i64, r.b.scan(Reduction::max, select(hit, r.b.index(1), int64_t{-1})));
+          Check check;
+          check.special = special;
+          check_kernel_runs(r.finish("cummax"), check);
+        });
+}
+
 TEST(LoopRows, LogsOfRunningSums) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (DType dtype : {DType::f32, DType::f64})
