@@ -98,18 +98,27 @@ def picks(x, dim):
     return (*found, *torch.nanmedian(x, dim)) if x.is_floating_point() else found
 
 
+def drawn_rows(dtype, shapes):
+    """Of each shape a tensor of few values and one of many; every other one lies in memory the other way around."""
+    for n, shape in enumerate(shapes):
+        for few in (False, True):
+            x = drawn(dtype, shape, n, few)
+            yield x.transpose(0, -1).contiguous().transpose(0, -1) if n % 2 and shape else x
+
+
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != torch.bool], ids=str)
 def test_one_of_rows_and_where_it_is(dtype):
     """Of equal elements any place will do."""
-    for n, (shape, dim) in enumerate([((4097,), 0), ((3, 700), 1), ((60, 2, 3), 0), ((7, 48, 5), -2), ((1,), 0)]):
-        for few in (False, True):
-            x = drawn(dtype, shape, n, few)
-            x = x.transpose(0, -1).contiguous().transpose(0, -1) if n % 2 else x
-            found, expected = run(lambda x, dim=dim: picks(x, dim), x), picks(x, dim)
-            for (values, places), wanted in zip(zip(found[::2], found[1::2]), expected[::2], strict=True):
-                torch.testing.assert_close(values, wanted, rtol=0, atol=0, equal_nan=True)
-                there = x.gather(dim, places.unsqueeze(dim)).squeeze(dim)
-                torch.testing.assert_close(there, wanted, rtol=0, atol=0, equal_nan=True)
+    dims = [0, 1, 0, -2, 0]
+    inputs = list(drawn_rows(dtype, [(4097,), (3, 700), (60, 2, 3), (7, 48, 5), (1,)]))
+    found = run(lambda *xs: [one for n, x in enumerate(xs) for one in picks(x, dims[n // 2])], *inputs)
+    for n, x in enumerate(inputs):
+        dim, expected = dims[n // 2], picks(x, dims[n // 2])
+        own, found = found[: len(expected)], found[len(expected) :]
+        for values, places, wanted in zip(own[::2], own[1::2], expected[::2], strict=True):
+            torch.testing.assert_close(values, wanted, rtol=0, atol=0, equal_nan=True)
+            there = x.gather(dim, places.unsqueeze(dim)).squeeze(dim)
+            torch.testing.assert_close(there, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 def test_middles_that_are_infinite():
@@ -124,67 +133,77 @@ def test_middles_that_are_infinite():
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_running_extremes(dtype):
     """The last of equal ones, and NaN from the first one on."""
-    for n, (shape, dim) in enumerate([((5000,), 0), ((3, 700), -1), ((70, 2, 33), 0), ((4, 50, 3), 1), ((), 0), ((0, 3), 0)]):
-        for few in (False, True):
-            x = drawn(dtype, shape, n, few)
-            x = x.transpose(0, -1).contiguous().transpose(0, -1) if n % 2 else x
-            compare(lambda x, dim=dim: (*torch.cummax(x, dim), *torch.cummin(x, dim)), x)
+    dims = [0, -1, 0, 1, 0, 0]
+    inputs = list(drawn_rows(dtype, [(5000,), (3, 700), (70, 2, 33), (4, 50, 3), (), (0, 3)]))
+
+    def extremes(*xs):
+        return [one for n, x in enumerate(xs) for f in (torch.cummax, torch.cummin) for one in f(x, dims[n // 2])]
+
+    compare(extremes, *inputs)
 
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != torch.bool], ids=str)
 def test_searches(dtype):
+    inputs = []
     for n, count in enumerate([1, 2, 7, 64, 1000, 4097]):
-        row = drawn(dtype, (count,), n, n % 2 == 0).sort()[0]
-        rows = drawn(dtype, (9, count), n, n % 2 == 0).sort(1)[0]
-        x = torch.cat((drawn(dtype, (9, 40), n + 50, n % 2 == 0), row[:1].expand(9, 1), row[-1:].expand(9, 1)), 1)
-        for right in (False, True):
+        few = n % 2 == 0
+        row, rows = drawn(dtype, (count,), n, few).sort()[0], drawn(dtype, (9, count), n, few)
+        x = torch.cat((drawn(dtype, (9, 40), n + 50, few), row[:1].expand(9, 1), row[-1:].expand(9, 1)), 1)
+        inputs += [x, row, rows if n > 3 else rows.sort(1)[0]]  # in no order too
 
-            def found(x, row, rows, right=right):
-                out = (torch.bucketize(x, row, right=right), torch.searchsorted(rows, x, right=right, out_int32=True))
-                return (*out, torch.searchsorted(row, x * 1, right=right) * 2 + 1)
+    def found(*inputs):
+        for x, row, rows in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
+            for right in (False, True):
+                yield torch.bucketize(x, row, right=right)
+                yield torch.searchsorted(rows, x, right=right, out_int32=True)
+                yield torch.searchsorted(row, x * 1, right=right) * 2 + 1
 
-            compare(found, x, row, rows)
+    compare(lambda *inputs: list(found(*inputs)), *inputs)
     order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
     compare(lambda x, row, order: torch.searchsorted(row, x, sorter=order), torch.arange(60), order.argsort(), order)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
-def test_distances(p):
+def test_distances(p, dtype):
     """As near to those of doubles as rounding of each sum allows; PyTorch's own of many rows are further off."""
     g = torch.Generator().manual_seed(int(min(p, 9) * 2))
-    for a, b, width in [((3,), (5,), 4), ((8,), (9,), 4), ((26,), (31,), 3), ((2, 70), (33,), 65), ((130,), (1, 47), 300), ((9,), (8,), 1)]:
+    inputs = []
+    for a, b, width in [
+        ((3,), (5,), 4), ((8,), (9,), 4), ((26,), (31,), 3), ((2, 70), (33,), 65), ((130,), (1, 47), 300), ((9,), (8,), 1),
+    ]:  # fmt: skip
         x, y = torch.randn(*a, width, generator=g), torch.randn(*b, width, generator=g)
         y.view(-1, width)[0] = x.view(-1, width)[0]
         x.view(-1, width)[-1, -1] = float("inf") if width == 65 else float("nan") if width == 300 else 1
-        for dtype in (torch.float32, torch.float64):
-            x, y = x.to(dtype), y.to(dtype)
-            (found,) = run(lambda x, y: torch.cdist(x, y, p), x, y)
-            wanted = torch.cdist(x.double(), y.double(), p, compute_mode="donot_use_mm_for_euclid_dist")
-            assert found.dtype == dtype and found[..., 0, 0].eq(0).all()
-            torch.testing.assert_close(found.double(), wanted, rtol=2e-6, atol=0, equal_nan=True)
+        inputs += [x.to(dtype), y.to(dtype)]
+    found = run(lambda *xs: [torch.cdist(x, y, p) for x, y in zip(xs[::2], xs[1::2], strict=True)], *inputs)
+    for one, x, y in zip(found, inputs[::2], inputs[1::2], strict=True):
+        wanted = torch.cdist(x.double(), y.double(), p, compute_mode="donot_use_mm_for_euclid_dist")
+        assert one.dtype == dtype and one.reshape(-1)[0] == 0
+        torch.testing.assert_close(one.double(), wanted, rtol=4e-6, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_bags(mode, dtype):
     g = torch.Generator().manual_seed(len(mode))
-    for width, count in [(1, 40), (16, 300), (70, 1000)]:
-        weight = torch.randint(-8, 9, (50, width), generator=g).to(dtype)
-        indices = torch.randint(0, 50, (count,), generator=g)
-        starts = torch.cat((torch.tensor([0, 0]), torch.randint(0, count + 1, (20,), generator=g))).sort()[0]
-        for last, pad, scaled, integer in [
-            (False, None, False, torch.int64), (False, 3, False, torch.int32), (True, None, False, torch.int64),
-            (True, 3, False, torch.int64), (False, None, True, torch.int32), (True, -1, True, torch.int64),
+    width, count = (70, 1000) if dtype == torch.float32 else (16, 300)
+    weight = torch.randint(-8, 9, (50, width), generator=g).to(dtype)
+    indices = torch.randint(0, 50, (count,), generator=g)
+    starts = torch.cat((torch.tensor([0, 0]), torch.randint(0, count + 1, (20,), generator=g))).sort()[0]
+    scales = torch.randint(-2, 3, (count,), generator=g).to(dtype)
+
+    def bags(w, i, o, s):
+        for last, pad, scaled in [
+            (False, None, False), (False, 3, False), (True, None, False), (True, 3, False),
+            (False, None, True), (True, -1, True),
         ]:  # fmt: skip
-            if scaled and mode != "sum":
-                continue
-            scales = torch.randint(-2, 3, (count,), generator=g).to(dtype)
-
-            def bags(w, i, o, s, last=last, pad=pad, scaled=scaled):
+            if mode == "sum" or not scaled:
                 more = {"include_last_offset": last, "padding_idx": pad, "per_sample_weights": s if scaled else None}
-                return torch.nn.functional.embedding_bag(i, w, o, mode=mode, **more)
+                yield torch.nn.functional.embedding_bag(i, w, o, mode=mode, **more)
 
-            compare(bags, weight, indices.to(integer), starts.to(integer), scales)
+    for integer in (torch.int64, torch.int32):
+        compare(lambda *xs: list(bags(*xs)), weight, indices.to(integer), starts.to(integer), scales)
 
 
 def test_unique_of_a_long_vector():

@@ -258,8 +258,10 @@ void running_place(const TileCall& c) {
     };
     int64_t j = 0;
     for (; j + lanes <= c.columns; j += lanes) {
-      const auto x = hn::LoadU(d, a + j), top = hn::LoadU(d, tops + j);
-      if (hn::AllFalse(d, hn::Or(hn::Eq(x, top), hn::Ne(x, x))))
+      const auto x = hn::LoadU(d, a + j);
+      auto hit = hn::Eq(x, hn::LoadU(d, tops + j));
+      if constexpr (!std::is_integral_v<T>) hit = hn::Or(hit, hn::IsNaN(x));
+      if (hn::AllFalse(d, hit))
         for (int64_t i = 0; i < lanes; ++i) out[j + i] = place;
       else
         walk(j, j + lanes);
