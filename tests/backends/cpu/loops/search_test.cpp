@@ -16,7 +16,7 @@ struct Form {
   int64_t rows = 3, points = 40, count = 10;
   bool per_row = false;  // each row has a list of its own
   bool strided = false;  // elements of a list lie apart
-  Before before;
+  Before before = {};
 };
 
 Kernel search_kernel(const Form& f) {
