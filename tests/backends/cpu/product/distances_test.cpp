@@ -52,7 +52,8 @@ bool run_as_interpreted(const Form& f, bool special, int threads) {
   evaluate(kernel, args, false);
   for (auto& argument : memory) bindings.push_back({argument.data(), false});
   const ThreadCount limit(threads);
-  const Context context = make_context(threads);
+  Context context;  // without a library's
+  context.threads = threads;
   const std::unique_ptr<BoundStep> step = make_distances_step(kernel, bindings, context);
   if (!step) return false;
   std::vector<std::byte> scratch(step->scratch_bytes() + 64, std::byte{0xff});
