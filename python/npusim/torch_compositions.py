@@ -28,28 +28,31 @@ def embedding_bag(
     if indices.dim() != 1:
         raise ValueError("bags are those that the offsets say")
     starts = offsets[:-1] if include_last_offset else offsets
-    bags = starts.shape[0]
-    place = torch.arange(indices.shape[0], device=indices.device)
-    bag = torch.searchsorted(starts.to(place.dtype), place, right=True) - 1  # the last that begins here or before
+    bags, count = starts.shape[0], indices.shape[0]
+    padded = padding_idx is not None and padding_idx >= 0
+    # What is behind the last offset: PyTorch leaves it out of sums and counts it in means; the largest, and bags with
+    # padding, have it in the last bag. What is left out falls on a row that is no bag's.
+    ends = include_last_offset and mode != 2 and not padded
+    begun = torch.zeros(count + 1, dtype=torch.int64, device=indices.device)
+    begins = offsets if ends else starts
+    begun = begun.index_add(0, begins, torch.ones_like(begins, dtype=torch.int64))
+    place = begun[:count].cumsum(0) - 1  # the last that begins here or before
+    bag = place.clamp(max=bags - 1) if ends else place
     rows = weight.index_select(0, indices)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    counted = torch.ones_like(indices)
-    padded = padding_idx is not None and padding_idx >= 0
-    if include_last_offset and mode != 2 and not padded:
-        # What is behind the last offset: PyTorch leaves it out of sums and counts it in means; the largest, and bags
-        # with padding, have it in the last bag.
-        rows = torch.where((place < offsets[-1]).unsqueeze(1), rows, 0.0)
     if padded:
         kept = indices != padding_idx
-        nothing = float("-inf") if mode == 2 else 0.0
-        rows, counted = torch.where(kept.unsqueeze(1), rows, nothing), kept.to(indices.dtype)
-    sizes = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
-    out = torch.zeros(bags, weight.shape[1], dtype=weight.dtype, device=weight.device)
-    if mode == 2:
-        out = torch.where(sizes.unsqueeze(1) > 0, out.index_reduce(0, bag, rows, "amax", include_self=False), out)
+        place = torch.where(kept, bag, bags)
+        sizes = torch.zeros_like(starts).index_add(0, bag, kept.to(starts.dtype))
     else:
-        out = out.index_add(0, bag, rows)
+        sizes = torch.cat((starts[1:], starts.new_full((1,), count))) - starts
+    shape = (bags + (ends or padded), weight.shape[1])
+    if mode == 2:
+        out = weight.new_full(shape, float("-inf")).index_reduce(0, place, rows, "amax")[:bags]
+        out = torch.where(sizes.unsqueeze(1) > 0, out, 0.0)
+    else:
+        out = weight.new_zeros(shape).index_add(0, place, rows)[:bags]
     if mode == 1:
         out = out / sizes.clamp(min=1).unsqueeze(1).to(out.dtype)
     return out, bag, sizes, torch.zeros_like(starts)

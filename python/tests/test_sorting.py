@@ -1,4 +1,5 @@
-"""Orders of rows of any length, scatters that combine, folds, against eager PyTorch."""
+"""Orders of rows of any length, running extremes, searches, distances, scatters that combine, bags, folds, against
+eager PyTorch."""
 
 import npusim
 import numpy as np
@@ -84,6 +85,120 @@ def test_middles_of_long_rows_with_nan():
     compare(lambda x: (torch.median(x), torch.nanmedian(x), torch.median(x, 0)[0], torch.nanmedian(x, 0)[0]), x)
 
 
+def picks(x, dim):
+    n = x.shape[dim]
+    found = (*torch.kthvalue(x, 1 + n // 3, dim), *torch.median(x, dim))
+    return (*found, *torch.nanmedian(x, dim)) if x.is_floating_point() else found
+
+
+def drawn_rows(dtype, shapes):
+    """Of each shape a tensor of few values and one of many; every other one lies in memory the other way around."""
+    for n, shape in enumerate(shapes):
+        for few in (False, True):
+            x = drawn(dtype, shape, n, few)
+            yield x.transpose(0, -1).contiguous().transpose(0, -1) if n % 2 and shape else x
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != torch.bool], ids=str)
+def test_one_of_rows_and_where_it_is(dtype):
+    """Of equal elements any place will do."""
+    dims = [0, 1, 0, -2, 0]
+    inputs = list(drawn_rows(dtype, [(4097,), (3, 700), (60, 2, 3), (7, 48, 5), (1,)]))
+    found = run(lambda *xs: [one for n, x in enumerate(xs) for one in picks(x, dims[n // 2])], *inputs)
+    for n, x in enumerate(inputs):
+        dim, expected = dims[n // 2], picks(x, dims[n // 2])
+        own, found = found[: len(expected)], found[len(expected) :]
+        for values, places, wanted in zip(own[::2], own[1::2], expected[::2], strict=True):
+            torch.testing.assert_close(values, wanted, rtol=0, atol=0, equal_nan=True)
+            there = x.gather(dim, places.unsqueeze(dim)).squeeze(dim)
+            torch.testing.assert_close(there, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def test_middles_that_are_infinite():
+    inf, nan = float("inf"), float("nan")
+    rows = [[-inf, nan, 5], [inf, nan, nan], [nan, nan, nan], [nan, inf, -inf], [nan, -inf, -inf], [1, nan, inf]]
+    x = torch.tensor(rows)
+    values, places = run(lambda x: torch.nanmedian(x, 1), x)
+    torch.testing.assert_close(values, torch.nanmedian(x, 1)[0], rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(x.gather(1, places[:, None])[:, 0], values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_running_extremes(dtype):
+    """The last of equal ones, and NaN from the first one on."""
+    dims = [0, -1, 0, 1, 0, 0]
+    inputs = list(drawn_rows(dtype, [(5000,), (3, 700), (70, 2, 33), (4, 50, 3), (), (0, 3)]))
+
+    def extremes(*xs):
+        return [one for n, x in enumerate(xs) for f in (torch.cummax, torch.cummin) for one in f(x, dims[n // 2])]
+
+    compare(extremes, *inputs)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != torch.bool], ids=str)
+def test_searches(dtype):
+    inputs = []
+    for n, count in enumerate([1, 2, 7, 64, 1000, 4097]):
+        few = n % 2 == 0
+        row, rows = drawn(dtype, (count,), n, few).sort()[0], drawn(dtype, (9, count), n, few)
+        x = torch.cat((drawn(dtype, (9, 40), n + 50, few), row[:1].expand(9, 1), row[-1:].expand(9, 1)), 1)
+        inputs += [x, row, rows if n > 3 else rows.sort(1)[0]]  # in no order too
+
+    def found(*inputs):
+        for x, row, rows in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
+            for right in (False, True):
+                yield torch.bucketize(x, row, right=right)
+                yield torch.searchsorted(rows, x, right=right, out_int32=True)
+                yield torch.searchsorted(row, x * 1, right=right) * 2 + 1
+
+    compare(lambda *inputs: list(found(*inputs)), *inputs)
+    order = torch.randperm(50, generator=torch.Generator().manual_seed(0))
+    compare(lambda x, row, order: torch.searchsorted(row, x, sorter=order), torch.arange(60), order.argsort(), order)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+def test_distances(p, dtype):
+    """As near to those of doubles as rounding of each sum allows; PyTorch's own of many rows are further off."""
+    g = torch.Generator().manual_seed(int(min(p, 9) * 2))
+    inputs = []
+    for a, b, width in [
+        ((3,), (5,), 4), ((8,), (9,), 4), ((26,), (31,), 3), ((2, 70), (33,), 65), ((130,), (1, 47), 300), ((9,), (8,), 1),
+    ]:  # fmt: skip
+        x, y = torch.randn(*a, width, generator=g), torch.randn(*b, width, generator=g)
+        y.view(-1, width)[0] = x.view(-1, width)[0]
+        x.view(-1, width)[-1, -1] = float("inf") if width == 65 else float("nan") if width == 300 else 1
+        inputs += [x.to(dtype), y.to(dtype)]
+    found = run(lambda *xs: [torch.cdist(x, y, p) for x, y in zip(xs[::2], xs[1::2], strict=True)], *inputs)
+    for one, x, y in zip(found, inputs[::2], inputs[1::2], strict=True):
+        wanted = torch.cdist(x.double(), y.double(), p, compute_mode="donot_use_mm_for_euclid_dist")
+        assert one.dtype == dtype and one.reshape(-1)[0] == 0
+        torch.testing.assert_close(one.double(), wanted, rtol=4e-6, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_bags(mode, dtype):
+    g = torch.Generator().manual_seed(len(mode))
+    width, count = (70, 1000) if dtype == torch.float32 else (16, 300)
+    weight = torch.randint(-8, 9, (50, width), generator=g).to(dtype)
+    indices = torch.randint(0, 50, (count,), generator=g)
+    starts = torch.cat((torch.tensor([0, 0]), torch.randint(0, count + 1, (20,), generator=g))).sort()[0]
+    scales = torch.randint(-2, 3, (count,), generator=g).to(dtype)
+
+    def bags(w, i, o, s):
+        for last, pad, scaled in [
+            (False, None, False), (False, 3, False), (True, None, False), (True, 3, False),
+            (False, None, True), (True, -1, True),
+        ]:  # fmt: skip
+            if mode == "sum" or not scaled:
+                more = {"include_last_offset": last, "padding_idx": pad, "per_sample_weights": s if scaled else None}
+                yield torch.nn.functional.embedding_bag(i, w, o, mode=mode, **more)
+
+    for integer in (torch.int64, torch.int32):
+        compare(lambda *xs: list(bags(*xs)), weight, indices.to(integer), starts.to(integer), scales)
+
+
 def test_unique_of_a_long_vector():
     x = torch.arange(9000) % 4500
 
@@ -101,8 +216,9 @@ def test_combining_scatters(how):
         if how == "mean" and dtype in (torch.uint8, torch.int8):
             continue
         g = torch.Generator().manual_seed(n)
-        x = torch.randint(-3 if dtype != torch.uint8 else 0, 4, (40, 3), generator=g).to(dtype)
-        self, index = x[:7].clone(), torch.randint(0, 7, (40, 3), generator=g)
+        rows, columns = (40, 3) if n % 2 else (300, 70)
+        x = torch.randint(-3 if dtype != torch.uint8 else 0, 4, (rows, columns), generator=g).to(dtype)
+        self, index = x[:7].clone(), torch.randint(0, 7, (rows, columns), generator=g)
         for include_self in (True, False):
             compare(lambda s, i, x, own=include_self: s.scatter_reduce(0, i, x, how, include_self=own), self, index, x)
             if how != "sum":

@@ -120,8 +120,9 @@ struct Checker {
         if (types[0] != Scalar::boolean || types[1] != types[2] || types[1] != e.type) add("e{}: ill-typed select", i);
         return;
       case ExprOp::scan:
-        if (k.row_dims != 1 || e.reduction > Reduction::product)
-          add("e{}: a scan is a sum or product along one dimension", i);
+        if (k.row_dims != 1) add("e{}: a scan is along one dimension", i);
+        if (e.integer != 0 && (e.integer != 1 || e.reduction != Reduction::sum || e.type < Scalar::f32))
+          add("e{}: a scan has no value {}", i, e.integer);
         [[fallthrough]];
       default:
         if (expr_arity(e.op) == 2 && types[0] != types[1]) return add("e{}: operands of different types", i);

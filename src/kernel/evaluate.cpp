@@ -33,6 +33,13 @@ bool advance(Index& index, const std::vector<int64_t>& extents, size_t begin, si
   return false;
 }
 
+// log(exp(a) + exp(b)); NaN where either is.
+double log_of_both(double a, double b) {
+  if (a == b) return a + std::log(2.0);
+  return std::isnan(a) || std::isnan(b) ? a + b
+                                        : std::max(a, b) + std::log1p(std::exp(std::min(a, b) - std::max(a, b)));
+}
+
 // An operand of a contraction: what the summed dimensions add to its address and to each of its guards, to which a
 // point of the space adds its part; and the operand there for the point that was asked for last.
 struct Summed {
@@ -129,7 +136,8 @@ class Evaluator {
       for (size_t i = 0; i < k_.exprs.size(); ++i) {
         if (k_.exprs[i].op == ExprOp::reduce && depends_.stage[i] == stage + 1)
           values_[i] = identity(k_.exprs[i].reduction);
-        if (k_.exprs[i].op == ExprOp::scan) carry_[i] = identity(k_.exprs[i].reduction);
+        if (const Expr& e = k_.exprs[i]; e.op == ExprOp::scan)
+          carry_[i] = identity(e.integer ? Reduction::max : e.reduction);
       }
       std::fill(index.begin() + static_cast<std::ptrdiff_t>(outer), index.end(), 0);
       if (empty) continue;
@@ -311,6 +319,7 @@ class Evaluator {
       case ExprOp::select:
         return operand(0).i ? operand(1) : operand(2);
       case ExprOp::scan:
+        if (e.integer) return carry_[i] = rounded(e.type, {log_of_both(carry_[i].f, operand(0).f), 0});
         return carry_[i] = rounded(e.type, combine(e.reduction, carry_[i], operand(0)));
       case ExprOp::reduce:
         return values_[i];

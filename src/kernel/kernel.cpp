@@ -105,7 +105,7 @@ void append_exprs(std::string& out, const std::vector<Expr>& exprs, const std::v
       case ExprOp::reduce:
       case ExprOp::scan:
       case ExprOp::order:
-        out += fmt::format(" {}", reduction_name(e.reduction));
+        out += fmt::format(" {}{}", e.op == ExprOp::scan && e.integer ? "log " : "", reduction_name(e.reduction));
         break;
       default:
         break;

@@ -92,7 +92,7 @@ enum class ExprOp : uint8_t {
   cast,      // to `type`: float to integer truncates, anything to boolean is != 0
   round_to,  // as stored in `dtype` and loaded again
   reduce,    // over the row with `reduction`; the result is the same along the row
-  scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction` sum or product
+  scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction`; with integer 1: log Σ exp
   order,     // at place j of the row: which of its elements is the j-th, i64; see order_form() (kernel/facts/order.h)
   require,   // of booleans: the operand; traps where it is false. `integer` is the Requirement
 };

@@ -118,7 +118,13 @@ void lower_cdist(const OpCall& call, Lowering& lowering) {
     return k.load(arg, at);
   };
   const double p = call.op->schema.find("p") >= 0 ? call.number("p") : 2;
-  const Ex x = nothing ? k.number(0) : row_norm(k, rows(0, rank - 2) - rows(1, rank - 1), p);
+  const auto distance = [&] {
+    const Ex apart = rows(0, rank - 2) - rows(1, rank - 1);
+    if (p != 0) return row_norm(k, apart, p);
+    return k.reduce(Reduction::sum,
+                    min(ceil(abs(k.cast(apart, std::max(apart.type(), Scalar::f32)))), 1.0));  // NaN stays
+  };
+  const Ex x = nothing ? k.number(0) : distance();
   k.store(k.write(lowering.output(0)), x);
   k.done("cdist");
 }

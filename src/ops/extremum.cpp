@@ -66,18 +66,13 @@ std::vector<TensorType> infer_running(const OpCall& call) {
 // The extreme of everything up to each position, and the last position that holds it.
 template <Reduction extreme>
 void lower_running(const OpCall& call, Lowering& lowering) {
-  PrefixKernel prefix(lowering);
-  OpKernel& k = prefix.kernel;
-  const Ex x = prefix.x, before = prefix.before;
-  constexpr bool max = extreme == Reduction::max;
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  const Ex identity = is_real(x) ? literal(x, max ? -infinity : infinity)
-                                 : literal(x, max ? std::numeric_limits<int64_t>::min() : nowhere);
-  const Ex top = k.reduce(extreme, select(before, x, identity));
-  const Ex hit = before && (is_real(x) ? x == top || isnan(x) : x == top);
-  const Ex position = k.reduce(Reduction::max, select(hit, prefix.position, int64_t{-1}));
-  k.store(k.write(lowering.output(0)), top);
-  k.store(k.write(lowering.output(1)), position);
+  const Shape& shape = call.inputs[0]->shape;
+  RowKernel k(lowering, shape, one_dim(call.integer("dim"), shape.size()));
+  const Ex x = k.load_element(lowering.input(0));
+  const Ex top = k.scan(extreme, x);
+  const Ex hit = is_real(x) ? x == top || isnan(x) : x == top;
+  k.store_element(lowering.output(0), top);
+  k.store_element(lowering.output(1), k.scan(Reduction::max, select(hit, k.row_index(), int64_t{-1})));
   k.done(kernel_name(call));
 }
 

@@ -7,7 +7,8 @@ namespace npusim {
 struct Order {
   size_t dim = 0;
   bool descending = false;
-  int64_t kept = 0;  // how many of the first ones
+  int64_t kept = 0;   // how many
+  int64_t first = 0;  // from this one on
 };
 
 // `places` (int64, `kept` along the dimension) receives where in `self`, of rank 1 at least, they stand.

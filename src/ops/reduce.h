@@ -37,15 +37,6 @@ class RowKernel : public OpKernel {
   int64_t size_;
 };
 
-// A row for each element of the first operand, along `dim` of it: what comes after the element is masked.
-struct PrefixKernel {
-  explicit PrefixKernel(Lowering& lowering);
-  OpKernel kernel;
-  Ex x;         // an element of the row
-  Ex before;    // whether it does not come after
-  Ex position;  // where it is along the dimension
-};
-
 // (Σ |x|^p)^(1/p) along the row, with ATen's limits for p = 0 and ±infinity.
 Ex vector_norm(KernelBuilder& k, Ex x, double p);
 // x as ATen's `dtype` argument has it: converted, to 16 bits with what they round, before anything is computed.

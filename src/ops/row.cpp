@@ -141,26 +141,6 @@ Ex RowKernel::row_index() {
   return value(sum);
 }
 
-PrefixKernel::PrefixKernel(Lowering& lowering)
-    : kernel(
-          lowering,
-          [&] {
-            Shape space = lowering.call.inputs[0]->shape;
-            const auto dim = static_cast<size_t>(normalize_dim(lowering.call.integer("dim"), space.size()));
-            space.push_back(space.empty() ? 1 : space[dim]);
-            return space;
-          }(),
-          1) {
-  const int rank = static_cast<int>(kernel.space().size()) - 1;
-  const auto dim = static_cast<size_t>(normalize_dim(lowering.call.integer("dim"), static_cast<size_t>(rank)));
-  std::vector<Coord> at;
-  for (int d = 0; d < rank; ++d) at.emplace_back(kernel.dim(d));
-  if (rank) at[dim] = kernel.dim(rank);
-  x = kernel.load(kernel.read(lowering.input(0)), at);
-  position = kernel.index(rank);
-  before = rank ? position <= kernel.index(static_cast<int>(dim)) : kernel.integer(1, Scalar::boolean);
-}
-
 Ex vector_norm(KernelBuilder& k, Ex x, double p) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Ex size = abs(is_real(x) ? x : k.cast(x, Scalar::f32));

@@ -1,13 +1,9 @@
 // Running sums and products along a dimension, and differences of neighbours.
-#include <limits>
-
 #include "base/error.h"
 #include "ops/reduce.h"
 
 namespace npusim {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<TensorType> infer_scan(const OpCall& call) {
   TensorType type = *call.inputs[0];
@@ -33,15 +29,13 @@ std::vector<TensorType> infer_log_scan(const OpCall& call) {
   return {*call.inputs[0]};
 }
 
-// The shift must be the maximum so far.
-void lower_log_scan(const OpCall&, Lowering& lowering) {
-  PrefixKernel prefix(lowering);
-  OpKernel& k = prefix.kernel;
-  const Ex x = select(prefix.before, prefix.x, -infinity);
-  const Ex top = k.reduce(Reduction::max, x);
-  const Ex shift = select(abs(top) == infinity, 0.0, top);
-  k.store(k.write(lowering.output(0)), log(k.reduce(Reduction::sum, exp(x - shift))) + shift);
+void lower_log_scan(const OpCall& call, Lowering& lowering) {
+  const Shape& shape = call.inputs[0]->shape;
+  RowKernel k(lowering, shape, one_dim(call.integer("dim"), shape.size()));
+  k.store_element(lowering.output(0), k.scan(Reduction::sum, k.load_element(lowering.input(0))));
   k.done("logcumsumexp");
+  for (Expr& e : lowering.calls.back().kernel.exprs)
+    if (e.op == ExprOp::scan) e.integer = 1;
 }
 
 // What diff reads: prepend, self and append one after the other along a dimension.

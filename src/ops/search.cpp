@@ -1,6 +1,7 @@
 // Where values stand among others: bucketize, searchsorted; and whether they do: isin.
+#include "kernel/search.h"
+
 #include <algorithm>
-#include <functional>
 
 #include "base/error.h"
 #include "ops/formula.h"
@@ -30,17 +31,6 @@ std::vector<TensorType> infer_search(const OpCall& call) {
     fail(ErrorKind::bad_input, "{}: values {} do not fit sorted {}", call.op->name(), to_string(values),
          to_string(sorted));
   return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
-}
-
-// The first of `count` places that is not `before`, where all that are come first; `count` if there is none: a binary
-// search in steps that are the same whatever it finds.
-Ex first_not(OpKernel& k, int64_t count, const std::function<Ex(Ex place)>& before) {
-  Ex first = k.integer(0);
-  for (int64_t left = count; left > 0; left /= 2) {
-    const Ex next = first + (left + 1) / 2;
-    first = select(before(next - 1), next, first);
-  }
-  return first;
 }
 
 // How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above

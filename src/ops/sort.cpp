@@ -5,6 +5,7 @@
 #include "ops/formula.h"
 #include "ops/index.h"
 #include "ops/order.h"
+#include "ops/reduce.h"
 
 namespace npusim {
 namespace {
@@ -96,79 +97,87 @@ std::vector<TensorType> infer_pick(const OpCall& call) {
   return {{self.dtype, shape}, {DType::i64, shape}};
 }
 
-// Which place of each sorted row [place…] is picked: the same of all, or one for each row of a tensor of their own.
-struct Picked {
-  int64_t same = 0;
-  int operand = -1;
-};
-
-// Numbers among the elements decide: ones that are NaN stand behind all others.
-template <Pick pick>
-Picked pick_place(const OpCall& call, Lowering& lowering, int self, size_t dim) {
+// self with infinities instead of NaN, as many of either sign as leave the middle of the row where that of its numbers
+// is. Where that is an infinity the place of one may be a NaN's.
+int without_nan(Lowering& lowering, int self, size_t dim) {
   const TensorType type = lowering.type(self);
-  const int64_t n = type.shape[dim];
-  if (pick == Pick::kth) return {call.integer("k") - 1, -1};
-  if (!is_float(type.dtype)) return {(n - 1) / 2, -1};
-  Shape place = type.shape;
-  place.erase(place.begin() + static_cast<std::ptrdiff_t>(dim));
-  const int wanted = lowering.temporary({DType::i64, place});
-  Shape space = place;
-  space.push_back(n);
-  OpKernel k(lowering, space, 1);
-  const int row = static_cast<int>(place.size());
-  std::vector<Coord> at = coordinates(identity_coordinates(place.size()));
-  at.insert(at.begin() + static_cast<std::ptrdiff_t>(dim), Coord(k.dim(row)));
-  const Ex numbers = k.reduce(Reduction::sum, k.cast(!isnan(k.load(k.read(self), at)), Scalar::i64));
-  k.store(k.write(wanted),
-          pick == Pick::median ? select(numbers < n, numbers, (n - 1) / 2) : max(idiv(numbers - 1, k.integer(2)), 0));
-  k.done("middle");
-  return {0, wanted};
+  const int result = lowering.temporary(type);
+  RowKernel k(lowering, type.shape, one_dim(static_cast<int64_t>(dim), type.shape.size()));
+  const Ex x = k.load_element(self), none = isnan(x);
+  const Ex numbers = k.size() - k.reduce(Reduction::sum, none);
+  const Ex low = (k.size() - 1) / 2 - max(idiv(numbers - 1, k.integer(2)), 0);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Ex end = select(k.scan(Reduction::sum, none) <= low, literal(x, -infinity), literal(x, infinity));
+  k.store_element(result, select(none, end, x));
+  k.done("without_nan");
+  return result;
+}
+
+// The operand as rows along a dimension: a scalar as a vector, and all of it as one row where there is no dimension.
+int opened_rows(const OpCall& call, Lowering& lowering, size_t& dim) {
+  const int self = opened(lowering, lowering.input(0), true);
+  const TensorType type = lowering.type(self);
+  if (call.op->schema.find("dim") >= 0) {
+    dim = dim_argument(call, "dim", type.shape.size());
+    return self;
+  }
+  if (type.shape.size() == 1) return self;
+  const int flat = lowering.temporary({type.dtype, {element_count(type.shape)}});
+  lower_flat(lowering, "view", self, flat);
+  return flat;
 }
 
 template <Pick pick>
 void lower_pick(const OpCall& call, Lowering& lowering) {
-  int self = opened(lowering, lowering.input(0), true);
   size_t dim = 0;
-  if (call.op->schema.find("dim") >= 0) {
-    dim = dim_argument(call, "dim", lowering.type(self).shape.size());
-  } else if (lowering.type(self).shape.size() > 1) {
-    const int flat = lowering.temporary({lowering.type(self).dtype, {element_count(lowering.type(self).shape)}});
-    lower_flat(lowering, "view", self, flat);
-    self = flat;
-  }
-  const Shape shape = lowering.type(self).shape;
-  Shape place = shape, kept = shape;
-  place.erase(place.begin() + static_cast<std::ptrdiff_t>(dim));
-  const bool nothing = shape[dim] == 0;  // its median is NaN
-  Picked picked;
-  int places = -1;
+  const int self = opened_rows(call, lowering, dim);
+  const TensorType type = lowering.type(self);
+  const int64_t n = type.shape[dim];
+  const bool middle = pick != Pick::kth && is_float(type.dtype), nothing = n == 0;  // the median of nothing is NaN
+  int places = -1, ordered = self;
   if (!nothing) {
-    picked = pick_place<pick>(call, lowering, self, dim);
-    kept[dim] = picked.operand < 0 ? picked.same + 1 : shape[dim];
+    Shape kept = type.shape;
+    kept[dim] = 1;
+    if (middle && pick == Pick::nanmedian) ordered = without_nan(lowering, self, dim);
     places = lowering.temporary({DType::i64, kept});
-    lower_order(lowering, self, {dim, false, kept[dim]}, places);
+    lower_order(lowering, ordered, {dim, false, 1, pick == Pick::kth ? call.integer("k") - 1 : (n - 1) / 2}, places);
   }
-  OpKernel k(lowering, place);
+  Shape rows = type.shape, space = rows;
+  rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(dim));
+  space = rows;
+  const bool reduces = middle && !nothing;
+  if (reduces) space.push_back(n);
+  OpKernel k(lowering, space, reduces);
   const auto along = [&](Coord coordinate) {
-    std::vector<Coord> at = coordinates(identity_coordinates(place.size()));
+    std::vector<Coord> at = coordinates(identity_coordinates(rows.size()));
     at.insert(at.begin() + static_cast<std::ptrdiff_t>(dim), std::move(coordinate));
     return at;
   };
   const auto keep = [&](int result, Ex y) {
-    std::vector<Coord> to = coordinates(identity_coordinates(place.size()));
-    if (lowering.type(result).shape.size() > place.size())
-      to.insert(to.begin() + static_cast<std::ptrdiff_t>(dim), Coord(int64_t{0}));
-    k.store(k.write(result), to, y);
+    const bool keepdim = lowering.type(result).shape.size() > rows.size();
+    k.store(k.write(result), keepdim ? along(Coord(int64_t{0})) : coordinates(identity_coordinates(rows.size())), y);
   };
   if (nothing) {
     keep(lowering.output(0), k.number(std::numeric_limits<double>::quiet_NaN(), scalar_of(call.outputs[0].dtype)));
     return k.done(kernel_name(call));
   }
-  const int from = k.read(self), from_places = k.read(places);
-  const Coord at = picked.operand < 0 ? Coord(picked.same) : Coord(k.load_broadcast(k.read(picked.operand)));
-  const Ex index = k.load(from_places, along(at));
-  keep(lowering.output(0), k.load(from, along(index)));
-  if (call.outputs.size() > 1) keep(lowering.output(1), index);
+  const int from = k.read(self);
+  Ex place = k.load(k.read(places), along(Coord(int64_t{0})));
+  if (reduces) {
+    // The first NaN is the median, and the first element that is equal to the median of the numbers is theirs.
+    const int row = static_cast<int>(rows.size());
+    const Ex x = k.load(from, along(Coord(k.dim(row))));
+    if (pick == Pick::median && call.outputs.size() == 1) {
+      const Ex top = k.reduce(Reduction::max, x);
+      keep(lowering.output(0), select(isnan(top), top, k.load(from, along(Coord(place)))));
+      return k.done(kernel_name(call));
+    }
+    const Ex hit = pick == Pick::median ? isnan(x) : x == k.load(k.read(ordered), along(Coord(place)));
+    const Ex first = k.reduce(Reduction::min, select(hit, k.index(row), n));
+    place = select(first < n, first, pick == Pick::median ? place : k.integer(0));
+  }
+  keep(lowering.output(0), k.load(from, along(Coord(place))));
+  if (call.outputs.size() > 1) keep(lowering.output(1), place);
   k.done(kernel_name(call));
 }
 
@@ -218,6 +227,7 @@ void lower_order(Lowering& lowering, int self, const Order& order, int places) {
   std::vector<Coord> at = coordinates(identity_coordinates(static_cast<size_t>(row)));
   at.insert(at.begin() + static_cast<std::ptrdiff_t>(order.dim), Coord(k.dim(row)));
   const Ex x = k.load(k.read(self), at);
+  at[order.dim] = Coord(k.dim(row) + -order.first);
   k.store(k.write(places), at, k.order(x, order.descending));
   k.done("order");
 }

@@ -50,7 +50,8 @@ std::vector<bool> running_values(const Graph& graph) {
   std::vector<bool> running(graph.values.size(), false);
   for (const Node& node : graph.nodes)
     for (const Store& store : node.kernel->stores)
-      if (node.kernel->exprs[static_cast<size_t>(store.expr)].op == ExprOp::scan)
+      if (const Expr& e = node.kernel->exprs[static_cast<size_t>(store.expr)];
+          e.op == ExprOp::scan && e.reduction <= Reduction::product && !e.integer)
         running[static_cast<size_t>(node.outputs[static_cast<size_t>(store.access.arg) - node.inputs.size()])] = true;
   return running;
 }

@@ -151,6 +151,14 @@ Term KernelWriter::combine(Reduction reduction, Scalar type, const Term& a, cons
   return term("nan_{}{}({}, {})", which, type == Scalar::f64 ? "_double" : "", a.text, b.text);
 }
 
+// log(exp(a) + exp(b)): of what is equal, infinities too, no difference is taken.
+Term KernelWriter::log_of_both(Scalar type, const Term& a, const Term& b) const {
+  const std::string low = combine(Reduction::min, type, a, b).text, high = combine(Reduction::max, type, a, b).text;
+  const std::string_view two = type == Scalar::f32 ? "0.69314718f" : "0.69314718055994531";
+  return term("{0} == {1} ? {0} + {2} : {3} + {4}({5}({6} - {3}))", a.text, b.text, two, high,
+              find_call(d_, ExprOp::log1p, type), find_call(d_, ExprOp::exp, type), low);
+}
+
 Term KernelWriter::identity(Reduction reduction, Scalar type) const {
   Expr e{.op = ExprOp::constant, .type = type};
   e.integer = reduction == Reduction::sum ? 0 : 1;
@@ -311,7 +319,8 @@ Term KernelWriter::expression(int32_t id) {
     case ExprOp::round_to:
       return rounded(e);
     case ExprOp::scan:
-      return combine(e.reduction, e.type, name(id), name(e.in[0]));
+      return e.integer ? log_of_both(e.type, name(id), name(e.in[0]))
+                       : combine(e.reduction, e.type, name(id), name(e.in[0]));
     default:
       return expr_arity(e.op) == 1 ? unary(e, name(e.in[0]), narrow) : binary(e, narrow);
   }

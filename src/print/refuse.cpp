@@ -54,6 +54,9 @@ std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d, const
     if (!is_common(e.op, in) && find_call(d, e.op, in).empty())
       return fmt::format("e{}: {} has no {} of {}", i, d.name, expr_op_name(e.op),
                          scalar_names[static_cast<size_t>(in)]);
+    if (e.op == ExprOp::scan && e.integer &&
+        (find_call(d, ExprOp::exp, in).empty() || find_call(d, ExprOp::log1p, in).empty()))
+      return fmt::format("e{}: {} has no logs of sums of {}", i, d.name, scalar_names[static_cast<size_t>(in)]);
   }
   if (auto reason = cannot_schedule(k, d, schedule)) return reason;
   return std::nullopt;

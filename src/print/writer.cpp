@@ -225,7 +225,7 @@ void KernelWriter::declare_scans(const std::vector<int32_t>& roots) {
     for_each_operand(k_, e, [&](int32_t operand) { needed.insert(operand); });
     if (e.op == ExprOp::scan)
       line(fmt::format("{}{} = {};", scans_.insert(i).second ? type_of(i) + " " : "", name(i).text,
-                       identity(e.reduction, e.type).text));
+                       identity(e.integer ? Reduction::max : e.reduction, e.type).text));
   }
 }
 

@@ -117,6 +117,7 @@ class KernelWriter {
   Term stored(DType dtype, const Term& value) const;
   Term convert(const Term& value, Scalar from, Scalar to, bool narrow = false) const;
   Term combine(Reduction reduction, Scalar type, const Term& a, const Term& b) const;
+  Term log_of_both(Scalar type, const Term& a, const Term& b) const;
   Term identity(Reduction reduction, Scalar type) const;
   Term affine(int64_t offset, const std::vector<int64_t>& coeffs) const;
   // The element, and the condition under which memory may be touched ("" always).

@@ -1,4 +1,4 @@
-// Kernels that order rows, drawn at random: all dtypes, lengths, strides, and how many places are stored.
+// Kernels that order rows, drawn at random: all dtypes, lengths, strides, and which places are stored.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -17,14 +17,16 @@ struct Draws {
   bool chance(double p) { return std::bernoulli_distribution(p)(random); }
 };
 
-inline Kernel order_kernel(DType dtype, Shape rows, int64_t length, int64_t count, bool descending) {
+inline Kernel order_kernel(DType dtype, Shape rows, int64_t length, int64_t count, bool descending, int64_t first = 0) {
   Shape space = rows, kept = rows;
   space.push_back(length), kept.push_back(count);
   KernelBuilder k(space, 1);
   const int from = k.input({dtype, space}), to = k.output({DType::i64, kept});
   std::vector<Coord> at;
   for (size_t d = 0; d < space.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-  k.store(to, at, k.order(k.load(from, at), descending));
+  const Ex x = k.load(from, at);
+  at.back() = k.dim(static_cast<int>(rows.size())) + -first;
+  k.store(to, at, k.order(x, descending));
   return k.finish("order");
 }
 
@@ -51,10 +53,11 @@ inline OrderCase draw_order(Draws& d, int64_t longest) {
   OrderCase c;
   const auto dtype = static_cast<DType>(d.whole(0, dtype_count - 1));
   const int64_t length = d.chance(0.1) ? d.whole(1, 3) : d.whole(1, longest);
-  const int64_t count = d.chance(0.4) ? length : d.chance(0.5) ? d.whole(0, length) : std::min<int64_t>(length, 3);
+  const int64_t some = d.chance(0.5) ? d.whole(0, length) : std::min<int64_t>(length, d.whole(1, 3));
+  const int64_t count = d.chance(0.3) ? length : some;
   Shape rows;
   for (int64_t n = d.whole(0, 2); n > 0; --n) rows.push_back(d.whole(1, 4));
-  c.kernel = order_kernel(dtype, rows, length, count, d.chance(0.5));
+  c.kernel = order_kernel(dtype, rows, length, count, d.chance(0.5), d.chance(0.5) ? d.whole(0, length - count) : 0);
   // Memory in another order of dimensions, and behind an offset.
   const auto lay = [&](Access& a, Shape extents, KernelArg& arg, bool guarded) {
     std::vector<size_t> order(extents.size());

@@ -266,6 +266,25 @@ Kernel cumsum() {
   return k.finish("cumsum");
 }
 
+Kernel cummax() {
+  K k({3, 21}, 1);
+  const int a = k.input({f16, {3, 21}}), out = k.output({f16, {3, 21}}), at = k.output({i64, {3, 21}});
+  const Ex x = k.load_broadcast(a), top = k.scan(Reduction::max, x);
+  k.store(out, top);
+  k.store(at, k.scan(Reduction::max, select(x == top || isnan(x), k.index(1), int64_t{-1})));
+  return k.finish("cummax");
+}
+
+Kernel log_scan(DType dtype) {
+  K k({5, 40}, 1);
+  const int a = k.input({dtype, {5, 40}}), out = k.output({dtype, {5, 40}});
+  k.store(out, k.scan(Reduction::sum, k.load_broadcast(a)));
+  Kernel kernel = k.finish("logcumsumexp");
+  for (Expr& e : kernel.exprs)
+    if (e.op == ExprOp::scan) e.integer = 1;
+  return kernel;
+}
+
 Kernel integers() {
   K k({64});
   const int a = k.input({i64, {64}}), b = k.input({i32, {64}}), out = k.output({i64, {64}}),
@@ -399,6 +418,8 @@ std::vector<PrintSample> print_samples() {
   add("argmax_block", argmax(2, 3000)).is_golden = true;
   add("argmax_warp", argmax(9, 65));
   add("cumsum", cumsum()).is_golden = true;
+  add("cummax", cummax());
+  add("logcumsumexp", log_scan(f32));
   add("integers", integers());
   PrintSample& by_zero = add("division_by_zero", [] {
     K k({8});

@@ -11,6 +11,7 @@
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/order/order.h"
+#include "backends/cpu/product/distances.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/instruction_set.h"
@@ -195,6 +196,8 @@ class CpuQueue : public Queue {
         ready.push_back(choose_implementation(kernel, bindings, context));
       } else if (has_order(kernel)) {
         ready.push_back({make_order_step(kernel, std::move(args), context.threads), {}});
+      } else if (auto step = make_distances_step(kernel, bindings, context)) {
+        ready.push_back({std::move(step), {}});
       } else {
         auto& loops = loops_[{&kernel, context.threads}];
         if (!loops) loops = std::make_shared<Loops>(kernel, context.threads);

@@ -6,9 +6,9 @@
 namespace npusim {
 namespace {
 
-// The guard lets through the first places of the row, and depends on nothing else.
-bool is_first_places(const Guard& guard, const Access& to) {
-  return guard.offset == 0 && guard.limit >= 0 && guard.coeffs.back() == 1 && to.strides.back() == 0 &&
+// The guard lets through neighbouring places of the row, and depends on nothing else.
+bool is_places(const Guard& guard, const Access& to) {
+  return guard.offset <= 0 && guard.limit >= 0 && guard.coeffs.back() == 1 && to.strides.back() == 0 &&
          std::all_of(guard.coeffs.begin(), guard.coeffs.end() - 1, [](int64_t c) { return c == 0; });
 }
 
@@ -30,15 +30,19 @@ std::string order_problem(const Kernel& k) {
   const Store& store = k.stores[0];
   const Access& to = store.access;
   if (store.accumulate || !to.terms.empty() || to.guards.size() > 1 ||
-      (to.guards.size() == 1 && !is_first_places(to.guards[0], to)))
-    return "an order is stored as it is, all of it or its first places";
+      (to.guards.size() == 1 && !is_places(to.guards[0], to)))
+    return "an order is stored as it is, all of it or neighbouring places";
   return "";
 }
 
 OrderForm order_form(const Kernel& k) {
   const Access& to = k.stores[0].access;
-  OrderForm form{&k.accesses[0], &to, k.space.back(), k.space.back(), to.strides.back(), false};
-  if (!to.guards.empty()) form.count = std::min(form.length, to.guards[0].limit), form.step = to.guards[0].stride;
+  OrderForm form{&k.accesses[0], &to, k.space.back(), 0, k.space.back(), to.strides.back(), false};
+  if (!to.guards.empty()) {
+    const Guard& guard = to.guards[0];
+    form.first = guard.offset < -form.length ? form.length : -guard.offset, form.step = guard.stride;
+    form.count = std::min(form.length - form.first, guard.limit);
+  }
   form.descending = k.exprs[1].reduction == Reduction::max;
   return form;
 }

@@ -57,10 +57,11 @@ class Merger {
 
   // The kernel that makes of each two runs one: the space is rows × pairs × places of the merged run.
   Runs merge(const Runs& from) {
-    const int64_t two = 2 * from.length, pairs = (from.elements + two - 1) / two, width = std::min(two, form_.count);
+    const int64_t two = 2 * from.length, pairs = (from.elements + two - 1) / two;
+    const bool first = from.indices < 0, last = pairs <= 1;
+    const int64_t width = last ? form_.count : std::min(two, form_.first + form_.count);
     const int64_t left_over = from.elements - std::max<int64_t>(pairs - 1, 0) * two;  // of the last pair
     Runs to{std::max<int64_t>(pairs - 1, 0) * width + std::min(left_over, width), width, -1, -1};
-    const bool first = from.indices < 0, last = pairs <= 1;
     const DType key_type = argument(*form_.from).dtype;
     const DType index_type = form_.length <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
 
@@ -77,7 +78,8 @@ class Merger {
     const int before = last ? argument(*form_.to).updates : -1;  // what the result updates
     const int updated = before < 0 ? -1 : input(before, {DType::i64, {argument(*form_.to).elements}});
 
-    const Ex source = source_of(k, keys, from);
+    const Ex along = k.index(static_cast<int>(rows_.size()) + 1);
+    const Ex source = source_of(k, keys, from, last && form_.first > 0 ? along + form_.first : along);
     const Ex index = first ? source : load(k, indices, source);
     if (last) {
       values.push_back(form_.to->arg);
@@ -116,13 +118,13 @@ class Merger {
     return k.load(arg, at);
   }
 
-  // Where in the row is the element that comes to the point's place in its merged run. Of the `place` elements that
+  // Where in the row is the element that comes to a place in the point's merged run. Of the `place` elements that
   // come before it the first `taken` of the left run are some, if each of them comes before all that the right run
   // would have there instead: `taken` is the largest such number.
-  Ex source_of(KernelBuilder& k, int keys, const Runs& from) const {
+  Ex source_of(KernelBuilder& k, int keys, const Runs& from, Ex place) const {
     const int pair = static_cast<int>(rows_.size());
     const int64_t length = from.length;
-    const Ex place = k.index(pair + 1), left = k.index(pair) * (2 * length), right = left + length;
+    const Ex left = k.index(pair) * (2 * length), right = left + length;
     const bool whole = from.elements % (2 * length) == 0;
     const Ex lefts = whole ? k.integer(length) : min(k.integer(from.elements) - left, length);
     const Ex rights = whole ? k.integer(length) : max(min(k.integer(from.elements) - right, length), 0);

@@ -102,6 +102,17 @@ void choose_extents(Plan& plan, const Choice& c) {
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
+// Whether whole rows are combined with what is there: of such a tile little but indices is in scratch.
+bool combines_rows(const Plan& plan) {
+  const Kernel& k = plan.piece.kernel;
+  const Dependence depends = dependence_of(k);
+  return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+    return s.accumulate && std::all_of(s.access.terms.begin(), s.access.terms.end(), [&](const IndexTerm& t) {
+             return (depends.dims[static_cast<size_t>(t.expr)] & bit(plan.column_dim)) == 0;
+           });
+  });
+}
+
 // Stores one by one in index order: the tile is a run of consecutive points.
 void choose_serial(Plan& plan, const Choice& c) {
   plan.column_dim = c.rank() - 1;
@@ -109,7 +120,8 @@ void choose_serial(Plan& plan, const Choice& c) {
       std::min(c.extent(plan.column_dim), c.in_row(plan.column_dim) ? longest_whole_row : tile_elements);
   if (c.rank() < 2 || plan.tile_columns < c.extent(plan.column_dim) || plan.piece.kernel.row_dims > 1) return;
   plan.row_dim = c.rank() - 2;
-  plan.tile_rows = std::min(c.extent(plan.row_dim), std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1));
+  const int64_t elements = combines_rows(plan) ? 8 * tile_elements : tile_elements;
+  plan.tile_rows = std::min(c.extent(plan.row_dim), std::max<int64_t>(elements / padded(plan.tile_columns), 1));
 }
 
 // What does not vary along the innermost loop is computed once for all of it: where that is much, as the places that

@@ -2,12 +2,15 @@
 #include "backends/cpu/loops/emit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "backends/cpu/loops/running.h"
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
 #include "kernel/facts/index_form.h"
+#include "kernel/scalar.h"
 
 namespace npusim::cpu {
 
@@ -123,8 +126,7 @@ Operand Emitter::spread(const Operand& from, DimSet mask, Span span) {
 Move Emitter::make_move(const Access& a, DimSet mask, Span span) {
   Move m;
   m.arg = a.arg;
-  m.dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
-  m.bytes = dtype_size(m.dtype);
+  m.bytes = dtype_size(k_.args[static_cast<size_t>(a.arg)].dtype);
   m.offset = a.offset;
   m.strides = a.strides;
   m.guards = a.guards;
@@ -150,13 +152,17 @@ void Emitter::emit(int32_t i) {
     if (value_[static_cast<size_t>(i)].reg < 0) value_[static_cast<size_t>(i)] = constant(e);
     return;
   }
-  local_[static_cast<size_t>(i)] = e.op == ExprOp::load ? load(i) : e.op == ExprOp::scan ? scan(i) : compute(i);
+  local_[static_cast<size_t>(i)] = e.op == ExprOp::load   ? load(i)
+                                   : e.op == ExprOp::scan ? scan(i)
+                                   : is_running_place(e)  ? running_place(i)
+                                                          : compute(i);
   plan_.tile_cost += cost_of(e.op) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
                      (section().in_row ? static_cast<double>(row_tiles_) : 1);
 }
 
 Operand Emitter::load(int32_t i) {
   const Expr& e = expr(i);
+  if (is_search(e)) return search(i);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -168,7 +174,7 @@ Operand Emitter::load(int32_t i) {
   raw.reg = m.reg;
   raw.span = span;
   const bool gathers = !m.terms.empty();
-  const DType dtype = m.dtype;
+  const DType dtype = k_.args[static_cast<size_t>(a.arg)].dtype;
   raw.move = m.in_place ? static_cast<int>(section().moves.size()) : -1;
   section().moves.push_back(std::move(m));
   if (gathers) {
@@ -215,6 +221,7 @@ void Emitter::find_addresses(Move& load, const Access& a) {
 
 // Stored again in the same type, and nothing else: raw elements do.
 bool Emitter::only_copied(int32_t i) const {
+  if (is_search(expr(i))) return false;
   int stores = 0;
   for (const Store& s : k_.stores)
     stores += s.expr == i && !s.accumulate &&
@@ -241,14 +248,47 @@ Operand Emitter::scan(int32_t i) {
   const Span span = span_of(mask);
   const Operand in = spread(value(e.in[0]), mask, span);
   Inst inst;
-  inst.fn = scan_fn(e.reduction, e.type);
+  const bool log = e.integer == 1;
+  inst.fn = log ? log_scan_fn(e.type) : scan_fn(e.reduction, e.type);
   bind(inst, 0, in, span);
   inst.in[1].reg = new_register(plan_.row_dim >= 0 ? Span::row : Span::one, 8);
   inst.in[1].span = plan_.row_dim >= 0 ? Span::row : Span::one;
-  const int64_t start = e.reduction == Reduction::product;
-  section().fills.push_back(
-      {inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, static_cast<double>(start), start});
+  const Number start = identity(log ? Reduction::max : e.reduction);
+  section().fills.push_back({inst.in[1].reg, e.type == Scalar::i64 ? Scalar::i64 : Scalar::f64, start.f, start.i});
   return push(inst, mask, span, lane_bytes(e.type));
+}
+
+Operand Emitter::running_place(int32_t i) {
+  const Expr& e = expr(i);
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask), of_row = plan_.row_dim >= 0 ? Span::row : Span::one;
+  Inst inst;
+  inst.fn = running_place_fn(expr(e.in[0]).type);
+  bind(inst, 0, spread(value(e.in[0]), mask, span), span);
+  bind(inst, 2, spread(value(e.in[1]), mask, span), span);
+  inst.in[1].reg = new_register(of_row, 8);
+  inst.in[1].span = of_row;
+  inst.index_dim = static_cast<int>(k_.space.size()) - 1;
+  section().fills.push_back({inst.in[1].reg, Scalar::i64, 0, 0});
+  return push(inst, mask, span, 8);
+}
+
+Operand Emitter::search(int32_t i) {
+  const Access& a = k_.accesses[static_cast<size_t>(expr(i).integer)];
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  ready_index(a.terms[0].expr);
+  Move m = make_move(a, mask, span);
+  m.kind = MoveKind::search;
+  m.search = search_fn(expr(i), k_.args[static_cast<size_t>(a.arg)].dtype);
+  m.reg = new_register(span, 8);
+  Inst inst;
+  inst.move = static_cast<int>(section().moves.size());
+  inst.dst = m.reg;
+  section().moves.push_back(std::move(m));
+  plan_.tile_cost +=
+      std::log2(static_cast<double>(a.terms[0].extent) + 1) * static_cast<double>(plan_.tile_rows * plan_.tile_columns);
+  return push(inst, mask, span, 8);
 }
 
 Operand Emitter::compute(int32_t i) {
@@ -339,20 +379,16 @@ void Emitter::store(const Store& s, DimSet reach) {
   const Span span = span_of(reach);
   for (const IndexTerm& t : s.access.terms) ready_index(t.expr);
   Move m = make_move(s.access, ~DimSet{0}, span);
+  const DType dtype = k_.args[static_cast<size_t>(s.access.arg)].dtype;
   m.store = true;
-  m.accumulate = s.accumulate;
-  m.reduction = s.reduction;
+  if (s.accumulate) m.combine = combine_fn(dtype, s.reduction);
   const bool contiguous = m.in_place;
-  m.in_place = contiguous && !m.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
+  m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
   Operand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
-  const TileFn narrow = narrow_fn(m.dtype);
+  const TileFn narrow = narrow_fn(dtype);
   const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
   const DimSet mask = a_.depends.dims[source] | reach;
-  if (s.accumulate && from.move >= 0) {
-    ready_index(s.expr);
-    from = value(s.expr);
-  }
   if (narrow && !raw && !s.accumulate) {
     Inst inst;
     inst.fn = narrow;
@@ -361,12 +397,48 @@ void Emitter::store(const Store& s, DimSet reach) {
     m.in_place = contiguous;
   } else if (from.span != span) {
     from = spread(from, mask, span);
-    m.in_place = contiguous && !m.accumulate;
+    m.in_place = contiguous && !s.accumulate;
   }
   m.reg = from.reg;
+  m.lane_bytes = static_cast<size_t>(lane_bytes(expr(s.expr).type));
   m.source_move = from.move;
   if (from.move >= 0 || k_.exprs[source].op == ExprOp::reduce) m.in_place = false;
+  if (s.accumulate) take_source(m, s);
   pending_.push_back(std::move(m));
+}
+
+// Rows that are gathered only to be combined are combined from where they lie, times a number for each.
+void Emitter::take_source(Move& m, const Store& s) {
+  const auto uses = [&](int32_t i) { return a_.uses[static_cast<size_t>(i)]; };
+  int32_t rows = s.expr, factor = -1;
+  if (expr(rows).op == ExprOp::mul && uses(rows) == 1)
+    for (size_t n = 0; n < 2 && factor < 0; ++n)
+      if (const int32_t one = expr(s.expr).in[n];
+          expr(one).op == ExprOp::load && !k_.accesses[static_cast<size_t>(expr(one).integer)].terms.empty())
+        rows = one, factor = expr(s.expr).in[1 - n];
+  if (expr(rows).op != ExprOp::load || is_search(expr(rows)) || uses(rows) != 1) return;
+  if (m.span != Span::full || m.column_stride != 1 || !m.guards.empty() || m.terms.size() != 1 ||
+      m.terms[0].span == Span::full || m.terms[0].span == Span::column)
+    return;
+  const auto is_f32 = [&](int arg) { return k_.args[static_cast<size_t>(arg)].dtype == DType::f32; };
+  const int reg = local_[static_cast<size_t>(rows)].reg;
+  const auto gather = std::find_if(section().moves.begin(), section().moves.end(), [&](const Move& other) {
+    return other.kind == MoveKind::gather && other.reg == reg;
+  });
+  if (gather == section().moves.end() || gather->span != Span::full || gather->column_stride != 1 ||
+      gather->terms[0].span == Span::full || gather->terms[0].span == Span::column || !is_f32(gather->arg) ||
+      !is_f32(m.arg))
+    return;
+  if (factor >= 0) {
+    const Operand scale = value(factor);
+    if ((scale.span != Span::row && scale.span != Span::one) || scale.move >= 0) return;
+    m.scale = scale.reg, m.scale_span = scale.span;
+  }
+  m.gathered = static_cast<int>(gather - section().moves.begin());
+  m.combine = combine_rows_fn(s.reduction);
+  std::erase_if(section().insts, [&](const Inst& inst) {
+    return inst.move == m.gathered || (factor >= 0 && inst.dst == local_[static_cast<size_t>(s.expr)].reg);
+  });
 }
 
 }  // namespace npusim::cpu

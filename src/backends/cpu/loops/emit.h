@@ -44,6 +44,9 @@ class Emitter {
   void store(const Store& s, DimSet reach);
   Operand load(int32_t i);
   Operand scan(int32_t i);
+  Operand search(int32_t i);
+  Operand running_place(int32_t i);
+  void take_source(Move& m, const Store& s);
   Operand compute(int32_t i);
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "backends/cpu/loops/search.h"
 #include "base/error.h"
 #include "kernel/evaluate.h"
 #include "kernel/facts/range.h"
@@ -168,7 +169,7 @@ class Folder {
     Access a = access(from_.accesses[static_cast<size_t>(e.integer)]);
     if (never_) return integer(0, e.type);
     Expr l = e;
-    l.type = scalar_of(out_.args[static_cast<size_t>(a.arg)].dtype);
+    if (!is_search(e)) l.type = scalar_of(out_.args[static_cast<size_t>(a.arg)].dtype);
     l.integer = static_cast<int64_t>(out_.accesses.size());
     out_.accesses.push_back(std::move(a));
     const int32_t loaded = add(l);

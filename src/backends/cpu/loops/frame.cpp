@@ -54,6 +54,11 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
           term.row = t.span == Span::full ? plan.pitch : rows;
         call.terms.push_back(term);
       }
+      if (s.moves[m].gathered >= 0) call.gathered = &b.moves[static_cast<size_t>(s.moves[m].gathered)];
+      if (s.moves[m].scale >= 0) {
+        call.scales = reinterpret_cast<const float*>(reg(s.moves[m].scale));
+        call.scales_row = s.moves[m].scale_span == Span::row;
+      }
     }
     for (size_t i = 0; i < s.insts.size(); ++i) {
       const Inst& inst = s.insts[i];

@@ -8,7 +8,9 @@
 
 #include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
+#include "backends/cpu/loops/running.h"
 #include "base/threads.h"
+#include "kernel/facts/compact.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
@@ -41,13 +43,33 @@ struct Loops::State {
   std::string requirement;  // what a trap of kind 3 says
   bool parallel = false, boxes = false;
 
+  // Part `part` of `parts` of the dimension that a serial plan shares, in blocks of lanes.
+  void run_slice(Frame& frame, size_t p, void* const* args, int64_t part, int64_t parts, int thread) {
+    const std::vector<int64_t>& extent = extents[p];
+    int64_t* begin = box[static_cast<size_t>(thread)].data();
+    int64_t* end = begin + extent.size();
+    std::copy(extent.begin(), extent.end(), end);
+    std::fill(begin, end, 0);
+    const auto d = static_cast<size_t>(plans[p]->shared_dim);
+    const int64_t unit = plans[p]->shared_dim == plans[p]->column_dim ? lane_block : 1;
+    const int64_t units = (extent[d] + unit - 1) / unit;
+    begin[d] = units * part / parts * unit;
+    end[d] = std::min(units * (part + 1) / parts * unit, extent[d]);
+    if (begin[d] < end[d]) frame.run(args, begin, end, 0, frame.tiles(begin, end));
+  }
+
   // Part `part` of `parts` of every plan's tiles.
   void run_part(void* const* args, int64_t part, int64_t parts, int thread) {
     for (size_t p = 0; p < plans.size(); ++p) {
-      if (plans[p]->serial && part > 0) continue;
-      const int64_t share = plans[p]->serial ? 1 : parts;
+      const bool shares = plans[p]->serial && plans[p]->shared_dim >= 0 && parts > 1;
+      if (plans[p]->serial && !shares && part > 0) continue;
       Frame& frame = frames[static_cast<size_t>(thread)][p];
       if (plans.size() > 1) frame.fill_constants();
+      if (shares) {
+        run_slice(frame, p, args, part, parts, thread);
+        continue;
+      }
+      const int64_t share = plans[p]->serial ? 1 : parts;
       frame.run(args, zeros.data(), extents[p].data(), plans[p]->tiles * part / share,
                 plans[p]->tiles * (part + 1) / share);
     }
@@ -60,14 +82,18 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   const bool serial = order_matters(kernel);
   double cost = 0;
   int64_t bytes = 0;
-  for (Piece& piece : split_kernel(kernel)) {
+  Kernel searched = kernel;
+  find_searches(searched);
+  for (Piece& piece : split_kernel(searched)) {
     collapse_dimensions(piece, !boxes);
+    find_running_places(piece.kernel);
+    drop_dead(piece.kernel);
     s.plans.push_back(std::make_unique<Plan>(make_plan(std::move(piece), serial)));
     const Plan& plan = *s.plans.back();
     s.extents.push_back(plan.piece.kernel.space);
     s.extents.back().push_back(0);
     bytes = std::max(bytes, plan.scratch_bytes);
-    if (!plan.serial && plan.tiles > 1) cost += plan.tile_cost * static_cast<double>(plan.tiles);
+    if (plan.serial ? plan.shared_dim >= 0 : plan.tiles > 1) cost += plan.tile_cost * static_cast<double>(plan.tiles);
   }
   s.zeros.assign(kernel.space.size() + 1, 0);
   s.boxes = boxes;

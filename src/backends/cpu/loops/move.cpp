@@ -10,9 +10,7 @@
 
 #include "backends/cpu/loops/gather.h"
 #include "backends/cpu/loops/transpose.h"
-#include "base/dtype.h"
 #include "kernel/facts/index_form.h"
-#include "kernel/scalar.h"
 
 namespace npusim::cpu {
 namespace {
@@ -41,91 +39,6 @@ void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, in
     return;
   }
   for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
-}
-
-// Runs of elements that stores combine with, all as long: where each begins in memory, and where its lanes do.
-struct Runs {
-  static constexpr int64_t most = 64;
-  char* memory = nullptr;
-  const char* lanes = nullptr;
-  int64_t step = 0;  // from element to element
-  int64_t length = 0, count = 0;
-  int64_t starts[most], first_lanes[most];
-};
-
-// T is the element type, in which the value is rounded or cut first.
-template <class T, class Lane, class F>
-void combine_each(const Runs& runs, F f) {
-  for (int64_t run = 0; run < runs.count; ++run) {
-    T* memory = reinterpret_cast<T*>(runs.memory) + runs.starts[run];
-    const Lane* lanes = reinterpret_cast<const Lane*>(runs.lanes) + runs.first_lanes[run];
-    for (int64_t i = 0; i < runs.length; ++i)
-      memory[i * runs.step] = static_cast<T>(f(memory[i * runs.step], static_cast<T>(lanes[i])));
-  }
-}
-
-template <class T, class Lane>
-void combine_as(Reduction reduction, const Runs& runs) {
-  using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;  // wraps
-  switch (reduction) {
-    case Reduction::sum:
-      return combine_each<T, Lane>(runs, [](T a, T b) { return static_cast<Wide>(a) + static_cast<Wide>(b); });
-    case Reduction::product:
-      return combine_each<T, Lane>(runs, [](T a, T b) { return static_cast<Wide>(a) * static_cast<Wide>(b); });
-    case Reduction::min:  // NaN stays
-      return combine_each<T, Lane>(runs, [](T a, T b) { return a < b || a != a ? a : b; });
-    case Reduction::max:
-      return combine_each<T, Lane>(runs, [](T a, T b) { return a > b || a != a ? a : b; });
-  }
-}
-
-void combine_booleans(Reduction reduction, const Runs& runs) {
-  if (reduction == Reduction::sum || reduction == Reduction::max)
-    return combine_each<char, char>(runs, [](char a, char b) { return a || b; });
-  combine_each<char, char>(runs, [](char a, char b) { return a && b; });
-}
-
-void combine_halves(DType dtype, Reduction reduction, const Runs& runs) {
-  for (int64_t run = 0; run < runs.count; ++run)
-    for (int64_t i = 0; i < runs.length; ++i) {
-      const int64_t at = runs.starts[run] + i * runs.step;
-      const float lane = reinterpret_cast<const float*>(runs.lanes)[runs.first_lanes[run] + i];
-      const Number there{load_double(runs.memory, dtype, at), 0}, value{static_cast<double>(lane), 0};
-      store_double(runs.memory, dtype, at, combine(reduction, there, value).f);
-    }
-}
-
-// Combines elements with lanes of scalar_of(dtype); every result is rounded to the element type.
-void combine_runs(const Move& move, Runs& runs) {
-  switch (move.dtype) {
-    case DType::f32:
-      combine_as<float, float>(move.reduction, runs);
-      break;
-    case DType::f64:
-      combine_as<double, double>(move.reduction, runs);
-      break;
-    case DType::i64:
-      combine_as<int64_t, int64_t>(move.reduction, runs);
-      break;
-    case DType::i32:
-      combine_as<int32_t, int64_t>(move.reduction, runs);
-      break;
-    case DType::i16:
-      combine_as<int16_t, int64_t>(move.reduction, runs);
-      break;
-    case DType::i8:
-      combine_as<int8_t, int64_t>(move.reduction, runs);
-      break;
-    case DType::u8:
-      combine_as<uint8_t, int64_t>(move.reduction, runs);
-      break;
-    case DType::boolean:
-      combine_booleans(move.reduction, runs);
-      break;
-    default:
-      combine_halves(move.dtype, move.reduction, runs);
-  }
-  runs.count = 0;
 }
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
@@ -178,26 +91,40 @@ bool is_same_along_row(const MoveCall& m) {
   return std::all_of(m.terms.begin(), m.terms.end(), [](const MoveCall::Term& t) { return t.column == 0; });
 }
 
-// A store that combines, in the order of the points. Elements whose terms are the same along a row are one run.
+// A store that combines, in the order of the points.
 void accumulate(const MoveCall& m) {
   const Move& move = *m.move;
+  CombineTile tile{.memory = m.memory, .lanes = m.scratch, .rows = m.rows, .columns = m.columns};
+  tile.row_step = move.row_stride, tile.column_step = move.column_stride, tile.lanes_row = m.scratch_row;
+  tile.trap = m.trap;
+  if (move.guards.empty() && m.terms.size() <= 1) {
+    if (!m.terms.empty()) {
+      tile.values = m.terms[0].values, tile.values_row = m.terms[0].row, tile.values_column = m.terms[0].column;
+      tile.stride = move.terms[0].stride, tile.extent = std::max<int64_t>(move.terms[0].extent, 0);
+    }
+    if (const MoveCall* from = m.gathered) {
+      tile.source = from->memory, tile.source_step = from->move->row_stride;
+      tile.addresses = reinterpret_cast<const int32_t*>(from->terms[0].values);
+      tile.addresses_row = from->terms[0].row;
+      tile.scales = m.scales, tile.scales_row = m.scales_row;
+    }
+    return move.combine(tile);
+  }
   const bool per_row = is_same_along_row(m);
-  Runs runs;
-  runs.memory = m.memory, runs.lanes = m.scratch, runs.step = move.column_stride;
+  const auto lane_bytes = static_cast<int64_t>(move.lane_bytes), bytes = static_cast<int64_t>(move.bytes);
+  tile.rows = 1;
   for (int64_t r = 0; r < m.rows; ++r) {
     int64_t begin = 0, end = m.columns;
     for (const Guard& g : move.guards) narrow(m, g, r, begin, end);
-    const int64_t length = per_row ? end - begin : 1;
-    for (int64_t c = begin; c < end; c += length) {
+    tile.columns = per_row ? end - begin : 1;
+    for (int64_t c = begin; c < end; c += tile.columns) {
       int64_t offset = 0;
       if (!term_offset(m, r, c, offset)) continue;
-      if (runs.count == Runs::most || (runs.count > 0 && runs.length != length)) combine_runs(move, runs);
-      runs.length = length;
-      runs.starts[runs.count] = offset + r * move.row_stride + c * move.column_stride;
-      runs.first_lanes[runs.count++] = r * m.scratch_row + c;
+      tile.memory = m.memory + (offset + r * move.row_stride + c * move.column_stride) * bytes;
+      tile.lanes = m.scratch + (r * m.scratch_row + c) * lane_bytes;
+      move.combine(tile);
     }
   }
-  if (runs.count > 0) combine_runs(move, runs);
 }
 
 // Columns [begin, end) of a row that is gathered or scattered by one term, which differs along them.
@@ -246,6 +173,16 @@ void move_row(const MoveCall& m, int64_t r) {
       scratch[c] = *at;
     }
   }
+}
+
+void search(const MoveCall& m) {
+  const Move& move = *m.move;
+  SearchTile t{.memory = m.memory, .rows = m.rows, .columns = m.columns};
+  t.row_step = move.row_stride, t.column_step = move.column_stride;
+  t.values = m.terms[0].values, t.values_row = m.terms[0].row, t.values_column = m.terms[0].column;
+  t.stride = move.terms[0].stride, t.extent = move.terms[0].extent;
+  t.out = reinterpret_cast<int64_t*>(m.scratch), t.out_row = m.scratch_row;
+  move.search(t);
 }
 
 // The addresses that gathers with the same terms read from.
@@ -299,7 +236,8 @@ void move_of(const MoveCall& m) {
 
 void run_move(const MoveCall& m) {
   if (m.move->kind == MoveKind::addresses) return find_addresses(m);
-  if (m.move->accumulate) return accumulate(m);
+  if (m.move->kind == MoveKind::search) return search(m);
+  if (m.move->combine) return accumulate(m);
   switch (m.move->bytes) {
     case 1:
       return move_of<uint8_t>(m);

@@ -18,6 +18,9 @@ struct MoveCall {
     int64_t row = 0, column = 0;
   };
   std::vector<Term> terms;
+  const MoveCall* gathered = nullptr;  // whose rows are combined
+  const float* scales = nullptr;
+  int64_t scales_row = 0;
   Trap* trap = nullptr;
 };
 

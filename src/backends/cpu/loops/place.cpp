@@ -70,6 +70,9 @@ class Placing {
     }
     for (size_t m = static_cast<size_t>(section.stores); m < section.moves.size(); ++m) {
       use(section.moves[m].reg, end_of(s), s);
+      use(section.moves[m].scale, end_of(s), s);
+      if (const int from = section.moves[m].gathered; from >= 0)
+        for (const Move::Term& t : section.moves[static_cast<size_t>(from)].terms) use(t.reg, end_of(s), s);
       for (const Move::Term& t : section.moves[m].terms) use(t.reg, end_of(s), s);
     }
   }

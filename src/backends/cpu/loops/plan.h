@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/loops/combine.h"
+#include "backends/cpu/loops/search.h"
 #include "backends/cpu/loops/split.h"
 #include "backends/cpu/loops/tile.h"
 
@@ -22,7 +24,8 @@ struct Loop {
 };
 
 // plain: between memory and scratch. addresses: of an access, the sums of its terms, i32; gather: a load from them.
-enum class MoveKind : uint8_t { plain, addresses, gather };
+// search: places in memory, i64, that are found there.
+enum class MoveKind : uint8_t { plain, addresses, gather, search };
 
 // A bound condition 0 <= offset + Σ coeffs[d]·index[d] < limit of a move.
 struct Move {
@@ -30,9 +33,12 @@ struct Move {
   int arg = -1;
   size_t bytes = 4;  // of an element in memory
   bool store = false;
-  bool accumulate = false;
-  DType dtype = DType::f32;              // accumulate
-  Reduction reduction = Reduction::sum;  // accumulate
+  CombineFn combine = nullptr;  // store: with what is there; else it is overwritten
+  size_t lane_bytes = 4;        // combine: of what is stored
+  SearchFn search = nullptr;
+  int gathered = -1;  // combine: this gather's rows, which are read where they lie
+  int scale = -1;     // gathered: the register of their factors, one for each row or (scale_span) in all
+  Span scale_span = Span::one;
   int64_t offset = 0;
   std::vector<int64_t> strides;  // by dimension; those of the tile's dimensions also step within it
   std::vector<Guard> guards;
@@ -113,6 +119,7 @@ struct Plan {
   int64_t tiles = 0;     // of the outer loops over the whole space
   double tile_cost = 0;  // estimated ns per outer tile
   bool serial = false;
+  int shared_dim = -1;  // serial: points that differ along it reach different elements, so that threads may share it
 };
 
 Plan make_plan(Piece piece, bool serial);

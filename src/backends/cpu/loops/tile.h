@@ -84,6 +84,9 @@ enum class Fold : uint8_t {
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
 TileFn scan_fn(Reduction reduction, Scalar type);
+TileFn log_scan_fn(Scalar type);  // of floats: the log of Σ exp
+// The last column so far where in[0] is in[2], or NaN; in[1] is that of each row, *(int64_t*)extra the first column's.
+TileFn running_place_fn(Scalar type);
 
 // The functions by lane type, one file each; the ones above choose among them.
 TileFn float_unary_fn(ExprOp op);

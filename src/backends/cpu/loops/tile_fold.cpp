@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "backends/cpu/loops/tile-inl.h"
 
@@ -177,13 +178,116 @@ TileFn choose_fold(Fold form) {
   return form == Fold::rows ? fold_as<T, F, Fold::rows> : fold_as<T, F, Fold::none>;
 }
 
+// Of several rows at once: each waits for its own last sum.
+template <class T, class Carry, class F, int rows>
+void scan_rows(const TileCall& c, int64_t first) {
+  Carry* kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1])) + first;
+  const T* a = row_of<T>(c, 0, first);
+  T* out = dst_row_of<T>(c, first);
+  const int64_t in_row = c.in_row[0], out_row = c.dst_row;
+  Carry carry[rows];
+  for (int r = 0; r < rows; ++r) carry[r] = kept[r];
+  for (int64_t j = 0; j < c.columns; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r)
+      out[r * out_row + j] = static_cast<T>(carry[r] = F::of(carry[r], static_cast<Carry>(a[r * in_row + j])));
+  for (int r = 0; r < rows; ++r) kept[r] = carry[r];
+}
 template <class T, class Carry, class F>
 void scan(const TileCall& c) {
+  int64_t r = 0;
+  for (; r + 4 <= c.rows; r += 4) scan_rows<T, Carry, F, 4>(c, r);
+  for (; r < c.rows; ++r) scan_rows<T, Carry, F, 1>(c, r);
+}
+
+// Whether no element is beyond the extreme so far; there is no beyond NaN, and NaN is.
+template <bool highest, class D, class Vector>
+HWY_INLINE bool none_beyond(D d, Vector x, Vector top) {
+  if constexpr (std::is_integral_v<hn::TFromD<D>>)
+    return hn::AllFalse(d, highest ? hn::Gt(x, top) : hn::Lt(x, top));
+  else
+    return hn::AllTrue(d, highest ? hn::Le(x, top) : hn::Ge(x, top));
+}
+
+// The extreme so far, rarely a new one: NaN from the first one on.
+template <class T, class Carry, bool highest>
+void scan_extreme(const TileCall& c) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < c.rows; ++r) {
-    Carry& carry = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
+    Carry& kept = const_cast<Carry*>(static_cast<const Carry*>(c.in[1]))[r];
     const T* a = row_of<T>(c, 0, r);
     T* out = dst_row_of<T>(c, r);
-    for (int64_t j = 0; j < c.columns; ++j) out[j] = static_cast<T>(carry = F::of(carry, static_cast<Carry>(a[j])));
+    T top = static_cast<T>(kept);
+    const auto walk = [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) {
+        const T x = a[j];
+        if (!(highest ? x <= top : x >= top) && top == top) top = x;
+        out[j] = top;
+      }
+    };
+    int64_t j = 0;
+    for (; j + lanes <= c.columns; j += lanes) {
+      const auto x = hn::LoadU(d, a + j), tops = hn::Set(d, top);
+      if (none_beyond<highest>(d, x, tops))
+        hn::StoreU(tops, d, out + j);
+      else
+        walk(j, j + lanes);
+    }
+    walk(j, c.columns);
+    kept = static_cast<Carry>(top);
+  }
+}
+
+// in[0] elements, in[2] their running extreme, in[1] the last place of it so far, by row.
+template <class T>
+void running_place(const TileCall& c) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t first = *static_cast<const int64_t*>(c.extra);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    int64_t& kept = const_cast<int64_t*>(static_cast<const int64_t*>(c.in[1]))[r];
+    const T *a = row_of<T>(c, 0, r), *tops = row_of<T>(c, 2, r);
+    int64_t* out = dst_row_of<int64_t>(c, r);
+    int64_t place = kept;
+    const auto walk = [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) {
+        if (a[j] == tops[j] || a[j] != a[j]) place = first + j;
+        out[j] = place;
+      }
+    };
+    int64_t j = 0;
+    for (; j + lanes <= c.columns; j += lanes) {
+      const auto x = hn::LoadU(d, a + j);
+      auto hit = hn::Eq(x, hn::LoadU(d, tops + j));
+      if constexpr (!std::is_integral_v<T>) hit = hn::Or(hit, hn::IsNaN(x));
+      if (hn::AllFalse(d, hit))
+        for (int64_t i = 0; i < lanes; ++i) out[j + i] = place;
+      else
+        walk(j, j + lanes);
+    }
+    walk(j, c.columns);
+    kept = place;
+  }
+}
+
+// The log of Σ exp: top + log(sum), of which infinities that are equal need no difference.
+template <class T>
+void scan_log(const TileCall& c) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    double& kept = const_cast<double*>(static_cast<const double*>(c.in[1]))[r];
+    const T* a = row_of<T>(c, 0, r);
+    T* out = dst_row_of<T>(c, r);
+    double top = kept, sum = top == -std::numeric_limits<double>::infinity() ? 0 : 1;
+    for (int64_t j = 0; j < c.columns; ++j) {
+      const double x = static_cast<double>(a[j]);
+      if (x > top)
+        sum = sum * std::exp(top - x) + 1, top = x;
+      else
+        sum += x == top ? 1 : std::exp(x - top);
+      kept = top + std::log(sum);
+      out[j] = static_cast<T>(kept);
+    }
   }
 }
 
@@ -221,12 +325,29 @@ TileFn find_plain_reduce(Reduction reduction, Scalar type, Fold form) {
   if (type == Scalar::i64) return find_fold<int64_t, WrapPlus, WrapTimes>(reduction, form);
   return find_fold<double, Plus, Times>(reduction, form);
 }
-TileFn find_scan(Reduction reduction, Scalar type) {
-  const bool sum = reduction == Reduction::sum;
-  if (type == Scalar::i64) return sum ? scan<int64_t, int64_t, WrapPlus> : scan<int64_t, int64_t, WrapTimes>;
-  if (type == Scalar::f32) return sum ? scan<float, double, Plus> : scan<float, double, Times>;
-  return sum ? scan<double, double, Plus> : scan<double, double, Times>;
+template <class T, class Carry, class Add, class Multiply>
+TileFn choose_scan(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return scan<T, Carry, Add>;
+    case Reduction::product:
+      return scan<T, Carry, Multiply>;
+    case Reduction::min:
+      return scan_extreme<T, Carry, false>;
+    default:
+      return scan_extreme<T, Carry, true>;
+  }
 }
+TileFn find_scan(Reduction reduction, Scalar type) {
+  if (type == Scalar::i64) return choose_scan<int64_t, int64_t, WrapPlus, WrapTimes>(reduction);
+  if (type == Scalar::f32) return choose_scan<float, double, Plus, Times>(reduction);
+  return choose_scan<double, double, Plus, Times>(reduction);
+}
+TileFn find_running_place(Scalar type) {
+  if (type == Scalar::i64) return running_place<int64_t>;
+  return type == Scalar::f32 ? running_place<float> : running_place<double>;
+}
+TileFn find_log_scan(Scalar type) { return type == Scalar::f32 ? scan_log<float> : scan_log<double>; }
 
 }  // namespace
 }  // namespace npusim::cpu::HWY_NAMESPACE
@@ -237,11 +358,15 @@ namespace npusim::cpu {
 HWY_EXPORT(find_float_reduce);
 HWY_EXPORT(find_plain_reduce);
 HWY_EXPORT(find_scan);
+HWY_EXPORT(find_log_scan);
+HWY_EXPORT(find_running_place);
 
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
   if (type == Scalar::f32) return HWY_DYNAMIC_DISPATCH(find_float_reduce)(reduction, fold, wide);
   return HWY_DYNAMIC_DISPATCH(find_plain_reduce)(reduction, type, fold);
 }
 TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
+TileFn running_place_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_running_place)(type); }
+TileFn log_scan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_log_scan)(type); }
 }  // namespace npusim::cpu
 #endif

@@ -30,7 +30,9 @@ struct LongEntry {
 
 inline constexpr int digit_bits = 11;
 inline constexpr int64_t digits = int64_t{1} << digit_bits;
-inline constexpr int64_t radix_from = 256;  // elements: fewer are compared
+inline constexpr int64_t radix_from = 64;  // elements: fewer are compared
+// Of few elements the digits are short: there are counts to clear and to add up for each.
+inline int bits_of_digits(int64_t n) { return n < 4096 ? 8 : digit_bits; }
 
 // f(part) for each of some parts, on a thread each.
 template <typename F>
@@ -49,16 +51,18 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
     std::sort(entries, entries + n);
     return entries;
   }
-  for (int shift = 0; shift < key_bits; shift += digit_bits) {
-    const auto digit = [&](const Entry& e) { return e.key() >> shift & (digits - 1); };
+  const int step = bits_of_digits(n);
+  const int64_t size = int64_t{1} << step;
+  for (int shift = 0; shift < key_bits; shift += step) {
+    const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> shift) & (size - 1); };
     for_parts(parts, [&](int part) {
       int64_t* own = counts + part * digits;
-      std::fill(own, own + digits, 0);
+      std::fill(own, own + size, 0);
       for (int64_t i = n * part / parts; i < n * (part + 1) / parts; ++i) ++own[digit(entries[i])];
     });
     int64_t before = 0;
     bool all_equal = false;
-    for (int64_t d = 0; d < digits; ++d) {
+    for (int64_t d = 0; d < size; ++d) {
       const int64_t start = before;
       for (int part = 0; part < parts; ++part) before += std::exchange(counts[part * digits + d], before);
       all_equal = all_equal || before - start == n;

@@ -8,12 +8,14 @@
 
 namespace npusim::cpu {
 
-// Of one dtype: Raw is an element's memory; keys have so many bits, which `bits` of Key hold.
+// Of one dtype: Raw is an element's memory; keys have so many bits, which `bits` of Key hold. Those of a row may be
+// `narrow`: lie near each other.
 template <typename RawType, int key_bits>
 struct KeyOfInteger {
   using Raw = std::make_unsigned_t<RawType>;
   using Key = std::conditional_t<key_bits == 64, uint64_t, uint32_t>;
   static constexpr int bits = key_bits;
+  static constexpr bool narrow = key_bits >= 32;
   static Key key(Raw x) {
     constexpr Key sign = std::is_signed_v<RawType> ? Key{1} << (bits - 1) : 0;
     return static_cast<Key>(x) ^ sign;
@@ -29,6 +31,7 @@ struct KeyOfFloat {
   using Raw = RawType;
   using Key = std::conditional_t<sizeof(Raw) == 8, uint64_t, uint32_t>;
   static constexpr int bits = 8 * sizeof(Raw);
+  static constexpr bool narrow = false;
   static Key key(Raw raw) {
     constexpr Key sign = Key{1} << (bits - 1), all = (sign - 1) | sign;
     const Key x = raw == sign ? 0 : raw;  // −0 is 0

@@ -1,8 +1,12 @@
 // The step that orders rows: how they are shared among threads, and where each thread works.
 #include "backends/cpu/order/order.h"
 
+#include <bit>
+#include <utility>
+
 #include "backends/cpu/order/entries.h"
 #include "backends/cpu/order/keys.h"
+#include "backends/cpu/order/select.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 
@@ -26,7 +30,7 @@ class OrderStep final : public BoundStep {
     const OrderForm form = order_form(kernel);
     from_ = static_cast<const Raw*>(args[static_cast<size_t>(form.from->arg)]) + form.from->offset;
     to_ = static_cast<int64_t*>(args[static_cast<size_t>(form.to->arg)]) + form.to->offset;
-    length_ = form.length, count_ = form.count;
+    length_ = form.length, first_ = form.first, count_ = form.count;
     from_step_ = form.from->strides.back(), to_step_ = form.step;
     for (size_t d = 0; d + 1 < kernel.space.size(); ++d) {
       dims_.push_back({kernel.space[d], form.from->strides[d], form.to->strides[d]});
@@ -35,18 +39,19 @@ class OrderStep final : public BoundStep {
     const std::vector<bool> meets = colliding_dims(kernel, *form.to);
     if (std::find(meets.begin(), meets.end(), true) != meets.end()) threads_ = 1;  // the last one stays
     if (form.descending) flip_ = static_cast<Key>(~uint64_t{0} >> (64 - Keys::bits));
-    few_ = count_ <= length_ / 8;
-    const int64_t entries = few_ ? room_of_first(count_) : 2 * length_;
-    of_thread_ = rounded(entries * static_cast<int64_t>(sizeof(Entry))) + count_bytes;
+    way_ = first_ + count_ <= length_ / 8 ? Way::few : count_ == 1 ? Way::one : Way::all;
+    const int64_t entries = way_ == Way::few ? room_of_first(first_ + count_) : 2 * length_;
+    of_thread_ = rounded(entries * static_cast<int64_t>(way_ == Way::one ? sizeof(Key) : sizeof(Entry))) + count_bytes;
     if (count_ > 0 && rows_ > 0) scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_);
   }
 
   void run() override {
     if (scratch_bytes_ == 0) return;
     const int threads = std::min(threads_, thread_count());
-    if (rows_ < threads && length_ >= long_row) {
+    if (rows_ < threads && length_ >= long_row && way_ != Way::one) {
       // Of a few each part finds as many.
-      const auto parts = static_cast<int>(std::min<int64_t>(threads, few_ ? length_ / count_ : threads));
+      const int64_t most = way_ == Way::few ? length_ / (first_ + count_) : threads;
+      const auto parts = static_cast<int>(std::min<int64_t>(threads, most));
       for (int64_t row = 0; row < rows_; ++row) order_row(row, 0, parts);
       return;
     }
@@ -55,9 +60,12 @@ class OrderStep final : public BoundStep {
       for (int64_t row = rows_ * part / parts; row < rows_ * (part + 1) / parts; ++row) order_row(row, part, 1);
     });
   }
-  std::string describe() const override { return few_ ? "first of rows" : "order of rows"; }
+  std::string describe() const override {
+    return way_ == Way::few ? "first of rows" : way_ == Way::one ? "one of rows" : "order of rows";
+  }
 
  private:
+  enum class Way { all, few, one };
   struct Dim {
     int64_t extent, from, to;
   };
@@ -96,32 +104,76 @@ class OrderStep final : public BoundStep {
 
   // By `parts` threads, the first of which is this one.
   void order_row(int64_t row, int thread, int parts) const {
-    few_ ? first_of(row, thread, parts) : all_of(row, thread, parts);
+    if (way_ == Way::one) return one_of(row, thread);
+    way_ == Way::few ? first_of(row, thread, parts) : all_of(row, thread, parts);
+  }
+
+  int64_t* counts_of(int thread) const {
+    return reinterpret_cast<int64_t*>(scratch_ + (thread + 1) * of_thread_ - count_bytes);
+  }
+
+  void one_of(int64_t row, int thread) const {
+    const Row at = row_at(row);
+    Key* keys = reinterpret_cast<Key*>(scratch_ + thread * of_thread_);
+    each_block(at.from, 0, length_,
+               [&](const Key* block, int64_t n, int64_t place) { std::copy_n(block, n, keys + place); });
+    auto* counts = reinterpret_cast<uint32_t*>(counts_of(thread));
+    *at.to = select_place(keys, keys + length_, counts, length_, first_);
+  }
+
+  // The least and the largest key of the row.
+  std::pair<Key, Key> range_of(const Row& at, int thread, int parts) const {
+    const auto ends = [&](int part) {
+      return reinterpret_cast<Key*>(parts > 1 ? counts() + part * digits : counts_of(thread));
+    };
+    for_parts(parts, [&](int part) {
+      Key low = static_cast<Key>(~Key{0}), high = 0;
+      each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
+                 [&](const Key* keys, int64_t n, int64_t) {
+                   for (int64_t i = 0; i < n; ++i) low = std::min(low, keys[i]), high = std::max(high, keys[i]);
+                 });
+      ends(part)[0] = low, ends(part)[1] = high;
+    });
+    std::pair<Key, Key> range{ends(0)[0], ends(0)[1]};
+    for (int part = 1; part < parts; ++part)
+      range = {std::min(range.first, ends(part)[0]), std::max(range.second, ends(part)[1])};
+    return range;
   }
 
   void all_of(int64_t row, int thread, int parts) const {
     const Row at = row_at(row);
-    Entry* entries = entries_of(thread);
-    int64_t* own_counts = reinterpret_cast<int64_t*>(scratch_ + (thread + 1) * of_thread_ - count_bytes);
+    if constexpr (!Keys::narrow) return sort_row<Entry>(at, 0, Keys::bits, thread, parts);
+    const auto [low, high] = range_of(at, thread, parts);
+    const int bits = std::bit_width(static_cast<Key>(high - low));
+    if (bits <= 32 && length_ <= int64_t{1} << 32) return sort_row<ShortEntry>(at, low, bits, thread, parts);
+    sort_row<Entry>(at, low, bits, thread, parts);
+  }
+
+  // By keys from `low` on, of so many bits.
+  template <typename Sorted>
+  void sort_row(const Row& at, Key low, int bits, int thread, int parts) const {
+    auto* entries = reinterpret_cast<Sorted*>(entries_of(thread));
     for_parts(parts, [&](int part) {
       each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
                  [&](const Key* keys, int64_t n, int64_t place) {
+                   using Part = decltype(entries->key());
                    for (int64_t i = 0; i < n; ++i)
-                     entries[place + i] = Entry(keys[i], static_cast<uint64_t>(place + i));
+                     entries[place + i] = Sorted(static_cast<Part>(keys[i] - low), static_cast<uint64_t>(place + i));
                  });
     });
-    const Entry* sorted =
-        sort_entries(entries, entries + length_, parts > 1 ? counts() : own_counts, length_, Keys::bits, parts);
+    const Sorted* sorted =
+        sort_entries(entries, entries + length_, parts > 1 ? counts() : counts_of(thread), length_, bits, parts);
     for_parts(parts, [&](int part) {
       for (int64_t i = count_ * part / parts; i < count_ * (part + 1) / parts; ++i)
-        at.to[i * to_step_] = sorted[i].place();
+        at.to[i * to_step_] = sorted[first_ + i].place();
     });
   }
 
   void first_of(int64_t row, int thread, int parts) const {
     const Row at = row_at(row);
+    const int64_t count = first_ + count_;
     for_parts(parts, [&](int part) {
-      First<Entry, Key> first(entries_of(thread + part), count_);
+      First<Entry, Key> first(entries_of(thread + part), count);
       each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
                  [&](const Key* keys, int64_t n, int64_t place) { first.add(keys, n, place); });
       first.finish();
@@ -129,19 +181,19 @@ class OrderStep final : public BoundStep {
     Entry* found = entries_of(thread);
     // Each part has found `count` of its own: it is long and they are few.
     for (int part = 1; part < parts; ++part) {
-      std::copy_n(entries_of(part), count_, found + count_);
-      std::nth_element(found, found + count_ - 1, found + 2 * count_);
+      std::copy_n(entries_of(part), count, found + count);
+      std::nth_element(found, found + count - 1, found + 2 * count);
     }
-    std::sort(found, found + count_);
-    for (int64_t i = 0; i < count_; ++i) at.to[i * to_step_] = found[i].place();
+    std::sort(found, found + count);
+    for (int64_t i = 0; i < count_; ++i) at.to[i * to_step_] = found[first_ + i].place();
   }
 
   const Raw* from_ = nullptr;
   int64_t* to_ = nullptr;
   std::vector<Dim> dims_;  // all but the row
-  int64_t rows_ = 1, length_ = 0, count_ = 0, from_step_ = 0, to_step_ = 0;
+  int64_t rows_ = 1, length_ = 0, first_ = 0, count_ = 0, from_step_ = 0, to_step_ = 0;
   Key flip_ = 0;  // descending: all bits
-  bool few_ = false;
+  Way way_ = Way::all;
   int threads_;
   int64_t of_thread_ = 0;  // bytes of scratch
 };

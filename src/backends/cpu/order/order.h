@@ -7,7 +7,8 @@
 
 namespace npusim::cpu {
 
-// All of a row by its keys' digits, or its first few by a scan; rows side by side on all threads, or one long row.
+// All of a row by its keys' digits, its first few by a scan, or one of them by a search; rows side by side on all
+// threads, or one long row.
 std::unique_ptr<BoundStep> make_order_step(const Kernel& kernel, std::vector<void*> args, int threads);
 
 }  // namespace npusim::cpu

@@ -31,6 +31,10 @@ Blocking choose_blocking(const Operand& a, int64_t columns) {
   return {tall_tile(), wide_depth, 128, 128, Blocking::by_row, wide_stride};
 }
 
+Blocking blocking_of_pairs() {
+  return {wide_tile(), 256, 128, many_registers() ? 128 : wide_tile().columns, Blocking::by_tile, 0};
+}
+
 std::string own_product_wins(const Operand& a, int64_t columns) {
   const int64_t depth = a.size(2);
   if (a.dtype != DType::f32) return {};

@@ -20,6 +20,7 @@ struct Blocking {
   int64_t row_stride;
 };
 Blocking choose_blocking(const Operand& a, int64_t columns);
+Blocking blocking_of_pairs();  // of other pairings than the product
 
 // How threads share batches, rows and panels: each its own contiguous part, no barrier.
 struct Grid {

@@ -24,15 +24,16 @@ int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class MatmulStep final : public BoundStep {
  public:
-  explicit MatmulStep(Problem& problem) : MatmulStep(problem, matrices_of(problem)) {}
-  MatmulStep(const Problem& p, Matrices& m)
-      : threads_(usable_threads(p.kernel, p.context)),
+  MatmulStep(Problem& problem, Pairing pairing) : MatmulStep(problem, matrices_of(problem), pairing) {}
+  MatmulStep(const Problem& p, Matrices& m, Pairing pairing)
+      : pairing_(pairing),
+        threads_(usable_threads(p.kernel, p.context)),
         a_(std::move(m.a)),
         b_(std::move(m.b)),
         rows_(a_.size(1)),
         columns_(b_.size(1)),
         depth_(a_.size(2)),
-        blocking_(choose_blocking(a_, columns_)),
+        blocking_(pairing == Pairing::product ? choose_blocking(a_, columns_) : blocking_of_pairs()),
         width_(blocking_.tile.columns),
         ld_(blocking_.group_columns + 16),
         panels_(ceil_div(columns_, width_)),
@@ -58,8 +59,9 @@ class MatmulStep final : public BoundStep {
   }
 
   std::string describe() const override {
-    return fmt::format("matmul {}x{}x{}x{} b {}{}{}", a_.size(0), rows_, columns_, depth_, dtype_name(b_.dtype),
-                       weight_ ? " packed" : "", finish_ ? "" : " + epilogue");
+    return fmt::format("{} {}x{}x{}x{} b {}{}{}", pairing_ == Pairing::product ? "matmul" : "distances", a_.size(0),
+                       rows_, columns_, depth_, dtype_name(b_.dtype), weight_ ? " packed" : "",
+                       finish_ ? "" : " + epilogue");
   }
 
  private:
@@ -123,6 +125,7 @@ class MatmulStep final : public BoundStep {
       const bool packs = blocking_.rows != Blocking::in_place && !shared;
       if (packs && i.group == 0 && i.part == 0) pack_slice(batch, r0, r1, i.slice, a, 0, 1);
       BlockProduct product{.tile = blocking_.tile,
+                           .pairing = pairing_,
                            .a = a + slice_offset(i.slice, rows),
                            .rows = rows,
                            .c = c + (g.p0 - first(i.group)) * width_,
@@ -198,6 +201,7 @@ class MatmulStep final : public BoundStep {
     product.next_bytes = (g.k1 - g.k0) * panel_row_bytes();
   }
 
+  Pairing pairing_;
   int threads_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   int64_t rows_, columns_, depth_;
@@ -213,6 +217,9 @@ class MatmulStep final : public BoundStep {
 
 }  // namespace
 
-Answer make_matmul_step(Problem& problem) { return accept(std::make_unique<MatmulStep>(problem)); }
+Answer make_matmul_step(Problem& problem) { return accept(std::make_unique<MatmulStep>(problem, Pairing::product)); }
+std::unique_ptr<BoundStep> make_paired_step(Problem& problem, Pairing pairing) {
+  return std::make_unique<MatmulStep>(problem, pairing);
+}
 
 }  // namespace npusim::cpu

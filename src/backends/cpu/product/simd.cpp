@@ -160,9 +160,24 @@ HWY_INLINE void store_direct(const VF (&sum)[rows][vectors], const Direct& direc
 
 constexpr bool ends_directly(int64_t stride) { return stride == wide_stride || stride == any_stride; }
 
+template <Pairing pairing>
+HWY_INLINE VF merged(VF a, VF b) {
+  if constexpr (pairing != Pairing::farthest) return hn::Add(a, b);
+  // Of floats that are not negative the order is that of their bits, and NaN is above all.
+  const hn::RebindToSigned<F> bits;
+  return hn::BitCast(F(), hn::Max(hn::BitCast(bits, a), hn::BitCast(bits, b)));
+}
+template <Pairing pairing>
+HWY_INLINE VF paired(VF a, VF b, VF so_far) {
+  if constexpr (pairing == Pairing::product) return hn::MulAdd(a, b, so_far);
+  const VF apart = hn::Sub(a, b);
+  if constexpr (pairing == Pairing::squares) return hn::MulAdd(apart, apart, so_far);
+  return merged<pairing>(so_far, hn::Abs(apart));
+}
+
 // Row r of a block at depth k: a[r · stride + k], or a[k · rows + r] when stride is `blocked`; a_stride is
 // any_stride's.
-template <int rows, int64_t stride, int vectors, int panel_vectors>
+template <Pairing pairing, int rows, int64_t stride, int vectors, int panel_vectors>
 void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t depth, float* HWY_RESTRICT c,
           int64_t ldc, bool add, Ahead ahead, const Direct* direct, [[maybe_unused]] int64_t a_stride) {
   const F f;
@@ -191,7 +206,7 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
                                 : stride == any_stride ? a[r * a_stride + k]
                                                        : a[r * stride + k]);
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(x, b[v], sum[r][v]);
+        for (int v = 0; v < vectors; ++v) sum[r][v] = paired<pairing>(x, b[v], sum[r][v]);
       }
     }
   }
@@ -199,7 +214,7 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v)
-      if (add) sum[r][v] = hn::Add(sum[r][v], hn::LoadU(f, c + r * ldc + v * lanes));
+      if (add) sum[r][v] = merged<pairing>(sum[r][v], hn::LoadU(f, c + r * ldc + v * lanes));
   if constexpr (ends_directly(stride)) {
     if (direct) {
       const DType dtype = direct->finish->out.dtype;
@@ -216,17 +231,17 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel, int64_t 
 
 using Tile = void (*)(const float*, const float*, int64_t, float*, int64_t, bool, Ahead, const Direct*, int64_t);
 // Tile i has i / vectors + 1 rows and i % vectors + 1 of a panel's vectors.
-template <int64_t stride, int vectors, int... i>
+template <Pairing pairing, int64_t stride, int vectors, int... i>
 constexpr std::array<Tile, sizeof...(i)> tiles_of(std::integer_sequence<int, i...>) {
-  return {tile<i / vectors + 1, stride, i % vectors + 1, vectors>...};
+  return {tile<pairing, i / vectors + 1, stride, i % vectors + 1, vectors>...};
 }
 
 // With 32 registers one block of rows stays in L1 while the panels come from L2; with 16 one panel, if it is small, and
 // the rows come: a step reads less of them.
-template <int64_t stride, int panel_rows, int panel_vectors>
+template <int64_t stride, int panel_rows, int panel_vectors, Pairing pairing = Pairing::product>
 void multiply(const BlockProduct& p, int64_t a_stride = stride) {
   static constexpr auto tiles =
-      tiles_of<stride, panel_vectors>(std::make_integer_sequence<int, panel_rows * panel_vectors>());
+      tiles_of<pairing, stride, panel_vectors>(std::make_integer_sequence<int, panel_rows * panel_vectors>());
   constexpr int64_t width = panel_vectors * lanes, most = 256;  // columns that end directly
   const int64_t blocks = (p.rows + panel_rows - 1) / panel_rows;
   const bool direct = ends_directly(stride) && p.finish && p.finish->activation == Activation::linear &&
@@ -271,7 +286,18 @@ void multiply(const BlockProduct& p, int64_t a_stride = stride) {
     for (int64_t n = 0; n * width < p.columns; ++n) multiply_tile(i, r0, r1, n);
   }
 }
-void multiply_blocks(const BlockProduct& product) { multiply<blocked, wide_rows, wide_vectors>(product); }
+void multiply_blocks(const BlockProduct& product) {
+  switch (product.pairing) {
+    case Pairing::product:
+      return multiply<blocked, wide_rows, wide_vectors>(product);
+    case Pairing::squares:
+      return multiply<blocked, wide_rows, wide_vectors, Pairing::squares>(product);
+    case Pairing::distances:
+      return multiply<blocked, wide_rows, wide_vectors, Pairing::distances>(product);
+    case Pairing::farthest:
+      return multiply<blocked, wide_rows, wide_vectors, Pairing::farthest>(product);
+  }
+}
 void multiply_rows(const BlockProduct& product, int64_t a_stride) {
   if constexpr (!has_many) multiply<any_stride, wide_rows, wide_vectors>(product, a_stride);
 }

@@ -36,12 +36,16 @@ inline constexpr int64_t narrow_depth = 128, narrow_stride = narrow_depth + 16;
 
 struct Finish;
 
+// What a pair of elements gives and how that is gathered along k: Σ a·b, Σ (a − b)², Σ |a − b|, the largest |a − b|.
+enum class Pairing : uint8_t { product, squares, distances, farthest };
+
 // Rows times `columns` columns, which lie in panels of w = tile.columns:
 // c[r·ldc + n] (+)= Σ_k a(r, k) · panels[n / w·panel_stride + k·w + n % w]. The last panel has w columns too, and of c
 // whole vectors are written.
 // The sum over k is in order, so results do not depend on how rows are blocked.
 struct BlockProduct {
   TileShape tile;
+  Pairing pairing = Pairing::product;  // others: multiply_blocks only
   const float* a = nullptr;
   int64_t rows = 0;
   const float* panels = nullptr;

@@ -31,6 +31,36 @@ TEST(Accumulate, CombinesAsTheInterpreterDoes) {
       }
 }
 
+// Columns that threads share, and rows that combine at places of their own.
+TEST(Accumulate, SharesWhatDoesNotMeet) {
+  for (const DType dtype : {DType::f32, DType::i64, DType::u8})
+    for (const int64_t columns : {17, 33, 300})
+      for (const bool per_column : {false, true})
+        check_kernel_runs(combining(dtype, dtype, Reduction::sum, 500, columns, 6, per_column));
+}
+
+// Rows of a table, chosen by one index and combined at another: those of neighbours that meet, and times a number each.
+TEST(Accumulate, CombinesRowsFromWhereTheyLie) {
+  Check check;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (int reduction = 0; reduction < 4; ++reduction)
+      for (const int64_t columns : {1, 16, 70, 300})
+        for (const int scaled : {0, 1, 2}) {
+          KernelBuilder b({90, columns});
+          const int old = b.input({DType::f32, {6, columns}}), table = b.input({dtype, {6, columns}});
+          const int from = b.input({DType::i64, {90, 1}}), to = b.input({DType::i64, {90, 1}});
+          const Coord row[] = {b.load_broadcast(from), b.dim(1)}, at[] = {b.load_broadcast(to), b.dim(1)};
+          Ex x = b.load(table, row);
+          if (scaled) x = x * b.load_broadcast(b.input({DType::f32, scaled == 1 ? Shape{90, 1} : Shape{1}}));
+          b.store(b.output({DType::f32, {6, columns}}, old), at, x, static_cast<Reduction>(reduction));
+          check.seed = static_cast<unsigned>(reduction * 10 + scaled);
+          check.special.clear();
+          if (scaled == 0) check.special = {std::nan(""), 1, 1, 1, 1, std::numeric_limits<double>::infinity()};
+          check.low = reduction == 1 ? 0.9 : -2, check.high = reduction == 1 ? 1.1 : 2;
+          check_kernel_runs(b.finish("rows"), check);
+        }
+}
+
 TEST(Accumulate, CutsAndKeeps) {
   const auto combined = [](DType dtype, DType value, Reduction reduction, double start, std::vector<double> values) {
     const auto count = static_cast<int64_t>(values.size());

@@ -109,8 +109,9 @@ TEST(LoopRows, ArgMax) {
 }
 
 TEST(LoopRows, Scans) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (DType dtype : {DType::f32, DType::i64, DType::f64})
-    for (Reduction reduction : {Reduction::sum, Reduction::product})
+    for (Reduction reduction : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max})
       each_row([&](int64_t rows, int64_t n, bool strided) {
         Rows r(rows, n, strided);
         const Ex x = r.input(dtype);
@@ -119,6 +120,7 @@ TEST(LoopRows, Scans) {
         Check check;
         check.least = 1, check.most = 3;
         check.tolerance = 1e-5;
+        if (reduction >= Reduction::min && n % 2) check.special = {nan, inf, -inf, 1, 1, 1, 1, 1};
         if (reduction == Reduction::product) check.low = 0.99, check.high = 1.01;
         check_kernel_runs(r.finish("scan"), check);
       });
@@ -126,6 +128,40 @@ TEST(LoopRows, Scans) {
   const Ex s = r.b.scan(Reduction::sum, r.input(DType::f32));
   r.output(DType::f32, s / r.b.reduce(Reduction::max, abs(s)));
   check_kernel_runs(r.finish("scan_normalised"));
+}
+
+TEST(LoopRows, RunningExtremesAndWhereTheyAre) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (DType dtype : {DType::f32, DType::f16, DType::i64})
+    for (Reduction reduction : {Reduction::min, Reduction::max})
+      for (const std::vector<double>& special : {std::vector<double>{}, {1, 2, 3}, {nan, inf, 1, -inf, 1, 1, 1, 1}})
+        each_row([&](int64_t rows, int64_t n, bool strided) {
+          Rows r(rows, n, strided);
+          const Ex x = r.input(dtype), top = r.b.scan(reduction, x);
+          const Ex hit = is_float(dtype) ? x == top || isnan(x) : x == top;
+          r.output(dtype, top);
+          r.output(DType::i64, r.b.scan(Reduction::max, select(hit, r.b.index(1), int64_t{-1})));
+          Check check;
+          check.special = special;
+          check_kernel_runs(r.finish("cummax"), check);
+        });
+}
+
+TEST(LoopRows, LogsOfRunningSums) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const std::vector<double>& special : {std::vector<double>{}, {-inf, -1e30, 500}, {inf, -inf, nan, 1, 1, 1}})
+      each_row([&](int64_t rows, int64_t n, bool strided) {
+        Rows r(rows, n, strided);
+        const Ex x = r.input(dtype);
+        r.output(dtype, r.b.scan(Reduction::sum, x));
+        Kernel k = r.finish("logcumsumexp");
+        for (Expr& e : k.exprs)
+          if (e.op == ExprOp::scan) e.integer = 1;
+        Check check;
+        check.special = special;
+        check_kernel_runs(k, check);
+      });
 }
 
 TEST(LoopRows, SeveralRowDimensions) {

@@ -34,7 +34,7 @@ void run_as_interpreted(const OrderCase& c, int threads) {
 
 TEST(Order, GivesWhatTheInterpreterGives) {
   Draws d(3);
-  for (int n = 0; n < 400; ++n) run_as_interpreted(test::draw_order(d, n % 20 == 0 ? 3000 : 300), 1 + n % 3);
+  for (int n = 0; n < 600; ++n) run_as_interpreted(test::draw_order(d, n % 20 == 0 ? 3000 : 300), 1 + n % 3);
 }
 
 TEST(Order, SharesALongRow) {
@@ -46,6 +46,8 @@ TEST(Order, SharesALongRow) {
         c.kernel = test::order_kernel(dtype, {}, 70001, count, d.chance(0.5));
         for (const KernelArg& arg : c.kernel.args) c.memory.push_back(make_tensor({arg.dtype, {arg.elements}}));
         for (int64_t i = 0; i < 70001; ++i) test::draw_element(d, c.memory[0], i, few);
+        run_as_interpreted(c, 3);
+        c.kernel = test::order_kernel(dtype, {}, 70001, count, d.chance(0.5), d.whole(0, 70001 - count));
         run_as_interpreted(c, 3);
       }
 }
