@@ -12,6 +12,7 @@
 
 #include "backends/cpu/loops/tile-inl.h"
 #include "base/dtype.h"
+#include "kernel/facts/index_form.h"
 #include "kernel/scalar.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -92,7 +93,7 @@ void combine_tile(const CombineTile& c) {
       for (int64_t i = 0; i < c.columns; ++i) {
         const int64_t value = values[i * c.values_column];
         if (static_cast<uint64_t>(value) >= extent)
-          c.trap->index(value, c.extent);
+          c.trap->index(index_as_given(value, c.added), c.extent);
         else
           How::combine(memory[value * c.stride + i * c.column_step], lanes[i]);
       }
@@ -100,7 +101,7 @@ void combine_tile(const CombineTile& c) {
     }
     if (values) {
       if (static_cast<uint64_t>(*values) >= extent) {
-        c.trap->index(*values, c.extent);
+        c.trap->index(index_as_given(*values, c.added), c.extent);
         continue;
       }
       memory += *values * c.stride;
@@ -181,7 +182,7 @@ void combine_rows(const CombineTile& c) {
     const int64_t value = c.values[begin * c.values_row];
     for (end = begin + 1; end < c.rows && c.row_step == 0 && c.values[end * c.values_row] == value;) ++end;
     if (static_cast<uint64_t>(value) >= static_cast<uint64_t>(c.extent)) {
-      c.trap->index(value, c.extent);
+      c.trap->index(index_as_given(value, c.added), c.extent);
       continue;
     }
     float* to = reinterpret_cast<float*>(c.memory) + value * c.stride + begin * c.row_step;

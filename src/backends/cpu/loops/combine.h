@@ -17,6 +17,7 @@ struct CombineTile {
   const int64_t* values = nullptr;
   int64_t values_row = 0, values_column = 0;
   int64_t stride = 0, extent = 0;  // a value outside the extent is a trap, and its point is left out
+  int64_t added = 0;               // index_as_given()
   Trap* trap = nullptr;
   // Of combine_rows: instead of lanes, row r is at source + r · source_step + addresses[r · addresses_row] elements,
   // times scales[r · scales_row] where there are scales.

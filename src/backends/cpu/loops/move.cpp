@@ -101,6 +101,7 @@ void accumulate(const MoveCall& m) {
     if (!m.terms.empty()) {
       tile.values = m.terms[0].values, tile.values_row = m.terms[0].row, tile.values_column = m.terms[0].column;
       tile.stride = move.terms[0].stride, tile.extent = std::max<int64_t>(move.terms[0].extent, 0);
+      tile.added = move.terms[0].added;
     }
     if (const MoveCall* from = m.gathered) {
       tile.source = from->memory, tile.source_step = from->move->row_stride;
