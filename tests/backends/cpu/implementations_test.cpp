@@ -109,7 +109,7 @@ TEST(ContractionChoice, FewChannels) {
   const std::string why = many_registers() ? "a machine on which oneDNN takes such images as they are; " : "";
   const std::string before = "depthwise: filters that see more than one channel; ";
   for (bool last : {true, false}) {
-    c.channels_last = last;
+    c.channels_last = last, c.result_turned = !last;
     const std::string choice = choice_of(conv(c, plain), {1}, plain_context());
     EXPECT_TRUE(choice.starts_with(before + (why.empty() ? "then few" : "few channels: " + why))) << choice;
   }

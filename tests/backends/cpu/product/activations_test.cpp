@@ -225,7 +225,8 @@ TEST(ContractionActivations, ConvolutionsOfOtherKinds) {
          {std::pair("depthwise", depthwise), {"matmul", pointwise}, {"matmul", patches}, {"conv", grouped}}) {
       ConvCase c = from;
       c.type = c.weight_type = type;
-      check_all(name, [&](auto epilogue) { return conv(c, epilogue); });
+      const bool shared = c.groups == depthwise.groups && type == DType::f32;  // oneDNN has what tiles do not end with
+      check_all(shared ? "" : name, [&](auto epilogue) { return conv(c, epilogue); });
     }
 }
 
