@@ -203,7 +203,9 @@ template <int taps, int step, int count, bool edge>
 void sum_row(const Neighbours& p) {
   constexpr int64_t lanes = finish_lanes;
   constexpr int columns = (count - 1) * step + taps;
-  for (int64_t c = 0; c < p.channels; c += lanes) {
+  for (int64_t next = 0; next < p.channels; next += lanes) {
+    // The last vector begins earlier where it would be partly filled, unless what it adds may be what was stored.
+    const int64_t c = p.residual ? next : std::max<int64_t>(0, std::min(next, p.channels - lanes));
     const int64_t there = std::min(lanes, p.channels - c);
     VF sum[count];
 #pragma GCC unroll 8
