@@ -3,6 +3,7 @@
 // no conversion is needed because nobody else sees them.
 #include <algorithm>
 
+#include "kernel/facts/conv_windows.h"
 #include "kernel/fuse/index_map.h"
 #include "kernel/fuse/simplify.h"
 #include "passes/image_layout.h"
@@ -102,10 +103,26 @@ class LayoutChooser {
       wanted_[static_cast<size_t>(v)] = true;
   }
 
+  // What a view stands between, as after a shuffle of channels, gets the shape in which the convolution sees it: it is
+  // the same memory.
+  void name_image(const Kernel& conv, ValueId v) {
+    Value& value = value_of(graph_, v);
+    if (!own_[static_cast<size_t>(v)] || value.type.shape.size() + 1 == conv.space.size()) return;
+    const auto windows = conv_windows(conv);
+    if (!windows || conv.contraction->a.offset != 0) return;
+    Shape shape{windows->batch, windows->groups * windows->in_channels};
+    shape.insert(shape.end(), windows->input.begin(), windows->input.end());
+    const Shape strides = row_major_strides(shape);
+    bool same = element_count(shape) == element_count(value.type.shape);
+    for (size_t d = 0; d < shape.size(); ++d) same = same && (shape[d] == 1 || windows->image_strides[d] == strides[d]);
+    if (same) value.type.shape = std::move(shape);
+  }
+
   void want(const Node& node) {
     const Kernel& k = *node.kernel;
     if (k.contraction && k.contraction->kind == ContractionKind::conv) {
       const ValueId in = node.inputs[static_cast<size_t>(k.contraction->a.arg)];
+      name_image(k, in);
       if (is_image(k, value_of(graph_, in), read_channel_stride(k))) mark(in);
       for (const Store& s : k.stores) {
         const ValueId out = node.outputs[static_cast<size_t>(s.access.arg) - node.inputs.size()];

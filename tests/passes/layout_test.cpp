@@ -141,6 +141,29 @@ TEST(Layout, TransposedImagesStayAsTheyAre) {
   EXPECT_EQ(stored(run, "n"), Shape{});
 }
 
+// Channels that are shuffled have five dimensions in between; convolutions behind them read channels side by side.
+TEST(Layout, ShuffledChannels) {
+  const std::string text =
+      "input %x: float32[1, 3, 7, 6]\n"
+      "weight %w1: float32[12, 3, 3, 3] = \"w1\"\nweight %w2: float32[8, 12, 1, 1] = \"w2\"\n"
+      "weight %w3: float32[12, 1, 3, 3] = \"w3\"\n"
+      "%a: float32[1, 12, 7, 6] = aten.conv2d.default(%x, %w1, None, padding=[1, 1])\n"
+      "%b: float32[1, 12, 7, 6] = aten.relu.default(%a)\n"
+      "%v: float32[1, 2, 6, 7, 6] = aten.view.default(%b, size=[1, 2, 6, 7, 6])\n"
+      "%t: float32[1, 6, 2, 7, 6] = aten.transpose.int(%v, dim0=1, dim1=2)\n"
+      "%c: float32[1, 6, 2, 7, 6] = aten.clone.default(%t)\n"
+      "%s: float32[1, 12, 7, 6] = aten.view.default(%c, size=[1, 12, 7, 6])\n"
+      "%y: float32[1, 8, 7, 6] = aten.conv2d.default(%s, %w2, None)\n"
+      "%z: float32[1, 12, 7, 6] = aten.conv2d.default(%s, %w3, None, padding=[1, 1], groups=12)\n"
+      "output %y\noutput %z\n";
+  const GraphRun run = run_graph(text);
+  for (const Step& step : run.method().steps) {
+    const Kernel& kernel = run.program->kernels[static_cast<size_t>(step.kernel)];
+    if (!kernel.contraction || kernel.contraction->reduce[0] == 3) continue;
+    EXPECT_EQ(read_channel_stride(kernel), 1) << to_text(kernel);
+  }
+}
+
 std::string refusal(const std::string& text, const RunOptions& options) {
   try {
     run_graph(text, options);

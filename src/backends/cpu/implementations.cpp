@@ -6,6 +6,7 @@
 #include "backends/cpu/attention/attention.h"
 #include "backends/cpu/attention/reference.h"
 #include "backends/cpu/product/depthwise.h"
+#include "backends/cpu/product/few_channels.h"
 #include "backends/cpu/product/gemv.h"
 #include "backends/cpu/product/matmul.h"
 #include "backends/cpu/product/nan_guard.h"
@@ -39,6 +40,7 @@ constexpr Implementation implementations[] = {
     {"attention", attention, make_attention_step},
     {"reference", attention, make_reference_step},
     {"depthwise", conv, make_depthwise_step},
+    {"few channels", conv, make_few_channels_step},
     {"winograd", conv, make_winograd_step},
     {"onednn conv", conv, make_onednn_conv_step},
     {"onednn conv + epilogue", conv, make_onednn_sums_step},

@@ -2,6 +2,7 @@
 #include "backends/cpu/implementations.h"
 
 #include "backends/cpu/product/check.h"
+#include "backends/cpu/product/simd.h"
 #include "kernel/contractions.h"
 
 namespace npusim::cpu {
@@ -66,29 +67,55 @@ TEST(ContractionChoice, Products) {
 TEST(ContractionChoice, Convolutions) {
   const Context context = plain_context();
   const std::vector<int> weight{1};
-  const std::string dense = "depthwise: filters that see more than one channel; ";
+  const auto dense = [](const std::string& why) {
+    return "depthwise: filters that see more than one channel; few channels: " + why + "; ";
+  };
   const ConvCase large{.in_channels = 64, .out_channels = 64, .input = {32, 32}};
   const auto choice = [&](const ConvCase& c) { return choice_of(conv(c, plain), weight, context); };
-  EXPECT_EQ(choice(large), dense + "then winograd");
+  EXPECT_EQ(choice(large), dense("64 channels") + "then winograd");
   ConvCase c = large;
   c.stride = {2, 2};
-  EXPECT_EQ(choice(c), dense + "winograd: stride 2x2; then conv");
+  EXPECT_EQ(choice(c), dense("64 channels") + "winograd: stride 2x2; then conv");
   c = large;
   c.kernel = {5, 3}, c.pad = {2, 1};
-  EXPECT_EQ(choice(c), dense + "winograd: windows of 5x3; then conv");
+  EXPECT_EQ(choice(c), dense("64 channels") + "winograd: windows of 5x3; then conv");
   c = large;
   c.groups = 2;
-  EXPECT_EQ(choice(c), dense + "winograd: 2 groups; then conv");
-  EXPECT_EQ(choice({}), dense + "winograd: 9x8 pixels of 4 to 6 channels do not pay for the transforms; then conv");
+  EXPECT_EQ(choice(c), dense("2 groups") + "winograd: 2 groups; then conv");
+  EXPECT_EQ(choice({}),
+            dense("4 channels") + "winograd: 9x8 pixels of 4 to 6 channels do not pay for the transforms; then conv");
   c = large;
   c.channels_last = false;
-  EXPECT_TRUE(choice(c).starts_with(dense + "winograd: channels of the image that do not lie side by side; "));
-  EXPECT_EQ(choice({.groups = 16, .in_channels = 1, .out_channels = 1}),
-            "depthwise: a float32 image, which oneDNN takes as it is; winograd: 16 groups; then conv");
-  EXPECT_EQ(choice({.groups = 16, .in_channels = 1, .out_channels = 1, .type = DType::f16, .weight_type = DType::f16}),
-            "then depthwise");
-  EXPECT_TRUE(choice_of(conv({}, plain), {}, context)
-                  .starts_with("depthwise: the weight is no constant; winograd: the weight is no constant; "));
+  EXPECT_TRUE(
+      choice(c).starts_with(dense("64 channels") + "winograd: channels of the image that do not lie side by side; "));
+  ConvCase depthwise{.groups = 16, .in_channels = 1, .out_channels = 1};
+  EXPECT_EQ(choice(depthwise), "then depthwise");
+  depthwise.dilation = {1, 2};
+  EXPECT_EQ(
+      choice(depthwise),
+      "depthwise: a float32 image with other windows than of 3 or 5 columns side by side, which oneDNN takes as it "
+      "is; few channels: 16 groups; winograd: 16 groups; then conv");
+  depthwise.type = depthwise.weight_type = DType::f16;
+  EXPECT_EQ(choice(depthwise), "then depthwise");
+  EXPECT_TRUE(
+      choice_of(conv({}, plain), {}, context)
+          .starts_with(
+              "depthwise: the weight is no constant; few channels: 4 channels; winograd: the weight is no constant; "));
+}
+
+// Images of few channels, in any order, are taken where oneDNN would have them turned.
+TEST(ContractionChoice, FewChannels) {
+  ConvCase c{.in_channels = 3, .out_channels = 32, .input = {20, 20}, .stride = {2, 2}};
+  const std::string why = many_registers() ? "a machine on which oneDNN takes such images as they are; " : "";
+  const std::string before = "depthwise: filters that see more than one channel; ";
+  for (bool last : {true, false}) {
+    c.channels_last = last, c.result_turned = !last;
+    const std::string choice = choice_of(conv(c, plain), {1}, plain_context());
+    EXPECT_TRUE(choice.starts_with(before + (why.empty() ? "then few" : "few channels: " + why))) << choice;
+  }
+  c.input = {20, 5};
+  EXPECT_TRUE(
+      choice_of(conv(c, plain), {1}, plain_context()).starts_with(before + "few channels: rows of 3 windows; "));
 }
 
 // What oneDNN has its reference for is given to it in another form, and the reason says so.
@@ -104,8 +131,8 @@ TEST(ContractionChoice, NoReference) {
 TEST(ContractionChoice, ConvolutionsAsProducts) {
   const Context context = plain_context();
   const auto by_windows = [](const std::string& why) {
-    return "depthwise: " + why + "; winograd: " + why + "; onednn conv: " + why + "; onednn conv + epilogue: " + why +
-           "; ";
+    return "depthwise: " + why + "; few channels: " + why + "; winograd: " + why + "; onednn conv: " + why +
+           "; onednn conv + epilogue: " + why + "; ";
   };
   const ConvCase pointwise{.kernel = {1, 1}, .pad = {0, 0}};
   EXPECT_TRUE(

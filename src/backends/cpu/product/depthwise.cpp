@@ -1,4 +1,5 @@
-// Sums over the taps of a window, 64 channels of a pixel at a time.
+// Sums over the taps of a window: of float32 for neighbouring pixels at once, of others 64 channels of a pixel at a
+// time.
 #include "backends/cpu/product/depthwise.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "backends/cpu/memory.h"
 #include "backends/cpu/product/finish.h"
@@ -17,7 +19,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/product/depthwise.cpp"
 #include <hwy/foreach_target.h>
 
-#include "backends/cpu/product/simd-inl.h"
+#include "backends/cpu/product/finish-inl.h"
 
 #ifndef NPUSIM_DEPTHWISE_PIXEL
 #define NPUSIM_DEPTHWISE_PIXEL
@@ -31,6 +33,29 @@ struct Pixel {
   const float* weight = nullptr;     // [tap][channel], likewise
   int64_t rows = 0, columns = 0;     // of taps
   int64_t row_stride = 0, column_stride = 0, weight_row = 0, weight_column = 0;  // in elements
+};
+
+constexpr int64_t most_neighbours = 8;
+constexpr int64_t cached_bytes = 512 << 10;  // of an image that is in L2 since it was written
+constexpr int64_t most_channels = 256;       // of neighbours at once: what they read and the weight stay in L1
+
+// Neighbouring float32 pixels of a row, all their channels in [0, channels), and how their sums end. What tap 0 of the
+// first pixel reads may lie before the image: its columns [low_column, high_column), counted from there, are read.
+struct Neighbours {
+  const float *image = nullptr, *weight = nullptr;  // at channel 0; the weight has whole vectors
+  int64_t rows = 0;                                 // of taps, all within the image
+  int64_t row_stride = 0, column_stride = 0, weight_row = 0, weight_column = 0;
+  int64_t low_column = 0, high_column = 0;
+  int64_t channels = 0;
+  // Rows of taps from `fresh` on that are read for the first time, and come from memory: the next neighbours' pixels,
+  // whose channels all lie side by side, are brought into the cache meanwhile.
+  int64_t fresh = 0;
+  const float* bias = nullptr;  // whole vectors
+  Activation activation = Activation::linear;
+  const float* residual = nullptr;  // null: none
+  float low = 0, high = 0;
+  float* out = nullptr;
+  int64_t residual_stride = 0, out_stride = 0;  // between pixels
 };
 
 }  // namespace npusim::cpu
@@ -136,6 +161,100 @@ void sum_pixels(DType dtype, const Pixel* pixels, int64_t count, int64_t channel
   });
 }
 
+// Adds the bias, applies the activation, adds the residual, and stores `there` of a vector's channels from c on.
+template <int count>
+HWY_INLINE void finish(VF (&sum)[count], const Neighbours& p, int64_t c, int64_t there) {
+  constexpr int64_t lanes = finish_lanes;
+  const VF bias = hn::LoadU(F(), p.bias + c);
+#pragma GCC unroll 8
+  for (int n = 0; n < count; ++n) sum[n] = hn::Add(sum[n], bias);
+  if (p.activation != Activation::linear) {
+    HWY_ALIGN float values[count * lanes];
+#pragma GCC unroll 8
+    for (int n = 0; n < count; ++n) hn::Store(sum[n], F(), values + n * lanes);
+    activate_values(p.activation, values, count * lanes);
+#pragma GCC unroll 8
+    for (int n = 0; n < count; ++n) sum[n] = hn::Load(F(), values + n * lanes);
+  }
+  if (p.residual) {
+    const float* residual = p.residual + c;
+#pragma GCC unroll 8
+    for (int n = 0; n < count; ++n, residual += p.residual_stride)
+      sum[n] = hn::Add(sum[n], there == lanes ? hn::LoadU(F(), residual) : load_some<F32>(residual, there));
+  }
+  const VF low = hn::Set(F(), p.low), high = hn::Set(F(), p.high);
+  float* out = p.out + c;
+#pragma GCC unroll 8
+  for (int n = 0; n < count; ++n, out += p.out_stride) {
+    const VF x = clamp(sum[n], low, high);
+    if (there == lanes) {
+      hn::StoreU(x, F(), out);
+    } else {
+      HWY_ALIGN float some[lanes];
+      hn::Store(x, F(), some);
+      std::memcpy(out, some, static_cast<size_t>(there) * 4);
+    }
+  }
+}
+
+// Windows of `taps` columns, `step` columns apart: each column of the image is loaded once for all of them. At an edge
+// columns are left out.
+template <int taps, int step, int count, bool edge>
+void sum_row(const Neighbours& p) {
+  constexpr int64_t lanes = finish_lanes;
+  constexpr int columns = (count - 1) * step + taps;
+  for (int64_t next = 0; next < p.channels; next += lanes) {
+    // The last vector begins earlier where it would be partly filled, unless what it adds may be what was stored.
+    const int64_t c = p.residual ? next : std::max<int64_t>(0, std::min(next, p.channels - lanes));
+    const int64_t there = std::min(lanes, p.channels - c);
+    VF sum[count];
+#pragma GCC unroll 8
+    for (int n = 0; n < count; ++n) sum[n] = hn::Zero(F());
+    const float *image_row = p.image + c, *weight_row = p.weight + c;
+#pragma GCC unroll 1
+    for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
+      VF weight[taps];
+#pragma GCC unroll 8
+      for (int t = 0; t < taps; ++t) weight[t] = hn::LoadU(F(), weight_row + t * p.weight_column);
+      const float* image = image_row;
+      if (i >= p.fresh)
+        for (int line = 0; line < count * step * lanes / 16; ++line)
+          __builtin_prefetch(p.image + i * p.row_stride + count * step * (p.column_stride + c) + line * 16, 0, 2);
+#pragma GCC unroll 24
+      for (int j = 0; j < columns; ++j, image += p.column_stride) {
+        if (edge && (j < p.low_column || j >= p.high_column)) continue;
+        const VF x = there == lanes ? hn::LoadU(F(), image) : load_some<F32>(image, there);
+#pragma GCC unroll 8
+        for (int t = 0; t < taps; ++t)
+          if (j >= t && (j - t) % step == 0 && (j - t) / step < count)
+            sum[(j - t) / step] = hn::MulAdd(x, weight[t], sum[(j - t) / step]);
+      }
+    }
+    finish(sum, p, c, there);
+  }
+}
+
+using SumRow = void (*)(const Neighbours&);
+template <int taps, int step, bool edge, int... i>
+constexpr std::array<SumRow, most_neighbours> rows_of(std::integer_sequence<int, i...>) {
+  return {sum_row<taps, step, i + 1, edge>...};
+}
+template <int taps, int step>
+HWY_INLINE void sum_any(const Neighbours& p, int64_t count) {
+  constexpr auto all = std::make_integer_sequence<int, most_neighbours>();
+  static constexpr auto within = rows_of<taps, step, false>(all), beside = rows_of<taps, step, true>(all);
+  const bool edge = p.low_column > 0 || p.high_column < (count - 1) * step + taps;
+  (edge ? beside : within)[static_cast<size_t>(count - 1)](p);
+}
+
+// `taps` is 3 or 5, `step` 1 or 2, `count` 1 to most_neighbours.
+void sum_neighbours_of(const Neighbours& p, int64_t taps, int64_t step, int64_t count) {
+  if (taps == 3)
+    step == 1 ? sum_any<3, 1>(p, count) : sum_any<3, 2>(p, count);
+  else
+    step == 1 ? sum_any<5, 1>(p, count) : sum_any<5, 2>(p, count);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace npusim::cpu
 HWY_AFTER_NAMESPACE();
@@ -143,6 +262,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace npusim::cpu {
 HWY_EXPORT(sum_pixels);
+HWY_EXPORT(sum_neighbours_of);
 
 namespace {
 
@@ -187,15 +307,31 @@ class DepthwiseStep final : public BoundStep {
     y_ = spec.input.size() == 2 ? make_line(spec, 0) : Line{.at = {{0, 1, 0}}};
     x_ = make_line(spec, spec.input.size() - 1);
     pack_weight(kernel, args, spec);
-    scratch_bytes_ = static_cast<size_t>(threads_ * pixel_block * channel_block) * 4;
+    if (dtype_ == DType::f32) {
+      const int64_t rows = batch_ * static_cast<int64_t>(y_.at.size());
+      shares_ = (channels_ + most_channels - 1) / most_channels;
+      fetches_ = shares_ == 1 && x_.stride == channels_ && spec.input.size() == 2 &&
+                 spec.input[0] * spec.input[1] * channels_ * 4 > cached_bytes;
+      if (rows % threads_ != 0 && !fetches_)
+        shares_ = std::max(shares_, std::min<int64_t>(threads_, weight_row_ / channel_block));
+    }
+    thread_floats_ = dtype_ == DType::f32 ? weight_row_ : pixel_block * channel_block;
+    scratch_bytes_ = static_cast<size_t>(threads_ * thread_floats_) * 4;
   }
 
   void run() override {
     on_threads(threads_, [this](int thread) {
-      float* sums = reinterpret_cast<float*>(scratch_) + thread * pixel_block * channel_block;
+      float* own = reinterpret_cast<float*>(scratch_) + thread * thread_floats_;
+      if (dtype_ == DType::f32) {
+        std::fill_n(own, thread_floats_, -0.0f);  // leaves every sum as it is
+        if (finish_.bias.data) widen(finish_.bias.dtype, finish_.bias.at(0, 0), channels_, own);
+      }
       const int64_t rows = batch_ * static_cast<int64_t>(y_.at.size());
-      for (int64_t row = rows * thread / threads_; row < rows * (thread + 1) / threads_; ++row)
-        for (int64_t c = 0; c < channels_; c += channel_block) row_of(row, c, sums);
+      for (int64_t i = rows * shares_ * thread / threads_; i < rows * shares_ * (thread + 1) / threads_; ++i)
+        if (dtype_ == DType::f32)
+          neighbours_of(i / shares_, i % shares_, own);
+        else
+          for (int64_t c = 0; c < channels_; c += channel_block) row_of(i, c, own);
     });
   }
 
@@ -219,6 +355,37 @@ class DepthwiseStep final : public BoundStep {
         for (int64_t c = 0; c < channels_; ++c)
           to[c] = static_cast<float>(load_double(
               args[arg].data, dtype, access.offset + c * spec.weight_strides[0] + y * y_stride + x * x_stride));
+  }
+
+  // A share of the channels of one row of the output in float32: neighbours, as many at once as can be.
+  void neighbours_of(int64_t row, int64_t share, const float* bias) {
+    const auto height = static_cast<int64_t>(y_.at.size()), width = static_cast<int64_t>(x_.at.size());
+    const Line::Taps& y = y_.at[static_cast<size_t>(row % height)];
+    const float* image = reinterpret_cast<const float*>(image_) + row / height * batch_stride_ + y.first * y_.stride;
+    const float* weight = reinterpret_cast<const float*>(weight_.get()) + y.begin * x_.taps * weight_row_;
+    Neighbours p{.rows = y.end - y.begin,
+                 .row_stride = y_.dilation * y_.stride,
+                 .column_stride = x_.stride,
+                 .weight_row = x_.taps * weight_row_,
+                 .weight_column = weight_row_,
+                 .fresh = fetches_ ? y_.taps - y_.step - y.begin : y_.taps,
+                 .activation = finish_.activation,
+                 .low = finish_.low,
+                 .high = finish_.high,
+                 .residual_stride = finish_.residual.row_step,
+                 .out_stride = finish_.out.row_step};
+    const int64_t lines = weight_row_ / 16, c = lines * share / shares_ * 16;
+    p.channels = std::min(channels_, lines * (share + 1) / shares_ * 16) - c;
+    p.weight = weight + c, p.bias = bias + c;
+    const int64_t groups = (width + most_neighbours - 1) / most_neighbours;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t x0 = width * g / groups, x1 = width * (g + 1) / groups, first = x0 * x_.step - x_.pad;
+      p.image = image + first * x_.stride + c;
+      p.low_column = -first, p.high_column = x_.extent - first;
+      if (finish_.residual.data) p.residual = reinterpret_cast<const float*>(finish_.residual.at(row * width + x0, c));
+      p.out = reinterpret_cast<float*>(finish_.out.at(row * width + x0, c));
+      HWY_DYNAMIC_DISPATCH(sum_neighbours_of)(p, x_.taps, x_.step, x1 - x0);
+    }
   }
 
   // One row of the output, at a block of channels.
@@ -255,9 +422,20 @@ class DepthwiseStep final : public BoundStep {
   DType dtype_ = DType::f32;
   const std::byte* image_ = nullptr;
   Line y_, x_;
-  int64_t weight_row_ = 0;
+  int64_t weight_row_ = 0, thread_floats_ = 0, shares_ = 1;
+  bool fetches_ = false;
   std::shared_ptr<std::byte> weight_;
 };
+
+// Why the windows are not those that neighbours in float32 share columns of; empty: they are.
+std::string refuse_neighbours(const ConvWindows& spec, const Finish& finish) {
+  const int64_t taps = spec.kernel.back(), step = spec.stride.back();
+  if ((taps != 3 && taps != 5) || step > 2 || spec.dilation.back() != 1)
+    return "a float32 image with other windows than of 3 or 5 columns side by side, which oneDNN takes as it is";
+  if (finish.out.dtype != DType::f32 || (finish.residual.data && finish.residual.dtype != DType::f32))
+    return "a float32 image with a result or residual of another type";
+  return {};
+}
 
 }  // namespace
 
@@ -268,9 +446,6 @@ Answer make_depthwise_step(Problem& p) {
   const ConvWindows& spec = p.conv.spec;
   if (spec.groups == 1 || spec.out_channels != 1 || spec.in_channels != 1)
     return decline("filters that see more than one channel");
-  // oneDNN needs a 16-bit image widened before and the result rounded after, in passes of their own.
-  if (kernel.args[static_cast<size_t>(kernel.contraction->a.arg)].dtype == DType::f32)
-    return decline("a float32 image, which oneDNN takes as it is");
   if (spec.image_strides[1] != 1) return decline("channels of the image that do not lie side by side");
   if (spec.input.size() > 2) return decline("3 spatial dimensions");
   std::vector<int> rows{0};
@@ -279,6 +454,8 @@ Answer make_depthwise_step(Problem& p) {
       make_axis(kernel.space, {}), make_axis(kernel.space, rows), make_axis(kernel.space, {1, 2}), {}};
   auto finish = match_finish(kernel, p.args, axes, p.chain);
   if (!finish) return decline(p.chain ? "an epilogue that tiles do not end with" : no_chain(kernel));
+  if (kernel.args[static_cast<size_t>(kernel.contraction->a.arg)].dtype == DType::f32)
+    if (std::string why = refuse_neighbours(spec, *finish); !why.empty()) return decline(std::move(why));
   return accept(std::make_unique<DepthwiseStep>(kernel, p.args, p.context, spec, std::move(*finish)));
 }
 

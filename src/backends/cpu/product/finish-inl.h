@@ -10,6 +10,7 @@
 
 #include "backends/cpu/product/finish.h"
 #include "backends/cpu/product/simd-inl.h"
+#include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
@@ -77,6 +78,76 @@ HWY_INLINE VF load_bias(const Finish::Tensor& bias, int64_t n, int64_t count) {
       x = count >= finish_lanes ? Type::load(from) : load_some<Type>(from, count);
     });
   return x;
+}
+
+// 1 + e^-x to a few ulp for x >= least_logistic, below which e^-x is no float; of NaN anything. With fewer instructions
+// than vector_exp: no 2^n is subnormal.
+constexpr float least_logistic = -88.72f;
+HWY_INLINE VF logistic_denominator(VF x) {
+  const F d;
+  const hn::RebindToSigned<F> i;
+  const VF y = clamp(hn::Neg(x), hn::Set(d, -87.33f), hn::Set(d, -least_logistic));
+  const VF shift = hn::Set(d, 0x1.8p23f);  // the sum's last bits are n, rounded
+  const VF sum = hn::MulAdd(y, hn::Set(d, 1.44269504f), shift);
+  const VF n = hn::Sub(sum, shift);
+  VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), y);
+  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  // exp_polynomial in pairs, whose chain is shorter.
+  const VF square = hn::Mul(r, r);
+  const VF high = hn::MulAdd(r, hn::Set(d, 1.9875691500e-4f), hn::Set(d, 1.3981999507e-3f)),
+           middle = hn::MulAdd(r, hn::Set(d, 8.3334519073e-3f), hn::Set(d, 4.1665795894e-2f)),
+           low = hn::MulAdd(r, hn::Set(d, 1.6666665459e-1f), hn::Set(d, 5.0000001201e-1f));
+  const VF tail = hn::MulAdd(hn::MulAdd(high, square, middle), square, low);
+  const VF power = hn::Add(hn::MulAdd(tail, square, r), hn::Set(d, 1.0f));
+  const auto scaled = hn::Add(hn::BitCast(i, power), hn::ShiftLeft<23>(hn::BitCast(i, sum)));
+  return hn::Add(hn::Set(d, 1.0f), hn::BitCast(d, scaled));
+}
+
+// Calls body with what applies the activation to a vector; not for linear, clip and leaky_relu, which a Finish has not.
+template <class Body>
+HWY_INLINE void with_activation(Activation activation, Body&& body) {
+  const F d;
+  const VF half = hn::Set(d, 0.5f), one = hn::Set(d, 1.0f);
+  const VF least = hn::Set(d, least_logistic);
+  switch (activation) {
+    case Activation::logistic:
+      return body([&](VF x) {
+        const VF y = hn::IfThenElse(hn::IsNaN(x), x, hn::Div(one, logistic_denominator(x)));
+        return hn::IfThenElse(hn::Lt(x, least), hn::Zero(d), y);
+      });
+    case Activation::tanh:
+      return body([&](VF x) { return vector_tanh(d, x); });
+    case Activation::swish:
+      return body([&](VF x) {  // of -inf it is NaN
+        const VF y = hn::Div(x, logistic_denominator(x));
+        return hn::IfThenElse(hn::Lt(x, least), hn::Mul(x, hn::Zero(d)), y);
+      });
+    case Activation::hardswish:
+      return body([&](VF x) {
+        const VF gate = clamp(hn::Add(x, hn::Set(d, 3.0f)), hn::Zero(d), hn::Set(d, 6.0f));
+        return hn::Mul(hn::Mul(x, gate), hn::Set(d, 1.0f / 6));
+      });
+    case Activation::gelu_erf:
+      return body([&](VF x) {
+        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
+      });
+    case Activation::gelu_tanh:
+      return body([&](VF x) {
+        const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
+        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_tanh(d, hn::Mul(cubic, hn::Set(d, 0.79788456f)))));
+      });
+    case Activation::linear:
+    case Activation::clip:
+    case Activation::leaky_relu:
+      return;
+  }
+}
+
+// values[i] = activation(values[i]), whole vectors, out of line: a tile's sums are in registers but for this.
+inline HWY_NOINLINE void activate_values(Activation activation, float* values, int64_t count) {
+  with_activation(activation, [&](auto act) {
+    for (int64_t i = 0; i < count; i += finish_lanes) hn::Store(act(hn::Load(F(), values + i)), F(), values + i);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -15,7 +15,6 @@
 #include <hwy/foreach_target.h>
 
 #include "backends/cpu/product/finish-inl.h"
-#include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
@@ -73,41 +72,9 @@ void activate_tile(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t
   }
 }
 
-void activate(const Finish& f, float* c, int64_t ldc, int64_t rows, int64_t n0, int64_t n1) {
-  const F d;
-  const VF half = hn::Set(d, 0.5f), one = hn::Set(d, 1.0f);
-  auto run = [&](auto act) { activate_tile(f, c, ldc, rows, n0, n1, act); };
-  auto denominator = [&](VF x) { return hn::Add(one, vector_exp(d, hn::Neg(x))); };
-  switch (f.activation) {
-    case Activation::logistic:
-      return run([&](VF x) { return hn::Div(one, denominator(x)); });
-    case Activation::tanh:
-      return run([&](VF x) { return vector_tanh(d, x); });
-    case Activation::swish:
-      return run([&](VF x) { return hn::Div(x, denominator(x)); });
-    case Activation::hardswish:
-      return run([&](VF x) {
-        const VF gate = clamp(hn::Add(x, hn::Set(d, 3.0f)), hn::Zero(d), hn::Set(d, 6.0f));
-        return hn::Mul(hn::Mul(x, gate), hn::Set(d, 1.0f / 6));
-      });
-    case Activation::gelu_erf:
-      return run([&](VF x) {
-        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
-      });
-    case Activation::gelu_tanh:
-      return run([&](VF x) {
-        const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
-        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_tanh(d, hn::Mul(cubic, hn::Set(d, 0.79788456f)))));
-      });
-    case Activation::linear:
-    case Activation::clip:
-    case Activation::leaky_relu:
-      return;
-  }
-}
-
 void finish_tile(const Finish& f, float* c, int64_t ldc, int64_t r0, int64_t r1, int64_t n0, int64_t n1) {
-  if (f.activation != Activation::linear) activate(f, c, ldc, r1 - r0, n0, n1);
+  if (f.activation != Activation::linear)
+    with_activation(f.activation, [&](auto act) { activate_tile(f, c, ldc, r1 - r0, n0, n1, act); });
   auto with_out = [&](auto residual) {
     using Residual = decltype(residual);
     if (f.out.dtype == DType::f32)

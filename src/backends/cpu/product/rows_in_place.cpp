@@ -32,6 +32,7 @@ struct RowsProduct {
   int64_t a_stride = 0, out_stride = 0, residual_stride = 0;
   DType dtype = DType::f32;  // of output and residual
   int64_t size = 4;          // of their elements
+  Activation activation = Activation::linear;
   float low = 0, high = 0;
 };
 
@@ -96,7 +97,21 @@ HWY_INLINE void store_last(VF x, typename Out::T* to, int64_t count) {
   }
 }
 
-// Adds the bias and the residual, and stores.
+template <int rows, int vectors>
+HWY_INLINE void activate(VF (&sum)[rows][vectors], Activation activation) {
+  HWY_ALIGN float values[rows * vectors * lanes];
+#pragma GCC unroll 24
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) hn::Store(sum[r][v], F(), values + (r * vectors + v) * lanes);
+  activate_values(activation, values, rows * vectors * lanes);
+#pragma GCC unroll 24
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Load(F(), values + (r * vectors + v) * lanes);
+}
+
+// Adds the bias, applies the activation, adds the residual, and stores.
 template <class In, class Out, int rows, int vectors>
 HWY_INLINE void finish(VF (&sum)[rows][vectors], const RowsProduct& p, const float* HWY_RESTRICT bias,
                        const std::byte* residual_at, std::byte* out_at, int64_t last) {
@@ -111,6 +126,7 @@ HWY_INLINE void finish(VF (&sum)[rows][vectors], const RowsProduct& p, const flo
 #pragma GCC unroll 24
     for (int r = 0; r < rows; ++r) sum[r][v] = hn::Add(sum[r][v], x);
   }
+  if (p.activation != Activation::linear) activate(sum, p.activation);
   if (residual) {
 #pragma GCC unroll 24
     for (int r = 0; r < rows; ++r, residual += residual_stride) {
@@ -269,6 +285,7 @@ class RowsInPlaceStep final : public BoundStep {
                 .residual_stride = finish.residual.row_step,
                 .dtype = finish.out.dtype,
                 .size = static_cast<int64_t>(dtype_size(finish.out.dtype)),
+                .activation = finish.activation,
                 .low = finish.low,
                 .high = finish.high};
     weight_ = packed_weight(b, product_.width, context);
@@ -367,7 +384,6 @@ Answer make_rows_in_place_step(Problem& p) {
   if (a.step[1] == -1 || a.step[2] != 1) return decline("rows that do not lie densely");
   const auto finish = match_finish(m.kernel, p.args, m.axes, p.chain);
   if (!finish) return decline(p.chain ? "an epilogue of another form or order" : no_chain(p.kernel));
-  if (finish->activation != Activation::linear) return decline("an activation");
   if (finish->residual.data && finish->residual.dtype != finish->out.dtype)
     return decline(fmt::format("a residual of {}", dtype_name(finish->residual.dtype)));
   return accept(std::make_unique<RowsInPlaceStep>(p.context, a, b, *finish, usable_threads(p.kernel, p.context)));

@@ -3,6 +3,7 @@
 
 #include "backends/cpu/product/check.h"
 #include "backends/cpu/product/onednn.h"
+#include "backends/cpu/product/simd.h"
 #include "kernel/contractions.h"
 
 namespace npusim::cpu {
@@ -176,6 +177,75 @@ TEST(ContractionConv, DepthwiseInSixteenBits) {
           EXPECT_EQ(how(kernel).find("depthwise"), 0u) << how(kernel);
         }
       }
+    }
+}
+
+// Neighbours that share columns: every count of them, at one edge, at both and at none, and windows beside the image.
+TEST(ContractionConv, DepthwiseNeighbours) {
+  const auto swish = [](KernelBuilder&, Ex x, Ex bias, Ex residual) {
+    x = x + bias;
+    return max(x / (1.0 + exp(-x)) + residual, -0.125);
+  };
+  for (int64_t taps : {3, 5})
+    for (int64_t step : {1, 2})
+      for (int64_t width = 1; width <= 20; ++width) {
+        Case c{.groups = 1 + width * 9 % 70, .in_channels = 1, .out_channels = 1, .input = {1 + width % 4, width}};
+        c.batch = 1 + width % 2, c.kernel = {3, taps}, c.stride = {1, step}, c.pad = {2, width % (taps / 2 + 2)};
+        if (width + 2 * c.pad[1] < taps) continue;
+        c.dilation = {1 + width % 2, 1};
+        for (const Kernel& kernel : {conv(c, plain), conv(c, capped), conv(c, swish)}) {
+          check_contraction(kernel, {1, 2});
+          EXPECT_EQ(how(kernel).find("depthwise"), 0u) << how(kernel);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+  const Case line{.groups = 20,
+                  .in_channels = 1,
+                  .out_channels = 1,
+                  .input = {40},
+                  .kernel = {5},
+                  .stride = {2},
+                  .pad = {4},
+                  .dilation = {1}};
+  check_contraction(conv(line, swish), {1, 2});
+}
+
+// Tiles of windows within the image and beside it, in either order of its dimensions and of the result's.
+TEST(ContractionConv, FewChannels) {
+  std::mt19937 random(5);
+  const auto pick = [&](std::initializer_list<int64_t> choices) { return choices.begin()[random() % choices.size()]; };
+  size_t own = 0;
+  for (int n = 0; n < 60; ++n) {
+    Case c{.batch = pick({1, 2}), .in_channels = pick({1, 2, 3}), .out_channels = pick({16, 32, 50, 64})};
+    c.kernel = {pick({1, 2, 3, 7}), pick({2, 3, 5, 7})}, c.stride = {pick({1, 2, 3}), pick({1, 2, 3})};
+    c.dilation = {pick({1, 2}), pick({1, 1, 2})};
+    c.pad = {pick({0, 1, 2, 3}), pick({0, 1, 2, 3})};
+    for (size_t d : {0, 1}) c.pad[d] = std::min(c.pad[d], (c.kernel[d] - 1) * c.dilation[d]);
+    c.input = {pick({13, 16, 21}), pick({17, 30, 41, n % 10 == 0 ? 300 : 29})};
+    c.channels_last = n % 2 == 0;
+    c.result_turned = !c.channels_last;
+    const auto swish = [](KernelBuilder&, Ex x, Ex bias, Ex) {
+      x = x + bias;
+      return x / (1.0 + exp(-x));
+    };
+    const Kernel kernel = n % 3 == 0 ? conv(c, swish) : n % 3 == 1 ? conv(c, block) : conv(c, plain);
+    check_contraction(kernel, {1, 2});
+    if (::testing::Test::HasFatalFailure()) return;
+    own += how(kernel).starts_with("few channels");
+  }
+  EXPECT_GE(own, many_registers() ? 0U : 25U);
+}
+
+// What is not finite reaches the windows that hold it, and no others.
+TEST(ContractionConv, DepthwiseKeepsSpecialValuesInTheirWindows) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (double special : {infinity, -infinity, std::nan("")})
+    for (int64_t at : {0, 7, 41}) {
+      const Case c{.groups = 20, .in_channels = 1, .out_channels = 1, .input = {6, 7}};
+      check_contraction(conv(c, plain), {1, 2}, [&](ContractionRun& run) {
+        store_double(run.memory[0].data(), DType::f32, at * 20 + 3, special);
+        store_double(run.memory[1].data(), DType::f32, 5 * 9 + 4, special);
+      });
     }
 }
 

@@ -140,8 +140,7 @@ TEST(ContractionMatmul, Epilogues) {
   }
 }
 
-// What a tile ends in while it is in the cache: an activation between bias and residual, in types that no library
-// takes.
+// What a tile ends in while it is in the cache or in registers: an activation between bias and residual.
 TEST(ContractionMatmul, Activations) {
   using Function = Ex (*)(Ex);
   using Tail = std::function<Ex(KernelBuilder&, Ex, Ex, Ex)>;
@@ -161,6 +160,14 @@ TEST(ContractionMatmul, Activations) {
       for (int64_t m : {5, 70})
         for (const Tail& tail : {biased, between})
           check_contraction(linear(m, 270, 256, type, type, type, tail), {1, 2});
+    for (int64_t n : {5, 24, 37})
+      for (const Tail& tail : {biased, between})
+        for (DType type : {DType::f32, DType::f16}) {
+          const Kernel kernel = linear(21 + n, n, 30, type, DType::f32, type, tail);
+          const std::string step = prepare(kernel, {1, 2}, make_context(2)).step->describe();
+          EXPECT_NE(step.find(" rows "), std::string::npos) << step;
+          check_contraction(kernel, {1, 2});
+        }
   }
 }
 
