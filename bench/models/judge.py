@@ -247,11 +247,10 @@ def export(model: torch.nn.Module, call: Call, dtype: torch.dtype, fixed: Sequen
     try:
         return npusim.export(cast(model, dtype), args, kwargs, fixed=fixed)
     except npusim.Error as error:
-        return "refused", str(error)
-    except Exception as error:
+        if error.__cause__ is None:
+            return "refused", str(error)
         traceback.print_exc()
-        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-        return ("failed" if "of_program" in frames else "not exported"), first_line(error)
+        return ("failed" if isinstance(error, npusim.InternalError) else "not exported"), first_line(error.__cause__)
 
 
 def judge_program(
