@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from case import Made
+from case import Case, Made
 from packages_making import Function, Method, ids, of, plain, rows
 from torch import nn
 
@@ -98,8 +98,8 @@ def tacotron() -> Made:
     for module in made.modules():  # what it always drops is random
         if hasattr(module, "dropout"):
             module.dropout = 0.0
-    given = (ids(2, 9, below=20), torch.tensor([9, 6]), torch.randn(2, 8, 7), torch.tensor([7, 5]))
-    return made, given, {}
+    lengths = {"token_lengths": torch.tensor([9, 6]), "mel_specgram": torch.randn(2, 8, 7)}
+    return made, (ids(2, 9, below=20),), lengths | {"mel_specgram_lengths": torch.tensor([7, 5])}
 
 
 def wave_rnn() -> Made:
@@ -207,7 +207,7 @@ def wave_loss(path: str, **kwargs: Any) -> Callable[[], Made]:
 LENGTHS = lambda: torch.tensor([1.0, 0.7])  # noqa: E731
 MELS = lambda: torch.randn(2, 40, 16)  # noqa: E731
 
-MODELS: dict[str, dict[str, Callable[[], Made]]] = {
+MODELS: dict[str, dict[str, Callable[[], Made] | Case]] = {
     "torchaudio": {
         "spectrogram": transform("Spectrogram", n_fft=128),
         "mel_spectrogram": transform("MelSpectrogram", n_fft=128, n_mels=20),
@@ -236,7 +236,7 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "audio_conformer": audio_conformer,
         "emformer": emformer(),
         "emformer_step": emformer("infer"),
-        "tacotron2": tacotron,
+        "tacotron2": Case("", tacotron, ("token_lengths", "mel_specgram_lengths")),
         "wave_rnn": wave_rnn,
         "conv_tasnet": conv_tasnet,
         "hybrid_demucs": hdemucs,

@@ -222,9 +222,16 @@ def not_traced(x):
     return x * len(str(x.numpy()))
 
 
+def ends_behind_a_branch(x):
+    if x.sum() > 1e9:
+        x = x + 1
+    return not_traced(x)
+
+
 @pytest.mark.parametrize(
     ("function", "text"),
     [
+        (ends_behind_a_branch, r"1e9:\): GuardOn.* of the example it goes on and ends, at .*numpy\(\)"),
         (raises_itself, r"its forward\(\) raises KeyError: 'none', at test_exporting.py:\d+"),
         (not_traced, r"torch.export of PyTorch .*, not npusim, does not trace it, at test_exporting.py:\d+"),
         (lambda x: x @ x, r"torch.export .* at test_exporting.py:\d+.*"),
