@@ -74,7 +74,9 @@ def audio_conformer() -> Made:
 
 def emformer(name: str = "forward") -> Callable[[], Made]:
     def make() -> Made:
-        made = of("torchaudio.models.Emformer", 16, 4, 32, 2, segment_length=4, right_context_length=1, max_memory_size=2)
+        made = of(
+            "torchaudio.models.Emformer", 16, 4, 32, 2, segment_length=4, right_context_length=1, max_memory_size=2
+        )
         return Method(made, name), (torch.randn(2, 13 if name == "forward" else 5, 16), torch.tensor([12, 9])), {}
 
     return make
@@ -109,7 +111,13 @@ def wave_rnn() -> Made:
 
 
 def conv_tasnet() -> Made:
-    sizes = {"num_sources": 2, "enc_kernel_size": 16, "enc_num_feats": 32, "msk_num_feats": 16, "msk_num_hidden_feats": 24}
+    sizes = {
+        "num_sources": 2,
+        "enc_kernel_size": 16,
+        "enc_num_feats": 32,
+        "msk_num_feats": 16,
+        "msk_num_hidden_feats": 24,
+    }
     sizes |= {"msk_num_layers": 2, "msk_num_stacks": 2}
     return of("torchaudio.models.ConvTasNet", **sizes), (torch.randn(2, 1, 800),), {}
 
@@ -125,7 +133,12 @@ def rnnt() -> Made:
     sizes |= {"transformer_ffn_dim": 32, "transformer_num_layers": 2, "transformer_dropout": 0.0, "lstm_dropout": 0.0}
     sizes |= {"transformer_activation": "gelu", "transformer_left_context_length": 4, "transformer_max_memory_size": 0}
     sizes |= {"transformer_weight_init_scale_strategy": "depthwise", "transformer_tanh_on_mem": True}
-    sizes |= {"symbol_embedding_dim": 16, "num_lstm_layers": 1, "lstm_layer_norm": True, "lstm_layer_norm_epsilon": 1e-3}
+    sizes |= {
+        "symbol_embedding_dim": 16,
+        "num_lstm_layers": 1,
+        "lstm_layer_norm": True,
+        "lstm_layer_norm_epsilon": 1e-3,
+    }
     made = of("torchaudio.models.emformer_rnnt_model", **sizes)
     given = (torch.randn(2, 18, 8), torch.tensor([16, 12]), ids(2, 5, below=12), torch.tensor([5, 4]))
     return made, given, {}
@@ -204,8 +217,8 @@ def wave_loss(path: str, **kwargs: Any) -> Callable[[], Made]:
     return lambda: (of(f"auraloss.{path}", **kwargs), (torch.randn(2, 1, 1024), torch.randn(2, 1, 1024)), {})
 
 
-LENGTHS = lambda: torch.tensor([1.0, 0.7])  # noqa: E731
-MELS = lambda: torch.randn(2, 40, 16)  # noqa: E731
+LENGTHS = lambda: torch.tensor([1.0, 0.7])
+MELS = lambda: torch.randn(2, 40, 16)
 
 MODELS: dict[str, dict[str, Callable[[], Made] | Case]] = {
     "torchaudio": {
@@ -247,26 +260,53 @@ MODELS: dict[str, dict[str, Callable[[], Made] | Case]] = {
     },
     "speech": {
         "ecapa": speech(
-            "lobes.models.ECAPA_TDNN.ECAPA_TDNN", MELS, LENGTHS, input_size=16, channels=[16] * 5, lin_neurons=12,
-            attention_channels=8, res2net_scale=4, se_channels=8,
+            "lobes.models.ECAPA_TDNN.ECAPA_TDNN",
+            MELS,
+            LENGTHS,
+            input_size=16,
+            channels=[16] * 5,
+            lin_neurons=12,
+            attention_channels=8,
+            res2net_scale=4,
+            se_channels=8,
         ),
         "xvector": speech(
-            "lobes.models.Xvector.Xvector", MELS, LENGTHS, in_channels=16, tdnn_channels=[16, 16, 16, 16, 24], lin_neurons=12
+            "lobes.models.Xvector.Xvector",
+            MELS,
+            LENGTHS,
+            in_channels=16,
+            tdnn_channels=[16, 16, 16, 16, 24],
+            lin_neurons=12,
         ),
         "crdnn": speech(
-            "lobes.models.CRDNN.CRDNN", MELS, input_shape=[None, None, 16], cnn_channels=[4, 4], rnn_neurons=12,
-            rnn_layers=1, dnn_neurons=12, rnn_bidirectional=True,
+            "lobes.models.CRDNN.CRDNN",
+            MELS,
+            input_shape=[None, None, 16],
+            cnn_channels=[4, 4],
+            rnn_neurons=12,
+            rnn_layers=1,
+            dnn_neurons=12,
+            rnn_bidirectional=True,
         ),
         "hifigan": speech(
-            "lobes.models.HifiGAN.HifiganGenerator", lambda: torch.randn(2, 8, 12), in_channels=8, out_channels=1,
-            resblock_type="1", resblock_dilation_sizes=[[1, 3, 5]] * 2, resblock_kernel_sizes=[3, 5],
-            upsample_kernel_sizes=[8, 4], upsample_initial_channel=16, upsample_factors=[4, 2],
+            "lobes.models.HifiGAN.HifiganGenerator",
+            lambda: torch.randn(2, 8, 12),
+            in_channels=8,
+            out_channels=1,
+            resblock_type="1",
+            resblock_dilation_sizes=[[1, 3, 5]] * 2,
+            resblock_kernel_sizes=[3, 5],
+            upsample_kernel_sizes=[8, 4],
+            upsample_initial_channel=16,
+            upsample_factors=[4, 2],
         ),
         "cnn14": speech("lobes.models.Cnn14.Cnn14", lambda: torch.randn(2, 65, 32), mel_bins=32, emb_dim=16),
         "filter_bank": speech("lobes.features.Fbank", lambda: torch.randn(2, 3200), n_mels=20),
         "speech_features": speech("lobes.features.MFCC", lambda: torch.randn(2, 3200), n_mels=20, n_mfcc=10),
         "input_norm": speech("processing.features.InputNormalization", MELS, LENGTHS, norm_type="sentence"),
-        "sinc_conv": speech("nnet.CNN.SincConv", lambda: torch.randn(2, 400), out_channels=8, kernel_size=21, input_shape=[None, 400]),
+        "sinc_conv": speech(
+            "nnet.CNN.SincConv", lambda: torch.randn(2, 400), out_channels=8, kernel_size=21, input_shape=[None, 400]
+        ),
         "ligru": speech("nnet.RNN.LiGRU", MELS, hidden_size=12, input_shape=(2, 40, 16), num_layers=1),
         "speech_conformer": speech_transformer,
         "whisper": whisper,
@@ -277,19 +317,44 @@ MODELS: dict[str, dict[str, Callable[[], Made] | Case]] = {
         "demucs": demucs("demucs.Demucs", channels=8, depth=3, resample=False, lstm_layers=1),
         "demucs_hybrid": demucs("hdemucs.HDemucs", channels=8, nfft=256, depth=4),
         "demucs_transformer": demucs(
-            "htdemucs.HTDemucs", channels=8, nfft=256, depth=3, t_layers=2, t_heads=4, bottom_channels=16, segment=0.05,
+            "htdemucs.HTDemucs",
+            channels=8,
+            nfft=256,
+            depth=3,
+            t_layers=2,
+            t_heads=4,
+            bottom_channels=16,
+            segment=0.05,
             use_train_segment=False,
         ),
-        "dprnn": separation("DPRNNTasNet", n_src=2, n_filters=16, kernel_size=16, bn_chan=16, hid_size=16, chunk_size=20, n_repeats=1),
+        "dprnn": separation(
+            "DPRNNTasNet", n_src=2, n_filters=16, kernel_size=16, bn_chan=16, hid_size=16, chunk_size=20, n_repeats=1
+        ),
         "dptnet": separation("DPTNet", n_src=2, n_filters=16, kernel_size=16, chunk_size=20, n_repeats=1, ff_hid=16),
-        "sudormrf": separation("SuDORMRFNet", n_src=2, bn_chan=16, num_blocks=1, upsampling_depth=3, mask_act="softmax", in_chan=16, n_filters=16, kernel_size=21),
+        "sudormrf": separation(
+            "SuDORMRFNet",
+            n_src=2,
+            bn_chan=16,
+            num_blocks=1,
+            upsampling_depth=3,
+            mask_act="softmax",
+            in_chan=16,
+            n_filters=16,
+            kernel_size=21,
+        ),
         "julius_bands": plain("julius.SplitBands", rows(2, 1, 1200), 16000, n_bands=3),
         "julius_lowpass": plain("julius.LowPassFilter", rows(2, 800), 0.2),
         "julius_resample": plain("julius.ResampleFrac", rows(2, 800), 4, 3),
         "stft_loss": wave_loss("freq.STFTLoss", fft_size=128, hop_size=32, win_length=128),
-        "multi_stft_loss": wave_loss("freq.MultiResolutionSTFTLoss", fft_sizes=[128, 256], hop_sizes=[32, 64], win_lengths=[128, 256]),
+        "multi_stft_loss": wave_loss(
+            "freq.MultiResolutionSTFTLoss", fft_sizes=[128, 256], hop_sizes=[32, 64], win_lengths=[128, 256]
+        ),
         "esr_loss": wave_loss("time.ESRLoss"),
-        "cqt": plain("nnAudio.features.CQT1992v2", rows(2, 3000), sr=4000, hop_length=128, n_bins=24, fmin=200, verbose=False),
-        "gammatone": plain("nnAudio.features.Gammatonegram", rows(2, 3000), sr=4000, n_fft=256, hop_length=64, n_bins=16, verbose=False),
+        "cqt": plain(
+            "nnAudio.features.CQT1992v2", rows(2, 3000), sr=4000, hop_length=128, n_bins=24, fmin=200, verbose=False
+        ),
+        "gammatone": plain(
+            "nnAudio.features.Gammatonegram", rows(2, 3000), sr=4000, n_fft=256, hop_length=64, n_bins=16, verbose=False
+        ),
     },
 }

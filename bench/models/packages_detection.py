@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 from case import Made
-from packages_making import Function, Method, ids, of, plain, rows
-from torch import nn
+from packages_making import Function, ids, of, plain, rows
 
 IMAGES = (2, 3, 64, 64)
 
@@ -45,7 +44,9 @@ def efficient_det() -> Made:
     from effdet import EfficientDet, get_efficientdet_config
 
     config = get_efficientdet_config("tf_efficientdet_lite0")
-    config.update({"image_size": (128, 128), "fpn_channels": 16, "fpn_cell_repeats": 1, "box_class_repeats": 1, "num_classes": 4})
+    config.update(
+        {"image_size": (128, 128), "fpn_channels": 16, "fpn_cell_repeats": 1, "box_class_repeats": 1, "num_classes": 4}
+    )
     return EfficientDet(config, pretrained_backbone=False), (torch.randn(1, 3, 128, 128),), {}
 
 
@@ -56,7 +57,9 @@ def segment_anything() -> Made:
     image = ImageEncoderViT(**sizes, use_rel_pos=True, window_size=4, global_attn_indexes=(1,))
     prompt = PromptEncoder(16, (8, 8), (64, 64), 8)
     layers = TwoWayTransformer(depth=2, embedding_dim=16, mlp_dim=32, num_heads=2)
-    masks = MaskDecoder(transformer_dim=16, transformer=layers, num_multimask_outputs=3, iou_head_depth=2, iou_head_hidden_dim=16)
+    masks = MaskDecoder(
+        transformer_dim=16, transformer=layers, num_multimask_outputs=3, iou_head_depth=2, iou_head_hidden_dim=16
+    )
 
     def forward(pixels: torch.Tensor, at: torch.Tensor, labels: torch.Tensor) -> Any:
         sparse, dense = prompt((at, labels), None, None)
@@ -79,7 +82,11 @@ def contrast(name: str, *shape: int, **kwargs: Any) -> Callable[[], Made]:
 
 def dino_loss() -> Made:
     made = of("lightly.loss.DINOLoss", output_dim=16)
-    return Function(lambda t, s: made([t, t * 0.5], [s, s + 0.1], epoch=1), made), (torch.randn(6, 16), torch.randn(6, 16)), {}
+    return (
+        Function(lambda t, s: made([t, t * 0.5], [s, s + 0.1], epoch=1), made),
+        (torch.randn(6, 16), torch.randn(6, 16)),
+        {},
+    )
 
 
 def tokens_at() -> Made:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from case import Made
 from packages_making import Function, ids, of, plain, rows
-from torch import nn
 
 BATCH, PAST, AHEAD = 3, 24, 6
 
@@ -96,10 +95,20 @@ def chronos() -> Made:
     from chronos.chronos_bolt import ChronosBoltModelForForecasting
     from transformers import T5Config
 
-    sizes = {"vocab_size": 2, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.0}
+    sizes = {
+        "vocab_size": 2,
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 64,
+        "num_layers": 2,
+        "num_heads": 4,
+        "dropout_rate": 0.0,
+    }
     own = {"context_length": 32, "prediction_length": 8, "input_patch_size": 8, "input_patch_stride": 8}
     own |= {"quantiles": [0.1, 0.5, 0.9], "use_reg_token": True}
-    made = ChronosBoltModelForForecasting(T5Config(**sizes, chronos_config=own, decoder_start_token_id=0, pad_token_id=0))
+    made = ChronosBoltModelForForecasting(
+        T5Config(**sizes, chronos_config=own, decoder_start_token_id=0, pad_token_id=0)
+    )
     context = torch.rand(2, 32)
     context[0, :5] = float("nan")
     return Function(lambda x: made(x).quantile_preds, made), (context,), {}
@@ -137,14 +146,33 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
     "forecasts": {
         "d_linear": gluon("d_linear.module.DLinearModel", hidden_dimension=8, kernel_size=5, scaling="mean"),
         "patch_tst": gluon(
-            "patch_tst.module.PatchTSTModel", patch_len=6, stride=3, padding_patch="end", d_model=16, nhead=2, dim_feedforward=24,
-            num_feat_dynamic_real=0, dropout=0.0, activation="gelu", norm_first=False, num_encoder_layers=1, scaling="std",
+            "patch_tst.module.PatchTSTModel",
+            patch_len=6,
+            stride=3,
+            padding_patch="end",
+            d_model=16,
+            nhead=2,
+            dim_feedforward=24,
+            num_feat_dynamic_real=0,
+            dropout=0.0,
+            activation="gelu",
+            norm_first=False,
+            num_encoder_layers=1,
+            scaling="std",
         ),
         "i_transformer": lambda: (
             of(
-                "gluonts.torch.model.i_transformer.module.ITransformerModel", prediction_length=AHEAD, context_length=PAST,
-                d_model=16, nhead=2, dim_feedforward=24, dropout=0.0, activation="gelu", norm_first=False,
-                num_encoder_layers=1, scaling="mean",
+                "gluonts.torch.model.i_transformer.module.ITransformerModel",
+                prediction_length=AHEAD,
+                context_length=PAST,
+                d_model=16,
+                nhead=2,
+                dim_feedforward=24,
+                dropout=0.0,
+                activation="gelu",
+                norm_first=False,
+                num_encoder_layers=1,
+                scaling="mean",
             ),
             (torch.rand(BATCH, PAST, 4), torch.ones(BATCH, PAST, 4)),
             {},
@@ -162,7 +190,9 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "tcn_norm": sizes_of("TCN", use_norm="weight_norm", causal=False),
     },
     "series": {
-        "series_patch_tst": series_net("PatchTST.PatchTST", 3, None, 40, 8, n_layers=1, n_heads=2, d_model=16, d_ff=24, patch_len=8, stride=4),
+        "series_patch_tst": series_net(
+            "PatchTST.PatchTST", 3, None, 40, 8, n_layers=1, n_heads=2, d_model=16, d_ff=24, patch_len=8, stride=4
+        ),
         "inception_time": series_net("InceptionTime.InceptionTime", 3, 4, nf=8),
         "xception_time": series_net("XceptionTime.XceptionTime", 3, 4, nf=4),
         "omni_scale": series_net("OmniScaleCNN.OmniScaleCNN", 3, 4, 40),

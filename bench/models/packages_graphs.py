@@ -126,7 +126,9 @@ def heterogeneous() -> Made:
     )
 
     def forward(users: torch.Tensor, items: torch.Tensor, buys: torch.Tensor) -> Any:
-        found = made({"user": users, "item": items}, {("user", "buys", "item"): buys, ("item", "sold", "user"): buys.flip(0)})
+        found = made(
+            {"user": users, "item": items}, {("user", "buys", "item"): buys, ("item", "sold", "user"): buys.flip(0)}
+        )
         return found["user"], found["item"]
 
     return Function(forward, made), (features(), features(nodes=NODES), edges()), {}
@@ -212,7 +214,7 @@ def gate() -> Made:
 def bessel() -> Made:
     from e3nn.math import soft_one_hot_linspace
 
-    function = lambda x: soft_one_hot_linspace(x, 0.0, 3.0, 8, basis="bessel", cutoff=True)  # noqa: E731
+    function = lambda x: soft_one_hot_linspace(x, 0.0, 3.0, 8, basis="bessel", cutoff=True)
     return Function(function), (torch.rand(20) * 4,), {}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from case import Made
-from packages_making import Function, ids, of, plain, rows
+from packages_making import Function, of
 
 COUNT, CLASSES = 12, 3
 
@@ -131,14 +131,26 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "dct": lambda: (Function(lambda x: of("torch_dct.dct_2d", x)), (torch.randn(2, 8, 12),), {}),
         "idct": lambda: (Function(lambda x: of("torch_dct.idct", x)), (torch.randn(2, 12),), {}),
         "wavelets": lambda: (Function(lambda x: of("ptwt.wavedec", x, "db2", level=2)), (torch.randn(2, 64),), {}),
-        "wavelets_2d": lambda: (Function(lambda x: of("ptwt.wavedec2", x, "haar", level=2)), (torch.randn(2, 16, 16),), {}),
+        "wavelets_2d": lambda: (
+            Function(lambda x: of("ptwt.wavedec2", x, "haar", level=2)),
+            (torch.randn(2, 16, 16),),
+            {},
+        ),
         "wavelet_packets": lambda: (
-            Function(lambda x: of("ptwt.waverec", of("ptwt.wavedec", x, "sym3", level=2), "sym3")), (torch.randn(2, 64),), {}
+            Function(lambda x: of("ptwt.waverec", of("ptwt.wavedec", x, "sym3", level=2), "sym3")),
+            (torch.randn(2, 64),),
+            {},
         ),
         "warp_perspective": homography,
         "find_homography": direct_linear,
-        "rotate": lambda: (Function(lambda x, a: of("kornia.geometry.rotate", x, a)), (torch.rand(2, 3, 16, 16), torch.tensor([30.0, -10.0])), {}),
-        "elastic": kornia("geometry.elastic_transform2d", (2, 1, 16, 16), (2, 2, 16, 16), kernel_size=(5, 5), sigma=(2.0, 2.0)),
+        "rotate": lambda: (
+            Function(lambda x, a: of("kornia.geometry.rotate", x, a)),
+            (torch.rand(2, 3, 16, 16), torch.tensor([30.0, -10.0])),
+            {},
+        ),
+        "elastic": kornia(
+            "geometry.elastic_transform2d", (2, 1, 16, 16), (2, 2, 16, 16), kernel_size=(5, 5), sigma=(2.0, 2.0)
+        ),
         "clahe": kornia("enhance.equalize_clahe", (1, 1, 32, 32), grid_size=(4, 4)),
         "equalise": kornia("enhance.equalize", (2, 1, 16, 16)),
         "guided": kornia("filters.guided_blur", (1, 3, 16, 16), (1, 3, 16, 16), kernel_size=3, eps=0.1),

@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 from case import Made
-from packages_making import Function, Method, of, plain, rows
-from torch import nn
+from packages_making import Function, of
 
 
-def policy(kind: str, actions: str, observations: tuple[int, ...] = (5,), method: str = "", **kwargs: Any) -> Callable[[], Made]:
+def policy(
+    kind: str, actions: str, observations: tuple[int, ...] = (5,), method: str = "", **kwargs: Any
+) -> Callable[[], Made]:
     """A policy of stable-baselines3: the action that it predicts, or what a method of it computes."""
 
     def make() -> Made:
@@ -111,7 +112,9 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "gae": estimated("vec_generalized_advantage_estimate", lmbda=0.95),
         "gae_steps": estimated("generalized_advantage_estimate", lmbda=0.95),
         "td_lambda": lambda: (
-            Function(lambda n, r, d: of("torchrl.objectives.value.functional.td_lambda_return_estimate", 0.9, 0.95, n, r, d)),
+            Function(
+                lambda n, r, d: of("torchrl.objectives.value.functional.td_lambda_return_estimate", 0.9, 0.95, n, r, d)
+            ),
             (torch.randn(2, 10, 1), torch.randn(2, 10, 1), torch.rand(2, 10, 1) < 0.2),
             {},
         ),
@@ -121,12 +124,24 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "atari_net": net("ConvNet", lambda: torch.randn(2, 3, 64, 64), in_features=3, num_cells=[8, 8, 8]),
         "distributional": net("DistributionalDQNnet", lambda: torch.randn(2, 6, 4)),
         "multi_agent": net(
-            "MultiAgentMLP", lambda: torch.randn(2, 3, 5), n_agent_inputs=5, n_agent_outputs=2, n_agents=3,
-            centralized=False, share_params=False, depth=1, num_cells=8,
+            "MultiAgentMLP",
+            lambda: torch.randn(2, 3, 5),
+            n_agent_inputs=5,
+            n_agent_outputs=2,
+            n_agents=3,
+            centralized=False,
+            share_params=False,
+            depth=1,
+            num_cells=8,
         ),
         "qmix": net(
-            "QMixer", lambda: torch.randn(2, 3, 1), lambda: torch.randn(2, 6), state_shape=(6,), mixing_embed_dim=8,
-            n_agents=3, device="cpu",
+            "QMixer",
+            lambda: torch.randn(2, 3, 1),
+            lambda: torch.randn(2, 6),
+            state_shape=(6,),
+            mixing_embed_dim=8,
+            n_agents=3,
+            device="cpu",
         ),
         "decision_transformer": decision_transformer,
         "recurrent_policy": recurrent,

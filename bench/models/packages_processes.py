@@ -71,7 +71,11 @@ def deep_kernel() -> Made:
     from gpytorch import kernels
 
     body, made = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)), kernels.RBFKernel()
-    return Function(lambda a, b: made(body(a), body(b)).to_dense(), body, made), (torch.randn(7, 6), torch.randn(5, 6)), {}
+    return (
+        Function(lambda a, b: made(body(a), body(b)).to_dense(), body, made),
+        (torch.randn(7, 6), torch.randn(5, 6)),
+        {},
+    )
 
 
 def improvement() -> Made:
@@ -96,7 +100,11 @@ def hypervolume() -> Made:
 def smooth_maxima() -> Made:
     from botorch.utils.safe_math import fatmax, logmeanexp, smooth_amax
 
-    return Function(lambda x: (smooth_amax(x), fatmax(x, dim=-1, tau=0.1), logmeanexp(x, dim=-1))), (torch.randn(4, 9),), {}
+    return (
+        Function(lambda x: (smooth_amax(x), fatmax(x, dim=-1, tau=0.1), logmeanexp(x, dim=-1))),
+        (torch.randn(4, 9),),
+        {},
+    )
 
 
 def density(make: Callable[..., Any], *shapes: tuple[int, ...], positive: bool = True) -> Callable[[], Made]:
@@ -132,7 +140,8 @@ def many_normals(mean: torch.Tensor, factor: torch.Tensor) -> Any:
 
 def squashed(mean: torch.Tensor, deviation: torch.Tensor) -> Any:
     return distributions.TransformedDistribution(
-        distributions.Normal(mean, deviation), [distributions.SigmoidTransform(), distributions.AffineTransform(0.1, 1.4)]
+        distributions.Normal(mean, deviation),
+        [distributions.SigmoidTransform(), distributions.AffineTransform(0.1, 1.4)],
     )
 
 
@@ -189,7 +198,7 @@ def solved(method: str, **options: Any) -> Callable[[], Made]:
         from torchdiffeq import odeint
 
         made = Motion()
-        function = lambda x, t: odeint(made, x, t, method=method, **options)  # noqa: E731
+        function = lambda x, t: odeint(made, x, t, method=method, **options)
         return Function(function, made), (torch.randn(4, 3), torch.linspace(0, 1, 5)), {}
 
     return make
@@ -271,7 +280,9 @@ MODELS: dict[str, dict[str, Callable[[], Made]]] = {
         "relaxed": density(lambda p: distributions.RelaxedBernoulli(torch.tensor(0.7), logits=p), (4, 3), (4, 3)),
         "lkj": density(lambda c: distributions.LKJCholesky(3, c, validate_args=False), (4,), (4, 3, 3)),
         "wishart": density(
-            lambda f: distributions.Wishart(4.0, scale_tril=f.tril() + torch.eye(3), validate_args=False), (4, 3, 3), (4, 3, 3)
+            lambda f: distributions.Wishart(4.0, scale_tril=f.tril() + torch.eye(3), validate_args=False),
+            (4, 3, 3),
+            (4, 3, 3),
         ),
         "kl_normal": divergence(distributions.Normal, (4, 3), (4, 3)),
         "kl_beta": divergence(distributions.Beta, (4, 3), (4, 3)),

@@ -107,8 +107,12 @@ class _Known(TorchFunctionMode):
     def forget(self, value: torch.Tensor, call: Any) -> None:
         """A known tensor is a traced one from here on: a call writes into it what is not known."""
         memory = _memory(value)
-        if memory in self.shared or any(_memory(other) == memory for other in self.known.values() if other is not value):
-            raise _refused(call, "writes into what is computed of fixed arguments, and another tensor may be in its memory")
+        if memory in self.shared or any(
+            _memory(other) == memory for other in self.known.values() if other is not value
+        ):
+            raise _refused(
+                call, "writes into what is computed of fixed arguments, and another tensor may be in its memory"
+            )
         self.traced[id(value)] = value, self.constant(value).clone()
         del self.known[id(value)]
 
