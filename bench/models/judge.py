@@ -250,7 +250,10 @@ def export(model: torch.nn.Module, call: Call, dtype: torch.dtype, fixed: Sequen
         if error.__cause__ is None:
             return "refused", str(error)
         traceback.print_exc()
-        return ("failed" if isinstance(error, npusim.InternalError) else "not exported"), first_line(error.__cause__)
+        cause = error.__cause__
+        while cause.__cause__ is not None:  # what tracing ended with where it followed the example
+            cause = cause.__cause__
+        return ("failed" if isinstance(error, npusim.InternalError) else "not exported"), first_line(cause)
 
 
 def judge_program(

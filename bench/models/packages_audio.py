@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from case import Case, Made
+from case import Made
 from packages_making import Function, Method, ids, of, plain, rows
 from torch import nn
 
@@ -80,28 +80,6 @@ def emformer(name: str = "forward") -> Callable[[], Made]:
         return Method(made, name), (torch.randn(2, 13 if name == "forward" else 5, 16), torch.tensor([12, 9])), {}
 
     return make
-
-
-def tacotron() -> Made:
-    sizes = {
-        "n_mels": 8,
-        "n_symbol": 20,
-        "symbol_embedding_dim": 16,
-        "encoder_embedding_dim": 16,
-        "encoder_n_convolution": 2,
-        "decoder_rnn_dim": 24,
-        "attention_rnn_dim": 24,
-        "attention_hidden_dim": 16,
-        "prenet_dim": 12,
-        "postnet_embedding_dim": 16,
-        "postnet_n_convolution": 2,
-    }
-    made = of("torchaudio.models.Tacotron2", **sizes)
-    for module in made.modules():  # what it always drops is random
-        if hasattr(module, "dropout"):
-            module.dropout = 0.0
-    lengths = {"token_lengths": torch.tensor([9, 6]), "mel_specgram": torch.randn(2, 8, 7)}
-    return made, (ids(2, 9, below=20),), lengths | {"mel_specgram_lengths": torch.tensor([7, 5])}
 
 
 def wave_rnn() -> Made:
@@ -220,7 +198,7 @@ def wave_loss(path: str, **kwargs: Any) -> Callable[[], Made]:
 LENGTHS = lambda: torch.tensor([1.0, 0.7])
 MELS = lambda: torch.randn(2, 40, 16)
 
-MODELS: dict[str, dict[str, Callable[[], Made] | Case]] = {
+MODELS: dict[str, dict[str, Callable[[], Made]]] = {
     "torchaudio": {
         "spectrogram": transform("Spectrogram", n_fft=128),
         "mel_spectrogram": transform("MelSpectrogram", n_fft=128, n_mels=20),
@@ -249,7 +227,6 @@ MODELS: dict[str, dict[str, Callable[[], Made] | Case]] = {
         "audio_conformer": audio_conformer,
         "emformer": emformer(),
         "emformer_step": emformer("infer"),
-        "tacotron2": Case("", tacotron, ("token_lengths", "mel_specgram_lengths")),
         "wave_rnn": wave_rnn,
         "conv_tasnet": conv_tasnet,
         "hybrid_demucs": hdemucs,

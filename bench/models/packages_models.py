@@ -1,7 +1,5 @@
 """Models of small packages, which need them: pip install what a file of this family imports."""
 
-from collections.abc import Callable
-
 import packages_audio
 import packages_detection
 import packages_forecasts
@@ -15,7 +13,7 @@ import packages_processes
 import packages_restoration
 import packages_sequences
 import packages_tables
-from case import Case, Made
+from case import Case
 
 PARTS = (
     packages_sequences,
@@ -36,9 +34,4 @@ PARTS = (
 
 def cases() -> dict[str, Case]:
     groups = [group for part in PARTS for group in part.MODELS.items()]
-    return {name: case(group, make) for group, models in groups for name, make in models.items()}
-
-
-def case(group: str, make: Callable[[], Made] | Case) -> Case:
-    """A Case of a part's file is one with fixed arguments."""
-    return Case(group, make.make, make.fixed) if isinstance(make, Case) else Case(group, make)
+    return {name: Case(group, make) for group, models in groups for name, make in models.items()}
