@@ -42,7 +42,7 @@ def randomise(model: nn.Module) -> None:
             if not p.isfinite().all():
                 p.normal_(std=0.02)
             if isinstance(module, matrices) and p.dim() > 1:
-                p.normal_(std=1 / math.sqrt(max(p[0].numel(), 1)))
+                p.normal_(std=1 / math.sqrt(max(p.shape[1:].numel(), 1)))
             elif isinstance(module, nn.Embedding):
                 p.normal_(std=0.5)
             elif p.dim() >= 2 and p.numel() and p.std() < 0.05:  # stacks of experts, positions, tokens

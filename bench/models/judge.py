@@ -247,11 +247,13 @@ def export(model: torch.nn.Module, call: Call, dtype: torch.dtype, fixed: Sequen
     try:
         return npusim.export(cast(model, dtype), args, kwargs, fixed=fixed)
     except npusim.Error as error:
-        return "refused", str(error)
-    except Exception as error:
+        if error.__cause__ is None:
+            return "refused", str(error)
         traceback.print_exc()
-        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-        return ("failed" if "of_program" in frames else "not exported"), first_line(error)
+        cause = error.__cause__
+        while cause.__cause__ is not None:  # what tracing ended with where it followed the example
+            cause = cause.__cause__
+        return ("failed" if isinstance(error, npusim.InternalError) else "not exported"), first_line(cause)
 
 
 def judge_program(

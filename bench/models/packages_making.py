@@ -36,3 +36,14 @@ class Method(nn.Module):
 
     def forward(self, *args: torch.Tensor) -> Any:
         return getattr(self.module, self.name)(*args, *self.rest)
+
+
+class Function(nn.Module):
+    """A function as a module; what it has weights of."""
+
+    def __init__(self, function: Callable[..., Any], *parts: nn.Module) -> None:
+        super().__init__()
+        self.function, self.parts = function, nn.ModuleList(parts)
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)

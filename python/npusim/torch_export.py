@@ -91,7 +91,8 @@ def export(
     except Error:
         raise
     except Exception as error:
-        raise told(error, type(model).__name__) from error
+        followed = error.__cause__ if _asks_for_values(error) else None
+        raise told(error, type(model).__name__, followed) from error
     texts = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
     exported.notes = [text for text in texts if text]
     for text in exported.notes:

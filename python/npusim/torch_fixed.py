@@ -32,8 +32,9 @@ def holding(model: torch.nn.Module, held: dict[str, Any], strict: bool) -> Itera
     def known(*args: Any, **kwargs: Any) -> Any:
         with _disable_current_modes():
             fresh = copy.deepcopy(held)  # the model may change them
-        with _Known(fresh):
-            return plain(*args, **kwargs, **fresh)
+        with _Known(fresh) as mode:
+            found = plain(*args, **kwargs, **fresh)
+        return pytree.tree_map(mode.current, found)
 
     known.__signature__ = inspect.signature(partial)  # type: ignore[attr-defined]
     model.forward = partial if strict else known
@@ -61,13 +62,14 @@ class _Known(TorchFunctionMode):
         self.known: dict[int, torch.Tensor] = {}  # by id; kept alive, so that no other has it
         self.constants: dict[tuple[int, int], torch.Tensor] = {}  # what traced calls read: by id and version
         self.shared: set[int] = set()  # memory that results of traced calls may be in
+        self.traced: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by id: what was known, and what it is now
         self.add(held)
 
     def add(self, values: Any) -> None:
         self.known |= {id(value): value for value in _tensors(values)}
 
     def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        args, kwargs = pytree.tree_map(self.current, (args, kwargs or {}))
         leaves = pytree.tree_leaves((args, kwargs))
         tensors = _tensors(leaves)
         written = set(map(id, _written(call, args, kwargs)))
@@ -94,11 +96,29 @@ class _Known(TorchFunctionMode):
                 return found
         if not known:
             return call(*args, **kwargs)
-        if any(value in self.known for value in written):
-            raise _refused(call, "writes into what is computed of fixed arguments")
+        if changed := [value for value in known if id(value) in written]:
+            for value in changed:
+                self.forget(value, call)
+            return self.__torch_function__(call, types, args, kwargs)
         if _name(call) in VIEWS:
             self.shared |= {_memory(value) for value in known}
         return call(*pytree.tree_map(self.constant, args), **pytree.tree_map(self.constant, kwargs))
+
+    def forget(self, value: torch.Tensor, call: Any) -> None:
+        """A known tensor is a traced one from here on: a call writes into it what is not known."""
+        memory = _memory(value)
+        if memory in self.shared or any(
+            _memory(other) == memory for other in self.known.values() if other is not value
+        ):
+            raise _refused(
+                call, "writes into what is computed of fixed arguments, and another tensor may be in its memory"
+            )
+        self.traced[id(value)] = value, self.constant(value).clone()
+        del self.known[id(value)]
+
+    def current(self, value: Any) -> Any:
+        """A tensor as it is now."""
+        return self.traced.get(id(value), (None, value))[1] if isinstance(value, torch.Tensor) else value
 
     def is_known(self, value: torch.Tensor) -> bool:
         return id(value) in self.known

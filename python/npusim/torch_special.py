@@ -95,8 +95,17 @@ def erfinv(y: Tensor) -> Tensor:
     return torch.copysign(torch.where(size == 1, math.inf, torch.where(size > 1, math.nan, x)), y)
 
 
+def erfcx(x: Tensor) -> Tensor:
+    """exp(x²) erfc(x): for large x a continued fraction, for others as it stands there."""
+    down = x
+    for k in range(8, 0, -1):
+        down = x + 0.5 * k / down
+    return torch.where(x < 10, (x * x).exp() * x.erfc(), 1 / (math.sqrt(math.pi) * down))
+
+
 SPECIAL = {
     **{f"aten.{name}.default": in_float64(lgamma) for name in ("lgamma", "special_gammaln")},
     **{f"aten.{name}.default": in_float64(digamma) for name in ("digamma", "special_digamma", "special_psi")},
+    "aten.special_erfcx.default": in_float64(erfcx),
     **{f"aten.{name}.default": in_float64(erfinv) for name in ("erfinv", "special_erfinv")},
 }

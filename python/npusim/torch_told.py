@@ -64,13 +64,11 @@ def _trains(node: torch.fx.Node) -> str | None:
     return does if given.get(name) and share else None
 
 
-def told(error: Exception, name: str) -> Error:
-    """An error of exporting a model as npusim's, which says whose it is and what to do."""
+def told(error: Exception, name: str, followed: BaseException | None = None) -> Error:
+    """An error of exporting a model as npusim's, which says whose it is and what to do. followed: the error that the model
+    ends with where its branches and sizes are those of the example."""
     frames = traceback.extract_tb(error.__traceback__)
-    text = str(error).strip().partition("\n")[0]
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    ours = [frame for frame in frames if not _is_of_a_library(frame.filename)]
-    at = f", at {Path(ours[-1].filename).name}:{ours[-1].lineno} ({ours[-1].line})" if ours else ""
+    what, ours, at = _what(error), _models(frames), _at(frames)
     if not any(_is_the_tracers(frame.filename) for frame in frames):
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
     if ours and frames[-1] == ours[-1]:
@@ -80,7 +78,25 @@ def told(error: Exception, name: str) -> Error:
             f"torch.export of PyTorch {torch.__version__.partition('+')[0]}, not npusim, does not trace it{at}: {what}. "
             "What helps: another way to write that line, strict=True, or fixed= for arguments that decide shapes"
         )
+        if followed is not None:
+            at = _at(traceback.extract_tb(followed.__traceback__))
+            reason += f". With the branches and sizes of the example it goes on and ends{at}: {_what(followed)}"
     return UnsupportedError([Problem(f"model '{name}'", reason)])
+
+
+def _what(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _models(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    return [frame for frame in frames if not _is_of_a_library(frame.filename)]
+
+
+def _at(frames: traceback.StackSummary) -> str:
+    """Which line of the model it is, if one."""
+    ours = _models(frames)
+    return f", at {Path(ours[-1].filename).name}:{ours[-1].lineno} ({ours[-1].line})" if ours else ""
 
 
 def _is_the_tracers(file: str) -> bool:

@@ -29,7 +29,7 @@ def tracing() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), Alike():
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), Alike():
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
@@ -100,6 +100,28 @@ class _Data(TorchFunctionMode):
 
 def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
     return is_causal is True
+
+
+@contextlib.contextmanager
+def _errors_caught() -> Iterator[None]:
+    """With models that catch what a part of theirs raises, as of an argument that it does not take: the tracer would go on
+    as if it were still in that part."""
+    call_module = torch.fx.Tracer.call_module
+
+    def leaving(self: Any, module: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        depth = len(self.module_stack)
+        try:
+            return call_module(self, module, forward, args, kwargs)
+        except Exception:
+            while len(self.module_stack) > depth:
+                self.module_stack.popitem(last=True)
+            raise
+
+    torch.fx.Tracer.call_module = leaving  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.fx.Tracer.call_module = call_module  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -202,6 +202,46 @@ def test_arguments_of_every_kind():
         np.testing.assert_allclose(found[name], value, rtol=1e-5)
 
 
+# ---- errors that a model catches
+
+
+class Catches(nn.Module):
+    """Gives its parts an argument that some of them do not take."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x, scale):
+            if x.shape[0] > 2:
+                x = self.inner(x) * scale
+            if scale.dim():
+                raise ValueError("behind a part of its own")
+            return x
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()), self.Scaled()])
+
+    def forward(self, x, scale):
+        for part in self.parts:
+            try:
+                x = part(x, scale)
+            except TypeError:
+                x = part(x)
+            except ValueError:
+                x = x * scale
+        return x
+
+
+@pytest.mark.parametrize("scale", [torch.tensor([2.0]), torch.tensor(2.0)])
+def test_a_model_may_catch_what_its_parts_raise(scale):
+    model = Catches().eval()
+    found = npusim.Session(npusim.compile(npusim.export(model, (X, scale)), dtype="float32")).run(X, scale)["output"]
+    assert np.allclose(found, model(X, scale).detach().numpy(), atol=1e-5)
+
+
 # ---- whose an error is
 
 
@@ -222,9 +262,16 @@ def not_traced(x):
     return x * len(str(x.numpy()))
 
 
+def ends_behind_a_branch(x):
+    if x.sum() > 1e9:
+        x = x + 1
+    return not_traced(x)
+
+
 @pytest.mark.parametrize(
     ("function", "text"),
     [
+        (ends_behind_a_branch, r"1e9:\): GuardOn.* of the example it goes on and ends, at .*numpy\(\)"),
         (raises_itself, r"its forward\(\) raises KeyError: 'none', at test_exporting.py:\d+"),
         (not_traced, r"torch.export of PyTorch .*, not npusim, does not trace it, at test_exporting.py:\d+"),
         (lambda x: x @ x, r"torch.export .* at test_exporting.py:\d+.*"),

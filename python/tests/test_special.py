@@ -44,6 +44,14 @@ def test_the_inverse_error_function():
     agree(torch.special.erfinv, y.float(), 1e-6)
 
 
+def test_the_scaled_complement():
+    points = torch.tensor([9.999, 10.0, 10.001, 12.0, -27.0, 1e200], dtype=torch.float64)
+    x = torch.cat([values(torch.float64), points])
+    agree(torch.special.erfcx, x, 1e-13)
+    agree(torch.special.erfcx, torch.arange(-3, 30), 1e-6)
+    agree(torch.special.log_ndtr, x, 1e-12)  # which PyTorch makes of it
+
+
 def test_a_likelihood_of_counts():
     """A negative binomial's, as models of single cells have it."""
 
