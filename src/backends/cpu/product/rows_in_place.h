@@ -4,8 +4,8 @@
 
 namespace npusim::cpu {
 
-// Declines unless a constant weight is float32 and a bias, an activation, a residual of the output's type and a clamp end
-// the product. Rows of 16 bits are widened, as many at once as stay in a cache.
+// Declines unless a constant weight is float32 and a bias, an activation, a residual of the output's type and a clamp
+// end the product. Rows of 16 bits are widened, as many at once as stay in a cache.
 Answer make_rows_in_place_step(Problem& problem);
 
 }  // namespace npusim::cpu
