@@ -58,6 +58,14 @@ def embedding_bag(
     return out, bag, sizes, torch.zeros_like(starts)
 
 
+def embedding_bag_padded(weight: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    """With a padding that may count from the last row; -1 is none below this overload."""
+    *args, padding = args if len(args) == 8 else (*args, kwargs.pop("padding_idx"))
+    if padding is not None:
+        padding %= weight.shape[0]
+    return embedding_bag(weight, *args, **kwargs, padding_idx=padding)
+
+
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:
     """Each element where its index says within its own plane: any other fails the run."""
     planes = self.new_zeros(*self.shape[: -len(output_size)], math.prod(output_size))
@@ -225,7 +233,7 @@ def deform_conv2d(
 
 HAMMING = ("periodic_alpha", "periodic_alpha_beta")
 COMPOSITIONS: dict[str, Callable[..., Any]] = {
-    "aten.embedding_bag.padding_idx": embedding_bag,
+    "aten.embedding_bag.padding_idx": embedding_bag_padded,
     "aten.embedding_bag.default": embedding_bag,
     "aten._embedding_bag.default": embedding_bag,
     "aten._embedding_bag_forward_only.default": embedding_bag,
