@@ -1,4 +1,6 @@
 // Running sums and products along a dimension, and differences of neighbours.
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/reduce.h"
 
@@ -32,7 +34,8 @@ std::vector<TensorType> infer_log_scan(const OpCall& call) {
 void lower_log_scan(const OpCall& call, Lowering& lowering) {
   const Shape& shape = call.inputs[0]->shape;
   RowKernel k(lowering, shape, one_dim(call.integer("dim"), shape.size()));
-  k.store_element(lowering.output(0), k.scan(Reduction::sum, k.load_element(lowering.input(0))));
+  const Ex x = k.load_element(lowering.input(0));
+  k.store_element(lowering.output(0), k.scan(Reduction::sum, k.cast(x, std::max(x.type(), Scalar::f32))));
   k.done("logcumsumexp");
   for (Expr& e : lowering.calls.back().kernel.exprs)
     if (e.op == ExprOp::scan) e.integer = 1;
