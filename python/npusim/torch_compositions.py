@@ -58,12 +58,20 @@ def embedding_bag(
     return out, bag, sizes, torch.zeros_like(starts)
 
 
-def embedding_bag_padded(weight: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-    """With a padding that may count from the last row; -1 is none below this overload."""
-    *args, padding = args if len(args) == 8 else (*args, kwargs.pop("padding_idx"))
-    if padding is not None:
-        padding %= weight.shape[0]
-    return embedding_bag(weight, *args, **kwargs, padding_idx=padding)
+def embedding_bag_padded(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> tuple[Tensor, ...]:
+    """With a padding that may count from the last row; below this overload -1 is none."""
+    padding = None if padding_idx is None else padding_idx % weight.shape[0]
+    return embedding_bag(weight, indices, offsets, False, mode, False, per_sample_weights, include_last_offset, padding)
 
 
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: list[int]) -> Tensor:

@@ -111,30 +111,37 @@ TEST_F(Outputs, AFullDiskLeavesWhatWasThere) {
   std::signal(SIGXFSZ, before);
 }
 
-TEST_F(Outputs, TemporariesCanBeRemoved) {
-  std::filesystem::create_directory(path("there"));
-  ASSERT_EQ(::mkfifo(path("there/pipe").c_str(), 0600), 0);
-  // A child that is stopped while it writes: it has as much as the limit lets it, then its signal comes.
+// The exit code of a child that is stopped while it writes: it has as much as the limit lets it, then its signal comes.
+int stopped_while_writing(const std::string& file, void (*handler)(int)) {
   const pid_t child = ::fork();
   if (child == 0) {
-    std::signal(SIGXFSZ, [](int) {
-      remove_temporaries();
-      ::_exit(7);
-    });
+    std::signal(SIGXFSZ, handler);
     const rlimit small{10, 10};
     ::setrlimit(RLIMIT_FSIZE, &small);
     try {
-      write_file(path("there/file"), std::string(100, 'x'));
+      write_file(file, std::string(100, 'x'));
     } catch (...) {
     }
     ::_exit(1);
   }
   int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 7);
-  size_t left = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(path("there"))) ++left;
-  EXPECT_EQ(left, 1u);
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int files_in(const std::string& folder) {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+TEST_F(Outputs, TemporariesCanBeRemoved) {
+  std::filesystem::create_directory(path("there"));
+  ASSERT_EQ(::mkfifo(path("there/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(stopped_while_writing(path("there/file"),
+                                  [](int) {
+                                    remove_temporaries();
+                                    ::_exit(7);
+                                  }),
+            7);
+  EXPECT_EQ(files_in(path("there")), 1);
 }
 
 // A process that was forked meanwhile removes its own only.
@@ -142,36 +149,18 @@ TEST_F(Outputs, TemporariesOfTheParentStay) {
   std::filesystem::create_directory(path("there"));
   static std::string folder;
   folder = path("there");
-  const auto count = [] {
-    int found = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++found;
-    return found;
-  };
-  const pid_t child = ::fork();
-  if (child == 0) {
-    static const auto counted = count;
-    std::signal(SIGXFSZ, [](int) {
-      const int before = counted();
-      const pid_t grandchild = ::fork();
-      if (grandchild == 0) {
-        remove_temporaries();
-        ::_exit(0);
-      }
-      int status = 0;
-      ::waitpid(grandchild, &status, 0);
-      ::_exit(10 * before + counted());
-    });
-    const rlimit small{10, 10};
-    ::setrlimit(RLIMIT_FSIZE, &small);
-    try {
-      write_file(path("there/file"), std::string(100, 'x'));
-    } catch (...) {
+  const int before_and_after = stopped_while_writing(path("there/file"), [](int) {
+    const int before = files_in(folder);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      remove_temporaries();
+      ::_exit(0);
     }
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 11);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ::_exit(10 * before + files_in(folder));
+  });
+  EXPECT_EQ(before_and_after, 11);
 }
 
 // Every call by which a command writes a file fails once: the code is 3, and the file is what it was.
