@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "cli/invoke.h"
 
