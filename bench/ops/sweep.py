@@ -2,19 +2,25 @@
 """Every operator alone, at three sizes, in npusim beside eager PyTorch, in one process: the same answers, and how fast.
 
     PYTHONPATH=build/release/python bench/ops/sweep.py [--only REGEX] [--sizes small,medium,large] [--threads 1,2]
-        [--device cuda] [--budget SECONDS] [--json FILE] [--markdown FILE]
+        [--device cuda] [--jobs N] [--budget SECONDS] [--json FILE] [--markdown FILE]
 
 Runs of the two take turns and the fastest of each counts; rows that look slow are measured again at the end. Operands and
-results of both stay where they are: no array goes to or from a session. An operator that gives a view of its operand is timed with a copy of it, since a program's outputs are its own. Exit status 1: an
-answer is not PyTorch's, or an operator was not run."""
+results of both stay where they are: no array goes to or from a session. An operator that gives a view of its operand is timed
+with a copy of it, since a program's outputs are its own. With --jobs, N processes share the operators: on the CPU each has
+cores of its own, on a GPU they compile side by side and time one at a time. Exit status 1: an answer is not PyTorch's, or an
+operator was not run."""
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is there: the two have threads of their own
@@ -40,6 +46,9 @@ def arguments() -> argparse.Namespace:
     add("--sizes", type=lambda text: text.split(","), default=list(SIZES), help="of small, medium, large")
     add("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2], help="default 1,2")
     add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
+    add("--part", type=int, metavar="I", help="of the jobs, only this one")
+    add("--turns", type=Path, metavar="FILE", help="a file that whoever times holds")
     add("--seconds", type=float, default=0.15, help="of each row (default 0.15)")
     add("--budget", type=float, default=float("inf"), help="seconds in all, after which no row is begun")
     add("--cpu-time", action="store_true", help="of the calling thread, on a busy machine; with --threads 1")
@@ -132,6 +141,17 @@ def turns(row: dict, eager: Eager, own: Compiled, seconds: float, clock: Callabl
     row["ratio"] = max(row["npusim_ms"], OVERHEAD_MS) / max(row["eager_ms"], OVERHEAD_MS)
 
 
+@contextlib.contextmanager
+def alone(turns_file: Path | None) -> Iterator[None]:
+    """While no other process that was given this file times."""
+    if turns_file is None:
+        yield
+        return
+    with turns_file.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @torch.inference_mode()
 def measure(name: str, row: dict, args: argparse.Namespace, seconds: float) -> None:
     size, threads, device = row["size"], row["threads"], args.device
@@ -145,7 +165,8 @@ def measure(name: str, row: dict, args: argparse.Namespace, seconds: float) -> N
         near = [difference(found, want) for found, want in zip(own.results.values(), results)]
         row["error"], row["wrong"] = max(error for error, _ in near), not all(good for _, good in near)
     row["shape"] = " ".join("x".join(map(str, t.shape)) or "1" for t in given.values())
-    turns(row, eager, own, seconds, time.thread_time if args.cpu_time else time.perf_counter)
+    with alone(args.turns):
+        turns(row, eager, own, seconds, time.thread_time if args.cpu_time else time.perf_counter)
     if row["ratio"] > SLOW:
         row["how"] = own.how()
 
@@ -176,10 +197,9 @@ def markdown(record: dict) -> str:
     return "\n".join(parts) + "\n"
 
 
-def main() -> int:
-    args = arguments()
+def rows_of(args: argparse.Namespace) -> list[dict]:
     names = [op.name for op in npusim.ops() if op.name.startswith("aten.") and args.only.search(op.name)]
-    names = [name for name in names if not EXCLUDED.search(name)]
+    names = [name for name in names if not EXCLUDED.search(name)][args.part or 0 :: args.jobs]
     rows, end = [], time.perf_counter() + args.budget
     for name in names:
         for size in args.sizes:
@@ -196,6 +216,36 @@ def main() -> int:
     for row in [row for row in rows if row.get("ratio", 0) > SLOW]:  # a neighbour's work, or ours
         if time.perf_counter() < end:
             measure("aten." + row["op"], row, args, 2 * args.seconds)
+    return rows
+
+
+def rows_of_jobs(args: argparse.Namespace) -> list[dict]:
+    """Of as many processes as there are jobs; the rows of one that dies are missing, and it is said."""
+    cores = sorted(os.sched_getaffinity(0))
+    each = max(args.threads)
+    if args.device == "cpu" and args.jobs * each > len(cores):
+        raise SystemExit(f"{args.jobs} jobs of {each} threads need {args.jobs * each} cores; found {len(cores)}")
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{part}.json" for part in range(args.jobs)]
+        children = []
+        for part, file in enumerate(files):
+            command = [sys.executable, __file__, *sys.argv[1:], "--part", str(part), "--json", str(file), "--markdown", os.devnull]
+            if args.device == "cpu":
+                own = ",".join(map(str, cores[part * each : (part + 1) * each]))
+                command = ["taskset", "-c", own, *command]
+            else:
+                command += ["--turns", str(Path(folder) / "turns")]
+            children.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        for part, child in enumerate(children):
+            if child.wait() not in (0, 1):
+                print(f"part {part} of the operators died: exit status {child.returncode}", file=sys.stderr)
+        return [row for file in files if file.exists() for row in json.loads(file.read_text())["rows"]]
+
+
+def main() -> int:
+    args = arguments()
+    whole = args.jobs == 1 or args.part is not None
+    rows = rows_of(args) if whole else rows_of_jobs(args)
     record = {"date": today(), "machine": machine(), "device": args.device, "torch": torch.__version__}
     record |= {"npusim": npusim.__version__, "rows": rows}
     text = markdown(record)
