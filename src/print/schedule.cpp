@@ -40,10 +40,17 @@ bool has_no_row(const PrintPlan& p) {
   return !has_live(p, ExprOp::reduce) && !has_live(p, ExprOp::scan) && p.row_length > 0;
 }
 
+// Windows of many points, whose neighbours share what they read: a thread each.
+bool has_many_windows(const PrintPlan& p) {
+  constexpr int64_t longest_line = 8, longest_window = 128, many = 32768;
+  return p.kernel.row_dims > 1 && p.kernel.space.back() <= longest_line && p.row_length <= longest_window &&
+         p.points >= many;
+}
+
 RowLoop choose_row_loop(const PrintPlan& p) {
   if (has_no_row(p)) return RowLoop::none;
   if (has_live(p, ExprOp::scan) || p.row_length <= 16 || accumulates(p.kernel)) return RowLoop::thread;
-  if (p.points >= 2048 && rows_lie_side_by_side(p)) return RowLoop::thread;
+  if (has_many_windows(p) || (p.points >= 2048 && rows_lie_side_by_side(p))) return RowLoop::thread;
   return p.row_length <= 256 || (p.row_length <= 1024 && p.points >= 1024) ? RowLoop::warp : RowLoop::block;
 }
 

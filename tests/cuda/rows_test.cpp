@@ -369,6 +369,85 @@ TEST(CudaRows, WhatIsBesideEachOther) {
   EXPECT_EQ(group({queries, keys, {&turn, {0, 15, 2, 16}}, {&turn, {0, 17, 2, 18}}, {&turn, {0, 19, 2, 20}}}), 4U);
 }
 
+// One row, or a few, whose folds wait for each other: softmax, deviation, place of the largest.
+Kernel long_rows(int64_t rows, int64_t n, int way) {
+  K k({rows, n}, 1);
+  const int a = k.input({f32, {rows, n}});
+  const Ex x = k.load_broadcast(a);
+  const Coord row[] = {k.dim(0)};
+  const auto sum = [&](Ex of) { return k.reduce(Reduction::sum, of); };
+  if (way == 0) {
+    const Ex e = exp(x - k.reduce(Reduction::max, x));
+    k.store(k.output({f32, {rows, n}}), e / sum(e));
+  } else if (way == 1) {
+    const Ex d = x - sum(x) / static_cast<double>(n);
+    k.store(k.output({f32, {rows}}), row, sqrt(sum(d * d)));
+  } else {
+    const Ex top = k.reduce(Reduction::max, x);
+    const Ex place = select(x == top, k.index(1), k.integer(n));
+    k.store(k.output({i64, {rows}}), row, k.reduce(Reduction::min, place));
+  }
+  return k.finish("long_rows");
+}
+
+// Along rows that lie in order, or across.
+Kernel scanned(int64_t rows, int64_t n, bool across, int way) {
+  K k({rows, n}, 1);
+  const Shape shape = across ? Shape{n, rows} : Shape{rows, n};
+  const Coord at[] = {k.dim(across ? 1 : 0), k.dim(across ? 0 : 1)};
+  const int a = k.input({f32, shape}), out = k.output({f32, shape});
+  const Ex x = k.load(a, at);
+  if (way == 0) {
+    k.store(out, at, k.scan(Reduction::sum, abs(x)));
+  } else {
+    const Ex top = k.scan(Reduction::max, x);
+    k.store(out, at, top);
+    k.store(k.output({i64, shape}), at, k.scan(Reduction::max, select(x == top, k.index(1), k.integer(-1))));
+  }
+  return k.finish("scanned");
+}
+
+Kernel counted(int64_t n, int64_t places, int64_t own, DType type) {
+  K k({n, own});
+  const int before = k.input({type, {places, own}}), x = k.input({type, {n, own}}), to = k.input({i64, {n, own}}),
+            out = k.output({type, {places, own}}, before);
+  const Coord at[] = {Coord(bit_and(k.load_broadcast(to), k.integer(places - 1))), k.dim(1)};
+  const Ex value = k.load_broadcast(x);
+  k.store(out, at, type == f16 ? round(value) : value, Reduction::sum);  // of which there are exact sums
+  return k.finish("counted");
+}
+
+TEST(CudaRows, FewLongRowsAreInPieces) {
+  check_steps({{"softmax", long_rows(1, 140000, 0), 5, {"rows"}},
+               {"softmax_of_two", long_rows(2, 131077, 0), 5},
+               {"deviation", long_rows(3, 1 << 16, 1), 4},
+               {"deviation_of_an_odd_row", long_rows(1, 131101, 1), 4},
+               {"largest", long_rows(1, 151936, 2), 4},
+               {"not_so_long", long_rows(2, 30000, 1), 0},
+               {"rows_enough", long_rows(70, 2048, 1), 0}});
+}
+
+TEST(CudaRows, ScansAreInPieces) {
+  std::vector<Steps> all;
+  for (const int way : {0, 1})
+    for (const bool across : {false, true}) {
+      const std::string name = fmt::format("{}{}", way, across ? "_across" : "");
+      all.push_back({"scanned" + name, scanned(3, 1000, across, way), way == 0 ? 3u : 5u});
+      all.push_back({"scanned_long" + name, scanned(1, 70001, across, way), 0});
+      all.push_back({"scanned_many" + name, scanned(300, 257, across, way), 0});
+      all.push_back({"scanned_short" + name, scanned(300, 255, across, way), 1});
+    }
+  check_steps(all);
+}
+
+TEST(CudaRows, WhatCombinesIsInPieces) {
+  check_steps({{"counted", counted(5000, 64, 1, i64), 3},
+               {"summed", counted(3001, 8, 3, f32), 3},
+               {"summed_16", counted(700, 4, 5, f16), 3},
+               {"many_places", counted(1000, 1024, 40, f32), 3},
+               {"few", counted(100, 8, 1, f32), 1}});
+}
+
 TEST(CudaRows, RefusesLanesThatCannotBe) {
   const auto reason = [](const Kernel& k, const Schedule& s) { return cannot_print(k, cuda_dialect, s).value_or(""); };
   EXPECT_EQ(reason(layer_norm(3, 100), {RowLoop::block, 32, 8}), "8 lanes along an extent of 100");

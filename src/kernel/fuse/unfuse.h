@@ -7,7 +7,8 @@
 
 namespace npusim {
 
-// Kernels without a contraction that, one after the other, do what one kernel does.
+// Kernels without a contraction that, one after the other, do what one kernel does. A step that updates an argument
+// finds in it what is in the one that it updates, of another value.
 struct Unfused {
   struct Scratch {
     DType dtype = DType::f32;

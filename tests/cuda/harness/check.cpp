@@ -168,7 +168,15 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
       std::fill(found.back().data.begin(), found.back().data.end(), std::byte{0xff});
     }
     interpreted = found;
-    const auto interpret = [](const Kernel& kernel, std::vector<HostTensor>& memory, const std::vector<int>& values) {
+    const auto begin_updates = [](const Kernel& kernel, std::vector<HostTensor>& memory,
+                                  const std::vector<int>& values) {
+      for (size_t v = 0; v < values.size(); ++v)
+        if (const int before = kernel.args[v].updates; before >= 0)
+          memory[static_cast<size_t>(values[v])].data =
+              memory[static_cast<size_t>(values[static_cast<size_t>(before)])].data;
+    };
+    const auto interpret = [&](const Kernel& kernel, std::vector<HostTensor>& memory, const std::vector<int>& values) {
+      begin_updates(kernel, memory, values);
       std::vector<void*> args;
       for (int v : values) args.push_back(memory[static_cast<size_t>(v)].data.data());
       evaluate(kernel, args);
@@ -180,6 +188,7 @@ void check_steps(const std::vector<Steps>& all, bool drawn) {
       const BoundKernel& step = parts[i].steps[n];
       interpret(step.kernel, interpreted, step.values);
       std::vector<HostTensor> memory;
+      begin_updates(step.kernel, found, step.values);
       for (int v : step.values) memory.push_back(found[static_cast<size_t>(v)]);
       const std::vector<HostTensor> after = execute({all[i].name, step.kernel, made[i][n], second_ahead(step.kernel)},
                                                     machine, memory, mslx::Order::random);

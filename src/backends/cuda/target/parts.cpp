@@ -9,8 +9,11 @@
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
+#include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/split_attention.h"
+#include "kernel/fuse/split_combining.h"
+#include "kernel/fuse/split_rows.h"
 
 namespace npusim::cuda {
 namespace {
@@ -47,12 +50,25 @@ std::vector<int> find_packing(const Kernel& k, int64_t& padding) {
   return order;
 }
 
+// Few dots of long operands: a piece to a block, in words.
+int64_t find_split_of_dots(const Kernel& k, const Product& product, size_t& along) {
+  constexpr int64_t least_piece = 8192;
+  const int64_t dots = product.batch.size() * product.rows.size() * product.columns.size();
+  along = static_cast<size_t>(std::max_element(k.contraction->reduce.begin(), k.contraction->reduce.end()) -
+                              k.contraction->reduce.begin());
+  const int64_t extent = k.contraction->reduce[along];
+  for (int64_t parts = std::min(2 * multiprocessors / dots, extent / least_piece); parts > 1; --parts)
+    if (extent % parts == 0 && extent / parts % word_of(product) == 0) return parts;
+  return 1;
+}
+
 // Into how many pieces of which reduced dimension: 1 if it stays whole.
 int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
   std::string why;
   const auto product = find_product(k, why);
-  if (!product || dots_decline(*product).empty() || patches_decline(k, *product).empty() ||
-      depthwise_decline(k).empty() || !tiles_decline(*product).empty())
+  if (product && dots_decline(*product).empty()) return find_split_of_dots(k, *product, along);
+  if (!product || patches_decline(k, *product).empty() || depthwise_decline(k).empty() ||
+      !tiles_decline(*product).empty())
     return 1;
   constexpr double of_sum = 5500;  // cycles for the second kernel and what lies between
   double least = rate_tiles(*product, features)[0].cycles;
@@ -78,11 +94,72 @@ int64_t find_split(const Kernel& k, const Features& features, size_t& along) {
   return best;
 }
 
+// Into how many pieces each row: 1 if there are rows enough, or the pieces would be less than what a step costs.
+int64_t pieces_of_rows(const Kernel& k) {
+  int64_t rows = 1, length = 1;
+  for (size_t d = 0; d < k.space.size(); ++d)
+    (d + static_cast<size_t>(k.row_dims) < k.space.size() ? rows : length) *= k.space[d];
+  const auto has = [&](ExprOp op) {
+    return std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) { return e.op == op; });
+  };
+  if (rows == 0 || length == 0) return 1;
+  if (has(ExprOp::scan)) {  // one thread walks a piece: it waits for each element
+    constexpr int64_t threads = 65536, least_length = 256, least_piece = 32;
+    return length < least_length ? 1 : std::clamp<int64_t>(threads / rows, 1, length / least_piece);
+  }
+  // A block has a piece.
+  constexpr int64_t blocks = 2 * multiprocessors, least_elements = 1 << 17, least_piece = 4096;
+  if (!has(ExprOp::reduce) || rows > multiprocessors / 2 || rows * length < least_elements) return 1;
+  return std::max<int64_t>(std::min(blocks / rows, length / least_piece), 1);
+}
+
+// Into how many pieces what combines with what is there: 1 if threads enough have elements of their own.
+int64_t pieces_of_combining(const Kernel& k) {
+  const int along = dim_of_combining(k);
+  if (along < 0) return 1;
+  const std::vector<bool> meets = colliding_dims(k, k.stores[0].access);
+  int64_t apart = 1, together = 1;
+  for (size_t d = 0; d < k.space.size(); ++d) (meets[d] ? together : apart) *= k.space[d];
+  const int64_t elements = k.args[static_cast<size_t>(k.stores[0].access.arg)].elements;
+  constexpr int64_t threads = 16384, least_length = 128, least_piece = 32, results_of_point = 4;
+  if (apart == 0 || together < least_length || elements == 0) return 1;
+  const int64_t most = std::min(k.space[static_cast<size_t>(along)], together / least_piece);
+  return std::clamp<int64_t>(std::min(threads / apart, results_of_point * apart * together / elements), 1, most);
+}
+
+// Those of the steps that have few long rows, or few elements for what they combine, as steps of pieces.
+void split_long_rows(Unfused& parts, size_t arguments) {
+  for (size_t n = 0; n < parts.steps.size();) {
+    const Kernel step = parts.steps[n].kernel;
+    const int64_t pieces = step.contraction || step.call ? 1 : pieces_of_rows(step);
+    Unfused inner = pieces > 1 ? split_rows(step, pieces) : Unfused{};
+    if (const int64_t results = pieces_of_combining(step); results > 1) inner = split_combining(step, results);
+    if (inner.steps.empty())
+      ++n;
+    else
+      replace_step(parts, arguments, n, std::move(inner));
+  }
+}
+
+// Of a product, but that which prints its rows.
+bool has_implementation(const Kernel& k) {
+  std::string why;
+  const auto product = find_product(k, why);
+  return product && (dots_decline(*product).empty() || patches_decline(k, *product).empty() ||
+                     depthwise_decline(k).empty() || tiles_decline(*product).empty());
+}
+
+Unfused parts_of_rows(const Kernel& kernel) {
+  Unfused parts = has_order(kernel) ? unfuse(kernel) : whole(kernel);
+  const size_t before = parts.steps.size();
+  split_long_rows(parts, kernel.args.size());
+  return has_order(kernel) || parts.steps.size() > before ? std::move(parts) : Unfused{};
+}
+
 }  // namespace
 
 Unfused find_parts(const Kernel& kernel, const Features& features) {
-  if (has_order(kernel)) return unfuse(kernel);
-  if (!kernel.contraction) return {};
+  if (!kernel.contraction) return parts_of_rows(kernel);
   Unfused parts;
   int64_t padding = 1;
   if (kernel.contraction->kind == ContractionKind::attention) {
@@ -113,7 +190,8 @@ Unfused find_parts(const Kernel& kernel, const Features& features) {
     if (pieces > 1) replace_step(parts, kernel.args.size(), n++, split_sum(step, along, pieces));
   }
   if (parts.steps.size() == 1 && kernel.contraction->kind != ContractionKind::attention) {
-    const Unfused rows = unfuse(kernel);  // what adds up is several
+    Unfused rows = unfuse(kernel);  // what adds up is several
+    if (!has_implementation(kernel)) split_long_rows(rows, kernel.args.size());
     return rows.steps.size() > 1 ? rows : Unfused{};
   }
   return parts;
