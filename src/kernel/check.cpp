@@ -10,12 +10,14 @@
 #include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/kernel.h"
+#include "kernel/limits.h"
 
 namespace npusim {
 namespace {
 
 constexpr int64_t max_coefficient = int64_t{1} << 56;
-constexpr size_t max_exprs = 16384;  // some who ask of kernels follow operands by recursion
+constexpr int64_t max_coordinate = int64_t{1} << 60;  // sums and differences of a few stay in int64
+constexpr size_t max_exprs = 16384;                   // some who ask of kernels follow operands by recursion
 
 std::string text_of_op(const Expr& e) {
   return e.op == ExprOp::round_to ? fmt::format("round_to {}", dtype_name(e.dtype)) : std::string(expr_op_name(e.op));
@@ -46,29 +48,61 @@ struct Checker {
       if (k.exprs[static_cast<size_t>(t.expr)].type != Scalar::i64)
         add("{}: index expression e{} is not i64", what, t.expr);
     }
+    if (a.terms.size() > max_dims) return add("{}: {} index terms, at most {}", what, a.terms.size(), max_dims);
     if (!coefficients(a, what)) return;
-    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return;  // there are no points
-    std::optional<Range> reach = range_of(a.offset, a.strides, dims);
+    if (const auto extents = extents_of(a, dims)) bounds(a, *extents, what);
+  }
+
+  // The extents over which the access is made; none: there are no points. Of a row without elements, what is the same
+  // along it is there all the same.
+  std::optional<std::vector<int64_t>> extents_of(const Access& a, std::vector<int64_t> dims) const {
+    for (size_t d = k.space.size() - static_cast<size_t>(k.row_dims); d < k.space.size(); ++d) {
+      const bool moves = a.strides[d] != 0 || std::any_of(a.guards.begin(), a.guards.end(),
+                                                          [&](const Guard& g) { return g.coeffs[d] != 0; });
+      if (dims[d] == 0 && !moves) dims[d] = 1;
+    }
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return std::nullopt;
+    return dims;
+  }
+
+  void bounds(const Access& a, const std::vector<int64_t>& extents, const char* what) {
+    std::optional<Range> reach = range_of(a.offset, a.strides, extents);
+    if (!reach) return add("{}: addresses of argument %{} leave int64", what, a.arg);
+    __int128 low = reach->low, high = reach->high;  // as if no guard held anything back
     for (const Guard& g : a.guards) {
+      const auto value = range_of(g.offset, g.coeffs, extents);
+      if (!value || beyond(value->low) || beyond(value->high))
+        return add("{}: a guard of argument %{} is of coordinates beyond 2^60", what, a.arg);
+      const __int128 first = static_cast<__int128>(g.stride) * value->low,
+                     last = static_cast<__int128>(g.stride) * value->high;
+      low += std::min(first, last), high += std::max(first, last);
       if (reach) reach = widened(*reach, g.stride, std::max<int64_t>(g.limit, 1));
-      if (!range_of(g.offset, g.coeffs, dims)) reach.reset();
     }
     for (const IndexTerm& t : a.terms)
       if (reach) reach = widened(*reach, t.stride, std::max<int64_t>(t.extent, 1));
-    if (!reach) return add("{}: addresses of argument %{} leave int64", what, a.arg);
+    constexpr __int128 far = __int128{max_coordinate} * 4;
+    if (!reach || low < -far || high > far) return add("{}: addresses of argument %{} leave int64", what, a.arg);
+    const KernelArg& arg = k.args[static_cast<size_t>(a.arg)];
     if (touches(a) && (reach->low < 0 || reach->high >= arg.elements))
       add("{}: elements {}..{} of argument %{}, which has {}", what, reach->low, reach->high, a.arg, arg.elements);
   }
 
+  static bool beyond(int64_t n) { return n < -max_coordinate || n > max_coordinate; }
+
   // Along a dimension of extent 1 a stride says nothing, but whoever takes dimensions together computes with it.
   bool coefficients(const Access& a, const char* what) {
     const auto large = [](int64_t n) { return n < -max_coefficient || n > max_coefficient; };
-    bool found = std::any_of(a.strides.begin(), a.strides.end(), large);
-    for (const Guard& g : a.guards)
+    const auto no_extent = [](int64_t n) { return n < 0 || beyond(n); };
+    bool found = std::any_of(a.strides.begin(), a.strides.end(), large), far = beyond(a.offset), extents = false;
+    for (const Guard& g : a.guards) {
       found = found || large(g.stride) || std::any_of(g.coeffs.begin(), g.coeffs.end(), large);
-    for (const IndexTerm& t : a.terms) found = found || large(t.stride);
+      far = far || beyond(g.offset), extents = extents || no_extent(g.limit);
+    }
+    for (const IndexTerm& t : a.terms) found = found || large(t.stride), extents = extents || no_extent(t.extent);
     if (found) add("{}: a stride of argument %{} is beyond 2^56", what, a.arg);
-    return !found;
+    if (far) add("{}: an offset of argument %{} is beyond 2^60", what, a.arg);
+    if (extents) add("{}: a limit or an extent of argument %{} is not from 0 to 2^60", what, a.arg);
+    return !found && !far && !extents;
   }
 
   // Whether a point, if there is one, can touch memory.
@@ -172,6 +206,7 @@ struct Checker {
     if (k.contraction) contraction(*k.contraction);
     expressions();
     if (!problems.empty()) return;
+    if (const std::string problem = beyond_limits(k); !problem.empty()) return add("{}", problem);
     if (has_order(k))
       if (const std::string problem = order_problem(k); !problem.empty()) return add("{}", problem);
     for (const Store& s : k.stores) {
@@ -181,7 +216,19 @@ struct Checker {
         store(s);
     }
     if (!problems.empty()) return;
+    empty_rows();
     for (const std::string& problem : store_conflicts(k)) add("{}", problem);
+  }
+
+  // Of a row without elements there is nothing to store once but what is the same along it.
+  void empty_rows() {
+    const auto row = k.space.end() - k.row_dims;
+    if (std::find(row, k.space.end(), 0) == k.space.end() || std::find(k.space.begin(), row, 0) != row) return;
+    const Dependence dependence = dependence_of(k);
+    for (const Store& s : k.stores)
+      if (const DimSet dims = row_of(k);
+          !(dims_of(s.access, dependence) & dims) && (dependence.dims[static_cast<size_t>(s.expr)] & dims))
+        add("%{} is stored once in a row, and e{} varies along it", s.access.arg, s.expr);
   }
 
   static bool has_elements(const Shape& shape, int64_t elements) {

@@ -11,6 +11,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // The operand or Scalar `name`, rounded to the dtype ATen compares in: 0.1 beside a float16 tensor is float16's 0.1.
+// Integers come as those of the common dtype.
 Ex compared(Pointwise& p, const OpCall& call, std::string_view name, int nth, DType common) {
   const bool operand = call.op->schema.args[static_cast<size_t>(nth)].kind == ArgKind::tensor && call.tensor(name) >= 0;
   if (!operand) return p.kernel.round_to(p.attr(name), common);

@@ -28,6 +28,7 @@ bool is_whole(double x) { return x == static_cast<double>(static_cast<float>(x))
 struct Range {
   bool real;  // any of start, end and step is
   double start, end, step;
+  int64_t first = 0, last = 0, by = 1;  // the same, where they are integers: exact beyond 2^53
 };
 
 Range range_of(const OpCall& call) {
@@ -39,14 +40,22 @@ Range range_of(const OpCall& call) {
   };
   read("start", r.start);
   read("step", r.step);
+  if (r.real) return r;
+  r.last = call.integer("end");
+  if (call.op->schema.find("start") >= 0) r.first = call.integer("start");
+  if (call.op->schema.find("step") >= 0) r.by = call.integer("step");
   return r;
 }
 
 std::vector<TensorType> infer_arange(const OpCall& call) {
   const Range r = range_of(call);
-  const double count = std::ceil((r.end - r.start) / r.step);
   const auto fits = [](double x) { return std::fabs(x) < 0x1p63; };
-  if (r.step == 0 || !(count >= 0 && count <= 0x1p56) || !fits(r.start) || !fits(r.step))
+  double count = r.step == 0 ? -1 : std::ceil((r.end - r.start) / r.step);
+  if (!r.real && r.by != 0) {
+    const __int128 way = static_cast<__int128>(r.last) - r.first, by = r.by;
+    count = static_cast<double>((way + by + (by > 0 ? -1 : 1)) / by);
+  }
+  if (!(count >= 0 && count <= 0x1p56) || (r.real && (!fits(r.start) || !fits(r.step))))
     fail(ErrorKind::bad_input, "aten.arange: no range from {} to {} in steps of {}", r.start, r.end, r.step);
   return {{call.dtype("dtype").value_or(r.real ? DType::f32 : DType::i64), {static_cast<int64_t>(count)}}};
 }
@@ -58,8 +67,9 @@ void lower_arange(const OpCall& call, Lowering& lowering) {
   OpKernel& k = p.kernel;
   const Range r = range_of(call);
   if (!is_float(call.outputs[0].dtype)) {
-    const Ex at = r.step == 1 ? k.index(0) : k.index(0) * to_integer(r.step);
-    return p.store(r.start == 0 ? at : at + to_integer(r.start));
+    const int64_t first = r.real ? to_integer(r.start) : r.first, by = r.real ? to_integer(r.step) : r.by;
+    const Ex at = by == 1 ? k.index(0) : k.index(0) * by;
+    return p.store(first == 0 ? at : at + first);
   }
   const bool wide = call.outputs[0].dtype == DType::f64 || !is_whole(r.start) || !is_whole(r.step);
   Ex at = k.cast(k.index(0), wide ? Scalar::f64 : Scalar::f32);

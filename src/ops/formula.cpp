@@ -21,6 +21,13 @@ DType scalar_dtype(const Attr& a) {
   return std::holds_alternative<int64_t>(a) ? DType::i64 : DType::f32;
 }
 
+// A number is converted like any operand, where the results are integers.
+int64_t wrapped(const OpCall& call, int64_t number) {
+  const DType common = common_dtype(call);
+  const bool integers = !is_float(common) && common != DType::boolean && !is_float(call.outputs[0].dtype);
+  return integers ? wrap_through(common, number) : number;
+}
+
 }  // namespace
 
 Pointwise::Pointwise(const OpCall& call, Lowering& lowering)
@@ -31,8 +38,11 @@ Ex Pointwise::arg(int nth) {
   for (const SchemaArg& arg : call_.op->schema.args) {
     if (arg.kind != ArgKind::tensor || tensors++ != nth) continue;
     const int operand = call_.tensor(arg.name);
-    if (operand >= 0) return kernel.load_broadcast(kernel.read(lowering_.input(operand)));
-    return attr(arg.name);
+    if (operand < 0) return attr(arg.name);
+    const Ex x = kernel.load_broadcast(kernel.read(lowering_.input(operand)));
+    const DType common = common_dtype(call_);
+    // Quotients of integers and the like are of them as they are.
+    return is_float(common) || !is_float(call_.outputs[0].dtype) ? converted(x, call_.type(arg.name).dtype, common) : x;
   }
   fail(ErrorKind::internal, "{} has no tensor argument {}", call_.op->name(), nth);
 }
@@ -40,7 +50,7 @@ Ex Pointwise::arg(int nth) {
 Ex Pointwise::attr(std::string_view name) {
   const Attr& a = call_.attr(name);
   if (const bool* b = std::get_if<bool>(&a)) return kernel.integer(*b, Scalar::boolean);
-  if (const int64_t* i = std::get_if<int64_t>(&a)) return kernel.integer(*i);
+  if (const int64_t* i = std::get_if<int64_t>(&a)) return kernel.integer(wrapped(call_, *i));
   const bool wide = call_.outputs[0].dtype == DType::f64 ||
                     std::any_of(call_.inputs.begin(), call_.inputs.end(),
                                 [](const TensorType* t) { return t && t->dtype == DType::f64; });
@@ -56,7 +66,7 @@ Ex scalar_attr(Ex x, const OpCall& call, std::string_view name) {
   const Attr& a = call.attr(name);
   if (const double* d = std::get_if<double>(&a)) return literal(x, *d);
   if (const bool* b = std::get_if<bool>(&a)) return x.builder->integer(*b, Scalar::boolean);
-  return literal(x, call.integer(name));
+  return literal(x, wrapped(call, call.integer(name)));
 }
 
 DType common_dtype(const OpCall& call) {
@@ -71,6 +81,12 @@ DType common_dtype(const OpCall& call) {
       add(scalars, scalar_dtype(call.attrs[i]));
   }
   return combine(tensors, combine(zero_dim, scalars)).value_or(DType::f32);
+}
+
+Ex converted(Ex x, DType from, DType common) {
+  if (common == DType::boolean || promote_types(from, common) == common) return x;
+  if (!is_float(from)) return is_float(common) ? x : x.builder->round_to(x, common);
+  return from == DType::f64 && is_float(common) ? x.builder->cast(x, Scalar::f32) : x;
 }
 
 std::string kernel_name(const OpCall& call) {

@@ -122,28 +122,29 @@ std::vector<bool> colliding_dims(const Kernel& k, const Access& a) {
 
 namespace {
 
-// Whether the stored value differs along the dimension. What an attention's scores sum up to is the same along its
+// By expression: along which dimensions its value differs. What an attention's scores sum up to is the same along its
 // values, the last one.
-bool varies_along(const Kernel& k, const Dependence& dependence, int32_t expr, size_t d) {
-  std::vector<bool> varies(static_cast<size_t>(expr) + 1);
+std::vector<DimSet> variation_of(const Kernel& k, const Dependence& dependence) {
+  std::vector<DimSet> varies(k.exprs.size(), 0);
   for (size_t i = 0; i < varies.size(); ++i) {
     const Expr& e = k.exprs[i];
-    const bool of_scores = e.op == ExprOp::contraction && e.integer == 1 && d + 1 == k.space.size();
     const bool leaf = e.op == ExprOp::contraction || e.op == ExprOp::load || e.op == ExprOp::index;
-    if (leaf) varies[i] = !of_scores && (dependence.dims[i] & dim_bit(d)) != 0;
-    for_each_operand(k, e, [&](int32_t operand) { varies[i] = varies[i] || varies[static_cast<size_t>(operand)]; });
-    if (!leaf) varies[i] = varies[i] && (dependence.dims[i] & dim_bit(d)) != 0;
+    if (leaf) varies[i] = dependence.dims[i];
+    if (e.op == ExprOp::contraction && e.integer == 1) varies[i] &= ~dim_bit(k.space.size() - 1);
+    for_each_operand(k, e, [&](int32_t operand) { varies[i] |= varies[static_cast<size_t>(operand)]; });
+    if (!leaf) varies[i] &= dependence.dims[i];
   }
-  return varies.back();
+  return varies;
 }
 
 // Of one store that does not accumulate, at places that are no index terms.
-std::string meeting_points(const Kernel& k, const Store& s, const Dependence& dependence) {
+std::string meeting_points(const Kernel& k, const Store& s, const Dependence& dependence,
+                           const std::vector<DimSet>& variation) {
   const DimSet reached = dims_of(s.access, dependence), row = row_of(k);
   const std::vector<bool> meets = colliding_dims(k, s.access);
   for (size_t d = 0; d < k.space.size(); ++d) {
     if (k.space[d] <= 1 || !meets[d]) continue;
-    if (!(reached & dim_bit(d)) && !varies_along(k, dependence, s.expr, d)) continue;  // the same at the same element
+    if (!((reached | variation[static_cast<size_t>(s.expr)]) & dim_bit(d))) continue;  // the same at the same element
     if (!(row & dim_bit(d)) || (reached & dim_bit(d)))
       return fmt::format("points that differ along dimension {} may store to one element of %{}", d, s.access.arg);
     if (dependence.dims[static_cast<size_t>(s.expr)] & dim_bit(d))
@@ -166,6 +167,7 @@ std::vector<std::string> store_conflicts(const Kernel& k) {
   std::vector<std::string> problems;
   if (std::find(k.space.begin(), k.space.end(), 0) != k.space.end()) return problems;
   const Dependence dependence = dependence_of(k);
+  const std::vector<DimSet> variation = variation_of(k, dependence);
   struct Reach {
     int arg;
     Range range;
@@ -175,7 +177,7 @@ std::vector<std::string> store_conflicts(const Kernel& k) {
   for (const Store& s : k.stores) {
     reached.push_back({s.access.arg, reach_of(k, s.access), &s});
     if (s.accumulate || !s.access.terms.empty()) continue;
-    if (std::string problem = meeting_points(k, s, dependence); !problem.empty())
+    if (std::string problem = meeting_points(k, s, dependence, variation); !problem.empty())
       problems.push_back(std::move(problem));
   }
   std::sort(reached.begin(), reached.end(),

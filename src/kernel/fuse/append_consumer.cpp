@@ -4,6 +4,7 @@
 #include "kernel/fuse/fuse.h"
 #include "kernel/fuse/simplify.h"
 #include "kernel/fuse/substitute.h"
+#include "kernel/limits.h"
 
 namespace npusim {
 namespace {
@@ -128,6 +129,7 @@ std::optional<BoundKernel> append_consumer(const BoundKernel& producer, const Bo
   if (!s.ok()) return std::nullopt;
   order_args(out);
   simplify(out);
+  if (!beyond_limits(out.kernel).empty()) return std::nullopt;
   return out;
 }
 

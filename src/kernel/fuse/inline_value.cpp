@@ -8,6 +8,7 @@
 #include "kernel/fuse/match_row.h"
 #include "kernel/fuse/simplify.h"
 #include "kernel/fuse/substitute.h"
+#include "kernel/limits.h"
 
 namespace npusim {
 namespace {
@@ -210,6 +211,7 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
   order_args(out);
   simplify(out);
   if (has_order(k) && !order_problem(k).empty()) return std::nullopt;  // it orders what is in memory
+  if (!beyond_limits(out.kernel).empty()) return std::nullopt;
   return out;
 }
 

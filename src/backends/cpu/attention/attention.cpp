@@ -391,6 +391,9 @@ Answer make_attention_step(Problem& problem) {
   const auto axes = attention_axes(problem.kernel);
   if (!axes) return decline("keys in both operands of the score");
   const Contraction& attention = *problem.kernel.contraction;
+  const std::vector<int64_t>& depth = attention.score->reduce;
+  if (attention.reduce[0] == 0 || std::find(depth.begin(), depth.end(), 0) != depth.end())
+    return decline("no keys, or heads of no elements");
   if (attention.score->keys >= 0 &&
       dependence_of(score_kernel(problem.kernel)).dims[static_cast<size_t>(attention.score->keys)] != 0)
     return decline("rows with different numbers of keys");

@@ -2,9 +2,12 @@
 #include "backends/cpu/loops/fold.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "backends/cpu/loops/search.h"
 #include "base/error.h"
@@ -61,13 +64,15 @@ class Folder {
 
   IndexForm fixed(int64_t value) const { return {std::vector<int64_t>(out_.space.size(), 0), value}; }
 
-  int32_t add(Expr e) {
-    for (size_t i = 0; e.op == ExprOp::constant && i < out_.exprs.size(); ++i)
-      if (out_.exprs[i] == e && std::signbit(out_.exprs[i].number) == std::signbit(e.number))  // −0 is not 0
-        return static_cast<int32_t>(i);
+  int32_t add(const Expr& e) {
+    const auto next = static_cast<int32_t>(out_.exprs.size());
+    if (e.op == ExprOp::constant) {
+      const auto [known, fresh] = constants_.try_emplace({e.type, std::bit_cast<uint64_t>(e.number), e.integer}, next);
+      if (!fresh) return known->second;
+    }
     out_.exprs.push_back(e);
     linear_.push_back(linear_form(e));
-    return static_cast<int32_t>(out_.exprs.size()) - 1;
+    return next;
   }
   int32_t integer(int64_t value, Scalar type) {
     Expr e{.op = ExprOp::constant, .type = type};
@@ -316,6 +321,7 @@ class Folder {
   const std::vector<int64_t>& begin_;
   std::vector<int32_t> map_;
   Kernel out_;
+  std::map<std::tuple<Scalar, uint64_t, int64_t>, int32_t> constants_;  // by their bits: -0 is not 0
   std::vector<std::optional<IndexForm>> linear_;
   std::vector<IndexForm> conditions_;
   bool never_ = false;

@@ -86,7 +86,8 @@ std::vector<Piece> split_kernel(const Kernel& original) {
     cuts[d] = {0, k.space[d]};
     if (d >= outer || order_matters(k)) continue;
     auto found = cuts_along(d, conditions, k.space, points >= 8192);
-    if (count * (found.size() - 1) > 96) continue;
+    const size_t pieces = count * (found.size() - 1);
+    if (pieces > 96 || pieces * k.exprs.size() > (size_t{1} << 18)) continue;
     count *= found.size() - 1;
     cuts[d] = std::move(found);
   }
