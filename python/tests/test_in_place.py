@@ -384,6 +384,19 @@ def test_a_buffer_itself_keeps_its_shape():
         npusim.export(CallsWithSelf(lambda m, x: m.h.t_() + x, h=torch.ones(3, 3)), (torch.ones(3, 3),))
 
 
+@pytest.mark.parametrize("name", ["t_", "transpose_", "swapaxes_", "squeeze_", "unsqueeze_", "resize_"])
+def test_an_argument_itself_keeps_its_shape(name):
+    given = {"transpose_": (0, 1), "swapaxes_": (0, 1), "unsqueeze_": (0,), "resize_": ((3,),)}.get(name, ())
+
+    def call(m, x):
+        getattr(x, name)(*given)
+        return x + 1
+
+    x = torch.ones(1, 6) if name == "squeeze_" else torch.arange(6.0).reshape(2, 3)
+    with pytest.raises(npusim.UnsupportedError, match=f"'{name}'.*in place"):
+        npusim.export(CallsWithSelf(call), (x,))
+
+
 def test_states_stay_where_they_are():
     """What is written to part of a buffer is stored there and nothing else is: as many bytes as that needs."""
 
