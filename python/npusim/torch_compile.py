@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import json
 import logging
@@ -146,6 +147,7 @@ class _Compiled:
         self.weights: dict[int, list[str]] = {}
         self.constants: dict[str, torch.Tensor] = {}  # what the graph itself holds
         self.outputs: list[Any] = []  # what stands in the IR's: (names, the traced tensor), or a constant
+        self.shared: dict[int, int] = {}  # memories of several outputs: how many bytes
         self.program = self.compile(self.ir(static))
         self.draws = any(info.role == "generator" for info in self.program.inputs())
         self.versions: list[Any] = []
@@ -216,6 +218,7 @@ class _Compiled:
                     {**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
                 )
             self.outputs.append((names, node.meta["val"]))
+        self.shared = _shared_memories([out[1] for out in self.outputs if isinstance(out, tuple)])
         return outputs
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
@@ -243,8 +246,12 @@ class _Compiled:
         found = self.session.run(
             {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
         )
+        memories = {place: torch.zeros(nbytes, dtype=torch.uint8).untyped_storage() for place, nbytes in self.shared.items()}
         return [
-            _tensor([found[name] for name in out[0]], out[1]) if isinstance(out, tuple) else out for out in self.outputs
+            _tensor(_joined([found[name] for name in out[0]]), out[1], memories.get(_storage(out[1])))
+            if isinstance(out, tuple)
+            else out
+            for out in self.outputs
         ]
 
 
@@ -271,25 +278,49 @@ def _named(positions: dict[int, list[str]], arguments: Sequence[Any]) -> dict[st
     }
 
 
-def _tensor(arrays: list[Any], traced: torch.Tensor) -> torch.Tensor:
-    """An output as the graph's, with its dtype and strides. Elements that share memory are equal."""
+def _joined(arrays: list[Any]) -> torch.Tensor:
+    """The arrays of an output as a tensor."""
     parts = [
         torch.from_numpy(array.view("int16")).view(torch.bfloat16)
         if array.dtype.name == "bfloat16"
         else torch.from_numpy(array)
         for array in arrays
     ]
-    tensor = torch.complex(*parts) if len(parts) > 1 else parts[0]
-    if tensor.dtype == traced.dtype and tensor.stride() == traced.stride():
-        return tensor
-    if _is_dense(traced):
-        return torch.empty_strided(traced.shape, traced.stride(), dtype=traced.dtype).copy_(tensor)
-    places = torch.zeros(traced.shape, dtype=torch.int64)
+    return torch.complex(*parts) if len(parts) > 1 else parts[0]
+
+
+def _storage(traced: torch.Tensor) -> int:
+    return traced.untyped_storage()._cdata
+
+
+def _shared_memories(outputs: list[torch.Tensor]) -> dict[int, int]:
+    """The bytes of the memories that are not one output's alone from its first element on: those who see such an output
+    may see the rest too."""
+    counts = collections.Counter(map(_storage, outputs))
+    return {
+        _storage(traced): int(traced.untyped_storage().nbytes())
+        for traced in outputs
+        if counts[_storage(traced)] > 1 or traced.storage_offset() != 0
+    }
+
+
+def _tensor(tensor: torch.Tensor, traced: torch.Tensor, memory: torch.UntypedStorage | None) -> torch.Tensor:
+    """An output as the graph's, with its dtype and strides, in this memory or in its own. Elements that share memory are
+    equal."""
+    if memory is None:
+        if tensor.dtype == traced.dtype and tensor.stride() == traced.stride():
+            return tensor
+        if _is_dense(traced):
+            return torch.empty_strided(traced.shape, traced.stride(), dtype=traced.dtype).copy_(tensor)
+    places = torch.full(traced.shape, int(traced.storage_offset()), dtype=torch.int64)
     for dim, (extent, stride) in enumerate(zip(traced.shape, traced.stride(), strict=True)):
         places += (torch.arange(extent) * stride).reshape(-1, *[1] * (traced.dim() - 1 - dim))
-    memory = torch.zeros(int(places.max()) + 1 if places.numel() else 0, dtype=traced.dtype)
-    memory[places.reshape(-1)] = tensor.to(traced.dtype).reshape(-1)
-    return memory.as_strided(traced.shape, traced.stride())
+    if memory is None:
+        flat = torch.zeros(int(places.max()) + 1 if places.numel() else 0, dtype=traced.dtype)
+    else:
+        flat = torch.empty(0, dtype=traced.dtype).set_(memory)
+    flat[places.reshape(-1)] = tensor.to(traced.dtype).reshape(-1)
+    return flat.as_strided(traced.shape, traced.stride(), traced.storage_offset())
 
 
 def _is_dense(traced: torch.Tensor) -> bool:

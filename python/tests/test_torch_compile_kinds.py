@@ -233,3 +233,54 @@ def test_weights_of_every_kind(caplog):
                 torch.testing.assert_close(a, b)
             model.z.mul_(2j)
     assert not said(caplog)
+
+
+def pairs_that_share():
+    """Inputs whose memory overlaps; and outputs of a graph that share memory, one of which is written to behind it."""
+    y = torch.arange(8.0)
+    views = {
+        "next to it": lambda y: (y[1:], y[:-1]),
+        "within it": lambda y: (y[2:5], y),
+        "turned": lambda y: (y.view(2, 4).t(), y[3:]),
+        "every other": lambda y: (y[::2], y[1:]),
+        "apart": lambda y: (y[:3], y[4:]),
+    }
+    uses = {
+        "first": lambda a, b: (a.mul_(2), b + 1),
+        "second": lambda a, b: (b.add_(1), a * 2),
+        "both": lambda a, b: (a.mul_(2).sum(), b.add_(1), a + 1),
+    }
+    return [(y, *view, *use) for view in views.items() for use in uses.items()]
+
+
+@pytest.mark.parametrize("case", pairs_that_share(), ids=lambda case: f"{case[1]}, {case[3]}")
+def test_inputs_that_overlap(case):
+    y, _, views, _, use = case
+    ours, theirs = y.clone(), y.clone()
+    found, wanted = torch.compile(use, backend="npusim")(*views(ours)), use(*views(theirs))
+    assert torch.equal(ours, theirs)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one, other)
+
+
+SHARED = {
+    "a part": lambda y: y[1:],
+    "turned": lambda y: y.view(2, 2).t(),
+    "expanded": lambda y: y[:1].expand(3),
+    "an output of an output": lambda y: y[1:][1:],
+    "of its own": lambda y: y * 1,
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_outputs_that_share_memory(kind):
+    def broken(x):
+        y = x + 1
+        v, w = SHARED[kind](y), y[2:]
+        torch._dynamo.graph_break()
+        y.mul_(3)
+        return v, y, w
+
+    x = torch.linspace(-1, 1, 4)
+    for one, other in zip(torch.compile(broken, backend="npusim")(x), broken(x), strict=True):
+        assert torch.equal(one, other), (one, other)
