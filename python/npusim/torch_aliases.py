@@ -4,6 +4,7 @@ another shape or order in place, copies that convert."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -59,6 +60,7 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     shared = len({value.untyped_storage()._cdata for value in weights.values()}) < len(weights)
     reshaped = any(_reshapes(node) for node in graph.nodes)
     parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    _check_written(node for part in parts for node in part.graph.nodes)
     if not shared and not reshaped and not any(_is_spelled(node) for part in parts for node in part.graph.nodes):
         return program
     module = copied(program.graph_module)
@@ -136,6 +138,32 @@ def _fill_diagonal(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 def _reshapes(node: torch.fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.inplace_view in node.target.tags
+
+
+def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
+    """That no write goes through a view that shows an element more than once: PyTorch adds up what all of its places get."""
+    for node in nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or _reshapes(node):
+            continue
+        for position, arg in enumerate(node.target._schema.arguments):
+            if arg.alias_info is None or not arg.alias_info.is_write:
+                continue
+            to = node.args[position] if position < len(node.args) else node.kwargs.get(arg.name)
+            for value in (one.meta.get("val") for one in torch.utils._pytree.tree_leaves(to) if isinstance(one, torch.fx.Node)):
+                if isinstance(value, torch.Tensor) and _shows_twice(value):
+                    what = "writes through a view that shows an element more than once, as expand() gives it; what helps: "
+                    raise UnsupportedError(
+                        [Problem(f"node '{node.name}' ({node.target})", what + "to write into what it is a view of")]
+                    )
+
+
+def _shows_twice(value: torch.Tensor) -> bool:
+    reached = 0
+    for stride, extent in sorted(zip(value.stride(), value.shape, strict=True), key=lambda dim: int(dim[0])):
+        if extent > 1 and stride <= reached:
+            return value.numel() > 0
+        reached += stride * max(extent - 1, 0)
+    return False
 
 
 def _check_reshaped(graph: torch.fx.Graph, weights: set[torch.fx.Node]) -> None:

@@ -57,8 +57,7 @@ def following_example() -> Iterator[None]:
 @contextlib.contextmanager
 def data_known(model: torch.nn.Module, strict: bool) -> Iterator[None]:
     """`x.data` is what x is, without its gradient, and `x.data = y` gives x the values of y: the tracer follows neither.
-    Nor does it tell who gave an argument that its shape changes, as by `x.t_()`: that is refused. strict: dynamo has its
-    own way."""
+    strict: dynamo has its own way."""
     if strict:
         yield
         return
@@ -86,15 +85,7 @@ class _Data(TorchFunctionMode):
             return args[0].detach()
         if call == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
             return self.set(*args)
-        name = getattr(call, "__name__", "")
-        if not name.endswith("_") or name.endswith("__") or not args or not any(args[0] is owned for owned in self.owned):
-            return call(*args, **(kwargs or {}))
-        before = args[0].shape, args[0].stride()
-        result = call(*args, **(kwargs or {}))
-        if (args[0].shape, args[0].stride()) != before:
-            what = f"changes a {list(before[0])} that was given to {list(args[0].shape)} in place, which its giver would not "
-            raise UnsupportedError([Problem(f"'{name}'", what + f"see; what helps: x = x.{name[:-1]}(...)")])
-        return result
+        return call(*args, **(kwargs or {}))
 
     def set(self, x: torch.Tensor, value: torch.Tensor) -> None:
         with torch.no_grad():
