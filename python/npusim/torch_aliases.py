@@ -137,7 +137,8 @@ def _fill_diagonal(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def _reshapes(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.inplace_view in node.target.tags
+    op = node.target
+    return isinstance(op, torch._ops.OpOverload) and torch.Tag.inplace_view in op.tags and op != ATEN.detach_.default
 
 
 def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
@@ -172,7 +173,7 @@ def _check_reshaped(graph: torch.fx.Graph, weights: set[torch.fx.Node]) -> None:
     for node in graph.nodes:
         if node.op != "call_function" or not node.args or node.args[0] not in of:
             continue
-        if _reshapes(node) and node.target != ATEN.detach_.default:
+        if _reshapes(node):
             what = f"gives '{of[node.args[0]].name}' another shape or order in place; assign it: self.x = self.x.t()"
             raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
         if isinstance(node.target, torch._ops.OpOverload) and node.target._opname.endswith("_"):
@@ -180,8 +181,8 @@ def _check_reshaped(graph: torch.fx.Graph, weights: set[torch.fx.Node]) -> None:
 
 
 def _name_anew(graph: torch.fx.Graph, node: torch.fx.Node, last: torch.fx.Node) -> None:
-    """All readers of an input read another name of it."""
+    """All readers of an input read another name of it. What is returned as it was given is it."""
     with graph.inserting_after(last):
         other = graph.call_function(ATEN.alias.default, (node,))
     other.meta = dict(node.meta)
-    node.replace_all_uses_with(other, delete_user_cb=lambda user: user is not other)
+    node.replace_all_uses_with(other, delete_user_cb=lambda user: user is not other and user.op != "output")

@@ -68,8 +68,8 @@ Attention attention_of(const OpCall& call, Lowering& lowering) {
   a.mask = operand_of(call, {"attn_mask", "attn_bias"});
   a.causal = call.boolean("is_causal");
   a.adds_truths = call.op->schema.find("dropout_mask") >= 0;
-  a.scale = call.is_none("scale") ? 1 / std::sqrt(static_cast<double>(call.type("query").shape.back()))
-                                  : call.number("scale");
+  const int64_t width = std::max<int64_t>(call.type("query").shape.back(), 1);  // without elements all scores are 0
+  a.scale = call.is_none("scale") ? 1 / std::sqrt(static_cast<double>(width)) : call.number("scale");
   a.grouped = is_grouped(call);
   a.lead = leading(call, a.grouped);
   if (a.grouped) {
