@@ -238,26 +238,43 @@ def _attention(call):
     return fixed | {"attn_bias": None, "compute_log_sumexp": False}
 
 
-def _indexed(rows=True):
+def _distinct(call, shape, count):
+    """Places of which none comes twice along the first dimension: where one did, PyTorch says not which value stays."""
+    drawn = torch.rand((count, *shape[1:]), generator=torch.Generator().manual_seed(5))
+    return Operand(drawn.argsort(0)[: shape[0]])
+
+
+def _indexed(distinct=False):
     """self, index and source along the first dimension."""
 
     def fixed(call):
-        index = call.made((call.shape[0],), torch.int64, f"below:{call.shape[0]}")
+        rows = call.shape[0]
+        index = _distinct(call, (rows,), rows) if distinct else call.made((rows,), torch.int64, f"below:{rows}")
         fixed = {"dim": 0, "index": index, "source": call.made(call.shape), "reduce": "amax"}
         return fixed | {"value": call.made(()) if call.op._overloadname == "int_Tensor" else 0.7}
 
     return fixed
 
 
+def _scattered(call):
+    fixed = {"dim": 0, "value": 0.7, "reduce": "add"}
+    return fixed | ({"index": _distinct(call, call.shape, call.shape[0])} if call.op._overloadname == "src" else {})
+
+
+def _near_one(call):
+    """What has a product that is a number."""
+    return {"self": Operand(call.made(call.shape, torch.float32, "positive").base * 0.02 + 0.99)}
+
+
 def _list_index(call):
-    index = call.made((call.shape[0],), torch.int64, f"below:{call.shape[0]}")
+    index = _distinct(call, call.shape[:1], call.shape[0])
     fixed = {"indices": [index], "values": call.made(call.shape), "accumulate": False, "unsafe": False}
     return fixed | {"mask": call.made((call.shape[0],), torch.bool), "fill": 0.0}
 
 
 def _whole(call):
     """Elements picked and put by their place among all."""
-    index = call.made(call.shape, torch.int64, f"below:{math.prod(call.shape)}")
+    index = Operand(_distinct(call, (math.prod(call.shape),), math.prod(call.shape)).base.reshape(call.shape))
     return {"index": index, "indices": index, "source": call.made(call.shape)}
 
 
@@ -318,7 +335,7 @@ def _view_of(call):
         "size": [columns, rows] if call.packet != "expand" else [2, rows, columns],
         "dim": [1, 0] if "permute" in call.packet else 1,
         "dims": [1, 0],
-        "stride": [columns, 1],
+        "stride": [rows, 1],
         "sizes": [rows // 2, 2],
         "other": call.made((columns, rows)),
     }
@@ -403,9 +420,11 @@ def _table() -> dict[str, Callable]:
         "pixel_unshuffle": _image(downscale_factor=2),
         "channel_shuffle": _other(self=lambda c: c.made(((1, 4, 16, 16), (1, 32, 48, 48), (2, 64, 128, 128))[c.size]), groups=2),
         "native_channel_shuffle": _other(self=lambda c: c.made(((1, 4, 16, 16), (1, 32, 48, 48), (2, 64, 128, 128))[c.size]), groups=2),
+        "prod": _near_one,
+        "cumprod": _near_one,
         "index_select": _indexed(),
         "index_add": _indexed(),
-        "index_copy": _indexed(),
+        "index_copy": _indexed(distinct=True),
         "index_fill": _indexed(),
         "index_reduce": _indexed(),
         "take": _whole,
@@ -417,7 +436,7 @@ def _table() -> dict[str, Callable]:
         "_unsafe_index_put": _list_index,
         "_unsafe_masked_index": _list_index,
         "scatter_reduce": _other(reduce="amax", dim=0),
-        "scatter": _other(dim=0, value=0.7, reduce="add"),
+        "scatter": lambda c: _scattered(c),
         "scatter_add": _other(dim=0),
         "gather": _other(dim=0),
         "take_along_dim": _other(dim=0),

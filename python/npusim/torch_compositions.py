@@ -49,6 +49,9 @@ def embedding_bag(
         sizes = torch.cat((starts[1:], starts.new_full((1,), count))) - starts
     shape = (bags + (ends or padded), weight.shape[1])
     if mode == 2:
+        if not padded:  # PyTorch's largest is replaced by what is larger: NaN stays where it comes first, else it is none
+            first = begun[:count].unsqueeze(1) > 0
+            rows = torch.where(first | ~rows.isnan(), rows, float("-inf"))
         out = weight.new_full(shape, float("-inf")).index_reduce(0, place, rows, "amax")[:bags]
         out = torch.where(sizes.unsqueeze(1) > 0, out, 0.0)
     else:

@@ -89,3 +89,26 @@ def test_ranges_of_integers_are_exact(bounds):
     x = torch.zeros(1, dtype=torch.int64)
     found = npusim.Session(npusim.compile(npusim.export(model, (x,)))).run(x)
     assert np.array_equal(found["output"], model(x).numpy())
+
+
+@pytest.mark.parametrize("number", [0.5, -0.25, 0.0, 3, -1, float("nan")])
+def test_numbers_beside_truths_are_true_where_they_are_not_zero(number):
+    def call(x):
+        truths, first = x > 0, torch.tensor([0])
+        made = torch.full((2,), number, dtype=torch.bool), truths.new_full((2,), number)
+        made += torch.full_like(truths, number), torch.fill(truths, number), torch.scalar_tensor(number, dtype=torch.bool)
+        made += torch.index_fill(truths, 0, first, number), torch.scatter(truths, 0, first, number)
+        return (*made, torch.nn.functional.pad(truths, (1, 1), value=number), truths.masked_fill(~truths, number))
+
+    x = torch.tensor([1.0, -1.0, 2.0])
+    found = npusim.Session(npusim.compile(npusim.export(Calls(call), (x,)), dtype="float32")).run(x)
+    for (name, result), wanted in zip(found.items(), call(x)):
+        assert np.array_equal(np.asarray(result), wanted.numpy()), name
+
+
+def test_the_largest_of_a_bag_with_nan():
+    weight = torch.tensor([[1.0, float("nan")], [float("nan"), 2.0], [3.0, 0.5]])
+    model = Calls(lambda i: torch.nn.functional.embedding_bag(i, weight, torch.tensor([0, 2, 3]), mode="max"))
+    indices = torch.tensor([0, 1, 2, 1, 2, 0])
+    found = npusim.Session(npusim.compile(npusim.export(model, (indices,)), dtype="float32")).run(indices)
+    assert np.array_equal(found["output"], model(indices).numpy(), equal_nan=True)

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 namespace npusim {
@@ -95,7 +96,8 @@ Ex KernelBuilder::value(const Affine& a) {
 }
 
 Ex KernelBuilder::number(double value, Scalar type) {
-  if (type < Scalar::f32) return integer(static_cast<int64_t>(value), type);
+  if (type == Scalar::boolean) return integer(value != 0, type);
+  if (type == Scalar::i64) return integer(to_integer(value), type);
   Expr e{.op = ExprOp::constant, .type = type};
   e.number = type == Scalar::f32 ? static_cast<double>(static_cast<float>(value)) : value;
   return add(e);
@@ -238,11 +240,7 @@ Ex KernelBuilder::cast(Ex x, Scalar type) {
   if (x.type() == type) return x;
   const Expr& source = kernel_.exprs[static_cast<size_t>(x.id)];
   if (source.op == ExprOp::constant && !std::isnan(source.number)) {
-    if (type < Scalar::f32)
-      return integer(
-          x.type() < Scalar::f32 ? source.integer : wrap_through(DType::i64, static_cast<int64_t>(source.number)),
-          type);
-    return number(x.type() < Scalar::f32 ? static_cast<double>(source.integer) : source.number, type);
+    return x.type() < Scalar::f32 ? integer(source.integer, type) : number(source.number, type);
   }
   Expr e{.op = ExprOp::cast, .type = type};
   e.in[0] = x.id;
