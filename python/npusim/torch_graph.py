@@ -56,7 +56,7 @@ class Graph:
     def tensor(self, name: str, value: torch.Tensor, where: str) -> dict[str, Any]:
         """What the IR says of a tensor."""
         if not all(isinstance(extent, int) for extent in value.shape):
-            self.problems.append(Problem(where, f"has a shape that depends on values: {list(value.shape)}"))
+            self.problems.append(Problem(where, _why_not_static(value.shape)))
         return {
             "name": name,
             "shape": [int(e) if isinstance(e, int) else 0 for e in value.shape],
@@ -220,7 +220,7 @@ class Graph:
         elif value is None:
             results, outputs = None, []
         else:
-            raise Refused(f"gives a {type(value).__name__}, whose value depends on data")
+            raise Refused(f"gives a {type(value).__name__}, whose value depends on data or on a dynamic dimension")
         self.nodes.append({"name": name, "op_type": op_type, "inputs": inputs, "outputs": outputs, "attrs": attrs})
         return results
 
@@ -247,6 +247,13 @@ class Graph:
         node = {"name": name, "op_type": op_type, "inputs": inputs, "outputs": [result.tensor], "attrs": attrs}
         self.nodes.append(node)
         return result
+
+def _why_not_static(shape: torch.Size) -> str:
+    symbols = {str(symbol) for extent in shape if not isinstance(extent, int) for symbol in extent.node.expr.free_symbols}
+    if symbols and all(symbol.startswith("s") for symbol in symbols):  # those that values decide are u0, u1, …
+        return f"has a dynamic dimension: {list(shape)}; what helps: an export without dynamic_shapes, one for each size"
+    return f"has a shape that depends on values: {list(shape)}"
+
 
 def _as_meta(value: Any) -> Any:
     """A tensor of a value's shape and dtype."""

@@ -15,6 +15,7 @@
 namespace npusim {
 namespace {
 
+constexpr size_t longest_key = 100;      // of a message
 constexpr size_t longest_message = 300;  // bytes; the parser quotes what it read last, however long
 
 // nlohmann's message without its "[json.exception.parse_error.101] ".
@@ -46,7 +47,10 @@ class Builder : public nlohmann::json::json_sax_t {
   bool end_array() override { return close(); }
   bool key(string_t& key) override {
     if (check_) check_(static_cast<int>(open_.size()), key);
-    member_ = &(*open_.back())[key];
+    const auto [member, fresh] = open_.back()->emplace(key, nullptr);
+    if (!fresh)
+      fail(ErrorKind::bad_input, "{}: the key '{}' is there twice in one object", origin_, shortened(key, longest_key));
+    member_ = &*member;
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {

@@ -3,6 +3,7 @@
 
 #include "base/file_kind.h"
 #include "base/json.h"
+#include "kernel/kernel.h"
 
 namespace npusim {
 namespace {
@@ -75,6 +76,12 @@ struct Reader {
   void shape(const Json& list, const Path& path, IrTensor& tensor) {
     if (!list.is_array()) {
       expected(path, "a list of integers", list);
+      tensor.broken = true;
+      return;
+    }
+    if (list.size() > max_dims) {
+      problems.bad(to_string(path), "tensor '{}': expected at most {} dimensions, found {}", tensor.name, max_dims,
+                   list.size());
       tensor.broken = true;
       return;
     }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-Ex sigmoid(Ex x) { return 1 / (1 + exp(-x)); }
+Ex sigmoid(Ex x) { return 1 / (1 + exp(-(is_real(x) ? x : x * 1.0))); }  // the least integer has no negative
 
 // A Scalar attribute as a real number of x's precision.
 Ex real_attr(Ex x, const OpCall& call, std::string_view name) { return literal(x, call.number(name)); }
