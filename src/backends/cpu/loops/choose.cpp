@@ -9,13 +9,15 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t tile_elements = 1024;  // a register of 4 KiB of floats: several fit L1
+constexpr int64_t tile_elements = 1024;     // a register of 4 KiB of floats: several fit L1
+constexpr int64_t copied_elements = 16384;  // where nothing is computed, and so nothing kept
 constexpr int64_t longest_whole_row = 4096;
 
 struct Choice {
   const Kernel& k;
   size_t outer;  // dimensions that are not the row
   bool reduces = false, scans = false;
+  int64_t elements = tile_elements;  // of a tile
 
   bool in_row(int d) const { return d >= 0 && static_cast<size_t>(d) >= outer; }
   int64_t extent(int d) const { return d < 0 ? 1 : k.space[static_cast<size_t>(d)]; }
@@ -32,7 +34,7 @@ struct Choice {
     double score = 0;
     each_access([&](const Access& a, double weight) {
       const int64_t stride = a.strides[static_cast<size_t>(d)];
-      score += weight * (stride == 1 ? 1.0 : stride == 0 ? 0.6 : 0.0);
+      score += weight * (stride == 1 ? 1.0 : stride == -1 ? 0.9 : stride == 0 ? 0.6 : 0.0);
     });
     return (score + 0.1) * std::min(1.0, static_cast<double>(extent(d)) / 16);
   }
@@ -71,7 +73,7 @@ struct Choice {
         if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
     if (best >= 0) return best;
     // Of those that fill a tile the nearest in memory, else the one that fills it most: a tile has its price.
-    const int64_t fit = std::max<int64_t>(tile_elements / padded(std::min(extent(column), tile_elements)), 1);
+    const int64_t fit = std::max<int64_t>(elements / padded(std::min(extent(column), elements)), 1);
     const int64_t enough = std::min<int64_t>(fit, 8);
     const auto filled = [&](int d) { return std::min(extent(d), enough); };
     for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
@@ -96,9 +98,9 @@ void choose_extents(Plan& plan, const Choice& c) {
     plan.tile_rows = std::min(rows, std::max<int64_t>(4 * tile_elements / padded(plan.tile_columns), 1));
     return;
   } else {
-    plan.tile_columns = std::min(columns, transposes ? 64 : tile_elements);
+    plan.tile_columns = std::min(columns, transposes ? 64 : c.elements);
   }
-  const int64_t fit = std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1);
+  const int64_t fit = std::max<int64_t>(c.elements / padded(plan.tile_columns), 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
@@ -110,6 +112,15 @@ bool combines_rows(const Plan& plan) {
     return s.accumulate && std::all_of(s.access.terms.begin(), s.access.terms.end(), [&](const IndexTerm& t) {
              return (depends.dims[static_cast<size_t>(t.expr)] & bit(plan.column_dim)) == 0;
            });
+  });
+}
+
+// Whether every store is of what is loaded, as it is.
+bool only_copies(const Kernel& k) {
+  return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+    const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
+    return e.op == ExprOp::load && e.type == scalar_of(k.args[static_cast<size_t>(s.access.arg)].dtype) &&
+           s.access.guards.empty() && s.access.terms.empty() && !s.accumulate;
   });
 }
 
@@ -178,6 +189,7 @@ void choose_tile(Plan& plan) {
     c.reduces = c.reduces || e.op == ExprOp::reduce;
     c.scans = c.scans || e.op == ExprOp::scan;
   }
+  if (only_copies(k)) c.elements = copied_elements;
   if (plan.serial) {
     choose_serial(plan, c);
   } else {

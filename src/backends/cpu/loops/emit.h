@@ -47,6 +47,7 @@ class Emitter {
   Operand search(int32_t i);
   Operand running_place(int32_t i);
   void take_source(Move& m, const Store& s);
+  bool copy_straight(Move& m, const Store& s);
   Operand compute(int32_t i);
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);

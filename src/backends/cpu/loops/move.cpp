@@ -8,38 +8,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "backends/cpu/loops/copy.h"
 #include "backends/cpu/loops/gather.h"
-#include "backends/cpu/loops/transpose.h"
 #include "kernel/facts/index_form.h"
 
 namespace npusim::cpu {
 namespace {
-
-template <class T>
-void copy_run(T* dst, int64_t dst_step, const T* src, int64_t src_step, int64_t n) {
-  if (dst_step == 1 && src_step == 1)
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(T));
-  else
-    for (int64_t i = 0; i < n; ++i) dst[i * dst_step] = src[i * src_step];
-}
-
-template <class T>
-void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, int64_t src_row, int64_t src_column,
-                   int64_t rows, int64_t columns) {
-  if (dst_column == 1 && src_column != 1 && src_row == 1 && rows > 1)
-    return transpose(dst, dst_row, src, src_column, rows, columns);
-  if (src_column == 1 && dst_column != 1 && dst_row == 1 && rows > 1)
-    return transpose(dst, dst_column, src, src_row, columns, rows);
-  // Along the rows where their distance in memory is the smaller one: one of the two is scratch, dense in columns.
-  const bool rows_are_nearer = dst_column == 1   ? src_column != 1 && std::abs(src_row) < std::abs(src_column)
-                               : src_column == 1 ? std::abs(dst_row) < std::abs(dst_column)
-                                                 : false;
-  if (rows_are_nearer && rows > 1) {
-    for (int64_t c = 0; c < columns; ++c) copy_run(dst + c * dst_column, dst_row, src + c * src_column, src_row, rows);
-    return;
-  }
-  for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
-}
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
 
@@ -82,9 +56,9 @@ bool term_offset(const MoveCall& m, int64_t r, int64_t c, int64_t& offset) {
 template <class T>
 void move_run(const MoveCall& m, T* memory, T* scratch, int64_t n) {
   if (!m.move->store)
-    copy_run(scratch, 1, memory, m.move->column_stride, n);
+    copy_block({.to = scratch, .from = memory, .from_column = m.move->column_stride, .columns = n}, sizeof(T));
   else
-    copy_run(memory, m.move->column_stride, static_cast<const T*>(scratch), 1, n);
+    copy_block({.to = memory, .from = scratch, .to_column = m.move->column_stride, .columns = n}, sizeof(T));
 }
 
 bool is_same_along_row(const MoveCall& m) {
@@ -201,17 +175,18 @@ void find_addresses(const MoveCall& m) {
   }
 }
 
-// A load from addresses that are known.
+// A load from addresses that are known, to rows of `out`.
 template <class T>
-void gather_rows(const MoveCall& m) {
+void gather_rows(const MoveCall& m, char* out, int64_t out_row) {
   const Move& move = *m.move;
   const MoveCall::Term& term = m.terms[0];
   for (int64_t r = 0; r < m.rows; ++r) {
     const T* memory = reinterpret_cast<const T*>(m.memory) + r * move.row_stride;
-    T* scratch = reinterpret_cast<T*>(m.scratch) + r * m.scratch_row;
+    T* scratch = reinterpret_cast<T*>(out) + r * out_row;
     const int32_t* at = reinterpret_cast<const int32_t*>(term.values) + r * term.row;
     if (term.column == 0)
-      copy_run(scratch, 1, memory + *at, move.column_stride, m.columns);
+      copy_block({.to = scratch, .from = memory + *at, .from_column = move.column_stride, .columns = m.columns},
+                 sizeof(T));
     else
       gather(memory, at, move.column_stride, m.columns, scratch);
   }
@@ -220,17 +195,25 @@ void gather_rows(const MoveCall& m) {
 template <class T>
 void move_of(const MoveCall& m) {
   const Move& move = *m.move;
-  if (move.kind == MoveKind::gather) return gather_rows<T>(m);
-  if (move.guards.empty() && move.terms.empty()) {
-    T* memory = reinterpret_cast<T*>(m.memory);
-    T* scratch = reinterpret_cast<T*>(m.scratch);
-    if (move.store)
-      copy_block_of<T>(memory, move.row_stride, move.column_stride, scratch, m.scratch_row, 1, m.rows, m.columns);
-    else
-      copy_block_of<T>(scratch, m.scratch_row, 1, memory, move.row_stride, move.column_stride, m.rows, m.columns);
-    return;
-  }
+  if (m.copied) return gather_rows<T>(*m.copied, m.memory, move.row_stride);
+  if (move.kind == MoveKind::gather) return gather_rows<T>(m, m.scratch, m.scratch_row);
   for (int64_t r = 0; r < m.rows; ++r) move_row<T>(m, r);
+}
+
+// Between memory and scratch, or from memory to memory.
+void copy(const MoveCall& m) {
+  const Move& move = *m.move;
+  BlockCopy block{.rows = m.rows, .columns = m.columns};
+  if (!move.store) {
+    block.to = m.scratch, block.to_row = m.scratch_row;
+    block.from = m.memory, block.from_row = move.row_stride, block.from_column = move.column_stride;
+  } else {
+    block.to = m.memory, block.to_row = move.row_stride, block.to_column = move.column_stride;
+    block.from = m.scratch, block.from_row = m.scratch_row;
+    if (m.copied)
+      block.from = m.copied->memory, block.from_row = move.copied_row, block.from_column = move.copied_column;
+  }
+  copy_block(block, move.bytes);
 }
 
 }  // namespace
@@ -239,6 +222,8 @@ void run_move(const MoveCall& m) {
   if (m.move->kind == MoveKind::addresses) return find_addresses(m);
   if (m.move->kind == MoveKind::search) return search(m);
   if (m.move->combine) return accumulate(m);
+  const bool gathers = m.move->kind == MoveKind::gather || (m.copied && m.copied->move->kind == MoveKind::gather);
+  if (!gathers && m.move->guards.empty() && m.move->terms.empty()) return copy(m);
   switch (m.move->bytes) {
     case 1:
       return move_of<uint8_t>(m);
