@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/facts/visit.h"
 
 namespace npusim::cpu {
@@ -123,6 +124,8 @@ Analysis analyse(const Plan& plan) {
     ++a.uses[static_cast<size_t>(s.expr)];
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
   }
+  for (size_t i = 0; i < count; ++i)
+    if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
   mark_fused(k, a);
   mark_draws(k, a);
   return a;

@@ -4,6 +4,7 @@
 #include "backends/cpu/loops/choose.h"
 #include "backends/cpu/loops/lower.h"
 #include "backends/cpu/loops/place.h"
+#include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
@@ -35,6 +36,7 @@ Plan make_plan(Piece piece, bool serial) {
   plan.piece = std::move(piece);
   plan.serial = serial;
   choose_tile(plan);
+  find_places_of_extremes(plan.piece.kernel, plan.column_dim);
   if (serial) plan.shared_dim = dimension_to_share(plan);
   lower_expressions(plan);
   place_registers(plan);

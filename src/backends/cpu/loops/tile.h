@@ -87,6 +87,10 @@ TileFn scan_fn(Reduction reduction, Scalar type);
 TileFn log_scan_fn(Scalar type);  // of floats: the log of Σ exp
 // The last column so far where in[0] is in[2], or NaN; in[1] is that of each row, *(int64_t*)extra the first column's.
 TileFn running_place_fn(Scalar type);
+// The extreme of a row and the place of it, a float as wide as the lanes: in[0] elements, in[1] the place of the first
+// column, one lane per row, in[2] the extreme so far, in[3] the step of places along columns, in[4] where `masked`
+// which points count; dst is the place so far. Of equal elements the first counts, of NaN the first or the last.
+TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, bool masked);
 
 // The functions by lane type, one file each; the ones above choose among them.
 TileFn float_unary_fn(ExprOp op);
