@@ -26,6 +26,19 @@ void mark_fused(const Kernel& k, Analysis& a) {
   }
 }
 
+// Products, and integers of conditions, with one use, by a sum along the row, become one instruction with it.
+void mark_summed(const Kernel& k, Analysis& a) {
+  for (const Expr& e : k.exprs) {
+    if (e.op != ExprOp::reduce || e.reduction != Reduction::sum) continue;
+    const auto summed = static_cast<size_t>(e.in[0]);
+    const Expr& x = k.exprs[summed];
+    const bool product = x.op == ExprOp::mul && x.type == Scalar::f32;
+    const bool condition =
+        x.op == ExprOp::cast && x.type == Scalar::i64 && k.exprs[static_cast<size_t>(x.in[0])].type == Scalar::boolean;
+    if (a.uses[summed] == 1 && (product || condition) && (a.depends.dims[summed] & a.row) != 0) a.absorbed[summed] = 1;
+  }
+}
+
 // What only leads to words of draws is not computed by itself, nor are words that are only wanted as floats.
 void mark_draws(const Kernel& k, Analysis& a) {
   a.drawn.resize(k.exprs.size());
@@ -127,6 +140,7 @@ Analysis analyse(const Plan& plan) {
   for (size_t i = 0; i < count; ++i)
     if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
   mark_fused(k, a);
+  mark_summed(k, a);
   mark_draws(k, a);
   return a;
 }

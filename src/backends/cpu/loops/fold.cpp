@@ -161,7 +161,7 @@ class Folder {
 
   // Quotient or rest of an affine value that is not negative, where the quotient is the same everywhere.
   int32_t division(const Expr& e) {
-    constexpr int64_t most_quotients = 4;
+    constexpr int64_t most_quotients = 8;
     const auto& a = linear(e.in[0]);
     const int64_t by = constant(e.in[1]) ? expr(e.in[1]).integer : 0;
     const auto range = a ? range_of(a->offset, a->coeffs, out_.space) : std::nullopt;

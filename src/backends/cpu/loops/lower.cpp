@@ -148,9 +148,12 @@ void Lowerer::fold_place(int32_t i) {
   Inst inst;
   inst.folds = true;
   inst.fold = form_of_fold();
-  inst.fn = place_fn(e.reduction == Reduction::max, type, inst.fold, c.last_nan, c.inside >= 0);
+  inst.fn = place_fn(e.reduction == Reduction::max, type, inst.fold, c.last_nan,
+                     !c.affine       ? Places::lanes
+                     : c.inside >= 0 ? Places::masked
+                                     : Places::affine);
   bind(inst, 0, spread_of(c.value), whole);
-  bind(inst, 1, value(c.place), whole);
+  bind(inst, 1, c.affine ? value(c.place) : spread_of(c.place), whole);
   inst.in[2].reg = new_register(left, lane_bytes(type));
   inst.in[2].span = left;
   Expr step{.op = ExprOp::constant, .type = e.type, .number = static_cast<double>(c.step)};
@@ -177,8 +180,17 @@ void Lowerer::fold(int32_t i) {
   Inst inst;
   inst.folds = true;
   inst.fold = form_of_fold();
-  inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
-  bind(inst, 0, spread(value(e.in[0]), a_.depends.dims[static_cast<size_t>(e.in[0])] | a_.tile, whole), whole);
+  const auto operand = [&](int n, int32_t id) {
+    bind(inst, n, spread(value(id), a_.depends.dims[static_cast<size_t>(id)] | a_.tile, whole), whole);
+  };
+  const Expr& summed = expr(e.in[0]);
+  if (!a_.absorbed[static_cast<size_t>(e.in[0])]) {
+    inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
+    operand(0, e.in[0]);
+  } else {
+    inst.fn = summed.op == ExprOp::mul ? sum_of_products_fn(inst.fold, wide) : count_fn(inst.fold);
+    for (int n = 0; n < expr_arity(summed.op); ++n) operand(n, summed.in[static_cast<size_t>(n)]);
+  }
   const Scalar type = wide ? Scalar::f64 : e.type;
   inst.dst = new_register(span_of(a_.depends.dims[static_cast<size_t>(i)]), lane_bytes(type));
   constexpr double inf = std::numeric_limits<double>::infinity();

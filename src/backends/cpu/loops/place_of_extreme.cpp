@@ -1,6 +1,7 @@
 // Finds the reductions that look for an extreme's place.
 #include "backends/cpu/loops/place_of_extreme.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -23,8 +24,9 @@ struct Affine {
 struct Search {
   int32_t value = -1, inside = -1;
   Reduction extreme = Reduction::max;
-  Affine place;
-  int32_t none = -1;  // the result where nothing counts
+  int32_t place = -1;
+  std::optional<Affine> affine;  // the place
+  int32_t none = -1;             // the result where nothing counts
   bool sees_nan = false;
 };
 
@@ -73,10 +75,14 @@ class Finder {
   std::optional<Affine> affine(int32_t i) const {
     const Expr& e = expr(i);
     Affine a{std::vector<int64_t>(k_.space.size(), 0), 0};
-    if (e.op == ExprOp::constant && e.type == Scalar::i64) return a.offset = e.integer, a;
+    if (e.op == ExprOp::constant) {
+      constexpr double most = 1 << 24;
+      if (e.type >= Scalar::f32 && (std::floor(e.number) != e.number || std::abs(e.number) > most)) return std::nullopt;
+      return a.offset = e.type >= Scalar::f32 ? static_cast<int64_t>(e.number) : e.integer, a;
+    }
     if (e.op == ExprOp::index) return a.coeffs[static_cast<size_t>(e.integer)] = 1, a;
-    if (e.op == ExprOp::cast && expr(e.in[0]).type == Scalar::i64) return affine(e.in[0]);
-    if (e.type != Scalar::i64 || (e.op != ExprOp::add && e.op != ExprOp::sub && e.op != ExprOp::mul))
+    if (e.op == ExprOp::cast && e.type >= Scalar::f32 && expr(e.in[0]).type == Scalar::i64) return affine(e.in[0]);
+    if (e.type == Scalar::boolean || (e.op != ExprOp::add && e.op != ExprOp::sub && e.op != ExprOp::mul))
       return std::nullopt;
     auto x = affine(e.in[0]), y = affine(e.in[1]);
     if (!x || !y) return std::nullopt;
@@ -118,6 +124,8 @@ class Finder {
     return false;
   }
 
+  Scalar lane_of(const Search& s) const { return expr(s.value).type == Scalar::f32 ? Scalar::f32 : Scalar::f64; }
+
   // Whether what does not count is never beyond what does.
   bool is_identity_outside(const Search& s) const {
     const Expr& x = expr(s.value);
@@ -151,15 +159,17 @@ class Finder {
       none = other.in[2];
     }
     if (s.inside >= 0 && !is_identity_outside(s)) return std::nullopt;
-    const auto place = affine(chosen.in[1]);
-    if (!place || !number(none)) return std::nullopt;
-    s.place = *place, s.none = none;
+    if (!number(none)) return std::nullopt;
+    s.place = chosen.in[1], s.affine = affine(chosen.in[1]), s.none = none;
     return exact(s) ? std::optional(s) : std::nullopt;
   }
 
   // Whether a float as wide as the value has every place in a row, and none of them is what stands for none.
   bool exact(const Search& s) const {
-    const auto range = range_of(s.place.offset, s.place.coeffs, k_.space);
+    if (!s.affine)
+      return s.inside < 0 && expr(s.place).type >= Scalar::f32 && expr(s.place).type <= lane_of(s) &&
+             *number(s.none) == infinity;
+    const auto range = range_of(s.affine->offset, s.affine->coeffs, k_.space);
     const int64_t most = int64_t{1} << (expr(s.value).type == Scalar::f32 ? 24 : 53);
     if (!range || range->low <= -most || range->high >= most) return false;
     return expr(s.none).type == Scalar::i64 ? expr(s.none).integer >= most : *number(s.none) == infinity;
@@ -175,11 +185,9 @@ class Finder {
     auto& s = searches_[static_cast<size_t>(from)];
     if (!s || s->sees_nan) return;
     const Expr &chosen = expr(last.in[0]), &top = expr(expr(e.in[0]).in[0]);
-    const auto place = affine(chosen.in[1]);
     const auto none = number(chosen.in[2]);
     if (top.op != ExprOp::reduce || top.in[0] != s->value || top.reduction != s->extreme ||
-        !is_nan_of(chosen.in[0], s->value) || !place || place->coeffs != s->place.coeffs ||
-        place->offset != s->place.offset || !none || *none >= 0)
+        !is_nan_of(chosen.in[0], s->value) || chosen.in[1] != s->place || !none || *none >= 0)
       return;
     if (const Expr& found = expr(e.in[2]); found.op == ExprOp::select) {
       const Expr& hit = expr(found.in[0]);
@@ -217,16 +225,22 @@ class Finder {
 
   // The reduction in place of a search, and what that gave, of `type`.
   int32_t place_of(const Search& s, bool last_nan, Scalar type, const std::vector<int32_t>& to) {
-    const Scalar lane = expr(s.value).type == Scalar::f32 ? Scalar::f32 : Scalar::f64;
+    const Scalar lane = lane_of(s);
     int32_t value = to[static_cast<size_t>(s.value)];
     if (s.inside >= 0) value = op(ExprOp::lt, Scalar::i64, value, to[static_cast<size_t>(s.inside)]);
     Expr pair{.op = ExprOp::le, .type = Scalar::i64, .number = last_nan ? 1.0 : 0.0};
-    pair.in = {value, op(ExprOp::cast, lane, sum(s.place, true)), -1};
-    pair.integer = column_ >= static_cast<int>(outer()) ? s.place.coeffs[static_cast<size_t>(column_)] : 0;
+    if (!s.affine) {
+      const int32_t place = to[static_cast<size_t>(s.place)];
+      pair.in = {value, expr(s.place).type == lane ? place : op(ExprOp::cast, lane, place), -1};
+      pair.dtype = DType::boolean;
+    } else {
+      pair.in = {value, op(ExprOp::cast, lane, sum(*s.affine, true)), -1};
+      if (column_ >= static_cast<int>(outer())) pair.integer = s.affine->coeffs[static_cast<size_t>(column_)];
+    }
     const int32_t points = add(pair);
     const int32_t found = add({.op = ExprOp::reduce, .type = lane, .reduction = s.extreme, .in = {points, -1, -1}});
     if (type != Scalar::i64) return lane == type ? found : op(ExprOp::cast, type, found);
-    const int32_t place = op(ExprOp::add, Scalar::i64, op(ExprOp::cast, Scalar::i64, found), sum(s.place, false));
+    const int32_t place = op(ExprOp::add, Scalar::i64, op(ExprOp::cast, Scalar::i64, found), sum(*s.affine, false));
     if (s.inside < 0) return place;
     Expr nowhere{.op = ExprOp::constant, .type = lane, .number = infinity};
     const int32_t missed = op(ExprOp::eq, Scalar::boolean, found, add(nowhere));
@@ -247,7 +261,11 @@ bool is_candidate(const Expr& e) { return (e.op == ExprOp::le || e.op == ExprOp:
 
 Candidate candidate(const Kernel& k, int32_t i) {
   const Expr& e = k.exprs[static_cast<size_t>(i)];
-  Candidate c{.value = e.in[0], .place = e.in[1], .step = e.integer, .last_nan = e.number != 0};
+  Candidate c{.value = e.in[0],
+              .place = e.in[1],
+              .step = e.integer,
+              .affine = e.dtype != DType::boolean,
+              .last_nan = e.number != 0};
   if (const Expr& masked = k.exprs[static_cast<size_t>(c.value)]; is_candidate(masked))
     c.value = masked.in[0], c.inside = masked.in[1];
   return c;

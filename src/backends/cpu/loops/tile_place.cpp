@@ -53,9 +53,27 @@ HWY_INLINE auto load_inside(D d, const uint8_t* inside) {
   return hn::Ne(hn::Load(d, lanes), hn::Zero(d));
 }
 
-// in: values, place of the row's first column, extremes so far, step from column to column, and where `masked`
-// whether the point counts. The row is along the columns.
-template <class T, bool highest, bool last_nan, bool masked>
+// From column j on, the first of a few vectors that have something beyond the extremes so far.
+template <bool highest, class D, class V>
+HWY_INLINE int64_t skip_within(D d, const hn::TFromD<D>* x, int64_t j, int64_t columns, V tops) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto within = [&](int64_t at) {
+    const auto value = hn::LoadU(d, x + at);
+    if constexpr (std::is_integral_v<hn::TFromD<D>>)
+      return hn::Not(highest ? hn::Gt(value, tops) : hn::Lt(value, tops));
+    else
+      return highest ? hn::Le(value, tops) : hn::Ge(value, tops);  // which NaN is not
+  };
+  for (; j + 4 * lanes <= columns; j += 4 * lanes) {
+    const auto both = hn::And(within(j), within(j + lanes)),
+               others = hn::And(within(j + 2 * lanes), within(j + 3 * lanes));
+    if (!hn::AllTrue(d, hn::And(both, others))) break;
+  }
+  return j;
+}
+
+// The row is along the columns.
+template <class T, bool highest, bool last_nan, Places form>
 void place_columns(const TileCall& c) {
   using S = Step<T, highest, last_nan>;
   const hn::ScalableTag<T> d;
@@ -64,19 +82,25 @@ void place_columns(const TileCall& c) {
   const Place<T> step = *static_cast<const Place<T>*>(c.in[3]);
   for (int64_t r = 0; r < c.rows; ++r) {
     const T* x = row_of<T>(c, 0, r);
-    const uint8_t* inside = masked ? row_of<uint8_t>(c, 4, r) : nullptr;
-    const Place<T> first = *row_of<Place<T>>(c, 1, r);
+    const uint8_t* inside = form == Places::masked ? row_of<uint8_t>(c, 4, r) : nullptr;
+    const Place<T>* given = row_of<Place<T>>(c, 1, r);
+    const Place<T> first = *given;
     T& top = const_cast<T*>(static_cast<const T*>(c.in[2]))[r * c.in_row[2]];
     Place<T>& at = static_cast<Place<T>*>(c.dst)[r * c.dst_row];
     auto tops = hn::Set(d, top);
     auto places = hn::Set(dp, at);
-    auto place = hn::MulAdd(hn::Iota(dp, 0), hn::Set(dp, step), hn::Set(dp, first));
-    const auto ahead = hn::Set(dp, step * static_cast<Place<T>>(lanes));
+    // Places that only rise: what is equal to an extreme changes nothing once there is one in each lane.
+    const bool rises = form == Places::affine && step > 0 && (at == S::infinity() || at < first);
+    const auto steps = hn::Mul(hn::Iota(dp, 0), hn::Set(dp, step));
     int64_t j = 0;
-    for (; j + lanes <= c.columns; j += lanes, place = hn::Add(place, ahead)) {
+    for (; j + lanes <= c.columns; j += lanes) {
+      if (rises && j > 0) j = skip_within<highest>(d, x, j, c.columns, tops);
+      if (j + lanes > c.columns) break;
       const auto value = hn::LoadU(d, x + j);
+      auto place = hn::Add(steps, hn::Set(dp, first + step * static_cast<Place<T>>(j)));
+      if constexpr (form == Places::lanes) place = hn::LoadU(dp, given + j);
       auto better = S::better(d, value, place, tops, places);
-      if constexpr (masked) better = hn::And(better, load_inside(d, inside + j));
+      if constexpr (form == Places::masked) better = hn::And(better, load_inside(d, inside + j));
       tops = hn::IfThenElse(better, value, tops);
       places = hn::IfThenElse(hn::RebindMask(dp, better), place, places);
     }
@@ -87,12 +111,13 @@ void place_columns(const TileCall& c) {
     for (int64_t i = 0; i < lanes && j > 0; ++i)
       if (place_lanes[i] != S::infinity()) S::one(top_lanes[i], place_lanes[i], top, at);
     for (; j < c.columns; ++j)
-      if (!masked || inside[j]) S::one(x[j], first + step * static_cast<Place<T>>(j), top, at);
+      if (form != Places::masked || inside[j])
+        S::one(x[j], form == Places::lanes ? given[j] : first + step * static_cast<Place<T>>(j), top, at);
   }
 }
 
 // The row is along the tile's rows (`along`), or each tile has one point of it.
-template <class T, bool highest, bool last_nan, bool masked, bool along>
+template <class T, bool highest, bool last_nan, Places form, bool along>
 void place_rows(const TileCall& c) {
   using S = Step<T, highest, last_nan>;
   const hn::ScalableTag<T> d;
@@ -106,9 +131,10 @@ void place_rows(const TileCall& c) {
       auto places = hn::LoadU(dp, at);
       for (int64_t r = group; r < (along ? c.rows : group + 1); ++r) {
         const auto value = hn::LoadU(d, row_of<T>(c, 0, r) + j);
-        const auto place = hn::Set(dp, *row_of<Place<T>>(c, 1, r));
+        const Place<T>* given = row_of<Place<T>>(c, 1, r);
+        const auto place = form == Places::lanes ? hn::LoadU(dp, given + j) : hn::Set(dp, *given);
         auto better = S::better(d, value, place, tops, places);
-        if constexpr (masked) better = hn::And(better, load_inside(d, row_of<uint8_t>(c, 4, r) + j));
+        if constexpr (form == Places::masked) better = hn::And(better, load_inside(d, row_of<uint8_t>(c, 4, r) + j));
         tops = hn::IfThenElse(better, value, tops);
         places = hn::IfThenElse(hn::RebindMask(dp, better), place, places);
       }
@@ -117,26 +143,33 @@ void place_rows(const TileCall& c) {
     }
 }
 
-template <class T, bool highest, bool last_nan, bool masked>
+template <class T, bool highest, bool last_nan, Places form>
 TileFn of_fold(Fold fold) {
-  if (fold == Fold::columns) return place_columns<T, highest, last_nan, masked>;
-  return fold == Fold::rows ? place_rows<T, highest, last_nan, masked, true>
-                            : place_rows<T, highest, last_nan, masked, false>;
+  if (fold == Fold::columns) return place_columns<T, highest, last_nan, form>;
+  return fold == Fold::rows ? place_rows<T, highest, last_nan, form, true>
+                            : place_rows<T, highest, last_nan, form, false>;
 }
-template <class T, bool highest>
-TileFn of_rules(Fold fold, bool last_nan, bool masked) {
-  if (last_nan && !std::is_integral_v<T>)
-    return masked ? of_fold<T, highest, true, true>(fold) : of_fold<T, highest, true, false>(fold);
-  return masked ? of_fold<T, highest, false, true>(fold) : of_fold<T, highest, false, false>(fold);
+template <class T, bool highest, bool last_nan>
+TileFn of_form(Fold fold, Places form) {
+  switch (form) {
+    case Places::affine:
+      return of_fold<T, highest, last_nan, Places::affine>(fold);
+    case Places::masked:
+      return of_fold<T, highest, last_nan, Places::masked>(fold);
+    default:
+      return of_fold<T, highest, last_nan, Places::lanes>(fold);
+  }
 }
 template <class T>
-TileFn of_type(bool highest, Fold fold, bool last_nan, bool masked) {
-  return highest ? of_rules<T, true>(fold, last_nan, masked) : of_rules<T, false>(fold, last_nan, masked);
+TileFn of_type(bool highest, Fold fold, bool last_nan, Places form) {
+  if constexpr (!std::is_integral_v<T>)
+    if (last_nan) return highest ? of_form<T, true, true>(fold, form) : of_form<T, false, true>(fold, form);
+  return highest ? of_form<T, true, false>(fold, form) : of_form<T, false, false>(fold, form);
 }
-TileFn find_place(bool highest, Scalar type, Fold fold, bool last_nan, bool masked) {
-  if (type == Scalar::i64) return of_type<int64_t>(highest, fold, last_nan, masked);
-  return type == Scalar::f32 ? of_type<float>(highest, fold, last_nan, masked)
-                             : of_type<double>(highest, fold, last_nan, masked);
+TileFn find_place(bool highest, Scalar type, Fold fold, bool last_nan, Places form) {
+  if (type == Scalar::i64) return of_type<int64_t>(highest, fold, last_nan, form);
+  return type == Scalar::f32 ? of_type<float>(highest, fold, last_nan, form)
+                             : of_type<double>(highest, fold, last_nan, form);
 }
 
 }  // namespace
@@ -147,8 +180,8 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(find_place);
 
-TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, bool masked) {
-  return HWY_DYNAMIC_DISPATCH(find_place)(highest, type, fold, last_nan, masked);
+TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form) {
+  return HWY_DYNAMIC_DISPATCH(find_place)(highest, type, fold, last_nan, form);
 }
 
 }  // namespace npusim::cpu
