@@ -10,7 +10,7 @@ namespace npusim::cpu {
 namespace {
 
 constexpr int64_t tile_elements = 1024;     // a register of 4 KiB of floats: several fit L1
-constexpr int64_t copied_elements = 16384;  // where nothing is computed, and so nothing kept
+constexpr int64_t copied_elements = 16384;  // where nothing is kept in scratch
 constexpr int64_t longest_whole_row = 4096;
 
 struct Choice {
@@ -91,7 +91,7 @@ void choose_extents(Plan& plan, const Choice& c) {
   const int64_t columns = c.extent(plan.column_dim), rows = c.extent(plan.row_dim);
   const bool transposes = plan.row_dim >= 0 && c.transposed_row(plan.column_dim) == plan.row_dim;
   if (c.in_row(plan.column_dim) && (c.reduces || c.scans)) {
-    plan.tile_columns = columns <= longest_whole_row ? columns : tile_elements;
+    plan.tile_columns = columns <= longest_whole_row ? columns : std::min(c.elements, longest_whole_row);
   } else if (c.in_row(plan.row_dim) && c.reduces) {
     const int64_t share = std::clamp<int64_t>(2 * tile_elements / rows / lane_block * lane_block, 64, tile_elements);
     plan.tile_columns = std::min(columns, share);
@@ -122,6 +122,27 @@ bool only_copies(const Kernel& k) {
     return e.op == ExprOp::load && e.type == scalar_of(k.args[static_cast<size_t>(s.access.arg)].dtype) &&
            s.access.guards.empty() && s.access.terms.empty() && !s.accumulate;
   });
+}
+
+// Whether along the row nothing is computed but sums, of loads or products of loads, and extremes: folds read memory.
+bool only_folds(const Kernel& k) {
+  const Dependence depends = dependence_of(k);
+  const DimSet row = row_of(k);
+  bool folds = false;
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    folds = folds || e.op == ExprOp::reduce;
+    if ((depends.dims[i] & row) == 0) continue;
+    if (e.op == ExprOp::load) {
+      const Access& a = k.accesses[static_cast<size_t>(e.integer)];
+      const DType dtype = k.args[static_cast<size_t>(a.arg)].dtype;
+      if (dtype != DType::f32 || !a.guards.empty() || !a.terms.empty()) return false;
+    } else if (e.op != ExprOp::mul || k.exprs[static_cast<size_t>(e.in[0])].op != ExprOp::load ||
+               k.exprs[static_cast<size_t>(e.in[1])].op != ExprOp::load) {
+      return false;
+    }
+  }
+  return folds;
 }
 
 // Stores one by one in index order: the tile is a run of consecutive points.
@@ -189,7 +210,7 @@ void choose_tile(Plan& plan) {
     c.reduces = c.reduces || e.op == ExprOp::reduce;
     c.scans = c.scans || e.op == ExprOp::scan;
   }
-  if (only_copies(k)) c.elements = copied_elements;
+  if (only_copies(k) || only_folds(k)) c.elements = copied_elements;
   if (plan.serial) {
     choose_serial(plan, c);
   } else {

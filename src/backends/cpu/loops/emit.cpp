@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "backends/cpu/loops/condition.h"
 #include "backends/cpu/loops/running.h"
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
@@ -164,6 +165,7 @@ void Emitter::emit(int32_t i) {
 Operand Emitter::load(int32_t i) {
   const Expr& e = expr(i);
   if (is_search(e)) return search(i);
+  if (is_condition(e)) return condition(i);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -222,7 +224,7 @@ void Emitter::find_addresses(Move& load, const Access& a) {
 
 // Stored again in the same type, and nothing else: raw elements do.
 bool Emitter::only_copied(int32_t i) const {
-  if (is_search(expr(i))) return false;
+  if (is_search(expr(i)) || is_condition(expr(i))) return false;
   int stores = 0;
   for (const Store& s : k_.stores)
     stores += s.expr == i && !s.accumulate &&
@@ -290,6 +292,21 @@ Operand Emitter::search(int32_t i) {
   plan_.tile_cost +=
       std::log2(static_cast<double>(a.terms[0].extent) + 1) * static_cast<double>(plan_.tile_rows * plan_.tile_columns);
   return push(inst, mask, span, 8);
+}
+
+Operand Emitter::condition(int32_t i) {
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  Move m = make_move(k_.accesses[static_cast<size_t>(expr(i).integer)], mask, span);
+  m.kind = MoveKind::condition;
+  m.bytes = 1;
+  m.in_place = false;
+  m.reg = new_register(span, 1);
+  Operand holds;
+  holds.reg = m.reg;
+  holds.span = span;
+  section().moves.push_back(std::move(m));
+  return holds;
 }
 
 Operand Emitter::compute(int32_t i) {

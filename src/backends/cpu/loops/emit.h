@@ -46,6 +46,7 @@ class Emitter {
   Operand load(int32_t i);
   Operand scan(int32_t i);
   Operand search(int32_t i);
+  Operand condition(int32_t i);
   Operand running_place(int32_t i);
   void take_source(Move& m, const Store& s);
   bool copy_straight(Move& m, const Store& s);

@@ -176,7 +176,8 @@ void Lowerer::fold(int32_t i) {
   if (is_candidate(expr(e.in[0]))) return fold_place(i);
   if (has_place_beside(i)) return;
   const Span whole = span_of(a_.tile);
-  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && row_tiles_ > 16;
+  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && row_tiles_ > 1 &&
+                    row_tiles_ * plan_.tile_columns > 16 * 1024;
   Inst inst;
   inst.folds = true;
   inst.fold = form_of_fold();

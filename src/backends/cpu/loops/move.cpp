@@ -27,6 +27,11 @@ void narrow(const MoveCall& m, const Guard& g, int64_t r, int64_t& begin, int64_
     if (value < 0 || value >= g.limit) end = begin;
     return;
   }
+  if (step == 1 || step == -1) {
+    begin = std::max(begin, step > 0 ? -value : value - g.limit + 1);
+    end = std::max(begin, std::min(end, step > 0 ? g.limit - value : value + 1));
+    return;
+  }
   // 0 <= value + step·c <= limit − 1
   int64_t low = floor_div(-value + (step > 0 ? step - 1 : 0), step), high = floor_div(g.limit - 1 - value, step);
   if (step < 0) {
@@ -160,6 +165,17 @@ void search(const MoveCall& m) {
   move.search(t);
 }
 
+// Where all guards hold: by rows, a run of columns of each.
+void fill_condition(const MoveCall& m) {
+  auto* holds = reinterpret_cast<uint8_t*>(m.scratch);
+  for (int64_t r = 0; r < m.rows; ++r, holds += m.scratch_row) {
+    int64_t begin = 0, end = m.columns;
+    for (const Guard& g : m.move->guards) narrow(m, g, r, begin, end);
+    std::fill(holds, holds + m.columns, uint8_t{0});
+    std::fill(holds + begin, holds + std::max(begin, end), uint8_t{1});
+  }
+}
+
 // The addresses that gathers with the same terms read from.
 void find_addresses(const MoveCall& m) {
   constexpr size_t most = max_dims;
@@ -221,6 +237,7 @@ void copy(const MoveCall& m) {
 void run_move(const MoveCall& m) {
   if (m.move->kind == MoveKind::addresses) return find_addresses(m);
   if (m.move->kind == MoveKind::search) return search(m);
+  if (m.move->kind == MoveKind::condition) return fill_condition(m);
   if (m.move->combine) return accumulate(m);
   const bool gathers = m.move->kind == MoveKind::gather || (m.copied && m.copied->move->kind == MoveKind::gather);
   if (!gathers && m.move->guards.empty() && m.move->terms.empty()) return copy(m);

@@ -1,11 +1,11 @@
 // Finds the reductions that look for an extreme's place.
 #include "backends/cpu/loops/place_of_extreme.h"
 
-#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/loops/affine.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"
@@ -15,18 +15,13 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-struct Affine {
-  std::vector<int64_t> coeffs;
-  int64_t offset = 0;
-};
-
 // A reduction for a place, as it is spelled out.
 struct Search {
   int32_t value = -1, inside = -1;
   Reduction extreme = Reduction::max;
   int32_t place = -1;
-  std::optional<Affine> affine;  // the place
-  int32_t none = -1;             // the result where nothing counts
+  std::optional<IndexForm> affine;  // the place
+  int32_t none = -1;                // the result where nothing counts
   bool sees_nan = false;
 };
 
@@ -70,36 +65,6 @@ class Finder {
  private:
   const Expr& expr(int32_t i) const { return k_.exprs[static_cast<size_t>(i)]; }
   size_t outer() const { return k_.space.size() - static_cast<size_t>(k_.row_dims); }
-
-  // The affine value of an integer expression, or of one as a float.
-  std::optional<Affine> affine(int32_t i) const {
-    const Expr& e = expr(i);
-    Affine a{std::vector<int64_t>(k_.space.size(), 0), 0};
-    if (e.op == ExprOp::constant) {
-      constexpr double most = 1 << 24;
-      if (e.type >= Scalar::f32 && (std::floor(e.number) != e.number || std::abs(e.number) > most)) return std::nullopt;
-      return a.offset = e.type >= Scalar::f32 ? static_cast<int64_t>(e.number) : e.integer, a;
-    }
-    if (e.op == ExprOp::index) return a.coeffs[static_cast<size_t>(e.integer)] = 1, a;
-    if (e.op == ExprOp::cast && e.type >= Scalar::f32 && expr(e.in[0]).type == Scalar::i64) return affine(e.in[0]);
-    if (e.type == Scalar::boolean || (e.op != ExprOp::add && e.op != ExprOp::sub && e.op != ExprOp::mul))
-      return std::nullopt;
-    auto x = affine(e.in[0]), y = affine(e.in[1]);
-    if (!x || !y) return std::nullopt;
-    const auto is_number = [](const Affine& f) {
-      for (const int64_t c : f.coeffs)
-        if (c != 0) return false;
-      return true;
-    };
-    if (e.op == ExprOp::mul && !is_number(*y)) std::swap(x, y);
-    if (e.op == ExprOp::mul && !is_number(*y)) return std::nullopt;
-    const auto combine = [&](int64_t a, int64_t b) {
-      return e.op == ExprOp::mul ? a * y->offset : e.op == ExprOp::add ? a + b : a - b;
-    };
-    for (size_t d = 0; d < a.coeffs.size(); ++d) a.coeffs[d] = combine(x->coeffs[d], y->coeffs[d]);
-    a.offset = combine(x->offset, y->offset);
-    return a;
-  }
 
   // Of a constant.
   std::optional<double> number(int32_t i) const {
@@ -160,7 +125,7 @@ class Finder {
     }
     if (s.inside >= 0 && !is_identity_outside(s)) return std::nullopt;
     if (!number(none)) return std::nullopt;
-    s.place = chosen.in[1], s.affine = affine(chosen.in[1]), s.none = none;
+    s.place = chosen.in[1], s.affine = affine_of(k_, chosen.in[1]), s.none = none;
     return exact(s) ? std::optional(s) : std::nullopt;
   }
 
@@ -212,7 +177,7 @@ class Finder {
   }
 
   // offset + Σ coeffs[d]·index[d] over the dimensions of the row but the columns, or over all others.
-  int32_t sum(const Affine& a, bool in_row) {
+  int32_t sum(const IndexForm& a, bool in_row) {
     int32_t total = integer(in_row ? 0 : a.offset);
     for (size_t d = 0; d < a.coeffs.size(); ++d) {
       if (a.coeffs[d] == 0 || (d >= outer()) != in_row || (in_row && static_cast<int>(d) == column_)) continue;
