@@ -115,12 +115,18 @@ bool combines_rows(const Plan& plan) {
   });
 }
 
-// Whether every store is of what is loaded, as it is.
-bool only_copies(const Kernel& k) {
+// Whether every store is of what is loaded, as it is, from one place for all columns of a row.
+bool only_copies(const Kernel& k, int column) {
+  const Dependence depends = dependence_of(k);
   return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
     const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
-    return e.op == ExprOp::load && e.type == scalar_of(k.args[static_cast<size_t>(s.access.arg)].dtype) &&
-           s.access.guards.empty() && s.access.terms.empty() && !s.accumulate;
+    if (e.op != ExprOp::load || e.type != scalar_of(k.args[static_cast<size_t>(s.access.arg)].dtype) ||
+        !s.access.guards.empty() || !s.access.terms.empty() || s.accumulate)
+      return false;
+    const Access& from = k.accesses[static_cast<size_t>(e.integer)];
+    return from.guards.empty() && std::all_of(from.terms.begin(), from.terms.end(), [&](const IndexTerm& t) {
+             return (depends.dims[static_cast<size_t>(t.expr)] & bit(column)) == 0;
+           });
   });
 }
 
@@ -210,11 +216,11 @@ void choose_tile(Plan& plan) {
     c.reduces = c.reduces || e.op == ExprOp::reduce;
     c.scans = c.scans || e.op == ExprOp::scan;
   }
-  if (only_copies(k) || only_folds(k)) c.elements = copied_elements;
   if (plan.serial) {
     choose_serial(plan, c);
   } else {
     plan.column_dim = c.column();
+    if (only_copies(k, plan.column_dim) || only_folds(k)) c.elements = copied_elements;
     if (plan.column_dim >= 0) plan.row_dim = c.row(plan.column_dim);
     choose_extents(plan, c);
   }

@@ -219,6 +219,7 @@ class Folder {
     Access a = access(from_.accesses[static_cast<size_t>(e.integer)], is_search(e));
     if (never_) return integer(0, e.type);
     Expr l = e;
+    l.dtype = DType::f32;  // what has another one is a condition (condition.h)
     if (!is_search(e)) l.type = scalar_of(out_.args[static_cast<size_t>(a.arg)].dtype);
     l.integer = static_cast<int64_t>(out_.accesses.size());
     out_.accesses.push_back(std::move(a));

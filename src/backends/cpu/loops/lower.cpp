@@ -154,6 +154,7 @@ void Lowerer::fold_place(int32_t i) {
                                      : Places::affine);
   bind(inst, 0, spread_of(c.value), whole);
   bind(inst, 1, c.affine ? value(c.place) : spread_of(c.place), whole);
+  if (inst.fold == Fold::columns) inst.index_dim = plan_.column_dim;
   inst.in[2].reg = new_register(left, lane_bytes(type));
   inst.in[2].span = left;
   Expr step{.op = ExprOp::constant, .type = e.type, .number = static_cast<double>(c.step)};
@@ -176,8 +177,9 @@ void Lowerer::fold(int32_t i) {
   if (is_candidate(expr(e.in[0]))) return fold_place(i);
   if (has_place_beside(i)) return;
   const Span whole = span_of(a_.tile);
-  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && row_tiles_ > 1 &&
-                    row_tiles_ * plan_.tile_columns > 16 * 1024;
+  const bool long_row = row_tiles_ > 16 || (form_of_fold() == Fold::columns && row_tiles_ > 1 &&
+                                            row_tiles_ * plan_.tile_columns > 16 * 1024);
+  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && long_row;
   Inst inst;
   inst.folds = true;
   inst.fold = form_of_fold();

@@ -9,6 +9,7 @@
 #include "kernel/facts/compact.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"
+#include "kernel/facts/visit.h"
 
 namespace npusim::cpu {
 namespace {
@@ -34,6 +35,7 @@ class Finder {
     searches_.resize(from.size());
     last_nan_.assign(from.size(), false);
     bool any = false;
+    count_uses();
     for (size_t i = 0; i < from.size(); ++i) searches_[i] = search(expr(static_cast<int32_t>(i)));
     for (size_t i = 0; i < from.size(); ++i) find_last_nan(static_cast<int32_t>(i));
     std::vector<int32_t> to(from.size());
@@ -64,6 +66,15 @@ class Finder {
 
  private:
   const Expr& expr(int32_t i) const { return k_.exprs[static_cast<size_t>(i)]; }
+  void count_uses() {
+    uses_.assign(k_.exprs.size(), 0);
+    const auto use = [&](int32_t i) { ++uses_[static_cast<size_t>(i)]; };
+    for (const Expr& e : k_.exprs) for_each_operand(k_, e, use);
+    for (const Store& s : k_.stores) {
+      use(s.expr);
+      for (const IndexTerm& t : s.access.terms) use(t.expr);
+    }
+  }
   size_t outer() const { return k_.space.size() - static_cast<size_t>(k_.row_dims); }
 
   // Of a constant.
@@ -154,10 +165,14 @@ class Finder {
     if (top.op != ExprOp::reduce || top.in[0] != s->value || top.reduction != s->extreme ||
         !is_nan_of(chosen.in[0], s->value) || chosen.in[1] != s->place || !none || *none >= 0)
       return;
+    int uses = 1;  // of the search, whose result where there is NaN nothing else may see
     if (const Expr& found = expr(e.in[2]); found.op == ExprOp::select) {
       const Expr& hit = expr(found.in[0]);
       if (hit.op != ExprOp::eq || hit.in[0] != from || hit.in[1] != s->none) return;
+      if (uses_[static_cast<size_t>(e.in[2])] != 1 || uses_[static_cast<size_t>(found.in[0])] != 1) return;
+      uses = 2;
     }
+    if (uses_[static_cast<size_t>(from)] != uses) return;
     last_nan_[static_cast<size_t>(from)] = true;
     same_.resize(k_.exprs.size(), -1);
     same_[static_cast<size_t>(i)] = e.in[2];
@@ -216,6 +231,7 @@ class Finder {
   int column_;
   std::vector<std::optional<Search>> searches_;
   std::vector<bool> last_nan_;
+  std::vector<int> uses_;
   std::vector<int32_t> same_;
   std::vector<Expr>* out_ = nullptr;
 };

@@ -9,7 +9,7 @@ namespace npusim::cpu {
 // How an expression that is_candidate(), and that only a reduction reads, says what stands at a point of the row.
 struct Candidate {
   int32_t value = -1;
-  int32_t place = -1;     // a float of the lanes' width: of the first column, where the tile's columns are of the row
+  int32_t place = -1;     // a float of the lanes' width: but for columns of the row, whose index times step it lacks
   int32_t inside = -1;    // boolean: whether the point counts. -1: all do
   int64_t step = 0;       // places from column to column
   bool affine = true;     // else every point has its own place

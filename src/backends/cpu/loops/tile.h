@@ -92,8 +92,9 @@ TileFn running_place_fn(Scalar type);
 // affine: one lane per row, of the first column, and a step; masked: and some points do not count; lanes: one each.
 enum class Places : uint8_t { affine, masked, lanes };
 // The extreme of a row and the place of it, a float as wide as the lanes: in[0] elements, in[1] places, in[2] the
-// extreme so far, in[3] the step of places along columns, in[4] of masked ones which points count; dst is the place so
-// far. Of equal elements the first place counts, of NaN the first or the last.
+// extreme so far, in[3] the step of affine places along columns, *(int64_t*)extra the first column's index, in[4] of
+// masked ones which points count; dst is the place so far. Of equal elements the first place counts, of NaN the first
+// or the last.
 TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form);
 
 // The functions by lane type, one file each; the ones above choose among them.

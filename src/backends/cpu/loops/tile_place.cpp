@@ -80,11 +80,12 @@ void place_columns(const TileCall& c) {
   const hn::Rebind<Place<T>, decltype(d)> dp;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Place<T> step = *static_cast<const Place<T>*>(c.in[3]);
+  const Place<T> ahead = step * static_cast<Place<T>>(*static_cast<const int64_t*>(c.extra));
   for (int64_t r = 0; r < c.rows; ++r) {
     const T* x = row_of<T>(c, 0, r);
     const uint8_t* inside = form == Places::masked ? row_of<uint8_t>(c, 4, r) : nullptr;
     const Place<T>* given = row_of<Place<T>>(c, 1, r);
-    const Place<T> first = *given;
+    const Place<T> first = *given + ahead;
     T& top = const_cast<T*>(static_cast<const T*>(c.in[2]))[r * c.in_row[2]];
     Place<T>& at = static_cast<Place<T>*>(c.dst)[r * c.dst_row];
     auto tops = hn::Set(d, top);
