@@ -171,14 +171,6 @@ void lower_average(const OpCall& call, Lowering& lowering) {
   });
 }
 
-// What the place of a window's maximum is the largest of: minus its place where there is no NaN, of which the first
-// counts, and the last one's else. Places are exact numbers.
-Ex place_of(Ex x, Ex top, Ex place) {
-  const Ex lowest = is_real(place) ? literal(place, -std::numeric_limits<double>::infinity())
-                                   : literal(place, std::numeric_limits<int64_t>::min());
-  return select(x == top, -place, is_real(x) ? select(isnan(x), place, lowest) : lowest);
-}
-
 template <int spatial>
 void lower_maximum(const OpCall& call, Lowering& lowering) {
   std::vector<int64_t> strides(spatial, 1);
@@ -199,13 +191,26 @@ void lower_maximum(const OpCall& call, Lowering& lowering) {
       }
       return sum;
     };
-    const int64_t least = p.axes[first].least, most = p.axes[first].most;
+    // Of equal maxima the one with the least place counts; a NaN is the maximum, of several that with the largest.
     const Ex x = p.element(from);
     Ex top = p.k.reduce(Reduction::max, x);
-    for (int64_t t = least; t < most; ++t) top = max(top, p.element(from, t));
-    Ex at = p.k.reduce(Reduction::max, place_of(x, top, place({})));
-    for (int64_t t = least; t < most; ++t) at = max(at, place_of(p.element(from, t), top, place(t)));
-    at = p.k.cast(abs(at), Scalar::i64);
+    const Ex none = exact == Scalar::f32 ? p.k.number(std::numeric_limits<double>::infinity())
+                                         : p.k.integer(std::numeric_limits<int64_t>::max());
+    Ex at = p.k.reduce(Reduction::min, select(x == top, place({}), none));
+    if (is_real(x)) {
+      const Ex last = p.k.reduce(Reduction::max, select(isnan(x), place({}), -1));
+      at = select(isnan(top), last, at);
+    }
+    for (int64_t t = p.axes[first].least; t < p.axes[first].most; ++t) {
+      const Ex next = p.element(from, t);
+      // Behind the end of a shorter window its last element comes again.
+      const Ex there = place(t);
+      Ex beyond = next > top || (next == top && there < at);
+      if (is_real(x)) beyond = beyond || (isnan(next) && (!isnan(top) || there > at));
+      at = select(beyond, there, at);
+      top = max(top, next);
+    }
+    at = p.k.cast(at, Scalar::i64);
     for (size_t d = first; d < end; ++d) at = at + p.start(d) * strides[d];
     for (size_t d = 0; last && d < spatial; ++d)
       if (p.axes[d].count == p.axes[d].extent && !p.pooled(d)) at = at + p.k.value(p.window(d) * strides[d]);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/facts/visit.h"
 
 namespace npusim::cpu {
@@ -22,6 +23,19 @@ void mark_fused(const Kernel& k, Analysis& a) {
       a.absorbed[product] = 1;
       break;
     }
+  }
+}
+
+// Products, and integers of conditions, with one use, by a sum along the row, become one instruction with it.
+void mark_summed(const Kernel& k, Analysis& a) {
+  for (const Expr& e : k.exprs) {
+    if (e.op != ExprOp::reduce || e.reduction != Reduction::sum) continue;
+    const auto summed = static_cast<size_t>(e.in[0]);
+    const Expr& x = k.exprs[summed];
+    const bool product = x.op == ExprOp::mul && x.type == Scalar::f32;
+    const bool condition =
+        x.op == ExprOp::cast && x.type == Scalar::i64 && k.exprs[static_cast<size_t>(x.in[0])].type == Scalar::boolean;
+    if (a.uses[summed] == 1 && (product || condition) && (a.depends.dims[summed] & a.row) != 0) a.absorbed[summed] = 1;
   }
 }
 
@@ -123,7 +137,10 @@ Analysis analyse(const Plan& plan) {
     ++a.uses[static_cast<size_t>(s.expr)];
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
   }
+  for (size_t i = 0; i < count; ++i)
+    if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
   mark_fused(k, a);
+  mark_summed(k, a);
   mark_draws(k, a);
   return a;
 }

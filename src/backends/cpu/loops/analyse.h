@@ -19,7 +19,7 @@ struct Analysis {
   // By expression:
   std::vector<int> uses;
   std::vector<int> fused;      // which operand of a sum is a product computed in the same instruction, or -1
-  std::vector<char> absorbed;  // is such a product, or computed in a draw's instruction
+  std::vector<char> absorbed;  // is such a product or what a fold takes apart, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;
 };
 

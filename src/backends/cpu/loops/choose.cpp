@@ -9,13 +9,15 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr int64_t tile_elements = 1024;  // a register of 4 KiB of floats: several fit L1
+constexpr int64_t tile_elements = 1024;     // a register of 4 KiB of floats: several fit L1
+constexpr int64_t copied_elements = 16384;  // where nothing is kept in scratch
 constexpr int64_t longest_whole_row = 4096;
 
 struct Choice {
   const Kernel& k;
   size_t outer;  // dimensions that are not the row
   bool reduces = false, scans = false;
+  int64_t elements = tile_elements;  // of a tile
 
   bool in_row(int d) const { return d >= 0 && static_cast<size_t>(d) >= outer; }
   int64_t extent(int d) const { return d < 0 ? 1 : k.space[static_cast<size_t>(d)]; }
@@ -32,7 +34,7 @@ struct Choice {
     double score = 0;
     each_access([&](const Access& a, double weight) {
       const int64_t stride = a.strides[static_cast<size_t>(d)];
-      score += weight * (stride == 1 ? 1.0 : stride == 0 ? 0.6 : 0.0);
+      score += weight * (stride == 1 ? 1.0 : stride == -1 ? 0.9 : stride == 0 ? 0.6 : 0.0);
     });
     return (score + 0.1) * std::min(1.0, static_cast<double>(extent(d)) / 16);
   }
@@ -71,7 +73,7 @@ struct Choice {
         if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
     if (best >= 0) return best;
     // Of those that fill a tile the nearest in memory, else the one that fills it most: a tile has its price.
-    const int64_t fit = std::max<int64_t>(tile_elements / padded(std::min(extent(column), tile_elements)), 1);
+    const int64_t fit = std::max<int64_t>(elements / padded(std::min(extent(column), elements)), 1);
     const int64_t enough = std::min<int64_t>(fit, 8);
     const auto filled = [&](int d) { return std::min(extent(d), enough); };
     for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
@@ -89,16 +91,16 @@ void choose_extents(Plan& plan, const Choice& c) {
   const int64_t columns = c.extent(plan.column_dim), rows = c.extent(plan.row_dim);
   const bool transposes = plan.row_dim >= 0 && c.transposed_row(plan.column_dim) == plan.row_dim;
   if (c.in_row(plan.column_dim) && (c.reduces || c.scans)) {
-    plan.tile_columns = columns <= longest_whole_row ? columns : tile_elements;
+    plan.tile_columns = columns <= longest_whole_row ? columns : std::min(c.elements, longest_whole_row);
   } else if (c.in_row(plan.row_dim) && c.reduces) {
     const int64_t share = std::clamp<int64_t>(2 * tile_elements / rows / lane_block * lane_block, 64, tile_elements);
     plan.tile_columns = std::min(columns, share);
     plan.tile_rows = std::min(rows, std::max<int64_t>(4 * tile_elements / padded(plan.tile_columns), 1));
     return;
   } else {
-    plan.tile_columns = std::min(columns, transposes ? 64 : tile_elements);
+    plan.tile_columns = std::min(columns, transposes ? 64 : c.elements);
   }
-  const int64_t fit = std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1);
+  const int64_t fit = std::max<int64_t>(c.elements / padded(plan.tile_columns), 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
@@ -111,6 +113,42 @@ bool combines_rows(const Plan& plan) {
              return (depends.dims[static_cast<size_t>(t.expr)] & bit(plan.column_dim)) == 0;
            });
   });
+}
+
+// Whether every store is of what is loaded, as it is, from one place for all columns of a row.
+bool only_copies(const Kernel& k, int column) {
+  const Dependence depends = dependence_of(k);
+  return std::all_of(k.stores.begin(), k.stores.end(), [&](const Store& s) {
+    const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
+    if (e.op != ExprOp::load || e.type != scalar_of(k.args[static_cast<size_t>(s.access.arg)].dtype) ||
+        !s.access.guards.empty() || !s.access.terms.empty() || s.accumulate)
+      return false;
+    const Access& from = k.accesses[static_cast<size_t>(e.integer)];
+    return from.guards.empty() && std::all_of(from.terms.begin(), from.terms.end(), [&](const IndexTerm& t) {
+             return (depends.dims[static_cast<size_t>(t.expr)] & bit(column)) == 0;
+           });
+  });
+}
+
+// Whether along the row nothing is computed but sums, of loads or products of loads, and extremes: folds read memory.
+bool only_folds(const Kernel& k) {
+  const Dependence depends = dependence_of(k);
+  const DimSet row = row_of(k);
+  bool folds = false;
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    folds = folds || e.op == ExprOp::reduce;
+    if ((depends.dims[i] & row) == 0) continue;
+    if (e.op == ExprOp::load) {
+      const Access& a = k.accesses[static_cast<size_t>(e.integer)];
+      const DType dtype = k.args[static_cast<size_t>(a.arg)].dtype;
+      if (dtype != DType::f32 || !a.guards.empty() || !a.terms.empty()) return false;
+    } else if (e.op != ExprOp::mul || k.exprs[static_cast<size_t>(e.in[0])].op != ExprOp::load ||
+               k.exprs[static_cast<size_t>(e.in[1])].op != ExprOp::load) {
+      return false;
+    }
+  }
+  return folds;
 }
 
 // Stores one by one in index order: the tile is a run of consecutive points.
@@ -182,6 +220,7 @@ void choose_tile(Plan& plan) {
     choose_serial(plan, c);
   } else {
     plan.column_dim = c.column();
+    if (only_copies(k, plan.column_dim) || only_folds(k)) c.elements = copied_elements;
     if (plan.column_dim >= 0) plan.row_dim = c.row(plan.column_dim);
     choose_extents(plan, c);
   }

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <limits>
 
+#include "backends/cpu/loops/condition.h"
 #include "backends/cpu/loops/running.h"
 #include "backends/cpu/loops/section.h"
 #include "base/error.h"
 #include "kernel/facts/index_form.h"
+#include "kernel/facts/memory.h"
 #include "kernel/scalar.h"
 
 namespace npusim::cpu {
@@ -163,6 +165,7 @@ void Emitter::emit(int32_t i) {
 Operand Emitter::load(int32_t i) {
   const Expr& e = expr(i);
   if (is_search(e)) return search(i);
+  if (is_condition(e)) return condition(i);
   const Access& a = k_.accesses[static_cast<size_t>(e.integer)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -221,7 +224,7 @@ void Emitter::find_addresses(Move& load, const Access& a) {
 
 // Stored again in the same type, and nothing else: raw elements do.
 bool Emitter::only_copied(int32_t i) const {
-  if (is_search(expr(i))) return false;
+  if (is_search(expr(i)) || is_condition(expr(i))) return false;
   int stores = 0;
   for (const Store& s : k_.stores)
     stores += s.expr == i && !s.accumulate &&
@@ -289,6 +292,21 @@ Operand Emitter::search(int32_t i) {
   plan_.tile_cost +=
       std::log2(static_cast<double>(a.terms[0].extent) + 1) * static_cast<double>(plan_.tile_rows * plan_.tile_columns);
   return push(inst, mask, span, 8);
+}
+
+Operand Emitter::condition(int32_t i) {
+  const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
+  const Span span = span_of(mask);
+  Move m = make_move(k_.accesses[static_cast<size_t>(expr(i).integer)], mask, span);
+  m.kind = MoveKind::condition;
+  m.bytes = 1;
+  m.in_place = false;
+  m.reg = new_register(span, 1);
+  Operand holds;
+  holds.reg = m.reg;
+  holds.span = span;
+  section().moves.push_back(std::move(m));
+  return holds;
 }
 
 Operand Emitter::compute(int32_t i) {
@@ -389,6 +407,10 @@ void Emitter::store(const Store& s, DimSet reach) {
   const TileFn narrow = narrow_fn(dtype);
   const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
   const DimSet mask = a_.depends.dims[source] | reach;
+  if (raw && copy_straight(m, s)) {
+    pending_.push_back(std::move(m));
+    return;
+  }
   if (narrow && !raw && !s.accumulate) {
     Inst inst;
     inst.fn = narrow;
@@ -405,6 +427,37 @@ void Emitter::store(const Store& s, DimSet reach) {
   if (from.move >= 0 || k_.exprs[source].op == ExprOp::reduce) m.in_place = false;
   if (s.accumulate) take_source(m, s);
   pending_.push_back(std::move(m));
+}
+
+// What is loaded only to be stored goes from memory to memory, unless a store before it may write where it is read.
+bool Emitter::copy_straight(Move& m, const Store& s) {
+  const Access& from = k_.accesses[static_cast<size_t>(expr(s.expr).integer)];
+  for (const Store& other : k_.stores) {
+    const Access& to = other.access;
+    if (other.expr == s.expr && (!to.guards.empty() || !to.terms.empty())) return false;
+    if (k_.stores.size() > 1 && may_be_one(k_, from.arg, to.arg)) return false;
+  }
+  const int reg = local_[static_cast<size_t>(s.expr)].reg;
+  const auto load = std::find_if(section().moves.begin(), section().moves.end(),
+                                 [&](const Move& other) { return reg >= 0 && other.reg == reg; });
+  if (load == section().moves.end() || !load->guards.empty()) return false;
+  const auto varies = [](const Move::Term& t) { return t.span == Span::full || t.span == Span::column; };
+  if (load->kind == MoveKind::gather) {
+    if (m.span != Span::full || load->span != Span::full || m.column_stride != 1 || varies(load->terms[0]))
+      return false;
+  } else if (load->kind != MoveKind::plain || !load->terms.empty()) {
+    return false;
+  }
+  const auto stride = [&](int d) { return d < 0 ? 0 : from.strides[static_cast<size_t>(d)]; };
+  m.copied = static_cast<int>(load - section().moves.begin());
+  m.copied_row = m.span == Span::row ? 0 : stride(plan_.row_dim);
+  m.copied_column = stride(m.span == Span::row ? plan_.row_dim : plan_.column_dim);
+  m.reg = reg;
+  m.in_place = false;
+  load->only_copied = true;
+  plan_.registers[static_cast<size_t>(reg)].bytes = 0;
+  std::erase_if(section().insts, [&](const Inst& inst) { return inst.move == m.copied; });
+  return true;
 }
 
 // Rows that are gathered only to be combined are combined from where they lie, times a number for each.

@@ -28,6 +28,7 @@ class Emitter {
   void emit_stores(bool in_row);
   Operand& value(int32_t i);
   Operand spread(const Operand& from, DimSet mask, Span span);
+  Operand constant(const Expr& e);
   Operand push(Inst inst, DimSet mask, Span span, int bytes);
   int new_register(Span span, int bytes);
   static unsigned bind(Inst& inst, int n, const Operand& from, Span span);
@@ -45,13 +46,14 @@ class Emitter {
   Operand load(int32_t i);
   Operand scan(int32_t i);
   Operand search(int32_t i);
+  Operand condition(int32_t i);
   Operand running_place(int32_t i);
   void take_source(Move& m, const Store& s);
+  bool copy_straight(Move& m, const Store& s);
   Operand compute(int32_t i);
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);
   Operand drawn(int32_t i, Scalar type);
-  Operand constant(const Expr& e);
   bool only_copied(int32_t i) const;
   void find_addresses(Move& load, const Access& a);
   void ready_index(int32_t t);

@@ -149,9 +149,44 @@ class Folder {
     return std::nullopt;
   }
 
+  // The operand that an extreme of two affine values is everywhere.
+  int32_t extreme(const Expr& e) {
+    const int32_t a = e.in[0], b = e.in[1];
+    if (!linear(a) || !linear(b)) return add(e);
+    const IndexForm more = combine(*linear(b), -1, *linear(a));
+    const auto first = decide(e.op == ExprOp::min ? more : combine(fixed(0), -1, more));
+    return !first ? add(e) : *first ? a : b;
+  }
+
+  int32_t absolute(const Expr& e) {
+    const auto& a = linear(e.in[0]);
+    const auto positive = a ? decide(*a) : std::nullopt;
+    return !positive ? add(e) : *positive ? e.in[0] : op(ExprOp::neg, Scalar::i64, e.in[0]);
+  }
+
+  // Quotient or rest of an affine value that is not negative, where the quotient is the same everywhere.
+  int32_t division(const Expr& e) {
+    constexpr int64_t most_quotients = 8;
+    const auto& a = linear(e.in[0]);
+    const int64_t by = constant(e.in[1]) ? expr(e.in[1]).integer : 0;
+    const auto range = a ? range_of(a->offset, a->coeffs, out_.space) : std::nullopt;
+    if (by <= 0 || !range || range->low < 0) return add(e);
+    const int64_t first = range->low / by, last = range->high / by;
+    if (first == last) {
+      const int32_t quotient = integer(first, Scalar::i64);
+      return e.op == ExprOp::idiv ? quotient : op(ExprOp::sub, Scalar::i64, e.in[0], integer(first * by, Scalar::i64));
+    }
+    for (int64_t q = first + 1; q <= last && last - first < most_quotients; ++q) {
+      IndexForm from = *a;
+      from.offset -= q * by;
+      decide(from);
+    }
+    return add(e);
+  }
+
   // Moves an access to the box; guards that always hold vanish, their strides join the address. Sets never_ when a
-  // guard never holds.
-  Access access(const Access& from) {
+  // guard never holds. The term of a search is no place in memory.
+  Access access(const Access& from, bool searches = false) {
     Access a = from;
     never_ = false;
     for (size_t d = 0; d < begin_.size(); ++d) a.offset += a.strides[d] * begin_[d];
@@ -166,14 +201,30 @@ class Folder {
       if ((above && !*above) || (below && !*below)) never_ = true;
       if (!above || !below) a.guards.push_back(std::move(g));
     }
-    for (IndexTerm& t : a.terms) t.expr = map_[static_cast<size_t>(t.expr)];
+    a.terms.clear();
+    for (IndexTerm t : from.terms) {
+      t.expr = map_[static_cast<size_t>(t.expr)];
+      if (searches || !as_strides(t, a)) a.terms.push_back(t);
+    }
     return a;
   }
 
+  // A term that is affine and inside of its extent everywhere joins the address.
+  bool as_strides(const IndexTerm& t, Access& a) const {
+    const auto& value = linear(t.expr);
+    if (!value) return false;
+    const auto range = range_of(value->offset, value->coeffs, out_.space);
+    if (!range || range->low < 0 || range->high >= t.extent) return false;
+    a.offset += t.stride * value->offset;
+    for (size_t d = 0; d < a.strides.size(); ++d) a.strides[d] += t.stride * value->coeffs[d];
+    return true;
+  }
+
   int32_t load(const Expr& e) {
-    Access a = access(from_.accesses[static_cast<size_t>(e.integer)]);
+    Access a = access(from_.accesses[static_cast<size_t>(e.integer)], is_search(e));
     if (never_) return integer(0, e.type);
     Expr l = e;
+    l.dtype = DType::f32;  // what has another one is a condition (condition.h)
     if (!is_search(e)) l.type = scalar_of(out_.args[static_cast<size_t>(a.arg)].dtype);
     l.integer = static_cast<int64_t>(out_.accesses.size());
     out_.accesses.push_back(std::move(a));
@@ -255,6 +306,21 @@ class Folder {
     return add(e);
   }
 
+  int32_t integral(const Expr& e) {
+    switch (e.op) {
+      case ExprOp::min:
+      case ExprOp::max:
+        return extreme(e);
+      case ExprOp::abs:
+        return absolute(e);
+      case ExprOp::idiv:
+      case ExprOp::irem:
+        return division(e);
+      default:
+        return add(e);
+    }
+  }
+
   int32_t expression(Expr e) {
     for (int k = 0; k < expr_arity(e.op); ++k)
       e.in[static_cast<size_t>(k)] = map_[static_cast<size_t>(e.in[static_cast<size_t>(k)])];
@@ -302,7 +368,7 @@ class Folder {
       case ExprOp::constant:
         return add(e);
       default:
-        return e.type == Scalar::boolean ? boolean_arithmetic(e) : add(e);
+        return e.type == Scalar::boolean ? boolean_arithmetic(e) : e.type == Scalar::i64 ? integral(e) : add(e);
     }
   }
 

@@ -54,6 +54,7 @@ Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
           term.row = t.span == Span::full ? plan.pitch : rows;
         call.terms.push_back(term);
       }
+      if (s.moves[m].copied >= 0) call.copied = &b.moves[static_cast<size_t>(s.moves[m].copied)];
       if (s.moves[m].gathered >= 0) call.gathered = &b.moves[static_cast<size_t>(s.moves[m].gathered)];
       if (s.moves[m].scale >= 0) {
         call.scales = reinterpret_cast<const float*>(reg(s.moves[m].scale));
@@ -220,7 +221,7 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
   for (auto m = static_cast<size_t>(s.first_load[static_cast<size_t>(changed + 1)]); m < static_cast<size_t>(s.stores);
        ++m) {
     locate(m);
-    if (!b.in_place[m] && s.moves[m].terms.empty()) run_move(b.moves[m]);
+    if (!b.in_place[m] && s.moves[m].terms.empty() && !s.moves[m].only_copied) run_move(b.moves[m]);
   }
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) locate(m);
   for (const Patch& p : b.active) {

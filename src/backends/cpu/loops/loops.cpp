@@ -42,6 +42,9 @@ struct Loops::State {
   Trap trap;
   std::string requirement;  // what a trap of kind 3 says
   bool parallel = false, boxes = false;
+  // Several plans take turns with as many parts of their tiles: what they leave in a line of memory goes there
+  // together.
+  int64_t turns = 1;
 
   // Part `part` of `parts` of the dimension that a serial plan shares, in blocks of lanes.
   void run_slice(Frame& frame, size_t p, void* const* args, int64_t part, int64_t parts, int thread) {
@@ -95,6 +98,10 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
     bytes = std::max(bytes, plan.scratch_bytes);
     if (plan.serial ? plan.shared_dim >= 0 : plan.tiles > 1) cost += plan.tile_cost * static_cast<double>(plan.tiles);
   }
+  int64_t points = 1;
+  for (const int64_t n : kernel.space) points *= n;
+  constexpr int64_t points_of_turn = 32768, most_turns = 64;
+  if (s.plans.size() > 1 && !serial) s.turns = std::clamp<int64_t>(points / points_of_turn, 1, most_turns);
   s.zeros.assign(kernel.space.size() + 1, 0);
   s.boxes = boxes;
   s.parallel = cost >= parallel_cost;
@@ -116,7 +123,9 @@ bool Loops::run(void* const* args) {
   State& s = *state_;
   s.trap.kind.store(0, std::memory_order_relaxed);
   const auto threads = s.parallel ? static_cast<int>(s.frames.size()) : 1;
-  on_threads(threads, [&](int thread) { s.run_part(args, thread, threads, thread); });
+  on_threads(threads, [&](int thread) {
+    for (int64_t turn = 0; turn < s.turns; ++turn) s.run_part(args, thread * s.turns + turn, threads * s.turns, thread);
+  });
   return s.trap.kind.load(std::memory_order_relaxed) == 0;
 }
 

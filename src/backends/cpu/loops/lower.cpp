@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "backends/cpu/loops/emit.h"
+#include "backends/cpu/loops/place_of_extreme.h"
+#include "kernel/scalar.h"
 
 namespace npusim::cpu {
 namespace {
@@ -21,6 +23,9 @@ class Lowerer final : Emitter {
   std::vector<char> needed_in(int stage) const;  // the row-varying expressions that a stage's section computes
   void keep(size_t i);
   void fold(int32_t i);
+  void fold_place(int32_t i);
+  bool has_place_beside(int32_t i) const;
+  Fold form_of_fold() const;
   void finish_reductions(int stage);
 
   std::vector<int> accumulator_;
@@ -118,16 +123,77 @@ void Lowerer::keep(size_t i) {
   value_[i] = value;
 }
 
-void Lowerer::fold(int32_t i) {
+// Whether a reduction to a place carries the extreme `i` with it.
+bool Lowerer::has_place_beside(int32_t i) const {
   const Expr& e = expr(i);
-  const Span whole = span_of(a_.tile);
-  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && row_tiles_ > 16;
+  return std::any_of(k_.exprs.begin(), k_.exprs.end(), [&](const Expr& other) {
+    return other.op == ExprOp::reduce && other.reduction == e.reduction && is_candidate(expr(other.in[0])) &&
+           candidate(k_, other.in[0]).value == e.in[0];
+  });
+}
+
+Fold Lowerer::form_of_fold() const {
   const int row = static_cast<int>(k_.space.size()) - k_.row_dims;  // its first dimension
+  return plan_.column_dim >= row ? Fold::columns : plan_.row_dim >= row ? Fold::rows : Fold::none;
+}
+
+void Lowerer::fold_place(int32_t i) {
+  const Expr& e = expr(i);
+  const Candidate c = candidate(k_, e.in[0]);
+  const Scalar type = expr(c.value).type;
+  const Span whole = span_of(a_.tile), left = span_of(a_.depends.dims[static_cast<size_t>(i)]);
+  const auto spread_of = [&](int32_t id) {
+    return spread(value(id), a_.depends.dims[static_cast<size_t>(id)] | a_.tile, whole);
+  };
   Inst inst;
   inst.folds = true;
-  inst.fold = plan_.column_dim >= row ? Fold::columns : plan_.row_dim >= row ? Fold::rows : Fold::none;
-  inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
-  bind(inst, 0, spread(value(e.in[0]), a_.depends.dims[static_cast<size_t>(e.in[0])] | a_.tile, whole), whole);
+  inst.fold = form_of_fold();
+  inst.fn = place_fn(e.reduction == Reduction::max, type, inst.fold, c.last_nan,
+                     !c.affine       ? Places::lanes
+                     : c.inside >= 0 ? Places::masked
+                                     : Places::affine);
+  bind(inst, 0, spread_of(c.value), whole);
+  bind(inst, 1, c.affine ? value(c.place) : spread_of(c.place), whole);
+  if (inst.fold == Fold::columns) inst.index_dim = plan_.column_dim;
+  inst.in[2].reg = new_register(left, lane_bytes(type));
+  inst.in[2].span = left;
+  Expr step{.op = ExprOp::constant, .type = e.type, .number = static_cast<double>(c.step)};
+  bind(inst, 3, constant(step), whole);
+  if (c.inside >= 0) bind(inst, 4, spread_of(c.inside), whole);
+  inst.dst = new_register(left, lane_bytes(e.type));
+  const Number start = identity(e.reduction);
+  section().fills.push_back({inst.in[2].reg, type, start.f, start.i});
+  section().fills.push_back({inst.dst, e.type, std::numeric_limits<double>::infinity(), 0});
+  accumulator_[static_cast<size_t>(i)] = inst.dst;
+  for (size_t n = 0; n < k_.exprs.size(); ++n)
+    if (k_.exprs[n].op == ExprOp::reduce && k_.exprs[n].in[0] == c.value && k_.exprs[n].reduction == e.reduction)
+      accumulator_[n] = inst.in[2].reg;
+  push(inst, ~DimSet{0}, whole, 0);
+  plan_.tile_cost += 0.3 * static_cast<double>(plan_.tile_rows * plan_.tile_columns * row_tiles_);
+}
+
+void Lowerer::fold(int32_t i) {
+  const Expr& e = expr(i);
+  if (is_candidate(expr(e.in[0]))) return fold_place(i);
+  if (has_place_beside(i)) return;
+  const Span whole = span_of(a_.tile);
+  const bool long_row = row_tiles_ > 16 || (form_of_fold() == Fold::columns && row_tiles_ > 1 &&
+                                            row_tiles_ * plan_.tile_columns > 16 * 1024);
+  const bool wide = e.type == Scalar::f32 && e.reduction == Reduction::sum && long_row;
+  Inst inst;
+  inst.folds = true;
+  inst.fold = form_of_fold();
+  const auto operand = [&](int n, int32_t id) {
+    bind(inst, n, spread(value(id), a_.depends.dims[static_cast<size_t>(id)] | a_.tile, whole), whole);
+  };
+  const Expr& summed = expr(e.in[0]);
+  if (!a_.absorbed[static_cast<size_t>(e.in[0])]) {
+    inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
+    operand(0, e.in[0]);
+  } else {
+    inst.fn = summed.op == ExprOp::mul ? sum_of_products_fn(inst.fold, wide) : count_fn(inst.fold);
+    for (int n = 0; n < expr_arity(summed.op); ++n) operand(n, summed.in[static_cast<size_t>(n)]);
+  }
   const Scalar type = wide ? Scalar::f64 : e.type;
   inst.dst = new_register(span_of(a_.depends.dims[static_cast<size_t>(i)]), lane_bytes(type));
   constexpr double inf = std::numeric_limits<double>::infinity();

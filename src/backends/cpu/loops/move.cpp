@@ -8,60 +8,84 @@
 #include <type_traits>
 #include <utility>
 
+#include "backends/cpu/loops/copy.h"
 #include "backends/cpu/loops/gather.h"
-#include "backends/cpu/loops/transpose.h"
 #include "kernel/facts/index_form.h"
 
 namespace npusim::cpu {
 namespace {
 
-template <class T>
-void copy_run(T* dst, int64_t dst_step, const T* src, int64_t src_step, int64_t n) {
-  if (dst_step == 1 && src_step == 1)
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(T));
-  else
-    for (int64_t i = 0; i < n; ++i) dst[i * dst_step] = src[i * src_step];
-}
-
-template <class T>
-void copy_block_of(T* dst, int64_t dst_row, int64_t dst_column, const T* src, int64_t src_row, int64_t src_column,
-                   int64_t rows, int64_t columns) {
-  if (dst_column == 1 && src_column != 1 && src_row == 1 && rows > 1)
-    return transpose(dst, dst_row, src, src_column, rows, columns);
-  if (src_column == 1 && dst_column != 1 && dst_row == 1 && rows > 1)
-    return transpose(dst, dst_column, src, src_row, columns, rows);
-  // Along the rows where their distance in memory is the smaller one: one of the two is scratch, dense in columns.
-  const bool rows_are_nearer = dst_column == 1   ? src_column != 1 && std::abs(src_row) < std::abs(src_column)
-                               : src_column == 1 ? std::abs(dst_row) < std::abs(dst_column)
-                                                 : false;
-  if (rows_are_nearer && rows > 1) {
-    for (int64_t c = 0; c < columns; ++c) copy_run(dst + c * dst_column, dst_row, src + c * src_column, src_row, rows);
-    return;
-  }
-  for (int64_t r = 0; r < rows; ++r) copy_run(dst + r * dst_row, dst_column, src + r * src_row, src_column, columns);
-}
-
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
 
-// Narrows [begin, end) to the columns of row r where the guard holds.
-void narrow(const MoveCall& m, const Guard& g, int64_t r, int64_t& begin, int64_t& end) {
-  int64_t value = g.offset;
-  for (size_t d = 0; d < g.coeffs.size(); ++d) value += g.coeffs[d] * m.index[d];
-  if (m.row_dim >= 0) value += g.coeffs[static_cast<size_t>(m.row_dim)] * r;
-  const int64_t step = m.column_dim >= 0 ? g.coeffs[static_cast<size_t>(m.column_dim)] : 0;
+// A guard over a tile: 0 <= value + row·r + column·c < limit.
+struct Bound {
+  int64_t value = 0, row = 0, column = 0, limit = 0;
+};
+
+Bound bound_of(const MoveCall& m, const Guard& g) {
+  Bound b{.value = g.offset, .limit = g.limit};
+  for (size_t d = 0; d < g.coeffs.size(); ++d) b.value += g.coeffs[d] * m.index[d];
+  if (m.row_dim >= 0) b.row = g.coeffs[static_cast<size_t>(m.row_dim)];
+  if (m.column_dim >= 0) b.column = g.coeffs[static_cast<size_t>(m.column_dim)];
+  return b;
+}
+
+struct Run {
+  int64_t begin = 0, end = 0;
+};
+
+// Narrows a run to the columns of row r where the bound holds.
+void narrow(const Bound& b, int64_t r, Run& run) {
+  const int64_t value = b.value + b.row * r, step = b.column;
+  int64_t low = run.begin, high = run.end - 1;
   if (step == 0) {
-    if (value < 0 || value >= g.limit) end = begin;
-    return;
-  }
-  // 0 <= value + step·c <= limit − 1
-  int64_t low = floor_div(-value + (step > 0 ? step - 1 : 0), step), high = floor_div(g.limit - 1 - value, step);
-  if (step < 0) {
-    low = -floor_div(g.limit - 1 - value, -step);  // ceil((limit − 1 − value) / step)
+    if (value < 0 || value >= b.limit) high = low - 1;
+  } else if (step == 1 || step == -1) {
+    low = step > 0 ? -value : value - b.limit + 1;
+    high = step > 0 ? b.limit - 1 - value : value;
+  } else if (step > 0) {
+    low = floor_div(-value + step - 1, step);
+    high = floor_div(b.limit - 1 - value, step);
+  } else {
+    low = -floor_div(b.limit - 1 - value, -step);  // ceil((limit − 1 − value) / step)
     high = floor_div(value, -step);
   }
-  begin = std::max(begin, low);
-  end = std::max(begin, std::min(end, high + 1));
+  run.begin = std::max(run.begin, low);
+  run.end = std::max(run.begin, std::min(run.end, high + 1));
 }
+
+// The columns of each row of a tile where all guards of its move hold. Guards that hold in all of it, as most do in
+// most tiles, or nowhere are found once.
+class Runs {
+ public:
+  explicit Runs(const MoveCall& m) : m_(m) {
+    for (const Guard& g : m.move->guards) {
+      const Bound b = bound_of(m, g);
+      const int64_t over_rows = b.row * (m.rows - 1), over_columns = b.column * (m.columns - 1);
+      const int64_t low = b.value + std::min<int64_t>(over_rows, 0) + std::min<int64_t>(over_columns, 0);
+      const int64_t high = b.value + std::max<int64_t>(over_rows, 0) + std::max<int64_t>(over_columns, 0);
+      if (low >= 0 && high < b.limit) continue;
+      never_ = never_ || high < 0 || low >= b.limit;
+      if (count_ == bounds_.size()) many_ = true;
+      if (!many_) bounds_[count_++] = b;
+    }
+  }
+  bool all() const { return count_ == 0 && !never_; }
+  Run of(int64_t r) const {
+    Run run{0, never_ ? 0 : m_.columns};
+    if (many_)
+      for (const Guard& g : m_.move->guards) narrow(bound_of(m_, g), r, run);
+    else
+      for (size_t i = 0; i < count_; ++i) narrow(bounds_[i], r, run);
+    return run;
+  }
+
+ private:
+  const MoveCall& m_;
+  std::array<Bound, 16> bounds_;
+  size_t count_ = 0;
+  bool never_ = false, many_ = false;
+};
 
 // Σ stride·value of the terms at (row, column); false, with a trap, when one leaves its extent.
 bool term_offset(const MoveCall& m, int64_t r, int64_t c, int64_t& offset) {
@@ -82,9 +106,9 @@ bool term_offset(const MoveCall& m, int64_t r, int64_t c, int64_t& offset) {
 template <class T>
 void move_run(const MoveCall& m, T* memory, T* scratch, int64_t n) {
   if (!m.move->store)
-    copy_run(scratch, 1, memory, m.move->column_stride, n);
+    copy_block({.to = scratch, .from = memory, .from_column = m.move->column_stride, .columns = n}, sizeof(T));
   else
-    copy_run(memory, m.move->column_stride, static_cast<const T*>(scratch), 1, n);
+    copy_block({.to = memory, .from = scratch, .to_column = m.move->column_stride, .columns = n}, sizeof(T));
 }
 
 bool is_same_along_row(const MoveCall& m) {
@@ -114,9 +138,9 @@ void accumulate(const MoveCall& m) {
   const bool per_row = is_same_along_row(m);
   const auto lane_bytes = static_cast<int64_t>(move.lane_bytes), bytes = static_cast<int64_t>(move.bytes);
   tile.rows = 1;
+  const Runs runs(m);
   for (int64_t r = 0; r < m.rows; ++r) {
-    int64_t begin = 0, end = m.columns;
-    for (const Guard& g : move.guards) narrow(m, g, r, begin, end);
+    const auto [begin, end] = runs.of(r);
     tile.columns = per_row ? end - begin : 1;
     for (int64_t c = begin; c < end; c += tile.columns) {
       int64_t offset = 0;
@@ -149,12 +173,11 @@ void move_by_term(const MoveCall& m, int64_t r, T* memory, T* scratch, int64_t b
 
 // One row of a guarded, gathered or scattered move.
 template <class T>
-void move_row(const MoveCall& m, int64_t r) {
+void move_row(const MoveCall& m, const Runs& runs, int64_t r) {
   const Move& move = *m.move;
   T* memory = reinterpret_cast<T*>(m.memory) + r * move.row_stride;
   T* scratch = reinterpret_cast<T*>(m.scratch) + r * m.scratch_row;
-  int64_t begin = 0, end = m.columns;
-  for (const Guard& g : move.guards) narrow(m, g, r, begin, end);
+  const auto [begin, end] = runs.of(r);
   if (!move.store && (begin > 0 || end < m.columns)) std::fill(scratch, scratch + m.columns, T{});
   const bool per_row = is_same_along_row(m);
   if (!per_row && m.terms.size() == 1) return move_by_term(m, r, memory, scratch, begin, end);
@@ -186,6 +209,17 @@ void search(const MoveCall& m) {
   move.search(t);
 }
 
+// Where all guards hold: by rows, a run of columns of each.
+void fill_condition(const MoveCall& m) {
+  auto* holds = reinterpret_cast<uint8_t*>(m.scratch);
+  const Runs runs(m);
+  for (int64_t r = 0; r < m.rows; ++r, holds += m.scratch_row) {
+    const auto [begin, end] = runs.of(r);
+    std::fill(holds, holds + m.columns, uint8_t{0});
+    std::fill(holds + begin, holds + end, uint8_t{1});
+  }
+}
+
 // The addresses that gathers with the same terms read from.
 void find_addresses(const MoveCall& m) {
   constexpr size_t most = max_dims;
@@ -201,36 +235,47 @@ void find_addresses(const MoveCall& m) {
   }
 }
 
-// A load from addresses that are known.
+// A load from addresses that are known, to rows of `out`.
 template <class T>
-void gather_rows(const MoveCall& m) {
+void gather_rows(const MoveCall& m, char* out, int64_t out_row) {
   const Move& move = *m.move;
   const MoveCall::Term& term = m.terms[0];
   for (int64_t r = 0; r < m.rows; ++r) {
     const T* memory = reinterpret_cast<const T*>(m.memory) + r * move.row_stride;
-    T* scratch = reinterpret_cast<T*>(m.scratch) + r * m.scratch_row;
+    T* scratch = reinterpret_cast<T*>(out) + r * out_row;
     const int32_t* at = reinterpret_cast<const int32_t*>(term.values) + r * term.row;
     if (term.column == 0)
-      copy_run(scratch, 1, memory + *at, move.column_stride, m.columns);
+      copy_block({.to = scratch, .from = memory + *at, .from_column = move.column_stride, .columns = m.columns},
+                 sizeof(T));
     else
       gather(memory, at, move.column_stride, m.columns, scratch);
   }
 }
 
+// Between memory and scratch, or from memory to memory.
+void copy(const MoveCall& m) {
+  const Move& move = *m.move;
+  BlockCopy block{.rows = m.rows, .columns = m.columns};
+  if (!move.store) {
+    block.to = m.scratch, block.to_row = m.scratch_row;
+    block.from = m.memory, block.from_row = move.row_stride, block.from_column = move.column_stride;
+  } else {
+    block.to = m.memory, block.to_row = move.row_stride, block.to_column = move.column_stride;
+    block.from = m.scratch, block.from_row = m.scratch_row;
+    if (m.copied)
+      block.from = m.copied->memory, block.from_row = move.copied_row, block.from_column = move.copied_column;
+  }
+  copy_block(block, move.bytes);
+}
+
 template <class T>
 void move_of(const MoveCall& m) {
   const Move& move = *m.move;
-  if (move.kind == MoveKind::gather) return gather_rows<T>(m);
-  if (move.guards.empty() && move.terms.empty()) {
-    T* memory = reinterpret_cast<T*>(m.memory);
-    T* scratch = reinterpret_cast<T*>(m.scratch);
-    if (move.store)
-      copy_block_of<T>(memory, move.row_stride, move.column_stride, scratch, m.scratch_row, 1, m.rows, m.columns);
-    else
-      copy_block_of<T>(scratch, m.scratch_row, 1, memory, move.row_stride, move.column_stride, m.rows, m.columns);
-    return;
-  }
-  for (int64_t r = 0; r < m.rows; ++r) move_row<T>(m, r);
+  if (m.copied) return gather_rows<T>(*m.copied, m.memory, move.row_stride);
+  if (move.kind == MoveKind::gather) return gather_rows<T>(m, m.scratch, m.scratch_row);
+  const Runs runs(m);
+  if (runs.all() && move.terms.empty()) return copy(m);
+  for (int64_t r = 0; r < m.rows; ++r) move_row<T>(m, runs, r);
 }
 
 }  // namespace
@@ -238,7 +283,10 @@ void move_of(const MoveCall& m) {
 void run_move(const MoveCall& m) {
   if (m.move->kind == MoveKind::addresses) return find_addresses(m);
   if (m.move->kind == MoveKind::search) return search(m);
+  if (m.move->kind == MoveKind::condition) return fill_condition(m);
   if (m.move->combine) return accumulate(m);
+  const bool gathers = m.move->kind == MoveKind::gather || (m.copied && m.copied->move->kind == MoveKind::gather);
+  if (!gathers && m.move->guards.empty() && m.move->terms.empty()) return copy(m);
   switch (m.move->bytes) {
     case 1:
       return move_of<uint8_t>(m);

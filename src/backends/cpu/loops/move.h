@@ -19,6 +19,7 @@ struct MoveCall {
   };
   std::vector<Term> terms;
   const MoveCall* gathered = nullptr;  // whose rows are combined
+  const MoveCall* copied = nullptr;    // whose memory is stored
   const float* scales = nullptr;
   int64_t scales_row = 0;
   Trap* trap = nullptr;

@@ -2,8 +2,10 @@
 #include "backends/cpu/loops/plan.h"
 
 #include "backends/cpu/loops/choose.h"
+#include "backends/cpu/loops/condition.h"
 #include "backends/cpu/loops/lower.h"
 #include "backends/cpu/loops/place.h"
+#include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
@@ -35,6 +37,8 @@ Plan make_plan(Piece piece, bool serial) {
   plan.piece = std::move(piece);
   plan.serial = serial;
   choose_tile(plan);
+  find_conditions(plan.piece.kernel);
+  find_places_of_extremes(plan.piece.kernel, plan.column_dim);
   if (serial) plan.shared_dim = dimension_to_share(plan);
   lower_expressions(plan);
   place_registers(plan);

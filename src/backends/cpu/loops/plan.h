@@ -24,8 +24,8 @@ struct Loop {
 };
 
 // plain: between memory and scratch. addresses: of an access, the sums of its terms, i32; gather: a load from them.
-// search: places in memory, i64, that are found there.
-enum class MoveKind : uint8_t { plain, addresses, gather, search };
+// search: places in memory, i64, that are found there. condition: where the guards hold, and of no memory.
+enum class MoveKind : uint8_t { plain, addresses, gather, search, condition };
 
 // A bound condition 0 <= offset + Σ coeffs[d]·index[d] < limit of a move.
 struct Move {
@@ -54,7 +54,10 @@ struct Move {
   int64_t row_stride = 0, column_stride = 0;  // elements in memory
   int reg = -1;                               // the raw elements in scratch
   int source_move = -1;                       // store: of this load's memory, where that is read in place
-  bool in_place = false;  // instructions may use the memory itself where the columns fill whole blocks
+  int copied = -1;                            // store: straight from this load's memory, with these strides there
+  int64_t copied_row = 0, copied_column = 0;
+  bool only_copied = false;  // load: by stores, straight
+  bool in_place = false;     // instructions may use the memory itself where the columns fill whole blocks
   int depth = -1;
 };
 

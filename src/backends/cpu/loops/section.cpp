@@ -65,6 +65,7 @@ void finish_section(Section& s, std::vector<Move> stores, int levels) {
   s.stores = static_cast<int>(s.moves.size());
   for (Move& m : stores) {
     if (m.source_move >= 0) m.source_move = place[static_cast<size_t>(m.source_move)];
+    if (m.copied >= 0) m.copied = place[static_cast<size_t>(m.copied)];
     if (m.gathered >= 0) m.gathered = place[static_cast<size_t>(m.gathered)];
     s.moves.push_back(std::move(m));
   }

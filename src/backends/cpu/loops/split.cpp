@@ -31,9 +31,13 @@ Kernel without_empty_row(Kernel k) {
       identity.integer = integers[which];
     e = identity;
   }
-  std::erase_if(k.stores, [&](const Store& s) {
-    return std::any_of(s.access.strides.begin() + static_cast<std::ptrdiff_t>(outer), s.access.strides.end(),
+  const auto moves = [&](const std::vector<int64_t>& steps) {
+    return std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(outer), steps.end(),
                        [](int64_t n) { return n != 0; });
+  };
+  std::erase_if(k.stores, [&](const Store& s) {
+    return moves(s.access.strides) ||
+           std::any_of(s.access.guards.begin(), s.access.guards.end(), [&](const Guard& g) { return moves(g.coeffs); });
   });
   std::fill(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(), 1);
   return k;
@@ -68,46 +72,67 @@ std::vector<int64_t> cuts_along(size_t d, const std::vector<IndexForm>& conditio
   return cuts;
 }
 
+constexpr size_t most_pieces = 96, most_expressions = size_t{1} << 18;  // of all pieces
+
+struct Splitter {
+  const Kernel& k;
+  std::vector<Piece>& pieces;
+  bool cut;
+
+  // The box in pieces, `most` of them; what is folded in one may show where to cut it further.
+  void split(const std::vector<int64_t>& begin, const std::vector<int64_t>& extents, bool interior, size_t most) {
+    const size_t rank = k.space.size(), outer = rank - static_cast<size_t>(k.row_dims);
+    std::vector<IndexForm> conditions;
+    Kernel folded = fold_kernel(k, begin, extents, &conditions);
+    std::vector<std::vector<int64_t>> cuts(rank);
+    size_t count = 1;
+    for (size_t d = 0; d < rank; ++d) {
+      cuts[d] = {0, extents[d]};
+      if (d >= outer || !cut) continue;
+      auto found = cuts_along(d, conditions, extents, interior);
+      if (count * (found.size() - 1) > most) continue;
+      count *= found.size() - 1;
+      cuts[d] = std::move(found);
+    }
+    if (count == 1) return add(std::move(folded), begin, extents);
+    std::vector<int64_t> from(rank), size(rank);
+    for (size_t n = 0; n < count; ++n) {
+      size_t code = n;
+      for (size_t d = 0; d < rank; ++d) {
+        const size_t part = code % (cuts[d].size() - 1);
+        code /= cuts[d].size() - 1;
+        from[d] = begin[d] + cuts[d][part];
+        size[d] = cuts[d][part + 1] - cuts[d][part];
+      }
+      split(from, size, false, most / count);
+    }
+  }
+
+  void add(Kernel folded, const std::vector<int64_t>& begin, const std::vector<int64_t>& extents) {
+    Piece piece;
+    piece.kernel = std::move(folded);
+    drop_dead(piece.kernel);
+    if (piece.kernel.stores.empty()) return;
+    piece.begin = begin;
+    for (size_t d = 0; d < begin.size(); ++d) {
+      piece.end.push_back(begin[d] + extents[d]);
+      piece.dims.push_back(static_cast<int>(d));
+    }
+    pieces.push_back(std::move(piece));
+  }
+};
+
 }  // namespace
 
 std::vector<Piece> split_kernel(const Kernel& original) {
   const Kernel k = without_empty_row(original);
-  const size_t rank = k.space.size(), outer = rank - static_cast<size_t>(k.row_dims);
   std::vector<Piece> pieces;
   int64_t points = 1;
   for (int64_t n : k.space) points *= n;
   if (points == 0) return pieces;
-  const std::vector<int64_t> origin(rank, 0);
-  std::vector<std::vector<int64_t>> cuts(rank);
-  std::vector<IndexForm> conditions;
-  Kernel folded = fold_kernel(k, origin, k.space, &conditions);
-  size_t count = 1;
-  for (size_t d = 0; d < rank; ++d) {
-    cuts[d] = {0, k.space[d]};
-    if (d >= outer || order_matters(k)) continue;
-    auto found = cuts_along(d, conditions, k.space, points >= 8192);
-    const size_t pieces = count * (found.size() - 1);
-    if (pieces > 96 || pieces * k.exprs.size() > (size_t{1} << 18)) continue;
-    count *= found.size() - 1;
-    cuts[d] = std::move(found);
-  }
-  std::vector<size_t> at(rank, 0);
-  for (size_t n = 0; n < count; ++n) {
-    Piece piece;
-    size_t code = n;
-    std::vector<int64_t> extents;
-    for (size_t d = 0; d < rank; ++d) {
-      const size_t part = code % (cuts[d].size() - 1);
-      code /= cuts[d].size() - 1;
-      piece.begin.push_back(cuts[d][part]);
-      piece.end.push_back(cuts[d][part + 1]);
-      extents.push_back(piece.end.back() - piece.begin.back());
-      piece.dims.push_back(static_cast<int>(d));
-    }
-    piece.kernel = count == 1 ? std::move(folded) : fold_kernel(k, piece.begin, extents, nullptr);
-    drop_dead(piece.kernel);
-    if (!piece.kernel.stores.empty()) pieces.push_back(std::move(piece));
-  }
+  Splitter splitter{k, pieces, !order_matters(k)};
+  splitter.split(std::vector<int64_t>(k.space.size(), 0), k.space, points >= 8192,
+                 std::min(most_pieces, most_expressions / std::max<size_t>(k.exprs.size(), 1)));
   return pieces;
 }
 

@@ -82,11 +82,20 @@ enum class Fold : uint8_t {
 };  // columns: dst[row · dst_row]; rows: dst[column]; none: dst[row][column]
 // dst = dst (reduction) fold(in[0]). `wide`: f32 sums into double.
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
+TileFn sum_of_products_fn(Fold fold, bool wide);  // of f32: in[0] · in[1]
+TileFn count_fn(Fold fold);                       // i64: how many of the booleans in[0] hold
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
 TileFn scan_fn(Reduction reduction, Scalar type);
 TileFn log_scan_fn(Scalar type);  // of floats: the log of Σ exp
 // The last column so far where in[0] is in[2], or NaN; in[1] is that of each row, *(int64_t*)extra the first column's.
 TileFn running_place_fn(Scalar type);
+// affine: one lane per row, of the first column, and a step; masked: and some points do not count; lanes: one each.
+enum class Places : uint8_t { affine, masked, lanes };
+// The extreme of a row and the place of it, a float as wide as the lanes: in[0] elements, in[1] places, in[2] the
+// extreme so far, in[3] the step of affine places along columns, *(int64_t*)extra the first column's index, in[4] of
+// masked ones which points count; dst is the place so far. Of equal elements the first place counts, of NaN the first
+// or the last.
+TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form);
 
 // The functions by lane type, one file each; the ones above choose among them.
 TileFn float_unary_fn(ExprOp op);

@@ -85,6 +85,33 @@ HWY_INLINE float fold_row(D d, const float* a, int64_t columns) {
   return R::lanes(d, R::combine(R::combine(s0, s1), R::combine(s2, s3)));
 }
 
+HWY_INLINE float sum_row_of_products(D d, const float* a, const float* b, int64_t columns) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  const auto next = [&](int64_t j, V sum) { return hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum); };
+  int64_t j = 0;
+  for (; j + 4 * lanes <= columns; j += 4 * lanes) {
+    s0 = next(j, s0);
+    s1 = next(j + lanes, s1);
+    s2 = next(j + 2 * lanes, s2);
+    s3 = next(j + 3 * lanes, s3);
+  }
+  for (; j + lanes <= columns; j += lanes) s0 = next(j, s0);
+  if (j < columns) {
+    const auto valid = hn::FirstN(d, static_cast<size_t>(columns - j));
+    s1 = hn::IfThenElse(valid, next(j, s1), s1);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+}
+
+template <class Accumulator>
+void sum_products_columns(const TileCall& c) {
+  const D d;
+  for (int64_t r = 0; r < c.rows; ++r)
+    static_cast<Accumulator*>(c.dst)[r * c.dst_row] +=
+        static_cast<Accumulator>(sum_row_of_products(d, floats(c, r), row_of<float>(c, 1, r), c.columns));
+}
+
 template <class R, class Accumulator>
 void fold_columns(const TileCall& c) {
   const D d;
@@ -98,6 +125,52 @@ HWY_INLINE void add_wide(D d, V v, double* out) {
   HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
   hn::StoreU(v, d, buffer);
   for (size_t i = 0; i < hn::Lanes(d); ++i) out[i] += static_cast<double>(buffer[i]);
+}
+
+// `along`: the row is along the tile's rows. Else each of those has one point of it.
+template <bool wide, bool along>
+void sum_products_rows(const TileCall& c) {
+  const D d;
+  for (int64_t group = 0; group < (along ? 1 : c.rows); ++group)
+    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) {
+      V sum = hn::Zero(d);
+      for (int64_t r = group; r < (along ? c.rows : group + 1); ++r)
+        sum = hn::MulAdd(hn::LoadU(d, floats(c, r) + j), hn::LoadU(d, row_of<float>(c, 1, r) + j), sum);
+      if constexpr (wide) {
+        add_wide(d, sum, static_cast<double*>(c.dst) + group * c.dst_row + j);
+      } else {
+        float* out = dst_row_of<float>(c, group) + j;
+        hn::StoreU(hn::Add(hn::LoadU(d, out), sum), d, out);
+      }
+    }
+}
+
+// How many booleans hold: bytes are added up as such as long as they fit.
+void count_columns(const TileCall& c) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const uint8_t* a = row_of<uint8_t>(c, 0, r);
+    int64_t count = 0;
+    constexpr int64_t lanes = 32, most = 255 * lanes;
+    int64_t j = 0;
+    while (j + lanes <= c.columns) {
+      uint8_t sums[lanes] = {};
+      const int64_t end = j + std::min(most, (c.columns - j) / lanes * lanes);
+      for (; j < end; j += lanes)
+        for (int64_t k = 0; k < lanes; ++k) sums[k] = static_cast<uint8_t>(sums[k] + a[j + k]);
+      for (const uint8_t sum : sums) count += sum;
+    }
+    for (; j < c.columns; ++j) count += a[j];
+    static_cast<int64_t*>(c.dst)[r * c.dst_row] += count;
+  }
+}
+template <bool along>
+void count_rows(const TileCall& c) {
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const uint8_t* a = row_of<uint8_t>(c, 0, r);
+    int64_t* out = static_cast<int64_t*>(c.dst) + (along ? 0 : r * c.dst_row);
+    NPUSIM_IVDEP
+    for (int64_t j = 0; j < c.n; ++j) out[j] += a[j];
+  }
 }
 
 template <class R, bool wide>
@@ -308,6 +381,15 @@ TileFn find_float_reduce(Reduction reduction, Fold fold, bool wide) {
   }
 }
 
+TileFn find_sum_of_products(Fold fold, bool wide) {
+  if (fold == Fold::columns) return wide ? sum_products_columns<double> : sum_products_columns<float>;
+  if (fold == Fold::rows) return wide ? sum_products_rows<true, true> : sum_products_rows<false, true>;
+  return wide ? sum_products_rows<true, false> : sum_products_rows<false, false>;
+}
+TileFn find_count(Fold fold) {
+  return fold == Fold::columns ? count_columns : fold == Fold::rows ? count_rows<true> : count_rows<false>;
+}
+
 template <class T, class Add, class Multiply>
 TileFn find_fold(Reduction reduction, Fold form) {
   switch (reduction) {
@@ -357,6 +439,8 @@ HWY_AFTER_NAMESPACE();
 namespace npusim::cpu {
 HWY_EXPORT(find_float_reduce);
 HWY_EXPORT(find_plain_reduce);
+HWY_EXPORT(find_sum_of_products);
+HWY_EXPORT(find_count);
 HWY_EXPORT(find_scan);
 HWY_EXPORT(find_log_scan);
 HWY_EXPORT(find_running_place);
@@ -365,6 +449,8 @@ TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
   if (type == Scalar::f32) return HWY_DYNAMIC_DISPATCH(find_float_reduce)(reduction, fold, wide);
   return HWY_DYNAMIC_DISPATCH(find_plain_reduce)(reduction, type, fold);
 }
+TileFn sum_of_products_fn(Fold fold, bool wide) { return HWY_DYNAMIC_DISPATCH(find_sum_of_products)(fold, wide); }
+TileFn count_fn(Fold fold) { return HWY_DYNAMIC_DISPATCH(find_count)(fold); }
 TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
 TileFn running_place_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_running_place)(type); }
 TileFn log_scan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_log_scan)(type); }

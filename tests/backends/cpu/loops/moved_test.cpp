@@ -1,0 +1,148 @@
+// The loops interpreter against the reference evaluator: elements that only move, and indices that make runs of them.
+#include <random>
+
+#include "backends/cpu/loops/check.h"
+
+namespace npusim::cpu {
+namespace {
+
+const std::vector<DType> dtypes{DType::f32, DType::f64, DType::f16, DType::boolean, DType::i64};
+
+Check check_of(DType dtype) {
+  Check check;
+  if (dtype == DType::boolean) check.least = 0, check.most = 1;
+  return check;
+}
+
+// Dimensions in another order, some of them backwards or with gaps between their elements.
+TEST(LoopsMoved, Strides) {
+  std::mt19937 random(5);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 160; ++round) {
+    const int64_t extents[] = {1, 2, 3, 4, 5, 8, 17, 33, 64, 70, 131};
+    Shape shape;
+    for (int64_t d = 0, rank = 1 + below(4); d < rank; ++d) shape.push_back(extents[below(rank > 2 ? 8 : 11)]);
+    std::vector<size_t> order(shape.size());
+    for (size_t d = 0; d < order.size(); ++d) order[d] = d;
+    std::shuffle(order.begin(), order.end(), random);
+    KernelBuilder b(shape);
+    Shape from(shape.size());
+    std::vector<Coord> at;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const auto own = static_cast<int>(order[d]);
+      const int64_t n = shape[order[d]], step = 1 + (below(3) == 0 ? below(4) : 0);
+      const int64_t before = below(2) * below(5);
+      const int form = static_cast<int>(below(4));
+      from[d] = before + (n - 1) * step + 1 + below(2);
+      if (form == 0)
+        at.emplace_back(b.dim(own) * -step + (before + (n - 1) * step));
+      else if (form == 1)
+        at.emplace_back(before);
+      else
+        at.emplace_back(b.dim(own) * step + before);
+    }
+    const DType dtype = dtypes[static_cast<size_t>(below(5))];
+    const Ex x = b.load(b.input({dtype, from}), at);
+    b.store(b.output({dtype, shape}), x);
+    check_kernel_runs(b.finish("moved"), check_of(dtype));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Long rows whose targets lie a few bytes ahead of their sources within a page.
+TEST(LoopsMoved, RowsAhead) {
+  for (int64_t ahead : {0, 1, 3, 7, 16, 1023})
+    for (int64_t n : {1000, 2048, 5000}) {
+      KernelBuilder b({3, n});
+      const Coord at[] = {b.dim(0), b.dim(1) + ahead};
+      const Ex x = b.load(b.input({DType::f32, {3, n + ahead}}), at);
+      b.store(b.output({DType::f32, {3, n}}), x);
+      check_kernel_runs(b.finish("ahead"));
+      if (HasFatalFailure()) return;
+    }
+}
+
+// Rows that are gathered only to be stored.
+TEST(LoopsMoved, GatheredRows) {
+  for (int64_t columns : {1, 3, 16, 65, 1030})
+    for (DType dtype : dtypes) {
+      KernelBuilder b({40, columns});
+      const int rows = b.input({dtype, {6, columns}});
+      const Coord place[] = {b.dim(0)};
+      const Coord at[] = {b.load(b.input({DType::i64, {40}}), place), b.dim(1)};
+      const Ex x = b.load(rows, at);
+      b.store(b.output({dtype, {40, columns}}), x);
+      Check check = check_of(dtype);
+      check.most = dtype == DType::boolean ? 1 : 5;
+      check_kernel_runs(b.finish("rows"), check);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// A border as indices make it: its way along one dimension.
+Ex bordered(int way, Ex j, int64_t n) {
+  switch (way) {
+    case 0:
+      return (n - 1) - abs((n - 1) - abs(j));
+    case 1:
+      return max(min(j, n - 1), 0);
+    case 2:
+      return select(j < 0, j + n, select(j >= n, j - n, j));
+    case 3:
+      return irem(j + n, j.builder->integer(n));
+    default:
+      return idiv(j + n, j.builder->integer(3));
+  }
+}
+
+TEST(LoopsMoved, Borders) {
+  for (int way = 0; way < 5; ++way)
+    for (int64_t before : {0, 1, 3})
+      for (int64_t after : {0, 2, 4})
+        for (const int64_t n : {5, 6, 19, 200}) {
+          const int64_t out = n + before + after;
+          KernelBuilder b({3, out, 7 + before});
+          const DType dtype = dtypes[static_cast<size_t>(n % 5)];
+          const int from = b.input({dtype, {3, n, 7}});
+          const Ex j = b.index(1) - before, i = b.index(2) - before;
+          const Coord at[] = {b.dim(0), bordered(way, j, n), bordered(way % 4, i, 7)};
+          const Ex x = b.load(from, at);
+          b.store(b.output({dtype, {3, out, 7 + before}}), x);
+          check_kernel_runs(b.finish("border"), check_of(dtype));
+          if (HasFatalFailure()) return;
+        }
+}
+
+// An affine index beyond its extent is still a trap.
+TEST(LoopsMoved, OutsideIsATrap) {
+  KernelBuilder b({10});
+  const Coord at[] = {b.index(0) + 1};
+  const Ex x = b.load(b.input({DType::f32, {10}}), at);
+  b.store(b.output({DType::f32, {10}}), x);
+  const Kernel k = b.finish("beyond");
+  std::vector<float> from(10), to(10);
+  void* args[] = {from.data(), to.data()};
+  Loops loops(k, 1);
+  EXPECT_FALSE(loops.run(args));
+  EXPECT_EQ(loops.trap_message(), "index 10 is out of range for a dimension of 10");
+}
+
+// Conditions of several indices, alone, together and in a row.
+TEST(LoopsMoved, Conditions) {
+  for (int64_t n : {1, 5, 16, 70, 300})
+    for (int64_t c : {-3, -1, 0, 1, 2, 40}) {
+      KernelBuilder b({5, 9, n});
+      const Ex x = b.load_broadcast(b.input({DType::f32, {5, 9, n}}));
+      const Ex i = b.index(1), j = b.index(2), h = b.index(0);
+      const Ex lower = j - i <= c, near = (i * 2 - j < 7) && (j * 3 < i + n), equal = j == i + c;
+      const Shape shape{5, 9, n};
+      b.store(b.output({DType::f32, shape}), select(lower, x, 0.5));
+      b.store(b.output({DType::f32, shape}), select(near && h < 3, x, select(equal, x * 2, 1)));
+      b.store(b.output({DType::boolean, shape}), near || !lower || equal);
+      check_kernel_runs(b.finish("conditions"));
+      if (HasFatalFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace npusim::cpu
