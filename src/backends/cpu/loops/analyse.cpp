@@ -2,24 +2,43 @@
 #include "backends/cpu/loops/analyse.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "kernel/facts/visit.h"
 
 namespace npusim::cpu {
 namespace {
 
-// Products with one use, by a sum that runs over the same lanes, become one instruction with it.
-void mark_fused(const Kernel& k, Analysis& a) {
+bool is_join(ExprOp op) {
+  return op == ExprOp::add || op == ExprOp::sub || op == ExprOp::mul || op == ExprOp::div || op == ExprOp::min ||
+         op == ExprOp::max;
+}
+
+// Whether an instruction of the expression is better one with that of its operand `n`: a product rounds once with a
+// sum, a comparison needs no bytes where it decides.
+bool absorbs(const Kernel& k, const Expr& e, size_t n) {
+  const Expr& operand = k.exprs[static_cast<size_t>(e.in[n])];
+  if (e.op == ExprOp::select)
+    return n == 0 && is_comparison(operand.op) && k.exprs[static_cast<size_t>(operand.in[0])].type == Scalar::f32;
+  return (e.op == ExprOp::add || e.op == ExprOp::sub) && operand.op == ExprOp::mul;
+}
+bool pairs(const Kernel& k, const Expr& e, size_t n) {
+  return is_join(e.op) && is_join(k.exprs[static_cast<size_t>(e.in[n])].op);
+}
+
+// Of expressions that run over the same lanes, the first with one use, two become one instruction.
+void mark_fused(const Kernel& k, Analysis& a, bool (*together)(const Kernel&, const Expr&, size_t)) {
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    if (e.type != Scalar::f32 || (e.op != ExprOp::add && e.op != ExprOp::sub)) continue;
-    for (size_t n = 0; n < 2; ++n) {
-      const auto product = static_cast<size_t>(e.in[n]);
-      if (k.exprs[product].op != ExprOp::mul || a.uses[product] != 1 || a.depends.dims[product] != a.depends.dims[i] ||
-          a.depends.stage[product] != a.depends.stage[i])
+    if (e.type != Scalar::f32 || a.fused[i] >= 0 || a.absorbed[i]) continue;
+    for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
+      const auto inner = static_cast<size_t>(e.in[n]);
+      if (!together(k, e, n) || a.uses[inner] != 1 || a.fused[inner] >= 0 || a.absorbed[inner] ||
+          a.depends.dims[inner] != a.depends.dims[i] || a.depends.stage[inner] != a.depends.stage[i])
         continue;
       a.fused[i] = static_cast<int>(n);
-      a.absorbed[product] = 1;
+      a.absorbed[inner] = 1;
       break;
     }
   }
@@ -65,6 +84,29 @@ void use_tiles(const Kernel& k, Analysis& a) {
 }
 
 }  // namespace
+
+std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed) {
+  const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
+  const auto bound = static_cast<float>(other.number);
+  const bool known = fixed && other.op == ExprOp::constant && bound == bound;
+  switch (e.op) {
+    case ExprOp::add:
+      return Link::add;
+    case ExprOp::sub:
+      return n == 0 ? Link::sub : Link::from;
+    case ExprOp::mul:
+      return Link::mul;
+    case ExprOp::div:
+      return n == 0 ? Link::div : Link::over;
+    default:
+      break;
+  }
+  const bool least = e.op == ExprOp::min;
+  if (known && bound != 0) return least ? Link::at_most : Link::at_least;
+  if (n != 0) return std::nullopt;
+  if (!fixed) return least ? Link::min : Link::max;
+  return known && !least && !std::signbit(bound) ? std::optional(Link::positive) : std::nullopt;
+}
 
 double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keeping along a row
   switch (op) {
@@ -123,7 +165,8 @@ Analysis analyse(const Plan& plan) {
     ++a.uses[static_cast<size_t>(s.expr)];
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
   }
-  mark_fused(k, a);
+  mark_fused(k, a, absorbs);
+  mark_fused(k, a, pairs);
   mark_draws(k, a);
   return a;
 }

@@ -18,12 +18,15 @@ struct Analysis {
   Dependence depends;  // what comes from a reduction or a scan lies in the tile, and so varies along it
   // By expression:
   std::vector<int> uses;
-  std::vector<int> fused;      // which operand of a sum is a product computed in the same instruction, or -1
-  std::vector<char> absorbed;  // is such a product, or computed in a draw's instruction
+  std::vector<int> fused;      // which operand is computed in the same instruction, or -1
+  std::vector<char> absorbed;  // is such an operand, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;
 };
 
 Analysis analyse(const Plan& plan);
+
+// How the expression joins its operand `n` with its other one, where that is one lane or varies with it.
+std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed);
 
 // ns per element, roughly; from 0.5 on worth keeping along a row.
 double cost_of(ExprOp op);

@@ -48,8 +48,11 @@ class Emitter {
   Operand running_place(int32_t i);
   void take_source(Move& m, const Store& s);
   Operand compute(int32_t i);
+  Operand plain(int32_t i, DimSet mask, Span span);
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);
+  Operand choice(int32_t i, DimSet mask, Span span);
+  Operand pair(int32_t i, DimSet mask, Span span);
   Operand drawn(int32_t i, Scalar type);
   Operand constant(const Expr& e);
   bool only_copied(int32_t i) const;
