@@ -10,6 +10,10 @@
 namespace npusim::cpu {
 namespace {
 
+bool together(const Analysis& a, size_t i, size_t j) {
+  return a.depends.dims[i] == a.depends.dims[j] && a.depends.stage[i] == a.depends.stage[j];
+}
+
 bool is_join(ExprOp op) {
   return op == ExprOp::add || op == ExprOp::sub || op == ExprOp::mul || op == ExprOp::div || op == ExprOp::min ||
          op == ExprOp::max;
@@ -28,19 +32,66 @@ bool pairs(const Kernel& k, const Expr& e, size_t n) {
 }
 
 // Of expressions that run over the same lanes, the first with one use, two become one instruction.
-void mark_fused(const Kernel& k, Analysis& a, bool (*together)(const Kernel&, const Expr&, size_t)) {
+void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    if (e.type != Scalar::f32 || a.fused[i] >= 0 || a.absorbed[i]) continue;
+    if (e.type != Scalar::f32 || a.fused[i] >= 0 || a.absorbed[i] || !a.polynomials[i].terms.empty()) continue;
     for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
       const auto inner = static_cast<size_t>(e.in[n]);
-      if (!together(k, e, n) || a.uses[inner] != 1 || a.fused[inner] >= 0 || a.absorbed[inner] ||
-          a.depends.dims[inner] != a.depends.dims[i] || a.depends.stage[inner] != a.depends.stage[i])
+      if (!one(k, e, n) || a.uses[inner] != 1 || a.fused[inner] >= 0 || a.absorbed[inner] ||
+          !a.polynomials[inner].terms.empty() || a.depends.dims[inner] != a.depends.dims[i] ||
+          a.depends.stage[inner] != a.depends.stage[i])
         continue;
       a.fused[i] = static_cast<int>(n);
       a.absorbed[inner] = 1;
       break;
     }
+  }
+}
+
+// A step of Horner's rule: the expression is a product, which nothing else uses, and a constant.
+struct Step {
+  int32_t product = -1;
+  double term = 0;
+};
+std::optional<Step> step_of(const Kernel& k, const Analysis& a, int32_t i) {
+  const Expr& e = k.exprs[static_cast<size_t>(i)];
+  if (e.op != ExprOp::add || e.type < Scalar::f32) return std::nullopt;
+  for (size_t n = 0; n < 2; ++n) {
+    const auto product = static_cast<size_t>(e.in[n]);
+    const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
+    if (k.exprs[product].op == ExprOp::mul && a.uses[product] == 1 && other.op == ExprOp::constant &&
+        together(a, product, static_cast<size_t>(i)))
+      return Step{e.in[n], other.number};
+  }
+  return std::nullopt;
+}
+
+// Polynomials of two steps and more, from the last step down.
+void mark_polynomials(const Kernel& k, Analysis& a) {
+  a.polynomials.resize(k.exprs.size());
+  for (size_t i = k.exprs.size(); i-- > 0;) {
+    if (a.absorbed[i]) continue;
+    Polynomial p;
+    std::vector<int32_t> inner;
+    for (auto at = static_cast<int32_t>(i); const auto step = step_of(k, a, at);) {
+      const auto& factors = k.exprs[static_cast<size_t>(step->product)].in;
+      const auto goes_on = [&](int32_t f) {
+        return step_of(k, a, f) && a.uses[static_cast<size_t>(f)] == 1 && together(a, static_cast<size_t>(f), i);
+      };
+      if (p.x < 0) p.x = goes_on(factors[0]) ? factors[1] : factors[0];
+      if (factors[0] != p.x && factors[1] != p.x) break;
+      p.start = factors[0] == p.x ? factors[1] : factors[0];
+      p.terms.push_back(step->term);
+      inner.push_back(step->product);
+      if (!goes_on(p.start)) break;
+      inner.push_back(at = p.start);
+    }
+    if (p.terms.size() < 2) continue;
+    if (inner.back() == p.start) inner.pop_back();  // a step of another variable: it is where this one starts
+    std::reverse(p.terms.begin(), p.terms.end());
+    for (const int32_t e : inner) a.absorbed[static_cast<size_t>(e)] = 1;
+    a.polynomials[i] = std::move(p);
   }
 }
 
@@ -165,6 +216,7 @@ Analysis analyse(const Plan& plan) {
     ++a.uses[static_cast<size_t>(s.expr)];
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
   }
+  mark_polynomials(k, a);
   mark_fused(k, a, absorbs);
   mark_fused(k, a, pairs);
   mark_draws(k, a);

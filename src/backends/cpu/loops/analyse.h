@@ -11,6 +11,12 @@ namespace npusim::cpu {
 
 inline DimSet bit(int d) { return d < 0 ? 0 : dim_bit(static_cast<size_t>(d)); }
 
+// start·xⁿ + terms[0]·xⁿ⁻¹ + …, by Horner's rule.
+struct Polynomial {
+  int32_t x = -1, start = -1;  // start: the highest coefficient, any expression
+  std::vector<double> terms;
+};
+
 struct Analysis {
   DimSet row = 0;   // the dimensions of the row
   DimSet tile = 0;  // those of the tile
@@ -21,6 +27,7 @@ struct Analysis {
   std::vector<int> fused;      // which operand is computed in the same instruction, or -1
   std::vector<char> absorbed;  // is such an operand, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;
+  std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };
 
 Analysis analyse(const Plan& plan);

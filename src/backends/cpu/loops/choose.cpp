@@ -16,6 +16,7 @@ struct Choice {
   const Kernel& k;
   size_t outer;  // dimensions that are not the row
   bool reduces = false, scans = false;
+  int64_t elements = tile_elements;
 
   bool in_row(int d) const { return d >= 0 && static_cast<size_t>(d) >= outer; }
   int64_t extent(int d) const { return d < 0 ? 1 : k.space[static_cast<size_t>(d)]; }
@@ -71,7 +72,7 @@ struct Choice {
         if (extent(d) >= 6 && (best < 0 || extent(d) > extent(best))) best = d;
     if (best >= 0) return best;
     // Of those that fill a tile the nearest in memory, else the one that fills it most: a tile has its price.
-    const int64_t fit = std::max<int64_t>(tile_elements / padded(std::min(extent(column), tile_elements)), 1);
+    const int64_t fit = std::max<int64_t>(elements / padded(std::min(extent(column), elements)), 1);
     const int64_t enough = std::min<int64_t>(fit, 8);
     const auto filled = [&](int d) { return std::min(extent(d), enough); };
     for (int d = static_cast<int>(outer) - 1; d >= 0; --d)
@@ -96,10 +97,23 @@ void choose_extents(Plan& plan, const Choice& c) {
     plan.tile_rows = std::min(rows, std::max<int64_t>(4 * tile_elements / padded(plan.tile_columns), 1));
     return;
   } else {
-    plan.tile_columns = std::min(columns, transposes ? 64 : tile_elements);
+    plan.tile_columns = std::min(columns, transposes ? 64 : c.elements);
   }
-  const int64_t fit = std::max<int64_t>(tile_elements / padded(plan.tile_columns), 1);
+  const int64_t fit = std::max<int64_t>(c.elements / padded(plan.tile_columns), 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
+}
+
+// A tile's: half as many of chains of wide lanes, so that their registers fit L1; more where little is in registers, as
+// each tile has its price.
+int64_t elements_of(const Kernel& k, const Choice& c) {
+  if (c.reduces || c.scans) return tile_elements;
+  int wide = 0, all = 0;
+  for (const Expr& e : k.exprs) {
+    if (expr_arity(e.op) == 0) continue;
+    ++all;
+    wide += e.type == Scalar::f64 || e.type == Scalar::i64;
+  }
+  return wide > 4 ? tile_elements / 2 : all <= 2 ? 2 * tile_elements : tile_elements;
 }
 
 // Whether whole rows are combined with what is there: of such a tile little but indices is in scratch.
@@ -178,6 +192,7 @@ void choose_tile(Plan& plan) {
     c.reduces = c.reduces || e.op == ExprOp::reduce;
     c.scans = c.scans || e.op == ExprOp::scan;
   }
+  c.elements = elements_of(k, c);
   if (plan.serial) {
     choose_serial(plan, c);
   } else {

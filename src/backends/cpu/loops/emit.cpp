@@ -103,7 +103,7 @@ Operand Emitter::push(Inst inst, DimSet mask, Span span, int bytes) {
   Operand result;
   result.reg = inst.dst;
   result.span = span;
-  section().insts.push_back(inst);
+  section().insts.push_back(std::move(inst));
   return result;
 }
 
@@ -300,6 +300,7 @@ Operand Emitter::compute(int32_t i) {
     return drawn(e.in[0], Scalar::f32);
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
+  if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
   return a_.fused[static_cast<size_t>(i)] >= 0 ? fused(i, mask, span) : plain(i, mask, span);
 }
 
@@ -346,6 +347,16 @@ Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
   scalars |= bind(inst, 2, value(e.in[1 - n]), span);
   inst.fn = fused_fn(op, scalars);
   return push(inst, mask, span, 4);
+}
+
+Operand Emitter::polynomial(int32_t i, DimSet mask, Span span) {
+  const Polynomial& p = a_.polynomials[static_cast<size_t>(i)];
+  Inst inst;
+  inst.terms = p.terms;
+  bind(inst, 0, spread(value(p.x), mask, span), span);
+  const bool fixed = bind(inst, 1, value(p.start), span) != 0;
+  inst.fn = polynomial_fn(expr(i).type, fixed);
+  return push(inst, mask, span, lane_bytes(expr(i).type));
 }
 
 // What a comparison decides, in one instruction with it.

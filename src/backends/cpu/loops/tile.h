@@ -74,6 +74,10 @@ enum class Link : uint8_t { add, sub, from, mul, div, over, min, max, at_most, a
 // for products in sums.
 TileFn pair_fn(Link first, bool first_fixed, Link second, bool second_fixed);
 
+// By Horner's rule: a polynomial of in[0] that begins with in[1], one number if `fixed`, and has the others in
+// *(std::vector<double>*)extra. Of f32 and f64.
+TileFn polynomial_fn(Scalar type, bool fixed);
+
 TileFn cast_fn(Scalar from, Scalar to);
 TileFn widen_fn(DType dtype);   // memory to lanes of scalar_of(dtype); null where they are the same
 TileFn narrow_fn(DType dtype);  // lanes of scalar_of(dtype) to memory
@@ -106,7 +110,8 @@ TileFn float_binary_fn(ExprOp op, unsigned scalars);
 TileFn float_select_fn(unsigned scalars);
 TileFn compare_fn(ExprOp op, Scalar type, unsigned scalars);  // of f32, f64 and i64
 TileFn is_nan_fn(Scalar type);
-TileFn truth_fn(Scalar type);                 // != 0, of f32, f64 and i64
+TileFn truth_fn(Scalar type);  // != 0, of f32, f64 and i64
+TileFn double_math_fn(ExprOp op);
 TileFn rare_fn(ExprOp op, unsigned scalars);  // on float lanes, of one operand or two
 TileFn scalar_math_fn(ExprOp op, Scalar type);
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars);
