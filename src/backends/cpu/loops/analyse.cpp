@@ -24,7 +24,8 @@ bool is_join(ExprOp op) {
 bool absorbs(const Kernel& k, const Expr& e, size_t n) {
   const Expr& operand = k.exprs[static_cast<size_t>(e.in[n])];
   if (e.op == ExprOp::select)
-    return n == 0 && is_comparison(operand.op) && k.exprs[static_cast<size_t>(operand.in[0])].type == Scalar::f32;
+    return n == 0 && (is_comparison(operand.op) || operand.op == ExprOp::isnan) &&
+           k.exprs[static_cast<size_t>(operand.in[0])].type == Scalar::f32;
   return (e.op == ExprOp::add || e.op == ExprOp::sub) && operand.op == ExprOp::mul;
 }
 bool pairs(const Kernel& k, const Expr& e, size_t n) {
@@ -33,15 +34,15 @@ bool pairs(const Kernel& k, const Expr& e, size_t n) {
 
 // Of expressions that run over the same lanes, the first with one use, two become one instruction.
 void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
+  const auto alone = [&](size_t i) {
+    return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.polynomials[i].terms.empty();
+  };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    if (e.type != Scalar::f32 || a.fused[i] >= 0 || a.absorbed[i] || !a.polynomials[i].terms.empty()) continue;
+    if (e.type != Scalar::f32 || !alone(i)) continue;
     for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
       const auto inner = static_cast<size_t>(e.in[n]);
-      if (!one(k, e, n) || a.uses[inner] != 1 || a.fused[inner] >= 0 || a.absorbed[inner] ||
-          !a.polynomials[inner].terms.empty() || a.depends.dims[inner] != a.depends.dims[i] ||
-          a.depends.stage[inner] != a.depends.stage[i])
-        continue;
+      if (!one(k, e, n) || a.uses[inner] != 1 || !alone(inner) || !together(a, inner, i)) continue;
       a.fused[i] = static_cast<int>(n);
       a.absorbed[inner] = 1;
       break;
@@ -92,6 +93,54 @@ void mark_polynomials(const Kernel& k, Analysis& a) {
     std::reverse(p.terms.begin(), p.terms.end());
     for (const int32_t e : inner) a.absorbed[static_cast<size_t>(e)] = 1;
     a.polynomials[i] = std::move(p);
+  }
+}
+
+// A choice, by a bound, of a value or its product.
+void mark_leaks(const Kernel& k, Analysis& a) {
+  a.leaks.assign(k.exprs.size(), -1);
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::select || e.type != Scalar::f32) continue;
+    const Expr& less = k.exprs[static_cast<size_t>(e.in[0])];
+    const auto relation = static_cast<size_t>(e.in[0]), product = static_cast<size_t>(e.in[2]);
+    const auto& factors = k.exprs[product].in;
+    if (less.op != ExprOp::lt || less.in[1] != e.in[1] || k.exprs[product].op != ExprOp::mul ||
+        k.exprs[static_cast<size_t>(less.in[0])].op != ExprOp::constant ||
+        (factors[0] != e.in[1] && factors[1] != e.in[1]))
+      continue;
+    if (a.uses[relation] != 1 || a.uses[product] != 1 || a.absorbed[product] || a.absorbed[relation] ||
+        !together(a, relation, i) || !together(a, product, i) || !together(a, static_cast<size_t>(e.in[1]), i))
+      continue;
+    a.leaks[i] = factors[0] == e.in[1] ? factors[1] : factors[0];
+    a.absorbed[relation] = a.absorbed[product] = 1;
+  }
+}
+
+// y + 1/y < 0 ? −x : x, as |x| with the sign of y is written.
+void mark_signs(const Kernel& k, Analysis& a) {
+  a.signs.assign(k.exprs.size(), -1);
+  const auto at = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
+  const auto is = [&](int32_t i, double number) { return at(i).op == ExprOp::constant && at(i).number == number; };
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::select || e.type < Scalar::f32) continue;
+    const Expr &less = at(e.in[0]), &negative = at(e.in[1]);
+    if (less.op != ExprOp::lt || at(less.in[0]).op != ExprOp::add || !is(less.in[1], 0) || negative.op != ExprOp::neg ||
+        negative.in[0] != e.in[2])
+      continue;
+    const Expr& sum = at(less.in[0]);
+    const Expr& inverse = at(sum.in[1]);
+    if (inverse.op != ExprOp::div || !is(inverse.in[0], 1) || inverse.in[1] != sum.in[0] || sum.type != e.type)
+      continue;
+    const int32_t parts[] = {e.in[0], e.in[1], less.in[0], sum.in[1]};
+    const auto apart = [&](int32_t p) {
+      const auto j = static_cast<size_t>(p);
+      return a.uses[j] != 1 || a.absorbed[j] || !together(a, j, i);
+    };
+    if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
+    for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
+    a.signs[i] = sum.in[0];
   }
 }
 
@@ -217,6 +266,8 @@ Analysis analyse(const Plan& plan) {
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
   }
   mark_polynomials(k, a);
+  mark_signs(k, a);
+  mark_leaks(k, a);
   mark_fused(k, a, absorbs);
   mark_fused(k, a, pairs);
   mark_draws(k, a);

@@ -27,6 +27,8 @@ struct Analysis {
   std::vector<int> fused;      // which operand is computed in the same instruction, or -1
   std::vector<char> absorbed;  // is such an operand, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;
+  std::vector<int32_t> signs;           // whose sign turns the operand of a choice; else -1
+  std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
   std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };
 

@@ -300,6 +300,8 @@ Operand Emitter::compute(int32_t i) {
     return drawn(e.in[0], Scalar::f32);
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
+  if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
+  if (a_.leaks[static_cast<size_t>(i)] >= 0) return leak(i, mask, span);
   if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
   return a_.fused[static_cast<size_t>(i)] >= 0 ? fused(i, mask, span) : plain(i, mask, span);
 }
@@ -363,13 +365,31 @@ Operand Emitter::polynomial(int32_t i, DimSet mask, Span span) {
 Operand Emitter::choice(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   const Expr& relation = expr(e.in[0]);
+  const bool itself = relation.op == ExprOp::isnan;
   Inst inst;
   unsigned scalars = bind(inst, 0, value(relation.in[0]), span);
-  scalars |= bind(inst, 1, value(relation.in[1]), span);
+  scalars |= bind(inst, 1, value(relation.in[itself ? 0 : 1]), span);
   scalars |= bind(inst, 2, value(e.in[1]), span);
   scalars |= bind(inst, 3, value(e.in[2]), span);
-  inst.fn = choose_fn(relation.op, scalars);
+  inst.fn = choose_fn(itself ? ExprOp::ne : relation.op, scalars);
   return push(inst, mask, span, 4);
+}
+
+Operand Emitter::leak(int32_t i, DimSet mask, Span span) {
+  const Expr& e = expr(i);
+  Inst inst;
+  bind(inst, 0, value(expr(e.in[0]).in[0]), span);
+  bind(inst, 1, spread(value(e.in[1]), mask, span), span);
+  inst.fn = leak_fn(bind(inst, 2, value(a_.leaks[static_cast<size_t>(i)]), span) != 0);
+  return push(inst, mask, span, 4);
+}
+
+Operand Emitter::flip(int32_t i, DimSet mask, Span span) {
+  Inst inst;
+  bind(inst, 0, spread(value(expr(i).in[2]), mask, span), span);
+  bind(inst, 1, spread(value(a_.signs[static_cast<size_t>(i)]), mask, span), span);
+  inst.fn = flip_fn(expr(i).type);
+  return push(inst, mask, span, lane_bytes(expr(i).type));
 }
 
 // Two operations where there is an instruction of both.

@@ -52,6 +52,8 @@ class Emitter {
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);
   Operand choice(int32_t i, DimSet mask, Span span);
+  Operand leak(int32_t i, DimSet mask, Span span);
+  Operand flip(int32_t i, DimSet mask, Span span);
   Operand polynomial(int32_t i, DimSet mask, Span span);
   Operand pair(int32_t i, DimSet mask, Span span);
   Operand drawn(int32_t i, Scalar type);

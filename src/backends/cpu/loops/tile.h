@@ -67,6 +67,9 @@ TileFn copy_fn(size_t lane_bytes, bool scalar);
 enum class FusedOp : uint8_t { mul_add, mul_sub, neg_mul_add };  // a·b + c, a·b − c, c − a·b
 TileFn fused_fn(FusedOp op, unsigned scalars);                   // f32
 
+TileFn leak_fn(bool fixed);   // in[0] < in[1] ? in[1] : in[1] · in[2], f32, of one in[0]; `fixed`: and of one in[2]
+TileFn flip_fn(Scalar type);  // in[0], or −in[0] where in[1] has a sign and is a number; f32 and f64
+
 // What a value x is joined with y by, f32. at_most, at_least: of one y that is neither NaN nor zero, in any order;
 // positive: max(x, +0).
 enum class Link : uint8_t { add, sub, from, mul, div, over, min, max, at_most, at_least, positive };

@@ -161,6 +161,43 @@ void choose(const TileCall& c) {
       for (int64_t k = j; k < j + lane_block; k += lanes<float>) one(k);
   }
 }
+// in[0] < in[1] ? in[1] : in[1] · in[2], of one in[0] in a row.
+template <bool fixed>
+void leak(const TileCall& c) {
+  const Lanes<float> d;
+  const int64_t n = lanes_of(c);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float *x = row_of<float>(c, 1, r), *slope = row_of<float>(c, 2, r);
+    float* out = dst_row_of<float>(c, r);
+    const auto bound = hn::Set(d, *row_of<float>(c, 0, r)), same = hn::Set(d, *slope);
+    for (int64_t j = 0; j < n; j += lane_block)
+      for (int64_t k = j; k < j + lane_block; k += lanes<float>) {
+        const auto one = hn::LoadU(d, x + k);
+        hn::StoreU(hn::IfThenElse(hn::Lt(bound, one), one, hn::Mul(one, fixed ? same : hn::LoadU(d, slope + k))), d,
+                   out + k);
+      }
+  }
+}
+TileFn find_leak(bool fixed) { return fixed ? leak<true> : leak<false>; }
+
+// in[0], or less it where in[1] has a sign and is a number.
+template <class T>
+void flip(const TileCall& c) {
+  const Lanes<T> d;
+  const int64_t n = lanes_of(c);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const T *a = row_of<T>(c, 0, r), *b = row_of<T>(c, 1, r);
+    T* out = dst_row_of<T>(c, r);
+    for (int64_t j = 0; j < n; j += lane_block)
+      for (int64_t k = j; k < j + lane_block; k += lanes<T>) {
+        const auto y = hn::LoadU(d, b + k);
+        const auto sign = hn::IfThenZeroElse(hn::IsNaN(y), hn::And(y, hn::SignBit(d)));
+        hn::StoreU(hn::Xor(hn::LoadU(d, a + k), sign), d, out + k);
+      }
+  }
+}
+TileFn find_flip(Scalar type) { return type == Scalar::f32 ? flip<float> : flip<double>; }
+
 template <class F, unsigned... scalars>
 TileFn choose_by(unsigned which, std::integer_sequence<unsigned, scalars...>) {
   constexpr TileFn fns[] = {choose<F, scalars>...};
@@ -190,6 +227,8 @@ HWY_EXPORT(find_compare);
 HWY_EXPORT(find_is_nan);
 HWY_EXPORT(find_truth);
 HWY_EXPORT(find_choose);
+HWY_EXPORT(find_leak);
+HWY_EXPORT(find_flip);
 
 TileFn compare_fn(ExprOp op, Scalar type, unsigned scalars) {
   return HWY_DYNAMIC_DISPATCH(find_compare)(op, type, scalars);
@@ -197,5 +236,7 @@ TileFn compare_fn(ExprOp op, Scalar type, unsigned scalars) {
 TileFn is_nan_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_is_nan)(type); }
 TileFn truth_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_truth)(type); }
 TileFn choose_fn(ExprOp relation, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_choose)(relation, scalars); }
+TileFn leak_fn(bool fixed) { return HWY_DYNAMIC_DISPATCH(find_leak)(fixed); }
+TileFn flip_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_flip)(type); }
 }  // namespace npusim::cpu
 #endif

@@ -1,5 +1,5 @@
-// Tile functions of logarithms and exponentials on double lanes, within an ulp (the polynomials are those of fdlibm),
-// and of polynomials on both kinds of float lanes.
+// Tile functions of roots, logarithms and exponentials on double lanes, within an ulp (the polynomials are those of
+// fdlibm), and of polynomials on both kinds of float lanes.
 #include "backends/cpu/loops/tile.h"
 #include "backends/cpu/vector_targets.h"
 
@@ -75,6 +75,23 @@ struct Exp {
   static double scalar(double x) { return std::exp(x); }
 };
 
+struct Root {
+  static HWY_INLINE V of(V x) { return hn::Sqrt(x); }
+};
+struct InverseRoot {
+  static HWY_INLINE V of(V x) { return hn::Div(hn::Set(D(), 1), hn::Sqrt(x)); }
+};
+template <class F>
+void everywhere(const TileCall& c) {
+  const D d;
+  const int64_t n = lanes_of(c);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const double* a = row_of<double>(c, 0, r);
+    double* out = dst_row_of<double>(c, r);
+    for (int64_t j = 0; j < n; j += lanes) hn::StoreU(F::of(hn::LoadU(d, a + j)), d, out + j);
+  }
+}
+
 // Lanes that the vector's function does not hold for are the C library's, one by one: what stands beside an element
 // does not change its bits.
 template <class F>
@@ -106,6 +123,10 @@ TileFn find_double_math(ExprOp op) {
       return unary<Log>;
     case ExprOp::exp:
       return unary<Exp>;
+    case ExprOp::sqrt:
+      return everywhere<Root>;
+    case ExprOp::rsqrt:
+      return everywhere<InverseRoot>;
     default:
       return nullptr;
   }

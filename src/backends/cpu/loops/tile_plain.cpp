@@ -260,12 +260,6 @@ struct Magnitude {
   static int64_t of(int64_t a) { return a < 0 ? WrapMinus::of(0, a) : a; }
   static double of(double a) { return std::fabs(a); }
 };
-struct Root {
-  static double of(double a) { return std::sqrt(a); }
-};
-struct InverseRoot {
-  static double of(double a) { return 1 / std::sqrt(a); }
-};
 struct Not {
   static uint8_t of(uint8_t a) { return a ^ 1; }
 };
@@ -294,10 +288,6 @@ TileFn find_plain_unary(ExprOp op, Scalar type) {
       return unary<Negate, double, double>;
     case ExprOp::abs:
       return unary<Magnitude, double, double>;
-    case ExprOp::sqrt:
-      return unary<Root, double, double>;
-    case ExprOp::rsqrt:
-      return unary<InverseRoot, double, double>;
     default:
       return nullptr;
   }

@@ -18,10 +18,12 @@ class Chain {
   Kernel make(DType dtype) {
     dtype_ = dtype;
     Ex x = operand();
+    std::vector<Ex> between;
     for (int64_t step = 0, steps = 2 + pick(4); step < steps; ++step) {
-      x = joined(x);
-      if (stores_all_) store(x);
+      between.push_back(x = joined(x));
     }
+    for (const Ex& value : between)
+      if (stores_all_) store(value);
     store(x);
     return b_.finish("chain");
   }
