@@ -103,17 +103,14 @@ void choose_extents(Plan& plan, const Choice& c) {
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
-// A tile's: half as many of chains of wide lanes, so that their registers fit L1; more where little is in registers, as
-// each tile has its price.
+// A tile's: half as many of chains of wide lanes, so that their registers fit L1.
 int64_t elements_of(const Kernel& k, const Choice& c) {
   if (c.reduces || c.scans) return tile_elements;
-  int wide = 0, all = 0;
+  int wide = 0;
   for (const Expr& e : k.exprs) {
-    if (expr_arity(e.op) == 0) continue;
-    ++all;
-    wide += e.type == Scalar::f64 || e.type == Scalar::i64;
+    wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
   }
-  return wide > 4 ? tile_elements / 2 : all <= 2 ? 2 * tile_elements : tile_elements;
+  return wide > 4 ? tile_elements / 2 : tile_elements;
 }
 
 // Whether whole rows are combined with what is there: of such a tile little but indices is in scratch.

@@ -11,7 +11,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <limits>
 
 // Once per instruction set, and so behind the above.
@@ -42,6 +41,16 @@ HWY_INLINE W polynomial(W, W sum) { return sum; }
 template <typename... Rest>
 HWY_INLINE W polynomial(W x, W sum, double next, Rest... rest) {
   return polynomial(x, hn::MulAdd(sum, x, wide(Wide(), next)), rest...);
+}
+
+// The same as two of its square, which do not wait for each other.
+template <size_t n>
+HWY_INLINE W by_halves(Wide d, W x, const double (&coefficients)[n]) {
+  const W square = hn::Mul(x, x);
+  W first = wide(d, coefficients[0]), second = wide(d, coefficients[1]);
+  for (size_t i = 2; i < n; i += 2) first = hn::MulAdd(first, square, wide(d, coefficients[i]));
+  for (size_t i = 3; i < n; i += 2) second = hn::MulAdd(second, square, wide(d, coefficients[i]));
+  return n % 2 ? hn::MulAdd(second, x, first) : hn::MulAdd(first, x, second);
 }
 
 // The angle in [0, π/2] whose tangent is y / x, both not negative and not both 0: of a quotient up to tan(π/8), by one
@@ -159,8 +168,7 @@ struct Erfc {
     const W inverse = hn::Div(one, hn::Mul(above, twice));
     const W t = hn::MulAdd(hn::Mul(hn::Mul(hn::Sub(a, three), twice), inverse), wide(d, 1.29126213592233),
                            wide(d, 0.2912621359223301));
-    W p = wide(d, coefficients[0]);
-    for (size_t i = 1; i < std::size(coefficients); ++i) p = hn::MulAdd(p, t, wide(d, coefficients[i]));
+    const W p = by_halves(d, t, coefficients);
     const W y = hn::Mul(hn::Mul(exp_of(d, hn::Neg(hn::Mul(a, a))), p), hn::Mul(above, inverse));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(wide(d, 2), y), y);
   }
@@ -171,8 +179,7 @@ struct Erfc {
     const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
     const W anchored = hn::MulAdd(x, wide(d, 1.4426950408889634), anchor);
     const W r = hn::NegMulAdd(hn::Sub(anchored, anchor), wide(d, 0.6931471805599453), x);
-    W p = wide(d, coefficients[0]);
-    for (size_t i = 1; i < std::size(coefficients); ++i) p = hn::MulAdd(p, r, wide(d, coefficients[i]));
+    const W p = by_halves(d, r, coefficients);
     return hn::BitCast(d, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<52>(hn::BitCast(bits, anchored))));
   }
   static M holds(Wide d, W x) { return within(d, x, std::numeric_limits<double>::infinity()); }
