@@ -1,4 +1,4 @@
-"""Functions of elements as PyTorch has them, where they are computed in another way: zeros of both signs, infinities, NaN."""
+"""Functions of elements that are computed in another way than PyTorch's: zeros of both signs, infinities, NaN."""
 
 import itertools
 
@@ -71,6 +71,7 @@ def test_of_two(name, dtype):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool], ids=str)
 def test_bits_and_relations(dtype):
     generator = torch.Generator().manual_seed(3)
-    x, y = (torch.randint(0, 2 if dtype == torch.bool else 100, (211,), generator=generator).to(dtype) for _ in range(2))
+    most = 2 if dtype == torch.bool else 100
+    x, y = (torch.randint(0, most, (211,), generator=generator).to(dtype) for _ in range(2))
     for function in (torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor, torch.eq, torch.lt, torch.ge):
         same(found(function, x, y), function(x, y))
