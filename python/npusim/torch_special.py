@@ -9,6 +9,12 @@ import torch
 from torch import Tensor
 
 SHIFT = 10  # series in 1/w are for large w: recurrences lead up to them
+# z(z + 1)…(z + 9) is this polynomial of z(z + 9), whose factors are z(z + 9) + k(9 − k); and its derivative.
+RISING = (0.0, 40320.0, 12176.0, 1308.0, 60.0, 1.0)
+RISING_SLOPE = tuple(n * term for n, term in enumerate(RISING))[1:]
+# Of sin(πu) / u and cos(πu) in powers of u².
+SINE = tuple((-1) ** n * math.pi ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(12))
+COSINE = tuple((-1) ** n * math.pi ** (2 * n) / math.factorial(2 * n) for n in range(12))
 # Of the digamma function, in powers of 1/w², and of the logarithm of the gamma function, in odd ones of 1/w.
 DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760)
 LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
@@ -43,8 +49,8 @@ def in_float64(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tenso
 
 
 def _series(terms: tuple[float, ...], x: Tensor) -> Tensor:
-    total = torch.zeros_like(x)
-    for term in reversed(terms):
+    total = torch.full_like(x, terms[-1])
+    for term in reversed(terms[:-1]):
         total = total * x + term
     return total
 
@@ -58,25 +64,25 @@ def _shifted(z: Tensor) -> tuple[Tensor, Tensor]:
 def lgamma(x: Tensor) -> Tensor:
     z = torch.where(x < 0.5, 1 - x, x)
     w, near = _shifted(z)
-    rising = torch.ones_like(z)
-    for k in range(SHIFT):
-        rising = rising * (z + k)
+    rising = _series(RISING, z * (z + 9))
     up = (w - 0.5) * w.log() - w + 0.5 * math.log(2 * math.pi) + _series(LGAMMA, 1 / (w * w)) / w
     found = up - torch.where(near, rising, 1.0).log()
-    reflected = math.log(math.pi) - (math.pi * (x - x.round())).sin().abs().log() - found
+    apart = x - x.round()
+    reflected = math.log(math.pi) - (_series(SINE, apart * apart) * apart).abs().log() - found
     return torch.where(x.isinf(), math.inf, torch.where(x < 0.5, reflected, found))
 
 
 def digamma(x: Tensor) -> Tensor:
     z = torch.where(x < 0.5, 1 - x, x)
     w, near = _shifted(z)
-    falling = torch.zeros_like(z)
-    for k in range(SHIFT):
-        falling = falling + 1 / (z + k)
+    t = z * (z + 9)
+    falling = (2 * z + 9) * _series(RISING_SLOPE, t) / _series(RISING, t)
     square = 1 / (w * w)
     found = w.log() - 0.5 / w + square * _series(DIGAMMA, square) - torch.where(near, falling, 0.0)
     apart = x - x.round()
-    reflected = found - math.pi / (math.pi * torch.where(apart == 0, math.nan, apart)).tan()
+    part = apart * apart
+    cotangent = _series(COSINE, part) / (_series(SINE, part) * torch.where(apart == 0, math.nan, apart))
+    reflected = found - math.pi * cotangent
     at_zero = torch.copysign(torch.full_like(x, math.inf), -x)
     return torch.where(x == 0, at_zero, torch.where(x == math.inf, x, torch.where(x < 0.5, reflected, found)))
 

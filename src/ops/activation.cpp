@@ -49,9 +49,10 @@ Ex softplus(Ex x, const OpCall& c) {
   return select(scaled > real_attr(x, c, "threshold"), x, log1p(exp(scaled)) / real_attr(x, c, "beta"));
 }
 
+// What of |x| is above the bound, with the sign of x: of zero and infinity, too.
 Ex softshrink(Ex x, const OpCall& c) {
-  const Ex bound = real_attr(x, c, "lambd");
-  return select(x > bound, x - bound, select(x < -bound, x + bound, x * 0));
+  const Ex size = max(abs(x) - real_attr(x, c, "lambd"), 0);
+  return select(x + 1 / x < 0, -size, size);
 }
 
 Ex leaky_relu(Ex x, Ex slope) { return select(x > 0, x, x * slope); }
@@ -76,6 +77,7 @@ Ex nan_to_num(Ex x, const OpCall& c) {
     return literal(x, c.is_none(name) ? otherwise : c.number(name));
   };
   const double top = largest(c.outputs[0].dtype);
+  if (c.is_none("posinf") && c.is_none("neginf")) return select(isnan(x), value("nan", 0), min(max(x, -top), top));
   const Ex finite = select(x == infinity, value("posinf", top), select(x == -infinity, value("neginf", -top), x));
   return select(isnan(x), value("nan", 0), finite);
 }

@@ -30,7 +30,7 @@ Ex round_decimals(Ex x, const OpCall& call) {
 
 Ex signbit(Ex x) {
   if (!is_real(x)) return x < 0;
-  return x < 0 || (x == 0 && 1 / x < 0);
+  return x + 1 / x < 0;  // of zeros and infinities, too
 }
 
 // Absolute value of a boolean is the boolean.
@@ -43,7 +43,9 @@ constexpr auto area_sine = [](Ex x) { return asinh(x); };
 constexpr auto area_cosine = [](Ex x) { return acosh(x); };
 constexpr auto area_tangent = [](Ex x) { return atanh(x); };
 constexpr auto truncate = [](Ex x) { return trunc(x); };
-constexpr auto sign = [](Ex x) { return (x > 0) - (x < 0); };
+constexpr auto sign = [](Ex x) {  // of NaN 0
+  return is_real(x) ? select(x > 0, 1.0, select(x < 0, -1.0, literal(x, 0.0))) : (x > 0) - (x < 0);
+};
 constexpr auto error_function = [](Ex x) { return erf(x); };
 constexpr auto exponential_less_one = [](Ex x) { return expm1(x); };
 constexpr auto power_of_two = [](Ex x) { return exp2(x); };

@@ -73,6 +73,22 @@ HWY_INLINE V exp_in_range(D d, V x) {
   return scale(d, exp_polynomial(d, r), n);
 }
 
+// e^x for x in [-86, 88], or NaN: 2^n is a normal number.
+template <class D, class V>
+HWY_INLINE V exp_of_normal(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  return exp_in_range(d, x);
+#else
+  const IntOf<D> di;
+  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+  const V anchored = hn::MulAdd(x, hn::Set(d, 1.44269504f), anchor), n = hn::Sub(anchored, anchor);
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 127)));
+  return hn::Mul(exp_polynomial(d, r), hn::BitCast(d, power));
+#endif
+}
+
 template <class D, class V>
 HWY_INLINE V vector_exp(D d, V x) {
   return exp_in_range(d, clamp_keeping_nan(d, x, -104.0f, 89.0f));
@@ -173,7 +189,7 @@ HWY_INLINE V vector_tanh(D d, V x) {
                          -3.33332819422e-1f);
   const V small = hn::MulAdd(hn::Mul(p, z), x, x);  // of −0 it is 0
   const V far = hn::Min(hn::Set(d, 20.0f), a);
-  const V e = exp_in_range(d, hn::Add(far, far));
+  const V e = exp_of_normal(d, hn::Add(far, far));
   const V large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
   return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
 }
@@ -187,7 +203,7 @@ HWY_INLINE V vector_erf(D d, V x) {
   V q = polynomial(d, far, hn::Set(d, -1.72853470e-5f), 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f,
                    -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f);
   q = hn::Sub(hn::Mul(q, far), far);
-  const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_in_range(d, q)), x);
+  const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_of_normal(d, q)), x);
   const V p = polynomial(d, s, hn::Set(d, -5.96761703e-4f), 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
                          -3.76125336e-1f, 1.28379166e-1f);
   return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, hn::MulAdd(p, x, x));

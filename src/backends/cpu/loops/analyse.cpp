@@ -2,6 +2,8 @@
 #include "backends/cpu/loops/analyse.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "backends/cpu/loops/place_of_extreme.h"
 #include "kernel/facts/visit.h"
@@ -9,18 +11,41 @@
 namespace npusim::cpu {
 namespace {
 
-// Products with one use, by a sum that runs over the same lanes, become one instruction with it.
-void mark_fused(const Kernel& k, Analysis& a) {
+bool together(const Analysis& a, size_t i, size_t j) {
+  return a.depends.dims[i] == a.depends.dims[j] && a.depends.stage[i] == a.depends.stage[j];
+}
+
+bool is_join(ExprOp op) {
+  return op == ExprOp::add || op == ExprOp::sub || op == ExprOp::mul || op == ExprOp::div || op == ExprOp::min ||
+         op == ExprOp::max;
+}
+
+// Whether an instruction of the expression is better one with that of its operand `n`: a product rounds once with a
+// sum, a comparison needs no bytes where it decides.
+bool absorbs(const Kernel& k, const Expr& e, size_t n) {
+  const Expr& operand = k.exprs[static_cast<size_t>(e.in[n])];
+  if (e.op == ExprOp::select)
+    return n == 0 && (is_comparison(operand.op) || operand.op == ExprOp::isnan) &&
+           k.exprs[static_cast<size_t>(operand.in[0])].type == Scalar::f32;
+  return (e.op == ExprOp::add || e.op == ExprOp::sub) && operand.op == ExprOp::mul;
+}
+bool pairs(const Kernel& k, const Expr& e, size_t n) {
+  return is_join(e.op) && is_join(k.exprs[static_cast<size_t>(e.in[n])].op);
+}
+
+// Of expressions that run over the same lanes, the first with one use, two become one instruction.
+void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
+  const auto alone = [&](size_t i) {
+    return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.polynomials[i].terms.empty();
+  };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    if (e.type != Scalar::f32 || (e.op != ExprOp::add && e.op != ExprOp::sub)) continue;
-    for (size_t n = 0; n < 2; ++n) {
-      const auto product = static_cast<size_t>(e.in[n]);
-      if (k.exprs[product].op != ExprOp::mul || a.uses[product] != 1 || a.depends.dims[product] != a.depends.dims[i] ||
-          a.depends.stage[product] != a.depends.stage[i])
-        continue;
+    if (e.type != Scalar::f32 || !alone(i)) continue;
+    for (size_t n = 0; n < static_cast<size_t>(expr_arity(e.op)); ++n) {
+      const auto inner = static_cast<size_t>(e.in[n]);
+      if (!one(k, e, n) || a.uses[inner] != 1 || !alone(inner) || !together(a, inner, i)) continue;
       a.fused[i] = static_cast<int>(n);
-      a.absorbed[product] = 1;
+      a.absorbed[inner] = 1;
       break;
     }
   }
@@ -35,7 +60,102 @@ void mark_summed(const Kernel& k, Analysis& a) {
     const bool product = x.op == ExprOp::mul && x.type == Scalar::f32;
     const bool condition =
         x.op == ExprOp::cast && x.type == Scalar::i64 && k.exprs[static_cast<size_t>(x.in[0])].type == Scalar::boolean;
-    if (a.uses[summed] == 1 && (product || condition) && (a.depends.dims[summed] & a.row) != 0) a.absorbed[summed] = 1;
+    if (a.uses[summed] == 1 && !a.absorbed[summed] && (product || condition) && (a.depends.dims[summed] & a.row) != 0)
+      a.absorbed[summed] = 1;
+  }
+}
+
+// A step of Horner's rule: the expression is a product, which nothing else uses, and a constant.
+struct Step {
+  int32_t product = -1;
+  double term = 0;
+};
+std::optional<Step> step_of(const Kernel& k, const Analysis& a, int32_t i) {
+  const Expr& e = k.exprs[static_cast<size_t>(i)];
+  if (e.op != ExprOp::add || e.type < Scalar::f32) return std::nullopt;
+  for (size_t n = 0; n < 2; ++n) {
+    const auto product = static_cast<size_t>(e.in[n]);
+    const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
+    if (k.exprs[product].op == ExprOp::mul && a.uses[product] == 1 && other.op == ExprOp::constant &&
+        together(a, product, static_cast<size_t>(i)))
+      return Step{e.in[n], other.number};
+  }
+  return std::nullopt;
+}
+
+// Polynomials of two steps and more, from the last step down.
+void mark_polynomials(const Kernel& k, Analysis& a) {
+  a.polynomials.resize(k.exprs.size());
+  for (size_t i = k.exprs.size(); i-- > 0;) {
+    if (a.absorbed[i]) continue;
+    Polynomial p;
+    std::vector<int32_t> inner;
+    for (auto at = static_cast<int32_t>(i); const auto step = step_of(k, a, at);) {
+      const auto& factors = k.exprs[static_cast<size_t>(step->product)].in;
+      const auto goes_on = [&](int32_t f) {
+        return step_of(k, a, f) && a.uses[static_cast<size_t>(f)] == 1 && together(a, static_cast<size_t>(f), i);
+      };
+      if (p.x < 0) p.x = goes_on(factors[0]) ? factors[1] : factors[0];
+      if (factors[0] != p.x && factors[1] != p.x) break;
+      p.start = factors[0] == p.x ? factors[1] : factors[0];
+      p.terms.push_back(step->term);
+      inner.push_back(step->product);
+      if (!goes_on(p.start)) break;
+      inner.push_back(at = p.start);
+    }
+    if (p.terms.size() < 2) continue;
+    if (inner.back() == p.start) inner.pop_back();  // a step of another variable: it is where this one starts
+    std::reverse(p.terms.begin(), p.terms.end());
+    for (const int32_t e : inner) a.absorbed[static_cast<size_t>(e)] = 1;
+    a.polynomials[i] = std::move(p);
+  }
+}
+
+// A choice, by a bound, of a value or its product.
+void mark_leaks(const Kernel& k, Analysis& a) {
+  a.leaks.assign(k.exprs.size(), -1);
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::select || e.type != Scalar::f32) continue;
+    const Expr& less = k.exprs[static_cast<size_t>(e.in[0])];
+    const auto relation = static_cast<size_t>(e.in[0]), product = static_cast<size_t>(e.in[2]);
+    const auto& factors = k.exprs[product].in;
+    if (less.op != ExprOp::lt || less.in[1] != e.in[1] || k.exprs[product].op != ExprOp::mul ||
+        k.exprs[static_cast<size_t>(less.in[0])].op != ExprOp::constant ||
+        (factors[0] != e.in[1] && factors[1] != e.in[1]))
+      continue;
+    if (a.uses[relation] != 1 || a.uses[product] != 1 || a.absorbed[product] || a.absorbed[relation] ||
+        !together(a, relation, i) || !together(a, product, i) || !together(a, static_cast<size_t>(e.in[1]), i))
+      continue;
+    a.leaks[i] = factors[0] == e.in[1] ? factors[1] : factors[0];
+    a.absorbed[relation] = a.absorbed[product] = 1;
+  }
+}
+
+// y + 1/y < 0 ? −x : x, as |x| with the sign of y is written.
+void mark_signs(const Kernel& k, Analysis& a) {
+  a.signs.assign(k.exprs.size(), -1);
+  const auto at = [&](int32_t i) -> const Expr& { return k.exprs[static_cast<size_t>(i)]; };
+  const auto is = [&](int32_t i, double number) { return at(i).op == ExprOp::constant && at(i).number == number; };
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::select || e.type < Scalar::f32) continue;
+    const Expr &less = at(e.in[0]), &negative = at(e.in[1]);
+    if (less.op != ExprOp::lt || at(less.in[0]).op != ExprOp::add || !is(less.in[1], 0) || negative.op != ExprOp::neg ||
+        negative.in[0] != e.in[2])
+      continue;
+    const Expr& sum = at(less.in[0]);
+    const Expr& inverse = at(sum.in[1]);
+    if (inverse.op != ExprOp::div || !is(inverse.in[0], 1) || inverse.in[1] != sum.in[0] || sum.type != e.type)
+      continue;
+    const int32_t parts[] = {e.in[0], e.in[1], less.in[0], sum.in[1]};
+    const auto apart = [&](int32_t p) {
+      const auto j = static_cast<size_t>(p);
+      return a.uses[j] != 1 || a.absorbed[j] || !together(a, j, i);
+    };
+    if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
+    for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
+    a.signs[i] = sum.in[0];
   }
 }
 
@@ -79,6 +199,29 @@ void use_tiles(const Kernel& k, Analysis& a) {
 }
 
 }  // namespace
+
+std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed) {
+  const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
+  const auto bound = static_cast<float>(other.number);
+  const bool known = fixed && other.op == ExprOp::constant && bound == bound;
+  switch (e.op) {
+    case ExprOp::add:
+      return Link::add;
+    case ExprOp::sub:
+      return n == 0 ? Link::sub : Link::from;
+    case ExprOp::mul:
+      return Link::mul;
+    case ExprOp::div:
+      return n == 0 ? Link::div : Link::over;
+    default:
+      break;
+  }
+  const bool least = e.op == ExprOp::min;
+  if (known && bound != 0) return least ? Link::at_most : Link::at_least;
+  if (n != 0) return std::nullopt;
+  if (!fixed) return least ? Link::min : Link::max;
+  return known && !least && !std::signbit(bound) ? std::optional(Link::positive) : std::nullopt;
+}
 
 double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keeping along a row
   switch (op) {
@@ -139,8 +282,12 @@ Analysis analyse(const Plan& plan) {
   }
   for (size_t i = 0; i < count; ++i)
     if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
-  mark_fused(k, a);
   mark_summed(k, a);
+  mark_polynomials(k, a);
+  mark_signs(k, a);
+  mark_leaks(k, a);
+  mark_fused(k, a, absorbs);
+  mark_fused(k, a, pairs);
   mark_draws(k, a);
   return a;
 }

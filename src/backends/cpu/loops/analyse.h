@@ -11,6 +11,12 @@ namespace npusim::cpu {
 
 inline DimSet bit(int d) { return d < 0 ? 0 : dim_bit(static_cast<size_t>(d)); }
 
+// start·xⁿ + terms[0]·xⁿ⁻¹ + …, by Horner's rule.
+struct Polynomial {
+  int32_t x = -1, start = -1;  // start: the highest coefficient, any expression
+  std::vector<double> terms;
+};
+
 struct Analysis {
   DimSet row = 0;   // the dimensions of the row
   DimSet tile = 0;  // those of the tile
@@ -18,12 +24,18 @@ struct Analysis {
   Dependence depends;  // what comes from a reduction or a scan lies in the tile, and so varies along it
   // By expression:
   std::vector<int> uses;
-  std::vector<int> fused;      // which operand of a sum is a product computed in the same instruction, or -1
-  std::vector<char> absorbed;  // is such a product or what a fold takes apart, or computed in a draw's instruction
+  std::vector<int> fused;      // which operand is computed in the same instruction, or -1
+  std::vector<char> absorbed;  // is such an operand or what a fold takes apart, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;
+  std::vector<int32_t> signs;           // whose sign turns the operand of a choice; else -1
+  std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
+  std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };
 
 Analysis analyse(const Plan& plan);
+
+// How the expression joins its operand `n` with its other one, where that is one lane or varies with it.
+std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed);
 
 // ns per element, roughly; from 0.5 on worth keeping along a row.
 double cost_of(ExprOp op);

@@ -104,6 +104,16 @@ void choose_extents(Plan& plan, const Choice& c) {
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
+// A tile's: half as many of chains of wide lanes, so that their registers fit L1.
+int64_t elements_of(const Kernel& k, const Choice& c) {
+  if (c.reduces || c.scans) return tile_elements;
+  int wide = 0;
+  for (const Expr& e : k.exprs) {
+    wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
+  }
+  return wide > 4 ? tile_elements / 2 : tile_elements;
+}
+
 // Whether whole rows are combined with what is there: of such a tile little but indices is in scratch.
 bool combines_rows(const Plan& plan) {
   const Kernel& k = plan.piece.kernel;
@@ -216,6 +226,7 @@ void choose_tile(Plan& plan) {
     c.reduces = c.reduces || e.op == ExprOp::reduce;
     c.scans = c.scans || e.op == ExprOp::scan;
   }
+  c.elements = elements_of(k, c);
   if (plan.serial) {
     choose_serial(plan, c);
   } else {

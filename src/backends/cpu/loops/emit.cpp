@@ -105,7 +105,7 @@ Operand Emitter::push(Inst inst, DimSet mask, Span span, int bytes) {
   Operand result;
   result.reg = inst.dst;
   result.span = span;
-  section().insts.push_back(inst);
+  section().insts.push_back(std::move(inst));
   return result;
 }
 
@@ -318,7 +318,15 @@ Operand Emitter::compute(int32_t i) {
     return drawn(e.in[0], Scalar::f32);
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
-  if (a_.fused[static_cast<size_t>(i)] >= 0) return fused(i, mask, span);
+  if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
+  if (a_.leaks[static_cast<size_t>(i)] >= 0) return leak(i, mask, span);
+  if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
+  return a_.fused[static_cast<size_t>(i)] >= 0 ? fused(i, mask, span) : plain(i, mask, span);
+}
+
+// One instruction of one expression.
+Operand Emitter::plain(int32_t i, DimSet mask, Span span) {
+  const Expr& e = expr(i);
   const Scalar in_type = expr(e.in[0]).type;
   Inst inst;
   unsigned scalars = 0;
@@ -350,6 +358,8 @@ Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   const auto n = static_cast<size_t>(a_.fused[static_cast<size_t>(i)]);
   const Expr& product = expr(e.in[n]);
+  if (e.op == ExprOp::select) return choice(i, mask, span);
+  if (product.op != ExprOp::mul || (e.op != ExprOp::add && e.op != ExprOp::sub)) return pair(i, mask, span);
   const FusedOp op = e.op == ExprOp::add ? FusedOp::mul_add : n == 0 ? FusedOp::mul_sub : FusedOp::neg_mul_add;
   Inst inst;
   unsigned scalars = bind(inst, 0, value(product.in[0]), span);
@@ -357,6 +367,66 @@ Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
   scalars |= bind(inst, 2, value(e.in[1 - n]), span);
   inst.fn = fused_fn(op, scalars);
   return push(inst, mask, span, 4);
+}
+
+Operand Emitter::polynomial(int32_t i, DimSet mask, Span span) {
+  const Polynomial& p = a_.polynomials[static_cast<size_t>(i)];
+  Inst inst;
+  inst.terms = p.terms;
+  bind(inst, 0, spread(value(p.x), mask, span), span);
+  const bool fixed = bind(inst, 1, value(p.start), span) != 0;
+  inst.fn = polynomial_fn(expr(i).type, fixed);
+  return push(inst, mask, span, lane_bytes(expr(i).type));
+}
+
+// What a comparison decides, in one instruction with it.
+Operand Emitter::choice(int32_t i, DimSet mask, Span span) {
+  const Expr& e = expr(i);
+  const Expr& relation = expr(e.in[0]);
+  const bool itself = relation.op == ExprOp::isnan;
+  Inst inst;
+  unsigned scalars = bind(inst, 0, value(relation.in[0]), span);
+  scalars |= bind(inst, 1, value(relation.in[itself ? 0 : 1]), span);
+  scalars |= bind(inst, 2, value(e.in[1]), span);
+  scalars |= bind(inst, 3, value(e.in[2]), span);
+  inst.fn = choose_fn(itself ? ExprOp::ne : relation.op, scalars);
+  return push(inst, mask, span, 4);
+}
+
+Operand Emitter::leak(int32_t i, DimSet mask, Span span) {
+  const Expr& e = expr(i);
+  Inst inst;
+  bind(inst, 0, value(expr(e.in[0]).in[0]), span);
+  bind(inst, 1, spread(value(e.in[1]), mask, span), span);
+  inst.fn = leak_fn(bind(inst, 2, value(a_.leaks[static_cast<size_t>(i)]), span) != 0);
+  return push(inst, mask, span, 4);
+}
+
+Operand Emitter::flip(int32_t i, DimSet mask, Span span) {
+  Inst inst;
+  bind(inst, 0, spread(value(expr(i).in[2]), mask, span), span);
+  bind(inst, 1, spread(value(a_.signs[static_cast<size_t>(i)]), mask, span), span);
+  inst.fn = flip_fn(expr(i).type);
+  return push(inst, mask, span, lane_bytes(expr(i).type));
+}
+
+// Two operations where there is an instruction of both.
+Operand Emitter::pair(int32_t i, DimSet mask, Span span) {
+  const auto n = static_cast<size_t>(a_.fused[static_cast<size_t>(i)]);
+  const Expr& outer = expr(i);
+  const int32_t at = outer.in[n];
+  const Expr& inner = expr(at);
+  Inst inst;
+  const bool first_fixed = bind(inst, 0, value(inner.in[0]), span) != 0;
+  const size_t running = first_fixed ? 1 : 0;  // the operand of the inner one that is a tile
+  const bool both = bind(inst, 0, value(inner.in[running]), span) != 0;
+  const bool fixed = bind(inst, 1, value(inner.in[1 - running]), span) != 0;
+  const bool last_fixed = bind(inst, 2, value(outer.in[1 - n]), span) != 0;
+  const auto first = link_of(k_, inner, running, fixed), second = link_of(k_, outer, n, last_fixed);
+  if (first && second && !both) inst.fn = pair_fn(*first, fixed, *second, last_fixed);
+  if (inst.fn) return push(inst, mask, span, 4);
+  local_[static_cast<size_t>(at)] = plain(at, mask, span);
+  return plain(i, mask, span);
 }
 
 // A word of a draw: half of a pair, which other words of the draw share.

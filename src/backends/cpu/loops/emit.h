@@ -51,8 +51,14 @@ class Emitter {
   void take_source(Move& m, const Store& s);
   bool copy_straight(Move& m, const Store& s);
   Operand compute(int32_t i);
+  Operand plain(int32_t i, DimSet mask, Span span);
   Operand index(int d, DimSet mask, Span span);
   Operand fused(int32_t i, DimSet mask, Span span);
+  Operand choice(int32_t i, DimSet mask, Span span);
+  Operand leak(int32_t i, DimSet mask, Span span);
+  Operand flip(int32_t i, DimSet mask, Span span);
+  Operand polynomial(int32_t i, DimSet mask, Span span);
+  Operand pair(int32_t i, DimSet mask, Span span);
   Operand drawn(int32_t i, Scalar type);
   bool only_copied(int32_t i) const;
   void find_addresses(Move& load, const Access& a);

@@ -151,6 +151,7 @@ void Frame::shape_call(Bound& b, size_t i) {
     call.fn = [](const TileCall& c) { run_move(*static_cast<const MoveCall*>(c.extra)); };
     return;
   }
+  if (!inst.terms.empty()) call.extra = &inst.terms;
   if (inst.index_dim >= 0) call.extra = &index_[static_cast<size_t>(inst.index_dim)];
   call.rows = inst.span == Span::full ? b.rows : 1;
   call.columns = inst.span == Span::one ? 1 : inst.span == Span::row ? b.rows : b.columns;

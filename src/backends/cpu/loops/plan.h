@@ -75,10 +75,11 @@ struct Inst {
   Operand in[most_operands];
   Span span = Span::full;
   Fold fold = Fold::none;
-  bool folds = false;  // dst is the accumulator of a reduction
-  int index_dim = -1;  // reads the tile's index along this dimension
-  int move = -1;       // runs this move (a gather)
-  int depth = -1;      // innermost loop of its section it depends on
+  bool folds = false;         // dst is the accumulator of a reduction
+  int index_dim = -1;         // reads the tile's index along this dimension
+  int move = -1;              // runs this move (a gather)
+  std::vector<double> terms;  // of a polynomial
+  int depth = -1;             // innermost loop of its section it depends on
 };
 
 struct Section {

@@ -32,24 +32,30 @@ T* dst_row_of(const TileCall& c, int64_t row) {
   return static_cast<T*>(c.dst) + row * c.dst_row;
 }
 
+// How many lanes to run over. Held by the loop, not read from the call: stores of bytes and of int64_t might change it
+// for all the compiler knows, which then vectorises nothing.
+inline int64_t lanes_of(const TileCall& c) { return c.n / lane_block * lane_block; }
+
 template <class F, class In, class Out>
 void unary(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const In* a = row_of<In>(c, 0, r);
     Out* out = dst_row_of<Out>(c, r);
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) out[j] = static_cast<Out>(F::of(a[j]));
+    for (int64_t j = 0; j < n; ++j) out[j] = static_cast<Out>(F::of(a[j]));
   }
 }
 
 template <class F, class In, class Out, bool sa, bool sb>
 void binary(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const In *a = row_of<In>(c, 0, r), *b = row_of<In>(c, 1, r);
     Out* out = dst_row_of<Out>(c, r);
     const In fa = *a, fb = *b;
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) out[j] = static_cast<Out>(F::of(sa ? fa : a[j], sb ? fb : b[j]));
+    for (int64_t j = 0; j < n; ++j) out[j] = static_cast<Out>(F::of(sa ? fa : a[j], sb ? fb : b[j]));
   }
 }
 

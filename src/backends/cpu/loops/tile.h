@@ -53,14 +53,33 @@ struct TileCall {
   Trap* trap = nullptr;
 };
 
+inline bool is_comparison(ExprOp op) {
+  return op == ExprOp::eq || op == ExprOp::ne || op == ExprOp::lt || op == ExprOp::le;
+}
+
 // Bit k of `scalars`: operand k is one lane per row. All return null where there is no such function.
 TileFn unary_fn(ExprOp op, Scalar type);
 TileFn binary_fn(ExprOp op, Scalar type, unsigned scalars);  // comparisons give boolean
 TileFn select_fn(Scalar type, unsigned scalars);
+TileFn choose_fn(ExprOp relation, unsigned scalars);  // in[0] (relation) in[1] ? in[2] : in[3], f32
 TileFn copy_fn(size_t lane_bytes, bool scalar);
 
 enum class FusedOp : uint8_t { mul_add, mul_sub, neg_mul_add };  // a·b + c, a·b − c, c − a·b
 TileFn fused_fn(FusedOp op, unsigned scalars);                   // f32
+
+TileFn leak_fn(bool fixed);   // in[0] < in[1] ? in[1] : in[1] · in[2], f32, of one in[0]; `fixed`: and of one in[2]
+TileFn flip_fn(Scalar type);  // in[0], or −in[0] where in[1] has a sign and is a number; f32 and f64
+
+// What a value x is joined with y by, f32. at_most, at_least: of one y that is neither NaN nor zero, in any order;
+// positive: max(x, +0).
+enum class Link : uint8_t { add, sub, from, mul, div, over, min, max, at_most, at_least, positive };
+// (in[0] first in[1]) second in[2], of which in[1] and in[2] may be one lane per row; from: y − x, over: y / x. Null
+// for products in sums.
+TileFn pair_fn(Link first, bool first_fixed, Link second, bool second_fixed);
+
+// By Horner's rule: a polynomial of in[0] that begins with in[1], one number if `fixed`, and has the others in
+// *(std::vector<double>*)extra. Of f32 and f64.
+TileFn polynomial_fn(Scalar type, bool fixed);
 
 TileFn cast_fn(Scalar from, Scalar to);
 TileFn widen_fn(DType dtype);   // memory to lanes of scalar_of(dtype); null where they are the same
@@ -101,6 +120,10 @@ TileFn place_fn(bool highest, Scalar type, Fold fold, bool last_nan, Places form
 TileFn float_unary_fn(ExprOp op);
 TileFn float_binary_fn(ExprOp op, unsigned scalars);
 TileFn float_select_fn(unsigned scalars);
+TileFn compare_fn(ExprOp op, Scalar type, unsigned scalars);  // of f32, f64 and i64
+TileFn is_nan_fn(Scalar type);
+TileFn truth_fn(Scalar type);  // != 0, of f32, f64 and i64
+TileFn double_math_fn(ExprOp op);
 TileFn rare_fn(ExprOp op, unsigned scalars);  // on float lanes, of one operand or two
 TileFn scalar_math_fn(ExprOp op, Scalar type);
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars);

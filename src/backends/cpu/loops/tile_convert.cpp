@@ -20,12 +20,13 @@ namespace {
 
 template <class T, bool scalar>
 void copy(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const T* a = row_of<T>(c, 0, r);
     T* out = dst_row_of<T>(c, r);
     const T fixed = *a;
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) out[j] = scalar ? fixed : a[j];
+    for (int64_t j = 0; j < n; ++j) out[j] = scalar ? fixed : a[j];
   }
 }
 
@@ -70,39 +71,42 @@ using F32 = hn::ScalableTag<float>;
 using F16 = hn::Rebind<hwy::float16_t, F32>;
 
 void from_f16(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint16_t* a = row_of<uint16_t>(c, 0, r);
     float* out = dst_row_of<float>(c, r);
     if constexpr (has_f16) {
-      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(F32())))
+      for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(F32())))
         hn::StoreU(hn::PromoteTo(F32(), hn::LoadU(F16(), reinterpret_cast<const hwy::float16_t*>(a + j))), F32(),
                    out + j);
     } else {
-      for (int64_t j = 0; j < c.n; ++j) out[j] = f16_to_float(a[j]);
+      for (int64_t j = 0; j < n; ++j) out[j] = f16_to_float(a[j]);
     }
   }
 }
 void to_f16(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of<float>(c, 0, r);
     uint16_t* out = dst_row_of<uint16_t>(c, r);
     if constexpr (has_f16) {
-      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(F32())))
+      for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(F32())))
         hn::StoreU(hn::DemoteTo(F16(), hn::LoadU(F32(), a + j)), F16(), reinterpret_cast<hwy::float16_t*>(out + j));
     } else {
-      for (int64_t j = 0; j < c.n; ++j) out[j] = float_to_f16(a[j]);
+      for (int64_t j = 0; j < n; ++j) out[j] = float_to_f16(a[j]);
     }
   }
 }
 void through_f16(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of<float>(c, 0, r);
     float* out = dst_row_of<float>(c, r);
     if constexpr (has_f16) {
-      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(F32())))
+      for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(F32())))
         hn::StoreU(hn::PromoteTo(F32(), hn::DemoteTo(F16(), hn::LoadU(F32(), a + j))), F32(), out + j);
     } else {
-      for (int64_t j = 0; j < c.n; ++j) out[j] = f16_to_float(float_to_f16(a[j]));
+      for (int64_t j = 0; j < n; ++j) out[j] = f16_to_float(float_to_f16(a[j]));
     }
   }
 }
@@ -120,6 +124,7 @@ struct Wrap {
 // Vectors of integers below 2^51 are the low bits of doubles around 3 · 2^51: exact, and so rounded once.
 template <class To>
 void from_integer(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   const hn::ScalableTag<double> d;
   const hn::RebindToSigned<decltype(d)> di;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -128,7 +133,7 @@ void from_integer(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const int64_t* a = row_of<int64_t>(c, 0, r);
     To* out = dst_row_of<To>(c, r);
-    for (int64_t j = 0; j < c.n; j += lanes) {
+    for (int64_t j = 0; j < n; j += lanes) {
       const auto x = hn::LoadU(di, a + j);
       if (!hn::AllTrue(di, hn::And(hn::Lt(x, hn::Set(di, limit)), hn::Gt(x, hn::Set(di, -limit))))) {
         for (int64_t i = j; i < j + lanes; ++i) out[i] = static_cast<To>(a[i]);
@@ -144,8 +149,9 @@ void from_integer(const TileCall& c) {
 }
 
 void iota(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   const int64_t begin = *static_cast<const int64_t*>(c.extra);
-  for (int64_t j = 0; j < c.n; ++j) static_cast<int64_t*>(c.dst)[j] = begin + j;
+  for (int64_t j = 0; j < n; ++j) static_cast<int64_t*>(c.dst)[j] = begin + j;
 }
 void index_value(const TileCall& c) {
   for (int64_t j = 0; j < lane_block; ++j) static_cast<int64_t*>(c.dst)[j] = *static_cast<const int64_t*>(c.extra);
@@ -169,8 +175,6 @@ TileFn find_copy(size_t lane_bytes, bool scalar) {
 template <class From>
 TileFn find_cast_from(Scalar to) {
   switch (to) {
-    case Scalar::boolean:
-      return unary<Truth, From, uint8_t>;
     case Scalar::i64:
       return std::is_floating_point_v<From> ? unary<ToInteger, From, int64_t> : unary<Plain, From, int64_t>;
     case Scalar::f32:
@@ -269,7 +273,10 @@ HWY_EXPORT(find_round);
 HWY_EXPORT(find_index);
 
 TileFn copy_fn(size_t lane_bytes, bool scalar) { return HWY_DYNAMIC_DISPATCH(find_copy)(lane_bytes, scalar); }
-TileFn cast_fn(Scalar from, Scalar to) { return HWY_DYNAMIC_DISPATCH(find_cast)(from, to); }
+TileFn cast_fn(Scalar from, Scalar to) {
+  if (to == Scalar::boolean && from != Scalar::boolean) return truth_fn(from);
+  return HWY_DYNAMIC_DISPATCH(find_cast)(from, to);
+}
 TileFn widen_fn(DType dtype) { return HWY_DYNAMIC_DISPATCH(find_widen)(dtype); }
 TileFn narrow_fn(DType dtype) { return HWY_DYNAMIC_DISPATCH(find_narrow)(dtype); }
 TileFn round_fn(DType dtype, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_round)(dtype, type); }

@@ -64,10 +64,11 @@ HWY_INLINE V rounds_from(D d, Words w, const Keys& keys) {
 
 template <bool second_pair>
 void draw_any(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   const D d;
   for (int64_t r = 0; r < c.rows; ++r) {
     uint64_t* out = dst_row_of<uint64_t>(c, r);
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d))) {
+    for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(d))) {
       const auto at = [&](int k) { return hn::LoadU(d, row_of<uint64_t>(c, k, r) + j); };
       Keys keys;
       schedule(d, at(4), at(5), keys);
@@ -79,6 +80,7 @@ void draw_any(const TileCall& c) {
 // Of one counter word that varies: in the first round one product does not, and in the second the other.
 template <bool second_pair>
 void draw_plain(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const V factor0 = hn::Set(d, static_cast<uint64_t>(philox_factors[0]));
@@ -97,7 +99,7 @@ void draw_plain(const TileCall& c) {
     };
     const uint64_t* in = row_of<uint64_t>(c, 2, r);
     uint64_t* out = dst_row_of<uint64_t>(c, r);
-    for (int64_t j = 0; j < c.n; j += 2 * lanes) {
+    for (int64_t j = 0; j < n; j += 2 * lanes) {
       const V x = one(hn::LoadU(d, in + j)), y = one(hn::LoadU(d, in + j + lanes));
       hn::StoreU(x, d, out + j);
       hn::StoreU(y, d, out + j + lanes);
@@ -107,22 +109,24 @@ void draw_plain(const TileCall& c) {
 
 template <bool high>
 void word_as_integer(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint64_t* in = row_of<uint64_t>(c, 0, r);
     int64_t* out = dst_row_of<int64_t>(c, r);
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) out[j] = static_cast<int64_t>(high ? in[j] >> 32 : in[j] & low_32_bits);
+    for (int64_t j = 0; j < n; ++j) out[j] = static_cast<int64_t>(high ? in[j] >> 32 : in[j] & low_32_bits);
   }
 }
 
 // Rounded once: the upper sixteen bits' number is exact, and so is that of the lower ones.
 template <bool high>
 void word_as_float(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint64_t* in = row_of<uint64_t>(c, 0, r);
     float* out = dst_row_of<float>(c, r);
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) {
+    for (int64_t j = 0; j < n; ++j) {
       const auto word = static_cast<uint32_t>(high ? in[j] >> 32 : in[j]);
       const auto upper = static_cast<float>(static_cast<int32_t>(word >> 16)) * 65536.0f;
       out[j] = upper + static_cast<float>(static_cast<int32_t>(word & 0xffff));

@@ -23,20 +23,11 @@ const float* row_of(const TileCall& c, int k, int64_t row) {
 }
 float* dst_row_of(const TileCall& c, int64_t row) { return static_cast<float*>(c.dst) + row * c.dst_row; }
 
-// Masks as bytes 0 and 1.
-template <class M>
-HWY_INLINE void store_mask(D d, M mask, uint8_t* out) {
-  const Ints di;
-  const auto ones = hn::And(hn::BitCast(di, hn::VecFromMask(d, mask)), hn::Set(di, 1));
-  hn::StoreU(hn::DemoteTo(Bytes(), ones), Bytes(), out);
-}
+// A mask from bytes 0 and 1.
 HWY_INLINE hn::Mask<D> load_mask(D d, const uint8_t* in) {
   const Ints di;
   return hn::MaskFromVec(hn::BitCast(d, hn::Neg(hn::PromoteTo(di, hn::LoadU(Bytes(), in)))));
 }
-
-HWY_INLINE V min_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
-HWY_INLINE V max_nan(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
 
 #define NPUSIM_UNARY(name, expression)        \
   struct name {                               \
@@ -72,28 +63,33 @@ NPUSIM_BINARY(Add, hn::Add(a, b))
 NPUSIM_BINARY(Sub, hn::Sub(a, b))
 NPUSIM_BINARY(Mul, hn::Mul(a, b))
 NPUSIM_BINARY(Div, hn::Div(a, b))
-NPUSIM_BINARY(Min, min_nan(a, b))
-NPUSIM_BINARY(Max, max_nan(a, b))
 #undef NPUSIM_BINARY
 
-#define NPUSIM_COMPARE(name, expression)                                     \
-  struct name {                                                              \
-    HWY_INLINE hn::Mask<D> operator()(V a, V b) const { return expression; } \
-  };
-NPUSIM_COMPARE(Eq, hn::Eq(a, b))
-NPUSIM_COMPARE(Ne, hn::Not(hn::Eq(a, b)))  // Ne is ordered on some targets
-NPUSIM_COMPARE(Lt, hn::Lt(a, b))
-NPUSIM_COMPARE(Le, hn::Le(a, b))
-#undef NPUSIM_COMPARE
+struct Min {
+  static HWY_INLINE V plain(V a, V b) { return hn::Min(a, b); }
+  HWY_INLINE V operator()(V a, V b) const { return hn::IfThenElse(hn::IsNaN(a), a, plain(a, b)); }
+};
+struct Max {
+  static HWY_INLINE V plain(V a, V b) { return hn::Max(a, b); }
+  HWY_INLINE V operator()(V a, V b) const { return hn::IfThenElse(hn::IsNaN(a), a, plain(a, b)); }
+};
+
+// Calls one(j) for every vector of n lanes, a block of lanes at a time: of short bodies a loop is a good part.
+template <class One>
+HWY_INLINE void each_vector(int64_t n, const One& one) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  for (int64_t j = 0; j < n; j += lane_block)
+    for (int64_t k = 0; k < lane_block; k += lanes) one(j + k);
+}
 
 template <class F>
 void unary(const TileCall& c) {
   const D d;
+  const int64_t n = c.n;
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
-      hn::StoreU(F()(d, hn::LoadU(d, a + j)), d, out + j);
+    each_vector(n, [&](int64_t j) HWY_ATTR { hn::StoreU(F()(d, hn::LoadU(d, a + j)), d, out + j); });
   }
 }
 
@@ -120,16 +116,6 @@ void sine(const TileCall& c) {
   }
 }
 
-void is_nan(const TileCall& c) {
-  const D d;
-  for (int64_t r = 0; r < c.rows; ++r) {
-    const float* a = row_of(c, 0, r);
-    uint8_t* out = static_cast<uint8_t*>(c.dst) + r * c.dst_row;
-    for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
-      store_mask(d, hn::IsNaN(hn::LoadU(d, a + j)), out + j);
-  }
-}
-
 template <bool scalar>
 HWY_INLINE V operand(D d, const float* p, V fixed, int64_t j) {
   if constexpr (scalar)
@@ -142,26 +128,41 @@ template <class F, unsigned scalars>
 struct Binary {
   static void run(const TileCall& c) {
     const D d;
+    const int64_t n = c.n;
     for (int64_t r = 0; r < c.rows; ++r) {
       const float *a = row_of(c, 0, r), *b = row_of(c, 1, r);
       float* out = dst_row_of(c, r);
       const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
-      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
+      each_vector(n, [&](int64_t j) HWY_ATTR {
         hn::StoreU(F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j)), d, out + j);
+      });
     }
   }
 };
 
+// A least or greatest of which one operand is one number: where that is neither NaN nor zero, of which there are two,
+// an instruction has all cases; it gives its second operand where that is NaN.
 template <class F, unsigned scalars>
-struct Compare {
+struct Extremum {
   static void run(const TileCall& c) {
+    if constexpr (scalars == 1 || scalars == 2) {
+      bool simple = true;
+      for (int64_t r = 0; r < c.rows; ++r) {
+        const float bound = *row_of(c, scalars - 1, r);
+        simple = simple && bound == bound && bound != 0;
+      }
+      if (simple) return bounded(c);
+    }
+    Binary<F, scalars>::run(c);
+  }
+  static void bounded(const TileCall& c) {
     const D d;
+    const int64_t n = c.n;
     for (int64_t r = 0; r < c.rows; ++r) {
-      const float *a = row_of(c, 0, r), *b = row_of(c, 1, r);
-      uint8_t* out = static_cast<uint8_t*>(c.dst) + r * c.dst_row;
-      const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
-      for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
-        store_mask(d, F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j)), out + j);
+      const float* a = row_of(c, scalars == 1 ? 1 : 0, r);
+      float* out = dst_row_of(c, r);
+      const V bound = hn::Set(d, *row_of(c, scalars == 1 ? 0 : 1, r));
+      each_vector(n, [&](int64_t j) HWY_ATTR { hn::StoreU(F::plain(bound, hn::LoadU(d, a + j)), d, out + j); });
     }
   }
 };
@@ -180,14 +181,16 @@ template <class F, unsigned scalars>
 struct Fused {
   static void run(const TileCall& t) {
     const D d;
+    const int64_t n = t.n;
     for (int64_t r = 0; r < t.rows; ++r) {
       const float *a = row_of(t, 0, r), *b = row_of(t, 1, r), *c = row_of(t, 2, r);
       float* out = dst_row_of(t, r);
       const V fa = hn::Set(d, *a), fb = hn::Set(d, *b), fc = hn::Set(d, *c);
-      for (int64_t j = 0; j < t.n; j += static_cast<int64_t>(hn::Lanes(d)))
+      each_vector(n, [&](int64_t j) HWY_ATTR {
         hn::StoreU(F()(operand<scalars & 1>(d, a, fa, j), operand<(scalars & 2) != 0>(d, b, fb, j),
                        operand<(scalars & 4) != 0>(d, c, fc, j)),
                    d, out + j);
+      });
     }
   }
 };
@@ -196,18 +199,19 @@ template <class F, unsigned scalars>
 struct Select {
   static void run(const TileCall& t) {
     const D d;
+    const int64_t n = t.n;
     for (int64_t r = 0; r < t.rows; ++r) {
       const uint8_t* c = static_cast<const uint8_t*>(t.in[0]) + r * t.in_row[0];
       const float *a = row_of(t, 1, r), *b = row_of(t, 2, r);
       float* out = dst_row_of(t, r);
       const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
       const auto fixed = hn::MaskFromVec(hn::BitCast(d, hn::Set(Ints(), *c ? -1 : 0)));
-      for (int64_t j = 0; j < t.n; j += static_cast<int64_t>(hn::Lanes(d))) {
+      each_vector(n, [&](int64_t j) HWY_ATTR {
         const auto mask = scalars & 1 ? fixed : load_mask(d, c + j);
         hn::StoreU(
             hn::IfThenElse(mask, operand<(scalars & 2) != 0>(d, a, fa, j), operand<(scalars & 4) != 0>(d, b, fb, j)), d,
             out + j);
-      }
+      });
     }
   }
 };
@@ -282,8 +286,6 @@ TileFn find_unary(ExprOp op) {
       return unary<Round>;
     case ExprOp::trunc:
       return unary<Trunc>;
-    case ExprOp::isnan:
-      return is_nan;
     default:
       return nullptr;
   }
@@ -300,17 +302,9 @@ TileFn find_binary(ExprOp op, unsigned scalars) {
     case ExprOp::div:
       return by_scalars<Binary, Div>(scalars);
     case ExprOp::min:
-      return by_scalars<Binary, Min>(scalars);
+      return by_scalars<Extremum, Min>(scalars);
     case ExprOp::max:
-      return by_scalars<Binary, Max>(scalars);
-    case ExprOp::eq:
-      return by_scalars<Compare, Eq>(scalars);
-    case ExprOp::ne:
-      return by_scalars<Compare, Ne>(scalars);
-    case ExprOp::lt:
-      return by_scalars<Compare, Lt>(scalars);
-    case ExprOp::le:
-      return by_scalars<Compare, Le>(scalars);
+      return by_scalars<Extremum, Max>(scalars);
     default:
       return nullptr;
   }

@@ -32,14 +32,10 @@ TileFn by_scalars(unsigned scalars) {
 
 TileFn double_fn(ExprOp op) {
   switch (op) {
-    case ExprOp::exp:
-      return unary<double, ::exp>;
     case ExprOp::exp2:
       return unary<double, ::exp2>;
     case ExprOp::expm1:
       return unary<double, ::expm1>;
-    case ExprOp::log:
-      return unary<double, ::log>;
     case ExprOp::log2:
       return unary<double, ::log2>;
     case ExprOp::log10:
@@ -91,7 +87,9 @@ TileFn double_fn(ExprOp op) {
 
 TileFn scalar_math_fn(ExprOp op, Scalar type) {
   if (type == Scalar::f32) return rare_fn(op, 0);
-  return type == Scalar::f64 ? double_fn(op) : nullptr;
+  if (type != Scalar::f64) return nullptr;
+  const TileFn vector = double_math_fn(op);
+  return vector ? vector : double_fn(op);
 }
 
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars) {

@@ -44,12 +44,6 @@ struct Eq {
     return a == b;
   }
 };
-struct Ne {
-  template <class T>
-  static bool of(T a, T b) {
-    return a != b;
-  }
-};
 struct Lt {
   template <class T>
   static bool of(T a, T b) {
@@ -75,6 +69,7 @@ struct IntegerPower {
 // Beyond 63 bits, and by negative counts, nothing is left but the sign of what is shifted right.
 template <bool left, unsigned scalars>
 void shift(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   const hn::ScalableTag<int64_t> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto most = hn::Set(d, 63);
@@ -82,7 +77,7 @@ void shift(const TileCall& c) {
     const int64_t *a = row_of<int64_t>(c, 0, r), *b = row_of<int64_t>(c, 1, r);
     int64_t* out = dst_row_of<int64_t>(c, r);
     const auto fa = hn::Set(d, *a), fb = hn::Set(d, *b);
-    for (int64_t j = 0; j < c.n; j += lanes) {
+    for (int64_t j = 0; j < n; j += lanes) {
       const auto x = scalars & 1 ? fa : hn::LoadU(d, a + j), count = scalars & 2 ? fb : hn::LoadU(d, b + j);
       const auto outside = hn::Or(hn::Lt(count, hn::Zero(d)), hn::Gt(count, most));
       const auto within = hn::IfThenElse(outside, most, count);
@@ -158,6 +153,7 @@ TileFn find_divide(unsigned scalars) {
 // By bits, 0 or 1 times a mask: a branch would be wrong for every other element.
 template <class T, unsigned scalars>
 void select_by(const TileCall& c) {
+  const int64_t n = lanes_of(c);
   constexpr bool sm = scalars & 1, sa = scalars & 2, sb = scalars & 4;
   for (int64_t r = 0; r < c.rows; ++r) {
     const uint8_t* m = row_of<uint8_t>(c, 0, r);
@@ -166,7 +162,7 @@ void select_by(const TileCall& c) {
     const uint8_t fm = *m;
     const T fa = *a, fb = *b;
     NPUSIM_IVDEP
-    for (int64_t j = 0; j < c.n; ++j) {
+    for (int64_t j = 0; j < n; ++j) {
       const T x = sa ? fa : a[j], y = sb ? fb : b[j];
       const T mask = static_cast<T>(T{0} - static_cast<T>(sm ? fm : m[j]));
       out[j] = static_cast<T>(y ^ ((x ^ y) & mask));
@@ -210,14 +206,6 @@ TileFn find_integer(ExprOp op, unsigned s) {
       return find_shift<true>(s);
     case ExprOp::shr:
       return find_shift<false>(s);
-    case ExprOp::eq:
-      return by_scalars<Eq, int64_t, uint8_t>(s);
-    case ExprOp::ne:
-      return by_scalars<Ne, int64_t, uint8_t>(s);
-    case ExprOp::lt:
-      return by_scalars<Lt, int64_t, uint8_t>(s);
-    case ExprOp::le:
-      return by_scalars<Le, int64_t, uint8_t>(s);
     default:
       return nullptr;
   }
@@ -236,14 +224,6 @@ TileFn find_double(ExprOp op, unsigned s) {
       return by_scalars<Lesser, double, double>(s);
     case ExprOp::max:
       return by_scalars<Greater, double, double>(s);
-    case ExprOp::eq:
-      return by_scalars<Eq, double, uint8_t>(s);
-    case ExprOp::ne:
-      return by_scalars<Ne, double, uint8_t>(s);
-    case ExprOp::lt:
-      return by_scalars<Lt, double, uint8_t>(s);
-    case ExprOp::le:
-      return by_scalars<Le, double, uint8_t>(s);
     default:
       return nullptr;
   }
@@ -280,15 +260,6 @@ struct Magnitude {
   static int64_t of(int64_t a) { return a < 0 ? WrapMinus::of(0, a) : a; }
   static double of(double a) { return std::fabs(a); }
 };
-struct Root {
-  static double of(double a) { return std::sqrt(a); }
-};
-struct InverseRoot {
-  static double of(double a) { return 1 / std::sqrt(a); }
-};
-struct IsNan {
-  static bool of(double a) { return a != a; }
-};
 struct Not {
   static uint8_t of(uint8_t a) { return a ^ 1; }
 };
@@ -317,12 +288,6 @@ TileFn find_plain_unary(ExprOp op, Scalar type) {
       return unary<Negate, double, double>;
     case ExprOp::abs:
       return unary<Magnitude, double, double>;
-    case ExprOp::sqrt:
-      return unary<Root, double, double>;
-    case ExprOp::rsqrt:
-      return unary<InverseRoot, double, double>;
-    case ExprOp::isnan:
-      return unary<IsNan, double, uint8_t>;
     default:
       return nullptr;
   }
@@ -343,10 +308,12 @@ HWY_EXPORT(find_plain_unary);
 HWY_EXPORT(find_plain_select);
 
 TileFn unary_fn(ExprOp op, Scalar type) {
+  if (op == ExprOp::isnan) return is_nan_fn(type);
   const TileFn fn = type == Scalar::f32 ? float_unary_fn(op) : HWY_DYNAMIC_DISPATCH(find_plain_unary)(op, type);
   return fn ? fn : scalar_math_fn(op, type);
 }
 TileFn binary_fn(ExprOp op, Scalar type, unsigned scalars) {
+  if (is_comparison(op) && type != Scalar::boolean) return compare_fn(op, type, scalars);
   const TileFn fn =
       type == Scalar::f32 ? float_binary_fn(op, scalars) : HWY_DYNAMIC_DISPATCH(find_plain)(op, type, scalars);
   return fn ? fn : scalar_math_binary_fn(op, type, scalars);

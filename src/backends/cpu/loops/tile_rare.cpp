@@ -11,7 +11,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <limits>
 
 // Once per instruction set, and so behind the above.
@@ -37,9 +36,58 @@ HWY_INLINE W odd(Wide d, W x, W value) { return hn::IfThenElse(hn::Eq(x, hn::Zer
 
 constexpr double largest_float = 3.5e38;
 
+// Horner's rule, highest coefficient first.
+HWY_INLINE W polynomial(W, W sum) { return sum; }
+template <typename... Rest>
+HWY_INLINE W polynomial(W x, W sum, double next, Rest... rest) {
+  return polynomial(x, hn::MulAdd(sum, x, wide(Wide(), next)), rest...);
+}
+
+// The same as two of its square, which do not wait for each other.
+template <size_t n>
+HWY_INLINE W by_halves(Wide d, W x, const double (&coefficients)[n]) {
+  const W square = hn::Mul(x, x);
+  W first = wide(d, coefficients[0]), second = wide(d, coefficients[1]);
+  for (size_t i = 2; i < n; i += 2) first = hn::MulAdd(first, square, wide(d, coefficients[i]));
+  for (size_t i = 3; i < n; i += 2) second = hn::MulAdd(second, square, wide(d, coefficients[i]));
+  return n % 2 ? hn::MulAdd(second, x, first) : hn::MulAdd(first, x, second);
+}
+
+// The angle in [0, π/2] whose tangent is y / x, both not negative and not both 0: of a quotient up to tan(π/8), by one
+// division; exact to 1e-12.
+HWY_INLINE W quarter_angle(Wide d, W y, W x) {
+  constexpr double pi = 3.14159265358979323846;
+  const W bound = wide(d, 0.41421356237309503);
+  const M shallow = hn::Le(y, hn::Mul(x, bound)), steep = hn::Gt(hn::Mul(y, bound), x);
+  const W above = hn::IfThenElse(shallow, y, hn::IfThenElse(steep, hn::Neg(x), hn::Sub(y, x)));
+  const W below = hn::IfThenElse(shallow, x, hn::IfThenElse(steep, y, hn::Add(y, x)));
+  const W from = hn::IfThenElse(shallow, hn::Zero(d), hn::IfThenElse(steep, wide(d, pi / 2), wide(d, pi / 4)));
+  const W t = hn::Div(above, below), z = hn::Mul(t, t);
+  const W p =
+      polynomial(z, wide(d, -0.037654940059827287), 0.069741884001175244, -0.089925508891739475, 0.11103456695540477,
+                 -0.14285386542484876, 0.19999993053286369, -0.33333333276920302, 0.9999999999992446);
+  return hn::MulAdd(t, p, from);
+}
+
 // Each: the vector's function, where it holds, which a NaN's need not say, and the C library's.
 struct Tan {
-  static W of(Wide d, W x) { return odd(d, x, hn::Div(hn::Sin(d, x), hn::Cos(d, x))); }
+  // Of the rest by π/2 both sine and cosine, of which an odd number of quarters changes the places.
+  static W of(Wide d, W x) {
+    const hn::RebindToSigned<Wide> bits;
+    const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
+    const W anchored = hn::MulAdd(x, wide(d, 0.63661977236758134), anchor), n = hn::Sub(anchored, anchor);
+    W r = hn::NegMulAdd(n, wide(d, 1.57079632673412561417), x);
+    r = hn::NegMulAdd(n, wide(d, 6.07710050650619224932e-11), r);
+    const W z = hn::Mul(r, r);
+    const W s = polynomial(z, wide(d, 2.7557313707070068e-06), -1.9841269829857949e-04, 8.3333333333224895e-03,
+                           -1.6666666666666632e-01);
+    const W c = polynomial(z, wide(d, -2.7557314351390663e-07), 2.4801587289476729e-05, -1.3888888888874109e-03,
+                           4.1666666666666602e-02, -0.5, 1.0);
+    const W sine = hn::MulAdd(hn::Mul(s, z), r, r);
+    const auto odd_one = hn::Ne(hn::And(hn::BitCast(bits, anchored), hn::Set(bits, 1)), hn::Zero(bits));
+    const M turned = hn::RebindMask(d, odd_one);
+    return odd(d, x, hn::Div(hn::IfThenElse(turned, hn::Neg(c), sine), hn::IfThenElse(turned, sine, c)));
+  }
   static M holds(Wide d, W x) { return within(d, x, 30000); }
   static float scalar(float x) { return tanf(x); }
 };
@@ -54,7 +102,7 @@ struct Acos {
   static float scalar(float x) { return acosf(x); }
 };
 struct Atan {
-  static W of(Wide d, W x) { return odd(d, x, hn::Atan(d, x)); }
+  static W of(Wide d, W x) { return hn::CopySign(quarter_angle(d, hn::Abs(x), wide(d, 1)), x); }
   static M holds(Wide d, W x) { return within(d, x, largest_float); }
   static float scalar(float x) { return atanf(x); }
 };
@@ -84,10 +132,25 @@ struct Acosh {
   static float scalar(float x) { return acoshf(x); }
 };
 struct Atanh {
+  // Half the logarithm of (1 + a) / (1 − a) = 2^k·(1 + s) / (1 − s), of which s is a third at most: a itself up to
+  // there.
   static W of(Wide d, W x) {
+    const hn::RebindToSigned<Wide> bits;
     const M inside = within(d, x, 0.999999999);
-    const W value = odd(d, x, hn::Atanh(d, hn::IfThenElseZero(inside, x)));
-    return hn::IfThenElse(inside, value, no_number(d));
+    const W a = hn::IfThenElseZero(inside, hn::Abs(x)), one = wide(d, 1), high = hn::Add(one, a);
+    const auto low = hn::BitCast(bits, hn::Sub(one, a));
+    const auto exponent = hn::ShiftRight<52>(hn::BitCast(hn::RebindToUnsigned<Wide>(), low));
+    const W k = hn::Sub(wide(d, 0x1p52 + 1023),
+                        hn::BitCast(d, hn::Or(hn::BitCast(bits, exponent), hn::Set(bits, 0x4330000000000000))));
+    const W part =
+        hn::BitCast(d, hn::Or(hn::And(low, hn::Set(bits, 0x000fffffffffffff)), hn::Set(bits, 0x3ff0000000000000)));
+    const M near = hn::Le(a, wide(d, 1.0 / 3));
+    const W s = hn::Div(hn::IfThenElse(near, a, hn::Sub(high, part)), hn::IfThenElse(near, one, hn::Add(high, part)));
+    const W z = hn::Mul(s, s);
+    const W p = polynomial(z, wide(d, 0.10930320931529824), 0.085612572005507009, 0.11152564938752144,
+                           0.14284072816049648, 0.20000030712015848, 0.33333333118949277, 1.0000000000024329);
+    const W halves = hn::IfThenZeroElse(near, hn::Mul(k, wide(d, 0.34657359027997265)));
+    return hn::IfThenElse(inside, hn::CopySign(hn::MulAdd(s, p, halves), x), no_number(d));
   }
   static M holds(Wide d, W x) { return hn::And(within(d, x, largest_float), hn::Not(hn::Eq(hn::Abs(x), wide(d, 1)))); }
   static float scalar(float x) { return atanhf(x); }
@@ -105,8 +168,7 @@ struct Erfc {
     const W inverse = hn::Div(one, hn::Mul(above, twice));
     const W t = hn::MulAdd(hn::Mul(hn::Mul(hn::Sub(a, three), twice), inverse), wide(d, 1.29126213592233),
                            wide(d, 0.2912621359223301));
-    W p = wide(d, coefficients[0]);
-    for (size_t i = 1; i < std::size(coefficients); ++i) p = hn::MulAdd(p, t, wide(d, coefficients[i]));
+    const W p = by_halves(d, t, coefficients);
     const W y = hn::Mul(hn::Mul(exp_of(d, hn::Neg(hn::Mul(a, a))), p), hn::Mul(above, inverse));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(wide(d, 2), y), y);
   }
@@ -117,8 +179,7 @@ struct Erfc {
     const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
     const W anchored = hn::MulAdd(x, wide(d, 1.4426950408889634), anchor);
     const W r = hn::NegMulAdd(hn::Sub(anchored, anchor), wide(d, 0.6931471805599453), x);
-    W p = wide(d, coefficients[0]);
-    for (size_t i = 1; i < std::size(coefficients); ++i) p = hn::MulAdd(p, r, wide(d, coefficients[i]));
+    const W p = by_halves(d, r, coefficients);
     return hn::BitCast(d, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<52>(hn::BitCast(bits, anchored))));
   }
   static M holds(Wide d, W x) { return within(d, x, std::numeric_limits<double>::infinity()); }
@@ -191,11 +252,8 @@ struct Fmod {
 };
 struct Atan2 {
   static W of(Wide d, W y, W x) {
-    const W high = hn::Abs(y), wide_x = hn::Abs(x), pi = wide(d, 3.14159265358979323846);
-    const M steep = hn::Gt(high, wide_x);
-    const W ratio = hn::Div(hn::Min(high, wide_x), hn::Max(high, wide_x));
-    W angle = hn::Atan(d, ratio);
-    angle = hn::IfThenElse(steep, hn::Sub(hn::Mul(pi, wide(d, 0.5)), angle), angle);
+    const W pi = wide(d, 3.14159265358979323846);
+    W angle = quarter_angle(d, hn::Abs(y), hn::Abs(x));
     angle = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(pi, angle), angle);
     return hn::CopySign(angle, y);
   }
@@ -207,23 +265,62 @@ struct Atan2 {
 };
 
 template <class F, unsigned scalars>
-void binary(const TileCall& c) {
+HWY_INLINE void binary_at(const float* a, const float* b, float fixed_a, float fixed_b, float* out, int64_t j) {
   const Wide d;
   const Narrow n;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const W x = scalars & 1 ? wide(d, fixed_a) : hn::PromoteTo(d, hn::LoadU(n, a + j)),
+          y = scalars & 2 ? wide(d, fixed_b) : hn::PromoteTo(d, hn::LoadU(n, b + j));
+  store(F::of(d, x, y), F::holds(d, x, y), out + j,
+        [&](int64_t i) { return F::scalar(scalars & 1 ? fixed_a : a[j + i], scalars & 2 ? fixed_b : b[j + i]); });
+}
+
+template <class F, unsigned scalars>
+void binary(const TileCall& c) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Wide()));
+  const int64_t n = c.n;
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
     const float* b = static_cast<const float*>(c.in[1]) + r * c.in_row[1];
     float* out = static_cast<float*>(c.dst) + r * c.dst_row;
     const float fixed_a = *a, fixed_b = *b;
-    for (int64_t j = 0; j < c.n; j += lanes) {
-      const W x = scalars & 1 ? wide(d, fixed_a) : hn::PromoteTo(d, hn::LoadU(n, a + j)),
-              y = scalars & 2 ? wide(d, fixed_b) : hn::PromoteTo(d, hn::LoadU(n, b + j));
-      store(F::of(d, x, y), F::holds(d, x, y), out + j,
-            [&](int64_t i) { return F::scalar(scalars & 1 ? fixed_a : a[j + i], scalars & 2 ? fixed_b : b[j + i]); });
+    for (int64_t j = 0; j < n; j += lanes) binary_at<F, scalars>(a, b, fixed_a, fixed_b, out, j);
+  }
+}
+
+// Remainders of quotients up to 2^22 are exact in floats where products are not rounded, as those in doubles are: the
+// rest is a multiple of the lesser one's last place. The quotient's rounding may take it up to the next whole number.
+template <unsigned scalars>
+void remainders(const TileCall& c) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), half = static_cast<int64_t>(hn::Lanes(Wide()));
+  const int64_t n = c.n;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
+    const float* b = static_cast<const float*>(c.in[1]) + r * c.in_row[1];
+    float* out = static_cast<float*>(c.dst) + r * c.dst_row;
+    const float fixed_a = *a, fixed_b = *b;
+    for (int64_t j = 0; j < n; j += lanes) {
+      const auto x = scalars & 1 ? hn::Set(d, fixed_a) : hn::LoadU(d, a + j);
+      const auto y = scalars & 2 ? hn::Set(d, fixed_b) : hn::LoadU(d, b + j);
+      const auto quotient = hn::Trunc(hn::Div(x, y));
+      const auto fits = hn::And(hn::Le(hn::Abs(quotient), hn::Set(d, 0x1p22f)),
+                                hn::Lt(hn::Abs(y), hn::Set(d, std::numeric_limits<float>::infinity())));
+      if (!hn::AllTrue(d, fits)) {
+        for (int64_t k = j; k < j + lanes; k += half) binary_at<Fmod, scalars>(a, b, fixed_a, fixed_b, out, k);
+        continue;
+      }
+      const auto rest = hn::NegMulAdd(quotient, y, x);
+      const auto beyond = hn::Lt(hn::Mul(hn::CopySign(hn::Set(d, 1), x), rest), hn::Zero(d));
+      const auto least = hn::IfThenElse(beyond, hn::Add(rest, hn::CopySign(y, x)), rest);
+      hn::StoreU(hn::CopySign(least, x), d, out + j);
     }
   }
 }
+TileFn find_remainders(unsigned scalars) {
+  constexpr TileFn fns[] = {remainders<0>, remainders<1>, remainders<2>, remainders<3>};
+  return fns[scalars];
+}
+
 template <class F>
 TileFn by_scalars(unsigned scalars) {
   constexpr TileFn fns[] = {binary<F, 0>, binary<F, 1>, binary<F, 2>, binary<F, 3>};
@@ -255,7 +352,7 @@ TileFn find_rare(ExprOp op, unsigned scalars) {
     case ExprOp::pow:
       return by_scalars<Pow>(scalars);
     case ExprOp::fmod:
-      return by_scalars<Fmod>(scalars);
+      return HWY_NATIVE_FMA ? find_remainders(scalars) : by_scalars<Fmod>(scalars);
     case ExprOp::atan2:
       return by_scalars<Atan2>(scalars);
     default:

@@ -43,6 +43,24 @@ void for_parts(int parts, F&& f) {
   });
 }
 
+// By the highest digit, and within it by comparing: where few entries share one, as of random keys. False: there are
+// more, and nothing is done. Else the entries are in `spare`.
+template <typename Entry>
+bool sort_by_first_digit(const Entry* entries, Entry* spare, int64_t* counts, int64_t n, int key_bits, int step) {
+  constexpr int64_t few = 24;
+  const int64_t size = int64_t{1} << step;
+  const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> (key_bits - step)) & (size - 1); };
+  std::fill(counts, counts + size, 0);
+  for (int64_t i = 0; i < n; ++i) ++counts[digit(entries[i])];
+  if (*std::max_element(counts, counts + size) > few) return false;
+  int64_t before = 0;
+  for (int64_t d = 0; d < size; ++d) before += std::exchange(counts[d], before);
+  for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
+  for (int64_t d = 0, begin = 0; d < size; begin = counts[d++])
+    if (counts[d] - begin > 1) std::sort(spare + begin, spare + counts[d]);
+  return true;
+}
+
 // Sorts n entries by the digits of their keys, the lowest first; counts has room for `digits` numbers of each part.
 // Returns where they are: in `entries`, or in `spare`, which has room for as many.
 template <typename Entry>
@@ -53,6 +71,7 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
   }
   const int step = bits_of_digits(n);
   const int64_t size = int64_t{1} << step;
+  if (parts == 1 && key_bits > 3 * step && sort_by_first_digit(entries, spare, counts, n, key_bits, step)) return spare;
   for (int shift = 0; shift < key_bits; shift += step) {
     const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> shift) & (size - 1); };
     for_parts(parts, [&](int part) {

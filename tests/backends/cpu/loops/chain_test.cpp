@@ -1,0 +1,165 @@
+// What one instruction computes of several expressions: pairs of operations, choices and polynomials, beside the same
+// kernels whose values in between are stored, and so computed by themselves.
+#include <bit>
+#include <limits>
+
+#include "backends/cpu/loops/check.h"
+
+namespace npusim::cpu {
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+const std::vector<double> specials{0, -0.0, inf, -inf, nan, 1, -1, 6};
+
+class Chain {
+ public:
+  Chain(unsigned seed, bool stores_all) : random_(seed), stores_all_(stores_all), b_({rows, columns}) {}
+
+  Kernel make(DType dtype) {
+    dtype_ = dtype;
+    Ex x = operand();
+    std::vector<Ex> between;
+    for (int64_t step = 0, steps = 2 + pick(4); step < steps; ++step) {
+      between.push_back(x = joined(x));
+    }
+    for (const Ex& value : between)
+      if (stores_all_) store(value);
+    store(x);
+    return b_.finish("chain");
+  }
+
+ private:
+  static constexpr int64_t rows = 3, columns = 83;
+
+  int64_t pick(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  void store(Ex x) { b_.store(b_.output({dtype_, {rows, columns}}), x); }
+  Ex operand() {
+    const Shape forms[] = {{rows, columns}, {rows, columns}, {rows, 1}, {columns}, {1}};
+    return b_.load_broadcast(b_.input({dtype_, forms[pick(5)]}));
+  }
+  Ex constant(Ex x) {
+    const double numbers[] = {0, -0.0, 0.5, 3, 6, -2, inf, -inf, nan};
+    return literal(x, numbers[pick(9)]);
+  }
+  Ex joined(Ex x) {
+    Ex y = pick(2) ? operand() : constant(x);
+    if (pick(4) == 0) std::swap(x, y);
+    switch (pick(8)) {
+      case 0:
+        return x + y;
+      case 1:
+        return x - y;
+      case 2:
+        return x * y;
+      case 3:
+        return x / y;
+      case 4:
+        return min(x, y);
+      case 5:
+        return max(x, y);
+      case 6:
+        return select(pick(2) ? x < y : x <= y, pick(2) ? x : y, operand());
+      default:
+        return select(pick(2) ? x == y : x != y, x, constant(x));
+    }
+  }
+
+  std::mt19937_64 random_;
+  bool stores_all_;
+  KernelBuilder b_;
+  DType dtype_ = DType::f32;
+};
+
+// Its last result.
+std::vector<std::byte> result_of(const Kernel& k, const Check& check) {
+  Memory memory = random_arguments(k, check);
+  EXPECT_TRUE(Loops(k, 1).run(pointers(k, memory).data()));
+  return memory.back();
+}
+
+// But for products in sums, which round once where nothing else reads them.
+bool has_sum_of_product(const Kernel& k) {
+  for (const Expr& e : k.exprs)
+    for (size_t n = 0; n < 2 && (e.op == ExprOp::add || e.op == ExprOp::sub); ++n)
+      if (k.exprs[static_cast<size_t>(e.in[n])].op == ExprOp::mul) return true;
+  return false;
+}
+
+TEST(LoopsChain, JoinsHaveTheBitsOfEachByItself) {
+  int compared = 0;
+  for (unsigned seed = 1; seed <= 1500; ++seed)
+    for (DType dtype : {DType::f32, DType::f64}) {
+      const Kernel joined = Chain(seed, false).make(dtype), apart = Chain(seed, true).make(dtype);
+      if (has_sum_of_product(joined)) continue;
+      ++compared;
+      Check check;
+      check.seed = seed;
+      check.special = specials;
+      on_every_instruction_set([&] {
+        const auto one = result_of(joined, check), other = result_of(apart, check);
+        for (int64_t i = 0; i < joined.args.back().elements; ++i) {
+          const double a = load_double(one.data(), dtype, i), b = load_double(other.data(), dtype, i);
+          ASSERT_TRUE(std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b))
+              << "seed " << seed << " element " << i << ": " << a << " for " << b << '\n'
+              << to_text(joined);
+        }
+      });
+      if (HasFatalFailure()) return;
+    }
+  EXPECT_GT(compared, 1000);
+}
+
+// Of every degree up to nine, of tiles and of single numbers, from constants and from values, with steps of others
+// between them.
+TEST(LoopsChain, Polynomials) {
+  std::mt19937 random(5);
+  for (int degree = 1; degree < 10; ++degree)
+    for (DType dtype : {DType::f32, DType::f64})
+      for (const Shape& shape : {Shape{3, 83}, Shape{3, 1}, Shape{83}, Shape{1}})
+        for (int form = 0; form < 4; ++form) {
+          KernelBuilder b({3, 83});
+          const Ex x = b.load_broadcast(b.input({dtype, shape})), y = b.load_broadcast(b.input({dtype, {3, 83}}));
+          Ex sum = form == 0 ? y : form == 1 ? x : literal(y, 0.25);
+          if (form == 3) sum = (sum * y + 2.0) * y + 1.0;
+          for (int n = 0; n < degree; ++n) {
+            const double term = std::uniform_real_distribution<double>(-1, 1)(random);
+            sum = n % 2 ? sum * x + term : term + x * sum;
+          }
+          b.store(b.output({dtype, {3, 83}}), sum);
+          if (degree == 4) b.store(b.output({dtype, {3, 83}}), sum * sum + x);
+          Check check;
+          check.low = -1.5, check.high = 1.5;
+          check_kernel_runs(b.finish("polynomial"), check);
+          if (HasFatalFailure()) return;
+        }
+}
+
+// Logarithms and exponentials of doubles: within two units in the last place of the C library's, whatever stands
+// beside.
+TEST(LoopsChain, DoublesNearTheCLibrary) {
+  std::mt19937_64 random(7);
+  std::vector<double> x{0.0,    -0.0,  inf,    -inf,  nan,    1.0,    -1.0, 5e-324,
+                        1e-310, 709.5, -708.5, 710.0, -745.1, -746.0, 700,  -700};
+  for (int i = 0; i < 3000; ++i) x.push_back(std::bit_cast<double>(random()));
+  for (int i = 0; i < 3000; ++i) x.push_back(std::uniform_real_distribution<double>(-40, 40)(random));
+  for (int i = 0; i < 3000; ++i) x.push_back(1 + std::uniform_real_distribution<double>(-0.5, 0.5)(random));
+  const auto n = static_cast<int64_t>(x.size());
+  for (ExprOp op : {ExprOp::log, ExprOp::exp})
+    on_every_instruction_set([&] {
+      KernelBuilder b({n});
+      const int p = b.input({DType::f64, {n}});
+      b.store(b.output({DType::f64, {n}}), b.unary(op, b.load_broadcast(p)));
+      std::vector<double> out(x.size());
+      void* args[] = {x.data(), out.data()};
+      Loops(b.finish("double"), 1).run(args);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = op == ExprOp::log ? std::log(x[i]) : std::exp(x[i]);
+        EXPECT_TRUE(std::isnan(want) ? std::isnan(out[i])
+                                     : out[i] == want || std::fabs(out[i] - want) <= 0x1p-51 * std::fabs(want))
+            << expr_op_name(op) << " of " << x[i] << ": " << out[i] << " for " << want;
+      }
+    });
+}
+
+}  // namespace
+}  // namespace npusim::cpu
