@@ -84,7 +84,8 @@ class Eager:
 
     def run(self):
         result = self.op(*self.rest, **self.named)
-        return [t.clone() for t in self.tensors(result)] if self.copies else result
+        # As an output of a program is: row-major. A plain clone of a transposed view would keep its strides.
+        return [t.clone(memory_format=torch.contiguous_format) for t in self.tensors(result)] if self.copies else result
 
     def ms(self, clock: Callable[[], float]) -> float:
         begin = clock()

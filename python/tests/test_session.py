@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -411,3 +412,12 @@ def test_exporting_without_pytorch_says_what_is_missing():
         code = f"import sys; sys.modules['torch'] = None\nimport npusim\ntry: {call}\nexcept npusim.UsageError as e: print(e)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "exporting needs torch, which is not installed: pip install torch"
+
+
+def test_the_module_shows_one_function():
+    """What else it showed, as of a standard library that is linked into it, other modules would take for theirs."""
+    if sys.platform != "linux" or not shutil.which("nm"):
+        pytest.skip("needs nm, of Linux")
+    found = subprocess.run(["nm", "-D", "--defined-only", npusim._core.__file__], capture_output=True, text=True, check=True)
+    assert [line.split()[-1] for line in found.stdout.splitlines()] == ["PyInit__core"]
+    subprocess.run([sys.executable, "-c", "import npusim, torch, numpy; npusim.ops()"], check=True)

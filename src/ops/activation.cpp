@@ -12,6 +12,11 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 Ex sigmoid(Ex x) { return 1 / (1 + exp(-(is_real(x) ? x : x * 1.0))); }  // the least integer has no negative
 
+// A bound as it is, also beside integers that it is none of.
+Ex bound(Ex x, const OpCall& call, std::string_view name) {
+  return call.is_real(name) ? literal(x, call.number(name)) : literal(x, call.integer(name));
+}
+
 // A Scalar attribute as a real number of x's precision.
 Ex real_attr(Ex x, const OpCall& call, std::string_view name) { return literal(x, call.number(name)); }
 
@@ -159,9 +164,7 @@ void lower_log_sigmoid_forward(const OpCall&, Lowering& lowering) {
 }
 
 constexpr auto relu = [](Ex x) { return max(x, 0); };
-constexpr auto clip = [](Ex x, const OpCall& c) {
-  return min(max(x, scalar_attr(x, c, "min_val")), scalar_attr(x, c, "max_val"));
-};
+constexpr auto clip = [](Ex x, const OpCall& c) { return min(max(x, bound(x, c, "min_val")), bound(x, c, "max_val")); };
 constexpr auto shrink = [](Ex x, const OpCall& c) {
   const Ex bound = real_attr(x, c, "lambd");
   return select(abs(x) <= bound, 0.0, x);

@@ -38,7 +38,10 @@ Ex Pointwise::arg(int nth) {
   for (const SchemaArg& arg : call_.op->schema.args) {
     if (arg.kind != ArgKind::tensor || tensors++ != nth) continue;
     const int operand = call_.tensor(arg.name);
-    if (operand < 0) return attr(arg.name);
+    if (operand < 0) {
+      const int64_t* number = std::get_if<int64_t>(&call_.attr(arg.name));
+      return number ? kernel.integer(wrapped(call_, *number)) : attr(arg.name);
+    }
     const Ex x = kernel.load_broadcast(kernel.read(lowering_.input(operand)));
     const DType common = common_dtype(call_);
     // Quotients of integers and the like are of them as they are.
@@ -50,7 +53,7 @@ Ex Pointwise::arg(int nth) {
 Ex Pointwise::attr(std::string_view name) {
   const Attr& a = call_.attr(name);
   if (const bool* b = std::get_if<bool>(&a)) return kernel.integer(*b, Scalar::boolean);
-  if (const int64_t* i = std::get_if<int64_t>(&a)) return kernel.integer(wrapped(call_, *i));
+  if (const int64_t* i = std::get_if<int64_t>(&a)) return kernel.integer(*i);
   const bool wide = call_.outputs[0].dtype == DType::f64 ||
                     std::any_of(call_.inputs.begin(), call_.inputs.end(),
                                 [](const TensorType* t) { return t && t->dtype == DType::f64; });

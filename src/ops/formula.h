@@ -24,7 +24,7 @@ class Pointwise {
   Lowering& lowering_;
 };
 
-// The Scalar attribute `name` beside x: real when it or x is (ATen's wrapped numbers).
+// The Scalar attribute `name` beside x: real when it or x is (ATen's wrapped numbers), else of the common dtype.
 Ex scalar_attr(Ex x, const OpCall& call, std::string_view name);
 inline bool is_real(Ex x) { return x.type() >= Scalar::f32; }
 

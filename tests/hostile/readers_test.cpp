@@ -94,6 +94,13 @@ TEST(Readers, Npy) {
   });
 }
 
+TEST(Readers, KeysComeOnceInAnObject) {
+  EXPECT_EQ(parse_json(R"([{"a":1,"b":{"a":2}},{"a":3}])", "j").size(), 2U);
+  for (const std::string_view text :
+       {R"({"a":1,"a":1})", R"({"b":{"a":1,"c":[],"a":2}})", R"([{"a":{},"b":1,"a":{}}])", R"({"":0,"":0})"})
+    EXPECT_THROW(parse_json(text, "j"), Error) << text;
+}
+
 TEST(Readers, Json) {
   expect_linear("members", 50'000, [](size_t n) {
     return [text = "{" + joined(n, ",", [](size_t i) { return fmt::format(R"("k{}":[{}, {{"a": 1.5}}])", i, i); }) +

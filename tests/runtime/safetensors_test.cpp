@@ -289,7 +289,7 @@ TEST(TensorSet, MalformedIndex) {
   };
   EXPECT_EQ(place_of(index_error("{")), "i.json: not JSON: parse error at line 1, column 2");
   EXPECT_EQ(index_error("3"), "i.json: expected a JSON object, found 3");
-  EXPECT_EQ(index_error(R"([{"a":1,"a":2}])"), "i.json: expected a JSON object, found array");
+  EXPECT_EQ(index_error(R"([{"a":1,"b":2}])"), "i.json: expected a JSON object, found array");
   EXPECT_EQ(index_error("{}"), "i.json: missing \"weight_map\"");
   EXPECT_EQ(index_error(R"({"weight_map":[]})"), "i.json: weight_map: expected an object, found array");
   EXPECT_EQ(index_error(R"({"weight_map":{"a":1}})"),

@@ -223,14 +223,19 @@ void Emitter::find_addresses(Move& load, const Access& a) {
 }
 
 // Stored again in the same type, and nothing else: raw elements do.
-bool Emitter::only_copied(int32_t i) const {
+bool Emitter::only_copied(int32_t i) {
   if (is_search(expr(i)) || is_condition(expr(i))) return false;
-  int stores = 0;
-  for (const Store& s : k_.stores)
-    stores += s.expr == i && !s.accumulate &&
-              k_.args[static_cast<size_t>(s.access.arg)].dtype ==
-                  k_.args[static_cast<size_t>(k_.accesses[static_cast<size_t>(expr(i).integer)].arg)].dtype;
-  return stores == a_.uses[static_cast<size_t>(i)];
+  if (copies_.empty()) {
+    copies_.resize(k_.exprs.size());
+    for (const Store& s : k_.stores) {
+      const Expr& e = expr(s.expr);
+      if (e.op != ExprOp::load || s.accumulate) continue;
+      const int from = k_.accesses[static_cast<size_t>(e.integer)].arg;
+      copies_[static_cast<size_t>(s.expr)] +=
+          k_.args[static_cast<size_t>(s.access.arg)].dtype == k_.args[static_cast<size_t>(from)].dtype;
+    }
+  }
+  return copies_[static_cast<size_t>(i)] == a_.uses[static_cast<size_t>(i)];
 }
 
 // Terms are read from scratch: an index loaded in place is copied there.

@@ -48,9 +48,10 @@ Access drawn_access(Draw& d, int arg, const std::vector<int64_t>& space, double 
   Access a{arg, d.chance(0.7) ? 0 : d.number(extreme), {}, {}, {}};
   for (size_t n = 0; n < space.size(); ++n) a.strides.push_back(d.chance(0.4) ? 0 : d.number(extreme));
   for (int64_t n = d.whole(0, 2); n > 0; --n) a.guards.push_back(drawn_guard(d, space, extreme));
-  if (d.chance(0.2))
+  if (d.chance(0.2))  // what stores nothing may trap or not: here no index leaves its extent
     for (int64_t n = d.chance(extreme) ? d.whole(60, 70) : 1; n > 0; --n)
-      a.terms.push_back({0, d.chance(0.5) ? 0 : d.number(extreme), d.chance(extreme) ? d.number(1) : d.whole(0, 4)});
+      a.terms.push_back(
+          {0, d.chance(0.5) ? 0 : d.number(extreme), std::max<int64_t>(d.chance(extreme) ? d.number(1) : 0, 3)});
   return a;
 }
 
@@ -71,8 +72,7 @@ Kernel drawn_kernel(Draw& d) {
   k.args = {{DType::f32, d.one({0, 1, 8, 64}), false, -1},
             {DType::f32, d.whole(1, 64), false, -1},
             {DType::f32, element_count(stored), true, -1}};
-  k.exprs.push_back(
-      {.op = ExprOp::constant, .type = Scalar::i64, .integer = d.chance(0.8) ? d.whole(0, 2) : d.number(1)});
+  k.exprs.push_back({.op = ExprOp::constant, .type = Scalar::i64, .integer = d.whole(0, 2)});
   for (const int arg : {0, 1}) {
     k.accesses.push_back(drawn_access(d, arg, k.space, extreme));
     k.exprs.push_back({.op = ExprOp::load, .type = Scalar::f32, .integer = arg});
@@ -115,13 +115,13 @@ bool same(const Kernel& k, Draw& d) {
 TEST(Loops, CoordinatesAtTheirLimits) {
   Draw d{std::mt19937_64{44}};
   int accepted = 0;
-  for (int n = 0; n < 30000; ++n) {
+  for (int n = 0; n < 200000; ++n) {
     const Kernel k = drawn_kernel(d);
     if (!check_kernel(k).empty()) continue;
     ++accepted;
     ASSERT_TRUE(same(k, d)) << to_text(k);
   }
-  EXPECT_GT(accepted, 3000);
+  EXPECT_GT(accepted, 20000);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void check_fused(const Kernel& kernel) {
   const std::string step = run.step->describe();
   EXPECT_EQ(step.find("epilogue"), std::string::npos) << step << to_text(kernel);
   const bool product = kernel.contraction->reduce[1] == 1;  // pointwise, channels last
-  EXPECT_TRUE(step.starts_with("conv") || product) << step;
+  EXPECT_TRUE(step.starts_with("conv") || step.starts_with("depthwise") || product) << step;
 }
 
 TEST(ContractionConv, Geometries) {
