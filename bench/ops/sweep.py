@@ -52,6 +52,8 @@ def arguments() -> argparse.Namespace:
     add("--seconds", type=float, default=0.15, help="of each row (default 0.15)")
     add("--budget", type=float, default=float("inf"), help="seconds in all, after which no row is begun")
     add("--cpu-time", action="store_true", help="of the calling thread, on a busy machine; with --threads 1")
+    add("--above", type=float, default=0.0, metavar="RATIO", help="rows of at least this much of eager's time")
+    add("--of", type=Path, metavar="FILE", help="print this record; nothing is run")
     add("--json", type=Path, metavar="FILE", help="write the record")
     add("--markdown", type=Path, metavar="FILE", help="write what is printed")
     return parser.parse_args()
@@ -180,7 +182,7 @@ def line_of(row: dict) -> list[str]:
     return [row["op"], row["size"], str(row["threads"]), *times, ratio, error, note + row["shape"], row.get("how", "")]
 
 
-def markdown(record: dict) -> str:
+def markdown(record: dict, above: float) -> str:
     rows = sorted((row for row in record["rows"] if "ratio" in row), key=lambda row: -row["ratio"])
     slow, wrong = sum(row["ratio"] > SLOW for row in rows), sum(bool(row.get("wrong")) for row in rows)
     m = record["machine"]
@@ -188,8 +190,8 @@ def markdown(record: dict) -> str:
         f"# Operators one by one, {record['date']}\n",
         f"{m['cpu']}, {m['cores']} cores; on {record['device']}; PyTorch {record['torch']}, npusim {record['npusim']}. Made by "
         f"`bench/ops/sweep.py`: the fastest run of each side, in ms. {len(rows)} rows: {slow} above {SLOW} of eager's "
-        f"time, {wrong} wrong.\n",
-        table(["operator", "size", "threads", "eager", "npusim", "ratio", "error", "operands", "steps"], [line_of(row) for row in rows]),
+        f"time, {wrong} wrong.{f' Those of {above} and more:' if above else ''}\n",
+        table(["operator", "size", "threads", "eager", "npusim", "ratio", "error", "operands", "steps"], [line_of(row) for row in rows if row["ratio"] >= above]),
     ]  # fmt: skip
     others = {row["op"]: row["why"] for row in record["rows"] if "why" in row}
     if others:
@@ -245,11 +247,14 @@ def rows_of_jobs(args: argparse.Namespace) -> list[dict]:
 
 def main() -> int:
     args = arguments()
+    if args.of:
+        print(markdown(json.loads(args.of.read_text()), args.above))
+        return 0
     whole = args.jobs == 1 or args.part is not None
     rows = rows_of(args) if whole else rows_of_jobs(args)
     record = {"date": today(), "machine": machine(), "device": args.device, "torch": torch.__version__}
     record |= {"npusim": npusim.__version__, "rows": rows}
-    text = markdown(record)
+    text = markdown(record, args.above)
     print(text)
     for file, content in ((args.markdown, text), (args.json, json.dumps(record, indent=1) + "\n")):
         if file:

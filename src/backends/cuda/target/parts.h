@@ -9,7 +9,8 @@ namespace npusim::cuda {
 // is found out before about its mask, keys and values (attention_summary.h); attention that is not made in one as
 // products around a softmax; a convolution whose weight is not read in words as
 // its packing and a product; a product with too few tiles for all multiprocessors, or too long a depth, as pieces of
-// its depth and their sum. No steps: the kernel is one.
+// its depth and their sum; few long rows, and what combines at few elements, as pieces and what they come to together.
+// No steps: the kernel is one.
 Unfused find_parts(const Kernel& kernel, const Features& features);
 
 }  // namespace npusim::cuda
