@@ -1,5 +1,7 @@
 // Stores that combine with what is there: every reduction of every dtype, at places that repeat, against the
 // interpreter and, for a few elements by hand.
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "backends/cpu/loops/check.h"
