@@ -159,8 +159,12 @@ def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
 
 
 def _shows_twice(value: torch.Tensor) -> bool:
+    """Extents that values decide are not asked for: the tracer would end there. Only a stride of 0 says it of them."""
+    dims = list(zip(value.stride(), value.shape, strict=True))
+    if not all(isinstance(number, int) for dim in dims for number in dim):
+        return any(isinstance(stride, int) and stride == 0 for stride, extent in dims if not isinstance(extent, int))
     reached = 0
-    for stride, extent in sorted(zip(value.stride(), value.shape, strict=True), key=lambda dim: int(dim[0])):
+    for stride, extent in sorted(dims):
         if extent > 1 and stride <= reached:
             return value.numel() > 0
         reached += stride * max(extent - 1, 0)

@@ -248,6 +248,7 @@ class Graph:
         self.nodes.append(node)
         return result
 
+
 def _why_not_static(shape: torch.Size) -> str:
     symbols = {str(symbol) for extent in shape if not isinstance(extent, int) for symbol in extent.node.expr.free_symbols}
     if symbols and all(symbol.startswith("s") for symbol in symbols):  # those that values decide are u0, u1, …
