@@ -1,6 +1,7 @@
 """What values decide: questions of tensors in branches, and assertions, which end a run where they do not hold."""
 
 import npusim
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -126,8 +127,12 @@ def test_indices_from_the_end():
     agree(lambda x, i: (torch.take_along_dim(x, i, 1), torch.take_along_dim(x, i[:, :1], -1)), X, places)
     agree(lambda x, i: torch.take_along_dim(x[:1], i[:2] % 2 - 1, 0), X[:, :2], places)
     session = agree(lambda x, i: torch.take_along_dim(x, i, 1), X, places)
-    with pytest.raises(npusim.BadInputError, match="index"):
-        session.run(X, places - 1)
+    found = session.run(X, places - 1)["output"]  # which go around
+    assert np.array_equal(found, torch.take_along_dim(X, places - 1, 1).numpy())
+    session = agree(lambda x, i: torch.take_along_dim(x, i), X, places.abs())
+    for outside in (places, places + X.numel()):  # of all elements none goes around
+        with pytest.raises(npusim.BadInputError, match="index"):
+            session.run(X, outside)
 
 
 NUMBERS = [0.0, -0.0, 1.0, -1.5, 3.14159, 1e-42, -3e-45, 1e38, float("inf"), float("-inf"), 65504.0, 6e-5, -7e-8]

@@ -16,6 +16,7 @@ namespace npusim {
 namespace {
 
 constexpr int64_t max_coefficient = int64_t{1} << 56;
+constexpr __int128 max_distance = int64_t{1} << 43;  // of addresses that are computed and not reached: no pointer wraps
 constexpr int64_t max_coordinate = int64_t{1} << 60;  // sums and differences of a few stay in int64
 constexpr size_t max_exprs = 16384;                   // some who ask of kernels follow operands by recursion
 
@@ -66,25 +67,37 @@ struct Checker {
   }
 
   void bounds(const Access& a, const std::vector<int64_t>& extents, const char* what) {
+    constexpr __int128 far = __int128{max_coefficient} * 4;
+    __int128 size = magnitude(a.offset, a.strides, extents);
     std::optional<Range> reach = range_of(a.offset, a.strides, extents);
-    if (!reach) return add("{}: addresses of argument %{} leave int64", what, a.arg);
+    if (!reach || size > far) return add("{}: addresses of argument %{} are beyond 2^58", what, a.arg);
     __int128 low = reach->low, high = reach->high;  // as if no guard held anything back
     for (const Guard& g : a.guards) {
-      const auto value = range_of(g.offset, g.coeffs, extents);
-      if (!value || beyond(value->low) || beyond(value->high))
-        return add("{}: a guard of argument %{} is of coordinates beyond 2^60", what, a.arg);
-      const __int128 first = static_cast<__int128>(g.stride) * value->low,
-                     last = static_cast<__int128>(g.stride) * value->high;
+      const __int128 value = magnitude(g.offset, g.coeffs, extents);
+      if (value > max_coordinate) return add("{}: a guard of argument %{} is of coordinates beyond 2^60", what, a.arg);
+      const Range range = *range_of(g.offset, g.coeffs, extents);
+      const __int128 first = static_cast<__int128>(g.stride) * range.low,
+                     last = static_cast<__int128>(g.stride) * range.high;
       low += std::min(first, last), high += std::max(first, last);
+      size += value * (g.stride < 0 ? -static_cast<__int128>(g.stride) : g.stride);
       if (reach) reach = widened(*reach, g.stride, std::max<int64_t>(g.limit, 1));
     }
     for (const IndexTerm& t : a.terms)
       if (reach) reach = widened(*reach, t.stride, std::max<int64_t>(t.extent, 1));
-    constexpr __int128 far = __int128{max_coordinate} * 4;
-    if (!reach || low < -far || high > far) return add("{}: addresses of argument %{} leave int64", what, a.arg);
+    if (!reach || size > far) return add("{}: addresses of argument %{} are beyond 2^58", what, a.arg);
     const KernelArg& arg = k.args[static_cast<size_t>(a.arg)];
     if (touches(a) && (reach->low < 0 || reach->high >= arg.elements))
       add("{}: elements {}..{} of argument %{}, which has {}", what, reach->low, reach->high, a.arg, arg.elements);
+    else if (low < -max_distance || high > arg.elements + max_distance)
+      add("{}: what guards leave out is farther than 2^43 elements from argument %{}", what, a.arg);
+  }
+
+  // What no sum of some of a coordinate's parts is beyond, as of those who move it to a part of the space.
+  static __int128 magnitude(int64_t offset, const std::vector<int64_t>& coeffs, const std::vector<int64_t>& extents) {
+    const auto size = [](int64_t n) { return n < 0 ? -static_cast<__int128>(n) : static_cast<__int128>(n); };
+    __int128 sum = size(offset);
+    for (size_t d = 0; d < coeffs.size(); ++d) sum += size(coeffs[d]) * extents[d];
+    return sum;
   }
 
   static bool beyond(int64_t n) { return n < -max_coordinate || n > max_coordinate; }

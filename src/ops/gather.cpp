@@ -31,7 +31,7 @@ void lower_embedding(const OpCall& call, Lowering& lowering) {
 }
 
 // self[…, index[i…], …]: the index replaces one coordinate of its own position. around: it is taken modulo the extent,
-// so that none is outside, as PyTorch has it for take_along_dim.
+// so that none is outside, as PyTorch has it for take_along_dim along a dimension.
 void lower_gather_along(Lowering& lowering, std::string name, size_t dim, int self, int index, bool broadcast,
                         bool around) {
   const Shape shape = lowering.type(lowering.output(0)).shape;
@@ -103,7 +103,8 @@ void lower_take_along(const OpCall& call, Lowering& lowering) {
   } else {
     dim = dim_argument(call, "dim", call.type("self").shape.size());
   }
-  lower_gather_along(lowering, "take_along_dim", dim, self, index, !call.is_none("dim"), true);
+  const bool along = !call.is_none("dim");  // of all elements PyTorch takes none around
+  lower_gather_along(lowering, "take_along_dim", dim, self, index, along, along);
 }
 
 std::vector<TensorType> infer_index_select(const OpCall& call) {

@@ -96,7 +96,8 @@ bool same(const Kernel& k, Draw& d) {
   }
   const auto run = [&](std::vector<std::vector<float>> on, auto&& how) {
     std::vector<void*> args;
-    for (std::vector<float>& one : on) args.push_back(one.data());
+    for (std::vector<float>& one : on)
+      one.reserve(1), args.push_back(one.data());  // a buffer without elements is somewhere
     const bool ended = how(args);
     return std::pair(ended, ended ? on.back() : std::vector<float>{});
   };
