@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from .errors import Problem
@@ -250,10 +251,9 @@ class Graph:
 
 
 def _why_not_static(shape: torch.Size) -> str:
-    symbols = {str(symbol) for extent in shape if not isinstance(extent, int) for symbol in extent.node.expr.free_symbols}
-    if symbols and all(symbol.startswith("s") for symbol in symbols):  # those that values decide are u0, u1, …
-        return f"has a dynamic dimension: {list(shape)}; what helps: an export without dynamic_shapes, one for each size"
-    return f"has a shape that depends on values: {list(shape)}"
+    if free_unbacked_symbols(shape):
+        return f"has a shape that depends on values: {list(shape)}"
+    return f"has a dynamic dimension: {list(shape)}; what helps: an export without dynamic_shapes, one for each size"
 
 
 def _as_meta(value: Any) -> Any:

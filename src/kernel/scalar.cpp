@@ -203,6 +203,16 @@ Number identity(Reduction reduction) {
   return {};
 }
 
+Expr identity_of(Reduction reduction, Scalar type) {
+  const Number n = identity(reduction);
+  Expr e{.op = ExprOp::constant, .type = type};
+  if (type >= Scalar::f32)
+    e.number = n.f;
+  else
+    e.integer = type == Scalar::boolean ? std::clamp<int64_t>(n.i, 0, 1) : n.i;
+  return e;
+}
+
 Number combine(Reduction reduction, Number a, Number b) {
   switch (reduction) {
     case Reduction::sum:

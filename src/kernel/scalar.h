@@ -14,6 +14,7 @@ struct Number {  // `i` holds boolean and i64 expressions, `f` the floats
 Number apply(const Expr& e, Scalar in, Number a, Number b);
 
 Number identity(Reduction reduction);
+Expr identity_of(Reduction reduction, Scalar type);  // the same as a constant
 Number combine(Reduction reduction, Number a, Number b);
 int64_t wrap_add(int64_t a, int64_t b);
 

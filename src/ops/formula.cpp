@@ -23,9 +23,7 @@ DType scalar_dtype(const Attr& a) {
 
 // A number is converted like any operand, where the results are integers.
 int64_t wrapped(const OpCall& call, int64_t number) {
-  const DType common = common_dtype(call);
-  const bool integers = !is_float(common) && common != DType::boolean && !is_float(call.outputs[0].dtype);
-  return integers ? wrap_through(common, number) : number;
+  return is_float(call.outputs[0].dtype) ? number : converted(number, common_dtype(call));
 }
 
 }  // namespace
@@ -90,6 +88,10 @@ Ex converted(Ex x, DType from, DType common) {
   if (common == DType::boolean || promote_types(from, common) == common) return x;
   if (!is_float(from)) return is_float(common) ? x : x.builder->round_to(x, common);
   return from == DType::f64 && is_float(common) ? x.builder->cast(x, Scalar::f32) : x;
+}
+
+int64_t converted(int64_t number, DType common) {
+  return is_float(common) || common == DType::boolean ? number : wrap_through(common, number);
 }
 
 std::string kernel_name(const OpCall& call) {

@@ -34,6 +34,7 @@ DType common_dtype(const OpCall& call);
 // A value of dtype `from` in ATen's common dtype, to which ATen converts all operands first: integers that do not fit
 // wrap (beside a tensor of uint8, -2 is 254), and of a float64 scalar beside float32 a float32 is left.
 Ex converted(Ex x, DType from, DType common);
+int64_t converted(int64_t number, DType common);
 // The file part of a kernel's name: "softmax" of "aten.softmax.int".
 std::string kernel_name(const OpCall& call);
 

@@ -33,11 +33,6 @@ std::vector<TensorType> infer_search(const OpCall& call) {
   return {{call.boolean("out_int32") ? DType::i32 : DType::i64, values}};
 }
 
-// A number beside integers is one of them: those that do not fit wrap, as in ATen.
-int64_t as_element(DType dtype, int64_t number) {
-  return is_float(dtype) || dtype == DType::boolean ? number : wrap_through(dtype, number);
-}
-
 // How many of the row's numbers stand before the value: those below it, and (right) those equal to it. NaN is above
 // all.
 void lower_search(const OpCall& call, Lowering& lowering) {
@@ -57,7 +52,7 @@ void lower_search(const OpCall& call, Lowering& lowering) {
   else
     value = call.is_real("self")
                 ? k.number(call.number("self"), std::max(scalar_of(lowering.type(sorted).dtype), Scalar::f32))
-                : k.integer(as_element(lowering.type(sorted).dtype, call.integer("self")));
+                : k.integer(converted(call.integer("self"), lowering.type(sorted).dtype));
   const Ex first = first_not(k, count, [&](Ex place) {
     std::vector<Coord> at;
     for (size_t d = 0; d + 1 < shape.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
@@ -99,7 +94,7 @@ void lower_isin(const OpCall& call, Lowering& lowering) {
   OpKernel k(lowering, space, compares);
   auto number = [&](std::string_view arg) {
     if (call.is_real(arg)) return k.number(call.number(arg));
-    return k.integer(elements ? as_element(call.type("elements").dtype, call.integer(arg)) : call.integer(arg));
+    return k.integer(elements ? converted(call.integer(arg), call.type("elements").dtype) : call.integer(arg));
   };
   const DType common = common_dtype(call);
   const auto as_compared = [&](Ex e, const char* arg) { return converted(e, call.type(arg).dtype, common); };

@@ -13,12 +13,6 @@ namespace {
 
 int32_t add(Kernel& k, const Expr& e) { return add_expr(k, e); }
 
-Expr identity_of(Reduction reduction, Scalar type) {
-  const Number n = identity(reduction);
-  if (type >= Scalar::f32) return {.op = ExprOp::constant, .type = type, .number = n.f};
-  return {.op = ExprOp::constant, .type = type, .integer = n.i};
-}
-
 class CombiningSplitter {
  public:
   CombiningSplitter(const Kernel& outer, int dim, int64_t pieces)

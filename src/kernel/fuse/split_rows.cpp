@@ -55,12 +55,6 @@ struct Part {
     const auto at = static_cast<int64_t>(bound.kernel.accesses.size()) - 1;
     return add({.op = ExprOp::load, .type = type, .integer = at});
   }
-  int32_t identity_of(const Expr& e) {
-    const Number n = identity(e.reduction);
-    if (e.type >= Scalar::f32) return number(e.type, n.f);
-    const int64_t value = e.type == Scalar::boolean ? std::clamp<int64_t>(n.i, 0, 1) : n.i;
-    return add({.op = ExprOp::constant, .type = e.type, .integer = value});
-  }
 };
 
 class RowSplitter {
@@ -317,7 +311,7 @@ class RowSplitter {
     const int32_t there = p.binary(ExprOp::lt, Scalar::boolean, index_along(p), p.integer(outer_.space[along_]));
     const bool log = e.op == ExprOp::scan && e.integer != 0;
     const double none = -std::numeric_limits<double>::infinity();
-    return p.select(e.type, there, x, log ? p.number(e.type, none) : p.identity_of(e));
+    return p.select(e.type, there, x, log ? p.number(e.type, none) : p.add(identity_of(e.reduction, e.type)));
   }
   static int32_t reduced(Part& p, Scalar type, Reduction reduction, int32_t x) {
     return p.add({.op = ExprOp::reduce, .type = type, .reduction = reduction, .in = {x, -1, -1}});

@@ -276,9 +276,15 @@ Analysis analyse(const Plan& plan) {
   a.row = row_of(k);
   a.tile = bit(plan.row_dim) | bit(plan.column_dim);
   use_tiles(k, a);
+  a.copies.resize(count);
   for (const Store& s : k.stores) {
     ++a.uses[static_cast<size_t>(s.expr)];
     for (const IndexTerm& t : s.access.terms) ++a.uses[static_cast<size_t>(t.expr)];
+    const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
+    if (e.op != ExprOp::load || s.accumulate) continue;
+    const int from = k.accesses[static_cast<size_t>(e.integer)].arg;
+    a.copies[static_cast<size_t>(s.expr)] +=
+        k.args[static_cast<size_t>(s.access.arg)].dtype == k.args[static_cast<size_t>(from)].dtype;
   }
   for (size_t i = 0; i < count; ++i)
     if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;

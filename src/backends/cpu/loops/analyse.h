@@ -24,6 +24,7 @@ struct Analysis {
   Dependence depends;  // what comes from a reduction or a scan lies in the tile, and so varies along it
   // By expression:
   std::vector<int> uses;
+  std::vector<int> copies;     // of a load: stores of it as it lies
   std::vector<int> fused;      // which operand is computed in the same instruction, or -1
   std::vector<char> absorbed;  // is such an operand or what a fold takes apart, or computed in a draw's instruction
   std::vector<std::optional<DrawnWord>> drawn;

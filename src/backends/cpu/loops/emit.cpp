@@ -223,19 +223,9 @@ void Emitter::find_addresses(Move& load, const Access& a) {
 }
 
 // Stored again in the same type, and nothing else: raw elements do.
-bool Emitter::only_copied(int32_t i) {
-  if (is_search(expr(i)) || is_condition(expr(i))) return false;
-  if (copies_.empty()) {
-    copies_.resize(k_.exprs.size());
-    for (const Store& s : k_.stores) {
-      const Expr& e = expr(s.expr);
-      if (e.op != ExprOp::load || s.accumulate) continue;
-      const int from = k_.accesses[static_cast<size_t>(e.integer)].arg;
-      copies_[static_cast<size_t>(s.expr)] +=
-          k_.args[static_cast<size_t>(s.access.arg)].dtype == k_.args[static_cast<size_t>(from)].dtype;
-    }
-  }
-  return copies_[static_cast<size_t>(i)] == a_.uses[static_cast<size_t>(i)];
+bool Emitter::only_copied(int32_t i) const {
+  const auto n = static_cast<size_t>(i);
+  return !is_search(expr(i)) && !is_condition(expr(i)) && a_.copies[n] == a_.uses[n];
 }
 
 // Terms are read from scratch: an index loaded in place is copied there.
@@ -506,6 +496,8 @@ void Emitter::store(const Store& s, DimSet reach) {
 
 // What is loaded only to be stored goes from memory to memory, unless a store before it may write where it is read.
 bool Emitter::copy_straight(Move& m, const Store& s) {
+  constexpr size_t most_stores = 64;  // each is held to all others
+  if (k_.stores.size() > most_stores) return false;
   const Access& from = k_.accesses[static_cast<size_t>(expr(s.expr).integer)];
   for (const Store& other : k_.stores) {
     const Access& to = other.access;

@@ -60,7 +60,7 @@ class Emitter {
   Operand polynomial(int32_t i, DimSet mask, Span span);
   Operand pair(int32_t i, DimSet mask, Span span);
   Operand drawn(int32_t i, Scalar type);
-  bool only_copied(int32_t i);
+  bool only_copied(int32_t i) const;
   void find_addresses(Move& load, const Access& a);
   void ready_index(int32_t t);
   Move make_move(const Access& a, DimSet mask, Span span);
@@ -71,7 +71,6 @@ class Emitter {
     Operand words;
   };
   std::vector<Pair> pairs_;    // this section's
-  std::vector<int> copies_;    // by expression: stores of it as it is
   std::vector<Move> pending_;  // its stores
 };
 

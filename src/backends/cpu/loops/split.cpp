@@ -8,6 +8,7 @@
 #include "kernel/facts/compact.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/range.h"
+#include "kernel/scalar.h"
 
 namespace npusim::cpu {
 namespace {
@@ -18,19 +19,8 @@ Kernel without_empty_row(Kernel k) {
   if (std::none_of(k.space.begin() + static_cast<std::ptrdiff_t>(outer), k.space.end(),
                    [](int64_t n) { return n == 0; }))
     return k;
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  for (Expr& e : k.exprs) {
-    if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
-    Expr identity{.op = ExprOp::constant, .type = e.type};
-    const int which = static_cast<int>(e.reduction);
-    const double numbers[] = {0, 1, inf, -inf};
-    const int64_t integers[] = {0, 1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
-    if (e.type >= Scalar::f32)
-      identity.number = numbers[which];
-    else
-      identity.integer = integers[which];
-    e = identity;
-  }
+  for (Expr& e : k.exprs)
+    if (e.op == ExprOp::reduce || e.op == ExprOp::scan) e = identity_of(e.reduction, e.type);
   const auto moves = [&](const std::vector<int64_t>& steps) {
     return std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(outer), steps.end(),
                        [](int64_t n) { return n != 0; });
