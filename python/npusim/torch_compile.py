@@ -43,8 +43,8 @@ def backend(
         change of one. It counts none that goes through `.data`: call torch.compiler.reset() after such a change, or say
         False, which reads them in each run.
 
-    A graph is left to eager PyTorch, with one warning of the logger "npusim" that says why, when npusim refuses a node of
-    it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager PyTorch to give
+    A graph is left to eager PyTorch, with one warning of the logger "npusim" that says why, when npusim or AOT autograd
+    refuses it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager PyTorch to give
     the result or the error. A graph whose shapes dynamo does not fix is compiled once for each."""
     chosen = dict(options or {})
     if unknown := chosen.keys() - OPTIONS:
@@ -53,12 +53,17 @@ def backend(
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         return _boxed(_compile(graph, _static_inputs(chosen), chosen))
 
-    return aot_autograd(
+    compiler = aot_autograd(
         fw_compiler=_leave_gradients,
         bw_compiler=_eager,
         inference_compiler=compile_graph,
         decompositions=decompositions(),
-    )(graph, inputs)
+    )
+    try:
+        return compiler(graph, inputs)
+    except (AssertionError, NotImplementedError, RuntimeError) as error:  # of aliases that AOT autograd does not take
+        _leave(graph, error)
+        return graph
 
 
 def _boxed(run: Run) -> Run:
@@ -247,12 +252,33 @@ class _Compiled:
             {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
         )
         memories = {place: torch.zeros(nbytes, dtype=torch.uint8).untyped_storage() for place, nbytes in self.shared.items()}
-        return [
+        results = [
             _tensor(_joined([found[name] for name in out[0]]), out[1], memories.get(_storage(out[1])))
             if isinstance(out, tuple)
             else out
             for out in self.outputs
         ]
+        return self.with_bases(results, memories)
+
+    def with_bases(self, results: list[Any], memories: dict[int, torch.UntypedStorage]) -> list[Any]:
+        """Of outputs that share memory, one that has all of it is what the others are views of, as PyTorch knows them."""
+        bases: dict[int, tuple[int, torch.Tensor]] = {}
+        for position, out in enumerate(self.outputs):
+            if not isinstance(out, tuple) or (place := _storage(out[1])) not in memories or place in bases:
+                continue
+            traced = out[1]
+            if _is_dense(traced) and traced.numel() * traced.element_size() == self.shared[place]:
+                whole = torch.empty(0, dtype=traced.dtype)
+                bases[place] = position, whole.set_(memories[place], 0, traced.shape, traced.stride())
+        for position, out in enumerate(self.outputs):
+            if not isinstance(out, tuple) or _storage(out[1]) not in bases:
+                continue
+            traced, (first, base) = out[1], bases[_storage(out[1])]
+            if position == first:
+                results[position] = base
+            elif traced.dtype == base.dtype:
+                results[position] = base.as_strided(traced.shape, traced.stride(), traced.storage_offset())
+        return results
 
 
 def _why_not(value: torch.Tensor) -> str:

@@ -284,3 +284,43 @@ def test_outputs_that_share_memory(kind):
     x = torch.linspace(-1, 1, 4)
     for one, other in zip(torch.compile(broken, backend="npusim")(x), broken(x), strict=True):
         assert torch.equal(one, other), (one, other)
+
+
+def test_outputs_that_share_memory_are_written_in_later_graphs():
+    """A base and its views come out of one graph as PyTorch knows them: the next graph may write all of them."""
+    views = [lambda y: y[1:], lambda y: y[::2], lambda y: y.view(-1, 1)[:, 0], lambda y: y.flip(0)[:2]]
+    for view in views:
+        for base_first in (False, True):
+
+            def broken(x):
+                y = x + 1
+                v = view(y)
+                torch._dynamo.graph_break()
+                y.mul_(0)
+                v.add_(2)
+                return (y, v) if base_first else (v, y)
+
+            torch._dynamo.reset()
+            x = torch.arange(6.0)
+            for found, wanted in zip(torch.compile(broken, backend="npusim")(x), broken(x), strict=True):
+                assert torch.equal(found, wanted)
+
+
+def test_aliases_that_aot_autograd_refuses_are_eagers(caplog):
+    def swapped(a, b):
+        a.data, b.data = b.data, a.data
+        return a + 1, b * 2
+
+    def written(x, y):
+        x.mul_(2)
+        y.add_(1)
+        return x, y
+
+    def parts():
+        y = torch.arange(5.0)
+        return y.detach()[:3], y.detach()[2:]
+
+    for function, make in ((swapped, lambda: (torch.ones(2), torch.zeros(2))), (written, parts)):
+        torch._dynamo.reset()
+        found, wanted = torch.compile(function, backend="npusim")(*make()), function(*make())
+        assert all(map(torch.equal, found, wanted))

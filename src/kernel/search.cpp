@@ -6,6 +6,8 @@
 namespace npusim {
 namespace {
 
+bool is_of_one_term(const Access& a) { return a.guards.empty() && a.terms.size() == 1; }
+
 // Of a kernel the search among `count` elements that has this end, by building it again beside.
 class Comparison {
  public:
@@ -48,8 +50,8 @@ class Comparison {
     const Expr &a = again_.exprs[static_cast<size_t>(built)], &b = expr(found);
     if (a.op != b.op || a.type != b.type) return false;
     if (a.op == ExprOp::load) {
+      if (!is_of_one_term(k_.accesses[static_cast<size_t>(b.integer)])) return false;
       Access other = k_.accesses[static_cast<size_t>(b.integer)];
-      if (other.terms.size() != 1) return false;
       const int32_t place = std::exchange(other.terms[0].expr, search_.access.terms[0].expr);
       return other == search_.access && is_same(again_.accesses[static_cast<size_t>(a.integer)].terms[0].expr, place);
     }
@@ -104,8 +106,9 @@ std::optional<Search> search_at(const Kernel& k, int32_t end) {
   for (const bool first : {false, true}) {
     const Expr& element = expr(comparison.in[first ? 0 : 1]);
     if (element.op != ExprOp::load) continue;
-    search.access = k.accesses[static_cast<size_t>(element.integer)];
-    if (!search.access.guards.empty() || search.access.terms.size() != 1) continue;
+    const Access& access = k.accesses[static_cast<size_t>(element.integer)];
+    if (!is_of_one_term(access)) continue;
+    search.access = access;
     search.before.element_first = first;
     search.value = comparison.in[first ? 1 : 0];
     if (Comparison(k, search).holds(end)) return search;

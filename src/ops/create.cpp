@@ -132,8 +132,10 @@ Ex linspace(Pointwise& p, const OpCall& call, Lowering& lowering) {
   const DType dtype = call.outputs[0].dtype;
   auto bound = [&](std::string_view name) {
     const bool tensor = call.op->schema.args[static_cast<size_t>(call.op->schema.find(name))].kind == ArgKind::tensor;
-    if (tensor && call.tensor(name) >= 0)
-      return k.cast(k.load_broadcast(k.read(lowering.input(call.tensor(name)))), Scalar::f64);
+    if (tensor && call.tensor(name) >= 0) {
+      const Ex end = k.cast(k.load_broadcast(k.read(lowering.input(call.tensor(name)))), Scalar::f64);
+      return is_float(dtype) ? end : trunc(end);  // ends are of the result's dtype
+    }
     const double value = call.number(name);
     return k.number(is_float(dtype) ? value : std::trunc(value), Scalar::f64);
   };

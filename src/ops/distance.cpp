@@ -81,8 +81,13 @@ std::vector<TensorType> infer_pairwise(const OpCall& call) {
 void lower_pairwise(const OpCall& call, Lowering& lowering) {
   const Shape shape = common_shape(call);
   OpKernel k(lowering, shape, 1);
-  const Ex x = k.load_broadcast(k.read(lowering.input(0))), y = k.load_broadcast(k.read(lowering.input(1)));
-  const Ex norm = row_norm(k, x - y + call.number("eps"), call.number("p"));
+  const DType common = common_dtype(call);  // in which integers are subtracted, and wrap
+  const auto operand = [&](size_t n) {
+    return converted(k.load_broadcast(k.read(lowering.input(n))), call.inputs[n]->dtype, common);
+  };
+  const Ex difference = operand(0) - operand(1);
+  const DType of_difference = difference.type() == Scalar::i64 ? DType::i64 : common;
+  const Ex norm = row_norm(k, converted(difference, of_difference, common) + call.number("eps"), call.number("p"));
   std::vector<Coord> at = coordinates(identity_coordinates(shape.size() - 1));
   if (call.boolean("keepdim")) at.emplace_back(int64_t{0});
   k.store(k.write(lowering.output(0)), at, norm);

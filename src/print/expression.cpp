@@ -187,7 +187,7 @@ Term KernelWriter::affine(int64_t offset, const std::vector<int64_t>& coeffs) co
   return offset < 0 ? term("{:+} - {}", sum, number) : term("{:+} + {}", sum, number);
 }
 
-Term KernelWriter::element(const Access& a, int code, std::string& condition) {
+Term KernelWriter::place(const Access& a, int code, std::string& condition) {
   const std::string index_type(p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow);
   auto require = [&](const std::string& text) { condition += condition.empty() ? text : " && " + text; };
   Term at = affine(a.offset, a.strides);
@@ -220,13 +220,22 @@ Term KernelWriter::element(const Access& a, int code, std::string& condition) {
     const bool cast = !p_.wide && !p_.narrow[static_cast<size_t>(t.expr)];
     add(cast ? term("({}){}", d_.narrow, name(t.expr)) : name(t.expr), t.stride);
   }
-  // An updated argument is read through the pointer that writes it: one buffer, one name.
-  int arg = a.arg, reads = 0, writes = 0;
+  return at;
+}
+
+// An updated argument is read through the pointer that writes it: one buffer, one name.
+std::string KernelWriter::pointer(int of) const {
+  int arg = of, reads = 0, writes = 0;
   for (size_t i = 0; i < k_.args.size(); ++i)
-    if (k_.args[i].updates == a.arg) arg = static_cast<int>(i);
+    if (k_.args[i].updates == of) arg = static_cast<int>(i);
   for (int i = 0; i < arg; ++i) (k_.args[static_cast<size_t>(i)].written ? writes : reads)++;
   const bool written = k_.args[static_cast<size_t>(arg)].written;
-  return term("{}{}[{}]", written ? "out" : "in", written ? writes : reads, at.text);
+  return fmt::format("{}{}", written ? "out" : "in", written ? writes : reads);
+}
+
+Term KernelWriter::element(const Access& a, int code, std::string& condition) {
+  const Term at = place(a, code, condition);
+  return term("{}[{}]", pointer(a.arg), at.text);
 }
 
 Term KernelWriter::load(int32_t id) {

@@ -99,11 +99,17 @@ void KernelWriter::positions() {
     line(fmt::format("const {} {} = {};", type, id, flat.text));
   if (guarded) line(fmt::format("if ({} >= {}) return;", id, p_.points));
   indices(id, parallel);
+  constexpr int64_t most_of_batch = 16;
+  const int by_batches = batch_dim();
+  if (by_batches >= 0) batch_ = static_cast<int>(std::min(k_.space[static_cast<size_t>(by_batches)], most_of_batch));
   for (size_t d = 0; d < own; ++d)
-    if (p_.serial[d])
-      open(fmt::format("for ({0} i{1} = 0; i{1} < {2}; ++i{1})",
-                       p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow, d,
-                       index_number(k_.space[d])));
+    if (p_.serial[d]) {
+      const bool by_batch = batch_ > 0 && static_cast<int>(d) == by_batches;
+      const std::string index = by_batch ? "batch" : fmt::format("i{}", d);
+      open(fmt::format("for ({0} {1} = 0; {1} < {2}; {3})",
+                       p_.wide ? d_.scalars[static_cast<size_t>(Scalar::i64)] : d_.narrow, index,
+                       index_number(k_.space[d]), by_batch ? fmt::format("{} += {}", index, batch_) : "++" + index));
+    }
 }
 
 // Nothing of an empty row is touched; what is the same along it has a value.
@@ -137,17 +143,7 @@ void KernelWriter::store(size_t number) {
   const Term memory = word_stores_[number] ? term("stored_{}.at[lane]", number)
                                            : element(s.access, first_trap_code(k_, number, true), condition);
   Term value = convert(name(s.expr), e.type, scalar);
-  if (s.accumulate) {
-    const Term old = loaded(dtype, memory);
-    const bool either = s.reduction == Reduction::sum || s.reduction == Reduction::max;
-    if (scalar == Scalar::boolean)
-      value = term("{} {} {}", old, either ? "||" : "&&", value);
-    else if (scalar == Scalar::i64)  // its functions are overloaded on the type
-      value = combine(s.reduction, scalar, term("({}){}", d_.scalars[static_cast<size_t>(scalar)], old),
-                      term("({}){}", d_.elements[static_cast<size_t>(dtype)].type, value));
-    else
-      value = combine(s.reduction, scalar, old, value);
-  }
+  if (s.accumulate) value = combined(s, loaded(dtype, memory), value);
   if (p_.schedule.row == RowLoop::none && row_constant(s))
     for (size_t d = p_.outer(); d < k_.space.size(); ++d)
       condition = fmt::format("i{} == 0{}{}", d, condition.empty() ? "" : " && ", condition);
@@ -203,6 +199,7 @@ void KernelWriter::points() {
   std::vector<int32_t> traps;
   for (size_t i = 0; i < k_.exprs.size(); ++i)
     if (p_.live[i] && can_trap(k_, k_.exprs[i])) traps.push_back(static_cast<int32_t>(i));
+  if (batch_ > 0) return batch(traps);
   std::vector<size_t> stores(k_.stores.size());
   std::iota(stores.begin(), stores.end(), size_t{0});
   store_all(stores, traps);

@@ -86,6 +86,11 @@ class KernelWriter {
   bool row_constant(const Store& s) const;
   void store_all(const std::vector<size_t>& numbers, const std::vector<int32_t>& traps);
 
+  // batch.cpp: a store that combines
+  int batch_dim() const;
+  void batch(const std::vector<int32_t>& traps);
+  Term combined(const Store& s, const Term& old, const Term& value) const;
+
   // words.cpp: lanes
   bool is_word(const Access& a) const;  // of at_point()
   bool varies(int32_t id) const { return lanes_ > 1 && lane_varies_[static_cast<size_t>(id)]; }
@@ -120,7 +125,9 @@ class KernelWriter {
   Term log_of_both(Scalar type, const Term& a, const Term& b) const;
   Term identity(Reduction reduction, Scalar type) const;
   Term affine(int64_t offset, const std::vector<int64_t>& coeffs) const;
-  // The element, and the condition under which memory may be touched ("" always).
+  // Which element of its argument, and the condition under which memory may be touched ("" always).
+  Term place(const Access& a, int first_code, std::string& condition);
+  std::string pointer(int arg) const;
   Term element(const Access& a, int first_code, std::string& condition);
   std::string index_number(int64_t value) const;
 
@@ -138,6 +145,7 @@ class KernelWriter {
   std::vector<bool> printed_ = std::vector<bool>(p_.kernel.exprs.size(), false);  // in any scope
   std::set<int32_t> scans_;                                                       // declared
   int coordinates_ = 0;
+  int batch_ = 0;  // elements of a batch, 0: one by one
 };
 
 bool mentions(const std::string& text, const std::string& word);

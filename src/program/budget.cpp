@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernel/facts/attention_axes.h"
 #include "program/buffer_kind.h"
 #include "program/work.h"
 
@@ -24,11 +25,39 @@ void need(DeviceNeeds& needs, uint64_t bytes, const std::string& what) {
   if (bytes > needs.largest_bytes) needs.largest_bytes = bytes, needs.largest = what;
 }
 
-// Multiply-adds of its contraction, two each, and every expression of every point of its space.
+// Every expression of every point, and what is the same along an empty row once.
+uint64_t operations(const std::vector<int64_t>& space, int row_dims, size_t exprs) {
+  uint64_t points = 1, row = 1;
+  const size_t outer = space.size() - static_cast<size_t>(row_dims);
+  for (size_t d = 0; d < space.size(); ++d)
+    (d < outer ? points : row) = times(d < outer ? points : row, static_cast<uint64_t>(space[d]));
+  return times(times(points, std::max<uint64_t>(row, 1)), exprs);
+}
+
+// Those of its points and of an attention's scores, and multiply-adds of its contraction, two each.
 uint64_t operations(const Kernel& kernel) {
-  uint64_t points = 1;
-  for (int64_t extent : kernel.space) points = times(points, static_cast<uint64_t>(extent));
-  return plus(kernel_work(kernel).flops, times(points, kernel.exprs.size()));
+  uint64_t sum = plus(kernel_work(kernel).flops, operations(kernel.space, kernel.row_dims, kernel.exprs.size()));
+  if (kernel.contraction && kernel.contraction->score) {
+    const Score& score = *kernel.contraction->score;
+    sum = plus(sum, operations(score.space, 0, score.exprs.size()));
+  }
+  return sum;
+}
+
+// Of the addresses along each axis of a contraction's operands, which the CPU finds once.
+uint64_t table_bytes(const Kernel& kernel) {
+  if (!kernel.contraction) return 0;
+  const Contraction& c = *kernel.contraction;
+  std::vector<Axis> axes;
+  if (c.kind == ContractionKind::attention) {
+    if (const auto a = attention_axes(kernel)) axes = {a->batch, a->rows, a->keys, a->depth, a->columns};
+  } else {
+    const ProductAxes a = product_axes(kernel);
+    axes = {a.batch, a.rows, a.columns, a.depth};
+  }
+  uint64_t entries = 0;
+  for (const Axis& axis : axes) entries = plus(entries, static_cast<uint64_t>(axis.size()));
+  return times(entries, 2 * sizeof(int64_t) * (1 + std::max(c.a.guards.size(), c.b.guards.size())));
 }
 
 uint64_t operations(const std::vector<Step>& steps, const std::vector<uint64_t>& of_kernel) {
@@ -67,7 +96,10 @@ Needs program_needs(const Program& program) {
   for (const Buffer& b : program.buffers)
     if (b.kind == BufferKind::weight) needs.bytes = plus(needs.bytes, stored_bytes(b));
   std::vector<uint64_t> of_kernel;
-  for (const Kernel& kernel : program.kernels) of_kernel.push_back(operations(kernel));
+  for (const Kernel& kernel : program.kernels) {
+    of_kernel.push_back(operations(kernel));
+    needs.bytes = plus(needs.bytes, table_bytes(kernel));
+  }
   needs.flops = operations(program.recipes.steps, of_kernel);
   for (const Method& method : program.methods) needs.flops = std::max(needs.flops, operations(method.steps, of_kernel));
   return needs;

@@ -2,10 +2,12 @@
 // soon as it is enqueued.
 #include "backends/cpu/device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "backends/cpu/implementations.h"
 #include "backends/cpu/loops/loops.h"
@@ -17,6 +19,7 @@
 #include "base/instruction_set.h"
 #include "base/machine_memory.h"
 #include "base/threads.h"
+#include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 #include "program/work.h"
 
@@ -103,6 +106,7 @@ class CpuSegment : public Segment {
 
  private:
   void run(size_t i) {
+    for (const std::span<std::byte> part : steps_[i].cleared) std::memset(part.data(), 0, part.size());
     try {
       steps_[i].step->run();
     } catch (const Error& error) {
@@ -156,6 +160,24 @@ class Contexts {
   std::optional<Context> alone_, team_;
 };
 
+// Results of which the kernel is not known to store every element. Where one takes the memory of what is read, that is
+// what the others keep.
+std::vector<std::span<std::byte>> unfilled(const Kernel& kernel, std::span<const Binding> args) {
+  std::vector<std::span<std::byte>> parts;
+  if (kernel.call) return parts;
+  const std::vector<bool> filled = filled_arguments(kernel);
+  std::multiset<const void*> memory;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const KernelArg& arg = kernel.args[i];
+    if (!arg.written || arg.updates >= 0 || filled[i]) continue;
+    if (memory.empty())
+      for (const Binding& any : args) memory.insert(any.data);
+    const size_t bytes = static_cast<size_t>(arg.elements) * dtype_size(arg.dtype);
+    if (memory.count(args[i].data) == 1) parts.emplace_back(static_cast<std::byte*>(args[i].data), bytes);
+  }
+  return parts;
+}
+
 class CpuQueue : public Queue {
  public:
   explicit CpuQueue(int threads) : contexts_(threads) {}
@@ -203,6 +225,7 @@ class CpuQueue : public Queue {
         if (!loops) loops = std::make_shared<Loops>(kernel, context.threads);
         ready.push_back({std::make_unique<LoopsStep>(loops, std::move(args)), {}});
       }
+      ready.back().cleared = unfilled(kernel, bindings);
     }
     return ready;
   }

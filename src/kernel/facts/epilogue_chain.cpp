@@ -150,7 +150,8 @@ struct ActivationMatcher : ExprMatcher {
     return term.is(cubic) && term.others.empty() && term.powers == (all.powers == 0 ? 3 : 2);
   }
 
-  // A product as constant · x^powers · others, the constant a single one.
+  // A product as constant · x^powers · others, the constant a single one; of more than 16 factors, nothing is one of
+  // these forms.
   struct Product {
     double constant = 1;
     int constants = 0, powers = 0;
@@ -160,7 +161,8 @@ struct ActivationMatcher : ExprMatcher {
   Product factors(int32_t id) const {
     Product all;
     std::vector<int32_t> pending{id};
-    while (!pending.empty()) {
+    for (int followed = 0; !pending.empty(); ++followed) {
+      if (followed == 32) return {};
       const int32_t factor = pending.back();
       const Expr& e = at(factor);
       pending.pop_back();

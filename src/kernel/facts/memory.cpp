@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "kernel/facts/depend.h"
@@ -190,6 +191,23 @@ std::vector<std::string> store_conflicts(const Kernel& k) {
     if (one.arg != other.arg || other.range.high > one.range.high) widest = i;
   }
   return problems;
+}
+
+std::vector<bool> filled_arguments(const Kernel& k) {
+  std::vector<int64_t> reached(k.args.size(), 0);
+  std::set<std::tuple<int, int64_t, std::vector<int64_t>>> counted;  // several stores may be of one element
+  for (const Store& s : k.stores) {
+    const Access& to = s.access;
+    if (s.accumulate || !to.guards.empty() || !to.terms.empty()) continue;
+    if (!counted.emplace(to.arg, to.offset, to.strides).second) continue;
+    int64_t points = 1;
+    for (size_t d = 0; d < k.space.size(); ++d)
+      if (to.strides[d] != 0 || k.space[d] == 0) points *= k.space[d];
+    reached[static_cast<size_t>(to.arg)] += points;
+  }
+  std::vector<bool> filled;
+  for (size_t i = 0; i < k.args.size(); ++i) filled.push_back(k.args[i].written && reached[i] == k.args[i].elements);
+  return filled;
 }
 
 bool order_matters(const Kernel& k) {

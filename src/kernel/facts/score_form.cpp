@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/facts/affine.h"
 #include "kernel/facts/match_expr.h"
 #include "kernel/facts/score_kernel.h"
 
@@ -10,46 +11,24 @@ namespace npusim {
 namespace {
 
 struct Matcher : ExprMatcher {
-  // An i64 expression as offset + Σ coeffs·index.
-  std::optional<std::vector<int64_t>> affine(int32_t e) const {  // [coeffs…, offset]
-    const Expr& x = at(e);
-    std::vector<int64_t> sum(kernel.space.size() + 1, 0);
-    if (x.type != Scalar::i64) return std::nullopt;
-    if (x.op == ExprOp::constant) return sum.back() = x.integer, sum;
-    if (x.op == ExprOp::index) return sum[static_cast<size_t>(x.integer)] = 1, sum;
-    if (x.op != ExprOp::add && x.op != ExprOp::sub && x.op != ExprOp::mul) return std::nullopt;
-    auto a = affine(x.in[0]), b = affine(x.in[1]);
-    if (!a || !b) return std::nullopt;
-    if (x.op != ExprOp::mul) {
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] = x.op == ExprOp::add ? (*a)[i] + (*b)[i] : (*a)[i] - (*b)[i];
-      return sum;
-    }
-    auto fixed = [](const std::vector<int64_t>& v) {
-      return std::all_of(v.begin(), v.end() - 1, [](int64_t c) { return c == 0; });
-    };
-    if (!fixed(*a)) std::swap(a, b);
-    if (!fixed(*a)) return std::nullopt;
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] = a->back() * (*b)[i];
-    return sum;
-  }
-
   // The keys for which `condition` is `wanted` are those below an affine limit of the other dimensions.
   bool limit(int32_t condition, bool wanted, ScoreForm& form) const {
     const Expr& c = at(condition);
     if (c.op == ExprOp::logical_not && at(c.in[0]).type == Scalar::boolean) return limit(c.in[0], !wanted, form);
     if (c.op != ExprOp::lt && c.op != ExprOp::le) return false;
-    const auto a = affine(c.in[0]), b = affine(c.in[1]);
+    if (at(c.in[0]).type != Scalar::i64) return false;
+    const auto a = affine_of(kernel, c.in[0]), b = affine_of(kernel, c.in[1]);
     if (!a || !b) return false;
     // Holds where difference = b - a >= least.
     const int64_t least = c.op == ExprOp::lt;
     const size_t key = kernel.space.size() - 1;
-    const int64_t slope = (*b)[key] - (*a)[key];
+    const int64_t slope = b->coeffs[key] - a->coeffs[key];
     if (slope != (wanted ? -1 : 1)) return false;
     form.limited = true;
     const int64_t sign =
         wanted ? 1 : -1;  // limit = g - least + 1, or least - g, for g = the difference without the key
-    for (size_t d = 0; d < key; ++d) form.limit_coeffs.push_back(sign * ((*b)[d] - (*a)[d]));
-    form.limit_offset = sign * (b->back() - a->back()) + (wanted ? 1 - least : least);
+    for (size_t d = 0; d < key; ++d) form.limit_coeffs.push_back(sign * (b->coeffs[d] - a->coeffs[d]));
+    form.limit_offset = sign * (b->offset - a->offset) + (wanted ? 1 - least : least);
     return true;
   }
 

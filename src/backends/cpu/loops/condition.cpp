@@ -4,12 +4,14 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cpu/loops/affine.h"
+#include "kernel/facts/affine.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/range.h"
 
 namespace npusim::cpu {
 namespace {
+
+constexpr size_t most_guards = 16;  // of a condition; conditions of more are tested apart
 
 // A comparison of affine indices as a guard.
 std::optional<Guard> guard_of(const Kernel& k, const Expr& e) {
@@ -42,6 +44,7 @@ void find_conditions(Kernel& k) {
       if (!is_condition(a) || !is_condition(b)) continue;
       guards = k.accesses[static_cast<size_t>(a.integer)].guards;
       const auto& more = k.accesses[static_cast<size_t>(b.integer)].guards;
+      if (guards.size() + more.size() > most_guards) continue;
       guards.insert(guards.end(), more.begin(), more.end());
     } else {
       continue;

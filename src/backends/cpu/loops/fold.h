@@ -3,15 +3,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernel/facts/affine.h"
 #include "kernel/kernel.h"
 
 namespace npusim::cpu {
-
-// offset + Σ coeffs[d]·index[d] over the dimensions of the space.
-struct IndexForm {
-  std::vector<int64_t> coeffs;
-  int64_t offset = 0;
-};
 
 // The kernel over [begin, begin + extents). `conditions` receives the forms whose "f >= 0" could not be decided.
 Kernel fold_kernel(const Kernel& from, const std::vector<int64_t>& begin, const std::vector<int64_t>& extents,

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/loops/affine.h"
+#include "kernel/facts/affine.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/rename.h"

@@ -1,11 +1,11 @@
 // Follows sums and products of indices and numbers.
-#include "backends/cpu/loops/affine.h"
+#include "kernel/facts/affine.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-namespace npusim::cpu {
+namespace npusim {
 namespace {
 
 constexpr int64_t most = int64_t{1} << 40;  // forms beyond it are not followed
@@ -18,9 +18,9 @@ bool small(const IndexForm& f) {
          std::all_of(f.coeffs.begin(), f.coeffs.end(), [](int64_t c) { return std::abs(c) < most; });
 }
 
-}  // namespace
-
-std::optional<IndexForm> affine_of(const Kernel& k, int32_t i) {
+// `left` counts the operations that are still followed.
+std::optional<IndexForm> follow(const Kernel& k, int32_t i, int& left) {
+  if (--left < 0) return std::nullopt;
   const Expr& e = k.exprs[static_cast<size_t>(i)];
   IndexForm a{std::vector<int64_t>(k.space.size(), 0), 0};
   if (e.op == ExprOp::constant) {
@@ -32,10 +32,11 @@ std::optional<IndexForm> affine_of(const Kernel& k, int32_t i) {
   }
   if (e.op == ExprOp::index) return a.coeffs[static_cast<size_t>(e.integer)] = 1, a;
   if (e.op == ExprOp::cast && e.type >= Scalar::f32 && k.exprs[static_cast<size_t>(e.in[0])].type == Scalar::i64)
-    return affine_of(k, e.in[0]);
+    return follow(k, e.in[0], left);
   if (e.type == Scalar::boolean || (e.op != ExprOp::add && e.op != ExprOp::sub && e.op != ExprOp::mul))
     return std::nullopt;
-  auto x = affine_of(k, e.in[0]), y = affine_of(k, e.in[1]);
+  auto x = follow(k, e.in[0], left);
+  auto y = x ? follow(k, e.in[1], left) : std::nullopt;
   if (!x || !y) return std::nullopt;
   if (e.op == ExprOp::mul && !is_number(*y)) std::swap(x, y);
   if (e.op == ExprOp::mul && (!is_number(*y) || std::abs(y->offset) > (1 << 20))) return std::nullopt;
@@ -47,4 +48,11 @@ std::optional<IndexForm> affine_of(const Kernel& k, int32_t i) {
   return small(a) ? std::optional(a) : std::nullopt;
 }
 
-}  // namespace npusim::cpu
+}  // namespace
+
+std::optional<IndexForm> affine_of(const Kernel& kernel, int32_t expr) {
+  int left = 1024;
+  return follow(kernel, expr, left);
+}
+
+}  // namespace npusim
