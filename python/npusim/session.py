@@ -372,9 +372,21 @@ class Session:
                 problems.append(Problem(f"output '{info.name}'", f"expected an array of {_type(info)}"))
             elif not array.flags.c_contiguous or not array.flags.writeable:
                 problems.append(Problem(f"output '{info.name}'", "expected a row-major array that can be written"))
+        problems += _that_share_memory({name: array for name, array in out.items() if isinstance(array, np.ndarray)})
         if problems:
             raise UsageError(problems)
         return results
+
+
+def _that_share_memory(arrays: Mapping[str, np.ndarray]) -> list[Problem]:
+    """Of whole rows of memory: each of them begins behind the end of those that begin before it."""
+    problems, behind, last = [], 0, ""
+    for name, array in sorted(arrays.items(), key=lambda item: item[1].ctypes.data):
+        if array.nbytes and array.ctypes.data < behind:
+            problems.append(Problem(f"output '{name}'", f"expected memory of its own, found that of output '{last}'"))
+        if array.ctypes.data + array.nbytes > behind:
+            behind, last = array.ctypes.data + array.nbytes, name
+    return problems
 
 
 def _type(info: TensorInfo) -> str:

@@ -13,6 +13,8 @@ from .errors import Problem, UnsupportedError
 
 ATEN = torch.ops.aten
 ASSERTIONS = {ATEN._assert_async.default, ATEN._assert_async.msg}
+for assertion in ASSERTIONS:
+    torch.fx.node.has_side_effect(assertion)  # or export drops that without a message, whose result nobody reads
 NAMED = 3  # checks that the last one is named by
 WORDS = 12  # of an assertion's message
 

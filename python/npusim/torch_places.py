@@ -60,6 +60,18 @@ def _distance(start: torch.fx.Node, end: Any) -> int | None:
     return int(distance) if distance.is_Integer and distance > 0 else None
 
 
+def _first_of_slice(
+    graph: torch.fx.Graph, start: torch.fx.Node, count: int, extent: int
+) -> tuple[torch.fx.Node, torch.fx.Node]:
+    """Where x[start : start + count] begins, and whether it has all `count` elements: numbers that are negative count from
+    the end, so both of them are, or none."""
+    behind = call(graph, ATEN.ge.Scalar, start, 0)
+    fits = call(graph, ATEN.logical_and.default, behind, call(graph, ATEN.le.Scalar, start, extent - count))
+    above, below = call(graph, ATEN.ge.Scalar, start, -extent), call(graph, ATEN.lt.Scalar, start, -count)
+    fits = call(graph, ATEN.logical_or.default, fits, call(graph, ATEN.logical_and.default, above, below))
+    return call(graph, ATEN.where.self, behind, start, call(graph, ATEN.add.Scalar, start, extent)), fits
+
+
 def settle_place(
     graph: torch.fx.Graph, node: torch.fx.Node, place: Place, start: torch.fx.Node
 ) -> list[torch.fx.Node]:
@@ -76,8 +88,9 @@ def settle_place(
                 part = call(graph, ATEN.index.Tensor, place.base, at)
             conditions = []
         else:
-            last = place.base.meta["val"].shape[place.dim] - place.count
-            conditions = [call(graph, ATEN.ge.Scalar, index, 0), call(graph, ATEN.le.Scalar, index, last)]
+            extent = place.base.meta["val"].shape[place.dim]
+            index, condition = _first_of_slice(graph, index, place.count, extent)
+            conditions = [condition]
             steps = call(graph, ATEN.arange.default, place.count, device=torch.device("cpu"))
             index = call(graph, ATEN.add.Tensor, steps, index)
             if writes:

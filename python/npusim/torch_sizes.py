@@ -5,6 +5,7 @@ of the example, and a run whose values ask for another one fails by name, as doe
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from typing import Any
@@ -30,13 +31,14 @@ OF_TENSORS: dict[Any, Any] = {
     operator.floordiv: ATEN.floor_divide.default,
     operator.mod: ATEN.remainder.Tensor,
     operator.neg: ATEN.neg.default,
-    operator.and_: ATEN.logical_and.default,
-    operator.or_: ATEN.logical_or.default,
+    operator.and_: ATEN.bitwise_and.Tensor,  # of truths the logical ones
+    operator.or_: ATEN.bitwise_or.Tensor,
     torch.sym_not: ATEN.logical_not.default,
     torch.sym_ite: ATEN.where.self,
     torch.sym_max: ATEN.maximum.default,
     torch.sym_min: ATEN.minimum.default,
 }
+WHOLE = {math.floor: ATEN.floor.default, math.ceil: ATEN.ceil.default, math.trunc: ATEN.trunc.default}
 CASTS = {torch.sym_float: torch.float64, torch.sym_int: torch.int64}
 # Operators that take a number, by the overloads that take a tensor in its place.
 WITH_TENSOR = {
@@ -173,17 +175,23 @@ class _Settling:
     def as_tensor(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
         """A number that is computed of values as a tensor of one; of sizes alone, the number."""
         with self.graph.inserting_before(node):
-            if node.target in READS:
-                return call(self.graph, ATEN.reshape.default, node.args[0], [])
+            if node.target in READS:  # Python computes with its own numbers, whatever the tensor's dtype
+                one = call(self.graph, ATEN.reshape.default, node.args[0], [])
+                dtype = _dtype_of_number(one.meta["val"].dtype)
+                return one if one.meta["val"].dtype == dtype else call(self.graph, ATEN.to.dtype, one, dtype)
             given = [
                 self.tensors[arg] if isinstance(arg, torch.fx.Node) and _is_number(arg) else arg for arg in node.args
             ]
             if node.target in CASTS and isinstance(given[0], torch.fx.Node):
                 return call(self.graph, ATEN.to.dtype, given[0], CASTS[node.target])
+            if node.target in WHOLE and isinstance(given[0], torch.fx.Node):
+                return call(self.graph, ATEN.to.dtype, call(self.graph, WHOLE[node.target], given[0]), torch.int64)
             if node.target not in OF_TENSORS or not any(isinstance(arg, torch.fx.Node) for arg in given):
                 self.settle_operands(node, values)
                 return values[node]
             given = [arg if isinstance(arg, torch.fx.Node) else self.constant(arg) for arg in given]
+            if node.target is operator.truediv:
+                given = [call(self.graph, ATEN.to.dtype, arg, torch.float64) for arg in given]
             return call(self.graph, OF_TENSORS[node.target], *given)
 
     def settle_operands(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
@@ -279,6 +287,11 @@ class _Settling:
     def check(self, name: str, condition: Any) -> None:
         if isinstance(condition, torch.fx.Node):
             self.checks.append((name, condition))
+
+
+def _dtype_of_number(dtype: torch.dtype) -> torch.dtype:
+    """Of the Python number that an element of a tensor is."""
+    return torch.float64 if dtype.is_floating_point else torch.bool if dtype == torch.bool else torch.int64
 
 
 def _wanted(node: torch.fx.Node, value: Any) -> str:

@@ -250,3 +250,97 @@ def changed_while_another_shows_it(w, x, sizes):
 def test_writes_into_what_is_fixed_are_refused(function):
     with pytest.raises(npusim.UnsupportedError, match="computed of fixed arguments"):
         npusim.export(OfKnown(function), (torch.rand(7, 3),), {"sizes": torch.ones(3, 2).long()}, fixed=["sizes"])
+
+
+# What Python computes of numbers that tensors hold, whatever the tensors' dtypes; of other values than the example's.
+OF_NUMBERS = {
+    "-i": lambda i, j: -i,
+    "i + j": lambda i, j: i + j,
+    "i - j": lambda i, j: i - j,
+    "i * j": lambda i, j: i * j,
+    "i * 1000000": lambda i, j: i * 1000000,
+    "i // j": lambda i, j: i // j,
+    "i % j": lambda i, j: i % j,
+    "i / j": lambda i, j: i / j,
+    "i / 3": lambda i, j: i / 3,
+}
+OF_INTEGERS = {
+    "i & j": lambda i, j: i & j,
+    "i | j": lambda i, j: i | j,
+    "i & 1": lambda i, j: i & 1,
+    "(i & 6) + j": lambda i, j: (i & 6) + j,
+    "i & (i - 1)": lambda i, j: i & (i - 1),
+}
+WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", [*WHOLE, torch.float32, torch.float64])
+def test_numbers_are_pythons_whatever_the_dtype(dtype):
+    forms = {**OF_NUMBERS, **(OF_INTEGERS if dtype in WHOLE else {})}
+    ones = torch.tensor([1, -1, 3])
+
+    def function(m, x, y):
+        i, j = x.item(), y.item()
+        return tuple((ones if isinstance(i, int) else ones.double()) * form(i, j) for form in forms.values())
+
+    model = CallsWithSelf(function)
+    largest = torch.iinfo(dtype).max if dtype in WHOLE else 1e30
+
+    def pair(i, j):
+        return torch.tensor(i).to(dtype), torch.tensor(j).to(dtype)
+
+    pairs = [pair(7, 3), pair(min(largest, 10**9), min(largest, 10**9)), pair(100, 120), pair(1, 5), pair(6, 1)]
+    session = npusim.Session(npusim.compile(model, pairs[0], dtype="float32"))
+    for given in pairs:
+        results = zip(forms, session.run(*given).values(), model(*given), strict=True)
+        for name, found, wanted in results:
+            if wanted.dtype.is_floating_point:
+                assert np.allclose(found, wanted.numpy(), rtol=1e-6, atol=0), (name, given)
+            else:
+                assert np.array_equal(found, wanted.numpy()), (name, given)
+
+
+def test_what_a_program_is_made_for_is_asked_of_zeros_too():
+    """A value that is a constant in the example, 0 above all, keeps what the program checks before it is given."""
+
+    def reset(m, x, p):
+        m.h.zero_()
+        return x * 2 if p.item() > 0 else x * 3
+
+    functions = [
+        lambda m, x, p: torch.full_like(x, p.item() - 2),
+        lambda m, x, p: x.clone().fill_(p.item() - 2),
+        lambda m, x, p: x.new_full((2,), p.item() - 2),
+        lambda m, x, p: torch.zeros_like(x) if p.item() > 0 else torch.ones_like(x),
+        lambda m, x, p: (torch.zeros_like(x), x * 2 if p.item() > 0 else x),
+        lambda m, x, p: (torch.zeros_like(x), x[x > p] * 2)[0],
+        reset,
+    ]
+    x, example, other = torch.arange(1.0, 5.0), torch.tensor(2), torch.tensor(-1)
+    for function in functions:
+        model = CallsWithSelf(function, h=torch.zeros(4))
+        for fused in (True, False):
+            exported = npusim.export(model, (x, example))
+            options = {} if fused else {"disable_fusion": ["all"]}
+            session = npusim.Session(npusim.compile(exported, dtype="float32", **options), exported.weights)
+            wanted = model(x, example)
+            wanted = wanted[0] if isinstance(wanted, tuple) else wanted
+            assert np.array_equal(next(iter(session.run(x, example).values())), wanted.numpy())
+            try:
+                found = next(iter(session.run(x, other).values()))
+            except npusim.BadInputError:
+                continue
+            wanted = model(x, other)
+            wanted = wanted[0] if isinstance(wanted, tuple) else wanted
+            assert np.array_equal(found, wanted.numpy())
+
+
+def test_assertions_without_a_message():
+    def function(m, x, p):
+        torch._assert_async(p > 0)
+        return x * 2
+
+    session = npusim.Session(npusim.compile(CallsWithSelf(function), (X, torch.tensor(1)), dtype="float32"))
+    assert np.array_equal(session.run(X, torch.tensor(3))["output"], (X * 2).numpy())
+    with pytest.raises(npusim.BadInputError):
+        session.run(X, torch.tensor(-1))

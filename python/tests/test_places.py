@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import npusim
+from modules import Calls
 from test_sizes import REFUSED, check, export
 
 
@@ -138,3 +139,26 @@ def test_a_ring_of_rows():
         found = session.run(row)
         for name, expected in zip(("output_0", "output_1"), model(row)):
             np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_slices_that_count_from_the_end():
+    """A run gives what Python's slices do, or fails where they have another length."""
+    functions = [
+        lambda x, m: x[m.item() : m.item() + 2],
+        lambda x, m: x[-2 - m.item() : -m.item()],
+        lambda x, m: x[1:, m.item() - 3 : m.item() - 1],
+    ]
+    for function in functions:
+        for example in (1, 0, -3):
+            try:
+                program = npusim.compile(Calls(function), (values(), number(example)), dtype="float32")
+            except npusim.UnsupportedError:
+                continue
+            session = npusim.Session(program)
+            for at in range(-7, 7):
+                wanted = function(values(), number(at)).numpy()
+                try:
+                    found = session.run(values(), number(at))["output"]
+                except npusim.BadInputError:
+                    continue
+                assert np.array_equal(found, wanted), (example, at)

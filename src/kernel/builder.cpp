@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "kernel/facts/visit.h"
 
 namespace npusim {
 namespace {
@@ -14,6 +15,18 @@ namespace {
 void resize_to(std::vector<int64_t>& coeffs, size_t rank) { coeffs.resize(rank, 0); }
 
 KernelBuilder& builder_of(Ex a) { return *a.builder; }
+
+// Whether a requirement is among what an expression is computed of.
+bool requires_something(const Kernel& k, int32_t id) {
+  std::vector<bool> needed(static_cast<size_t>(id) + 1, false);
+  needed.back() = true;
+  for (size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    if (k.exprs[i].op == ExprOp::require) return true;
+    for_each_operand(k, k.exprs[i], [&](int32_t operand) { needed[static_cast<size_t>(operand)] = true; });
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -230,7 +243,7 @@ Ex KernelBuilder::select(Ex condition, Ex a, Ex b) {
   condition = cast(condition, Scalar::boolean);
   a = cast(a, type);
   b = cast(b, type);
-  if (a.id == b.id) return a;
+  if (a.id == b.id && !requires_something(kernel_, condition.id)) return a;
   Expr e{.op = ExprOp::select, .type = type};
   e.in = {condition.id, a.id, b.id};
   return add(e);

@@ -78,6 +78,13 @@ std::vector<TensorType> infer_diff(const OpCall& call) {
   return {type};
 }
 
+// Whose factors do not fit into 64 bits.
+std::string refuse_diff(const OpCall& call) {
+  constexpr int64_t most = 60;
+  const int64_t order = call.integer("n");
+  return order > most ? fmt::format("differences of order {}: at most {}", order, most) : "";
+}
+
 // The nth difference at i is Σ over m of (−1)^(n−m) · C(n, m) · x[i + m]; of booleans, the exclusive or of odd terms.
 void lower_diff(const OpCall& call, Lowering& lowering) {
   Pointwise p(call, lowering);
@@ -125,7 +132,8 @@ constexpr OpRecord records[] = {
     row_op("logcumsumexp(Tensor self, int dim) -> Tensor", infer_log_scan, lower_log_scan),
     {.schema = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
      .infer = infer_diff,
-     .lower = lower_diff},
+     .lower = lower_diff,
+     .refuse = refuse_diff},
 };
 
 }  // namespace

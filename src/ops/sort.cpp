@@ -52,9 +52,11 @@ void lower_sorted(Lowering& lowering, const Order& order, int values, int indice
   const int to_indices = indices < 0 ? -1 : opened(lowering, indices, false);
   Shape kept = lowering.type(self).shape;
   kept[order.dim] = order.kept;
-  const int places = to_indices < 0 ? lowering.temporary({DType::i64, kept}) : to_indices;
+  const bool apart = to_indices < 0 || lowering.type(to_indices).dtype != DType::i64;
+  const int places = apart ? lowering.temporary({DType::i64, kept}) : to_indices;
   lower_order(lowering, self, order, places);
   if (values >= 0) lower_values(lowering, self, order.dim, places, to_values);
+  if (apart && to_indices >= 0) lower_flat(lowering, "places", places, to_indices);  // declared of another dtype
   if (to_values != values) lower_flat(lowering, "view", to_values, values);
   if (to_indices != indices) lower_flat(lowering, "view", to_indices, indices);
 }
@@ -214,6 +216,11 @@ constexpr OpRecord records[] = {
 }  // namespace
 
 void lower_order(Lowering& lowering, int self, const Order& order, int places) {
+  if (const TensorType declared = lowering.type(places); declared.dtype != DType::i64) {
+    const int exact = lowering.temporary({DType::i64, declared.shape});
+    lower_order(lowering, self, order, exact);
+    return lower_flat(lowering, "places", exact, places);
+  }
   if (element_count(lowering.type(places).shape) == 0) {
     OpKernel nothing(lowering, lowering.type(places).shape);
     nothing.store(nothing.write(places), nothing.integer(0));

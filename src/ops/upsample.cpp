@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -137,8 +138,10 @@ NearestRule nearest_rule(const std::vector<Axis>& axes, bool exact, DType dtype)
 }
 
 // A position whose integer part is that element for every output: the exact ratio, raised by float32's rounding where
-// that reaches the next element.
-Line nearest_line(const Axis& axis, NearestRule rule) {
+// that reaches the next element. Of long axes none is looked for, and of some there is none.
+std::optional<Line> nearest_line(const Axis& axis, NearestRule rule) {
+  constexpr int64_t most_outputs = 1 << 21;
+  if (axis.out > most_outputs) return std::nullopt;
   const double ratio = axis.factor ? 1.0 / *axis.factor : static_cast<double>(axis.in) / static_cast<double>(axis.out);
   const double half = rule.how == Nearest::exact ? 0.5 : 0.0;
   auto agrees = [&](Line line) {
@@ -153,7 +156,18 @@ Line nearest_line(const Axis& axis, NearestRule rule) {
       const Line line{scale, std::max(half * scale + raise, 0.0)};
       if (agrees(line)) return line;
     }
-  fail(ErrorKind::unsupported, "no exact nearest positions from {} to {} elements", axis.in, axis.out);
+  return std::nullopt;
+}
+
+// nearest_element() by the arithmetic of ATen itself.
+Ex computed_nearest(KernelBuilder& k, int d, const Axis& axis, NearestRule rule) {
+  const double ratio = axis.factor ? 1.0 / *axis.factor : static_cast<double>(axis.in) / static_cast<double>(axis.out);
+  const float scale =
+      axis.factor ? static_cast<float>(ratio) : static_cast<float>(axis.in) / static_cast<float>(axis.out);
+  const double half = rule.how == Nearest::exact ? 0.5 : 0.0;
+  const Ex at = rule.wide ? k.single((k.cast(k.index(d), Scalar::f64) + half) * ratio)
+                          : k.single(k.single(k.single(k.cast(k.index(d), Scalar::f32)) + half) * double{scale});
+  return min(k.cast(floor(at), Scalar::i64), axis.in - 1);
 }
 
 double scale_of(const Axis& axis, bool align_corners) {
@@ -237,11 +251,13 @@ void lower_nearest(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at{k.dim(0), k.dim(1)};
   for (int d = 0; d < spatial; ++d) {
     const Axis& axis = axes[static_cast<size_t>(d)];
-    const Line line = nearest_line(axis, rule);
-    if (line.scale == 1 && line.shift < 1 && axis.out <= axis.in)
+    const auto line = nearest_line(axis, rule);
+    if (!line)
+      at.emplace_back(computed_nearest(k, 2 + d, axis, rule));
+    else if (line->scale == 1 && line->shift < 1 && axis.out <= axis.in)
       at.emplace_back(k.dim(2 + d));
     else
-      at.emplace_back(min(Position(k, 2 + d, line, Scalar::f32).whole(), axis.in - 1));
+      at.emplace_back(min(Position(k, 2 + d, *line, Scalar::f32).whole(), axis.in - 1));
   }
   p.store(k.load(k.read(lowering.input(input)), at));
 }
@@ -261,7 +277,9 @@ struct Filter {
     scale = scale_of(axis, align_corners);
     width = std::max(scale, 1.0);
     support = filter_radius(cubic) * width;
-    for (int64_t o = 0; o < axis.out; ++o) {
+    constexpr int64_t most_outputs = 1 << 20;  // of more, what is enough for any of them
+    if (axis.out > most_outputs) taps = static_cast<int64_t>(std::ceil(2 * support)) + 1;
+    for (int64_t o = 0; o < axis.out && axis.out <= most_outputs; ++o) {
       const int64_t middle = o * fixed(scale) + fixed(scale * 0.5);
       const auto edge = [&](double by) { return (middle + fixed(by + 0.5)) >> fraction_bits; };
       taps = std::max(taps, std::min(edge(support), axis.in) - std::max<int64_t>(edge(-support), 0));

@@ -17,19 +17,33 @@ namespace {
 
 constexpr int64_t int32_limit = std::numeric_limits<int32_t>::max();
 
-// Neighbouring points and rows store side by side: the dimensions by how far the first store goes along them. What
-// accumulates keeps its order.
+// How many of the kernel's accesses are apart from neighbour to neighbour along a dimension.
+int64_t apart_along(const Kernel& k, size_t d) {
+  const auto apart = [&](const Access& a) { return int64_t{std::abs(a.strides[d]) > 1}; };
+  int64_t count = 0;
+  for (const Expr& e : k.exprs)
+    if (e.op == ExprOp::load) count += apart(k.accesses[static_cast<size_t>(e.integer)]);
+  for (const Store& s : k.stores) count += apart(s.access);
+  return count;
+}
+
+// Neighbouring points and rows store side by side: the dimensions by how far the first store goes along them, where
+// that does not part more of what is read. What accumulates keeps its order, and so does what is stored where indices
+// say.
 void order_by_store(Kernel& k) {
   if (k.stores.empty() || std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; }))
     return;
-  const std::vector<int64_t>& strides = k.stores[0].access.strides;
+  const Access& to = k.stores[0].access;
+  if (!to.terms.empty() || static_cast<int>(k.space.size()) == k.row_dims) return;
   const auto step = [&](size_t d) {
-    return strides[d] == 0 ? std::numeric_limits<int64_t>::max() : std::abs(strides[d]);
+    return to.strides[d] == 0 ? std::numeric_limits<int64_t>::max() : std::abs(to.strides[d]);
   };
   std::vector<size_t> order(k.space.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end() - k.row_dims, [&](size_t a, size_t b) { return step(a) > step(b); });
-  order_dims(k, order);
+  const auto outer = order.end() - k.row_dims;
+  std::stable_sort(order.begin(), outer, [&](size_t a, size_t b) { return step(a) > step(b); });
+  const size_t last = k.space.size() - static_cast<size_t>(k.row_dims) - 1;
+  if (apart_along(k, *(outer - 1)) <= apart_along(k, last)) order_dims(k, order);
 }
 
 // Stages, liveness and variation of every expression.

@@ -141,7 +141,10 @@ Schedule choose_schedule(const Kernel& kernel, const Dialect& d) {
   const RowLoop row = choose_row_loop(p);
   switch (row) {
     case RowLoop::none:
-      return {row, 256};
+      // Threads that each walk many elements: few of them to a block, so that they are on many multiprocessors.
+      return {row, accumulates(kernel)
+                       ? static_cast<int>(std::clamp<int64_t>(p.points / 256 / d.warp, 1, 256 / d.warp)) * d.warp
+                       : 256};
     case RowLoop::thread:
       return {row, 128};
     case RowLoop::warp:

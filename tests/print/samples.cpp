@@ -159,13 +159,13 @@ Kernel combine(DType dtype, Reduction reduction) {
   return k.finish("combine");
 }
 
-// The ranks, a merge in the middle and the last of those that order rows of which 9 places are stored.
+// The first, one in the middle and the last of the merges that order rows of which 9 places are stored.
 std::vector<Kernel> merges(DType dtype) {
-  K k({3, 300}, 1);
-  const int a = k.input({dtype, {3, 300}}), out = k.output({i64, {3, 9}});
+  K k({3, 70}, 1);
+  const int a = k.input({dtype, {3, 70}}), out = k.output({i64, {3, 9}});
   put(k, out, {k.dim(0), k.dim(1)}, k.order(at(k, a, {k.dim(0), k.dim(1)}), dtype != i64));
   const Unfused steps = unfuse(k.finish("order"));
-  return {steps.steps[0].kernel, steps.steps[2].kernel, steps.steps.back().kernel};
+  return {steps.steps[0].kernel, steps.steps[4].kernel, steps.steps.back().kernel};
 }
 
 Kernel integer_sums() {

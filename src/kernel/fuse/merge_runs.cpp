@@ -21,8 +21,6 @@ struct Runs {
   int indices = -1;    // the value that says where they come from; −1: they are the operand as it is
 };
 
-constexpr int64_t length_of_ranks = 64;  // of the runs that are made at once, in rows that are longer
-
 class Merger {
  public:
   explicit Merger(const Kernel& kernel)
@@ -30,7 +28,6 @@ class Merger {
 
   Unfused run() {
     Runs runs{form_.length, 1, form_.from->arg, -1};
-    if (form_.length > length_of_ranks) runs = rank();
     do {
       runs = merge(runs);
     } while (runs.elements > runs.length);
@@ -51,55 +48,11 @@ class Merger {
     return shape;
   }
 
-  DType index_type() const { return form_.length <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64; }
-
   // Whether a comes before b whatever their places.
   Ex is_before(Ex a, Ex b) const {
-    if (a.type() < Scalar::f32) return form_.descending ? b < a : a < b;
-    // Of a NaN no comparison holds.
-    return form_.descending ? !(a <= b) && !isnan(b) : !(a >= b) && !isnan(a);
-  }
-
-  // The kernel that makes the first runs at once, each element counting those of its run that come before it: as many
-  // merges would each take longer. The space is rows × runs × elements × those that they are compared with.
-  Runs rank() {
-    const int64_t elements = form_.length, width = length_of_ranks, runs = (elements + width - 1) / width;
-    const Runs to{elements, width, add_scratch(of_rows(elements), argument(*form_.from).dtype),
-                  add_scratch(of_rows(elements), index_type())};
-    Shape space = rows_;
-    space.insert(space.end(), {runs, width, width});
-    KernelBuilder k(space, 1);
-    const int run_dim = static_cast<int>(rows_.size());
-    const int keys = k.input({argument(*form_.from).dtype, of_rows(elements)});
-    const Affine first = k.dim(run_dim) * width, place = first + k.dim(run_dim + 1),
-                 other_place = first + k.dim(run_dim + 2);
-    const auto key_at = [&](const Affine& at) {
-      std::vector<Coord> where = row(k);
-      where.emplace_back(at);
-      return k.load(keys, where);
-    };
-    const Ex own = key_at(place), other = key_at(other_place);
-    Ex before = k.select(k.index(run_dim + 2) < k.index(run_dim + 1), !is_before(own, other), is_before(other, own));
-    if (elements % width != 0) before = before && k.in_bounds(other_place, elements);
-    const Ex rank = k.reduce(Reduction::sum, k.cast(before, Scalar::i64));
-    std::vector<Coord> at = row(k);
-    at.emplace_back(k.value(first) + rank);
-    k.store(k.output({argument(*form_.from).dtype, of_rows(elements)}), at, own);
-    k.store(k.output({index_type(), of_rows(elements)}), at, k.value(place));
-    BoundKernel step{k.finish(outer_.name + "_rank"), {form_.from->arg, to.keys, to.indices}};
-    read_ranked(step.kernel, keys);
-    if (elements % width != 0)  // what is behind the row has no rank
-      for (Store& s : step.kernel.stores) s.access.guards.push_back({place_in(space, place), 0, elements, 0});
-    order_args(step);
-    simplify(step);
-    result_.steps.push_back(std::move(step));
-    return to;
-  }
-
-  static std::vector<int64_t> place_in(const Shape& space, const Affine& place) {
-    std::vector<int64_t> coeffs = place.coeffs;
-    coeffs.resize(space.size());
-    return coeffs;
+    const Ex less = form_.descending ? b < a : a < b;
+    if (a.type() < Scalar::f32) return less;
+    return less || (form_.descending ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a));
   }
 
   // The kernel that makes of each two runs one: the space is rows × pairs × places of the merged run.
@@ -110,6 +63,7 @@ class Merger {
     const int64_t left_over = from.elements - std::max<int64_t>(pairs - 1, 0) * two;  // of the last pair
     Runs to{std::max<int64_t>(pairs - 1, 0) * width + std::min(left_over, width), width, -1, -1};
     const DType key_type = argument(*form_.from).dtype;
+    const DType index_type = form_.length <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
 
     Shape space = rows_;
     space.insert(space.end(), {pairs, width});
@@ -120,7 +74,7 @@ class Merger {
       return k.input(type);
     };
     const int keys = input(from.keys, {key_type, of_rows(from.elements)});
-    const int indices = first ? -1 : input(from.indices, {index_type(), of_rows(from.elements)});
+    const int indices = first ? -1 : input(from.indices, {index_type, of_rows(from.elements)});
     const int before = last ? argument(*form_.to).updates : -1;  // what the result updates
     const int updated = before < 0 ? -1 : input(before, {DType::i64, {argument(*form_.to).elements}});
 
@@ -137,10 +91,10 @@ class Merger {
       at.emplace_back(k.dim(static_cast<int>(rows_.size())) * width + k.dim(static_cast<int>(rows_.size()) + 1));
       const Ex key = load(k, keys, source);
       to.keys = add_scratch(of_rows(to.elements), key_type);
-      to.indices = add_scratch(of_rows(to.elements), index_type());
+      to.indices = add_scratch(of_rows(to.elements), index_type);
       values.insert(values.end(), {to.keys, to.indices});
       k.store(k.output({key_type, of_rows(to.elements)}), at, key);
-      k.store(k.output({index_type(), of_rows(to.elements)}), at, index);
+      k.store(k.output({index_type, of_rows(to.elements)}), at, index);
     }
     BoundKernel step{k.finish(outer_.name + "_merge"), std::move(values)};
     if (first) read_operand(step.kernel, keys);
@@ -196,19 +150,6 @@ class Merger {
       a.strides.assign(step.space.size(), 0);
       std::copy(form_.from->strides.begin(), form_.from->strides.end() - 1, a.strides.begin());
       a.terms[0].stride = form_.from->strides.back();
-    }
-  }
-
-  // The same where the operand is read at places that are known.
-  void read_ranked(Kernel& step, int keys) const {
-    step.args[static_cast<size_t>(keys)].elements = argument(*form_.from).elements;
-    const int64_t apart = form_.from->strides.back();
-    for (Access& a : step.accesses) {
-      if (a.arg != keys) continue;
-      a.offset = form_.from->offset;
-      for (size_t d = 0; d < a.strides.size(); ++d)
-        a.strides[d] = d < rows_.size() ? form_.from->strides[d] : a.strides[d] * apart;
-      for (Guard& g : a.guards) g.stride *= apart;
     }
   }
 

@@ -8,12 +8,12 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
 
 // overlap_add: [6, 4, 3]
 // in0 bfloat16[24] in1 float32[72] out0 bfloat16[24] is in0
-// 1 blocks of 256 threads, one thread a point
-extern "C" __global__ void __launch_bounds__(256) overlap_add_fa14c62e670609b1(
+// 1 blocks of 32 threads, one thread a point
+extern "C" __global__ void __launch_bounds__(32) overlap_add_fa14c62e670609b1(
     const bf16* in0,
     const float* __restrict__ in1,
     bf16* out0) {
-  const unsigned point = blockIdx.x * 256 + threadIdx.x;
+  const unsigned point = blockIdx.x * 32 + threadIdx.x;
   if (point >= 3) return;
   const int i2 = point;
   for (int i0 = 0; i0 < 6; ++i0) {

@@ -4,14 +4,14 @@ using namespace metal;
 
 // overlap_add: [6, 4, 3]
 // in0 bfloat16[24] in1 float32[72] out0 bfloat16[24] is in0
-// 1 blocks of 256 threads, one thread a point
+// 1 blocks of 32 threads, one thread a point
 kernel void overlap_add_fa14c62e670609b1(
     device const bfloat* in0 [[buffer(0)]],
     device const float* in1 [[buffer(1)]],
     device bfloat* out0 [[buffer(2)]],
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
-  const uint point = block_index * 256 + thread_index;
+  const uint point = block_index * 32 + thread_index;
   if (point >= 3) return;
   const int i2 = point;
   for (int i0 = 0; i0 < 6; ++i0) {

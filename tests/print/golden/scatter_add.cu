@@ -6,14 +6,14 @@ __device__ __forceinline__ bool check_index(long long index, long long extent, i
 
 // index_add: [50, 12]
 // in0 float32[48] in1 int64[50] in2 float32[600] out0 float32[48] is in0
-// 1 blocks of 256 threads, one thread a point
-extern "C" __global__ void __launch_bounds__(256) index_add_d1fb2d312d6f7784(
+// 1 blocks of 32 threads, one thread a point
+extern "C" __global__ void __launch_bounds__(32) index_add_d1fb2d312d6f7784(
     const float* in0,
     const long long* __restrict__ in1,
     const float* __restrict__ in2,
     float* out0,
     int* __restrict__ trap) {
-  const unsigned point = blockIdx.x * 256 + threadIdx.x;
+  const unsigned point = blockIdx.x * 32 + threadIdx.x;
   if (point >= 12) return;
   const int i1 = point;
   for (int batch = 0; batch < 50; batch += 16) {

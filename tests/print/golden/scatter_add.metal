@@ -9,7 +9,7 @@ static inline bool check_index(long index, long extent, device atomic_int* trap,
 
 // index_add: [50, 12]
 // in0 float32[48] in1 int64[50] in2 float32[600] out0 float32[48] is in0
-// 1 blocks of 256 threads, one thread a point
+// 1 blocks of 32 threads, one thread a point
 kernel void index_add_d1fb2d312d6f7784(
     device const float* in0 [[buffer(0)]],
     device const long* in1 [[buffer(1)]],
@@ -18,7 +18,7 @@ kernel void index_add_d1fb2d312d6f7784(
     device atomic_int* trap [[buffer(4)]],
     uint block_index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_position_in_threadgroup]]) {
-  const uint point = block_index * 256 + thread_index;
+  const uint point = block_index * 32 + thread_index;
   if (point >= 12) return;
   const int i1 = point;
   for (int batch = 0; batch < 50; batch += 16) {

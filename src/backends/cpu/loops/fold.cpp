@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "kernel/evaluate.h"
 #include "kernel/facts/range.h"
+#include "kernel/facts/visit.h"
 
 namespace npusim::cpu {
 namespace {
@@ -72,6 +73,10 @@ class Folder {
     }
     out_.exprs.push_back(e);
     linear_.push_back(linear_form(e));
+    bool requires_one = e.op == ExprOp::require;
+    for_each_operand(out_, e,
+                     [&](int32_t operand) { requires_one = requires_one || requires_[static_cast<size_t>(operand)]; });
+    requires_.push_back(requires_one);
     return next;
   }
   int32_t integer(int64_t value, Scalar type) {
@@ -300,6 +305,7 @@ class Folder {
     for (size_t k = 0; k < 2; ++k) {
       if (!constant(e.in[k])) continue;
       const bool value = expr(e.in[k]).integer != 0;
+      if (value == (e.op == ExprOp::bit_or) && requires_[static_cast<size_t>(e.in[1 - k])]) continue;
       if (e.op == ExprOp::bit_and) return value ? e.in[1 - k] : e.in[k];
       if (e.op == ExprOp::bit_or) return value ? e.in[k] : e.in[1 - k];
     }
@@ -345,7 +351,7 @@ class Folder {
         return in_type < Scalar::f32 ? integer(0, Scalar::boolean) : add(e);
       case ExprOp::select:
         if (constant(e.in[0])) return expr(e.in[0]).integer ? e.in[1] : e.in[2];
-        return e.in[1] == e.in[2] ? e.in[1] : add(e);
+        return e.in[1] == e.in[2] && !requires_[static_cast<size_t>(e.in[0])] ? e.in[1] : add(e);
       case ExprOp::cast:
         return in_type == e.type ? e.in[0] : add(e);
       case ExprOp::round_to:
@@ -389,6 +395,7 @@ class Folder {
   Kernel out_;
   std::map<std::tuple<Scalar, uint64_t, int64_t>, int32_t> constants_;  // by their bits: -0 is not 0
   std::vector<std::optional<IndexForm>> linear_;
+  std::vector<bool> requires_;  // by expression: it, or what it is computed of, traps where something does not hold
   std::vector<IndexForm> conditions_;
   bool never_ = false;
 };

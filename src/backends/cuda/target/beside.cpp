@@ -24,6 +24,8 @@ Made make_beside(std::span<const Kernel* const> kernels) {
   std::vector<std::string> declared;
   std::string waits = "  follow();\n", calls;
   int64_t first = 0;  // block of the next kernel
+  for (const Kernel* k : kernels)
+    made.shape.threads = std::max(made.shape.threads, choose_lanes(*k, cuda_dialect, multiprocessors).threads);
   int traps = 0;
   bool takes = false;
   for (size_t n = 0; n < kernels.size(); ++n) {
@@ -41,7 +43,10 @@ Made make_beside(std::span<const Kernel* const> kernels) {
     const bool last = n + 1 == kernels.size();
     calls += n == 0 ? "  " : "  else ";
     if (!last) calls += fmt::format("if (blockIdx.x < {}) ", first + shape.blocks);
-    calls += fmt::format("{}({}, blockIdx.x - {}, threadIdx.x);\n", name, parameter_names(k, suffix), first);
+    const std::string call =
+        fmt::format("{}({}, blockIdx.x - {}, threadIdx.x);", name, parameter_names(k, suffix), first);
+    calls += shape.threads < made.shape.threads ? fmt::format("{{ if (threadIdx.x < {}) {} }}\n", shape.threads, call)
+                                                : call + "\n";
     if (takes_trap(k)) {
       takes = true;
       for (int code = 1; code <= trap_count(k); ++code, ++traps) {
@@ -50,7 +55,6 @@ Made make_beside(std::span<const Kernel* const> kernels) {
       }
     }
     first += shape.blocks;
-    made.shape.threads = std::max(made.shape.threads, shape.threads);
   }
   made.shape.blocks = first;
   if (takes) declared.emplace_back(fmt::format(fmt::runtime(cuda_dialect.trap_arg), declared.size()));

@@ -479,5 +479,34 @@ TEST(Loops, EmptySpaceAndScalars) {
   check_kernel_runs(f.finish("fill"));
 }
 
+// Whatever a value turns out to be, what it requires is asked: of constants, of truths that decide nothing, of choices
+// between equals, and of requirements within each other.
+TEST(Loops, RequirementsStay) {
+  for (int value = 0; value < 4; ++value)
+    for (int form = 0; form < 6; ++form)
+      for (const bool along_row : {false, true}) {
+        KernelBuilder k({3, 40}, along_row ? 1 : 0);
+        const Ex y = k.load_broadcast(k.input({DType::f32, {3, 40}}));
+        const Ex one = require(y < 5, Requirement::assertion), two = require(y < 6, Requirement::assertion);
+        const Ex values[] = {k.number(0), k.number(2.5), y, y * 0.0};
+        const Ex x = values[value], no = k.integer(0, Scalar::boolean), yes = k.integer(1, Scalar::boolean);
+        Ex found = x;
+        if (form == 0) found = k.select(one, x, x);
+        if (form == 1) found = k.select(one, x, k.number(0));
+        if (form == 2) found = k.select(no && one, k.number(1), x);
+        if (form == 3) found = k.select(yes || one, x, k.number(1));
+        if (form == 4) found = k.select(k.select(one, two, no), x, x);
+        if (form == 5) found = k.select(one && two, k.select(two, x, x), x);
+        k.store(k.output({DType::f32, {3, 40}}), found);
+        const Kernel kernel = k.finish("required");
+        for (const int wrong : {-1, 0, 57, 119}) {
+          Memory memory = random_arguments(kernel, {});
+          if (wrong >= 0) store_double(memory[0].data(), DType::f32, wrong, 7);
+          Loops loops(kernel, 2);
+          EXPECT_EQ(loops.run(pointers(kernel, memory).data()), wrong < 0) << to_text(kernel);
+        }
+      }
+}
+
 }  // namespace
 }  // namespace npusim::cpu
