@@ -4,6 +4,7 @@ import random
 import warnings
 
 import npusim
+from modules import Calls
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -84,3 +85,19 @@ def test_nearest_elements_are_eager_ones(dtype):
     for got, want, x, how in zip(found.values(), expected, images, hows, strict=True):
         got = torch.from_numpy(got) if dtype != torch.bfloat16 else torch.from_numpy(got.astype("float32"))
         assert torch.equal(got, want.to(got.dtype)), (x.shape, x.stride(), how)
+
+
+def test_nearest_of_any_sizes():
+    """Also of sizes for which no line through the outputs has all positions that PyTorch's float32 arithmetic gives."""
+    generator = torch.Generator().manual_seed(4)
+    pairs = [(216, 171), (720, 603), (7, 3_000_000)]
+    pairs += torch.randint(1, 1500, (60, 2), generator=generator).tolist()
+    for extent, size in pairs:
+        x = torch.arange(float(extent))[None, None]
+        for mode in ("nearest", "nearest-exact"):
+
+            def resized(x, size=size, mode=mode):
+                return torch.nn.functional.interpolate(x, size=size, mode=mode)
+
+            session = npusim.Session(npusim.compile(Calls(resized), (x,), dtype="float32"))
+            assert np.array_equal(next(iter(session.run(x).values())), resized(x).numpy()), (extent, size, mode)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <sstream>
 
 #include "cli/fail.h"
 #include "cli/options.h"
@@ -133,7 +134,9 @@ int run(int argc, const char* const* argv) {
   try {
     command.app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    return command.app.exit(success);
+    std::ostringstream text;
+    const int code = command.app.exit(success, text, text);
+    return run_action([&] { return print_raw(text.str()), code; });
   } catch (const CLI::ParseError& error) {
     return usage(error.what());
   }

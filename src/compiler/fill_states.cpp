@@ -28,6 +28,7 @@ struct Pair {
 struct Entry {
   size_t layer = 0;
   std::string output, input;
+  std::string updated;  // decode's output that is the input's next value; "" where the mapping does not say
 };
 
 const std::string& input_name(const MethodGraph& decode, size_t input) {
@@ -87,6 +88,17 @@ bool fits_any(const TensorType& from, const std::vector<TensorType>& types) {
   return std::any_of(types.begin(), types.end(), [&](const TensorType& to) { return fits(from, to); });
 }
 
+// Numbers that only say what the graphs say too: still no others than there could be.
+void check_number(const nlohmann::ordered_json& object, const char* key, int64_t least, int64_t most,
+                  const std::string& where) {
+  const auto found = object.find(key);
+  if (found == object.end()) return;
+  const bool whole = found->is_number_integer() && !(found->is_number_unsigned() && found->get<uint64_t>() > INT64_MAX);
+  if (!whole || found->get<int64_t>() < least || found->get<int64_t>() > most)
+    fail(ErrorKind::bad_input, "{}: {} is {}: expected a number from {} to {}", where, key, json_text(*found), least,
+         most);
+}
+
 std::vector<Entry> read_mapping(const JsonSource& source, const std::string& path) {
   const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
   if (!json.contains("layers") || !json["layers"].is_array())
@@ -95,7 +107,9 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
   if (const auto count = json.find("num_layers"); count != json.end() && *count != json["layers"].size())
     fail(ErrorKind::bad_input, "{}: num_layers is {}, but there are {} layers", path, json_text(*count),
          json["layers"].size());
+  for (const char* key : {"prefill_seq_len", "max_cache_len"}) check_number(json, key, 1, INT32_MAX, path);
   std::vector<Entry> entries;
+  std::set<int64_t> layers;
   std::unordered_map<std::string, size_t> outputs, inputs;  // to the entry that names them
   for (size_t i = 0; i < json["layers"].size(); ++i) {
     const auto& layer = json["layers"][i];
@@ -104,13 +118,21 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
                           {"layer", "prefill_key_output", "prefill_value_output", "decode_key_input",
                            "decode_value_input", "decode_key_output", "decode_value_output"},
                           fmt::format("{}: layers[{}]", path, i));
+    if (layer.is_object() && layer.contains("layer")) {
+      const std::string where = fmt::format("{}: layers[{}]", path, i);
+      check_number(layer, "layer", 0, static_cast<int64_t>(json["layers"].size()) - 1, where);
+      if (!layers.insert(layer["layer"].get<int64_t>()).second)
+        fail(ErrorKind::bad_input, "{}: layer {} after another one of this number", where, json_text(layer["layer"]));
+    }
     for (const char* which : {"key", "value"}) {
       auto name_of = [&](const std::string& key) {
         if (!layer.is_object() || !layer.contains(key) || !layer[key].is_string())
           fail(ErrorKind::bad_input, "{}: layers[{}].{} must be a string", path, i, key);
         return layer[key].get<std::string>();
       };
-      Entry entry{i, name_of(fmt::format("prefill_{}_output", which)), name_of(fmt::format("decode_{}_input", which))};
+      Entry entry{i, name_of(fmt::format("prefill_{}_output", which)), name_of(fmt::format("decode_{}_input", which)),
+                  ""};
+      if (const auto next = fmt::format("decode_{}_output", which); layer.contains(next)) entry.updated = name_of(next);
       const auto output = outputs.try_emplace(entry.output, entries.size());
       const auto input = inputs.try_emplace(entry.input, entries.size());
       if (!output.second || !input.second) {
@@ -127,6 +149,7 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
 std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph& decode,
                                   const std::vector<Entry>& entries, const std::string& path) {
   const Names outputs = output_names(prefill);
+  const std::vector<int> updates = updates_of_inputs(decode.graph);
   Names states;
   for (const size_t i : states_of(decode)) states.try_emplace(input_name(decode, i), i);
   std::vector<Pair> pairs;
@@ -140,6 +163,10 @@ std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph&
     const TensorType from = output_type(prefill, output), to = input_type(decode, input);
     if (!fits(from, to))
       wrong(fmt::format("{} {} does not fit {} {}", entry.output, to_string(from), entry.input, to_string(to)));
+    const int update = updates[input];
+    if (!entry.updated.empty() && decode.graph.outputs[static_cast<size_t>(update)].name != entry.updated)
+      wrong(fmt::format("{} of {} is updated by {}, not by {}", entry.input, decode.name,
+                        decode.graph.outputs[static_cast<size_t>(update)].name, entry.updated));
     pairs.push_back({output, input});
   }
   return pairs;

@@ -217,6 +217,23 @@ TEST(FillStates, WhatDoesNotFitIsRefused) {
             "KV mapping: layers[0]: unknown key \"prefil_key_output\": expected layer, prefill_key_output, "
             "prefill_value_output, decode_key_input, decode_value_input, decode_key_output, decode_value_output; did "
             "you mean prefill_key_output?");
+  // Every field that may stand there, each wrong in its ways.
+  for (const char* field : {"prefill_seq_len", "max_cache_len"})
+    for (const char* wrong : {"-1", "0", "1.5", "9223372036854775808", "2147483648", "\"8\"", "null", "[8]"}) {
+      Json map = Json::parse(mapping());
+      map[field] = Json::parse(wrong);
+      EXPECT_NE(error_of(sources, map.dump()).find(std::string(field) + " is "), std::string::npos) << field << wrong;
+    }
+  for (const char* wrong : {"-5", "1", "0.5", "\"0\"", "null"}) {
+    Json map = Json::parse(mapping());
+    map["layers"][0]["layer"] = Json::parse(wrong);
+    EXPECT_NE(error_of(sources, map.dump()).find("layer is "), std::string::npos) << wrong;
+  }
+  for (const char* wrong : {"\"nothing\"", "\"key\"", "7", "null"}) {
+    Json map = Json::parse(mapping());
+    map["layers"][0]["decode_key_output"] = Json::parse(wrong);
+    EXPECT_NE(error_of(sources, map.dump()), "") << wrong;
+  }
   EXPECT_EQ(error_of({prefill_source(9), decode_source()}),
             "decode has 1 states, prefill has 0 outputs that fit them: give --kv-map");
   EXPECT_EQ(error_of({decode_source(), {"twin", "twin", decode_source().json}}, mapping()),

@@ -213,8 +213,8 @@ TEST_F(Outputs, ALimitOfFilesIsTold) {
 TEST_F(Outputs, AFullStreamIsTold) {
   make_program();
   const std::string inputs = "run model.npubin --weights w.safetensors --inputs x.safetensors";
-  for (const std::string words : {"ops", "devices --json", "compile model.json -o -", "describe model.npubin",
-                                  "partition model.json -o -", "info model.json"}) {
+  for (const std::string words : {"ops", "devices --json", "compile model.json -o -", "describe model.npubin", "--help",
+                                  "run --help", "--version", "partition model.json -o -", "info model.json"}) {
     const std::string command =
         "cd '" + folder_.string() + "' && '" NPUSIM_BINARY "' " + words + " > /dev/full 2> .err";
     EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 3) << words;
