@@ -13,9 +13,9 @@ int usable_threads(const Kernel& kernel, const Context& context) {
   return order_matters(kernel) ? 1 : std::max(1, context.threads);
 }
 
-// Arithmetic at some 50 GFLOP/s, bytes at 20 GB/s, elements of rows that are ordered at 5 ns.
+// Arithmetic at some 50 GFLOP/s, bytes at 40 GB/s, elements of rows that are ordered at 5 ns.
 double step_ns(const Kernel& kernel) {
-  constexpr double flops_per_ns = 50, bytes_per_ns = 20, order_ns = 5;
+  constexpr double flops_per_ns = 50, bytes_per_ns = 40, order_ns = 5;
   const Work work = kernel_work(kernel);
   const auto points = static_cast<double>(element_count(kernel.space));
   const double flops = static_cast<double>(work.flops) + points * static_cast<double>(kernel.exprs.size());
