@@ -56,8 +56,12 @@ bool sort_by_first_digit(const Entry* entries, Entry* spare, int64_t* counts, in
   int64_t before = 0;
   for (int64_t d = 0; d < size; ++d) before += std::exchange(counts[d], before);
   for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
-  for (int64_t d = 0, begin = 0; d < size; begin = counts[d++])
-    if (counts[d] - begin > 1) std::sort(spare + begin, spare + counts[d]);
+  for (int64_t i = 1; i < n; ++i) {  // none goes further than its digit's first
+    const Entry e = spare[i];
+    int64_t at = i;
+    for (; at > 0 && e < spare[at - 1]; --at) spare[at] = spare[at - 1];
+    spare[at] = e;
+  }
   return true;
 }
 
