@@ -51,14 +51,21 @@ struct Pooling {
   Affine window(size_t d) const { return k.dim(static_cast<int>(lead + d)); }
   Affine along(size_t d) const { return k.dim(static_cast<int>(lead + axes.size() + d)); }
 
+  // By the number of windows of d, of at most extent · (count + 1): where it can be, as a product with a fraction of
+  // 2^32, which is exact as long as value · count < 2^32 and takes devices a tenth of the time.
+  Ex divided(const Affine& value, size_t d) {
+    const int64_t by = axes[d].count, one = int64_t{1} << 32;
+    const Ex x = k.value(value);
+    if (axes[d].extent >= one / ((by + 1) * by)) return idiv(x, k.integer(by));
+    return shr(x * ((one + by - 1) / by), k.integer(32));
+  }
   Ex start(size_t d) {
     if (axes[d].even()) return k.value(window(d) * axes[d].most);
-    return idiv(k.value(window(d) * axes[d].extent), k.integer(axes[d].count));
+    return divided(window(d) * axes[d].extent, d);
   }
   Ex size(size_t d) {
     if (axes[d].even()) return k.integer(axes[d].most);
-    const Affine end = window(d) * axes[d].extent + (axes[d].extent + axes[d].count - 1);
-    return idiv(k.value(end), k.integer(axes[d].count)) - start(d);
+    return divided(window(d) * axes[d].extent + (axes[d].extent + axes[d].count - 1), d) - start(d);
   }
   // Whether the position is one of the window's, where not all have as many.
   std::optional<Ex> inside() {

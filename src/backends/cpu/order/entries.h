@@ -25,7 +25,13 @@ struct LongEntry {
   LongEntry(uint64_t key, uint64_t place) : first(key), second(place) {}
   uint64_t key() const { return first; }
   int64_t place() const { return static_cast<int64_t>(second); }
-  auto operator<=>(const LongEntry&) const = default;
+  bool operator==(const LongEntry&) const = default;
+  std::strong_ordering operator<=>(const LongEntry& other) const {
+    return first != other.first ? first <=> other.first : second <=> other.second;
+  }
+  bool operator<(const LongEntry& other) const {
+    return first < other.first || (first == other.first && second < other.second);
+  }
 };
 
 inline constexpr int digit_bits = 11;
@@ -75,7 +81,7 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
   }
   const int step = bits_of_digits(n);
   const int64_t size = int64_t{1} << step;
-  if (parts == 1 && key_bits > 3 * step && sort_by_first_digit(entries, spare, counts, n, key_bits, step)) return spare;
+  if (parts == 1 && key_bits > step && sort_by_first_digit(entries, spare, counts, n, key_bits, step)) return spare;
   for (int shift = 0; shift < key_bits; shift += step) {
     const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> shift) & (size - 1); };
     for_parts(parts, [&](int part) {
@@ -118,6 +124,12 @@ class First {
       for (int64_t i = 0; i < n; ++i) some |= keys[i] < limit_;
       if (!some) return;
     }
+    take(keys, n, place);
+  }
+  bool full() const { return full_; }
+  Key limit() const { return limit_; }
+  // The same of keys some of which may count.
+  void take(const Key* keys, int64_t n, int64_t place) {
     for (int64_t i = 0; i < n; ++i)
       if (!full_ || keys[i] < limit_) room_[size_++] = Entry(keys[i], static_cast<uint64_t>(place + i));
     if (size_ > room_of_first(count_) - scan_block) cut();

@@ -59,6 +59,11 @@ void fold_places(const WindowRows& r) {
   float* sums = r.sums;
   int32_t* places = r.places;
   const int64_t width = r.width;
+  if (r.rows == 1) {
+    std::copy_n(row_at(r, 0), width, sums);
+    std::fill_n(places, width, r.row_place[0]);
+    return;
+  }
   std::fill_n(sums, width, lowest);
   std::fill_n(places, width, r.rows > 0 ? r.row_place[0] : 0);
   for (int64_t i = 0; i < r.rows; ++i) {
@@ -107,13 +112,51 @@ void place_inner(const float* from, const int32_t* places, const WindowLine& lin
   }
 }
 
+constexpr int64_t lanes = 32, long_window = 4 * lanes;  // from where on the positions of one window fill lanes
+
+// Positions side by side, folded in lanes and then lane by lane.
+template <class Fold>
+float fold_long(const float* x, int64_t count) {
+  float lane[lanes];
+  std::copy_n(x, lanes, lane);
+  int64_t i = lanes;
+  for (; i + lanes <= count; i += lanes) NPUSIM_IVDEP
+  for (int64_t n = 0; n < lanes; ++n) lane[n] = Fold::of(lane[n], x[i + n]);
+  for (int64_t n = 0; i + n < count; ++n) lane[n] = Fold::of(lane[n], x[i + n]);
+  for (int64_t half = lanes / 2; half > 0; half /= 2)
+    for (int64_t n = 0; n < half; ++n) lane[n] = Fold::of(lane[n], lane[n + half]);
+  return lane[0];
+}
+
+// The place of the maximum `best` among positions side by side.
+int32_t place_long(const float* x, const int32_t* places, int32_t apart, int64_t count, float best) {
+  const bool nan = best != best;
+  int32_t found = nan ? -1 : std::numeric_limits<int32_t>::max();
+  if (nan) {
+    NPUSIM_IVDEP
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t place = places[i] + static_cast<int32_t>(i) * apart;
+      found = (x[i] != x[i]) & (place > found) ? place : found;
+    }
+  } else {
+    NPUSIM_IVDEP
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t place = places[i] + static_cast<int32_t>(i) * apart;
+      found = (x[i] == best) & (place < found) ? place : found;
+    }
+  }
+  return found;
+}
+
 template <class Fold>
 void fold_line(const WindowRows& r, const WindowLine& line) {
   const float* sums = fold_rows<Fold>(r);
   const auto window = [&](int64_t o) {
     float sum = Fold::none;
     const float* x = sums + line.from[o];
-    for (int64_t i = 0; i < line.count[o]; ++i) sum = Fold::of(sum, x[i * line.step]);
+    const int64_t count = line.count[o];
+    if (line.step == 1 && count >= long_window) return r.out[o] = fold_long<Fold>(x, count), void();
+    for (int64_t i = 0; i < count; ++i) sum = Fold::of(sum, x[i * line.step]);
     r.out[o] = sum;
   };
   for (int64_t o = 0; o < line.inner; ++o) window(o);
@@ -132,6 +175,12 @@ void fold_line_places(const WindowRows& r, const WindowLine& line) {
   const auto window = [&](int64_t o) {
     float best = lowest;
     int32_t found = -1;
+    if (const int64_t count = line.count[o]; line.step == 1 && count >= long_window) {
+      const float* x = r.sums + line.from[o];
+      r.out[o] = best = fold_long<Max>(x, count);
+      r.found[o] = place_long(x, r.places + line.from[o], line.tap_place, count, best);
+      return;
+    }
     for (int64_t i = 0; i < line.count[o]; ++i) {
       const int64_t n = line.from[o] + i * line.step;
       const float x = r.sums[n];

@@ -61,6 +61,8 @@ class Matcher {
         return *a <= *b;
       case ExprOp::lt:
         return *a < *b;
+      case ExprOp::shr:
+        return *b >= 0 && *b < 63 ? std::optional(*a >> *b) : std::nullopt;
       case ExprOp::bit_and:
         return *a & *b;
       default:
