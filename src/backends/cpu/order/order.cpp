@@ -42,7 +42,9 @@ class OrderStep final : public BoundStep {
     const std::vector<bool> meets = colliding_dims(kernel, *form.to);
     if (std::find(meets.begin(), meets.end(), true) != meets.end()) threads_ = 1;  // the last one stays
     if (form.descending) flip_ = static_cast<Key>(~uint64_t{0} >> (64 - Keys::bits));
-    way_ = first_ + count_ <= length_ / 8 ? Way::few : count_ == 1 ? Way::one : Way::all;
+    const bool short_row = length_ <= 2 * scan_block;  // whose elements a search has room for
+    const bool few = first_ + count_ <= length_ / (short_row ? 4 : 8);
+    way_ = few ? Way::few : count_ == 1 ? Way::one : Way::all;
     const int64_t entries = way_ == Way::few ? room_of_first(first_ + count_) : 2 * length_;
     of_thread_ = rounded(entries * static_cast<int64_t>(way_ == Way::one ? sizeof(Key) : sizeof(Entry))) + count_bytes;
     if (count_ > 0 && rows_ > 0) scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_);

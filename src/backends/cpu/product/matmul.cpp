@@ -26,9 +26,11 @@ int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class MatmulStep final : public BoundStep {
  public:
-  MatmulStep(Problem& problem, Pairing pairing) : MatmulStep(problem, matrices_of(problem), pairing) {}
-  MatmulStep(const Problem& p, Matrices& m, Pairing pairing)
+  MatmulStep(Problem& problem, Pairing pairing, TileSums* sums)
+      : MatmulStep(problem, matrices_of(problem), pairing, sums) {}
+  MatmulStep(const Problem& p, Matrices& m, Pairing pairing, TileSums* sums)
       : pairing_(pairing),
+        sums_(sums),
         threads_(usable_threads(p.kernel, p.context)),
         a_(std::move(m.a)),
         b_(std::move(m.b)),
@@ -43,7 +45,7 @@ class MatmulStep final : public BoundStep {
         slices_(std::max<int64_t>(1, ceil_div(depth_, blocking_.slice_depth))),
         epilogue_(m.kernel, p.args, m.axes.batch, m.axes.rows, m.axes.columns, ld_, threads_) {
     if (m.constant) weight_ = packed_weight(b_, width_, p.context);
-    finishes_ = match_finishes(m.kernel, p.args, m.axes, p.chain);
+    if (!sums) finishes_ = match_finishes(m.kernel, p.args, m.axes, p.chain);
     const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
     const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
     block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
@@ -171,8 +173,10 @@ class MatmulStep final : public BoundStep {
         multiply_wide(product);
       else
         multiply_rows(product, blocking_.row_stride);
-      if (last && finishes_.empty() && g.p1 == first(i.group + 1))
-        epilogue_.run(c, batch, r0, r1, first(i.group) * width_, std::min(columns_, g.p1 * width_), thread);
+      if (!last || !finishes_.empty() || g.p1 != first(i.group + 1)) continue;
+      const int64_t c0 = first(i.group) * width_, c1 = std::min(columns_, g.p1 * width_);
+      if (sums_) sums_->complete(c, ld_, batch, r0, r1, c0, c1);
+      epilogue_.run(c, batch, r0, r1, c0, c1, thread);
     }
   }
 
@@ -234,6 +238,7 @@ class MatmulStep final : public BoundStep {
   }
 
   Pairing pairing_;
+  TileSums* sums_;
   int threads_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   int64_t rows_, columns_, depth_;
@@ -250,9 +255,11 @@ class MatmulStep final : public BoundStep {
 
 }  // namespace
 
-Answer make_matmul_step(Problem& problem) { return accept(std::make_unique<MatmulStep>(problem, Pairing::product)); }
-std::unique_ptr<BoundStep> make_paired_step(Problem& problem, Pairing pairing) {
-  return std::make_unique<MatmulStep>(problem, pairing);
+Answer make_matmul_step(Problem& problem) {
+  return accept(std::make_unique<MatmulStep>(problem, Pairing::product, nullptr));
+}
+std::unique_ptr<BoundStep> make_paired_step(Problem& problem, Pairing pairing, TileSums* sums) {
+  return std::make_unique<MatmulStep>(problem, pairing, sums);
 }
 
 }  // namespace npusim::cpu

@@ -55,14 +55,13 @@ const float* fold_rows(const WindowRows& r) {
   return sums;
 }
 
-void fold_places(const WindowRows& r) {
+const float* fold_places(const WindowRows& r) {
   float* sums = r.sums;
   int32_t* places = r.places;
   const int64_t width = r.width;
-  if (r.rows == 1) {
-    std::copy_n(row_at(r, 0), width, sums);
+  if (r.rows == 1) {  // all places along it are its own
     std::fill_n(places, width, r.row_place[0]);
-    return;
+    return row_at(r, 0);
   }
   std::fill_n(sums, width, lowest);
   std::fill_n(places, width, r.rows > 0 ? r.row_place[0] : 0);
@@ -76,6 +75,7 @@ void fold_places(const WindowRows& r) {
       sums[n] = takes ? x[n] : sums[n];
     }
   }
+  return sums;
 }
 
 // Windows that all have `taps` positions; a small stride is known to the compiler.
@@ -128,24 +128,24 @@ float fold_long(const float* x, int64_t count) {
   return lane[0];
 }
 
-// The place of the maximum `best` among positions side by side.
-int32_t place_long(const float* x, const int32_t* places, int32_t apart, int64_t count, float best) {
+// Of positions side by side the first that is `best`, or, where that is NaN, the last NaN.
+int64_t find_best(const float* x, int64_t count, float best) {
+  constexpr int64_t block = 64;
   const bool nan = best != best;
-  int32_t found = nan ? -1 : std::numeric_limits<int32_t>::max();
-  if (nan) {
-    NPUSIM_IVDEP
-    for (int64_t i = 0; i < count; ++i) {
-      const int32_t place = places[i] + static_cast<int32_t>(i) * apart;
-      found = (x[i] != x[i]) & (place > found) ? place : found;
-    }
-  } else {
-    NPUSIM_IVDEP
-    for (int64_t i = 0; i < count; ++i) {
-      const int32_t place = places[i] + static_cast<int32_t>(i) * apart;
-      found = (x[i] == best) & (place < found) ? place : found;
-    }
+  const int64_t blocks = (count + block - 1) / block;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t begin = (nan ? blocks - 1 - b : b) * block, end = std::min(count, begin + block);
+    int32_t hits = 0;
+    if (nan)
+      for (int64_t i = begin; i < end; ++i) hits += x[i] != x[i];
+    else
+      for (int64_t i = begin; i < end; ++i) hits += x[i] == best;
+    if (hits == 0) continue;
+    int64_t found = nan ? end - 1 : begin;
+    while (nan ? x[found] == x[found] : x[found] != best) nan ? --found : ++found;
+    return found;
   }
-  return found;
+  return -1;
 }
 
 template <class Fold>
@@ -171,19 +171,19 @@ void fold_line(const WindowRows& r, const WindowLine& line) {
 }
 
 void fold_line_places(const WindowRows& r, const WindowLine& line) {
-  fold_places(r);
+  const float* sums = fold_places(r);
   const auto window = [&](int64_t o) {
     float best = lowest;
     int32_t found = -1;
-    if (const int64_t count = line.count[o]; line.step == 1 && count >= long_window) {
-      const float* x = r.sums + line.from[o];
+    if (const int64_t count = line.count[o]; r.rows == 1 && line.step == 1 && count >= long_window) {
+      const float* x = sums + line.from[o];
       r.out[o] = best = fold_long<Max>(x, count);
-      r.found[o] = place_long(x, r.places + line.from[o], line.tap_place, count, best);
+      r.found[o] = r.row_place[0] + static_cast<int32_t>(find_best(x, count, best)) * line.tap_place;
       return;
     }
     for (int64_t i = 0; i < line.count[o]; ++i) {
       const int64_t n = line.from[o] + i * line.step;
-      const float x = r.sums[n];
+      const float x = sums[n];
       const int32_t place = r.places[n] + static_cast<int32_t>(i) * line.tap_place;
       const bool nan = x != x, number = best == best;
       if (found < 0 || (nan ? number || place > found : x > best || (x == best && place < found)))
@@ -194,9 +194,9 @@ void fold_line_places(const WindowRows& r, const WindowLine& line) {
   for (int64_t o = 0; o < line.inner; ++o) window(o);
   if (const int64_t count = line.inner_end - line.inner; count > 0) {
     const int64_t at = line.from[line.inner], o = line.inner;
-    line.stride == 1   ? place_inner<1>(r.sums + at, r.places + at, line, count, r.out + o, r.found + o)
-    : line.stride == 2 ? place_inner<2>(r.sums + at, r.places + at, line, count, r.out + o, r.found + o)
-                       : place_inner<0>(r.sums + at, r.places + at, line, count, r.out + o, r.found + o);
+    line.stride == 1   ? place_inner<1>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
+    : line.stride == 2 ? place_inner<2>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
+                       : place_inner<0>(sums + at, r.places + at, line, count, r.out + o, r.found + o);
   }
   for (int64_t o = line.inner_end; o < line.windows; ++o) window(o);
   if (r.rows == 0) return std::fill_n(r.out_place, line.windows, r.none), void();

@@ -97,6 +97,7 @@ class WindowStep final : public BoundStep {
     if (line_.inner_end < line_.windows) line_.stride = apart(line_.inner_end);
     while (line_.inner_end < line_.windows && full(line_.inner_end) && apart(line_.inner_end) == line_.stride)
       ++line_.inner_end;
+    if (line_.inner_end - line_.inner < line_.taps) line_.inner_end = line_.inner;  // windows one by one are faster
   }
   // Windows side by side, of one position each.
   void make_plain_line() {
