@@ -12,6 +12,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/order/order.h"
 #include "backends/cpu/product/distances.h"
+#include "backends/cpu/window/resample.h"
 #include "backends/cpu/window/window.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -216,6 +217,7 @@ class CpuQueue : public Queue {
     if (has_order(kernel)) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
     if (auto step = make_distances_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
     if (auto step = make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
+    if (auto step = make_resample_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
     auto& loops = loops_[{&kernel, team.threads}];  // which know better what they cost
     if (!loops) loops = std::make_shared<Loops>(kernel, team.threads);
     return {{std::make_unique<LoopsStep>(loops, std::move(args)), {}}, false};
