@@ -210,43 +210,54 @@ class Matcher {
     });
   }
 
-  // Whether taps of the last dimension are evenly apart in memory, and which dimension of the space moves it.
-  bool slides_along() {
-    WindowDim& x = w_.dims.back();
-    if (x.size > most_along) return false;
-    if (x.over < 0) {  // no condition: its own dimension is one along which windows begin near each other
-      for (size_t d = 0; d < outer_; ++d) {
-        const bool near = w_.strides[d] > 0 && w_.strides[d] <= 2 * x.size && w_.space[d] > 1;
-        if (near && x.over >= 0) return false;
-        if (near) x.over = static_cast<int>(d);
-      }
-      if (x.over < 0 || w_.dims.size() < 2) return false;
-      const std::vector<int64_t> taps = x.address;
-      x.address.clear();
-      const auto d = static_cast<size_t>(x.over);
-      for (int64_t o = 0; o < w_.space[d]; ++o)
-        for (int64_t tap : taps) x.address.push_back(tap + o * w_.strides[d]);
-      w_.strides[d] = 0;
+  // Of no condition along the row's last dimension: the one dimension along which windows begin near each other is that
+  // which it slides along.
+  bool find_over(WindowDim& x, std::vector<int64_t>& strides) const {
+    for (size_t d = 0; d < outer_; ++d) {
+      if (strides[d] <= 0 || strides[d] > 2 * x.size || w_.space[d] == 1) continue;
+      if (x.over >= 0) return false;
+      x.over = static_cast<int>(d);
     }
+    if (x.over < 0 || x.size < 2 || w_.dims.size() < 2) return false;
+    const auto d = static_cast<size_t>(x.over);
+    const std::vector<int64_t> taps = std::exchange(x.address, {});
+    for (int64_t o = 0; o < w_.space[d]; ++o)
+      for (int64_t tap : taps) x.address.push_back(tap + o * strides[d]);
+    strides[d] = 0;
+    return true;
+  }
+
+  // Whether taps of the last dimension are evenly apart in memory, and it alone moves along a dimension of the space.
+  bool slides_along() {
+    WindowDim x = w_.dims.back();
+    std::vector<int64_t> strides = w_.strides;
+    if (x.size > most_along || (x.over < 0 && !find_over(x, strides))) return false;
     const auto line = static_cast<size_t>(x.over);
-    if (w_.strides[line] != 0) return false;
+    if (strides[line] != 0) return false;
     for (size_t t = 0; t + 1 < w_.dims.size(); ++t)
       if (w_.dims[t].over == x.over) return false;
+    if (!lies_along(x, w_.space[line])) return false;
+    w_.line = line;
+    w_.dims.back() = std::move(x);
+    w_.strides = std::move(strides);
+    return true;
+  }
+  // Whether what counts of each window is one run of taps, all evenly apart, and all windows lie together.
+  static bool lies_along(const WindowDim& x, int64_t windows) {
     int64_t step = 0, low = std::numeric_limits<int64_t>::max(), high = 0, counted = 0;
-    for (int64_t o = 0; o < w_.space[line]; ++o) {
+    for (int64_t o = 0; o < windows; ++o) {
       const int64_t* at = x.addresses(o);
+      int runs = 0;
       for (int64_t j = 0; j < x.size; ++j) {
         if (at[j] == WindowDim::outside) continue;
         low = std::min(low, at[j]), high = std::max(high, at[j]), ++counted;
-        if (j == 0 || at[j - 1] == WindowDim::outside) continue;
+        const bool begins = j == 0 || at[j - 1] == WindowDim::outside;
+        if (begins && ++runs > 1) return false;
+        if (begins) continue;
         if (step == 0) step = at[j] - at[j - 1];
         if (at[j] - at[j - 1] != step || step <= 0) return false;
       }
-      const auto first = std::find_if(at, at + x.size, [](int64_t a) { return a != WindowDim::outside; });
-      const auto end = std::find(first, at + x.size, WindowDim::outside);  // then none counts
-      if (std::any_of(end, at + x.size, [](int64_t a) { return a != WindowDim::outside; })) return false;
     }
-    w_.line = line;
     return counted > 0 && high - low < 4 * counted && high - low < longest_line * 64;
   }
 

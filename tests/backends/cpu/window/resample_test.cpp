@@ -14,7 +14,7 @@ struct Side {
   int64_t in = 5, out = 8, taps = 2;
 };
 struct Form {
-  std::vector<Side> sides;
+  std::vector<Side> sides = {};
   int64_t channels = 3;
   bool more = false;     // something is made of the sums
   bool crossed = false;  // a weight is of two dimensions: no resampling
@@ -61,7 +61,8 @@ bool run_as_interpreted(const Form& f, unsigned seed, int threads) {
   const Kernel kernel = kernel_of(f);
   const auto problems = check_kernel(kernel);
   EXPECT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(kernel);
-  Check check{.seed = seed, .tolerance = 2e-5};
+  Check check;
+  check.seed = seed, check.tolerance = 2e-5;
   if (seed % 3 == 0) check.special = {0, -0.0, 1, std::nan("")};
   const Memory start = random_arguments(kernel, check);
   Memory expected = start, actual = start;

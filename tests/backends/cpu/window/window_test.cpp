@@ -20,7 +20,7 @@ struct Side {
 };
 
 struct Form {
-  std::vector<Side> sides;
+  std::vector<Side> sides = {};
   int64_t channels = 3;
   Kind kind = Kind::average;
   DType dtype = DType::f32;
@@ -97,7 +97,8 @@ bool run_as_interpreted(const Form& f, unsigned seed, int threads) {
   const Kernel kernel = kernel_of(f);
   const auto problems = check_kernel(kernel);
   EXPECT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(kernel);
-  Check check{.seed = seed, .tolerance = 2e-5};
+  Check check;
+  check.seed = seed, check.tolerance = 2e-5;
   if (seed % 2 == 0) check.special = {0, 1, 1, -0.0, -std::numeric_limits<double>::infinity(), 2};
   if (seed % 4 == 0) check.special.push_back(std::nan(""));
   const Memory start = random_arguments(kernel, check);
