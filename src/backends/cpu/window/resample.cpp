@@ -55,7 +55,8 @@ class Matcher {
       if (!visit(static_cast<int32_t>(i), 0) || r_.axes.empty() || r_.axes.back().dim + 1 != k_.space.size()) continue;
       if (!fill_tables()) continue;
       make_rest(static_cast<int32_t>(i));
-      return std::move(r_);
+      const auto reads = [&](const Access& a) { return a.arg == r_.arg; };
+      if (std::none_of(r_.rest.accesses.begin(), r_.rest.accesses.end(), reads)) return std::move(r_);
     }
     return std::nullopt;
   }

@@ -87,7 +87,7 @@ TEST(Resampling, IsThatOfTheInterpreter) {
     const auto one = [&](int64_t low, int64_t high) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
     };
-    for (unsigned n = 0; n < 120; ++n) {
+    for (unsigned n = 0; n < 60; ++n) {
       Form f{.channels = one(1, 4), .more = one(0, 1) == 0};
       for (int64_t sides = one(1, 3); sides > 0; --sides)
         f.sides.push_back({one(1, 12), one(2, sides == 1 ? 40 : 9), one(2, 4)});

@@ -56,29 +56,31 @@ Kernel kernel_of(const Form& f) {
   std::vector<Coord> at{k.dim(0)}, to{k.dim(0)};
   Ex inside = k.integer(1, Scalar::boolean), place = k.integer(0);
   bool leaves = false;
+  int64_t apart = 1;  // places of neighbours
+  for (const Side& s : f.sides) apart *= s.extent;
   for (int d = 0; d < n; ++d) {
     const Side& s = f.sides[static_cast<size_t>(d)];
     const Affine along = k.dim(1 + n + d), window = k.dim(1 + d);
     to.emplace_back(window);
-    place = place * s.extent;
+    apart /= s.extent;
     std::optional<Ex> in;
     if (s.even) {
       const Affine where = window * s.step + along * s.dilation + -s.padding;
       at.emplace_back(where);
-      place = place + k.value(where);
+      place = place + k.value(where * apart);
       if (s.padding > 0 || (s.count - 1) * s.step + (s.size - 1) * s.dilation >= s.extent)
         in = k.in_bounds(where, s.extent);
     } else {
       const auto border = [&](const Affine& a) { return k.binary(ExprOp::idiv, k.value(a), k.integer(s.count)); };
       const Ex start = border(window * s.extent), end = border(window * s.extent + (s.extent + s.count - 1));
       at.emplace_back(k.binary(ExprOp::min, start + k.value(along), k.integer(s.extent - 1)));
-      place = place + start + k.value(along);
+      place = place + start * apart + k.value(along * apart);
       in = k.value(along) < end - start;
     }
     if (in) inside = leaves ? inside && *in : *in, leaves = true;
   }
   const double identity = f.kind == Kind::average ? 0 : -std::numeric_limits<double>::infinity();
-  Ex x = k.load(from, at);
+  Ex x = k.load(from, order(at));
   if (leaves) x = k.select(inside, x, k.number(identity));
   Ex folded = k.reduce(f.kind == Kind::average ? Reduction::sum : Reduction::max, x);
   if (f.kind == Kind::place) {
@@ -125,7 +127,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
     };
     int found = 0;
-    for (unsigned n = 0; n < 300; ++n) {
+    for (unsigned n = 0; n < 150; ++n) {
       Form f{.channels = one(1, 11), .kind = static_cast<Kind>(one(0, 2))};
       for (int64_t sides = one(1, 3); sides > 0; --sides) {
         const int64_t extent = one(1, sides == 1 ? 40 : 9);
@@ -142,7 +144,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       found += run_as_interpreted(f, n, static_cast<int>(one(1, 3)));
       if (::testing::Test::HasFailure()) return;
     }
-    EXPECT_GT(found, 100);
+    EXPECT_GT(found, 50);
   });
 }
 
