@@ -127,10 +127,10 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
     };
     int found = 0;
-    for (unsigned n = 0; n < 150; ++n) {
+    for (unsigned n = 0; n < 60; ++n) {
       Form f{.channels = one(1, 11), .kind = static_cast<Kind>(one(0, 2))};
       for (int64_t sides = one(1, 3); sides > 0; --sides) {
-        const int64_t extent = one(1, sides == 1 ? 40 : 9);
+        const int64_t extent = one(1, sides == 1 ? 40 : 7);
         if (one(0, 3) == 0) {
           f.sides.push_back(shared(extent, one(1, extent + 2)));
           continue;
@@ -144,7 +144,7 @@ TEST(Windows, AreThoseOfTheInterpreter) {
       found += run_as_interpreted(f, n, static_cast<int>(one(1, 3)));
       if (::testing::Test::HasFailure()) return;
     }
-    EXPECT_GT(found, 50);
+    EXPECT_GT(found, 20);
   });
 }
 
@@ -152,15 +152,17 @@ TEST(Windows, AreThoseOfPools) {
   on_every_instruction_set([] {
     for (const Kind kind : {Kind::average, Kind::maximum, Kind::place})
       for (const unsigned seed : {1u, 2u, 4u}) {
-        const Side padded = even(33, 3, 2, 1, 1), dense = even(40, 2, 2, 1, 0), wide = shared(300, 2);
+        const Side padded = even(19, 3, 2, 1, 1), dense = even(36, 2, 2, 1, 0), wide = shared(270, 2);
         EXPECT_TRUE(run_as_interpreted({{padded}, 5, kind}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{padded, padded}, 5, kind, DType::f32, false, true}, seed, 1));
-        EXPECT_TRUE(run_as_interpreted({{dense, dense}, 7, kind}, seed, 2));
-        EXPECT_TRUE(run_as_interpreted({{even(9, 3, 2, 1, 1), padded, padded}, 2, kind}, seed, 3));
+        EXPECT_TRUE(run_as_interpreted({{dense, dense}, 2, kind}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1), padded}, 2, kind}, seed, 3));
         EXPECT_TRUE(run_as_interpreted({{shared(17, 5), shared(23, 7)}, 4, kind}, seed, 2));
         EXPECT_TRUE(run_as_interpreted({{wide}, 3, kind}, seed, 2));
-        EXPECT_TRUE(run_as_interpreted({{padded, padded}, 32, kind, DType::f32, true}, seed, 2));
-        EXPECT_TRUE(run_as_interpreted({{padded, padded}, 9, kind, DType::bf16, true, true}, seed, 2));
+        EXPECT_TRUE(
+            run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1)}, 32, kind, DType::f32, true}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1)}, 9, kind, DType::bf16, true, true},
+                                       seed, 2));
       }
   });
 }
