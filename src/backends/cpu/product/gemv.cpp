@@ -135,9 +135,8 @@ class GemvStep final : public BoundStep {
                                                   : std::max<int64_t>(near_bytes / (depth_ * 4), 1);
     for (int64_t i = 0; i < count; i += near)
       for (int64_t r = 0; r < rows_; r += gemv_max_rows)
-        dot_columns(b_.dtype, b_.at(0, n + i, 0), b_.step[1], std::min(near, count - i), depth_,
-                    x + r * ld_x_, ld_x_, std::min(gemv_max_rows, rows_ - r), out + r * chunk_columns + i,
-                    chunk_columns);
+        dot_columns(b_.dtype, b_.at(0, n + i, 0), b_.step[1], std::min(near, count - i), depth_, x + r * ld_x_, ld_x_,
+                    std::min(gemv_max_rows, rows_ - r), out + r * chunk_columns + i, chunk_columns);
   }
 
   Operand a_, b_;
@@ -156,8 +155,8 @@ Answer make_gemv_step(Problem& problem) {
   // A weight that is an input would be packed by every run: for so few rows that takes longer than to multiply them,
   // where there are registers for it.
   constexpr int64_t most_unpacked_rows = 32, least_depth = 128, least_weight = 32 << 10;
-  const bool unpacked = many_registers() && !m.constant && a.size(1) <= most_unpacked_rows && a.size(2) >= least_depth &&
-                        a.size(2) * b.size(1) >= least_weight;
+  const bool unpacked = many_registers() && !m.constant && a.size(1) <= most_unpacked_rows &&
+                        a.size(2) >= least_depth && a.size(2) * b.size(1) >= least_weight;
   if (a.size(1) > gemv_max_rows && !unpacked) return decline(fmt::format("{} rows", a.size(1)));
   if (a.size(2) == 0) return decline("a sum of nothing");
   if (b.step[2] != 1 || !b.bounds.empty()) return decline("weights of a sum that do not lie side by side");
