@@ -4,11 +4,13 @@ import random
 import warnings
 
 import npusim
-from modules import Calls
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F
+
+from modules import Calls
 
 FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
 

@@ -158,7 +158,7 @@ int lower_labels(Lowering& lowering, const Parts& p) {
 // log(Σ exp(terms)); of −infinities that.
 Ex log_sum(std::initializer_list<Ex> terms) {
   Ex top = *terms.begin();
-  for (const Ex x : terms) top = max(top, x);
+  for (const Ex* x = terms.begin() + 1; x != terms.end(); ++x) top = max(top, *x);
   const Ex shift = select(top == -infinity, 0.0, top);
   Ex sum;
   for (const Ex x : terms) sum = sum.builder ? sum + exp(x - shift) : exp(x - shift);

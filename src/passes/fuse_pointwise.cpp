@@ -31,9 +31,16 @@ void fuse_pointwise(Graph& graph, PassContext& context) {
   Fuser f(graph, context);
   for (size_t n = 0; n < f.size(); ++n) {
     if (!f.alive(n) || !is_pointwise(f.kernel(n)) || f.widens_for_readers(n)) continue;
-    f.inline_producers(n, false, [&](size_t producer, int value) {
+    // What others read another result of would be computed twice: a cell beside its hidden state, at every step again.
+    const auto has_it_all = [&](size_t producer) {
+      const std::vector<int> results = f.writes(producer);
+      return std::all_of(results.begin(), results.end(), [&](int value) {
+        return f.only_reader(value, n) || (!f.is_output(value) && f.readers(value).empty());
+      });
+    };
+    f.inline_producers(n, false, [&](size_t producer, int) {
       const Kernel& source = f.kernel(producer);
-      return is_pointwise(source) && (f.only_reader(value, n) || is_cheap(source));
+      return is_pointwise(source) && (has_it_all(producer) || is_cheap(source));
     });
   }
   f.finish();

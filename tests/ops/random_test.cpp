@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -84,6 +86,27 @@ double rank_of(int64_t i, int64_t n, const std::function<double(int64_t)>& key) 
   double before = 0;
   for (int64_t j = 0; j < n; ++j) before += key(j) < key(i) || (key(j) == key(i) && j < i);
   return before;
+}
+
+// Element i is that whose key comes i-th. The order is found once for the words of a draw.
+std::function<double(int64_t, const Generator&)> order_of(int64_t n, double (*key)(const Words&)) {
+  struct Found {
+    Words first = {};
+    std::vector<int64_t> order = {};
+  };
+  return [n, key, found = std::make_shared<Found>()](int64_t i, const Generator& g) {
+    if (found->order.empty() || found->first != g(0)) {
+      std::vector<double> keys;
+      for (int64_t j = 0; j < n; ++j) keys.push_back(key(g(j)));
+      found->first = g(0);
+      found->order.resize(keys.size());
+      std::iota(found->order.begin(), found->order.end(), int64_t{0});
+      std::stable_sort(found->order.begin(), found->order.end(), [&](int64_t a, int64_t b) {
+        return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+      });
+    }
+    return static_cast<double>(found->order[static_cast<size_t>(i)]);
+  };
 }
 
 std::vector<Sample> samples() {
@@ -202,9 +225,13 @@ std::vector<Sample> samples() {
        R"("n":40)",
        {},
        {40},
-       [](int64_t i, const Generator& g) {
-         return rank_of(i, 40, [&](int64_t j) { return std::ldexp(g(j)[0], 31) + (g(j)[1] >> 1); });
-       },
+       order_of(40, [](const Words& w) { return 1.0 * w[0]; }),
+       "int64"},
+      {"aten.randperm.default",
+       R"("n":4100)",
+       {},
+       {4100},
+       order_of(4100, [](const Words& w) { return std::ldexp(w[0], 31) + (w[1] >> 1); }),
        "int64"},
       {"aten.multinomial.default",
        R"("num_samples":1)",

@@ -14,6 +14,8 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/order/order.h"
 #include "backends/cpu/product/distances.h"
+#include "backends/cpu/window/resample.h"
+#include "backends/cpu/window/window.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/instruction_set.h"
@@ -21,7 +23,6 @@
 #include "base/threads.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
-#include "program/work.h"
 
 namespace npusim::cpu {
 namespace {
@@ -75,14 +76,20 @@ class LoopsStep : public BoundStep {
   std::vector<void*> args_;
 };
 
+// A step, and whether it is not worth the team.
+struct ReadyStep {
+  Choice choice;
+  bool alone = false;
+};
+
 class CpuSegment : public Segment {
  public:
-  CpuSegment(const StepRange& range, std::vector<Choice> steps, int threads)
+  CpuSegment(const StepRange& range, std::vector<ReadyStep> steps, int threads)
       : range_(range), steps_(std::move(steps)), threads_(threads) {
     size_t scratch = 0;
-    for (const Choice& choice : steps_) scratch = std::max(scratch, choice.step->scratch_bytes());
+    for (const ReadyStep& ready : steps_) scratch = std::max(scratch, ready.choice.step->scratch_bytes());
     scratch_ = std::make_unique<HostBuffer>(scratch);
-    for (const Choice& choice : steps_) choice.step->set_scratch(scratch_->host());
+    for (const ReadyStep& ready : steps_) ready.choice.step->set_scratch(scratch_->host());
   }
   void enqueue() override {
     begun_ = 0;
@@ -100,15 +107,16 @@ class CpuSegment : public Segment {
     with_team(threads_, [this, i] { run(i); });
   }
   StepInfo step_info(size_t step) const override {
-    const Choice& choice = steps_[step - range_.first];
+    const Choice& choice = steps_[step - range_.first].choice;
     return {choice.step->describe(), choice.declined};
   }
 
  private:
   void run(size_t i) {
-    for (const std::span<std::byte> part : steps_[i].cleared) std::memset(part.data(), 0, part.size());
+    for (const std::span<std::byte> part : steps_[i].choice.cleared) std::memset(part.data(), 0, part.size());
     try {
-      steps_[i].step->run();
+      const ThreadCount limit(steps_[i].alone ? 1 : 0);
+      steps_[i].choice.step->run();
     } catch (const Error& error) {
       const Step& step = range_.sequence.steps[range_.first + i];
       throw Error(error.kind(), "node " + step_name(range_.program, step) + ": " + error.what());
@@ -116,47 +124,51 @@ class CpuSegment : public Segment {
   }
 
   StepRange range_;
-  std::vector<Choice> steps_;
+  std::vector<ReadyStep> steps_;
   int threads_;
   size_t begun_ = 0;
   std::unique_ptr<HostBuffer> scratch_;
 };
-
-// Whether a team does these steps faster than one thread does. Sharing a step among threads that look for work costs
-// some 4 us (digits: 12 steps, 46 us alone and 78 by two), and the second thread saves at most half of what one needs:
-// the multiply-adds at some 100 GFLOP/s, what it reads and writes at 40 GB/s, elements of rows that it orders at 5 ns.
-bool worth_a_team(const StepRange& range) {
-  constexpr double flops_per_ns = 100, bytes_per_ns = 40, order_ns = 5, sharing_ns = 4000;
-  double ns = 0;
-  for (size_t i = 0; i < range.count; ++i) {
-    const Step& step = range.sequence.steps[range.first + i];
-    const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
-    const Work work = kernel_work(kernel);
-    const double points = static_cast<double>(element_count(kernel.space)) * static_cast<double>(kernel.exprs.size());
-    ns += (static_cast<double>(work.flops) + points) / flops_per_ns +
-          static_cast<double>(work.read_bytes + work.written_bytes) / bytes_per_ns;
-    if (has_order(kernel)) ns += static_cast<double>(element_count(kernel.space)) * order_ns;
-  }
-  return ns / 2 > sharing_ns * static_cast<double>(range.count);
-}
 
 // What steps share, made when the first of them needs it: for those of a team and for those of one thread, for which a
 // library's plans are others.
 class Contexts {
  public:
   explicit Contexts(int threads) : asked_(threads) {}
+  // Of steps of which some are worth a team, or none is.
   const Context& context_for(const StepRange& range) {
-    const int threads = asked_ > 0 ? asked_ : worth_a_team(range) ? thread_count() : 1;
-    std::optional<Context>& context = threads == 1 ? alone_ : team_;
-    if (!context) {
+    const auto shared = [&](size_t i) {
+      const Step& step = range.sequence.steps[range.first + i];
+      return step_ns(range.program.kernels[static_cast<size_t>(step.kernel)]) >= worth_sharing_ns;
+    };
+    bool any = asked_ > 0;
+    for (size_t i = 0; i < range.count && !any; ++i) any = shared(i);
+    const int threads = asked_ > 0 ? asked_ : any ? thread_count() : 1;
+    if (threads == 1) return alone();
+    if (!team_) {
       reserve_threads(threads);
-      context = make_context(threads);
+      team_ = made(threads);
     }
-    return *context;
+    return *team_;
+  }
+  const Context& alone() {
+    if (!alone_) {
+      reserve_threads(1);
+      alone_ = made(1);
+    }
+    return *alone_;
   }
 
  private:
+  Context made(int threads) {
+    Context context = make_context(threads);
+    if (weights_) context.weights = weights_;
+    weights_ = context.weights;
+    return context;
+  }
+
   int asked_;
+  std::shared_ptr<WeightCache> weights_;
   std::optional<Context> alone_, team_;
 };
 
@@ -195,39 +207,43 @@ class CpuQueue : public Queue {
 
   std::unique_ptr<Segment> prepare(const StepRange& range, std::span<const Placement> placements) override {
     const Context& context = contexts_.context_for(range);
-    std::vector<Choice> ready;
+    std::vector<ReadyStep> ready;
     with_team(context.threads, [&] { ready = choose(range, placements, context); });
     return std::make_unique<CpuSegment>(range, std::move(ready), context.threads);
   }
 
  private:
-  std::vector<Choice> choose(const StepRange& range, std::span<const Placement> placements, const Context& context) {
-    std::vector<Choice> ready;
+  std::vector<ReadyStep> choose(const StepRange& range, std::span<const Placement> placements, const Context& context) {
+    std::vector<ReadyStep> ready;
     for (size_t i = 0; i < range.count; ++i) {
       check_cancelled();
       const Step& step = range.sequence.steps[range.first + i];
       const Kernel& kernel = range.program.kernels[static_cast<size_t>(step.kernel)];
       std::vector<Binding> bindings;
-      std::vector<void*> args;
       for (int32_t buffer : step.buffers) {
         const Placement& p = placements[static_cast<size_t>(buffer)];
-        args.push_back(p.buffer->host() + p.offset);
-        bindings.push_back({args.back(), p.constant});
+        bindings.push_back({p.buffer->host() + p.offset, p.constant});
       }
-      if (kernel.contraction) {
-        ready.push_back(choose_implementation(kernel, bindings, context));
-      } else if (has_order(kernel)) {
-        ready.push_back({make_order_step(kernel, std::move(args), context.threads), {}});
-      } else if (auto step = make_distances_step(kernel, bindings, context)) {
-        ready.push_back({std::move(step), {}});
-      } else {
-        auto& loops = loops_[{&kernel, context.threads}];
-        if (!loops) loops = std::make_shared<Loops>(kernel, context.threads);
-        ready.push_back({std::make_unique<LoopsStep>(loops, std::move(args)), {}});
-      }
-      ready.back().cleared = unfilled(kernel, bindings);
+      ready.push_back(choose_step(kernel, bindings, context));
+      ready.back().choice.cleared = unfilled(kernel, bindings);
     }
     return ready;
+  }
+
+  ReadyStep choose_step(const Kernel& kernel, std::span<const Binding> bindings, const Context& team) {
+    const bool alone = team.threads > 1 && step_ns(kernel) < worth_sharing_ns;
+    const Context& context = alone ? contexts_.alone() : team;
+    const ThreadCount limit(alone ? 1 : 0);
+    if (kernel.contraction) return {choose_implementation(kernel, bindings, context), alone};
+    std::vector<void*> args;
+    for (const Binding& binding : bindings) args.push_back(binding.data);
+    if (has_order(kernel)) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
+    if (auto step = make_distances_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
+    if (auto step = make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
+    if (auto step = make_resample_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
+    auto& loops = loops_[{&kernel, team.threads}];  // which know better what they cost
+    if (!loops) loops = std::make_shared<Loops>(kernel, team.threads);
+    return {{std::make_unique<LoopsStep>(loops, std::move(args)), {}}, false};
   }
 
   Contexts contexts_;

@@ -53,6 +53,12 @@ struct Answer {
 inline Answer accept(std::unique_ptr<BoundStep> step) { return {std::move(step), {}}; }
 inline Answer decline(std::string why) { return {nullptr, std::move(why)}; }
 
+// About how long one thread takes, of what is in its caches: an estimate by bytes and arithmetic.
+double step_ns(const Kernel& kernel);
+// From how much work on a team pays. To share it costs some 4 us where threads look for work and 20 where they sleep,
+// and the second thread saves at most half of it.
+inline constexpr double worth_sharing_ns = 15000;
+
 // Stores that add to memory need the order of one thread.
 int usable_threads(const Kernel& kernel, const Context& context);
 

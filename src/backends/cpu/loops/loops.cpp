@@ -9,14 +9,13 @@
 #include "backends/cpu/loops/collapse.h"
 #include "backends/cpu/loops/frame.h"
 #include "backends/cpu/loops/running.h"
+#include "backends/cpu/step.h"
 #include "base/threads.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cpu {
 namespace {
-
-constexpr double parallel_cost = 15000;  // ns of work that are worth waking the pool
 
 struct Aligned {
   void operator()(char* p) const { ::operator delete (p, std::align_val_t{64}); }
@@ -104,7 +103,7 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   if (s.plans.size() > 1 && !serial) s.turns = std::clamp<int64_t>(points / points_of_turn, 1, most_turns);
   s.zeros.assign(kernel.space.size() + 1, 0);
   s.boxes = boxes;
-  s.parallel = cost >= parallel_cost;
+  s.parallel = cost >= worth_sharing_ns;
   const int count = s.parallel || boxes ? std::max(threads, 1) : 1;
   s.frames.resize(static_cast<size_t>(count));
   for (auto& frames : s.frames) {

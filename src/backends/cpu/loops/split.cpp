@@ -121,7 +121,9 @@ std::vector<Piece> split_kernel(const Kernel& original) {
   int64_t points = 1;
   for (int64_t n : k.space) points *= n;
   if (points == 0) return pieces;
-  Splitter splitter{k, pieces, !order_matters(k)};
+  // A piece has its price, about that of all conditions at so many points.
+  constexpr int64_t least_points = 2048;
+  Splitter splitter{k, pieces, points >= least_points && !order_matters(k)};
   splitter.split(std::vector<int64_t>(k.space.size(), 0), k.space, points >= 8192,
                  std::min(most_pieces, most_expressions / std::max<size_t>(k.exprs.size(), 1)));
   return pieces;

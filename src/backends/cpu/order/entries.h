@@ -25,7 +25,13 @@ struct LongEntry {
   LongEntry(uint64_t key, uint64_t place) : first(key), second(place) {}
   uint64_t key() const { return first; }
   int64_t place() const { return static_cast<int64_t>(second); }
-  auto operator<=>(const LongEntry&) const = default;
+  bool operator==(const LongEntry&) const = default;
+  std::strong_ordering operator<=>(const LongEntry& other) const {
+    return first != other.first ? first <=> other.first : second <=> other.second;
+  }
+  bool operator<(const LongEntry& other) const {
+    return first < other.first || (first == other.first && second < other.second);
+  }
 };
 
 inline constexpr int digit_bits = 11;
@@ -56,8 +62,12 @@ bool sort_by_first_digit(const Entry* entries, Entry* spare, int64_t* counts, in
   int64_t before = 0;
   for (int64_t d = 0; d < size; ++d) before += std::exchange(counts[d], before);
   for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
-  for (int64_t d = 0, begin = 0; d < size; begin = counts[d++])
-    if (counts[d] - begin > 1) std::sort(spare + begin, spare + counts[d]);
+  for (int64_t i = 1; i < n; ++i) {  // none goes further than its digit's first
+    const Entry e = spare[i];
+    int64_t at = i;
+    for (; at > 0 && e < spare[at - 1]; --at) spare[at] = spare[at - 1];
+    spare[at] = e;
+  }
   return true;
 }
 
@@ -71,7 +81,7 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
   }
   const int step = bits_of_digits(n);
   const int64_t size = int64_t{1} << step;
-  if (parts == 1 && key_bits > 3 * step && sort_by_first_digit(entries, spare, counts, n, key_bits, step)) return spare;
+  if (parts == 1 && key_bits > step && sort_by_first_digit(entries, spare, counts, n, key_bits, step)) return spare;
   for (int shift = 0; shift < key_bits; shift += step) {
     const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> shift) & (size - 1); };
     for_parts(parts, [&](int part) {
@@ -114,6 +124,12 @@ class First {
       for (int64_t i = 0; i < n; ++i) some |= keys[i] < limit_;
       if (!some) return;
     }
+    take(keys, n, place);
+  }
+  bool full() const { return full_; }
+  Key limit() const { return limit_; }
+  // The same of keys some of which may count.
+  void take(const Key* keys, int64_t n, int64_t place) {
     for (int64_t i = 0; i < n; ++i)
       if (!full_ || keys[i] < limit_) room_[size_++] = Entry(keys[i], static_cast<uint64_t>(place + i));
     if (size_ > room_of_first(count_) - scan_block) cut();

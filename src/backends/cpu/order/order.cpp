@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cpu/order/entries.h"
+#include "backends/cpu/order/float_keys.h"
 #include "backends/cpu/order/keys.h"
 #include "backends/cpu/order/select.h"
 #include "kernel/facts/memory.h"
@@ -17,6 +18,8 @@ constexpr int64_t longest_row = int64_t{1} << 40;
 constexpr int64_t long_row = 32768;       // elements that are worth all threads
 constexpr int64_t least_elements = 2048;  // of rows that are worth a thread
 constexpr int64_t count_bytes = digits * static_cast<int64_t>(sizeof(int64_t));
+
+using FloatKeys = KeyOfFloat<uint32_t, 0x7f800000>;
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -39,7 +42,9 @@ class OrderStep final : public BoundStep {
     const std::vector<bool> meets = colliding_dims(kernel, *form.to);
     if (std::find(meets.begin(), meets.end(), true) != meets.end()) threads_ = 1;  // the last one stays
     if (form.descending) flip_ = static_cast<Key>(~uint64_t{0} >> (64 - Keys::bits));
-    way_ = first_ + count_ <= length_ / 8 ? Way::few : count_ == 1 ? Way::one : Way::all;
+    const bool short_row = length_ <= 2 * scan_block;  // whose elements a search has room for
+    const bool few = first_ + count_ <= length_ / (short_row ? 4 : 8);
+    way_ = few ? Way::few : count_ == 1 ? Way::one : Way::all;
     const int64_t entries = way_ == Way::few ? room_of_first(first_ + count_) : 2 * length_;
     of_thread_ = rounded(entries * static_cast<int64_t>(way_ == Way::one ? sizeof(Key) : sizeof(Entry))) + count_bytes;
     if (count_ > 0 && rows_ > 0) scratch_bytes_ = static_cast<size_t>(of_thread_ * threads_);
@@ -94,10 +99,12 @@ class OrderStep final : public BoundStep {
     for (int64_t at = begin; at < end; at += scan_block) {
       const int64_t n = std::min(scan_block, end - at);
       const Raw* block = from + at * from_step_;
-      if (from_step_ == 1 && n == scan_block)
-        for (int64_t i = 0; i < scan_block; ++i) keys[i] = Keys::key(block[i]) ^ flip_;
-      else
+      if (from_step_ != 1 || n < scan_block)
         for (int64_t i = 0; i < n; ++i) keys[i] = Keys::key(block[i * from_step_]) ^ flip_;
+      else if constexpr (std::is_same_v<Keys, FloatKeys>)
+        float_keys(block, flip_, 0, keys);
+      else
+        for (int64_t i = 0; i < scan_block; ++i) keys[i] = Keys::key(block[i]) ^ flip_;
       use(keys, n, at);
     }
   }
@@ -174,8 +181,13 @@ class OrderStep final : public BoundStep {
     const int64_t count = first_ + count_;
     for_parts(parts, [&](int part) {
       First<Entry, Key> first(entries_of(thread + part), count);
-      each_block(at.from, length_ * part / parts, length_ * (part + 1) / parts,
-                 [&](const Key* keys, int64_t n, int64_t place) { first.add(keys, n, place); });
+      int64_t begin = length_ * part / parts;
+      const int64_t end = length_ * (part + 1) / parts;
+      if constexpr (std::is_same_v<Keys, FloatKeys>)
+        for (Key keys[scan_block]; from_step_ == 1 && begin + scan_block <= end; begin += scan_block)
+          if (float_keys(at.from + begin, flip_, first.limit(), keys) || !first.full())
+            first.take(keys, scan_block, begin);
+      each_block(at.from, begin, end, [&](const Key* keys, int64_t n, int64_t place) { first.add(keys, n, place); });
       first.finish();
     });
     Entry* found = entries_of(thread);

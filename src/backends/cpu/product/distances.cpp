@@ -2,7 +2,11 @@
 #include "backends/cpu/product/distances.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "backends/cpu/product/gemv.h"
+#include "backends/cpu/product/squares.h"
+#include "base/threads.h"
 #include "kernel/facts/compact.h"
 #include "kernel/facts/depend.h"
 
@@ -98,6 +102,83 @@ Kernel contracted(const Kernel& from, const PairedReduction& r) {
   return k;
 }
 
+// Many squared distances from products, and those that products lose by themselves. Where a sample says that these are
+// not few, all are sums of squares.
+class SquaresStep final : public BoundStep, private TileSums {
+ public:
+  SquaresStep(Problem& problem, std::unique_ptr<BoundStep> exact) : exact_(std::move(exact)) {
+    const Matrices& m = matrices_of(problem);
+    a_ = m.a, b_ = m.b;
+    threads_ = usable_threads(problem.kernel, problem.context);
+    a_lengths_.resize(static_cast<size_t>(a_.size(0) * a_.size(1)));
+    b_lengths_.resize(static_cast<size_t>(b_.size(0) * b_.size(1)));
+    products_ = make_paired_step(problem, Pairing::product, this);
+    scratch_bytes_ = std::max(exact_->scratch_bytes(), products_->scratch_bytes());
+  }
+  static bool takes(const Matrices& m) {
+    constexpr int64_t least = 64, least_depth = 32;
+    const auto plain = [](const Operand& o) { return o.dtype == DType::f32 && o.bounds.empty() && o.step[2] == 1; };
+    return plain(m.a) && plain(m.b) && m.a.size(1) >= least && m.b.size(1) >= least && m.a.size(2) >= least_depth;
+  }
+
+  void run() override {
+    on_threads(threads_, [this](int thread) {
+      lengths(a_, a_lengths_, thread);
+      lengths(b_, b_lengths_, thread);
+    });
+    (many_are_near() ? exact_ : products_)->run();
+  }
+  void set_scratch(void* scratch) override {
+    exact_->set_scratch(scratch);
+    products_->set_scratch(scratch);
+  }
+  std::string describe() const override { return exact_->describe() + " by products"; }
+
+ private:
+  static const float* row(const Operand& o, int64_t batch, int64_t i) {
+    return reinterpret_cast<const float*>(o.at(batch, i, 0));
+  }
+  void lengths(const Operand& o, std::vector<float>& lengths, int64_t thread) const {
+    const int64_t rows = o.size(0) * o.size(1), depth = o.size(2);
+    for (int64_t i = rows * thread / threads_; i < rows * (thread + 1) / threads_; ++i) {
+      const float* x = row(o, i / o.size(1), i % o.size(1));
+      dot_columns(DType::f32, x, 0, 1, depth, x, 0, 1, &lengths[static_cast<size_t>(i)], 1);
+    }
+  }
+  const float* lengths_of(const Operand& o, const std::vector<float>& lengths, int64_t batch) const {
+    return &lengths[static_cast<size_t>(batch * o.size(1))];
+  }
+
+  // Of pairs all over the matrix.
+  bool many_are_near() const {
+    constexpr int64_t pairs = 256, most = 8;
+    const int64_t batches = a_.size(0), rows = a_.size(1), columns = b_.size(1), depth = a_.size(2);
+    int64_t lost = 0;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t batch = batches * i / pairs, r = i * 7919 % rows, c = (i * 104729 + i / 7) % columns;
+      float product = 0;
+      dot_columns(DType::f32, row(a_, batch, r), 0, 1, depth, row(b_, batch, c), 0, 1, &product, 1);
+      lost +=
+          squares_of_products(&product, lengths_of(a_, a_lengths_, batch)[r], lengths_of(b_, b_lengths_, batch) + c, 1);
+    }
+    return lost > most;
+  }
+
+  void complete(float* sums, int64_t ld, int64_t batch, int64_t r0, int64_t r1, int64_t c0, int64_t c1) override {
+    const float *lengths = lengths_of(a_, a_lengths_, batch), *others = lengths_of(b_, b_lengths_, batch) + c0;
+    for (int64_t r = r0; r < r1; ++r, sums += ld) {
+      if (!squares_of_products(sums, lengths[r], others, c1 - c0)) continue;
+      for (int64_t c = c0; c < c1; ++c)
+        if (float& sum = sums[c - c0]; sum != sum) sum = square_of(row(a_, batch, r), row(b_, batch, c), a_.size(2));
+    }
+  }
+
+  std::unique_ptr<BoundStep> exact_, products_;
+  Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
+  int threads_ = 1;
+  std::vector<float> a_lengths_, b_lengths_;
+};
+
 }  // namespace
 
 std::unique_ptr<BoundStep> make_distances_step(const Kernel& kernel, std::span<const Binding> args,
@@ -113,7 +194,11 @@ std::unique_ptr<BoundStep> make_distances_step(const Kernel& kernel, std::span<c
       return nullptr;
   const Kernel product = contracted(kernel, *found);
   Problem problem = make_problem(product, args, context);
-  return make_paired_step(problem, found->pairing);
+  const bool products = found->pairing == Pairing::squares && SquaresStep::takes(matrices_of(problem));
+  auto step = make_paired_step(problem, found->pairing);
+  if (!products) return step;
+  Problem again = make_problem(product, args, context);
+  return std::make_unique<SquaresStep>(again, std::move(step));
 }
 
 }  // namespace npusim::cpu

@@ -129,37 +129,49 @@ std::optional<Operand> plain_matrix(const Kernel& kernel, const Access& access, 
 
 }  // namespace
 
-std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
+std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
                                    const std::optional<std::vector<EpilogueOp>>& chain) {
   const size_t known = axes.batch.dims.size() + axes.rows.dims.size() + axes.columns.dims.size();
-  if (!chain || known != kernel.space.size() || axes.batch.size() != 1) return std::nullopt;
+  if (!chain || known != kernel.space.size()) return {};
   const auto out = plain_matrix(kernel, kernel.stores[0].access, args, axes);
-  if (!out) return std::nullopt;
-  auto tensor = [](const Operand& o) {
-    return Finish::Tensor{const_cast<std::byte*>(o.at(0, 0, 0)), o.dtype, o.step[1]};
+  if (!out) return {};
+  std::vector<Finish> finishes(static_cast<size_t>(axes.batch.size()));
+  const auto place = [&](Finish::Tensor Finish::*which, const Operand& o) {
+    for (size_t batch = 0; batch < finishes.size(); ++batch)
+      finishes[batch].*which = {const_cast<std::byte*>(o.at(static_cast<int64_t>(batch), 0, 0)), o.dtype, o.step[1]};
   };
-  Finish finish;
-  finish.out = tensor(*out);
+  place(&Finish::out, *out);
+  Finish all;  // what holds for all batches
+  bool bias = false, residual = false;
   for (const EpilogueOp& op : *chain) {
     if (op.add >= 0) {
       const auto added = plain_matrix(kernel, kernel.accesses[static_cast<size_t>(op.add)], args, axes);
-      if (!added || finish.residual.data) return std::nullopt;
+      if (!added || residual) return {};
       const bool per_column = added->step[1] == 0 || added->size(1) == 1;
-      const bool first = finish.activation == Activation::linear;  // the bias comes before the activation
-      Finish::Tensor& place = per_column && first && !finish.bias.data ? finish.bias : finish.residual;
-      place = tensor(*added);
+      const bool first = all.activation == Activation::linear;  // the bias comes before the activation
+      bool& taken = per_column && first && !bias ? bias : residual;
+      place(&taken == &bias ? &Finish::bias : &Finish::residual, *added);
+      taken = true;
       continue;
     }
     if (op.activation != Activation::clip) {
       const bool own = op.activation != Activation::linear && op.activation != Activation::leaky_relu;
-      if (!own || finish.activation != Activation::linear || finish.residual.data) return std::nullopt;
-      finish.activation = op.activation;
+      if (!own || all.activation != Activation::linear || residual) return {};
+      all.activation = op.activation;
       continue;
     }
-    if (&op != &chain->back()) return std::nullopt;
-    finish.low = op.alpha, finish.high = op.beta;
+    if (&op != &chain->back()) return {};
+    all.low = op.alpha, all.high = op.beta;
   }
-  return finish;
+  for (Finish& finish : finishes) finish.activation = all.activation, finish.low = all.low, finish.high = all.high;
+  return finishes;
+}
+
+std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
+                                   const std::optional<std::vector<EpilogueOp>>& chain) {
+  if (axes.batch.size() != 1) return std::nullopt;
+  const std::vector<Finish> finishes = match_finishes(kernel, args, axes, chain);
+  return finishes.empty() ? std::nullopt : std::optional(finishes[0]);
 }
 
 }  // namespace npusim::cpu

@@ -29,8 +29,10 @@ struct Finish {
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 };
 
-// nullopt when the kernel, whose epilogue `chain` is, ends in any other way. The axes are those of one batch of rows x
-// columns.
+// One for each batch of rows x columns; none when the kernel, whose epilogue `chain` is, ends in any other way.
+std::vector<Finish> match_finishes(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
+                                   const std::optional<std::vector<EpilogueOp>>& chain);
+// That of the only batch; nullopt also where there are several.
 std::optional<Finish> match_finish(const Kernel& kernel, std::span<const Binding> args, const ProductAxes& axes,
                                    const std::optional<std::vector<EpilogueOp>>& chain);
 

@@ -127,11 +127,16 @@ class GemvStep final : public BoundStep {
   }
 
  private:
+  // A few rows after the other meet columns that stay in L1 or L2.
   void products(int64_t n, int64_t count, const float* x, float* out) const {
-    if (b_.step[1] != -1)
-      return dot_columns(b_.dtype, b_.at(0, n, 0), b_.step[1], count, depth_, x, ld_x_, rows_, out, chunk_columns);
-    for (int64_t i = 0; i < count; ++i)
-      dot_columns(b_.dtype, b_.at(0, n + i, 0), 0, 1, depth_, x, ld_x_, rows_, out + i, chunk_columns);
+    constexpr int64_t near_bytes = 64 << 10;
+    const int64_t near = b_.step[1] == -1         ? 1
+                         : rows_ <= gemv_max_rows ? count
+                                                  : std::max<int64_t>(near_bytes / (depth_ * 4), 1);
+    for (int64_t i = 0; i < count; i += near)
+      for (int64_t r = 0; r < rows_; r += gemv_max_rows)
+        dot_columns(b_.dtype, b_.at(0, n + i, 0), b_.step[1], std::min(near, count - i), depth_, x + r * ld_x_, ld_x_,
+                    std::min(gemv_max_rows, rows_ - r), out + r * chunk_columns + i, chunk_columns);
   }
 
   Operand a_, b_;
@@ -147,7 +152,12 @@ Answer make_gemv_step(Problem& problem) {
   Matrices& m = matrices_of(problem);
   const Operand &a = m.a, &b = m.b;
   if (a.size(0) != 1) return decline(fmt::format("{} products", a.size(0)));
-  if (a.size(1) > gemv_max_rows) return decline(fmt::format("{} rows", a.size(1)));
+  // A weight that is an input would be packed by every run: for so few rows that takes longer than to multiply them,
+  // where there are registers for it.
+  constexpr int64_t most_unpacked_rows = 32, least_depth = 128, least_weight = 32 << 10;
+  const bool unpacked = many_registers() && !m.constant && a.size(1) <= most_unpacked_rows &&
+                        a.size(2) >= least_depth && a.size(2) * b.size(1) >= least_weight;
+  if (a.size(1) > gemv_max_rows && !unpacked) return decline(fmt::format("{} rows", a.size(1)));
   if (a.size(2) == 0) return decline("a sum of nothing");
   if (b.step[2] != 1 || !b.bounds.empty()) return decline("weights of a sum that do not lie side by side");
   if (b.dtype != DType::f32 && b.dtype != DType::f16 && b.dtype != DType::bf16)

@@ -6,7 +6,8 @@ namespace npusim::cpu {
 
 inline constexpr int64_t gemv_max_rows = 4;
 
-// Declines unless there is one batch of at most gemv_max_rows rows and b's elements are neighbours along the depth.
+// Declines unless there is one batch of at most gemv_max_rows rows, or of a few more beside a weight that every run
+// would have to pack, and b's elements are neighbours along the depth.
 Answer make_gemv_step(Problem& problem);
 
 // out[r·ld_out + n] = Σ_k x[r·ld_x + k] · w[n·stride + k] for r < rows <= gemv_max_rows, n < columns.

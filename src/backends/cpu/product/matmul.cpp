@@ -20,13 +20,17 @@ namespace {
 constexpr int64_t max_block_rows = 256;
 constexpr int64_t max_block_floats = 2 << 20;  // of all slices of the rows, which L3 holds
 
+constexpr int64_t max_packed_bytes = 64 << 20;  // of columns that are packed whole
+
 int64_t align_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class MatmulStep final : public BoundStep {
  public:
-  MatmulStep(Problem& problem, Pairing pairing) : MatmulStep(problem, matrices_of(problem), pairing) {}
-  MatmulStep(const Problem& p, Matrices& m, Pairing pairing)
+  MatmulStep(Problem& problem, Pairing pairing, TileSums* sums)
+      : MatmulStep(problem, matrices_of(problem), pairing, sums) {}
+  MatmulStep(const Problem& p, Matrices& m, Pairing pairing, TileSums* sums)
       : pairing_(pairing),
+        sums_(sums),
         threads_(usable_threads(p.kernel, p.context)),
         a_(std::move(m.a)),
         b_(std::move(m.b)),
@@ -41,27 +45,38 @@ class MatmulStep final : public BoundStep {
         slices_(std::max<int64_t>(1, ceil_div(depth_, blocking_.slice_depth))),
         epilogue_(m.kernel, p.args, m.axes.batch, m.axes.rows, m.axes.columns, ld_, threads_) {
     if (m.constant) weight_ = packed_weight(b_, width_, p.context);
-    finish_ = match_finish(m.kernel, p.args, m.axes, p.chain);
+    if (!sums) finishes_ = match_finishes(m.kernel, p.args, m.axes, p.chain);
     const int64_t row_floats = blocking_.rows == Blocking::by_row ? slices_ * blocking_.row_stride : depth_;
     const int64_t fitting = std::max(blocking_.tile.rows, max_block_floats / row_floats);
     block_rows_ = std::min({max_block_rows, fitting, ceil_div(rows_, grid_.rows)});
     a_bytes_ = blocking_.rows == Blocking::in_place ? 0 : align_up(block_rows_ * row_floats * 4);
-    pass_bytes_ =
-        weight_ && weight_->dtype == DType::f32 ? 0 : align_up(blocking_.slice_depth * blocking_.pass_columns * 4);
+    const int64_t panel_bytes = align_up(panels_ * width_ * depth_ * 4);
+    if (!weight_ && rows_ > block_rows_ && panel_bytes * grid_.batches <= max_packed_bytes) b_bytes_ = panel_bytes;
+    const bool ready = b_bytes_ > 0 || (weight_ && weight_->dtype == DType::f32);
+    pass_bytes_ = ready ? 0 : align_up(blocking_.slice_depth * blocking_.pass_columns * 4);
     thread_bytes_ = pass_bytes_ + align_up(block_rows_ * ld_ * 4) + (shares_rows() ? 0 : a_bytes_);
-    scratch_bytes_ = static_cast<size_t>(thread_bytes_ * threads_ + (shares_rows() ? a_bytes_ : 0));
+    scratch_bytes_ =
+        static_cast<size_t>(thread_bytes_ * threads_ + (shares_rows() ? a_bytes_ : 0) + b_bytes_ * grid_.batches);
   }
 
   void run() override {
+    const int64_t batches = a_.size(0);
     if (shares_rows()) on_threads(threads_, [this](int thread) { pack_share(thread); });
-    on_threads(threads_, [this](int thread) { part(thread); });
+    if (b_bytes_ > 0 && grid_.batches == 1) {
+      for (int64_t batch = 0; batch < batches; ++batch) {
+        on_threads(threads_, [&](int thread) { pack_columns(batch, thread, threads_, b_packed(0)); });
+        on_threads(threads_, [&](int thread) { part(thread, batch, batch + 1); });
+      }
+    } else {
+      on_threads(threads_, [&](int thread) { part(thread, 0, batches); });
+    }
     epilogue_.check();
   }
 
   std::string describe() const override {
     return fmt::format("{} {}x{}x{}x{} b {}{}{}", pairing_ == Pairing::product ? "matmul" : "distances", a_.size(0),
                        rows_, columns_, depth_, dtype_name(b_.dtype), weight_ ? " packed" : "",
-                       finish_ ? "" : " + epilogue");
+                       finishes_.empty() ? " + epilogue" : "");
   }
 
  private:
@@ -74,18 +89,31 @@ class MatmulStep final : public BoundStep {
     for (int64_t slice = 0; slice < slices_; ++slice) pack_slice(0, 0, rows_, slice, a, thread, threads_);
   }
 
-  // This thread's batches, rows and panels.
-  void part(int thread) {
+  // Where the columns of a batch lie packed, of the threads that share one.
+  float* b_packed(int64_t at_batch) const {
+    const int64_t shared = shares_rows() ? a_bytes_ : 0;
+    return reinterpret_cast<float*>(scratch_ + thread_bytes_ * threads_ + shared + b_bytes_ * at_batch);
+  }
+  void pack_columns(int64_t batch, int64_t share, int64_t shares, float* to) const {
+    for (int64_t p = panels_ * share / shares; p < panels_ * (share + 1) / shares; ++p)
+      pack_panel(b_, width_, batch, p * width_, 0, depth_, to + p * width_ * depth_);
+  }
+
+  // This thread's rows and panels of its batches in [first, last).
+  void part(int thread, int64_t first, int64_t last) {
     const int64_t at_panels = thread % grid_.panels, at_rows = thread / grid_.panels % grid_.rows;
     const int64_t at_batch = thread / (grid_.panels * grid_.rows);
     if (at_batch >= grid_.batches) return;
-    const int64_t batches = a_.size(0);
+    const int64_t batches = last - first;
     const int64_t p0 = panels_ * at_panels / grid_.panels, p1 = panels_ * (at_panels + 1) / grid_.panels;
     const int64_t r0 = rows_ * at_rows / grid_.rows, r1 = rows_ * (at_rows + 1) / grid_.rows;
     if (p0 == p1) return;
-    for (int64_t batch = batches * at_batch / grid_.batches; batch < batches * (at_batch + 1) / grid_.batches; ++batch)
+    for (int64_t batch = first + batches * at_batch / grid_.batches;
+         batch < first + batches * (at_batch + 1) / grid_.batches; ++batch) {
+      if (b_bytes_ > 0 && grid_.batches > 1) pack_columns(batch, 0, 1, b_packed(at_batch));
       for (int64_t blocks = ceil_div(r1 - r0, block_rows_), i = 0; i < blocks; ++i)
         block(batch, r0 + (r1 - r0) * i / blocks, r0 + (r1 - r0) * (i + 1) / blocks, p0, p1, thread);
+    }
   }
 
   // Panels [p0, p1) of b at depths [k0, k1).
@@ -132,11 +160,11 @@ class MatmulStep final : public BoundStep {
                            .ldc = ld_,
                            .add = g.k0 > 0};
       if (blocking_.rows == Blocking::in_place) product.a = reinterpret_cast<const float*>(a_.at(batch, r0, g.k0));
-      set_panels(product, batch, g, buffer);
+      set_panels(product, batch, g, buffer, thread);
       if (weight_ && next.group < groups) set_next(product, batch, pass_at(next));
       const bool last = g.k1 == depth_;
-      if (last && finish_) {
-        product.finish = &*finish_;
+      if (last && !finishes_.empty()) {
+        product.finish = &finishes_[static_cast<size_t>(batch)];
         product.row = r0, product.column = g.p0 * width_;
       }
       if (blocking_.rows == Blocking::by_tile)
@@ -145,8 +173,10 @@ class MatmulStep final : public BoundStep {
         multiply_wide(product);
       else
         multiply_rows(product, blocking_.row_stride);
-      if (last && !finish_ && g.p1 == first(i.group + 1))
-        epilogue_.run(c, batch, r0, r1, first(i.group) * width_, std::min(columns_, g.p1 * width_), thread);
+      if (!last || !finishes_.empty() || g.p1 != first(i.group + 1)) continue;
+      const int64_t c0 = first(i.group) * width_, c1 = std::min(columns_, g.p1 * width_);
+      if (sums_) sums_->complete(c, ld_, batch, r0, r1, c0, c1);
+      epilogue_.run(c, batch, r0, r1, c0, c1, thread);
     }
   }
 
@@ -177,12 +207,18 @@ class MatmulStep final : public BoundStep {
   }
   int64_t panel_row_bytes() const { return width_ * static_cast<int64_t>(dtype_size(weight_->dtype)); }
 
-  // The panels as f32: the packed weight itself, or a copy in `buffer`.
-  void set_panels(BlockProduct& product, int64_t batch, const Pass& g, float* buffer) const {
+  // The panels as f32: as they are packed, or a copy in `buffer`.
+  void set_panels(BlockProduct& product, int64_t batch, const Pass& g, float* buffer, int thread) const {
     product.columns = std::min(columns_, g.p1 * width_) - g.p0 * width_;
     product.depth = g.k1 - g.k0;
     if (weight_ && weight_->dtype == DType::f32) {
       product.panels = reinterpret_cast<const float*>(packed(batch, g.p0, g.k0));
+      product.panel_stride = depth_ * width_;
+      return;
+    }
+    if (b_bytes_ > 0) {
+      const int64_t at_batch = thread / (grid_.panels * grid_.rows);
+      product.panels = b_packed(at_batch) + (g.p0 * depth_ + g.k0) * width_;
       product.panel_stride = depth_ * width_;
       return;
     }
@@ -202,6 +238,7 @@ class MatmulStep final : public BoundStep {
   }
 
   Pairing pairing_;
+  TileSums* sums_;
   int threads_;
   Operand a_, b_;  // axes: batch, rows, depth; batch, columns, depth
   int64_t rows_, columns_, depth_;
@@ -210,16 +247,19 @@ class MatmulStep final : public BoundStep {
   Grid grid_;
   int64_t slices_;  // of the depth
   TileEpilogue epilogue_;
-  std::optional<Finish> finish_;  // instead of the epilogue
+  std::vector<Finish> finishes_;  // of the batches, instead of the epilogue
   std::shared_ptr<const PackedWeight> weight_;
   int64_t block_rows_ = 0, a_bytes_ = 0, pass_bytes_ = 0, thread_bytes_ = 0;
+  int64_t b_bytes_ = 0;  // of all columns of a batch, packed once where several blocks of rows meet them
 };
 
 }  // namespace
 
-Answer make_matmul_step(Problem& problem) { return accept(std::make_unique<MatmulStep>(problem, Pairing::product)); }
-std::unique_ptr<BoundStep> make_paired_step(Problem& problem, Pairing pairing) {
-  return std::make_unique<MatmulStep>(problem, pairing);
+Answer make_matmul_step(Problem& problem) {
+  return accept(std::make_unique<MatmulStep>(problem, Pairing::product, nullptr));
+}
+std::unique_ptr<BoundStep> make_paired_step(Problem& problem, Pairing pairing, TileSums* sums) {
+  return std::make_unique<MatmulStep>(problem, pairing, sums);
 }
 
 }  // namespace npusim::cpu

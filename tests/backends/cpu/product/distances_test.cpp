@@ -12,12 +12,36 @@ namespace {
 
 using Coords = std::vector<Coord>;
 
+// Of the operands: normal, some rows of b beside rows of a, all near each other, of sums that are no normal floats or
+// no floats, or all the same.
+enum class Values { normal, some_near, near, tiny, huge, equal };
+
 struct Form {
   int64_t batch = 1, rows = 20, columns = 30, depth = 10;
   DType a = DType::f32, b = DType::f32, out = DType::f32;
   int kind = 0;  // of the distance
   bool columns_apart = false;
+  Values values = Values::normal;
 };
+
+// Element i of both operands, of rows of `depth`.
+double changed(const Form& f, double a, int64_t i, size_t operand, double x) {
+  switch (f.values) {
+    case Values::normal:
+      return x;
+    case Values::some_near:
+      return operand == 1 && i / f.depth % 9 == 0 ? a + x * 1e-3 : x;
+    case Values::near:
+      return 100 + x;
+    case Values::tiny:
+      return x * 1e-20;
+    case Values::huge:
+      return 2e19 + x * 1e13;
+    case Values::equal:
+      return 3;
+  }
+  return x;
+}
 
 Kernel distances(const Form& f) {
   KernelBuilder k({f.batch, f.rows, f.columns, f.depth}, 1);
@@ -42,6 +66,13 @@ bool run_as_interpreted(const Form& f, bool special, int threads) {
     for (int64_t i = 0; i < arg.elements; ++i)
       store_double(memory.back().data(), arg.dtype, i, std::normal_distribution<double>(0, 2)(random));
   }
+  for (size_t operand = 0; operand < 2; ++operand)
+    for (int64_t i = 0; i < kernel.args[operand].elements; ++i) {
+      const double a = load_double(memory[0].data(), f.a, i % kernel.args[0].elements);
+      const DType dtype = kernel.args[operand].dtype;
+      store_double(memory[operand].data(), dtype, i,
+                   changed(f, a, i, operand, load_double(memory[operand].data(), dtype, i)));
+    }
   if (special) {
     store_double(memory[0].data(), f.a, 1, std::nan(""));
     store_double(memory[1].data(), f.b, 2, -std::numeric_limits<double>::infinity());
@@ -79,6 +110,17 @@ TEST(Distances, AreThoseOfTheInterpreter) {
         EXPECT_TRUE(run_as_interpreted({2, 70, 33, 65, DType::f32, DType::bf16, DType::bf16, kind}, special, 2));
         EXPECT_TRUE(run_as_interpreted({1, 13, 130, 300, DType::f32, DType::f32, DType::f16, kind, true}, special, 3));
       }
+  });
+}
+
+// Squares of long vectors come from products: also of those that are near each other, far from 0, tiny, huge, and of
+// lengths that overflow.
+TEST(Distances, FromProductsAreThoseOfTheInterpreter) {
+  on_every_instruction_set([] {
+    EXPECT_TRUE(run_as_interpreted({1, 66, 140, 33}, false, 1));
+    EXPECT_TRUE(run_as_interpreted({2, 64, 65, 32}, true, 3));
+    for (const Values values : {Values::some_near, Values::near, Values::tiny, Values::huge, Values::equal})
+      EXPECT_TRUE(run_as_interpreted({1, 64, 70, 32, DType::f32, DType::f32, DType::f32, 0, false, values}, false, 3));
   });
 }
 

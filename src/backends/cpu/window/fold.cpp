@@ -1,0 +1,230 @@
+// Folding rows and windows, compiled once per instruction set. Plain loops: the compiler vectorises them.
+#include "backends/cpu/window/fold.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/product/simd.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/window/fold.cpp"
+#include <hwy/foreach_target.h>
+
+#include "backends/cpu/loops/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+
+constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+struct Sum {
+  static constexpr float none = 0;
+  static float of(float so_far, float x) { return so_far + x; }
+};
+// Propagates NaN.
+struct Max {
+  static constexpr float none = lowest;
+  static float of(float so_far, float x) { return (x > so_far) | (x != x) ? x : so_far; }
+};
+
+const float* row_at(const WindowRows& r, int64_t i) {
+  if (r.dtype == DType::f32) return reinterpret_cast<const float*>(r.row[i]);
+  widen(r.dtype, r.row[i], r.width, r.wide);
+  return r.wide;
+}
+
+// Where the folded row is.
+template <class Fold>
+const float* fold_rows(const WindowRows& r) {
+  float* sums = r.sums;
+  const int64_t width = r.width;
+  if (r.rows == 0) {
+    std::fill_n(sums, width, Fold::none);
+    return sums;
+  }
+  const float* first = row_at(r, 0);
+  if (r.rows == 1) return first;
+  if (r.dtype != DType::f32) first = std::copy_n(first, width, sums) - width;
+  for (int64_t i = 1; i < r.rows; ++i) {
+    const float* x = row_at(r, i);
+    NPUSIM_IVDEP
+    for (int64_t n = 0; n < width; ++n) sums[n] = Fold::of(first[n], x[n]);
+    first = sums;
+  }
+  return sums;
+}
+
+const float* fold_places(const WindowRows& r) {
+  float* sums = r.sums;
+  int32_t* places = r.places;
+  const int64_t width = r.width;
+  if (r.rows == 1) {  // all places along it are its own
+    std::fill_n(places, width, r.row_place[0]);
+    return row_at(r, 0);
+  }
+  std::fill_n(sums, width, lowest);
+  std::fill_n(places, width, r.rows > 0 ? r.row_place[0] : 0);
+  for (int64_t i = 0; i < r.rows; ++i) {
+    const float* x = row_at(r, i);
+    const int32_t place = r.row_place[i];
+    NPUSIM_IVDEP
+    for (int64_t n = 0; n < width; ++n) {
+      const bool takes = (x[n] > sums[n]) | (x[n] != x[n]);
+      places[n] = takes ? place : places[n];
+      sums[n] = takes ? x[n] : sums[n];
+    }
+  }
+  return sums;
+}
+
+// Windows that all have `taps` positions; a small stride is known to the compiler.
+template <class Fold, int64_t known>
+void fold_inner(const float* from, const WindowLine& line, int64_t count, float* out) {
+  const int64_t stride = known > 0 ? known : line.stride;
+  NPUSIM_IVDEP
+  for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride];
+  for (int64_t t = 1; t < line.taps; ++t) {
+    const float* x = from + t * line.step;
+    NPUSIM_IVDEP
+    for (int64_t o = 0; o < count; ++o) out[o] = Fold::of(out[o], x[o * stride]);
+  }
+}
+
+template <int64_t known>
+void place_inner(const float* from, const int32_t* places, const WindowLine& line, int64_t count, float* out,
+                 int32_t* found) {
+  const int64_t stride = known > 0 ? known : line.stride;
+  NPUSIM_IVDEP
+  for (int64_t o = 0; o < count; ++o) out[o] = from[o * stride], found[o] = places[o * stride];
+  for (int64_t t = 1; t < line.taps; ++t) {
+    const float* x = from + t * line.step;
+    const int32_t *at = places + t * line.step, moved = static_cast<int32_t>(t) * line.tap_place;
+    NPUSIM_IVDEP
+    for (int64_t o = 0; o < count; ++o) {
+      const float value = x[o * stride], best = out[o];
+      const int32_t place = at[o * stride] + moved, before = found[o];
+      const bool nan = value != value, number = best == best;
+      const bool takes = (value > best) | ((value == best) & (place < before)) | (nan & (number | (place > before)));
+      out[o] = takes ? value : best;
+      found[o] = takes ? place : before;
+    }
+  }
+}
+
+constexpr int64_t lanes = 32, long_window = 4 * lanes;  // from where on the positions of one window fill lanes
+
+// Positions side by side, folded in lanes and then lane by lane.
+template <class Fold>
+float fold_long(const float* x, int64_t count) {
+  float lane[lanes];
+  std::copy_n(x, lanes, lane);
+  int64_t i = lanes;
+  for (; i + lanes <= count; i += lanes) NPUSIM_IVDEP
+  for (int64_t n = 0; n < lanes; ++n) lane[n] = Fold::of(lane[n], x[i + n]);
+  for (int64_t n = 0; i + n < count; ++n) lane[n] = Fold::of(lane[n], x[i + n]);
+  for (int64_t half = lanes / 2; half > 0; half /= 2)
+    for (int64_t n = 0; n < half; ++n) lane[n] = Fold::of(lane[n], lane[n + half]);
+  return lane[0];
+}
+
+// Of positions side by side the first that is `best`, or, where that is NaN, the last NaN.
+int64_t find_best(const float* x, int64_t count, float best) {
+  constexpr int64_t block = 64;
+  const bool nan = best != best;
+  const int64_t blocks = (count + block - 1) / block;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t begin = (nan ? blocks - 1 - b : b) * block, end = std::min(count, begin + block);
+    int32_t hits = 0;
+    if (nan)
+      for (int64_t i = begin; i < end; ++i) hits += x[i] != x[i];
+    else
+      for (int64_t i = begin; i < end; ++i) hits += x[i] == best;
+    if (hits == 0) continue;
+    int64_t found = nan ? end - 1 : begin;
+    while (nan ? x[found] == x[found] : x[found] != best) nan ? --found : ++found;
+    return found;
+  }
+  return -1;
+}
+
+template <class Fold>
+void fold_line(const WindowRows& r, const WindowLine& line) {
+  const float* sums = fold_rows<Fold>(r);
+  const auto window = [&](int64_t o) {
+    float sum = Fold::none;
+    const float* x = sums + line.from[o];
+    const int64_t count = line.count[o];
+    if (line.step == 1 && count >= long_window) return r.out[o] = fold_long<Fold>(x, count), void();
+    for (int64_t i = 0; i < count; ++i) sum = Fold::of(sum, x[i * line.step]);
+    r.out[o] = sum;
+  };
+  for (int64_t o = 0; o < line.inner; ++o) window(o);
+  if (const int64_t count = line.inner_end - line.inner; count > 0) {
+    const float* from = sums + line.from[line.inner];
+    float* out = r.out + line.inner;
+    line.stride == 1   ? fold_inner<Fold, 1>(from, line, count, out)
+    : line.stride == 2 ? fold_inner<Fold, 2>(from, line, count, out)
+                       : fold_inner<Fold, 0>(from, line, count, out);
+  }
+  for (int64_t o = line.inner_end; o < line.windows; ++o) window(o);
+}
+
+void fold_line_places(const WindowRows& r, const WindowLine& line) {
+  const float* sums = fold_places(r);
+  const auto window = [&](int64_t o) {
+    float best = lowest;
+    int32_t found = -1;
+    if (const int64_t count = line.count[o]; r.rows == 1 && line.step == 1 && count >= long_window) {
+      const float* x = sums + line.from[o];
+      r.out[o] = best = fold_long<Max>(x, count);
+      r.found[o] = r.row_place[0] + static_cast<int32_t>(find_best(x, count, best)) * line.tap_place;
+      return;
+    }
+    for (int64_t i = 0; i < line.count[o]; ++i) {
+      const int64_t n = line.from[o] + i * line.step;
+      const float x = sums[n];
+      const int32_t place = r.places[n] + static_cast<int32_t>(i) * line.tap_place;
+      const bool nan = x != x, number = best == best;
+      if (found < 0 || (nan ? number || place > found : x > best || (x == best && place < found)))
+        best = x, found = place;
+    }
+    r.out[o] = best, r.found[o] = found;
+  };
+  for (int64_t o = 0; o < line.inner; ++o) window(o);
+  if (const int64_t count = line.inner_end - line.inner; count > 0) {
+    const int64_t at = line.from[line.inner], o = line.inner;
+    line.stride == 1   ? place_inner<1>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
+    : line.stride == 2 ? place_inner<2>(sums + at, r.places + at, line, count, r.out + o, r.found + o)
+                       : place_inner<0>(sums + at, r.places + at, line, count, r.out + o, r.found + o);
+  }
+  for (int64_t o = line.inner_end; o < line.windows; ++o) window(o);
+  if (r.rows == 0) return std::fill_n(r.out_place, line.windows, r.none), void();
+  for (int64_t o = 0; o < line.windows; ++o)
+    r.out_place[o] = line.count[o] == 0 ? r.none : r.base + line.place[o] + r.found[o];
+}
+
+void fold_windows(WindowFold fold, const WindowRows& rows, const WindowLine& line) {
+  switch (fold) {
+    case WindowFold::sum:
+      return fold_line<Sum>(rows, line);
+    case WindowFold::max:
+      return fold_line<Max>(rows, line);
+    case WindowFold::place:
+      return fold_line_places(rows, line);
+  }
+}
+
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(fold_windows);
+
+void fold_windows(WindowFold fold, const WindowRows& rows, const WindowLine& line) {
+  HWY_DYNAMIC_DISPATCH(fold_windows)(fold, rows, line);
+}
+
+}  // namespace npusim::cpu
+#endif

@@ -1,0 +1,39 @@
+// SIMD loops of windows: rows of memory folded into one, and windows along that one.
+#pragma once
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace npusim::cpu {
+
+enum class WindowFold : uint8_t { sum, max, place };  // place: the maximum, and where it is
+
+// What the windows of one line of the output see along the line: window o the positions from[o] + i·step for
+// 0 <= i < count[o]. Those in [inner, inner_end) have `taps` each and begin `stride` apart.
+struct WindowLine {
+  int64_t windows = 0, taps = 1, step = 1, stride = 1;
+  const int32_t *from = nullptr, *count = nullptr;
+  int64_t inner = 0, inner_end = 0;
+  const int64_t* place = nullptr;  // place: of each window's first position, beside that of the row
+  int32_t tap_place = 0;           // place: from position to position
+};
+
+// Rows of `width` elements that are folded position by position, then window by window.
+struct WindowRows {
+  DType dtype = DType::f32;
+  int64_t rows = 0, width = 0;
+  const std::byte* const* row = nullptr;
+  const int32_t* row_place = nullptr;  // place: of each row, growing
+  // Room for a row each; place: for one of places, and for the places of a line's windows.
+  float *sums = nullptr, *wide = nullptr;
+  int32_t *places = nullptr, *found = nullptr;
+  float* out = nullptr;  // of the line's windows: the sum or the maximum, NaN where one is met
+  // place: `base`, and the places of row and position, of the first of equal maxima or the last NaN; `none` of a window
+  // of no elements.
+  int64_t* out_place = nullptr;
+  int64_t base = 0, none = 0;
+};
+
+void fold_windows(WindowFold fold, const WindowRows& rows, const WindowLine& line);
+
+}  // namespace npusim::cpu

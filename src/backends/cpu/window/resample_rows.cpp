@@ -1,0 +1,69 @@
+// Sums of weighted elements, compiled once per instruction set.
+#include "backends/cpu/window/resample_rows.h"
+
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/window/resample_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F = hn::ScalableTag<float>;
+constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
+
+void resample_along(const float* from, const int32_t* place, const float* weight, int64_t ld, int64_t taps,
+                    int64_t count, float* to) {
+  const F f;
+  const hn::RebindToSigned<F> whole;
+  int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    auto sum = hn::Mul(hn::GatherIndex(f, from, hn::LoadU(whole, place + n)), hn::LoadU(f, weight + n));
+    for (int64_t t = 1; t < taps; ++t)
+      sum = hn::MulAdd(hn::GatherIndex(f, from, hn::LoadU(whole, place + t * ld + n)),
+                       hn::LoadU(f, weight + t * ld + n), sum);
+    hn::StoreU(sum, f, to + n);
+  }
+  for (; n < count; ++n) {
+    float sum = from[place[n]] * weight[n];
+    for (int64_t t = 1; t < taps; ++t) sum += from[place[t * ld + n]] * weight[t * ld + n];
+    to[n] = sum;
+  }
+}
+
+void resample_rows(const float* const* rows, const float* weight, int64_t taps, int64_t count, float* to) {
+  const F f;
+  int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    auto sum = hn::Mul(hn::LoadU(f, rows[0] + n), hn::Set(f, weight[0]));
+    for (int64_t t = 1; t < taps; ++t) sum = hn::MulAdd(hn::LoadU(f, rows[t] + n), hn::Set(f, weight[t]), sum);
+    hn::StoreU(sum, f, to + n);
+  }
+  for (; n < count; ++n) {
+    float sum = rows[0][n] * weight[0];
+    for (int64_t t = 1; t < taps; ++t) sum += rows[t][n] * weight[t];
+    to[n] = sum;
+  }
+}
+
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(resample_along);
+HWY_EXPORT(resample_rows);
+
+void resample_along(const float* from, const int32_t* place, const float* weight, int64_t ld, int64_t taps,
+                    int64_t count, float* to) {
+  HWY_DYNAMIC_DISPATCH(resample_along)(from, place, weight, ld, taps, count, to);
+}
+void resample_rows(const float* const* rows, const float* weight, int64_t taps, int64_t count, float* to) {
+  HWY_DYNAMIC_DISPATCH(resample_rows)(rows, weight, taps, count, to);
+}
+
+}  // namespace npusim::cpu
+#endif

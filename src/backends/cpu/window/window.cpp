@@ -1,0 +1,224 @@
+// A line of windows at a time: the rows that they see are folded into one, then the windows along it. Each element of a
+// row is read once for all windows of the line. What a kernel makes of its windows loops do behind all of them.
+#include "backends/cpu/window/window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cpu/loops/loops.h"
+#include "backends/cpu/window/match.h"
+#include "base/error.h"
+#include "base/shape.h"
+#include "base/threads.h"
+
+namespace npusim::cpu {
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+class WindowStep final : public BoundStep {
+ public:
+  WindowStep(SlidingWindow window, std::span<const Binding> args, const Context& context)
+      : w_(std::move(window)),
+        memory_(static_cast<const std::byte*>(args[static_cast<size_t>(w_.arg)].data)),
+        dtype_(w_.rest.args[static_cast<size_t>(w_.arg)].dtype),
+        rest_(w_.rest, context.threads) {
+    for (const Binding& binding : args) args_.push_back(binding.data);
+    args_.resize(args.size() + 2);
+    w_.along ? make_line() : make_plain_line();
+    line_.from = from_.data(), line_.count = count_.data(), line_.place = place_.data();
+    points_ = element_count(w_.space);
+    lines_ = points_ / w_.space[w_.line];
+    for (size_t t = 0; t < row_dims(); ++t) taps_ *= w_.dims[t].size;
+    finds_ = w_.fold == WindowFold::place;
+    find_targets();
+    const double elements = static_cast<double>(lines_ * taps_ * width_ + points_ * line_.taps);
+    const double ns = elements * 0.3 + static_cast<double>(lines_) * 20;
+    threads_ = ns >= worth_sharing_ns ? std::max(context.threads, 1) : 1;
+    row_bytes_ = aligned(width_ * 4), line_bytes_ = aligned(line_.windows * 8), taps_bytes_ = aligned(taps_ * 8);
+    place_bytes_ = finds_ && !target_place_ ? aligned(points_ * 8) : 0;
+    top_bytes_ = target_ ? 0 : aligned(points_ * 4);
+    thread_bytes_ = 3 * row_bytes_ + 3 * line_bytes_ + 2 * taps_bytes_;
+    scratch_bytes_ = static_cast<size_t>(top_bytes_ + place_bytes_ + threads_ * thread_bytes_);
+  }
+
+  void run() override {
+    on_threads(threads_, [this](int thread) {
+      for (int64_t i = lines_ * thread / threads_; i < lines_ * (thread + 1) / threads_; ++i) fold_line(i, thread);
+    });
+    if (!target_ && !rest_.run(args_.data())) fail(ErrorKind::bad_input, "{}", rest_.trap_message());
+  }
+  void set_scratch(void* scratch) override {
+    BoundStep::set_scratch(scratch);
+    args_[args_.size() - 2] = scratch_;
+    args_.back() = scratch_ + top_bytes_;
+  }
+  std::string describe() const override {
+    return fmt::format("windows of {}x{} in lines of {}", taps_, line_.taps, line_.windows);
+  }
+
+ private:
+  size_t row_dims() const { return w_.dims.size() - (w_.along ? 1 : 0); }
+
+  // Windows that slide along memory: the positions that count, from the first one that any sees.
+  void make_line() {
+    const WindowDim& x = w_.dims.back();
+    const int64_t windows = w_.space[w_.line];
+    const auto counts = [](int64_t at) { return at != WindowDim::outside; };
+    first_ = std::numeric_limits<int64_t>::max();
+    int64_t last = 0;
+    for (int64_t at : x.address)
+      if (counts(at)) first_ = std::min(first_, at), last = std::max(last, at);
+    width_ = last - first_ + 1;
+    line_ = {.windows = windows, .taps = x.size};
+    for (int64_t o = 0; o < windows; ++o) {
+      const int64_t* at = x.addresses(o);
+      const int64_t tap = std::find_if(at, at + x.size, counts) - at;
+      from_.push_back(static_cast<int32_t>(tap < x.size ? at[tap] - first_ : 0));
+      count_.push_back(static_cast<int32_t>(std::count_if(at, at + x.size, counts)));
+      if (count_.back() > 1) line_.step = at[tap + 1] - at[tap];
+      int64_t place = x.place.empty() || tap == x.size ? 0 : x.places(o)[tap];
+      if (!w_.place_of.empty() && !w_.place_of[w_.line].empty()) place += w_.place_of[w_.line][static_cast<size_t>(o)];
+      place_.push_back(place);
+    }
+    if (!x.place.empty() && x.size > 1) line_.tap_place = static_cast<int32_t>(x.place[1] - x.place[0]);
+    find_inner();
+  }
+  // The longest run of windows that see all their positions and are evenly apart, from the first such one.
+  void find_inner() {
+    const auto full = [&](int64_t o) { return count_[static_cast<size_t>(o)] == line_.taps; };
+    const auto apart = [&](int64_t o) {
+      return static_cast<int64_t>(from_[static_cast<size_t>(o)]) - from_[static_cast<size_t>(o - 1)];
+    };
+    while (line_.inner < line_.windows && !full(line_.inner)) ++line_.inner;
+    line_.inner_end = std::min(line_.inner + 1, line_.windows);
+    if (line_.inner_end < line_.windows) line_.stride = apart(line_.inner_end);
+    while (line_.inner_end < line_.windows && full(line_.inner_end) && apart(line_.inner_end) == line_.stride)
+      ++line_.inner_end;
+    if (line_.inner_end - line_.inner < line_.taps) line_.inner_end = line_.inner;  // windows one by one are faster
+  }
+  // Windows side by side, of one position each.
+  void make_plain_line() {
+    width_ = w_.space[w_.line];
+    w_.strides[w_.line] = 0;
+    line_ = {.windows = width_, .inner_end = width_};
+    for (int64_t o = 0; o < width_; ++o) {
+      from_.push_back(static_cast<int32_t>(o)), count_.push_back(1);
+      const bool moves = !w_.place_of.empty() && !w_.place_of[w_.line].empty();
+      place_.push_back(moves ? w_.place_of[w_.line][static_cast<size_t>(o)] : 0);
+    }
+  }
+
+  // Where the kernel stores the folds as they are: nothing is left to loops.
+  void find_targets() {
+    const Kernel& k = w_.rest;
+    const std::vector<int64_t> strides = row_major_strides(w_.space);
+    std::byte *top = nullptr, *place = nullptr;
+    for (const Store& s : k.stores) {
+      const Expr& e = k.exprs[static_cast<size_t>(s.expr)];
+      const KernelArg& arg = k.args[static_cast<size_t>(s.access.arg)];
+      if (e.op != ExprOp::load || !s.access.guards.empty() || !s.access.terms.empty() || arg.updates >= 0) return;
+      for (size_t d = 0; d < strides.size(); ++d)
+        if (s.access.strides[d] != strides[d] && w_.space[d] > 1) return;
+      const auto from = static_cast<size_t>(k.accesses[static_cast<size_t>(e.integer)].arg);
+      const bool is_top = from == k.args.size() - 2, is_place = from == k.args.size() - 1;
+      if (!(is_top && arg.dtype == DType::f32 && !top) && !(is_place && arg.dtype == DType::i64 && !place)) return;
+      (is_top ? top : place) = static_cast<std::byte*>(args_[static_cast<size_t>(s.access.arg)]) +
+                               s.access.offset * static_cast<int64_t>(dtype_size(arg.dtype));
+    }
+    if (!top || (finds_ && !place)) return;
+    target_ = reinterpret_cast<float*>(top), target_place_ = reinterpret_cast<int64_t*>(place);
+  }
+
+  // What a line is of: the rows' dimensions with the index that each has, where it begins and where it ends.
+  struct Place {
+    int64_t address = 0, base = 0, out = 0, out_step = 1;
+    int64_t index[4] = {};
+  };
+  Place place_of_line(int64_t i) const {
+    Place p{.address = w_.offset + first_, .base = w_.place_offset};
+    for (size_t d = w_.space.size(), step = 1; d-- > 0; step *= static_cast<size_t>(w_.space[d])) {
+      if (d == w_.line) {
+        p.out_step = static_cast<int64_t>(step);
+        continue;
+      }
+      const int64_t index = i % w_.space[d];
+      i /= w_.space[d];
+      p.address += index * w_.strides[d], p.out += index * static_cast<int64_t>(step);
+      if (finds_ && !w_.place_of[d].empty()) p.base += w_.place_of[d][static_cast<size_t>(index)];
+      for (size_t t = 0; t < row_dims(); ++t)
+        if (w_.dims[t].over == static_cast<int>(d)) p.index[t] = index;
+    }
+    return p;
+  }
+
+  struct Rows {
+    const std::byte** row;
+    int32_t* place;
+    int64_t count = 0;
+  };
+  void gather(const Place& p, size_t t, int64_t address, int64_t place, Rows& rows) const {
+    if (t == row_dims()) {
+      rows.row[rows.count] = memory_ + address * static_cast<int64_t>(dtype_size(dtype_));
+      rows.place[rows.count++] = static_cast<int32_t>(place);
+      return;
+    }
+    const int64_t *at = w_.dims[t].addresses(p.index[t]), *places = finds_ ? w_.dims[t].places(p.index[t]) : nullptr;
+    for (int64_t j = 0; j < w_.dims[t].size; ++j)
+      if (at[j] != WindowDim::outside) gather(p, t + 1, address + at[j], place + (places ? places[j] : 0), rows);
+  }
+
+  // Line i of the lines, in the order of the space without the line's dimension.
+  void fold_line(int64_t i, int thread) {
+    std::byte* own = scratch_ + top_bytes_ + place_bytes_ + thread * thread_bytes_;
+    const auto take = [&](int64_t bytes) { return std::exchange(own, own + bytes); };
+    WindowRows rows{.dtype = dtype_, .width = width_, .none = w_.nowhere};
+    rows.sums = reinterpret_cast<float*>(take(row_bytes_)), rows.wide = reinterpret_cast<float*>(take(row_bytes_));
+    rows.places = reinterpret_cast<int32_t*>(take(row_bytes_));
+    rows.found = reinterpret_cast<int32_t*>(take(line_bytes_));
+    auto* line_top = reinterpret_cast<float*>(take(line_bytes_));
+    auto* line_place = reinterpret_cast<int64_t*>(take(line_bytes_));
+    Rows found{reinterpret_cast<const std::byte**>(take(taps_bytes_)), reinterpret_cast<int32_t*>(take(taps_bytes_))};
+    const Place p = place_of_line(i);
+    gather(p, 0, p.address, 0, found);
+    rows.rows = found.count, rows.row = found.row, rows.row_place = found.place;
+    rows.base = p.base;
+    float* top = (target_ ? target_ : reinterpret_cast<float*>(scratch_)) + p.out;
+    int64_t* place = (target_ ? target_place_ : reinterpret_cast<int64_t*>(scratch_ + top_bytes_)) + p.out;
+    const bool direct = p.out_step == 1;
+    rows.out = direct ? top : line_top, rows.out_place = direct ? place : line_place;
+    fold_windows(w_.fold, rows, line_);
+    for (int64_t o = 0; o < line_.windows && !direct; ++o) {
+      top[o * p.out_step] = line_top[o];
+      if (finds_) place[o * p.out_step] = line_place[o];
+    }
+  }
+
+  SlidingWindow w_;
+  const std::byte* memory_;
+  DType dtype_;
+  Loops rest_;
+  std::vector<void*> args_;
+  float* target_ = nullptr;
+  int64_t* target_place_ = nullptr;
+  WindowLine line_;
+  std::vector<int32_t> from_, count_;
+  std::vector<int64_t> place_;
+  bool finds_ = false;
+  int64_t first_ = 0, width_ = 0, points_ = 0, lines_ = 0, taps_ = 1;  // taps: rows of a line
+  int64_t row_bytes_ = 0, line_bytes_ = 0, taps_bytes_ = 0, top_bytes_ = 0, place_bytes_ = 0, thread_bytes_ = 0;
+  int threads_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<BoundStep> make_window_step(const Kernel& kernel, std::span<const Binding> args,
+                                            const Context& context) {
+  std::optional<SlidingWindow> window = match_window(kernel);
+  if (!window || window->dims.size() > 4) return nullptr;
+  return std::make_unique<WindowStep>(std::move(*window), args, context);
+}
+
+}  // namespace npusim::cpu

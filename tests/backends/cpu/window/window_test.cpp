@@ -1,0 +1,183 @@
+// Windows that slide over memory against the scalar interpreter: sizes, padding, steps, dtypes, order in memory,
+// windows of different lengths, places of maxima, NaN and equal elements, what follows the fold, and kernels left to
+// loops.
+#include "backends/cpu/window/window.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/loops/check.h"
+#include "base/threads.h"
+
+namespace npusim::cpu {
+namespace {
+
+enum class Kind { average, maximum, place };
+
+struct Side {
+  int64_t extent = 8, count = 4, size = 3, step = 2, dilation = 1, padding = 1;
+  bool even = true;  // else window o covers what count windows share of the extent, at most `size`
+};
+
+struct Form {
+  std::vector<Side> sides = {};
+  int64_t channels = 3;
+  Kind kind = Kind::average;
+  DType dtype = DType::f32;
+  bool last = false;  // channels lie side by side
+  bool more = false;  // something is made of the folds
+};
+
+Side even(int64_t extent, int64_t size, int64_t step, int64_t dilation, int64_t padding) {
+  const int64_t room = extent + 2 * padding - dilation * (size - 1) - 1;
+  return {extent, std::max<int64_t>(room, 0) / step + 1, size, step, dilation, padding, true};
+}
+Side shared(int64_t extent, int64_t count) {
+  Side side{extent, count, 0, 1, 1, 0, false};
+  for (int64_t o = 0; o < count; ++o)
+    side.size = std::max(side.size, ((o + 1) * extent + count - 1) / count - o * extent / count);
+  return side;
+}
+
+Kernel kernel_of(const Form& f) {
+  const int n = static_cast<int>(f.sides.size());
+  Shape space{f.channels}, image{f.channels}, result{f.channels};
+  for (const Side& s : f.sides) space.push_back(s.count), image.push_back(s.extent), result.push_back(s.count);
+  for (const Side& s : f.sides) space.push_back(s.size);
+  const auto order = [&](auto list) {
+    if (f.last) std::rotate(list.begin(), list.begin() + 1, list.end());
+    return list;
+  };
+  KernelBuilder k(space, n);
+  const int from = k.input({f.dtype, order(image)});
+  const int scale = f.more ? k.input({DType::f32, result}) : -1;
+  const int out = k.output({f.dtype, order(result)});
+  const int out_place = f.kind == Kind::place ? k.output({DType::i64, order(result)}) : -1;
+  std::vector<Coord> at{k.dim(0)}, to{k.dim(0)};
+  Ex inside = k.integer(1, Scalar::boolean), place = k.integer(0);
+  bool leaves = false;
+  int64_t apart = 1;  // places of neighbours
+  for (const Side& s : f.sides) apart *= s.extent;
+  for (int d = 0; d < n; ++d) {
+    const Side& s = f.sides[static_cast<size_t>(d)];
+    const Affine along = k.dim(1 + n + d), window = k.dim(1 + d);
+    to.emplace_back(window);
+    apart /= s.extent;
+    std::optional<Ex> in;
+    if (s.even) {
+      const Affine where = window * s.step + along * s.dilation + -s.padding;
+      at.emplace_back(where);
+      place = place + k.value(where * apart);
+      if (s.padding > 0 || (s.count - 1) * s.step + (s.size - 1) * s.dilation >= s.extent)
+        in = k.in_bounds(where, s.extent);
+    } else {
+      const auto border = [&](const Affine& a) { return k.binary(ExprOp::idiv, k.value(a), k.integer(s.count)); };
+      const Ex start = border(window * s.extent), end = border(window * s.extent + (s.extent + s.count - 1));
+      at.emplace_back(k.binary(ExprOp::min, start + k.value(along), k.integer(s.extent - 1)));
+      place = place + start * apart + k.value(along * apart);
+      in = k.value(along) < end - start;
+    }
+    if (in) inside = leaves ? inside && *in : *in, leaves = true;
+  }
+  const double identity = f.kind == Kind::average ? 0 : -std::numeric_limits<double>::infinity();
+  Ex x = k.load(from, order(at));
+  if (leaves) x = k.select(inside, x, k.number(identity));
+  Ex folded = k.reduce(f.kind == Kind::average ? Reduction::sum : Reduction::max, x);
+  if (f.kind == Kind::place) {
+    const Ex hit = leaves ? inside && x == folded : x == folded;
+    const Ex first = k.reduce(Reduction::min, k.select(hit, place, k.integer(std::numeric_limits<int64_t>::max())));
+    const Ex last = k.reduce(Reduction::max, k.select(isnan(x), place, k.integer(-1)));
+    k.store(out_place, order(to), k.select(isnan(folded), last, first));
+  }
+  if (f.more) folded = folded * k.load(scale, to) + 1.0;
+  k.store(out, order(to), folded);
+  return k.finish("windows");
+}
+
+// Whether the kernel is one of windows; then its results are checked.
+bool run_as_interpreted(const Form& f, unsigned seed, int threads) {
+  const Kernel kernel = kernel_of(f);
+  const auto problems = check_kernel(kernel);
+  EXPECT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(kernel);
+  Check check;
+  check.seed = seed, check.tolerance = 2e-5;
+  if (seed % 2 == 0) check.special = {0, 1, 1, -0.0, -std::numeric_limits<double>::infinity(), 2};
+  if (seed % 4 == 0) check.special.push_back(std::nan(""));
+  const Memory start = random_arguments(kernel, check);
+  Memory expected = start, actual = start;
+  evaluate(kernel, pointers(kernel, expected), false);
+  std::vector<Binding> bindings;
+  for (auto& argument : actual) bindings.push_back({argument.data(), false});
+  const ThreadCount limit(threads);
+  Context context;
+  context.threads = threads;
+  const std::unique_ptr<BoundStep> step = make_window_step(kernel, bindings, context);
+  if (!step) return false;
+  std::vector<std::byte> scratch(step->scratch_bytes() + 64, std::byte{0xff});
+  step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
+  step->run();
+  compare(kernel, expected, actual, check);
+  return true;
+}
+
+TEST(Windows, AreThoseOfTheInterpreter) {
+  on_every_instruction_set([] {
+    std::mt19937 random(11);
+    const auto one = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    int found = 0;
+    for (unsigned n = 0; n < 60; ++n) {
+      Form f{.channels = one(1, 9), .kind = static_cast<Kind>(one(0, 2))};
+      for (int64_t sides = one(1, 3), side = 0; side < sides; ++side) {
+        const int64_t extent = one(1, side == 0 ? 20 : 6);
+        if (one(0, 3) == 0) {
+          f.sides.push_back(shared(extent, one(1, extent + 2)));
+          continue;
+        }
+        const int64_t size = one(1, std::min<int64_t>(extent, 5)),
+                      dilation = size > 1 ? one(1, (extent - 1) / (size - 1)) : 1;
+        f.sides.push_back(even(extent, size, one(1, 3), std::min<int64_t>(dilation, 2), one(0, size / 2)));
+      }
+      f.dtype = one(0, 3) > 0 ? DType::f32 : one(0, 1) ? DType::f16 : DType::bf16;
+      f.last = one(0, 2) == 0, f.more = one(0, 2) == 0;
+      found += run_as_interpreted(f, n, static_cast<int>(one(1, 3)));
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(found, 20);
+  });
+}
+
+TEST(Windows, AreThoseOfPools) {
+  on_every_instruction_set([] {
+    for (const Kind kind : {Kind::average, Kind::maximum, Kind::place})
+      for (const unsigned seed : {1u, 2u, 4u}) {
+        const Side padded = even(19, 3, 2, 1, 1), dense = even(36, 2, 2, 1, 0), wide = shared(270, 2);
+        EXPECT_TRUE(run_as_interpreted({{padded}, 5, kind}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{padded, padded}, 5, kind, DType::f32, false, true}, seed, 1));
+        EXPECT_TRUE(run_as_interpreted({{dense, dense}, 2, kind}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1), padded}, 2, kind}, seed, 3));
+        EXPECT_TRUE(run_as_interpreted({{shared(17, 5), shared(23, 7)}, 4, kind}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{wide}, 3, kind}, seed, 2));
+        EXPECT_TRUE(
+            run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1)}, 32, kind, DType::f32, true}, seed, 2));
+        EXPECT_TRUE(run_as_interpreted({{even(5, 3, 2, 1, 1), even(7, 3, 2, 1, 1)}, 9, kind, DType::bf16, true, true},
+                                       seed, 2));
+      }
+  });
+}
+
+// Rows that do not slide are sums of rows, and no windows.
+TEST(Windows, AreNotOtherReductions) {
+  KernelBuilder k({20, 30}, 1);
+  const int from = k.input({DType::f32, {20, 30}}), out = k.output({DType::f32, {20}});
+  k.store(out, std::vector<Coord>{k.dim(0)},
+          k.reduce(Reduction::sum, k.load(from, std::vector<Coord>{k.dim(0), k.dim(1)})));
+  const Kernel rows = k.finish("rows");
+  std::vector<float> a(600), b(20);
+  const std::vector<Binding> bindings{{a.data(), false}, {b.data(), false}};
+  EXPECT_EQ(make_window_step(rows, bindings, {}), nullptr);
+}
+
+}  // namespace
+}  // namespace npusim::cpu
