@@ -7,6 +7,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -93,6 +95,21 @@ void unary(const TileCall& c) {
   }
 }
 
+// The largest of the first n that are numbers, without its sign.
+HWY_INLINE float largest_size(D d, const float* a, int64_t n) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  const auto size = [&](V x) { return hn::IfThenZeroElse(hn::IsNaN(x), hn::Abs(x)); };
+  V first = hn::Zero(d), second = first;
+  int64_t j = 0;
+  for (; j + 2 * lanes <= n; j += 2 * lanes) {
+    first = hn::Max(first, size(hn::LoadU(d, a + j)));
+    second = hn::Max(second, size(hn::LoadU(d, a + j + lanes)));
+  }
+  float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(first, second)));
+  for (; j < n; ++j) largest = std::max(largest, std::fabs(a[j]) > 0 ? std::fabs(a[j]) : 0.0f);
+  return largest;
+}
+
 template <int shift>
 void sine(const TileCall& c) {
   const hn::ScalableTag<double> dd;
@@ -100,12 +117,8 @@ void sine(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
-    // NaN is near, and `out` may be `a`: no second look at it.
-    bool near = true, far = false;
-    for (int64_t j = 0; j < c.columns; ++j) {
-      near &= !(std::fabs(a[j]) > largest_near_angle);
-      far |= std::fabs(a[j]) > largest_fast_angle;
-    }
+    const float largest = largest_size(d, a, c.columns);  // `out` may be `a`: no second look at it
+    const bool near = largest <= largest_near_angle, far = largest > largest_fast_angle;
     if (near)
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
         hn::StoreU(near_sine(d, hn::LoadU(d, a + j), shift), d, out + j);
