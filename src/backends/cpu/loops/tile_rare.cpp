@@ -53,8 +53,35 @@ HWY_INLINE W by_halves(Wide d, W x, const double (&coefficients)[n]) {
   return n % 2 ? hn::MulAdd(second, x, first) : hn::MulAdd(first, x, second);
 }
 
+// 1 / x to 1e-13 of what floats hold, too: where vectors are long a division of floats and a step of Newton's take a
+// third of a division of doubles.
+HWY_INLINE W inverse(Wide d, W x) {
+#if HWY_TARGET == HWY_AVX3
+  const Narrow n;
+  const W near = hn::PromoteTo(d, hn::Div(hn::Set(n, 1.0f), hn::DemoteTo(n, x)));
+  return hn::MulAdd(near, hn::NegMulAdd(x, near, wide(d, 1)), near);
+#else
+  return hn::Div(wide(d, 1), x);
+#endif
+}
+HWY_INLINE W quotient(Wide d, W x, W y) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Mul(x, inverse(d, y));
+#else
+  (void)d;
+  return hn::Div(x, y);
+#endif
+}
+struct ByDivision {
+  static HWY_INLINE W of(Wide, W x, W y) { return hn::Div(x, y); }
+};
+struct ByInverse {
+  static HWY_INLINE W of(Wide d, W x, W y) { return quotient(d, x, y); }
+};
+
 // The angle in [0, π/2] whose tangent is y / x, both not negative and not both 0: of a quotient up to tan(π/8), by one
 // division; exact to 1e-12.
+template <class Quotient>
 HWY_INLINE W quarter_angle(Wide d, W y, W x) {
   constexpr double pi = 3.14159265358979323846;
   const W bound = wide(d, 0.41421356237309503);
@@ -62,14 +89,45 @@ HWY_INLINE W quarter_angle(Wide d, W y, W x) {
   const W above = hn::IfThenElse(shallow, y, hn::IfThenElse(steep, hn::Neg(x), hn::Sub(y, x)));
   const W below = hn::IfThenElse(shallow, x, hn::IfThenElse(steep, y, hn::Add(y, x)));
   const W from = hn::IfThenElse(shallow, hn::Zero(d), hn::IfThenElse(steep, wide(d, pi / 2), wide(d, pi / 4)));
-  const W t = hn::Div(above, below), z = hn::Mul(t, t);
+  const W t = Quotient::of(d, above, below), z = hn::Mul(t, t);
   const W p =
       polynomial(z, wide(d, -0.037654940059827287), 0.069741884001175244, -0.089925508891739475, 0.11103456695540477,
                  -0.14285386542484876, 0.19999993053286369, -0.33333333276920302, 0.9999999999992446);
   return hn::MulAdd(t, p, from);
 }
 
-// Each: the vector's function, where it holds, which a NaN's need not say, and the C library's.
+// Of numbers in [-700, 700], to 2e-10 where the series ends with the eighth power.
+template <size_t n>
+HWY_INLINE W exp_by(Wide d, W x, const double (&coefficients)[n]) {
+  const hn::RebindToSigned<Wide> bits;
+  const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
+  const W anchored = hn::MulAdd(x, wide(d, 1.4426950408889634), anchor);
+  const W r = hn::NegMulAdd(hn::Sub(anchored, anchor), wide(d, 0.6931471805599453), x);
+  const W p = by_halves(d, r, coefficients);
+  return hn::BitCast(d, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<52>(hn::BitCast(bits, anchored))));
+}
+HWY_INLINE W exp_of(Wide d, W x) {
+  constexpr double coefficients[] = {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
+  return exp_by(d, x, coefficients);
+}
+
+// Of positive numbers that are normal ones, to 1e-13: of m · 2^k with m in [sqrt(1/2), sqrt(2)) by (m − 1) / (m + 1).
+HWY_INLINE W log_of(Wide d, W x) {
+  const hn::RebindToSigned<Wide> di;
+  const auto bits = hn::BitCast(di, x);
+  const auto biased = hn::BitCast(
+      di, hn::ShiftRight<52>(hn::BitCast(hn::RebindToUnsigned<Wide>(),
+                                         hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000)))));
+  const W k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(di, 0x4330000000000000))), wide(d, 0x1p52 + 1023));
+  const W m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<52>(hn::Sub(biased, hn::Set(di, 1023)))));
+  const W s = quotient(d, hn::Sub(m, wide(d, 1)), hn::Add(m, wide(d, 1))), z = hn::Mul(s, s);
+  const W r = polynomial(z, wide(d, 1.479819860511658591e-01), 1.531383769920937332e-01, 1.818357216161805012e-01,
+                         2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+                         6.666666666666735130e-01, 2.0);
+  return hn::MulAdd(k, wide(d, 0.6931471805599453), hn::Mul(s, r));
+}
+
+// Each: the vector's function, where it holds, which a NaN's need not say, and the C library's; or the first alone.
 struct Tan {
   // Of the rest by π/2 both sine and cosine, of which an odd number of quarters changes the places.
   static W of(Wide d, W x) {
@@ -86,7 +144,8 @@ struct Tan {
     const W sine = hn::MulAdd(hn::Mul(s, z), r, r);
     const auto odd_one = hn::Ne(hn::And(hn::BitCast(bits, anchored), hn::Set(bits, 1)), hn::Zero(bits));
     const M turned = hn::RebindMask(d, odd_one);
-    return odd(d, x, hn::Div(hn::IfThenElse(turned, hn::Neg(c), sine), hn::IfThenElse(turned, sine, c)));
+    const W above = hn::IfThenElse(turned, hn::Neg(c), sine), below = hn::IfThenElse(turned, sine, c);
+    return odd(d, x, quotient(d, above, below));
   }
   static M holds(Wide d, W x) { return within(d, x, 30000); }
   static float scalar(float x) { return tanf(x); }
@@ -102,19 +161,30 @@ struct Acos {
   static float scalar(float x) { return acosf(x); }
 };
 struct Atan {
-  static W of(Wide d, W x) { return hn::CopySign(quarter_angle(d, hn::Abs(x), wide(d, 1)), x); }
-  static M holds(Wide d, W x) { return within(d, x, largest_float); }
-  static float scalar(float x) { return atanf(x); }
+  static constexpr bool everywhere = true;
+  // From 1e10 on it is π/2 for a float.
+  static W of(Wide d, W x) {
+    return hn::CopySign(quarter_angle<ByInverse>(d, hn::Min(hn::Abs(x), wide(d, 1e10)), wide(d, 1)), x);
+  }
 };
 struct Sinh {
-  static W of(Wide d, W x) { return odd(d, x, hn::Sinh(d, x)); }
+  // By its series up to 1, from where on the difference of exponentials has digits enough.
+  static W of(Wide d, W x) {
+    const W a = hn::Abs(x), z = hn::Mul(x, x), e = exp_of(d, a);
+    const W small = hn::MulAdd(
+        hn::Mul(polynomial(z, wide(d, 1.0 / 6227020800), 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6),
+                z),
+        a, a);
+    const W large = hn::Mul(wide(d, 0.5), hn::Sub(e, inverse(d, e)));
+    return hn::CopySign(hn::IfThenElse(hn::Le(a, wide(d, 1)), small, large), x);
+  }
   static M holds(Wide d, W x) { return within(d, x, 100); }
   static float scalar(float x) { return sinhf(x); }
 };
 struct Cosh {
   static W of(Wide d, W x) {
-    const W e = hn::Exp(d, hn::Abs(x));
-    return hn::Mul(wide(d, 0.5), hn::Add(e, hn::Div(wide(d, 1), e)));
+    const W e = exp_of(d, hn::Abs(x));  // whose inverse a float has none of where it is infinite for one
+    return hn::Mul(wide(d, 0.5), hn::Add(e, inverse(d, e)));
   }
   static M holds(Wide d, W x) { return within(d, x, 100); }
   static float scalar(float x) { return coshf(x); }
@@ -159,31 +229,21 @@ struct Atanh {
 // (1 + 2a)·e^(a²)·erfc(a) as a polynomial of (a − 3) / (a + 3), which is taken to [-1, 1]; a up to 10.3, where a float
 // has nothing left.
 struct Erfc {
+  static constexpr bool everywhere = true;
   static W of(Wide d, W x) {
+    constexpr double series[] = {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
     constexpr double coefficients[] = {-2.0984532873e-05, -1.72293576763e-05, 0.000384301231088, -0.000351006392833,
                                        -0.00526336154159, 0.0283429130233,    -0.0773633381835,  0.128950192117,
                                        -0.108248410223,   -0.0680970152982,   1.27933964873};
     const W a = hn::Min(hn::Abs(x), wide(d, 10.3)), three = wide(d, 3), one = wide(d, 1);
     const W above = hn::Add(a, three), twice = hn::Add(hn::Add(a, a), one);
-    const W inverse = hn::Div(one, hn::Mul(above, twice));
-    const W t = hn::MulAdd(hn::Mul(hn::Mul(hn::Sub(a, three), twice), inverse), wide(d, 1.29126213592233),
+    const W both = inverse(d, hn::Mul(above, twice));
+    const W t = hn::MulAdd(hn::Mul(hn::Mul(hn::Sub(a, three), twice), both), wide(d, 1.29126213592233),
                            wide(d, 0.2912621359223301));
     const W p = by_halves(d, t, coefficients);
-    const W y = hn::Mul(hn::Mul(exp_of(d, hn::Neg(hn::Mul(a, a))), p), hn::Mul(above, inverse));
+    const W y = hn::Mul(hn::Mul(exp_by(d, hn::Neg(hn::Mul(a, a)), series), p), hn::Mul(above, both));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(wide(d, 2), y), y);
   }
-  // Of numbers in [-120, 0], as exactly as floats need it.
-  static W exp_of(Wide d, W x) {
-    const hn::RebindToSigned<Wide> bits;
-    constexpr double coefficients[] = {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
-    const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
-    const W anchored = hn::MulAdd(x, wide(d, 1.4426950408889634), anchor);
-    const W r = hn::NegMulAdd(hn::Sub(anchored, anchor), wide(d, 0.6931471805599453), x);
-    const W p = by_halves(d, r, coefficients);
-    return hn::BitCast(d, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<52>(hn::BitCast(bits, anchored))));
-  }
-  static M holds(Wide d, W x) { return within(d, x, std::numeric_limits<double>::infinity()); }
-  static float scalar(float x) { return erfcf(x); }
 };
 
 // Lanes [0, lanes) of `values`, but those outside of `good`, in which neither operand is NaN, as `scalar` has them.
@@ -214,15 +274,18 @@ void unary(const TileCall& c) {
     for (int64_t j = 0; j < c.n; j += lanes) {
       const W x = hn::PromoteTo(d, hn::LoadU(n, a + j));
       const M none = hn::IsNaN(x);
-      store(hn::IfThenElse(none, x, F::of(d, x)), hn::Or(none, F::holds(d, x)), out + j,
-            [&](int64_t i) { return F::scalar(a[j + i]); });
+      if constexpr (requires { F::everywhere; })
+        hn::StoreU(hn::DemoteTo(n, hn::IfThenElse(none, x, F::of(d, x))), n, out + j);
+      else
+        store(hn::IfThenElse(none, x, F::of(d, x)), hn::Or(none, F::holds(d, x)), out + j,
+              [&](int64_t i) { return F::scalar(a[j + i]); });
     }
   }
 }
 
 struct Pow {
   static W of(Wide d, W x, W y) {
-    const W size = hn::Exp(d, hn::Mul(y, hn::Log(d, hn::Abs(x)))), half = hn::Mul(y, wide(d, 0.5));
+    const W size = exp_of(d, hn::Mul(y, log_of(d, hn::Abs(x)))), half = hn::Mul(y, wide(d, 0.5));
     const M whole = hn::Eq(hn::Floor(y), y), odd_one = hn::Not(hn::Eq(hn::Floor(half), half));
     const W negative = hn::IfThenElse(whole, hn::IfThenElse(odd_one, hn::Neg(size), size), no_number(d));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), negative, size);
@@ -253,7 +316,7 @@ struct Fmod {
 struct Atan2 {
   static W of(Wide d, W y, W x) {
     const W pi = wide(d, 3.14159265358979323846);
-    W angle = quarter_angle(d, hn::Abs(y), hn::Abs(x));
+    W angle = quarter_angle<ByDivision>(d, hn::Abs(y), hn::Abs(x));
     angle = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(pi, angle), angle);
     return hn::CopySign(angle, y);
   }
