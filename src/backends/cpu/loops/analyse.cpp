@@ -223,6 +223,12 @@ std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed
   return known && !least && !std::signbit(bound) ? std::optional(Link::positive) : std::nullopt;
 }
 
+bool is_large(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const KernelArg& a : kernel.args) bytes += a.elements * static_cast<int64_t>(dtype_size(a.dtype));
+  return bytes >= int64_t{1} << 20;
+}
+
 double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keeping along a row
   switch (op) {
     case ExprOp::constant:

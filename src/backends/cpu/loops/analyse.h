@@ -38,6 +38,9 @@ Analysis analyse(const Plan& plan);
 // How the expression joins its operand `n` with its other one, where that is one lane or varies with it.
 std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed);
 
+// Whether its tensors are more than a core's cache holds, about.
+bool is_large(const Kernel& kernel);
+
 // ns per element, roughly; from 0.5 on worth keeping along a row.
 double cost_of(ExprOp op);
 
