@@ -36,7 +36,8 @@ bool pairs(const Kernel& k, const Expr& e, size_t n) {
 // Of expressions that run over the same lanes, the first with one use, two become one instruction.
 void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
   const auto alone = [&](size_t i) {
-    return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.polynomials[i].terms.empty();
+    return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.gelus[i].x < 0 &&
+           a.polynomials[i].terms.empty();
   };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
@@ -156,6 +157,43 @@ void mark_signs(const Kernel& k, Analysis& a) {
     if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
     for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
     a.signs[i] = sum.in[0];
+  }
+}
+
+// The operand of an operation with a constant, which is the other one, in any order; -1: it has none.
+int32_t beside_constant(const Kernel& k, int32_t i, ExprOp op, double& number) {
+  const Expr& e = k.exprs[static_cast<size_t>(i)];
+  for (size_t n = 0; e.op == op && n < 2; ++n) {
+    const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
+    number = other.number;
+    if (other.op == ExprOp::constant) return e.in[n];
+  }
+  return -1;
+}
+
+void mark_gelus(const Kernel& k, Analysis& a) {
+  a.gelus.resize(k.exprs.size());
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::mul || e.type != Scalar::f32) continue;
+    for (size_t n = 0; n < 2 && a.gelus[i].x < 0; ++n) {
+      Gelu g;
+      double one = 0;
+      const int32_t product = e.in[n], share = e.in[1 - n], x = beside_constant(k, product, ExprOp::mul, g.half);
+      const int32_t erf = beside_constant(k, share, ExprOp::add, one);
+      if (x < 0 || erf < 0 || one != 1 || k.exprs[static_cast<size_t>(erf)].op != ExprOp::erf) continue;
+      const int32_t scaled = k.exprs[static_cast<size_t>(erf)].in[0];
+      if (beside_constant(k, scaled, ExprOp::mul, g.inner) != x) continue;
+      const int32_t parts[] = {product, share, erf, scaled};
+      const auto apart = [&](int32_t p) {
+        const auto j = static_cast<size_t>(p);
+        return a.uses[j] != 1 || a.absorbed[j] || !together(a, j, i);
+      };
+      if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
+      for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
+      g.x = x;
+      a.gelus[i] = g;
+    }
   }
 }
 
@@ -296,6 +334,7 @@ Analysis analyse(const Plan& plan) {
     if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
   mark_summed(k, a);
   mark_polynomials(k, a);
+  mark_gelus(k, a);
   mark_signs(k, a);
   mark_leaks(k, a);
   mark_fused(k, a, absorbs);

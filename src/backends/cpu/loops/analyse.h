@@ -17,6 +17,12 @@ struct Polynomial {
   std::vector<double> terms;
 };
 
+// x·half·(1 + erf(x·inner)).
+struct Gelu {
+  int32_t x = -1;
+  double half = 0, inner = 0;
+};
+
 struct Analysis {
   DimSet row = 0;   // the dimensions of the row
   DimSet tile = 0;  // those of the tile
@@ -30,6 +36,7 @@ struct Analysis {
   std::vector<std::optional<DrawnWord>> drawn;
   std::vector<int32_t> signs;           // whose sign turns the operand of a choice; else -1
   std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
+  std::vector<Gelu> gelus;              // that the expression is; without x: none
   std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };
 

@@ -314,6 +314,7 @@ Operand Emitter::compute(int32_t i) {
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
   if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
+  if (a_.gelus[static_cast<size_t>(i)].x >= 0) return gelu(i, mask, span);
   if (a_.leaks[static_cast<size_t>(i)] >= 0) return leak(i, mask, span);
   if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
   return a_.fused[static_cast<size_t>(i)] >= 0 ? fused(i, mask, span) : plain(i, mask, span);
@@ -394,6 +395,17 @@ Operand Emitter::leak(int32_t i, DimSet mask, Span span) {
   bind(inst, 0, value(expr(e.in[0]).in[0]), span);
   bind(inst, 1, spread(value(e.in[1]), mask, span), span);
   inst.fn = leak_fn(bind(inst, 2, value(a_.leaks[static_cast<size_t>(i)]), span) != 0);
+  return push(inst, mask, span, 4);
+}
+
+Operand Emitter::gelu(int32_t i, DimSet mask, Span span) {
+  const Gelu& g = a_.gelus[static_cast<size_t>(i)];
+  Inst inst;
+  inst.terms = {g.half, g.inner};
+  bind(inst, 0, spread(value(g.x), mask, span), span);
+  inst.fn = gelu_fn();
+  plan_.tile_cost += cost_of(ExprOp::erf) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
+                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
   return push(inst, mask, span, 4);
 }
 

@@ -8,6 +8,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "backends/cpu/vector_math.h"
 
@@ -128,6 +129,24 @@ void sine(const TileCall& c) {
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);
   }
 }
+
+void gelu(const TileCall& c) {
+  const D d;
+  const auto& terms = *static_cast<const std::vector<double>*>(c.extra);
+  const V half = hn::Set(d, static_cast<float>(terms[0])), inner = hn::Set(d, static_cast<float>(terms[1]));
+  const V one = hn::Set(d, 1.0f);
+  const int64_t n = c.n;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = row_of(c, 0, r);
+    float* out = dst_row_of(c, r);
+    each_vector(n, [&](int64_t j) HWY_ATTR {
+      const V x = hn::LoadU(d, a + j);
+      const V share = hn::Add(vector_erf(d, hn::Mul(x, inner)), one);
+      hn::StoreU(hn::Mul(hn::Mul(x, half), share), d, out + j);
+    });
+  }
+}
+TileFn find_gelu() { return gelu; }
 
 template <bool scalar>
 HWY_INLINE V operand(D d, const float* p, V fixed, int64_t j) {
@@ -341,10 +360,12 @@ HWY_EXPORT(find_unary);
 HWY_EXPORT(find_binary);
 HWY_EXPORT(find_select);
 HWY_EXPORT(find_fused);
+HWY_EXPORT(find_gelu);
 
 TileFn float_unary_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_unary)(op); }
 TileFn float_binary_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_binary)(op, scalars); }
 TileFn float_select_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_select)(scalars); }
+TileFn gelu_fn() { return HWY_DYNAMIC_DISPATCH(find_gelu)(); }
 TileFn fused_fn(FusedOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_fused)(op, scalars); }
 }  // namespace npusim::cpu
 #endif
