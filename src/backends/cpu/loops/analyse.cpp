@@ -278,24 +278,24 @@ double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keepi
     case ExprOp::log10:
     case ExprOp::tanh:
     case ExprOp::erf:
+    case ExprOp::sin:
+    case ExprOp::cos:
       return 0.5;
     case ExprOp::expm1:
     case ExprOp::log1p:
-    case ExprOp::sin:
-    case ExprOp::cos:
       return 1;
     case ExprOp::idiv:
     case ExprOp::irem:
     case ExprOp::erfc:
-      return 2;
-    case ExprOp::scan:
-      return 1.5;
     case ExprOp::tan:
-    case ExprOp::asin:
-    case ExprOp::acos:
     case ExprOp::atan:
     case ExprOp::sinh:
     case ExprOp::cosh:
+      return 2;
+    case ExprOp::scan:
+      return 1.5;
+    case ExprOp::asin:
+    case ExprOp::acos:
     case ExprOp::asinh:
     case ExprOp::acosh:
     case ExprOp::atanh:

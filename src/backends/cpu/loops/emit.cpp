@@ -479,6 +479,8 @@ void Emitter::store(const Store& s, DimSet reach) {
   if (s.accumulate) m.combine = combine_fn(dtype, s.reduction);
   const bool contiguous = m.in_place;
   m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
+  plan_.tile_cost += 0.05 * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
+                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
   Operand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
   const TileFn narrow = narrow_fn(dtype);

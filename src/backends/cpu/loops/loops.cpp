@@ -16,7 +16,7 @@
 namespace npusim::cpu {
 namespace {
 
-constexpr double parallel_cost = 15000;  // ns of work that are worth waking the pool
+constexpr double parallel_cost = 20000;  // ns of work that are worth waking the pool
 
 struct Aligned {
   void operator()(char* p) const { ::operator delete (p, std::align_val_t{64}); }

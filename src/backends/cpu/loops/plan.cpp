@@ -43,7 +43,7 @@ void fetch_ahead(Plan& plan) {
     Section& s = plan.sections[n];
     const bool by_row = s.in_row && !plan.inner.empty();
     const std::vector<Loop>& loops = by_row ? plan.inner : plan.outer;
-    if (loops.empty() || s.insts.empty() || (found && !by_row)) continue;
+    if (loops.empty() || s.insts.size() < 2 || (found && !by_row)) continue;
     const Loop& next = loops.back();
     for (Move& m : s.moves) {
       const bool dense = plan.tile_rows == 1 || m.row_stride == plan.tile_columns;

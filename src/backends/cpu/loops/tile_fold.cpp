@@ -85,7 +85,30 @@ HWY_INLINE float fold_row(D d, const float* a, int64_t columns) {
   return R::lanes(d, R::combine(R::combine(s0, s1), R::combine(s2, s3)));
 }
 
+// The same of squares, with one load each.
+HWY_INLINE float sum_row_of_squares(D d, const float* a, int64_t columns) {
+  constexpr int64_t sums = 8;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  V s[sums];
+  for (V& one : s) one = hn::Zero(d);
+  int64_t j = 0;
+  for (; j + sums * lanes <= columns; j += sums * lanes)
+    for (int64_t k = 0; k < sums; ++k) {
+      const V x = hn::LoadU(d, a + j + k * lanes);
+      s[k] = hn::MulAdd(x, x, s[k]);
+    }
+  for (; j < columns; j += lanes) {
+    const V all = hn::LoadU(d, a + j);
+    const V x = j + lanes <= columns ? all : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(columns - j)), all);
+    s[0] = hn::MulAdd(x, x, s[0]);
+  }
+  const V low = hn::Add(hn::Add(s[0], s[1]), hn::Add(s[2], s[3])),
+          high = hn::Add(hn::Add(s[4], s[5]), hn::Add(s[6], s[7]));
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(low, high)));
+}
+
 HWY_INLINE float sum_row_of_products(D d, const float* a, const float* b, int64_t columns) {
+  if (a == b) return sum_row_of_squares(d, a, columns);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   const auto next = [&](int64_t j, V sum) { return hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum); };
