@@ -66,6 +66,30 @@ void mark_summed(const Kernel& k, Analysis& a) {
   }
 }
 
+// Σ (x − m)² along a tile's columns, of one m for a row, is one instruction; it does not count as a use of x − m, which
+// others are cheaper with by themselves than by what would be kept.
+void mark_deviations(const Plan& plan, Analysis& a) {
+  const Kernel& k = plan.piece.kernel;
+  a.deviations.assign(k.exprs.size(), -1);
+  if ((bit(plan.column_dim) & a.row) == 0) return;
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::reduce || e.reduction != Reduction::sum || e.type != Scalar::f32) continue;
+    const auto square = static_cast<size_t>(e.in[0]);
+    const int32_t from = k.exprs[square].in[0];
+    if (k.exprs[square].op != ExprOp::mul || k.exprs[square].in[1] != from || a.uses[square] != 1 || a.absorbed[square])
+      continue;
+    const Expr& d = k.exprs[static_cast<size_t>(from)];
+    if (d.op != ExprOp::sub || (a.depends.dims[static_cast<size_t>(d.in[0])] & a.row) == 0 ||
+        (a.depends.dims[static_cast<size_t>(d.in[1])] & a.row) != 0)
+      continue;
+    a.deviations[i] = from;
+    a.absorbed[square] = 1;
+    a.uses[static_cast<size_t>(from)] -= 2;
+    for (size_t n = 0; n < 2; ++n) ++a.uses[static_cast<size_t>(d.in[n])];
+  }
+}
+
 // A step of Horner's rule: the expression is a product, which nothing else uses, and a constant.
 struct Step {
   int32_t product = -1;
@@ -332,6 +356,7 @@ Analysis analyse(const Plan& plan) {
   }
   for (size_t i = 0; i < count; ++i)
     if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
+  mark_deviations(plan, a);
   mark_summed(k, a);
   mark_polynomials(k, a);
   mark_gelus(k, a);

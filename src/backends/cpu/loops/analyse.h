@@ -36,6 +36,7 @@ struct Analysis {
   std::vector<std::optional<DrawnWord>> drawn;
   std::vector<int32_t> signs;           // whose sign turns the operand of a choice; else -1
   std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
+  std::vector<int32_t> deviations;      // whose squares a sum is of, from what is one for a row; else -1
   std::vector<Gelu> gelus;              // that the expression is; without x: none
   std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };

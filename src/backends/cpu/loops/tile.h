@@ -104,6 +104,7 @@ enum class Fold : uint8_t {
 // dst = dst (reduction) fold(in[0]). `wide`: f32 sums into double.
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
 TileFn sum_of_products_fn(Fold fold, bool wide);  // of f32: in[0] · in[1]
+TileFn sum_of_deviations_fn(bool wide);           // along columns, of f32: (in[0] − in[1])², in[1] one lane per row
 TileFn count_fn(Fold fold);                       // i64: how many of the booleans in[0] hold
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
 TileFn scan_fn(Reduction reduction, Scalar type);
