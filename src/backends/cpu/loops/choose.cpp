@@ -105,7 +105,7 @@ void choose_extents(Plan& plan, const Choice& c) {
 }
 
 // A tile's: half as many of chains of wide lanes, so that their registers fit L1, and where the next tile's memory
-// comes there too; more where nearly nothing is in registers, since a tile has its price.
+// comes there too; more where memory is all that is used, since a tile has its price.
 int64_t elements_of(const Kernel& k, const Choice& c) {
   if (c.reduces || c.scans) return tile_elements;
   int wide = 0, computed = 0;
@@ -113,8 +113,7 @@ int64_t elements_of(const Kernel& k, const Choice& c) {
     computed += expr_arity(e.op) > 0;
     wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
   }
-  if (computed <= 1) return 4 * tile_elements;
-  if (computed == 2) return 2 * tile_elements;
+  if (computed <= 1 && c.extent(c.column()) % lane_block == 0) return 4 * tile_elements;
   return wide > 4 || is_large(k) ? tile_elements / 2 : tile_elements;
 }
 
