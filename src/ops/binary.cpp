@@ -76,9 +76,10 @@ Ex power(Ex x, Ex by, double exponent) {
 
 Ex hypotenuse(Ex a, Ex b) {
   const Ex x = abs(a), y = abs(b);
-  const Ex large = max(x, y), ratio = min(x, y) / large;
-  const Ex finite = select(large == 0, 0.0, large * sqrt(1 + ratio * ratio));
-  return select(x == infinity || y == infinity, infinity, finite);
+  const Ex large = max(x, y), small = min(x, y);
+  const Ex ratio = select(small == large, 1.0, small / large);  // also of zeros and of infinities
+  const Ex size = large * sqrt(1 + ratio * ratio);
+  return select(x == infinity, x, select(y == infinity, y, size));  // whatever the other one is
 }
 
 Ex log_add(Ex a, Ex b) { return select(a == b && abs(a) == infinity, a, max(a, b) + log1p(exp(-abs(a - b)))); }

@@ -200,22 +200,15 @@ std::string refuse_permutation(const OpCall& call) {
   return n < 0 ? fmt::format("expected n >= 0, found {}", n) : "";
 }
 
-// The order of random keys. Of few elements keys of 32 bits do: of 4096 two are equal in one permutation of 500, and
-// keep their order.
+// The order of random keys of 63 bits, of which no two are equal but in one permutation of a hundred billion.
 void lower_permutation(const OpCall& call, Lowering& lowering) {
-  constexpr int64_t few = 4096;
   const int64_t n = call.integer("n");
-  const TensorType numbers{DType::i64, {n}};
-  const bool whole = call.outputs[0].dtype == DType::i64;
-  const int keys = lowering.temporary({n <= few ? DType::i32 : DType::i64, {n}}),
-            order = whole ? lowering.output(0) : lowering.temporary(numbers);
+  const int keys = lowering.temporary({DType::i64, {n}});
   OpKernel k(lowering, {n});
   const Draw drawn = draw(k, lowering);
-  const Ex long_key = bit_or(shl(drawn.word(0), k.integer(31)), shr(drawn.word(1), k.integer(1)));
-  k.store(k.write(keys), n <= few ? drawn.word(0) - (int64_t{1} << 31) : long_key);
+  k.store(k.write(keys), bit_or(shl(drawn.word(0), k.integer(31)), shr(drawn.word(1), k.integer(1))));
   k.done("keys");
-  lower_order(lowering, keys, {0, false, n}, order);
-  if (!whole) lower_flat(lowering, "order_as_asked", order, lowering.output(0));
+  lower_order(lowering, keys, {0, false, n}, lowering.output(0));
 }
 
 std::vector<TensorType> infer_permutation(const OpCall& call) {

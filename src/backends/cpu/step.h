@@ -57,7 +57,7 @@ inline Answer decline(std::string why) { return {nullptr, std::move(why)}; }
 double step_ns(const Kernel& kernel);
 // From how much work on a team pays. To share it costs some 4 us where threads look for work and 20 where they sleep,
 // and the second thread saves at most half of it.
-inline constexpr double worth_sharing_ns = 15000;
+inline constexpr double worth_sharing_ns = 20000;
 
 // Stores that add to memory need the order of one thread.
 int usable_threads(const Kernel& kernel, const Context& context);

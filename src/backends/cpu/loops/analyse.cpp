@@ -36,7 +36,8 @@ bool pairs(const Kernel& k, const Expr& e, size_t n) {
 // Of expressions that run over the same lanes, the first with one use, two become one instruction.
 void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
   const auto alone = [&](size_t i) {
-    return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.polynomials[i].terms.empty();
+    return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.gelus[i].x < 0 &&
+           a.polynomials[i].terms.empty();
   };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
@@ -62,6 +63,30 @@ void mark_summed(const Kernel& k, Analysis& a) {
         x.op == ExprOp::cast && x.type == Scalar::i64 && k.exprs[static_cast<size_t>(x.in[0])].type == Scalar::boolean;
     if (a.uses[summed] == 1 && !a.absorbed[summed] && (product || condition) && (a.depends.dims[summed] & a.row) != 0)
       a.absorbed[summed] = 1;
+  }
+}
+
+// Σ (x − m)² along a tile's columns, of one m for a row, is one instruction; it does not count as a use of x − m, which
+// others are cheaper with by themselves than by what would be kept.
+void mark_deviations(const Plan& plan, Analysis& a) {
+  const Kernel& k = plan.piece.kernel;
+  a.deviations.assign(k.exprs.size(), -1);
+  if ((bit(plan.column_dim) & a.row) == 0) return;
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::reduce || e.reduction != Reduction::sum || e.type != Scalar::f32) continue;
+    const auto square = static_cast<size_t>(e.in[0]);
+    const int32_t from = k.exprs[square].in[0];
+    if (k.exprs[square].op != ExprOp::mul || k.exprs[square].in[1] != from || a.uses[square] != 1 || a.absorbed[square])
+      continue;
+    const Expr& d = k.exprs[static_cast<size_t>(from)];
+    if (d.op != ExprOp::sub || (a.depends.dims[static_cast<size_t>(d.in[0])] & a.row) == 0 ||
+        (a.depends.dims[static_cast<size_t>(d.in[1])] & a.row) != 0)
+      continue;
+    a.deviations[i] = from;
+    a.absorbed[square] = 1;
+    a.uses[static_cast<size_t>(from)] -= 2;
+    for (size_t n = 0; n < 2; ++n) ++a.uses[static_cast<size_t>(d.in[n])];
   }
 }
 
@@ -159,6 +184,43 @@ void mark_signs(const Kernel& k, Analysis& a) {
   }
 }
 
+// The operand of an operation with a constant, which is the other one, in any order; -1: it has none.
+int32_t beside_constant(const Kernel& k, int32_t i, ExprOp op, double& number) {
+  const Expr& e = k.exprs[static_cast<size_t>(i)];
+  for (size_t n = 0; e.op == op && n < 2; ++n) {
+    const Expr& other = k.exprs[static_cast<size_t>(e.in[1 - n])];
+    number = other.number;
+    if (other.op == ExprOp::constant) return e.in[n];
+  }
+  return -1;
+}
+
+void mark_gelus(const Kernel& k, Analysis& a) {
+  a.gelus.resize(k.exprs.size());
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    const Expr& e = k.exprs[i];
+    if (e.op != ExprOp::mul || e.type != Scalar::f32) continue;
+    for (size_t n = 0; n < 2 && a.gelus[i].x < 0; ++n) {
+      Gelu g;
+      double one = 0;
+      const int32_t product = e.in[n], share = e.in[1 - n], x = beside_constant(k, product, ExprOp::mul, g.half);
+      const int32_t erf = beside_constant(k, share, ExprOp::add, one);
+      if (x < 0 || erf < 0 || one != 1 || k.exprs[static_cast<size_t>(erf)].op != ExprOp::erf) continue;
+      const int32_t scaled = k.exprs[static_cast<size_t>(erf)].in[0];
+      if (beside_constant(k, scaled, ExprOp::mul, g.inner) != x) continue;
+      const int32_t parts[] = {product, share, erf, scaled};
+      const auto apart = [&](int32_t p) {
+        const auto j = static_cast<size_t>(p);
+        return a.uses[j] != 1 || a.absorbed[j] || !together(a, j, i);
+      };
+      if (std::any_of(std::begin(parts), std::end(parts), apart)) continue;
+      for (const int32_t p : parts) a.absorbed[static_cast<size_t>(p)] = 1;
+      g.x = x;
+      a.gelus[i] = g;
+    }
+  }
+}
+
 // What only leads to words of draws is not computed by itself, nor are words that are only wanted as floats.
 void mark_draws(const Kernel& k, Analysis& a) {
   a.drawn.resize(k.exprs.size());
@@ -223,6 +285,12 @@ std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed
   return known && !least && !std::signbit(bound) ? std::optional(Link::positive) : std::nullopt;
 }
 
+bool is_large(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const KernelArg& a : kernel.args) bytes += a.elements * static_cast<int64_t>(dtype_size(a.dtype));
+  return bytes >= int64_t{1} << 20;
+}
+
 double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keeping along a row
   switch (op) {
     case ExprOp::constant:
@@ -234,24 +302,24 @@ double cost_of(ExprOp op) {  // ns per element, roughly; from 0.5 on worth keepi
     case ExprOp::log10:
     case ExprOp::tanh:
     case ExprOp::erf:
+    case ExprOp::sin:
+    case ExprOp::cos:
       return 0.5;
     case ExprOp::expm1:
     case ExprOp::log1p:
-    case ExprOp::sin:
-    case ExprOp::cos:
       return 1;
     case ExprOp::idiv:
     case ExprOp::irem:
     case ExprOp::erfc:
-      return 2;
-    case ExprOp::scan:
-      return 1.5;
     case ExprOp::tan:
-    case ExprOp::asin:
-    case ExprOp::acos:
     case ExprOp::atan:
     case ExprOp::sinh:
     case ExprOp::cosh:
+      return 2;
+    case ExprOp::scan:
+      return 1.5;
+    case ExprOp::asin:
+    case ExprOp::acos:
     case ExprOp::asinh:
     case ExprOp::acosh:
     case ExprOp::atanh:
@@ -288,8 +356,10 @@ Analysis analyse(const Plan& plan) {
   }
   for (size_t i = 0; i < count; ++i)
     if (is_candidate(k.exprs[i])) a.absorbed[i] = 1;
+  mark_deviations(plan, a);
   mark_summed(k, a);
   mark_polynomials(k, a);
+  mark_gelus(k, a);
   mark_signs(k, a);
   mark_leaks(k, a);
   mark_fused(k, a, absorbs);

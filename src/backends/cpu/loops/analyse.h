@@ -17,6 +17,12 @@ struct Polynomial {
   std::vector<double> terms;
 };
 
+// x·half·(1 + erf(x·inner)).
+struct Gelu {
+  int32_t x = -1;
+  double half = 0, inner = 0;
+};
+
 struct Analysis {
   DimSet row = 0;   // the dimensions of the row
   DimSet tile = 0;  // those of the tile
@@ -30,6 +36,8 @@ struct Analysis {
   std::vector<std::optional<DrawnWord>> drawn;
   std::vector<int32_t> signs;           // whose sign turns the operand of a choice; else -1
   std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
+  std::vector<int32_t> deviations;      // whose squares a sum is of, from what is one for a row; else -1
+  std::vector<Gelu> gelus;              // that the expression is; without x: none
   std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };
 
@@ -37,6 +45,9 @@ Analysis analyse(const Plan& plan);
 
 // How the expression joins its operand `n` with its other one, where that is one lane or varies with it.
 std::optional<Link> link_of(const Kernel& k, const Expr& e, size_t n, bool fixed);
+
+// Whether its tensors are more than a core's cache holds, about.
+bool is_large(const Kernel& kernel);
 
 // ns per element, roughly; from 0.5 on worth keeping along a row.
 double cost_of(ExprOp op);

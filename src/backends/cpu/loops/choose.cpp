@@ -104,14 +104,17 @@ void choose_extents(Plan& plan, const Choice& c) {
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
 }
 
-// A tile's: half as many of chains of wide lanes, so that their registers fit L1.
+// A tile's: half as many of chains of wide lanes, so that their registers fit L1, and where the next tile's memory
+// comes there too; more where memory is all that is used, since a tile has its price.
 int64_t elements_of(const Kernel& k, const Choice& c) {
   if (c.reduces || c.scans) return tile_elements;
-  int wide = 0;
+  int wide = 0, computed = 0;
   for (const Expr& e : k.exprs) {
+    computed += expr_arity(e.op) > 0;
     wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
   }
-  return wide > 4 ? tile_elements / 2 : tile_elements;
+  if (computed <= 1 && c.extent(c.column()) % lane_block == 0) return 4 * tile_elements;
+  return wide > 4 || is_large(k) ? tile_elements / 2 : tile_elements;
 }
 
 // Whether whole rows are combined with what is there: of such a tile little but indices is in scratch.

@@ -111,13 +111,32 @@ struct Square<uint16_t> {
   }
 };
 
+// The same of a square of whole lines: each is read at once and written at once, as those of rows a page apart, which
+// have one place in L1, must be.
+template <class T>
+HWY_INLINE void transpose_lines(T* to, int64_t to_row, const T* from, int64_t from_row) {
+  constexpr int64_t side = Square<T>::side, line = 64 / static_cast<int64_t>(sizeof(T));
+  HWY_ALIGN T lines[line * line];
+  for (int64_t c = 0; c < line; c += side)
+    for (int64_t r = 0; r < line; r += side)
+      Square<T>::run(lines + r * line + c, line, from + c * from_row + r, from_row);
+  const hn::ScalableTag<T> d;
+  constexpr auto lanes = std::min<int64_t>(static_cast<int64_t>(hn::MaxLanes(d)), line);
+  for (int64_t r = 0; r < line; ++r)
+    for (int64_t c = 0; c < line; c += lanes) hn::StoreU(hn::Load(d, lines + r * line + c), d, to + r * to_row + c);
+}
+
 // to[r · to_row + c] = from[c · from_row + r], in blocks whose lines stay in L1 until they are used up.
 template <class T>
 void transpose(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t rows, int64_t columns) {
-  constexpr int64_t side = Square<T>::side, block = 64;
+  constexpr int64_t side = Square<T>::side, block = 64, line = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t c0 = 0; c0 < columns; c0 += block) {
     const int64_t end = std::min(c0 + block, columns), whole = c0 + (end - c0) / side * side;
     int64_t r = 0;
+    if constexpr (sizeof(T) >= 4)
+      for (; r + line <= rows && end - c0 == block; r += line)
+        for (int64_t c = c0; c < end; c += line)
+          transpose_lines(to + r * to_row + c, to_row, from + c * from_row + r, from_row);
     for (; r + side <= rows; r += side) {
       for (int64_t c = c0; c < whole; c += side)
         Square<T>::run(to + r * to_row + c, to_row, from + c * from_row + r, from_row);
@@ -129,12 +148,27 @@ void transpose(T* to, int64_t to_row, const T* from, int64_t from_row, int64_t r
   }
 }
 
+// A few vectors, the last one where the run ends: it may have elements of the one before it.
+template <class T>
+HWY_INLINE void copy_vectors(T* to, const T* from, int64_t n) {
+  const hn::ScalableTag<T> d;
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
+  if (n < lanes) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    return;
+  }
+  const auto last = hn::LoadU(d, from + n - lanes);
+  for (int64_t i = 0; i + lanes < n; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  hn::StoreU(last, d, to + n - lanes);
+}
+
 // memcpy may come to a string instruction, which is ten times as slow where the target is a few bytes ahead in its
 // page.
 template <class T>
 HWY_INLINE void copy_dense(T* to, const T* from, int64_t n) {
   constexpr uintptr_t page = 4096, ahead = 64;
-  constexpr int64_t least = 1024;
+  constexpr int64_t least = 1024, few = 512;  // bytes
+  if (n * static_cast<int64_t>(sizeof(T)) <= few) return copy_vectors(to, from, n);
   const uintptr_t between = (reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from)) % page;
   int64_t i = 0;
   if (between > 0 && between < ahead && n * static_cast<int64_t>(sizeof(T)) >= least) {

@@ -314,6 +314,7 @@ Operand Emitter::compute(int32_t i) {
   if (e.op == ExprOp::index) return index(static_cast<int>(e.integer), mask, span);
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
   if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
+  if (a_.gelus[static_cast<size_t>(i)].x >= 0) return gelu(i, mask, span);
   if (a_.leaks[static_cast<size_t>(i)] >= 0) return leak(i, mask, span);
   if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
   return a_.fused[static_cast<size_t>(i)] >= 0 ? fused(i, mask, span) : plain(i, mask, span);
@@ -397,6 +398,17 @@ Operand Emitter::leak(int32_t i, DimSet mask, Span span) {
   return push(inst, mask, span, 4);
 }
 
+Operand Emitter::gelu(int32_t i, DimSet mask, Span span) {
+  const Gelu& g = a_.gelus[static_cast<size_t>(i)];
+  Inst inst;
+  inst.terms = {g.half, g.inner};
+  bind(inst, 0, spread(value(g.x), mask, span), span);
+  inst.fn = gelu_fn();
+  plan_.tile_cost += cost_of(ExprOp::erf) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
+                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
+  return push(inst, mask, span, 4);
+}
+
 Operand Emitter::flip(int32_t i, DimSet mask, Span span) {
   Inst inst;
   bind(inst, 0, spread(value(expr(i).in[2]), mask, span), span);
@@ -467,6 +479,8 @@ void Emitter::store(const Store& s, DimSet reach) {
   if (s.accumulate) m.combine = combine_fn(dtype, s.reduction);
   const bool contiguous = m.in_place;
   m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
+  plan_.tile_cost += 0.05 * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
+                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
   Operand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
   const TileFn narrow = narrow_fn(dtype);

@@ -56,6 +56,7 @@ class Emitter {
   Operand fused(int32_t i, DimSet mask, Span span);
   Operand choice(int32_t i, DimSet mask, Span span);
   Operand leak(int32_t i, DimSet mask, Span span);
+  Operand gelu(int32_t i, DimSet mask, Span span);
   Operand flip(int32_t i, DimSet mask, Span span);
   Operand polynomial(int32_t i, DimSet mask, Span span);
   Operand pair(int32_t i, DimSet mask, Span span);

@@ -24,6 +24,21 @@ void fill(char* at, int64_t bytes, Scalar type, double number, int64_t integer) 
   }
 }
 
+// The memory of the tile after this one.
+void fetch_next(const MoveCall& call) {
+  constexpr int64_t line = 64, most = 4096;
+  if (call.move->ahead == 0) return;
+  const auto next = reinterpret_cast<uintptr_t>(call.memory) + static_cast<uintptr_t>(call.move->ahead);
+  const int64_t bytes = std::min(call.rows * call.columns * static_cast<int64_t>(call.move->bytes), most);
+  for (int64_t at = 0; at < bytes; at += line) {
+    const auto* p = reinterpret_cast<const void*>(next + static_cast<uintptr_t>(at));
+    if (call.move->store)
+      __builtin_prefetch(p, 1);
+    else
+      __builtin_prefetch(p, 0);
+  }
+}
+
 }  // namespace
 
 Frame::Frame(const Plan& plan, char* scratch, Trap& trap)
@@ -235,6 +250,7 @@ void Frame::run_tile(Bound& b, int changed, int64_t tile) {
     else
       b.calls[static_cast<size_t>(p.inst)].in[p.slot] = at;
   }
+  for (const MoveCall& call : b.moves) fetch_next(call);
   for (auto i = static_cast<size_t>(s.first_inst[static_cast<size_t>(changed + 1)]); i < s.insts.size(); ++i)
     b.calls[i].fn(b.calls[i]);
   for (auto m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m) {

@@ -99,8 +99,10 @@ Loops::Loops(const Kernel& kernel, int threads, bool boxes) : state_(std::make_u
   }
   int64_t points = 1;
   for (const int64_t n : kernel.space) points *= n;
-  constexpr int64_t points_of_turn = 32768, most_turns = 64;
-  if (s.plans.size() > 1 && !serial) s.turns = std::clamp<int64_t>(points / points_of_turn, 1, most_turns);
+  constexpr int64_t points_of_turn = 32768, most_turns = 64, few_plans = 8;  // each begins anew in a turn
+  const int64_t points_of_turns =
+      points_of_turn * std::max<int64_t>(static_cast<int64_t>(s.plans.size()) / few_plans, 1);
+  if (s.plans.size() > 1 && !serial) s.turns = std::clamp<int64_t>(points / points_of_turns, 1, most_turns);
   s.zeros.assign(kernel.space.size() + 1, 0);
   s.boxes = boxes;
   s.parallel = cost >= worth_sharing_ns;

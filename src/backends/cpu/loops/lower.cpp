@@ -77,6 +77,10 @@ std::vector<char> Lowerer::needed_in(int stage) const {
     }
     if (!root && kept_[i] && value_[i].reg >= 0) continue;
     needed[i] = 1;
+    if (const int32_t d = a_.deviations[i]; d >= 0) {
+      for (size_t n = 0; n < 2; ++n) need(expr(d).in[n]);
+      continue;
+    }
     for (int n = 0; n < expr_arity(e.op); ++n) need(e.in[static_cast<size_t>(n)]);
     if (e.op == ExprOp::load)
       for (const IndexTerm& t : k_.accesses[static_cast<size_t>(e.integer)].terms) need(t.expr);
@@ -187,7 +191,11 @@ void Lowerer::fold(int32_t i) {
     bind(inst, n, spread(value(id), a_.depends.dims[static_cast<size_t>(id)] | a_.tile, whole), whole);
   };
   const Expr& summed = expr(e.in[0]);
-  if (!a_.absorbed[static_cast<size_t>(e.in[0])]) {
+  if (const int32_t d = a_.deviations[static_cast<size_t>(i)]; d >= 0) {
+    inst.fn = sum_of_deviations_fn(wide);
+    operand(0, expr(d).in[0]);
+    bind(inst, 1, value(expr(d).in[1]), whole);
+  } else if (!a_.absorbed[static_cast<size_t>(e.in[0])]) {
     inst.fn = reduce_fn(e.reduction, e.type, inst.fold, wide);
     operand(0, e.in[0]);
   } else {

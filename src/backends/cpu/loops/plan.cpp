@@ -1,6 +1,9 @@
 // How a piece becomes a plan, step by step.
 #include "backends/cpu/loops/plan.h"
 
+#include <cstdlib>
+
+#include "backends/cpu/loops/analyse.h"
 #include "backends/cpu/loops/choose.h"
 #include "backends/cpu/loops/condition.h"
 #include "backends/cpu/loops/lower.h"
@@ -30,6 +33,28 @@ int dimension_to_share(const Plan& plan) {
   return best;
 }
 
+// Tiles of large tensors are fetched while the one before them is computed: what waits for memory in the first
+// instruction of each would wait between tiles only, and memory for the others. A row that is one tile is read by
+// several sections: while the last of them runs, the next row is fetched.
+void fetch_ahead(Plan& plan) {
+  if (!is_large(plan.piece.kernel)) return;
+  bool found = false;
+  for (size_t n = plan.sections.size(); n-- > 0;) {
+    Section& s = plan.sections[n];
+    const bool by_row = s.in_row && !plan.inner.empty();
+    const std::vector<Loop>& loops = by_row ? plan.inner : plan.outer;
+    if (loops.empty() || s.insts.size() < 2 || (found && !by_row)) continue;
+    const Loop& next = loops.back();
+    for (Move& m : s.moves) {
+      const bool dense = plan.tile_rows == 1 || m.row_stride == plan.tile_columns;
+      const int64_t step = m.strides[static_cast<size_t>(next.dim)] * next.step;
+      if (!m.in_place || !dense || std::abs(step) < plan.tile_columns * plan.tile_rows) continue;
+      m.ahead = step * static_cast<int64_t>(m.bytes);
+      found = true;
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(Piece piece, bool serial) {
@@ -42,6 +67,7 @@ Plan make_plan(Piece piece, bool serial) {
   if (serial) plan.shared_dim = dimension_to_share(plan);
   lower_expressions(plan);
   place_registers(plan);
+  fetch_ahead(plan);
   plan.tiles = 1;
   for (const Loop& l : plan.outer)
     plan.tiles *= (plan.piece.kernel.space[static_cast<size_t>(l.dim)] + l.step - 1) / l.step;

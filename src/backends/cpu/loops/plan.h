@@ -58,6 +58,7 @@ struct Move {
   int64_t copied_row = 0, copied_column = 0;
   bool only_copied = false;  // load: by stores, straight
   bool in_place = false;     // instructions may use the memory itself where the columns fill whole blocks
+  int64_t ahead = 0;         // in place: bytes to the next tile's memory, where that is worth fetching ahead
   int depth = -1;
 };
 

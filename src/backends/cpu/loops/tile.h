@@ -70,6 +70,8 @@ TileFn fused_fn(FusedOp op, unsigned scalars);                   // f32
 TileFn leak_fn(bool fixed);   // in[0] < in[1] ? in[1] : in[1] · in[2], f32, of one in[0]; `fixed`: and of one in[2]
 TileFn flip_fn(Scalar type);  // in[0], or −in[0] where in[1] has a sign and is a number; f32 and f64
 
+TileFn gelu_fn();  // x·h·(1 + erf(x·c)) of in[0], f32; h and c are the terms in `extra`
+
 // What a value x is joined with y by, f32. at_most, at_least: of one y that is neither NaN nor zero, in any order;
 // positive: max(x, +0).
 enum class Link : uint8_t { add, sub, from, mul, div, over, min, max, at_most, at_least, positive };
@@ -102,6 +104,7 @@ enum class Fold : uint8_t {
 // dst = dst (reduction) fold(in[0]). `wide`: f32 sums into double.
 TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide);
 TileFn sum_of_products_fn(Fold fold, bool wide);  // of f32: in[0] · in[1]
+TileFn sum_of_deviations_fn(bool wide);           // along columns, of f32: (in[0] − in[1])², in[1] one lane per row
 TileFn count_fn(Fold fold);                       // i64: how many of the booleans in[0] hold
 // Inclusive along the columns; in[1] is the carry of each row in f64 (floats) or i64, which is read and written.
 TileFn scan_fn(Reduction reduction, Scalar type);
@@ -125,6 +128,7 @@ TileFn is_nan_fn(Scalar type);
 TileFn truth_fn(Scalar type);  // != 0, of f32, f64 and i64
 TileFn double_math_fn(ExprOp op);
 TileFn rare_fn(ExprOp op, unsigned scalars);  // on float lanes, of one operand or two
+TileFn double_power_fn(unsigned scalars);     // null where products are not exact with sums
 TileFn scalar_math_fn(ExprOp op, Scalar type);
 TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars);
 

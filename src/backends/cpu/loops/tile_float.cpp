@@ -7,6 +7,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "backends/cpu/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -93,6 +96,21 @@ void unary(const TileCall& c) {
   }
 }
 
+// The largest of the first n that are numbers, without its sign.
+HWY_INLINE float largest_size(D d, const float* a, int64_t n) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  const auto size = [&](V x) { return hn::IfThenZeroElse(hn::IsNaN(x), hn::Abs(x)); };
+  V first = hn::Zero(d), second = first;
+  int64_t j = 0;
+  for (; j + 2 * lanes <= n; j += 2 * lanes) {
+    first = hn::Max(first, size(hn::LoadU(d, a + j)));
+    second = hn::Max(second, size(hn::LoadU(d, a + j + lanes)));
+  }
+  float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(first, second)));
+  for (; j < n; ++j) largest = std::max(largest, std::fabs(a[j]) > 0 ? std::fabs(a[j]) : 0.0f);
+  return largest;
+}
+
 template <int shift>
 void sine(const TileCall& c) {
   const hn::ScalableTag<double> dd;
@@ -100,12 +118,8 @@ void sine(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
-    // NaN is near, and `out` may be `a`: no second look at it.
-    bool near = true, far = false;
-    for (int64_t j = 0; j < c.columns; ++j) {
-      near &= !(std::fabs(a[j]) > largest_near_angle);
-      far |= std::fabs(a[j]) > largest_fast_angle;
-    }
+    const float largest = largest_size(d, a, c.columns);  // `out` may be `a`: no second look at it
+    const bool near = largest <= largest_near_angle, far = largest > largest_fast_angle;
     if (near)
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(d)))
         hn::StoreU(near_sine(d, hn::LoadU(d, a + j), shift), d, out + j);
@@ -115,6 +129,24 @@ void sine(const TileCall& c) {
       for (int64_t j = 0; j < c.n; j += static_cast<int64_t>(hn::Lanes(dd))) sine_block(dd, a + j, out + j, shift);
   }
 }
+
+void gelu(const TileCall& c) {
+  const D d;
+  const auto& terms = *static_cast<const std::vector<double>*>(c.extra);
+  const V half = hn::Set(d, static_cast<float>(terms[0])), inner = hn::Set(d, static_cast<float>(terms[1]));
+  const V one = hn::Set(d, 1.0f);
+  const int64_t n = c.n;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = row_of(c, 0, r);
+    float* out = dst_row_of(c, r);
+    each_vector(n, [&](int64_t j) HWY_ATTR {
+      const V x = hn::LoadU(d, a + j);
+      const V share = hn::Add(vector_erf(d, hn::Mul(x, inner)), one);
+      hn::StoreU(hn::Mul(hn::Mul(x, half), share), d, out + j);
+    });
+  }
+}
+TileFn find_gelu() { return gelu; }
 
 template <bool scalar>
 HWY_INLINE V operand(D d, const float* p, V fixed, int64_t j) {
@@ -328,10 +360,12 @@ HWY_EXPORT(find_unary);
 HWY_EXPORT(find_binary);
 HWY_EXPORT(find_select);
 HWY_EXPORT(find_fused);
+HWY_EXPORT(find_gelu);
 
 TileFn float_unary_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_unary)(op); }
 TileFn float_binary_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_binary)(op, scalars); }
 TileFn float_select_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_select)(scalars); }
+TileFn gelu_fn() { return HWY_DYNAMIC_DISPATCH(find_gelu)(); }
 TileFn fused_fn(FusedOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_fused)(op, scalars); }
 }  // namespace npusim::cpu
 #endif

@@ -85,7 +85,30 @@ HWY_INLINE float fold_row(D d, const float* a, int64_t columns) {
   return R::lanes(d, R::combine(R::combine(s0, s1), R::combine(s2, s3)));
 }
 
+// Of squares of the distances from one number.
+HWY_INLINE float sum_row_of_squares(D d, const float* a, V from, int64_t columns) {
+  constexpr int64_t sums = 8;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  V s[sums];
+  for (V& one : s) one = hn::Zero(d);
+  int64_t j = 0;
+  for (; j + sums * lanes <= columns; j += sums * lanes)
+    for (int64_t k = 0; k < sums; ++k) {
+      const V x = hn::Sub(hn::LoadU(d, a + j + k * lanes), from);
+      s[k] = hn::MulAdd(x, x, s[k]);
+    }
+  for (; j < columns; j += lanes) {
+    const auto valid = hn::FirstN(d, static_cast<size_t>(columns - j));
+    const V x = hn::IfThenElseZero(valid, hn::Sub(hn::LoadU(d, a + j), from));
+    s[0] = hn::MulAdd(x, x, s[0]);
+  }
+  const V low = hn::Add(hn::Add(s[0], s[1]), hn::Add(s[2], s[3])),
+          high = hn::Add(hn::Add(s[4], s[5]), hn::Add(s[6], s[7]));
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(low, high)));
+}
+
 HWY_INLINE float sum_row_of_products(D d, const float* a, const float* b, int64_t columns) {
+  if (a == b) return sum_row_of_squares(d, a, hn::Zero(d), columns);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   const auto next = [&](int64_t j, V sum) { return hn::MulAdd(hn::LoadU(d, a + j), hn::LoadU(d, b + j), sum); };
@@ -110,6 +133,14 @@ void sum_products_columns(const TileCall& c) {
   for (int64_t r = 0; r < c.rows; ++r)
     static_cast<Accumulator*>(c.dst)[r * c.dst_row] +=
         static_cast<Accumulator>(sum_row_of_products(d, floats(c, r), row_of<float>(c, 1, r), c.columns));
+}
+
+template <class Accumulator>
+void sum_deviations(const TileCall& c) {
+  const D d;
+  for (int64_t r = 0; r < c.rows; ++r)
+    static_cast<Accumulator*>(c.dst)[r * c.dst_row] +=
+        static_cast<Accumulator>(sum_row_of_squares(d, floats(c, r), hn::Set(d, *row_of<float>(c, 1, r)), c.columns));
 }
 
 template <class R, class Accumulator>
@@ -386,6 +417,7 @@ TileFn find_sum_of_products(Fold fold, bool wide) {
   if (fold == Fold::rows) return wide ? sum_products_rows<true, true> : sum_products_rows<false, true>;
   return wide ? sum_products_rows<true, false> : sum_products_rows<false, false>;
 }
+TileFn find_sum_of_deviations(bool wide) { return wide ? sum_deviations<double> : sum_deviations<float>; }
 TileFn find_count(Fold fold) {
   return fold == Fold::columns ? count_columns : fold == Fold::rows ? count_rows<true> : count_rows<false>;
 }
@@ -440,6 +472,7 @@ namespace npusim::cpu {
 HWY_EXPORT(find_float_reduce);
 HWY_EXPORT(find_plain_reduce);
 HWY_EXPORT(find_sum_of_products);
+HWY_EXPORT(find_sum_of_deviations);
 HWY_EXPORT(find_count);
 HWY_EXPORT(find_scan);
 HWY_EXPORT(find_log_scan);
@@ -450,6 +483,7 @@ TileFn reduce_fn(Reduction reduction, Scalar type, Fold fold, bool wide) {
   return HWY_DYNAMIC_DISPATCH(find_plain_reduce)(reduction, type, fold);
 }
 TileFn sum_of_products_fn(Fold fold, bool wide) { return HWY_DYNAMIC_DISPATCH(find_sum_of_products)(fold, wide); }
+TileFn sum_of_deviations_fn(bool wide) { return HWY_DYNAMIC_DISPATCH(find_sum_of_deviations)(wide); }
 TileFn count_fn(Fold fold) { return HWY_DYNAMIC_DISPATCH(find_count)(fold); }
 TileFn scan_fn(Reduction reduction, Scalar type) { return HWY_DYNAMIC_DISPATCH(find_scan)(reduction, type); }
 TileFn running_place_fn(Scalar type) { return HWY_DYNAMIC_DISPATCH(find_running_place)(type); }

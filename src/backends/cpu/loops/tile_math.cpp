@@ -30,6 +30,11 @@ TileFn by_scalars(unsigned scalars) {
   return fns[scalars];
 }
 
+TileFn power_fn(unsigned scalars) {
+  const TileFn vector = double_power_fn(scalars);
+  return vector ? vector : by_scalars<double, ::pow>(scalars);
+}
+
 TileFn double_fn(ExprOp op) {
   switch (op) {
     case ExprOp::exp2:
@@ -97,7 +102,7 @@ TileFn scalar_math_binary_fn(ExprOp op, Scalar type, unsigned scalars) {
   if (!single && type != Scalar::f64) return nullptr;
   switch (op) {
     case ExprOp::pow:
-      return single ? rare_fn(op, scalars) : by_scalars<double, ::pow>(scalars);
+      return single ? rare_fn(op, scalars) : power_fn(scalars);
     case ExprOp::fmod:
       return single ? rare_fn(op, scalars) : by_scalars<double, ::fmod>(scalars);
     case ExprOp::atan2:

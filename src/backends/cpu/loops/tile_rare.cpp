@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -28,6 +29,55 @@ using W = hn::Vec<Wide>;
 using M = hn::Mask<Wide>;
 using Narrow = hn::Rebind<float, Wide>;
 
+// Vectors side by side: each step is taken for all of them before the next one, so that none waits for its own sum. A
+// vector alone is for all.
+template <size_t n>
+struct Side {
+  W v[n];
+};
+template <class X>
+constexpr size_t count = 1;
+template <size_t n>
+constexpr size_t count<Side<n>> = n;
+
+HWY_INLINE W at(W x, size_t) { return x; }
+template <size_t n>
+HWY_INLINE W at(const Side<n>& x, size_t i) {
+  return x.v[i];
+}
+template <class Step, class... X>
+HWY_INLINE auto each(const Step& step, const X&... x) {
+  constexpr size_t n = std::max({count<X>...});
+  if constexpr (n == 1) {
+    return step(x...);
+  } else {
+    Side<n> out;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n; ++i) out.v[i] = step(at(x, i)...);
+    return out;
+  }
+}
+template <class A, class B>
+HWY_INLINE auto add(const A& a, const B& b) {
+  return each([](W x, W y) HWY_ATTR { return hn::Add(x, y); }, a, b);
+}
+template <class A, class B>
+HWY_INLINE auto sub(const A& a, const B& b) {
+  return each([](W x, W y) HWY_ATTR { return hn::Sub(x, y); }, a, b);
+}
+template <class A, class B>
+HWY_INLINE auto mul(const A& a, const B& b) {
+  return each([](W x, W y) HWY_ATTR { return hn::Mul(x, y); }, a, b);
+}
+template <class A, class B, class C>
+HWY_INLINE auto mul_add(const A& a, const B& b, const C& c) {
+  return each([](W x, W y, W z) HWY_ATTR { return hn::MulAdd(x, y, z); }, a, b, c);
+}
+template <class A, class B, class C>
+HWY_INLINE auto neg_mul_add(const A& a, const B& b, const C& c) {
+  return each([](W x, W y, W z) HWY_ATTR { return hn::NegMulAdd(x, y, z); }, a, b, c);
+}
+
 HWY_INLINE W wide(Wide d, double x) { return hn::Set(d, x); }
 HWY_INLINE W no_number(Wide d) { return wide(d, std::numeric_limits<double>::quiet_NaN()); }
 HWY_INLINE M within(Wide d, W x, double limit) { return hn::Le(hn::Abs(x), wide(d, limit)); }
@@ -37,56 +87,128 @@ HWY_INLINE W odd(Wide d, W x, W value) { return hn::IfThenElse(hn::Eq(x, hn::Zer
 constexpr double largest_float = 3.5e38;
 
 // Horner's rule, highest coefficient first.
-HWY_INLINE W polynomial(W, W sum) { return sum; }
-template <typename... Rest>
-HWY_INLINE W polynomial(W x, W sum, double next, Rest... rest) {
-  return polynomial(x, hn::MulAdd(sum, x, wide(Wide(), next)), rest...);
+template <class X, class Sum>
+HWY_INLINE auto polynomial(const X&, const Sum& sum) {
+  return sum;
+}
+template <class X, class Sum, typename... Rest>
+HWY_INLINE auto polynomial(const X& x, const Sum& sum, double next, Rest... rest) {
+  return polynomial(x, mul_add(sum, x, wide(Wide(), next)), rest...);
 }
 
 // The same as two of its square, which do not wait for each other.
-template <size_t n>
-HWY_INLINE W by_halves(Wide d, W x, const double (&coefficients)[n]) {
-  const W square = hn::Mul(x, x);
-  W first = wide(d, coefficients[0]), second = wide(d, coefficients[1]);
-  for (size_t i = 2; i < n; i += 2) first = hn::MulAdd(first, square, wide(d, coefficients[i]));
-  for (size_t i = 3; i < n; i += 2) second = hn::MulAdd(second, square, wide(d, coefficients[i]));
-  return n % 2 ? hn::MulAdd(second, x, first) : hn::MulAdd(first, x, second);
+template <class X, size_t n>
+HWY_INLINE X by_halves(Wide d, const X& x, const double (&coefficients)[n]) {
+  const X square = mul(x, x);
+  X first = mul_add(square, wide(d, coefficients[0]), wide(d, coefficients[2])),
+    second = mul_add(square, wide(d, coefficients[1]), wide(d, coefficients[3]));
+  for (size_t i = 4; i < n; i += 2) first = mul_add(first, square, wide(d, coefficients[i]));
+  for (size_t i = 5; i < n; i += 2) second = mul_add(second, square, wide(d, coefficients[i]));
+  return n % 2 ? mul_add(second, x, first) : mul_add(first, x, second);
 }
 
+// 1 / x to 1e-15, of normal numbers whose inverse is one: where vectors are long two steps of Newton's take less than
+// half of a division.
+template <class X>
+HWY_INLINE X inverse(Wide d, const X& x) {
+#if HWY_TARGET == HWY_AVX3
+  const X near = each([](W one) HWY_ATTR { return W{_mm512_rcp14_pd(one.raw)}; }, x);
+  const X nearer = mul_add(near, neg_mul_add(x, near, wide(d, 1)), near);
+  return mul_add(nearer, neg_mul_add(x, nearer, wide(d, 1)), nearer);
+#else
+  return each([&](W one) HWY_ATTR { return hn::Div(wide(d, 1), one); }, x);
+#endif
+}
+template <class X>
+HWY_INLINE X quotient(Wide d, const X& x, const X& y) {
+#if HWY_TARGET == HWY_AVX3
+  return mul(x, inverse(d, y));
+#else
+  (void)d;
+  return each([](W a, W b) HWY_ATTR { return hn::Div(a, b); }, x, y);
+#endif
+}
 // The angle in [0, π/2] whose tangent is y / x, both not negative and not both 0: of a quotient up to tan(π/8), by one
 // division; exact to 1e-12.
-HWY_INLINE W quarter_angle(Wide d, W y, W x) {
+struct Reduced {
+  W above, below, from;
+};
+HWY_INLINE Reduced reduced(Wide d, W y, W x) {
   constexpr double pi = 3.14159265358979323846;
   const W bound = wide(d, 0.41421356237309503);
   const M shallow = hn::Le(y, hn::Mul(x, bound)), steep = hn::Gt(hn::Mul(y, bound), x);
-  const W above = hn::IfThenElse(shallow, y, hn::IfThenElse(steep, hn::Neg(x), hn::Sub(y, x)));
-  const W below = hn::IfThenElse(shallow, x, hn::IfThenElse(steep, y, hn::Add(y, x)));
-  const W from = hn::IfThenElse(shallow, hn::Zero(d), hn::IfThenElse(steep, wide(d, pi / 2), wide(d, pi / 4)));
-  const W t = hn::Div(above, below), z = hn::Mul(t, t);
-  const W p =
-      polynomial(z, wide(d, -0.037654940059827287), 0.069741884001175244, -0.089925508891739475, 0.11103456695540477,
-                 -0.14285386542484876, 0.19999993053286369, -0.33333333276920302, 0.9999999999992446);
-  return hn::MulAdd(t, p, from);
+  return {hn::IfThenElse(shallow, y, hn::IfThenElse(steep, hn::Neg(x), hn::Sub(y, x))),
+          hn::IfThenElse(shallow, x, hn::IfThenElse(steep, y, hn::Add(y, x))),
+          hn::IfThenElse(shallow, hn::Zero(d), hn::IfThenElse(steep, wide(d, pi / 2), wide(d, pi / 4)))};
+}
+template <class X>
+HWY_INLINE X angle(Wide d, const X& t, const X& from) {
+  constexpr double coefficients[] = {-0.037654940059827287, 0.069741884001175244, -0.089925508891739475,
+                                     0.11103456695540477,   -0.14285386542484876, 0.19999993053286369,
+                                     -0.33333333276920302,  0.9999999999992446};
+  return mul_add(t, by_halves(d, mul(t, t), coefficients), from);
 }
 
-// Each: the vector's function, where it holds, which a NaN's need not say, and the C library's.
+// Of numbers in [-700, 700], to 2e-10 where the series ends with the eighth power.
+template <class X, size_t n>
+HWY_INLINE X exp_by(Wide d, const X& x, const double (&coefficients)[n]) {
+  const hn::RebindToSigned<Wide> bits;
+  const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
+  const X anchored = mul_add(x, wide(d, 1.4426950408889634), anchor);
+  const X r = neg_mul_add(sub(anchored, anchor), wide(d, 0.6931471805599453), x);
+  return each(
+      [&](W p, W power) HWY_ATTR {
+        return hn::BitCast(d, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<52>(hn::BitCast(bits, power))));
+      },
+      by_halves(d, r, coefficients), anchored);
+}
+template <class X>
+HWY_INLINE X exp_of(Wide d, const X& x) {
+  constexpr double coefficients[] = {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
+  return exp_by(d, x, coefficients);
+}
+
+// Of positive numbers that are normal ones, to 1e-13: of m · 2^k with m in [sqrt(1/2), sqrt(2)) by (m − 1) / (m + 1).
+HWY_INLINE W log_of(Wide d, W x) {
+  const hn::RebindToSigned<Wide> di;
+  const auto bits = hn::BitCast(di, x);
+  const auto biased = hn::BitCast(
+      di, hn::ShiftRight<52>(hn::BitCast(hn::RebindToUnsigned<Wide>(),
+                                         hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000)))));
+  const W k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(di, 0x4330000000000000))), wide(d, 0x1p52 + 1023));
+  const W m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<52>(hn::Sub(biased, hn::Set(di, 1023)))));
+  const W s = quotient(d, hn::Sub(m, wide(d, 1)), hn::Add(m, wide(d, 1))), z = hn::Mul(s, s);
+  const W r = polynomial(z, wide(d, 1.479819860511658591e-01), 1.531383769920937332e-01, 1.818357216161805012e-01,
+                         2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+                         6.666666666666735130e-01, 2.0);
+  return hn::MulAdd(k, wide(d, 0.6931471805599453), hn::Mul(s, r));
+}
+
+// Each: the vector's function, where it holds, which a NaN's need not say, and the C library's; or the first alone.
 struct Tan {
   // Of the rest by π/2 both sine and cosine, of which an odd number of quarters changes the places.
-  static W of(Wide d, W x) {
-    const hn::RebindToSigned<Wide> bits;
+  template <class X>
+  static HWY_INLINE X of(Wide d, const X& x) {
     const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
-    const W anchored = hn::MulAdd(x, wide(d, 0.63661977236758134), anchor), n = hn::Sub(anchored, anchor);
-    W r = hn::NegMulAdd(n, wide(d, 1.57079632673412561417), x);
-    r = hn::NegMulAdd(n, wide(d, 6.07710050650619224932e-11), r);
-    const W z = hn::Mul(r, r);
-    const W s = polynomial(z, wide(d, 2.7557313707070068e-06), -1.9841269829857949e-04, 8.3333333333224895e-03,
+    const X anchored = mul_add(x, wide(d, 0.63661977236758134), anchor), n = sub(anchored, anchor);
+    const X near = neg_mul_add(n, wide(d, 1.57079632673412561417), x);
+    const X r = neg_mul_add(n, wide(d, 6.07710050650619224932e-11), near), z = mul(r, r);
+    const X s = polynomial(z, wide(d, 2.7557313707070068e-06), -1.9841269829857949e-04, 8.3333333333224895e-03,
                            -1.6666666666666632e-01);
-    const W c = polynomial(z, wide(d, -2.7557314351390663e-07), 2.4801587289476729e-05, -1.3888888888874109e-03,
+    const X c = polynomial(z, wide(d, -2.7557314351390663e-07), 2.4801587289476729e-05, -1.3888888888874109e-03,
                            4.1666666666666602e-02, -0.5, 1.0);
-    const W sine = hn::MulAdd(hn::Mul(s, z), r, r);
-    const auto odd_one = hn::Ne(hn::And(hn::BitCast(bits, anchored), hn::Set(bits, 1)), hn::Zero(bits));
-    const M turned = hn::RebindMask(d, odd_one);
-    return odd(d, x, hn::Div(hn::IfThenElse(turned, hn::Neg(c), sine), hn::IfThenElse(turned, sine, c)));
+    const X sine = mul_add(mul(s, z), r, r);
+    const auto above = [&](W whole, W of_sine, W of_cosine)
+                           HWY_ATTR { return hn::IfThenElse(is_odd(d, whole), hn::Neg(of_cosine), of_sine); };
+    const auto below = [&](W whole, W of_sine, W of_cosine)
+                           HWY_ATTR { return hn::IfThenElse(is_odd(d, whole), of_sine, of_cosine); };
+    const X tangent = quotient(d, each(above, anchored, sine, c), each(below, anchored, sine, c));
+    return each([&](W one, W value) HWY_ATTR { return odd(d, one, value); }, x, tangent);
+  }
+  static HWY_INLINE M is_odd(Wide d, W whole) {
+    const hn::RebindToSigned<Wide> bits;
+    const auto one = hn::Ne(hn::And(hn::BitCast(bits, whole), hn::Set(bits, 1)), hn::Zero(bits));
+    return hn::RebindMask(d, one);
   }
   static M holds(Wide d, W x) { return within(d, x, 30000); }
   static float scalar(float x) { return tanf(x); }
@@ -102,19 +224,36 @@ struct Acos {
   static float scalar(float x) { return acosf(x); }
 };
 struct Atan {
-  static W of(Wide d, W x) { return hn::CopySign(quarter_angle(d, hn::Abs(x), wide(d, 1)), x); }
-  static M holds(Wide d, W x) { return within(d, x, largest_float); }
-  static float scalar(float x) { return atanf(x); }
+  static constexpr bool everywhere = true;
+  // From 1e10 on it is π/2 for a float.
+  template <class X>
+  static HWY_INLINE X of(Wide d, const X& x) {
+    const auto part = [&](auto member) HWY_ATTR {
+      return each([&](W one) HWY_ATTR { return reduced(d, hn::Min(hn::Abs(one), wide(d, 1e10)), wide(d, 1)).*member; },
+                  x);
+    };
+    const X t = quotient(d, part(&Reduced::above), part(&Reduced::below));
+    return each([](W one, W value) HWY_ATTR { return hn::CopySign(value, one); }, x, angle(d, t, part(&Reduced::from)));
+  }
 };
 struct Sinh {
-  static W of(Wide d, W x) { return odd(d, x, hn::Sinh(d, x)); }
+  // By its series up to 1, from where on the difference of exponentials has digits enough.
+  static W of(Wide d, W x) {
+    const W a = hn::Abs(x), z = hn::Mul(x, x), e = exp_of(d, a);
+    const W small = hn::MulAdd(
+        hn::Mul(polynomial(z, wide(d, 1.0 / 6227020800), 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6),
+                z),
+        a, a);
+    const W large = hn::Mul(wide(d, 0.5), hn::Sub(e, inverse(d, e)));
+    return hn::CopySign(hn::IfThenElse(hn::Le(a, wide(d, 1)), small, large), x);
+  }
   static M holds(Wide d, W x) { return within(d, x, 100); }
   static float scalar(float x) { return sinhf(x); }
 };
 struct Cosh {
   static W of(Wide d, W x) {
-    const W e = hn::Exp(d, hn::Abs(x));
-    return hn::Mul(wide(d, 0.5), hn::Add(e, hn::Div(wide(d, 1), e)));
+    const W e = exp_of(d, hn::Abs(x));  // whose inverse a float has none of where it is infinite for one
+    return hn::Mul(wide(d, 0.5), hn::Add(e, inverse(d, e)));
   }
   static M holds(Wide d, W x) { return within(d, x, 100); }
   static float scalar(float x) { return coshf(x); }
@@ -159,31 +298,24 @@ struct Atanh {
 // (1 + 2a)·e^(a²)·erfc(a) as a polynomial of (a − 3) / (a + 3), which is taken to [-1, 1]; a up to 10.3, where a float
 // has nothing left.
 struct Erfc {
-  static W of(Wide d, W x) {
+  static constexpr bool everywhere = true;
+  template <class X>
+  static HWY_INLINE X of(Wide d, const X& x) {
+    constexpr double series[] = {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
     constexpr double coefficients[] = {-2.0984532873e-05, -1.72293576763e-05, 0.000384301231088, -0.000351006392833,
                                        -0.00526336154159, 0.0283429130233,    -0.0773633381835,  0.128950192117,
                                        -0.108248410223,   -0.0680970152982,   1.27933964873};
-    const W a = hn::Min(hn::Abs(x), wide(d, 10.3)), three = wide(d, 3), one = wide(d, 1);
-    const W above = hn::Add(a, three), twice = hn::Add(hn::Add(a, a), one);
-    const W inverse = hn::Div(one, hn::Mul(above, twice));
-    const W t = hn::MulAdd(hn::Mul(hn::Mul(hn::Sub(a, three), twice), inverse), wide(d, 1.29126213592233),
-                           wide(d, 0.2912621359223301));
-    const W p = by_halves(d, t, coefficients);
-    const W y = hn::Mul(hn::Mul(exp_of(d, hn::Neg(hn::Mul(a, a))), p), hn::Mul(above, inverse));
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(wide(d, 2), y), y);
+    const W three = wide(d, 3), one = wide(d, 1);
+    const X a = each([&](W all) HWY_ATTR { return hn::Min(hn::Abs(all), wide(d, 10.3)); }, x);
+    const X above = add(a, three), twice = add(add(a, a), one);
+    const X both = inverse(d, mul(above, twice));
+    const X t = mul_add(mul(mul(sub(a, three), twice), both), wide(d, 1.29126213592233), wide(d, 0.2912621359223301));
+    const X p = by_halves(d, t, coefficients), square = mul(a, a);
+    const X y = mul(mul(exp_by(d, sub(hn::Zero(d), square), series), p), mul(above, both));
+    return each([&](W all, W small)
+                    HWY_ATTR { return hn::IfThenElse(hn::Lt(all, hn::Zero(d)), hn::Sub(wide(d, 2), small), small); },
+                x, y);
   }
-  // Of numbers in [-120, 0], as exactly as floats need it.
-  static W exp_of(Wide d, W x) {
-    const hn::RebindToSigned<Wide> bits;
-    constexpr double coefficients[] = {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1};
-    const W anchor = wide(d, 0x1.8p52);  // of a number beside it the low bits are the whole part
-    const W anchored = hn::MulAdd(x, wide(d, 1.4426950408889634), anchor);
-    const W r = hn::NegMulAdd(hn::Sub(anchored, anchor), wide(d, 0.6931471805599453), x);
-    const W p = by_halves(d, r, coefficients);
-    return hn::BitCast(d, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<52>(hn::BitCast(bits, anchored))));
-  }
-  static M holds(Wide d, W x) { return within(d, x, std::numeric_limits<double>::infinity()); }
-  static float scalar(float x) { return erfcf(x); }
 };
 
 // Lanes [0, lanes) of `values`, but those outside of `good`, in which neither operand is NaN, as `scalar` has them.
@@ -204,25 +336,65 @@ HWY_INLINE void store(W values, M good, float* out, Scalar&& scalar) {
 }
 
 template <class F>
-void unary(const TileCall& c) {
+HWY_INLINE void unary_at(const float* a, float* out) {
   const Wide d;
   const Narrow n;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const W x = hn::PromoteTo(d, hn::LoadU(n, a));
+  const M none = hn::IsNaN(x);
+  store(hn::IfThenElse(none, x, F::of(d, x)), hn::Or(none, F::holds(d, x)), out,
+        [&](int64_t i) { return F::scalar(a[i]); });
+}
+
+template <class F>
+void unary(const TileCall& c) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Wide()));
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
     float* out = static_cast<float*>(c.dst) + r * c.dst_row;
-    for (int64_t j = 0; j < c.n; j += lanes) {
-      const W x = hn::PromoteTo(d, hn::LoadU(n, a + j));
-      const M none = hn::IsNaN(x);
-      store(hn::IfThenElse(none, x, F::of(d, x)), hn::Or(none, F::holds(d, x)), out + j,
-            [&](int64_t i) { return F::scalar(a[j + i]); });
+    for (int64_t j = 0; j < c.n; j += lanes) unary_at<F>(a + j, out + j);
+  }
+}
+
+// Of `n` vectors side by side, which hold what `a` has of any size.
+template <class F, size_t n>
+HWY_INLINE void beside_at(const float* a, float* out) {
+  const Wide d;
+  const Narrow narrow;
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Wide()));
+  Side<n> x;
+  for (size_t i = 0; i < n; ++i) x.v[i] = hn::PromoteTo(d, hn::LoadU(narrow, a + static_cast<int64_t>(i) * lanes));
+  if constexpr (!requires { F::everywhere; }) {
+    M good = hn::Or(hn::IsNaN(x.v[0]), F::holds(d, x.v[0]));
+    for (size_t i = 1; i < n; ++i) good = hn::And(good, hn::Or(hn::IsNaN(x.v[i]), F::holds(d, x.v[i])));
+    if (!hn::AllTrue(d, good)) {
+      for (size_t i = 0; i < n; ++i)
+        unary_at<F>(a + static_cast<int64_t>(i) * lanes, out + static_cast<int64_t>(i) * lanes);
+      return;
     }
+  }
+  const Side<n> y =
+      each([](W in, W value) HWY_ATTR { return hn::IfThenElse(hn::IsNaN(in), in, value); }, x, F::of(d, x));
+  for (size_t i = 0; i < n; ++i)
+    hn::StoreU(hn::DemoteTo(narrow, y.v[i]), narrow, out + static_cast<int64_t>(i) * lanes);
+}
+
+template <class F>
+void beside(const TileCall& c) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Wide()));
+  constexpr size_t vectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+  constexpr auto step = static_cast<int64_t>(vectors) * lanes;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const float* a = static_cast<const float*>(c.in[0]) + r * c.in_row[0];
+    float* out = static_cast<float*>(c.dst) + r * c.dst_row;
+    int64_t j = 0;
+    for (; j + step <= c.n; j += step) beside_at<F, vectors>(a + j, out + j);
+    for (; j < c.n; j += 2 * lanes) beside_at<F, 2>(a + j, out + j);
   }
 }
 
 struct Pow {
   static W of(Wide d, W x, W y) {
-    const W size = hn::Exp(d, hn::Mul(y, hn::Log(d, hn::Abs(x)))), half = hn::Mul(y, wide(d, 0.5));
+    const W size = exp_of(d, hn::Mul(y, log_of(d, hn::Abs(x)))), half = hn::Mul(y, wide(d, 0.5));
     const M whole = hn::Eq(hn::Floor(y), y), odd_one = hn::Not(hn::Eq(hn::Floor(half), half));
     const W negative = hn::IfThenElse(whole, hn::IfThenElse(odd_one, hn::Neg(size), size), no_number(d));
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), negative, size);
@@ -253,9 +425,9 @@ struct Fmod {
 struct Atan2 {
   static W of(Wide d, W y, W x) {
     const W pi = wide(d, 3.14159265358979323846);
-    W angle = quarter_angle(d, hn::Abs(y), hn::Abs(x));
-    angle = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(pi, angle), angle);
-    return hn::CopySign(angle, y);
+    const Reduced r = reduced(d, hn::Abs(y), hn::Abs(x));
+    const W acute = angle(d, hn::Div(r.above, r.below), r.from);
+    return hn::CopySign(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(pi, acute), acute), y);
   }
   static M holds(Wide d, W y, W x) {
     const M some = hn::Gt(hn::Add(hn::Abs(y), hn::Abs(x)), hn::Zero(d));
@@ -330,13 +502,13 @@ TileFn by_scalars(unsigned scalars) {
 TileFn find_rare(ExprOp op, unsigned scalars) {
   switch (op) {
     case ExprOp::tan:
-      return unary<Tan>;
+      return beside<Tan>;
     case ExprOp::asin:
       return unary<Asin>;
     case ExprOp::acos:
       return unary<Acos>;
     case ExprOp::atan:
-      return unary<Atan>;
+      return beside<Atan>;
     case ExprOp::sinh:
       return unary<Sinh>;
     case ExprOp::cosh:
@@ -348,7 +520,7 @@ TileFn find_rare(ExprOp op, unsigned scalars) {
     case ExprOp::atanh:
       return unary<Atanh>;
     case ExprOp::erfc:
-      return unary<Erfc>;
+      return beside<Erfc>;
     case ExprOp::pow:
       return by_scalars<Pow>(scalars);
     case ExprOp::fmod:

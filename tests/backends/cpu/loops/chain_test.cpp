@@ -109,6 +109,30 @@ TEST(LoopsChain, JoinsHaveTheBitsOfEachByItself) {
   EXPECT_GT(compared, 1000);
 }
 
+// Of operands in every order, of a tile and of a number, beside the same of values that are stored.
+TEST(LoopsChain, GelusHaveTheBitsOfEachByItself) {
+  const auto gelu = [](DType dtype, const Shape& shape, int order, bool apart) {
+    KernelBuilder b({3, 83});
+    const Ex x = b.load_broadcast(b.input({dtype, shape}));
+    const Ex half = order & 1 ? 0.5 * x : x * 0.5, scaled = order & 2 ? 0.7071 * x : x * 0.7071;
+    const Ex share = order & 4 ? erf(scaled) + 1.0 : 1.0 + erf(scaled);
+    if (apart)
+      for (const Ex& value : {half, scaled, share}) b.store(b.output({dtype, {3, 83}}), value);
+    b.store(b.output({dtype, {3, 83}}), order & 8 ? half * share : share * half);
+    return b.finish("gelu");
+  };
+  Check check;
+  check.special = specials;
+  check.low = -6, check.high = 6;
+  for (int order = 0; order < 16; ++order)
+    for (const Shape& shape : {Shape{3, 83}, Shape{3, 1}, Shape{1}})
+      on_every_instruction_set([&] {
+        const auto one = result_of(gelu(DType::f32, shape, order, false), check),
+                   other = result_of(gelu(DType::f32, shape, order, true), check);
+        EXPECT_EQ(std::memcmp(one.data(), other.data(), one.size()), 0) << "order " << order;
+      });
+}
+
 // Of every degree up to nine, of tiles and of single numbers, from constants and from values, with steps of others
 // between them.
 TEST(LoopsChain, Polynomials) {
@@ -159,6 +183,57 @@ TEST(LoopsChain, DoublesNearTheCLibrary) {
             << expr_op_name(op) << " of " << x[i] << ": " << out[i] << " for " << want;
       }
     });
+}
+
+// Powers of doubles: within a unit in the last place of the C library's in long doubles, whatever stands beside, and
+// what that says of zeros, infinities, NaN and negative bases.
+TEST(LoopsChain, PowersOfDoubles) {
+  std::mt19937_64 random(9);
+  std::normal_distribution<double> normal;
+  const std::vector<double> special{0.0, -0.0,  1.0,    -1.0,   inf,     -inf, nan,    2.0,         -2.0,       0.5,
+                                    3.0, 1e300, 1e-300, 5e-324, -5e-324, -2.5, 0x1p53, 1 + 0x1p-52, 1 - 0x1p-53};
+  std::vector<double> x, y;
+  const auto add = [&](double base, double exponent) { x.push_back(base), y.push_back(exponent); };
+  for (const double base : special)
+    for (const double exponent : special) add(base, exponent);
+  for (int i = 0; i < 3000; ++i) {
+    add(std::fabs(normal(random)), 3 * normal(random));
+    add(std::exp(100 * normal(random)), 2 * normal(random));
+    add(1.4 + 0.02 * normal(random), 600 * normal(random));
+    add(1 + 1e-9 * normal(random), 1e10 * normal(random));
+    add(-std::exp(normal(random)), std::round(10 * normal(random)));
+  }
+  const auto n = static_cast<int64_t>(x.size());
+  const auto powers = [](const double* base, const double* exponent, int64_t count, bool same_base,
+                         bool same_exponent) {
+    KernelBuilder b({count});
+    const Ex p = b.load_broadcast(b.input({DType::f64, {same_base ? 1 : count}}));
+    const Ex q = b.load_broadcast(b.input({DType::f64, {same_exponent ? 1 : count}}));
+    b.store(b.output({DType::f64, {count}}), pow(p, q));
+    std::vector<double> out(static_cast<size_t>(count));
+    void* args[] = {const_cast<double*>(base), const_cast<double*>(exponent), out.data()};
+    Loops(b.finish("powers"), 1).run(args);
+    return out;
+  };
+  on_every_instruction_set([&] {
+    const std::vector<double> all = powers(x.data(), y.data(), n, false, false);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const long double exact = std::pow(static_cast<long double>(x[i]), static_cast<long double>(y[i]));
+      const double want = std::pow(x[i], y[i]);
+      const auto off = std::fabs(static_cast<long double>(all[i]) - exact);
+      const auto unit = static_cast<long double>(std::fmax(std::fabs(want) * 0x1p-52, 5e-324));
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(all[i])
+                                   : (all[i] == want && std::signbit(all[i]) == std::signbit(want)) || off <= unit)
+          << x[i] << " to the " << y[i] << ": " << all[i] << " for " << want;
+    }
+    for (size_t i = 0; i < x.size(); i += 97) {
+      const std::vector<double> forms[] = {powers(&x[i], &y[i], 1, false, false), powers(&x[i], &y[i], 21, true, true),
+                                           powers(&x[i], std::vector<double>(21, y[i]).data(), 21, true, false),
+                                           powers(std::vector<double>(21, x[i]).data(), &y[i], 21, false, true)};
+      for (const auto& form : forms)
+        for (const double one : form) EXPECT_EQ(std::memcmp(&one, &all[i], 8), 0) << x[i] << " to the " << y[i];
+    }
+  });
 }
 
 }  // namespace

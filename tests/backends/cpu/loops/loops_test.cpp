@@ -196,6 +196,40 @@ TEST(Loops, SineOfLargeAngles) {
   }
 }
 
+// Angles that are near beside NaN, infinite and far ones, each of any number of elements.
+TEST(Loops, SineBesideOthers) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  for (int64_t n : {1, 7, 16, 17, 40, 2051}) {
+    for (const std::vector<double>& special :
+         {std::vector<double>{std::nan("")}, {inf, -inf}, {8192.5, -9000}, {2e6, -3e7}, {0.0, -0.0}}) {
+      KernelBuilder b({n});
+      const Ex v = b.load_broadcast(b.input({DType::f32, {n}}));
+      b.store(b.output({DType::f32, {n}}), sin(v));
+      b.store(b.output({DType::f32, {n}}), cos(v));
+      Check check;
+      check.special = special;
+      check.tolerance = 1.5e-7;
+      check_kernel_runs(b.finish("sine"), check);
+    }
+  }
+}
+
+// Tensors whose tiles are fetched ahead: chains, and rows that are one tile and several.
+TEST(Loops, LargeTensors) {
+  for (const Shape& shape : {Shape{70, 2051}, Shape{37, 4096}, Shape{3, 50001}, Shape{150003}}) {
+    KernelBuilder b(shape);
+    const Ex x = b.load_broadcast(b.input({DType::f32, shape})), y = b.load_broadcast(b.input({DType::f32, shape}));
+    b.store(b.output({DType::f32, shape}), select(x < y, x * y + 1.0, max(x - y, 0.25)));
+    check_kernel_runs(b.finish("chain"));
+    KernelBuilder r(shape, 1);
+    const Ex z = r.load_broadcast(r.input({DType::f32, shape}));
+    const Ex mean = r.reduce(Reduction::sum, z) / static_cast<double>(shape.back());
+    const Ex squares = r.reduce(Reduction::sum, (z - mean) * (z - mean)) / static_cast<double>(shape.back());
+    r.store(r.output({DType::f32, shape}), (z - mean) * rsqrt(squares + 1e-5));
+    check_kernel_runs(r.finish("norm"));
+  }
+}
+
 TEST(Loops, Permutations) {
   std::vector<int> order{0, 1, 2, 3};
   const Shape shape{3, 20, 17, 9};

@@ -49,6 +49,27 @@ TEST(LoopsMoved, Strides) {
   }
 }
 
+// Squares of whole lines, and what is beside them; rows of any length, which are few vectors where they are short.
+TEST(LoopsMoved, SquaresAndShortRuns) {
+  std::mt19937 random(11);
+  for (const DType dtype : dtypes)
+    for (int round = 0; round < 24; ++round) {
+      const int64_t sides[] = {15, 16, 33, 63, 64, 65, 130, 200};
+      const int64_t rows = sides[random() % 8], columns = sides[random() % 8];
+      KernelBuilder b({rows, columns});
+      const bool back = random() % 2;
+      const Coord at[] = {back ? b.dim(1) * -1 + (columns - 1) : b.dim(1) + 0, b.dim(0)};
+      b.store(b.output({dtype, {rows, columns}}), b.load(b.input({dtype, {columns, rows}}), at));
+      check_kernel_runs(b.finish("turned"), check_of(dtype));
+      const auto n = static_cast<int64_t>(1 + random() % 600);
+      KernelBuilder r({7, n});
+      const Coord from[] = {r.dim(0), r.dim(1) + 1};
+      r.store(r.output({dtype, {7, n}}), r.load(r.input({dtype, {7, n + 3}}), from));
+      check_kernel_runs(r.finish("runs"), check_of(dtype));
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Long rows whose targets lie a few bytes ahead of their sources within a page.
 TEST(LoopsMoved, RowsAhead) {
   for (int64_t ahead : {0, 1, 3, 7, 16, 1023})

@@ -74,6 +74,32 @@ TEST(LoopRows, LayerNorm) {
   });
 }
 
+// Distances from what is one for a row: its mean, a number, what is given for it; of what is loaded and of what is
+// computed, with and without the distances themselves behind the sum.
+TEST(LoopRows, SquaredDistances) {
+  for (const Shape& shape : {Shape{5, 83}, Shape{37, 16}, Shape{3, 5000}, Shape{2, 70001}, Shape{4, 1}})
+    for (int form = 0; form < 12; ++form) {
+      KernelBuilder b(shape, 1);
+      const Ex given = b.load_broadcast(b.input({DType::f32, {shape[0], 1}}));
+      const Ex y = b.load_broadcast(b.input({DType::f32, shape}));
+      const Ex x = form & 1 ? y * given : y;
+      const auto size = static_cast<double>(shape.back());
+      const Ex from = form / 4 == 0   ? b.reduce(Reduction::sum, x) / size
+                      : form / 4 == 1 ? literal(y, 0.25)
+                                      : given + 0.5;
+      const Ex distance = x - from;
+      const Ex squares = b.reduce(Reduction::sum, distance * distance) / size;
+      if (form & 2)
+        b.store(b.output({DType::f32, shape}), distance * rsqrt(squares + 1e-5) + x);
+      else
+        b.store(b.output({DType::f32, {shape[0]}}), std::vector<Coord>{b.dim(0)}, squares);
+      Check check;
+      check.tolerance = 2e-5;
+      check_kernel_runs(b.finish("distances"), check);
+      if (HasFatalFailure()) return;
+    }
+}
+
 TEST(LoopRows, EveryReduction) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (DType dtype : {DType::f32, DType::f64, DType::i32, DType::boolean, DType::bf16})

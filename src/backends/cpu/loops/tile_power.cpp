@@ -1,0 +1,150 @@
+// Tile functions of powers on double lanes, within 0.7 ulp: logarithm and exponent are sums of two doubles.
+#include "backends/cpu/loops/tile.h"
+#include "backends/cpu/vector_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/loops/tile_power.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "backends/cpu/loops/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace npusim::cpu::HWY_NAMESPACE {
+namespace {
+
+using D = hn::ScalableTag<double>;
+using V = hn::Vec<D>;
+using M = hn::Mask<D>;
+
+HWY_INLINE V number(double x) { return hn::Set(D(), x); }
+
+struct Sum {  // high + low, of which high is the nearest double
+  V high, low;
+};
+// Of |a| >= |b|, or a = 0.
+HWY_INLINE Sum sum(V a, V b) {
+  const V high = hn::Add(a, b);
+  return {high, hn::Sub(b, hn::Sub(high, a))};
+}
+HWY_INLINE Sum product(Sum a, Sum b) {
+  const V high = hn::Mul(a.high, b.high), rest = hn::MulSub(a.high, b.high, high);
+  return {high, hn::MulAdd(a.high, b.low, hn::MulAdd(a.low, b.high, rest))};
+}
+
+// The highest coefficient first: two sums of the square, which do not wait for each other.
+template <size_t n>
+HWY_INLINE V by_halves(V x, const double (&c)[n]) {
+  static_assert(n % 2 == 0);
+  const V square = hn::Mul(x, x);
+  V first = number(c[0]), second = number(c[1]);
+  for (size_t i = 2; i < n; i += 2) {
+    first = hn::MulAdd(first, square, number(c[i]));
+    second = hn::MulAdd(second, square, number(c[i + 1]));
+  }
+  return hn::MulAdd(first, x, second);
+}
+
+constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;
+
+// The logarithm of a normal positive number m · 2^k, m in [sqrt(1/2), sqrt(2)): of m twice the series of
+// s = (m − 1) / (m + 1), whose first two terms are sums of two doubles.
+HWY_INLINE Sum log_of(V x) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const auto bits = hn::BitCast(di, x);
+  const auto biased = hn::BitCast(
+      di, hn::ShiftRight<52>(hn::BitCast(hn::RebindToUnsigned<D>(),
+                                         hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000)))));
+  const V k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(di, 0x4330000000000000))), number(0x1p52 + 1023));
+  const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<52>(hn::Sub(biased, hn::Set(di, 1023)))));
+  const V f = hn::Sub(m, number(1)), below = hn::Add(m, number(1));
+  const V below_low = hn::Sub(m, hn::Sub(below, number(1))), inverse = hn::Div(number(1), below);
+  const V quotient = hn::Mul(f, inverse);
+  const V rest = hn::NegMulAdd(quotient, below_low, hn::NegMulAdd(quotient, below, f));
+  const Sum s = sum(quotient, hn::Mul(rest, inverse));
+  const Sum z = product(s, s);
+  constexpr double tail[] = {2.0 / 27, 2.0 / 25, 2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17,
+                             2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9,  2.0 / 7,  2.0 / 5};
+  Sum third = sum(number(2.0 / 3), hn::Mul(z.high, by_halves(z.high, tail)));
+  third.low = hn::Add(third.low, number(3.700743415417188e-17));  // of two thirds
+  const Sum cubic = product(s, product(z, third));
+  const Sum series = sum(hn::Add(s.high, s.high), cubic.high);
+  const V series_low = hn::Add(hn::Add(series.low, cubic.low), hn::Add(s.low, s.low));
+  const Sum all = sum(hn::Mul(k, number(ln2_high)), series.high);
+  return {all.high, hn::MulAdd(k, number(ln2_low), hn::Add(all.low, series_low))};
+}
+
+// e^(high + low) for |high| <= 700.
+HWY_INLINE V exp_of(Sum x) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const V anchor = number(0x1.8p52);  // of a number beside it the low bits are the whole part
+  const V anchored = hn::MulAdd(x.high, number(1.44269504088896338700), anchor), k = hn::Sub(anchored, anchor);
+  const Sum r = sum(hn::NegMulAdd(k, number(ln2_high), x.high), hn::NegMulAdd(k, number(ln2_low), x.low));
+  constexpr double tail[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+                             1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
+                             1.0 / 120,        1.0 / 24,        1.0 / 6,        0.5};
+  const Sum first = sum(number(1), r.high);
+  const V low = hn::MulAdd(r.low, first.high, first.low);
+  const V y = hn::Add(first.high, hn::MulAdd(hn::Mul(r.high, r.high), by_halves(r.high, tail), low));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, y), hn::ShiftLeft<52>(hn::BitCast(di, anchored))));
+}
+
+// Lanes that this does not hold for are the C library's, one by one: what stands beside an element does not change its
+// bits.
+HWY_INLINE void power_at(V x, V y, double* out) {
+  const D d;
+  const V size = hn::Abs(x), half = hn::Mul(y, number(0.5)), none = number(std::nan(""));
+  const Sum log = log_of(size);
+  const V high = hn::Mul(y, log.high);
+  const Sum exponent{high, hn::MulAdd(y, log.low, hn::MulSub(y, log.high, high))};
+  const V power = exp_of(exponent);
+  const M whole = hn::Eq(hn::Floor(y), y), odd_one = hn::Not(hn::Eq(hn::Floor(half), half));
+  const V negative = hn::IfThenElse(whole, hn::IfThenElse(odd_one, hn::Neg(power), power), none);
+  const V result = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), negative, power);
+  const M good = hn::And(hn::Le(hn::Abs(high), number(700)),
+                         hn::And(hn::Ge(size, number(0x1p-1022)), hn::Lt(size, number(HUGE_VAL))));
+  if (hn::AllTrue(d, good)) return hn::StoreU(result, d, out);
+  constexpr size_t most = HWY_MAX_BYTES / sizeof(double);
+  HWY_ALIGN double numbers[most], marks[most], bases[most], exponents[most];
+  hn::Store(result, d, numbers);
+  hn::Store(hn::IfThenElseZero(good, number(1)), d, marks);
+  hn::Store(x, d, bases);
+  hn::Store(y, d, exponents);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) out[i] = marks[i] != 0 ? numbers[i] : std::pow(bases[i], exponents[i]);
+}
+
+template <unsigned scalars>
+void power(const TileCall& c) {
+  const D d;
+  const int64_t n = lanes_of(c);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const double *a = row_of<double>(c, 0, r), *b = row_of<double>(c, 1, r);
+    double* out = dst_row_of<double>(c, r);
+    const V fa = hn::Set(d, *a), fb = hn::Set(d, *b);
+    for (int64_t j = 0; j < n; j += static_cast<int64_t>(hn::Lanes(d)))
+      power_at(scalars & 1 ? fa : hn::LoadU(d, a + j), scalars & 2 ? fb : hn::LoadU(d, b + j), out + j);
+  }
+}
+
+TileFn find_power(unsigned scalars) {
+  constexpr TileFn fns[] = {power<0>, power<1>, power<2>, power<3>};
+  return HWY_NATIVE_FMA ? fns[scalars] : nullptr;
+}
+
+}  // namespace
+}  // namespace npusim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npusim::cpu {
+HWY_EXPORT(find_power);
+
+TileFn double_power_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_power)(scalars); }
+
+}  // namespace npusim::cpu
+#endif
