@@ -120,8 +120,9 @@ HWY_INLINE void transpose_lines(T* to, int64_t to_row, const T* from, int64_t fr
   for (int64_t c = 0; c < line; c += side)
     for (int64_t r = 0; r < line; r += side)
       Square<T>::run(lines + r * line + c, line, from + c * from_row + r, from_row);
-  const hn::ScalableTag<T> d;
-  constexpr auto lanes = std::min<int64_t>(static_cast<int64_t>(hn::MaxLanes(d)), line);
+  // No wider than squares were written: a vector of two of their lines would wait for both.
+  const hn::CappedTag<T, side> d;
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
   for (int64_t r = 0; r < line; ++r)
     for (int64_t c = 0; c < line; c += lanes) hn::StoreU(hn::Load(d, lines + r * line + c), d, to + r * to_row + c);
 }
