@@ -1,6 +1,11 @@
 // Where buffers lie: those that exist at one time lie apart, and a file asks for no memory that nothing in it needs.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "npusim/session.h"
 #include "program/sample.h"
 
 namespace npusim {
@@ -76,6 +81,45 @@ TEST(Memory, OneBufferForTwoResults) {
   p.methods[0].steps[0] = {1, {0, 1, 1}, 0, {}};
   EXPECT_EQ(check_program(p),
             Problems{"method 'main': step 0 '': argument 2: buffer 'a' is written as another one, too"});
+}
+
+// What a step leaves unwritten is zero in every run: not what an earlier run left there, and not what a caller's memory
+// held.
+TEST(Memory, WhatIsNotStoredIsZero) {
+  const TensorType type{DType::f32, {2, 3}};
+  const Kernel whole = copy_kernel(type, 2);
+  const auto changed = [&](const std::function<void(Kernel&)>& change) {
+    Kernel k = whole;
+    change(k);
+    return k;
+  };
+  const std::vector<std::pair<Kernel, size_t>> kernels{
+      {changed([](Kernel& k) { k.space[0] = 3; }), 3},
+      {changed([](Kernel& k) {
+         k.stores[0].access.strides = {0}, k.stores[0].access.guards = {{{1}, 0, 4, 1}};
+       }),
+       4},
+      {changed([](Kernel& k) { k.stores[0].accumulate = true; }), 6},
+      {whole, 6},
+  };
+  for (const auto& [kernel, stored] : kernels)
+    for (const size_t step : {0, 1, 3}) {
+      Program p = chain({0, 64, 128});
+      p.kernels.push_back(kernel);
+      p.methods[0].steps[step].kernel = 1;
+      ASSERT_EQ(check_program(p), Problems{}) << to_text(kernel);
+      Session session(std::make_shared<const Program>(p), {.threads = 1});
+      for (int run = 1; run < 4; ++run) {
+        std::vector<float> x(6), y(6, 99), wanted(6, 0);
+        for (size_t i = 0; i < 6; ++i) x[i] = static_cast<float>(run * 10 + static_cast<int>(i));
+        for (size_t i = 0; i < 6; ++i)
+          if (i < stored) wanted[i] = x[i] * 16;  // each step doubles
+        session.set_input("main", "x", std::as_bytes(std::span(x)));
+        session.bind_output("main", "y", std::as_writable_bytes(std::span(y)));
+        session.run("main");
+        EXPECT_EQ(y, wanted) << to_text(kernel) << step;
+      }
+    }
 }
 
 }  // namespace
