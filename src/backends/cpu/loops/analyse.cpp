@@ -199,7 +199,7 @@ void mark_gelus(const Kernel& k, Analysis& a) {
   a.gelus.resize(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
-    if (e.op != ExprOp::mul || e.type != Scalar::f32) continue;
+    if (e.op != ExprOp::mul || e.type != Scalar::f32 || a.absorbed[i]) continue;  // the product of a sum of products
     for (size_t n = 0; n < 2 && a.gelus[i].x < 0; ++n) {
       Gelu g;
       double one = 0;

@@ -542,5 +542,33 @@ TEST(Loops, RequirementsStay) {
       }
 }
 
+// What is one instruction of several expressions by itself, under each reduction, and beside another reader of it.
+TEST(Loops, ReductionsOfWhatIsOneInstruction) {
+  constexpr int forms = 10;
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16})
+    for (const int64_t length : {2, 7, 70, 1100})
+      for (int form = 0; form < forms; ++form)
+        for (const Reduction reduction : {Reduction::sum, Reduction::product, Reduction::min, Reduction::max})
+          for (const bool again : {false, true}) {
+            KernelBuilder k({3, length}, 1);
+            const Ex x = k.load_broadcast(k.input({dtype, {3, length}})),
+                     y = k.load_broadcast(k.input({dtype, {3, length}}));
+            const Ex values[forms] = {x * 0.5 * (1 + erf(x * 0.7071067811865476)),
+                                      (erf(x * 0.7071067811865476) + 1) * (x * 0.5),
+                                      x / (1 + exp(-x)),
+                                      x * y,
+                                      x * y + x,
+                                      (x - y) * (x - y),
+                                      select(x < 0, x * 0.01, x),
+                                      x * min(max(x + 3, 0), 6) / 6,
+                                      ((x * 0.25 + 0.5) * x + 0.125) * x + 1,
+                                      select(y < 0, -x, x)};
+            const Ex value = values[form];
+            k.store(k.output({dtype, {3}}), std::vector<Coord>{k.dim(0)}, k.reduce(reduction, value));
+            if (again) k.store(k.output({dtype, {3, length}}), value);
+            check_kernel_runs(k.finish("reduced"), {.low = 0.9, .high = 1.1, .tolerance = 4e-5, .special = {}});
+          }
+}
+
 }  // namespace
 }  // namespace npusim::cpu
