@@ -36,6 +36,10 @@ class Kept:
         """Notes a value; gives what it holds."""
         if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not value.is_inference():
             self.tensors.append((value, value._version, value.detach().clone()))
+        if isinstance(value, types.MethodType):
+            return [(where, value.__self__)]
+        if isinstance(value, types.FunctionType) and not _is_of_the_machine(value):
+            return [(where, held) for cell in value.__closure__ or () for held in _contents(cell)]
         if isinstance(value, OPAQUE):
             return []
         if isinstance(value, MutableMapping):
@@ -93,9 +97,18 @@ def _of(where: str, key: Any) -> str:
     return f"{inner}.{key}" if isinstance(key, str) and key.isidentifier() or inner != where else f"{where}[{key!r}]"
 
 
+def _contents(cell: types.CellType) -> list[Any]:
+    """Of a function's closure; nothing where it has no value yet."""
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return []
+
+
 def _is_of_the_machine(value: Any) -> bool:
     """Whether it is an object of Python or of PyTorch that is no part of a model: locks, loggers, streams."""
-    module = type(value).__module__.partition(".")[0]
+    of = value if isinstance(value, types.FunctionType) else type(value)
+    module = (of.__module__ or "builtins").partition(".")[0]
     return module in ("builtins", "logging", "threading", "_thread", "functools") or (
         module == "torch" and not isinstance(value, torch.nn.Module)
     )

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import subprocess
 import sys
+import types
 import warnings
 from typing import Any
 
@@ -16,6 +17,8 @@ torch = pytest.importorskip("torch")
 
 import npusim
 from torch import nn
+
+from modules import Calls
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 
@@ -335,3 +338,24 @@ def test_counts_that_are_given():
     assert (found[:, 0] == [2, 2, 3, 3, 3]).all()
     with pytest.raises(npusim.Error, match="assertion does not hold"):
         npusim.Session(program).run(torch.cat([counts + 1, counts], 1))
+
+
+def test_what_a_function_closes_over_stays_as_it_was():
+    """A module may call others that none of its attributes hold: by a closure or a bound method."""
+
+    class Inner(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.held = torch.nn.Linear(3, 3), types.SimpleNamespace(last=None)
+
+        def forward(self, x):
+            self.held.last = self.layer(x)
+            return self.held.last * 2
+
+    for call in (lambda inner: lambda x: inner(x), lambda inner: inner.forward):
+        inner = Inner()
+        x = torch.randn(2, 3)
+        inner(x)
+        before = inner.held.last
+        npusim.export(Calls(call(inner)), (x,))
+        assert inner.held.last is before
