@@ -25,7 +25,7 @@ struct Sum {
 // Propagates NaN.
 struct Max {
   static constexpr float none = lowest;
-  static float of(float so_far, float x) { return (x > so_far) | (x != x) ? x : so_far; }
+  static float of(float so_far, float x) { return ((x > so_far) | (x != x)) ? x : so_far; }
 };
 
 const float* row_at(const WindowRows& r, int64_t i) {
