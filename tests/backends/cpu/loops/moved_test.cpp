@@ -59,12 +59,14 @@ TEST(LoopsMoved, SquaresAndShortRuns) {
       KernelBuilder b({rows, columns});
       const bool back = random() % 2;
       const Coord at[] = {back ? b.dim(1) * -1 + (columns - 1) : b.dim(1) + 0, b.dim(0)};
-      b.store(b.output({dtype, {rows, columns}}), b.load(b.input({dtype, {columns, rows}}), at));
+      const Ex turned = b.load(b.input({dtype, {columns, rows}}), at);
+      b.store(b.output({dtype, {rows, columns}}), turned);
       check_kernel_runs(b.finish("turned"), check_of(dtype));
       const auto n = static_cast<int64_t>(1 + random() % 600);
       KernelBuilder r({7, n});
       const Coord from[] = {r.dim(0), r.dim(1) + 1};
-      r.store(r.output({dtype, {7, n}}), r.load(r.input({dtype, {7, n + 3}}), from));
+      const Ex run = r.load(r.input({dtype, {7, n + 3}}), from);
+      r.store(r.output({dtype, {7, n}}), run);
       check_kernel_runs(r.finish("runs"), check_of(dtype));
       if (HasFatalFailure()) return;
     }
