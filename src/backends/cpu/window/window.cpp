@@ -186,7 +186,8 @@ class WindowStep final : public BoundStep {
     rows.rows = found.count, rows.row = found.row, rows.row_place = found.place;
     rows.base = p.base;
     float* top = (target_ ? target_ : reinterpret_cast<float*>(scratch_)) + p.out;
-    int64_t* place = (target_ ? target_place_ : reinterpret_cast<int64_t*>(scratch_ + top_bytes_)) + p.out;
+    int64_t* place = nullptr;
+    if (finds_) place = (target_ ? target_place_ : reinterpret_cast<int64_t*>(scratch_ + top_bytes_)) + p.out;
     const bool direct = p.out_step == 1;
     rows.out = direct ? top : line_top, rows.out_place = direct ? place : line_place;
     fold_windows(w_.fold, rows, line_);
