@@ -44,8 +44,8 @@ def backend(
         False, which reads them in each run.
 
     A graph is left to eager PyTorch, with one warning of the logger "npusim" that says why, when npusim or AOT autograd
-    refuses it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager PyTorch to give
-    the result or the error. A graph whose shapes dynamo does not fix is compiled once for each."""
+    refuses it, when it needs gradients, and when its tensors are not on the CPU; so is a call that fails, for eager
+    PyTorch to give the result or the error. A graph whose shapes dynamo does not fix is compiled once for each."""
     chosen = dict(options or {})
     if unknown := chosen.keys() - OPTIONS:
         raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected {', '.join(sorted(OPTIONS))}")

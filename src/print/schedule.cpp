@@ -25,21 +25,6 @@ bool rows_lie_side_by_side(const PrintPlan& p) {
   return beside;
 }
 
-// What is read along the row is the same for neighbouring rows: it reaches a thread for each of them at once.
-bool rows_share_what_they_read(const PrintPlan& p) {
-  const Kernel& k = p.kernel;
-  if (p.outer() == 0 || k.space[p.outer() - 1] < 32) return false;
-  for (size_t i = 0; i < k.exprs.size(); ++i) {
-    if (!p.live[i] || k.exprs[i].op != ExprOp::load || !p.varies[i]) continue;
-    const Access& a = k.accesses[static_cast<size_t>(k.exprs[i].integer)];
-    const bool same = a.strides[p.outer() - 1] == 0 && a.terms.empty();
-    if (!same ||
-        std::any_of(a.guards.begin(), a.guards.end(), [&](const Guard& g) { return g.coeffs[p.outer() - 1] != 0; }))
-      return false;
-  }
-  return true;
-}
-
 bool has_live(const PrintPlan& p, ExprOp op) {
   for (size_t i = 0; i < p.live.size(); ++i)
     if (p.live[i] && p.kernel.exprs[i].op == op) return true;
@@ -66,8 +51,6 @@ RowLoop choose_row_loop(const PrintPlan& p) {
   if (has_no_row(p)) return RowLoop::none;
   if (has_live(p, ExprOp::scan) || p.row_length <= 16 || accumulates(p.kernel)) return RowLoop::thread;
   if (has_many_windows(p) || (p.points >= 2048 && rows_lie_side_by_side(p))) return RowLoop::thread;
-  constexpr int64_t longest_shared = 256, many = 32768;
-  if (p.points >= many && p.row_length <= longest_shared && rows_share_what_they_read(p)) return RowLoop::thread;
   return p.row_length <= 256 || (p.row_length <= 1024 && p.points >= 1024) ? RowLoop::warp : RowLoop::block;
 }
 

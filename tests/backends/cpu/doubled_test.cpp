@@ -4,6 +4,9 @@
 #include <numeric>
 
 #include "backends/cpu/loops/check.h"
+#include "backends/cpu/window/check_step.h"
+#include "backends/cpu/window/resample.h"
+#include "backends/cpu/window/window.h"
 #include "kernel/contractions.h"
 #include "kernel/facts/epilogue_chain.h"
 #include "kernel/facts/key_count.h"
@@ -128,6 +131,46 @@ TEST(Doubled, EpiloguesAndScores) {
                         k.number(-INFINITY));
       }));
     }
+}
+
+// Pools whose conditions, addresses and places are such chains, and sums of very many terms.
+TEST(Doubled, WindowsAndResampling) {
+  const auto ask = [](const Kernel& kernel) {
+    const Check check{.least = 0, .most = 5, .special = {}};
+    step_is_as_interpreted(kernel, check, 1, make_window_step);
+    step_is_as_interpreted(kernel, check, 1, make_resample_step);
+    ask_all(kernel);
+  };
+  for (const bool of_two : {false, true})
+    for (int chained = 0; chained < 4; ++chained) {
+      KernelBuilder k({4, 6, 3}, 1);
+      const int in = k.input({DType::f32, {4, 8}});
+      const Ex place = k.index(1) + k.index(2);
+      const Ex most = chained == 0 ? doubled(k, ExprOp::max, place, k.index(2), of_two) : place;
+      Ex inside = 0 <= place && most <= 7;
+      if (chained == 1) inside = doubled(k, ExprOp::bit_and, inside, k.index(2) < 3, of_two);
+      const Ex x = k.select(inside, k.load(in, std::vector<Coord>{k.dim(0), Coord(max(min(most, 7), 0))}),
+                            k.number(-std::numeric_limits<double>::infinity()));
+      const Ex top = k.reduce(Reduction::max, x);
+      const Ex at = chained == 2 ? doubled(k, ExprOp::add, place, k.index(2), of_two) : place;
+      const Ex nowhere = k.integer(std::numeric_limits<int64_t>::max());
+      const std::vector<Coord> to{k.dim(0), k.dim(1)};
+      if (chained < 3)
+        k.store(k.output({DType::i64, {4, 6}}), to,
+                k.reduce(Reduction::min, k.select(inside && x == top, at, nowhere)));
+      k.store(k.output({DType::f32, {4, 6}}), to, top);
+      ask(k.finish("pool"));
+    }
+  for (const int terms : {3, 4, 5, 4000}) {
+    KernelBuilder k({2, 20});
+    const int in = k.input({DType::f32, {2, 20}});
+    const Ex x = k.load(in, std::vector<Coord>{k.dim(0), Coord(min(k.index(1) + 1, 19))});
+    Ex sum = x * k.cast(k.index(1), Scalar::f32);
+    for (int n = 1; n < terms; ++n) sum = sum + x * (k.cast(k.index(1), Scalar::f32) + 0.001 * n);
+    k.store(k.output({DType::f32, {2, 20}}), std::vector<Coord>{k.dim(0), k.dim(1)}, sum);
+    const Check check{.tolerance = 1e-2, .special = {}};
+    step_is_as_interpreted(k.finish("sum"), check, 1, make_resample_step);
+  }
 }
 
 }  // namespace

@@ -15,6 +15,11 @@ namespace {
 
 constexpr int64_t most_taps = 1 << 20, most_rows = 4096, most_along = 4096, longest_line = 4096, least_line = 8;
 constexpr int64_t most_places = std::numeric_limits<int32_t>::max();
+// What a file may ask of whoever opens it: entries of a table, operations of one entry, each counted as often as it is
+// used, and parts of a condition or a place.
+constexpr int64_t most_entries = 1 << 18;
+constexpr int most_operations = 64;
+constexpr size_t most_parts = 16;
 
 class Matcher {
  public:
@@ -34,14 +39,18 @@ class Matcher {
   DimSet dims(int32_t i) const { return depends_.dims[static_cast<size_t>(i)]; }
   DimSet row() const { return row_of(k_); }
 
-  // The value of an integer expression of indices at index_; nullopt: it is none.
+  // The value of an integer expression of indices at index_; nullopt: it is none, or one of too many operations.
   std::optional<int64_t> value(int32_t i) const {
+    int left = most_operations;
+    return follow(i, left);
+  }
+  std::optional<int64_t> follow(int32_t i, int& left) const {
     const Expr& e = expr(i);
-    if (e.type > Scalar::i64) return std::nullopt;
+    if (e.type > Scalar::i64 || --left < 0) return std::nullopt;
     if (e.op == ExprOp::constant) return e.integer;
     if (e.op == ExprOp::index) return index_[static_cast<size_t>(e.integer)];
     if (expr_arity(e.op) != 2 || expr(e.in[0]).type > Scalar::i64) return std::nullopt;
-    const auto a = value(e.in[0]), b = value(e.in[1]);
+    const auto a = follow(e.in[0], left), b = a ? follow(e.in[1], left) : std::nullopt;
     if (!a || !b) return std::nullopt;
     int64_t result = 0;
     switch (e.op) {
@@ -125,14 +134,14 @@ class Matcher {
     return true;
   }
 
-  // Conditions that all hold inside.
-  std::vector<int32_t> conditions() const {
-    std::vector<int32_t> all, open;
-    if (inside_ >= 0) open.push_back(inside_);
+  // What an expression joins by such operations; nullopt: too many.
+  std::optional<std::vector<int32_t>> parts_of(int32_t whole, ExprOp op) const {
+    std::vector<int32_t> all, open{whole};
     while (!open.empty()) {
+      if (all.size() + open.size() > most_parts) return std::nullopt;
       const int32_t i = open.back();
       open.pop_back();
-      if (const Expr& e = expr(i); e.op == ExprOp::bit_and)
+      if (const Expr& e = expr(i); e.op == op)
         open.push_back(e.in[0]), open.push_back(e.in[1]);
       else
         all.push_back(i);
@@ -149,15 +158,16 @@ class Matcher {
     int64_t taps = 1;
     for (size_t t = 0; t < w_.dims.size(); ++t) taps *= w_.dims[t].size = k_.space[outer_ + t];
     if (taps < 2 || taps > most_taps) return false;
-    const std::vector<int32_t> all = conditions();
+    const auto all = inside_ >= 0 ? parts_of(inside_, ExprOp::bit_and) : std::vector<int32_t>{};
+    if (!all) return false;
     for (const Guard& g : access_->guards)
       if (!join(pair_of(dims_of(g)))) return false;
     for (const IndexTerm& t : access_->terms)
       if (!join(pair_of(dims(t.expr)))) return false;
-    for (int32_t c : all)
+    for (int32_t c : *all)
       if (!join(pair_of(dims(c)))) return false;
     for (size_t t = 0; t < w_.dims.size(); ++t)
-      if (!fill_addresses(t, all)) return false;
+      if (indices(w_.dims[t]) > most_entries / w_.dims[t].size || !fill_addresses(t, *all)) return false;
     return true;
   }
 
@@ -218,7 +228,7 @@ class Matcher {
       if (x.over >= 0) return false;
       x.over = static_cast<int>(d);
     }
-    if (x.over < 0 || x.size < 2 || w_.dims.size() < 2) return false;
+    if (x.over < 0 || x.size < 2 || w_.dims.size() < 2 || indices(x) > most_entries / x.size) return false;
     const auto d = static_cast<size_t>(x.over);
     const std::vector<int64_t> taps = std::exchange(x.address, {});
     for (int64_t o = 0; o < w_.space[d]; ++o)
@@ -314,16 +324,9 @@ class Matcher {
     place_ = place;
     w_.place_of.assign(outer_, {});
     for (WindowDim& dim : w_.dims) dim.place.assign(dim.address.size(), 0);
-    std::vector<int32_t> open{place};
-    while (!open.empty()) {
-      const int32_t i = open.back();
-      open.pop_back();
-      if (const Expr& e = expr(i); e.op == ExprOp::add)
-        open.push_back(e.in[0]), open.push_back(e.in[1]);
-      else if (!add_place(i))
-        return false;
-    }
-    return w_.fold == WindowFold::max && grows();
+    const auto parts = parts_of(place, ExprOp::add);
+    return parts && std::all_of(parts->begin(), parts->end(), [&](int32_t i) { return add_place(i); }) &&
+           w_.fold == WindowFold::max && grows();
   }
   bool add_place(int32_t i) {
     const DimSet set = dims(i);
@@ -335,6 +338,7 @@ class Matcher {
     if ((set & row()) == 0) {
       if (std::popcount(set) != 1) return false;
       const auto d = static_cast<size_t>(std::countr_zero(set));
+      if (w_.space[d] > most_entries) return false;
       std::vector<int64_t>& table = w_.place_of[d];
       table.resize(static_cast<size_t>(w_.space[d]), 0);
       std::optional<int64_t> part = 0;

@@ -23,6 +23,7 @@ namespace npusim::cpu {
 namespace {
 
 constexpr size_t most_axes = 3;
+constexpr int most_tries = 4;  // sums whose tables are made
 
 // A dimension of the space, and of each index along it `taps` places, in elements, and weights: tables by tap, then
 // index. Dimensions that are not resampled have one place and no weight.
@@ -49,10 +50,12 @@ class Matcher {
 
   std::optional<Resampling> run() {
     if (k_.space.empty()) return std::nullopt;
-    for (size_t i = k_.exprs.size(); i-- > 0;) {
+    int left = most_tries;
+    for (size_t i = k_.exprs.size(); i-- > 0 && left > 0;) {
       if (k_.exprs[i].op != ExprOp::add || k_.exprs[i].type != Scalar::f32) continue;
       r_ = {}, leaves_.clear();
       if (!visit(static_cast<int32_t>(i), 0) || r_.axes.empty() || r_.axes.back().dim + 1 != k_.space.size()) continue;
+      --left;
       if (!fill_tables()) continue;
       make_rest(static_cast<int32_t>(i));
       const auto reads = [&](const Access& a) { return a.arg == r_.arg; };
@@ -88,13 +91,15 @@ class Matcher {
       return level == r_.axes.size();
     }
     if (level == most_axes) return false;
-    std::vector<int32_t> parts;
+    std::vector<int32_t> parts;  // the last one first
     for (int32_t at = i;; at = expr(at).in[0]) {
+      if (parts.size() == static_cast<size_t>(most_resampled)) return false;
       const bool sum = expr(at).op == ExprOp::add;
-      parts.insert(parts.begin(), sum ? expr(at).in[1] : at);
+      parts.push_back(sum ? expr(at).in[1] : at);
       if (!sum) break;
     }
-    if (parts.size() < 2 || parts.size() > static_cast<size_t>(most_resampled)) return false;
+    if (parts.size() < 2) return false;
+    std::reverse(parts.begin(), parts.end());
     Axis axis{.taps = static_cast<int64_t>(parts.size())};
     std::vector<int32_t> inner;
     for (int32_t part : parts) {
@@ -107,7 +112,8 @@ class Matcher {
       inner.push_back(expr(part).in[1 - w]);
     }
     if (level == r_.axes.size()) {
-      if (!leaves_.empty()) return false;
+      const auto same = [&](const Axis& other) { return other.dim == axis.dim; };  // resampled twice along one
+      if (!leaves_.empty() || std::any_of(r_.axes.begin(), r_.axes.end(), same)) return false;
       r_.axes.push_back(axis);
     } else if (r_.axes[level].weights != axis.weights) {
       return false;

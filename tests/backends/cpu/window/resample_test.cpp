@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/loops/check.h"
-#include "base/threads.h"
+#include "backends/cpu/window/check_step.h"
 
 namespace npusim::cpu {
 namespace {
@@ -58,27 +57,10 @@ Kernel kernel_of(const Form& f) {
 }
 
 bool run_as_interpreted(const Form& f, unsigned seed, int threads) {
-  const Kernel kernel = kernel_of(f);
-  const auto problems = check_kernel(kernel);
-  EXPECT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(kernel);
   Check check;
   check.seed = seed, check.tolerance = 2e-5;
   if (seed % 3 == 0) check.special = {0, -0.0, 1, std::nan("")};
-  const Memory start = random_arguments(kernel, check);
-  Memory expected = start, actual = start;
-  evaluate(kernel, pointers(kernel, expected), false);
-  std::vector<Binding> bindings;
-  for (auto& argument : actual) bindings.push_back({argument.data(), false});
-  const ThreadCount limit(threads);
-  Context context;
-  context.threads = threads;
-  const std::unique_ptr<BoundStep> step = make_resample_step(kernel, bindings, context);
-  if (!step) return false;
-  std::vector<std::byte> scratch(step->scratch_bytes() + 64, std::byte{0xff});
-  step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
-  step->run();
-  compare(kernel, expected, actual, check);
-  return true;
+  return step_is_as_interpreted(kernel_of(f), check, threads, make_resample_step);
 }
 
 TEST(Resampling, IsThatOfTheInterpreter) {
@@ -101,6 +83,23 @@ TEST(Resampling, IsThatOfTheInterpreter) {
 TEST(Resampling, OfWeightsOfSeveralDimensionsIsLeftToLoops) {
   EXPECT_FALSE(run_as_interpreted({.sides = {{5, 8, 2}, {6, 9, 2}}, .crossed = true}, 1, 1));
   EXPECT_FALSE(run_as_interpreted({.sides = {{5, 8, 2}, {6, 9, 2}}, .channels = 64, .last = true}, 1, 1));
+}
+
+// Rows that are resampled twice along themselves, one sum within the other; also all of one element.
+TEST(Resampling, TwiceAlongOneDimensionIsLeftToLoops) {
+  for (const int64_t apart : {0, 1}) {
+    constexpr int64_t columns = 40;
+    KernelBuilder k({3, columns});
+    const int from = k.input({DType::f32, {3, 50}});
+    const auto element = [&](int64_t ahead) {
+      return k.load(from, std::vector<Coord>{k.dim(0), Coord(min(k.index(1) + (ahead * apart + 1), 49))});
+    };
+    const Ex along = k.cast(k.index(1), Scalar::f32), one = along * 0.25 + 1.0, two = along * -0.5 + 2.0;
+    const auto pair = [&](int64_t ahead) { return element(ahead) * one + element(ahead + 1) * two; };
+    const Ex sum = pair(0) * (along * 0.125) + pair(3) * (1.0 - along * 0.125);
+    k.store(k.output({DType::f32, {3, columns}}), std::vector<Coord>{k.dim(0), k.dim(1)}, sum);
+    step_is_as_interpreted(k.finish("twice"), {}, 2, make_resample_step);
+  }
 }
 
 }  // namespace

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backends/cpu/loops/check.h"
-#include "base/threads.h"
+#include "backends/cpu/window/check_step.h"
 
 namespace npusim::cpu {
 namespace {
@@ -96,28 +95,11 @@ Kernel kernel_of(const Form& f) {
 
 // Whether the kernel is one of windows; then its results are checked.
 bool run_as_interpreted(const Form& f, unsigned seed, int threads) {
-  const Kernel kernel = kernel_of(f);
-  const auto problems = check_kernel(kernel);
-  EXPECT_TRUE(problems.empty()) << problems[0] << "\n" << to_text(kernel);
   Check check;
   check.seed = seed, check.tolerance = 2e-5;
   if (seed % 2 == 0) check.special = {0, 1, 1, -0.0, -std::numeric_limits<double>::infinity(), 2};
   if (seed % 4 == 0) check.special.push_back(std::nan(""));
-  const Memory start = random_arguments(kernel, check);
-  Memory expected = start, actual = start;
-  evaluate(kernel, pointers(kernel, expected), false);
-  std::vector<Binding> bindings;
-  for (auto& argument : actual) bindings.push_back({argument.data(), false});
-  const ThreadCount limit(threads);
-  Context context;
-  context.threads = threads;
-  const std::unique_ptr<BoundStep> step = make_window_step(kernel, bindings, context);
-  if (!step) return false;
-  std::vector<std::byte> scratch(step->scratch_bytes() + 64, std::byte{0xff});
-  step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
-  step->run();
-  compare(kernel, expected, actual, check);
-  return true;
+  return step_is_as_interpreted(kernel_of(f), check, threads, make_window_step);
 }
 
 TEST(Windows, AreThoseOfTheInterpreter) {
