@@ -1,5 +1,6 @@
 """What a program chooses by rank (argmax, topk, sort), and PyTorch's run that chooses the same: where scores lie nearer than
-a dtype resolves, both choices are right, and what follows is to be compared with a run that made the same one."""
+a dtype resolves, or are the same integers, both choices are right, and what follows is to be compared with a run that made
+the same one."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -22,12 +23,12 @@ Choice = tuple[str, torch.Tensor]  # an operator and places
 
 
 def with_choices(exported: Any) -> tuple[Any, list[tuple[str, str]]]:
-    """The export with the places that calls choose by real scores among its outputs; their operators and names there."""
+    """The export with the places that calls choose among its outputs; their operators and names there."""
     shown = copy.copy(exported)
     shown.ir = {**exported.ir, "graph_outputs": list(exported.ir["graph_outputs"])}
     found = []
     for node in exported.ir["nodes"]:
-        if node["op_type"] in CHOICES and "float" in node["inputs"][0]["dtype"]:
+        if node["op_type"] in CHOICES:
             name, place = CHOICES[node["op_type"]]
             tensor = {**node["outputs"][place], "producer_node": node["name"], "producer_output_idx": place}
             tensor["name"] = f"choice {len(found)}"
@@ -37,9 +38,9 @@ def with_choices(exported: Any) -> tuple[Any, list[tuple[str, str]]]:
 
 
 class Choosing(TorchDispatchMode):
-    """Calls that choose by real scores give what they are told to, in their order. `ties` is how many places are others
-    than PyTorch's own, of `places`, `steps` the most that such a place has lost: by how much its score is worse, in steps
-    of the dtype at the largest score that the call could choose."""
+    """Calls that choose give what they are told to, in their order. `ties` is how many places are others than PyTorch's
+    own, of `places`, `steps` the most that such a place has lost: by how much its score is worse, in steps of the dtype at
+    the largest score that the call could choose; of integers without limit, where it is worse at all."""
 
     def __init__(self, told: Sequence[Choice], dtype: torch.dtype) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class Choosing(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = op(*args, **kwargs)
-        if str(op) not in CHOICES or not args[0].is_floating_point():
+        if str(op) not in CHOICES:
             return result
         name, _ = CHOICES[str(op)]
         own = result[1] if isinstance(result, (tuple, list)) else result
@@ -79,9 +80,9 @@ class Choosing(TorchDispatchMode):
         ):
             raise ValueError("places that there are not, or one of them twice")
         best, found = scores.gather(dim, mine), scores.gather(dim, theirs)
-        size = torch.where(best.isfinite() & (best.abs() < 1e4), best.abs(), 0).amax(dim, keepdim=True)
-        step = size.double() * torch.finfo(self.dtype).eps
-        a, b = best, found
+        a, b = best.double(), found.double()
+        size = torch.where(a.isfinite() & (a.abs() < 1e4), a.abs(), 0).amax(dim, keepdim=True)
+        step = size * (torch.finfo(self.dtype).eps if scores.is_floating_point() else 0)
         if _argument(op, args, kwargs, "sorted") is False:
             a, b = a.sort(dim).values, b.sort(dim).values
         steps = torch.where(a == b, 0, (a - b).abs() / step)  # where both are -inf too

@@ -39,14 +39,25 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 def weight_of(program: torch.export.ExportedProgram, spec: Any) -> torch.Tensor:
     """The value of a weight. Raises UnsupportedError where the program has none."""
     for values in (program.state_dict, program.constants):
-        if isinstance(values.get(spec.target), torch.Tensor):
-            return values[spec.target]
+        value = values.get(spec.target)
+        if isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value):
+            reason = "is a value inside a transformation of torch.func, which torch.export does not trace"
+            raise UnsupportedError([Problem(f"constant '{spec.target}'", reason)])
+        if isinstance(value, torch.Tensor):
+            return value
     raise UnsupportedError([Problem(f"weight '{spec.target}'", "the exported program has no value for it")])
+
+
+def memory_of(value: torch.Tensor) -> int:
+    """Whose memory a weight is in. One without memory of the usual kind, as sparse ones are, has its own."""
+    return value.untyped_storage()._cdata if value.layout is torch.strided else id(value)
 
 
 def place_of(value: torch.Tensor) -> tuple[Any, ...]:
     """Where a weight is: those with the same place are one."""
-    return (value.untyped_storage()._cdata, value.storage_offset(), value.shape, value.stride(), value.dtype)
+    if value.layout is not torch.strided:
+        return (memory_of(value),)
+    return (memory_of(value), value.storage_offset(), value.shape, value.stride(), value.dtype)
 
 
 def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -57,7 +68,7 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     specs = {spec.arg.name: spec for spec in signature.input_specs}
     given = [node for node in graph.nodes if node.op == "placeholder"]
     weights = {node.name: weight_of(program, specs[node.name]) for node in given if specs[node.name].kind in WEIGHTS}
-    shared = len({value.untyped_storage()._cdata for value in weights.values()}) < len(weights)
+    shared = len({memory_of(value) for value in weights.values()}) < len(weights)
     reshaped = any(_reshapes(node) for node in graph.nodes)
     parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
     _check_written(node for part in parts for node in part.graph.nodes)
@@ -83,11 +94,11 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
         value, target = weights[node.name], specs[node.name].target
         if node.users and (first := owners.setdefault(place_of(value), node)) is not node:
             node.replace_all_uses_with(first)
-        if value.untyped_storage()._cdata in memory:
+        if memory_of(value) in memory:
             for values in (state_dict, constants):
                 if target in values:
                     values[target] = _apart(value, target in program.state_dict)
-        memory.add(value.untyped_storage()._cdata)
+        memory.add(memory_of(value))
     module.recompile()
     return rebuilt(program, module, state_dict=state_dict, constants=constants)
 

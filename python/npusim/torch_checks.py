@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
+from .torch_aliases import copied, rebuilt
+from .torch_rows import call
 
 ATEN = torch.ops.aten
 ASSERTIONS = {ATEN._assert_async.default, ATEN._assert_async.msg}
@@ -30,6 +33,37 @@ def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Grap
         else:
             found.append(program.state_dict.get(spec.target, program.constants.get(spec.target)))
     return found
+
+
+def without_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with the checks of what a factorisation says of itself as assertions of tensors, where PyTorch has them in
+    an order that tokens keep. Raises UnsupportedError for other calls with effects."""
+    given = program.graph_signature
+    if not any(spec.kind == InputKind.TOKEN for spec in given.input_specs):
+        return program
+    module = copied(program.graph_module)
+    graph = module.graph
+    for node in [node for node in graph.nodes if node.target == torch.ops.higher_order.with_effects]:
+        _, op, *args = node.args
+        if op != ATEN._linalg_check_errors.default:
+            raise UnsupportedError([Problem(f"node '{node.name}' ({op})", "has an effect besides its result")])
+        with graph.inserting_before(node):
+            fine = call(graph, ATEN.all.default, call(graph, ATEN.eq.Scalar, args[0], 0))
+            graph.call_function(ATEN._assert_async.msg, (fine, f"{args[1]} of what has none"))
+    inputs = [spec for spec in given.input_specs if spec.kind != InputKind.TOKEN]
+    outputs = [spec for spec in given.output_specs if spec.kind != OutputKind.TOKEN]
+    returned = graph.output_node()
+    kept = zip(given.output_specs, returned.args[0], strict=True)
+    returned.args = (tuple(value for spec, value in kept if spec.kind != OutputKind.TOKEN),)
+    for node in reversed(graph.nodes):  # the tokens' walk
+        if not node.users and node.target in (operator.getitem, torch.ops.higher_order.with_effects):
+            graph.erase_node(node)
+    nodes = [node for node in graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(nodes, given.input_specs, strict=True):
+        if spec.kind == InputKind.TOKEN:
+            graph.erase_node(node)
+    module.recompile()
+    return rebuilt(program, module, graph_signature=ExportGraphSignature(inputs, outputs))
 
 
 def hold_assertions(graph: torch.fx.Graph) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
 from torch._subclasses import FakeTensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from . import _core
@@ -23,6 +24,7 @@ from .session import Session
 from .torch_checks import hold_assertions
 from .torch_decompose import decompositions
 from .torch_graph import Graph, attribute
+from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
 
 log = logging.getLogger("npusim")
@@ -171,6 +173,9 @@ class _Compiled:
         problems: list[Problem] = []
         ir = Graph(problems)
         graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # eager PyTorch's stays as it is
+        with unset_fake_temporarily():  # the passes compute with numbers of their own
+            for spell_out in SPELLED_OUT:
+                spell_out(graph.graph)
         hold_assertions(graph.graph)
         inputs: list[dict[str, Any]] = []
         weights: list[dict[str, Any]] = []
@@ -207,8 +212,10 @@ class _Compiled:
         return {"model_name": "graph", **top, "nodes": ir.nodes}
 
     def read_outputs(self, output: torch.fx.Node, ir: Graph) -> list[dict[str, Any]]:
+        """The traced tensors are those of the graph that was given: they say where an output lies in memory."""
         outputs = []
-        for position, node in enumerate(output.args[0]):  # type: ignore[arg-type, union-attr]
+        given = self.graph.graph.output_node().args[0]
+        for position, (node, traced) in enumerate(zip(output.args[0], given, strict=True)):  # type: ignore[arg-type]
             if not isinstance(node, torch.fx.Node):
                 self.outputs.append(node)
                 continue
@@ -222,7 +229,7 @@ class _Compiled:
                 outputs.append(
                     {**ref.tensor, "name": name, "producer_node": ref.node, "producer_output_idx": ref.index}
                 )
-            self.outputs.append((names, node.meta["val"]))
+            self.outputs.append((names, traced.meta["val"]))
         self.shared = _shared_memories([out[1] for out in self.outputs if isinstance(out, tuple)])
         return outputs
 

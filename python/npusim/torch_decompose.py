@@ -17,27 +17,45 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from .machine import is_op_supported
 from .torch_aliases import rebuilt, separated
 from .torch_bytes import BYTES
+from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 
 Form = Callable[..., Any]
 MAKES_COMPLEX = {"complex", "polar"}  # of real numbers
+REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
 
 
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
-    table, whole, apart = decompositions(), set[OpOverload](), separated(program)
+    table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(program))
     while True:
-        # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
-        with torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True):
-            found = apart.run_decompositions({op: form for op, form in table.items() if op not in whole})
-        origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, program)}
+        found = _run(apart, {op: form for op, form in table.items() if op not in whole})
+        origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}
         taken_apart = {op for op in table if op._opname in origins}
         if taken_apart <= whole:
             constants = {**found.constants, **program.constants}
-            return rebuilt(found, found.graph_module, state_dict=program.state_dict, constants=constants)
+            return without_tokens(
+                rebuilt(found, found.graph_module, state_dict=program.state_dict, constants=constants)
+            )
         whole |= taken_apart
+
+
+def _run(program: torch.export.ExportedProgram, table: dict[OpOverload, Form]) -> torch.export.ExportedProgram:
+    # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
+    with torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True):
+        return program.run_decompositions(table)
+
+
+def _without_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """With the calls of regions (of autocast, of gradients, of vmap) in the program's own graph, where each says what it came
+    of."""
+    return _run(program, {}) if any(_is_region(node.target) for node in _calls(program)) else program
+
+
+def _is_region(call: Any) -> bool:
+    return call in REGIONS or getattr(call, "__module__", "") == "torch._functorch.predispatch"
 
 
 def decompositions() -> dict[OpOverload, Form]:

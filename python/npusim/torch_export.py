@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
-from .torch_aliases import place_of, weight_of
+from .torch_aliases import memory_of, place_of, weight_of
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
@@ -275,7 +275,7 @@ class _Writer:
             if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and (
                 node.users or node.name in changed
             ):
-                owners.setdefault(weight_of(self.program, spec).untyped_storage()._cdata, []).append(node.name)
+                owners.setdefault(memory_of(weight_of(self.program, spec)), []).append(node.name)
         for names in owners.values():
             if len(names) > 1 and changed & set(names):
                 self.problems.append(Problem(f"weight '{names[0]}'", f"is changed in place and shares memory: {names}"))

@@ -158,7 +158,11 @@ class _Settling:
         class Run(torch.fx.Interpreter):
             def run_node(self, node: torch.fx.Node) -> Any:
                 args = self.fetch_args_kwargs_from_env(node)[0] if node in sources else ()
-                result = super().run_node(node)
+                try:
+                    result = super().run_node(node)
+                except Exception as error:
+                    reason = f"raises {type(error).__name__} with the example: {str(error).partition(chr(10))[0]}"
+                    raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", reason)]) from error
                 if _depends(node) or _is_number(node):
                     found[node] = pytree.tree_map(_shape_of, result)
                 if node in sources:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.fx.experimental.sym_node import SymNode
 from torch.overrides import TorchFunctionMode
 
 from .errors import Problem, UnsupportedError
@@ -45,6 +46,8 @@ def following_example() -> Iterator[None]:
     fake = torch._subclasses.fake_utils
     compare = fake._check_fake_real_tensors
     fake._check_fake_real_tensors = lambda *_, **__: None
+    whole, real = SymNode.guard_int, SymNode.guard_float
+    SymNode.guard_int, SymNode.guard_float = _compared(whole, torch.SymInt), _compared(real, torch.SymFloat)
     try:
         with torch._functorch.config.patch(
             fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
@@ -52,6 +55,21 @@ def following_example() -> Iterator[None]:
             yield
     finally:
         fake._check_fake_real_tensors = compare
+        SymNode.guard_int, SymNode.guard_float = whole, real
+
+
+def _compared(guard: Callable[..., Any], symbolic: Callable[[SymNode], Any]) -> Callable[..., Any]:
+    """Of `int()` and `float()` of a number that values decide: as is, and a condition of the graph says so. PyTorch writes the
+    conditions of branches, but none of what was computed with fractions and became a number of Python."""
+
+    def guarded(self: SymNode, file: str, line: int) -> Any:
+        known = self.expr.xreplace(self.shape_env.real_tensor_prop_unbacked_vals)
+        if known.is_number and any(not number.is_integer for number in self.expr.free_symbols):
+            holds = symbolic(self) == (int(known) if symbolic is torch.SymInt else float(known))
+            torch.ops.aten._assert_scalar.default(holds, f"Runtime assertion failed for expression Eq({self.expr}, {known})")
+        return guard(self, file, line)
+
+    return guarded
 
 
 @contextlib.contextmanager

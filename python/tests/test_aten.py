@@ -188,3 +188,57 @@ print(next(iter(out.values())).shape, "torch" in sys.modules)
     assert run.returncode == 0, run.stderr
     assert "aten.linalg_inv.default has no kernel, and there is no plugin that could ask ATen: /nowhere.so" in run.stdout
     assert run.stdout.endswith("(5, 3) False\n")
+
+
+def in_autocast(function, x):
+    with torch.autocast("cpu", enabled=False):
+        return function(x)
+
+
+def in_gradients(function, x):
+    with torch.enable_grad():
+        return function(x)
+
+
+def in_both(function, x):
+    return in_autocast(lambda x: in_gradients(function, x) * 2, x) + 1
+
+
+def mapped(function, x):
+    return torch.func.vmap(function)(x)
+
+
+FACTORISED = {  # what is computed; whether a matrix of zeros has none
+    "cholesky": (LINALG.cholesky, True),
+    "inv": (LINALG.inv, True),
+    "solve": (lambda x: LINALG.solve(x, x * 2), True),
+    "lu_factor": (lambda x: LINALG.lu_factor(x)[0], True),
+    "det": (LINALG.det, False),
+    "eigvalsh": (LINALG.eigvalsh, False),
+    "pinv": (LINALG.pinv, False),
+    "svdvals": (LINALG.svdvals, False),
+}
+
+
+@pytest.mark.parametrize("region", [in_autocast, in_gradients, in_both, mapped])
+@pytest.mark.parametrize("name", FACTORISED)
+def test_what_may_end_the_run_does_in_regions_too(region, name):
+    function, ends = FACTORISED[name]
+    model = Fn(lambda x: region(function, x))
+    x = torch.rand(3, 4, 4, generator=torch.Generator().manual_seed(1))
+    x = x @ x.mT + torch.eye(4)
+    session = npusim.Session(npusim.compile(npusim.export(model, (x,)), dtype="float32"))
+    assert np.allclose(session.run(x)["output"], model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    x[1] = 0
+    if ends:
+        with pytest.raises(RuntimeError):
+            model(x)
+        with pytest.raises(npusim.Error, match="singular|not positive|an assertion does not hold|zero"):
+            session.run(x)
+    else:
+        assert np.allclose(session.run(x)["output"], model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_transformations_that_torch_export_does_not_trace():
+    with pytest.raises(npusim.UnsupportedError, match="a transformation of torch.func"):
+        npusim.export(Fn(lambda x: torch.func.grad(lambda a: (a**2).sum())(x)), (torch.ones(3),))

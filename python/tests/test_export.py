@@ -244,6 +244,33 @@ def test_autocast_casts():
     assert np.allclose(found, forward(None, X).detach().float().numpy(), atol=0.02)
 
 
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_sparse_csc", "to_mkldnn"])
+def test_weights_without_memory_matter_where_they_are_read(layout, persistent):
+    def forward(m, x):
+        return m.held @ x if m.reads else x * 2
+
+    model = Function(forward)
+    model.register_buffer("held", getattr(torch.eye(4), layout)(), persistent=persistent)
+    model.reads = False
+    exported = npusim.export(model, (X,))
+    assert not exported.weights
+    assert np.array_equal(npusim.Session(npusim.compile(exported, dtype="float32")).run(X)["output"], (X * 2).numpy())
+    model.reads = True
+    with pytest.raises(npusim.UnsupportedError, match="weight 'held': is sparse or quantized"):
+        npusim.export(model, (torch.ones(4, 3),))
+
+
+def test_what_the_example_ends_with_is_said():
+    linear = nn.Linear(3, 3)  # what forward() closes over is not cast with the model
+
+    def forward(m, x):
+        return linear(x.reshape(-1)[x.reshape(-1) > 0][:3])
+
+    with pytest.raises(npusim.UnsupportedError, match="must have the same dtype"):
+        npusim.export(Function(forward), (X.abs().add(1).bfloat16(),))
+
+
 class Cache(nn.Module):
     """Keeps rows, and counts them."""
 

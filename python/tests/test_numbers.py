@@ -1,5 +1,8 @@
 """Numbers that a program reads from tensors of its own, and calls that are mapped."""
 
+import math
+import warnings
+
 import npusim
 import numpy as np
 import pytest
@@ -344,3 +347,56 @@ def test_assertions_without_a_message():
     assert np.array_equal(session.run(X, torch.tensor(3))["output"], (X * 2).numpy())
     with pytest.raises(npusim.BadInputError):
         session.run(X, torch.tensor(-1))
+
+
+def whole_of(m, x, p):
+    return x - int(-p.item())
+
+
+def whole_of_a_product(m, x, p):
+    return x * 2 if int(p.item() * 2) % 2 else x * 3
+
+
+def whole_as_a_size(m, x, p):
+    return torch.ones(int(p.item())).sum() * x
+
+
+def whole_of_a_step(m, x, p):
+    return torch.arange(0, int(torch.ceil(p / 0.5).item()), dtype=torch.float32).sum() * x
+
+
+def whole_among_values(m, x, p):
+    return torch.isin(x.round(), int(p.item())) * x
+
+
+def real(m, x, p):
+    return x * float(p.item() * 2)
+
+
+def floors(m, x, p):
+    return x + math.floor(p.item()) - math.ceil(p.item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize(
+    "function", [whole_of, whole_of_a_product, whole_as_a_size, whole_of_a_step, whole_among_values, real, floors]
+)
+def test_what_python_makes_of_a_fraction_is_checked(function, dtype):
+    """A run gives what the model gives, or ends by name."""
+    x, example = X.clone(), torch.tensor(2.25, dtype=dtype)
+    model = CallsWithSelf(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = npusim.Session(npusim.compile(npusim.export(model, (x, example)), dtype="float32"))
+    assert np.allclose(session.run(x, example)["output"], model(x, example).numpy())
+    right = 0
+    for number in (2.0, 2.3, 2.4, 2.5, 2.75, 3.25, 7.0, 0.0, -0.5, -1.5, -2.25):
+        p = torch.tensor(number, dtype=dtype)
+        try:
+            found = session.run(x, p)["output"]
+        except npusim.BadInputError as error:
+            assert "an assertion does not hold" in str(error)
+            continue
+        assert np.allclose(found, model(x, p).numpy(), rtol=1e-3)
+        right += 1
+    assert right or function is real

@@ -263,6 +263,62 @@ def test_inputs_that_overlap(case):
         assert torch.equal(one, other)
 
 
+ORDERS = {
+    "row-major": lambda: torch.arange(24.0).view(1, 2, 3, 4),
+    "channels last": lambda: torch.arange(24.0).view(1, 2, 3, 4).to(memory_format=torch.channels_last),
+    "turned": lambda: torch.arange(24.0).view(1, 2, 3, 4).transpose(2, 3).clone(),
+    "reversed": lambda: torch.arange(24.0).view(4, 3, 2, 1).permute(3, 2, 1, 0).clone(),
+    "with gaps": lambda: torch.arange(48.0).view(1, 2, 3, 8)[..., ::2],
+    "a view": lambda: torch.arange(24.0).view(4, 3, 2, 1).permute(3, 2, 1, 0),
+}
+PARTS = {
+    "a channel": lambda m: m[:, 1],
+    "rows": lambda m: m[:, :, 1:],
+    "every other": lambda m: m[..., ::2],
+    "whole": lambda m: m.view_as(m),
+    "turned": lambda m: m.transpose(1, 2),
+    "one": lambda m: m[0, 1, 2, 1:2],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_inputs_that_overlap_in_any_order(order):
+    uses = (
+        lambda a, u: (u.add_(1), a * 2),
+        lambda a, u: (a.mul_(2), u + 1),
+        lambda a, u: (a.sum(), u.mul_(3).sum(0)),
+    )
+    for part in PARTS.values():
+        for use in uses:
+            ours, theirs = ORDERS[order](), ORDERS[order]()
+            torch.compiler.reset()
+            with torch.no_grad():
+                found = torch.compile(use, backend="npusim")(ours, part(ours))
+            wanted = use(theirs, part(theirs))
+            assert torch.equal(ours, theirs), (order, part, use)
+            for one, other in zip(found, wanted, strict=True):
+                assert torch.equal(one, other)
+
+
+ADDRESSED = {
+    "read": lambda x: torch.as_strided(x.clone(), (5,), (2,)),
+    "of a result": lambda x: (x + 1).as_strided((3, 4), (4, 1)),
+    "from a place": lambda x: (x * 2).as_strided((2, 3), (3, 1), 2),
+    "replaced": lambda x: torch.as_strided_scatter(x, torch.ones(3), (3,), (2,)),
+    "in place": lambda x: (x + 0).as_strided_((2, 2), (1, 3)),
+    "of a copy": lambda x: torch.empty_like(x).copy_(x).as_strided((6,), (1,)),
+    "of all": lambda x: x.relu().as_strided((24,), (1,)),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", ADDRESSED)
+def test_what_addresses_memory(kind, order):
+    x = ORDERS[order]()
+    found = torch.compile(ADDRESSED[kind], backend="npusim")(x)
+    assert torch.equal(found, ADDRESSED[kind](ORDERS[order]()))
+
+
 SHARED = {
     "a part": lambda y: y[1:],
     "turned": lambda y: y.view(2, 2).t(),
