@@ -17,6 +17,7 @@ struct Choice {
   const Kernel& k;
   size_t outer;  // dimensions that are not the row
   bool reduces = false, scans = false;
+  bool alone = false;                // one operation, which memory is enough for
   int64_t elements = tile_elements;  // of a tile
 
   bool in_row(int d) const { return d >= 0 && static_cast<size_t>(d) >= outer; }
@@ -29,10 +30,21 @@ struct Choice {
     for (const Store& s : k.stores) f(s.access, 2.0);
   }
 
+  // What is the same for all of a row is reached once.
+  double share_of_row(const Access& a) const {
+    double share = 1;
+    for (size_t d = outer; d < k.space.size(); ++d) {
+      if (a.strides[d] != 0 || !a.terms.empty()) return 1;
+      share /= static_cast<double>(std::max<int64_t>(k.space[d], 1));
+    }
+    return share;
+  }
+
   // How well accesses run with unit steps along d.
   double column_score(int d) const {
     double score = 0;
     each_access([&](const Access& a, double weight) {
+      weight *= share_of_row(a);
       const int64_t stride = a.strides[static_cast<size_t>(d)];
       score += weight * (stride == 1 ? 1.0 : stride == -1 ? 0.9 : stride == 0 ? 0.6 : 0.0);
     });
@@ -48,13 +60,13 @@ struct Choice {
     return best;
   }
 
-  // A dimension with unit stride where the columns have none: the tile transposes.
+  // A dimension with unit stride, forward or back, where the columns have none: the tile transposes.
   int transposed_row(int column) const {
     int found = -1;
     each_access([&](const Access& a, double) {
       if (std::abs(a.strides[static_cast<size_t>(column)]) < 2) return;
       for (int d = 0; d < rank(); ++d)
-        if (d != column && a.strides[static_cast<size_t>(d)] == 1 && extent(d) >= 4) found = d;
+        if (d != column && std::abs(a.strides[static_cast<size_t>(d)]) == 1 && extent(d) >= 4) found = d;
     });
     return found;
   }
@@ -87,6 +99,13 @@ struct Choice {
   }
 };
 
+// Of so many columns as many as fill whole blocks, which instructions read and write where they lie; the others are a
+// tile of their own. 0: too few for two.
+int64_t in_place_columns(int64_t columns) {
+  constexpr int64_t least = 8 * lane_block;
+  return columns % lane_block == 0 ? columns : columns >= least ? columns / lane_block * lane_block : 0;
+}
+
 void choose_extents(Plan& plan, const Choice& c) {
   const int64_t columns = c.extent(plan.column_dim), rows = c.extent(plan.row_dim);
   const bool transposes = plan.row_dim >= 0 && c.transposed_row(plan.column_dim) == plan.row_dim;
@@ -99,6 +118,8 @@ void choose_extents(Plan& plan, const Choice& c) {
     return;
   } else {
     plan.tile_columns = std::min(columns, transposes ? 64 : c.elements);
+    if (c.alone && !transposes && in_place_columns(columns) > 0)
+      plan.tile_columns = std::min(in_place_columns(columns), c.elements);
   }
   const int64_t fit = std::max<int64_t>(c.elements / padded(plan.tile_columns), 1);
   plan.tile_rows = transposes ? std::min<int64_t>(rows, std::max<int64_t>(fit, 64)) : std::min(rows, fit);
@@ -106,14 +127,15 @@ void choose_extents(Plan& plan, const Choice& c) {
 
 // A tile's: half as many of chains of wide lanes, so that their registers fit L1, and where the next tile's memory
 // comes there too; more where memory is all that is used, since a tile has its price.
-int64_t elements_of(const Kernel& k, const Choice& c) {
+int64_t elements_of(const Kernel& k, Choice& c) {
   if (c.reduces || c.scans) return tile_elements;
   int wide = 0, computed = 0;
   for (const Expr& e : k.exprs) {
     computed += expr_arity(e.op) > 0;
     wide += expr_arity(e.op) > 0 && (e.type == Scalar::f64 || e.type == Scalar::i64);
   }
-  if (computed <= 1 && c.extent(c.column()) % lane_block == 0) return 4 * tile_elements;
+  c.alone = computed == 1;
+  if (computed <= 1 && in_place_columns(c.extent(c.column())) > 0) return 4 * tile_elements;
   return wide > 4 || is_large(k) ? tile_elements / 2 : tile_elements;
 }
 

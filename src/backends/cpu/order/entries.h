@@ -1,6 +1,7 @@
 // Rows of keys with their places, put in order: entries are all different, so that any way to sort them is stable.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <compare>
 #include <cstdint>
 #include <utility>
@@ -49,20 +50,25 @@ void for_parts(int parts, F&& f) {
   });
 }
 
-// By the highest digit, and within it by comparing: where few entries share one, as of random keys. False: there are
-// more, and nothing is done. Else the entries are in `spare`.
+// By the highest digit, of so many bits that few entries share one where keys are random, and within it by comparing.
+// False: more do, and nothing is done. Else the entries are in `spare`. Of fewer than 2^16 entries.
 template <typename Entry>
-bool sort_by_first_digit(const Entry* entries, Entry* spare, int64_t* counts, int64_t n, int key_bits, int step) {
-  constexpr int64_t few = 24;
+bool sort_by_first_digit(const Entry* entries, Entry* spare, uint16_t* counts, int64_t n, int key_bits, int step) {
+  constexpr int few = 24;
   const int64_t size = int64_t{1} << step;
   const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> (key_bits - step)) & (size - 1); };
-  std::fill(counts, counts + size, 0);
+  std::fill(counts, counts + size, uint16_t{0});
   for (int64_t i = 0; i < n; ++i) ++counts[digit(entries[i])];
   if (*std::max_element(counts, counts + size) > few) return false;
-  int64_t before = 0;
-  for (int64_t d = 0; d < size; ++d) before += std::exchange(counts[d], before);
+  unsigned before = 0;
+  for (int64_t d = 0; d < size; ++d) {
+    const unsigned count = counts[d];
+    counts[d] = static_cast<uint16_t>(before);
+    before += count;
+  }
   for (int64_t i = 0; i < n; ++i) spare[counts[digit(entries[i])]++] = entries[i];
   for (int64_t i = 1; i < n; ++i) {  // none goes further than its digit's first
+    if (!(spare[i] < spare[i - 1])) continue;
     const Entry e = spare[i];
     int64_t at = i;
     for (; at > 0 && e < spare[at - 1]; --at) spare[at] = spare[at - 1];
@@ -79,15 +85,19 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
     std::sort(entries, entries + n);
     return entries;
   }
+  const int first = std::min<int>(std::bit_width(static_cast<uint64_t>(n)) + 1, digit_bits + 2);  // counts of 16 bits
+  if (parts == 1 && n < 1 << 16 && key_bits > first &&
+      sort_by_first_digit(entries, spare, reinterpret_cast<uint16_t*>(counts), n, key_bits, first))
+    return spare;
   const int step = bits_of_digits(n);
   const int64_t size = int64_t{1} << step;
-  if (parts == 1 && key_bits > step && sort_by_first_digit(entries, spare, counts, n, key_bits, step)) return spare;
   for (int shift = 0; shift < key_bits; shift += step) {
     const auto digit = [&](const Entry& e) { return static_cast<int64_t>(e.key() >> shift) & (size - 1); };
     for_parts(parts, [&](int part) {
       int64_t* own = counts + part * digits;
       std::fill(own, own + size, 0);
-      for (int64_t i = n * part / parts; i < n * (part + 1) / parts; ++i) ++own[digit(entries[i])];
+      const int64_t end = n * (part + 1) / parts;
+      for (int64_t i = n * part / parts; i < end; ++i) ++own[digit(entries[i])];
     });
     int64_t before = 0;
     bool all_equal = false;
@@ -99,7 +109,8 @@ Entry* sort_entries(Entry* entries, Entry* spare, int64_t* counts, int64_t n, in
     if (all_equal) continue;
     for_parts(parts, [&](int part) {
       int64_t* own = counts + part * digits;
-      for (int64_t i = n * part / parts; i < n * (part + 1) / parts; ++i) spare[own[digit(entries[i])]++] = entries[i];
+      const int64_t end = n * (part + 1) / parts;
+      for (int64_t i = n * part / parts; i < end; ++i) spare[own[digit(entries[i])]++] = entries[i];
     });
     std::swap(entries, spare);
   }

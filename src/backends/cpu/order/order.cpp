@@ -171,8 +171,9 @@ class OrderStep final : public BoundStep {
     const Sorted* sorted =
         sort_entries(entries, entries + length_, parts > 1 ? counts() : counts_of(thread), length_, bits, parts);
     for_parts(parts, [&](int part) {
-      for (int64_t i = count_ * part / parts; i < count_ * (part + 1) / parts; ++i)
-        at.to[i * to_step_] = sorted[first_ + i].place();
+      const int64_t end = count_ * (part + 1) / parts, step = to_step_;
+      const Sorted* from = sorted + first_;
+      for (int64_t i = count_ * part / parts; i < end; ++i) at.to[i * step] = from[i].place();
     });
   }
 

@@ -107,6 +107,46 @@ TEST(Loops, RareFunctionsLaneByLane) {
   }
 }
 
+// Floats of every size, and those around where one way to compute ends and the next begins.
+TEST(Loops, TangentsToTheLastPlace) {
+  std::mt19937 random(7);
+  std::vector<float> x(40000);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const uint32_t bits = random();
+    std::memcpy(&x[i], &bits, 4);
+    const double edges[] = {std::sqrt(2.0) - 1, std::sqrt(2.0) + 1, 1e10, 8192, 30000, 1e-30, 0};
+    const auto edge = static_cast<float>(edges[i % 7]);
+    if (i % 4 == 0) x[i] = std::uniform_real_distribution<float>(-40, 40)(random);
+    if (i % 4 == 1)  // an edge's neighbours, and those of a multiple of a quarter turn
+      x[i] = std::nextafterf(i % 3 == 0 ? edge : static_cast<float>((random() % 8000) * 0.78539816339744831),
+                             random() % 2 == 0 ? -1e30f : 1e30f);
+    if (i % 4 == 2) x[i] = std::uniform_real_distribution<float>(-9000, 9000)(random);
+  }
+  const auto n = static_cast<int64_t>(x.size());
+  for (const ExprOp op : {ExprOp::tan, ExprOp::atan}) {
+    KernelBuilder b({n});
+    b.store(b.output({DType::f32, {n}}), b.unary(op, b.load_broadcast(b.input({DType::f32, {n}}))));
+    const Kernel kernel = b.finish("tangents");
+    on_every_instruction_set([&] {
+      std::vector<float> out(x.size());
+      void* args[] = {x.data(), out.data()};
+      Loops(kernel, 1).run(args);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want =
+            op == ExprOp::tan ? std::tan(static_cast<double>(x[i])) : std::atan(static_cast<double>(x[i]));
+        if (std::isnan(want)) {
+          EXPECT_TRUE(std::isnan(out[i])) << x[i];
+          continue;
+        }
+        const float size = std::fabs(static_cast<float>(want));
+        const double place = static_cast<double>(std::nextafterf(size, 1e38f)) - size;
+        EXPECT_LE(std::fabs(out[i] - want), 0.8 * place) << expr_op_name(op) << " of " << x[i];
+        EXPECT_EQ(std::signbit(out[i]), std::signbit(want)) << expr_op_name(op) << " of " << x[i];
+      }
+    });
+  }
+}
+
 TEST(Loops, EveryBinaryOpAndOperandForm) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (int op = static_cast<int>(ExprOp::add); op <= static_cast<int>(ExprOp::le); ++op)
@@ -263,6 +303,31 @@ TEST(Loops, FlipAndSlice) {
   const std::vector<Coord> at{b.dim(0) * 2, b.dim(1) * -3 + 299};
   b.store(b.output({DType::f32, {5, 100}}), b.load(x, at));
   check_kernel_runs(b.finish("flip"));
+}
+
+TEST(Loops, TurnedByAQuarter) {
+  for (const auto& [n, m] :
+       std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {100, 33}, {3, 700}, {700, 5}, {80, 131}})
+    for (DType dtype : {DType::f32, DType::f16, DType::u8, DType::i64}) {
+      KernelBuilder b({n, m});
+      const int x = b.input({dtype, {m, n}});
+      const std::vector<Coord> forth{b.dim(1), b.dim(0) * -1 + (n - 1)}, back{b.dim(1) * -1 + (m - 1), b.dim(0)};
+      b.store(b.output({dtype, {n, m}}), b.load(x, forth));
+      b.store(b.output({dtype, {n, m}}), b.load(x, back));
+      check_kernel_runs(b.finish("turn"));
+    }
+}
+
+// What is stored once a row does not decide how the row is read.
+TEST(Loops, SeveralResultsOfARow) {
+  for (const auto& [rows, columns] :
+       std::vector<std::pair<int64_t, int64_t>>{{16, 5000}, {33, 64}, {700, 9}, {1, 70}}) {
+    KernelBuilder b({rows, columns}, 1);
+    const Ex x = b.load_broadcast(b.input({DType::f32, {rows, columns}}));
+    for (const Reduction reduction : {Reduction::min, Reduction::max, Reduction::sum})
+      b.store(b.output({DType::f32, {rows}}), std::vector<Coord>{b.dim(0)}, b.reduce(reduction, x));
+    check_kernel_runs(b.finish("results"));
+  }
 }
 
 TEST(Loops, Concat) {

@@ -37,6 +37,20 @@ TEST(Order, GivesWhatTheInterpreterGives) {
   for (int n = 0; n < 600; ++n) run_as_interpreted(test::draw_order(d, n % 20 == 0 ? 3000 : 300), 1 + n % 3);
 }
 
+// Random keys, which are sorted by one digit, beside those of which many share it, where counts are at an end.
+TEST(Order, FewAndManyOfADigit) {
+  Draws d(5);
+  for (const DType dtype : {DType::i32, DType::i64, DType::f32, DType::f64})
+    for (const int64_t n : {63, 64, 1000, 4096, 65535, 65536})
+      for (const bool few : {false, true}) {
+        OrderCase c;
+        c.kernel = test::order_kernel(dtype, {}, n, n, d.chance(0.5));
+        for (const KernelArg& arg : c.kernel.args) c.memory.push_back(make_tensor({arg.dtype, {arg.elements}}));
+        for (int64_t i = 0; i < n; ++i) test::draw_element(d, c.memory[0], i, few);
+        run_as_interpreted(c, 1);
+      }
+}
+
 TEST(Order, SharesALongRow) {
   Draws d(4);
   for (const DType dtype : {DType::boolean, DType::bf16, DType::f32, DType::i64, DType::f64})
