@@ -24,17 +24,37 @@ SplitBehavior parse_behavior(const Field& field) {
   return static_cast<SplitBehavior>(it - names.begin());
 }
 
-void parse_normalizer(std::vector<Normalization>& forms, const Field& field) {
-  if (field.value.is_null()) return;
-  const Field type = member(field, "type");
-  if (string(type) == "NFC")
-    forms.push_back(Normalization::nfc);
-  else if (string(type) == "NFD")
-    forms.push_back(Normalization::nfd);
-  else if (string(type) == "Sequence")
-    for (const Field& part : elements(member(field, "normalizers"))) parse_normalizer(forms, part);
-  else
-    unsupported(type, "null, \"NFC\", \"NFD\", and a Sequence of them");
+void add_parts(const Field& field, const char* list, std::vector<Field>& parts) {
+  if (string(member(field, "type")) != "Sequence") {
+    parts.push_back(field);
+    return;
+  }
+  const Field inner = member(field, list);
+  if (inner.value.is_array() && parts.size() + inner.value.size() > most_parts)
+    unsupported(inner, fmt::format("at most {} steps", most_parts));
+  for (const Field& part : elements(inner)) add_parts(part, list, parts);
+}
+
+// The parts of a Sequence and of those in it, in order; what is no Sequence is its only part.
+std::vector<Field> flattened(const Field& field, const char* list) {
+  std::vector<Field> parts;
+  add_parts(field, list, parts);
+  return parts;
+}
+
+std::vector<Normalization> parse_normalizer(const Field& field) {
+  if (field.value.is_null()) return {};
+  std::vector<Normalization> forms;
+  for (const Field& part : flattened(field, "normalizers")) {
+    const Field type = member(part, "type");
+    if (string(type) == "NFC")
+      forms.push_back(Normalization::nfc);
+    else if (string(type) == "NFD")
+      forms.push_back(Normalization::nfd);
+    else
+      unsupported(type, "null, \"NFC\", \"NFD\", and a Sequence of them");
+  }
+  return forms;
 }
 
 void set_regex(SplitStep& step, const Field& pattern) {
@@ -74,10 +94,7 @@ SplitStep parse_split_step(const Field& field) {
 
 std::vector<SplitStep> parse_pre_tokenizer(const Field& field) {
   if (field.value.is_null()) unsupported(field, "ByteLevel, alone or last in a Sequence");
-  const bool sequence = string(member(field, "type")) == "Sequence";
-  const std::vector<Field> parts = sequence ? elements(member(field, "pretokenizers")) : std::vector<Field>{field};
-  if (parts.size() > most_split_steps)
-    unsupported(member(field, "pretokenizers"), fmt::format("at most {} steps", most_split_steps));
+  const std::vector<Field> parts = flattened(field, "pretokenizers");
   std::vector<SplitStep> steps;
   for (size_t i = 0; i < parts.size(); ++i) {
     steps.push_back(parse_split_step(parts[i]));
@@ -122,6 +139,7 @@ void parse_post_processor(Tokenizer& tokenizer, const Field& field) {
       if (before.size() + after.size() > most_template_tokens)
         unsupported(member(field, "single"), fmt::format("at most {} tokens around the text", most_template_tokens));
     }
+    if (!seen_text) expected(member(field, "single"), "sequence A once");
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
     const auto id_of = [&](const char* key) {
       const std::vector<Field> pair = elements(member(field, key));
@@ -148,18 +166,14 @@ Tokenizer parse_tokenizer(std::string_view text, const std::string& origin) {
   const Field root = {document, origin, ""};
   Tokenizer tokenizer;
   tokenizer.origin = origin;
-  parse_normalizer(tokenizer.normalizations, member(root, "normalizer"));
+  tokenizer.normalizations = parse_normalizer(member(root, "normalizer"));
   std::vector<bool> defined;  // the ids that have a token
   const Field model = member(root, "model");
   parse_model(tokenizer, defined, model);
   parse_added_tokens(tokenizer, defined, member(model, "vocab").value, member(root, "added_tokens"));
   tokenizer.splits = parse_pre_tokenizer(member(root, "pre_tokenizer"));
-  if (const Field post = member(root, "post_processor"); !post.value.is_null()) {
-    if (string(member(post, "type")) == "Sequence")
-      for (const Field& part : elements(member(post, "processors"))) parse_post_processor(tokenizer, part);
-    else
-      parse_post_processor(tokenizer, post);
-  }
+  if (const Field post = member(root, "post_processor"); !post.value.is_null())
+    for (const Field& part : flattened(post, "processors")) parse_post_processor(tokenizer, part);
   const Field decoder = member(root, "decoder");
   if (decoder.value.is_null()) unsupported(decoder, "ByteLevel");
   if (string(member(decoder, "type")) != "ByteLevel") unsupported(member(decoder, "type"), "ByteLevel");

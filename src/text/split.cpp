@@ -22,10 +22,12 @@ struct Piece {
   bool is_match;
 };
 
-// The matches in valid UTF-8 and the gaps between them, in order; an empty match only cuts.
+// The matches in valid UTF-8, empty ones too unless they are where the last one ended, and the gaps between them, in
+// order.
 std::vector<Piece> find_pieces(const pcre2_code* pattern, std::string_view text, Matcher& matcher) {
   std::vector<Piece> pieces;
   size_t done = 0;  // where the last match ended
+  bool any = false;
   for (size_t from = 0; from <= text.size();) {
     const int count = pcre2_match(pattern, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                   PCRE2_NO_UTF_CHECK, matcher.data.get(), matcher.context.get());
@@ -40,9 +42,10 @@ std::vector<Piece> find_pieces(const pcre2_code* pattern, std::string_view text,
       fail(ErrorKind::unsupported,
            "text to tokenize: the split pattern gave up at byte {} of a piece of {} bytes (PCRE2 error {})", from,
            text.size(), count);
-    if (span[0] > done) pieces.push_back({done, span[0], false});
-    if (span[1] > span[0]) pieces.push_back({span[0], span[1], true});
     const bool empty = span[1] == span[0];
+    if (span[0] > done) pieces.push_back({done, span[0], false});
+    if (!empty || !any || span[1] > done) pieces.push_back({span[0], span[1], true});
+    any = true;
     from = done = span[1];
     if (empty) from += from < text.size() ? read_code_point(text.substr(from)).length : 1;
   }
@@ -50,7 +53,8 @@ std::vector<Piece> find_pieces(const pcre2_code* pattern, std::string_view text,
   return pieces;
 }
 
-// Applies the behavior: matches stand alone, vanish, or join the piece before or after them, as in `tokenizers`.
+// Applies the behavior: matches stand alone, vanish, or join the piece before or after them, as in `tokenizers`. Empty
+// matches take part in it.
 std::vector<Piece> apply_behavior(std::vector<Piece> pieces, SplitBehavior behavior) {
   if (behavior == SplitBehavior::isolated) return pieces;
   if (behavior == SplitBehavior::removed) {
@@ -112,7 +116,7 @@ std::vector<std::string_view> split_text(const std::vector<SplitStep>& steps, st
       if (step.invert)
         for (Piece& part : cut) part.is_match = !part.is_match;
       for (const Piece& part : apply_behavior(std::move(cut), step.behavior))
-        next.push_back(piece.substr(part.begin, part.end - part.begin));
+        if (part.end > part.begin) next.push_back(piece.substr(part.begin, part.end - part.begin));
     }
     std::swap(pieces, next);
   }

@@ -85,7 +85,7 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
     }
     if (begin > done) encode_level(tokenizer, text.substr(done, begin - done), level + 1, matcher, ids);
     ids.push_back(token->id);
-    done = std::max(done, end);
+    done = end;  // before `end` of an earlier token where this one is in the white space that the earlier one took
   }
   encode_level(tokenizer, text.substr(done), level + 1, matcher, ids);
 }

@@ -23,8 +23,9 @@ std::span<const CombiningRange> combining_classes();
 // Code points assigned after Unicode 14, with their general category and script; sorted.
 struct NewerRange {
   char32_t first, last;
-  const char* category;  // "Lo"
-  const char* script;    // "Han"
+  const char* category;     // "Lo"
+  const char* script;       // "Han"
+  const char* script_code;  // "Hani"
 };
 std::span<const NewerRange> newer_than_14();
 

@@ -1,4 +1,7 @@
 // The tokens of a tokenizer.json: the model's vocabulary and merges, and the tokens added to it.
+#include <optional>
+#include <set>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -23,8 +26,8 @@ std::array<char32_t, 256> byte_characters() {
   return characters;
 }
 
-// The bytes that a token of the file stands for; a token with a character that stands for no byte is taken literally.
-std::string bytes_of_token(std::string_view token) {
+// The bytes that a token of the file stands for; none where a character stands for no byte.
+std::optional<std::string> mapped_bytes(std::string_view token) {
   static const std::array<int, 512> bytes = [] {
     std::array<int, 512> inverse;
     inverse.fill(-1);
@@ -35,12 +38,15 @@ std::string bytes_of_token(std::string_view token) {
   std::string result;
   for (size_t at = 0; at < token.size();) {
     const CodePoint c = read_code_point(token.substr(at));
-    if (c.value >= bytes.size() || bytes[c.value] < 0) return std::string(token);
+    if (c.value >= bytes.size() || bytes[c.value] < 0) return std::nullopt;
     result += static_cast<char>(bytes[c.value]);
     at += c.length;
   }
   return result;
 }
+
+// What decoding makes of a token: one with a character that stands for no byte is taken literally.
+std::string bytes_of_token(std::string_view token) { return mapped_bytes(token).value_or(std::string(token)); }
 
 void define_token(Tokenizer& tokenizer, std::vector<bool>& defined, const Field& field, int32_t id,
                   std::string_view token) {
@@ -127,12 +133,14 @@ void parse_model(Tokenizer& tokenizer, std::vector<bool>& defined, const Field& 
     tokenizer.unknown = vocabulary_id(vocab.value, string(unknown), unknown);
   tokenizer.fuse_unknown = boolean(member(model, "fuse_unk"), false);
   if (boolean(member(model, "ignore_merges"), false))
-    for (const auto& [token, id] : vocab.value.items())
-      tokenizer.whole_words.emplace(bytes_of_token(token), id.get<int32_t>());
+    for (const auto& [token, id] : vocab.value.items())  // no piece of text is a token that is taken literally
+      if (const auto bytes = mapped_bytes(token)) tokenizer.whole_words.emplace(*bytes, id.get<int32_t>());
 }
 
 void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const json& vocab, const Field& list) {
   if (list.value.is_null()) return;
+  auto next_id = static_cast<int64_t>(vocab.size());
+  std::set<std::string> contents;
   for (const Field& field : elements(list)) {
     AddedToken token;
     token.content = string(member(field, "content"));
@@ -144,11 +152,19 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     if (token.content.size() > longest_added_token)
       fail(ErrorKind::unsupported, "{}.content: expected at most {} bytes, found {}", where(field), longest_added_token,
            token.content.size());
-    if (const auto it = vocab.find(token.content); it == vocab.end())
+    if (!contents.insert(token.content).second)
+      fail(ErrorKind::bad_input, "{}: duplicate token {}", where(field), json_quoted(token.content));
+    if (const auto it = vocab.find(token.content); it == vocab.end()) {
+      // `tokenizers` numbers them itself, whatever the file says.
+      if (token.id != next_id)
+        fail(ErrorKind::bad_input, "{}: token {} has id {}, expected {}: the tokens of model.vocab and those added before",
+             where(field), json_quoted(token.content), token.id, next_id);
       define_token(tokenizer, defined, field, static_cast<int32_t>(token.id), token.content);
-    else if (it->get<int64_t>() != token.id)
+      ++next_id;
+    } else if (it->get<int64_t>() != token.id) {
       fail(ErrorKind::bad_input, "{}: token {} has id {}, but {} in model.vocab", where(field),
            json_quoted(token.content), token.id, it->get<int64_t>());
+    }
     tokenizer.special[static_cast<size_t>(token.id)] = boolean(member(field, "special"), false);
     const bool normalized = boolean(member(field, "normalized"), false);
     AddedTokenTrie& trie = tokenizer.added[normalized ? 1 : 0];
@@ -166,7 +182,9 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
       if (node == fresh) trie.nodes.emplace_back();
     }
     int& leaf = trie.nodes[static_cast<size_t>(node)].token;
-    if (leaf >= 0) fail(ErrorKind::bad_input, "{}: duplicate token {}", where(field), json_quoted(token.content));
+    if (leaf >= 0)
+      fail(ErrorKind::bad_input, "{}: {} is the same in normalized text as {}", where(field),
+           json_quoted(token.content), json_quoted(trie.tokens[static_cast<size_t>(leaf)].content));
     leaf = static_cast<int>(trie.tokens.size());
     trie.tokens.push_back(std::move(token));
   }
