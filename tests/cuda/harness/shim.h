@@ -116,6 +116,11 @@ inline unsigned __ballot_sync(unsigned, int mine, HARNESS_SITE) {
   for (unsigned lane = 0; lane < 32; ++lane) all |= static_cast<unsigned>(warp.of(lane) != 0) << lane;
   return all;
 }
+inline unsigned atomicOr(unsigned* word, unsigned bits) {  // threads of a block take turns
+  const unsigned before = *word;
+  *word |= bits;
+  return before;
+}
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned which) {
@@ -135,6 +140,7 @@ To bits_as(From x) {
 inline float __int_as_float(int x) { return bits_as<float>(x); }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
 inline float rsqrtf(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename A, typename B>

@@ -13,7 +13,7 @@
 namespace npusim::cuda {
 namespace {
 
-constexpr int64_t mask_words = 256;           // of a warp: which of its lanes have a place, by its last digits
+constexpr int64_t mask_words = 256;             // of a warp: which of its lanes have a place, by its last digits
 constexpr int64_t most_block_bytes = 96 << 10;  // every architecture has them
 constexpr int64_t most_line_bytes = most_block_bytes - mask_words * 4;
 constexpr int most_warps = 16;
@@ -130,7 +130,8 @@ class CombinedText {
     constexpr ExprOp ops[] = {ExprOp::add, ExprOp::mul, ExprOp::min, ExprOp::max};
     const Reduction r = store_of(k_).reduction;
     const bool either = r == Reduction::sum || r == Reduction::max;
-    const ExprOp op = type == Scalar::boolean ? (either ? ExprOp::bit_or : ExprOp::bit_and) : ops[static_cast<size_t>(r)];
+    const ExprOp op =
+        type == Scalar::boolean ? (either ? ExprOp::bit_or : ExprOp::bit_and) : ops[static_cast<size_t>(r)];
     two.exprs.push_back({.op = op, .type = type, .in = {0, 1, -1}});
     two.stores.push_back({{.arg = 2, .offset = 0, .strides = {0}, .guards = {}, .terms = {}}, 2, false});
     return print_point(two, cuda_dialect, {name_ + "_combine", {}});
@@ -275,8 +276,8 @@ Made make_combined(const Kernel& kernel) {
   made.how = fmt::format("combined lines, {} of {} places to a block", text.warps(), lines.places);
   made.functions = text.functions();
   made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
-  made.functions += fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect),
-                                made.shape.threads);
+  made.functions +=
+      fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);
   if (made.shape.blocks <= multiprocessors) made.functions += "  lead();\n";
   made.functions += text.body() + "}\n";
   made.shared_bytes = text.shared_bytes();

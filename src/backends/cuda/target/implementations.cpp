@@ -9,10 +9,12 @@
 #include "backends/cuda/target/combine.h"
 #include "backends/cuda/target/depthwise.h"
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/order.h"
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "base/error.h"
+#include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 
 namespace npusim::cuda {
@@ -70,6 +72,7 @@ bool combines(const Kernel& k) {
 
 constexpr OwnText own_texts[] = {
     {"combined lines", combines, combine_decline, make_combined},
+    {"ordered rows", has_order, order_decline, make_ordered},
 };
 
 // The first that takes it; else why none does.

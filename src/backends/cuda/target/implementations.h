@@ -21,10 +21,10 @@ struct Made {
   std::string how;                 // the implementation, and why those before it declined
 };
 
-// `attention`, `dots`, `patches`, `depthwise`, `tiles`, without a contraction `combined lines`, and rows, which takes
-// all: at most so many ways, the likeliest
-// first, of which there always is one. The kernel is one that refuse() did not name; `ahead` says by argument what is
-// in memory before the method runs. Several copies: only of what several_at_once() allows.
+// `attention`, `dots`, `patches`, `depthwise`, `tiles`, without a contraction `combined lines` and `ordered rows`, and
+// rows, which takes all: at most so many ways, the likeliest first, of which there always is one. The kernel is one
+// that refuse() did not name; `ahead` says by argument what is in memory before the method runs. Several copies: only
+// of what several_at_once() allows.
 std::vector<Made> make_ways(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies,
                             size_t most);
 Made make_kernel(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies = 1);

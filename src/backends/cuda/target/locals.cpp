@@ -68,8 +68,6 @@ std::string PointValues::call(const std::string& name, const std::vector<std::st
 
 DType held_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
 
-std::string_view held_type(DType dtype) {
-  return cuda_dialect.elements[static_cast<size_t>(held_dtype(dtype))].type;
-}
+std::string_view held_type(DType dtype) { return cuda_dialect.elements[static_cast<size_t>(held_dtype(dtype))].type; }
 
 }  // namespace npusim::cuda

@@ -164,6 +164,7 @@ bool has_implementation(const Kernel& k) {
 }
 
 Unfused parts_of_rows(const Kernel& kernel) {
+  if (has_order(kernel) && has_own_text(kernel)) return {};
   Unfused parts = has_order(kernel) ? unfuse(kernel) : whole(kernel);
   const size_t before = parts.steps.size();
   split_long_rows(parts, kernel.args.size());
