@@ -100,13 +100,14 @@ class OrderText {
     t_.add("extern __shared__ uint4 shared_words[];");
     const bool several = s_.rows > 1, even = rows_of(k_) % s_.rows == 0;
     t_.add(fmt::format("const int thread = threadIdx.x{};", several ? fmt::format(" % {}", s_.threads) : ""));
-    t_.add(fmt::format("const int row = blockIdx.x{};",
-                       several ? fmt::format(" * {} + threadIdx.x / {}", s_.rows, s_.threads) : ""));
+    if (!even || rows_of(k_) > 1)
+      t_.add(fmt::format("const int row = blockIdx.x{};",
+                         several ? fmt::format(" * {} + threadIdx.x / {}", s_.rows, s_.threads) : ""));
     if (!even) t_.add(fmt::format("const bool there = row < {};", rows_of(k_)));
     t_.add(fmt::format("{0}* const items = ({0}*)shared_words{1};", keys_.type,
                        several ? fmt::format(" + threadIdx.x / {} * {}", s_.threads, s_.items) : ""));
     for (size_t d = 0; d + 1 < k_.space.size(); ++d)
-      axis_.dims.push_back(static_cast<int>(d)), axis_.extents.push_back(k_.space[d]);
+      if (k_.space[d] > 1) axis_.dims.push_back(static_cast<int>(d)), axis_.extents.push_back(k_.space[d]);
     take_apart(t_, "row", axis_, "row");
     read(!even);
     merges();
