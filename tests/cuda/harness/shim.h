@@ -103,6 +103,12 @@ T __shfl_sync(unsigned, T x, int from, HARNESS_SITE) {
   return meet(x, line * 256 + column).of(static_cast<unsigned>(from) % 32);
 }
 
+template <typename T>
+T __shfl_up_sync(unsigned, T x, int by, HARNESS_SITE) {
+  const Warp<T> warp = meet(x, line * 256 + column);
+  return warp.of(warp.lane < static_cast<unsigned>(by) ? warp.lane : warp.lane - static_cast<unsigned>(by));
+}
+
 inline int __any_sync(unsigned, int mine, HARNESS_SITE) {
   const Warp<int> warp = meet(mine, line * 256 + column);
   for (unsigned lane = 0; lane < 32; ++lane)

@@ -73,7 +73,7 @@ class CombinedText {
     point.take(s.expr, held_dtype(dtype_of(k_)));
     std::string text = point.print(name_ + "_at", {{"line", l_.apart}, {"element", l_.along}});
     element_ = point.call(name_ + "_at", {"line", "element"}, {}, {"&places[step]", "&values[step]"});
-    return text + combination() + addresses();
+    return text + combination_text(name_ + "_combine", held_dtype(dtype_of(k_)), s.reduction) + addresses();
   }
 
   std::string body() {
@@ -113,28 +113,6 @@ class CombinedText {
  private:
   static int32_t integer(PointValues& point, int64_t value) {
     return point.add({.op = ExprOp::constant, .type = Scalar::i64, .integer = value});
-  }
-
-  // A kernel of its own: two elements as they are held, and what they come to.
-  std::string combination() const {
-    const DType held = held_dtype(dtype_of(k_));
-    const Scalar type = scalar_of(held);
-    Kernel two;
-    two.name = k_.name;
-    two.space = {1};
-    two.args = {{held, 1, false, -1}, {held, 1, false, -1}, {held, 1, true, 0}};
-    for (const int arg : {0, 1}) {
-      two.accesses.push_back({.arg = arg, .offset = 0, .strides = {0}, .guards = {}, .terms = {}});
-      two.exprs.push_back({.op = ExprOp::load, .type = type, .integer = arg});
-    }
-    constexpr ExprOp ops[] = {ExprOp::add, ExprOp::mul, ExprOp::min, ExprOp::max};
-    const Reduction r = store_of(k_).reduction;
-    const bool either = r == Reduction::sum || r == Reduction::max;
-    const ExprOp op =
-        type == Scalar::boolean ? (either ? ExprOp::bit_or : ExprOp::bit_and) : ops[static_cast<size_t>(r)];
-    two.exprs.push_back({.op = op, .type = type, .in = {0, 1, -1}});
-    two.stores.push_back({{.arg = 2, .offset = 0, .strides = {0}, .guards = {}, .terms = {}}, 2, false});
-    return print_point(two, cuda_dialect, {name_ + "_combine", {}});
   }
 
   // Where a line begins and how far a place is from there.

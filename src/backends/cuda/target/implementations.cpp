@@ -11,6 +11,7 @@
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/order.h"
 #include "backends/cuda/target/patch.h"
+#include "backends/cuda/target/scan.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "base/error.h"
@@ -70,9 +71,14 @@ bool combines(const Kernel& k) {
   return std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
 }
 
+bool scans(const Kernel& k) {
+  return std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+}
+
 constexpr OwnText own_texts[] = {
     {"combined lines", combines, combine_decline, make_combined},
     {"ordered rows", has_order, order_decline, make_ordered},
+    {"scanned rows", scans, scan_decline, make_scanned},
 };
 
 // The first that takes it; else why none does.

@@ -12,8 +12,8 @@ namespace npusim::cuda {
 
 class PointValues {
  public:
-  // Of the kernel's reads and expressions; it stores nothing.
-  explicit PointValues(const Kernel& kernel);
+  // Of the kernel's reads and expressions, and of its stores where it `stores`.
+  explicit PointValues(const Kernel& kernel, bool stores = false);
   int32_t add(const Expr& e);
   // From here on the expression is what the caller has in a variable of this dtype, the next one that is given.
   void give(int32_t expr, DType dtype);
@@ -27,10 +27,14 @@ class PointValues {
                    const std::vector<std::string>& given, const std::vector<std::string>& taken) const;
 
  private:
-  Kernel own_;
-  std::vector<KernelArg> taken_;
-  int reads_ = 0;  // of the kernel's own arguments
+  Kernel own_;  // without arguments that are written; stores name those
+  std::vector<KernelArg> written_;
+  int reads_ = 0, writes_ = 0;  // of the kernel's own arguments
 };
+
+// A function of two variables of this dtype, NAME(&first, &second, &result, 0): what a reduction makes of them, or the
+// log of the sum of what they are logs of. The result may be where one of them is.
+std::string combination_text(const std::string& name, DType dtype, Reduction reduction, bool log_of_sum = false);
 
 // Of a variable that holds what memory of the dtype holds: 16-bit floats are float.
 DType held_dtype(DType dtype);

@@ -9,6 +9,7 @@
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/patch.h"
+#include "backends/cuda/target/scan.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "kernel/facts/memory.h"
@@ -105,6 +106,10 @@ int64_t pieces_of_rows(const Kernel& k) {
     return std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) { return e.op == op; });
   };
   if (rows == 0 || length == 0) return 1;
+  if (has(ExprOp::scan) && scan_problem(k).empty()) {  // a block has a piece
+    constexpr int64_t blocks = 8 * multiprocessors, least_piece = 2048;
+    return has_own_text(k) ? 1 : std::clamp<int64_t>(blocks / rows, 1, std::max<int64_t>(length / least_piece, 1));
+  }
   if (has(ExprOp::scan)) {  // one thread walks a piece: it waits for each element
     constexpr int64_t threads = 65536, least_length = 256, least_piece = 32;
     return length < least_length ? 1 : std::clamp<int64_t>(threads / rows, 1, length / least_piece);
