@@ -77,7 +77,7 @@ std::string combination_text(const std::string& name, DType dtype, Reduction r, 
   Kernel two;
   two.name = name;
   two.space = {1};
-  two.args = {{dtype, 1, false, -1}, {dtype, 1, false, -1}, {dtype, 1, true, 0}};
+  two.args = {{dtype, 1, false, -1}, {dtype, 1, false, -1}, {dtype, 1, true, -1}};
   const auto add = [&](ExprOp op, Scalar of, std::array<int32_t, 3> in) {
     two.exprs.push_back({.op = op, .type = of, .in = in});
     return static_cast<int32_t>(two.exprs.size()) - 1;
