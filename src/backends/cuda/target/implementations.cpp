@@ -10,6 +10,7 @@
 #include "backends/cuda/target/depthwise.h"
 #include "backends/cuda/target/dot.h"
 #include "backends/cuda/target/order.h"
+#include "backends/cuda/target/pairs.h"
 #include "backends/cuda/target/patch.h"
 #include "backends/cuda/target/scan.h"
 #include "backends/cuda/target/text.h"
@@ -79,6 +80,7 @@ constexpr OwnText own_texts[] = {
     {"combined lines", combines, combine_decline, make_combined},
     {"ordered rows", has_order, order_decline, make_ordered},
     {"scanned rows", scans, scan_decline, make_scanned},
+    {"pairs", has_pairs, pairs_decline, make_pairs},
 };
 
 // The first that takes it; else why none does.
