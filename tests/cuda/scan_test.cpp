@@ -16,7 +16,7 @@ namespace {
 using K = KernelBuilder;
 constexpr DType f16 = DType::f16, f32 = DType::f32, f64 = DType::f64, i64 = DType::i64, i32 = DType::i32;
 
-enum class Way { one, place_of_largest, shifted, several, logs };
+enum class Way { one, place_of_largest, shifted, several, logs, reduced };
 
 // Rows of `n` elements of memory that has `room` more behind each.
 Kernel scanned(Way way, DType dtype, Reduction reduction, int64_t rows, int64_t n, int64_t room = 0) {
@@ -41,6 +41,13 @@ Kernel scanned(Way way, DType dtype, Reduction reduction, int64_t rows, int64_t 
     const Ex sum = k.scan(Reduction::sum, x), least = k.scan(Reduction::min, x);
     k.store(k.output({f32, {rows, n}}), at, k.scan(Reduction::max, k.cast(sum + least, Scalar::f32)));
     k.store(k.output({dtype, {rows, n}}), at, sum);
+  } else if (way == Way::reduced) {  // a sum, a scan beside it, one that waits for both, and what that comes to
+    const Ex sum = k.reduce(Reduction::sum, x), most = k.scan(Reduction::max, x - k.number(0.5)),
+             all = k.scan(Reduction::sum, select(most < sum, x, k.index(1) * 0.125)),
+             least = k.reduce(Reduction::min, all);
+    k.store(k.output({dtype, {rows, n}}), at, all - least);
+    const Coord row[] = {k.dim(0)};
+    k.store(k.output({f32, {rows}}), row, k.cast(sum, Scalar::f32));
   } else {
     Kernel kernel = scanned(Way::one, dtype, Reduction::sum, rows, n, room);
     for (Expr& e : kernel.exprs)
@@ -80,6 +87,8 @@ TEST(CudaScan, EveryShare) {
       cases.push_back(std::move(c));
     }
   }
+  for (const int64_t n : {33, 70, 256, 500, 2048, 8000})
+    cases.push_back(scan_case(fmt::format("reduced_{}", n), scanned(Way::reduced, f32, {}, 5, n)));
   cases.push_back(scan_case("scan_of_many", scanned(Way::several, f32, Reduction::sum, 540, 2500)));
   check(cases);
 }
@@ -123,6 +132,7 @@ TEST(CudaScan, SaysWhyItDeclines) {
   EXPECT_EQ(why(4, 31), "rows of 31 elements");
   EXPECT_EQ(why(4, 20000), "4 long rows");
   EXPECT_EQ(why(96, 20000), "");
+  EXPECT_EQ(cuda::scan_decline(scanned(Way::reduced, f32, {}, 200, 9000)), "a long row that is reduced, too");
   Kernel across = scanned(Way::one, f32, Reduction::sum, 64, 64);
   across.accesses[0].strides = {1, 64};
   EXPECT_EQ(cuda::scan_decline(across), "elements of a row that do not lie side by side");

@@ -23,6 +23,7 @@ int64_t rows_of(const Kernel& k) {
 }
 
 bool is_scan(const Expr& e) { return e.op == ExprOp::scan; }
+bool folds(const Expr& e) { return is_scan(e) || e.op == ExprOp::reduce; }
 
 // Threads of a row, and how many of its elements each has at a time.
 struct ScanShare {
@@ -40,7 +41,7 @@ ScanShare share_scan(const Kernel& k) {
   return s;
 }
 
-// What a kernel does along its row: what it reads there, and its scans by what they wait for.
+// What a kernel does along its row: what it reads there, and its scans and reductions by what they wait for.
 struct ScanForm {
   std::vector<int32_t> loads;
   std::vector<std::vector<int32_t>> passes;
@@ -56,7 +57,7 @@ ScanForm scan_form(const Kernel& k) {
     for_each_operand(k, e,
                      [&](int32_t operand) { waits[i] = std::max(waits[i], waits[static_cast<size_t>(operand)]); });
     if (!live[i]) continue;
-    if (is_scan(e)) {
+    if (folds(e)) {
       if (form.passes.size() <= waits[i]) form.passes.resize(waits[i] + 1);
       form.passes[waits[i]++].push_back(static_cast<int32_t>(i));
     }
@@ -103,7 +104,7 @@ class ScanText {
     std::vector<int32_t> known = form_.loads;
     const auto give_all = [&](PointValues& values) {
       for (const int32_t id : known)
-        values.give(id, is_scan(k_.exprs[static_cast<size_t>(id)]) ? scan_dtype(id) : load_dtype(id));
+        values.give(id, folds(k_.exprs[static_cast<size_t>(id)]) ? scan_dtype(id) : load_dtype(id));
     };
     for (size_t pass = 0; pass < form_.passes.size(); ++pass) {
       PointValues operands = point(false);
@@ -116,7 +117,8 @@ class ScanText {
         text += combination_text(combination(id), scan_dtype(id), scan.reduction, scan.integer != 0);
       }
       named(operands, fmt::format("{}_pass{}", name_, pass), given, taken);
-      given.insert(given.end(), taken.begin(), taken.end());
+      for (const int32_t id : form_.passes[pass])
+        given.push_back(fmt::format(fmt::runtime(is_reduced(id) ? "&all_{}" : "&scan_{}[e]"), id));
       known.insert(known.end(), form_.passes[pass].begin(), form_.passes[pass].end());
     }
     PointValues results = point(true);
@@ -152,9 +154,9 @@ class ScanText {
     for (const std::vector<int32_t>& pass : form_.passes) {
       for (const int32_t id : pass) each_element({}, fmt::format("scan_{}[e] = {};", id, first(id)));
       each_element(called());
-      for (const int32_t id : pass) scan(id);
+      for (const int32_t id : pass) is_reduced(id) ? reduce(id) : scan(id);
       if (s_.threads > 32) t_.add("__syncthreads();");
-      for (const int32_t id : pass) join(id, several);
+      for (const int32_t id : pass) is_reduced(id) ? join_reduced(id) : join(id, several);
       if (s_.threads > 32 && several) t_.add("__syncthreads();");
     }
     each_element(called());
@@ -172,6 +174,7 @@ class ScanText {
     const Access& a = k_.accesses[static_cast<size_t>(k_.exprs[static_cast<size_t>(id)].integer)];
     return held_dtype(k_.args[static_cast<size_t>(a.arg)].dtype);
   }
+  bool is_reduced(int32_t id) const { return !is_scan(k_.exprs[static_cast<size_t>(id)]); }
   DType scan_dtype(int32_t id) const { return dtype_of(k_.exprs[static_cast<size_t>(id)].type); }
   std::string_view type(int32_t id) const { return held_type(scan_dtype(id)); }
   std::string first(int32_t id) const { return identity(k_.exprs[static_cast<size_t>(id)]); }
@@ -216,6 +219,28 @@ class ScanText {
     if (s_.threads > 32) t_.add(fmt::format("if (lane == 0) of_warps_{0}[warp] = all_{0};", id));
   }
 
+  // Of a row that is all there: what the warp has of it, then all of them in their order.
+  void reduce(int32_t id) {
+    const std::string all = fmt::format("all_{}", id);
+    t_.add(fmt::format("{} {} = {};", type(id), all, first(id)));
+    each_element({}, combine(id, all, fmt::format("scan_{}[e]", id), all));
+    t_.add("#pragma unroll");
+    t_.open("for (int apart = 16; apart > 0; apart /= 2)");
+    t_.add(fmt::format("const {} other = __shfl_xor_sync(0xffffffffu, {}, apart);", type(id), all));
+    t_.add(combine(id, all, "other", all));
+    t_.close();
+    if (s_.threads > 32) t_.add(fmt::format("if (lane == 0) of_warps_{0}[warp] = all_{0};", id));
+  }
+  void join_reduced(int32_t id) {
+    if (s_.threads == 32) return;
+    const std::string all = fmt::format("all_{}", id);
+    t_.add(fmt::format("{} = of_warps_{}[0];", all, id));
+    t_.open(fmt::format("for (int other = 1; other < {}; ++other)", s_.threads / 32));
+    t_.add(fmt::format("const {0} of_other = of_warps_{1}[other];", type(id), id));
+    t_.add(combine(id, all, "of_other", all));
+    t_.close();
+  }
+
   // What the warps before, and the parts of the row before, come to.
   void join(int32_t id, bool several) {
     if (s_.threads == 32 && !several) return;
@@ -251,12 +276,12 @@ std::string scan_problem(const Kernel& k) {
   const std::vector<bool> live = live_expressions(k, true);
   for (const Store& s : k.stores)
     if (s.accumulate) return "it combines with what is there";
-  bool scans = false;
+  bool scans = false, reduces = false;
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
     if (!live[i]) continue;
-    if (e.op == ExprOp::reduce) return "a row that is reduced";
-    if (is_scan(e) && e.type == Scalar::boolean) return "a scan of booleans";
+    if (folds(e) && e.type == Scalar::boolean) return "a scan of booleans";
+    reduces = reduces || e.op == ExprOp::reduce;
     scans = scans || is_scan(e);
     if (e.op != ExprOp::load) continue;
     const Access& a = k.accesses[static_cast<size_t>(e.integer)];
@@ -265,6 +290,7 @@ std::string scan_problem(const Kernel& k) {
   if (!scans) return "nothing is scanned";
   if (rows_of(k) * k.space.back() == 0) return "no elements";
   if (rows_of(k) >= int64_t{1} << 30 || k.space.back() >= int64_t{1} << 30) return "many elements";
+  if (reduces && k.space.back() > share_scan(k).at_once()) return "a long row that is reduced, too";
   return {};
 }
 
