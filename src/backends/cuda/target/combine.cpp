@@ -8,6 +8,7 @@
 
 #include "backends/cuda/target/locals.h"
 #include "backends/cuda/target/text.h"
+#include "kernel/facts/depend.h"
 #include "kernel/facts/memory.h"
 
 namespace npusim::cuda {
@@ -50,14 +51,27 @@ int warps_of(const Kernel& k, const CombinedLines& l) {
 class CombinedText {
  public:
   CombinedText(const Kernel& kernel, const CombinedLines& lines)
-      : k_(kernel), l_(lines), name_(kernel_name(kernel)), warps_(warps_of(kernel, lines)) {}
+      : k_(kernel), l_(lines), name_(kernel_name(kernel)), warps_(warps_of(kernel, lines)) {
+    const std::vector<bool> live = live_expressions(kernel, true);
+    for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+      const Expr& e = kernel.exprs[i];
+      if (live[i] && e.op == ExprOp::load && kernel.accesses[static_cast<size_t>(e.integer)].terms.empty())
+        loads_.push_back(static_cast<int32_t>(i));
+    }
+  }
 
   int warps() const { return warps_; }
 
   // What an element is and where it goes, what becomes of two of one place, and where places lie in memory.
   std::string functions() {
     const Store& s = store_of(k_);
-    PointValues point(k_);
+    PointValues reads(k_), point(k_);
+    std::vector<std::string> given;
+    for (const int32_t id : loads_) {
+      reads.take(id, load_dtype(id));
+      point.give(id, load_dtype(id));
+      given.push_back(fmt::format("&x_{}[step]", id));
+    }
     int32_t place = -1;
     for (size_t n = 0; n < s.access.terms.size(); ++n) {
       const int32_t digit = s.access.terms[n].expr;
@@ -71,8 +85,13 @@ class CombinedText {
     }
     point.take(place, DType::i32, s.access.guards, s.access.terms);
     point.take(s.expr, held_dtype(dtype_of(k_)));
-    std::string text = point.print(name_ + "_at", {{"line", l_.apart}, {"element", l_.along}});
-    element_ = point.call(name_ + "_at", {"line", "element"}, {}, {"&places[step]", "&values[step]"});
+    const std::vector<PointPosition> positions{{"line", l_.apart}, {"element", l_.along}};
+    std::string text = point.print(name_ + "_at", positions);
+    element_ = point.call(name_ + "_at", {"line", "element"}, given, {"&places[step]", "&values[step]"});
+    if (!loads_.empty()) {
+      text += reads.print(name_ + "_read", positions);
+      read_ = reads.call(name_ + "_read", {"line", "element"}, {}, given);
+    }
     return text + combination_text(name_ + "_combine", held_dtype(dtype_of(k_)), s.reduction) + addresses();
   }
 
@@ -115,6 +134,11 @@ class CombinedText {
     return point.add({.op = ExprOp::constant, .type = Scalar::i64, .integer = value});
   }
 
+  DType load_dtype(int32_t id) const {
+    const Access& a = k_.accesses[static_cast<size_t>(k_.exprs[static_cast<size_t>(id)].integer)];
+    return held_dtype(k_.args[static_cast<size_t>(a.arg)].dtype);
+  }
+
   // Where a line begins and how far a place is from there.
   std::string addresses() const {
     const Access& to = store_of(k_).access;
@@ -148,19 +172,29 @@ class CombinedText {
     t_.close();
   }
 
-  // Several elements of a lane are asked for at a time. They are combined 32 by 32, lanes of one place in turns.
+  // What several elements of a lane are made of is asked for at a time: what is checked before it would wait for what
+  // it is. They are combined 32 by 32, lanes of one place in turns.
   void elements() {
     constexpr int64_t most_steps = 8;
     const int64_t steps = std::clamp<int64_t>((l_.length + 31) / 32, 1, most_steps);
+    const std::string there = l_.length % (32 * steps) == 0 ? "" : fmt::format("if (element < {}) ", l_.length);
+    const auto each = [&] {
+      t_.add("#pragma unroll");
+      t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps));
+    };
+    const auto each_element = [&](const std::string& before, const std::string& call) {
+      each();
+      t_.add("const int element = batch + step * 32 + lane;");
+      if (!before.empty()) t_.add(before);
+      t_.add(there + call);
+      t_.close();
+    };
     t_.open(fmt::format("for (int batch = 0; batch < {}; batch += {})", l_.length, 32 * steps));
+    for (const int32_t id : loads_) t_.add(fmt::format("{} x_{}[{}];", held_type(load_dtype(id)), id, steps));
     t_.add(fmt::format("int places[{}];", steps));
     t_.add(fmt::format("{} values[{}];", held_type(dtype_of(k_)), steps));
-    t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps));
-    t_.add("const int element = batch + step * 32 + lane;");
-    t_.add("places[step] = -1;");
-    t_.add((l_.length % (32 * steps) == 0 ? "" : fmt::format("if (element < {}) ", l_.length)) + element_);
-    t_.close();
+    if (!loads_.empty()) each_element({}, read_);
+    each_element("places[step] = -1;", element_);
     t_.add("#pragma unroll");
     t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps));
     t_.add("const int place = places[step];");
@@ -182,7 +216,8 @@ class CombinedText {
   const CombinedLines& l_;
   const std::string name_;
   const int warps_;
-  std::string element_;  // the call
+  std::vector<int32_t> loads_;  // at places that nothing computes
+  std::string read_, element_;  // the calls
   int64_t shared_bytes_ = 0;
   Lines t_;
 };
