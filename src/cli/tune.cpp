@@ -16,6 +16,7 @@
 #include "cli/session.h"
 #include "cli/timing.h"
 #include "npusim/compare.h"
+#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -101,7 +102,7 @@ std::string report(const Flags& flags, const Measured& m, const Tuning& tuning, 
                          {"after", k.after},
                          {"after_ms", k.after_ms}});
     }
-    return json_report(Json{{"program", path},
+    return json_report(Json{{"program", valid_utf8(path)},
                             {"method", m.method},
                             {"kept", kept},
                             {"before_ms", both.before_ms},
@@ -179,7 +180,7 @@ Action add_tune(CLI::App& verb) {
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
   add_integer(verb, "--ways", flags->ways, 2, 64, "N", "of each kernel, at most so many")->default_str("8");
-  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "where the program goes; default: where it came from");
+  add_in_place_output(verb, "-o,--output", flags->output, "OUT.npubin", "where the program goes; default: where it came from");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }
