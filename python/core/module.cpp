@@ -48,7 +48,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 nb::str text(const std::string& found) {
   const std::string valid = valid_utf8(found);
-  return {valid.data(), valid.size()};
+  return nb::str(valid.data(), valid.size());
 }
 
 // Python runs handlers in its main thread only.
@@ -119,7 +119,7 @@ NB_MODULE(_core, m) {
   m.def("version", &npusim_version);
   m.def("printable", &npusim::printable, nb::arg("text"));
   m.def(
-      "is_same_file", [](const FilePath& a, const FilePath& b) { return is_same_file(a, b); }, nb::arg("a"),
+      "is_same_file", [](const FilePath& a, const FilePath& b) { return npusim::is_same_file(a, b); }, nb::arg("a"),
       nb::arg("b"));
   add_tensors(m);
   add_programs(m);
