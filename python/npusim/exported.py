@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _core
-from .arguments import mapping, refused, sequence
+from .arguments import integer, mapping, refused, sequence
 from .arguments import path as _path
 from .arguments import text as _text
 from .errors import BadInputError, UsageError
-from .weights import Weights, named, open_weights
+from .weights import Weights, checked_weights, named, open_weights
 
 IR_FILE, WEIGHTS_FILE, TEXT_FILE, KV_FILE = "ir.json", "model.safetensors", "text.json", "kv_map.json"
 
@@ -37,9 +37,11 @@ class Exported:
     def check(self) -> None:
         """Raises UsageError where somebody gave a field another kind of value."""
         mapping("ir", self.ir, "an IR as a dict")
-        if self.path != "":
+        checked_weights(self.weights)
+        if not isinstance(self.path, str) or self.path:
             _path("path", self.path)
-        for name, output in mapping("ir['states']", self.ir.get("states") or {}, "outputs by input").items():
+        states = self.ir.get("states")
+        for name, output in mapping("ir['states']", {} if states is None else states, "outputs by input").items():
             _text(f"ir['states'][{name!r}]", output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -65,6 +67,8 @@ class ExportedText:
         for name, ir in mapping("methods", self.methods, "IRs by method").items():
             mapping(f"methods[{name!r}]", ir, "an IR as a dict")
         mapping("kv_map", self.kv_map, "a dict")
+        integer("capacity", self.capacity, 1, 2**63 - 1)
+        checked_weights(self.weights)
         for i, file in enumerate(sequence("files", self.files, "paths")):
             _path(f"files[{i}]", file)
 

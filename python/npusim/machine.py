@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from . import _core
 from .arguments import path as _path
-from .arguments import text
+from .arguments import refused, text
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,18 @@ def is_op_supported(op: object, target: str = "cpu") -> bool:
     """Whether an operator can be compiled: "aten.relu.default", or torch.ops.aten.relu.default. A call of it may still
     be refused for its attributes or dtypes."""
     known = _supported(text("target", target))
-    name = str(op).removeprefix("torch.ops.").replace("::", ".")
+    try:
+        shown = str(op)
+    except Exception:  # of a class of the caller's
+        raise refused("op", "the name of an operator", op) from None
+    name = shown.removeprefix("torch.ops.").replace("::", ".")
     return (name if name.count(".") != 1 else name + ".default") in known
 
 
 def use_aten_plugin(path: str | os.PathLike[str]) -> None:
     """Names the plugin that runs operators without a kernel, by PyTorch's library, for what is compiled, evaluated and
     opened from now on; "": libnpusim_aten.so beside npusim, or what NPUSIM_ATEN names."""
-    _core.use_aten_plugin(_path("path", path) if path != "" else "")
+    _core.use_aten_plugin("" if isinstance(path, str) and not path else _path("path", path))
 
 
 def aten_plugin() -> Device:
