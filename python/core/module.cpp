@@ -38,7 +38,8 @@ void translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     nb::list problems;
-    for (const Problem& problem : error.problems()) problems.append(nb::make_tuple(text(problem.where), text(problem.reason)));
+    for (const Problem& problem : error.problems())
+      problems.append(nb::make_tuple(text(problem.where), text(problem.reason)));
     const nb::object made = nb::module_::import_("npusim.errors").attr("of_kind")(kind_name(error.kind()), problems);
     PyErr_SetObject(made.type().ptr(), made.ptr());
   }

@@ -90,10 +90,9 @@ std::string bisect_source(const Source& source, const CompileOptions& options, c
                           const std::optional<FilePath>& folder) {
   const std::vector<HostTensor> values = copies_of(inputs);
   const Work work;
-  return describe_bisection(
-      bisect(source_of(source), options, values, weights ? weights->of : nullptr, tolerance,
-             folder ? folder->bytes : std::string()),
-      true);
+  return describe_bisection(bisect(source_of(source), options, values, weights ? weights->of : nullptr, tolerance,
+                                   folder ? folder->bytes : std::string()),
+                            true);
 }
 
 nb::list steps_of(const Compiled& program, const std::string& method) {
@@ -213,7 +212,8 @@ void add_programs(nb::module_& m) {
   m.def("evaluate_ir", &evaluate, nb::arg("source"), nb::arg("inputs"), nb::arg("weights").none());
   m.def("list_devices", [] {
     std::vector<std::tuple<std::string, std::string, bool>> list;
-    for (const DeviceInfo& device : list_devices()) list.emplace_back(device.name, valid_utf8(device.description), device.usable);
+    for (const DeviceInfo& device : list_devices())
+      list.emplace_back(device.name, valid_utf8(device.description), device.usable);
     return list;
   });
 }

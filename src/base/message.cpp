@@ -34,8 +34,7 @@ std::string escaped(std::string_view text, Escape what) {
     const CodePoint c = read_code_point(text.substr(at));
     if (c.kind != CodePoint::Kind::valid)
       for (size_t i = 0; i < c.length; ++i) result += fmt::format("\\x{:02x}", text[at + i] & 0xff);
-    else if (what != Escape::nothing && is_harmful(c.value) &&
-             !(what == Escape::controls_but_lines && c.value == '\n'))
+    else if (what != Escape::nothing && is_harmful(c.value) && !(what == Escape::controls_but_lines && c.value == '\n'))
       result += escape(c.value);
     else
       result.append(text, at, c.length);

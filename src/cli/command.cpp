@@ -119,9 +119,8 @@ Command::Command() : app("npusim: compiles PyTorch models for a simulated NPU an
   for (const Verb& verb : verbs) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
     sub->fallthrough();
-    sub->callback([this, sub, action = verb.add(*sub)] {
-      chosen = [sub, action] { return check_files(*sub), action(); };
-    });
+    sub->callback(
+        [this, sub, action = verb.add(*sub)] { chosen = [sub, action] { return check_files(*sub), action(); }; });
   }
 }
 

@@ -1,5 +1,5 @@
-// Which files a command reads and writes, known from its options before any is opened: no output is an input, and no two
-// outputs are one.
+// Which files a command reads and writes, known from its options before any is opened: no output is an input, and no
+// two outputs are one.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -16,7 +16,8 @@ struct FileUse {
   bool is_program = false;  // the program itself
 };
 
-// Of all options that were given: add_output() makes those that are written, add_file() and add_named_files() the others.
+// Of all options that were given: add_output() makes those that are written, add_file() and add_named_files() the
+// others.
 std::vector<FileUse> files_of(const CLI::App& verb);
 
 // Throws usage where a file that is written is read, too, or written twice, and where standard input or an open

@@ -72,10 +72,14 @@ std::string summary(const TensorView& tensor) {
 
 std::string report(const Flags& flags, const std::string& method, const std::vector<NamedTensor>& outputs,
                    const Timing& t) {
-  nlohmann::ordered_json json = {{"method", method},       {"repeat", flags.repeat},
-                                 {"min_ms", t.min_ms},     {"median_ms", t.median_ms},
-                                 {"p10_ms", t.p10_ms},     {"p90_ms", t.p90_ms},
-                                 {"output", valid_utf8(flags.output)}, {"outputs", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {{"method", method},
+                                 {"repeat", flags.repeat},
+                                 {"min_ms", t.min_ms},
+                                 {"median_ms", t.median_ms},
+                                 {"p10_ms", t.p10_ms},
+                                 {"p90_ms", t.p90_ms},
+                                 {"output", valid_utf8(flags.output)},
+                                 {"outputs", nlohmann::ordered_json::array()}};
   std::string text = fmt::format("{}: {:.3f} ms", method, t.median_ms);
   if (flags.repeat > 1)
     text +=
@@ -116,7 +120,7 @@ Action add_run(CLI::App& verb) {
   add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
   add_output(verb, "-o,--output", flags->output, "OUT.safetensors",
-           "the outputs under their names; - is standard output");
+             "the outputs under their names; - is standard output");
   add_integer(verb, "--repeat", flags->repeat, 1, 1'000'000'000, "N", "how often to run")->default_str("1");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
