@@ -275,3 +275,24 @@ def test_the_export_verb(tmp_path):
     with open("/dev/full", "w") as full:
         failed = export(b"m\xff.py:make", "-o", "net", out=full)
     assert failed.returncode == 3 and failed.stderr.decode().startswith("error: cannot write to standard output: "), failed
+
+
+def test_tables_of_benchmarks_are_whole(tmp_path, limit, monkeypatch):
+    from pathlib import Path
+
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench")
+    from whole import write_whole
+
+    table = tmp_path / "table.md"
+    for old in (None, "old"):
+        for size in (0, 5, 99):
+            limit(size)
+            with pytest.raises(OSError, match="File too large"):
+                write_whole(table, "x" * 100)
+            limit(resource.RLIM_INFINITY)
+            assert tree(tmp_path) == ({} if old is None else {str(table): b"old"})
+        write_whole(table, "old")
+    os.chmod(table, 0o640)
+    (tmp_path / "link").symlink_to(table)
+    write_whole(tmp_path / "link", "new")
+    assert table.read_text() == "new" and table.stat().st_mode & 0o777 == 0o640 and (tmp_path / "link").is_symlink()
