@@ -40,8 +40,7 @@ std::string output_path(const Flags& flags) {
 
 Json report_json(const CompileResult& result, const std::string& path) {
   const Json all = Json::parse(describe(*result.program, true));
-  Json report = {
-      {"program", valid_utf8(path)}, {"target", all["target"]}, {"dtype", all["dtype"]}, {"methods", Json::object()}};
+  Json report = {{"program", path}, {"target", all["target"]}, {"dtype", all["dtype"]}, {"methods", Json::object()}};
   for (const auto& [name, method] : all["methods"].items())
     for (const char* key : {"nodes", "kernels", "steps", "weights_bytes", "arena_bytes", "arena_lower_bound_bytes",
                             "fusions", "materialized"})

@@ -72,14 +72,10 @@ std::string summary(const TensorView& tensor) {
 
 std::string report(const Flags& flags, const std::string& method, const std::vector<NamedTensor>& outputs,
                    const Timing& t) {
-  nlohmann::ordered_json json = {{"method", method},
-                                 {"repeat", flags.repeat},
-                                 {"min_ms", t.min_ms},
-                                 {"median_ms", t.median_ms},
-                                 {"p10_ms", t.p10_ms},
-                                 {"p90_ms", t.p90_ms},
-                                 {"output", valid_utf8(flags.output)},
-                                 {"outputs", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {{"method", method},       {"repeat", flags.repeat},
+                                 {"min_ms", t.min_ms},     {"median_ms", t.median_ms},
+                                 {"p10_ms", t.p10_ms},     {"p90_ms", t.p90_ms},
+                                 {"output", flags.output}, {"outputs", nlohmann::ordered_json::array()}};
   std::string text = fmt::format("{}: {:.3f} ms", method, t.median_ms);
   if (flags.repeat > 1)
     text +=

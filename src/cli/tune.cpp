@@ -16,7 +16,6 @@
 #include "cli/session.h"
 #include "cli/timing.h"
 #include "npusim/compare.h"
-#include "npusim/message.h"
 
 namespace npusim::cli {
 namespace {
@@ -102,7 +101,7 @@ std::string report(const Flags& flags, const Measured& m, const Tuning& tuning, 
                          {"after", k.after},
                          {"after_ms", k.after_ms}});
     }
-    return json_report(Json{{"program", valid_utf8(path)},
+    return json_report(Json{{"program", path},
                             {"method", m.method},
                             {"kept", kept},
                             {"before_ms", both.before_ms},
