@@ -128,7 +128,8 @@ def _save(folder: Any, texts: Mapping[str, bytes], weights: Weights, copied: Seq
             files.append((place, open_weights(weights)))
     stale = [os.path.join(to, name) for name in _saved_before(to) if name not in kept]
     if WEIGHTS_FILE not in kept and os.path.lexists(place) and place not in stale:
-        raise BadInputError(f"{to}: has a {WEIGHTS_FILE} that no save() left, and this model has none: expected another folder")
+        reason = f"has a {WEIGHTS_FILE} that no save() left, and this model has none"
+        raise BadInputError(f"{to}: {reason}: expected another folder")
     made = _make_folder(to)
     try:
         _core.save_files(files, stale)

@@ -16,7 +16,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-from .arguments import flag, mapping, sequence, text, texts
+from .arguments import flag, mapping, sequence, text
 from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
@@ -66,7 +66,8 @@ def export(
     Raises UnsupportedError with a problem for each thing that has no place in IR, and for what torch.export does not
     trace."""
     flag("strict", strict)
-    fixed = list(texts("fixed", fixed)) if isinstance(fixed, str) else [text("fixed", name) for name in sequence("fixed", fixed, "names")]
+    names = [fixed] if isinstance(fixed, str) else sequence("fixed", fixed, "names")
+    fixed = [text("fixed", name) for name in names]
     if isinstance(model, torch.export.ExportedProgram):
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
@@ -173,7 +174,8 @@ def _check_examples(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
             if strange := not_dense(value):
                 problems.append(Problem(where, f"is {strange}: expected a dense tensor with values"))
             elif len(devices) == 1 and value.device not in devices and value.dim() > 0:
-                problems.append(Problem(where, f"is on {value.device}: expected {next(iter(devices))}, where the model is"))
+                expected = f"expected {next(iter(devices))}, where the model is"
+                problems.append(Problem(where, f"is on {value.device}: {expected}"))
     if problems:
         raise UnsupportedError(problems)
 
