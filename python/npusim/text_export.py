@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .arguments import integer, integers
+from .arguments import path as _path
 from .errors import BadInputError, UnsupportedError, UsageError
 from .exported import Exported, ExportedText
 from .torch_export import export
@@ -42,14 +43,14 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
         raise UsageError(f"prefill: expected different lengths, found {lengths}")
     files: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
-        folder = Path(model)
+        folder = Path(_path("model", model))
         files = tuple(str(folder / name) for name in TEXT_FILES if (folder / name).is_file())
         try:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
         except (OSError, ValueError) as error:
             raise BadInputError(f"{folder}: transformers finds no causal language model: {error}") from error
     if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
-        raise UsageError(f"expected a causal language model of transformers, or its folder, found {type(model).__name__}")
+        raise UsageError(f"model: expected a causal language model of transformers, or its folder, found {type(model).__name__}")
     model.eval()
     config = model.config.get_text_config(decoder=True)
     if not _cache_argument(model) or getattr(model.config, "is_encoder_decoder", False):
