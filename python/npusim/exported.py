@@ -18,7 +18,16 @@ from .weights import Weights, checked_weights, named, open_weights
 IR_FILE, WEIGHTS_FILE, TEXT_FILE, KV_FILE = "ir.json", "model.safetensors", "text.json", "kv_map.json"
 
 
-@dataclass
+def _summary(ir: Any) -> str:
+    """In a few words: an IR has thousands of lines."""
+    if not isinstance(ir, Mapping):
+        return f"a {type(ir).__name__}, no IR"
+    parts = {"nodes": "nodes", "graph_inputs": "inputs", "graph_outputs": "outputs", "weights": "weights"}
+    counts = [f"{len(ir[key])} {what}" for key, what in parts.items() if isinstance(ir.get(key), (list, tuple))]
+    return f"{ir.get('model_name', '')}: {', '.join(counts)}"
+
+
+@dataclass(repr=False)
 class Exported:
     """A model as IR (docs/ir_format.md) and weights by name. Buffers that became inputs are among the weights under the
     name of the input."""
@@ -33,6 +42,9 @@ class Exported:
     # The sizes and branches that depend on values, which are those of the example: "node (operator): what it was".
     made_for: list[str] = field(default_factory=list, repr=False)
     notes: list[str] = field(default_factory=list, repr=False)  # what was warned of when it was exported
+
+    def __repr__(self) -> str:
+        return f"Exported({_summary(self.ir)}{f', {self.path}' if self.path else ''})"
 
     def check(self) -> None:
         """Raises UsageError where somebody gave a field another kind of value."""
@@ -51,7 +63,7 @@ class Exported:
         _save(folder, {IR_FILE: json_bytes("ir", self.ir)}, self.weights, ())
 
 
-@dataclass
+@dataclass(repr=False)
 class ExportedText:
     """A language model: the IR of each method, which states of "decode" the outputs of the prefills fill, and the one
     set of weights."""
@@ -61,6 +73,10 @@ class ExportedText:
     capacity: int  # tokens that the states hold
     weights: Weights = field(default=None, repr=False)
     files: tuple[str, ...] = ()  # that belong to it, such as tokenizer.json
+
+    def __repr__(self) -> str:
+        methods = "; ".join(f"{name}: {_summary(ir)}" for name, ir in dict(self.methods).items())
+        return f"ExportedText({methods}; capacity {self.capacity})"
 
     def check(self) -> None:
         """Raises UsageError where somebody gave a field another kind of value."""

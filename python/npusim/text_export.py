@@ -243,8 +243,36 @@ def _no_position(model: Any, count: int) -> UnsupportedError:
     return UnsupportedError(f"{type(model).__name__} has learned no position for token {count}: expected {fewer}")
 
 
+def _export(model: Any, layers: int, arguments: tuple[Any, ...]) -> Exported:
+    """A method, without the states that a run writes and none reads, as rotary frequencies that are chosen for each text:
+    they carry nothing from run to run."""
+    found = export(_Method(model, layers), arguments)
+    ir = found.ir
+    producers = {output["name"]: output["producer_node"] for output in ir["graph_outputs"]}
+    for name, output in [*ir["states"].items()]:
+        readers = [node for node in ir["nodes"] if name in [operand["name"] for operand in node["inputs"]]]
+        if name in producers.values() or any(not _overwrites(node, name, producers[output]) for node in readers):
+            continue
+        del ir["states"][name]
+        ir["nodes"] = [node for node in ir["nodes"] if node not in readers]
+        ir["graph_inputs"] = [tensor for tensor in ir["graph_inputs"] if tensor["name"] != name]
+        ir["graph_outputs"] = [tensor for tensor in ir["graph_outputs"] if tensor["name"] != output]
+        if isinstance(found.weights, Mapping):
+            found.weights = {key: value for key, value in found.weights.items() if key != name}
+    return found
+
+
+def _overwrites(node: dict[str, Any], state: str, last: str) -> bool:
+    """Whether it stores something over all of a state, as its last value, and reads nothing of it."""
+    operands = [operand["name"] for operand in node["inputs"]]
+    if node["name"] != last or node["op_type"] != "aten.slice_scatter.default" or operands.count(state) != 1:
+        return False
+    whole = {"dim": 0, "start": 0, "end": node["outputs"][0]["shape"][0], "step": 1}
+    return operands[0] == state and node["attrs"] == whole
+
+
 def _prefill(model: Any, config: Any, length: int, capacity: int) -> Exported:
-    found = export(_Method(model, config.num_hidden_layers), _arguments(model, config, length, capacity))
+    found = _export(model, config.num_hidden_layers, _arguments(model, config, length, capacity))
     names = [output["name"] for output in found.ir["graph_outputs"]]
     others = [name for name in names if name != "logits" and not name.startswith("kv_next.")]
     if others:  # rotary frequencies that are chosen anew for each length
@@ -257,7 +285,7 @@ def _decode(model: Any, config: Any, layers: int, prefill: Exported, capacity: i
     for output in prefill.ir["graph_outputs"][1:]:
         batch, heads, _, size = output["shape"]
         states.append(torch.zeros((batch, heads, capacity, size), dtype=getattr(torch, output["dtype"])))
-    return export(_Method(model, layers), (*_arguments(model, config, 1, capacity), *states))
+    return _export(model, layers, (*_arguments(model, config, 1, capacity), *states))
 
 
 def _all_weights(exported: Mapping[str, Exported]) -> dict[str, Any]:
