@@ -14,6 +14,7 @@ import environment
 import record as records
 from environment import Problem, say
 from record import DECODE, MODELS, PEERS, STEP
+from whole import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,7 +84,7 @@ def main() -> int:
     print(text)
     for file, content in ((args.markdown, text), (args.json, json.dumps(record.as_json(), indent=1) + "\n")):
         if file:
-            file.write_text(content)
+            write_whole(file, content)
     if not record.sound:
         say("error: an answer is wrong or a peer failed, see the table")
     return 0 if record.sound else 1

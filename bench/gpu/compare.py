@@ -38,6 +38,7 @@ import decode  # noqa: E402
 import decode_capacity  # noqa: E402
 import models  # noqa: E402
 import texts  # noqa: E402
+from whole import write_whole  # noqa: E402
 
 models.MODELS |= {
     "resnet18-b1": lambda: (torchvision.models.resnet18(), models.images(1)),
@@ -188,7 +189,7 @@ class Rows:
         if row not in self.all:
             self.all.append(row)
         print(json.dumps(row), flush=True)
-        self.file.write_text(json.dumps(self.all, indent=1))
+        write_whole(self.file, json.dumps(self.all, indent=1))
 
 
 def dtype_of(name: str) -> torch.dtype:

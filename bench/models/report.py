@@ -3,11 +3,15 @@ this sweep did not judge stay as the page has them."""
 
 import datetime
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from case import PROGRAMS, worst_state
+from whole import write_whole
 
 Line = dict[str, Any]
 
@@ -16,9 +20,9 @@ def write(family: str, lines: dict[str, Line], known: int, to: Path) -> None:
     lines = (read(to.read_text()) if to.exists() else {}) | lines
     made = {name: line for name, line in sorted(lines.items()) if line["state"] != "not made"}
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text("\n".join([*head(family, made, known), *groups(made), *rows(made), *not_made(lines)]) + "\n")
+    write_whole(to, "\n".join([*head(family, made, known), *groups(made), *rows(made), *not_made(lines)]) + "\n")
     summary = to.parent / "README.md"
-    summary.write_text(re.sub(rf"(?m)^\| \[{family}\].*$", lambda _: summed(family, made, known), summary.read_text()))
+    write_whole(summary, re.sub(rf"(?m)^\| \[{family}\].*$", lambda _: summed(family, made, known), summary.read_text()))
     print(f"{to}: {len(made)} models")
 
 

@@ -30,6 +30,7 @@ import npusim
 import torch
 from calls import SIZES, SizedCall, Unfit, call_of
 from record import machine, table, today
+from whole import write_whole
 
 MAX_RELATIVE_L2 = 1e-4
 MAX_OTHER_INTEGERS = 1e-3  # which of nearly equal elements is the largest
@@ -258,7 +259,7 @@ def main() -> int:
     print(text)
     for file, content in ((args.markdown, text), (args.json, json.dumps(record, indent=1) + "\n")):
         if file:
-            file.write_text(content)
+            write_whole(file, content)
     return int(any(row.get("wrong") or "why" in row for row in rows))
 
 

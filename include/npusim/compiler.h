@@ -94,8 +94,11 @@ struct Bisection {
   std::vector<std::string> fusions;  // each of which, switched off, makes the culprit right
 };
 
+inline constexpr const char* bisection_files[] = {"ir.json", "inputs.safetensors", "weights.safetensors",
+                                                  "golden.safetensors"};
+
 // Compiles the IR as it is and in parts, runs it on the target's device and compares with the reference. With `folder`
-// the culprit is left there: ir.json, inputs.safetensors, weights.safetensors if it has any, golden.safetensors.
+// the culprit is left there, all its files or none, weights only where it has any; none may be the IR or the weights.
 // `tolerance` is relative L2; without one it is 1e-4, where steps leave float16 to each other 0.02, bfloat16 0.04.
 // Throws what compile() throws for the IR as a whole.
 NPUSIM_API Bisection bisect(const MethodSource& source, const CompileOptions& options,

@@ -16,6 +16,9 @@ NPUSIM_API std::string printable(std::string_view text);
 // The same of a text of several lines, whose ends stay. JSON keeps its meaning.
 NPUSIM_API std::string printable_lines(std::string_view text);
 
+// The text, in which bytes that are no UTF-8 stand as \xff: for JSON, and for whoever takes strings of UTF-8 alone.
+NPUSIM_API std::string valid_utf8(std::string_view text);
+
 // "; did you mean --seed?" for a word that is a few letters from a known one; "" where none is near.
 NPUSIM_API std::string did_you_mean(std::string_view word, std::span<const std::string> known);
 template <typename Names>

@@ -8,7 +8,8 @@
  * leaves a function. A session that failed can be used again; states that the failed run had begun to update must be
  * set or reset first (NPUSIM_USAGE otherwise).
  *
- * Strings are UTF-8. Tensors are dense, row-major, little-endian. */
+ * Strings are UTF-8, names of files whatever the system has; of those messages spell bytes that are no UTF-8 as \xff.
+ * Tensors are dense, row-major, little-endian, of at most 64 dimensions. */
 #ifndef NPUSIM_NPUSIM_H
 #define NPUSIM_NPUSIM_H
 

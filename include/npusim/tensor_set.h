@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "npusim/error.h"
@@ -24,6 +25,8 @@ NPUSIM_API std::shared_ptr<const TensorSet> open_tensors(const std::string& path
 // stores bfloat16 as two raw bytes, which say nothing of their meaning: they are read as `void16` says.
 NPUSIM_API std::shared_ptr<const TensorSet> read_tensors(const std::string& path,
                                                          std::optional<DType> void16 = std::nullopt);
+// The files that these read for a path: itself, and the shards that an index names. Throws nothing of what is in them.
+NPUSIM_API std::vector<std::string> tensor_files(const std::string& path);
 // The caller's memory, which `owner` keeps alive and which must not change while the set lives; without an owner the
 // caller does. Data at an address that its dtype is not aligned to is copied. Throws usage for a name given twice.
 NPUSIM_API std::shared_ptr<const TensorSet> make_tensors(std::vector<NamedTensor> tensors,
@@ -49,6 +52,14 @@ NPUSIM_API const TensorView& get_tensor(const TensorSet& set, std::string_view n
 // Throws bad_input for a duplicate, reserved ("__metadata__") or non-UTF-8 name.
 NPUSIM_API void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                                   const std::map<std::string, std::string>& metadata = {});
+// A file of several that belong together: a text as it is, or tensors as write_safetensors() writes them.
+struct NewFile {
+  std::string path;
+  std::variant<std::string, std::vector<NamedTensor>> what;
+};
+// Writes all of them into folders that are there: none is in its place before all are on the disk. What is `stale` is
+// removed in between, so that nobody takes old and new files for one whole.
+NPUSIM_API void save_files(const std::vector<NewFile>& files, const std::vector<std::string>& stale = {});
 // Writes version 1.0, the same bytes that numpy.save writes (bf16 as <V2); whole or not at all.
 NPUSIM_API void write_npy(const std::string& path, const TensorView& tensor);
 

@@ -33,6 +33,15 @@ class Work {
   std::optional<CancelScope> scope_;
 };
 
+// The name of a file or folder as the system has it: bytes, which a str of Python spells as os.fsencode() does.
+struct FilePath {
+  std::string bytes;
+  operator const std::string&() const { return bytes; }
+};
+
+// Text of the library as a str: bytes that are no UTF-8, as of a file's name, stand as \xff.
+nb::str text(const std::string& found);
+
 // What the wall has as an opaque type, as an object of Python.
 template <typename T>
 struct Handle {
@@ -65,3 +74,24 @@ void add_sessions(nb::module_& m);
 void add_text(nb::module_& m);
 
 }  // namespace npusim::python
+
+namespace nanobind::detail {
+
+// From str, bytes or os.PathLike; none of them with a NUL byte in it.
+template <>
+struct type_caster<npusim::python::FilePath> {
+  NB_TYPE_CASTER(npusim::python::FilePath, const_name("str"))
+
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+    PyObject* bytes = nullptr;
+    if (!PyUnicode_FSConverter(source.ptr(), &bytes)) {
+      PyErr_Clear();
+      return false;
+    }
+    value.bytes.assign(PyBytes_AsString(bytes), static_cast<size_t>(PyBytes_Size(bytes)));
+    Py_DECREF(bytes);
+    return true;
+  }
+};
+
+}  // namespace nanobind::detail

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "convert.h"
+#include "npusim/files.h"
 #include "npusim/message.h"
 #include "npusim/npusim.h"
 
@@ -37,13 +38,19 @@ void translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     nb::list problems;
-    for (const Problem& problem : error.problems()) problems.append(nb::make_tuple(problem.where, problem.reason));
+    for (const Problem& problem : error.problems())
+      problems.append(nb::make_tuple(text(problem.where), text(problem.reason)));
     const nb::object made = nb::module_::import_("npusim.errors").attr("of_kind")(kind_name(error.kind()), problems);
     PyErr_SetObject(made.type().ptr(), made.ptr());
   }
 }
 
 }  // namespace
+
+nb::str text(const std::string& found) {
+  const std::string valid = valid_utf8(found);
+  return nb::str(valid.data(), valid.size());
+}
 
 // Python runs handlers in its main thread only.
 Work::Work() {
@@ -112,6 +119,9 @@ NB_MODULE(_core, m) {
   nb::register_exception_translator(translate);
   m.def("version", &npusim_version);
   m.def("printable", &npusim::printable, nb::arg("text"));
+  m.def(
+      "is_same_file", [](const FilePath& a, const FilePath& b) { return npusim::is_same_file(a, b); }, nb::arg("a"),
+      nb::arg("b"));
   add_tensors(m);
   add_programs(m);
   add_sessions(m);

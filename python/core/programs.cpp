@@ -8,6 +8,7 @@
 #include "npusim/aten.h"
 #include "npusim/compiler.h"
 #include "npusim/device.h"
+#include "npusim/message.h"
 #include "npusim/program.h"
 
 namespace npusim::python {
@@ -15,7 +16,7 @@ namespace {
 
 using Compiled = Handle<Program>;
 using Text = std::function<void(const std::string&)>;
-using Source = std::tuple<std::string, std::string, std::string>;  // name, path, JSON
+using Source = std::tuple<std::string, FilePath, std::string>;  // name, path, JSON
 
 MethodSource source_of(const Source& source) { return {std::get<0>(source), std::get<1>(source), std::get<2>(source)}; }
 
@@ -47,6 +48,7 @@ std::tuple<Compiled, std::map<std::string, double>, std::vector<std::string>> co
     const Work work;
     return compile(methods, options);
   }();
+  for (std::string& note : result.notes) note = valid_utf8(note);
   return {Compiled{std::move(result.program)}, std::move(result.seconds), std::move(result.notes)};
 }
 
@@ -85,11 +87,12 @@ std::vector<HostTensor> copies_of(const std::vector<Tensor>& tensors) {
 
 std::string bisect_source(const Source& source, const CompileOptions& options, const std::vector<Tensor>& inputs,
                           const std::optional<Handle<TensorSet>>& weights, std::optional<double> tolerance,
-                          const std::string& folder) {
+                          const std::optional<FilePath>& folder) {
   const std::vector<HostTensor> values = copies_of(inputs);
   const Work work;
-  return describe_bisection(
-      bisect(source_of(source), options, values, weights ? weights->of : nullptr, tolerance, folder), true);
+  return describe_bisection(bisect(source_of(source), options, values, weights ? weights->of : nullptr, tolerance,
+                                   folder ? folder->bytes : std::string()),
+                            true);
 }
 
 nb::list steps_of(const Compiled& program, const std::string& method) {
@@ -132,13 +135,13 @@ void add_programs(nb::module_& m) {
         nb::arg("text").none(), nb::arg("max_bytes") = 0, nb::arg("max_flops") = 0);
   m.def("compile", &compile_sources, nb::arg("sources"), nb::arg("options"), nb::arg("progress").none());
   m.def("bisect", &bisect_source, nb::arg("source"), nb::arg("options"), nb::arg("inputs"), nb::arg("weights").none(),
-        nb::arg("tolerance").none(), nb::arg("folder"));
+        nb::arg("tolerance").none(), nb::arg("folder").none());
   m.def(
       "recompile", [](const Compiled& p, const std::string& target) { return Compiled{recompile(*p.of, target)}; },
       nb::arg("program"), nb::arg("target"), Release());
   m.def("method_steps", &steps_of, nb::arg("program"), nb::arg("method"));
   m.def(
-      "load_program", [](const std::string& path, bool code) { return Compiled{load_program(path, {.code = code})}; },
+      "load_program", [](const FilePath& path, bool code) { return Compiled{load_program(path, {.code = code})}; },
       nb::arg("path"), nb::arg("code"), Release());
   m.def(
       "parse_program",
@@ -147,7 +150,7 @@ void add_programs(nb::module_& m) {
       },
       nb::arg("bytes"), nb::arg("where"), nb::arg("code"));
   m.def(
-      "save_program", [](const Compiled& p, const std::string& path) { save_program(*p.of, path); }, nb::arg("program"),
+      "save_program", [](const Compiled& p, const FilePath& path) { save_program(*p.of, path); }, nb::arg("program"),
       nb::arg("path"), Release());
   m.def(
       "serialize",
@@ -170,10 +173,10 @@ void add_programs(nb::module_& m) {
   m.def(
       "partition_picture", [](const Compiled& p) { return partition_picture(*p.of); }, nb::arg("program"));
   m.def(
-      "use_aten_plugin", [](const std::string& path) { use_aten_plugin(path); }, nb::arg("path"));
+      "use_aten_plugin", [](const FilePath& path) { use_aten_plugin(path); }, nb::arg("path"));
   m.def("aten_plugin", [] {
     const DeviceInfo plugin = aten_plugin();
-    return nb::make_tuple(plugin.name, plugin.description, plugin.usable);
+    return nb::make_tuple(text(plugin.name), text(plugin.description), plugin.usable);
   });
   m.def("program_info", &info, nb::arg("program"));
   m.def(
@@ -199,7 +202,9 @@ void add_programs(nb::module_& m) {
       [](const Compiled& p, const std::string& method) { return infos(method_outputs(*p.of, method)); },
       nb::arg("program"), nb::arg("method"));
   m.def("used_dtypes", &dtypes, nb::arg("program"), nb::arg("with_weights"));
-  m.def("write_text", &save_text, nb::arg("text"), nb::arg("path"), Release());
+  m.def(
+      "write_text", [](const std::string& text, const FilePath& path) { save_text(text, path); }, nb::arg("text"),
+      nb::arg("path"), Release());
   m.def("describe_ops", &describe_ops, nb::arg("target"), nb::arg("json"));
   m.def(
       "describe_ir", [](const Source& source, bool json) { return describe_ir(source_of(source), json); },
@@ -207,7 +212,8 @@ void add_programs(nb::module_& m) {
   m.def("evaluate_ir", &evaluate, nb::arg("source"), nb::arg("inputs"), nb::arg("weights").none());
   m.def("list_devices", [] {
     std::vector<std::tuple<std::string, std::string, bool>> list;
-    for (const DeviceInfo& device : list_devices()) list.emplace_back(device.name, device.description, device.usable);
+    for (const DeviceInfo& device : list_devices())
+      list.emplace_back(device.name, valid_utf8(device.description), device.usable);
     return list;
   });
 }

@@ -1,4 +1,6 @@
 // Tensor sets and files, and comparing.
+#include <nanobind/stl/variant.h>
+
 #include "convert.h"
 #include "npusim/compare.h"
 #include "npusim/tensor_set.h"
@@ -37,6 +39,30 @@ std::vector<std::tuple<std::string, std::string, Shape>> entries(const Set& set)
   return list;
 }
 
+// Path, and bytes, arrays or a set of tensors.
+using File = std::tuple<FilePath, std::variant<nb::bytes, Set, std::vector<Named>>>;
+
+std::vector<NamedTensor> named_views(const Set& set) {
+  std::vector<NamedTensor> views;
+  for (const TensorEntry& entry : tensor_entries(*set.of))
+    views.push_back({entry.name, get_tensor(*set.of, entry.name)});
+  return views;
+}
+
+void save(const std::vector<File>& files, const std::vector<FilePath>& stale) {
+  std::vector<NewFile> made;
+  for (const auto& [path, what] : files) {
+    if (const auto* bytes = std::get_if<nb::bytes>(&what))
+      made.push_back({path, std::string(static_cast<const char*>(bytes->data()), bytes->size())});
+    else if (const auto* set = std::get_if<Set>(&what))
+      made.push_back({path, named_views(*set)});
+    else
+      made.push_back({path, named_views(std::get<std::vector<Named>>(what))});
+  }
+  const nb::gil_scoped_release release;
+  save_files(made, {stale.begin(), stale.end()});
+}
+
 nb::dict comparison(const Tensor& found, const Tensor& expected) {
   const TensorView a = view_of(found), b = view_of(expected);
   Comparison c;
@@ -63,10 +89,10 @@ nb::dict comparison(const Tensor& found, const Tensor& expected) {
 void add_tensors(nb::module_& m) {
   nb::class_<Set>(m, "TensorSet");
   m.def(
-      "open_tensors", [](const std::string& path) { return Set{open_tensors(path)}; }, nb::arg("path"),
+      "open_tensors", [](const FilePath& path) { return Set{open_tensors(path)}; }, nb::arg("path"),
       nb::call_guard<nb::gil_scoped_release>());
   m.def(
-      "read_tensors", [](const std::string& path) { return Set{read_tensors(path)}; }, nb::arg("path"),
+      "read_tensors", [](const FilePath& path) { return Set{read_tensors(path)}; }, nb::arg("path"),
       nb::call_guard<nb::gil_scoped_release>());
   m.def("make_tensors", &set_of, nb::arg("tensors"));
   m.def("entries", &entries, nb::arg("set"));
@@ -75,8 +101,9 @@ void add_tensors(nb::module_& m) {
       nb::arg("set"), nb::arg("name"));
   m.def(
       "write_safetensors",
-      [](const std::string& path, const std::vector<Named>& tensors) { write_safetensors(path, named_views(tensors)); },
+      [](const FilePath& path, const std::vector<Named>& tensors) { write_safetensors(path, named_views(tensors)); },
       nb::arg("path"), nb::arg("tensors"));
+  m.def("save_files", &save, nb::arg("files"), nb::arg("stale"));
   m.def("compare", &comparison, nb::arg("found"), nb::arg("expected"));
 }
 

@@ -30,7 +30,7 @@ std::tuple<std::vector<int64_t>, double, double> generate_tokens(
 void add_text(nb::module_& m) {
   nb::class_<Vocabulary>(m, "Tokenizer");
   m.def(
-      "open_tokenizer", [](const std::string& path) { return Vocabulary{open_tokenizer(path)}; }, nb::arg("path"),
+      "open_tokenizer", [](const FilePath& path) { return Vocabulary{open_tokenizer(path)}; }, nb::arg("path"),
       nb::call_guard<nb::gil_scoped_release>());
   m.def(
       "encode", [](const Vocabulary& t, const std::string& text, bool special) { return encode(*t.of, text, special); },
@@ -42,7 +42,8 @@ void add_text(nb::module_& m) {
   m.def(
       "added_token_id", [](const Vocabulary& t, const std::string& content) { return added_token_id(*t.of, content); },
       nb::arg("tokenizer"), nb::arg("content"));
-  m.def("read_stop_tokens", &read_stop_tokens, nb::arg("tokenizer_path"));
+  m.def(
+      "read_stop_tokens", [](const FilePath& path) { return read_stop_tokens(path); }, nb::arg("tokenizer_path"));
   m.def(
       "check_text_model", [](const Handle<Program>& p) { check_text_model(*p.of); }, nb::arg("program"));
   m.def("generate", &generate_tokens, nb::arg("session"), nb::arg("prompt"), nb::arg("max_new_tokens"),

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError
+from . import _core
+from .errors import CLASSES, BadInputError, Error, UnsupportedError, UsageError, readable
 from .torch_parts import torch_part
 
 EXIT_CODES = {"usage": 2, "bad_input": 3, "unsupported": 4, "device": 5, "internal": 1, "cancelled": 130}
@@ -23,12 +24,12 @@ def load_name(where: str) -> Any:
     path, colon, name = where.rpartition(":")
     if not colon or not path.endswith(".py") or not name.isidentifier():
         raise UsageError(f"expected FILE.py:NAME, found '{where}'")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise UsageError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     sys.modules[spec.name] = module
     loader = spec.loader
     _done(where, BadInputError, lambda: loader.exec_module(module))
@@ -84,12 +85,14 @@ def export_verb(arguments: list[str]) -> None:
         how = {"strict": flags.strict, "fixed": flags.fixed}
         exported = _done(f"{flags.source}: torch.export", UnsupportedError, lambda: torch_export.export(*made, **how))
     for text in exported.notes:
-        print(f"warning: {text}", file=sys.stderr)
+        print(f"warning: {readable(text)}", file=sys.stderr)
+    exported.save(flags.output)
+    text = f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights"
     try:
-        exported.save(flags.output)
+        print(_core.printable(readable(text)), flush=True)
     except OSError as error:
-        raise BadInputError(f"cannot write {flags.output}: {error}") from error
-    print(f"{flags.output}: {len(exported.ir['nodes'])} nodes, {len(exported.ir['weights'])} weights")
+        sys.stdout = open(os.devnull, "w")  # what is left in it would fail once more at the end
+        raise BadInputError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def main() -> int:

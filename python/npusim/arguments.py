@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .errors import UsageError
@@ -12,8 +12,35 @@ from .errors import UsageError
 
 def refused(name: str, expected: str, found: Any) -> UsageError:
     """The error for an argument of another kind or out of its range."""
-    shown = repr(found)
-    return UsageError(f"{name}: expected {expected}, found {shown if len(shown) <= 80 else type(found).__name__}")
+    try:
+        shown = repr(found)
+    except Exception:  # of a class of the caller's
+        shown = ""
+    kind = type(found).__name__
+    return UsageError(f"{name}: expected {expected}, found {shown if 0 < len(shown) <= 80 else kind}")
+
+
+def instance(name: str, value: Any, kind: type, expected: str) -> Any:
+    """A value of a class."""
+    if not isinstance(value, kind):
+        raise refused(name, expected, value)
+    return value
+
+
+def mapping(name: str, value: Any, expected: str) -> Mapping[str, Any]:
+    """A dict by names."""
+    if not isinstance(value, Mapping):
+        raise refused(name, expected, value)
+    for key in value:
+        text(f"a key of {name}", key)
+    return value
+
+
+def sequence(name: str, value: Any, expected: str) -> Sequence[Any]:
+    """A list or tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise refused(name, expected, value)
+    return value
 
 
 def integer(name: str, value: Any, low: int, high: int) -> int:
@@ -65,9 +92,13 @@ def integers(name: str, values: Any, low: int, high: int) -> list[int]:
 
 
 def text(name: str, value: Any) -> str:
-    """A str."""
+    """A str that UTF-8 can spell: half a surrogate pair is none."""
     if not isinstance(value, str):
         raise refused(name, "a str", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise refused(name, "a str that UTF-8 can spell", value) from None
     return value
 
 
@@ -79,20 +110,32 @@ def flag(name: str, value: Any) -> bool:
 
 
 def path(name: str, value: Any) -> str:
-    """The name of a file or folder, which is not empty."""
+    """The name of a file or folder, which is not empty. Bytes of it that are no UTF-8 stand in it as os.fsdecode() has
+    them."""
     try:
         found = os.fspath(value)
     except TypeError:
         found = ""
     if not isinstance(found, str) or not found:
         raise refused(name, "a path", value)
+    if "\0" in found:
+        raise refused(name, "a path without a NUL character", value)
+    try:
+        os.fsencode(found)
+    except UnicodeEncodeError:
+        raise refused(name, "a path that the system can spell", value) from None
     return found
+
+
+def optional_text(name: str, value: Any) -> str | None:
+    """A str, or None."""
+    return None if value is None else text(name, value)
 
 
 def texts(name: str, values: Any) -> set[str]:
     """Names: one, or several."""
     if isinstance(values, str):
-        return {values}
+        return {text(name, values)}
     if isinstance(values, (bytes, Mapping)) or not isinstance(values, Iterable):
         raise refused(name, "a name or names", values)
     return {text(name, value) for value in values}

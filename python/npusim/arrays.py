@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from . import _core
-from .errors import UnsupportedError, UsageError
+from .errors import Error, Problem, UnsupportedError, UsageError
 
 _NUMPY = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 DTYPES = {name: np.dtype(name) for name in _NUMPY}
@@ -28,18 +28,36 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def of_torch(tensor: Any) -> np.ndarray:
-    """A tensor of PyTorch as an array: the same memory if it is dense, row-major and on the host."""
+def of_torch(tensor: Any, where: str = "") -> np.ndarray:
+    """A tensor of PyTorch as an array: the same memory if it is dense, row-major and on the host. where: names it in
+    messages."""
     import torch
 
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise UnsupportedError(
-            f"a tensor is {tensor.layout}{', quantized' * tensor.is_quantized}: expected a dense one"
-        )
-    tensor = tensor.detach().cpu().resolve_neg().contiguous()
-    if tensor.dtype != torch.bfloat16:
-        return tensor.numpy()
-    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if strange := not_dense(tensor):
+        raise UnsupportedError([Problem(where, f"a tensor is {strange}: expected a dense one with values")])
+    try:
+        tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        if tensor.dtype != torch.bfloat16:
+            return tensor.numpy()
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    except Exception as error:  # of a dtype that NumPy has not, or of a class of the caller's
+        found = f"{type(tensor).__name__} of {tensor.dtype}: {error}"
+        raise UnsupportedError([Problem(where, f"expected a tensor that can be an array of NumPy, found {found}")]) from error
+
+
+def not_dense(tensor: Any) -> str:
+    """What a tensor of PyTorch is, if it is no dense one with values: "torch.sparse_coo"."""
+    import torch
+
+    if tensor.is_nested:
+        return "a nested one"
+    if tensor.layout is not torch.strided:
+        return str(tensor.layout)
+    if tensor.is_quantized:
+        return "a quantized one"
+    if tensor.is_meta:
+        return "one of device meta, which has no values"
+    return ""
 
 
 def device_of(value: Any) -> str | None:
@@ -49,7 +67,10 @@ def device_of(value: Any) -> str | None:
         return f"cuda:{value.get_device()}" if dense and not value.is_neg() else None
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
         return None
-    kind, number = value.__dlpack_device__()
+    try:
+        kind, number = value.__dlpack_device__()
+    except Exception:  # as_array() tells what is wrong
+        return None
     return f"cuda:{number}" if kind == _DLPACK_CUDA else None
 
 
@@ -81,18 +102,26 @@ def follow_torch(values: list[Any]) -> None:
             torch.cuda.default_stream(gpu).wait_stream(stream)
 
 
-def as_array(value: Any, dtype: str | None = None) -> np.ndarray:
+def as_array(value: Any, dtype: str | None = None, where: str = "") -> np.ndarray:
     """A dense, row-major array with the value's memory where that is possible. Numbers and lists of them, which have no
-    dtype of their own, take `dtype`."""
+    dtype of their own, take `dtype`. where: names the value in messages, "input 'x'"."""
     if is_torch(value):
-        return of_torch(value)
-    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
-        return _dense(np.asarray(value))
-    if hasattr(value, "__dlpack__"):
-        return _dense(np.from_dlpack(value))
-    if isinstance(value, (bool, int, float, list, tuple)):
-        return _numbers(value, dtype)
-    raise UsageError(f"expected an array, found {type(value).__name__}")
+        return of_torch(value, where)
+    if isinstance(value, np.ma.MaskedArray):
+        raise UsageError([Problem(where, "expected an array of values, found a masked one")])
+    try:
+        if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
+            return _dense(np.asarray(value))
+        if hasattr(value, "__dlpack__"):
+            return _dense(np.from_dlpack(value))
+        if isinstance(value, (bool, int, float, list, tuple)):
+            return _numbers(value, dtype)
+    except Error as error:
+        raise UsageError([Problem(where, reason) for _, reason in error.problems]) from None
+    except Exception as error:  # of a class of the caller's
+        reason = f"expected an array, found {type(value).__name__}, which says: {error}"
+        raise UsageError([Problem(where, reason)]) from error
+    raise UsageError([Problem(where, f"expected an array, found {type(value).__name__}")])
 
 
 def _numbers(value: Any, dtype: str | None) -> np.ndarray:
@@ -119,16 +148,19 @@ def _dense(array: np.ndarray) -> np.ndarray:
     return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
-def name_of(array: np.ndarray) -> str:
-    """npusim's name of the array's dtype."""
+def name_of(array: np.ndarray, where: str = "") -> str:
+    """npusim's name of the array's dtype. where: names it in messages."""
     if array.dtype not in NAMES:
-        raise UnsupportedError(f"dtype {array.dtype}: expected one of {', '.join(DTYPES)}")
+        reason = f"dtype {array.dtype}: expected one of {', '.join(DTYPES)}"
+        if array.dtype.newbyteorder() in NAMES:
+            reason = f"dtype {array.dtype}, whose bytes are in the other order: expected {NAMES[array.dtype.newbyteorder()]}"
+        raise UnsupportedError([Problem(where, reason)])
     return NAMES[array.dtype]
 
 
-def memory_of(array: np.ndarray) -> Memory:
+def memory_of(array: np.ndarray, where: str = "") -> Memory:
     """A dense array as _core takes it: the same memory."""
-    return name_of(array), list(array.shape), array.reshape(-1).view(np.uint8)
+    return name_of(array, where), list(array.shape), array.reshape(-1).view(np.uint8)
 
 
 def array_of(memory: Memory) -> np.ndarray:

@@ -12,9 +12,11 @@ import numpy as np
 
 from . import _core
 from .arrays import array_of, as_array, memory_of
-from .errors import UsageError
+from .arguments import instance, mapping, number, refused
+from .arguments import path as _path
+from .errors import Problem, UsageError
 from .program import Program
-from .session import Session
+from .session import WIDER, Session
 from .weights import Weights, open_weights
 
 BARS = {"bfloat16": 4e-2, "float16": 2e-2}  # of relative L2, by the coarsest dtype; 1e-3 where there is neither
@@ -39,10 +41,10 @@ class Comparison:
 def compare(found: Any, expected: Any) -> Comparison:
     """Of two arrays with as many elements. argmax_equal asks for the same largest element in every row along the last
     dimension whose largest expected element leads clearly."""
-    a, b = as_array(found), as_array(expected)
+    a, b = as_array(found, where="found"), as_array(expected, where="expected")
     if a.size != b.size:
-        raise UsageError(f"expected {b.size} elements, found {a.size}")
-    return Comparison(**_core.compare(memory_of(a), memory_of(b)))
+        raise UsageError(f"found: expected {b.size} elements, found {a.size}")
+    return Comparison(**_core.compare(memory_of(a, "found"), memory_of(b, "expected")))
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ def verify(
 
     program: compiled in this process, which then has the IR; with `expected` any.
     inputs: arrays by name; a state that is not there begins with zeros, or what the weights have for it."""
+    instance("program", program, Program, "a Program")
+    mapping("inputs", inputs, "arrays by name")
+    if expected is not None:
+        expected = mapping("expected", expected, "arrays by name")
     name = program.choose_method(method)
     if expected is None and name not in program.sources:
         raise UsageError("a program that was loaded has no IR to evaluate: compile it here, or give `expected`")
@@ -88,7 +94,14 @@ def verify(
     missing = [output for output in expected if output not in found]
     if missing or not expected:
         raise UsageError(f"the method has no outputs {', '.join(missing)}" if missing else "nothing to compare with")
-    return Verified({output: compare(found[output], value) for output, value in expected.items()}, bar)
+    return Verified({output: _compared(output, found[output], value) for output, value in expected.items()}, bar)
+
+
+def _compared(output: str, found: np.ndarray, expected: Any) -> Comparison:
+    wanted = as_array(expected, where=f"expected['{output}']")
+    if wanted.size != found.size:
+        raise UsageError(f"expected['{output}']: expected {found.size} elements, found {wanted.size}")
+    return compare(found, wanted)
 
 
 @dataclass(frozen=True)
@@ -133,15 +146,19 @@ def bisect(
     inputs: arrays by name, all of them.
     tolerance: relative L2 of a part; None: 1e-4, where steps leave float16 to each other 0.02, bfloat16 0.04.
     folder: where the culprit is left as IR, inputs, weights and golden outputs, for `npusim verify`."""
+    instance("program", program, Program, "a Program")
+    mapping("inputs", inputs, "arrays by name")
+    if tolerance is not None and not 0 <= number("tolerance", tolerance) <= 1e9:
+        raise refused("tolerance", "a number from 0 to 1e9", tolerance)
+    to = None if folder is None else _path("folder", folder)
     name = program.choose_method(None)
     if name not in program.sources:
-        raise UsageError("a program that was loaded has no IR to bisect: compile it here")
+        raise UsageError("program: it was loaded and has no IR to bisect: compile it here")
     tensors = open_weights(program.weights if weights is None else weights)
     values = _values(program, name, inputs, tensors)
     source = ("main", *program.sources[name][1:])
-    report = json.loads(
-        _core.bisect(source, program.options, values, tensors, tolerance, os.fspath(folder) if folder else "")
-    )
+    bar = None if tolerance is None else float(tolerance)
+    report = json.loads(_core.bisect(source, program.options, values, tensors, bar, to))
     parts, nodes = ([_part(p) for p in report[key]] for key in ("parts", "nodes"))
     return Bisection(
         report["ok"],
@@ -175,13 +192,24 @@ def _reference(program: Program, method: str, inputs: Mapping[str, Any], weights
 def _values(program: Program, method: str, inputs: Mapping[str, Any], tensors: Any) -> list[Any]:
     """What the reference takes: all inputs in their order."""
     named = {entry[0] for entry in _core.entries(tensors)} if tensors else set()
-    values = []
-    for info in program.inputs(method):
+    values, problems = [], []
+    infos = program.inputs(method)
+    known, carried = {info.name for info in infos}, program.carried.get(method, {})
+    problems += [Problem(f"input '{name}'", "the method has none of this name") for name in inputs if name not in known]
+    for info in infos:
+        where = f"input '{info.name}'"
         if info.name in inputs:
-            values.append(memory_of(as_array(inputs[info.name], info.dtype)))
+            dtype, shape, memory = memory_of(as_array(inputs[info.name], info.dtype, where), where)
+            if (dtype != info.dtype and (dtype, info.dtype) not in WIDER) or tuple(shape) != info.shape:
+                problems.append(Problem(where, f"expected {info.dtype}{list(info.shape)}, found {dtype}{shape}"))
+            values.append((dtype, shape, memory))
+        elif not info.state and info.name not in carried:
+            problems.append(Problem(where, f"expected {info.dtype}{list(info.shape)}, found nothing"))
         elif tensors and info.state and info.name in named:
             values.append(_core.get_tensor(tensors, info.name))
         else:
             zeros = np.zeros(info.shape, "uint16" if info.dtype == "bfloat16" else info.dtype)
             values.append((info.dtype, list(info.shape), zeros.reshape(-1).view(np.uint8)))
+    if problems:
+        raise UsageError(problems)
     return values

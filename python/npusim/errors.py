@@ -14,8 +14,15 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         from . import _core  # which raises these itself
 
-        text = f"{self.where}: {self.reason}" if self.where else self.reason
-        return _core.printable(text.encode("utf-8", "backslashreplace").decode())
+        return _core.printable(readable(f"{self.where}: {self.reason}" if self.where else self.reason))
+
+
+def readable(text: str) -> str:
+    """The text, in which what no UTF-8 can spell stands escaped: bytes of a file's name as \\xff."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Error(Exception):
@@ -24,7 +31,8 @@ class Error(Exception):
     kind = "internal"
 
     def __init__(self, problems: str | list[Problem]) -> None:
-        self.problems = [Problem("", problems)] if isinstance(problems, str) else problems
+        listed = [Problem("", problems)] if isinstance(problems, str) else problems
+        self.problems = [Problem(readable(where), readable(reason)) for where, reason in listed]
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[Error], tuple[list[Problem]]]:

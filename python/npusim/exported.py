@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from . import _core
-from .errors import BadInputError
-from .weights import Weights, save_weights
+from .arguments import integer, mapping, refused, sequence
+from .arguments import path as _path
+from .arguments import text as _text
+from .errors import BadInputError, UsageError
+from .weights import Weights, checked_weights, named, open_weights
 
-IR_FILE, WEIGHTS_FILE, TEXT_FILE = "ir.json", "model.safetensors", "text.json"
+IR_FILE, WEIGHTS_FILE, TEXT_FILE, KV_FILE = "ir.json", "model.safetensors", "text.json", "kv_map.json"
 
 
-@dataclass
+def _summary(ir: Any) -> str:
+    """In a few words: an IR has thousands of lines."""
+    if not isinstance(ir, Mapping):
+        return f"a {type(ir).__name__}, no IR"
+    parts = {"nodes": "nodes", "graph_inputs": "inputs", "graph_outputs": "outputs", "weights": "weights"}
+    counts = [f"{len(ir[key])} {what}" for key, what in parts.items() if isinstance(ir.get(key), (list, tuple))]
+    return f"{ir.get('model_name', '')}: {', '.join(counts)}"
+
+
+@dataclass(repr=False)
 class Exported:
     """A model as IR (docs/ir_format.md) and weights by name. Buffers that became inputs are among the weights under the
     name of the input."""
@@ -33,16 +43,27 @@ class Exported:
     made_for: list[str] = field(default_factory=list, repr=False)
     notes: list[str] = field(default_factory=list, repr=False)  # what was warned of when it was exported
 
+    def __repr__(self) -> str:
+        return f"Exported({_summary(self.ir)}{f', {self.path}' if self.path else ''})"
+
+    def check(self) -> None:
+        """Raises UsageError where somebody gave a field another kind of value."""
+        mapping("ir", self.ir, "an IR as a dict")
+        checked_weights(self.weights)
+        if not isinstance(self.path, str) or self.path:
+            _path("path", self.path)
+        states = self.ir.get("states")
+        for name, output in mapping("ir['states']", {} if states is None else states, "outputs by input").items():
+            _text(f"ir['states'][{name!r}]", output)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made."""
-        to = Path(folder)
-        to.mkdir(parents=True, exist_ok=True)
-        write_text(to / IR_FILE, json.dumps(self.ir))
-        if isinstance(self.weights, Mapping) and self.weights:
-            save_weights(to / WEIGHTS_FILE, self.weights)
+        """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made. What an earlier
+        save() left there goes. Raises BadInputError, and leaves what was there, where something cannot be written."""
+        self.check()
+        _save(folder, {IR_FILE: json_bytes("ir", self.ir)}, self.weights, ())
 
 
-@dataclass
+@dataclass(repr=False)
 class ExportedText:
     """A language model: the IR of each method, which states of "decode" the outputs of the prefills fill, and the one
     set of weights."""
@@ -53,58 +74,192 @@ class ExportedText:
     weights: Weights = field(default=None, repr=False)
     files: tuple[str, ...] = ()  # that belong to it, such as tokenizer.json
 
+    def __repr__(self) -> str:
+        methods = "; ".join(f"{name}: {_summary(ir)}" for name, ir in dict(self.methods).items())
+        return f"ExportedText({methods}; capacity {self.capacity})"
+
+    def check(self) -> None:
+        """Raises UsageError where somebody gave a field another kind of value."""
+        for name, ir in mapping("methods", self.methods, "IRs by method").items():
+            mapping(f"methods[{name!r}]", ir, "an IR as a dict")
+        mapping("kv_map", self.kv_map, "a dict")
+        integer("capacity", self.capacity, 1, 2**63 - 1)
+        checked_weights(self.weights)
+        for i, file in enumerate(sequence("files", self.files, "paths")):
+            _path(f"files[{i}]", file)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes METHOD.json for each method, kv_map.json, text.json (which lists them) and model.safetensors; copies the
-        tokenizer and the like."""
-        to = Path(folder)
-        to.mkdir(parents=True, exist_ok=True)
+        tokenizer and the like. What an earlier save() left there goes. Raises BadInputError, and leaves what was there,
+        where something cannot be written."""
+        self.check()
+        to = _path("folder", folder)
+        taken: dict[str, Any] = {}
         for name, ir in self.methods.items():
-            write_text(to / f"{name}.json", json.dumps(ir))
-        write_text(to / "kv_map.json", json.dumps(self.kv_map))
-        text = {"methods": {name: f"{name}.json" for name in self.methods}, "kv_map": "kv_map.json"}
-        write_text(to / TEXT_FILE, json.dumps({**text, "capacity": self.capacity}))
-        if isinstance(self.weights, Mapping):
-            save_weights(to / WEIGHTS_FILE, self.weights)
+            if _is_plain(name):
+                taken[_free(taken, f"{name}.json", f"method '{name}'")] = json_bytes(f"methods[{name!r}]", ir)
+            else:
+                raise refused("methods", "names that files can have", name)
+        taken[_free(taken, KV_FILE, "the map of states")] = json_bytes("kv_map", self.kv_map)
+        _free(taken, TEXT_FILE, "the list of methods")
+        copied = []
         for file in self.files:
-            if not (to / Path(file).name).exists() or not Path(file).samefile(to / Path(file).name):
-                shutil.copy(file, to)
+            name = os.path.basename(file)
+            place = os.path.join(to, name)
+            if not _core.is_same_file(file, place):
+                taken[_free(taken, name, file)] = file_bytes(file)
+                copied.append(name)
+            elif isinstance(self.weights, Mapping) and os.path.exists(os.path.join(to, WEIGHTS_FILE)):
+                reason = f"{WEIGHTS_FILE} would be lost: expected another folder"
+                raise UsageError(f"{to}: is the folder that the model came from, whose {reason}")
+        text = {"methods": {name: f"{name}.json" for name in self.methods}, "kv_map": KV_FILE}
+        taken[TEXT_FILE] = json_bytes("capacity", {**text, "capacity": self.capacity, "files": copied})
+        _save(to, taken, self.weights, copied)
 
 
-def write_text(path: Path, text: str) -> None:
+def _is_plain(name: str) -> bool:
+    """Whether it is the name of a file in a folder, and no way to another one."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _free(taken: Mapping[str, Any], name: str, what: str) -> str:
+    """The name, which nothing else that is saved has. Names that differ in case alone are one on some disks."""
+    for other in (*taken, WEIGHTS_FILE):
+        if other.lower() == name.lower():
+            raise UsageError(f"{what} cannot be saved as {name}: {other} is saved beside it")
+    return name
+
+
+def _save(folder: Any, texts: Mapping[str, bytes], weights: Weights, copied: Sequence[str]) -> None:
+    """Writes all files of a model into a folder or none, and removes those of another one that was saved there."""
+    to = _path("folder", folder)
+    files: list[tuple[str, Any]] = [(os.path.join(to, name), text) for name, text in texts.items()]
+    place = os.path.join(to, WEIGHTS_FILE)
+    kept = {*texts}
+    if weights is not None and not (isinstance(weights, Mapping) and not weights):
+        kept.add(WEIGHTS_FILE)
+        if isinstance(weights, Mapping):
+            files.append((place, named(weights)))
+        elif isinstance(weights, _core.TensorSet) or not _core.is_same_file(_path("weights", weights), place):
+            files.append((place, open_weights(weights)))
+    stale = [os.path.join(to, name) for name in _saved_before(to) if name not in kept]
+    if WEIGHTS_FILE not in kept and os.path.lexists(place) and place not in stale:
+        reason = f"has a {WEIGHTS_FILE} that no save() left, and this model has none"
+        raise BadInputError(f"{to}: {reason}: expected another folder")
+    made = _make_folder(to)
+    try:
+        _core.save_files(files, stale)
+    except BaseException:
+        for one in reversed(made):
+            try:
+                os.rmdir(one)
+            except OSError:  # it is in use
+                break
+        raise
+
+
+def _saved_before(folder: str) -> list[str]:
+    """The files of a folder that an earlier save() made it mean a model by."""
+    found = [name for name in (IR_FILE, TEXT_FILE) if os.path.isfile(os.path.join(folder, name))]
+    if not found:
+        return []
+    names = [*found, WEIGHTS_FILE]
+    if TEXT_FILE in found:
+        try:
+            text = _read(os.path.join(folder, TEXT_FILE))
+        except BadInputError:  # nobody can read it, and it goes
+            text = {}
+        methods, files = text.get("methods"), text.get("files")
+        names += [*methods.values()] if isinstance(methods, dict) else []
+        names += [text.get("kv_map"), *(files if isinstance(files, list) else [])]
+    plain = [name for name in dict.fromkeys(n for n in names if isinstance(n, str)) if _is_plain(name)]
+    return [name for name in plain if os.path.isfile(os.path.join(folder, name))]
+
+
+def _make_folder(folder: str) -> list[str]:
+    """Makes a folder and those around it; returns those that were not there, outermost first."""
+    missing = []
+    at = folder.rstrip("/") or "/"
+    while at and not os.path.isdir(at):
+        missing.append(at)
+        at = os.path.dirname(at)
+    made: list[str] = []
+    try:
+        for one in reversed(missing):
+            os.mkdir(one)
+            made.append(one)
+    except OSError as error:
+        for one in reversed(made):
+            os.rmdir(one)
+        raise BadInputError(f"cannot write {folder}: {error.strerror}") from None
+    return made
+
+
+def json_bytes(name: str, value: Any) -> bytes:
+    """The JSON of a value."""
+    try:
+        return json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise UsageError(f"{name}: expected what JSON can say: {problem}") from None
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file, whole or not at all. Raises BadInputError."""
-    _core.write_text(text, os.fspath(path))
+    _core.write_text(text, _path("path", path))
 
 
 def read_exported(folder: str | os.PathLike[str]) -> Exported | ExportedText:
     """What save() wrote. Raises BadInputError when there is neither ir.json nor text.json."""
-    at = Path(folder)
-    weights = str(at / WEIGHTS_FILE) if (at / WEIGHTS_FILE).exists() else None
-    if (at / TEXT_FILE).exists():
-        text = _read(at / TEXT_FILE)
-        methods = {name: _read(at / file) for name, file in text["methods"].items()}
-        return ExportedText(methods, _read(at / text["kv_map"]), text["capacity"], weights)
-    if not (at / IR_FILE).exists():
-        raise BadInputError(f"{at}: expected {IR_FILE} or {TEXT_FILE} in this folder")
-    return Exported(_read(at / IR_FILE), weights, str(at / IR_FILE))
+    to = _path("folder", folder)
+    ir, text, weights = (os.path.join(to, name) for name in (IR_FILE, TEXT_FILE, WEIGHTS_FILE))
+    given = weights if os.path.exists(weights) else None
+    if os.path.exists(text):
+        return _read_text(to, text, given)
+    if not os.path.exists(ir):
+        raise BadInputError(f"{to}: expected {IR_FILE} or {TEXT_FILE} in this folder")
+    return Exported(_read(ir), given, ir)
+
+
+def _read_text(folder: str, path: str, weights: str | None) -> ExportedText:
+    text = _read(path)
+
+    def beside(what: str, name: Any) -> dict[str, Any]:
+        if not isinstance(name, str) or not _is_plain(name):
+            raise BadInputError(f"{path}: {what}: expected the name of a file beside it, found {json.dumps(name)}")
+        return _read(os.path.join(folder, name))
+
+    methods, capacity = text.get("methods"), text.get("capacity")
+    if not isinstance(methods, dict) or not methods:
+        raise BadInputError(f"{path}: methods: expected files by method, found {json.dumps(methods)}")
+    if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < 1:
+        raise BadInputError(f"{path}: capacity: expected a number of tokens, found {json.dumps(capacity)}")
+    irs = {name: beside(f"methods: {name}", file) for name, file in methods.items()}
+    return ExportedText(irs, beside("kv_map", text.get("kv_map")), capacity, weights)
+
+
+def file_bytes(path: str | os.PathLike[str]) -> bytes:
+    """What a regular file holds: a pipe would be waited for. Raises BadInputError."""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise BadInputError(f"{os.fspath(path)}: expected a regular file")
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadInputError(f"cannot read {os.fspath(path)}: {error.strerror}") from None
 
 
 def file_text(path: str | os.PathLike[str]) -> str:
-    """The text of a regular file: a pipe would be waited for. Raises BadInputError."""
-    at = Path(path)
+    """The text of a regular file. Raises BadInputError."""
     try:
-        if at.exists() and not at.is_file():
-            raise BadInputError(f"{at}: expected a regular file")
-        return at.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInputError(f"cannot read {at}: {error.strerror}") from None
-    except ValueError:
-        raise BadInputError(f"{at}: expected text, found other bytes") from None
+        return file_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise BadInputError(f"{os.fspath(path)}: expected text, found other bytes") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: str) -> dict[str, Any]:
     try:
         value = json.loads(file_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: {error}") from error
     if not isinstance(value, dict):
         raise BadInputError(f"{path}: expected an object")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from dataclasses import dataclass
 
 from . import _core
+from .arguments import path as _path
+from .arguments import refused, text
 
 
 @dataclass(frozen=True)
@@ -29,29 +32,38 @@ class Device:
     usable: bool
 
 
-@functools.cache
 def ops(target: str = "cpu") -> tuple[Op, ...]:
     """The operators that npusim knows, and whether the target can run them."""
+    return _ops(text("target", target))
+
+
+@functools.cache
+def _ops(target: str) -> tuple[Op, ...]:
     rows = json.loads(_core.describe_ops(target, True))["ops"]
     return tuple(Op(r["name"], r["family"], r["schema"], tuple(r["in_place"]), r["supported"]) for r in rows)
 
 
 @functools.cache
 def _supported(target: str) -> frozenset[str]:
-    return frozenset(name for op in ops(target) if op.supported for name in (op.name, *op.in_place))
+    return frozenset(name for op in _ops(target) if op.supported for name in (op.name, *op.in_place))
 
 
 def is_op_supported(op: object, target: str = "cpu") -> bool:
     """Whether an operator can be compiled: "aten.relu.default", or torch.ops.aten.relu.default. A call of it may still
     be refused for its attributes or dtypes."""
-    name = str(op).removeprefix("torch.ops.").replace("::", ".")
-    return (name if name.count(".") != 1 else name + ".default") in _supported(target)
+    known = _supported(text("target", target))
+    try:
+        shown = str(op)
+    except Exception:  # of a class of the caller's
+        raise refused("op", "the name of an operator", op) from None
+    name = shown.removeprefix("torch.ops.").replace("::", ".")
+    return (name if name.count(".") != 1 else name + ".default") in known
 
 
-def use_aten_plugin(path: str) -> None:
+def use_aten_plugin(path: str | os.PathLike[str]) -> None:
     """Names the plugin that runs operators without a kernel, by PyTorch's library, for what is compiled, evaluated and
     opened from now on; "": libnpusim_aten.so beside npusim, or what NPUSIM_ATEN names."""
-    _core.use_aten_plugin(path)
+    _core.use_aten_plugin("" if isinstance(path, str) and not path else _path("path", path))
 
 
 def aten_plugin() -> Device:

@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .arguments import function
+from .exported import file_text
 from .program import Program, compile, exported_methods
 from .session import Session
 from .weights import Weights
@@ -67,6 +68,7 @@ def partition(
     is_supported: asked for each node of the IR with its operator ("aten.relu.default") and attributes; what it says no to
         is the CPU's, beside what the target cannot run.
     options: those of compile(); `plan`, where it is given, is all that the CPU runs, and `is_supported` adds to it."""
+    function("is_supported", is_supported)
     methods = exported_methods(model, args, kwargs)
     program = compile(methods, **options)
     if is_supported is None:
@@ -74,7 +76,7 @@ def partition(
     plan = program.partition_plan()
     for name, (_, path, text) in program.sources.items():
         cpu = plan["methods"][name]["cpu"]
-        for node in json.loads(text or Path(path).read_text(encoding="utf-8"))["nodes"]:
+        for node in json.loads(text or file_text(path))["nodes"]:
             if not is_supported(node["op_type"], node.get("attrs", {})):
                 cpu.setdefault(node["name"], "is_supported() says no")
     return PartitionPlan(compile(methods, **{**options, "plan": plan, "force_cpu": ()}))
@@ -102,6 +104,7 @@ class DAGExecutor:
 
         watch: called with each partition and its milliseconds as it is done."""
         name = self.session.program.choose_method(method)
+        function("watch", watch)
 
         def execute(run_step: Callable[[int], None]) -> None:
             for partition in self._partitions[name]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .arguments import instance, integer
 from .errors import UsageError
 from .exported import write_text
 from .session import Session
@@ -70,7 +70,7 @@ class Profile:
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes trace() to a file."""
-        write_text(Path(path), json.dumps(self.trace()))
+        write_text(path, json.dumps(self.trace()))
 
     def __str__(self) -> str:
         total = sum(step.ms for step in self.steps) or 1.0
@@ -90,7 +90,7 @@ class Profiler:
         print(profiler.profile())"""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session = instance("session", session, Session, "a Session")
         self._taken: dict[str, list[list[float]]] = {}
 
     def run(self, *inputs: Any, method: str | None = None) -> dict[str, np.ndarray]:
@@ -118,10 +118,12 @@ def profile(session: Session, *inputs: Any, method: str | None = None, times: in
     `times` runs.
 
     inputs: as for Session.run()."""
+    instance("session", session, Session, "a Session")
+    times = integer("times", times, 1, 2**31 - 1)
     name = session.program.choose_method(method)
     own = session.sibling()
     wholes, alone = [], []
-    for _ in range(max(times, 1)):
+    for _ in range(times):
         own.reset_states()
         wholes.append(own.timed(name, inputs))
         own.reset_states()

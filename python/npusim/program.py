@@ -6,18 +6,17 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 from . import _core
-from .arguments import budget, flag, function, texts
+from .arguments import budget, flag, function, instance, mapping, optional_text, texts
 from .arguments import path as _path
 from .arguments import text as _text
 from .arrays import as_array
 from .errors import BadInputError, UsageError
-from .exported import Exported, ExportedText, file_text, read_exported
+from .exported import Exported, ExportedText, file_text, json_bytes, read_exported
 from .torch_parts import torch_part
-from .weights import Weights
+from .weights import Weights, checked_weights
 
 Path_ = Union[str, "os.PathLike[str]"]
 
@@ -56,6 +55,10 @@ class Program:
     carried: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     options: _core.Options | None = field(default=None, repr=False)  # that it was compiled with, in this process
 
+    def __post_init__(self) -> None:
+        instance("handle", self.handle, _core.Program, "what load() or compile() makes a Program of")
+        checked_weights(self.weights)
+
     def save(self, path: Path_) -> None:
         """Writes the .npubin, whole or not at all. Weights stay in their own file."""
         _core.save_program(self.handle, _path("path", path))
@@ -69,15 +72,16 @@ class Program:
         code in it is used (SECURITY.md). target: what to compile for; None: what it was compiled for.
 
         Raises UnsupportedError naming what the target cannot run."""
-        return Program(_core.recompile(self.handle, target or ""), self.weights, carried=self.carried)
+        made = _core.recompile(self.handle, optional_text("target", target) or "")
+        return Program(made, self.weights, carried=self.carried)
 
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
-        return (_core.describe_steps if steps else _core.describe)(self.handle, False)
+        return (_core.describe_steps if flag("steps", steps) else _core.describe)(self.handle, False)
 
     def details(self, *, steps: bool = False) -> dict[str, Any]:
         """The same as data: docs/cli.md, describe --json."""
-        return json.loads((_core.describe_steps if steps else _core.describe)(self.handle, True))
+        return json.loads((_core.describe_steps if flag("steps", steps) else _core.describe)(self.handle, True))
 
     @property
     def needs(self) -> Needs:
@@ -176,6 +180,7 @@ def load(
     changes in place) are then inputs to be given."""
     limits = budget(max_bytes, max_flops)
     flag("code", code)
+    checked_weights(weights)
     if isinstance(program, bytes):
         handle = _core.parse_program(program, "program", code)
     else:
@@ -245,13 +250,13 @@ def compile(
     carried: dict[str, dict[str, str]] = {}
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
-            mapped = mapped or json.dumps(taken.kv_map)
-            sources += [(m, m, json.dumps(ir)) for m, ir in taken.methods.items()]
+            mapped = mapped or json_bytes("kv_map", taken.kv_map).decode()
+            sources += [(m, m, json_bytes(m, ir).decode()) for m, ir in taken.methods.items()]
             weights = taken.weights
         elif isinstance(taken, Exported):
-            sources.append((name, taken.path or name, json.dumps(taken.ir)))
+            sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
             weights = _merged(weights, taken.weights)
-            carried[name] = taken.ir.get("states", {})
+            carried[name] = taken.ir.get("states") or {}
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
     options = _core.options(*made, mapped, text, **limits)
@@ -263,9 +268,9 @@ def exported_methods(
     model: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
 ) -> dict[str, Exported | ExportedText | str]:
     """compile()'s model by method name, exported where it is not yet: what compile() takes as it is."""
-    methods = model if _is_methods(model) else {"main": model}
+    methods = mapping("model", model, "methods by name") if _is_methods(model) else {"main": model}
     if not methods:
-        raise UsageError("expected an IR or methods by name, found an empty dict")
+        raise UsageError("model: expected an IR or methods by name, found an empty dict")
     taken = {name: _exported(one, args, kwargs) for name, one in methods.items()}
     for name, one in taken.items():
         if isinstance(one, ExportedText) and len(taken) > 1:
@@ -273,15 +278,17 @@ def exported_methods(
     return taken
 
 
+def _file_name(method: str) -> str:
+    """What messages call the IR of a method that was in no file."""
+    return method.replace("\0", "") or "main"
+
+
 def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> str:
     """The JSON of options that are given as data or in a file; "": none are."""
     if document is None:
         return ""
     if isinstance(document, Mapping):
-        try:
-            return json.dumps(document)
-        except (TypeError, ValueError) as problem:
-            raise UsageError(f"{name}: expected what JSON can say: {problem}") from None
+        return json_bytes(name, document).decode()
     found = file_text(_path(name, document))
     if not found.strip():
         raise BadInputError(f"{name}: {os.fspath(document)}: expected JSON, found an empty file")
@@ -298,7 +305,8 @@ def _merged(one: Weights, other: Weights) -> Weights:
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         raise UsageError("methods with weights of their own: give the Session one file of all")
     for name in one.keys() & other.keys():
-        a, b = as_array(one[name]), as_array(other[name])
+        where = f"weight '{name}'"
+        a, b = as_array(one[name], where=where), as_array(other[name], where=where)
         if a.ctypes.data != b.ctypes.data or a.shape != b.shape:
             raise UsageError(f"weight {name} is one of two methods: export them from one model")
     return {**one, **other}
@@ -309,10 +317,13 @@ def _exported(
 ) -> Exported | ExportedText | str:
     """What the compiler takes: with an IR as data, or the path of one."""
     if isinstance(model, (Exported, ExportedText)):
+        model.check()
         return model
     if isinstance(model, Mapping):
-        return Exported(dict(model))
+        taken = Exported(dict(model))
+        taken.check()
+        return taken
     if isinstance(model, (str, os.PathLike)):
         where = _path("model", model)
-        return read_exported(where) if Path(where).is_dir() else where
+        return read_exported(where) if os.path.isdir(where) else where
     return torch_part("torch_export").export(model, args, kwargs)

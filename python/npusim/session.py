@@ -16,6 +16,7 @@ import numpy as np
 from . import _core
 from .arrays import (
     DTYPES,
+    NAMES,
     array_of,
     as_array,
     device_of,
@@ -26,7 +27,7 @@ from .arrays import (
     name_of,
     on_device,
 )
-from .arguments import budget, integer, text, thread_count
+from .arguments import budget, instance, integer, mapping, refused, sequence, text, thread_count
 from .errors import Problem, UsageError
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
@@ -103,8 +104,7 @@ class Session:
         max_bytes: int | float = 0,
         max_flops: int | float = 0,
     ) -> None:
-        if not isinstance(program, Program):
-            raise UsageError(f"expected a Program, found {type(program).__name__}: npusim.load() opens a file")
+        instance("program", program, Program, "a Program (npusim.load() opens a file)")
         self._weights = open_weights(program.weights if weights is None else weights)
         devices = [text("device", device), *program.targets[1:]] if device is not None else []
         self._handle = _core.open_session(
@@ -184,13 +184,15 @@ class Session:
         self, method: str, inputs: tuple[Any, ...], execute: Callable[[Callable[[int], None]], None]
     ) -> dict[str, Any]:
         """run(), where `execute` runs the steps: it gets a function that runs the step at a position, and waits."""
+        if not callable(execute):
+            raise refused("execute", "a function", execute)
 
         def body(position: int) -> None:
             self._handle.run(position, 0)  # no run: inputs go to their devices
             execute(lambda step: self._handle.run_step(position, step))
             self._handle.run(position, 0)  # outputs come back
 
-        return self._with_inputs(method, inputs, body)
+        return self._with_inputs(self.program.choose_method(method), inputs, body)
 
     def timed(
         self,
@@ -200,6 +202,8 @@ class Session:
         clock: Callable[[], float] = time.perf_counter,
     ) -> float:
         """Milliseconds of a run, without the inputs' way to the session. out: as for run(). clock: gives seconds."""
+        if not callable(clock):
+            raise refused("clock", "a function", clock)
         taken: list[float] = []
 
         def body(position: int) -> None:
@@ -207,7 +211,7 @@ class Session:
             self._handle.run(position, 1)
             taken.append((clock() - begin) * 1e3)
 
-        self._with_inputs(method, inputs, body, out)
+        self._with_inputs(self.program.choose_method(method), inputs, body, out)
         return taken[0]
 
     def run_timed_steps(self, method: str, inputs: tuple[Any, ...]) -> tuple[dict[str, Any], list[float]]:
@@ -220,11 +224,12 @@ class Session:
             taken.extend(self._handle.time_steps(position))
             self._handle.run(position, 0)  # outputs come back
 
-        return self._with_inputs(method, inputs, body), taken
+        return self._with_inputs(self.program.choose_method(method), inputs, body), taken
 
     def step_how(self, method: str, step: int) -> str:
         """Which implementation does a step, for people."""
-        return self._handle.step_how(list(self._ports).index(method), step)
+        number = list(self._ports).index(self.program.choose_method(method))
+        return self._handle.step_how(number, integer("step", step, 0, 2**63 - 1))
 
     def _with_inputs(
         self,
@@ -234,8 +239,8 @@ class Session:
         out: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         # What arrays do when they are asked for their memory may be anything, a run of this session too.
-        given = self._arrays(name, inputs)
-        results = self._results(name, out or {})
+        given = self._arrays(name, tuple(sequence("inputs", inputs, "a tuple of arrays")))
+        results = self._results(name, {} if out is None else mapping("out", out, "arrays by name"))
         with self._turns.take():
             self._run(name, {**self._carried[name], **given}, results, body)
         return results
@@ -326,7 +331,7 @@ class Session:
     def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
         takes, kept = self._ports[method][0], self._carried[method]
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-            named = dict(inputs[0])
+            named = dict(mapping("inputs", inputs[0], "arrays by name"))
         else:
             plain = [info for info in takes if info.name not in self.program.carried.get(method, {})]
             if len(inputs) < len(plain):
@@ -347,8 +352,8 @@ class Session:
             if not info.state and self._lies_there(value, info, self._handle.place_of_input, method, position):
                 arrays[info.name] = value.contiguous() if is_torch(value) else value
                 continue
-            array = as_array(value, info.dtype)
-            found = name_of(array)
+            array = as_array(value, info.dtype, where)
+            found = name_of(array, where)
             if array.shape != info.shape or (found != info.dtype and (found, info.dtype) not in WIDER):
                 problems.append(Problem(where, f"expected {_type(info)}, found {found}{list(array.shape)}"))
             arrays[info.name] = array if found == info.dtype else array.astype(DTYPES[info.dtype])
@@ -368,7 +373,7 @@ class Session:
             if not info.state and self._lies_there(array, info, self._handle.place_of_output, method, position):
                 if is_torch(array) and not array.is_contiguous():
                     problems.append(Problem(f"output '{info.name}'", "expected a row-major array"))
-            elif not isinstance(array, np.ndarray) or (name_of(array), array.shape) != (info.dtype, info.shape):
+            elif not isinstance(array, np.ndarray) or (NAMES.get(array.dtype), array.shape) != (info.dtype, info.shape):
                 problems.append(Problem(f"output '{info.name}'", f"expected an array of {_type(info)}"))
             elif not array.flags.c_contiguous or not array.flags.writeable:
                 problems.append(Problem(f"output '{info.name}'", "expected a row-major array that can be written"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import _core
-from .arguments import flag, function, integer, integers, number, refused
+from .arguments import flag, function, instance, integer, integers, number
 from .arguments import path as _path
 from .arguments import text as _text
 from .session import Session
@@ -69,8 +69,7 @@ def generate(
     Ends at a stop token, after max_new_tokens, or when the states are full. Raises UsageError for an argument out of its
     range, UnsupportedError when the program is no language model, BadInputError for a prompt that is empty or does not
     fit, and for tokens that are not in the vocabulary."""
-    if not isinstance(session, Session):
-        raise refused("session", "a Session", session)
+    instance("session", session, Session, "a Session")
     arguments = (
         integers("prompt", prompt, *_INT64),
         integer("max_new_tokens", max_new_tokens, 1, 2**40),

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .arguments import integer, integers
+from .arguments import path as _path
 from .errors import BadInputError, UnsupportedError, UsageError
 from .exported import Exported, ExportedText
 from .torch_export import export
@@ -42,14 +43,14 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
         raise UsageError(f"prefill: expected different lengths, found {lengths}")
     files: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
-        folder = Path(model)
+        folder = Path(_path("model", model))
         files = tuple(str(folder / name) for name in TEXT_FILES if (folder / name).is_file())
         try:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
         except (OSError, ValueError) as error:
             raise BadInputError(f"{folder}: transformers finds no causal language model: {error}") from error
     if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
-        raise UsageError(f"expected a causal language model of transformers, or its folder, found {type(model).__name__}")
+        raise UsageError(f"model: expected a causal language model of transformers, or its folder, found {type(model).__name__}")
     model.eval()
     config = model.config.get_text_config(decoder=True)
     if not _cache_argument(model) or getattr(model.config, "is_encoder_decoder", False):
@@ -242,8 +243,36 @@ def _no_position(model: Any, count: int) -> UnsupportedError:
     return UnsupportedError(f"{type(model).__name__} has learned no position for token {count}: expected {fewer}")
 
 
+def _export(model: Any, layers: int, arguments: tuple[Any, ...]) -> Exported:
+    """A method, without the states that a run writes and none reads, as rotary frequencies that are chosen for each text:
+    they carry nothing from run to run."""
+    found = export(_Method(model, layers), arguments)
+    ir = found.ir
+    producers = {output["name"]: output["producer_node"] for output in ir["graph_outputs"]}
+    for name, output in [*ir["states"].items()]:
+        readers = [node for node in ir["nodes"] if name in [operand["name"] for operand in node["inputs"]]]
+        if name in producers.values() or any(not _overwrites(node, name, producers[output]) for node in readers):
+            continue
+        del ir["states"][name]
+        ir["nodes"] = [node for node in ir["nodes"] if node not in readers]
+        ir["graph_inputs"] = [tensor for tensor in ir["graph_inputs"] if tensor["name"] != name]
+        ir["graph_outputs"] = [tensor for tensor in ir["graph_outputs"] if tensor["name"] != output]
+        if isinstance(found.weights, Mapping):
+            found.weights = {key: value for key, value in found.weights.items() if key != name}
+    return found
+
+
+def _overwrites(node: dict[str, Any], state: str, last: str) -> bool:
+    """Whether it stores something over all of a state, as its last value, and reads nothing of it."""
+    operands = [operand["name"] for operand in node["inputs"]]
+    if node["name"] != last or node["op_type"] != "aten.slice_scatter.default" or operands.count(state) != 1:
+        return False
+    whole = {"dim": 0, "start": 0, "end": node["outputs"][0]["shape"][0], "step": 1}
+    return operands[0] == state and node["attrs"] == whole
+
+
 def _prefill(model: Any, config: Any, length: int, capacity: int) -> Exported:
-    found = export(_Method(model, config.num_hidden_layers), _arguments(model, config, length, capacity))
+    found = _export(model, config.num_hidden_layers, _arguments(model, config, length, capacity))
     names = [output["name"] for output in found.ir["graph_outputs"]]
     others = [name for name in names if name != "logits" and not name.startswith("kv_next.")]
     if others:  # rotary frequencies that are chosen anew for each length
@@ -256,7 +285,7 @@ def _decode(model: Any, config: Any, layers: int, prefill: Exported, capacity: i
     for output in prefill.ir["graph_outputs"][1:]:
         batch, heads, _, size = output["shape"]
         states.append(torch.zeros((batch, heads, capacity, size), dtype=getattr(torch, output["dtype"])))
-    return export(_Method(model, layers), (*_arguments(model, config, 1, capacity), *states))
+    return _export(model, layers, (*_arguments(model, config, 1, capacity), *states))
 
 
 def _all_weights(exported: Mapping[str, Exported]) -> dict[str, Any]:

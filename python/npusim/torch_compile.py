@@ -22,7 +22,7 @@ from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
 from .torch_checks import hold_assertions
-from .torch_decompose import decompositions
+from .torch_decompose import decompositions, shows_operand
 from .torch_graph import Graph, attribute
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
@@ -59,7 +59,7 @@ def backend(
         fw_compiler=_leave_gradients,
         bw_compiler=_eager,
         inference_compiler=compile_graph,
-        decompositions=decompositions(),
+        decompositions={op: form for op, form in decompositions().items() if not shows_operand(op)},
     )
     try:
         return compiler(graph, inputs)

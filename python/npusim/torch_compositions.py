@@ -117,22 +117,35 @@ def istft(
 ) -> Tensor:
     """Frames that overlap are added, and divided by what their windows' squares add up to: NaN where that is 0, which
     PyTorch refuses."""
-    if return_complex or (window is not None and window.is_complex()):
+    if not return_complex and window is not None and window.is_complex():
         raise ValueError("the signal is real")
-    hop, size = hop_length or n_fft // 4, win_length or n_fft
-    frames = torch.fft.irfft(self[..., : n_fft // 2 + 1, :], n_fft, -2, "ortho" if normalized else "backward")
+    hop, size, norm = hop_length or n_fft // 4, win_length or n_fft, "ortho" if normalized else "backward"
+    if return_complex:
+        frames = torch.fft.ifft(self, n_fft, -2, norm)
+    else:
+        frames = torch.fft.irfft(self[..., : n_fft // 2 + 1, :], n_fft, -2, norm)
     if window is None:
-        window = torch.ones(size, dtype=frames.dtype, device=self.device)
+        window = torch.ones(size, dtype=frames.real.dtype, device=self.device)
     before = (n_fft - size) // 2
     window = torch.nn.functional.pad(window, (before, n_fft - size - before)).unsqueeze(1)
     whole = n_fft + hop * (self.shape[-1] - 1)
     first = n_fft // 2 if center else 0
     end = first + length if length is not None else whole - first
-    added, weights = (
-        torch.nn.functional.fold(x, (1, whole), (1, n_fft), stride=(1, hop)).flatten(-3)[..., first:end]
-        for x in (frames * window, (window * window).expand(n_fft, self.shape[-1]))
-    )
-    return torch.nn.functional.pad(added / weights, (0, max(end - whole, 0)))
+
+    def add(x: Tensor) -> Tensor:
+        if x.is_complex():
+            return torch.complex(add(x.real), add(x.imag))
+        return torch.nn.functional.fold(x, (1, whole), (1, n_fft), stride=(1, hop)).flatten(-3)[..., first:end]
+
+    signal = add(frames * window) / add((window * window).expand(n_fft, self.shape[-1]))
+    return torch.nn.functional.pad(signal, (0, max(end - whole, 0)))
+
+
+def scalar_tensor(
+    s: Any, *, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A number among the operands of an operator that PyTorch wrote for tensors."""
+    return torch.scalar_tensor(s, dtype=dtype, device=device)
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
@@ -251,6 +264,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     **{f"aten.hamming_window.{o}": cosine_window(0.54, 0.46) for o in ("default", "periodic", *HAMMING)},
     **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
     "aten.istft.default": istft,
+    "prims.scalar_tensor.default": scalar_tensor,
     "aten.max_unpool2d.default": max_unpool2d,
     "aten.max_unpool3d.default": max_unpool3d,
     "aten.fft_fftfreq.default": fftfreq,

@@ -63,6 +63,12 @@ def decompositions() -> dict[OpOverload, Form]:
     return _pytorchs() | {op: _form(op, form) for op, form in _composed()}
 
 
+def shows_operand(op: OpOverload) -> bool:
+    """Whether npusim composes it of others while PyTorch gives the operand's memory: in torch.compile it stays until AOT
+    autograd knows which outputs share memory."""
+    return str(op) in COMPOSITIONS and any(result.alias_info is not None for result in op._schema.returns)
+
+
 @functools.cache
 def _pytorchs() -> dict[OpOverload, Form]:
     forms: dict[Any, Form] = {**decomposition_table, **torch.export.default_decompositions()}

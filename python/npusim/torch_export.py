@@ -16,6 +16,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from .arguments import flag, mapping, sequence, text
+from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
@@ -63,15 +65,21 @@ def export(
 
     Raises UnsupportedError with a problem for each thing that has no place in IR, and for what torch.export does not
     trace."""
+    flag("strict", strict)
+    names = [fixed] if isinstance(fixed, str) else sequence("fixed", fixed, "names")
+    fixed = [text("fixed", name) for name in names]
     if isinstance(model, torch.export.ExportedProgram):
         if args is not None or kwargs is not None or fixed:
             raise UsageError("an ExportedProgram has its arguments already")
         return of_program(model, "model")
     if not isinstance(model, torch.nn.Module):
-        raise UsageError(f"expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
+        raise UsageError(f"model: expected a torch.nn.Module or an ExportedProgram, found {type(model).__name__}")
     if args is None and kwargs is None:
         raise UsageError("a torch.nn.Module needs example arguments: args, kwargs")
-    given = dict(kwargs or {})
+    if args is not None and not isinstance(args, torch.Tensor):
+        sequence("args", args, "a tuple of example arguments")
+    given = dict(mapping("kwargs", {} if kwargs is None else kwargs, "example arguments by name"))
+    _check_examples(model, _tuple(args), given)
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
@@ -93,10 +101,10 @@ def export(
     except Exception as error:
         followed = error.__cause__ if _asks_for_values(error) else None
         raise told(error, type(model).__name__, followed) from error
-    texts = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
-    exported.notes = [text for text in texts if text]
-    for text in exported.notes:
-        warnings.warn(text, stacklevel=3)
+    notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
+    exported.notes = [note for note in notes if note]
+    for note in exported.notes:
+        warnings.warn(note, stacklevel=3)
     return exported
 
 
@@ -150,6 +158,26 @@ def _asks_for_values(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, GuardOnDataDependentSymNode):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _check_examples(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuses example tensors that no input can be like: of another layout than dense, without values, or on another
+    device than the model."""
+    devices = {value.device for value in (*model.parameters(), *model.buffers())}
+    problems = []
+    given = [(f"args[{i}]", value) for i, value in enumerate(args)] + [*kwargs.items()]
+    for name, argument in given:
+        for path, value in pytree.tree_flatten_with_path(argument)[0]:
+            if not isinstance(value, torch.Tensor):
+                continue
+            where = f"example {name}{pytree.keystr(path)}"
+            if strange := not_dense(value):
+                problems.append(Problem(where, f"is {strange}: expected a dense tensor with values"))
+            elif len(devices) == 1 and value.device not in devices and value.dim() > 0:
+                expected = f"expected {next(iter(devices))}, where the model is"
+                problems.append(Problem(where, f"is on {value.device}: {expected}"))
+    if problems:
+        raise UnsupportedError(problems)
 
 
 def _tuple(args: Any) -> tuple[Any, ...]:
@@ -302,8 +330,8 @@ class _Writer:
         self.declared.append(tensor)
         if fqn == target:
             self.keep(fqn, value, is_constant=spec.kind == InputKind.CONSTANT_TENSOR)
-        if value.layout is not torch.strided or value.is_quantized:
-            self.problems.append(Problem(f"weight '{target}'", "is sparse or quantized"))
+        if strange := not_dense(value):
+            self.problems.append(Problem(f"weight '{target}'", f"is {strange}: expected a dense one with values"))
         ref = Ref(name, 0, {**tensor, "name": name}, is_weight=True)
         self.graph.define(node, ref)
         return ref

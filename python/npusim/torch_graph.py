@@ -14,7 +14,8 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem
 from .torch_complex import call_complex, concerns_complex
-from .torch_decompose import trace
+from .torch_compositions import COMPOSITIONS
+from .torch_decompose import shows_operand, trace
 from .torch_higher import spell_out
 from .torch_ref import Complex, Parts, Ref, Refused
 
@@ -150,6 +151,11 @@ class Graph:
         value = node.meta.get("val")
         if concerns_complex(op, args, kwargs, value):
             return call_complex(self, node, op, args, kwargs)
+        if shows_operand(op):
+            try:
+                return self.apply(node.name, COMPOSITIONS[str(op)], args)
+            except (NotImplementedError, ValueError) as error:
+                raise Refused(str(error)) from error
         first = FIRST_RESULT.get(str(op))
         inputs, attrs = self.bind(op, args, kwargs)
         if first and all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 from . import _core
+from .arguments import mapping
 from .arguments import path as _path
 from .arguments import text as _text
 from .arrays import as_array, memory_of
@@ -22,19 +23,31 @@ def open_weights(weights: Weights) -> _core.TensorSet | None:
     if weights is None or isinstance(weights, _core.TensorSet):
         return weights
     if isinstance(weights, Mapping):
-        return _core.make_tensors(_named(weights))
+        return _core.make_tensors(named(weights))
     return _core.open_tensors(_path("weights", weights))
 
 
 def read_weights(path: str | os.PathLike[str]) -> _core.TensorSet:
     """The same files as a path names, read into memory instead of mapped: they may change or vanish afterwards."""
-    return _core.read_tensors(os.fspath(path))
+    return _core.read_tensors(_path("path", path))
 
 
 def save_weights(path: str | os.PathLike[str], weights: Mapping[str, Any]) -> None:
     """Writes arrays or tensors by name to a .safetensors file, whole or not at all."""
-    _core.write_safetensors(_path("path", path), _named(weights))
+    _core.write_safetensors(_path("path", path), named(mapping("weights", weights, "arrays by name")))
 
 
-def _named(weights: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return [(_text("a weight's name", name), *memory_of(as_array(value))) for name, value in weights.items()]
+def checked_weights(weights: Any) -> Weights:
+    """What open_weights() takes, not opened yet."""
+    if weights is None or isinstance(weights, (_core.TensorSet, Mapping)):
+        return weights
+    return _path("weights", weights)
+
+
+def named(weights: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Arrays by name as _core takes them."""
+    arrays = []
+    for name, value in weights.items():
+        where = f"weight '{_text('the name of a weight', name)}'"
+        arrays.append((name, *memory_of(as_array(value, where=where), where)))
+    return arrays

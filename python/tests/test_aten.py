@@ -242,3 +242,30 @@ def test_what_may_end_the_run_does_in_regions_too(region, name):
 def test_transformations_that_torch_export_does_not_trace():
     with pytest.raises(npusim.UnsupportedError, match="a transformation of torch.func"):
         npusim.export(Fn(lambda x: torch.func.grad(lambda a: (a**2).sum())(x)), (torch.ones(3),))
+
+
+WITH_NUMBERS = [*(f"special.{name}" for name in dir(torch.special) if not name.startswith("_"))]
+WITH_NUMBERS += "add sub rsub mul div true_divide floor_divide pow float_power fmod remainder copysign xlogy ldexp".split()
+WITH_NUMBERS += "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_left_shift maximum fmax atan2 hypot".split()
+
+
+@pytest.mark.parametrize("name", sorted(WITH_NUMBERS))
+def test_numbers_among_operands(name):
+    """Of each operator of two operands, on either side: what PyTorch takes there."""
+    function = torch
+    for part in name.split("."):
+        function = getattr(function, part)
+    if not callable(function):
+        pytest.skip("no operator")
+    for x in (torch.linspace(0.25, 4.25, 12).reshape(3, 4), torch.arange(1, 13, dtype=torch.int32).reshape(3, 4)):
+        for number in (3, 0.5, True):
+            for call in (lambda x: function(x, number), lambda x: function(number, x)):  # noqa: B023
+                try:
+                    expected = call(x)
+                except (TypeError, RuntimeError, IndexError):
+                    continue
+                if not isinstance(expected, torch.Tensor) or expected.dim() != 2:
+                    continue
+                exported = npusim.export(Fn(call), (x,))
+                found = npusim.Session(npusim.compile(exported, dtype="float32")).run(x)["output"]
+                assert np.allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5, equal_nan=True), (number, x.dtype)

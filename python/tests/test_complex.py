@@ -132,6 +132,22 @@ def test_signals_of_short_spectra(given):
         check(lambda m, x: torch.istft(torch.stft(x, **spectrum), **back), x)
 
 
+@pytest.mark.parametrize("length", [None, 40, 90])
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("complex_window", [True, False])
+def test_complex_signals_of_spectra(complex_window, center, length):
+    both = {"n_fft": 16, "hop_length": 6, "normalized": length is None, "onesided": False, "return_complex": True}
+    window = torch.hann_window(16) + 0.1
+    if complex_window:
+        window = torch.polar(window, torch.linspace(0, 1, 16))
+
+    def forward(m, x):
+        z = torch.stft(torch.complex(x, x.flip(-1)), window=m.window, center=center, **both)
+        return flat(torch.istft(z * torch.tanh(z.abs()), window=m.window, center=center, length=length, **both))
+
+    check(forward, torch.randn(2, 112), window=window)
+
+
 def test_weights():
     z = torch.view_as_complex(torch.randn(3, 3, 2))
     check(lambda m, x: flat(pair(x) * m.z + m.z), X, z=z)

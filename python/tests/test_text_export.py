@@ -23,6 +23,7 @@ SIZES = {
 WINDOW = {"sliding_window": 8}
 GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 16}
 GPT2 = {"vocab_size": 199, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.5] * 8, "long_factor": [4.0] * 8}
 CONFIGS = {
     "llama": lambda: transformers.LlamaConfig(**SIZES),
     "llama3 rope": lambda: transformers.LlamaConfig(
@@ -60,6 +61,9 @@ CONFIGS = {
         alibi=True,
         bos_token_id=None,
         eos_token_id=None,
+    ),
+    "phi3 with frequencies by length": lambda: transformers.Phi3Config(
+        **SIZES, original_max_position_embeddings=48, rope_parameters=LONGROPE
     ),
 }
 
@@ -124,8 +128,7 @@ def test_what_is_refused():
     convolution = transformers.Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
     with pytest.raises(npusim.UnsupportedError, match="Lfm2ForCausalLM does not run over a cache"):
         npusim.export_llm(transformers.AutoModelForCausalLM.from_config(convolution), 32, prefill=8)
-    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
-    config = transformers.Phi3Config(**SIZES, original_max_position_embeddings=16, rope_parameters=rope)
+    config = transformers.Phi3Config(**SIZES, original_max_position_embeddings=16, rope_parameters=LONGROPE)
     longer = transformers.AutoModelForCausalLM.from_config(config).eval()
     with pytest.raises(npusim.UnsupportedError, match=r"frequencies \(longrope\) .* expected a capacity of at most 16"):
         npusim.export_llm(longer, 32, prefill=8)

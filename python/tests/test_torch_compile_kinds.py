@@ -325,6 +325,9 @@ SHARED = {
     "expanded": lambda y: y[:1].expand(3),
     "an output of an output": lambda y: y[1:][1:],
     "of its own": lambda y: y * 1,
+    "as bits": lambda y: y.view(torch.int32),
+    "a part as bits": lambda y: y[1:].view(torch.int32),
+    "bits as numbers": lambda y: (y.view(torch.int32) + 1).view(torch.float32),
 }
 
 

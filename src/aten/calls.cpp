@@ -12,6 +12,7 @@
 
 #include "aten/plugin.h"
 #include "base/error.h"
+#include "base/file.h"
 
 namespace npusim {
 
@@ -75,7 +76,7 @@ Found find(Registry& r) {
   if (path.empty()) {
     const std::vector<std::filesystem::path> paths = default_paths();
     for (const std::filesystem::path& beside : paths)
-      if (path.empty() && std::filesystem::exists(beside)) path = beside;
+      if (std::error_code ignored; path.empty() && std::filesystem::exists(beside, ignored)) path = beside;
     if (path.empty())
       return {nullptr,
               fmt::format("NPUSIM_ATEN is not set, {} does not exist", paths.empty() ? file_name : paths[0].string())};
@@ -98,6 +99,8 @@ struct PluginCall {
     for (const CallTensor& tensor : call.operands) operands.push_back(type(tensor));
     for (const CallTensor& tensor : call.results) results.push_back(type(tensor));
     for (const CallArgument& a : call.arguments) {
+      if (a.text.find('\0') != std::string::npos)
+        fail(ErrorKind::unsupported, "{}: the text '{}' has a NUL byte, where a plugin's ends", call.op, a.text);
       const size_t count = std::max({a.tensors.size(), a.integers.size(), a.reals.size()});
       arguments.push_back({static_cast<int32_t>(a.kind), static_cast<int64_t>(count), a.tensors.data(),
                            a.integers.data(), a.reals.data(), a.text.c_str()});
@@ -159,6 +162,10 @@ std::shared_ptr<const AtenPlugin> find_aten_plugin(std::string& reason) {
 const std::string& name_of(const AtenPlugin& plugin) { return plugin.name; }
 
 std::string schema_of(const AtenPlugin& plugin, const std::string& op, std::string& reason) {
+  if (op.find('\0') != std::string::npos) {
+    reason = "its name has a NUL byte";
+    return {};
+  }
   std::array<char, text_size> text{};
   const bool known = plugin.table.schema(op.c_str(), text.data(), text.size()) == 0;
   reason = known ? "" : text.data();
@@ -177,6 +184,7 @@ std::unique_ptr<ReadyCall> prepare_call(const Kernel& kernel) {
 }
 
 void use_aten_plugin(const std::string& path) {
+  if (!path.empty()) check_path(path, ErrorKind::usage);
   Registry& r = registry();
   const std::scoped_lock lock(r.mutex);
   r.named = path;

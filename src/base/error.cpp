@@ -12,6 +12,11 @@ std::string lines(const std::vector<Problem>& problems) {
   return text;
 }
 
+std::vector<Problem> valid(std::vector<Problem> problems) {
+  for (Problem& problem : problems) problem = {valid_utf8(problem.where), valid_utf8(problem.reason)};
+  return problems;
+}
+
 }  // namespace
 
 std::string to_string(const Problem& problem) {
@@ -22,6 +27,6 @@ Error::Error(ErrorKind kind, const std::string& message) : Error(kind, std::vect
 Error::Error(ErrorKind kind, std::vector<Problem> problems)
     : std::runtime_error(lines(problems)),
       kind_(kind),
-      problems_(std::make_shared<const std::vector<Problem>>(std::move(problems))) {}
+      problems_(std::make_shared<const std::vector<Problem>>(valid(std::move(problems)))) {}
 
 }  // namespace npusim

@@ -68,8 +68,14 @@ const char* kind_of_file(unsigned mode) {
                           : "a device";
 }
 
+void check_path(const std::string& path, ErrorKind kind) {
+  if (path.empty()) fail(kind, "expected the name of a file, found an empty one");
+  if (path.find('\0') != std::string::npos)
+    fail(kind, "expected the name of a file, found {}, which has a NUL byte", path);
+}
+
 Descriptor open_regular(const std::string& path, size_t& size) {
-  if (path.empty()) fail(ErrorKind::bad_input, "expected the name of a file, found an empty one");
+  check_path(path);
   struct stat status {};
   // Opening a pipe would wait for its other end, and opening a device may do what it is for.
   const bool known = ::stat(path.c_str(), &status) == 0;

@@ -1,9 +1,13 @@
 // Files: reading whole ones, mapping them, and a writer that leaves either the whole file or what was there before.
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "npusim/error.h"
 
 namespace npusim {
 
@@ -29,11 +33,44 @@ class MappedFile {
 // behind them; any other pipe or device is refused, because whoever names one by mistake would wait for ever.
 std::string read_file(const std::string& path);
 
+// Throws for the name of a file that is empty, or has a NUL byte: the system would take what is before it for the name.
+void check_path(const std::string& path, ErrorKind kind = ErrorKind::bad_input);
+
 // Writes the parts to a temporary in the folder of `path`, then to the disk, then renames it: a new file has the mode
 // that the process gives files, one that was there keeps its own, and through a symbolic link its target is written.
 // Into what is no file, a pipe or /dev/null, and into open descriptors ("-": standard output) at once.
 void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts);
 void write_file(const std::string& path, std::string_view text);
+
+// Files that belong together: nothing is in its place before all of them are on the disk. What is `stale` is removed in
+// between.
+struct OutputFile {
+  std::string path;
+  std::vector<std::span<const std::byte>> parts;
+};
+OutputFile output_file(std::string path, std::string_view text);
+void write_files(std::span<const OutputFile> files, std::span<const std::string> stale = {});
+
+// Where a chain of symbolic links ends, which need not exist; none where it does not end.
+std::optional<std::string> end_of_links(const std::string& path);
+
+// Removes a file that may not be there. Throws bad_input naming it.
+void remove_file(const std::string& path);
+
+// A folder that is made with those around it, unless it is there. What was made goes again, but for what has something
+// in it, unless it is kept.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& path);  // throws bad_input
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder();
+  void keep() { made_.clear(); }
+
+ private:
+  void remove_made();
+  std::vector<std::string> made_;  // outermost first
+};
 
 // Removes what write_file() has begun and not finished, of all threads. May be called by a signal handler, of a process
 // that then ends.

@@ -24,14 +24,17 @@ std::string escape(char32_t c) {
   return fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
 }
 
-std::string escaped(std::string_view text, bool lines) {
+// What is escaped beside bytes that are no UTF-8.
+enum class Escape { nothing, controls, controls_but_lines };
+
+std::string escaped(std::string_view text, Escape what) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = read_code_point(text.substr(at));
     if (c.kind != CodePoint::Kind::valid)
       for (size_t i = 0; i < c.length; ++i) result += fmt::format("\\x{:02x}", text[at + i] & 0xff);
-    else if (is_harmful(c.value) && !(lines && c.value == '\n'))
+    else if (what != Escape::nothing && is_harmful(c.value) && !(what == Escape::controls_but_lines && c.value == '\n'))
       result += escape(c.value);
     else
       result.append(text, at, c.length);
@@ -57,8 +60,9 @@ size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string printable(std::string_view text) { return escaped(text, false); }
-std::string printable_lines(std::string_view text) { return escaped(text, true); }
+std::string printable(std::string_view text) { return escaped(text, Escape::controls); }
+std::string printable_lines(std::string_view text) { return escaped(text, Escape::controls_but_lines); }
+std::string valid_utf8(std::string_view text) { return escaped(text, Escape::nothing); }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> known) {
   constexpr size_t longest_word = 100;  // names are shorter, and a word may be as long as a file

@@ -10,8 +10,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/descriptor.h"
 #include "base/error.h"
@@ -81,20 +85,6 @@ class Temporary {
   bool exists_ = false;
 };
 
-// Where a chain of symbolic links ends, which need not exist.
-std::string end_of_links(const std::string& path) {
-  std::filesystem::path at = path;
-  constexpr int longest_chain = 40;  // Linux's
-  for (int i = 0; i < longest_chain; ++i) {
-    std::error_code error;
-    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
-    if (error) return at.string();
-    at = next.is_absolute() ? next : at.parent_path() / next;
-  }
-  errno = ELOOP;
-  cannot_write(path);
-}
-
 // Disks that cannot be told to (some network and user-space ones) say EINVAL.
 void to_disk(int fd, const std::string& path) {
   if (::fsync(fd) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP) cannot_write(path);
@@ -122,6 +112,18 @@ void write_into(int fd, std::span<const std::span<const std::byte>> parts, const
 
 }  // namespace
 
+std::optional<std::string> end_of_links(const std::string& path) {
+  std::filesystem::path at = path;
+  constexpr int longest_chain = 40;  // Linux's
+  for (int i = 0; i < longest_chain; ++i) {
+    std::error_code error;
+    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
+    if (error) return at.string();
+    at = next.is_absolute() ? next : at.parent_path() / next;
+  }
+  return std::nullopt;
+}
+
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(fd, bytes.data(), bytes.size());
@@ -131,40 +133,124 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
   }
 }
 
-void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
-  if (path.empty()) fail(ErrorKind::bad_input, "expected the name of a file to write, found an empty one");
-  if (path == "-") return write_into(STDOUT_FILENO, parts, "standard output");
-  if (const int fd = descriptor_named(path); fd >= 0) return write_into(fd, parts, path);
-  const std::string target = end_of_links(path);
-  struct stat found {};
-  const bool exists = ::stat(target.c_str(), &found) == 0;
-  if (!exists && errno != ENOENT) cannot_write(path);
-  if (exists && S_ISDIR(found.st_mode))
-    fail(ErrorKind::bad_input, "cannot write {}: it is a folder, expected the name of a file", path);
-  if (exists && !S_ISREG(found.st_mode)) {  // a file in its place would take /dev/null from everyone
-    Descriptor to(open_for_writing(target, S_ISFIFO(found.st_mode)));
-    write_into(to.fd(), parts, path);
+namespace {
+
+// A file on its way: what is to be a regular one lies beside its place, on the disk; what goes into a stream was not
+// begun.
+class Pending {
+ public:
+  explicit Pending(const OutputFile& file) : file_(file) {
+    check_path(file.path);
+    const std::string& path = file.path;
+    if (path == "-" || descriptor_named(path) >= 0) return;
+    const std::optional<std::string> end = end_of_links(path);
+    if (!end) errno = ELOOP, cannot_write(path);
+    target_ = *end;
+    struct stat found {};
+    const bool exists = ::stat(target_.c_str(), &found) == 0;
+    if (!exists && errno != ENOENT) cannot_write(path);
+    if (exists && S_ISDIR(found.st_mode))
+      fail(ErrorKind::bad_input, "cannot write {}: it is a folder, expected the name of a file", path);
+    pipe_ = exists && S_ISFIFO(found.st_mode);
+    if (exists && !S_ISREG(found.st_mode)) return;  // a file in its place would take /dev/null from everyone
+    if (exists && ::access(target_.c_str(), W_OK) != 0) cannot_write(path);
+    const std::filesystem::path parent = std::filesystem::path(target_).parent_path();
+    folder_ = parent.empty() ? "." : parent;
+    temporary_ = std::make_unique<Temporary>(folder_, path);
+    Descriptor to(temporary_->make());
+    write_into(to.fd(), file.parts, path);
+    if (exists && ::fchmod(to.fd(), found.st_mode & 07777) != 0) cannot_write(path);
+    to_disk(to.fd(), path);
     if (to.close() != 0) cannot_write(path);
-    return;
   }
-  if (exists && ::access(target.c_str(), W_OK) != 0) cannot_write(path);
-  const std::filesystem::path parent = std::filesystem::path(target).parent_path();
-  const std::filesystem::path folder = parent.empty() ? "." : parent;
-  Temporary temporary(folder, path);
-  Descriptor to(temporary.make());
-  write_into(to.fd(), parts, path);
-  if (exists && ::fchmod(to.fd(), found.st_mode & 07777) != 0) cannot_write(path);
-  to_disk(to.fd(), path);
-  if (to.close() != 0) cannot_write(path);
-  temporary.rename_to(target);
-  // The new name is on the disk when its folder is. Who may write there may lack the right to read it.
-  const Descriptor of_folder(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (of_folder.fd() >= 0) to_disk(of_folder.fd(), path);
+
+  bool is_stream() const { return !temporary_; }
+
+  void stream() const {
+    const std::string& path = file_.path;
+    if (path == "-") return write_into(STDOUT_FILENO, file_.parts, "standard output");
+    if (const int fd = descriptor_named(path); fd >= 0) return write_into(fd, file_.parts, path);
+    Descriptor to(open_for_writing(target_, pipe_));
+    write_into(to.fd(), file_.parts, path);
+    if (to.close() != 0) cannot_write(path);
+  }
+
+  void put_in_place() {
+    temporary_->rename_to(target_);
+    // The new name is on the disk when its folder is. Who may write there may lack the right to read it.
+    const Descriptor of_folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (of_folder.fd() >= 0) to_disk(of_folder.fd(), file_.path);
+  }
+
+ private:
+  const OutputFile& file_;
+  std::string target_;  // behind symbolic links
+  std::filesystem::path folder_;
+  std::unique_ptr<Temporary> temporary_;  // null: it goes into a stream
+  bool pipe_ = false;
+};
+
+}  // namespace
+
+void write_files(std::span<const OutputFile> files, std::span<const std::string> stale) {
+  std::vector<Pending> pending;
+  pending.reserve(files.size());
+  for (const OutputFile& file : files) pending.emplace_back(file);
+  for (const Pending& one : pending)
+    if (one.is_stream()) one.stream();
+  for (const std::string& path : stale) remove_file(path);
+  for (Pending& one : pending)
+    if (!one.is_stream()) one.put_in_place();
+}
+
+void write_file(const std::string& path, std::span<const std::span<const std::byte>> parts) {
+  const OutputFile file{path, {parts.begin(), parts.end()}};
+  write_files({&file, 1});
 }
 
 void write_file(const std::string& path, std::string_view text) {
-  const std::span<const std::byte> part(reinterpret_cast<const std::byte*>(text.data()), text.size());
-  write_file(path, std::span<const std::span<const std::byte>>(&part, 1));
+  const OutputFile file = output_file(path, text);
+  write_files({&file, 1});
+}
+
+OutputFile output_file(std::string path, std::string_view text) {
+  return {std::move(path), {std::as_bytes(std::span(text))}};
+}
+
+void remove_file(const std::string& path) {
+  check_path(path);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    fail(ErrorKind::bad_input, "cannot remove {}: {}", path, std::strerror(errno));
+}
+
+NewFolder::NewFolder(const std::string& path) {
+  check_path(path);
+  const auto is_folder = [](const std::filesystem::path& at) {
+    struct stat found {};
+    return ::stat(at.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+  };
+  std::vector<std::filesystem::path> missing;
+  for (std::filesystem::path at = path; !at.empty() && !is_folder(at); at = at.parent_path()) {
+    if (at.has_filename()) missing.push_back(at);  // "folder/" is "folder"
+    if (at == at.parent_path()) break;
+  }
+  try {
+    for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+      if (::mkdir(at->c_str(), 0777) == 0)
+        made_.push_back(at->string());
+      else if (!is_folder(*at))  // which another may have made meanwhile
+        cannot_write(path);
+    }
+  } catch (...) {
+    remove_made();
+    throw;
+  }
+}
+
+NewFolder::~NewFolder() { remove_made(); }
+
+void NewFolder::remove_made() {
+  for (auto at = made_.rbegin(); at != made_.rend(); ++at) ::rmdir(at->c_str());
 }
 
 void remove_temporaries() {

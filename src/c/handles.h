@@ -53,7 +53,11 @@ T& given(T* pointer, const char* name) {
   if (!pointer) refuse(std::string(name) + " is NULL");
   return *pointer;
 }
+// Refuses counts that no caller can mean, such as a negative number, and arrays that are not there.
+inline constexpr size_t most_tensors = size_t{1} << 24, most_devices = 64, most_methods = 4096;
+void check_array(const void* array, size_t count, size_t most, const char* name);
 inline const char* text(const char* pointer, const char* name) { return &given(pointer, name); }
+const char* utf8(const char* pointer, const char* name);
 // Where a result goes: NULL until there is one.
 template <typename T>
 T*& result(T** pointer, const char* name) {

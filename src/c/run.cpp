@@ -1,6 +1,7 @@
 // The C interface but for compiling: errors, tensors, programs, sessions.
 #include "c/handles.h"
 #include "npusim/aten.h"
+#include "npusim/message.h"
 
 using namespace npusim;
 using namespace npusim::c;
@@ -11,16 +12,31 @@ static_assert(static_cast<int>(DType::boolean) == NPUSIM_BOOL && static_cast<int
               static_cast<int>(DType::f16) == NPUSIM_FLOAT16 && static_cast<int>(DType::f64) == NPUSIM_FLOAT64 &&
               dtype_count == NPUSIM_FLOAT64 + 1);
 
-DType dtype_at(npusim_dtype dtype) {
-  if (dtype < NPUSIM_BOOL || dtype > NPUSIM_FLOAT64) refuse("there is no dtype " + std::to_string(dtype));
-  return static_cast<DType>(dtype);
+// A caller may have left any number in it, which C++ knows no enumerator for.
+DType dtype_at(const npusim_dtype& dtype) {
+  int number = 0;
+  static_assert(sizeof number == sizeof dtype);
+  std::memcpy(&number, &dtype, sizeof number);
+  if (number < NPUSIM_BOOL || number > NPUSIM_FLOAT64) refuse("there is no dtype " + std::to_string(number));
+  return static_cast<DType>(number);
 }
 
 // Of an npusim_view or npusim_span.
 template <typename Tensor>
 TensorType type_of(const Tensor& tensor) {
+  constexpr size_t most_dims = 64;  // of any tensor of an IR
+  if (tensor.rank > most_dims)
+    refuse("the tensor's rank: expected at most " + std::to_string(most_dims) + ", found " +
+           std::to_string(tensor.rank));
   if (tensor.rank > 0 && !tensor.shape) refuse("the tensor's shape is NULL");
-  return {dtype_at(tensor.dtype), Shape(tensor.shape, tensor.shape + tensor.rank)};
+  const DType dtype = dtype_at(tensor.dtype);
+  Shape shape(tensor.shape, tensor.shape + tensor.rank);
+  try {
+    element_count(shape);
+  } catch (const Error& error) {  // of the call, and no file
+    refuse(std::string("the tensor's shape: ") + error.what());
+  }
+  return {dtype, std::move(shape)};
 }
 
 TensorView view_of(const npusim_view& view) {
@@ -92,9 +108,24 @@ npusim_status status_of(ErrorKind kind) {
 
 void refuse(const std::string& what) { throw Error(ErrorKind::usage, what); }
 
+void check_array(const void* array, size_t count, size_t most, const char* name) {
+  if (count > 0 && !array) refuse(std::string(name) + " is NULL");
+  if (count > most)
+    refuse(std::string("the number of ") + name + ": expected at most " + std::to_string(most) + ", found " +
+           std::to_string(count));
+}
+
+const char* utf8(const char* pointer, const char* name) {
+  const std::string_view found = text(pointer, name);
+  if (valid_utf8(found) != found) refuse(std::string(name) + ": expected UTF-8, found '" + pointer + "'");
+  return pointer;
+}
+
 void report(npusim_error** error, npusim_status status, const char* text, std::vector<Problem> problems) noexcept {
   if (!error) return;
   try {
+    for (Problem& problem : problems)  // one line each, as the text has, and no end before the last character
+      problem = {printable(problem.where), printable(problem.reason)};
     *error = new npusim_error{status, text, std::move(problems)};
   } catch (...) {  // the status is all that can be told
   }
@@ -145,9 +176,10 @@ npusim_status npusim_make_tensors(const char* const* names, const npusim_view* v
                                   npusim_tensors** tensors, npusim_error** error) {
   return guarded(error, [&] {
     npusim_tensors*& out = result(tensors, "tensors");
-    if (count > 0 && (!names || !views)) refuse("names or views is NULL");
+    check_array(names, count, most_tensors, "names");
+    check_array(views, count, most_tensors, "views");
     std::vector<NamedTensor> list;
-    for (size_t i = 0; i < count; ++i) list.push_back({text(names[i], "a name"), view_of(views[i])});
+    for (size_t i = 0; i < count; ++i) list.push_back({utf8(names[i], "a name"), view_of(views[i])});
     out = new npusim_tensors{make_tensors(std::move(list))};
   });
 }
@@ -241,7 +273,7 @@ npusim_status npusim_open_session(const npusim_program* program, const npusim_se
     const npusim_session_options asked = options_of(options);
     SessionOptions chosen;
     if (asked.weights) chosen.weights = asked.weights->set;
-    if (asked.device_count > 0 && !asked.devices) refuse("devices is NULL");
+    check_array(asked.devices, asked.device_count, most_devices, "devices");
     for (size_t i = 0; i < asked.device_count; ++i)
       chosen.devices.push_back(open_backend(text(asked.devices[i], "a device")));
     chosen.threads = asked.threads;

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
+#include "cli/files.h"
 #include "cli/inputs.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -29,9 +30,14 @@ Action add_bisect(CLI::App& verb) {
   const CLI::Option* tolerance = add_number(verb, "--max-rel-l2", flags->tolerance, 0, 1e9, "X",
                                             "how far a part may be from the reference, by relative L2")
                                      ->default_str("1e-4, 0.02 of float16, 0.04 of bfloat16");
-  add_file(verb, "-o,--output", flags->output, "DIR", "leaves what is wrong here, for verify", false);
+  add_output(verb, "-o,--output", flags->output, "DIR", "leaves what is wrong here, for verify", false);
   verb.add_flag("--json", flags->json, "report as JSON");
-  return [flags, tolerance] {
+  return [flags, tolerance, &verb] {
+    std::vector<FileUse> written;
+    for (const char* name : bisection_files)
+      if (const std::string path = flags->output + "/" + name; !flags->output.empty())
+        written.push_back({path, "-o " + path, true});
+    check_files(verb, std::move(written));
     const MethodSource source = read_source("main", flags->ir);
     CompileOptions options = compile_options(flags->compile);
     const auto weights = open_weights(flags->weights, flags->read_weights);

@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <sstream>
 
 #include "cli/fail.h"
+#include "cli/files.h"
 #include "cli/options.h"
 #include "npusim/aten.h"
 #include "npusim/machine.h"
@@ -101,7 +104,7 @@ int usage(const std::string& problem) {
 
 void print_raw(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    fail(ErrorKind::bad_input, "cannot write to standard output");
+    fail(ErrorKind::bad_input, "cannot write to standard output: {}", std::strerror(errno));
 }
 
 void print_report(const std::string& text) { print_raw(printable_lines(text)); }
@@ -116,7 +119,8 @@ Command::Command() : app("npusim: compiles PyTorch models for a simulated NPU an
   for (const Verb& verb : verbs) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
     sub->fallthrough();
-    sub->callback([this, action = verb.add(*sub)] { chosen = action; });
+    sub->callback(
+        [this, sub, action = verb.add(*sub)] { chosen = [sub, action] { return check_files(*sub), action(); }; });
   }
 }
 

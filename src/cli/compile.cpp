@@ -7,10 +7,12 @@
 #include "cli/cli.h"
 #include "cli/compile_flags.h"
 #include "cli/fail.h"
+#include "cli/files.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "npusim/compiler.h"
+#include "npusim/message.h"
 #include "npusim/program.h"
 
 namespace npusim::cli {
@@ -66,9 +68,10 @@ std::string report_text(const Json& report) {
   return text;
 }
 
-int run(const Flags& flags) {
+int run(const CLI::App& verb, const Flags& flags) {
   need_one_source(flags.ir, flags.methods);
   const std::string path = output_path(flags);
+  if (flags.output.empty()) check_files(verb, {{path, "the default output " + path, true}});
   if (path == "-" && (flags.json || !flags.dump.empty()))
     fail(ErrorKind::usage, "-o - leaves no standard output for {}", flags.json ? "--json" : "--dump");
   const std::vector<MethodSource> methods = method_sources(flags.ir, flags.methods);
@@ -77,7 +80,7 @@ int run(const Flags& flags) {
   options.dump_pass = flags.dump;
   options.dump = [&](const std::string& text) {
     if (flags.json)
-      std::fputs(text.c_str(), stderr);
+      std::fputs(printable_lines(text).c_str(), stderr);
     else
       print_report(text);
   };
@@ -100,14 +103,14 @@ int run(const Flags& flags) {
 Action add_compile(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_method_flags(verb, flags->ir, flags->methods);
-  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "the program; - is standard output");
+  add_output(verb, "-o,--output", flags->output, "OUT.npubin", "the program; - is standard output");
   add_compile_flags(verb, flags->compile);
   add_kv_map_flag(verb, flags->compile);
   CLI::Option* text = verb.add_flag("--text", flags->text, "add a method that feeds itself to each for one token");
   verb.add_flag("--no-text", flags->no_text, "do not; default: --text if there are several methods")->excludes(text);
   add_name(verb, "--dump", flags->dump, "PASS", "print the graph after this pass");
   verb.add_flag("--json", flags->json, "report as JSON");
-  return [flags] { return run(*flags); };
+  return [flags, &verb] { return run(verb, *flags); };
 }
 
 }  // namespace npusim::cli

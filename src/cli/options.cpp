@@ -16,7 +16,15 @@ CLI::Option* mark(CLI::Option* option, const char* kind, const char* type) {
   return option->type_name(type)->check(CLI::Validator([](std::string&) { return std::string(); }, "", kind));
 }
 
-// What was written, as far as a message shows it.
+bool is_marked(const CLI::Option& option, const char* mark) {
+  try {
+    return const_cast<CLI::Option&>(option).get_validator(mark) != nullptr;
+  } catch (const CLI::OptionNotFound&) {
+    return false;
+  }
+}
+
+// What was written, as far as a message shows it; the error makes of a code point that is cut what can be read.
 std::string shown(const std::string& text) {
   constexpr size_t longest = 80;
   return text.empty() ? "nothing" : text.size() <= longest ? text : text.substr(0, longest) + "…";
@@ -79,11 +87,6 @@ std::vector<std::string> split_list(const std::string& list) {
 // May stand several times, each time with one value.
 CLI::Option* repeated(CLI::Option* option) {
   return option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
-}
-
-NamedFile split_named(const std::string& text) {
-  const size_t equals = std::min(text.find('='), text.size());
-  return {text.substr(0, equals), text.substr(std::min(equals + 1, text.size()))};
 }
 
 const CLI::Option* find(const CLI::App& verb, const std::string& name) {
@@ -185,13 +188,28 @@ CLI::Option* add_seed(CLI::App& verb, const std::string& names, std::function<vo
   return add_parsed(verb, names, std::move(store), Range<uint64_t>{"an integer", 0, UINT64_MAX}, "seed", "N", help);
 }
 
+NamedFile split_named(const std::string& text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  return {text.substr(0, equals), text.substr(std::min(equals + 1, text.size()))};
+}
+
+CLI::Option* add_output(CLI::App& verb, const std::string& names, std::string& value, const char* type,
+                        const char* help, bool streams) {
+  return mark(add_file(verb, names, value, type, help, streams), "output", type);
+}
+
+CLI::Option* add_in_place_output(CLI::App& verb, const std::string& names, std::string& value, const char* type,
+                                 const char* help) {
+  return mark(add_output(verb, names, value, type, help), "in place", type);
+}
+
+bool is_output(const CLI::Option& option) { return is_marked(option, "output"); }
+bool is_in_place(const CLI::Option& option) { return is_marked(option, "in place"); }
+
 std::string kind_of(const CLI::Option& option) {
   if (!takes_value(option)) return "flag";
-  for (const char* kind : {"file", "name", "names", "named files", "text", "number", "integer", "seed"}) try {
-      const_cast<CLI::Option&>(option).get_validator(kind);
-      return kind;
-    } catch (const CLI::OptionNotFound&) {
-    }
+  for (const char* kind : {"file", "name", "names", "named files", "text", "number", "integer", "seed"})
+    if (is_marked(option, kind)) return kind;
   return {};
 }
 

@@ -15,6 +15,13 @@ namespace npusim::cli {
 // The name of a file; not empty. "-" is standard input or output where `streams`.
 CLI::Option* add_file(CLI::App& verb, const std::string& names, std::string& value, const char* type, const char* help,
                       bool streams = true);
+// One that is written, and one that may take the place of the program that is read.
+CLI::Option* add_output(CLI::App& verb, const std::string& names, std::string& value, const char* type,
+                        const char* help, bool streams = true);
+CLI::Option* add_in_place_output(CLI::App& verb, const std::string& names, std::string& value, const char* type,
+                                 const char* help);
+bool is_output(const CLI::Option& option);    // of either kind
+bool is_in_place(const CLI::Option& option);  // of the second
 // A name of something: a method, a device, a pass; not empty.
 CLI::Option* add_name(CLI::App& verb, const std::string& names, std::string& value, const char* type, const char* help);
 // Several, with commas between them or in several options; none is empty.
@@ -22,6 +29,7 @@ CLI::Option* add_names(CLI::App& verb, const std::string& names, std::vector<std
                        const char* help);
 // NAME=FILE, once per option; neither is empty.
 using NamedFile = std::pair<std::string, std::string>;
+NamedFile split_named(const std::string& text);
 CLI::Option* add_named_files(CLI::App& verb, const std::string& names, std::vector<NamedFile>& values, const char* type,
                              const char* help);
 // Whatever it says, also nothing.

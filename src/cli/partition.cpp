@@ -17,14 +17,12 @@ Action add_partition(CLI::App& verb) {
   };
   auto flags = std::make_shared<Flags>();
   add_method_flags(verb, flags->ir, flags->methods);
-  add_file(verb, "-o,--output", flags->output, "PLAN.json", "the plan, to edit and to give to compile --plan");
-  add_file(verb, "--picture", flags->picture, "OUT.svg", "segments and transfers as a picture");
+  add_output(verb, "-o,--output", flags->output, "PLAN.json", "the plan, to edit and to give to compile --plan");
+  add_output(verb, "--picture", flags->picture, "OUT.svg", "segments and transfers as a picture");
   add_compile_flags(verb, flags->compile);
   add_kv_map_flag(verb, flags->compile);
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] {
-    if (flags->output == "-" && flags->picture == "-")
-      fail(ErrorKind::usage, "-o - and --picture -: standard output takes one of them");
     const bool reports = flags->output != "-" && flags->picture != "-";
     if (flags->json && !reports)
       fail(ErrorKind::usage, "{} - leaves no standard output for --json", flags->output == "-" ? "-o" : "--picture");
@@ -37,8 +35,10 @@ Action add_partition(CLI::App& verb) {
       options.progress = [&](const std::string& stage) { progress.stage(stage); };
       result = compile(methods, options);
     }
-    if (!flags->output.empty()) save_text(partition_plan(*result.program), flags->output);
-    if (!flags->picture.empty()) save_text(partition_picture(*result.program), flags->picture);
+    std::vector<NewFile> files;
+    if (!flags->output.empty()) files.push_back({flags->output, partition_plan(*result.program)});
+    if (!flags->picture.empty()) files.push_back({flags->picture, partition_picture(*result.program)});
+    save_files(files);
     if (reports) print_report(describe_partition(*result.program, flags->json));
     return 0;
   };

@@ -209,8 +209,6 @@ std::string trace_json(const Profile& p) {
 }
 
 int run(const Flags& flags) {
-  if (flags.trace == "-" && flags.html == "-")
-    fail(ErrorKind::usage, "--trace - and --html -: standard output takes one of them");
   const bool reports = flags.trace != "-" && flags.html != "-";
   if (flags.json && !reports)
     fail(ErrorKind::usage, "--{} - leaves no standard output for --json", flags.trace == "-" ? "trace" : "html");
@@ -236,8 +234,10 @@ int run(const Flags& flags) {
     for (size_t d = 0; d < p.targets.size(); ++d) p.limits.push_back(limits_of(session, d));
   }
   for (const StepTime& time : p.times) p.sum_ms += time.min_ms;
-  if (!flags.trace.empty()) save_text(trace_json(p), flags.trace);
-  if (!flags.html.empty()) save_text(profile_page(p), flags.html);
+  std::vector<NewFile> files;
+  if (!flags.trace.empty()) files.push_back({flags.trace, trace_json(p)});
+  if (!flags.html.empty()) files.push_back({flags.html, profile_page(p)});
+  save_files(files);
   if (!reports) return 0;
   print_report(flags.json ? json_report(report_json(p)) : report_text(p, static_cast<size_t>(flags.top)));
   return 0;
@@ -252,8 +252,8 @@ Action add_profile(CLI::App& verb) {
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
   add_integer(verb, "--top", flags->top, 0, most_listed, "N", "the longest lists of the text")->default_str("15");
-  add_file(verb, "--trace", flags->trace, "OUT.json", "the steps in Chrome's trace format");
-  add_file(verb, "--html", flags->html, "OUT.html", "all of it as one page for a browser");
+  add_output(verb, "--trace", flags->trace, "OUT.json", "the steps in Chrome's trace format");
+  add_output(verb, "--html", flags->html, "OUT.html", "all of it as one page for a browser");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

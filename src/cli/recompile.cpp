@@ -14,7 +14,8 @@ Action add_recompile(CLI::App& verb) {
   auto flags = std::make_shared<Flags>();
   add_program_flag(verb, flags->program);
   add_name(verb, "--target", flags->target, "T", "what to compile for; default: what the program was compiled for");
-  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "the program to write; - is standard output")->required();
+  add_output(verb, "-o,--output", flags->output, "OUT.npubin", "the program to write; - is standard output")
+      ->required();
   return [flags] {
     save_program(*recompile(*load_program(flags->program), flags->target), flags->output);
     return 0;

@@ -115,8 +115,8 @@ Action add_run(CLI::App& verb) {
   add_session_flags(verb, flags->session);
   add_method_flag(verb, flags->method);
   add_input_flags(verb, flags->inputs);
-  add_file(verb, "-o,--output", flags->output, "OUT.safetensors",
-           "the outputs under their names; - is standard output");
+  add_output(verb, "-o,--output", flags->output, "OUT.safetensors",
+             "the outputs under their names; - is standard output");
   add_integer(verb, "--repeat", flags->repeat, 1, 1'000'000'000, "N", "how often to run")->default_str("1");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };

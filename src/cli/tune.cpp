@@ -179,7 +179,8 @@ Action add_tune(CLI::App& verb) {
   add_input_flags(verb, flags->inputs);
   add_seconds_flag(verb, flags->seconds);
   add_integer(verb, "--ways", flags->ways, 2, 64, "N", "of each kernel, at most so many")->default_str("8");
-  add_file(verb, "-o,--output", flags->output, "OUT.npubin", "where the program goes; default: where it came from");
+  add_in_place_output(verb, "-o,--output", flags->output, "OUT.npubin",
+                      "where the program goes; default: where it came from");
   verb.add_flag("--json", flags->json, "report as JSON");
   return [flags] { return run(*flags); };
 }

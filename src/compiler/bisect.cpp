@@ -14,11 +14,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "compiler/bisect_for.h"
 #include "compiler/bisect_launches.h"
 #include "compiler/compile_for.h"
 #include "graph/document.h"
 #include "npusim/compare.h"
+#include "npusim/files.h"
 #include "npusim/message.h"
 #include "npusim/session.h"
 #include "passes/pass.h"
@@ -98,6 +100,7 @@ class Bisector {
   }
 
   Bisection run(const std::vector<HostTensor>& inputs, std::optional<double> tolerance, const std::string& folder) {
+    if (!folder.empty()) check_folder(folder);
     Bisection found;
     const auto program = compile_json(ir_, options_);
     found.tolerance = tolerance.value_or(usual_tolerance(*program));
@@ -288,29 +291,44 @@ class Bisector {
     if (!folder.empty()) write(found.node < 0 ? part : found.nodes[static_cast<size_t>(found.node)], folder);
   }
 
+  // What is left there must not take the place of what is read.
+  void check_folder(const std::string& folder) const {
+    check_path(folder, ErrorKind::usage);
+    std::vector<std::string> reads = {where_};
+    if (weights_ && !weights_->from_memory) reads = tensor_files(weights_->path), reads.push_back(where_);
+    for (const char* name : bisection_files)
+      for (const std::string path = (std::filesystem::path(folder) / name).string(); const std::string& read : reads)
+        if (is_same_file(path, read))
+          fail(ErrorKind::usage, "folder {}: expected one whose {} is not read, found {}", folder, name, read);
+  }
+
   void write(const PartError& part, const std::string& folder) const {
     std::vector<std::string> names;
     const Json ir = part_of(ir_, {part.nodes.begin(), part.nodes.end()}, names);
     const std::vector<HostTensor> inputs = given(names), golden = evaluate_ir(source_of(ir), inputs, weights_.get());
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) fail(ErrorKind::bad_input, "cannot write {}: {}", folder, error.message());
-    const auto save = [&](const char* file, const std::vector<std::string>& keys,
-                          const std::vector<HostTensor>& tensors) {
+    const auto named = [](const std::vector<std::string>& keys, const std::vector<HostTensor>& tensors) {
       std::vector<NamedTensor> list;
       for (size_t i = 0; i < keys.size(); ++i) list.push_back({keys[i], view_of(tensors[i])});
-      write_safetensors(folder + "/" + file, list);
+      return list;
     };
-    save("inputs.safetensors", names, inputs);
-    save("golden.safetensors", names_of(ir["graph_outputs"]), golden);
     std::vector<NamedTensor> used;
     const auto program = compile_json(ir, options_);
     for (const Buffer& buffer : program->buffers) {
       if (buffer.kind != BufferKind::weight) continue;
       if (const TensorView* tensor = find_program_weight(*weights_, buffer)) used.push_back({buffer.fqn, *tensor});
     }
-    if (!used.empty()) write_safetensors(folder + "/weights.safetensors", used);
-    write_file(folder + "/ir.json", ir.dump(1));
+    const auto path = [&](const char* name) { return (std::filesystem::path(folder) / name).string(); };
+    std::vector<NewFile> files = {{path("ir.json"), ir.dump(1)},
+                                  {path("inputs.safetensors"), named(names, inputs)},
+                                  {path("golden.safetensors"), named(names_of(ir["graph_outputs"]), golden)}};
+    std::vector<std::string> stale;  // of a bisection before
+    if (used.empty())
+      stale.push_back(path("weights.safetensors"));
+    else
+      files.push_back({path("weights.safetensors"), used});
+    NewFolder made(folder);
+    save_files(files, stale);
+    made.keep();
   }
 
   const CodegenTarget& target_;
@@ -330,7 +348,7 @@ std::string part_name(const PartError& part) {
 
 std::string shortened_name(const PartError& part) {
   const std::string name = part_name(part);
-  return name.size() <= 100 ? name : name.substr(0, 97) + "...";
+  return shortened(name, 100);
 }
 
 Json part_json(const PartError& part) {

@@ -8,6 +8,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "codegen/build_program.h"
 #include "compiler/adopt.h"
 #include "compiler/close_loop.h"
@@ -115,6 +116,12 @@ void check_names(const CompileOptions& options) {
            fmt::join(choices, ", "), did_you_mean(name, choices));
 }
 
+void check_method_name(const std::string& name) {
+  if (name.empty()) fail(ErrorKind::usage, "expected the name of a method, found an empty one");
+  if (!is_utf8(name) || name.find('\0') != std::string::npos)
+    fail(ErrorKind::usage, "method '{}': expected a name in UTF-8 without a NUL byte", name);
+}
+
 // Each method that takes one token gets three that feed themselves, each that takes more another with the logits of
 // one.
 void add_text_methods(std::vector<MethodGraph>& methods, std::vector<std::string>& notes) {
@@ -187,6 +194,7 @@ CompileResult compile_for(const CodegenTarget& target, const std::vector<MethodS
 
   std::vector<MethodGraph> methods;
   for (const MethodSource& source : sources) {
+    check_method_name(source.name);
     for (const MethodGraph& other : methods)
       if (other.name == source.name) fail(ErrorKind::usage, "two methods are called {}", source.name);
     stage("import");

@@ -64,9 +64,12 @@ struct Reader {
   std::string_view text(const Json& object, const Path& parent, std::string_view key, bool& broken) {
     const Json* value = member(object, parent, key);
     const bool is_text = value && value->is_string();
-    if (is_text && !value->get_ref<const std::string&>().empty()) return value->get_ref<const std::string&>();
+    const std::string_view found = is_text ? std::string_view(value->get_ref<const std::string&>()) : "";
+    const bool ends_early = found.find('\0') != std::string_view::npos;  // for whoever takes strings as C does
+    if (!found.empty() && !ends_early) return found;
     if (is_text)
-      problems.bad(to_string(Path{&parent, key}), "expected a string, found an empty one");
+      problems.bad(to_string(Path{&parent, key}), "expected a string, found {}",
+                   ends_early ? fmt::format("'{}', which has a NUL byte", found) : "an empty one");
     else if (value)
       expected(Path{&parent, key}, "a string", *value);
     broken = true;

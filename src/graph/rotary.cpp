@@ -62,7 +62,8 @@ std::string refuse_rotary_body(const std::string& where, std::string& type) {
   const std::string way_out = "export the model under torch.no_grad(), which keeps the body";
   std::error_code ignored;
   const fs::path config = fs::path(where).parent_path() / "config.json";
-  if (!fs::is_regular_file(where, ignored) || !fs::is_regular_file(config, ignored))
+  const bool is_name = where.find('\0') == std::string::npos;  // where it is no file, anything
+  if (!is_name || !fs::is_regular_file(where, ignored) || !fs::is_regular_file(config, ignored))
     return fmt::format(
         "is a rotary embedding whose body the file has lost, which may scale cos and sin (YaRN does): {}, "
         "or put the model's config.json beside the IR",

@@ -24,6 +24,9 @@ constexpr size_t max_rank = 64;
 constexpr size_t max_devices = 64, max_variants = 64;
 constexpr uint64_t max_bytes = most_value_bytes;
 
+// A name that C would take for a shorter one.
+bool has_nul(std::string_view name) { return name.find('\0') != std::string_view::npos; }
+
 // One list of steps and what belongs to it: a method's, or the recipes (method == nullptr).
 struct StepList {
   std::string where;
@@ -330,7 +333,8 @@ class ProgramChecker {
   void method(size_t i) {
     const Method& m = program_.methods[i];
     const std::string where = fmt::format("method '{}'", m.name);
-    if (m.name.empty() || !names_.insert(m.name).second) add("{}: expected a name of its own", where);
+    if (m.name.empty() || has_nul(m.name) || !names_.insert(m.name).second)
+      add("{}: expected a name of its own, without a NUL byte", where);
     if (m.nodes < 0 || static_cast<size_t>(m.nodes) > program_.origins.size())
       add("{}: expected 0 to {} nodes of the IR, found {}", where, program_.origins.size(), m.nodes);
     if (m.arenas.size() != program_.devices.size())
@@ -380,6 +384,10 @@ class ProgramChecker {
   bool tensor(const TensorSpec& spec, const std::string& where) {
     if (spec.buffer < 0 || static_cast<size_t>(spec.buffer) >= program_.buffers.size()) {
       add("{} '{}': expected a buffer 0 to {}, found {}", where, spec.name, program_.buffers.size(), spec.buffer);
+      return false;
+    }
+    if (has_nul(spec.name)) {
+      add("{} '{}': expected a name without a NUL byte", where, spec.name);
       return false;
     }
     const Buffer& b = at(spec.buffer);

@@ -210,6 +210,41 @@ void check_header(std::span<const NamedTensor> tensors, const std::map<std::stri
   if (!readable) fail(ErrorKind::bad_input, "cannot write {}: a tensor name or metadata text is not UTF-8", path);
 }
 
+// A file in memory: its head, and views of the data behind that.
+struct SafetensorsBytes {
+  std::string path;
+  std::string head;
+  std::vector<std::span<const std::byte>> data;
+};
+
+SafetensorsBytes safetensors_bytes(const std::string& path, std::span<const NamedTensor> tensors,
+                                   const std::map<std::string, std::string>& metadata = {}) {
+  check_header(tensors, metadata, path);
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return dtype_size(tensors[a].tensor.type.dtype) > dtype_size(tensors[b].tensor.type.dtype);
+  });
+  std::vector<uint64_t> begins(tensors.size());
+  SafetensorsBytes file{path, {}, {}};
+  uint64_t end = 0;
+  for (size_t i : order) {
+    begins[i] = end;
+    file.data.emplace_back(tensors[i].tensor.data, byte_size(tensors[i].tensor.type));
+    end += file.data.back().size();
+  }
+  const std::string header = header_of(tensors, begins, metadata);
+  const uint64_t length = header.size();
+  file.head.assign(reinterpret_cast<const char*>(&length), sizeof length).append(header);
+  return file;
+}
+
+OutputFile output_file(const SafetensorsBytes& bytes) {
+  OutputFile file{bytes.path, {std::as_bytes(std::span(bytes.head))}};
+  file.parts.insert(file.parts.end(), bytes.data.begin(), bytes.data.end());
+  return file;
+}
+
 }  // namespace
 
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& origin) {
@@ -253,27 +288,26 @@ std::vector<std::pair<std::string, std::string>> parse_safetensors_index(std::st
   return result;
 }
 
+void save_files(const std::vector<NewFile>& files, const std::vector<std::string>& stale) {
+  std::vector<SafetensorsBytes> tensors;
+  tensors.reserve(files.size());  // what is written views them
+  std::vector<OutputFile> outputs;
+  for (const NewFile& file : files) {
+    if (const auto* text = std::get_if<std::string>(&file.what)) {
+      outputs.push_back(output_file(file.path, *text));
+    } else {
+      tensors.push_back(safetensors_bytes(file.path, std::get<std::vector<NamedTensor>>(file.what)));
+      outputs.push_back(output_file(tensors.back()));
+    }
+  }
+  write_files(outputs, stale);
+}
+
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  check_header(tensors, metadata, path);
-  std::vector<size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return dtype_size(tensors[a].tensor.type.dtype) > dtype_size(tensors[b].tensor.type.dtype);
-  });
-  std::vector<uint64_t> begins(tensors.size());
-  std::vector<std::span<const std::byte>> parts(2);
-  uint64_t end = 0;
-  for (size_t i : order) {
-    begins[i] = end;
-    parts.emplace_back(tensors[i].tensor.data, byte_size(tensors[i].tensor.type));
-    end += parts.back().size();
-  }
-  const std::string header = header_of(tensors, begins, metadata);
-  const uint64_t length = header.size();
-  parts[0] = std::as_bytes(std::span(&length, 1));
-  parts[1] = std::as_bytes(std::span(header));
-  write_file(path, parts);
+  const SafetensorsBytes bytes = safetensors_bytes(path, tensors, metadata);
+  const OutputFile file = output_file(bytes);
+  write_files({&file, 1});
 }
 
 }  // namespace npusim

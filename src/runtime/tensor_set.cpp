@@ -2,6 +2,7 @@
 #include "runtime/tensor_set.h"
 
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -71,6 +72,18 @@ TensorSet map_tensors(const std::string& path) {
     for (auto& entry : parse_safetensors(bytes_of(set, path, true), path).entries) add_entry(set, std::move(entry));
   }
   return set;
+}
+
+std::vector<std::string> tensor_files(const std::string& path) {
+  std::vector<std::string> files = {path};
+  if (!path.ends_with(".json")) return files;
+  try {
+    std::set<std::string> shards;
+    for (const auto& [name, file] : parse_safetensors_index(read_file(path), path)) shards.insert(file);
+    for (const std::string& file : shards) files.push_back((std::filesystem::path(path).parent_path() / file).string());
+  } catch (const Error&) {  // who opens it tells
+  }
+  return files;
 }
 
 std::shared_ptr<const TensorSet> open_tensors(const std::string& path) {

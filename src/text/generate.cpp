@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "program/program.h"
 #include "text/sample.h"
@@ -236,6 +237,7 @@ Generation generate(Session& session, const TextModel& model, const std::vector<
 }
 
 std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
+  check_path(tokenizer_path);
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
   std::error_code error;
   if (tokenizer_path == "-" || !std::filesystem::is_regular_file(path, error)) return {};

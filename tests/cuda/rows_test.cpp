@@ -431,7 +431,7 @@ TEST(CudaRows, ScansAreInPieces) {
   for (const int way : {0, 1})
     for (const bool across : {false, true}) {
       const std::string name = fmt::format("{}{}", way, across ? "_across" : "");
-      all.push_back({"scanned" + name, scanned(3, 1000, across, way), way == 0 ? 3u : 5u});
+      all.push_back({"scanned" + name, scanned(3, 1000, across, way), !across ? 1u : way == 0 ? 3u : 5u});
       all.push_back({"scanned_long" + name, scanned(1, 70001, across, way), 0});
       all.push_back({"scanned_many" + name, scanned(300, 257, across, way), 0});
       all.push_back({"scanned_short" + name, scanned(300, 255, across, way), 1});

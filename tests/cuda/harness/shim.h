@@ -103,6 +103,12 @@ T __shfl_sync(unsigned, T x, int from, HARNESS_SITE) {
   return meet(x, line * 256 + column).of(static_cast<unsigned>(from) % 32);
 }
 
+template <typename T>
+T __shfl_up_sync(unsigned, T x, int by, HARNESS_SITE) {
+  const Warp<T> warp = meet(x, line * 256 + column);
+  return warp.of(warp.lane < static_cast<unsigned>(by) ? warp.lane : warp.lane - static_cast<unsigned>(by));
+}
+
 inline int __any_sync(unsigned, int mine, HARNESS_SITE) {
   const Warp<int> warp = meet(mine, line * 256 + column);
   for (unsigned lane = 0; lane < 32; ++lane)
@@ -115,6 +121,11 @@ inline unsigned __ballot_sync(unsigned, int mine, HARNESS_SITE) {
   unsigned all = 0;
   for (unsigned lane = 0; lane < 32; ++lane) all |= static_cast<unsigned>(warp.of(lane) != 0) << lane;
   return all;
+}
+inline unsigned atomicOr(unsigned* word, unsigned bits) {  // threads of a block take turns
+  const unsigned before = *word;
+  *word |= bits;
+  return before;
 }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
@@ -135,6 +146,7 @@ To bits_as(From x) {
 inline float __int_as_float(int x) { return bits_as<float>(x); }
 inline float __uint_as_float(unsigned x) { return bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
 inline float rsqrtf(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename A, typename B>

@@ -12,7 +12,7 @@
 namespace npusim::cuda {
 
 bool can_be_beside(const Kernel& kernel) {
-  return !kernel.contraction && !kernel.call &&
+  return !kernel.contraction && !kernel.call && !has_own_text(kernel) &&
          choose_lanes(kernel, cuda_dialect, multiprocessors).row == RowLoop::none;
 }
 

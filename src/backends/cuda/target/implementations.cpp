@@ -6,12 +6,17 @@
 #include <algorithm>
 
 #include "backends/cuda/target/attention.h"
+#include "backends/cuda/target/combine.h"
 #include "backends/cuda/target/depthwise.h"
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/order.h"
+#include "backends/cuda/target/pairs.h"
 #include "backends/cuda/target/patch.h"
+#include "backends/cuda/target/scan.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "base/error.h"
+#include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 
 namespace npusim::cuda {
@@ -54,6 +59,42 @@ constexpr Implementation implementations[] = {
     {"tiles", [](const Kernel&, const Product& p) { return tiles_decline(p); }, make_likeliest_tiles},
 };
 
+// How kernels without a contraction are made otherwise than as they are printed: of which it is asked, why it declines
+// one ("" if it does not).
+struct OwnText {
+  std::string_view name;
+  bool (*concerns)(const Kernel& kernel);
+  std::string (*declines)(const Kernel& kernel);
+  Made (*make)(const Kernel& kernel);
+};
+
+bool combines(const Kernel& k) {
+  return std::any_of(k.stores.begin(), k.stores.end(), [](const Store& s) { return s.accumulate; });
+}
+
+bool scans(const Kernel& k) {
+  return std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) { return e.op == ExprOp::scan; });
+}
+
+constexpr OwnText own_texts[] = {
+    {"combined lines", combines, combine_decline, make_combined},
+    {"ordered rows", has_order, order_decline, make_ordered},
+    {"scanned rows", scans, scan_decline, make_scanned},
+    {"pairs", has_pairs, pairs_decline, make_pairs},
+};
+
+// The first that takes it; else why none does.
+const OwnText* find_own_text(const Kernel& kernel, std::string& declined) {
+  if (kernel.contraction || kernel.call) return nullptr;
+  for (const OwnText& one : own_texts) {
+    if (!one.concerns(kernel)) continue;
+    const std::string why = one.declines(kernel);
+    if (why.empty()) return &one;
+    declined += fmt::format("{}{}: {}", declined.empty() ? "" : "; ", one.name, why);
+  }
+  return nullptr;
+}
+
 std::vector<std::string> traps_of(const Kernel& printed) {
   std::vector<std::string> traps;
   if (takes_trap(printed))
@@ -89,6 +130,11 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::
   return made;
 }
 
+bool has_own_text(const Kernel& kernel) {
+  std::string declined;
+  return find_own_text(kernel, declined) != nullptr;
+}
+
 bool several_at_once(const Kernel& kernel) {
   std::string why;
   const auto written = [](const KernelArg& arg) { return arg.written; };
@@ -105,8 +151,14 @@ Made make_kernel(const Kernel& kernel, const Features& features, const std::vect
 
 std::vector<Made> make_ways(const Kernel& kernel, const Features& features, const std::vector<bool>& ahead, int copies,
                             size_t most) {
-  if (!kernel.contraction) return {make_rows(kernel, ahead)};
   std::string declined;
+  if (!kernel.contraction) {
+    const OwnText* own = find_own_text(kernel, declined);
+    Made made = own ? own->make(kernel) : make_rows(kernel, ahead);
+    if (own) made.traps = traps_of(kernel);
+    if (!declined.empty()) made.how += fmt::format(" ({})", declined);
+    return {std::move(made)};
+  }
   if (kernel.contraction->kind == ContractionKind::attention)
     if (const auto attention = find_attention(kernel, declined)) {
       Made made = make_attention(kernel, *attention, choose_attention(*attention, features));

@@ -4,9 +4,12 @@
 #include <algorithm>
 
 #include "backends/cuda/target/attention_summary.h"
+#include "backends/cuda/target/combine.h"
 #include "backends/cuda/target/depthwise.h"
 #include "backends/cuda/target/dot.h"
+#include "backends/cuda/target/implementations.h"
 #include "backends/cuda/target/patch.h"
+#include "backends/cuda/target/scan.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
 #include "kernel/facts/memory.h"
@@ -103,6 +106,10 @@ int64_t pieces_of_rows(const Kernel& k) {
     return std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) { return e.op == op; });
   };
   if (rows == 0 || length == 0) return 1;
+  if (has(ExprOp::scan) && scan_problem(k).empty()) {  // a block has a piece
+    constexpr int64_t blocks = 8 * multiprocessors, least_piece = 2048;
+    return has_own_text(k) ? 1 : std::clamp<int64_t>(blocks / rows, 1, std::max<int64_t>(length / least_piece, 1));
+  }
   if (has(ExprOp::scan)) {  // one thread walks a piece: it waits for each element
     constexpr int64_t threads = 65536, least_length = 256, least_piece = 32;
     return length < least_length ? 1 : std::clamp<int64_t>(threads / rows, 1, length / least_piece);
@@ -113,18 +120,30 @@ int64_t pieces_of_rows(const Kernel& k) {
   return std::max<int64_t>(std::min(blocks / rows, length / least_piece), 1);
 }
 
-// Into how many pieces what combines with what is there: 1 if threads enough have elements of their own.
+// Into how many pieces what combines with what is there: 1 if threads enough have elements of their own, or warps
+// enough lines.
 int64_t pieces_of_combining(const Kernel& k) {
   const int along = dim_of_combining(k);
-  if (along < 0) return 1;
+  if (along < 0 || has_own_text(k)) return 1;
   const std::vector<bool> meets = colliding_dims(k, k.stores[0].access);
   int64_t apart = 1, together = 1;
   for (size_t d = 0; d < k.space.size(); ++d) (meets[d] ? together : apart) *= k.space[d];
   const int64_t elements = k.args[static_cast<size_t>(k.stores[0].access.arg)].elements;
   constexpr int64_t threads = 16384, least_length = 128, least_piece = 32, results_of_point = 4;
   if (apart == 0 || together < least_length || elements == 0) return 1;
-  const int64_t most = std::min(k.space[static_cast<size_t>(along)], together / least_piece);
-  return std::clamp<int64_t>(std::min(threads / apart, results_of_point * apart * together / elements), 1, most);
+  const auto pieces_for = [&](int64_t workers, int64_t piece) {
+    const int64_t most = std::min(k.space[static_cast<size_t>(along)], together / piece);
+    return std::clamp<int64_t>(std::min(workers / apart, results_of_point * apart * together / elements), 1,
+                               std::max<int64_t>(most, 1));
+  };
+  std::string why;
+  if (find_combined_lines(k, why)) {
+    constexpr int64_t warps = 16 * multiprocessors, of_warp = 512;
+    const int64_t pieces = pieces_for(warps, of_warp);
+    const Unfused split = pieces > 1 ? split_combining(k, pieces) : Unfused{};
+    if (split.steps.size() == 3 && has_own_text(split.steps[1].kernel)) return pieces;
+  }
+  return pieces_for(threads, least_piece);
 }
 
 // Those of the steps that have few long rows, or few elements for what they combine, as steps of pieces.
@@ -150,6 +169,7 @@ bool has_implementation(const Kernel& k) {
 }
 
 Unfused parts_of_rows(const Kernel& kernel) {
+  if (has_order(kernel) && has_own_text(kernel)) return {};
   Unfused parts = has_order(kernel) ? unfuse(kernel) : whole(kernel);
   const size_t before = parts.steps.size();
   split_long_rows(parts, kernel.args.size());

@@ -8,6 +8,7 @@
 
 #include "backends/cuda/target/stream/block_memory.h"
 #include "backends/cuda/target/stream/slices.h"
+#include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/print.h"
 
@@ -94,6 +95,7 @@ class Planner {
 
   std::string as_rows(size_t s) {
     const Kernel& k = plan_.kernels[s];
+    if (has_order(k)) return "it orders rows";
     plan_.schedules[s] = choose_lanes(k, stream_dialect(), 1);
     plan_.schedules[s].threads = stream_threads;
     if (points_of(k) > most_spread) return fmt::format("{} points", points_of(k));
