@@ -222,8 +222,7 @@ class Translator {
     uint32_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
     const bool all = error == std::errc() && end == digits.data() + digits.size() && digits.size() <= 8;
-    if (!all || value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
-      refuse(fmt::format("\\x{{{}}}", digits));
+    if (!all || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) refuse(fmt::format("\\x{{{}}}", digits));
     return value;
   }
 

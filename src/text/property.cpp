@@ -18,10 +18,10 @@ constexpr std::array categories = {"L",  "Lu", "Ll", "Lt", "LC", "Lm", "Lo", "M"
                                    "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc",
                                    "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
 // Scripts without letters of two cases. Others gain members where case is ignored that depend on Unicode's version.
-constexpr std::array caseless_scripts = {"han",     "hani", "hiragana", "hira",       "katakana", "kana", "hangul",
-                                         "hang",    "thai", "arabic",   "arab",       "hebrew",   "hebr", "devanagari",
-                                         "deva",    "lao",  "tibetan",  "bopomofo",   "khmer",    "tamil", "bengali",
-                                         "myanmar", "sinhala", "telugu", "kannada",   "malayalam"};
+constexpr std::array caseless_scripts = {
+    "han",    "hani",  "hiragana", "hira",    "katakana",   "kana",   "hangul",  "hang",     "thai",
+    "arabic", "arab",  "hebrew",   "hebr",    "devanagari", "deva",   "lao",     "tibetan",  "bopomofo",
+    "khmer",  "tamil", "bengali",  "myanmar", "sinhala",    "telugu", "kannada", "malayalam"};
 
 // As names are compared: without case, spaces, hyphens and underscores. "" where other characters are in it.
 std::string loose(std::string_view name) {
@@ -48,12 +48,12 @@ void add_newer(std::string& members, Has has) {
 
 // What PCRE2 does not know is unassigned to it, and in C and Cn: these are what no other category has.
 Members unassigned(bool only, bool newer) {
-  Members result = {only ? R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\p{Cc}\p{Cf}\p{Cs}\p{Co})"
-                         : R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z})",
-                    true,
-                    true,
-                    {},
-                    true};
+  Members result = {
+      only ? R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}\p{Cc}\p{Cf}\p{Cs}\p{Co})" : R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z})",
+      true,
+      true,
+      {},
+      true};
   if (newer) add_newer(result.text, [&](const NewerRange& range) { return only || range.category[0] != 'C'; });
   return result;
 }
@@ -71,8 +71,8 @@ void know_case(Members& members, std::string_view category) {
 std::optional<Members> property_members(std::string_view name, bool newer) {
   const std::string wanted = loose(name);
   if (wanted.empty()) return std::nullopt;
-  const auto category = std::find_if(categories.begin(), categories.end(),
-                                     [&](const char* one) { return loose(one) == wanted; });
+  const auto category =
+      std::find_if(categories.begin(), categories.end(), [&](const char* one) { return loose(one) == wanted; });
   Members result;
   if (category != categories.end()) {
     const std::string_view its = *category;
@@ -121,12 +121,12 @@ bool has_case(char32_t first, char32_t last) {
   struct Block {
     char32_t first, last;
   };
-  constexpr Block blocks[] = {
-      {0xb5, 0xb5},       {0xc0, 0x588},      {0x10a0, 0x10ff},   {0x13a0, 0x13ff},   {0x1c80, 0x1cbf},
-      {0x1d00, 0x1dbf},   {0x1e00, 0x1fff},   {0x2126, 0x218f},   {0x24b6, 0x24ea},   {0x2c00, 0x2d2f},
-      {0xa640, 0xa69f},   {0xa720, 0xa7ff},   {0xab30, 0xabbf},   {0xfb00, 0xfb17},   {0xff21, 0xff5a},
-      {0x10400, 0x104ff}, {0x10570, 0x105bf}, {0x10c80, 0x10cff}, {0x10d50, 0x10d8f}, {0x118a0, 0x118df},
-      {0x16e40, 0x16edf}, {0x1df00, 0x1dfff}, {0x1e900, 0x1e943}};
+  constexpr Block blocks[] = {{0xb5, 0xb5},       {0xc0, 0x588},      {0x10a0, 0x10ff},   {0x13a0, 0x13ff},
+                              {0x1c80, 0x1cbf},   {0x1d00, 0x1dbf},   {0x1e00, 0x1fff},   {0x2126, 0x218f},
+                              {0x24b6, 0x24ea},   {0x2c00, 0x2d2f},   {0xa640, 0xa69f},   {0xa720, 0xa7ff},
+                              {0xab30, 0xabbf},   {0xfb00, 0xfb17},   {0xff21, 0xff5a},   {0x10400, 0x104ff},
+                              {0x10570, 0x105bf}, {0x10c80, 0x10cff}, {0x10d50, 0x10d8f}, {0x118a0, 0x118df},
+                              {0x16e40, 0x16edf}, {0x1df00, 0x1dfff}, {0x1e900, 0x1e943}};
   return std::any_of(std::begin(blocks), std::end(blocks),
                      [&](const Block& block) { return first <= block.last && last >= block.first; });
 }

@@ -69,6 +69,7 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
     if (token->single_word && ((begin > 0 && begins_with_word(last_character(text.substr(0, begin)), matcher)) ||
                                (end < text.size() && begins_with_word(text.substr(end), matcher))))
       continue;
+    if (token->lstrip) begin = std::max(begin, done);  // an earlier token may have taken the white space it stands in
     while (token->lstrip && begin > done) {
       const std::string_view before = last_character(text.substr(0, begin));
       if (!is_space(read_code_point(before).value)) break;
@@ -83,6 +84,7 @@ void encode_level(const Tokenizer& tokenizer, std::string_view text, size_t leve
       }
       end = spaces_until;
     }
+    if (begin >= end) continue;  // all of it belongs to an earlier one
     if (begin > done) encode_level(tokenizer, text.substr(done, begin - done), level + 1, matcher, ids);
     ids.push_back(token->id);
     done = end;  // before `end` of an earlier token where this one is in the white space that the earlier one took

@@ -74,7 +74,7 @@ struct Tokenizer {
 
 // Far above what tokenizers have, and few enough that encoding takes time linear in the text.
 inline constexpr size_t longest_added_token = 256;  // bytes
-inline constexpr size_t most_parts = 64;  // of a normalizer, a pre-tokenizer or a post-processor
+inline constexpr size_t most_parts = 64;            // of a normalizer, a pre-tokenizer or a post-processor
 inline constexpr size_t most_template_tokens = 4096;
 
 // make_tokenizer and open_tokenizer, by value.

@@ -157,8 +157,9 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     if (const auto it = vocab.find(token.content); it == vocab.end()) {
       // `tokenizers` numbers them itself, whatever the file says.
       if (token.id != next_id)
-        fail(ErrorKind::bad_input, "{}: token {} has id {}, expected {}: the tokens of model.vocab and those added before",
-             where(field), json_quoted(token.content), token.id, next_id);
+        fail(ErrorKind::bad_input,
+             "{}: token {} has id {}, expected {}: the tokens of model.vocab and those added before", where(field),
+             json_quoted(token.content), token.id, next_id);
       define_token(tokenizer, defined, field, static_cast<int32_t>(token.id), token.content);
       ++next_id;
     } else if (it->get<int64_t>() != token.id) {
@@ -168,11 +169,12 @@ void parse_added_tokens(Tokenizer& tokenizer, std::vector<bool>& defined, const 
     tokenizer.special[static_cast<size_t>(token.id)] = boolean(member(field, "special"), false);
     const bool normalized = boolean(member(field, "normalized"), false);
     AddedTokenTrie& trie = tokenizer.added[normalized ? 1 : 0];
-    // What is looked for in normalized text is normalized too.
+    // What is looked for in normalized text is normalized too, and so is what it gives back.
     std::string shown = token.content;
     if (normalized)
       for (const Normalization form : tokenizer.normalizations) shown = bpe::normalized(shown, form);
     token.length = shown.size();
+    tokenizer.token_bytes[static_cast<size_t>(token.id)] = bytes_of_token(shown);
     int node = 0;
     for (char c : shown) {
       AddedTokenTrie::Node& from = trie.nodes[static_cast<size_t>(node)];
