@@ -22,8 +22,9 @@ struct Tokenizer;
 // From a file, or from its text, which `origin` names in messages. Throws bad_input for a malformed file and
 // unsupported, naming the part, for what is not byte-level BPE: other models, normalizers (but null, NFC, NFD and
 // sequences of them), pre-tokenizers (but ByteLevel, last in a Sequence of Split and Digits), decoders (but ByteLevel),
-// dropout, byte_fallback, affixes, and pattern syntax in which PCRE2 and Oniguruma disagree. Truncation and padding are
-// the caller's and are not applied.
+// dropout, byte_fallback, affixes, and pattern syntax in which PCRE2 and Oniguruma disagree. Added tokens have the ids
+// that `tokenizers` gives them: those of the vocabulary, or the next numbers behind its size; a file that says others
+// is malformed. Truncation and padding are the caller's and are not applied.
 NPUSIM_API std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
 NPUSIM_API std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view text, const std::string& origin);
 

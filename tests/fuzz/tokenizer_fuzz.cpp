@@ -31,10 +31,10 @@ void run_text(std::string_view text) {
       vocab += fmt::format("\"\\u{:04x}\":{},", printable ? b : next++, b);
     }
     return parse_tokenizer(
-        "{\"added_tokens\":[{\"id\":256,\"content\":\"<s>\",\"special\":true}],\"pre_tokenizer\":{"
+        "{\"added_tokens\":[{\"id\":259,\"content\":\"<s>\",\"special\":true}],\"pre_tokenizer\":{"
         "\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"decoder\":{\"type\":\"ByteLevel\"},"
         "\"model\":{\"merges\":[\"a b\",\"ab ab\",\"b a\"],\"vocab\":{" +
-            vocab + "\"ab\":257,\"abab\":258,\"ba\":259}}}",
+            vocab + "\"ab\":256,\"abab\":257,\"ba\":258}}}",
         "fuzz");
   }();
   try {

@@ -224,6 +224,89 @@ TEST(Tokenizer, AddedTokenOptions) {
   EXPECT_EQ(decode(tokenizer, ids, false), "a<|end|><|en<n>b");
 }
 
+// Expected values of this test and the next three are those of `tokenizers` 0.23.3;
+// python/tests/test_tokenizer_search.py asks it itself.
+TEST(Tokenizer, WhiteSpaceAroundAddedTokens) {
+  json doc = document();
+  const auto add = [&](int id, const char* content, const json& flags) {
+    json token = {{"id", id}, {"content", content}};
+    token.update(flags);
+    doc["added_tokens"].push_back(token);
+  };
+  add(301, "<r>", {{"rstrip", true}});
+  add(302, "\t\t", json::object());
+  add(303, "<l>", {{"lstrip", true}});
+  add(304, "<w>", {{"lstrip", true}, {"single_word", true}});
+  add(305, "<m>", {{"lstrip", true}, {"rstrip", true}});
+  const Tokenizer tokenizer = parse(doc);
+  // A token that begins in white space that another took is still found, and text goes on behind it.
+  EXPECT_EQ(encode(tokenizer, "<r> \t\t a"), (Ids{301, 302, 259}));
+  EXPECT_EQ(encode(tokenizer, "<r>\t\t\t\tb<l>"), (Ids{301, 302, 302, 'b', 303}));
+  EXPECT_EQ(encode(tokenizer, "<m> \u3000<m> b"), (Ids{305, 305, 'b'}));
+  EXPECT_EQ(encode(tokenizer, "  <m>  "), Ids{305});
+  EXPECT_EQ(encode(tokenizer, "<r>\u00a0\u200b<l>"), (Ids{301, 0xe2, 0x80, 0x8b, 303}));  // U+200B is no white space
+  EXPECT_EQ(encode(tokenizer, "a <w> b"), (Ids{'a', 304, ' ', 'b'}));
+  EXPECT_EQ(encode(tokenizer, "a <w>b"), (Ids{'a', ' ', '<', 'w', '>', 'b'}));
+  EXPECT_EQ(encode(tokenizer, "a\u200d<w>"), (Ids{'a', 0xe2, 0x80, 0x8d, '<', 'w', '>'}));  // a joiner is of a word
+  EXPECT_EQ(encode(tokenizer, "\u00b2<w>"), (Ids{0xc2, 0xb2, 304}));                        // a superscript is not
+}
+
+TEST(Tokenizer, EmptyMatchesTakePartInBehaviors) {
+  const auto ids = [](const char* pattern, const char* behavior, const char* text, bool invert = false) {
+    return encode(splitting(regex(pattern, behavior, invert)), text);
+  };
+  EXPECT_EQ(ids("x*", "Contiguous", "12x123"), (Ids{'1', '2', 'x', '1', '2', '3'}));
+  EXPECT_EQ(ids("2*", "Contiguous", "123212", true), (Ids{'1', '2', '3', '2', '1', '2'}));
+  EXPECT_EQ(ids("", "Contiguous", "123"), (Ids{'1', '2', '3'}));
+  EXPECT_EQ(ids("x*", "MergedWithPrevious", "12x12"), (Ids{'1', '2', 'x', '1', '2'}));
+  EXPECT_EQ(ids("(?=2)", "MergedWithNext", "123"), (Ids{'1', '2', '3'}));
+  EXPECT_EQ(ids("b*", "MergedWithNext", "abcab"), (Ids{'a', 260, 'a', 'b'}));
+}
+
+TEST(Tokenizer, WholeWordsAreOfBytes) {
+  json doc = document();
+  doc["model"]["vocab"].update({{"\u65e5", 297}, {"\u0120abc", 298}, {"a b", 299}});
+  doc["model"]["ignore_merges"] = true;
+  const Tokenizer tokenizer = parse(doc);
+  EXPECT_EQ(encode(tokenizer, "\u65e5"), (Ids{0xe6, 0x97, 0xa5}));
+  EXPECT_EQ(encode(tokenizer, " abc"), Ids{298});
+  EXPECT_EQ(encode(tokenizer, "a b"), (Ids{'a', ' ', 'b'}));
+}
+
+TEST(Tokenizer, WordsAndCaseOfOniguruma) {
+  const auto left = [](const char* pattern, const char* text) {
+    const Tokenizer tokenizer = splitting(regex(pattern, "Removed"));
+    return decode(tokenizer, encode(tokenizer, text));
+  };
+  // Numbers of Latin-1 are of words outside sets only.
+  EXPECT_EQ(left(R"(\w)", "\u00b9\u00b2\u00b3\u00bc\u00bd\u00be\u2070\u2160\u0301\u203f-"), "\u2070-");
+  EXPECT_EQ(left(R"([\w])", "\u00b9\u00bc\u2160\u0301\u203f-"), "\u00b9\u00bc-");
+  EXPECT_EQ(left(R"(\W)", "\u00b2-"), "\u00b2");
+  EXPECT_EQ(left(R"([^\w])", "\u00b2a-"), "a");
+  EXPECT_EQ(left("(?i:s)", "sS\u017f\u00df-"), "\u00df-");
+  EXPECT_EQ(left("(?i:k)", "kK\u212a-"), "-");
+  EXPECT_EQ(left("(?i:'s|'t)", "'\u017f'S\ufb06-"), "\ufb06-");
+  EXPECT_EQ(left(R"((?i:[^\p{L}]))", "-\u0345a"), "\u0345a");  // U+0345 is iota in other case
+  EXPECT_EQ(left("(?i:[a-z])", "K\u212aS\u017f1"), "1");
+  EXPECT_EQ(left(R"((?i:\p{Lu}))", "aA"), "a");  // case of a property by itself is not ignored
+}
+
+TEST(Tokenizer, SequencesInSequences) {
+  const auto sequence = [](const char* list, const json& parts) { return json{{"type", "Sequence"}, {list, parts}}; };
+  const json last = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const json steps =
+      sequence("pretokenizers", json::array({sequence("pretokenizers", json::array({regex("2")})), last}));
+  EXPECT_EQ(encode(parse(patched("/pre_tokenizer", steps)), "123"), (Ids{'1', '2', '3'}));
+  json nfc = {{"type", "NFC"}};
+  for (int i = 0; i < 40; ++i) nfc = sequence("normalizers", json::array({nfc}));
+  EXPECT_EQ(encode(parse(patched("/normalizer", nfc)), "e\u0301"), (Ids{0xc3, 0xa9}));
+  const json roberta = {{"type", "RobertaProcessing"}, {"cls", {"<s>", 4}}, {"sep", {"</s>", 5}}};
+  const json post = sequence("processors", json::array({sequence("processors", json::array({roberta}))}));
+  EXPECT_EQ(encode(parse(patched("/post_processor", post)), "x"), (Ids{4, 'x', 5}));
+  EXPECT_EQ(refused("/normalizer", sequence("normalizers", json(65, json{{"type", "NFC"}}))),
+            "t.json: normalizer.normalizers: array is not supported (supported: at most 64 steps)");
+}
+
 TEST(Tokenizer, PostProcessors) {
   const json wrap = json::parse(R"({"type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "b", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
@@ -389,6 +472,8 @@ TEST(Tokenizer, MalformedParts) {
             "t.json: pre_tokenizer.pretokenizers[0].pretokenizers: expected an array, found null");
   EXPECT_EQ(bad("/post_processor", {{"type", "RobertaProcessing"}, {"cls", {"<s>", 301}}}),
             "t.json: post_processor.cls[1]: expected a token id below 301, found 301");
+  EXPECT_EQ(bad("/post_processor", json::parse(R"({"type":"TemplateProcessing","single":[]})")),
+            "t.json: post_processor.single: expected sequence A once, found array");
   EXPECT_EQ(bad("/post_processor", json::parse(R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}]})")),
             "t.json: post_processor.single[0]: expected sequence A once, found object");
 }
