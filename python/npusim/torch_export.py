@@ -32,6 +32,8 @@ from .torch_sizes import check_branches
 from .torch_told import set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
 
+_REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
+_REAL_OUTPUT = "expected real numbers: return torch.view_as_real(…) of it"
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
 
@@ -312,7 +314,7 @@ class _Writer:
         name = self.graph.free_name(name)
         tensor = self.graph.tensor(name, node.meta["val"], f"input '{name}'")
         if node.meta["val"].is_complex():
-            self.problems.append(Problem(f"input '{name}'", f"is {tensor['dtype']}"))
+            self.problems.append(Problem(f"input '{name}'", f"is {tensor['dtype']}: {_REAL_INPUT}"))
         self.inputs.append(tensor)
         ref = Ref(name, 0, tensor)
         self.graph.define(node, ref)
@@ -354,7 +356,8 @@ class _Writer:
         leaves: list[tuple[str, Any]] = []
         for name, (spec, value) in zip(names, user, strict=True):
             if isinstance(spec.arg, TensorArgument) and isinstance(self.graph.of[value], Complex):
-                self.problems.append(Problem(f"output '{name}'", f"is {value.meta['val'].dtype}"))
+                dtype = str(value.meta["val"].dtype).removeprefix("torch.")
+                self.problems.append(Problem(f"output '{name}'", f"is {dtype}: {_REAL_OUTPUT}"))
             elif isinstance(spec.arg, TensorArgument):
                 self.add_output(name, self.graph.of[value])
                 leaves.append(("output", name))
