@@ -234,6 +234,9 @@ def _check(model: Any, config: Any, length: int, capacity: int) -> None:
         distance = ((a.float() - b.float()).norm() / b.float().norm()).item()
         if not distance <= bar:
             problem = f"the logits of {name} are {distance:.2g} (relative L2) from those without a cache"
+            window = getattr(config, "window_size", None)  # which GPT-Neo counts from the end of what the cache may hold
+            if isinstance(window, int) and window < capacity:
+                problem += f"; its layers attend to {window} tokens: expected a capacity of at most {window}"
             raise UnsupportedError(f"{type(model).__name__}: {problem}")
 
 
