@@ -126,7 +126,7 @@ Ex KernelBuilder::integer(int64_t value, Scalar type) {
 Access KernelBuilder::access(int arg, std::span<const Coord> at) {
   const Shape extents = shape(arg).empty() && at.size() == 1 ? Shape{1} : shape(arg);
   if (at.size() != extents.size())
-    fail(ErrorKind::internal, "kernel access with {} coordinates of a tensor {}", at.size(), to_string(extents));
+    fail(ErrorKind::bad_input, "an operand of shape {}: expected one of {} dimensions", to_string(extents), at.size());
   const Shape strides = row_major_strides(extents);
   std::vector<int64_t> dims = kernel_.space;
   if (kernel_.contraction)
@@ -174,7 +174,7 @@ Ex KernelBuilder::load_broadcast(int arg, int row) {
   const Shape& extents = shape(arg);
   const size_t rank = kernel_.space.size() - static_cast<size_t>(row);
   if (extents.size() > rank)
-    fail(ErrorKind::internal, "operand {} does not broadcast to the space {}", to_string(extents),
+    fail(ErrorKind::bad_input, "operand {} does not broadcast to the space {}", to_string(extents),
          to_string(kernel_.space));
   std::vector<Coord> at;
   for (size_t d = 0; d < extents.size(); ++d) {

@@ -287,8 +287,9 @@ std::vector<TensorType> infer_attention(const OpCall& call) {
 }
 
 std::string refuse_attention(const OpCall& call) {
-  if (!is_float(call.type("query").dtype))
-    return fmt::format("no attention of {}", dtype_name(call.type("query").dtype));
+  for (const char* operand : {"query", "key", "value"})
+    if (const DType dtype = call.type(operand).dtype; !is_float(dtype))
+      return fmt::format("no attention of {}: {}", dtype_name(dtype), operand);
   if (call.number("dropout_p") != 0) return "dropout_p drops random weights; only inference is compiled";
   if (call.op->schema.find("dropout_mask") >= 0 && call.tensor("dropout_mask") >= 0)
     return "dropout_mask is not supported";

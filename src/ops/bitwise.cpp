@@ -1,4 +1,5 @@
 // Bitwise and logical operators, with the names Python's operators give them.
+#include "base/error.h"
 #include "ops/formula.h"
 
 namespace npusim {
@@ -22,9 +23,19 @@ constexpr auto left_other = [](Ex x, const OpCall& c) { return shl(x, other(x, c
 constexpr auto right = [](Ex x, Ex y) { return shr(x, y); };
 constexpr auto right_other = [](Ex x, const OpCall& c) { return shr(x, other(x, c)); };
 
+std::vector<TensorType> infer_bits(const OpCall& call) {
+  std::vector<TensorType> types = infer_pointwise(call);
+  if (is_float(types[0].dtype))
+    fail(ErrorKind::unsupported, "{}: operands of {}: expected integers or truths", call.op->name(),
+         dtype_name(types[0].dtype));
+  return types;
+}
+
 template <auto meaning>
 constexpr OpRecord bits(std::string_view schema) {
-  return formula<meaning>(schema, 0);
+  OpRecord record = formula<meaning>(schema, 0);
+  record.infer = infer_bits;
+  return record;
 }
 
 constexpr OpRecord records[] = {

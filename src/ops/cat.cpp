@@ -84,7 +84,10 @@ Join stack_along(const OpCall& call) {
 Shape joined_shape(const OpCall& call, const Join& join) {
   if (join.pieces.empty()) return {0};
   Shape shape = join.pieces[0].shape;
-  shape.at(join.dim) = 0;
+  if (join.dim >= shape.size())
+    fail(ErrorKind::bad_input, "{}: operand {} of shape {} has no dimension {}", call.op->name(),
+         join.pieces[0].operand, to_string(call.inputs[static_cast<size_t>(join.pieces[0].operand)]->shape), join.dim);
+  shape[join.dim] = 0;
   for (const Piece& piece : join.pieces) {
     Shape other = piece.shape;
     if (other.size() == shape.size()) other[join.dim] = shape[join.dim];

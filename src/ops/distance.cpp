@@ -137,6 +137,17 @@ void lower_cdist(const OpCall& call, Lowering& lowering) {
 // v · g / |v|, with the norm over all dimensions but dim (over all of them when dim is -1).
 std::vector<TensorType> infer_weight_norm(const OpCall& call) {
   const TensorType& v = call.type("v");
+  const Shape& g = call.type("g").shape;
+  Shape norms(v.shape.size(), 1);  // of each index along dim
+  if (v.shape.empty()) fail(ErrorKind::bad_input, "{}: v is a scalar", call.op->name());
+  if (call.integer("dim") != -1) {
+    const size_t dim = dim_argument(call, "dim", v.shape.size());
+    norms[dim] = v.shape[dim];
+  }
+  const bool one = element_count(norms) == 1 && element_count(g) == 1 && g.size() <= v.shape.size();
+  if (g != norms && !one)
+    fail(ErrorKind::bad_input, "{}: g of shape {} for v of {}: expected {}", call.op->name(), to_string(g),
+         to_string(v.shape), to_string(norms));
   std::vector<TensorType> types{v};
   if (call.op->schema.results == 2) types.push_back({compute_dtype(v.dtype), call.type("g").shape});
   return types;

@@ -17,6 +17,9 @@ std::vector<TensorType> infer_renorm(const OpCall& call) {
 // The rows, scaled; then all of them stored. A row that is looked up twice is stored twice, the same.
 void lower_renorm(const OpCall& call, Lowering& lowering) {
   const TensorType& self = call.type("self");
+  if (call.outputs[0].dtype != self.dtype)  // rows are stored into it
+    fail(ErrorKind::bad_input, "{}: {} as the result for a table of {}", call.op->name(),
+         dtype_name(call.outputs[0].dtype), dtype_name(self.dtype));
   const int64_t count = element_count(call.type("indices").shape);
   const int indices = lowering.temporary({DType::i64, {count}});
   lower_flat(lowering, "view", lowering.input(call.tensor("indices")), indices);

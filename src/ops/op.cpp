@@ -158,6 +158,12 @@ std::string OpCall::text(std::string_view arg) const {
   wrong_kind(*this, arg, "a string", a);
 }
 
+static const Attr& schema_default(const Op& op, std::string_view arg) {
+  static const Attr none;
+  const int at = op.schema.find(arg);
+  return at < 0 ? none : op.schema.args[static_cast<size_t>(at)].default_value;
+}
+
 std::vector<int64_t> OpCall::ints(std::string_view arg, size_t size) const {
   const Attr& a = attr(arg);
   std::vector<int64_t> list;
@@ -168,7 +174,9 @@ std::vector<int64_t> OpCall::ints(std::string_view arg, size_t size) const {
   else if (!std::holds_alternative<std::monostate>(a))
     wrong_kind(*this, arg, "a list of integers", a);
   if (size && list.size() == 1) list.assign(size, list[0]);
-  if (size && !list.empty() && list.size() != size)
+  // Empty is what None is, or what the schema has where nothing is said: stride=[].
+  const bool may_be_empty = std::holds_alternative<std::monostate>(a) || a == schema_default(*op, arg);
+  if (size && list.size() != size && !(list.empty() && may_be_empty))
     fail(ErrorKind::bad_input, "{}: argument {} must have {} elements, found {}", op->name(), arg, size, to_string(a));
   return list;
 }

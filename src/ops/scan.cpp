@@ -108,7 +108,7 @@ void lower_diff(const OpCall& call, Lowering& lowering) {
     }
     return value;
   };
-  const bool boolean = call.outputs[0].dtype == DType::boolean;
+  const bool boolean = common_dtype(call) == DType::boolean;
   Ex sum;
   int64_t binomial = 1;
   for (int64_t m = order; m >= 0; --m) {
