@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .machine import is_op_supported
 from .torch_aliases import rebuilt, separated
+from .torch_assigned import with_old_values
 from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
@@ -29,7 +30,7 @@ REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wra
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
-    table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(program))
+    table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(with_old_values(program)))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}

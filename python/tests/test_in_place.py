@@ -451,3 +451,43 @@ def test_states_stay_where_they_are():
     program = npusim.compile(CallsWithSelf(step, **buffers), (torch.randn(4, 2, 16), torch.tensor([9])), dtype="float32")
     assert {info.name for info in program.inputs() if info.state} == {"keys", "values"}
     assert sum(row["bytes"] for row in program.steps()) < 10000
+
+
+def returned(m, x):
+    old = m.a
+    m.a = x * 2
+    return old
+
+
+def shown_in_part(m, x):
+    old = m.a[1:]
+    m.a = x + m.a
+    return old * 1, old
+
+
+def written_before_and_behind(m, x):
+    m.a.add_(1)
+    old = m.a
+    m.a = x * 2
+    m.a.mul_(3)
+    return old, m.a
+
+
+def written_in_place(m, x):
+    old = m.a
+    m.a.copy_(x * 2)
+    return old
+
+
+@pytest.mark.parametrize("function", [returned, shown_in_part, written_before_and_behind, written_in_place])
+def test_old_values_of_a_buffer_that_is_assigned(function):
+    model = CallsWithSelf(function, a=torch.ones(2, 3))
+    reference = copy.deepcopy(model)
+    exported = npusim.export(model, (torch.zeros(2, 3),))
+    session = npusim.Session(npusim.compile(exported, dtype="float32"), exported.weights)
+    for run in range(4):
+        x = torch.full((2, 3), run + 0.5)
+        expected = reference(x)
+        expected = [one.clone() for one in (expected if isinstance(expected, tuple) else (expected,))]
+        for found, want in zip(session.run(x).values(), expected):  # states are behind the outputs
+            assert np.array_equal(found, want.numpy()), run
