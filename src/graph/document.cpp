@@ -195,10 +195,10 @@ struct Reader {
     const Path path{nullptr, "weight_name_mapping"};
     if (!map->is_object()) return expected(path, "an object", *map);
     for (const auto& [placeholder, name] : map->items()) {
-      if (name.is_string())
+      if (name.is_string() && !name.get_ref<const std::string&>().empty())
         document.weight_names.emplace(placeholder, name.get_ref<const std::string&>());
       else
-        expected(Path{&path, placeholder}, "a string", name);
+        expected(Path{&path, placeholder}, "a name", name);
     }
   }
 
