@@ -63,6 +63,8 @@ def backend(
     )
     try:
         return compiler(graph, inputs)
+    except torch._dynamo.exc.RestartAnalysis:  # by which dynamo is told to trace anew
+        raise
     except (AssertionError, NotImplementedError, RuntimeError) as error:  # of aliases that AOT autograd does not take
         _leave(graph, error)
         return graph
