@@ -57,8 +57,9 @@ class Exported:
             _text(f"ir['states'][{name!r}]", output)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made. What an earlier
-        save() left there goes. Raises BadInputError, and leaves what was there, where something cannot be written."""
+        """Writes ir.json and, if there are weights, model.safetensors into a folder, which is made. The
+        ir.json, text.json and weights of an earlier save() go, other files stay. Raises BadInputError, and leaves what
+        was there, where something cannot be written or is not save()'s."""
         self.check()
         _save(folder, {IR_FILE: json_bytes("ir", self.ir)}, self.weights, ())
 
@@ -90,8 +91,8 @@ class ExportedText:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes METHOD.json for each method, kv_map.json, text.json (which lists them) and model.safetensors; copies the
-        tokenizer and the like. What an earlier save() left there goes. Raises BadInputError, and leaves what was there,
-        where something cannot be written."""
+        tokenizer and the like. The ir.json, text.json and weights of an earlier save() go, other files stay. Raises
+        BadInputError, and leaves what was there, where something cannot be written or is not save()'s."""
         self.check()
         to = _path("folder", folder)
         taken: dict[str, Any] = {}
@@ -131,7 +132,7 @@ def _free(taken: Mapping[str, Any], name: str, what: str) -> str:
 
 
 def _save(folder: Any, texts: Mapping[str, bytes], weights: Weights, copied: Sequence[str]) -> None:
-    """Writes all files of a model into a folder or none, and removes those of another one that was saved there."""
+    """Writes all files of a model into a folder or none, and removes those that made it mean another one."""
     to = _path("folder", folder)
     files: list[tuple[str, Any]] = [(os.path.join(to, name), text) for name, text in texts.items()]
     place = os.path.join(to, WEIGHTS_FILE)
@@ -142,10 +143,11 @@ def _save(folder: Any, texts: Mapping[str, bytes], weights: Weights, copied: Seq
             files.append((place, named(weights)))
         elif isinstance(weights, _core.TensorSet) or not _core.is_same_file(_path("weights", weights), place):
             files.append((place, open_weights(weights)))
-    stale = [os.path.join(to, name) for name in _saved_before(to) if name not in kept]
-    if WEIGHTS_FILE not in kept and os.path.lexists(place) and place not in stale:
-        reason = f"has a {WEIGHTS_FILE} that no save() left, and this model has none"
-        raise BadInputError(f"{to}: {reason}: expected another folder")
+    before = _saved_before(to)
+    own = isinstance(weights, (str, os.PathLike)) and _core.is_same_file(_path("weights", weights), place)
+    if os.path.lexists(place) and WEIGHTS_FILE not in before and not own:
+        raise BadInputError(f"{to}: has a {WEIGHTS_FILE} that no save() left: expected another folder")
+    stale = [os.path.join(to, name) for name in before if name not in kept]
     made = _make_folder(to)
     try:
         _core.save_files(files, stale)
@@ -159,21 +161,19 @@ def _save(folder: Any, texts: Mapping[str, bytes], weights: Weights, copied: Seq
 
 
 def _saved_before(folder: str) -> list[str]:
-    """The files of a folder that an earlier save() made it mean a model by."""
+    """The files by which an earlier save() made a folder mean a model. What its text.json names is left: without that it
+    means nothing, and it may be somebody's. Raises BadInputError for a text.json that no save() left."""
     found = [name for name in (IR_FILE, TEXT_FILE) if os.path.isfile(os.path.join(folder, name))]
-    if not found:
-        return []
-    names = [*found, WEIGHTS_FILE]
     if TEXT_FILE in found:
         try:
             text = _read(os.path.join(folder, TEXT_FILE))
-        except BadInputError:  # nobody can read it, and it goes
+        except BadInputError:
             text = {}
-        methods, files = text.get("methods"), text.get("files")
-        names += [*methods.values()] if isinstance(methods, dict) else []
-        names += [text.get("kv_map"), *(files if isinstance(files, list) else [])]
-    plain = [name for name in dict.fromkeys(n for n in names if isinstance(n, str)) if _is_plain(name)]
-    return [name for name in plain if os.path.isfile(os.path.join(folder, name))]
+        if not isinstance(text, dict) or not {"methods", "kv_map", "capacity"} <= text.keys():
+            raise BadInputError(f"{folder}: has a {TEXT_FILE} that no save() left: expected another folder")
+    if found and os.path.isfile(os.path.join(folder, WEIGHTS_FILE)):
+        found.append(WEIGHTS_FILE)
+    return found
 
 
 def _make_folder(folder: str) -> list[str]:

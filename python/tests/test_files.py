@@ -63,7 +63,7 @@ def kinds(tmp_path):
 
 
 def test_a_folder_means_what_was_saved_last(tmp_path):
-    """Each after each: the folder is as if nothing had been there."""
+    """Each after each: what makes the folder mean a model is as if nothing had been there, what else is there stays."""
     models = kinds(tmp_path)
     for first in models:
         for then in models:
@@ -72,7 +72,10 @@ def test_a_folder_means_what_was_saved_last(tmp_path):
             (used / "mine").write_text("kept")  # what no save wrote
             models[then].save(used)
             models[then].save(clean)
-            assert contents(used) == {**contents(clean), "mine": b"kept"}, (first, then)
+            found, meant = contents(used), contents(clean)
+            assert {**found, **meant, "mine": b"kept"} == found, (first, then)
+            for index in ("ir.json", "text.json", "model.safetensors"):
+                assert (index in found) == (index in meant), (first, then, index)
             read = npusim.read_exported(used)
             assert type(read) is type(models[then]) and bool(read.weights) == bool(models[then].weights)
 
@@ -124,8 +127,28 @@ def test_a_list_of_methods_reaches_nothing_outside(tmp_path):
             npusim.read_exported(tmp_path / "net")
     text = {"methods": {"decode": "../secret.json"}, "kv_map": "../secret.json", "files": ["../secret.json"]}
     (tmp_path / "net" / "text.json").write_text(json.dumps(text))
-    exported().save(tmp_path / "net")
+    with pytest.raises(npusim.BadInputError, match="text.json that no save"):
+        exported().save(tmp_path / "net")
     assert secret.exists()
+
+
+@pytest.mark.parametrize("text", ["mine", "[1]", "{}", '{"methods": {"a": "photo.png"}, "files": ["thesis.md"]}'])
+@pytest.mark.parametrize("kind", ["exported", "text"])
+def test_a_list_of_a_stranger_removes_nothing(tmp_path, text, kind):
+    made = {"text.json": text.encode(), "thesis.md": b"mine", "photo.png": b"mine", "k.json": b"mine"}
+    model = kinds(tmp_path)[kind]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, content in made.items():
+        (folder / name).write_bytes(content)
+    with pytest.raises(npusim.BadInputError, match="text.json that no save"):
+        model.save(folder)
+    assert contents(folder) == made
+    made["text.json"] = json.dumps({"methods": {"a": "photo.png"}, "files": ["thesis.md"], "kv_map": "k.json", "capacity": 8}).encode()
+    (folder / "text.json").write_bytes(made.pop("text.json"))
+    model.save(folder)  # as if a save() had left it: what it names stays all the same
+    found = contents(folder)
+    assert {**found, **made} == found
 
 
 STRANGE = os.fsdecode(b"a\xffb\x80")
