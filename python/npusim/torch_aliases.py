@@ -78,7 +78,7 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     for part in (part for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
         for node in [node for node in part.graph.nodes if _is_spelled(node)]:
             with part.graph.inserting_before(node):
-                (_fill_diagonal if node.target == ATEN.fill_diagonal_.default else _convert)(part.graph, node)
+                SPELLED[node.target](part.graph, node)
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
     if reshaped:
         _check_reshaped(module.graph, {node for node in given if node.name in weights})
@@ -112,7 +112,10 @@ def _apart(value: torch.Tensor, unread: bool) -> torch.Tensor:
 
 def _is_spelled(node: torch.fx.Node) -> bool:
     """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
-    Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's."""
+    Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's. Or updates
+    running statistics that its schema does not say it writes."""
+    if node.target == ATEN.instance_norm.default:
+        return bool(argument(node, "use_input_stats")) and argument(node, "running_mean") is not None
     if node.target != ATEN.copy_.default:
         return node.target == ATEN.fill_diagonal_.default
     to, source = node.args[0].meta["val"], node.args[1]
@@ -145,6 +148,26 @@ def _fill_diagonal(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
             part = call(graph, ATEN.slice.Tensor, x, 0, first, rows)
             call(graph, ATEN.fill_.Scalar, call(graph, ATEN.diagonal.default, part), value)
     node.target, node.args, node.kwargs = ATEN.alias.default, (x,), {}  # under its name, which the signature may have
+
+
+def _update_statistics(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Each image has its own, of which the running ones get the mean over the images, as ATen does it."""
+    x, momentum = argument(node, "input"), float(argument(node, "momentum"))
+    for name, of in (("running_mean", ATEN.mean.dim), ("running_var", ATEN.var.correction)):
+        running = argument(node, name)
+        values = call(graph, ATEN.flatten.using_ints, call(graph, ATEN.to.dtype, x, running.meta["val"].dtype), 2)
+        now = call(graph, ATEN.mean.dim, call(graph, of, values, [2]), [0])
+        kept = call(graph, ATEN.mul.Scalar, running, 1 - momentum)
+        call(graph, ATEN.copy_.default, running, call(graph, ATEN.add.Tensor, kept, now, alpha=momentum))
+    given = {arg.name: argument(node, arg.name) for arg in node.target._schema.arguments}  # type: ignore[union-attr]
+    node.args, node.kwargs = tuple((given | {"running_mean": None, "running_var": None}).values()), {}
+
+
+SPELLED = {
+    ATEN.copy_.default: _convert,
+    ATEN.fill_diagonal_.default: _fill_diagonal,
+    ATEN.instance_norm.default: _update_statistics,
+}
 
 
 def _reshapes(node: torch.fx.Node) -> bool:
