@@ -1,13 +1,41 @@
-"""Buffers that a model assigns anew: what shows their old values goes on to show them."""
+"""Buffers that a model assigns anew: what shows their old values goes on to show them, and what dynamo drops is told."""
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch.export.graph_signature import TensorArgument
 
+from .errors import Problem, UnsupportedError
 from .torch_aliases import ATEN, copied, rebuilt
+
+
+def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuses, for strict=True, a model whose forward() assigns buffers: dynamo drops that without a word. It runs once, in
+    eager PyTorch, with copies of the buffers and of the arguments."""
+    buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
+    if not buffers:
+        return
+    assigned: list[str] = []
+
+    def look(module: torch.nn.Module, *_: Any) -> None:
+        now = dict(module.named_buffers())
+        assigned.extend(name for name, value in buffers.items() if now.get(name) is not value)
+
+    hook = model.register_forward_hook(look)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            args, kwargs = copy.deepcopy((args, kwargs))
+            torch.func.functional_call(model, buffers, args, kwargs)
+    except Exception:  # torch.export ends there too, and says where
+        return
+    finally:
+        hook.remove()
+    if assigned:
+        what = "is assigned by forward(), which torch.export drops with strict=True: expected strict=False, or copy_()"
+        raise UnsupportedError([Problem(f"buffer '{name}'", what) for name in assigned])
 
 
 def with_old_values(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -21,6 +21,7 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
+from .torch_assigned import check_assigned
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
@@ -88,6 +89,10 @@ def export(
     args, given = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
+
+    if strict:
+        with kept(model):
+            check_assigned(model, args, {**given, **held})
 
     def trace(branches: bool) -> tuple[Exported, str]:
         with kept(model) as changed, _tracing_of(model, args, given, held, strict):

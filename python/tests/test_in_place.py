@@ -491,3 +491,32 @@ def test_old_values_of_a_buffer_that_is_assigned(function):
         expected = [one.clone() for one in (expected if isinstance(expected, tuple) else (expected,))]
         for found, want in zip(session.run(x).values(), expected):  # states are behind the outputs
             assert np.array_equal(found, want.numpy()), run
+
+
+@pytest.mark.parametrize("function", [returned, shown_in_part, written_before_and_behind])
+def test_assignments_that_strict_tracing_drops_are_refused(function):
+    model = CallsWithSelf(function, a=torch.ones(2, 3))
+    before = model.a.clone()
+    with pytest.raises(npusim.UnsupportedError, match="buffer 'a': is assigned by forward"):
+        npusim.export(model, (torch.zeros(2, 3),), strict=True)
+    assert torch.equal(model.a, before)
+    npusim.export(CallsWithSelf(written_in_place, a=torch.ones(2, 3)), (torch.zeros(2, 3),), strict=True)
+
+
+@pytest.mark.parametrize("how", [{}, {"affine": True}, {"momentum": 0.3}], ids=str)
+@pytest.mark.parametrize("sizes", [(4,), (3, 2), (2, 3, 2), (1, 2)])
+@pytest.mark.parametrize("images", [1, 3])
+def test_running_statistics_of_images(images, sizes, how):
+    kind = getattr(torch.nn, f"InstanceNorm{len(sizes)}d")
+    model = CallsWithSelf(lambda m, x: (m.norm(x), m.norm.running_mean * 1, m.norm.running_var * 1))
+    model.norm = kind(3, track_running_stats=True, **how)
+    reference = copy.deepcopy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = npusim.export(model, (torch.zeros(images, 3, *sizes),))
+    session = npusim.Session(npusim.compile(exported, dtype="float32"), exported.weights)
+    for run in range(3):
+        x = torch.randn(images, 3, *sizes) * 2 + 3
+        found = session.run(x).values()
+        for one, want in zip(found, reference(x)):  # states are behind the outputs
+            assert np.allclose(one, want.detach().numpy(), rtol=1e-4, atol=1e-5), run
