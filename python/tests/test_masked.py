@@ -192,3 +192,20 @@ def test_what_is_no_choice_of_one_mask_is_made_for_the_example(function):
     found = npusim.Session(npusim.compile(exported, dtype="float32")).run(*args)
     for value, expected in zip(found.values(), torch.utils._pytree.tree_leaves(model(*args)), strict=True):
         assert np.allclose(value, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("shape, of_mask", [((4,), (4,)), ((3, 4), (4,)), ((2, 3), (2, 3)), ((2, 3), (2, 1))])
+def test_as_many_values_as_a_mask_takes(shape, of_mask, count):
+    """Fewer are an error of the run, as they are PyTorch's; more are not."""
+    x, values = torch.zeros(shape), torch.arange(1.0, count + 1)
+    scatter = Calls(lambda x, mask, values: x.masked_scatter(mask, values))
+    exported = npusim.export(scatter, (x, torch.zeros(of_mask, dtype=torch.bool), values))
+    session = npusim.Session(npusim.compile(exported, dtype="float32"))
+    for share in (0, 0.3, 0.6, 1):
+        mask = torch.rand(of_mask) < share
+        if int(mask.expand(shape).sum()) > count:
+            with pytest.raises(npusim.BadInputError, match="masked_scatter"):
+                session.run(x, mask, values)
+        else:
+            assert np.array_equal(session.run(x, mask, values)["output"], x.masked_scatter(mask, values).numpy())

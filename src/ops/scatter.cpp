@@ -164,12 +164,13 @@ int lower_places(Lowering& lowering, int mask) {
   return places;
 }
 
-// self, and where the mask holds the next of `values` [count, rest…], or the one there is.
-void lower_masked(Lowering& lowering, int mask, int values, bool accumulate) {
+// self, and where the mask holds the next of `values` [count, rest…], which must have one for each, or the one there
+// is; `counted`: one is no exception.
+void lower_masked(Lowering& lowering, int mask, int values, bool accumulate, bool counted) {
   const Shape mask_shape = lowering.type(mask).shape, values_shape = lowering.type(values).shape;
   const Shape& shape = lowering.type(lowering.output(0)).shape;
   const size_t rest = shape.size() - mask_shape.size();
-  const bool several = values_shape.size() > rest && values_shape[0] != 1;
+  const bool several = values_shape.size() > rest && (counted || values_shape[0] != 1);
   int places = several ? lower_places(lowering, mask) : -1;
   OpKernel k(lowering, shape);
   const Ex x = k.load_broadcast(k.read(lowering.input(0)));
@@ -178,19 +179,21 @@ void lower_masked(Lowering& lowering, int mask, int values, bool accumulate) {
   std::vector<Coord> at;
   for (size_t d = 0; d < values_shape.size(); ++d) {
     const size_t from = shape.size() - values_shape.size() + d;
-    if (values_shape[d] == 1)
-      at.emplace_back(int64_t{0});
-    else if (several && d == 0) {
+    if (several && d == 0) {
       Affine place;
       const Shape strides = row_major_strides(mask_shape);
       for (size_t i = 0; i < mask_shape.size(); ++i) place = place + k.dim(static_cast<int>(i)) * strides[i];
       const Coord place_at[] = {place};
-      at.emplace_back(min(k.load(k.read(places), place_at), values_shape[0] - 1));
+      at.emplace_back(select(hit, k.load(k.read(places), place_at), 0));
+    } else if (values_shape[d] == 1) {
+      at.emplace_back(int64_t{0});
     } else {
       at.emplace_back(k.dim(static_cast<int>(from)));
     }
   }
-  const Ex value = element_count(values_shape) > 0 ? k.load(k.read(values), at) : x;
+  const Ex value = element_count(values_shape) > 0 ? k.load(k.read(values), at)
+                   : several                       ? select(require(!hit, Requirement::assertion), x, x)
+                                                   : x;
   k.store(k.write(lowering.output(0)), select(hit, accumulate ? x + value : value, x));
   k.done("masked_put");
 }
@@ -212,7 +215,7 @@ std::vector<TensorType> infer_index_put(const OpCall& call) {
 void lower_index_put(const OpCall& call, Lowering& lowering) {
   if (is_masked(call))
     return lower_masked(lowering, lowering.input(call.list("indices")[0]), lowering.input(call.tensor("values")),
-                        call.boolean("accumulate"));
+                        call.boolean("accumulate"), false);
   const AdvancedIndex index(call);
   const std::optional<Reduction> accumulate = accumulated(call);
   const Updated updated = updated_result(lowering, accumulate.has_value());
@@ -241,7 +244,7 @@ void lower_masked_scatter(const OpCall& call, Lowering& lowering) {
   k.store(k.write(mask), hit);
   k.done("expand");
   lower_flat(lowering, "view", lowering.input(call.tensor("source")), values);
-  lower_masked(lowering, mask, values, false);
+  lower_masked(lowering, mask, values, false, true);
 }
 
 // self as a flat vector.
