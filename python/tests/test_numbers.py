@@ -402,8 +402,9 @@ def test_what_python_makes_of_a_fraction_is_checked(function, dtype):
     assert right or function is real
 
 
+@pytest.mark.parametrize("beta", [0.5, 0])
 @pytest.mark.parametrize("of", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (2, 0, 0), (0, 2, 1)])
-def test_fractions_of_whole_numbers_beside_others(of):
+def test_fractions_of_whole_numbers_beside_others(of, beta):
     dtypes = [(torch.float32, torch.int64, torch.bool)[at] for at in of]
     args = [torch.tensor(v).to(d) for v, d in zip(([[0, 1], [0, 1]], [1, 3], [2, 1]), dtypes, strict=True)]
-    check(lambda m, *operands: torch.addr(*operands, beta=0.5, alpha=0.5), *args)
+    check(lambda m, *operands: torch.addr(*operands, beta=beta, alpha=0.5), *args)

@@ -117,12 +117,12 @@ Ex add_bias(OpKernel& kernel, Ex sum, int rows, double alpha, int bias, double b
     if (by == 1) return x;
     return x.type() < Scalar::f32 ? x * to_integer(by) : x * by;
   };
-  if (bias < 0 || beta == 0) return scaled(sum, alpha);
+  if (bias < 0) return scaled(sum, alpha);
   Ex added = kernel.load_broadcast(kernel.read(bias), rows);
   // Whole numbers beside others are those before they are scaled (addr takes both).
   if (sum.type() < Scalar::f32 && added.type() >= Scalar::f32) sum = kernel.cast(sum, added.type());
   if (added.type() < Scalar::f32 && sum.type() >= Scalar::f32) added = kernel.cast(added, sum.type());
-  return scaled(sum, alpha) + scaled(added, beta);
+  return beta == 0 ? scaled(sum, alpha) : scaled(sum, alpha) + scaled(added, beta);
 }
 
 void lower_matmul(Lowering& lowering, std::string name, const MatmulSpec& spec) {
