@@ -137,14 +137,14 @@ def _save(folder: Any, texts: Mapping[str, bytes], weights: Weights, copied: Seq
     files: list[tuple[str, Any]] = [(os.path.join(to, name), text) for name, text in texts.items()]
     place = os.path.join(to, WEIGHTS_FILE)
     kept = {*texts}
+    own = isinstance(weights, (str, os.PathLike)) and _core.is_same_file(_path("weights", weights), place)
     if weights is not None and not (isinstance(weights, Mapping) and not weights):
         kept.add(WEIGHTS_FILE)
         if isinstance(weights, Mapping):
             files.append((place, named(weights)))
-        elif isinstance(weights, _core.TensorSet) or not _core.is_same_file(_path("weights", weights), place):
+        elif not own:
             files.append((place, open_weights(weights)))
     before = _saved_before(to)
-    own = isinstance(weights, (str, os.PathLike)) and _core.is_same_file(_path("weights", weights), place)
     if os.path.lexists(place) and WEIGHTS_FILE not in before and not own:
         raise BadInputError(f"{to}: has a {WEIGHTS_FILE} that no save() left: expected another folder")
     stale = [os.path.join(to, name) for name in before if name not in kept]

@@ -18,6 +18,7 @@ from .arguments import path as _path
 from .errors import BadInputError, UnsupportedError, UsageError
 from .exported import Exported, ExportedText
 from .torch_export import export
+from .torch_graph import stores_over
 
 TEXT_FILES = ("tokenizer.json", "generation_config.json", "config.json")
 
@@ -252,9 +253,14 @@ def _export(model: Any, layers: int, arguments: tuple[Any, ...]) -> Exported:
     found = export(_Method(model, layers), arguments)
     ir = found.ir
     producers = {output["name"]: output["producer_node"] for output in ir["graph_outputs"]}
+    shown = {*producers.values()}
+    readers_of: dict[str, list[dict[str, Any]]] = {name: [] for name in ir["states"]}
+    for node in ir["nodes"]:
+        for name in {operand["name"] for operand in node["inputs"]} & readers_of.keys():
+            readers_of[name].append(node)
     for name, output in [*ir["states"].items()]:
-        readers = [node for node in ir["nodes"] if name in [operand["name"] for operand in node["inputs"]]]
-        if name in producers.values() or any(not _overwrites(node, name, producers[output]) for node in readers):
+        readers = readers_of[name]
+        if name in shown or any(node["name"] != producers[output] or not stores_over(node, name) for node in readers):
             continue
         del ir["states"][name]
         ir["nodes"] = [node for node in ir["nodes"] if node not in readers]
@@ -263,15 +269,6 @@ def _export(model: Any, layers: int, arguments: tuple[Any, ...]) -> Exported:
         if isinstance(found.weights, Mapping):
             found.weights = {key: value for key, value in found.weights.items() if key != name}
     return found
-
-
-def _overwrites(node: dict[str, Any], state: str, last: str) -> bool:
-    """Whether it stores something over all of a state, as its last value, and reads nothing of it."""
-    operands = [operand["name"] for operand in node["inputs"]]
-    if node["name"] != last or node["op_type"] != "aten.slice_scatter.default" or operands.count(state) != 1:
-        return False
-    whole = {"dim": 0, "start": 0, "end": node["outputs"][0]["shape"][0], "step": 1}
-    return operands[0] == state and node["attrs"] == whole
 
 
 def _prefill(model: Any, config: Any, length: int, capacity: int) -> Exported:
