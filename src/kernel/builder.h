@@ -41,6 +41,7 @@ struct Coord {
   Ex computed;
 };
 
+// Operands whose shapes do not fit are a program's that is read: bad input, not a fault of npusim.
 class KernelBuilder {
  public:
   // The row is the last `row_dims` of `space`.

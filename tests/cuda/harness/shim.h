@@ -122,7 +122,13 @@ inline unsigned __ballot_sync(unsigned, int mine, HARNESS_SITE) {
   for (unsigned lane = 0; lane < 32; ++lane) all |= static_cast<unsigned>(warp.of(lane) != 0) << lane;
   return all;
 }
-inline unsigned atomicOr(unsigned* word, unsigned bits) {  // threads of a block take turns
+template <typename T>
+T atomicAdd(T* word, T by) {  // threads of a block take turns
+  const T before = *word;
+  *word += by;
+  return before;
+}
+inline unsigned atomicOr(unsigned* word, unsigned bits) {
   const unsigned before = *word;
   *word |= bits;
   return before;

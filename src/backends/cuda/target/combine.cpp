@@ -173,7 +173,7 @@ class CombinedText {
   }
 
   // What several elements of a lane are made of is asked for at a time: what is checked before it would wait for what
-  // it is. They are combined 32 by 32, lanes of one place in turns.
+  // it is. They are combined 32 by 32, lanes of one place in turns where the order matters.
   void elements() {
     constexpr int64_t most_steps = 8;
     const int64_t steps = std::clamp<int64_t>((l_.length + 31) / 32, 1, most_steps);
@@ -195,9 +195,27 @@ class CombinedText {
     t_.add(fmt::format("{} values[{}];", held_type(dtype_of(k_)), steps));
     if (!loads_.empty()) each_element({}, read_);
     each_element("places[step] = -1;", element_);
-    t_.add("#pragma unroll");
-    t_.open(fmt::format("for (int step = 0; step < {}; ++step)", steps));
+    each();
     t_.add("const int place = places[step];");
+    if (is_any_order())
+      add_atomically();
+    else
+      combine_in_turns();
+    t_.close();
+    t_.close();
+  }
+
+  // Sums of whole numbers that the device adds by itself.
+  bool is_any_order() const {
+    return store_of(k_).reduction == Reduction::sum && (dtype_of(k_) == DType::i32 || dtype_of(k_) == DType::i64);
+  }
+
+  void add_atomically() {
+    const std::string_view word = dtype_of(k_) == DType::i32 ? "unsigned" : "unsigned long long";
+    t_.add(fmt::format("if (place >= 0 && values[step] != 0) atomicAdd(({0}*)&mine[place], ({0})values[step]);", word));
+  }
+
+  void combine_in_turns() {
     t_.add(fmt::format("unsigned* const sharer = sharers + (place & {});", mask_words - 1));
     t_.add("if (place >= 0) atomicOr(sharer, 1u << lane);");
     t_.add("__syncwarp();");
@@ -207,8 +225,6 @@ class CombinedText {
     t_.open("for (int now = 0; __any_sync(0xffffffffu, turn >= now); ++now)");
     t_.add(fmt::format("if (turn == now) {}_combine(&mine[place], &values[step], &mine[place], 0);", name_));
     t_.add("__syncwarp();");
-    t_.close();
-    t_.close();
     t_.close();
   }
 
@@ -288,11 +304,7 @@ Made make_combined(const Kernel& kernel) {
   made.shape = {(lines.lines + text.warps() - 1) / text.warps(), 32 * text.warps()};
   made.how = fmt::format("combined lines, {} of {} places to a block", text.warps(), lines.places);
   made.functions = text.functions();
-  made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
-  made.functions +=
-      fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);
-  if (made.shape.blocks <= multiprocessors) made.functions += "  lead();\n";
-  made.functions += text.body() + "}\n";
+  add_kernel(made, kernel, text.body(), made.shape.blocks <= multiprocessors);
   made.shared_bytes = text.shared_bytes();
   return made;
 }

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
+#include "print/point.h"
 
 namespace npusim::cuda {
 namespace {
@@ -133,6 +134,14 @@ Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::
 bool has_own_text(const Kernel& kernel) {
   std::string declined;
   return find_own_text(kernel, declined) != nullptr;
+}
+
+void add_kernel(Made& made, const Kernel& kernel, const std::string& body, bool leads) {
+  made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
+  made.functions +=
+      fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);
+  if (leads) made.functions += "  lead();\n";
+  made.functions += body + "}\n";
 }
 
 bool several_at_once(const Kernel& kernel) {

@@ -32,6 +32,9 @@ Made make_kernel(const Kernel& kernel, const Features& features, const std::vect
 Made make_rows(const Kernel& kernel, const std::vector<bool>& ahead, const std::optional<Schedule>& schedule = {});
 // Whether a kernel without a contraction is made otherwise than as it is printed.
 bool has_own_text(const Kernel& kernel);
+// Puts the kernel itself behind made.functions: what it is, its head for made.shape, and the body. `leads`: the next
+// launch may begin while this one runs.
+void add_kernel(Made& made, const Kernel& kernel, const std::string& body, bool leads);
 // Whether one launch can make several kernels like this one, each of memory of its own.
 bool several_at_once(const Kernel& kernel);
 

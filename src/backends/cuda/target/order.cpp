@@ -220,11 +220,7 @@ Made make_ordered(const Kernel& kernel) {
   made.shape = {(rows_of(kernel) + share.rows - 1) / share.rows, static_cast<int>(share.threads * share.rows)};
   made.shared_bytes = share.rows * share.items * item_bytes(keyed(dtype));
   made.how = fmt::format("ordered rows, {} elements of {} threads", share.elements, share.threads);
-  made.functions = fmt::format("\n// {}: {}\n", made.symbol, made.how);
-  made.functions +=
-      fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);
-  if (made.shape.blocks <= multiprocessors) made.functions += "  lead();\n";
-  made.functions += OrderText(kernel, share).body() + "}\n";
+  add_kernel(made, kernel, OrderText(kernel, share).body(), made.shape.blocks <= multiprocessors);
   return made;
 }
 

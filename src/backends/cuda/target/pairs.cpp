@@ -282,11 +282,7 @@ Made make_pairs(const Kernel& kernel) {
   made.shape = {tiles_of(kernel, pairs, tile.side), static_cast<int>(threads_across * threads_across)};
   made.how = fmt::format("pairs, {0} x {0} to a block", tile.side);
   made.functions = text.functions();
-  made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
-  made.functions +=
-      fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);
-  if (made.shape.blocks <= multiprocessors) made.functions += "  lead();\n";
-  made.functions += text.body() + "}\n";
+  add_kernel(made, kernel, text.body(), made.shape.blocks <= multiprocessors);
   return made;
 }
 

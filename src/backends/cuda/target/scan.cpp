@@ -310,10 +310,7 @@ Made make_scanned(const Kernel& kernel) {
   made.shape = {(rows_of(kernel) + share.rows - 1) / share.rows, static_cast<int>(share.threads * share.rows)};
   made.how = fmt::format("scanned rows, {} elements of {} threads", share.elements, share.threads);
   made.functions = text.functions();
-  made.functions += fmt::format("\n// {}: {}\n", made.symbol, made.how);
-  made.functions +=
-      fmt::format(fmt::runtime(cuda_dialect.kernel), made.symbol, parameters(kernel, cuda_dialect), made.shape.threads);
-  made.functions += "  lead();\n" + text.body() + "}\n";
+  add_kernel(made, kernel, text.body(), true);
   return made;
 }
 
