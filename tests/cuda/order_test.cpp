@@ -81,6 +81,16 @@ TEST(CudaOrder, EveryShare) {
   check_orders(std::move(cases));
 }
 
+// One place of rows that no block can hold.
+TEST(CudaOrder, OnePlaceOfLongRowsByDigits) {
+  const auto place = [](DType dtype, const Shape& rows, int64_t first, bool descending) {
+    return test::order_kernel(dtype, rows, 70001, 1, descending, first);
+  };
+  check_steps({{"median", place(DType::f32, {}, 35000, false), 0, {"rows", "rows"}},
+               {"largest", place(DType::bf16, {3}, 0, true), 0},
+               {"kth", place(DType::i64, {2}, 70000, false), 0}});
+}
+
 TEST(CudaOrder, SaysWhyItDeclines) {
   const auto why = [](DType dtype, const Shape& rows, int64_t length, int64_t count) {
     return cuda::order_decline(test::order_kernel(dtype, rows, length, count, false));

@@ -48,13 +48,14 @@ inline void draw_element(Draws& d, HostTensor& t, int64_t at, bool few) {
   store_double(t.data.data(), dtype, at, d.chance(0.15) ? specials[d.whole(0, 5)] : few ? std::round(any) : any);
 }
 
-// Of at most so many elements a row; the row is some dimension of memory, with other elements around it.
-inline OrderCase draw_order(Draws& d, int64_t longest) {
+// Of at most so many elements a row; the row is some dimension of memory, with other elements around it. `kept_places`:
+// so many places are stored, 0: any number.
+inline OrderCase draw_order(Draws& d, int64_t longest, int64_t kept_places = 0) {
   OrderCase c;
   const auto dtype = static_cast<DType>(d.whole(0, dtype_count - 1));
   const int64_t length = d.chance(0.1) ? d.whole(1, 3) : d.whole(1, longest);
   const int64_t some = d.chance(0.5) ? d.whole(0, length) : std::min<int64_t>(length, d.whole(1, 3));
-  const int64_t count = d.chance(0.3) ? length : some;
+  const int64_t count = kept_places > 0 ? kept_places : d.chance(0.3) ? length : some;
   Shape rows;
   for (int64_t n = d.whole(0, 2); n > 0; --n) rows.push_back(d.whole(1, 4));
   c.kernel = order_kernel(dtype, rows, length, count, d.chance(0.5), d.chance(0.5) ? d.whole(0, length - count) : 0);

@@ -13,6 +13,7 @@
 #include "kernel/builder.h"
 #include "kernel/evaluate.h"
 #include "kernel/facts/compact.h"
+#include "kernel/fuse/select_digits.h"
 #include "kernel/fuse/unfuse.h"
 #include "kernel/order_kernels.h"
 
@@ -48,28 +49,72 @@ TEST(Order, IsStableAndPutsNanLast) {
   EXPECT_THAT(order_of({-128, 127, -1}, DType::i8, false, 2), ElementsAre(0, 2));
 }
 
-// The merges of any order are sound kernels that another device can print, and give what the interpreter gives.
+// The steps of an order are sound kernels that another device can print, and give what the interpreter gives.
+void check_steps(const OrderCase& c, const Unfused& unfused) {
+  ASSERT_THAT(check_kernel(c.kernel), ElementsAre()) << to_text(c.kernel);
+  std::vector<HostTensor> expected = c.memory, found = c.memory;
+  void* args[] = {expected[0].data.data(), expected[1].data.data()};
+  evaluate(c.kernel, args);
+  for (const Unfused::Scratch& s : unfused.scratch) found.push_back(make_tensor({s.dtype, {s.elements}}));
+  for (const BoundKernel& step : unfused.steps) {
+    ASSERT_THAT(check_kernel(step.kernel), ElementsAre()) << to_text(step.kernel);
+    ASSERT_FALSE(has_order(step.kernel));
+    std::vector<void*> memory;
+    for (int v : step.values) memory.push_back(found[static_cast<size_t>(v)].data.data());
+    for (size_t i = 0; i < step.values.size(); ++i) {  // what is updated begins as that which it updates
+      const int before = step.kernel.args[i].updates;
+      if (before >= 0)
+        found[static_cast<size_t>(step.values[i])].data =
+            found[static_cast<size_t>(step.values[static_cast<size_t>(before)])].data;
+    }
+    for (size_t i = 0; i < step.values.size(); ++i) memory[i] = found[static_cast<size_t>(step.values[i])].data.data();
+    evaluate(step.kernel, memory);
+  }
+  ASSERT_EQ(places_of(expected[1]), places_of(found[1])) << to_text(c.kernel);
+}
+
 TEST(Order, MergesGiveTheSame) {
   Draws d(20);
   for (int n = 0; n < 300; ++n) {
     const OrderCase c = draw_order(d, n % 10 == 0 ? 1000 : 70);
-    ASSERT_THAT(check_kernel(c.kernel), ElementsAre()) << to_text(c.kernel);
-    std::vector<HostTensor> expected = c.memory, found = c.memory;
-    void* args[] = {expected[0].data.data(), expected[1].data.data()};
-    evaluate(c.kernel, args);
     const Unfused merges = unfuse(c.kernel);
-    for (const Unfused::Scratch& s : merges.scratch) found.push_back(make_tensor({s.dtype, {s.elements}}));
-    for (const BoundKernel& step : merges.steps) {
-      ASSERT_THAT(check_kernel(step.kernel), ElementsAre()) << to_text(step.kernel);
-      ASSERT_FALSE(has_order(step.kernel));
-      std::vector<void*> memory;
-      for (int v : step.values) memory.push_back(found[static_cast<size_t>(v)].data.data());
-      evaluate(step.kernel, memory);
-    }
-    ASSERT_EQ(places_of(expected[1]), places_of(found[1])) << to_text(c.kernel);
+    ASSERT_NO_FATAL_FAILURE(check_steps(c, merges));
     const int64_t length = c.kernel.space.back();
     EXPECT_LE(merges.steps.size(), length < 3 ? 1u : std::bit_width(static_cast<uint64_t>(length - 1)));
   }
+}
+
+TEST(Order, DigitsGiveTheSame) {
+  Draws d(21);
+  for (int n = 0; n < 300; ++n) {
+    const OrderCase c = draw_order(d, n % 10 == 0 ? 1000 : 70, 1);
+    ASSERT_NO_FATAL_FAILURE(check_steps(c, select_digits(c.kernel)));
+  }
+}
+
+// Every magnitude, and its neighbours: what bits they have is found by arithmetic.
+TEST(Order, DigitsOfEveryMagnitude) {
+  Draws d(22);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    std::vector<double> values{0, INFINITY, NAN};
+    for (int exponent = -1080; exponent <= 1023; ++exponent)
+      for (const double by : {1.0, 1 + std::ldexp(1, -10), 1.5, 2 - std::ldexp(1, -23), 2 - std::ldexp(1, -52)})
+        values.push_back(std::ldexp(by, exponent));
+    std::shuffle(values.begin(), values.end(), d.random);
+    const auto length = static_cast<int64_t>(values.size());
+    for (const int64_t first : {0, 1, 1000, 5000, 10000}) {
+      OrderCase c{order_kernel(dtype, {}, length, 1, d.chance(0.5), first), {}};
+      for (const KernelArg& arg : c.kernel.args) c.memory.push_back(make_tensor({arg.dtype, {arg.elements}}));
+      for (int64_t i = 0; i < length; ++i)
+        store_double(c.memory[0].data.data(), dtype, i, (d.chance(0.5) ? 1 : -1) * values[static_cast<size_t>(i)]);
+      ASSERT_NO_FATAL_FAILURE(check_steps(c, select_digits(c.kernel)));
+    }
+  }
+}
+
+TEST(Order, LongRowsOfOnePlaceAreFoundByDigits) {
+  EXPECT_EQ(unfuse(order_kernel(DType::f32, {2}, 1 << 16, 1, false, 77)).steps.size(), 2u + 2 * (4 + 2));
+  EXPECT_EQ(unfuse(order_kernel(DType::f32, {2}, 1 << 16, 2, false, 77)).steps.size(), 16u);
 }
 
 TEST(Order, HasOneForm) {

@@ -5,10 +5,7 @@
 #include <bit>
 #include <limits>
 
-#include "base/shape.h"
-#include "kernel/builder.h"
-#include "kernel/facts/order.h"
-#include "kernel/fuse/simplify.h"
+#include "kernel/fuse/order_steps.h"
 
 namespace npusim {
 namespace {
@@ -23,31 +20,17 @@ struct Runs {
 
 class Merger {
  public:
-  explicit Merger(const Kernel& kernel)
-      : outer_(kernel), form_(order_form(kernel)), rows_(kernel.space.begin(), kernel.space.end() - 1) {}
+  explicit Merger(const Kernel& kernel) : steps_(kernel) {}
 
   Unfused run() {
     Runs runs{form_.length, 1, form_.from->arg, -1};
     do {
       runs = merge(runs);
     } while (runs.elements > runs.length);
-    return std::move(result_);
+    return std::move(steps_.unfused);
   }
 
  private:
-  const KernelArg& argument(const Access& access) const { return outer_.args[static_cast<size_t>(access.arg)]; }
-
-  int add_scratch(const Shape& shape, DType dtype) {
-    result_.scratch.push_back({dtype, element_count(shape)});
-    return static_cast<int>(outer_.args.size() + result_.scratch.size()) - 1;
-  }
-
-  Shape of_rows(int64_t elements) const {
-    Shape shape = rows_;
-    shape.push_back(elements);
-    return shape;
-  }
-
   // Whether a comes before b whatever their places. Of !(a >= b) && !isnan(a), which is the same, ptxas 13.0.88 makes
   // wrong code in the last merge of seven elements.
   Ex is_before(Ex a, Ex b) const {
@@ -63,10 +46,10 @@ class Merger {
     const int64_t width = last ? form_.count : std::min(two, form_.first + form_.count);
     const int64_t left_over = from.elements - std::max<int64_t>(pairs - 1, 0) * two;  // of the last pair
     Runs to{std::max<int64_t>(pairs - 1, 0) * width + std::min(left_over, width), width, -1, -1};
-    const DType key_type = argument(*form_.from).dtype;
+    const DType key_type = steps_.argument(*form_.from).dtype;
     const DType index_type = form_.length <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
 
-    Shape space = rows_;
+    Shape space = steps_.rows;
     space.insert(space.end(), {pairs, width});
     KernelBuilder k(space);
     std::vector<int> values;
@@ -74,47 +57,38 @@ class Merger {
       values.push_back(value);
       return k.input(type);
     };
-    const int keys = input(from.keys, {key_type, of_rows(from.elements)});
-    const int indices = first ? -1 : input(from.indices, {index_type, of_rows(from.elements)});
-    const int before = last ? argument(*form_.to).updates : -1;  // what the result updates
-    const int updated = before < 0 ? -1 : input(before, {DType::i64, {argument(*form_.to).elements}});
+    const int keys = input(from.keys, {key_type, steps_.of_rows(from.elements)});
+    const int indices = first ? -1 : input(from.indices, {index_type, steps_.of_rows(from.elements)});
+    const int before = last ? steps_.argument(*form_.to).updates : -1;  // what the result updates
+    const int updated = before < 0 ? -1 : input(before, {DType::i64, {steps_.argument(*form_.to).elements}});
 
-    const Ex along = k.index(static_cast<int>(rows_.size()) + 1);
+    const Ex along = k.index(static_cast<int>(steps_.rows.size()) + 1);
     const Ex source = source_of(k, keys, from, last && form_.first > 0 ? along + form_.first : along);
     const Ex index = first ? source : load(k, indices, source);
     if (last) {
       values.push_back(form_.to->arg);
-      const int result = k.output({DType::i64, {argument(*form_.to).elements}}, updated);
+      const int result = k.output({DType::i64, {steps_.argument(*form_.to).elements}}, updated);
       const Coord start[] = {int64_t{0}};
       k.store(result, start, index);  // where: below
     } else {
-      std::vector<Coord> at = row(k);
-      at.emplace_back(k.dim(static_cast<int>(rows_.size())) * width + k.dim(static_cast<int>(rows_.size()) + 1));
+      std::vector<Coord> at = steps_.row_of(k);
+      at.emplace_back(k.dim(static_cast<int>(steps_.rows.size())) * width +
+                      k.dim(static_cast<int>(steps_.rows.size()) + 1));
       const Ex key = load(k, keys, source);
-      to.keys = add_scratch(of_rows(to.elements), key_type);
-      to.indices = add_scratch(of_rows(to.elements), index_type);
+      to.keys = steps_.add_scratch(steps_.of_rows(to.elements), key_type);
+      to.indices = steps_.add_scratch(steps_.of_rows(to.elements), index_type);
       values.insert(values.end(), {to.keys, to.indices});
-      k.store(k.output({key_type, of_rows(to.elements)}), at, key);
-      k.store(k.output({index_type, of_rows(to.elements)}), at, index);
+      k.store(k.output({key_type, steps_.of_rows(to.elements)}), at, key);
+      k.store(k.output({index_type, steps_.of_rows(to.elements)}), at, index);
     }
-    BoundKernel step{k.finish(outer_.name + "_merge"), std::move(values)};
-    if (first) read_operand(step.kernel, keys);
-    if (last) write_result(step.kernel.stores[0].access);
-    order_args(step);
-    simplify(step);
-    result_.steps.push_back(std::move(step));
+    steps_.add(k, "_merge", std::move(values), first ? keys : -1,
+               last ? std::optional<int64_t>(form_.step) : std::nullopt);
     return to;
-  }
-
-  std::vector<Coord> row(KernelBuilder& k) const {
-    std::vector<Coord> at;
-    for (size_t d = 0; d < rows_.size(); ++d) at.emplace_back(k.dim(static_cast<int>(d)));
-    return at;
   }
 
   // The row's element at a place, which is kept within the row where it has no meaning.
   Ex load(KernelBuilder& k, int arg, Ex place) const {
-    std::vector<Coord> at = row(k);
+    std::vector<Coord> at = steps_.row_of(k);
     at.emplace_back(max(min(place, k.shape(arg).back() - 1), 0));
     return k.load(arg, at);
   }
@@ -123,7 +97,7 @@ class Merger {
   // come before it the first `taken` of the left run are some, if each of them comes before all that the right run
   // would have there instead: `taken` is the largest such number.
   Ex source_of(KernelBuilder& k, int keys, const Runs& from, Ex place) const {
-    const int pair = static_cast<int>(rows_.size());
+    const int pair = static_cast<int>(steps_.rows.size());
     const int64_t length = from.length;
     const Ex left = k.index(pair) * (2 * length), right = left + length;
     const bool whole = from.elements % (2 * length) == 0;
@@ -142,31 +116,8 @@ class Merger {
     return select(is_left, left + taken, right + rest);
   }
 
-  // The first kernel reads the operand as it lies: its accesses were built as if that were dense.
-  void read_operand(Kernel& step, int keys) const {
-    step.args[static_cast<size_t>(keys)].elements = argument(*form_.from).elements;
-    for (Access& a : step.accesses) {
-      if (a.arg != keys) continue;
-      a.offset = form_.from->offset;
-      a.strides.assign(step.space.size(), 0);
-      std::copy(form_.from->strides.begin(), form_.from->strides.end() - 1, a.strides.begin());
-      a.terms[0].stride = form_.from->strides.back();
-    }
-  }
-
-  // The last kernel, which has one pair, writes the result as it lies.
-  void write_result(Access& a) const {
-    a.guards.clear();
-    a.offset = form_.to->offset;
-    a.strides = form_.to->strides;
-    a.strides.back() = 0;
-    a.strides.push_back(form_.step);
-  }
-
-  const Kernel& outer_;
-  OrderForm form_;
-  Shape rows_;
-  Unfused result_;
+  OrderSteps steps_;
+  const OrderForm& form_ = steps_.form;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "kernel/facts/rename.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/fuse/merge_runs.h"
+#include "kernel/fuse/select_digits.h"
 #include "kernel/fuse/simplify.h"
 
 namespace npusim {
@@ -60,7 +61,7 @@ class Unfuser {
   explicit Unfuser(const Kernel& kernel) : outer_(kernel) {}
 
   Unfused run() {
-    if (has_order(outer_)) return merge_runs(outer_);
+    if (has_order(outer_)) return order_steps();
     if (!outer_.contraction) {
       step(bound(outer_));
     } else if (outer_.contraction->kind == ContractionKind::attention) {
@@ -70,6 +71,12 @@ class Unfuser {
       product(bound(outer_), c.reduce, c.a, c.b);
     }
     return std::move(result_);
+  }
+
+  Unfused order_steps() const {
+    constexpr int64_t least_length = 1 << 16;  // where digits are fewer steps than merges, and less work
+    const OrderForm form = order_form(outer_);
+    return form.count == 1 && form.length >= least_length ? select_digits(outer_) : merge_runs(outer_);
   }
 
   Unfused products(DType weights) {

@@ -21,8 +21,8 @@ struct Unfused {
 // A product or a convolution becomes one row kernel, whose row is what it sums over: Σ a·b in f32, where an operand
 // outside its guards is 0 and is multiplied like any other. Attention becomes three: the scores, their softmax, the
 // product with the values; keys that do not exist are selected away there. What accumulates has no row: there the sum
-// is stored and the epilogue is a step behind it. A kernel that orders rows becomes several (fuse/merge_runs.h). Any
-// other without a contraction is its own only step.
+// is stored and the epilogue is a step behind it. A kernel that orders rows becomes several (fuse/merge_runs.h, and
+// fuse/select_digits.h for one place of long rows). Any other without a contraction is its own only step.
 Unfused unfuse(const Kernel& kernel);
 
 // Two steps that do what a product or a convolution does which stores without adding: sums over `parts` equal pieces of
