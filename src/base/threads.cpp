@@ -9,7 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
@@ -36,6 +37,45 @@ struct Binding {
 thread_local Binding binding;
 
 std::atomic<int> possible_threads = 1;  // that this process was given at once
+
+// Threads beyond what the machine can run at a time only wait for each other.
+int largest_team() {
+  static const int size = std::min<int>(most_threads, std::max(64L, 4 * sysconf(_SC_NPROCESSORS_ONLN)));
+  return size;
+}
+
+// The bytes that OMP_STACKSIZE asks for, in KiB unless it names a unit; 0: none, or no such number.
+size_t stack_bytes() {
+  for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE"}) {
+    const char* const text = std::getenv(name);
+    if (!text) continue;
+    char* end = nullptr;
+    const unsigned long long number = std::strtoull(text, &end, 10);
+    while (*end == ' ') ++end;
+    const std::string_view units = "bkmg";
+    const size_t unit = *end ? units.find(static_cast<char>(std::tolower(*end))) : 1;
+    const size_t shift = 10 * unit;
+    if (end != text && unit != std::string_view::npos && number <= SIZE_MAX >> shift) return number << shift;
+  }
+  return 0;
+}
+
+// Of threads like those of OpenMP's teams.
+struct TeamAttributes {
+  TeamAttributes() {
+    pthread_attr_init(&own);
+    if (const size_t bytes = stack_bytes(); bytes > 0) pthread_attr_setstacksize(&own, bytes);  // or as it was
+  }
+  ~TeamAttributes() { pthread_attr_destroy(&own); }
+  TeamAttributes(const TeamAttributes&) = delete;
+  TeamAttributes& operator=(const TeamAttributes&) = delete;
+  pthread_attr_t own;
+};
+
+void* wait_for(void* mutex) {
+  const std::lock_guard until(*static_cast<std::mutex*>(mutex));
+  return nullptr;
+}
 
 // The nth of the cores that a thread may use.
 int nth_core(const cpu_set_t& allowed, unsigned n) {
@@ -135,7 +175,7 @@ void in_child() {
 
 }  // namespace
 
-int thread_count() { return std::clamp(omp_get_max_threads(), 1, most_threads); }
+int thread_count() { return std::clamp(omp_get_max_threads(), 1, largest_team()); }
 
 int checked_threads(std::string_view what, int64_t count) {
   if (count < 0 || count > most_threads)
@@ -145,40 +185,32 @@ int checked_threads(std::string_view what, int64_t count) {
 
 // OpenMP ends the process where it gets no thread. What is known to be possible stays so, about.
 void reserve_threads(int count) {
+  count = std::min(count, largest_team());
   if (count <= possible_threads.load()) return;
   settle_initial_thread();
-  std::mutex mutex;
-  std::condition_variable all_there;
-  std::vector<std::thread> threads;
-  bool done = false;
-  const auto finish = [&] {
-    {
-      const std::lock_guard lock(mutex);
-      done = true;
-    }
-    all_there.notify_all();
-    for (std::thread& thread : threads) thread.join();
-  };
-  try {
-    threads.reserve(static_cast<size_t>(count));
-    while (static_cast<int>(threads.size()) + 1 < count)
-      threads.emplace_back([&] {
-        std::unique_lock lock(mutex);
-        all_there.wait(lock, [&] { return done; });
-      });
-  } catch (const std::system_error& error) {
-    const size_t given = threads.size() + 1;
-    finish();
-    fail(ErrorKind::device, "the machine gives {} threads of {} ({}): ask for fewer", given, count, error.what());
+  std::mutex all_there;  // which threads wait for
+  std::unique_lock hold(all_there);
+  std::vector<pthread_t> threads;
+  threads.reserve(static_cast<size_t>(count));
+  const TeamAttributes attributes;
+  int error = 0;
+  while (static_cast<int>(threads.size()) + 1 < count && error == 0) {
+    pthread_t thread{};
+    error = pthread_create(&thread, &attributes.own, wait_for, &all_there);
+    if (error == 0) threads.push_back(thread);
   }
-  finish();
+  hold.unlock();
+  for (const pthread_t thread : threads) pthread_join(thread, nullptr);
+  if (error != 0)
+    fail(ErrorKind::device, "the machine gives {} threads of {} ({}): ask for fewer, or less for each (OMP_STACKSIZE)",
+         threads.size() + 1, count, std::generic_category().message(error));
   possible_threads = count;
 }
 
 // A team is then as large as is asked for, but for OMP_THREAD_LIMIT and inside parallel regions.
 ThreadCount::ThreadCount(int count)
     : count_(omp_get_max_threads()), dynamic_(omp_get_dynamic()), levels_(omp_get_max_active_levels()) {
-  if (count > 0) omp_set_num_threads(std::min(count, omp_get_thread_limit()));
+  if (count > 0) omp_set_num_threads(std::min({count, omp_get_thread_limit(), largest_team()}));
   omp_set_dynamic(0);
   if (levels_ < 1) omp_set_max_active_levels(1);
   if (binding.renew) bind_workers();
@@ -192,7 +224,7 @@ ThreadCount::~ThreadCount() {
 
 // Always the whole team: OpenMP dismisses the threads that a smaller one leaves out, and with them their flags.
 void on_team(IntCall body) {
-#pragma omp parallel num_threads(omp_get_max_threads())
+#pragma omp parallel num_threads(thread_count())
   body(omp_get_thread_num());
 }
 

@@ -1,4 +1,5 @@
 // The command line gives the same bits in every environment that a machine, a container or a user may have.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -51,6 +52,8 @@ const Environment environments[] = {
     {"GOMP_CPU_AFFINITY='0 1'"},
     {"OMP_STACKSIZE=64K"},
     {"OMP_STACKSIZE=1G"},
+    {"OMP_NUM_THREADS=1000000"},
+    {"", "", "4096"},
     {"OMP_SCHEDULE=dynamic,1"},
     {"OMP_CANCELLATION=true"},
     {"OMP_DISPLAY_ENV=true"},
@@ -129,6 +132,19 @@ TEST_F(Environments, GiveTheSameBits) {
         EXPECT_TRUE(run(command, {"", "", number.c_str()}) == expected) << number << " threads: " << command;
       }
   }
+}
+
+// OpenMP would end the process where it gets no thread.
+TEST_F(Environments, StacksThatTheMachineDoesNotGiveAreAnError) {
+  ASSERT_EQ(npusim({"compile", digits("ir.json"), "-o", "digits.npubin"}).code, 0);
+  write_inputs("digits.npubin", "main");
+  const std::string line = "cd '" + path("") +
+                           "' && OMP_STACKSIZE=100000G '" NPUSIM_BINARY
+                           "' run digits.npubin --inputs main.safetensors --threads 2 --weights '" +
+                           digits("model.safetensors") + "' 2> .err < /dev/null";
+  const int status = std::system(("bash -c \"" + line + "\"").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 5) << read_file(path(".err"));
+  EXPECT_THAT(read_file(path(".err")), testing::HasSubstr("the machine gives 1 threads of 2"));
 }
 
 // Ctrl-C, and its kin: at once, with nothing left behind.
