@@ -99,6 +99,8 @@ std::vector<TensorType> infer_cdist(const OpCall& call) {
   const Shape &a = call.inputs[0]->shape, &b = call.inputs[1]->shape;
   if (a.size() < 2 || b.size() < 2 || a.back() != b.back())
     fail(ErrorKind::bad_input, "{}: operands {} and {} do not fit", call.op->name(), to_string(a), to_string(b));
+  if (call.op->schema.find("p") >= 0 && !(call.number("p") >= 0))
+    fail(ErrorKind::bad_input, "{}: expected p of 0 or more, found {}", call.op->name(), call.number("p"));
   Shape shape = broadcast_shapes({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2});
   shape.insert(shape.end(), {a[a.size() - 2], b[b.size() - 2]});
   return {real_result(call, shape)};

@@ -43,11 +43,17 @@ DType product_dtype(const OpCall& call) {
   return dtype;
 }
 
+// Batches of matrices are as many on either side.
+void need_batches(const OpCall& call, size_t a, size_t b) {
+  if (call.inputs[a]->shape[0] != call.inputs[b]->shape[0]) misfit(call, a, b);
+}
+
 // Ranks the operands must have; 0: any.
 template <size_t a_rank, size_t b_rank>
 std::vector<TensorType> infer_matmul(const OpCall& call) {
   if (a_rank) need_rank(call, 0, a_rank);
   if (b_rank) need_rank(call, 1, b_rank);
+  if (a_rank == 3) need_batches(call, 0, 1);
   return {{product_dtype(call), product_shape(call)}};
 }
 
@@ -86,6 +92,7 @@ template <size_t a_rank, size_t b_rank>
 std::vector<TensorType> infer_add_matmul(const OpCall& call) {
   need_rank(call, 1, a_rank);
   need_rank(call, 2, b_rank);
+  if (a_rank == 3) need_batches(call, 1, 2);
   const Shape shape = product_shape(call, 1);
   if (broadcast_shapes(call.inputs[0]->shape, shape) != shape)
     fail(ErrorKind::bad_input, "{}: self {} does not broadcast to {}", call.op->name(), to_string(*call.inputs[0]),

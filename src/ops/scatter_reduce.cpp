@@ -13,13 +13,15 @@ namespace {
 
 enum class Combine { sum, product, mean, smallest, largest };
 
+// Each operator has names of its own for them.
 Combine combine_of(const OpCall& call) {
   const std::string name = call.text("reduce");
-  if (name == "sum" || name == "add") return Combine::sum;
-  if (name == "prod" || name == "multiply") return Combine::product;
-  if (name == "mean") return Combine::mean;
-  if (name == "amin") return Combine::smallest;
-  if (name == "amax") return Combine::largest;
+  const bool scatter = call.op->name().starts_with("aten.scatter."), index = call.op->name().starts_with("aten.index_");
+  if (name == (scatter ? "add" : "sum") && !index) return Combine::sum;
+  if (name == (scatter ? "multiply" : "prod")) return Combine::product;
+  if (name == "mean" && !scatter) return Combine::mean;
+  if (name == "amin" && !scatter) return Combine::smallest;
+  if (name == "amax" && !scatter) return Combine::largest;
   fail(ErrorKind::bad_input, "{}: unknown reduction '{}'", call.op->name(), name);
 }
 

@@ -37,7 +37,7 @@ ViewMaps narrow(const OpCall& call) {
   int64_t start = call.integer("start");
   if (start < 0) start += self[dim];
   const int64_t length = call.integer("length");
-  if (start < 0 || length < 0 || start + length > self[dim])
+  if (start < 0 || start > self[dim] || length < 0 || length > self[dim] - start)
     fail(ErrorKind::bad_input, "{}: {} elements from {} exceed a dimension of {}", call.op->name(), length, start,
          self[dim]);
   return {sliced(self, dim, start, length)};
@@ -65,7 +65,7 @@ void lower_narrow_tensor(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at = coordinates(identity_coordinates(self.size()));
   const int from = k.read(lowering.input(call.tensor("self")));
   const Ex start = k.load_broadcast(k.read(lowering.input(call.tensor("start"))));
-  at[dim] = Coord(k.index(static_cast<int>(dim)) + select(start < 0, start + self[dim], start));
+  at[dim] = Coord(select(start < 0, start + self[dim], start), k.dim(static_cast<int>(dim)));
   const Ex x = k.load(from, at);
   k.store(k.write(lowering.output(0)), x);
   k.done("narrow");
@@ -265,7 +265,8 @@ ViewMap slice_map(const OpCall& call) {
     return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n);
   };
   const int64_t start = bound("start", 0), end = std::max(bound("end", n), start);
-  return sliced(self, dim, start, (end - start) / step + ((end - start) % step != 0), step);
+  const int64_t length = (end - start) / step + ((end - start) % step != 0);
+  return sliced(self, dim, start, length, std::min(step, std::max<int64_t>(n, 1)));  // a longer step leads nowhere
 }
 
 ViewMap select_map(const OpCall& call) {
