@@ -88,7 +88,9 @@ class Eager:
     def run(self):
         result = self.op(*self.rest, **self.named)
         # As an output of a program is: row-major. A plain clone of a transposed view would keep its strides.
-        return [t.clone(memory_format=torch.contiguous_format) for t in self.tensors(result)] if self.copies else result
+        if self.copies:
+            return [t.clone(memory_format=torch.contiguous_format) for t in self.tensors(result)]
+        return [t.contiguous() for t in self.tensors(result)]
 
     def ms(self, clock: Callable[[], float]) -> float:
         begin = clock()
