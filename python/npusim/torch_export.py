@@ -21,7 +21,7 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
-from .torch_assigned import check_assigned
+from .torch_assigned import assignments_kept, check_assigned
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
@@ -60,8 +60,8 @@ def export(
     warning names them, Exported.made_for lists them, and a run whose values ask for others fails by name.
 
     Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
-    tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
-    beginning with the buffer's value; an argument that it changes has an output NAME_next.
+    tuples. A buffer that the model changes in place or assigns becomes an input and an output, which a Session carries from
+    run to run beginning with the buffer's value; an argument that it changes has an output NAME_next.
 
     The model stays as it was, whatever its forward() sets. A warning names what would behave as in training, and attributes
     that forward() sets to what it computes.
@@ -143,7 +143,8 @@ def _tracing_of(
     model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: dict[str, Any], strict: bool
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data_known(model, strict), _without_graph():
+    data, assigned = data_known(model, strict), assignments_kept(model, strict)
+    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data, assigned, _without_graph():
         yield
 
 
