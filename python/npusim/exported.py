@@ -36,7 +36,7 @@ class Exported:
     weights: Weights = field(default=None, repr=False)
     path: str = ""  # of the IR, where it was read from a file
     # How the model's output is made of the IR's: torch.utils._pytree's TreeSpec, and for each leaf the name of an
-    # output, or a constant. None: unknown, as of an IR from a file.
+    # output, or a constant, which is an output too where it is a number. None: unknown, as of an IR from a file.
     structure: Any = field(default=None, repr=False)
     leaves: list[tuple[str, Any]] = field(default_factory=list, repr=False)  # ("output", name) or ("constant", value)
     # The sizes and branches that depend on values, which are those of the example: "node (operator): what it was".

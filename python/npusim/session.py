@@ -17,6 +17,7 @@ from . import _core
 from .arrays import (
     DTYPES,
     NAMES,
+    Memory,
     array_of,
     as_array,
     device_of,
@@ -28,11 +29,12 @@ from .arrays import (
     on_device,
 )
 from .arguments import budget, instance, integer, mapping, refused, sequence, text, thread_count
-from .errors import Problem, UsageError
+from .errors import BadInputError, Problem, UsageError
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
 
 WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
+COMPUTED_IN = {"float16", "bfloat16", "float32"}  # a program has another of them for what the IR says, by its dtype
 
 
 class Turns:
@@ -128,12 +130,13 @@ class Session:
             carried = self.program.carried.get(name, {})
             kept = self._carried[name] = {}
             for position, info in enumerate(inputs):
-                begin = _core.get_tensor(self._weights, info.name) if self._weights and info.name in named else None
-                if info.state and begin:
-                    self._handle.set_input(method, position, begin)
-                elif info.name in carried and not info.state:
-                    value = array_of(begin) if begin else np.zeros(info.shape, DTYPES[info.dtype])
-                    kept[info.name] = value.astype(DTYPES[info.dtype])  # wider than the IR says, where it is another
+                if not info.state and info.name not in carried:
+                    continue
+                begin = _first_value(_core.get_tensor(self._weights, info.name), info) if info.name in named else None
+                if info.state and begin is not None:
+                    self._handle.set_input(method, position, memory_of(begin))
+                elif not info.state:
+                    kept[info.name] = np.zeros(info.shape, DTYPES[info.dtype]) if begin is None else begin
 
     def sibling(self) -> Session:
         """A session of its own, with new states, over the same program, device and weights."""
@@ -381,6 +384,17 @@ class Session:
         if problems:
             raise UsageError(problems)
         return results
+
+
+def _first_value(begin: Memory, info: TensorInfo) -> np.ndarray:
+    """What the weights have for a state, in the dtype that the program computes with. Raises BadInputError."""
+    array = array_of(begin)
+    found = name_of(array)
+    if array.shape != info.shape or (found != info.dtype and not {found, info.dtype} <= COMPUTED_IN):
+        what = f"is the first value of a state: expected {_type(info)}, found {found}{list(array.shape)}"
+        raise BadInputError([Problem(f"weight '{info.name}'", what)])
+    with np.errstate(over="ignore"):
+        return array if found == info.dtype else array.astype(DTYPES[info.dtype])
 
 
 def _that_share_memory(arrays: Mapping[str, np.ndarray]) -> list[Problem]:

@@ -4,6 +4,7 @@ another shape or order in place, copies that convert."""
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,13 +73,18 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     reshaped = any(_reshapes(node) for node in graph.nodes)
     parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
     _check_written(node for part in parts for node in part.graph.nodes)
-    if not shared and not reshaped and not any(_is_spelled(node) for part in parts for node in part.graph.nodes):
+    twins = _twins(graph)
+    spelled = any(_is_spelled(node) for part in parts for node in part.graph.nodes)
+    if not shared and not reshaped and not twins and not spelled:
         return program
     module = copied(program.graph_module)
     for part in (part for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
         for node in [node for node in part.graph.nodes if _is_spelled(node)]:
             with part.graph.inserting_before(node):
                 SPELLED[node.target](part.graph, node)
+    for node in [node for node in module.graph.nodes if node.name in twins]:
+        with module.graph.inserting_before(node):
+            node.args = (node.args[0], call(module.graph, ATEN.clone.default, node.args[1]), *node.args[2:])
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
     if reshaped:
         _check_reshaped(module.graph, {node for node in given if node.name in weights})
@@ -121,6 +127,26 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     to, source = node.args[0].meta["val"], node.args[1]
     value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
+
+
+def _twins(graph: torch.fx.Graph) -> set[str]:
+    """Copies after the first that fill a tensor with what may be another's value too. PyTorch takes the source itself for a
+    new value, and one source of two for one output, which its check of signatures refuses."""
+    copies = [node for node in graph.nodes if node.target == ATEN.copy_.default and not _is_spelled(node)]
+    filled = [node for node in copies if _is_whole(node.args[0].meta["val"])]
+    sources = [node.args[1] for node in filled]
+    return {
+        node.name
+        for i, node in enumerate(filled)
+        if i > 0 and (sources[i].target != ATEN.clone.default or sources[i] in sources[:i])
+    }
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    """Whether nothing else is in a tensor's memory. One whose extents values decide may be."""
+    nbytes = value.untyped_storage().nbytes()
+    known = all(isinstance(extent, int) for extent in (*value.shape, nbytes))
+    return not known or math.prod(value.shape) * value.itemsize == nbytes
 
 
 def _convert(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

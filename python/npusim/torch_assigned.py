@@ -1,30 +1,58 @@
-"""Buffers that a model assigns anew: what shows their old values goes on to show them, and what dynamo drops is told."""
+"""Buffers that a model assigns anew: their values are kept, what shows old ones goes on to show them, and what no program
+can keep is told."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.export import _trace
 from torch.export.graph_signature import TensorArgument
+from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import ATEN, copied, rebuilt
+from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt
+
+
+@dataclass
+class Held:
+    """The buffers and parameters of a module, as it has them when forward() begins."""
+
+    path: str
+    module: torch.nn.Module
+    buffers: dict[str, torch.Tensor | None]
+    parameters: dict[str, torch.nn.Parameter | None]
+    versions: dict[str, int]
+
+
+@dataclass
+class Slot:
+    """A buffer or a parameter, before forward() and behind it. None: there was or is no tensor."""
+
+    where: str  # "buffer 'part.h'"
+    before: torch.Tensor | None
+    now: torch.Tensor | None
+    moved: bool  # from the buffers to the parameters, or back
+    written: bool  # whether forward() wrote into what was there before
+    assigned: bool
 
 
 def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuses, for strict=True, a model whose forward() assigns buffers: dynamo drops that without a word. It runs once, in
     eager PyTorch, with copies of the buffers and of the arguments."""
-    buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
-    if not buffers:
+    if not any(module._buffers for module in model.modules()):
         return
+    buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
+    held: list[Held] = []
     assigned: list[str] = []
-
-    def look(module: torch.nn.Module, *_: Any) -> None:
-        now = dict(module.named_buffers())
-        assigned.extend(name for name, value in buffers.items() if now.get(name) is not value)
-
-    hook = model.register_forward_hook(look)
+    begin = model.register_forward_pre_hook(lambda *_: held.extend([] if held else _held(model)), prepend=True)
+    end = model.register_forward_hook(lambda *_: assigned.extend(slot.where for slot in _slots(held) if slot.assigned))
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             args, kwargs = copy.deepcopy((args, kwargs))
@@ -32,10 +60,158 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
     except Exception:  # torch.export ends there too, and says where
         return
     finally:
-        hook.remove()
+        begin.remove()
+        end.remove()
     if assigned:
         what = "is assigned by forward(), which torch.export drops with strict=True: expected strict=False, or copy_()"
-        raise UnsupportedError([Problem(f"buffer '{name}'", what) for name in assigned])
+        raise UnsupportedError([Problem(where, what) for where in dict.fromkeys(assigned)])
+
+
+@contextlib.contextmanager
+def assignments_kept(model: torch.nn.Module, strict: bool) -> Iterator[None]:
+    """What forward() assigns to buffers, its own or a part's, is copied into them behind all else. Of torch.export alone
+    it follows only the model's own, of these none that is an argument or another buffer, and drops the others without a
+    word. strict: check_assigned() has refused it."""
+    if strict:
+        yield
+        return
+    held: list[Held] = []
+
+    def begin(*_: Any) -> None:
+        if _is_outermost_call(model):
+            held[:] = _held(model)
+
+    def end(_model: torch.nn.Module, _args: Any, output: Any) -> Any:
+        return _with_copies(held, output) if _is_outermost_call(model) else output
+
+    hooks = model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)
+    follow = _trace.register_buffer_assignment_hook
+    _trace.register_buffer_assignment_hook = lambda *_: types.SimpleNamespace(remove=lambda: None)
+    try:
+        yield
+    finally:
+        _trace.register_buffer_assignment_hook = follow
+        for hook in hooks:
+            hook.remove()
+
+
+def _is_outermost_call(model: torch.nn.Module) -> bool:
+    """Whether the call that is at work is none that the model makes of itself. Hooks do not see which of these are left by
+    what they raise."""
+    frame: types.FrameType | None = sys._getframe()
+    calls = 0
+    while frame is not None:
+        if frame.f_code is torch.nn.Module._call_impl.__code__:
+            calls += vars(frame.f_locals["self"]) is vars(model)  # the tracer has others with a module's attributes
+        frame = frame.f_back
+    return calls == 1
+
+
+def _held(model: torch.nn.Module) -> list[Held]:
+    found = []
+    for path, module in model.named_modules():
+        buffers, parameters = dict(module._buffers), dict(module._parameters)
+        versions = {name: _version(value) for name, value in {**buffers, **parameters}.items() if value is not None}
+        found.append(Held(path, module, buffers, parameters, versions))
+    return found
+
+
+def _version(value: torch.Tensor) -> int:
+    return 0 if value.is_inference() else value._version  # of inference PyTorch counts no writes
+
+
+def _slots(held: list[Held]) -> list[Slot]:
+    found = []
+    for one in held:
+        buffers, parameters = one.module._buffers, one.module._parameters
+        for name in dict.fromkeys((*one.buffers, *one.parameters, *buffers, *parameters)):
+            was_parameter, is_parameter = name in one.parameters, name in parameters
+            before = one.parameters[name] if was_parameter else one.buffers.get(name)
+            now = parameters[name] if is_parameter else buffers.get(name)
+            kind = "parameter" if was_parameter else "buffer"
+            where = f"{kind} '{one.path}{'.' if one.path else ''}{name}'"
+            moved = before is not None and now is not None and was_parameter != is_parameter
+            written = before is not None and _version(before) != one.versions[name]
+            found.append(Slot(where, before, now, moved, written, moved or not _is_same(before, now)))
+    return found
+
+
+def _is_same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    """Whether they show the same memory alike, as `x.to(x.device)` does x."""
+    return a is b or (a is not None and b is not None and place_of(a) == place_of(b))
+
+
+def _with_copies(held: list[Held], output: Any) -> Any:
+    """The modules have again what they had, with the values that forward() assigned. Gives its output, with a copy of what
+    shows old values."""
+    slots = _slots(held)
+    assigned = [slot for slot in slots if slot.assigned]
+    problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
+    problems = problems or _that_would_be_one(slots)
+    for one in held:
+        one.module._buffers.clear()
+        one.module._buffers.update(one.buffers)
+        one.module._parameters.clear()
+        one.module._parameters.update(one.parameters)
+    if problems:
+        raise UnsupportedError(problems)
+    targets = {memory_of(slot.before) for slot in assigned if slot.before is not None}
+
+    def apart(value: Any) -> Any:
+        return value.clone() if isinstance(value, torch.Tensor) and memory_of(value) in targets else value
+
+    values = [(slot.before, apart(slot.now)) for slot in assigned]
+    output = pytree.tree_map(apart, output)
+    for before, value in values:
+        if before is not None:
+            before.copy_(value)
+    return output
+
+
+def _why_not(slot: Slot) -> str:
+    """Why what was assigned cannot be kept from run to run; "" where it can."""
+    before, now = slot.before, slot.now
+    if now is None:
+        return f"is {_type(before)} and nothing behind forward(): expected one that keeps its shape and dtype"
+    if before is None:
+        zeros = f"torch.zeros({list(now.shape)}, dtype={now.dtype})"
+        return f"is no tensor and is assigned {_type(now)} by forward(): expected one from the beginning, {zeros}"
+    if slot.moved:
+        return "becomes a parameter, or a parameter a buffer, in forward(): expected a tensor, as torch.clone() gives it"
+    if before.shape != now.shape or before.dtype != now.dtype:
+        return (
+            f"is {_type(before)} and is assigned {_type(now)} by forward(): expected the same shape and dtype in every run. "
+            "What grows needs a buffer of its largest size, of which forward() writes parts: self.h[:, at] = x"
+        )
+    return ""
+
+
+def _type(value: torch.Tensor | None) -> str:
+    return "nothing" if value is None else f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _that_would_be_one(slots: list[Slot]) -> list[Problem]:
+    """Those that would share memory from the next run on, where forward() writes into one of them in place: a program has
+    memory of its own for each. And those that shared it, of which an assignment parts them."""
+    problems = []
+    for slot in (slot for slot in slots if slot.assigned):
+        for other in slots:
+            if other is slot:
+                continue
+            was_one, is_one = _share(slot.before, other.before), _share(slot.now, other.now)
+            if is_one and not was_one and (slot.written or other.written):
+                what = f"is assigned the memory of {other.where}, and forward() writes into one of them: assign a clone() of it"
+            elif was_one and not _is_same(slot.now, other.now):
+                what = f"is assigned by forward(), and shares memory with {other.where}: expected memory of its own"
+            else:
+                continue
+            problems.append(Problem(slot.where, what))
+            break
+    return problems
+
+
+def _share(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    return a is not None and b is not None and memory_of(a) == memory_of(b)
 
 
 def with_old_values(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

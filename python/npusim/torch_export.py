@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
@@ -21,7 +21,7 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
-from .torch_assigned import check_assigned
+from .torch_assigned import assignments_kept, check_assigned
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
@@ -29,6 +29,7 @@ from .torch_kept import kept
 from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
+from .torch_results import without_nan
 from .torch_sizes import check_branches
 from .torch_told import set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
@@ -60,8 +61,9 @@ def export(
     warning names them, Exported.made_for lists them, and a run whose values ask for others fails by name.
 
     Outputs are named by their keys in dicts and dataclasses ("logits"), "output" where there is one, "output_0", … in
-    tuples. A buffer that the model changes in place becomes an input and an output, which a Session carries from run to run
-    beginning with the buffer's value; an argument that it changes has an output NAME_next.
+    tuples; numbers among them are tensors of one. A buffer that the model changes in place or assigns becomes an input and an
+    output, which a Session carries from run to run beginning with the buffer's value; an argument that it changes has an
+    output NAME_next.
 
     The model stays as it was, whatever its forward() sets. A warning names what would behave as in training, and attributes
     that forward() sets to what it computes.
@@ -98,6 +100,7 @@ def export(
         with kept(model) as changed, _tracing_of(model, args, given, held, strict):
             if not strict:  # where dynamo gives forward() values of its own
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
+                model.register_forward_hook(lambda _model, _args, result: without_nan(result))
             program = torch.export.export(model, args, given, strict=strict)
         return of_program(program, type(model).__name__, branches), trained_text(program, model)
 
@@ -143,7 +146,8 @@ def _tracing_of(
     model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: dict[str, Any], strict: bool
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data_known(model, strict), _without_graph():
+    data, assigned = data_known(model, strict), assignments_kept(model, strict)
+    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data, assigned, _without_graph():
         yield
 
 
@@ -215,17 +219,20 @@ def of_program(program: torch.export.ExportedProgram, name: str, branches: bool 
     """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
     if branches:
         check_branches(program.graph_module)
+    specs = program.graph_signature.output_specs
+    returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing():
         program, graph, made_for = prepared(program, branches)
-        return _Writer(program, name).write(graph, made_for)
+        return _Writer(program, name, returned).write(graph, made_for)
 
 
 class _Writer:
     """Writes one exported program as IR."""
 
-    def __init__(self, program: torch.export.ExportedProgram, name: str) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, name: str, returned: list[Any]) -> None:
         self.program = program
         self.name = name
+        self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
         self.problems: list[Problem] = []
         self.graph = Graph(self.problems)
         self.values: dict[str, torch.Tensor] = {}  # of weights, by FQN
@@ -359,17 +366,14 @@ class _Writer:
         self.mutations = [(s, v) for s, v in zip(specs, values, strict=True) if s.kind != OutputKind.USER_OUTPUT]
         names = output_names(self.program.call_spec.out_spec)
         leaves: list[tuple[str, Any]] = []
-        for name, (spec, value) in zip(names, user, strict=True):
-            if isinstance(spec.arg, TensorArgument) and isinstance(self.graph.of[value], Complex):
-                dtype = str(value.meta["val"].dtype).removeprefix("torch.")
-                self.problems.append(Problem(f"output '{name}'", f"is {dtype}: {_REAL_OUTPUT}"))
-            elif isinstance(spec.arg, TensorArgument):
-                self.add_output(name, self.graph.of[value])
-                leaves.append(("output", name))
-            elif isinstance(value, torch.fx.Node):
-                self.problems.append(Problem(f"output '{name}'", f"is a {type(spec.arg).__name__}, no tensor"))
-            else:
-                leaves.append(("constant", value))
+        for name, given, (_, value) in zip(names, self.returned, user, strict=True):
+            found = self.graph.of[value] if isinstance(value, torch.fx.Node) else None
+            if isinstance(found, Ref):
+                self.add_output(name, found)
+            elif value is not None:
+                self.problems.append(Problem(f"output '{name}'", _why_no_output(value, found)))
+            constant = isinstance(given, ConstantArgument)
+            leaves.append(("constant", given.value) if constant else ("output", name))
         return leaves
 
     def add_output(self, name: str, ref: Ref) -> None:
@@ -399,6 +403,15 @@ class _Writer:
             if owned:
                 carried[ref.node] = name
         return carried
+
+
+def _why_no_output(value: Any, found: Any) -> str:
+    """Why a program cannot give what a model returns."""
+    if isinstance(found, Complex):
+        return f"is {str(value.meta['val'].dtype).removeprefix('torch.')}: {_REAL_OUTPUT}"
+    if isinstance(value, torch.fx.Node):
+        return f"is a {type(value.meta.get('val')).__name__}: expected a tensor or a number"
+    return f"is {value!r}, a {type(value).__name__}: expected a tensor, a number of 64 bits, or nothing"
 
 
 def output_names(spec: pytree.TreeSpec) -> list[str]:

@@ -14,12 +14,13 @@ from .torch_masked import spell_out_masks
 from .torch_numbers import settle_numbers
 from .torch_pieces import spell_out_pieces
 from .torch_resizes import follow_extents
+from .torch_results import return_tensors
 from .torch_scatters import join_writes
 from .torch_sizes import settle_sizes
 from .torch_strided import spell_out_strides
 
 # Programs of programs, each traced anew where it changes one: PyTorch's own view of shapes and memory.
-TRACED = (functionalised, settle_numbers, settle_bins)
+TRACED = (return_tensors, functionalised, settle_numbers, settle_bins)
 # Changes of the graph that they leave, in which no call writes what it is given and every operator is one that has a form.
 SPELLED_OUT = (follow_extents, spell_out_strides, join_writes, spell_out_masks, spell_out_pieces, spell_out_chosen)
 

@@ -52,9 +52,10 @@ def test_given_and_returned(strict):
     exported = npusim.export(Model(), (Given(X, [Inner(Y)]),), {"last": Inner(Z)})
     if strict:
         exported = npusim.export(Model(), (Given(X, [Inner(Y)]),), {"last": Inner(Z)}, strict=True)
-    assert [output["name"] for output in exported.ir["graph_outputs"]] == ["total", "inner.z"]
+    assert [output["name"] for output in exported.ir["graph_outputs"]] == ["total", "inner.z", "inner.scale", "count"]
     found = npusim.Session(npusim.compile(exported, dtype="float32")).run(X, Y, Z)
     assert np.array_equal(found["total"], (X + Y).numpy()) and np.array_equal(found["inner.z"], (Z * 2).numpy())
+    assert found["inner.scale"] == 2.0 and found["count"] == 3
 
 
 def test_the_model_is_left_as_it_was():

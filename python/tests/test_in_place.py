@@ -351,9 +351,19 @@ def views_of_a_buffer(m, x):
     return m.h.sum(1), m.h[:, 1]
 
 
+def one_value_for_two(m, x):
+    y = x * 2
+    m.h.copy_(y)
+    m.n[:] = y
+    m.k.data.copy_(m.n)
+    x.copy_(m.h)
+    return x * 1
+
+
 @pytest.mark.parametrize(
     ("function", "args", "buffers"),
     [
+        (one_value_for_two, (X,), {"h": torch.ones(3, 4), "n": torch.ones(3, 4), "k": torch.ones(3, 4)}),
         (reordered, (SQUARE,), {}),
         (heads, (torch.randn(2, 36),), {}),
         (view_of_a_result, (X,), {}),
