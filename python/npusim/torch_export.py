@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
@@ -21,7 +21,11 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
+from .torch_arithmetic import numbers_followed
 from .torch_assigned import check_assigned
+from .torch_branches import find_branches
+from .torch_checks import is_tensor
+from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
@@ -29,7 +33,6 @@ from .torch_kept import kept
 from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
-from .torch_sizes import check_branches
 from .torch_told import set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
 
@@ -94,11 +97,14 @@ def export(
         with kept(model):
             check_assigned(model, args, {**given, **held})
 
-    def trace(branches: bool) -> tuple[Exported, str]:
+    def once() -> torch.export.ExportedProgram:
         with kept(model) as changed, _tracing_of(model, args, given, held, strict):
             if not strict:  # where dynamo gives forward() values of its own
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
-            program = torch.export.export(model, args, given, strict=strict)
+            return torch.export.export(model, args, given, strict=strict)
+
+    def trace(branches: bool) -> tuple[Exported, str]:
+        program = once() if strict else traced_with_forms(once)
         return of_program(program, type(model).__name__, branches), trained_text(program, model)
 
     try:
@@ -143,7 +149,8 @@ def _tracing_of(
     model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: dict[str, Any], strict: bool
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data_known(model, strict), _without_graph():
+    followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
+    with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data_known(model, strict), _without_graph():
         yield
 
 
@@ -213,10 +220,9 @@ def _apart(
 
 def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
     """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
-    if branches:
-        check_branches(program.graph_module)
-    with torch.no_grad(), tracing():
-        program, graph, made_for = prepared(program, branches)
+    asked = find_branches(program.graph_module) if branches else None
+    with torch.no_grad(), tracing(), numbers_followed():
+        program, graph, made_for = prepared(program, asked)
         return _Writer(program, name).write(graph, made_for)
 
 
@@ -360,10 +366,11 @@ class _Writer:
         names = output_names(self.program.call_spec.out_spec)
         leaves: list[tuple[str, Any]] = []
         for name, (spec, value) in zip(names, user, strict=True):
-            if isinstance(spec.arg, TensorArgument) and isinstance(self.graph.of[value], Complex):
+            tensor = is_tensor(value)  # a number that a tensor holds became one
+            if tensor and isinstance(self.graph.of[value], Complex):
                 dtype = str(value.meta["val"].dtype).removeprefix("torch.")
                 self.problems.append(Problem(f"output '{name}'", f"is {dtype}: {_REAL_OUTPUT}"))
-            elif isinstance(spec.arg, TensorArgument):
+            elif tensor:
                 self.add_output(name, self.graph.of[value])
                 leaves.append(("output", name))
             elif isinstance(value, torch.fx.Node):
