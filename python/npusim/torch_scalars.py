@@ -3,6 +3,7 @@ none."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,8 @@ def made_tensors(op: OpOverload, other: OpOverload, given: dict[str, Any]) -> se
 
 def given_numbers(op: OpOverload, args: Any, kwargs: dict[str, Any], is_symbol: Callable[[Any], bool]) -> set[str]:
     """The arguments of a call that are numbers, not sizes, and that tensors hold."""
+    if not any(map(is_symbol, (*args, *kwargs.values()))):
+        return set()
     kinds, given = _kinds(op), arguments(op, args, kwargs)
     return {name for name, value in given.items() if is_symbol(value) and kinds[name] in (TENSOR, NUMBER)}
 
@@ -73,6 +76,7 @@ def arguments_of(op: OpOverload, given: dict[str, Any]) -> tuple[tuple[Any, ...]
     return tuple(first), {name: given[name] for name in names if name in given}
 
 
+@functools.cache
 def _kinds(op: OpOverload) -> dict[str, str]:
     types = ((arg.name, arg.type) for arg in op._schema.arguments)
     return {name: str(kind.getElementType() if isinstance(kind, torch._C.OptionalType) else kind) for name, kind in types}

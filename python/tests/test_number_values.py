@@ -132,6 +132,25 @@ def test_powers_that_are_not_real_end_the_run() -> None:
         run.run(-X)
 
 
+def test_numbers_in_a_program_of_pytorch_s() -> None:
+    """What PyTorch's own tracer follows is Python's too."""
+    forms = [
+        *(lambda s: s**2, lambda s: 2**s, lambda s: s**-0.5, abs, round, lambda s: round(s, 1), lambda s: +s),
+        *(math.floor, math.ceil, math.trunc, torch.sym_sqrt, torch.sym_float, torch.sym_int),
+        *(lambda s: torch.sym_max(s, 1.5), lambda s: torch.sym_min(s, 1.5)),
+    ]
+
+    def function(m: Any, p: torch.Tensor) -> Any:
+        return tuple(torch.ones(2, dtype=torch.float64) * form(p.item()) for form in forms)
+
+    program = torch.export.export(CallsWithSelf(function), (torch.tensor(2.25),))
+    run = npusim.Session(npusim.compile(npusim.export(program), dtype="float32"))
+    for number in (2.25, 0.75, 2.5, 11.375):
+        p = torch.tensor(number)
+        for i, (found, wanted) in enumerate(zip(run.run(p).values(), function(None, p), strict=True)):
+            assert np.allclose(found, wanted.numpy(), rtol=1e-5), (i, number)
+
+
 def test_the_model_s_source_is_as_it_was() -> None:
     before = dict(vars(number_programs))
     session(lambda m, x: x * VALUES["float"](x.sum().item()) * VALUES["sqrt"](x.sum().item()), X)
