@@ -1,5 +1,5 @@
 """Questions about tensors that PyTorch answers in C++, where no tracer sees them, in operators: `torch.equal`,
-`torch.allclose`, and the covariances, which ask themselves.
+`torch.allclose`, `int()`, and the covariances, which ask themselves.
 
 A branch that such an answer decides is then one on a number that is read from a tensor, as any other."""
 
@@ -70,4 +70,5 @@ COMPOSED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.allclose, Tensor.allclose), _allclose),
     **dict.fromkeys((torch.cov, Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), _corrcoef),
+    Tensor.__int__: lambda x: int(x.item()),  # of the number: PyTorch asks for all of a fraction first
 }

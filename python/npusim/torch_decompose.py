@@ -21,6 +21,7 @@ from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
+from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 
 Form = Callable[..., Any]
 MAKES_COMPLEX = {"complex", "polar"}  # of real numbers
@@ -61,7 +62,8 @@ def _is_region(call: Any) -> bool:
 
 def decompositions() -> dict[OpOverload, Form]:
     """For each operator that may be taken apart a function that does; it gives NotImplemented for a call that stays."""
-    return _pytorchs() | {op: _form(op, form) for op, form in _composed()}
+    scaled = {op: _form(op, _no_form) for op in FORMS}
+    return scaled | _pytorchs() | {op: _form(op, form) for op, form in _composed()}
 
 
 def shows_operand(op: OpOverload) -> bool:
@@ -94,8 +96,11 @@ def _no_form(*_: Any, **__: Any) -> Any:
 
 def _form(op: OpOverload, other: Form) -> Form:
     def form(*args: Any, **kwargs: Any) -> Any:
-        if not _is_known(op, args, kwargs):
+        apart = _takes_no_tensor(op, args, kwargs)
+        if apart or not _is_known(op, args, kwargs):
             with contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
+                if apart and op in FORMS:
+                    return FORMS[op](*args, **kwargs)
                 if _takes_bytes(op, args):
                     run, constants = BYTES[str(op)](*args, **kwargs)
                     return run(args[0], *constants)
@@ -113,6 +118,12 @@ def _is_known(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bo
     if str(op) in COMPOSITIONS or _takes_bytes(op, args):
         return False
     return is_op_supported(op) or torch.Tag.nondeterministic_seeded in op.tags
+
+
+def _takes_no_tensor(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether it is given a number that a tensor holds where it takes none."""
+    numbers = given_numbers(op, args, kwargs, is_symbol)
+    return bool(numbers) and op not in FILLS and with_tensors(op, numbers) is None
 
 
 def _takes_bytes(op: OpOverload, args: Sequence[Any]) -> bool:

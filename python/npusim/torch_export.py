@@ -21,7 +21,10 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
+from .torch_arithmetic import numbers_followed
 from .torch_assigned import assignments_kept, check_assigned
+from .torch_branches import find_branches
+from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
 from .torch_fixed import holding
 from .torch_graph import Graph
@@ -30,7 +33,6 @@ from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
-from .torch_sizes import check_branches
 from .torch_told import set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
 
@@ -96,12 +98,15 @@ def export(
         with kept(model):
             check_assigned(model, args, {**given, **held})
 
-    def trace(branches: bool) -> tuple[Exported, str]:
+    def once() -> torch.export.ExportedProgram:
         with kept(model) as changed, _tracing_of(model, args, given, held, strict):
             if not strict:  # where dynamo gives forward() values of its own
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
-            program = torch.export.export(model, args, given, strict=strict)
+            return torch.export.export(model, args, given, strict=strict)
+
+    def trace(branches: bool) -> tuple[Exported, str]:
+        program = once() if strict else traced_with_forms(once)
         return of_program(program, type(model).__name__, branches), trained_text(program, model)
 
     try:
@@ -147,7 +152,8 @@ def _tracing_of(
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
     data, assigned = data_known(model, strict), assignments_kept(model, strict)
-    with torch.no_grad(), tracing(), holding(model, held, strict), told_of, data, assigned, _without_graph():
+    followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
+    with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data, assigned, _without_graph():
         yield
 
 
@@ -217,12 +223,11 @@ def _apart(
 
 def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
     """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
-    if branches:
-        check_branches(program.graph_module)
+    asked = find_branches(program.graph_module) if branches else None
     specs = program.graph_signature.output_specs
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
-    with torch.no_grad(), tracing():
-        program, graph, made_for = prepared(program, branches)
+    with torch.no_grad(), tracing(), numbers_followed():
+        program, graph, made_for = prepared(program, asked)
         return _Writer(program, name, returned).write(graph, made_for)
 
 

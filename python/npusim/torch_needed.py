@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 import operator
 
 import torch
@@ -38,6 +40,8 @@ def is_number_call(node: torch.fx.Node) -> bool:
 
 _NUMBERS = {
     *(operator.ge, operator.le, operator.gt, operator.lt, operator.eq, operator.ne, operator.and_, operator.or_),
-    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg),
+    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.truediv),
+    *(operator.pow, operator.abs, operator.pos, operator.xor, operator.lshift, operator.rshift),
+    *(builtins.round, math.floor, math.ceil, math.trunc),
     *(torch.sym_ite, torch.sym_not, torch.sym_max, torch.sym_min, torch.sym_int, torch.sym_float),
 }

@@ -6,6 +6,7 @@ import torch
 
 from .torch_aliases import copied
 from .torch_bins import settle_bins
+from .torch_branches import Asked
 from .torch_checks import hold_assertions
 from .torch_chosen import spell_out_chosen
 from .torch_decompose import functionalised
@@ -26,10 +27,10 @@ SPELLED_OUT = (follow_extents, spell_out_strides, join_writes, spell_out_masks, 
 
 
 def prepared(
-    program: torch.export.ExportedProgram, branches: bool
+    program: torch.export.ExportedProgram, branches: dict[str, Asked] | None
 ) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str]]:
     """The program with what its passes make of it, the graph to be written, and the sizes and branches that it is made for.
-    branches: whether branches are those of the example."""
+    branches: who asks what the graph asserts, where branches are those of the example."""
     for traced in TRACED:
         program = traced(program)
     graph = copied(program.graph_module).graph

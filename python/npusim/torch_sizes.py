@@ -5,7 +5,6 @@ of the example, and a run whose values ask for another one fails by name, as doe
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from typing import Any
@@ -14,92 +13,68 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
+from .torch_branches import INSTEAD, Asked, asked_by, condition_of, is_exact
 from .torch_checks import example_operands, hold, is_tensor
 from .torch_needed import CONDITIONS, find_needed
 from .torch_numbers import READS
+from .torch_operators import as_call, constant, to_dtype
 from .torch_places import find_place, settle_place
 from .torch_rows import call
+from .torch_scalars import FILLS, arguments, arguments_of, given_numbers, made_tensors, with_tensors
 from .torch_sources import is_source, most_of, settle_source, sizes_of
+from .torch_told import place_of
 
 ATEN = torch.ops.aten
-# What Python's operators are of tensors.
-OF_TENSORS: dict[Any, Any] = {
-    **{getattr(operator, name): getattr(ATEN, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge", "mul")},
-    operator.add: ATEN.add.Tensor,
-    operator.sub: ATEN.sub.Tensor,
-    operator.truediv: ATEN.div.Tensor,
-    operator.floordiv: ATEN.floor_divide.default,
-    operator.mod: ATEN.remainder.Tensor,
-    operator.neg: ATEN.neg.default,
-    operator.and_: ATEN.bitwise_and.Tensor,  # of truths the logical ones
-    operator.or_: ATEN.bitwise_or.Tensor,
-    torch.sym_not: ATEN.logical_not.default,
-    torch.sym_ite: ATEN.where.self,
-    torch.sym_max: ATEN.maximum.default,
-    torch.sym_min: ATEN.minimum.default,
-}
-WHOLE = {math.floor: ATEN.floor.default, math.ceil: ATEN.ceil.default, math.trunc: ATEN.trunc.default}
-CASTS = {torch.sym_float: torch.float64, torch.sym_int: torch.int64}
-# Operators that take a number, by the overloads that take a tensor in its place.
-WITH_TENSOR = {
-    **{f"aten.{name}.Scalar": "Tensor" for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")},
-    **{f"aten.{name}.Scalar": "Tensor" for name in ("masked_fill", "remainder", "fmod", "floor_divide")},
-    **{f"aten.{name}.default": "Tensor" for name in ("clamp", "clamp_min", "clamp_max")},
-    "aten.pow.Tensor_Scalar": "Tensor_Tensor",
-}
+ONE_NUMBER = "a number of Python of what a tensor holds, and would hold for that number alone, whose last bits no run repeats"
+GOES_ON = "what item() gives goes on through operators, functions of math, max() and min(); or compute with the tensor"
 
 
 def settle_sizes(
-    program: torch.export.ExportedProgram, graph: torch.fx.Graph, branches: bool
+    program: torch.export.ExportedProgram, graph: torch.fx.Graph, branches: dict[str, Asked] | None
 ) -> list[str]:
-    """Makes every shape of the graph known, and gives what the program is made for then. branches: whether the model's
-    branches are those that the example takes; the conditions in the graph say which then.
+    """Makes every shape of the graph known, and gives what the program is made for then. branches: who asks what the graph
+    asserts, where the model's branches are those that the example takes; None where it has none such.
 
     Where a shape depends on what has no form here, the graph is left as it is. Raises UnsupportedError where a branch does."""
     if not any(_depends(node) for node in graph.nodes) or program.example_inputs is None:
         return []
-    settling = _Settling(program, graph)
-    if not settling.can_settle(branches):
+    settling = _Settling(program, graph, branches)
+    if not settling.can_settle():
         if settling.conditions:  # a branch was taken that nothing would check
             raise UnsupportedError(
-                [Problem(f"node '{node.name}'", f"decides a branch: {node.args[1]}") for node in settling.conditions]
+                [
+                    Problem(
+                        asked_by(node, branches or {}).place or f"'{condition_of(node)}'",
+                        f"decides a branch by values that npusim has no form to check: {INSTEAD}",
+                    )
+                    for node in settling.conditions
+                ]
             )
         return []
     settling.settle()
     return settling.made_for
 
 
-def check_branches(module: torch.fx.GraphModule) -> None:
-    """Raises UnsupportedError where a branch was decided by a number of which no call of the graph says anything: the tracer
-    says nothing of a size that nothing reads. Of the others it leaves out what follows from what it says."""
-    given = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    mode = torch._guards.detect_fake_mode(given)
-    if mode is None or mode.shape_env is None:
-        return
-    calls = (node for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
-    said = " ".join(str(node.args[1]) for node in calls if node.target == ATEN._assert_scalar.default)
-    known = set(re.findall(r"\w+", said))
-    decided = [check.expr for checks in mode.shape_env.deferred_runtime_asserts.values() for check in checks]
-    lost = [what for what in decided if any(str(number) not in known for number in what.free_symbols)]
-    if lost:
-        raise UnsupportedError([Problem(f"'{what}'", "decides a branch, and nothing would check it") for what in lost])
-
-
 class _Settling:
-    def __init__(self, program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> None:
+    def __init__(
+        self, program: torch.export.ExportedProgram, graph: torch.fx.Graph, branches: dict[str, Asked] | None
+    ) -> None:
         self.program = program
+        self.branches = branches
         self.graph = graph
         self.made_for: list[str] = []
         self.checks: list[tuple[str, torch.fx.Node]] = []  # a name, and a condition: one number or truth
         self.pinned: set[torch.fx.Node] = set()  # numbers that it is made for
+        self.asked: dict[torch.fx.Node, dict[str, None]] = {}  # numbers that decide branches, and where
         self.sizes: dict[torch.fx.Node, list[int]] = {}  # of sources
         self.tensors: dict[torch.fx.Node, Any] = {}  # numbers as tensors of one, or as what they are
         self.placed: set[torch.fx.Node] = set()  # views at places that numbers say
 
-    def can_settle(self, branches: bool) -> bool:
+    def can_settle(self) -> bool:
         """Finds what has to be settled; whether all of it can be."""
         needed = find_needed(self.graph)
-        conditions = [n for n in self.graph.nodes if n.target == ATEN._assert_scalar.default] if branches else []
+        asserted = [n for n in self.graph.nodes if n.target == ATEN._assert_scalar.default]
+        conditions = asserted if self.branches is not None else []
         self.conditions = dict.fromkeys(
             n for n in conditions if isinstance(n.args[0], torch.fx.Node) and not _always_holds(n.args[0])
         )
@@ -125,6 +100,9 @@ class _Settling:
             self.tensors[node] = self.as_tensor(node, values)
         for node in self.conditions:
             self.check_branch(node, values)
+        for read, places in self.asked.items():
+            at = f", at {' or '.join(places)}" if places else ""
+            self.note(f"{read.name} ({_name(read.target)}): {values[read]}{at}")
         for node in self.needed:
             if not _is_number(node) and node not in self.conditions:
                 self.use_numbers(node, values)
@@ -181,38 +159,31 @@ class _Settling:
         with self.graph.inserting_before(node):
             if node.target in READS:  # Python computes with its own numbers, whatever the tensor's dtype
                 one = call(self.graph, ATEN.reshape.default, node.args[0], [])
-                dtype = _dtype_of_number(one.meta["val"].dtype)
-                return one if one.meta["val"].dtype == dtype else call(self.graph, ATEN.to.dtype, one, dtype)
+                return to_dtype(self.graph, one, _dtype_of_number(one.meta["val"].dtype))
             given = [
                 self.tensors[arg] if isinstance(arg, torch.fx.Node) and _is_number(arg) else arg for arg in node.args
             ]
-            if node.target in CASTS and isinstance(given[0], torch.fx.Node):
-                return call(self.graph, ATEN.to.dtype, given[0], CASTS[node.target])
-            if node.target in WHOLE and isinstance(given[0], torch.fx.Node):
-                return call(self.graph, ATEN.to.dtype, call(self.graph, WHOLE[node.target], given[0]), torch.int64)
-            if node.target not in OF_TENSORS or not any(isinstance(arg, torch.fx.Node) for arg in given):
-                self.settle_operands(node, values)
-                return values[node]
-            given = [arg if isinstance(arg, torch.fx.Node) else self.constant(arg) for arg in given]
-            if node.target is operator.truediv:
-                given = [call(self.graph, ATEN.to.dtype, arg, torch.float64) for arg in given]
-            return call(self.graph, OF_TENSORS[node.target], *given)
+            if (found := as_call(self.graph, node.target, given)) is not None:
+                return found
+            self.settle_operands(node, values)
+            return values[node]
 
     def settle_operands(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
         """What a number is computed of without a form for tensors is what it was."""
         for arg in node.args:
             if isinstance(arg, torch.fx.Node) and _is_number(arg):
-                self.pin(arg, values)
+                self.pin(arg, node, values)
 
-    def constant(self, number: Any) -> torch.fx.Node:
-        dtype = torch.bool if isinstance(number, bool) else torch.int64 if isinstance(number, int) else torch.float64
-        return call(self.graph, ATEN.full.default, [], number, dtype=dtype, device=torch.device("cpu"))
-
-    def pin(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
-        """The program is made for this number."""
+    def pin(self, node: torch.fx.Node, user: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
+        """The program is made for this number, which a call takes as one. Raises UnsupportedError where a run does not compute
+        the very same number of the example."""
         tensor = self.tensors[node]
         if not isinstance(tensor, torch.fx.Node) or node in self.pinned:
             return
+        if isinstance(values[node], float) and not is_exact(node):
+            at = place_of(user) or place_of(node)
+            where = f"{at + ': ' if at else ''}node '{user.name}' ({_name(user.target)})"
+            raise UnsupportedError([Problem(where, f"takes {ONE_NUMBER}: {GOES_ON}")])
         self.pinned.add(node)
         with self.graph.inserting_before(node):
             self.note(f"{node.name} ({_name(node.target)}): {values[node]}")
@@ -222,10 +193,14 @@ class _Settling:
         """Numbers among a call's arguments become tensors where the operator takes one, and else what they are."""
         if not any(_is_number(arg) for arg in node.all_input_nodes) or self.take_place(node):
             return
+        if node.op == "output":  # a number is a tensor of one there
+            with self.graph.inserting_before(node):
+                node.args = torch.fx.node.map_arg(node.args, self.returned)
+            return
         if isinstance(node.target, torch._ops.OpOverload):
-            self.take_tensor(node)
+            self.take_tensor(node, values)
         for arg in [arg for arg in node.all_input_nodes if _is_number(arg)]:
-            self.pin(arg, values)
+            self.pin(arg, node, values)
 
         def settled(found: torch.fx.Node) -> Any:
             return values[found] if _is_number(found) else found
@@ -243,46 +218,62 @@ class _Settling:
             self.check(f"{node.name}_place", condition)
         return True
 
-    def take_tensor(self, node: torch.fx.Node) -> None:
+    def take_tensor(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
         """Gives a call tensors in the place of numbers, where an overload of its operator takes them."""
-        op = node.target
-        if op == ATEN.full.default and isinstance(self.tensors.get(node.args[1]), torch.fx.Node):
-            with self.graph.inserting_before(node):
-                value = call(self.graph, ATEN.to.dtype, self.tensors[node.args[1]], node.meta["val"].dtype)
-            node.target, node.args, node.kwargs = ATEN.expand.default, (value, node.args[0]), {}
-            return
-        other = getattr(op._overloadpacket, WITH_TENSOR.get(str(op), op._overloadname), None)
-        if other is None or not node.args or not is_tensor(node.args[0]):
-            return
-        takes = [_takes_tensor(arg) for arg in other._schema.arguments]
-        given = [value for value, taken in zip(node.args, takes) if taken and isinstance(value, torch.fx.Node)]
-        if not any(_is_number(arg) and isinstance(self.tensors[arg], torch.fx.Node) for arg in given):
-            return
-        with self.graph.inserting_before(node):
-            args = [self.operand(v, node.args[0]) if t else v for v, t in zip(node.args, takes)]
-        node.target, node.args = other, tuple(args)
+        op, given = node.target, arguments(node.target, node.args, node.kwargs)
 
-    def operand(self, value: Any, beside: torch.fx.Node) -> Any:
-        """A number as a tensor that promotes another one as the number does."""
+        def is_tensor_of_one(value: Any) -> bool:
+            return isinstance(value, torch.fx.Node) and isinstance(self.tensors.get(value), torch.fx.Node)
+
+        names = given_numbers(op, node.args, node.kwargs, is_tensor_of_one)
+        if names and op in FILLS:
+            for size in pytree.tree_leaves([value for name, value in given.items() if name not in names]):
+                if isinstance(size, torch.fx.Node) and _is_number(size):
+                    self.pin(size, node, values)
+            with self.graph.inserting_before(node):
+                value = to_dtype(self.graph, self.tensors[given[FILLS[op]]], node.meta["val"].dtype)
+            node.target, node.args, node.kwargs = ATEN.expand.default, (value, list(node.meta["val"].shape)), {}
+            return
+        if not names or (other := with_tensors(op, names)) is None:
+            return
+        beside = next((value for value in given.values() if is_tensor(value)), None)
+        names |= made_tensors(op, other, given)
+        with self.graph.inserting_before(node):
+            tensors = {name: self.operand(given[name], beside) for name in names}
+            if not _gives(other, given | tensors, node.meta["val"]):  # it promotes nothing
+                dtype = (beside or node).meta["val"].dtype
+                tensors = {name: to_dtype(self.graph, tensor, dtype) for name, tensor in tensors.items()}
+        node.target = other
+        node.args, node.kwargs = arguments_of(other, given | tensors)
+
+    def operand(self, value: Any, beside: torch.fx.Node | None) -> torch.fx.Node:
+        """A number as a tensor that promotes another one, if there is one, as the number does."""
         if isinstance(value, torch.fx.Node) and not _is_number(value):
             return value
         tensor = self.tensors[value] if isinstance(value, torch.fx.Node) else value
-        if tensor is None:
-            return None
         if not isinstance(tensor, torch.fx.Node):
-            tensor = self.constant(tensor)
-        dtype = _dtype_as_number(beside.meta["val"], tensor.meta["val"])
-        return tensor if dtype == tensor.meta["val"].dtype else call(self.graph, ATEN.to.dtype, tensor, dtype)
+            tensor = constant(self.graph, tensor)
+        if beside is None:
+            return tensor
+        return to_dtype(self.graph, tensor, _dtype_as_number(beside.meta["val"], tensor.meta["val"]))
+
+    def returned(self, node: torch.fx.Node) -> Any:
+        return self.tensors[node] if _is_number(node) else node
 
     # ---- checks
 
     def check_branch(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> None:
         """That a condition holds, which says what branch was taken."""
-        condition = self.tensors[node.args[0]]
-        if isinstance(condition, torch.fx.Node):
-            read = _read_of(node.args[0])
-            self.note(f"{read.name} ({_name(read.target)}): {values[read]}")
-            self.check(f"{read.name}_branch", condition)
+        condition, asked = self.tensors[node.args[0]], asked_by(node, self.branches or {})
+        if not isinstance(condition, torch.fx.Node):
+            return
+        if asked.makes_number and not all(map(is_exact, node.args[0].all_input_nodes)):
+            raise UnsupportedError([Problem(asked.place or f"node '{node.name}'", f"makes {ONE_NUMBER}: {GOES_ON}")])
+        read = _read_of(node.args[0])
+        self.asked.setdefault(read, {}).update(dict.fromkeys([asked.place] if asked.place else []))
+        file, _, line = asked.place.partition(" ")[0].partition(":")
+        where = f"_in_line_{line}_of_{re.sub(r'[^0-9A-Za-z]', '_', file)}" if line else ""
+        self.check(f"{read.name}_branch{where}", condition)
 
     def note(self, what: str) -> None:
         if what not in self.made_for:
@@ -349,9 +340,13 @@ def _always_holds(condition: torch.fx.Node) -> bool:
     return bound <= 0 if condition.target is operator.ge else most is not None and size.args[1] == 0 and bound >= most
 
 
-def _takes_tensor(arg: Any) -> bool:
-    kind = arg.type.getElementType() if isinstance(arg.type, torch._C.OptionalType) else arg.type
-    return isinstance(kind, torch._C.TensorType)
+def _gives(op: Any, given: dict[str, Any], result: Any) -> bool:
+    """Whether an overload gives such a result of these tensors."""
+    args, kwargs = arguments_of(op, torch.fx.node.map_arg(given, lambda node: node.meta["val"]))
+    try:
+        return op(*args, **kwargs).dtype == result.dtype
+    except RuntimeError:
+        return False
 
 
 def _read_of(number: torch.fx.Node) -> torch.fx.Node:

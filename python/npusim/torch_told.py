@@ -90,7 +90,7 @@ def _what(error: BaseException) -> str:
 
 
 def _models(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
-    return [frame for frame in frames if not _is_of_a_library(frame.filename)]
+    return [frame for frame in frames if not is_of_a_library(frame.filename)]
 
 
 def _at(frames: traceback.StackSummary) -> str:
@@ -99,12 +99,27 @@ def _at(frames: traceback.StackSummary) -> str:
     return f", at {Path(ours[-1].filename).name}:{ours[-1].lineno} ({ours[-1].line})" if ours else ""
 
 
+def place() -> str:
+    """Which line of the model is being traced: "model.py:12 (y = float(s))"; "" where none is."""
+    return _at(traceback.extract_stack()).removeprefix(", at ")
+
+
+def place_of(node: torch.fx.Node) -> str:
+    """Which line of a forward() a call came of, as the tracer noted it."""
+    lines = [line.strip() for line in str(node.meta.get("stack_trace") or "").splitlines()]
+    found = [at for at, line in enumerate(lines) if line.startswith("File ")]
+    if not found:
+        return ""
+    file, number = lines[found[-1]].split('"')[1], lines[found[-1]].partition("line ")[2].partition(",")[0]
+    return f"{Path(file).name}:{number} ({' '.join(lines[found[-1] + 1 :][:1])})"
+
+
 def _is_the_tracers(file: str) -> bool:
     folder = Path(torch.__file__).parent
     return any(folder / part in Path(file).parents for part in ("export", "_export"))
 
 
-def _is_of_a_library(file: str) -> bool:
+def is_of_a_library(file: str) -> bool:
     """Whether a file is PyTorch's, npusim's or Python's, not the model's."""
     ours = (Path(torch.__file__).parent, Path(__file__).parent, Path(traceback.__file__).parent)
     path = Path(file)

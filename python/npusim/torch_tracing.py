@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.fx.experimental.sym_node import SymNode
 from torch.overrides import TorchFunctionMode
 
 from .errors import Problem, UnsupportedError
 
 from .torch_alike import Alike
+from .torch_branches import places_noted
 
 
 @contextlib.contextmanager
@@ -25,10 +25,11 @@ def tracing() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     look = torch.nn.modules.transformer._detect_is_causal_mask
     torch.nn.modules.transformer._detect_is_causal_mask = _is_told_causal
-    loggers = [logging.getLogger(name) for name in ("torch.export", "torch.fx.experimental.symbolic_shapes")]
+    names = ("torch.export", "torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), Alike():
             yield
@@ -46,30 +47,13 @@ def following_example() -> Iterator[None]:
     fake = torch._subclasses.fake_utils
     compare = fake._check_fake_real_tensors
     fake._check_fake_real_tensors = lambda *_, **__: None
-    whole, real = SymNode.guard_int, SymNode.guard_float
-    SymNode.guard_int, SymNode.guard_float = _compared(whole, torch.SymInt), _compared(real, torch.SymFloat)
     try:
-        with torch._functorch.config.patch(
+        with places_noted(), torch._functorch.config.patch(
             fake_tensor_propagate_real_tensors=True, generate_fake_kernels_from_real_mismatches=True
         ):
             yield
     finally:
         fake._check_fake_real_tensors = compare
-        SymNode.guard_int, SymNode.guard_float = whole, real
-
-
-def _compared(guard: Callable[..., Any], symbolic: Callable[[SymNode], Any]) -> Callable[..., Any]:
-    """Of `int()` and `float()` of a number that values decide: as is, and a condition of the graph says so. PyTorch writes the
-    conditions of branches, but none of what was computed with fractions and became a number of Python."""
-
-    def guarded(self: SymNode, file: str, line: int) -> Any:
-        known = self.expr.xreplace(self.shape_env.real_tensor_prop_unbacked_vals)
-        if known.is_number and any(not number.is_integer for number in self.expr.free_symbols):
-            holds = symbolic(self) == (int(known) if symbolic is torch.SymInt else float(known))
-            torch.ops.aten._assert_scalar.default(holds, f"Runtime assertion failed for expression Eq({self.expr}, {known})")
-        return guard(self, file, line)
-
-    return guarded
 
 
 @contextlib.contextmanager

@@ -1,0 +1,183 @@
+"""What Python makes of numbers that tensors hold, while a model is traced: numbers that go on as tensors.
+
+PyTorch's tracer follows Python's operators of such numbers. Of what it does not follow it would take the example's number:
+functions of `math`, the larger of two; and it has `//`, powers and truth of fractions in another way than Python."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import SymFloat, SymInt, Tensor
+
+Function = Callable[..., Any]
+UNARY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "lgamma"),
+    *("log10", "log1p", "log2", "sin", "sinh", "sqrt", "tan", "tanh", "isnan", "isinf", "isfinite"),
+)
+
+
+@contextlib.contextmanager
+def numbers_followed() -> Iterator[None]:
+    """Around what is traced, and what becomes of it."""
+    from torch.export import _trace  # which PyTorch imports when something is exported
+
+    with contextlib.ExitStack() as entered:
+        for of, name, function in _methods():
+            entered.enter_context(replaced(of, name, function))
+        entered.enter_context(replaced(_trace, "_override_builtin_ops", _override(_trace._override_builtin_ops)))
+        yield
+
+
+def _override(pytorchs: Function) -> Function:
+    """PyTorch's own replacement of functions around a trace, with these."""
+
+    @contextlib.contextmanager
+    def override() -> Iterator[None]:
+        largest = _extreme(builtins.max, torch.gt, torch.sym_max)
+        smallest = _extreme(builtins.min, torch.lt, torch.sym_min)
+        with pytorchs(), contextlib.ExitStack() as entered:
+            for function, form in FUNCTIONS.items():
+                entered.enter_context(replaced(math, function.__name__, of_numbers(function, form)))
+            for name in ("floor", "ceil", "trunc"):
+                entered.enter_context(replaced(math, name, _of_item(getattr(math, name))))
+            entered.enter_context(replaced(builtins, "max", largest(builtins.max)))
+            entered.enter_context(replaced(builtins, "min", smallest(builtins.min)))
+            yield
+
+    return override
+
+
+@contextlib.contextmanager
+def replaced(of: Any, name: str, value: Any) -> Iterator[None]:
+    before = [getattr(of, name)] if hasattr(of, name) else []
+    setattr(of, name, value)
+    try:
+        yield
+    finally:
+        if before:
+            setattr(of, name, *before)
+        else:
+            delattr(of, name)
+
+
+# Functions, and what they are of tensors of fractions.
+FUNCTIONS: dict[Function, Function] = {
+    **{getattr(math, name): getattr(torch, name) for name in UNARY if hasattr(math, name)},
+    **{getattr(math, name): getattr(torch, name) for name in ("atan2", "copysign", "fmod", "hypot", "pow")},
+    math.degrees: torch.rad2deg,
+    math.fabs: torch.abs,
+    math.log: lambda x, base=None: torch.log(x) if base is None else torch.log(x) / torch.log(base),
+    math.radians: torch.deg2rad,
+}
+
+
+def is_held(value: Any) -> bool:
+    """Whether it is a number that a tensor holds, or a tensor of one."""
+    if isinstance(value, Tensor):
+        return all(isinstance(extent, int) and extent == 1 for extent in value.shape)
+    return isinstance(value, (SymFloat, SymInt))
+
+
+def fraction(number: Any) -> Tensor:
+    """A tensor of one that is it."""
+    if isinstance(number, Tensor):
+        return number.reshape([]).to(torch.float64)
+    return torch.scalar_tensor(number, dtype=torch.float64)
+
+
+def of_numbers(plain: Function, form: Function) -> Function:
+    @functools.wraps(plain)
+    def function(*numbers: Any) -> Any:
+        if not any(is_held(number) for number in numbers):
+            return plain(*numbers)
+        return form(*map(fraction, numbers)).item()
+
+    return function
+
+
+def _of_item(plain: Function) -> Function:
+    return lambda x: plain(x.item() if isinstance(x, Tensor) else x)
+
+
+def _extreme(plain: Function, is_better: Function, of_whole: Function) -> Callable[[Function], Function]:
+    """The largest, or smallest, of numbers: a later one only where it is better than those before, so that what is no number
+    stays where it comes first. Of whole numbers beside fractions the values decide of which kind the result is: a branch."""
+
+    def better(first: Any, second: Any) -> Any:
+        a, b = fraction(first), fraction(second)
+        return torch.where(is_better(b, a), b, a).item()
+
+    def of(pytorchs: Function) -> Function:
+        def function(*given: Any, **kwargs: Any) -> Any:
+            values = list(given[0]) if len(given) == 1 and not isinstance(given[0], Tensor) else list(given)
+            kinds = {_kind(value) for value in values}
+            if kwargs or len(values) < 2 or not any(isinstance(value, (SymFloat, SymInt)) for value in values):
+                return pytorchs(*((values,) if len(given) == 1 and not isinstance(given[0], Tensor) else given), **kwargs)
+            if kinds == {float}:
+                return functools.reduce(better, values)
+            if kinds == {int}:
+                return functools.reduce(of_whole, values)
+            return plain(values) if kinds == {int, float} else pytorchs(*given)
+
+        return function
+
+    return of
+
+
+def _kind(value: Any) -> type | None:
+    if isinstance(value, (SymFloat, float)):
+        return float
+    return int if isinstance(value, (SymInt, int)) and not isinstance(value, bool) else None
+
+
+# ---- operators
+
+
+def _methods() -> Iterator[tuple[type, str, Function]]:
+    for name, form in {"pow": _power, "floordiv": _quotient, "mod": _remainder}.items():
+        for of in (SymFloat, SymInt):
+            yield of, f"__{name}__", _operator(getattr(of, f"__{name}__"), form, of is SymFloat)
+            yield of, f"__r{name}__", _operator(getattr(of, f"__r{name}__"), lambda a, b, form=form: form(b, a), of is SymFloat)
+    for of in (SymFloat, SymInt):
+        yield of, "__divmod__", lambda self, other: (self // other, self % other)
+        yield of, "__rdivmod__", lambda self, other: (other // self, other % self)
+    yield SymFloat, "__bool__", lambda self: builtins.bool(self != 0.0)
+
+
+def _power(base: Any, exponent: Any) -> Tensor:
+    """A real number. Python has complex ones of what is negative: such a run ends."""
+    a, b = fraction(base), fraction(exponent)
+    if not (isinstance(exponent, (int, float)) and exponent == math.floor(exponent)) and not _is_positive(base):
+        real = (a >= 0) | (b == b.floor()) | a.isnan()
+        torch._assert_async(real, "power of a negative number that is not real")
+    return torch.pow(a, b)
+
+
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, (int, float)) and number >= 0
+
+
+def _quotient(a: Any, b: Any) -> Tensor:
+    return torch.floor_divide(fraction(a), fraction(b))
+
+
+def _remainder(a: Any, b: Any) -> Tensor:
+    return torch.remainder(fraction(a), fraction(b))
+
+
+def _operator(plain: Function, form: Function, always: bool) -> Function:
+    """always: also beside whole numbers."""
+
+    @functools.wraps(plain)
+    def method(self: Any, other: Any) -> Any:
+        if isinstance(other, (float, SymFloat)) or (always and isinstance(other, (int, SymInt))):
+            return form(self, other).item()
+        return plain(self, other)
+
+    return method
