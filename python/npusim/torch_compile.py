@@ -25,6 +25,7 @@ from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
+from .torch_aliases import RESHAPE_ALIAS, as_strided
 from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
 from .torch_graph import Graph, attribute
@@ -71,6 +72,9 @@ def backend(
         inference_compiler=compile_graph,
         decompositions={op: form for op, form in decompositions().items() if not shows_operand(op)},
     )
+    for node in [node for node in graph.graph.nodes if node.target in RESHAPE_ALIAS]:
+        as_strided(graph.graph, node)
+        graph.recompile()
     try:
         return compiler(graph, inputs)
     except torch._dynamo.exc.RestartAnalysis:  # by which dynamo is told to trace anew
@@ -114,7 +118,7 @@ def _check_merged(graph: torch.fx.GraphModule) -> None:
 
 
 def _leave(graph: torch.fx.GraphModule, reason: object) -> Run:
-    calls = sum(node.op == "call_function" for node in graph.graph.nodes)
+    calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
     if isinstance(reason, Exception) and not isinstance(reason, Error):
         reason = f"{type(reason).__name__}: {reason}"
     log.warning("a graph of %d calls is left to eager PyTorch: %s", calls, reason)
