@@ -77,9 +77,9 @@ def backend(
         graph.recompile()
     try:
         return compiler(graph, inputs)
-    except torch._dynamo.exc.RestartAnalysis:  # by which dynamo is told to trace anew
+    except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise
-    except (AssertionError, NotImplementedError, RuntimeError, UnsupportedError) as error:  # of aliases, mostly
+    except Exception as error:  # whatever AOT autograd refuses, of aliases mostly: eager PyTorch can do the graph
         _leave(graph, error)
         return graph
 

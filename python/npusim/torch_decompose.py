@@ -22,6 +22,7 @@ from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
+from .torch_layouts import with_copied_results
 
 Form = Callable[..., Any]
 MAKES_COMPLEX = {"complex", "polar"}  # of real numbers
@@ -38,6 +39,15 @@ REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wra
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
+    try:
+        return _functionalised(program)
+    except (RuntimeError, ValueError):  # of a view that its memory does not have: what was written lies in another order
+        if (other := with_copied_results(program)) is program:
+            raise
+        return _functionalised(other)
+
+
+def _functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(with_old_values(program)))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
