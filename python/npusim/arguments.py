@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,25 +47,37 @@ def sequence(name: str, value: Any, expected: str) -> Sequence[Any]:
 def integer(name: str, value: Any, low: int, high: int) -> int:
     """An integer from low to high, of whatever type has integers' meaning, NumPy's among them. True and False are
     none."""
-    expected = f"an integer from {low} to {high}"
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
+    number = _index(value)
     if number is None or not low <= number <= high:
-        raise refused(name, expected, value)
+        raise refused(name, f"an integer from {low} to {high}", value)
     return number
 
 
 def thread_count(value: Any) -> int:
     """A number of threads, whose bounds the library knows: what no machine word holds is out of them too."""
-    try:
-        count = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        count = None
+    count = _index(value)
     if count is None:
         raise refused("threads", "an integer", value)
     return max(-(2**63), min(count, 2**63 - 1))
+
+
+def _index(value: Any) -> int | None:
+    try:
+        return operator.index(value) if _may_be_number(value) else None
+    except Exception:  # of another kind, or of a class of the caller's
+        return None
+
+
+def _may_be_number(value: Any) -> bool:
+    """Whether it is one value, neither text nor a truth: arrays and tensors of one element give Python numbers whatever
+    their dimensions, and some whatever they hold."""
+    if isinstance(value, (str, bytes, bytearray, bool)):
+        return False
+    dtype = getattr(value, "dtype", None)
+    return getattr(value, "ndim", 0) == 0 and (dtype is None or _NUMERIC.match(str(dtype)) is not None)
+
+
+_NUMERIC = re.compile(r"(torch\.)?(u?int|b?float)\d")
 
 
 def budget(max_bytes: Any, max_flops: Any) -> dict[str, int]:
@@ -76,19 +89,28 @@ def budget(max_bytes: Any, max_flops: Any) -> dict[str, int]:
 
 def number(name: str, value: Any) -> float:
     """A number; its range is checked where it is used."""
-    if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__") and not hasattr(value, "__index__"):
-        raise refused(name, "a number", value)
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise refused(name, "a number", value) from None
+        if _may_be_number(value):
+            return float(value)
+    except Exception:  # of another kind, or of a class of the caller's
+        pass
+    raise refused(name, "a number", value)
+
+
+def _listed(name: str, values: Any, expected: str) -> list[Any]:
+    """What one iterates over, but for text, bytes and mappings."""
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(values, Iterable):
+        raise refused(name, expected, values)
+    try:
+        return list(values)
+    except Exception:  # of an array of no dimensions, which has __iter__ nevertheless, or of a class of the caller's
+        raise refused(name, expected, values) from None
 
 
 def integers(name: str, values: Any, low: int, high: int) -> list[int]:
     """A sequence of integers."""
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise refused(name, "a sequence of integers", values)
-    return [integer(f"{name}[{i}]", value, low, high) for i, value in enumerate(values)]
+    found = _listed(name, values, "a sequence of integers")
+    return [integer(f"{name}[{i}]", value, low, high) for i, value in enumerate(found)]
 
 
 def text(name: str, value: Any) -> str:
@@ -114,7 +136,7 @@ def path(name: str, value: Any) -> str:
     them."""
     try:
         found = os.fspath(value)
-    except TypeError:
+    except Exception:  # of another kind, or of a class of the caller's
         found = ""
     if not isinstance(found, str) or not found:
         raise refused(name, "a path", value)
@@ -136,9 +158,7 @@ def texts(name: str, values: Any) -> set[str]:
     """Names: one, or several."""
     if isinstance(values, str):
         return {text(name, values)}
-    if isinstance(values, (bytes, Mapping)) or not isinstance(values, Iterable):
-        raise refused(name, "a name or names", values)
-    return {text(name, value) for value in values}
+    return {text(name, value) for value in _listed(name, values, "a name or names")}
 
 
 def function(name: str, value: Any) -> Callable[..., Any] | None:

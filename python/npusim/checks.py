@@ -93,7 +93,8 @@ def verify(
     bar = max([BARS.get(dtype, 1e-3) for dtype in dtypes], default=1e-3)
     missing = [output for output in expected if output not in found]
     if missing or not expected:
-        raise UsageError(f"the method has no outputs {', '.join(missing)}" if missing else "nothing to compare with")
+        what = f"the method has no outputs {', '.join(missing)}" if missing else "has nothing to compare with"
+        raise UsageError(f"expected: {what}")
     return Verified({output: _compared(output, found[output], value) for output, value in expected.items()}, bar)
 
 

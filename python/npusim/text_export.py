@@ -45,7 +45,9 @@ def export_llm(model: Any, capacity: int, prefill: Sequence[int] | int = (128,))
     files: tuple[str, ...] = ()
     if isinstance(model, (str, os.PathLike)):
         folder = Path(_path("model", model))
-        files = tuple(str(folder / name) for name in TEXT_FILES if (folder / name).is_file())
+        if not os.path.isdir(folder):  # which transformers would look for elsewhere
+            raise BadInputError(f"model: expected the path of a folder with a causal language model, found none at {folder}")
+        files = tuple(str(folder / name) for name in TEXT_FILES if os.path.isfile(folder / name))
         try:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
         except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from .errors import Problem, UnsupportedError
 from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
+RESHAPE_ALIAS = (ATEN._reshape_alias, ATEN._reshape_alias.default)
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -119,11 +120,11 @@ def _apart(value: torch.Tensor, unread: bool) -> torch.Tensor:
 def _is_spelled(node: torch.fx.Node) -> bool:
     """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
     Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's. Or updates
-    running statistics that its schema does not say it writes."""
+    running statistics that its schema does not say it writes. Or addresses memory under a name whose strides PyTorch drops."""
     if node.target == ATEN.instance_norm.default:
         return bool(argument(node, "use_input_stats")) and argument(node, "running_mean") is not None
     if node.target != ATEN.copy_.default:
-        return node.target == ATEN.fill_diagonal_.default
+        return node.target in (ATEN.fill_diagonal_.default, *RESHAPE_ALIAS)
     to, source = node.args[0].meta["val"], node.args[1]
     value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
@@ -189,7 +190,13 @@ def _update_statistics(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.args, node.kwargs = tuple((given | {"running_mean": None, "running_var": None}).values()), {}
 
 
+def as_strided(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """A call of _reshape_alias, by the name that keeps its strides."""
+    node.target = ATEN.as_strided.default
+
+
 SPELLED = {
+    **dict.fromkeys(RESHAPE_ALIAS, as_strided),
     ATEN.copy_.default: _convert,
     ATEN.fill_diagonal_.default: _fill_diagonal,
     ATEN.instance_norm.default: _update_statistics,

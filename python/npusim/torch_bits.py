@@ -1,4 +1,4 @@
-"""The memory of a tensor read in another dtype of the same size, `x.view(torch.int32)`, by arithmetic: IR has values, no bits.
+"""The memory of a tensor read in another dtype, `x.view(torch.int32)`, by arithmetic: IR has values, no bits.
 
 NaN loses its payload."""
 
@@ -13,10 +13,31 @@ WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by by
 
 
 def view_dtype(self: Tensor, dtype: torch.dtype) -> Tensor:
-    if self.dtype.itemsize != dtype.itemsize:
-        raise ValueError("has another number of elements")
+    """Where sizes differ the last dimension has as many elements more or fewer."""
     found = _bits(self) if self.dtype in WIDTHS else self
+    size, wanted = self.dtype.itemsize, dtype.itemsize
+    if size > wanted:
+        found = _signed((found.to(torch.int64).unsqueeze(-1) >> _places(size, wanted)) & _all(wanted), wanted).flatten(-2)
+    elif size < wanted:
+        parts = (found.to(torch.int64) & _all(size)).unflatten(-1, (-1, wanted // size))
+        found = _signed((parts << _places(wanted, size)).sum(-1), wanted)
     return _number(found, dtype) if dtype in WIDTHS else found.to(dtype)
+
+
+def _all(size: int) -> int:
+    """The bits of as many bytes, fewer than eight."""
+    return 2 ** (8 * size) - 1
+
+
+def _places(large: int, small: int) -> Tensor:
+    """Where the parts of a number begin: its lowest bytes come first."""
+    return torch.arange(large // small) * (8 * small)
+
+
+def _signed(bits: Tensor, size: int) -> Tensor:
+    """Whole numbers of as many bytes as they are with a sign."""
+    whole = torch.where(bits > _all(size) // 2, bits - 2 ** (8 * size), bits) if size < 8 else bits
+    return whole.to(WHOLE[size])
 
 
 def _power(n: Tensor) -> Tensor:

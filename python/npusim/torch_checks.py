@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from typing import Any
 
@@ -36,34 +35,45 @@ def example_operands(program: torch.export.ExportedProgram, graph: torch.fx.Grap
 
 
 def without_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The program with the checks of what a factorisation says of itself as assertions of tensors, where PyTorch has them in
-    an order that tokens keep. Raises UnsupportedError for other calls with effects."""
+    """The program without_effects(), and without the tokens in its signature."""
     given = program.graph_signature
     if not any(spec.kind == InputKind.TOKEN for spec in given.input_specs):
         return program
     module = copied(program.graph_module)
-    graph = module.graph
+    without_effects(module.graph)
+    inputs = [spec for spec in given.input_specs if spec.kind != InputKind.TOKEN]
+    outputs = [spec for spec in given.output_specs if spec.kind != OutputKind.TOKEN]
+    returned = module.graph.output_node()
+    kept = zip(given.output_specs, returned.args[0], strict=True)
+    returned.args = (tuple(value for spec, value in kept if spec.kind != OutputKind.TOKEN),)
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(nodes, given.input_specs, strict=True):
+        if spec.kind == InputKind.TOKEN:
+            module.graph.erase_node(node)
+    module.recompile()
+    return rebuilt(program, module, graph_signature=ExportGraphSignature(inputs, outputs))
+
+
+def without_effects(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Puts assertions of tensors in the place of what a factorisation checks of itself, which PyTorch has in an order that
+    tokens keep, and None where the graph gives a token. Returns the tokens that it is given, which nothing reads any more.
+    Raises UnsupportedError for other calls with effects."""
+    tokens: list[torch.fx.Node] = []
     for node in [node for node in graph.nodes if node.target == torch.ops.higher_order.with_effects]:
-        _, op, *args = node.args
+        token, op, *args = node.args
         if op != ATEN._linalg_check_errors.default:
             raise UnsupportedError([Problem(f"node '{node.name}' ({op})", "has an effect besides its result")])
         with graph.inserting_before(node):
             fine = call(graph, ATEN.all.default, call(graph, ATEN.eq.Scalar, args[0], 0))
             graph.call_function(ATEN._assert_async.msg, (fine, f"{args[1]} of what has none"))
-    inputs = [spec for spec in given.input_specs if spec.kind != InputKind.TOKEN]
-    outputs = [spec for spec in given.output_specs if spec.kind != OutputKind.TOKEN]
-    returned = graph.output_node()
-    kept = zip(given.output_specs, returned.args[0], strict=True)
-    returned.args = (tuple(value for spec, value in kept if spec.kind != OutputKind.TOKEN),)
-    for node in reversed(graph.nodes):  # the tokens' walk
-        if not node.users and node.target in (operator.getitem, torch.ops.higher_order.with_effects):
-            graph.erase_node(node)
-    nodes = [node for node in graph.nodes if node.op == "placeholder"]
-    for node, spec in zip(nodes, given.input_specs, strict=True):
-        if spec.kind == InputKind.TOKEN:
-            graph.erase_node(node)
-    module.recompile()
-    return rebuilt(program, module, graph_signature=ExportGraphSignature(inputs, outputs))
+        for next_token in list(node.users):
+            next_token.replace_all_uses_with(token)
+            graph.erase_node(next_token)
+        graph.erase_node(node)
+        tokens += [token] if token not in tokens else []
+    output = graph.output_node()
+    output.args = (tuple(None if value in tokens else value for value in output.args[0]),)
+    return tokens
 
 
 def hold_assertions(graph: torch.fx.Graph) -> None:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._functorch._aot_autograd.descriptors import BackwardTokenAOTInput, ForwardTokenAOTInput, ViewBaseAOTInput
+from torch._functorch._aot_autograd.schemas import OutputType
 from torch._subclasses import FakeTensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _core
 from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
-from .torch_checks import hold_assertions
+from .torch_aliases import RESHAPE_ALIAS, as_strided
+from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
 from .torch_graph import Graph, attribute
 from .torch_passes import SPELLED_OUT
@@ -30,6 +35,7 @@ from .torch_ref import Complex, Ref
 log = logging.getLogger("npusim")
 
 OPTIONS = {"dtype", "threads", "constant_weights"}
+ALIASES = (OutputType.alias_of_input, OutputType.is_input)
 Run = Callable[[Sequence[Any]], list[Any]]
 
 
@@ -53,19 +59,27 @@ def backend(
         raise UsageError(f"there is no option {', '.join(sorted(unknown))}: expected {', '.join(sorted(OPTIONS))}")
 
     def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        _check_merged(graph)
         return _boxed(_compile(graph, _static_inputs(chosen), chosen))
 
+    def leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
+        _check_merged(graph)
+        return _leave(graph, "it needs gradients: call the model under torch.no_grad()")
+
     compiler = aot_autograd(
-        fw_compiler=_leave_gradients,
+        fw_compiler=leave_gradients,
         bw_compiler=_eager,
         inference_compiler=compile_graph,
         decompositions={op: form for op, form in decompositions().items() if not shows_operand(op)},
     )
+    for node in [node for node in graph.graph.nodes if node.target in RESHAPE_ALIAS]:
+        as_strided(graph.graph, node)
+        graph.recompile()
     try:
         return compiler(graph, inputs)
-    except torch._dynamo.exc.RestartAnalysis:  # by which dynamo is told to trace anew
+    except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise
-    except (AssertionError, NotImplementedError, RuntimeError) as error:  # of aliases that AOT autograd does not take
+    except Exception as error:  # whatever AOT autograd refuses, of aliases mostly: eager PyTorch can do the graph
         _leave(graph, error)
         return graph
 
@@ -79,12 +93,32 @@ def _eager(graph: torch.fx.GraphModule, inputs: Sequence[Any] = ()) -> Run:
     return _boxed(lambda arguments: graph(*arguments))
 
 
-def _leave_gradients(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Run:
-    return _leave(graph, "it needs gradients: call the model under torch.no_grad()")
+@contextlib.contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Without the modes that PyTorch has around compilation and the first run: calls of the ATen plugin would go there."""
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
+        yield
+
+
+def _check_merged(graph: torch.fx.GraphModule) -> None:
+    """Raises UnsupportedError where an output is a view of one of several inputs that share memory, of which one is written:
+    AOT autograd makes one input of them, and takes the view of that one, elsewhere or of another shape. And where it then
+    has tokens, which it forgets to give."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return
+    described = [node.meta.get("desc") for node in _placeholders(graph)]
+    if not any(isinstance(desc, ViewBaseAOTInput) for desc in described):
+        return
+    what = "where inputs that share memory are written AOT autograd "
+    if any(output.output_type in ALIASES for output in context.fw_metadata.output_info):
+        raise UnsupportedError(what + "gives other views of them than eager PyTorch")
+    if any(isinstance(desc, (ForwardTokenAOTInput, BackwardTokenAOTInput)) for desc in described):
+        raise UnsupportedError(what + "gives no tokens to what has effects")
 
 
 def _leave(graph: torch.fx.GraphModule, reason: object) -> Run:
-    calls = sum(node.op == "call_function" for node in graph.graph.nodes)
+    calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
     if isinstance(reason, Exception) and not isinstance(reason, Error):
         reason = f"{type(reason).__name__}: {reason}"
     log.warning("a graph of %d calls is left to eager PyTorch: %s", calls, reason)
@@ -167,7 +201,8 @@ class _Compiled:
         dtype = self.options.get("dtype", _dtype(self.graph))
         source = ("main", "graph", json.dumps(ir))
         options = _core.options("cpu", dtype, "", False, set(), True, set(), "", "", None)
-        handle, seconds, notes = _core.compile([source], options, None)
+        with _plain_torch():
+            handle, seconds, notes = _core.compile([source], options, None)
         log.info("a graph of %d nodes was compiled in %.3f s", len(ir["nodes"]), seconds["total"])
         return Program(handle, None, notes, seconds)
 
@@ -178,12 +213,13 @@ class _Compiled:
         with unset_fake_temporarily():  # the passes compute with numbers of their own
             for spell_out in SPELLED_OUT:
                 spell_out(graph.graph)
+        tokens = without_effects(graph.graph)
         hold_assertions(graph.graph)
         inputs: list[dict[str, Any]] = []
         weights: list[dict[str, Any]] = []
         for position, node in enumerate(_placeholders(graph)):
             value = node.meta.get("val")
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, torch.Tensor) or node in tokens:
                 continue  # a number that the graph has in it already
             if why := _why_not(value):
                 problems.append(Problem(f"input '{node.name}'", why))
@@ -253,13 +289,14 @@ class _Compiled:
         if self.session is None or versions != self.versions:
             self.session = None
             weights = _named(self.weights, arguments) | self.constants
-            self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
+            with _plain_torch():
+                self.session = Session(self.program, weights, threads=self.options.get("threads", 0))
             self.versions = versions
         if self.draws:  # as torch.manual_seed() says, and anew in each call
             self.session.seed(int(torch.randint(2**63 - 1, ())))
-        found = self.session.run(
-            {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
-        )
+        arrays = {name: as_array(value) for name, value in _named(self.inputs, arguments).items()}
+        with _plain_torch():
+            found = self.session.run(arrays)
         memories = {place: torch.zeros(nbytes, dtype=torch.uint8).untyped_storage() for place, nbytes in self.shared.items()}
         results = [
             _tensor(_joined([found[name] for name in out[0]]), out[1], memories.get(_storage(out[1])))

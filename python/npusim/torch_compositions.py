@@ -141,6 +141,15 @@ def istft(
     return torch.nn.functional.pad(signal, (0, max(end - whole, 0)))
 
 
+def rrelu_with_noise(
+    self: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Of a model in eval(), which draws nothing."""
+    if training:
+        raise NotImplementedError("draws random numbers")
+    return torch.nn.functional.leaky_relu(self, (lower + upper) / 2), noise.clone()
+
+
 def scalar_tensor(
     s: Any, *, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -265,6 +274,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     **{f"aten.blackman_window.{o}": cosine_window(0.42, 0.5, 0.08) for o in ("default", "periodic")},
     "aten.istft.default": istft,
     "prims.scalar_tensor.default": scalar_tensor,
+    "aten.rrelu_with_noise_functional.default": rrelu_with_noise,
     "aten.max_unpool2d.default": max_unpool2d,
     "aten.max_unpool3d.default": max_unpool3d,
     "aten.fft_fftfreq.default": fftfreq,

@@ -6,11 +6,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -21,16 +22,33 @@ from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
+from .torch_layouts import with_copied_results
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 
 Form = Callable[..., Any]
 MAKES_COMPLEX = {"complex", "polar"}  # of real numbers
+# Of PyTorch's own primitives those that write, that read a number, or that have a form as they are.
+NOT_SPELLED = {
+    *("convert_element_type", "copy_strided", "inductor_force_stride_order", "item", "normal", "uniform"),
+    *("_make_token", "_sink_tokens"),
+}
+APART: ContextVar[frozenset[OpOverload]] = ContextVar("APART", default=frozenset())  # what is being taken apart
+WHOLE: ContextVar[frozenset[OpOverload]] = ContextVar("WHOLE", default=frozenset())  # of it what a primitive stands for
 REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
 
 
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
+    try:
+        return _functionalised(program)
+    except (RuntimeError, ValueError):  # of a view that its memory does not have: what was written lies in another order
+        if (other := with_copied_results(program)) is program:
+            raise
+        return _functionalised(other)
+
+
+def _functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(with_old_values(program)))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
@@ -63,7 +81,7 @@ def _is_region(call: Any) -> bool:
 def decompositions() -> dict[OpOverload, Form]:
     """For each operator that may be taken apart a function that does; it gives NotImplemented for a call that stays."""
     scaled = {op: _form(op, _no_form) for op in FORMS}
-    return scaled | _pytorchs() | {op: _form(op, form) for op, form in _composed()}
+    return scaled | _pytorchs() | _primitives() | {op: _form(op, form) for op, form in _composed()}
 
 
 def shows_operand(op: OpOverload) -> bool:
@@ -76,6 +94,38 @@ def shows_operand(op: OpOverload) -> bool:
 def _pytorchs() -> dict[OpOverload, Form]:
     forms: dict[Any, Form] = {**decomposition_table, **torch.export.default_decompositions()}
     return {op: _form(op, form) for op, form in forms.items() if isinstance(op, OpOverload) and _is_atens(op)}
+
+
+def _primitives() -> dict[OpOverload, Form]:
+    """What PyTorch's compositions end in (prims.bessel_i0), and what dynamo writes by itself (prims.fma), as the operators
+    of ATen that they stand for. Some are known only once a module that makes them is there."""
+    found = {}
+    for name in dir(torch.ops.prims):
+        packet = getattr(torch.ops.prims, name)
+        for overload in packet.overloads() if isinstance(packet, OpOverloadPacket) else ():
+            op = getattr(packet, overload)
+            if name not in NOT_SPELLED and not op._schema.is_mutable and callable(getattr(op, "impl_aten", None)):
+                found[op] = _form(op, _stands_for(op.impl_aten))
+    return found
+
+
+def _stands_for(other: Form) -> Form:
+    """A primitive's form: an operator that is taken apart into the primitive it stands for stays whole."""
+
+    def form(*args: Any, **kwargs: Any) -> Any:
+        with _set(WHOLE, APART.get()):
+            return other(*args, **kwargs)
+
+    return form
+
+
+@contextlib.contextmanager
+def _set(variable: ContextVar[frozenset[OpOverload]], ops: frozenset[OpOverload]) -> Iterator[None]:
+    token = variable.set(ops)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def _is_atens(op: OpOverload) -> bool:
@@ -97,8 +147,9 @@ def _no_form(*_: Any, **__: Any) -> Any:
 def _form(op: OpOverload, other: Form) -> Form:
     def form(*args: Any, **kwargs: Any) -> Any:
         apart = _takes_no_tensor(op, args, kwargs)
-        if apart or not _is_known(op, args, kwargs):
-            with contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError):
+        if op not in WHOLE.get() and (apart or not _is_known(op, args, kwargs)):
+            refused = contextlib.suppress(NotImplementedError, RuntimeError, TypeError, ValueError)
+            with refused, _set(APART, APART.get() | {op}):
                 if apart and op in FORMS:
                     return FORMS[op](*args, **kwargs)
                 if _takes_bytes(op, args):

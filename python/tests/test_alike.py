@@ -152,6 +152,36 @@ def test_memory_in_another_dtype(dtype, whole):
     agree(lambda i: (i.view(torch.uint8), i.view(torch.int8)), torch.arange(256).to(torch.uint8))
 
 
+BYTES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", BYTES, ids=str)
+def test_memory_in_another_dtype_of_any_size(dtype):
+    """The last dimension has more elements or fewer, the lowest bytes first."""
+    x = torch.randint(0, 256, (3, 16), dtype=torch.uint8).view(dtype)
+    x = x.nan_to_num() if dtype.is_floating_point else x
+    others = [other for other in BYTES if other.is_floating_point]
+    agree(lambda x: tuple(x.view(other) for other in BYTES if not other.is_floating_point), x)
+    agree(lambda x: tuple(x.view(other).double() for other in others), x)
+
+
+@pytest.mark.parametrize("strides", [(3, 1), (1, 4)], ids=str)
+def test_strides_of_a_reshaped_alias(strides):
+    """PyTorch's functionalisation drops them."""
+    alias = torch.ops.aten._reshape_alias
+
+    def written(x):
+        y = x + 1
+        alias(y, [4, 3], strides).mul_(torch.arange(3))
+        return y
+
+    for call in (lambda x: alias(x, [4, 3], strides) + 1, lambda x: alias(x.t() * 2, [4, 3], (1, 4)), written):
+        x = torch.arange(12.0).reshape(3, 4)
+        agree(call, x)
+        with torch.no_grad():
+            assert torch.equal(torch.compile(call, backend="npusim")(x), call(x))
+
+
 def test_an_inverse_root_by_bits():
     def forward(x):
         y = (0x5F3759DF - (x.view(torch.int32) >> 1)).view(torch.float32)

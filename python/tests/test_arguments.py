@@ -1,9 +1,11 @@
 """Every argument of the package's functions with values of other kinds: from their signatures, so that an argument that
 is added is tested, and one whose kind has no values here fails."""
 
+import enum
 import inspect
 import json
 import math
+import pathlib
 
 import npusim
 import numpy as np
@@ -11,21 +13,32 @@ import pytest
 
 from test_session import X, Y, add_ir, counter_ir  # noqa: F401
 
-NOT_TEXT = [1, b"cpu", ["cpu"], 1.5]
-NOT_A_PATH = ["", 1, b"", None, 1.5, ["a"]]
+
+
+class Kind(enum.Enum):
+    ONE = 1
+    CPU = "cpu"
+
+
+NOT_TEXT = [1, b"cpu", ["cpu"], 1.5, np.array("cpu"), np.bytes_(b"cpu"), Kind.CPU, pathlib.Path("cpu"), bytearray(b"cpu")]
+NOT_A_PATH = ["", 1, b"", None, 1.5, ["a"], np.array("a"), np.bytes_(b"a"), Kind.CPU, bytearray(b"a"), pathlib.Path("a\0b")]
+# Of one element, or of none that is a number.
+NOT_A_NUMBER = [np.array([1]), np.array([[0.5]]), np.array("1"), np.array(True), np.bool_(True), np.complex64(1), np.array(1j), Kind.ONE]
+NOT_TRUTH = [np.bool_(True), np.array(True), np.int64(1), Kind.ONE, {}.keys()]
+NO_DIMENSIONS = [np.array(1), np.array(1.5), np.array("all"), np.array(None), np.int64(1), Kind.ONE, bytearray(b"1"), memoryview(b"1")]
 BAD = {
     "str": [*NOT_TEXT, None, "no such"],
     "str | None": [*NOT_TEXT, "no such", ""],
-    "bool": [0, 1, "yes", None, 2.0],
-    "bool | None": [0, 1, "yes"],
-    "int": ["1", 1.0, 1.5, None, -1, 2**70, math.nan, True, b"1", [1], np.float32(1)],
-    "int | float": ["1", 1.5, None, -1, 2**70, math.nan, math.inf, True, b"1", [1]],
-    "int | None": ["1", 1.0, 1.5, -1, 2**70, math.nan, True, [1]],
-    "float | None": ["1", math.nan, math.inf, -math.inf, -1, 1e9, b"1", [1], 1j],
-    "Sequence[int]": ["12", 1, None, [1.5], [-1], [2**70], {"a": 1}, [None], ["1"], [10**6]],
+    "bool": [0, 1, "yes", None, 2.0, *NOT_TRUTH],
+    "bool | None": [0, 1, "yes", *NOT_TRUTH],
+    "int": ["1", 1.0, 1.5, None, -1, 2**70, math.nan, True, b"1", [1], np.float32(1), *NOT_A_NUMBER],
+    "int | float": ["1", 1.5, None, -1, 2**70, math.nan, math.inf, True, b"1", [1], *NOT_A_NUMBER],
+    "int | None": ["1", 1.0, 1.5, -1, 2**70, math.nan, True, [1], *NOT_A_NUMBER],
+    "float | None": ["1", math.nan, math.inf, -math.inf, -1, 1e9, b"1", [1], 1j, *NOT_A_NUMBER],
+    "Sequence[int]": ["12", 1, None, [1.5], [-1], [2**70], {"a": 1}, [None], ["1"], [10**6], *NO_DIMENSIONS],
     "Callable[[str], None] | None": [1, "print", []],
     "Callable[[int], None] | None": [1, "print", []],
-    "Iterable[str]": [1, [1], b"all", {"all": 1}, None, ["no such"], [""]],
+    "Iterable[str]": [1, [1], b"all", {"all": 1}, None, ["no such"], [""], *NO_DIMENSIONS],
     "Mapping[str, Any] | None": [1, [1], {"x": object()}, {"no_such_key": 1}, {"max_rank": -1}],
     "Mapping[str, Any] | Path_ | None": [1, [1], {"x": object()}, {"no_such_key": 1}, "", "no such file", b"x"],
     "Path_": NOT_A_PATH,

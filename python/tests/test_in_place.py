@@ -530,3 +530,55 @@ def test_running_statistics_of_images(images, sizes, how):
         found = session.run(x).values()
         for one, want in zip(found, reference(x)):  # states are behind the outputs
             assert np.allclose(one, want.detach().numpy(), rtol=1e-4, atol=1e-5), run
+
+
+TURNED = {
+    "turned": lambda z: z.t(),
+    "columns": lambda z: z.t()[1:],
+    "deep": lambda z: z.view(2, 2, 6).permute(2, 0, 1).flatten(1),
+    "every other": lambda z: z[::2].t(),
+}
+SHOWN = {"a line": lambda z: z.view(-1), "other rows": lambda z: z.view(2, 12), "a part": lambda z: z[1:].view(3, 3, 2)}
+
+
+def turned_writers():
+    """Ways to write that take a tensor of any shape and a mask of it."""
+    index = torch.tensor([1])
+    return {
+        **{name: lambda v, m, name=name: getattr(v, name)() for name in ("relu_", "zero_", "neg_", "cos_", "sigmoid_")},
+        **{name: lambda v, m, name=name: getattr(v, name)(0) for name in ("cumsum_", "cumprod_", "tril_", "triu_")},
+        **{name: lambda v, m, name=name: getattr(v, name)(m) for name in ("add_", "mul_", "copy_", "lt_")},
+        "masked_fill_": lambda v, m: v.masked_fill_(m, 0.5),
+        "masked_fill_ of a row": lambda v, m: v.masked_fill_(m[:, :1], 0.5),
+        "mask": lambda v, m: v.__setitem__(m, 0.5),
+        "index": lambda v, m: v.__setitem__(index, 0.5),
+        "index_fill_": lambda v, m: v.index_fill_(0, index, 0.5),
+        "index_copy_": lambda v, m: v.index_copy_(0, index, v[:1] * 2),
+        "index_add_": lambda v, m: v.index_add_(1, index, v[:, :1] * 2),
+        "scatter_": lambda v, m: v.scatter_(0, m.long(), 0.5),
+        "clamp_": lambda v, m: v.clamp_(-0.5, 0.5),
+        "addcmul_": lambda v, m: v.addcmul_(v * 1, m + 0.5),
+        "where": lambda v, m: v.copy_(torch.where(m, v, 2.0)),
+        "lerp_": lambda v, m: v.lerp_(m + 0.0, 0.5),
+    }
+
+
+@pytest.mark.parametrize("write", turned_writers())
+def test_what_was_written_turned_is_shown_as_it_lies(write):
+    """A view that needs no copy in eager PyTorch needs none because of the order in which something else was written."""
+    numbers = torch.Generator().manual_seed(3)
+    x = torch.randn(4, 6, generator=numbers)
+    masks = [torch.rand(turned(x).shape, generator=numbers) > 0.5 for turned in TURNED.values()]
+    change = turned_writers()[write]
+
+    def call(m, x, *masks):
+        shown = []
+        for turned, mask in zip(TURNED.values(), masks):
+            y = x + 1
+            change(turned(y), mask)
+            shown += [show(y) for show in SHOWN.values()]
+            change(turned(x), mask)
+        return *shown, x.view(-1)
+
+    text = wrong(CallsWithSelf(call), [x, *masks])
+    assert not text, text

@@ -1,7 +1,14 @@
 """Every public function and method with values that no argument should get: one clear error of npusim, or it works; never
 what Python, NumPy or PyTorch say from the inside."""
 
+import array
+import collections
+import decimal
+import enum
+import fractions
 import inspect
+import pathlib
+import sys
 
 import npusim
 import numpy as np
@@ -23,6 +30,43 @@ class Hostile:
         return 5
 
 
+class Kind(enum.Enum):
+    ONE = 1
+    CPU = "cpu"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+def without_dimensions():
+    """Arrays and tensors of one element, and NumPy's scalars."""
+    numbers = [True, 1, -1, 1.5, float("nan"), 2j, "cpu", b"cpu", None]
+    found = [np.array(number, object if number is None else None) for number in numbers]
+    found += [np.bool_(True), np.int64(1), np.float64(0.5), np.complex64(1j), np.str_("no such"), np.bytes_(b"cpu")]
+    found += [np.datetime64("2020-01-01"), np.timedelta64(1), np.void(b"ab"), np.array([1]), np.array([0.5]), np.array([[1]])]
+    if torch := sys.modules.get("torch"):
+        found += [torch.tensor(number) for number in (True, 1, 1.5, 2j)] + [torch.tensor([1]), torch.ones(1, 1)]
+        found += [torch.tensor(1, device="meta"), torch.Size([1]), torch.float32]
+    return found
+
+
+def one_after_the_other():
+    """What gives its elements once, or in no order of its own."""
+    known = {"x": X, "y": 1}
+    found = [(v for v in (1, 2)), (v for v in ("a", None)), iter([]), map(int, "12"), zip("a", "b"), enumerate("a")]
+    found += [known.keys(), known.values(), known.items(), collections.deque([1]), array.array("i", [1]), frozenset("a")]
+    return [*found, collections.OrderedDict(x=1), collections.ChainMap({"x": 1}), bytearray(b"cpu"), memoryview(b"cpu")]
+
+
+def places():
+    """Paths of other kinds than a file that is there. All of them lead into the folder of the test: functions write there."""
+    pathlib.Path("folder").mkdir(exist_ok=True)
+    pathlib.Path("file").write_bytes(b"no program")
+    names = ("", "no such", "folder", "file", "file/below", "a\0b", "\udcff", "a" * 300)
+    return [*map(pathlib.Path, names), pathlib.PurePosixPath("folder"), pathlib.PureWindowsPath("a")]
+
+
 def values():
     read_only = X.copy()
     read_only.flags.writeable = False
@@ -33,6 +77,8 @@ def values():
         set(), object(), Hostile(), int, lambda: 1, X, X.T, X[::-1], X.astype(">f4"), X.astype(object), X.astype("U3"),
         X.astype("complex64"), read_only, masked, np.float32(1), np.zeros((2, 3, 0), "float32"),
         np.zeros(3, [("a", "f4")]), range(3),
+        1j, decimal.Decimal("1.5"), fractions.Fraction(1, 2), ..., NotImplemented, Kind.ONE, Kind.CPU, Kind, Number.ONE,
+        *without_dimensions(), *one_after_the_other(), *places(),
     ]  # fmt: skip
 
 
@@ -41,6 +87,11 @@ def names_of(function, skipped):
 
 
 REFUSED = (npusim.UsageError, npusim.BadInputError, npusim.UnsupportedError)
+
+
+def words_for(name):
+    """How a message names an argument: by its own name, as the command line spells it, or one of several."""
+    return name, name.replace("_", "-"), name.removesuffix("s"), {"ir": "model"}.get(name, name)
 
 
 def search(title, function, right, call=None, skipped=()):
@@ -57,6 +108,8 @@ def search(title, function, right, call=None, skipped=()):
                 text = str(error)
                 assert text and all(line.isprintable() for line in text.split("\n")), (title, name, type(value))
                 text.encode()
+                if isinstance(error, npusim.UsageError) and not any(word in text for word in words_for(name)):
+                    failures.append(f"{title}({name}=…) is not named: {text[:200]}")
                 for problem in error.problems:
                     f"{problem.where}{problem.reason}".encode()
             except Exception as error:
@@ -69,7 +122,8 @@ failures: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def no_failures():
+def no_failures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     failures.clear()
     yield
     assert not failures, "\n".join(failures)
@@ -89,8 +143,7 @@ def spread(function):
     return call
 
 
-def test_every_function(program, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_every_function(program):
     session = npusim.Session(program)
     inputs = {"x": X, "y": Y}
     search("compile", npusim.compile, {"model": add_ir(), "dtype": "float32"})
@@ -154,13 +207,12 @@ def test_every_text_function(tinyqwen):
     search("Tokenizer.token_id", npusim.Tokenizer.token_id, {}, tokenizer.token_id)
 
 
-def test_exports(tmp_path, monkeypatch):
+def test_exports(tmp_path):
     torch = pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
     model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
     search("export", npusim.export, {"model": model, "args": (x,)})
     pytest.importorskip("transformers")
-    search("export_llm", npusim.export_llm, {"model": str(tmp_path), "capacity": 8})
+    search("export_llm", npusim.export_llm, {"model": str(tmp_path), "capacity": 256})
 
 
 def strange_tensors():

@@ -263,6 +263,48 @@ def test_inputs_that_overlap(case):
         assert torch.equal(one, other)
 
 
+SEEN = {
+    "itself": lambda b: b,
+    "as a line": lambda b: b.reshape(-1),
+    "the same again": lambda b: b.view_as(b),
+    "a part": lambda b: b[1:],
+    "one": lambda b: b[1],
+    "turned": lambda b: b.t(),
+    "with a dimension": lambda b: b.unsqueeze(0),
+    "expanded": lambda b: b.expand(2, *b.shape),
+    "detached": lambda b: b.detach(),
+    "at an address": lambda b: b.as_strided((2,), (1,)),
+    "a copy": lambda b: b.flip(0),
+}
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_outputs_that_view_inputs_that_overlap(seen, caplog):
+    """AOT autograd takes such views of the memory that the inputs share: elsewhere, or it ends in an assertion."""
+    view = SEEN[seen]
+    lines, table = torch.arange(8.0), torch.arange(24.0).view(6, 4)
+    pairs = (
+        lambda: (lambda y: (y[:4], y[2:]))(lines.clone()),
+        lambda: (lambda y: (y[:4], y[2:]))(table.clone()),
+        lambda: (lambda y: (y[:, :2], y[:, 1:]))(table.clone()),
+        lambda: (lambda y: (y, y[1:]))(table.clone()),
+    )
+    uses = (
+        lambda a, b: (a.mul_(2).sum(), view(b)),
+        lambda a, b: (b.add_(1), view(a)),
+        lambda a, b: [view(b)] if a.mul_(2) is not None else [],
+    )
+    for pair, use in itertools.product(pairs, uses):
+        ours, theirs = pair(), pair()
+        torch.compiler.reset()
+        caplog.clear()
+        found, wanted = torch.compile(use, backend="npusim")(*ours), use(*theirs)
+        for one, other in zip((*found, *ours), (*wanted, *theirs), strict=True):
+            assert torch.equal(one, other) and one.stride() == other.stride()
+            assert one.storage_offset() == other.storage_offset()
+        assert len(said(caplog)) <= 1
+
+
 ORDERS = {
     "row-major": lambda: torch.arange(24.0).view(1, 2, 3, 4),
     "channels last": lambda: torch.arange(24.0).view(1, 2, 3, 4).to(memory_format=torch.channels_last),
