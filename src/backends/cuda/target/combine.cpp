@@ -100,14 +100,15 @@ class CombinedText {
     const std::string_view type = held_type(held);
     const int64_t padded = l_.places | 1, results = warps_ * padded * static_cast<int64_t>(dtype_size(held));
     const int64_t masks = (results + 15) / 16 * 16;
-    shared_bytes_ = masks + warps_ * mask_words * 4;
+    shared_bytes_ = masks + (is_any_order() ? 0 : warps_ * mask_words * 4);
     for (const std::string& statement : follow_text(k_, std::vector<int>{})) t_.add(statement);
     t_.add("extern __shared__ uint4 shared_words[];");
     t_.add(fmt::format("{0}* const results = ({0}*)shared_words;", type));
-    t_.add(fmt::format("unsigned* const masks = (unsigned*)(shared_words + {});", masks / 16));
+    if (!is_any_order()) t_.add(fmt::format("unsigned* const masks = (unsigned*)(shared_words + {});", masks / 16));
     t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
     t_.add(fmt::format("const int first = blockIdx.x * {};", warps_));
-    t_.add(fmt::format("for (int n = threadIdx.x; n < {}; n += {}) masks[n] = 0;", warps_ * mask_words, 32 * warps_));
+    if (!is_any_order())
+      t_.add(fmt::format("for (int n = threadIdx.x; n < {}; n += {}) masks[n] = 0;", warps_ * mask_words, 32 * warps_));
     const auto& element = cuda_dialect.elements[static_cast<size_t>(dtype_of(k_))];
     const bool converts = held != dtype_of(k_);
     const auto as = [&](std::string_view form, const std::string& x) {
@@ -120,7 +121,7 @@ class CombinedText {
     const bool even = l_.lines % warps_ == 0;
     if (!even) t_.open(fmt::format("if (line < {})", l_.lines));
     t_.add(fmt::format("{}* const mine = results + warp * {};", type, padded));
-    t_.add(fmt::format("unsigned* const sharers = masks + warp * {};", mask_words));
+    if (!is_any_order()) t_.add(fmt::format("unsigned* const sharers = masks + warp * {};", mask_words));
     elements();
     if (!even) t_.close();
     t_.add("__syncthreads();");
