@@ -58,6 +58,8 @@ def wrong(calls, caplog):
     bad = []
     for (name, function, arguments), results in zip(calls, found, strict=True):
         expected = called(function, arguments)
+        if expected is None:  # memory that nobody wrote, which was the same when the function was found
+            continue
         try:
             torch.testing.assert_close(results, expected, rtol=1e-4, atol=1e-5, equal_nan=True, check_stride=True)
         except AssertionError as error:
