@@ -183,10 +183,18 @@ int checked_threads(std::string_view what, int64_t count) {
   return static_cast<int>(count);
 }
 
-// OpenMP ends the process where it gets no thread. What is known to be possible stays so, about.
 void reserve_threads(int count) {
+  std::string why;
+  const int given = given_threads(count, &why);
+  if (given < std::min(count, largest_team()))
+    fail(ErrorKind::device, "the machine gives {} of {} threads ({}): ask for fewer, or less for each (OMP_STACKSIZE)",
+         given, count, why);
+}
+
+// OpenMP ends the process where it gets no thread. What is known to be possible stays so, about.
+int given_threads(int count, std::string* why) {
   count = std::min(count, largest_team());
-  if (count <= possible_threads.load()) return;
+  if (count <= possible_threads.load()) return count;
   settle_initial_thread();
   std::mutex all_there;  // which threads wait for
   std::unique_lock hold(all_there);
@@ -201,10 +209,9 @@ void reserve_threads(int count) {
   }
   hold.unlock();
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
-  if (error != 0)
-    fail(ErrorKind::device, "the machine gives {} threads of {} ({}): ask for fewer, or less for each (OMP_STACKSIZE)",
-         threads.size() + 1, count, std::generic_category().message(error));
-  possible_threads = count;
+  if (error != 0 && why) *why = std::generic_category().message(error);
+  possible_threads = static_cast<int>(threads.size()) + 1;
+  return possible_threads;
 }
 
 // A team is then as large as is asked for, but for OMP_THREAD_LIMIT and inside parallel regions.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <type_traits>
 
 #include "npusim/machine.h"
@@ -15,6 +16,8 @@ namespace npusim {
 
 // Throws device where the machine does not give so many threads at once: OpenMP would end the process.
 void reserve_threads(int count);
+// As many as it gives of so many, and why not all.
+int given_threads(int count, std::string* why = nullptr);
 
 // Has parallel work of the calling thread use teams of `count` threads while it lives, or of as many as OpenMP gives at
 // most; 0: of as many as before.

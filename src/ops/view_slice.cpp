@@ -65,7 +65,7 @@ void lower_narrow_tensor(const OpCall& call, Lowering& lowering) {
   std::vector<Coord> at = coordinates(identity_coordinates(self.size()));
   const int from = k.read(lowering.input(call.tensor("self")));
   const Ex start = k.load_broadcast(k.read(lowering.input(call.tensor("start"))));
-  at[dim] = Coord(select(start < 0, start + self[dim], start), k.dim(static_cast<int>(dim)));
+  at[dim] = Coord(k.index(static_cast<int>(dim)) + select(start < 0, start + self[dim], start));
   const Ex x = k.load(from, at);
   k.store(k.write(lowering.output(0)), x);
   k.done("narrow");

@@ -143,11 +143,12 @@ class Contexts {
     };
     bool any = asked_ > 0;
     for (size_t i = 0; i < range.count && !any; ++i) any = shared(i);
-    const int threads = asked_ > 0 ? asked_ : any ? thread_count() : 1;
-    if (threads == 1) return alone();
-    if (!team_) {
-      reserve_threads(threads);
-      team_ = made(threads);
+    if (!any || asked_ == 1) return alone();
+    if (!team_ && asked_ > 0) {
+      reserve_threads(asked_);
+      team_ = made(asked_);
+    } else if (!team_) {
+      team_ = made(given_threads(thread_count()));
     }
     return *team_;
   }
@@ -264,7 +265,10 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> open_device(int) { return std::make_shared<CpuBackend>(); }
+std::shared_ptr<Backend> open_device(int index) {
+  if (index != 0) fail(ErrorKind::usage, "device cpu:{}: there is one, cpu", index);
+  return std::make_shared<CpuBackend>();
+}
 DeviceInfo probe_device() { return {"cpu", describe_cpu(), true}; }
 
 }  // namespace npusim::cpu

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "base/error.h"
+
 namespace npusim::null {
 namespace {
 
@@ -58,7 +60,10 @@ class NullBackend : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> open_device(int) { return std::make_shared<NullBackend>(); }
+std::shared_ptr<Backend> open_device(int index) {
+  if (index != 0) fail(ErrorKind::usage, "device null:{}: there is one, null", index);
+  return std::make_shared<NullBackend>();
+}
 DeviceInfo probe_device() { return {"null", "does nothing, on any machine", true}; }
 
 }  // namespace npusim::null
