@@ -174,8 +174,7 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
     memory.order = at;
   } else {
     const ValueId before = content(memory, writer);
-    const Value& value = value_of(graph_, before);
-    const ValueId updated = add_value(graph_, value.name + "_updated", value.type);
+    const ValueId updated = add_value(graph_, writer + "_updated", TensorType(value_of(graph_, before).type));
     graph_.nodes.push_back(store_node(at, result, before, updated, writer));
     memory.holder = updated;
   }

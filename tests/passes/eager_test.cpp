@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "graph/text.h"
+#include "passes/pass.h"
 #include "passes/run_graph.h"
 
 namespace npusim {
@@ -167,6 +168,22 @@ TEST(EagerMemory, ChangesOfShapeInPlaceWriteNothing) {
       "%s: float32[3] = aten.squeeze_.default(%d)\n%u: float32[3, 1] = aten.unsqueeze_.default(%s, dim=1)\n"
       "%w: float32[3, 1] = aten.mul_.Tensor(%u, 2.0)\noutput %w\noutput %x\n",
       {{0, 2, 4}, {0, 1, 2}});
+}
+
+// What each write makes has a name of its own, not one that grows with their number.
+TEST(EagerMemory, NamesStayShort) {
+  constexpr int writes = 300;
+  std::string text = "graph \"test\"\ninput %x: float32[4]\n%c: float32[4] = aten.clone.default(%x)\n";
+  for (int i = 0; i < writes; ++i)
+    text += fmt::format(
+        "%v{0}: float32[2] = aten.slice.Tensor(%c, dim=0, start={1}, end={2})\n"
+        "%a{0}: float32[2] = aten.add_.Scalar(%v{0}, other=1)\n",
+        i, i % 3, i % 3 + 2);
+  Graph graph = parse_graph(text + "output %c\n");
+  PassContext context;
+  functionalize(graph, context);
+  EXPECT_GT(graph.values.size(), static_cast<size_t>(3 * writes));
+  for (const Value& value : graph.values) EXPECT_LT(value.name.size(), 40U) << value.name;
 }
 
 TEST(EagerMemory, WritingNothingDoesNothing) {
