@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
 from . import _core
-from .arguments import budget, flag, function, instance, mapping, optional_text, texts
+from .arguments import budget, flag, function, instance, mapping, optional_text, refused, texts
 from .arguments import path as _path
 from .arguments import text as _text
 from .arrays import as_array
@@ -296,7 +296,7 @@ def _json(name: str, document: Mapping[str, Any] | Path_ | None) -> str:
 
 
 def _is_methods(model: Any) -> bool:
-    return isinstance(model, Mapping) and "nodes" not in model
+    return isinstance(model, Mapping) and not any(key in model for key in ("nodes", "graph_inputs", "graph_outputs"))
 
 
 def _merged(one: Weights, other: Weights) -> Weights:
@@ -326,4 +326,6 @@ def _exported(
     if isinstance(model, (str, os.PathLike)):
         where = _path("model", model)
         return read_exported(where) if os.path.isdir(where) else where
+    if model is None or isinstance(model, (bool, int, float, bytes, bytearray, list, tuple, set)):  # PyTorch need not be asked
+        raise refused("model", "a torch.nn.Module, an exported program, an IR or the path of one", model)
     return torch_part("torch_export").export(model, args, kwargs)

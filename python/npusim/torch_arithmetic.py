@@ -1,7 +1,9 @@
 """What Python makes of numbers that tensors hold, while a model is traced: numbers that go on as tensors.
 
-PyTorch's tracer follows Python's operators of such numbers. Of what it does not follow it would take the example's number:
-functions of `math`, the larger of two; and it has `//`, powers and truth of fractions in another way than Python."""
+PyTorch's tracer follows Python's operators of such numbers, of fractions as algebra has them: `v - v` is 0 there, and
+`v == v` is true, whatever a run has. So all that is done with a fraction is computed of tensors. Of what the tracer does not
+follow it would take the example's number: functions of `math`, the larger of two; and it has `//`, powers and truth of
+fractions in another way than Python. What asks such a number for its type or its text would find the tracer's."""
 
 from __future__ import annotations
 
@@ -9,11 +11,16 @@ import builtins
 import contextlib
 import functools
 import math
+import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import SymFloat, SymInt, Tensor
+from torch import SymBool, SymFloat, SymInt, Tensor
+
+from .errors import Problem, UnsupportedError
+from .torch_told import is_of_a_library, place
 
 Function = Callable[..., Any]
 UNARY = (
@@ -48,6 +55,8 @@ def _override(pytorchs: Function) -> Function:
                 entered.enter_context(replaced(math, name, _of_item(getattr(math, name))))
             entered.enter_context(replaced(builtins, "max", largest(builtins.max)))
             entered.enter_context(replaced(builtins, "min", smallest(builtins.min)))
+            entered.enter_context(replaced(builtins, "isinstance", _is_instance(builtins.isinstance)))
+            entered.enter_context(replaced(builtins, "print", _printed(builtins.print)))
             yield
 
     return override
@@ -89,6 +98,13 @@ def fraction(number: Any) -> Tensor:
     if isinstance(number, Tensor):
         return number.reshape([]).to(torch.float64)
     return torch.scalar_tensor(number, dtype=torch.float64)
+
+
+def is_held_fraction(value: Any) -> bool:
+    """Whether it is a fraction that a tensor holds, or is made of one: not one that sizes are computed with."""
+    if type(value) is not SymFloat:
+        return False
+    return any(not symbol.is_integer for symbol in getattr(value.node.expr, "free_symbols", ()))
 
 
 def of_numbers(plain: Function, form: Function) -> Function:
@@ -145,9 +161,97 @@ def _methods() -> Iterator[tuple[type, str, Function]]:
             yield of, f"__{name}__", _operator(getattr(of, f"__{name}__"), form, of is SymFloat)
             yield of, f"__r{name}__", _operator(getattr(of, f"__r{name}__"), lambda a, b, form=form: form(b, a), of is SymFloat)
     for of in (SymFloat, SymInt):
+        for name in ("add", "sub", "mul", "truediv"):
+            form = getattr(operator, name)
+            yield of, f"__{name}__", _of_fractions(getattr(of, f"__{name}__"), form)
+            yield of, f"__r{name}__", _of_fractions(getattr(of, f"__r{name}__"), lambda a, b, form=form: form(b, a))
+        for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            yield of, f"__{name}__", _of_fractions(getattr(of, f"__{name}__"), getattr(operator, name))
+    for of in (SymFloat, SymInt, SymBool):
+        for name in ("str", "repr", "format"):
+            yield of, f"__{name}__", _text(getattr(of, f"__{name}__"))
+    yield SymInt, "__round__", _rounded(SymInt.__round__)
+    for of in (SymFloat, SymInt):
         yield of, "__divmod__", lambda self, other: (self // other, self % other)
         yield of, "__rdivmod__", lambda self, other: (other // self, other % self)
     yield SymFloat, "__bool__", lambda self: builtins.bool(self != 0.0)
+
+
+def _of_fractions(plain: Function, form: Function) -> Function:
+    """Of whole numbers as it is: sizes are computed with them. Where the model computes or asks: PyTorch does so with what it
+    was given, to choose its way."""
+
+    @functools.wraps(plain)
+    def method(self: Any, other: Any) -> Any:
+        held = is_held_fraction(self) or is_held_fraction(other)
+        if held and _is_number(other) and _is_the_models(sys._getframe(1)):
+            return form(fraction(self), fraction(other)).item()
+        return plain(self, other)
+
+    return method
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, SymInt, SymFloat))
+
+
+def _rounded(plain: Function) -> Function:
+    """To tens, hundreds, …: PyTorch leaves whole numbers as they are."""
+
+    @functools.wraps(plain)
+    def method(self: Any, digits: int | None = None) -> Any:
+        if digits is None or digits >= 0:
+            return plain(self, digits)
+        step = 10**-digits
+        number = torch.scalar_tensor(self, dtype=torch.int64)
+        below = torch.floor_divide(number, step)
+        twice = (number - below * step) * 2
+        up = (twice > step) | ((twice == step) & (below % 2 == 1))
+        return ((below + up.to(torch.int64)) * step).item()
+
+    return method
+
+
+# ---- what a number is, and its text
+
+EXAMPLES: dict[type, Any] = {SymFloat: 0.0, SymInt: 0, SymBool: True}  # of the types that Python has
+
+
+def _is_the_models(frame: Any) -> bool:
+    return not _is_a_librarys(frame.f_code.co_filename)
+
+
+_is_a_librarys = functools.lru_cache(maxsize=None)(is_of_a_library)
+
+
+def _is_instance(plain: Function) -> Function:
+    """For the model a number that a tensor holds is of the type that Python's own is."""
+
+    def function(value: Any, kinds: Any) -> bool:
+        example = EXAMPLES.get(type(value))
+        if example is None or plain(value, kinds) or not _is_the_models(sys._getframe(1)):
+            return plain(value, kinds)
+        return plain(example, kinds)
+
+    return function
+
+
+def _text(plain: Function) -> Function:
+    """A program has none: what the model does with it would be decided by the tracer's name for the number."""
+
+    @functools.wraps(plain)
+    def method(self: Any, *form: Any) -> str:
+        if _is_the_models(sys._getframe(1)) and not getattr(self.node, "is_constant", lambda: False)():
+            what = "asks for the text of a number that a tensor holds: a program has no text. print() of the number is fine"
+            raise UnsupportedError([Problem(place() or "the model", what)])
+        return plain(self, *form)
+
+    return method
+
+
+def _printed(plain: Function) -> Function:
+    """Numbers that tensors hold as the tracer names them."""
+    return lambda *values, **how: plain(*(str(v) if type(v) in EXAMPLES else v for v in values), **how)
 
 
 def _power(base: Any, exponent: Any) -> Tensor:

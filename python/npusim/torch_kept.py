@@ -14,6 +14,8 @@ from torch._subclasses import FakeTensor
 # What tracing changes, or what holds no values of a model.
 OPAQUE = (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 OWN = ("_parameters", "_buffers", "_modules")  # a module's own, whose changes the program has
+WEIGHTS_OF_RNN = "_flat_weights"  # PyTorch's recurrent layers have theirs in a list too
+PLAIN = (bool, int, float, str, type(None))
 
 
 class Kept:
@@ -59,17 +61,18 @@ class Kept:
         return [(where, held)] if isinstance(held, dict) and not _is_of_the_machine(value) else []
 
     def changed(self) -> list[str]:
-        """Attributes that hold what is being traced, and did not."""
+        """Attributes that hold what is being traced, and did not, and those that had another number, truth or text."""
         found = [
             _of(where, key)
             for where, value, items in self.dicts
             if not where.endswith(OWN)
             for key, element in value.items()
-            if (key not in items or items[key] is not element) and _is_traced(element)
+            if (key not in items or items[key] is not element) and key != WEIGHTS_OF_RNN
+            if _is_traced(element) or (key in items and _is_other(items[key], element))
         ]
         for where, value, elements in self.lists:
             if len(value) != len(elements) or any(a is not b for a, b in zip(value, elements)):
-                found += [where] if any(map(_is_traced, value)) else []
+                found += [where] if any(map(_is_traced, value)) and not where.endswith(WEIGHTS_OF_RNN) else []
         return [name.removeprefix(".") for name in found]
 
     def put_back(self) -> None:
@@ -112,6 +115,10 @@ def _is_of_the_machine(value: Any) -> bool:
     return module in ("builtins", "logging", "threading", "_thread", "functools") or (
         module == "torch" and not isinstance(value, torch.nn.Module)
     )
+
+
+def _is_other(before: Any, now: Any) -> bool:
+    return type(now) in PLAIN and (type(before) is not type(now) or before != now)
 
 
 def _is_traced(value: Any) -> bool:

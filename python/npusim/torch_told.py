@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,9 @@ def told(error: Exception, name: str, followed: BaseException | None = None) -> 
     what, ours, at = _what(error), _models(frames), _at(frames)
     if not any(_is_the_tracers(frame.filename) for frame in frames):
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
-    if ours and frames[-1] == ours[-1]:
+    if ours and frames[-1] == ours[-1] and re.search(r"'Sym(Int|Float|Bool)'", what):
+        reason = f"asks{at} for what a number that a tensor holds has not while it is traced ({what}): compute with the tensor"
+    elif ours and frames[-1] == ours[-1]:
         reason = f"its forward() raises {what}{at}. Call it with these arguments in eager PyTorch first"
     else:
         reason = (

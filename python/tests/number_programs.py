@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from math import exp as exponential
 from math import sqrt
@@ -111,4 +112,36 @@ CALLS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
     "whole numbers": lambda x, s: (I * s, I + s, I // (abs(s) + 0.37), (x > 0) * s),
     "renorm": lambda x, s: x.renorm(2, 0, abs(s) + 0.1),
     "returned": lambda x, s: (x * 2, s, {"s": abs(s) + 1}),
+}
+
+
+def chosen(holds: Callable[[Any], Any]) -> Callable[[torch.Tensor, Any], Any]:
+    return lambda x, v: x * 2 if holds(v) else x * 3
+
+
+# Of a tensor and its sum v: what algebra says of them is not so for every fraction.
+NOT_ALGEBRA: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "v - v": lambda x, v: x + (v - v),
+    "v * 0": lambda x, v: x + v * 0,
+    "0 / v": lambda x, v: x + 0.0 / (v + 1.0),
+    "v + 1e16 - 1e16": lambda x, v: x * ((v + 1e16) - 1e16),
+    "1e16 - (1e16 - v)": lambda x, v: x * (1e16 - (1e16 - v)),
+    "(v * 1e308) * 1e-308": lambda x, v: x * ((v * 1e308) * 1e-308),
+    "v / 3 * 3 - v": lambda x, v: x * (v / 3 * 3 - v + 1),
+    "a whole number beside it": lambda x, v: x * (x.argmax().item() + v) - v * x.argmax().item() / 3,
+    "v != v": chosen(lambda v: v != v),
+    "v == v": chosen(lambda v: v == v),
+    "abs(v) < inf": chosen(lambda v: abs(v) < math.inf),
+    "abs(v) + 1 == inf": chosen(lambda v: abs(v) + 1 == math.inf),
+    "v + 1 > v": chosen(lambda v: v + 1 > v),
+    "v * v >= 0": chosen(lambda v: v * v >= 0),
+    "abs(v) >= 0": chosen(lambda v: abs(v) >= 0),
+    "v - v == 0": chosen(lambda v: v - v == 0),
+    "v + 1e16 - 1e16 == v": chosen(lambda v: (v + 1e16) - 1e16 == v),
+    "0 < v < 5": chosen(lambda v: 0.0 < v < 5.0),
+    "v < 2 or v > 5": chosen(lambda v: v < 2 or v > 5),
+    "a float": chosen(lambda v: isinstance(v, float)),
+    "no int": chosen(lambda v: isinstance(v, int)),
+    "a number": chosen(lambda v: isinstance(v, (str, numbers.Number))),
+    "a list of kinds": lambda x, v: x * sum(3.0 for one in (v, 1.0, 2) if isinstance(one, float)),
 }

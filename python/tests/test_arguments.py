@@ -225,3 +225,17 @@ def test_the_export_verb_says_one_line(words, monkeypatch, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
     assert said.err[:-1].isprintable() and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("key", ["nodes", "graph_inputs", "graph_outputs", "weights"])
+def test_an_ir_without_a_part_is_named(key):
+    ir = add_ir()
+    del ir[key]
+    with pytest.raises(npusim.BadInputError, match=key):
+        npusim.compile(ir)
+
+
+@pytest.mark.parametrize("model", [None, 3, 1.5, True, b"x", bytearray(b"x"), [], (), {1}])
+def test_what_is_no_model_is_refused_without_pytorch(model):
+    with pytest.raises(npusim.UsageError, match="model: expected a torch.nn.Module, an exported program, an IR"):
+        npusim.compile(model)

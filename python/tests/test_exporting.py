@@ -130,6 +130,30 @@ def test_what_forward_sets_is_told():
     assert told(nn.Linear(4, 4), (X,))[1] == []
 
 
+@pytest.mark.parametrize("before, now", [(True, False), (0, 1), (0.5, 0.25), (None, 3), ("a", "b"), (True, 1)])
+def test_plain_values_that_forward_sets_are_told(before, now):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = nn.Linear(4, 4)
+            self.part.now, self.same, self.listed = before, now, [before]
+
+        def forward(self, x):
+            y = self.part(x) * (2.0 if self.part.now == before else 3.0)
+            self.part.now, self.same = now, now
+            return y
+
+    model = Counts()
+    _, texts = told(model, (X,))
+    assert len(texts) == 1 and "forward() sets part.now: a program" in texts[0]
+    assert model.part.now is before
+
+
+def test_recurrent_layers_set_nothing():
+    assert told(nn.LSTM(4, 4), (X[None],))[1] == []
+    assert told(nn.GRU(4, 4, num_layers=2), (X[None],))[1] == []
+
+
 # ---- train()
 
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import number_programs
 from modules import CallsWithSelf
-from number_programs import CALLS, VALUES
+from number_programs import CALLS, NOT_ALGEBRA, VALUES
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4) + 0.3
 WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -231,3 +231,47 @@ def test_no_other_side_of_a_branch(name: str) -> None:
                 assert i > 0 and "in_line_" in str(error) and "an assertion does not hold" in str(error)
                 continue
             assert np.allclose(found, function(None, x).numpy(), rtol=1e-5, equal_nan=True), x
+
+
+@pytest.mark.parametrize("name", NOT_ALGEBRA)
+def test_fractions_are_no_algebra(name: str) -> None:
+    """Each run gives what eager PyTorch gives, or ends where it takes another way."""
+    form = NOT_ALGEBRA[name]
+    run = session(lambda m, x: form(x, x.sum().item()), torch.tensor([1.0, 3.0]))
+    for values in ([1, 3], [2, 5], [0.25, 0.5], [-1, -2.5], [1e30, 1e30], [1, math.nan], [1, math.inf], [-math.inf, 2], [0, 0]):
+        x = torch.tensor(values, dtype=torch.float32)
+        wanted = form(x, x.sum().item()).numpy()
+        try:
+            found = run.run(x)["output"]
+        except npusim.BadInputError:
+            assert values != [1, 3] and name.startswith(("v", "abs", "0 <"))
+            continue
+        assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True), values
+
+
+def test_whole_numbers_are_rounded_to_tens() -> None:
+    run = session(lambda m, x: x * round(x.sum().item(), -1) + round(x[0].item(), -2), torch.tensor([3, 14]))
+    for values in ([3, 14], [20, 6], [25, 0], [-15, 0], [15, 20], [-150, 5], [250, 0], [350, -1]):
+        x = torch.tensor(values)
+        assert np.array_equal(run.run(x)["output"], (x * round(x.sum().item(), -1) + round(x[0].item(), -2)).numpy()), values
+
+
+@pytest.mark.parametrize("form", [str, repr, "{}".format, "{:.2f}".format, lambda v: f"{v}", lambda v: f"{v!r:>5}"])
+@pytest.mark.parametrize("read", [torch.Tensor.sum, torch.Tensor.argmax])
+def test_a_program_has_no_text(form: Callable[[Any], str], read: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def function(m: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * len(form(read(x).item()))
+
+    with pytest.raises(npusim.UnsupportedError, match="asks for the text of a number that a tensor holds"):
+        exported(function, torch.tensor([1.0, 3.0]))
+
+
+def test_numbers_may_be_printed(capsys: Any) -> None:
+    def function(m: Any, x: torch.Tensor) -> torch.Tensor:
+        v = x.sum().item()
+        print("sum:", v, sep=" ")
+        return x * v
+
+    run = session(function, torch.tensor([1.0, 3.0]))
+    assert capsys.readouterr().out.startswith("sum: ")
+    assert np.array_equal(run.run(torch.tensor([2.0, 5.0]))["output"], [14, 35])
