@@ -167,9 +167,9 @@ def _methods() -> Iterator[tuple[type, str, Function]]:
             yield of, f"__r{name}__", _of_fractions(getattr(of, f"__r{name}__"), lambda a, b, form=form: form(b, a))
         for name in ("eq", "ne", "lt", "le", "gt", "ge"):
             yield of, f"__{name}__", _of_fractions(getattr(of, f"__{name}__"), getattr(operator, name))
-    for of in (SymFloat, SymInt, SymBool):
+    for of, kind in ((SymFloat, float), (SymInt, int), (SymBool, bool)):
         for name in ("str", "repr", "format"):
-            yield of, f"__{name}__", _text(getattr(of, f"__{name}__"))
+            yield of, f"__{name}__", _text(getattr(of, f"__{name}__"), name, kind)
     yield SymInt, "__round__", _rounded(SymInt.__round__)
     for of in (SymFloat, SymInt):
         yield of, "__divmod__", lambda self, other: (self // other, self % other)
@@ -236,15 +236,18 @@ def _is_instance(plain: Function) -> Function:
     return function
 
 
-def _text(plain: Function) -> Function:
-    """A program has none: what the model does with it would be decided by the tracer's name for the number."""
+def _text(plain: Function, name: str, kind: type) -> Function:
+    """The tracer's name for the number would decide what the model does with its text. That of a whole number is the
+    example's, which a run has to have too; of a fraction, of which no run repeats the last digits, there is none."""
 
     @functools.wraps(plain)
     def method(self: Any, *form: Any) -> str:
-        if _is_the_models(sys._getframe(1)) and not getattr(self.node, "is_constant", lambda: False)():
-            what = "asks for the text of a number that a tensor holds: a program has no text. print() of the number is fine"
-            raise UnsupportedError([Problem(place() or "the model", what)])
-        return plain(self, *form)
+        if not _is_the_models(sys._getframe(1)) or getattr(self.node, "is_constant", lambda: False)():
+            return plain(self, *form)
+        if kind is not float:
+            return getattr(kind, f"__{name}__")(kind(self), *form)
+        what = "asks for the text of a fraction that a tensor holds: a program has none. print() of the number is fine"
+        raise UnsupportedError([Problem(place() or "the model", what)])
 
     return method
 
