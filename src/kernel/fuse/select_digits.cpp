@@ -65,8 +65,9 @@ class Selector {
   Unfused run() {
     make_keys();
     make_zeros();
-    for (int shift = key_bits_ - digit_bits; shift >= 0; shift -= digit_bits) find_digit(false, shift);
-    for (int shift = place_bits_ - digit_bits; shift >= 0; shift -= digit_bits) find_digit(true, shift);
+    for (const bool of_place : {false, true})
+      for (int shift = (of_place ? place_bits_ : key_bits_) - digit_bits; shift >= 0; shift -= digit_bits)
+        take(of_place, shift, count(of_place, shift));
     return std::move(steps_.unfused);
   }
 
@@ -99,7 +100,6 @@ class Selector {
 
   void make_zeros() {
     KernelBuilder k(steps_.of_rows(digits));
-    std::vector<int> values;
     for (int n = 0; n < (key_bits_ + place_bits_) / digit_bits; ++n) {
       zeros_.push_back(steps_.add_scratch(k.space(), DType::i32));
       k.store(k.output({DType::i32, k.space()}), k.integer(0));
@@ -119,8 +119,6 @@ class Selector {
     }
     Ex of_row(int value) { return k.load(input(value, {DType::i64, steps.rows}), steps.row_of(k)); }
   };
-
-  void find_digit(bool of_place, int shift) { take(of_place, shift, count(of_place, shift)); }
 
   // How many elements have which digit, among those that have what is found.
   int count(bool of_place, int shift) {
