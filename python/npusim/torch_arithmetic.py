@@ -104,7 +104,7 @@ def is_held_fraction(value: Any) -> bool:
     """Whether it is a fraction that a tensor holds, or is made of one: not one that sizes are computed with."""
     if type(value) is not SymFloat:
         return False
-    return any(not symbol.is_integer for symbol in getattr(value.node.expr, "free_symbols", ()))
+    return any(not symbol.is_integer for symbol in getattr(getattr(value.node, "expr", None), "free_symbols", ()))
 
 
 def of_numbers(plain: Function, form: Function) -> Function:
@@ -218,10 +218,11 @@ EXAMPLES: dict[type, Any] = {SymFloat: 0.0, SymInt: 0, SymBool: True}  # of the 
 
 
 def _is_the_models(frame: Any) -> bool:
-    return not _is_a_librarys(frame.f_code.co_filename)
-
-
-_is_a_librarys = functools.lru_cache(maxsize=None)(is_of_a_library)
+    """Code from a string may be the model's, or what Python writes for a dataclass of PyTorch's."""
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
+    if file == "<string>":
+        return module.partition(".")[0] not in ("torch", "npusim")
+    return not is_of_a_library(file)
 
 
 def _is_instance(plain: Function) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import traceback
 from pathlib import Path
@@ -23,6 +24,7 @@ TRAINED: dict[Any, tuple[str, str]] = {
     ATEN.scaled_dot_product_attention: ("dropout_p", "drops elements"),
 }
 NAMED = 5  # modules that a warning names
+TYPED = ("<stdin", "<ipython", "<python-input", "<console")  # code of no file that is somebody's own
 
 
 def trained_text(program: torch.export.ExportedProgram, model: torch.nn.Module) -> str:
@@ -122,9 +124,12 @@ def _is_the_tracers(file: str) -> bool:
     return any(folder / part in Path(file).parents for part in ("export", "_export"))
 
 
+@functools.cache
 def is_of_a_library(file: str) -> bool:
-    """Whether a file is PyTorch's, npusim's or Python's, not the model's."""
+    """Whether a file is PyTorch's, npusim's or Python's, not the model's, which may have been typed into a prompt."""
+    if file.startswith("<"):
+        return not file.startswith(TYPED)
     ours = (Path(torch.__file__).parent, Path(__file__).parent, Path(traceback.__file__).parent)
     path = Path(file)
     inside = any(folder in path.parents for folder in ours[:2])
-    return inside or file.startswith("<") or (ours[2] in path.parents and "site-packages" not in file)
+    return inside or (ours[2] in path.parents and "site-packages" not in file)

@@ -249,6 +249,16 @@ def test_fractions_are_no_algebra(name: str) -> None:
         assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True), values
 
 
+@pytest.mark.parametrize("file", ["<stdin>", "<string>", "<ipython-input-3-0ab>", "<python-input-2>", "<console>", "model.py"])
+def test_a_model_may_be_typed(file: str) -> None:
+    names: dict[str, Any] = {}
+    source = "def f(m, x):\n    v = x.sum().item()\n    return x * 2 + (v - v) if isinstance(v, float) else x\n"
+    exec(compile(source, file, "exec"), names)
+    run = session(names["f"], torch.tensor([1.0, 3.0]))
+    for x in (torch.tensor([1.0, 3.0]), torch.tensor([2.0, math.inf])):
+        assert np.array_equal(run.run(x)["output"], names["f"](None, x).numpy(), equal_nan=True)
+
+
 def test_whole_numbers_are_rounded_to_tens() -> None:
     run = session(lambda m, x: x * round(x.sum().item(), -1) + round(x[0].item(), -2), torch.tensor([3, 14]))
     for values in ([3, 14], [20, 6], [25, 0], [-15, 0], [15, 20], [-150, 5], [250, 0], [350, -1]):
