@@ -25,8 +25,8 @@ constexpr ConfigRange ranges[] = {
 std::span<const ConfigRange> config_ranges() { return ranges; }
 
 std::string range_problem(const ConfigRange& range, int64_t value) {
-  const bool power = (value & (value - 1)) == 0;
-  if (value >= range.low && value <= range.high && (power || !range.power_of_two)) return {};
+  const auto power = [&] { return (value & (value - 1)) == 0; };
+  if (value >= range.low && value <= range.high && (!range.power_of_two || power())) return {};
   return fmt::format("{}: expected {} from {} to {}, found {}", range.key,
                      range.power_of_two ? "a power of two" : "an integer", range.low, range.high, value);
 }

@@ -32,7 +32,6 @@ void place_locals(Program& program, Method& method) {
     Arena& arena = method.arenas[d];
     const auto align = static_cast<uint64_t>(program.devices[d].config.buffer_alignment_bytes);
     base.push_back((arena.bytes + align - 1) / align * align);
-    if (arena.workspace_bytes > 0) arena.bytes = base[d] + arena.workspace_bytes;
     arena.workspace_bytes = 0;
   }
   for (const Step& step : method.steps)
@@ -41,6 +40,8 @@ void place_locals(Program& program, Method& method) {
       if (b.kind != BufferKind::local) continue;
       b.kind = BufferKind::arena;
       b.offset += base[static_cast<size_t>(b.device)];
+      uint64_t& end = method.arenas[static_cast<size_t>(b.device)].bytes;
+      end = std::max<uint64_t>(end, b.offset + stored_bytes(b));
     }
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "program/config_ranges.h"
 #include "program/sample.h"
 #include "program/walk.h"
 
@@ -330,6 +331,16 @@ TEST(Fields, WhatRulesRefuseIsRefused) {
               << sample.model << ": " << rule.field << ", place " << place << ", change " << n;
         }
     }
+  }
+}
+
+TEST(Fields, NumbersOfAConfigAtTheirEnds) {
+  for (const ConfigRange& range : config_ranges()) {
+    EXPECT_EQ(range_problem(range, range.low), "") << range.key;
+    EXPECT_EQ(range_problem(range, range.high), "") << range.key;
+    for (const int64_t value : {INT64_MIN, INT64_MIN + 1, int64_t{-1}, range.low - 1, range.high + 1, INT64_MAX})
+      EXPECT_NE(range_problem(range, value), "") << range.key << ' ' << value;
+    EXPECT_EQ(range_problem(range, 3).empty(), !range.power_of_two) << range.key;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "npusim/session.h"
 #include "program/sample.h"
+#include "program/without_code.h"
 
 namespace npusim {
 namespace {
@@ -58,6 +59,21 @@ TEST(Memory, ArenasEndWhereTheirBuffersDo) {
   Program workspace = chain({0, 64, 128});
   workspace.methods[0].arenas[0].workspace_bytes = uint64_t{3} << 30;
   EXPECT_EQ(check_program(workspace).size(), 1u);
+}
+
+// A workspace may be padded, and so empty of buffers; none of it becomes memory that nothing needs.
+TEST(Memory, WithoutCodeArenasEndWhereTheirBuffersDo) {
+  for (const uint64_t workspace : {0, 24, 63})
+    for (const bool local : {false, true}) {
+      Program p = chain({0, 64, 128}, 152 + 63);
+      p.methods[0].arenas[0].workspace_bytes = workspace;
+      if (local && workspace < 24) continue;
+      if (local) p.buffers[2].kind = BufferKind::local, p.buffers[2].offset = 0;
+      std::vector<std::string> notes;
+      leave_out_code(p, notes);
+      EXPECT_EQ(check_program(p), Problems{}) << workspace << ' ' << local;
+      EXPECT_EQ(p.methods[0].arenas[0].workspace_bytes, 0u);
+    }
 }
 
 TEST(Memory, BuffersThatNothingNames) {
