@@ -36,8 +36,8 @@ struct Pixel {
 };
 
 constexpr int64_t most_neighbours = 8;
-constexpr int64_t cached_bytes = 512 << 10;  // of an image that is in L2 since it was written
-constexpr int64_t most_channels = 256;       // of neighbours at once: what they read and the weight stay in L1
+constexpr int64_t cached_bytes = 1 << 20;  // of an image that is in L2 since it was written
+constexpr int64_t most_channels = 64;      // of such an image at once: what the next row reads again stays in L1
 
 // Neighbouring float32 pixels of a row, all their channels in [0, channels), and how their sums end. What tap 0 of the
 // first pixel reads may lie before the image: its columns [low_column, high_column), counted from there, are read.
@@ -64,6 +64,8 @@ struct Neighbours {
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
 namespace HWY_NAMESPACE {
+
+using U = hn::RebindToUnsigned<F>;
 
 constexpr int neighbours = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
@@ -161,8 +163,20 @@ void sum_pixels(DType dtype, const Pixel* pixels, int64_t count, int64_t channel
   });
 }
 
+// What stands for a pixel beside the image.
+HWY_ALIGN constexpr float no_pixel[finish_lanes] = {};
+
+// `there` channels of a vector, all of them where it is whole.
+template <bool whole>
+HWY_INLINE VF load_channels(const float* from, int64_t there) {
+  if constexpr (whole) return hn::LoadU(F(), from);
+  if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)  // which touch nothing else
+    return hn::MaskedLoad(hn::FirstN(F(), static_cast<size_t>(there)), F(), from);
+  return load_some<F32>(from, there);
+}
+
 // Adds the bias, applies the activation, adds the residual, and stores `there` of a vector's channels from c on.
-template <int count>
+template <bool whole, int count>
 HWY_INLINE void finish(VF (&sum)[count], const Neighbours& p, int64_t c, int64_t there) {
   constexpr int64_t lanes = finish_lanes;
   const VF bias = hn::LoadU(F(), p.bias + c);
@@ -180,14 +194,14 @@ HWY_INLINE void finish(VF (&sum)[count], const Neighbours& p, int64_t c, int64_t
     const float* residual = p.residual + c;
 #pragma GCC unroll 8
     for (int n = 0; n < count; ++n, residual += p.residual_stride)
-      sum[n] = hn::Add(sum[n], there == lanes ? hn::LoadU(F(), residual) : load_some<F32>(residual, there));
+      sum[n] = hn::Add(sum[n], load_channels<whole>(residual, there));
   }
   const VF low = hn::Set(F(), p.low), high = hn::Set(F(), p.high);
   float* out = p.out + c;
 #pragma GCC unroll 8
   for (int n = 0; n < count; ++n, out += p.out_stride) {
     const VF x = clamp(sum[n], low, high);
-    if (there == lanes) {
+    if constexpr (whole) {
       hn::StoreU(x, F(), out);
     } else {
       HWY_ALIGN float some[lanes];
@@ -197,40 +211,66 @@ HWY_INLINE void finish(VF (&sum)[count], const Neighbours& p, int64_t c, int64_t
   }
 }
 
-// Windows of `taps` columns, `step` columns apart: each column of the image is loaded once for all of them. At an edge
-// columns are left out.
+// A vector of channels of windows of `taps` columns, `step` columns apart: each column of the image is loaded once for
+// all of them. At an edge a column that is not `present`, which only the first and the last can be, adds nothing: its
+// weight is none there, whatever it is.
+template <int taps, int step, int count, bool edge, bool whole>
+HWY_INLINE void sum_vector(const Neighbours& p, const uint32_t* present, int64_t c, int64_t there) {
+  constexpr int64_t lanes = finish_lanes;
+  constexpr int columns = (count - 1) * step + taps;
+  VF sum[count];
+#pragma GCC unroll 8
+  for (int n = 0; n < count; ++n) sum[n] = hn::Zero(F());
+  const float *image_row = p.image + c, *weight_row = p.weight + c;
+#pragma GCC unroll 1
+  for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
+    VF weight[taps];
+#pragma GCC unroll 8
+    for (int t = 0; t < taps; ++t) weight[t] = hn::LoadU(F(), weight_row + t * p.weight_column);
+    const float* image = image_row;
+    if (i >= p.fresh)
+      for (int line = 0; line < count * step * lanes / 16; ++line)
+        __builtin_prefetch(p.image + i * p.row_stride + count * step * (p.column_stride + c) + line * 16, 0, 2);
+#pragma GCC unroll 24
+    for (int j = 0; j < columns; ++j, image += p.column_stride) {
+      const bool may_miss = edge && (j < taps - 1 || j > columns - taps);
+      const VF x = load_channels<whole>(may_miss && present[j] == 0 ? no_pixel : image, there);
+#pragma GCC unroll 8
+      for (int t = 0; t < taps; ++t) {
+        if (j < t || (j - t) % step != 0 || (j - t) / step >= count) continue;
+        const VF w = may_miss ? hn::And(weight[t], hn::BitCast(F(), hn::Set(U(), present[j]))) : weight[t];
+        sum[(j - t) / step] = hn::MulAdd(x, w, sum[(j - t) / step]);
+      }
+    }
+  }
+  finish<whole>(sum, p, c, there);
+}
+
+// The channels that fill no vector, of one window after the other.
+template <int taps, int step>
+HWY_NOINLINE void sum_some(Neighbours p, int count, int64_t c) {
+  for (int n = 0; n < count; ++n) {
+    uint32_t present[taps];
+    for (int j = 0; j < taps; ++j) present[j] = j >= p.low_column && j < p.high_column ? ~0u : 0;
+    sum_vector<taps, step, 1, true, false>(p, present, c, p.channels - c);
+    p.image += step * p.column_stride, p.low_column -= step, p.high_column -= step, p.out += p.out_stride;
+    if (p.residual) p.residual += p.residual_stride;
+  }
+}
+
 template <int taps, int step, int count, bool edge>
 void sum_row(const Neighbours& p) {
   constexpr int64_t lanes = finish_lanes;
   constexpr int columns = (count - 1) * step + taps;
+  uint32_t present[columns];  // all bits or none
+  for (int j = 0; edge && j < columns; ++j) present[j] = j >= p.low_column && j < p.high_column ? ~0u : 0;
   for (int64_t next = 0; next < p.channels; next += lanes) {
     // The last vector begins earlier where it would be partly filled, unless what it adds may be what was stored.
     const int64_t c = p.residual ? next : std::max<int64_t>(0, std::min(next, p.channels - lanes));
-    const int64_t there = std::min(lanes, p.channels - c);
-    VF sum[count];
-#pragma GCC unroll 8
-    for (int n = 0; n < count; ++n) sum[n] = hn::Zero(F());
-    const float *image_row = p.image + c, *weight_row = p.weight + c;
-#pragma GCC unroll 1
-    for (int64_t i = 0; i < p.rows; ++i, image_row += p.row_stride, weight_row += p.weight_row) {
-      VF weight[taps];
-#pragma GCC unroll 8
-      for (int t = 0; t < taps; ++t) weight[t] = hn::LoadU(F(), weight_row + t * p.weight_column);
-      const float* image = image_row;
-      if (i >= p.fresh)
-        for (int line = 0; line < count * step * lanes / 16; ++line)
-          __builtin_prefetch(p.image + i * p.row_stride + count * step * (p.column_stride + c) + line * 16, 0, 2);
-#pragma GCC unroll 24
-      for (int j = 0; j < columns; ++j, image += p.column_stride) {
-        if (edge && (j < p.low_column || j >= p.high_column)) continue;
-        const VF x = there == lanes ? hn::LoadU(F(), image) : load_some<F32>(image, there);
-#pragma GCC unroll 8
-        for (int t = 0; t < taps; ++t)
-          if (j >= t && (j - t) % step == 0 && (j - t) / step < count)
-            sum[(j - t) / step] = hn::MulAdd(x, weight[t], sum[(j - t) / step]);
-      }
-    }
-    finish(sum, p, c, there);
+    if (p.channels - c >= lanes)
+      sum_vector<taps, step, count, edge, true>(p, present, c, lanes);
+    else
+      sum_some<taps, step>(p, count, c);
   }
 }
 
@@ -309,9 +349,9 @@ class DepthwiseStep final : public BoundStep {
     pack_weight(kernel, args, spec);
     if (dtype_ == DType::f32) {
       const int64_t rows = batch_ * static_cast<int64_t>(y_.at.size());
-      shares_ = (channels_ + most_channels - 1) / most_channels;
-      fetches_ = shares_ == 1 && x_.stride == channels_ && spec.input.size() == 2 &&
+      fetches_ = x_.stride == channels_ && spec.input.size() == 2 &&
                  spec.input[0] * spec.input[1] * channels_ * 4 > cached_bytes;
+      shares_ = fetches_ ? 1 : (channels_ + most_channels - 1) / most_channels;
       if (rows % threads_ != 0 && !fetches_)
         shares_ = std::max(shares_, std::min<int64_t>(threads_, weight_row_ / channel_block));
     }
@@ -326,10 +366,10 @@ class DepthwiseStep final : public BoundStep {
         std::fill_n(own, thread_floats_, -0.0f);  // leaves every sum as it is
         if (finish_.bias.data) widen(finish_.bias.dtype, finish_.bias.at(0, 0), channels_, own);
       }
-      const int64_t rows = batch_ * static_cast<int64_t>(y_.at.size());
+      const auto height = static_cast<int64_t>(y_.at.size()), rows = batch_ * height;
       for (int64_t i = rows * shares_ * thread / threads_; i < rows * shares_ * (thread + 1) / threads_; ++i)
-        if (dtype_ == DType::f32)
-          neighbours_of(i / shares_, i % shares_, own);
+        if (dtype_ == DType::f32)  // all rows of an image, of each share of its channels
+          neighbours_of(i / (height * shares_) * height + i % height, i / height % shares_, own);
         else
           for (int64_t c = 0; c < channels_; c += channel_block) row_of(i, c, own);
     });
@@ -432,6 +472,8 @@ std::string refuse_neighbours(const ConvWindows& spec, const Finish& finish) {
   const int64_t taps = spec.kernel.back(), step = spec.stride.back();
   if ((taps != 3 && taps != 5) || step > 2 || spec.dilation.back() != 1)
     return "a float32 image with other windows than of 3 or 5 columns side by side, which oneDNN takes as it is";
+  const int64_t pad = spec.pad_low.back(), end = (spec.output.back() - 1) * step - pad + taps;
+  if (pad >= taps || end - spec.input.back() >= taps) return "windows of float32 that lie beside the image altogether";
   if (finish.out.dtype != DType::f32 || (finish.residual.data && finish.residual.dtype != DType::f32))
     return "a float32 image with a result or residual of another type";
   return {};
