@@ -127,17 +127,15 @@ void narrow(Graph& graph, DType dtype, bool equal_operands) {
   narrow_operands(graph, dtype, equal_operands);
 }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // A weight or constant that is updated is copied first: only the copy can be stored otherwise.
-void copy_updated(Graph& graph) {
+void copy_updated(Graph& graph, const std::set<DType>& own) {
   std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
     for (const KernelArg& arg : node.kernel->args) {
       if (arg.updates < 0) continue;
       ValueId& old = node.inputs[static_cast<size_t>(arg.updates)];
       const ValueSource source = value_of(graph, old).source;
-      if (!is_half(arg.dtype) || (source != ValueSource::weight && source != ValueSource::constant)) continue;
+      if (!own.contains(arg.dtype) || (source != ValueSource::weight && source != ValueSource::constant)) continue;
       const ValueId copy = add_value(graph, value_of(graph, old).name + "_copy", value_of(graph, old).type);
       nodes.push_back(copy_node(graph, old, copy, "copy", &node));
       old = copy;
@@ -146,15 +144,6 @@ void copy_updated(Graph& graph) {
   }
   graph.nodes = std::move(nodes);
   set_producers(graph);
-}
-
-// The 16-bit dtypes of a model that is given to it or stored in them: casts to those are not the model's own wish.
-std::set<DType> own_halves(const Graph& graph) {
-  std::set<DType> found;
-  for (const Value& v : graph.values)
-    if (is_half(v.type.dtype) && (v.source == ValueSource::weight || v.source == ValueSource::input))
-      found.insert(v.type.dtype);
-  return found;
 }
 
 // What stands for each expression where roundings to these dtypes are left out.
@@ -186,26 +175,27 @@ void drop_roundings(Kernel& kernel, const std::set<DType>& dtypes) {
 }
 
 // --dtype float32 of a 16-bit model: everything but its weights and constants is stored wide, inputs and outputs too,
-// and casts to the model's own dtype with them.
+// and casts to the model's own dtype with them. What has another 16-bit dtype has it because the model asks for it.
 void widen(Graph& graph) {
-  if (const std::set<DType> own = own_halves(graph); !own.empty())
-    for (Node& node : graph.nodes) {
-      auto edited = std::make_shared<Kernel>(*node.kernel);
-      drop_roundings(*edited, own);
-      node.kernel = std::move(edited);
-    }
-  copy_updated(graph);
+  const std::set<DType> own = own_halves(graph);
+  if (own.empty()) return;
+  for (Node& node : graph.nodes) {
+    auto edited = std::make_shared<Kernel>(*node.kernel);
+    drop_roundings(*edited, own);
+    node.kernel = std::move(edited);
+  }
+  copy_updated(graph, own);
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {
     const Value& value = graph.values[v];
     wanted[v] = value.type.dtype;
-    if (is_half(value.type.dtype) && value.source != ValueSource::weight && value.source != ValueSource::constant)
+    if (own.contains(value.type.dtype) && value.source != ValueSource::weight && value.source != ValueSource::constant)
       wanted[v] = DType::f32;
   }
   retype_values(graph, wanted);
   for (GraphOutput& output : graph.outputs) {
     const Value& value = value_of(graph, output.value);
-    if (!is_half(value.type.dtype)) continue;  // else a weight or constant
+    if (!own.contains(value.type.dtype)) continue;  // else a weight or constant
     const ValueId wide = add_value(graph, value.name + "_float32", {DType::f32, value.type.shape});
     const int32_t producer = value.producer;
     const Node* node = producer < 0 ? nullptr : &graph.nodes[static_cast<size_t>(producer)];

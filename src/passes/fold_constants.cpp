@@ -2,21 +2,20 @@
 #include <algorithm>
 
 #include "passes/pass.h"
+#include "passes/retype.h"
 
 namespace npusim {
 namespace {
 
 constexpr int64_t largest_folded = 16384;  // elements: the reference evaluates one at a time
 
-// A result that choose_dtype will widen must not be rounded here: it is left to a recipe, which computes it wide.
-bool is_widened(const TensorType& type, const PassContext& context) {
-  return context.dtype == DType::f32 && !context.strict && (type.dtype == DType::f16 || type.dtype == DType::bf16);
-}
-
 }  // namespace
 
 void fold_constants(Graph& graph, PassContext& context) {
   std::vector<bool> dead(graph.nodes.size(), false);
+  // A result that choose_dtype will widen must not be rounded here: it is left to a recipe, which computes it wide.
+  std::set<DType> widened;
+  if (context.dtype == DType::f32 && !context.strict) widened = own_halves(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     if (!node.op || node.in_place || !node.op->record.lower) continue;
@@ -33,7 +32,7 @@ void fold_constants(Graph& graph, PassContext& context) {
     }
     for (ValueId v : node.outputs) {
       const TensorType& type = value_of(graph, v).type;
-      constant = constant && element_count(type.shape) <= largest_folded && !is_widened(type, context);
+      constant = constant && element_count(type.shape) <= largest_folded && !widened.contains(type.dtype);
     }
     if (!constant) continue;
     std::vector<HostTensor> results = evaluate_call(call_of(graph, node), inputs, true);

@@ -23,4 +23,12 @@ void retype_values(Graph& graph, std::vector<DType> wanted) {
   for (size_t v = 0; v < graph.values.size(); ++v) graph.values[v].type.dtype = wanted[v];
 }
 
+std::set<DType> own_halves(const Graph& graph) {
+  std::set<DType> found;
+  for (const Value& v : graph.values)
+    if (is_half(v.type.dtype) && (v.source == ValueSource::weight || v.source == ValueSource::input))
+      found.insert(v.type.dtype);
+  return found;
+}
+
 }  // namespace npusim

@@ -65,8 +65,6 @@ HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu {
 namespace HWY_NAMESPACE {
 
-using U = hn::RebindToUnsigned<F>;
-
 constexpr int neighbours = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
 template <class Type, int vectors, bool part>
@@ -212,10 +210,9 @@ HWY_INLINE void finish(VF (&sum)[count], const Neighbours& p, int64_t c, int64_t
 }
 
 // A vector of channels of windows of `taps` columns, `step` columns apart: each column of the image is loaded once for
-// all of them. At an edge a column that is not `present`, which only the first and the last can be, adds nothing: its
-// weight is none there, whatever it is.
+// all of them. At an edge columns that are not `present`, which only the first and the last can be, are zeros.
 template <int taps, int step, int count, bool edge, bool whole>
-HWY_INLINE void sum_vector(const Neighbours& p, const uint32_t* present, int64_t c, int64_t there) {
+HWY_INLINE void sum_vector(const Neighbours& p, const bool* present, int64_t c, int64_t there) {
   constexpr int64_t lanes = finish_lanes;
   constexpr int columns = (count - 1) * step + taps;
   VF sum[count];
@@ -234,12 +231,11 @@ HWY_INLINE void sum_vector(const Neighbours& p, const uint32_t* present, int64_t
 #pragma GCC unroll 24
     for (int j = 0; j < columns; ++j, image += p.column_stride) {
       const bool may_miss = edge && (j < taps - 1 || j > columns - taps);
-      const VF x = load_channels<whole>(may_miss && present[j] == 0 ? no_pixel : image, there);
+      const VF x = load_channels<whole>(may_miss && !present[j] ? no_pixel : image, there);
 #pragma GCC unroll 8
       for (int t = 0; t < taps; ++t) {
         if (j < t || (j - t) % step != 0 || (j - t) / step >= count) continue;
-        const VF w = may_miss ? hn::And(weight[t], hn::BitCast(F(), hn::Set(U(), present[j]))) : weight[t];
-        sum[(j - t) / step] = hn::MulAdd(x, w, sum[(j - t) / step]);
+        sum[(j - t) / step] = hn::MulAdd(x, weight[t], sum[(j - t) / step]);
       }
     }
   }
@@ -250,8 +246,8 @@ HWY_INLINE void sum_vector(const Neighbours& p, const uint32_t* present, int64_t
 template <int taps, int step>
 HWY_NOINLINE void sum_some(Neighbours p, int count, int64_t c) {
   for (int n = 0; n < count; ++n) {
-    uint32_t present[taps];
-    for (int j = 0; j < taps; ++j) present[j] = j >= p.low_column && j < p.high_column ? ~0u : 0;
+    bool present[taps];
+    for (int j = 0; j < taps; ++j) present[j] = j >= p.low_column && j < p.high_column;
     sum_vector<taps, step, 1, true, false>(p, present, c, p.channels - c);
     p.image += step * p.column_stride, p.low_column -= step, p.high_column -= step, p.out += p.out_stride;
     if (p.residual) p.residual += p.residual_stride;
@@ -262,8 +258,8 @@ template <int taps, int step, int count, bool edge>
 void sum_row(const Neighbours& p) {
   constexpr int64_t lanes = finish_lanes;
   constexpr int columns = (count - 1) * step + taps;
-  uint32_t present[columns];  // all bits or none
-  for (int j = 0; edge && j < columns; ++j) present[j] = j >= p.low_column && j < p.high_column ? ~0u : 0;
+  bool present[columns];
+  for (int j = 0; edge && j < columns; ++j) present[j] = j >= p.low_column && j < p.high_column;
   for (int64_t next = 0; next < p.channels; next += lanes) {
     // The last vector begins earlier where it would be partly filled, unless what it adds may be what was stored.
     const int64_t c = p.residual ? next : std::max<int64_t>(0, std::min(next, p.channels - lanes));
