@@ -296,3 +296,42 @@ def test_numbers_may_be_printed(capsys: Any) -> None:
     run = session(function, torch.tensor([1.0, 3.0]))
     assert capsys.readouterr().out.startswith("sum: ")
     assert np.array_equal(run.run(torch.tensor([2.0, 5.0]))["output"], [14, 35])
+
+
+WRITES = {
+    "fill_": lambda b, v, x: b.fill_(v),
+    "add_": lambda b, v, x: b.add_(x[:2] * v),
+    "copy_": lambda b, v, x: b.copy_(x[:2] + v),
+    "part": lambda b, v, x: b[:1].mul_(v),
+    "index_put_": lambda b, v, x: b.index_put_((torch.tensor([1]),), x[:1] * v),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_branch_that_is_another_leaves_states_as_they_were(write: str, before: bool) -> None:
+    """And is named, whatever is fused with it."""
+
+    class Branches(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("b", torch.ones(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            v = x[0].item()
+            if before:
+                WRITES[write](self.b, v, x)
+            y = x * 2 if v > 1 else x * 3
+            if not before:
+                WRITES[write](self.b, v, x)
+            return y[:2] + self.b
+
+    model = Branches()
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        run = npusim.Session(npusim.compile(model, (torch.tensor([2.0, 1, 3]),), dtype="float32"))
+    for values in ([2.0, 1, 3], [0.5, 1, 3], [3.0, 5, 0]):
+        if values[0] > 1:
+            assert np.allclose(run.run(torch.tensor(values))["output"], model(torch.tensor(values)))
+        else:
+            with pytest.raises(npusim.BadInputError, match=r"node item_\d*_?branch.*in_line_\d+_of"):
+                run.run(torch.tensor(values))

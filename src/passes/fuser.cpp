@@ -54,6 +54,20 @@ std::vector<size_t> Fuser::readers(int value) {
   return list;
 }
 
+namespace {
+
+// An assertion of the model's that does not hold ends a run before something is overwritten, under its own name.
+bool asserts(const Kernel& k) {
+  return std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) {
+    return e.op == ExprOp::require && e.integer == static_cast<int64_t>(Requirement::assertion);
+  });
+}
+bool updates(const Kernel& k) {
+  return std::any_of(k.args.begin(), k.args.end(), [](const KernelArg& a) { return a.updates >= 0; });
+}
+
+}  // namespace
+
 bool Fuser::only_reader(int value, size_t node) {
   if (is_output(value)) return false;
   const auto list = readers(value);
@@ -125,6 +139,7 @@ bool Fuser::inline_into(size_t producer, size_t consumer, int value, bool aligne
   if (device(producer) != device(consumer) ||
       kernels_[producer].kernel.exprs.size() + kernels_[consumer].kernel.exprs.size() > 2 * max_fused_exprs)
     return false;
+  if (asserts(kernel(producer)) && updates(kernel(consumer))) return false;
   auto merged = inline_value(kernels_[consumer], kernels_[producer], value, aligned, options);
   if (!merged || !allowed(*merged, device(consumer))) return false;
   join_names(*merged, kernels_[producer].kernel, kernels_[consumer].kernel);
