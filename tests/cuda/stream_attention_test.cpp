@@ -163,62 +163,67 @@ struct KeysCase {
   }
 };
 
+struct KeysOfThisStep : testing::TestWithParam<const char*> {
+  static KeysCase make(const std::string& name) {
+    KeysCase made;
+    AttentionCase& a = made.attention;
+    const bool several = name == "several" || name == "given_rows" || name == "counted_several";
+    a.queries = 1, a.kv_heads = 2, a.group = name == "norms" ? 7 : 3, a.keys = 96, a.depth = 64, a.columns = 64;
+    a.type = several || name == "wide" ? DType::f16 : DType::bf16;
+    if (several) a.kv_heads = 44, a.keys = 32 * 3 * 6;
+    if (name == "wide") a.kv_heads = 66, a.keys = 32 * 2 * 3, a.columns = 128;
+    made.given_rows = name == "given_rows", made.norms = name == "norms";
+    made.counted = name == "counted" || name == "counted_several";
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(CudaStream, KeysOfThisStep,
+                         testing::Values("one", "several", "wide", "given_rows", "counted", "counted_several", "norms"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // Keys and values come through the ring, in one chunk of each split and in several, of which a mask hides some, leaves
 // some as they are, and takes some apart; this step's row is taken from where it was made, and stands among the others
 // afterwards, also where it is hidden.
-TEST(CudaStream, KeysOfThisStep) {
+TEST_P(KeysOfThisStep, AreTakenFromWhereTheyWereMade) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  KeysCase one, several, wide, given_rows, counted, counted_several, norms;
-  one.attention.kv_heads = 2, one.attention.keys = 96;
-  several.attention.kv_heads = 44, several.attention.keys = 32 * 3 * 6, several.attention.type = DType::f16;
-  wide.attention.kv_heads = 66, wide.attention.keys = 32 * 2 * 3, wide.attention.columns = 128,
-  wide.attention.type = DType::f16;
-  given_rows.attention = several.attention, given_rows.given_rows = true;
-  counted.attention = one.attention, counted.counted = true;
-  counted_several.attention = several.attention, counted_several.counted = true;
-  norms.attention = one.attention, norms.norms = true;
-  for (KeysCase* c : {&one, &several, &wide, &given_rows, &counted, &counted_several, &norms}) {
-    AttentionCase& a = c->attention;
-    SCOPED_TRACE(a.keys);
-    a.queries = 1, a.group = c == &norms ? 7 : 3, a.depth = 64;
-    if (c != &wide) a.columns = 64;
-    if (a.type == DType::f32) a.type = DType::bf16;
-    const Chain chain = c->chain();
-    Launch launch;
-    const std::string text = chain.text_of(launch);
-    EXPECT_NE(text.find("_fed_parts("), std::string::npos);
-    // Rows of one batch for each block: a row of keys, one of values, and of norms the queries.
-    EXPECT_EQ(count_of(text, "const uint2 range = threads_of_batch("), c == &norms ? 3 : 2);
-    std::vector<Chain::Given> all;
-    for (const int64_t place : {int64_t{0}, int64_t{45}, a.keys - 1}) {
-      Chain::Given& given = all.emplace_back();
-      given["x_at"][0] = static_cast<double>(place);
-      given["x_count"][0] = static_cast<double>(place + 1);
-      // Behind the last key there is what must not be read.
-      for (int64_t key = place + 1; c->counted && key < std::min(place + 41, a.keys); ++key)
-        for (int64_t e = 0; e < a.kv_heads * a.depth; ++e)
-          for (const char* name : {"s_k", "s_v"})
-            given[name][static_cast<size_t>(key * a.kv_heads * a.depth + e)] = NAN;
-      for (int64_t key = 0; key < a.keys; ++key) {
-        const int64_t chunk = key / 32;
-        given["x_mask"][static_cast<size_t>(key)] = chunk == 1 || (chunk % 7 == 5 && c != &one) ? -infinity
-                                                    : chunk % 3 == 0                            ? 0
-                                                    : key % 4 == 1                              ? -infinity
-                                                                                                : 0.5;
-      }
+  const std::string name = GetParam();
+  const KeysCase c = make(name);
+  const AttentionCase& a = c.attention;
+  const Chain chain = c.chain();
+  Launch launch;
+  const std::string text = chain.text_of(launch);
+  EXPECT_NE(text.find("_fed_parts("), std::string::npos);
+  // Rows of one batch for each block: a row of keys, one of values, and of norms the queries.
+  EXPECT_EQ(count_of(text, "const uint2 range = threads_of_batch("), c.norms ? 3 : 2);
+  std::vector<Chain::Given> all;
+  for (const int64_t place : {int64_t{0}, int64_t{45}, a.keys - 1}) {
+    Chain::Given& given = all.emplace_back();
+    given["x_at"][0] = static_cast<double>(place);
+    given["x_count"][0] = static_cast<double>(place + 1);
+    // Behind the last key there is what must not be read.
+    for (int64_t key = place + 1; c.counted && key < std::min(place + 41, a.keys); ++key)
+      for (int64_t e = 0; e < a.kv_heads * a.depth; ++e)
+        for (const char* state : {"s_k", "s_v"})
+          given[state][static_cast<size_t>(key * a.kv_heads * a.depth + e)] = NAN;
+    for (int64_t key = 0; key < a.keys; ++key) {
+      const int64_t chunk = key / 32;
+      given["x_mask"][static_cast<size_t>(key)] = chunk == 1 || (chunk % 7 == 5 && name != "one") ? -infinity
+                                                  : chunk % 3 == 0                                ? 0
+                                                  : key % 4 == 1                                  ? -infinity
+                                                                                                  : 0.5;
     }
-    // Of 132 blocks each has one part of the keys, and the rows of its own.
-    const bool by_all = c == &several || c == &counted_several;
-    chain.check_each(0.01, all, cuda::stream_ways().first(1),
-                     a.keys == 96 ? std::vector<unsigned>{1, 3, 7}
-                     : by_all     ? std::vector<unsigned>{3, 132}
-                                  : std::vector<unsigned>{3});
-    Chain::Given outside;
-    outside["x_at"][0] = static_cast<double>(a.keys);
-    Memory memory = chain.memory_of(outside);
-    Stream stream(launch, text, 3);
-    EXPECT_NE(stream.run(memory, mslx::Order::forward), "");
   }
+  // Of 132 blocks each has one part of the keys, and the rows of its own.
+  const bool by_all = name == "several" || name == "counted_several";
+  chain.check_each(0.01, all, cuda::stream_ways().first(1),
+                   a.keys == 96 ? std::vector<unsigned>{1, 3, 7}
+                   : by_all     ? std::vector<unsigned>{3, 132}
+                                : std::vector<unsigned>{3});
+  Chain::Given outside;
+  outside["x_at"][0] = static_cast<double>(a.keys);
+  Memory memory = chain.memory_of(outside);
+  Stream stream(launch, text, 3);
+  EXPECT_NE(stream.run(memory, mslx::Order::forward), "");
 }
 
 // Of several turns of chunks: where pieces have three halves chunks stand in two of them, and the last one has fewer;
