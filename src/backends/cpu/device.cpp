@@ -14,6 +14,7 @@
 #include "backends/cpu/memory.h"
 #include "backends/cpu/order/order.h"
 #include "backends/cpu/product/distances.h"
+#include "backends/cpu/product/wide.h"
 #include "backends/cpu/window/resample.h"
 #include "backends/cpu/window/window.h"
 #include "base/cancel.h"
@@ -240,6 +241,7 @@ class CpuQueue : public Queue {
     for (const Binding& binding : bindings) args.push_back(binding.data);
     if (has_order(kernel)) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
     if (auto step = make_distances_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
+    if (auto step = make_wide_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
     if (auto step = make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
     if (auto step = make_resample_step(kernel, bindings, team)) return {{std::move(step), {}}, false};
     auto& loops = loops_[{&kernel, team.threads}];  // which know better what they cost

@@ -1,0 +1,14 @@
+// Kernels that sum products in float64 or int64, as products of matrices: blocks of packed operands, tiles of sums.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "backends/cpu/step.h"
+
+namespace npusim::cpu {
+
+// Null where the kernel is none, or loops are as good: few rows or columns. What it makes of its sums loops do behind
+// all of them.
+std::unique_ptr<BoundStep> make_wide_step(const Kernel& kernel, std::span<const Binding> args, const Context& context);
+
+}  // namespace npusim::cpu
