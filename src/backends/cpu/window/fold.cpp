@@ -18,20 +18,58 @@ namespace npusim::cpu::HWY_NAMESPACE {
 
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
+using F = hn::ScalableTag<float>;
+using VF = hn::Vec<F>;
+
 struct Sum {
   static constexpr float none = 0;
   static float of(float so_far, float x) { return so_far + x; }
+  static HWY_INLINE VF of(VF so_far, VF x) { return hn::Add(so_far, x); }
 };
 // Propagates NaN.
 struct Max {
   static constexpr float none = lowest;
   static float of(float so_far, float x) { return ((x > so_far) | (x != x)) ? x : so_far; }
+  static HWY_INLINE VF of(VF so_far, VF x) {
+    return hn::IfThenElse(hn::Or(hn::Gt(x, so_far), hn::IsNaN(x)), x, so_far);
+  }
 };
 
 const float* row_at(const WindowRows& r, int64_t i) {
   if (r.dtype == DType::f32) return reinterpret_cast<const float*>(r.row[i]);
   widen(r.dtype, r.row[i], r.width, r.wide);
   return r.wide;
+}
+
+// Rows of float32, at `count` vectors of their positions from n on: what is folded stays in registers.
+template <class Fold, int count>
+HWY_INLINE void fold_vectors(const WindowRows& r, int64_t n) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F()));
+  const auto from = [&](int64_t i) { return reinterpret_cast<const float*>(r.row[i]) + n; };
+  VF fold[count];
+#pragma GCC unroll 8
+  for (int v = 0; v < count; ++v) fold[v] = hn::LoadU(F(), from(0) + v * lanes);
+  for (int64_t i = 1; i < r.rows; ++i) {
+    const float* x = from(i);
+#pragma GCC unroll 8
+    for (int v = 0; v < count; ++v) fold[v] = Fold::of(fold[v], hn::LoadU(F(), x + v * lanes));
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < count; ++v) hn::StoreU(fold[v], F(), r.sums + n + v * lanes);
+}
+
+template <class Fold>
+const float* fold_floats(const WindowRows& r) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(F())), together = 4;
+  int64_t n = 0;
+  for (; n + together * lanes <= r.width; n += together * lanes) fold_vectors<Fold, together>(r, n);
+  for (; n + lanes <= r.width; n += lanes) fold_vectors<Fold, 1>(r, n);
+  for (; n < r.width; ++n) {
+    float fold = row_at(r, 0)[n];
+    for (int64_t i = 1; i < r.rows; ++i) fold = Fold::of(fold, row_at(r, i)[n]);
+    r.sums[n] = fold;
+  }
+  return r.sums;
 }
 
 // Where the folded row is.
@@ -45,7 +83,8 @@ const float* fold_rows(const WindowRows& r) {
   }
   const float* first = row_at(r, 0);
   if (r.rows == 1) return first;
-  if (r.dtype != DType::f32) first = std::copy_n(first, width, sums) - width;
+  if (r.dtype == DType::f32) return fold_floats<Fold>(r);
+  first = std::copy_n(first, width, sums) - width;
   for (int64_t i = 1; i < r.rows; ++i) {
     const float* x = row_at(r, i);
     NPUSIM_IVDEP

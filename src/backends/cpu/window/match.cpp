@@ -246,7 +246,7 @@ class Matcher {
     if (strides[line] != 0) return false;
     for (size_t t = 0; t + 1 < w_.dims.size(); ++t)
       if (w_.dims[t].over == x.over) return false;
-    if (!lies_along(x, w_.space[line])) return false;
+    if (!lies_along(x, w_.space[line]) || (loops_are_as_good() && !overlaps(x, w_.space[line]))) return false;
     w_.line = line;
     w_.dims.back() = std::move(x);
     w_.strides = std::move(strides);
@@ -271,6 +271,27 @@ class Matcher {
     return counted > 0 && high - low < 4 * counted && high - low < longest_line * 64;
   }
 
+  // Whether a window's taps lie among those of others along the line: else it is one of channels, whose taps are apart.
+  static bool overlaps(const WindowDim& x, int64_t windows) {
+    int64_t step = 0, low = std::numeric_limits<int64_t>::max(), high = 0;  // of taps; of where windows begin
+    for (int64_t o = 0; o < windows; ++o) {
+      const int64_t* at = x.addresses(o);
+      const int64_t* begin = std::find_if(at, at + x.size, [](int64_t a) { return a != WindowDim::outside; });
+      if (begin == at + x.size) continue;
+      low = std::min(low, *begin), high = std::max(high, *begin);
+      if (begin + 1 < at + x.size && begin[1] != WindowDim::outside) step = begin[1] - *begin;
+    }
+    return step <= high - low;
+  }
+  // Of few taps of many channels: a line of windows has too little to do.
+  bool loops_are_as_good() const {
+    constexpr int64_t few = 16;
+    int64_t taps = 1;
+    for (const WindowDim& dim : w_.dims) taps *= dim.size;
+    const auto reduces = [](const Expr& e) { return e.op == ExprOp::reduce; };
+    return taps < few && std::count_if(k_.exprs.begin(), k_.exprs.end(), reduces) == 1;
+  }
+
   bool find_line() {
     int64_t rows = 1;
     for (const WindowDim& dim : w_.dims) rows *= dim.size;
@@ -279,6 +300,7 @@ class Matcher {
     if (rows > most_rows) return false;
     // Neighbours in memory side by side, where some dimension of the window does slide.
     w_.along = false;
+    if (loops_are_as_good()) return false;
     bool slides = false;
     for (const WindowDim& dim : w_.dims) slides = slides || dim.over >= 0;
     for (size_t d = 0; d < outer_ && slides; ++d) {
