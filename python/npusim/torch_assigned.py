@@ -7,9 +7,10 @@ import contextlib
 import copy
 import sys
 import types
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import _trace
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
 from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt
+from .torch_kept import kept
 
 
 @dataclass
@@ -35,12 +37,21 @@ class Held:
 class Slot:
     """A buffer or a parameter, before forward() and behind it. None: there was or is no tensor."""
 
+    name: str  # "part.h"
     where: str  # "buffer 'part.h'"
     before: torch.Tensor | None
     now: torch.Tensor | None
     moved: bool  # from the buffers to the parameters, or back
     written: bool  # whether forward() wrote into what was there before
     assigned: bool
+
+
+class Anew(NamedTuple):
+    """A buffer that is assigned what no state can keep, and so must be set in every run before anything reads it."""
+
+    where: str
+    why: str  # it cannot be kept
+    now: torch.Tensor
 
 
 def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -68,10 +79,10 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 @contextlib.contextmanager
-def assignments_kept(model: torch.nn.Module, strict: bool) -> Iterator[None]:
+def assignments_kept(model: torch.nn.Module, strict: bool, anew: dict[str, Anew]) -> Iterator[None]:
     """What forward() assigns to buffers, its own or a part's, is copied into them behind all else. Of torch.export alone
     it follows only the model's own, of these none that is an argument or another buffer, and drops the others without a
-    word. strict: check_assigned() has refused it."""
+    word. strict: check_assigned() has refused it. anew: gets the buffers that cannot be kept, which nothing may read."""
     if strict:
         yield
         return
@@ -82,7 +93,7 @@ def assignments_kept(model: torch.nn.Module, strict: bool) -> Iterator[None]:
             held[:] = _held(model)
 
     def end(_model: torch.nn.Module, _args: Any, output: Any) -> Any:
-        return _with_copies(held, output) if _is_outermost_call(model) else output
+        return _with_copies(held, output, anew) if _is_outermost_call(model) else output
 
     hooks = model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)
     follow = _trace.register_buffer_assignment_hook
@@ -129,10 +140,10 @@ def _slots(held: list[Held]) -> list[Slot]:
             before = one.parameters[name] if was_parameter else one.buffers.get(name)
             now = parameters[name] if is_parameter else buffers.get(name)
             kind = "parameter" if was_parameter else "buffer"
-            where = f"{kind} '{one.path}{'.' if one.path else ''}{name}'"
+            full = f"{one.path}{'.' if one.path else ''}{name}"
             moved = before is not None and now is not None and was_parameter != is_parameter
             written = before is not None and _version(before) != one.versions[name]
-            found.append(Slot(where, before, now, moved, written, moved or not _is_same(before, now)))
+            found.append(Slot(full, f"{kind} '{full}'", before, now, moved, written, moved or not _is_same(before, now)))
     return found
 
 
@@ -141,10 +152,13 @@ def _is_same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and place_of(a) == place_of(b))
 
 
-def _with_copies(held: list[Held], output: Any) -> Any:
+def _with_copies(held: list[Held], output: Any, anew: dict[str, Anew]) -> Any:
     """The modules have again what they had, with the values that forward() assigned. Gives its output, with a copy of what
     shows old values."""
     slots = _slots(held)
+    anew.clear()
+    anew.update({slot.name: Anew(slot.where, _why_not(slot), slot.now) for slot in slots if _is_anew(slot)})
+    slots = [slot for slot in slots if slot.name not in anew]
     assigned = [slot for slot in slots if slot.assigned]
     problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
     problems = problems or _that_would_be_one(slots)
@@ -166,6 +180,50 @@ def _with_copies(held: list[Held], output: Any) -> Any:
         if before is not None:
             before.copy_(value)
     return output
+
+
+def _is_anew(slot: Slot) -> bool:
+    """Whether a buffer has another tensor behind forward() than a state could have."""
+    return slot.assigned and slot.now is not None and not slot.moved and bool(_why_not(slot))
+
+
+def check_anew(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], anew: dict[str, Anew]) -> None:
+    """Refuses buffers that cannot be kept where a run that finds in them what an earlier one left does something else than the
+    first: forward() asks for their shape, or whether they are there. It runs twice, in eager PyTorch, with copies."""
+    if not anew:
+        return
+    try:
+        alike = _are_same(_of_eager_run(model, args, kwargs, {}), _of_eager_run(model, args, kwargs, anew))
+    except Exception:  # of a shape that the next run does not take
+        alike = False
+    if not alike:
+        raise UnsupportedError([Problem(one.where, one.why) for one in anew.values()])
+
+
+def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], left: dict[str, Anew]) -> list[Any]:
+    """What forward() gives, and what is in all buffers then. left: those in which an earlier run has left something."""
+    with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        torch.manual_seed(0)
+        for module in model.modules():
+            module._buffers.update(
+                {name: value.detach().clone() for name, value in module._buffers.items() if value is not None}
+            )
+        for name, one in left.items():
+            path, _, last = name.rpartition(".")
+            value = torch.randn(tuple(map(int, one.now.shape))).mul(8).to(one.now.dtype)
+            model.get_submodule(path).register_buffer(last, value)
+        args, kwargs = copy.deepcopy((args, kwargs))
+        output = model(*args, **kwargs)
+        return pytree.tree_leaves((output, dict(model.named_buffers())))
+
+
+def _are_same(found: list[Any], others: list[Any]) -> bool:
+    def is_same(a: Any, b: Any) -> bool:
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+        return type(a) is type(b) and a == b
+
+    return len(found) == len(others) and all(map(is_same, found, others))
 
 
 def _why_not(slot: Slot) -> str:

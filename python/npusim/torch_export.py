@@ -7,6 +7,7 @@ import copy
 import io
 import itertools
 import sys
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .torch_aliases import memory_of, place_of, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import assignments_kept, check_assigned
+from .torch_assigned import Anew, assignments_kept, check_anew, check_assigned
 from .torch_branches import find_branches
 from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
@@ -93,13 +94,14 @@ def export(
     args, given = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
+    anew: dict[str, Anew] = {}
 
     if strict:
         with kept(model):
             check_assigned(model, args, {**given, **held})
 
     def once() -> torch.export.ExportedProgram:
-        with kept(model) as changed, _tracing_of(model, args, given, held, strict):
+        with kept(model) as changed, _tracing_of(model, args, given, held, strict, anew):
             if not strict:  # where dynamo gives forward() values of its own
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
@@ -107,7 +109,8 @@ def export(
 
     def trace(branches: bool) -> tuple[Exported, str]:
         program = once() if strict else traced_with_forms(once)
-        return of_program(program, type(model).__name__, branches), trained_text(program, model)
+        check_anew(model, args, {**given, **held}, anew)
+        return of_program(program, type(model).__name__, branches, anew), trained_text(program, model)
 
     try:
         exported, trained = _for_all_or_example(trace)
@@ -148,10 +151,15 @@ def made_for_text(made_for: list[str]) -> str:
 
 @contextlib.contextmanager
 def _tracing_of(
-    model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: dict[str, Any], strict: bool
+    model: torch.nn.Module,
+    args: Any,
+    kwargs: dict[str, Any],
+    held: dict[str, Any],
+    strict: bool,
+    anew: dict[str, Anew],
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    data, assigned = data_known(model, strict), assignments_kept(model, strict)
+    data, assigned = data_known(model, strict), assignments_kept(model, strict, anew)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
     with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data, assigned, _without_graph():
         yield
@@ -221,21 +229,30 @@ def _apart(
     return pytree.tree_map(copied, (args, kwargs))
 
 
-def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
-    """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
+def of_program(
+    program: torch.export.ExportedProgram,
+    name: str,
+    branches: bool = False,
+    anew: Mapping[str, Anew] = types.MappingProxyType({}),
+) -> Exported:
+    """IR and weights of an exported program. branches: whether its branches are those that its example takes. anew: buffers
+    that nothing may read."""
     asked = find_branches(program.graph_module) if branches else None
     specs = program.graph_signature.output_specs
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing(), numbers_followed():
         program, graph, made_for = prepared(program, asked)
-        return _Writer(program, name, returned).write(graph, made_for)
+        return _Writer(program, name, returned, anew).write(graph, made_for)
 
 
 class _Writer:
     """Writes one exported program as IR."""
 
-    def __init__(self, program: torch.export.ExportedProgram, name: str, returned: list[Any]) -> None:
+    def __init__(
+        self, program: torch.export.ExportedProgram, name: str, returned: list[Any], anew: Mapping[str, Anew]
+    ) -> None:
         self.program = program
+        self.anew = anew
         self.name = name
         self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
         self.problems: list[Problem] = []
@@ -248,8 +265,8 @@ class _Writer:
         self.outputs: list[dict[str, Any]] = []
 
     def write(self, graph: torch.fx.Graph, made_for: list[str]) -> Exported:
-        refs = self.placeholders(graph)
         needed = find_needed(graph)
+        refs = self.placeholders(graph, needed)
         for node in graph.nodes:
             if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)
@@ -277,7 +294,7 @@ class _Writer:
 
     # ---- what comes in
 
-    def placeholders(self, graph: torch.fx.Graph) -> dict[str, Ref]:
+    def placeholders(self, graph: torch.fx.Graph, needed: set[torch.fx.Node]) -> dict[str, Ref]:
         """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
         specs, changed = self.program.graph_signature.input_specs, self.find_changed()
         refs: dict[str, Ref] = {}
@@ -288,6 +305,9 @@ class _Writer:
                 if not isinstance(spec.arg, ConstantArgument):
                     self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
                 continue
+            if spec.target in self.anew and needed.intersection(node.users):
+                unkept = self.anew[spec.target]
+                self.problems.append(Problem(unkept.where, unkept.why))
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
