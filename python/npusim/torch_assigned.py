@@ -8,7 +8,7 @@ import copy
 import sys
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
 from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt
+from .torch_arithmetic import replaced
 from .torch_kept import kept
 
 
@@ -99,11 +100,26 @@ def assignments_kept(model: torch.nn.Module, strict: bool, anew: dict[str, Anew]
     follow = _trace.register_buffer_assignment_hook
     _trace.register_buffer_assignment_hook = lambda *_: types.SimpleNamespace(remove=lambda: None)
     try:
-        yield
+        with replaced(torch.nn.Module, "_apply", _apply):
+            yield
     finally:
         _trace.register_buffer_assignment_hook = follow
         for hook in hooks:
             hook.remove()
+
+
+def _apply(module: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
+    """What `part.to(x.device)` and its like are made of: PyTorch's exchanges tensors, which the tracer holds, also where
+    nothing changes. What does is assigned."""
+    for part in module.children() if recurse else ():
+        part._apply(change)
+    for name, value in module._parameters.items():
+        if value is not None and not _is_same(value, now := change(value)):
+            module._parameters[name] = torch.nn.Parameter(now, value.requires_grad)
+    for name, value in module._buffers.items():
+        if value is not None and not _is_same(value, now := change(value)):
+            module._buffers[name] = now
+    return module
 
 
 def _is_outermost_call(model: torch.nn.Module) -> bool:
@@ -184,7 +200,7 @@ def _with_copies(held: list[Held], output: Any, anew: dict[str, Anew]) -> Any:
 
 def _is_anew(slot: Slot) -> bool:
     """Whether a buffer has another tensor behind forward() than a state could have."""
-    return slot.assigned and slot.now is not None and not slot.moved and bool(_why_not(slot))
+    return slot.assigned and slot.now is not None and not isinstance(slot.now, torch.nn.Parameter) and bool(_why_not(slot))
 
 
 def check_anew(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], anew: dict[str, Anew]) -> None:
@@ -204,10 +220,10 @@ def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], lef
     """What forward() gives, and what is in all buffers then. left: those in which an earlier run has left something."""
     with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(0)
+        copies: dict[int, torch.Tensor] = {}
         for module in model.modules():
-            module._buffers.update(
-                {name: value.detach().clone() for name, value in module._buffers.items() if value is not None}
-            )
+            for owned in (module._buffers, module._parameters):
+                owned.update({name: _copy_of(value, copies) for name, value in owned.items() if value is not None})
         for name, one in left.items():
             path, _, last = name.rpartition(".")
             value = torch.randn(tuple(map(int, one.now.shape))).mul(8).to(one.now.dtype)
@@ -215,6 +231,14 @@ def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], lef
         args, kwargs = copy.deepcopy((args, kwargs))
         output = model(*args, **kwargs)
         return pytree.tree_leaves((output, dict(model.named_buffers())))
+
+
+def _copy_of(value: torch.Tensor, copies: dict[int, torch.Tensor]) -> Any:
+    """The one copy of a buffer or a parameter, whatever the number of its names."""
+    if id(value) not in copies:
+        copy = value.detach().clone()
+        copies[id(value)] = torch.nn.Parameter(copy, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copy
+    return copies[id(value)]
 
 
 def _are_same(found: list[Any], others: list[Any]) -> bool:

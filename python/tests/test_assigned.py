@@ -402,6 +402,46 @@ def test_set_anew_before_it_is_read(function, before, around):
     assert not any(name.endswith("a") for name in again.ir["states"])
 
 
+class Converts(torch.nn.Module):
+    def __init__(self, convert) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+        self.rnn = torch.nn.LSTM(3, 3, batch_first=True)
+        self.convert = convert
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.convert(self, x).body(x) + self.rnn(x)[0]
+
+
+CONVERTED = {
+    "to a device": lambda m, x: m.body.to(x.device) and m,
+    "to a dtype": lambda m, x: m.body.to(x.dtype) and m,
+    "to what a tensor has": lambda m, x: m.to(x),
+    "of a layer": lambda m, x: m.body[0].to("cpu") and m,
+    "of a recurrent layer": lambda m, x: m.rnn.to(x.device, x.dtype) and m,
+    "by name": lambda m, x: m.cpu().float(),
+    "to an order": lambda m, x: m.to(memory_format=torch.contiguous_format),
+}
+
+
+@pytest.mark.parametrize("kind", CONVERTED)
+def test_conversions_that_change_nothing(kind):
+    model = Converts(CONVERTED[kind]).eval()
+    x = torch.randn(2, 3)
+    session = npusim.Session(npusim.compile(model, (x,), dtype="float32"))
+    assert not session.program.carried["main"]
+    with torch.no_grad():
+        torch.testing.assert_close(torch.from_numpy(session.run(x)["output"]), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_conversions_that_change_something():
+    with pytest.raises(npusim.UnsupportedError, match=r"'body.0.weight': is float32\[3, 3\] and is assigned float64\[3, 3\]"):
+        npusim.export(Converts(lambda m, x: m.body.double() and m).eval(), (torch.randn(2, 3),))
+    doubled = CallsWithSelf(lambda m, x: m._apply(lambda value: value * 2).a + x, a=torch.ones(2, 3))
+    text = wrong(doubled, [torch.ones(2, 3)])
+    assert not text, text
+
+
 def test_rows_that_values_choose():
     """Of another number in every run: refused where the example has another than the buffer, and else made for it."""
 
