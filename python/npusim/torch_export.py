@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export._tree_utils import reorder_kwargs
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
@@ -21,6 +22,7 @@ from .arguments import flag, mapping, sequence, text
 from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
+from .nested import Key, Leaf
 from .torch_aliases import memory_of, place_of, weight_of
 from .torch_arithmetic import numbers_followed
 from .torch_assigned import Anew, assignments_kept, check_anew, check_assigned
@@ -290,7 +292,9 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
-        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=made_for)
+        structure = self.program.call_spec.out_spec
+        given = self.arguments()
+        return Exported(ir, self.values, arguments=given, structure=structure, leaves=leaves, made_for=made_for)
 
     # ---- what comes in
 
@@ -298,9 +302,12 @@ class _Writer:
         """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
         specs, changed = self.program.graph_signature.input_specs, self.find_changed()
         refs: dict[str, Ref] = {}
+        self.given: list[tuple[str, Any]] = []  # for each leaf of the arguments the name of an input, or "" and its value
         seen: dict[Any, str] = {}  # FQN by what tied weights share
         nodes = [node for node in graph.nodes if node.op == "placeholder"]
         for node, spec in zip(nodes, specs, strict=True):
+            if spec.kind == InputKind.USER_INPUT:
+                self.given.append(("", spec.arg.value) if isinstance(spec.arg, ConstantArgument) else (node.name, None))
             if not isinstance(node.meta.get("val"), torch.Tensor):
                 if not isinstance(spec.arg, ConstantArgument):
                     self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
@@ -310,6 +317,7 @@ class _Writer:
                 self.problems.append(Problem(unkept.where, unkept.why))
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)
+                self.given[-1] = (refs[node.name].node, None)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 value = weight_of(self.program, spec)
                 if node.name in changed:
@@ -324,6 +332,15 @@ class _Writer:
                 self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
         self.check_shared(changed, nodes, specs)
         return refs
+
+    def arguments(self) -> list[Leaf]:
+        """How the inputs are made of forward()'s arguments; nothing where no example of these is known."""
+        if self.program.example_inputs is None:
+            return []
+        args, kwargs = self.program.example_inputs
+        ordered = reorder_kwargs(kwargs, self.program.call_spec.in_spec)
+        paths = [path for path, _ in pytree.tree_flatten_with_path((args, ordered))[0]]
+        return [Leaf(tuple(map(_key, path[1:])), *given) for path, given in zip(paths, self.given, strict=True)]
 
     def find_changed(self) -> set[str]:
         """Placeholders whose new values are among the outputs."""
@@ -452,6 +469,12 @@ def output_names(spec: pytree.TreeSpec) -> list[str]:
 
 
 _KEYS = ("key", "idx", "name")  # of a mapping, a sequence, a dataclass
+
+
+def _key(key: Any) -> Key:
+    """A step of a path, as PyTorch has it."""
+    kinds = {"idx": "item", "key": "key", "name": "name"}
+    return next(Key(kind, getattr(key, attribute)) for attribute, kind in kinds.items() if hasattr(key, attribute))
 
 
 def _parts(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
