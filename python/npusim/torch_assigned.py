@@ -216,6 +216,15 @@ def check_anew(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], anew: 
         raise UnsupportedError([Problem(one.where, one.why) for one in anew.values()])
 
 
+def raises_in_eager(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether forward() raises an error, traced or not."""
+    try:
+        _of_eager_run(model, args, kwargs, {})
+    except Exception:
+        return True
+    return False
+
+
 def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], left: dict[str, Anew]) -> list[Any]:
     """What forward() gives, and what is in all buffers then. left: those in which an earlier run has left something."""
     with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):

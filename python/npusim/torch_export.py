@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import itertools
 import sys
+import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ from .exported import Exported
 from .nested import Key, Leaf
 from .torch_aliases import memory_of, place_of, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import Anew, assignments_kept, check_anew, check_assigned
+from .torch_assigned import Anew, assignments_kept, check_anew, check_assigned, raises_in_eager
 from .torch_branches import find_branches
 from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
@@ -36,7 +38,7 @@ from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
-from .torch_told import set_text, told, trained_text
+from .torch_told import NAMED, set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
 
 _REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
@@ -120,7 +122,9 @@ def export(
         raise
     except Exception as error:
         followed = error.__cause__ if _asks_for_values(error) else None
-        raise told(error, type(model).__name__, followed) from error
+        within = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
+        raises = functools.partial(raises_in_eager, model, args, {**given, **held})
+        raise told(error, type(model).__name__, followed, within, raises) from error
     notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
@@ -148,7 +152,8 @@ def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
 
 def made_for_text(made_for: list[str]) -> str:
     """The warning: docs/from-pytorch.md; "" where a program is made for all values."""
-    return f"the program is made for sizes and branches of the example: {'; '.join(made_for)}" if made_for else ""
+    listed = [*made_for[:NAMED], *([f"{len(made_for) - NAMED} others, in Exported.made_for"] if len(made_for) > NAMED else [])]
+    return f"the program is made for sizes and branches of the example: {'; '.join(listed)}" if made_for else ""
 
 
 @contextlib.contextmanager
