@@ -49,7 +49,8 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
 
 
 def _functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(with_old_values(without_unread(program))))
+    table, whole = decompositions(), set[OpOverload]()
+    apart = _without_regions(separated(with_old_values(without_unread(program))))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}

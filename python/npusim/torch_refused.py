@@ -47,7 +47,7 @@ def _problems(
         readers = [user for user in node.users if user in needed]
         if node in weights and readers and (layout := _sparse(node.meta.get("val"))):
             at = place_of(readers[0])
-            yield Problem(f"weight '{weights[node]}'{f', at {at}' if at else ''}", _why_not(layout))
+            yield Problem(f"weight '{weights[node]}'", f"{_why_not(layout)}{f', where {at} reads it' if at else ''}")
         return
     where = place_of(node) or f"node '{node.name}' ({node.target})"
     if objects.intersection(node.all_input_nodes) or any(isinstance(arg, torch.Generator) for arg in _leaves(node)):

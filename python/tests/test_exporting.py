@@ -345,9 +345,9 @@ class HoldsSparse(torch.nn.Module):
 
 
 SPARSE = {
-    "attribute": r"weight 'adjacent', at test_exporting.py:\d+ \(return torch.sparse.mm\(self.adjacent, x\)\): is torch.sparse_coo",
-    "in a dict": r"weight '.*', at test_exporting.py:\d+ \(return self.several\[\"of\"\]\[0\] @ x\): is torch.sparse_coo",
-    "buffer": r"weight 'kept', at test_exporting.py:\d+ \(return self.kept @ x\): is torch.sparse_coo",
+    "attribute": r"'adjacent': is torch.sparse_coo: .* where test_exporting.py:\d+ \(return torch.sparse.mm\(self.adjacent, x\)\)",
+    "in a dict": r"is torch.sparse_coo: .*, where test_exporting.py:\d+ \(return self.several\[\"of\"\]\[0\] @ x\) reads it",
+    "buffer": r"'kept': is torch.sparse_coo: .*, where test_exporting.py:\d+ \(return self.kept @ x\) reads it",
     "made": r"^test_exporting.py:\d+ \(return torch.sparse_coo_tensor\(.*\): its result is torch.sparse_coo: expected a dense one",
     "turned": r"^test_exporting.py:\d+ \(return x.to_sparse.*\): its result is torch.sparse_coo(.|\n)* its result is torch.sparse_csr",
 }
