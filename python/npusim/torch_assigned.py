@@ -228,7 +228,7 @@ def raises_in_eager(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -
 def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], left: dict[str, Anew]) -> list[Any]:
     """What forward() gives, and what is in all buffers then. left: those in which an earlier run has left something."""
     with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         copies: dict[int, torch.Tensor] = {}
         for module in model.modules():
             for owned in (module._buffers, module._parameters):

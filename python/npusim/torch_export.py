@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import io
 import itertools
 import sys
@@ -121,15 +120,19 @@ def export(
     except Error:
         raise
     except Exception as error:
-        followed = error.__cause__ if _asks_for_values(error) else None
-        within = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
-        raises = functools.partial(raises_in_eager, model, args, {**given, **held})
-        raise told(error, type(model).__name__, followed, within, raises) from error
+        raise _told(error, model, args, {**given, **held}) from error
     notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
         warnings.warn(note, stacklevel=3)
     return exported
+
+
+def _told(error: Exception, model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Error:
+    """The error of an export as npusim's."""
+    followed = error.__cause__ if _asks_for_values(error) else None
+    traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
+    return told(error, type(model).__name__, followed, traced, lambda: raises_in_eager(model, args, kwargs))
 
 
 def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
