@@ -13,6 +13,7 @@ from .arguments import integer, mapping, refused, sequence
 from .arguments import path as _path
 from .arguments import text as _text
 from .errors import BadInputError, UsageError
+from .nested import Leaf
 from .weights import Weights, checked_weights, named, open_weights
 
 IR_FILE, WEIGHTS_FILE, TEXT_FILE, KV_FILE = "ir.json", "model.safetensors", "text.json", "kv_map.json"
@@ -39,6 +40,8 @@ class Exported:
     # output, or a constant, which is an output too where it is a number. None: unknown, as of an IR from a file.
     structure: Any = field(default=None, repr=False)
     leaves: list[tuple[str, Any]] = field(default_factory=list, repr=False)  # ("output", name) or ("constant", value)
+    # How the IR's inputs are made of forward()'s arguments; empty: unknown, as of an IR from a file.
+    arguments: list[Leaf] = field(default_factory=list, repr=False)
     # The sizes and branches that depend on values, which are those of the example: "node (operator): what it was".
     made_for: list[str] = field(default_factory=list, repr=False)
     notes: list[str] = field(default_factory=list, repr=False)  # what was warned of when it was exported

@@ -15,6 +15,7 @@ from .arguments import text as _text
 from .arrays import as_array
 from .errors import BadInputError, UsageError
 from .exported import Exported, ExportedText, file_text, json_bytes, read_exported
+from .nested import Leaf
 from .torch_parts import torch_part
 from .weights import Weights, checked_weights
 
@@ -53,6 +54,7 @@ class Program:
     sources: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False)  # by method: name, path, JSON
     # By method: inputs that a Session gives what the last run left in an output, where the program has no state for it.
     carried: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    arguments: dict[str, list[Leaf]] = field(default_factory=dict, repr=False)  # by method: what inputs are made of, if known
     options: _core.Options | None = field(default=None, repr=False)  # that it was compiled with, in this process
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ class Program:
 
         Raises UnsupportedError naming what the target cannot run."""
         made = _core.recompile(self.handle, optional_text("target", target) or "")
-        return Program(made, self.weights, carried=self.carried)
+        return Program(made, self.weights, carried=self.carried, arguments=self.arguments)
 
     def describe(self, *, steps: bool = False) -> str:
         """What the program holds, for people; with `steps` what it does in order."""
@@ -248,6 +250,7 @@ def compile(
     sources: list[tuple[str, str, str]] = []
     weights: Weights = None
     carried: dict[str, dict[str, str]] = {}
+    arguments: dict[str, list[Leaf]] = {}
     for name, taken in exported_methods(model, args, kwargs).items():
         if isinstance(taken, ExportedText):
             mapped = mapped or json_bytes("kv_map", taken.kv_map).decode()
@@ -257,11 +260,12 @@ def compile(
             sources.append((name, taken.path or _file_name(name), json_bytes("model", taken.ir).decode()))
             weights = _merged(weights, taken.weights)
             carried[name] = taken.ir.get("states") or {}
+            arguments[name] = taken.arguments
         else:
             sources.append((name, taken, ""))  # read there, with errors that name it
     options = _core.options(*made, mapped, text, **limits)
     handle, seconds, notes = _core.compile(sources, options, progress)
-    return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, options)
+    return Program(handle, weights, notes, seconds, {source[0]: source for source in sources}, carried, arguments, options)
 
 
 def exported_methods(

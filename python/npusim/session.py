@@ -30,6 +30,7 @@ from .arrays import (
 )
 from .arguments import budget, instance, integer, mapping, refused, sequence, text, thread_count
 from .errors import BadInputError, Problem, UsageError
+from .nested import nested_inputs
 from .program import Program, TensorInfo
 from .weights import Weights, open_weights
 
@@ -170,7 +171,8 @@ class Session:
     ) -> dict[str, Any]:
         """Runs a method and returns its outputs by name, as new arrays (bfloat16 as ml_dtypes.bfloat16).
 
-        inputs: one dict of arrays by name, or arrays in the order of all inputs, or of those that are no states. They are NumPy's,
+        inputs: one dict of arrays by name, or arrays in the order of all inputs, or of those that are no states, or forward()'s
+            arguments, with lists and dicts as in the example (of a program that was compiled in this process). They are NumPy's,
             PyTorch's, or anything else with __dlpack__ or __array__; dense, row-major ones are read where they are.
             Those that lie on the session's own GPU, and are no states, are read there, behind what was enqueued for them.
             A state that is not given stays as the last run left it.
@@ -333,7 +335,9 @@ class Session:
 
     def _arrays(self, method: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
         takes, kept = self._ports[method][0], self._carried[method]
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+        if (nested := nested_inputs(self.program.arguments.get(method, ()), inputs)) is not None:
+            named = nested
+        elif len(inputs) == 1 and isinstance(inputs[0], Mapping):
             named = dict(mapping("inputs", inputs[0], "arrays by name"))
         else:
             plain = [info for info in takes if info.name not in self.program.carried.get(method, {})]

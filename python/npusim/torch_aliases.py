@@ -12,6 +12,8 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from .errors import Problem, UnsupportedError
+from .torch_levels import innermost, is_inside
+from .torch_needed import CONDITIONS, find_needed
 from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
@@ -42,7 +44,7 @@ def weight_of(program: torch.export.ExportedProgram, spec: Any) -> torch.Tensor:
     """The value of a weight. Raises UnsupportedError where the program has none."""
     for values in (program.state_dict, program.constants):
         value = values.get(spec.target)
-        if isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if is_inside(value):
             reason = "is a value inside a transformation of torch.func, which torch.export does not trace"
             raise UnsupportedError([Problem(f"constant '{spec.target}'", reason)])
         if isinstance(value, torch.Tensor):
@@ -60,6 +62,30 @@ def place_of(value: torch.Tensor) -> tuple[Any, ...]:
     if value.layout is not torch.strided:
         return (memory_of(value),)
     return (memory_of(value), value.storage_offset(), value.shape, value.stride(), value.dtype)
+
+
+def without_unread(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program without constants that only such calls read whose results nobody reads, and without these calls."""
+    needed = find_needed(program.graph, [node for node in program.graph.nodes if str(node.target) in CONDITIONS])
+    specs = program.graph_signature.input_specs
+    given = [node for node in program.graph.nodes if node.op == "placeholder"]
+    constants = {
+        node.name: spec.target
+        for node, spec in zip(given, specs, strict=True)
+        if spec.kind == InputKind.CONSTANT_TENSOR and not needed.intersection(node.users)
+    }
+    if not constants:
+        return program
+    module, signature = copied(program.graph_module), copy.copy(program.graph_signature)
+    unread = {node.name for node in program.graph.nodes if node not in needed} | {*constants}
+    for node in reversed(module.graph.nodes):
+        if node.name in unread and not node.users:
+            module.graph.erase_node(node)
+    signature.input_specs = [spec for spec in specs if spec.arg.name not in constants]
+    module.recompile()
+    kept = {spec.target for spec in signature.input_specs}
+    values = {name: value for name, value in program.constants.items() if name in kept or name not in constants.values()}
+    return rebuilt(program, module, graph_signature=signature, constants=values)
 
 
 def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -145,6 +171,7 @@ def _twins(graph: torch.fx.Graph) -> set[str]:
 
 def _is_whole(value: torch.Tensor) -> bool:
     """Whether nothing else is in a tensor's memory. One whose extents values decide may be."""
+    value = innermost(value)
     nbytes = value.untyped_storage().nbytes()
     known = all(isinstance(extent, int) for extent in (*value.shape, nbytes))
     return not known or math.prod(value.shape) * value.itemsize == nbytes

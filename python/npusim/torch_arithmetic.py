@@ -171,6 +171,7 @@ def _methods() -> Iterator[tuple[type, str, Function]]:
         for name in ("str", "repr", "format"):
             yield of, f"__{name}__", _text(getattr(of, f"__{name}__"), name, kind)
     yield SymInt, "__round__", _rounded(SymInt.__round__)
+    yield SymInt, "__hash__", _hashed(SymInt.__hash__)
     for of in (SymFloat, SymInt):
         yield of, "__divmod__", lambda self, other: (self // other, self % other)
         yield of, "__rdivmod__", lambda self, other: (other // self, other % self)
@@ -249,6 +250,20 @@ def _text(plain: Function, name: str, kind: type) -> Function:
             return getattr(kind, f"__{name}__")(kind(self), *form)
         what = "asks for the text of a fraction that a tensor holds: a program has none. print() of the number is fine"
         raise UnsupportedError([Problem(place() or "the model", what)])
+
+    return method
+
+
+def _hashed(plain: Function) -> Function:
+    """A key of a dict is a number of Python's, as the example has it. Sizes have no hash: libraries ask that of them, and go
+    another way that holds for all."""
+
+    @functools.wraps(plain)
+    def method(self: Any) -> int:
+        numbers = getattr(getattr(self.node, "expr", None), "free_symbols", set())
+        if not numbers or numbers & self.node.shape_env.size_like or not _is_the_models(sys._getframe(1)):
+            return plain(self)
+        return hash(int(self))
 
     return method
 

@@ -7,9 +7,10 @@ import contextlib
 import copy
 import sys
 import types
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import _trace
@@ -18,6 +19,8 @@ from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
 from .torch_aliases import ATEN, copied, memory_of, place_of, rebuilt
+from .torch_arithmetic import replaced
+from .torch_kept import kept
 
 
 @dataclass
@@ -35,12 +38,21 @@ class Held:
 class Slot:
     """A buffer or a parameter, before forward() and behind it. None: there was or is no tensor."""
 
+    name: str  # "part.h"
     where: str  # "buffer 'part.h'"
     before: torch.Tensor | None
     now: torch.Tensor | None
     moved: bool  # from the buffers to the parameters, or back
     written: bool  # whether forward() wrote into what was there before
     assigned: bool
+
+
+class Anew(NamedTuple):
+    """A buffer that is assigned what no state can keep, and so must be set in every run before anything reads it."""
+
+    where: str
+    why: str  # it cannot be kept
+    now: torch.Tensor
 
 
 def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -68,10 +80,10 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 @contextlib.contextmanager
-def assignments_kept(model: torch.nn.Module, strict: bool) -> Iterator[None]:
+def assignments_kept(model: torch.nn.Module, strict: bool, anew: dict[str, Anew]) -> Iterator[None]:
     """What forward() assigns to buffers, its own or a part's, is copied into them behind all else. Of torch.export alone
     it follows only the model's own, of these none that is an argument or another buffer, and drops the others without a
-    word. strict: check_assigned() has refused it."""
+    word. strict: check_assigned() has refused it. anew: gets the buffers that cannot be kept, which nothing may read."""
     if strict:
         yield
         return
@@ -82,17 +94,32 @@ def assignments_kept(model: torch.nn.Module, strict: bool) -> Iterator[None]:
             held[:] = _held(model)
 
     def end(_model: torch.nn.Module, _args: Any, output: Any) -> Any:
-        return _with_copies(held, output) if _is_outermost_call(model) else output
+        return _with_copies(held, output, anew) if _is_outermost_call(model) else output
 
     hooks = model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)
     follow = _trace.register_buffer_assignment_hook
     _trace.register_buffer_assignment_hook = lambda *_: types.SimpleNamespace(remove=lambda: None)
     try:
-        yield
+        with replaced(torch.nn.Module, "_apply", _apply):
+            yield
     finally:
         _trace.register_buffer_assignment_hook = follow
         for hook in hooks:
             hook.remove()
+
+
+def _apply(module: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
+    """What `part.to(x.device)` and its like are made of: PyTorch's exchanges tensors, which the tracer holds, also where
+    nothing changes. What does is assigned."""
+    for part in module.children() if recurse else ():
+        part._apply(change)
+    for name, value in module._parameters.items():
+        if value is not None and not _is_same(value, now := change(value)):
+            module._parameters[name] = torch.nn.Parameter(now, value.requires_grad)
+    for name, value in module._buffers.items():
+        if value is not None and not _is_same(value, now := change(value)):
+            module._buffers[name] = now
+    return module
 
 
 def _is_outermost_call(model: torch.nn.Module) -> bool:
@@ -129,10 +156,10 @@ def _slots(held: list[Held]) -> list[Slot]:
             before = one.parameters[name] if was_parameter else one.buffers.get(name)
             now = parameters[name] if is_parameter else buffers.get(name)
             kind = "parameter" if was_parameter else "buffer"
-            where = f"{kind} '{one.path}{'.' if one.path else ''}{name}'"
+            full = f"{one.path}{'.' if one.path else ''}{name}"
             moved = before is not None and now is not None and was_parameter != is_parameter
             written = before is not None and _version(before) != one.versions[name]
-            found.append(Slot(where, before, now, moved, written, moved or not _is_same(before, now)))
+            found.append(Slot(full, f"{kind} '{full}'", before, now, moved, written, moved or not _is_same(before, now)))
     return found
 
 
@@ -141,10 +168,13 @@ def _is_same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and place_of(a) == place_of(b))
 
 
-def _with_copies(held: list[Held], output: Any) -> Any:
+def _with_copies(held: list[Held], output: Any, anew: dict[str, Anew]) -> Any:
     """The modules have again what they had, with the values that forward() assigned. Gives its output, with a copy of what
     shows old values."""
     slots = _slots(held)
+    anew.clear()
+    anew.update({slot.name: Anew(slot.where, _why_not(slot), slot.now) for slot in slots if _is_anew(slot)})
+    slots = [slot for slot in slots if slot.name not in anew]
     assigned = [slot for slot in slots if slot.assigned]
     problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
     problems = problems or _that_would_be_one(slots)
@@ -166,6 +196,67 @@ def _with_copies(held: list[Held], output: Any) -> Any:
         if before is not None:
             before.copy_(value)
     return output
+
+
+def _is_anew(slot: Slot) -> bool:
+    """Whether a buffer has another tensor behind forward() than a state could have."""
+    return slot.assigned and slot.now is not None and not isinstance(slot.now, torch.nn.Parameter) and bool(_why_not(slot))
+
+
+def check_anew(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], anew: dict[str, Anew]) -> None:
+    """Refuses buffers that cannot be kept where a run that finds in them what an earlier one left does something else than the
+    first: forward() asks for their shape, or whether they are there. It runs twice, in eager PyTorch, with copies."""
+    if not anew:
+        return
+    try:
+        alike = _are_same(_of_eager_run(model, args, kwargs, {}), _of_eager_run(model, args, kwargs, anew))
+    except Exception:  # of a shape that the next run does not take
+        alike = False
+    if not alike:
+        raise UnsupportedError([Problem(one.where, one.why) for one in anew.values()])
+
+
+def raises_in_eager(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether forward() raises an error, traced or not."""
+    try:
+        _of_eager_run(model, args, kwargs, {})
+    except Exception:
+        return True
+    return False
+
+
+def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], left: dict[str, Anew]) -> list[Any]:
+    """What forward() gives, and what is in all buffers then. left: those in which an earlier run has left something."""
+    with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        torch.default_generator.manual_seed(0)
+        copies: dict[int, torch.Tensor] = {}
+        for module in model.modules():
+            for owned in (module._buffers, module._parameters):
+                owned.update({name: _copy_of(value, copies) for name, value in owned.items() if value is not None})
+        for name, one in left.items():
+            path, _, last = name.rpartition(".")
+            value = torch.randn(tuple(map(int, one.now.shape))).mul(8).to(one.now.dtype)
+            model.get_submodule(path).register_buffer(last, value)
+        args, kwargs = copy.deepcopy((args, kwargs))
+        output = model(*args, **kwargs)
+        return pytree.tree_leaves((output, dict(model.named_buffers())))
+
+
+def _copy_of(value: torch.Tensor, copies: dict[int, torch.Tensor]) -> Any:
+    """The one copy of a buffer or a parameter, whatever the number of its names."""
+    if id(value) not in copies:
+        copy = value.detach().clone()
+        copies[id(value)] = torch.nn.Parameter(copy, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copy
+    return copies[id(value)]
+
+
+def _are_same(found: list[Any], others: list[Any]) -> bool:
+    def is_same(a: Any, b: Any) -> bool:
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+        return type(a) is type(b) and a == b
+
+    return len(found) == len(others) and all(map(is_same, found, others))
 
 
 def _why_not(slot: Slot) -> str:

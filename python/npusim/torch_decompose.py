@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .machine import is_op_supported
-from .torch_aliases import rebuilt, separated
+from .torch_aliases import rebuilt, separated, without_unread
 from .torch_assigned import with_old_values
 from .torch_bytes import BYTES
 from .torch_checks import without_tokens
@@ -49,7 +49,8 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
 
 
 def _functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(with_old_values(program)))
+    table, whole = decompositions(), set[OpOverload]()
+    apart = _without_regions(separated(with_old_values(without_unread(program))))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}

@@ -7,11 +7,14 @@ import copy
 import io
 import itertools
 import sys
+import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.export._tree_utils import reorder_kwargs
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
@@ -20,9 +23,10 @@ from .arguments import flag, mapping, sequence, text
 from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
+from .nested import Key, Leaf
 from .torch_aliases import memory_of, place_of, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import assignments_kept, check_assigned
+from .torch_assigned import Anew, assignments_kept, check_anew, check_assigned, raises_in_eager
 from .torch_branches import find_branches
 from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
@@ -33,7 +37,7 @@ from .torch_needed import find_needed
 from .torch_passes import prepared
 from .torch_ref import Complex, Ref, Refused
 from .torch_results import without_nan
-from .torch_told import set_text, told, trained_text
+from .torch_told import NAMED, set_text, told, trained_text
 from .torch_tracing import data_known, following_example, tracing
 
 _REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
@@ -93,13 +97,14 @@ def export(
     args, given = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
+    anew: dict[str, Anew] = {}
 
     if strict:
         with kept(model):
             check_assigned(model, args, {**given, **held})
 
     def once() -> torch.export.ExportedProgram:
-        with kept(model) as changed, _tracing_of(model, args, given, held, strict):
+        with kept(model) as changed, _tracing_of(model, args, given, held, strict, anew):
             if not strict:  # where dynamo gives forward() values of its own
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
@@ -107,20 +112,27 @@ def export(
 
     def trace(branches: bool) -> tuple[Exported, str]:
         program = once() if strict else traced_with_forms(once)
-        return of_program(program, type(model).__name__, branches), trained_text(program, model)
+        check_anew(model, args, {**given, **held}, anew)
+        return of_program(program, type(model).__name__, branches, anew), trained_text(program, model)
 
     try:
         exported, trained = _for_all_or_example(trace)
     except Error:
         raise
     except Exception as error:
-        followed = error.__cause__ if _asks_for_values(error) else None
-        raise told(error, type(model).__name__, followed) from error
+        raise _told(error, model, args, {**given, **held}) from error
     notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
         warnings.warn(note, stacklevel=3)
     return exported
+
+
+def _told(error: Exception, model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Error:
+    """The error of an export as npusim's."""
+    followed = error.__cause__ if _asks_for_values(error) else None
+    traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
+    return told(error, type(model).__name__, followed, traced, lambda: raises_in_eager(model, args, kwargs))
 
 
 def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
@@ -143,15 +155,21 @@ def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
 
 def made_for_text(made_for: list[str]) -> str:
     """The warning: docs/from-pytorch.md; "" where a program is made for all values."""
-    return f"the program is made for sizes and branches of the example: {'; '.join(made_for)}" if made_for else ""
+    listed = [*made_for[:NAMED], *([f"{len(made_for) - NAMED} others, in Exported.made_for"] if len(made_for) > NAMED else [])]
+    return f"the program is made for sizes and branches of the example: {'; '.join(listed)}" if made_for else ""
 
 
 @contextlib.contextmanager
 def _tracing_of(
-    model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: dict[str, Any], strict: bool
+    model: torch.nn.Module,
+    args: Any,
+    kwargs: dict[str, Any],
+    held: dict[str, Any],
+    strict: bool,
+    anew: dict[str, Anew],
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    data, assigned = data_known(model, strict), assignments_kept(model, strict)
+    data, assigned = data_known(model, strict), assignments_kept(model, strict, anew)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
     with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data, assigned, _without_graph():
         yield
@@ -221,21 +239,30 @@ def _apart(
     return pytree.tree_map(copied, (args, kwargs))
 
 
-def of_program(program: torch.export.ExportedProgram, name: str, branches: bool = False) -> Exported:
-    """IR and weights of an exported program. branches: whether its branches are those that its example takes."""
+def of_program(
+    program: torch.export.ExportedProgram,
+    name: str,
+    branches: bool = False,
+    anew: Mapping[str, Anew] = types.MappingProxyType({}),
+) -> Exported:
+    """IR and weights of an exported program. branches: whether its branches are those that its example takes. anew: buffers
+    that nothing may read."""
     asked = find_branches(program.graph_module) if branches else None
     specs = program.graph_signature.output_specs
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing(), numbers_followed():
         program, graph, made_for = prepared(program, asked)
-        return _Writer(program, name, returned).write(graph, made_for)
+        return _Writer(program, name, returned, anew).write(graph, made_for)
 
 
 class _Writer:
     """Writes one exported program as IR."""
 
-    def __init__(self, program: torch.export.ExportedProgram, name: str, returned: list[Any]) -> None:
+    def __init__(
+        self, program: torch.export.ExportedProgram, name: str, returned: list[Any], anew: Mapping[str, Anew]
+    ) -> None:
         self.program = program
+        self.anew = anew
         self.name = name
         self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
         self.problems: list[Problem] = []
@@ -248,8 +275,8 @@ class _Writer:
         self.outputs: list[dict[str, Any]] = []
 
     def write(self, graph: torch.fx.Graph, made_for: list[str]) -> Exported:
-        refs = self.placeholders(graph)
         needed = find_needed(graph)
+        refs = self.placeholders(graph, needed)
         for node in graph.nodes:
             if node in needed and node.op not in ("placeholder", "output"):
                 self.graph.add(node, self.program.graph_module)
@@ -273,23 +300,32 @@ class _Writer:
             "constants": self.constants,
             "states": states,
         }
-        return Exported(ir, self.values, structure=self.program.call_spec.out_spec, leaves=leaves, made_for=made_for)
+        structure = self.program.call_spec.out_spec
+        given = self.arguments()
+        return Exported(ir, self.values, arguments=given, structure=structure, leaves=leaves, made_for=made_for)
 
     # ---- what comes in
 
-    def placeholders(self, graph: torch.fx.Graph) -> dict[str, Ref]:
+    def placeholders(self, graph: torch.fx.Graph, needed: set[torch.fx.Node]) -> dict[str, Ref]:
         """Inputs and weights; what is changed in place, whatever it was, becomes an input. Their Refs by placeholder."""
         specs, changed = self.program.graph_signature.input_specs, self.find_changed()
         refs: dict[str, Ref] = {}
+        self.given: list[tuple[str, Any]] = []  # for each leaf of the arguments the name of an input, or "" and its value
         seen: dict[Any, str] = {}  # FQN by what tied weights share
         nodes = [node for node in graph.nodes if node.op == "placeholder"]
         for node, spec in zip(nodes, specs, strict=True):
+            if spec.kind == InputKind.USER_INPUT:
+                self.given.append(("", spec.arg.value) if isinstance(spec.arg, ConstantArgument) else (node.name, None))
             if not isinstance(node.meta.get("val"), torch.Tensor):
                 if not isinstance(spec.arg, ConstantArgument):
                     self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
                 continue
+            if spec.target in self.anew and needed.intersection(node.users):
+                unkept = self.anew[spec.target]
+                self.problems.append(Problem(unkept.where, unkept.why))
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)
+                self.given[-1] = (refs[node.name].node, None)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 value = weight_of(self.program, spec)
                 if node.name in changed:
@@ -304,6 +340,15 @@ class _Writer:
                 self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
         self.check_shared(changed, nodes, specs)
         return refs
+
+    def arguments(self) -> list[Leaf]:
+        """How the inputs are made of forward()'s arguments; nothing where no example of these is known."""
+        if self.program.example_inputs is None:
+            return []
+        args, kwargs = self.program.example_inputs
+        ordered = reorder_kwargs(kwargs, self.program.call_spec.in_spec)
+        paths = [path for path, _ in pytree.tree_flatten_with_path((args, ordered))[0]]
+        return [Leaf(tuple(map(_key, path[1:])), *given) for path, given in zip(paths, self.given, strict=True)]
 
     def find_changed(self) -> set[str]:
         """Placeholders whose new values are among the outputs."""
@@ -432,6 +477,12 @@ def output_names(spec: pytree.TreeSpec) -> list[str]:
 
 
 _KEYS = ("key", "idx", "name")  # of a mapping, a sequence, a dataclass
+
+
+def _key(key: Any) -> Key:
+    """A step of a path, as PyTorch has it."""
+    kinds = {"idx": "item", "key": "key", "name": "name"}
+    return next(Key(kind, getattr(key, attribute)) for attribute, kind in kinds.items() if hasattr(key, attribute))
 
 
 def _parts(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .torch_aliases import copied, rebuilt
+from .torch_levels import innermost, levels_of
 from .torch_rows import call
 
 ATEN = torch.ops.aten
@@ -45,7 +46,7 @@ def _moves(node: torch.fx.Node) -> bool:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"])
     try:
-        with torch._guards.detect_fake_mode(to) or torch.no_grad():
+        with torch._guards.detect_fake_mode(innermost(to)) or torch.no_grad(), levels_of((args, kwargs)):
             found = op(*args, **kwargs)
     except Exception:  # what does not run so has no result that could be copied
         return False

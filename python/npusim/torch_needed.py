@@ -1,10 +1,11 @@
-"""Which calls of a graph an output depends on. No call of it writes what it is given."""
+"""Which calls of a graph an output depends on."""
 
 from __future__ import annotations
 
 import builtins
 import math
 import operator
+from collections.abc import Iterable
 
 import torch
 
@@ -16,10 +17,10 @@ CONDITIONS = {
 }
 
 
-def find_needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+def find_needed(graph: torch.fx.Graph, conditions: Iterable[torch.fx.Node] = ()) -> set[torch.fx.Node]:
     """All nodes but those whose results nobody reads: calls that draw random numbers (the initial values of a layer whose
-    weights are then replaced), and conditions on numbers."""
-    needed: set[torch.fx.Node] = set()
+    weights are then replaced), and conditions on numbers. conditions: those of them that are needed."""
+    needed = set(conditions)
     for node in reversed(graph.nodes):
         if not _has_results(node) or needed.intersection(node.users):
             needed.add(node)
@@ -29,6 +30,8 @@ def find_needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 def _has_results(node: torch.fx.Node) -> bool:
     """Whether it is done for its results and for nothing else."""
     if isinstance(node.target, torch._ops.OpOverload):
+        if node.target._schema.is_mutable:
+            return False
         return bool(node.target._schema.returns) or str(node.target) in CONDITIONS
     return node.op == "call_function" and (node.target is operator.getitem or is_number_call(node))
 

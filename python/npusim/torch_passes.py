@@ -14,6 +14,7 @@ from .torch_loops import unroll_loops
 from .torch_masked import spell_out_masks
 from .torch_numbers import settle_numbers
 from .torch_pieces import spell_out_pieces
+from .torch_refused import refuse_by_line
 from .torch_resizes import follow_extents
 from .torch_results import return_tensors
 from .torch_scatters import join_writes
@@ -31,6 +32,7 @@ def prepared(
 ) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str]]:
     """The program with what its passes make of it, the graph to be written, and the sizes and branches that it is made for.
     branches: who asks what the graph asserts, where branches are those of the example."""
+    refuse_by_line(program)
     for traced in TRACED:
         program = traced(program)
     graph = copied(program.graph_module).graph

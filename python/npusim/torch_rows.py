@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .torch_levels import levels_of
 
 ATEN = torch.ops.aten
 COPIES = {ATEN.clone.default, ATEN.to.dtype, ATEN.to.dtype_layout, ATEN._to_copy.default, ATEN.detach.default}
@@ -185,7 +186,8 @@ def call(graph: torch.fx.Graph, op: torch._ops.OpOverload, *args: Any, **kwargs:
     """A new node, with its value's shape and dtype."""
     node = graph.call_function(op, args, kwargs)
     values = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
-    node.meta["val"] = op(*values[0], **values[1])
+    with levels_of(values):
+        node.meta["val"] = op(*values[0], **values[1])
     return node
 
 

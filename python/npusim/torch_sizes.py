@@ -72,15 +72,12 @@ class _Settling:
 
     def can_settle(self) -> bool:
         """Finds what has to be settled; whether all of it can be."""
-        needed = find_needed(self.graph)
         asserted = [n for n in self.graph.nodes if n.target == ATEN._assert_scalar.default]
         conditions = asserted if self.branches is not None else []
         self.conditions = dict.fromkeys(
             n for n in conditions if isinstance(n.args[0], torch.fx.Node) and not _always_holds(n.args[0])
         )
-        for node in reversed(self.graph.nodes):
-            if node in self.conditions or needed.intersection(node.users):
-                needed.add(node)
+        needed = find_needed(self.graph, self.conditions)
         self.needed = [node for node in self.graph.nodes if node in needed]
         if not any(_depends(node) for node in self.needed):
             return bool(self.conditions)

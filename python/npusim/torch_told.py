@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ TRAINED: dict[Any, tuple[str, str]] = {
     **dict.fromkeys((ATEN.lstm, ATEN.gru, ATEN.rnn_tanh, ATEN.rnn_relu), ("train", "drops elements")),
     ATEN.scaled_dot_product_attention: ("dropout_p", "drops elements"),
 }
-NAMED = 5  # modules that a warning names
+NAMED = 5  # of many: what a warning names
 TYPED = ("<stdin", "<ipython", "<python-input", "<console")  # code of no file that is somebody's own
 
 
@@ -67,16 +68,19 @@ def _trains(node: torch.fx.Node) -> str | None:
     return does if given.get(name) and share else None
 
 
-def told(error: Exception, name: str, followed: BaseException | None = None) -> Error:
+def told(
+    error: Exception, name: str, followed: BaseException | None, traced: bool, raises: Callable[[], bool]
+) -> Error:
     """An error of exporting a model as npusim's, which says whose it is and what to do. followed: the error that the model
-    ends with where its branches and sizes are those of the example."""
+    ends with where its branches and sizes are those of the example. traced: whether torch.export was done by then. raises:
+    whether forward() raises an error in eager PyTorch too."""
     frames = traceback.extract_tb(error.__traceback__)
     what, ours, at = _what(error), _models(frames), _at(frames)
-    if not any(_is_the_tracers(frame.filename) for frame in frames):
+    if (traced and followed is None) or not any(_is_the_tracers(frame.filename) for frame in frames):
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
     if ours and frames[-1] == ours[-1] and re.search(r"'Sym(Int|Float|Bool)'", what):
         reason = f"asks{at} for what a number that a tensor holds has not while it is traced ({what}): compute with the tensor"
-    elif ours and frames[-1] == ours[-1]:
+    elif ours and frames[-1] == ours[-1] and raises():
         reason = f"its forward() raises {what}{at}. Call it with these arguments in eager PyTorch first"
     else:
         reason = (

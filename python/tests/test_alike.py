@@ -122,6 +122,100 @@ def test_vmap_in_vmap(function):
     agree(function, X[None])
 
 
+def _writes_number(row):
+    y = row.clone()
+    y[0] = y[0] + 1
+    y[1] = 5
+    y[-1] = TEN
+    return y
+
+
+def _writes_rows(row):
+    y = row.clone()
+    y[1:3] = row[:2]
+    y[3:] = row[0]
+    row.flip(0).copy_(y)
+    return y + row
+
+
+def _fills_both(row):
+    y, z, double = row.clone(), row.clone(), row * 2
+    y.copy_(double)
+    z.copy_(double)
+    return y.add_(1) + z
+
+
+def _converts(row):
+    y = row.clone()
+    y[0] = (row * 9).long()[1]
+    y[1:3] = row.double()[:1]
+    return y
+
+
+def _writes_diagonal(row):
+    y = torch.zeros(3, 3) + row[0]
+    y.fill_diagonal_(2.0)
+    y[0].copy_(row[1])
+    return y
+
+
+def _writes_turned(row):
+    y = row[:4].reshape(2, 2).clone()
+    y.t().masked_fill_(y > 0, 0.0)
+    return y.view(-1)
+
+
+TEN = torch.tensor(10.0)
+WRITING = [_writes_number, _writes_rows, _fills_both, _converts, _writes_diagonal, _writes_turned]
+
+
+@pytest.mark.parametrize("function", WRITING, ids=lambda function: function.__name__)
+def test_writes_in_vmap(function):
+    agree(lambda x: torch.vmap(function)(x.clone()), torch.randn(3, 5))
+    if function is not _writes_rows:  # which torch.export does not trace in two
+        agree(lambda x: torch.vmap(torch.vmap(function))(x.clone()), torch.randn(2, 3, 5))
+
+
+def test_vmap_fills_arguments_alike():
+    def forward(a, b, x):
+        def fill(a, b, row):
+            double = row * 2
+            return a.copy_(double) + b.copy_(double)
+
+        return torch.vmap(fill)(a.clone(), b.clone(), x)
+
+    agree(forward, *torch.randn(3, 3, 5).unbind())
+
+
+B = torch.nn.Parameter(torch.randn(6, 4))
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda u: B @ u,
+        lambda u: u @ B.t(),
+        lambda u: torch.nn.functional.linear(u, B, B[:, 0]),
+        lambda u: torch.einsum("ij,j->i", B, u),
+    ],
+)
+def test_products_in_vmap(product):
+    agree(torch.vmap(torch.vmap(product)), torch.randn(2, 5, 4))
+    agree(torch.vmap(torch.vmap(torch.vmap(product))), torch.randn(2, 3, 5, 4))
+
+
+def test_constants_that_nobody_reads():
+    constant = torch.randn(6, 4)
+
+    def forward(x):
+        constant.sum()
+        constant.t().exp()
+        torch._check(constant.abs().max().item() >= 0)
+        return x + 1
+
+    agree(forward, X)
+
+
 def test_indices_from_the_end():
     places = torch.tensor([[-1, 0], [1, -4], [0, 3]])
     agree(lambda x, i: (torch.take_along_dim(x, i, 1), torch.take_along_dim(x, i[:, :1], -1)), X, places)

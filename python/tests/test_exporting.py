@@ -310,6 +310,95 @@ def test_errors_say_whose_they_are(function, text):
         npusim.export(Fails(function), (X,))
 
 
+class Named(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("function", [lambda x: x.as_subclass(Named) * 2, lambda x: torch.Tensor.as_subclass(x, Named).sin()])
+def test_what_eager_pytorch_takes_is_no_error_of_forward(function):
+    with pytest.raises(npusim.UnsupportedError, match=r"torch.export .* does not trace it, at test_exporting.py:\d+"):
+        npusim.export(Fails(function), (X,))
+
+
+class HoldsSparse(torch.nn.Module):
+    """Reads or makes sparse tensors; those that nobody reads are no matter."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.adjacent = torch.eye(3).to_sparse()
+        self.several = {"of": [torch.eye(3).to_sparse()]}
+        self.register_buffer("kept", torch.eye(3).to_sparse())
+
+    def forward(self, x):
+        if self.kind == "attribute":
+            return torch.sparse.mm(self.adjacent, x)
+        if self.kind == "in a dict":
+            return self.several["of"][0] @ x
+        if self.kind == "buffer":
+            return self.kept @ x
+        if self.kind == "made":
+            return torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), x[0, :2], (3, 3)) @ x
+        if self.kind == "turned":
+            return x.to_sparse().to_dense() + x.to_sparse_csr().to_dense()
+        return x * 2
+
+
+SPARSE = {
+    "attribute": r"'adjacent': is torch.sparse_coo: .* where test_exporting.py:\d+ \(return torch.sparse.mm\(self.adjacent, x\)\)",
+    "in a dict": r"is torch.sparse_coo: .*, where test_exporting.py:\d+ \(return self.several\[\"of\"\]\[0\] @ x\) reads it",
+    "buffer": r"'kept': is torch.sparse_coo: .*, where test_exporting.py:\d+ \(return self.kept @ x\) reads it",
+    "made": r"^test_exporting.py:\d+ \(return torch.sparse_coo_tensor\(.*\): its result is torch.sparse_coo: expected a dense one",
+    "turned": r"^test_exporting.py:\d+ \(return x.to_sparse.*\): its result is torch.sparse_coo(.|\n)* its result is torch.sparse_csr",
+}
+
+
+@pytest.mark.parametrize("kind", SPARSE)
+def test_sparse_tensors_are_refused_by_line(kind):
+    with pytest.raises(npusim.UnsupportedError, match=SPARSE[kind]):
+        npusim.export(HoldsSparse(kind), (torch.randn(3, 3),))
+
+
+def test_sparse_tensors_that_nobody_reads():
+    npusim.export(HoldsSparse("none"), (torch.randn(3, 3),))
+
+
+class Draws(torch.nn.Module):
+    """With a generator of its own."""
+
+    def __init__(self, made):
+        super().__init__()
+        self.generator = None if made else torch.Generator()
+
+    def forward(self, x):
+        generator = self.generator or torch.Generator().manual_seed(3)
+        for _ in range(5):
+            x = x + torch.rand(x.shape, generator=generator)
+        x = x + torch.randn(x.shape, generator=generator)
+        return x.clone().normal_(generator=generator) + x
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_generators_of_a_model_are_refused_by_line(made):
+    with pytest.raises(npusim.UnsupportedError, match=r"torch.rand\(.*a generator of its own.*session.seed\(n\)") as refused:
+        npusim.export(Draws(made), (X,))
+    assert len(refused.value.problems) == 3
+
+
+def test_a_warning_names_a_few():
+    def forward(x):
+        for row in x:
+            if row.sum() > 0:
+                x = x + 1
+        return x
+
+    with pytest.warns(UserWarning, match="made for") as warned:
+        exported = npusim.export(Fails(forward), (torch.arange(48.0).reshape(12, 4) - 20.5,))
+    text = str(warned[0].message)
+    assert len(exported.made_for) > 6 and all(named in text for named in exported.made_for[:5])
+    assert text.endswith(f"; {len(exported.made_for) - 5} others, in Exported.made_for")
+
+
 def test_refused_values_have_their_shape():
     """What is refused is named, whatever is done with its results."""
 

@@ -36,7 +36,28 @@ def of_a_view(m, x):
     return torch.cat([part.sum(0, keepdim=True) for part in x.split(sizes.detach().tolist())])
 
 
-@pytest.mark.parametrize("function", [of_a_range, of_a_constant, of_a_view])
+NAMES = {0: 2.0, 1: 3.0, 2: 5.0, True: 7.0}
+PLACES = torch.tensor([0, 2])
+
+
+def keys(m, x):
+    return sum(NAMES[place.item()] * x[place] for place in PLACES)
+
+
+def keys_computed(m, x):
+    return x * NAMES.get(torch.arange(3).max().item() - 1, 0.5) + len({place.item() + 1 for place in PLACES})
+
+
+def members(m, x):
+    return torch.stack([x[place] for place in PLACES if place.item() in {1, 2}])
+
+
+def keys_in_tuples(m, x):
+    last = PLACES[-1].item()
+    return x * {(2, "a"): 0.5, (3, "a"): 0.25}[last, "a"]
+
+
+@pytest.mark.parametrize("function", [of_a_range, of_a_constant, of_a_view, keys, keys_computed, members, keys_in_tuples])
 def test_numbers_of_the_program_s_own_tensors(function):
     exported = check(function, X)
     assert not [node for node in exported.ir["nodes"] if "item" in node["op_type"]]
@@ -57,6 +78,20 @@ def of_a_buffer(m, x, n):
     return x.repeat(m.count.max(), 1)
 
 
+def test_sizes_are_no_keys():
+    """Libraries ask whether they are, and where not go a way that holds for every size."""
+
+    def forward(m, x):
+        rows = x[x[:, 0] > 0]
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(rows.shape)
+        return torch.zeros_like(x).index_put((x[:, 0] > 0,), rows * 2)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        npusim.export(CallsWithSelf(forward), (X,))
+
+
 def of_a_draw(m, x, n):
     return x.repeat(torch.randint(1, 5, (3,)).max(), 1)
 
@@ -67,7 +102,22 @@ def of_what_changes(m, x, n):
     return x.repeat(sizes.max(), 1)
 
 
-@pytest.mark.parametrize("function", [of_an_input, of_a_buffer, of_what_changes])
+def a_key_of_an_input(m, x, n):
+    return x * {1: 2.0, 2: 3.0, 3: 4.0}[n.max().item()]
+
+
+def a_key_of_a_buffer(m, x, n):
+    return {3: x.sin, 4: x.cos}[m.count.max().item()]()
+
+
+def a_key_that_is_a_truth(m, x, n):
+    return x * {True: 2.0, False: 3.0}[(n.max() > 2).item()]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [of_an_input, of_a_buffer, of_what_changes, a_key_of_an_input, a_key_of_a_buffer, a_key_that_is_a_truth],
+)
 def test_numbers_that_something_else_decides_are_the_example_s(function):
     model, args = CallsWithSelf(function, count=torch.tensor([2, 3])), (X, torch.tensor([1, 2]))
     with pytest.warns(UserWarning, match="made for sizes"):

@@ -1,0 +1,115 @@
+"""Inputs in lists, tuples, dicts and dataclasses: a session takes them as forward() does."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import npusim
+import pytest
+
+torch = pytest.importorskip("torch")
+from modules import Calls
+
+A, B, C = torch.randn(3, 2, 3).unbind()
+
+
+@dataclasses.dataclass
+class Pair:
+    first: torch.Tensor
+    second: list[torch.Tensor]
+
+
+def of_lists(images):
+    return torch.stack([sum(group) * (i + 1) for i, group in enumerate(images)])
+
+
+def of_dicts(given, x):
+    return given["a"] - given["b"][0] * given["b"][1] + x
+
+
+def of_dataclasses(pair):
+    return pair.first - pair.second[0] * 2 + pair.second[1] * 3
+
+
+def with_numbers(x, scale, images):
+    return x * scale["by"] + images[0] * scale["and"] - images[1]
+
+
+def plain(a, b):
+    return a - b
+
+
+NESTED = {
+    "lists": (of_lists, ([[A, B], [C]],), ([[C, A], [B]],)),
+    "tuples": (of_lists, ([(A, B), (C,)],), ([[C, A], (B,)],)),
+    "dicts": (of_dicts, ({"a": A, "b": [B, C]}, A), ({"b": (A, C), "a": B}, C)),
+    "dataclasses": (of_dataclasses, (Pair(A, [B, C]),), (Pair(B, [C, A]),)),
+    "numbers": (with_numbers, (A, {"by": 2.0, "and": 3}, [B, C]), (B, {"by": 2.0, "and": 3}, [C, A])),
+    "none": (plain, (A, B), (B, C)),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_as_forward_takes_them(kind):
+    function, example, other = NESTED[kind]
+    program = npusim.compile(Calls(function), example, dtype="float32")
+    session = npusim.Session(program)
+    for given in (example, other):
+        expected = function(*given)
+        flat = flat_in_order(kind, given)
+        for found in (
+            session.run(*given),
+            session.run(*flat),
+            session.run({info.name: value for info, value in zip(program.inputs(), flat, strict=True)}),
+            npusim.Session(program.recompile()).run(*given),
+        ):
+            torch.testing.assert_close(torch.from_numpy(found["output"]), expected)
+
+
+def flat_in_order(kind, given):
+    if kind == "dicts":  # in the order of the example's keys
+        return [given[0]["a"], *given[0]["b"], given[1]]
+    if kind == "dataclasses":
+        return [given[0].first, *given[0].second]
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+
+
+class WithKeywords(torch.nn.Module):
+    def forward(self, x, *, masks, names=None):
+        return x + masks[0] - masks[1] * names["n"]
+
+
+def test_keywords_stand_behind_the_others():
+    kwargs = {"masks": (B, C), "names": {"n": A}}
+    session = npusim.Session(npusim.compile(WithKeywords(), (A,), kwargs, dtype="float32"))
+    found = session.run(A, [B, C], {"n": A})["output"]
+    torch.testing.assert_close(torch.from_numpy(found), WithKeywords()(A, **kwargs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "what"),
+    [
+        ("lists", ([[A, B]],), "argument 0: expected a list or tuple of 2 as in the example, found a list of 1"),
+        ("lists", ([[A, B], [C, C]],), "argument 0[1]: expected a list or tuple of 1 as in the example, found a list of 2"),
+        ("lists", ([[A, B], C],), "argument 0[1]: expected a list or tuple of 1 as in the example, found a Tensor"),
+        ("lists", ([[A, B], [C]], A), "expected 1 arguments, as forward() takes them, found 2"),
+        ("dicts", ({"a": A, "c": [B, C]}, A), "argument 0: expected a dict of 'a', 'b' as in the example, found a dict of 'a', 'c'"),
+        ("dicts", ([A, B], A), "argument 0: expected a dict of 'a', 'b' as in the example, found a list of 2"),
+        ("numbers", (A, {"by": 2.5, "and": 3}, [B, C]), "argument 1['by']: is part of the program: expected 2.0, found 2.5"),
+    ],
+)
+def test_another_structure_is_refused(kind, given, what):
+    function, example, _ = NESTED[kind]
+    session = npusim.Session(npusim.compile(Calls(function), example, dtype="float32"))
+    with pytest.raises(npusim.UsageError, match=re.escape(what)):
+        session.run(*given)
+
+
+def test_a_program_from_a_file_takes_arrays(tmp_path):
+    """It says nothing of forward()'s arguments."""
+    npusim.compile(Calls(of_lists), ([[A, B], [C]],), dtype="float32").save(tmp_path / "a.npubin")
+    session = npusim.Session(npusim.load(tmp_path / "a.npubin"))
+    torch.testing.assert_close(torch.from_numpy(session.run(A, B, C)["output"]), of_lists([[A, B], [C]]))
+    with pytest.raises(npusim.UsageError, match="expected 3 inputs"):
+        session.run([[A, B], [C]])
