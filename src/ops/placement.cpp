@@ -37,7 +37,7 @@ bool has_elements(const Shape& shape) { return std::find(shape.begin(), shape.en
 
 // Whether ATen takes an image for one with channels innermost (suggest_memory_format): by its strides, also those of
 // extents of 1, which views do not keep here. None where it depends on them.
-std::optional<bool> is_channels_last(const Placement& at, const Shape& shape) {
+std::optional<bool> is_channels_last(const Strides& at, const Shape& shape) {
   if (shape.size() != 4 && shape.size() != 5) return false;
   if (shape[1] > 1 && at.strides[1] == 0) return false;
   std::vector<size_t> outward{1};
@@ -88,7 +88,7 @@ Shape strides_in_order(const Shape& shape, const std::vector<size_t>& order) {
 }
 
 // empty_like(preserve_format): the operand's strides where it is dense, else dense ones in their order.
-Shape preserved_strides(const Shape& shape, const Placement& at) {
+Shape preserved_strides(const Shape& shape, const Strides& at) {
   if (is_dense(at, shape)) return at.strides;
   return strides_in_order(shape, iteration_order(shape, {at.strides}));
 }
@@ -101,7 +101,7 @@ Shape iterated_strides(const OpCall& call, const Shape& shape, std::span<const R
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operands[i]) continue;
     const Shape& own = call.inputs[i]->shape;
-    const Placement& at = operands[i]->at;
+    const Strides& at = operands[i]->at;
     if (own.size() > shape.size()) continue;
     const size_t lead = shape.size() - own.size();
     Shape broadcast(shape.size(), 0);
@@ -149,8 +149,8 @@ std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, c
   return result;
 }
 
-Placement mapped_placement(const ViewMap& map, const Placement& from) {
-  Placement at{from.offset, Shape(map.shape.size(), 0)};
+Strides mapped_placement(const ViewMap& map, const Strides& from) {
+  Strides at{from.offset, Shape(map.shape.size(), 0)};
   std::vector<bool> named(map.shape.size(), false);
   for (size_t d = 0; d < map.from.size(); ++d) {
     at.offset += map.from[d].offset * from.strides[d];
@@ -339,13 +339,13 @@ std::vector<ResultMemory> place_results(const OpCall& call, std::span<const Resi
   return results;
 }
 
-Placement row_major(const Shape& shape) { return {0, row_major_strides(shape)}; }
+Strides row_major(const Shape& shape) { return {0, row_major_strides(shape)}; }
 
-bool is_row_major(const Placement& at, const Shape& shape) {
+bool is_row_major(const Strides& at, const Shape& shape) {
   return !has_elements(shape) || same_order(at.strides, row_major_strides(shape), shape);
 }
 
-bool is_dense(const Placement& at, const Shape& shape) {
+bool is_dense(const Strides& at, const Shape& shape) {
   std::vector<size_t> order;
   for (size_t d = 0; d < shape.size(); ++d)
     if (shape[d] > 1) order.push_back(d);
@@ -358,7 +358,7 @@ bool is_dense(const Placement& at, const Shape& shape) {
   return true;
 }
 
-bool is_injective(const Placement& at, const Shape& shape) {
+bool is_injective(const Strides& at, const Shape& shape) {
   if (!has_elements(shape)) return true;
   std::vector<size_t> order;
   for (size_t d = 0; d < shape.size(); ++d)
@@ -387,7 +387,7 @@ bool is_injective(const Placement& at, const Shape& shape) {
   return true;
 }
 
-bool fits_memory(const Placement& at, const Shape& shape, int64_t elements) {
+bool fits_memory(const Strides& at, const Shape& shape, int64_t elements) {
   if (!has_elements(shape)) return true;
   int64_t last = at.offset;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -398,9 +398,9 @@ bool fits_memory(const Placement& at, const Shape& shape, int64_t elements) {
   return at.offset >= 0 && last < elements;
 }
 
-Placement strided_placement(const OpCall& call, int64_t offset) {
+Strides strided_placement(const OpCall& call, int64_t offset) {
   const Shape size = call.ints("size");
-  Placement at{call.is_none("storage_offset") ? offset : call.integer("storage_offset"), call.ints("stride")};
+  Strides at{call.is_none("storage_offset") ? offset : call.integer("storage_offset"), call.ints("stride")};
   if (size.size() != at.strides.size())
     fail(ErrorKind::bad_input, "{}: {} strides for {}", call.op->name(), at.strides.size(), to_string(size));
   for (int64_t stride : at.strides)

@@ -9,7 +9,7 @@
 namespace npusim {
 
 // Element i of a tensor is element offset + Σ strides[d]·i[d] of the memory it is a part of.
-struct Placement {
+struct Strides {
   int64_t offset = 0;
   Shape strides;
 };
@@ -17,7 +17,7 @@ struct Placement {
 // A tensor's memory as far as it is known. Where it is not, `at` numbers the memory row-major: views then are what they
 // are whatever the true strides, but which results are views is not known.
 struct Residence {
-  Placement at;
+  Strides at;
   bool known = true;
 };
 
@@ -38,17 +38,17 @@ struct ResultMemory {
 // Of each result, from where the operands are (null for None). Not for as_strided and its kind, which need the memory.
 std::vector<ResultMemory> place_results(const OpCall& call, std::span<const Residence* const> operands);
 
-Placement row_major(const Shape& shape);
+Strides row_major(const Shape& shape);
 // Whether the elements follow each other in row-major order (extents of 1 have any stride; no elements are in order).
-bool is_row_major(const Placement& at, const Shape& shape);
+bool is_row_major(const Strides& at, const Shape& shape);
 // Whether the elements fill a piece of memory, in whatever order.
-bool is_dense(const Placement& at, const Shape& shape);
+bool is_dense(const Strides& at, const Shape& shape);
 // Whether no two elements are at one address.
-bool is_injective(const Placement& at, const Shape& shape);
+bool is_injective(const Strides& at, const Shape& shape);
 // Whether every element is in a memory of this many.
-bool fits_memory(const Placement& at, const Shape& shape, int64_t elements);
+bool fits_memory(const Strides& at, const Shape& shape, int64_t elements);
 // What as_strided and its kind address; self begins at `offset`. Throws bad_input where size and stride do not go
 // together.
-Placement strided_placement(const OpCall& call, int64_t offset);
+Strides strided_placement(const OpCall& call, int64_t offset);
 
 }  // namespace npusim

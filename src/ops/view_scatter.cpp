@@ -38,7 +38,7 @@ std::vector<TensorType> infer_strided_scatter(const OpCall& call) {
 
 // Of a self that is the whole of its memory, row-major: functionalize leaves no other.
 void lower_strided_scatter(const OpCall& call, Lowering& lowering) {
-  const Placement element = strided_placement(call, 0);
+  const Strides element = strided_placement(call, 0);
   if (!fits_memory(element, call.ints("size"), element_count(call.type("self").shape)))
     fail(ErrorKind::bad_input, "{}: {} with strides {} from {} leaves {}", call.op->name(),
          to_string(call.ints("size")), to_string(element.strides), element.offset, to_string(call.type("self")));

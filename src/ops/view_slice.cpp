@@ -195,7 +195,7 @@ std::vector<TensorType> infer_as_strided(const OpCall& call) {
 void lower_as_strided(const OpCall& call, Lowering& lowering) {
   const TensorType& self = call.type("self");
   const Shape size = call.ints("size");
-  const Placement at = strided_placement(call, 0);
+  const Strides at = strided_placement(call, 0);
   if (!fits_memory(at, size, element_count(self.shape)))
     fail(ErrorKind::bad_input, "{}: {} with strides {} from {} leaves {}", call.op->name(), to_string(size),
          to_string(at.strides), at.offset, to_string(self));

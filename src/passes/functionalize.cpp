@@ -131,7 +131,7 @@ class Functionalizer {
     const Memory kind = node.op->record.memory;
     const Residence from = memories_.residence(self);
     const OpCall call = call_of(graph_, node);
-    const Placement at = strided_placement(call, from.at.offset);
+    const Strides at = strided_placement(call, from.at.offset);
     const Shape size = call.ints("size");
     const std::string self_name = value_of(graph_, self).name;
     if (!read_operands(node)) return make_own_results(std::move(node));

@@ -6,7 +6,7 @@
 namespace npusim {
 namespace {
 
-Access access(int arg, const Placement& at) {
+Access access(int arg, const Strides& at) {
   Access a;
   a.arg = arg;
   a.offset = at.offset;
@@ -15,14 +15,14 @@ Access access(int arg, const Placement& at) {
 }
 
 // Where a dimension has no second element its stride addresses nothing.
-Placement addressed(Placement at, const Shape& shape) {
+Strides addressed(Strides at, const Shape& shape) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (shape[d] <= 1) at.strides[d] = 0;
   return at;
 }
 
 // to[to_at] = from[from_at] over `space`, cast where the dtypes differ; `updates` keeps the rest of another value.
-Node move_node(const Graph& graph, const Shape& space, ValueId from, Placement from_at, ValueId to, Placement to_at,
+Node move_node(const Graph& graph, const Shape& space, ValueId from, Strides from_at, ValueId to, Strides to_at,
                ValueId updates, std::string kernel) {
   const TensorType &source = value_of(graph, from).type, &target = value_of(graph, to).type;
   Kernel k;
@@ -77,7 +77,7 @@ void Memories::make_own(ValueId v, Residence residence) {
   memories_.push_back(std::move(memory));
 }
 
-void Memories::share(ValueId v, ValueId of, Placement at) {
+void Memories::share(ValueId v, ValueId of, Strides at) {
   add(v, {tensor(of).memory, std::move(at), shape(v), v, memory_of(of).version});
 }
 
@@ -90,7 +90,7 @@ void Memories::may_share(ValueId a, ValueId b, std::string why) {
   memory_of(a).group = memory_of(b).group = id;
 }
 
-void Memories::change(ValueId v, ValueId result, Placement at) {
+void Memories::change(ValueId v, ValueId result, Strides at) {
   Tensor& changed = tensor(v);
   changed.at = std::move(at);
   changed.shape = shape(result);
@@ -144,7 +144,7 @@ ValueId Memories::content(Block& memory, const std::string& name) {
   return line;
 }
 
-void Memories::load(ValueId v, const Placement& at, ValueId result, const std::string& name) {
+void Memories::load(ValueId v, const Strides& at, ValueId result, const std::string& name) {
   const ValueId from = content(memory_of(v), name);
   Node node =
       move_node(graph_, shape(result), from, at, result, row_major(shape(result)), no_value, "load_from_memory");
@@ -152,7 +152,7 @@ void Memories::load(ValueId v, const Placement& at, ValueId result, const std::s
   graph_.nodes.push_back(std::move(node));
 }
 
-Node Memories::store_node(const Placement& at, ValueId source, ValueId content, ValueId updated,
+Node Memories::store_node(const Strides& at, ValueId source, ValueId content, ValueId updated,
                           const std::string& name) {
   Node node =
       move_node(graph_, shape(source), source, row_major(shape(source)), updated, at, content, "store_through_view");
@@ -162,7 +162,7 @@ Node Memories::store_node(const Placement& at, ValueId source, ValueId content, 
 
 void Memories::write(ValueId v, ValueId result, const std::string& writer) {
   Block& memory = memory_of(v);
-  const Placement at = tensor(v).at;
+  const Strides at = tensor(v).at;
   if (shape(v) != shape(result))
     fail(ErrorKind::bad_input, "node {}: writes {} into '{}' of {}", writer, to_string(shape(result)),
          value_of(graph_, v).name, to_string(shape(v)));
@@ -189,7 +189,7 @@ void Memories::write(ValueId v, ValueId result, const std::string& writer) {
           fmt::format("which node {} may have changed: {}", writer, groups_[static_cast<size_t>(memory.group)]);
 }
 
-void Memories::scatter(ValueId v, const Placement& at, ValueId source, ValueId result, const std::string& name) {
+void Memories::scatter(ValueId v, const Strides& at, ValueId source, ValueId result, const std::string& name) {
   const Tensor place = tensor(v);
   const ValueId before = content(memory_of(v), name);
   const TensorType type = value_of(graph_, before).type;

@@ -20,14 +20,14 @@ class Memories {
 
   void make_own(ValueId v, Residence residence);
   // v is a part of the memory of `of`.
-  void share(ValueId v, ValueId of, Placement at);
+  void share(ValueId v, ValueId of, Strides at);
   // v is another name of the tensor `as`.
   void name(ValueId v, ValueId as);
   // The memories of the two may be one: after a write to either the other must not be read.
   void may_share(ValueId a, ValueId b, std::string why);
   // The tensor v, by all its names, is from now on the part `at` of its memory, of the shape of `result`, which is one
   // more name and holds its elements.
-  void change(ValueId v, ValueId result, Placement at);
+  void change(ValueId v, ValueId result, Strides at);
 
   // A value's place, and whether it is known.
   Residence residence(ValueId v) const;
@@ -37,15 +37,15 @@ class Memories {
   // v's elements are now those of `result`, which is one more name of it.
   void write(ValueId v, ValueId result, const std::string& writer);
   // Appends the node that computes `result` from what `at` addresses in v's memory.
-  void load(ValueId v, const Placement& at, ValueId result, const std::string& name);
+  void load(ValueId v, const Strides& at, ValueId result, const std::string& name);
   // Makes `result` v as it is in a copy of its memory in which the elements `at` are those of `source`.
-  void scatter(ValueId v, const Placement& at, ValueId source, ValueId result, const std::string& name);
+  void scatter(ValueId v, const Strides& at, ValueId source, ValueId result, const std::string& name);
 
  private:
   // A tensor of eager PyTorch: one object, whatever its names.
   struct Tensor {
     int32_t memory = -1;
-    Placement at;
+    Strides at;
     Shape shape;
     ValueId current = no_value;  // holds its elements of this version of the memory
     int version = 0;
@@ -55,7 +55,7 @@ class Memories {
     bool known = true;
     // Holds all elements of this version, in the order of `order`.
     ValueId holder = no_value;
-    Placement order;
+    Strides order;
     int version = 0;
     int32_t group = -1;  // of memories that may be one; -1: none
     std::string lost;    // why its content is not known
@@ -69,7 +69,7 @@ class Memories {
   const Shape& shape(ValueId v) const { return value_of(graph_, v).type.shape; }
   void refuse(const std::string& node, std::string reason);
   ValueId content(Block& memory, const std::string& name);
-  Node store_node(const Placement& at, ValueId source, ValueId content, ValueId updated, const std::string& name);
+  Node store_node(const Strides& at, ValueId source, ValueId content, ValueId updated, const std::string& name);
 
   Graph& graph_;
   PassContext& context_;

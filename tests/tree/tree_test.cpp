@@ -238,6 +238,28 @@ TEST(Tree, FilesOpenWithOneSentence) {
   }
 }
 
+// Two types of one name in one namespace are one type to the linker, which takes the functions of either.
+TEST(Tree, NoTypeOfOneNamespaceIsInTwoHeaders) {
+  const std::regex opens("^namespace ([A-Za-z0-9_:]+) \\{"),
+      type("^(?:class|struct|enum class|enum) (?:NPUSIM_API )?([A-Za-z0-9_]+)\\b(?!::)[^;]*$");
+  std::map<std::string, std::set<std::string>> files;
+  std::string space;
+  size_t found = 0;
+  for (const Line& line : all_lines()) {
+    if (!line.file.ends_with(".h")) continue;
+    if (line.number == 1) space.clear();
+    std::smatch match;
+    const std::string text = without_comment(line.text);
+    if (std::regex_search(text, match, opens)) space = match[1];
+    if (!std::regex_search(text, match, type)) continue;
+    files[space + "::" + match[1].str()].insert(line.file);
+    ++found;
+  }
+  EXPECT_GT(found, 300u);
+  for (const auto& [name, headers] : files)
+    EXPECT_EQ(headers.size(), 1u) << name << " is in " << *headers.begin() << " and " << *headers.rbegin();
+}
+
 // Device SDKs are for the one file of a backend that talks to the device.
 TEST(Tree, NoSdkOutsideBackends) {
   const std::regex sdk("#\\s*include\\s*[<\"](cuda|cudnn|cublas|nvrtc|Metal/|Foundation/|dnnl|oneapi/)");

@@ -56,7 +56,7 @@ int Emitter::depth_of(DimSet m) const {
 void Emitter::begin_section(bool in_row) {
   plan_.sections.emplace_back();
   section().in_row = in_row;
-  std::fill(local_.begin(), local_.end(), Operand{});
+  std::fill(local_.begin(), local_.end(), InstOperand{});
   pending_.clear();
   pairs_.clear();
 }
@@ -79,18 +79,18 @@ int Emitter::new_register(Span span, int bytes) {
   return static_cast<int>(plan_.registers.size()) - 1;
 }
 
-Operand Emitter::constant(const Expr& e) {
-  Operand o;
+InstOperand Emitter::constant(const Expr& e) {
+  InstOperand o;
   o.span = Span::one;
   o.reg = new_register(Span::one, lane_bytes(e.type));
   plan_.constants.push_back({o.reg, e.type, e.number, e.integer});
   return o;
 }
 
-Operand& Emitter::value(int32_t i) {
-  Operand& local = local_[static_cast<size_t>(i)];
+InstOperand& Emitter::value(int32_t i) {
+  InstOperand& local = local_[static_cast<size_t>(i)];
   if (local.reg >= 0) return local;
-  Operand& global = value_[static_cast<size_t>(i)];
+  InstOperand& global = value_[static_cast<size_t>(i)];
   if (global.reg >= 0) return global;
   if (expr(i).op == ExprOp::constant) return global = constant(expr(i));
   // A load of the row's outside that an instruction in the row may not read in place from another section.
@@ -98,25 +98,25 @@ Operand& Emitter::value(int32_t i) {
   return local_[static_cast<size_t>(i)];
 }
 
-Operand Emitter::push(Inst inst, DimSet mask, Span span, int bytes) {
+InstOperand Emitter::push(Inst inst, DimSet mask, Span span, int bytes) {
   inst.span = span;
   inst.depth = depth_of(mask);
   if (inst.dst < 0) inst.dst = new_register(span, bytes);
-  Operand result;
+  InstOperand result;
   result.reg = inst.dst;
   result.span = span;
   section().insts.push_back(std::move(inst));
   return result;
 }
 
-unsigned Emitter::bind(Inst& inst, int n, const Operand& from, Span span) {
-  Operand& in = inst.in[n];
+unsigned Emitter::bind(Inst& inst, int n, const InstOperand& from, Span span) {
+  InstOperand& in = inst.in[n];
   in = from;
   in.scalar = is_scalar(span, from.span);
   return in.scalar ? 1u << n : 0;
 }
 
-Operand Emitter::spread(const Operand& from, DimSet mask, Span span) {
+InstOperand Emitter::spread(const InstOperand& from, DimSet mask, Span span) {
   if (from.span == span) return from;
   Inst copy;
   const int bytes = plan_.registers[static_cast<size_t>(from.reg)].lane_bytes;
@@ -139,7 +139,7 @@ Move Emitter::make_move(const Access& a, DimSet mask, Span span) {
   m.row_stride = rows_only ? 0 : stride(plan_.row_dim);
   m.column_stride = rows_only ? stride(plan_.row_dim) : stride(plan_.column_dim);
   for (const IndexTerm& t : a.terms) {
-    const Operand& index = value(t.expr);
+    const InstOperand& index = value(t.expr);
     m.terms.push_back({index.reg, index.span, t.stride, t.extent, added_to_negative(k_, t)});
   }
   m.in_place =
@@ -162,7 +162,7 @@ void Emitter::emit(int32_t i) {
                      (section().in_row ? static_cast<double>(row_tiles_) : 1);
 }
 
-Operand Emitter::load(int32_t i) {
+InstOperand Emitter::load(int32_t i) {
   const Expr& e = expr(i);
   if (is_search(e)) return search(i);
   if (is_condition(e)) return condition(i);
@@ -173,7 +173,7 @@ Operand Emitter::load(int32_t i) {
   Move m = make_move(a, mask, span);
   if (!m.terms.empty()) find_addresses(m, a);
   m.reg = new_register(span, static_cast<int>(m.bytes));
-  Operand raw;
+  InstOperand raw;
   raw.reg = m.reg;
   raw.span = span;
   const bool gathers = !m.terms.empty();
@@ -230,21 +230,21 @@ bool Emitter::only_copied(int32_t i) const {
 
 // Terms are read from scratch: an index loaded in place is copied there.
 void Emitter::ready_index(int32_t t) {
-  Operand& index = value(t);
+  InstOperand& index = value(t);
   if (index.move >= 0) {
     section().moves[static_cast<size_t>(index.move)].in_place = false;
     for (Inst& inst : section().insts)
-      for (Operand& in : inst.in)
+      for (InstOperand& in : inst.in)
         if (in.move == index.move) in.move = -1;
     index.move = -1;
   }
 }
 
-Operand Emitter::scan(int32_t i) {
+InstOperand Emitter::scan(int32_t i) {
   const Expr& e = expr(i);
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
-  const Operand in = spread(value(e.in[0]), mask, span);
+  const InstOperand in = spread(value(e.in[0]), mask, span);
   Inst inst;
   const bool log = e.integer == 1;
   inst.fn = log ? log_scan_fn(e.type) : scan_fn(e.reduction, e.type);
@@ -256,7 +256,7 @@ Operand Emitter::scan(int32_t i) {
   return push(inst, mask, span, lane_bytes(e.type));
 }
 
-Operand Emitter::running_place(int32_t i) {
+InstOperand Emitter::running_place(int32_t i) {
   const Expr& e = expr(i);
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask), of_row = plan_.row_dim >= 0 ? Span::row : Span::one;
@@ -271,7 +271,7 @@ Operand Emitter::running_place(int32_t i) {
   return push(inst, mask, span, 8);
 }
 
-Operand Emitter::search(int32_t i) {
+InstOperand Emitter::search(int32_t i) {
   const Access& a = k_.accesses[static_cast<size_t>(expr(i).integer)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -289,7 +289,7 @@ Operand Emitter::search(int32_t i) {
   return push(inst, mask, span, 8);
 }
 
-Operand Emitter::condition(int32_t i) {
+InstOperand Emitter::condition(int32_t i) {
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
   Move m = make_move(k_.accesses[static_cast<size_t>(expr(i).integer)], mask, span);
@@ -297,14 +297,14 @@ Operand Emitter::condition(int32_t i) {
   m.bytes = 1;
   m.in_place = false;
   m.reg = new_register(span, 1);
-  Operand holds;
+  InstOperand holds;
   holds.reg = m.reg;
   holds.span = span;
   section().moves.push_back(std::move(m));
   return holds;
 }
 
-Operand Emitter::compute(int32_t i) {
+InstOperand Emitter::compute(int32_t i) {
   const Expr& e = expr(i);
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -321,7 +321,7 @@ Operand Emitter::compute(int32_t i) {
 }
 
 // One instruction of one expression.
-Operand Emitter::plain(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::plain(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   const Scalar in_type = expr(e.in[0]).type;
   Inst inst;
@@ -343,14 +343,14 @@ Operand Emitter::plain(int32_t i, DimSet mask, Span span) {
   return push(inst, mask, span, lane_bytes(e.type));
 }
 
-Operand Emitter::index(int d, DimSet mask, Span span) {
+InstOperand Emitter::index(int d, DimSet mask, Span span) {
   Inst inst;
   inst.index_dim = d;
   inst.fn = d == plan_.row_dim || d == plan_.column_dim ? iota_fn() : index_fn();
   return push(inst, mask, span, 8);
 }
 
-Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::fused(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   const auto n = static_cast<size_t>(a_.fused[static_cast<size_t>(i)]);
   const Expr& product = expr(e.in[n]);
@@ -365,7 +365,7 @@ Operand Emitter::fused(int32_t i, DimSet mask, Span span) {
   return push(inst, mask, span, 4);
 }
 
-Operand Emitter::polynomial(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::polynomial(int32_t i, DimSet mask, Span span) {
   const Polynomial& p = a_.polynomials[static_cast<size_t>(i)];
   Inst inst;
   inst.terms = p.terms;
@@ -376,7 +376,7 @@ Operand Emitter::polynomial(int32_t i, DimSet mask, Span span) {
 }
 
 // What a comparison decides, in one instruction with it.
-Operand Emitter::choice(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::choice(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   const Expr& relation = expr(e.in[0]);
   const bool itself = relation.op == ExprOp::isnan;
@@ -389,7 +389,7 @@ Operand Emitter::choice(int32_t i, DimSet mask, Span span) {
   return push(inst, mask, span, 4);
 }
 
-Operand Emitter::leak(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::leak(int32_t i, DimSet mask, Span span) {
   const Expr& e = expr(i);
   Inst inst;
   bind(inst, 0, value(expr(e.in[0]).in[0]), span);
@@ -398,7 +398,7 @@ Operand Emitter::leak(int32_t i, DimSet mask, Span span) {
   return push(inst, mask, span, 4);
 }
 
-Operand Emitter::gelu(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::gelu(int32_t i, DimSet mask, Span span) {
   const Gelu& g = a_.gelus[static_cast<size_t>(i)];
   Inst inst;
   inst.terms = {g.half, g.inner};
@@ -409,7 +409,7 @@ Operand Emitter::gelu(int32_t i, DimSet mask, Span span) {
   return push(inst, mask, span, 4);
 }
 
-Operand Emitter::flip(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::flip(int32_t i, DimSet mask, Span span) {
   Inst inst;
   bind(inst, 0, spread(value(expr(i).in[2]), mask, span), span);
   bind(inst, 1, spread(value(a_.signs[static_cast<size_t>(i)]), mask, span), span);
@@ -418,7 +418,7 @@ Operand Emitter::flip(int32_t i, DimSet mask, Span span) {
 }
 
 // Two operations where there is an instruction of both.
-Operand Emitter::pair(int32_t i, DimSet mask, Span span) {
+InstOperand Emitter::pair(int32_t i, DimSet mask, Span span) {
   const auto n = static_cast<size_t>(a_.fused[static_cast<size_t>(i)]);
   const Expr& outer = expr(i);
   const int32_t at = outer.in[n];
@@ -437,7 +437,7 @@ Operand Emitter::pair(int32_t i, DimSet mask, Span span) {
 }
 
 // A word of a draw: half of a pair, which other words of the draw share.
-Operand Emitter::drawn(int32_t i, Scalar type) {
+InstOperand Emitter::drawn(int32_t i, Scalar type) {
   const DrawnWord& word = *a_.drawn[static_cast<size_t>(i)];
   const DimSet mask = a_.depends.dims[static_cast<size_t>(i)];
   const Span span = span_of(mask);
@@ -481,7 +481,7 @@ void Emitter::store(const Store& s, DimSet reach) {
   m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
   plan_.tile_cost += 0.05 * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
                      (section().in_row ? static_cast<double>(row_tiles_) : 1);
-  Operand from = value(s.expr);
+  InstOperand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
   const TileFn narrow = narrow_fn(dtype);
   const bool raw = expr(s.expr).op == ExprOp::load && only_copied(s.expr);
@@ -564,7 +564,7 @@ void Emitter::take_source(Move& m, const Store& s) {
       !is_f32(m.arg))
     return;
   if (factor >= 0) {
-    const Operand scale = value(factor);
+    const InstOperand scale = value(factor);
     if ((scale.span != Span::row && scale.span != Span::one) || scale.move >= 0) return;
     m.scale = scale.reg, m.scale_span = scale.span;
   }

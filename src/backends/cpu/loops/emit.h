@@ -26,41 +26,41 @@ class Emitter {
   // Expressions and stores: instructions and moves of the current section
   void emit(int32_t i);
   void emit_stores(bool in_row);
-  Operand& value(int32_t i);
-  Operand spread(const Operand& from, DimSet mask, Span span);
-  Operand constant(const Expr& e);
-  Operand push(Inst inst, DimSet mask, Span span, int bytes);
+  InstOperand& value(int32_t i);
+  InstOperand spread(const InstOperand& from, DimSet mask, Span span);
+  InstOperand constant(const Expr& e);
+  InstOperand push(Inst inst, DimSet mask, Span span, int bytes);
   int new_register(Span span, int bytes);
-  static unsigned bind(Inst& inst, int n, const Operand& from, Span span);
+  static unsigned bind(Inst& inst, int n, const InstOperand& from, Span span);
 
   Plan& plan_;
   const Kernel& k_;
   Analysis a_;
   int64_t row_tiles_ = 1;
-  std::vector<Operand> value_;  // by expression: seen by every later section
-  std::vector<Operand> local_;  // seen by this section
+  std::vector<InstOperand> value_;  // by expression: seen by every later section
+  std::vector<InstOperand> local_;  // seen by this section
 
  private:
   int depth_of(DimSet m) const;  // the innermost loop of the section over a dimension of m, or -1
   void store(const Store& s, DimSet reach);
-  Operand load(int32_t i);
-  Operand scan(int32_t i);
-  Operand search(int32_t i);
-  Operand condition(int32_t i);
-  Operand running_place(int32_t i);
+  InstOperand load(int32_t i);
+  InstOperand scan(int32_t i);
+  InstOperand search(int32_t i);
+  InstOperand condition(int32_t i);
+  InstOperand running_place(int32_t i);
   void take_source(Move& m, const Store& s);
   bool copy_straight(Move& m, const Store& s);
-  Operand compute(int32_t i);
-  Operand plain(int32_t i, DimSet mask, Span span);
-  Operand index(int d, DimSet mask, Span span);
-  Operand fused(int32_t i, DimSet mask, Span span);
-  Operand choice(int32_t i, DimSet mask, Span span);
-  Operand leak(int32_t i, DimSet mask, Span span);
-  Operand gelu(int32_t i, DimSet mask, Span span);
-  Operand flip(int32_t i, DimSet mask, Span span);
-  Operand polynomial(int32_t i, DimSet mask, Span span);
-  Operand pair(int32_t i, DimSet mask, Span span);
-  Operand drawn(int32_t i, Scalar type);
+  InstOperand compute(int32_t i);
+  InstOperand plain(int32_t i, DimSet mask, Span span);
+  InstOperand index(int d, DimSet mask, Span span);
+  InstOperand fused(int32_t i, DimSet mask, Span span);
+  InstOperand choice(int32_t i, DimSet mask, Span span);
+  InstOperand leak(int32_t i, DimSet mask, Span span);
+  InstOperand gelu(int32_t i, DimSet mask, Span span);
+  InstOperand flip(int32_t i, DimSet mask, Span span);
+  InstOperand polynomial(int32_t i, DimSet mask, Span span);
+  InstOperand pair(int32_t i, DimSet mask, Span span);
+  InstOperand drawn(int32_t i, Scalar type);
   bool only_copied(int32_t i) const;
   void find_addresses(Move& load, const Access& a);
   void ready_index(int32_t t);
@@ -69,7 +69,7 @@ class Emitter {
   struct Pair {
     DrawForm draw;
     bool second = false;
-    Operand words;
+    InstOperand words;
   };
   std::vector<Pair> pairs_;    // this section's
   std::vector<Move> pending_;  // its stores

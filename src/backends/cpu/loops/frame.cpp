@@ -171,13 +171,13 @@ void Frame::shape_call(Bound& b, size_t i) {
   call.rows = inst.span == Span::full ? b.rows : 1;
   call.columns = inst.span == Span::one ? 1 : inst.span == Span::row ? b.rows : b.columns;
   call.n = padded(call.columns);
-  const auto row_step = [&](const Operand& o, int64_t in_place_step, bool in_place) -> int64_t {
+  const auto row_step = [&](const InstOperand& o, int64_t in_place_step, bool in_place) -> int64_t {
     if (inst.span != Span::full) return 0;
     return o.span == Span::full ? (in_place ? in_place_step : plan_.pitch) : o.span == Span::row;
   };
   bool flat = inst.span == Span::full && !inst.folds && call.n == plan_.pitch && call.columns == b.columns;
   for (size_t k = 0; k < most_operands; ++k) {
-    const Operand& in = inst.in[k];
+    const InstOperand& in = inst.in[k];
     if (in.reg < 0) continue;
     const bool in_place = in.move >= 0 && b.in_place[static_cast<size_t>(in.move)];
     call.in[k] = reg(in.reg);

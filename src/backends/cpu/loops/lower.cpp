@@ -112,7 +112,7 @@ void Lowerer::row_section(int stage) {
 
 // Keeps a value along the whole row for later stages: always when the row is one tile, else when it is expensive.
 void Lowerer::keep(size_t i) {
-  const Operand& value = local_[i];
+  const InstOperand& value = local_[i];
   if (value.reg < 0 || value.move >= 0) return;
   Register& reg = plan_.registers[static_cast<size_t>(value.reg)];
   if (row_tiles_ > 1) {
@@ -218,7 +218,7 @@ void Lowerer::fold(int32_t i) {
 void Lowerer::finish_reductions(int stage) {
   for (size_t i = 0; i < k_.exprs.size(); ++i) {
     if (k_.exprs[i].op != ExprOp::reduce || a_.depends.stage[i] != stage) continue;
-    Operand sum;
+    InstOperand sum;
     sum.reg = accumulator_[i];
     sum.span = span_of(a_.depends.dims[i]);
     if (wide_[i]) {

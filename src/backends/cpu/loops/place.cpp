@@ -63,7 +63,7 @@ class Placing {
     for (size_t i = 0; i < section.insts.size(); ++i) {
       const Inst& inst = section.insts[i];
       const int64_t at = begin_of(s) + 1 + static_cast<int64_t>(i);
-      for (const Operand& in : inst.in) use(in.reg, at, s);
+      for (const InstOperand& in : inst.in) use(in.reg, at, s);
       if (inst.move >= 0)
         for (const Move::Term& t : section.moves[static_cast<size_t>(inst.move)].terms) use(t.reg, at, s);
       if (!inst.folds) define(inst.dst, at, s, inst.depth < deepest);
@@ -84,7 +84,7 @@ class Placing {
       const Inst& inst = section.insts[i];
       const int64_t at = begin_of(s) + 1 + static_cast<int64_t>(i);
       if (inst.folds || inst.move >= 0 || life(inst.dst).begin != at) continue;
-      for (const Operand& in : inst.in) {
+      for (const InstOperand& in : inst.in) {
         if (in.reg < 0 || in.scalar || in.span != inst.span || life(in.reg).end != at || life(in.reg).begin == at)
           continue;
         if (plan_.registers[static_cast<size_t>(in.reg)].bytes !=

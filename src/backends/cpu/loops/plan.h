@@ -62,7 +62,7 @@ struct Move {
   int depth = -1;
 };
 
-struct Operand {
+struct InstOperand {
   int reg = -1;
   int move = -1;  // the register holds this move's elements, and the instruction may read them in place
   Span span = Span::full;
@@ -73,7 +73,7 @@ struct Inst {
   TileFn fn = nullptr;
   int dst = -1;
   int dst_move = -1;  // may write in place of this store
-  Operand in[most_operands];
+  InstOperand in[most_operands];
   Span span = Span::full;
   Fold fold = Fold::none;
   bool folds = false;         // dst is the accumulator of a reduction

@@ -37,7 +37,7 @@ void write_in_place(Section& s, int deepest) {
       break;
     }
     bool reads_memory = false;
-    for (const Operand& in : inst.in) reads_memory = reads_memory || in.move >= 0;
+    for (const InstOperand& in : inst.in) reads_memory = reads_memory || in.move >= 0;
     if (reads_memory) break;
   }
   for (size_t m = static_cast<size_t>(s.stores); m < s.moves.size(); ++m)
@@ -58,7 +58,7 @@ void finish_section(Section& s, std::vector<Move> stores, int levels) {
   std::vector<int> place;
   order_loads(s, place);
   for (Inst& inst : s.insts) {
-    for (Operand& in : inst.in)
+    for (InstOperand& in : inst.in)
       if (in.move >= 0) in.move = place[static_cast<size_t>(in.move)];
     if (inst.move >= 0) inst.move = place[static_cast<size_t>(inst.move)];
   }

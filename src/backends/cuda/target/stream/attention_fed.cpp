@@ -15,7 +15,7 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 }  // namespace
 
 // This step's rows of keys and values, and where they belong: a piece has what stood there before.
-void AttentionText::find_rows() {
+void StreamAttentionText::find_rows() {
   const auto row = [&](const FedRow& r, const char* name, const Axis& along) {
     if (r.argument < 0) return;
     t_.add(fmt::format("const long long {0}_number = *{1};", name, add(r.place)));
@@ -29,7 +29,7 @@ void AttentionText::find_rows() {
 }
 
 // What a mask adds to the lane's scores of the split's chunk `which`, as those have them that read one or several.
-void AttentionText::read_masks(bool several, const Term& which) {
+void StreamAttentionText::read_masks(bool several, const Term& which) {
   if (masks() == 0) return;
   t_.open("");
   t_.add("// Without branches around the reads, what is read is waited for where it is used.");
@@ -46,7 +46,7 @@ void AttentionText::read_masks(bool several, const Term& which) {
 }
 
 // Before anything is waited for: whether the block has several chunks, and the masks of the first one.
-void AttentionText::begin_fed() {
+void StreamAttentionText::begin_fed() {
   open_function("begin", fmt::format("bool& many, float* masks{}", a_.looks > 0 ? ", const char* seen" : ""));
   if (a_.by_warps)
     t_.add(fmt::format("many = has_several(Keys{{{}, {}, {}, {}, {}}});", a_.looks > 0 ? "seen" : "nullptr", a_.looks,
@@ -75,12 +75,12 @@ void AttentionText::begin_fed() {
   t_.close();
 }
 
-void AttentionText::open_piece() {
+void StreamAttentionText::open_piece() {
   t_.add("const char* const piece = ring.slots + ring.slot * slot_bytes;");
   t_.add(fmt::format("const char* const values = piece + {};", a_.fed_values()));
   t_.add("mbarrier_wait(&ring.full[2 * ring.slot], ring.phase);");
 }
-void AttentionText::close_piece() {
+void StreamAttentionText::close_piece() {
   t_.add("__syncwarp();");
   t_.add("if (lane == 0) mbarrier_arrive(&ring.empty[ring.slot]);");
   t_.add("advance(ring.slot, ring.phase, ring.count);");
@@ -88,7 +88,7 @@ void AttentionText::close_piece() {
 
 // A lane's words of the key at this place of the chunk that begins with key `begin`. Lanes of odd keys take the units
 // of two the other way round, so that all meet in no bank.
-void AttentionText::read_fed_keys(const Term& words, const Term& place) {
+void StreamAttentionText::read_fed_keys(const Term& words, const Term& place) {
   const int64_t bytes = x_.depth.size() * 2;
   t_.add(fmt::format("const char* line = piece + {:*} * {};", place, bytes));
   if (a_.fed->key_row.argument >= 0) t_.add(fmt::format("if (begin + {:+} == key_place) line = key_row;", place));
@@ -102,7 +102,7 @@ void AttentionText::read_fed_keys(const Term& words, const Term& place) {
 }
 
 // The place of a value in the piece.
-Term AttentionText::value_line(const Term& place, int64_t pitch) {
+Term StreamAttentionText::value_line(const Term& place, int64_t pitch) {
   const Term in_piece = term("values + {:*} * {}", place, pitch);
   if (a_.fed->value_row.argument < 0) return in_piece;
   return term("begin + {:+} == value_place ? value_row : {:+}", place, in_piece);
@@ -110,7 +110,7 @@ Term AttentionText::value_line(const Term& place, int64_t pitch) {
 
 // A lane's words of its four values: of each two lines lanes of odd pairs take the second one first, so that no more
 // than two meet in a bank.
-void AttentionText::read_fed_values() {
+void StreamAttentionText::read_fed_values() {
   t_.add("const bool odd = lane % 2;");
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
@@ -138,7 +138,7 @@ void AttentionText::read_fed_values() {
   t_.close();
 }
 
-void AttentionText::parts_of_one(const std::string& name) {
+void StreamAttentionText::parts_of_one(const std::string& name) {
   open_parts(name);
   t_.add("float* const scores = (float*)scratch;");
   t_.add("bool later = false;");
@@ -184,7 +184,7 @@ void AttentionText::parts_of_one(const std::string& name) {
 }
 
 // Where the warp's half of its chunk stands, by its number among those of all chunks that are shown.
-void AttentionText::find_half() {
+void StreamAttentionText::find_half() {
   t_.add("const int number = 2 * (before + __popc(of_turn & (1 << pair) - 1)) + warp % 2;");
   t_.add("const int of_piece = number / piece_halves, place = number % piece_halves;");
   t_.add("const Ring mine = ahead(ring, of_piece);");
@@ -193,7 +193,7 @@ void AttentionText::find_half() {
   t_.add("const char* const values = slot + (piece_halves * key_bytes + place * value_bytes) * half_keys;");
 }
 // Warps that have one of a piece's halves count for all when they are done with it; the others never look at it.
-void AttentionText::leave_half() {
+void StreamAttentionText::leave_half() {
   t_.add(fmt::format("constexpr int each = {} / piece_halves;", stream_warps));
   t_.add("const int others = min(piece_halves, halves - of_piece * piece_halves) - 1;");
   t_.add("__syncwarp();");
@@ -204,7 +204,7 @@ void AttentionText::leave_half() {
 
 // A function of its own, which returns how many pieces it took: it is long, and where it is not called the text before
 // and behind it does not share the cache of instructions with it.
-void AttentionText::parts_of_several(const std::string& name) {
+void StreamAttentionText::parts_of_several(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
   static_assert(fed_masks == 4);
@@ -270,7 +270,7 @@ void AttentionText::parts_of_several(const std::string& name) {
 }
 
 // Rows of this step go where they belong, by the block that has that key; a place that is none traps elsewhere.
-void AttentionText::keep_rows() {
+void StreamAttentionText::keep_rows() {
   if (a_.fed->key_row.argument < 0 && a_.fed->value_row.argument < 0) return;
   open_function("keep", "");
   open_items();

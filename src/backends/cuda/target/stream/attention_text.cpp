@@ -16,7 +16,7 @@ constexpr int64_t most_brought = 1 << 16;  // bytes of a mask
 
 }  // namespace
 
-std::string AttentionText::run() {
+std::string StreamAttentionText::run() {
   points();
   if (a_.looks > 0) look();
   if (a_.fed) {
@@ -37,14 +37,14 @@ std::string AttentionText::run() {
   return functions_ + t_.text;
 }
 
-std::string AttentionText::reads() const {
+std::string StreamAttentionText::reads() const {
   std::string names;
   for (size_t i = 0; i < k_.args.size(); ++i)
     if (!k_.args[i].written) names += fmt::format("{}, ", add(static_cast<int>(i)));
   return names;
 }
 
-void AttentionText::points() {
+void StreamAttentionText::points() {
   PointFunction f;
   f.positions = {{"batch", x_.batch.dims}, {"row", x_.rows.dims}, {"key", x_.keys.dims}};
   f.name = name_ + "_score";
@@ -59,26 +59,26 @@ void AttentionText::points() {
 }
 
 // `kind`: its qualifiers and what it returns, where it is not as all.
-void AttentionText::open_function(const std::string& half, const std::string& first, const std::string& kind) {
+void StreamAttentionText::open_function(const std::string& half, const std::string& first, const std::string& kind) {
   t_.text += "\n";
   t_.indent = 0;
   t_.open(fmt::format("{} {}_{}(\n    {}{}{})", kind.empty() ? fmt::format("{} void", d_.function) : kind, name_, half,
                       first, first.empty() ? "" : ",\n    ", parameters(k_, d_)));
 }
 
-Term AttentionText::at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
-                       const std::string& two_name) const {
+Term StreamAttentionText::at(const Access& a, const Axis& one, const std::string& one_name, const Axis& two,
+                             const std::string& two_name) const {
   return term("{}[{}]", add(a.arg),
               sum_of({a.offset ? term("{}LL", a.offset) : Term(), put_together(a.strides, x_.batch, "z"),
                       put_together(a.strides, one, one_name), put_together(a.strides, two, two_name)})
                   .text);
 }
 
-int64_t AttentionText::turns_of(const Axis& along) const {
+int64_t StreamAttentionText::turns_of(const Axis& along) const {
   return (chunk * along.size() / word + stream_threads - 1) / stream_threads;
 }
 
-void AttentionText::read_words(const Access& a, const Axis& keys, const Axis& along, const Term& words) {
+void StreamAttentionText::read_words(const Access& a, const Axis& keys, const Axis& along, const Term& words) {
   const int64_t each = along.size() / word, turns = turns_of(along);
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns));
@@ -92,7 +92,7 @@ void AttentionText::read_words(const Access& a, const Axis& keys, const Axis& al
   t_.close();
 }
 
-void AttentionText::write_words(const Axis& along, const Term& words, const Term& to, int64_t stride) {
+void StreamAttentionText::write_words(const Axis& along, const Term& words, const Term& to, int64_t stride) {
   const int64_t each = along.size() / word;
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int turn = 0; turn < {}; ++turn)", turns_of(along)));
@@ -102,7 +102,7 @@ void AttentionText::write_words(const Axis& along, const Term& words, const Term
   t_.close();
 }
 
-void AttentionText::count_of_row() {
+void StreamAttentionText::count_of_row() {
   if (counted_)
     t_.add("long long count = 0;"), t_.add(fmt::format("{}_keys({}&count, batch, row, 0, nullptr);", name_, reads()));
   else
@@ -111,7 +111,7 @@ void AttentionText::count_of_row() {
 
 // So many keys and values from one on into the cache that all blocks see, by so many threads, which are counted by
 // `thread`.
-void AttentionText::bring(const Term& from, int64_t count, const Term& thread, int64_t threads) {
+void StreamAttentionText::bring(const Term& from, int64_t count, const Term& thread, int64_t threads) {
   const auto lines_of = [&](const Access& a, const Axis& keys, const Axis& along) {
     constexpr int64_t line = 64;  // elements of a line of the cache
     const int64_t lines = (along.size() + line - 1) / line;
@@ -125,10 +125,10 @@ void AttentionText::bring(const Term& from, int64_t count, const Term& thread, i
   lines_of(a_.keys(k_), x_.keys, x_.depth);
   lines_of(k_.contraction->b, x_.value_keys, x_.columns);
 }
-void AttentionText::bring_chunk(const Term& from) { bring(from, chunk, "threadIdx.x", stream_threads); }
+void StreamAttentionText::bring_chunk(const Term& from) { bring(from, chunk, "threadIdx.x", stream_threads); }
 
 // What this block looks at first.
-void AttentionText::ahead() {
+void StreamAttentionText::ahead() {
   open_function("ahead", a_.looks > 0 ? "const char* seen" : "");
   t_.add("const int item = blockIdx.x;");
   t_.add(fmt::format("if (item >= {}) return;", x_.batch.size() * a_.splits));
@@ -158,7 +158,7 @@ void AttentionText::ahead() {
   t_.close();
 }
 
-void AttentionText::most_keys(bool of_rows) {
+void StreamAttentionText::most_keys(bool of_rows) {
   const int64_t rows = x_.rows.size();
   t_.add("int most = 0;");
   t_.open(fmt::format("for (int row = 0; row < {}; ++row)", counted_ && !a_.multiplied ? rows : 1));
@@ -171,13 +171,13 @@ void AttentionText::most_keys(bool of_rows) {
   t_.close();
 }
 
-void AttentionText::open_parts(const std::string& name) {
+void StreamAttentionText::open_parts(const std::string& name) {
   open_function(name, fmt::format("{}const unsigned turn, char* scratch, char* partial{}",
                                   a_.fed ? "Ring& ring, const bool many, float* masks, " : "",
                                   a_.looks > 0 ? ", const char* seen" : ""));
 }
 
-void AttentionText::open_items() {
+void StreamAttentionText::open_items() {
   t_.add("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
   t_.open(fmt::format("for (int item = blockIdx.x, nth = 0; item < {}; item += gridDim.x, ++nth)",
                       x_.batch.size() * a_.splits));
@@ -186,15 +186,15 @@ void AttentionText::open_items() {
 }
 
 // Those of the split that have keys; `seen`: which of them a mask does not hide.
-void AttentionText::open_chunks(const std::string& name, const Term& seen, const std::string& turns) {
+void StreamAttentionText::open_chunks(const std::string& name, const Term& seen, const std::string& turns) {
   t_.add(fmt::format("Chunks {} = chunks_of({}, most, split, {}, {});", name, seen.text, a_.splits, turns));
 }
-Term AttentionText::seen_by_item() const { return a_.looks > 0 ? term("seen + nth * {}", a_.looks) : "nullptr"; }
-Term AttentionText::from_of(const Term& n) const { return term("(split + {:*} * {}) * {}", n, a_.splits, chunk); }
+Term StreamAttentionText::seen_by_item() const { return a_.looks > 0 ? term("seen + nth * {}", a_.looks) : "nullptr"; }
+Term StreamAttentionText::from_of(const Term& n) const { return term("(split + {:*} * {}) * {}", n, a_.splits, chunk); }
 
 // Which of a split's chunks have a key that a mask does not hide, and of which it leaves all scores as they are: a byte
 // for each.
-void AttentionText::look() {
+void StreamAttentionText::look() {
   open_function("look", "char* seen");
   open_items();
   most_keys(false);
@@ -215,7 +215,7 @@ void AttentionText::look() {
   t_.close();
 }
 
-void AttentionText::merge() {
+void StreamAttentionText::merge() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = rows * columns / quad;
   const int64_t turns = (a_.splits + 31) / 32;
   open_function("merge", "const unsigned turn, const uint2 mine, const char* partial");
@@ -282,7 +282,7 @@ void AttentionText::merge() {
 
 std::string print_attention(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect,
                             const std::string& name) {
-  return AttentionText(kernel, attention, dialect, name).run();
+  return StreamAttentionText(kernel, attention, dialect, name).run();
 }
 
 }  // namespace npusim::cuda

@@ -8,9 +8,10 @@
 
 namespace npusim::cuda {
 
-class AttentionText {
+class StreamAttentionText {
  public:
-  AttentionText(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect, const std::string& name)
+  StreamAttentionText(const Kernel& kernel, const StreamAttention& attention, const Dialect& dialect,
+                      const std::string& name)
       : k_(kernel), a_(attention), d_(dialect), name_(name), x_(attention.axes) {}
   std::string run();
 

@@ -11,7 +11,7 @@ constexpr int64_t chunk = StreamAttention::chunk, scores = StreamAttention::scor
 
 }  // namespace
 
-void AttentionText::parts_by_threads() {
+void StreamAttentionText::parts_by_threads() {
   const int64_t rows = x_.rows.size(), depth = x_.depth.size(), columns = x_.columns.size();
   const int64_t quads = rows * columns / quad, turns = (quads + stream_threads - 1) / stream_threads;
   const Access &keys = a_.keys(k_), &queries = a_.queries(k_), &values = k_.contraction->b;

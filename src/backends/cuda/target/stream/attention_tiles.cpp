@@ -11,11 +11,11 @@ constexpr int64_t chunk = StreamAttention::chunk, unit = StreamAttention::unit, 
 
 }  // namespace
 
-int64_t AttentionText::warp_tiles() const { return (x_.columns.size() / 8 + stream_warps - 1) / stream_warps; }
+int64_t StreamAttentionText::warp_tiles() const { return (x_.columns.size() / 8 + stream_warps - 1) / stream_warps; }
 
 // Of each 32 elements along the depth a lane's eight, zeros where there are none.
-void AttentionText::read_units(const Term& words, const Term& there, const Access& a, const Axis& one,
-                               const std::string& one_name) {
+void StreamAttentionText::read_units(const Term& words, const Term& there, const Access& a, const Axis& one,
+                                     const std::string& one_name) {
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
   t_.add(fmt::format("const int at = u * {} + lane % 4 * {};", unit, word));
@@ -26,7 +26,7 @@ void AttentionText::read_units(const Term& words, const Term& there, const Acces
 }
 
 // Of two weights the numbers of the values' dtype that are smaller.
-void AttentionText::find_below(DType dtype) {
+void StreamAttentionText::find_below(DType dtype) {
   for (const char* which : {"one", "two"})
     t_.add(fmt::format("const float below_{0} = {0} > 0 ? __uint_as_float(__float_as_uint({0}) - 1 & {1}) : {0};",
                        which, dtype == DType::f16 ? "0xffffe000u" : "0xffff0000u"));
@@ -35,12 +35,12 @@ void AttentionText::find_below(DType dtype) {
 // The words of a chunk that a lane is asked for: of eight keys for each four warps' warp, as operand a like lines of a
 // matrix: of each 32 elements a lane has eight of one key, which stand in two rows; and of values as they lie. With
 // them what a mask adds to the lane's scores.
-void AttentionText::declare_chunk() {
+void StreamAttentionText::declare_chunk() {
   t_.add("int from = 0, key = 0;");
   t_.add(fmt::format("uint4 key_words[{}], value_words[{}];", x_.depth.size() / unit, turns_of(x_.columns)));
   if (masks() > 0) t_.add(fmt::format("float masks[{}];", masks()));
 }
-void AttentionText::read_chunk(const Term& from) {
+void StreamAttentionText::read_chunk(const Term& from) {
   t_.add(fmt::format("from = {}, key = from + warp % 4 * 8 + lane / 4;", from.text));
   t_.open("");
   take_apart(t_, "key", x_.keys, "n");
@@ -49,7 +49,7 @@ void AttentionText::read_chunk(const Term& from) {
   t_.close();
   read_words(k_.contraction->b, x_.value_keys, x_.columns, "value_words");
 }
-void AttentionText::read_masks_of_chunk(const Term& end) {
+void StreamAttentionText::read_masks_of_chunk(const Term& end) {
   if (masks() == 0) return;
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int n = 0; n < {}; ++n)", masks()));
@@ -61,7 +61,7 @@ void AttentionText::read_masks_of_chunk(const Term& end) {
 }
 
 // The scores of eight keys and four rows: columns of operand b are rows, each for both halves of a lane's elements.
-void AttentionText::multiply(const Access& queries, DType dtype) {
+void StreamAttentionText::multiply(const Access& queries, DType dtype) {
   const int64_t rows = x_.rows.size(), units = x_.depth.size() / unit;
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int n = 0; n < {}; ++n)", group_turns()));
@@ -97,7 +97,7 @@ void AttentionText::multiply(const Access& queries, DType dtype) {
 // Each warp finds the weights of a chunk for itself, in the order in which they are operand a: rows g and g + 8 of
 // lane 4 g + t have keys 2 t and 2 t + 1 of each eight. Each is a number of the values' dtype that is smaller, and
 // what is left, so that both times infinity are infinity. The warp's columns are tiles of eight.
-void AttentionText::weigh(DType dtype) {
+void StreamAttentionText::weigh(DType dtype) {
   const std::string type = dtype == DType::f16 ? "f16" : "bf16";
   t_.add("unsigned high[2][4] = {}, low[2][4] = {};");
   t_.add("#pragma unroll");
@@ -145,7 +145,7 @@ void AttentionText::weigh(DType dtype) {
 
 // Words with the turn, like those that blocks exchange: of four columns, of which two lanes have two each, and the
 // largest score and the sum of weights of their row.
-void AttentionText::publish_tiles() {
+void StreamAttentionText::publish_tiles() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size();
   t_.add(fmt::format("uint4* const to = (uint4*)partial + (batch * {} + split) * 2 + lane % 2;",
                      rows * columns / quad_columns * a_.splits));
@@ -167,13 +167,13 @@ void AttentionText::publish_tiles() {
   t_.close();
 }
 
-void AttentionText::declare_sums() {
+void StreamAttentionText::declare_sums() {
   t_.add(fmt::format("float largest[{0}], total[{0}], sums[{1}][4] = {{}};", halves(), warp_tiles()));
   t_.add(fmt::format("for (int half = 0; half < {}; ++half) largest[half] = -INFINITY, total[half] = 0;", halves()));
 }
 
 // While a chunk's weights are made the next one's words are on their way, and those behind it come nearer.
-void AttentionText::parts_by_tensor_cores(const std::string& name) {
+void StreamAttentionText::parts_by_tensor_cores(const std::string& name) {
   const auto dtype_of = [&](const Access& of) { return k_.args[static_cast<size_t>(of.arg)].dtype; };
   const bool several = a_.chunks() > 1;
   open_parts(name);

@@ -13,18 +13,18 @@ constexpr int64_t unit = StreamAttention::unit, own_keys = StreamAttention::own_
 }  // namespace
 
 // Of each 64 columns the first one of a lane's eight: those of neighbouring lines are in different banks.
-Term AttentionText::own_column(const Term& line) {
+Term StreamAttentionText::own_column(const Term& line) {
   return term("{0:*} * 64 + (lane / 4 ^ {0:*} % 2 * 4) * {1}", line, word);
 }
 
 // A lane's words of its warp's keys, with what a mask adds to its scores. As operand a keys are rows, of which it has
 // two, and eight elements of each 32; of values it has four keys and eight columns of each 64.
-void AttentionText::declare_own() {
+void StreamAttentionText::declare_own() {
   t_.add("int from = 0;");
   t_.add(fmt::format("uint4 key_words[2][{}], value_words[4][{}];", x_.depth.size() / unit, own_lines()));
   if (masks() > 0) t_.add("float masks[4];");
 }
-void AttentionText::read_own_keys() {
+void StreamAttentionText::read_own_keys() {
   t_.add("#pragma unroll");
   t_.open("for (int half = 0; half < 2; ++half)");
   t_.add("const int key = from + half * 8 + lane / 4;");
@@ -33,7 +33,7 @@ void AttentionText::read_own_keys() {
   t_.close();
   read_own_masks();
 }
-void AttentionText::read_own_masks() {
+void StreamAttentionText::read_own_masks() {
   if (masks() == 0) return;
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
@@ -43,7 +43,7 @@ void AttentionText::read_own_masks() {
                      name_, reads()));
   t_.close();
 }
-void AttentionText::read_own_values() {
+void StreamAttentionText::read_own_values() {
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 4; ++i)");
   t_.add("const int key = from + i / 2 * 8 + lane % 4 * 2 + i % 2;");
@@ -60,7 +60,7 @@ void AttentionText::read_own_values() {
 }
 
 // The scores of 16 keys: lane 4 g + t has those of keys g and g + 8 and of rows 2 t and 2 t + 1.
-void AttentionText::score_own(DType dtype) {
+void StreamAttentionText::score_own(DType dtype) {
   t_.add("float parts[2][4] = {}, score[4];");
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int u = 0; u < {}; ++u)", x_.depth.size() / unit));
@@ -83,7 +83,7 @@ void AttentionText::score_own(DType dtype) {
 
 // Their weights, in two numbers of the values' dtype as in `weigh`; they stand by keys, and keys are the depth of what
 // follows, so they turn.
-void AttentionText::weigh_own(DType dtype) {
+void StreamAttentionText::weigh_own(DType dtype) {
   const std::string type = dtype == DType::f16 ? "f16" : "bf16";
   t_.add("float base[2], shrink[2], now[2] = {nan_max(score[0], score[2]), nan_max(score[1], score[3])};");
   for (int lanes : {4, 8, 16}) {  // side by side
@@ -116,7 +116,7 @@ void AttentionText::weigh_own(DType dtype) {
 }
 
 // Of columns 2 p and 2 p + 1 of a lane's eight of line n, which are rows g and g + 8 of tile 4 n + p.
-void AttentionText::sum_own(DType dtype) {
+void StreamAttentionText::sum_own(DType dtype) {
   const std::string type = dtype == DType::f16 ? "f16" : "bf16";
   t_.add("#pragma unroll");
   t_.open(fmt::format("for (int tile = 0; tile < {}; ++tile)", own_lines() * 4));
@@ -135,7 +135,7 @@ void AttentionText::sum_own(DType dtype) {
 }
 
 // A warp's keys and values of the chunk behind those that were brought.
-void AttentionText::bring_next() {
+void StreamAttentionText::bring_next() {
   t_.open("if (const int n = next_chunk(behind); n < behind.count)");
   t_.add(fmt::format("const int first = {:+} + warp % 2 * {};", from_of("n"), own_keys));
   bring("first", own_keys, "lane", 32);
@@ -143,7 +143,7 @@ void AttentionText::bring_next() {
 }
 
 // What a warp found, in the block's memory, at the place of warp `at`.
-void AttentionText::leave_own(const Term& at) {
+void StreamAttentionText::leave_own(const Term& at) {
   const int64_t rows = x_.rows.size();
   t_.add("#pragma unroll");
   t_.open("for (int i = 0; i < 2; ++i)");
@@ -159,13 +159,13 @@ void AttentionText::leave_own(const Term& at) {
   t_.close();
   t_.close();
 }
-Term AttentionText::found_at(const Term& warp) const {
+Term StreamAttentionText::found_at(const Term& warp) const {
   return term("found + ({:*} * {} + row) * {} + {:+} + tile % 4 * 2", warp, x_.rows.size(), a_.own_pitch(),
               own_column("tile / 4"));
 }
 
 // Half of the warps take what the others found, each another one's.
-void AttentionText::join_own() {
+void StreamAttentionText::join_own() {
   const int64_t rows = x_.rows.size(), half = a_.found_warps();
   t_.open(fmt::format("if (warp >= {} && warp < {})", half, a_.own_warps()));
   leave_own(term("warp - {}", half));
@@ -198,7 +198,7 @@ void AttentionText::join_own() {
 }
 
 // What the warps found, in the block's memory, and of a thread each the sums of four columns.
-void AttentionText::publish_own() {
+void StreamAttentionText::publish_own() {
   const int64_t rows = x_.rows.size(), columns = x_.columns.size(), quads = columns / quad_columns;
   const int64_t warps = a_.found_warps(), pitch = a_.own_pitch();
   t_.add("#pragma unroll");
@@ -239,14 +239,14 @@ void AttentionText::publish_own() {
   t_.close();
 }
 
-void AttentionText::open_own() {
+void StreamAttentionText::open_own() {
   t_.add(fmt::format("float* const found = (float*)scratch; float2* const stats = (float2*)(found + {});",
                      a_.found_warps() * x_.rows.size() * a_.own_pitch()));
   t_.add("bool later = false;");
   open_items();
 }
 // The queries' words, which all keys of a warp are multiplied with, and what it has found.
-void AttentionText::begin_own() {
+void StreamAttentionText::begin_own() {
   t_.add(fmt::format("uint4 query_words[{}];", x_.depth.size() / unit));
   t_.add("const int asked = lane / 4;");
   take_apart(t_, "asked", x_.rows, "r");
@@ -256,7 +256,7 @@ void AttentionText::begin_own() {
   t_.add("bool some = false;");
 }
 
-void AttentionText::parts_by_warps(const std::string& name) {
+void StreamAttentionText::parts_by_warps(const std::string& name) {
   const DType dtype = k_.args[static_cast<size_t>(a_.keys(k_).arg)].dtype;
   const DType value_type = k_.args[static_cast<size_t>(k_.contraction->b.arg)].dtype;
   open_parts(name);
@@ -294,7 +294,7 @@ void AttentionText::parts_by_warps(const std::string& name) {
 }
 
 // Of one chunk all warps of a block take a part each: that is the faster way where a mask leaves no more.
-void AttentionText::choose_parts() {
+void StreamAttentionText::choose_parts() {
   open_parts("parts");
   if (!a_.fed) {
     t_.add("bool many = false;");
