@@ -22,6 +22,7 @@ from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
+from .torch_foreach import written_one_by_one
 from .torch_layouts import with_copied_results
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 
@@ -49,7 +50,8 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
 
 
 def _functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    table, whole, apart = decompositions(), set[OpOverload](), _without_regions(separated(with_old_values(program)))
+    table, whole = decompositions(), set[OpOverload]()
+    apart = _without_regions(separated(written_one_by_one(with_old_values(program))))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}

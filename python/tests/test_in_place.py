@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import warnings
 
 import numpy as np
@@ -380,6 +381,72 @@ def one_value_for_two(m, x):
 )
 def test_by_name(function, args, buffers):
     text = wrong(CallsWithSelf(function, **buffers), list(args))
+    assert not text, text
+
+
+POSITIVE = (torch.tensor([0.9, 0.4, 0.7, 0.3]), torch.tensor([0.2, 0.8, 0.6, 0.5]))
+PARTS = [slice(0, 2), slice(1, 3), slice(2, 4)]  # of each of two tensors
+LISTS = sorted(name for name in torch._C._dispatch_get_all_op_names() if re.match(r"aten::_foreach_\w+_($|\.)", name))
+
+
+def made(random: np.random.Generator, argument: torch._C.Argument):
+    """What makes a value for an argument, of two tensors."""
+    kind = str(argument.type)
+    if kind == "List[Tensor]":
+        places = [(int(random.integers(2)), PARTS[random.integers(len(PARTS))]) for _ in range(3)]
+        return lambda tensors: [tensors[of][place] for of, place in places]
+    if kind == "Tensor":
+        place = slice(0, 3) if argument.name == "scalars" else int(random.integers(4))
+        return lambda tensors: tensors[0][place]
+    numbers = [float(random.integers(1, 4)) for _ in range(3)]
+    return lambda tensors: numbers if kind.startswith("List") else numbers[0]
+
+
+def on_lists(qualified: str, seed: int):
+    """A call of an operator that writes a list, of elements that may share memory with others, as PyTorch takes it."""
+    random = np.random.default_rng(seed)
+    name, _, which = qualified.removeprefix("aten::").partition(".")
+    op = getattr(getattr(torch.ops.aten, name), which or "default")
+    for _ in range(1000):
+        makes = [made(random, a) for a in op._schema.arguments if a.name not in ("alpha", "non_blocking")]
+
+        def call(x, y):
+            tensors = [x * 1, y * 1]
+            op(*(make(tensors) for make in makes))
+            return tensors
+
+        try:
+            call(*POSITIVE)
+        except RuntimeError:  # of two that overlap in one element's call
+            continue
+        return call
+    raise AssertionError(qualified)
+
+
+@pytest.mark.parametrize("first", range(0, len(LISTS), 12))
+def test_lists_whose_elements_share_memory(first):
+    calls = [on_lists(name, seed) for name in LISTS[first : first + 12] for seed in range(1 + MANY // 1000)]
+    text = wrong(CallsWithSelf(lambda m, x, y: [call(x, y) for call in calls]), list(POSITIVE))
+    assert not text, (LISTS[first : first + 12], text)
+
+
+LISTED = {
+    "swapped": lambda x, y: torch._foreach_copy_([x, y], [y, x]),
+    "one after the other": lambda x, y: torch._foreach_add_([x, y], [y, x]),
+    "twice": lambda x, y: torch._foreach_neg_([x, x]),
+    "parts": lambda x, y: torch._foreach_mul_([x[:2], x[1:]], 2.0),
+    "reshaped": lambda x, y: torch._foreach_add_([x, x.view(-1)], 1.0),
+    "numbers of what is written": lambda x, y: torch._foreach_addcmul_([x, y], [y, x], [x, y], x[:2]),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_lists_of_arguments(name):
+    def call(m, x, y):
+        LISTED[name](x, y)
+        return x + y
+
+    text = wrong(CallsWithSelf(call), list(POSITIVE))
     assert not text, text
 
 
