@@ -1,32 +1,77 @@
 """Writes in place whose result PyTorch's functionalisation leaves in another order of memory than what is written has.
 
 `x.t().masked_fill_(m, 0)` leaves x row-major; functionalised, x is then a turned view of a row-major result, and
-`x.view(-1)`, which needs no copy, has none that it could do without."""
+`x.view(-1)`, which needs no copy, has none that it could do without. What `x.as_strided(…)` addresses would be elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from .torch_aliases import copied, rebuilt
+from .torch_aliases import RESHAPE_ALIAS, copied, rebuilt
 from .torch_rows import call
 
 ATEN = torch.ops.aten
 NOT_COPIED = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)  # what no copy of a result stands for
 NO_RESULT = {"copy_", "set_", "resize_", "resize_as_"}
+KEEPS_ORDER = {"copy_", "fill_", "zero_"}  # functionalised, too
+ADDRESSING = {"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"}
+
+
+def addresses_memory(program: torch.export.ExportedProgram) -> bool:
+    """Whether it reads or writes at places of memory, whatever order a tensor has there."""
+    nodes = [node for part in _parts(program.graph_module) for node in part.graph.nodes]
+    return any(getattr(node.target, "_opname", "") in ADDRESSING or node.target in RESHAPE_ALIAS for node in nodes)
+
+
+class _Orders(TorchDispatchMode):
+    """Notes where what is not row-major is written by more than a copy, and where memory is addressed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.addressed = False, False
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.addressed = self.addressed or op._opname in ADDRESSING
+        if op._schema.is_mutable and op._opname not in KEEPS_ORDER:
+            values = dict(zip((arg.name for arg in op._schema.arguments), args, strict=False)) | kwargs
+            writes = [values.get(arg.name) for arg in op._schema.arguments if arg.alias_info and arg.alias_info.is_write]
+            written = [to for to in tree_leaves(writes) if isinstance(to, torch.Tensor)]
+            self.written = self.written or not all(to.is_contiguous() for to in written)
+        return op(*args, **kwargs)
+
+
+def may_move_addressed(graph: torch.fx.GraphModule) -> bool:
+    """Whether a graph of dynamo's addresses memory in which its writes, functionalised, may leave another order."""
+    names = {str(getattr(node.target, "__name__", node.target)).partition(".")[0] for node in graph.graph.nodes}
+    if not names & ADDRESSING:
+        return False
+    examples = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
+    mode = next((value.fake_mode for value in examples if isinstance(value, FakeTensor)), contextlib.nullcontext())
+    orders = _Orders()
+    with mode, torch.no_grad(), orders:
+        given = [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]  # a call may turn them
+        torch.fx.Interpreter(graph).run(*given)
+    return orders.written and orders.addressed
 
 
 def with_copied_results(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with such results copied to where they are to be, in the order that they have there; the program itself
     where there are none."""
-    if not any(_moves(node) for part in _parts(program.graph_module) for node in part.graph.nodes):
+    if not any(_may_move(node) for part in _parts(program.graph_module) for node in part.graph.nodes):
         return program
     module = copied(program.graph_module)
     for part in _parts(module):
-        for node in [node for node in part.graph.nodes if _moves(node)]:
+        for node in [node for node in part.graph.nodes if _may_move(node)]:
             with part.graph.inserting_before(node):
-                _copy_result(part.graph, node)
+                _copy_results(part.graph, node)
     module.recompile()
     return rebuilt(program, module)
 
@@ -35,36 +80,69 @@ def _parts(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
     return [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
-def _moves(node: torch.fx.Node) -> bool:
-    """Whether a call writes its first operand, and gives its result another order where it writes nothing."""
+def _may_move(node: torch.fx.Node) -> bool:
+    """Whether a call writes what is not row-major: where it writes nothing, its result or what it is taken apart into may be.
+    Only calls that run so have a result that could be copied."""
     op = _unwritten(node.target)
-    if op is None or not node.args or not isinstance(node.args[0], torch.fx.Node):
+    written = _written(node) if op is not None else []
+    before = [to.meta.get("val") if isinstance(to, torch.fx.Node) else None for to in written]
+    if not before or not all(isinstance(to, torch.Tensor) and _is_static(to) for to in before):
         return False
-    to = node.args[0].meta.get("val")
-    if not isinstance(to, torch.Tensor) or not all(isinstance(n, int) for n in (*to.shape, *to.stride())):
+    if all(to.is_contiguous() for to in before):
         return False
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"])
+    args, kwargs = torch.fx.node.map_arg(_given(node), lambda arg: arg.meta["val"])
     try:
-        with torch._guards.detect_fake_mode(to) or torch.no_grad():
+        with torch._guards.detect_fake_mode(before) or torch.no_grad():
             found = op(*args, **kwargs)
-    except Exception:  # what does not run so has no result that could be copied
+    except Exception:
         return False
-    return found.shape == to.shape and found.dtype == to.dtype and found.stride() != to.stride()
+    after = found if isinstance(found, (list, tuple)) else [found]
+    return [to.shape for to in before] == [value.shape for value in after]
 
 
-def _copy_result(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+def _is_static(value: torch.Tensor) -> bool:
+    return all(isinstance(number, int) for number in (*value.shape, *value.stride()))
+
+
+def _copy_results(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     """What the call would write is computed apart, and copied: copies keep the order of what they write."""
     op: Any = _unwritten(node.target)
-    found = call(graph, op, *node.args, **node.kwargs)
-    node.target, node.args, node.kwargs = ATEN.copy_.default, (node.args[0], found), {}
+    args, kwargs = _given(node)
+    written, found = _written(node), call(graph, op, *args, **kwargs)
+    if len(op._schema.returns) == 1:
+        node.target, node.args, node.kwargs = ATEN.copy_.default, (written[0], found), {}
+        return
+    for i, to in enumerate(written):
+        call(graph, ATEN.copy_.default, to, call(graph, operator.getitem, found, i))
+    for user in list(node.users):  # under its name, which the signature may have
+        user.target, user.args = ATEN.alias.default, (written[user.args[1]],)
+    graph.erase_node(node)
+
+
+def _written(node: torch.fx.Node) -> list[Any]:
+    """What a call writes: its first operand, or `out`."""
+    outs = [arg.name for arg in node.target._schema.arguments if arg.is_out]  # type: ignore[union-attr]
+    return [node.kwargs.get(name) for name in outs] if outs else [*node.args[:1]]
+
+
+def _given(node: torch.fx.Node) -> tuple[Any, dict[str, Any]]:
+    """What a call that writes nothing is given."""
+    outs = [arg.name for arg in node.target._schema.arguments if arg.is_out]  # type: ignore[union-attr]
+    return node.args, {name: value for name, value in node.kwargs.items() if name not in outs}
 
 
 def _unwritten(op: Any) -> torch._ops.OpOverload | None:
     """The operator that computes what this one writes."""
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._opname.endswith("_"):
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._schema.is_mutable:
         return None
-    if op._opname in NO_RESULT or any(tag in op.tags for tag in NOT_COPIED) or len(op._schema.returns) != 1:
+    if op._opname in NO_RESULT or any(tag in op.tags for tag in NOT_COPIED):
         return None
-    packet = getattr(ATEN, op._opname[:-1], None)
-    found = getattr(packet, op._overloadname, None) if packet is not None else None
-    return found if found is not None and not found._schema.is_mutable else None
+    wanted = [(arg.name, str(arg.type)) for arg in op._schema.arguments if not arg.is_out]
+    in_place = len(wanted) == len(op._schema.arguments)
+    packet = getattr(ATEN, op._opname.removesuffix("_") if in_place else op._opname, None)
+    for name in packet.overloads() if packet is not None else ():
+        found = getattr(packet, name)
+        same = [(arg.name, str(arg.type)) for arg in found._schema.arguments] == wanted
+        if same and not found._schema.is_mutable and len(found._schema.returns) == len(op._schema.returns):
+            return found
+    return None

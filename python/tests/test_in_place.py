@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import npusim
-from in_place_programs import Module, Program, copied
+from in_place_programs import Module, Program, copied, shows_twice
 from modules import CallsWithSelf
 
 MANY = int(os.environ.get("NPUSIM_IN_PLACE", "0"))
@@ -447,6 +447,90 @@ def test_lists_of_arguments(name):
         return x + y
 
     text = wrong(CallsWithSelf(call), list(POSITIVE))
+    assert not text, text
+
+
+I = torch.tensor([[0, 2], [1, 0]])
+MOVED = {  # of 2x3
+    "cumsum_": lambda y: y.cumsum_(0),
+    "cumprod_": lambda y: y.cumprod_(-1),
+    "triu_": lambda y: y.triu_(),
+    "index_add_": lambda y: y.index_add_(0, torch.tensor([1, 0]), y * 2),
+    "index_reduce_": lambda y: y.index_reduce_(0, torch.tensor([0, 0]), y * 3, "prod"),
+    "scatter_": lambda y: y.scatter_(1, I, 9.0),
+    "scatter_add_": lambda y: y.scatter_add_(1, I, y * 1),
+    "masked_fill_": lambda y: y.masked_fill_(y > 2, 0.5),
+    "masked_scatter_": lambda y: y.masked_scatter_(y > 2, y * 5),
+    "mask": lambda y: y.__setitem__(y > 2, 0.0),
+    "part": lambda y: y.__setitem__((slice(None), slice(1, None)), 7.0),
+    "part of a view": lambda y: y.t()[1].cumsum_(0),
+    "renorm_": lambda y: y.renorm_(2, 0, 1.0),
+    "addmm_": lambda y: y.addmm_(torch.ones(2, 2), y * 1),
+    "relu_": lambda y: y.relu_(),
+    "copy_": lambda y: y.copy_(y * 2 + 1),
+    "add_": lambda y: y.add_(torch.arange(6.0).view(2, 3)),
+    "eq_": lambda y: y.eq_(2.0),
+    "out": lambda y: torch.cumsum(y * 1, 0, out=y),
+    "out of a product": lambda y: torch.mm(torch.ones(2, 2), y * 1, out=y),
+    "several out": lambda y: torch.sort(y * 1, 1, out=(y, torch.zeros(3, 2, dtype=torch.int64).t())),
+    "list": lambda y: torch._foreach_neg_([y, y[:1]]),
+}
+LAID_OUT = [(3, 1), (1, 2), (1, 4), (6, 2), (8, 1)]  # strides
+
+
+@pytest.mark.parametrize("strides", LAID_OUT)
+def test_addresses_of_what_is_written(strides):
+    """What is written keeps its order in memory."""
+    x = torch.empty_strided((2, 3), strides).copy_(torch.arange(6.0).view(2, 3) - 1)
+    size, stride, first = ((2, 3), strides, 0) if strides in LAID_OUT[2:] else ((5,), (1,), 1)
+
+    def call(m, x):
+        results = []
+        for write in MOVED.values():
+            y = torch.empty_strided((2, 3), strides).copy_(x)
+            v = y.as_strided((2,), (strides[0],), strides[1])
+            write(y)
+            results += [y.as_strided(size, stride, first) * 1, v * 1]
+            v.mul_(2)
+            results.append(y)
+        MOVED["cumsum_"](x)
+        x.as_strided((2,), (strides[1],), strides[0]).fill_(100)
+        return [*results, x * 1]
+
+    text = wrong(CallsWithSelf(call), [x])
+    assert not text, text
+
+
+def test_addresses_by_chance():
+    """Of tensors of dense memory in whatever order of dimensions; what is read, and what is written there."""
+    random = np.random.default_rng(FIRST)
+
+    def drawn_access():
+        shape = [int(random.integers(1, 4)) for _ in range(random.integers(1, 5))]
+        order = random.permutation(len(shape)).tolist()
+        count, rank = int(np.prod(shape)), int(random.integers(0, 3))
+        first, size, stride = int(random.integers(count)), [], []
+        for _ in range(rank):
+            step = int(random.integers(1, 4))
+            most = (count - 1 - first - sum((n - 1) * s for n, s in zip(size, stride))) // step
+            size.append(1 + int(random.integers(0, min(most, 3) + 1)))
+            stride.append(step)
+
+        strides = torch.empty([shape[d] for d in order]).permute(np.argsort(order).tolist()).stride()
+        twice = shows_twice(torch.empty(count).as_strided(size, stride, first))
+
+        def call(x):
+            y = torch.empty_strided(shape, strides).copy_(x[:count].view(shape))
+            read = y.as_strided(size, stride, first) * 1
+            if twice:
+                return read, y
+            y.as_strided(size, stride, first).mul_(3)
+            return read, y, torch.as_strided_scatter(y, read + 1, size, stride, first)
+
+        return call
+
+    calls = [drawn_access() for _ in range(20 + MANY // 10)]
+    text = wrong(CallsWithSelf(lambda m, x: [call(x) for call in calls]), [torch.arange(1.0, 82.0)])
     assert not text, text
 
 

@@ -361,6 +361,29 @@ def test_what_addresses_memory(kind, order):
     assert torch.equal(found, ADDRESSED[kind](ORDERS[order]()))
 
 
+def test_addresses_of_what_is_written(caplog):
+    """AOT autograd takes the order in memory of another tensor for it: eager PyTorch does such a graph."""
+    writes = [
+        lambda y: y.cumsum_(0),
+        lambda y: y.__setitem__(y > 0, 0),
+        lambda y: y.masked_fill_(y > 0, 1),
+        lambda y: torch.cumsum(y * 1, 0, out=y),
+        lambda y: y.transpose(2, 3).mul_(2),
+    ]
+    for write, order, dtype in itertools.product(writes, ORDERS, (torch.float32, torch.int32)):
+
+        def call(x):
+            y = x.to(dtype) * 2
+            write(y)
+            return y.as_strided((y.numel(),), (1,)), y
+
+        torch.compiler.reset()
+        found, wanted = torch.compile(call, backend="npusim")(ORDERS[order]()), call(ORDERS[order]())
+        for one, other in zip(found, wanted, strict=True):
+            assert torch.equal(one, other), (order, dtype, one, other)
+    assert any("memory" in text for text in said(caplog))
+
+
 LISTS = {
     "swapped": lambda x, y: torch._foreach_copy_([x, y], [y, x]),
     "one after the other": lambda x, y: torch._foreach_add_([x, y], [y, x]),
