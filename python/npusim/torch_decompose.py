@@ -23,7 +23,7 @@ from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 from .torch_foreach import written_one_by_one
-from .torch_layouts import addresses_memory, with_copied_results
+from .torch_layouts import addresses_memory, check_resized, with_copied_results
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 
 Form = Callable[..., Any]
@@ -41,6 +41,7 @@ REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wra
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
+    check_resized(program)
     if addresses_memory(program):
         return _functionalised(with_copied_results(program))
     try:

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.export.graph_signature import InputKind
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .errors import Problem, UnsupportedError
 from .torch_aliases import RESHAPE_ALIAS, copied, rebuilt
 from .torch_rows import call
 
@@ -28,6 +30,47 @@ def addresses_memory(program: torch.export.ExportedProgram) -> bool:
     """Whether it reads or writes at places of memory, whatever order a tensor has there."""
     nodes = [node for part in _parts(program.graph_module) for node in part.graph.nodes]
     return any(getattr(node.target, "_opname", "") in ADDRESSING or node.target in RESHAPE_ALIAS for node in nodes)
+
+
+def check_resized(program: torch.export.ExportedProgram) -> None:
+    """That no call gives `out` another shape where that is a weight, which would have it in the next run, or a view, of
+    memory that others have too. Raises UnsupportedError."""
+    specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    for node in (node for part in _parts(program.graph_module) for node in part.graph.nodes):
+        for to, value in _outs(node):
+            before = to.meta["val"]
+            if not _is_static(before) or not _is_static(value) or before.shape == value.shape:
+                continue
+            of = _written_as(to)
+            spec = specs.get(of.name) if of.op == "placeholder" else None
+            if spec is not None and spec.kind != InputKind.USER_INPUT:
+                name = f"'{spec.target}'"
+            elif of.op == "call_function" and _is_view(of.target):
+                name = "a view"
+            else:
+                continue
+            what = f"gives {name} another shape: out= has {list(before.shape)}, the result {list(value.shape)}"
+            raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
+
+
+def _outs(node: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.Tensor]]:
+    """What a call is given as `out`, each with what it is then."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    values = tree_leaves(node.meta.get("val"))
+    pairs = zip(_written(node), values) if any(arg.is_out for arg in node.target._schema.arguments) else ()
+    return [(to, value) for to, value in pairs if isinstance(to, torch.fx.Node) and isinstance(value, torch.Tensor)]
+
+
+def _written_as(node: torch.fx.Node) -> torch.fx.Node:
+    """What a call in place gives is what it was given."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable and _written(node):
+        node = _written(node)[0]
+    return node
+
+
+def _is_view(op: Any) -> bool:
+    return isinstance(op, torch._ops.OpOverload) and any(result.alias_info is not None for result in op._schema.returns)
 
 
 class _Orders(TorchDispatchMode):

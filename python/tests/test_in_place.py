@@ -545,6 +545,38 @@ def test_a_buffer_itself_keeps_its_shape():
         npusim.export(CallsWithSelf(lambda m, x: m.h.t_() + x, h=torch.ones(3, 3)), (torch.ones(3, 3),))
 
 
+RESIZED = {
+    "a buffer": ("'h'", lambda m, x: torch.add(x, 1, out=m.h)),
+    "a buffer that is read": ("'h'", lambda m, x: torch.add(x + m.h, 1, out=m.h)),
+    "a buffer that was written": ("'h'", lambda m, x: torch.cumsum(x, 1, out=m.h.mul_(2))),
+    "one of several": ("'h'", lambda m, x: torch.sort(x, out=(m.h, torch.zeros(0, dtype=torch.int64)))[0]),
+    "a smaller one": ("'h'", lambda m, x: torch.neg(x[0, :2], out=m.h)),
+    "a part": ("a view", lambda m, x: torch.add(x, 1, out=m.h[:2])),
+    "all of it": ("a view", lambda m, x: torch.add(x, 1, out=m.h[:])),
+    "of an argument": ("a view", lambda m, x: torch.mul(x, 2, out=x[0])),
+    "of a result": ("a view", lambda m, x: torch.mul(x, 2, out=(x * 2)[0, :2])),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_out_keeps_its_shape(name):
+    whose, call = RESIZED[name]
+    with pytest.raises(npusim.UnsupportedError, match=f"gives {whose} another shape"):
+        npusim.export(CallsWithSelf(lambda m, x: (call(m, x) * 1, m.h + 1), h=torch.zeros(3)), (torch.ones(1, 3),))
+
+
+def test_out_of_ones_own_is_given_a_shape():
+    def call(m, x):
+        y = torch.zeros(0)
+        torch.add(x, m.h, out=y)
+        torch.mul(y, 2, out=y)
+        torch.sub(x[0], 1, out=m.h)
+        return y
+
+    text = wrong(CallsWithSelf(call, h=torch.zeros(3)), [torch.ones(1, 3)])
+    assert not text, text
+
+
 WIDENED = {
     "expand": lambda z: z.expand(2, *z.shape),
     "expand of one": lambda z: z[:1].expand(4, 3),
