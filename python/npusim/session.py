@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -171,9 +171,10 @@ class Session:
     ) -> dict[str, Any]:
         """Runs a method and returns its outputs by name, as new arrays (bfloat16 as ml_dtypes.bfloat16).
 
-        inputs: one dict of arrays by name, or arrays in the order of all inputs, or of those that are no states, or forward()'s
-            arguments, with lists and dicts as in the example (of a program that was compiled in this process). They are NumPy's,
-            PyTorch's, or anything else with __dlpack__ or __array__; dense, row-major ones are read where they are.
+        inputs: one dict of arrays by name, or arrays in the order of all inputs, or of those that are no states; a model's in
+            the order of forward()'s arguments, whatever it keeps or draws, or these arguments with lists and dicts as in the
+            example (of a program that was compiled in this process). They are NumPy's, PyTorch's, or anything else
+            with __dlpack__ or __array__; dense, row-major ones are read where they are.
             Those that lie on the session's own GPU, and are no states, are read there, behind what was enqueued for them.
             A state that is not given stays as the last run left it.
         method: which one; default: the only one, or "main".
@@ -340,9 +341,7 @@ class Session:
         elif len(inputs) == 1 and isinstance(inputs[0], Mapping):
             named = dict(mapping("inputs", inputs[0], "arrays by name"))
         else:
-            plain = [info for info in takes if info.name not in self.program.carried.get(method, {})]
-            if len(inputs) < len(plain):
-                plain = [info for info in plain if not info.state]
+            plain = _by_position(takes, self.program.carried.get(method, {}), len(inputs))
             if len(inputs) != len(plain):
                 names = ", ".join(info.name for info in plain) or "none"
                 raise UsageError(f"expected {len(plain)} inputs ({names}), found {len(inputs)}")
@@ -388,6 +387,16 @@ class Session:
         if problems:
             raise UsageError(problems)
         return results
+
+
+def _by_position(takes: Sequence[TensorInfo], carried: Mapping[str, str], count: int) -> list[TensorInfo]:
+    """Which inputs so many arrays are: all that a caller gives, with what the program writes into it, and with the state of
+    its random numbers or without; or those that are no states."""
+    given = [info for info in takes if info.name not in carried]
+    if count == len(given):
+        return given
+    arguments = [info for info in given if info.role != "generator"]
+    return arguments if count >= len(arguments) else [info for info in given if not info.state]
 
 
 def _first_value(begin: Memory, info: TensorInfo) -> np.ndarray:

@@ -28,7 +28,9 @@ from .session import Session
 from .torch_aliases import RESHAPE_ALIAS, as_strided
 from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
+from .torch_foreach import write_one_by_one
 from .torch_graph import Graph, attribute
+from .torch_layouts import may_move_addressed
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
 
@@ -72,16 +74,30 @@ def backend(
         inference_compiler=compile_graph,
         decompositions={op: form for op, form in decompositions().items() if not shows_operand(op)},
     )
-    for node in [node for node in graph.graph.nodes if node.target in RESHAPE_ALIAS]:
-        as_strided(graph.graph, node)
-        graph.recompile()
+    _keep_memory(graph)
     try:
+        if may_move_addressed(graph):
+            raise UnsupportedError("it addresses memory of another order than row-major, in which it writes in place")
         return compiler(graph, inputs)
     except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise
     except Exception as error:  # whatever AOT autograd refuses, of aliases mostly: eager PyTorch can do the graph
         _leave(graph, error)
         return graph
+
+
+def _keep_memory(graph: torch.fx.GraphModule) -> None:
+    """Spells out calls that AOT autograd does not follow as to who has which memory."""
+    for part in (part for part in graph.modules() if isinstance(part, torch.fx.GraphModule)):
+        for node in [node for node in part.graph.nodes if node.target in RESHAPE_ALIAS]:
+            as_strided(part.graph, node)
+        write_one_by_one(part.graph, _captured_call, "example_value")
+        part.recompile()
+
+
+def _captured_call(graph: torch.fx.Graph, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+    """A new node of a graph of dynamo's."""
+    return graph.call_function(op, args, kwargs)
 
 
 def _boxed(run: Run) -> Run:

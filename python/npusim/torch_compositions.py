@@ -179,6 +179,25 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
     return torch.ops.aten._functional_assert_async.msg(fits, "repeats_are_output_size", places)
 
 
+def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Bins between the least and the largest element, where no range is given: as far as 1 to each side where these are one."""
+    if min != max or not self.is_floating_point():
+        return NotImplemented
+    if not self.numel():
+        return self.new_zeros(bins)
+    low, high = self.amin(), self.amax()
+    finite = torch.logical_and(low.isfinite(), high.isfinite())
+    low = torch.ops.aten._functional_assert_async.msg(finite, "range_of_histc_is_finite", low)
+    span = high - low
+    at = (self - low) * bins / span
+    inside = torch.logical_and(at.isfinite(), span.isfinite())  # what overflows is in none
+    place = torch.where(inside, at, 0).to(torch.int64).clamp(0, bins - 1)
+    place = torch.where(span == 0, bins // 2, place).flatten()
+    counted = torch.logical_or(inside, span == 0).flatten().to(torch.int64)
+    zeros = torch.zeros(bins, dtype=torch.int64, device=self.device)
+    return zeros.index_add(0, place, counted).to(self.dtype)
+
+
 # ---- torchvision
 
 
@@ -282,6 +301,7 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.view.dtype": view_dtype,
     "aten._neg_view.default": lambda self: self.neg(),
     "aten.repeat_interleave.Tensor": repeat_interleave,
+    "aten.histc.default": histc,
     "aten._is_all_true.default": lambda self: self.all(),
     "aten._is_any_true.default": lambda self: self.any(),
     "torchvision.roi_align.default": roi_align,

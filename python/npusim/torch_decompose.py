@@ -22,7 +22,8 @@ from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
-from .torch_layouts import with_copied_results
+from .torch_foreach import written_one_by_one
+from .torch_layouts import addresses_memory, check_resized, with_copied_results
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 
 Form = Callable[..., Any]
@@ -40,6 +41,9 @@ REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wra
 def functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
+    check_resized(program)
+    if addresses_memory(program):
+        return _functionalised(with_copied_results(program))
     try:
         return _functionalised(program)
     except (RuntimeError, ValueError):  # of a view that its memory does not have: what was written lies in another order
@@ -50,7 +54,7 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
 
 def _functionalised(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     table, whole = decompositions(), set[OpOverload]()
-    apart = _without_regions(separated(with_old_values(without_unread(program))))
+    apart = _without_regions(separated(written_one_by_one(with_old_values(without_unread(program)))))
     while True:
         found = _run(apart, {op: form for op, form in table.items() if op not in whole})
         origins = {name for node in _calls(found) if not _has_form(node) for name in _origins(node, apart)}

@@ -1,33 +1,121 @@
 """Writes in place whose result PyTorch's functionalisation leaves in another order of memory than what is written has.
 
 `x.t().masked_fill_(m, 0)` leaves x row-major; functionalised, x is then a turned view of a row-major result, and
-`x.view(-1)`, which needs no copy, has none that it could do without."""
+`x.view(-1)`, which needs no copy, has none that it could do without. What `x.as_strided(…)` addresses would be elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export.graph_signature import InputKind
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from .torch_aliases import copied, rebuilt
+from .errors import Problem, UnsupportedError
+from .torch_aliases import RESHAPE_ALIAS, copied, rebuilt
 from .torch_levels import innermost, levels_of
 from .torch_rows import call
 
 ATEN = torch.ops.aten
 NOT_COPIED = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)  # what no copy of a result stands for
 NO_RESULT = {"copy_", "set_", "resize_", "resize_as_"}
+KEEPS_ORDER = {"copy_", "fill_", "zero_"}  # functionalised, too
+ADDRESSING = {"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"}
+
+
+def addresses_memory(program: torch.export.ExportedProgram) -> bool:
+    """Whether it reads or writes at places of memory, whatever order a tensor has there."""
+    nodes = [node for part in _parts(program.graph_module) for node in part.graph.nodes]
+    return any(getattr(node.target, "_opname", "") in ADDRESSING or node.target in RESHAPE_ALIAS for node in nodes)
+
+
+def check_resized(program: torch.export.ExportedProgram) -> None:
+    """That no call gives `out` another shape where that is a weight, which would have it in the next run, or a view, of
+    memory that others have too. Raises UnsupportedError."""
+    specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    for node in (node for part in _parts(program.graph_module) for node in part.graph.nodes):
+        for to, value in _outs(node):
+            before = to.meta["val"]
+            if not _is_static(before) or not _is_static(value) or before.shape == value.shape:
+                continue
+            of = _written_as(to)
+            spec = specs.get(of.name) if of.op == "placeholder" else None
+            if spec is not None and spec.kind != InputKind.USER_INPUT:
+                name = f"'{spec.target}'"
+            elif of.op == "call_function" and _is_view(of.target):
+                name = "a view"
+            else:
+                continue
+            what = f"gives {name} another shape: out= has {list(before.shape)}, the result {list(value.shape)}"
+            raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
+
+
+def _outs(node: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.Tensor]]:
+    """What a call is given as `out`, each with what it is then."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    values = tree_leaves(node.meta.get("val"))
+    pairs = zip(_written(node), values) if any(arg.is_out for arg in node.target._schema.arguments) else ()
+    return [(to, value) for to, value in pairs if isinstance(to, torch.fx.Node) and isinstance(value, torch.Tensor)]
+
+
+def _written_as(node: torch.fx.Node) -> torch.fx.Node:
+    """What a call in place gives is what it was given."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable and _written(node):
+        node = _written(node)[0]
+    return node
+
+
+def _is_view(op: Any) -> bool:
+    return isinstance(op, torch._ops.OpOverload) and any(result.alias_info is not None for result in op._schema.returns)
+
+
+class _Orders(TorchDispatchMode):
+    """Notes where what is not row-major is written by more than a copy, and where memory is addressed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.addressed = False, False
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.addressed = self.addressed or op._opname in ADDRESSING
+        if op._schema.is_mutable and op._opname not in KEEPS_ORDER:
+            values = dict(zip((arg.name for arg in op._schema.arguments), args, strict=False)) | kwargs
+            writes = [values.get(arg.name) for arg in op._schema.arguments if arg.alias_info and arg.alias_info.is_write]
+            written = [to for to in tree_leaves(writes) if isinstance(to, torch.Tensor)]
+            self.written = self.written or not all(to.is_contiguous() for to in written)
+        return op(*args, **kwargs)
+
+
+def may_move_addressed(graph: torch.fx.GraphModule) -> bool:
+    """Whether a graph of dynamo's addresses memory in which its writes, functionalised, may leave another order."""
+    names = {str(getattr(node.target, "__name__", node.target)).partition(".")[0] for node in graph.graph.nodes}
+    if not names & ADDRESSING:
+        return False
+    examples = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
+    mode = next((value.fake_mode for value in examples if isinstance(value, FakeTensor)), contextlib.nullcontext())
+    orders = _Orders()
+    with mode, torch.no_grad(), orders:
+        given = [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]  # a call may turn them
+        torch.fx.Interpreter(graph).run(*given)
+    return orders.written and orders.addressed
 
 
 def with_copied_results(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with such results copied to where they are to be, in the order that they have there; the program itself
     where there are none."""
-    if not any(_moves(node) for part in _parts(program.graph_module) for node in part.graph.nodes):
+    if not any(_may_move(node) for part in _parts(program.graph_module) for node in part.graph.nodes):
         return program
     module = copied(program.graph_module)
     for part in _parts(module):
-        for node in [node for node in part.graph.nodes if _moves(node)]:
+        for node in [node for node in part.graph.nodes if _may_move(node)]:
             with part.graph.inserting_before(node):
-                _copy_result(part.graph, node)
+                _copy_results(part.graph, node)
     module.recompile()
     return rebuilt(program, module)
 
@@ -36,36 +124,69 @@ def _parts(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
     return [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
-def _moves(node: torch.fx.Node) -> bool:
-    """Whether a call writes its first operand, and gives its result another order where it writes nothing."""
+def _may_move(node: torch.fx.Node) -> bool:
+    """Whether a call writes what is not row-major: where it writes nothing, its result or what it is taken apart into may be.
+    Only calls that run so have a result that could be copied."""
     op = _unwritten(node.target)
-    if op is None or not node.args or not isinstance(node.args[0], torch.fx.Node):
+    written = _written(node) if op is not None else []
+    before = [to.meta.get("val") if isinstance(to, torch.fx.Node) else None for to in written]
+    if not before or not all(isinstance(to, torch.Tensor) and _is_static(to) for to in before):
         return False
-    to = node.args[0].meta.get("val")
-    if not isinstance(to, torch.Tensor) or not all(isinstance(n, int) for n in (*to.shape, *to.stride())):
+    if all(to.is_contiguous() for to in before):
         return False
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"])
+    args, kwargs = torch.fx.node.map_arg(_given(node), lambda arg: arg.meta["val"])
     try:
-        with torch._guards.detect_fake_mode(innermost(to)) or torch.no_grad(), levels_of((args, kwargs)):
+        with torch._guards.detect_fake_mode([*map(innermost, before)]) or torch.no_grad(), levels_of((args, kwargs)):
             found = op(*args, **kwargs)
-    except Exception:  # what does not run so has no result that could be copied
+    except Exception:
         return False
-    return found.shape == to.shape and found.dtype == to.dtype and found.stride() != to.stride()
+    after = found if isinstance(found, (list, tuple)) else [found]
+    return [to.shape for to in before] == [value.shape for value in after]
 
 
-def _copy_result(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+def _is_static(value: torch.Tensor) -> bool:
+    return all(isinstance(number, int) for number in (*value.shape, *value.stride()))
+
+
+def _copy_results(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     """What the call would write is computed apart, and copied: copies keep the order of what they write."""
     op: Any = _unwritten(node.target)
-    found = call(graph, op, *node.args, **node.kwargs)
-    node.target, node.args, node.kwargs = ATEN.copy_.default, (node.args[0], found), {}
+    args, kwargs = _given(node)
+    written, found = _written(node), call(graph, op, *args, **kwargs)
+    if len(op._schema.returns) == 1:
+        node.target, node.args, node.kwargs = ATEN.copy_.default, (written[0], found), {}
+        return
+    for i, to in enumerate(written):
+        call(graph, ATEN.copy_.default, to, call(graph, operator.getitem, found, i))
+    for user in list(node.users):  # under its name, which the signature may have
+        user.target, user.args = ATEN.alias.default, (written[user.args[1]],)
+    graph.erase_node(node)
+
+
+def _written(node: torch.fx.Node) -> list[Any]:
+    """What a call writes: its first operand, or `out`."""
+    outs = [arg.name for arg in node.target._schema.arguments if arg.is_out]  # type: ignore[union-attr]
+    return [node.kwargs.get(name) for name in outs] if outs else [*node.args[:1]]
+
+
+def _given(node: torch.fx.Node) -> tuple[Any, dict[str, Any]]:
+    """What a call that writes nothing is given."""
+    outs = [arg.name for arg in node.target._schema.arguments if arg.is_out]  # type: ignore[union-attr]
+    return node.args, {name: value for name, value in node.kwargs.items() if name not in outs}
 
 
 def _unwritten(op: Any) -> torch._ops.OpOverload | None:
     """The operator that computes what this one writes."""
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._opname.endswith("_"):
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or not op._schema.is_mutable:
         return None
-    if op._opname in NO_RESULT or any(tag in op.tags for tag in NOT_COPIED) or len(op._schema.returns) != 1:
+    if op._opname in NO_RESULT or any(tag in op.tags for tag in NOT_COPIED):
         return None
-    packet = getattr(ATEN, op._opname[:-1], None)
-    found = getattr(packet, op._overloadname, None) if packet is not None else None
-    return found if found is not None and not found._schema.is_mutable else None
+    wanted = [(arg.name, str(arg.type)) for arg in op._schema.arguments if not arg.is_out]
+    in_place = len(wanted) == len(op._schema.arguments)
+    packet = getattr(ATEN, op._opname.removesuffix("_") if in_place else op._opname, None)
+    for name in packet.overloads() if packet is not None else ():
+        found = getattr(packet, name)
+        same = [(arg.name, str(arg.type)) for arg in found._schema.arguments] == wanted
+        if same and not found._schema.is_mutable and len(found._schema.returns) == len(op._schema.returns):
+            return found
+    return None

@@ -19,12 +19,16 @@ from .torch_resizes import follow_extents
 from .torch_results import return_tensors
 from .torch_scatters import join_writes
 from .torch_sizes import settle_sizes
+from .torch_sources import spell_out_argwhere, spell_out_empty
 from .torch_strided import spell_out_strides
 
 # Programs of programs, each traced anew where it changes one: PyTorch's own view of shapes and memory.
 TRACED = (return_tensors, functionalised, settle_numbers, settle_bins)
 # Changes of the graph that they leave, in which no call writes what it is given and every operator is one that has a form.
-SPELLED_OUT = (follow_extents, spell_out_strides, join_writes, spell_out_masks, spell_out_pieces, spell_out_chosen)
+SPELLED_OUT = (
+    *(follow_extents, spell_out_strides, join_writes, spell_out_argwhere, spell_out_empty),
+    *(spell_out_masks, spell_out_pieces, spell_out_chosen),
+)
 
 
 def prepared(

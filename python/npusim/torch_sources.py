@@ -29,6 +29,32 @@ def is_source(node: Node) -> bool:
     return str(node.target) in SOURCES
 
 
+def spell_out_argwhere(graph: torch.fx.Graph) -> None:
+    """By the name that all passes know."""
+    for node in graph.nodes:
+        if node.target == ATEN.argwhere.default:
+            node.target = ATEN.nonzero.default
+
+
+def spell_out_empty(graph: torch.fx.Graph) -> None:
+    """Makes of calls of what has no elements, whose sizes no value decides, the results without elements that they have."""
+    for node in [node for node in graph.nodes if node.op == "call_function" and is_source(node)]:
+        results = [node.meta["val"]] if isinstance(node.meta["val"], torch.Tensor) else node.meta["val"]
+        if depends_on_values(node) or any(result.numel() for result in results):
+            continue
+        with graph.inserting_before(node):
+            made = [
+                call(graph, ATEN.zeros.default, [*result.shape], dtype=result.dtype, device=result.device)
+                for result in results
+            ]
+        if isinstance(node.meta["val"], torch.Tensor):
+            node.replace_all_uses_with(made[0])
+        for user in list(node.users):  # which takes one of several
+            user.replace_all_uses_with(made[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
 def sizes_of(node: Node, args: Sequence[Any], result: Any) -> list[int]:
     """Those that a call had: of each mask, or of its result."""
     if node.target in READ | PUT:

@@ -36,7 +36,9 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         raise _refused(node, "addresses memory at places that depend on values")
     if not math.prod(size):
         return
-    places = _places(value, _addresses(size, strides, first))
+    # As memory has them: places go up with addresses, as strides of IR do.
+    order = sorted(range(value.dim()), key=lambda d: -value.stride(d))
+    places = _places(value.permute(order), _addresses(size, strides, first))
     if places is None:
         raise _refused(node, f"addresses memory that '{base.name}' does not show")
     at = int(places.flatten()[0])
@@ -44,11 +46,21 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     if not torch.equal(_addresses(size, others, at), places):
         raise _refused(node, f"addresses '{base.name}' in an order that its dimensions do not have")
     with graph.inserting_before(node):
-        base = row_major(graph, base)
+        found = _in_memory_order(graph, base, order)
         source = [node.args[1]] if node.target == PUT else []
-        found = call(graph, node.target, base, *source, list(size), others, at)
+        found = call(graph, node.target, found, *source, list(size), others, at)
+        if source and order != sorted(order):
+            found = call(graph, ATEN.permute.default, found, [order.index(d) for d in range(len(order))])
     node.replace_all_uses_with(found)
     graph.erase_node(node)
+
+
+def _in_memory_order(graph: torch.fx.Graph, node: torch.fx.Node, order: list[int]) -> torch.fx.Node:
+    """The value with its dimensions in this order, row-major."""
+    if order == sorted(order):
+        return row_major(graph, node)
+    turned = call(graph, ATEN.permute.default, node, order)
+    return call(graph, ATEN.clone.default, turned, memory_format=torch.contiguous_format)
 
 
 def row_major(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:

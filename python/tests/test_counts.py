@@ -113,3 +113,36 @@ def test_numbers_that_no_bin_is_for_end_the_run(function, number):
     x[3] = number
     with pytest.raises(npusim.BadInputError, match="index"):
         session.run(x, y)
+
+
+def histograms(x, y):
+    return torch.histc(x, 7), torch.histc(y, 4), torch.histc(x), torch.histc(x, 5, 2, 2), torch.histc(x, 5, -1, 1)
+
+
+def test_histograms_between_the_extremes():
+    torch.manual_seed(0)
+    run = session_of(histograms, torch.randn(60), torch.randn(3, 4))
+    for kind in range(30):
+        x, y = torch.randn(60), torch.randint(0, 9, (3, 4)) / torch.randint(1, 9, ())
+        if kind % 3 == 1:  # at the edges of bins
+            x = torch.randint(-4, 5, (60,)) / 4
+        if kind % 3 == 2:  # of one number
+            x, y = torch.full((60,), float(kind)), torch.full((3, 4), 1e9 * kind)
+        for found, expected in zip(run.run(x, y).values(), histograms(x, y), strict=True):
+            np.testing.assert_array_equal(found, expected.numpy())
+
+
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
+def test_a_histogram_has_a_finite_range(value):
+    x = torch.randn(2, 6)
+    run = session_of(lambda x: torch.histc(x, 4), x)
+    x[1, 2] = value
+    with pytest.raises(RuntimeError, match="finite"):
+        torch.histc(x, 4)
+    with pytest.raises(npusim.BadInputError, match="an assertion does not hold"):
+        run.run(x)
+
+
+def test_a_histogram_of_no_elements():
+    found = session_of(lambda x: torch.histc(x, 4), torch.zeros(0, 3)).run(torch.zeros(0, 3))
+    np.testing.assert_array_equal(found["output"], np.zeros(4, "float32"))

@@ -119,6 +119,25 @@ def test_distributions_and_choices():
     assert sorted(order) == list(range(6)) and whole.min() >= 3 and whole.max() < 8
 
 
+@pytest.mark.parametrize("inner", ["given", "computed"])
+def test_arguments_stand_in_their_order_whatever_is_drawn(inner):
+    """Also those that the program writes into, which are states as the random numbers are."""
+    calls = [
+        lambda k, x, i: (k.index_copy(0, i, x), F.dropout(x, 0.5, True)),
+        lambda k, x, i: (k.index_add(0, i, x), torch.rand(2)),
+        lambda x, i, k: (k.index_copy(0, i, x), x[0:].bernoulli_(1.0)),
+        lambda x, k, i: (k.scatter(0, i.unsqueeze(0).expand(1, 2), x), torch.rand_like(k), k[:1].add_(1)),
+    ]
+    for place, call in enumerate(calls):
+        values = {"k": torch.zeros(3, 2), "x": torch.ones(1, 2), "i": torch.tensor([1])}
+        names = call.__code__.co_varnames[:3]
+        given = [values[name] for name in names]
+        model = Function(lambda m, *a: call(*(v * 1 if inner == "computed" else v for v in a)))
+        program = npusim.compile(model, tuple(v.clone() for v in given), dtype="float32")
+        found = npusim.Session(program).run(*(v.clone() for v in given))
+        assert np.array_equal(found["output_0"], call(*(v.clone() for v in given))[0]), place
+
+
 def test_torch_compile_draws_by_manual_seed():
     def function(x):
         return x + torch.randn(64), torch.rand(64)

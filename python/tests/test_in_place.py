@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import npusim
-from in_place_programs import Module, Program, copied
+from in_place_programs import Module, Program, copied, shows_twice
 from modules import CallsWithSelf
 
 MANY = int(os.environ.get("NPUSIM_IN_PLACE", "0"))
@@ -383,6 +384,156 @@ def test_by_name(function, args, buffers):
     assert not text, text
 
 
+POSITIVE = (torch.tensor([0.9, 0.4, 0.7, 0.3]), torch.tensor([0.2, 0.8, 0.6, 0.5]))
+PARTS = [slice(0, 2), slice(1, 3), slice(2, 4)]  # of each of two tensors
+LISTS = sorted(name for name in torch._C._dispatch_get_all_op_names() if re.match(r"aten::_foreach_\w+_($|\.)", name))
+
+
+def made(random: np.random.Generator, argument: torch._C.Argument):
+    """What makes a value for an argument, of two tensors."""
+    kind = str(argument.type)
+    if kind == "List[Tensor]":
+        places = [(int(random.integers(2)), PARTS[random.integers(len(PARTS))]) for _ in range(3)]
+        return lambda tensors: [tensors[of][place] for of, place in places]
+    if kind == "Tensor":
+        place = slice(0, 3) if argument.name == "scalars" else int(random.integers(4))
+        return lambda tensors: tensors[0][place]
+    numbers = [float(random.integers(1, 4)) for _ in range(3)]
+    return lambda tensors: numbers if kind.startswith("List") else numbers[0]
+
+
+def on_lists(qualified: str, seed: int):
+    """A call of an operator that writes a list, of elements that may share memory with others, as PyTorch takes it."""
+    random = np.random.default_rng(seed)
+    name, _, which = qualified.removeprefix("aten::").partition(".")
+    op = getattr(getattr(torch.ops.aten, name), which or "default")
+    for _ in range(1000):
+        makes = [made(random, a) for a in op._schema.arguments if a.name not in ("alpha", "non_blocking")]
+
+        def call(x, y):
+            tensors = [x * 1, y * 1]
+            op(*(make(tensors) for make in makes))
+            return tensors
+
+        try:
+            call(*POSITIVE)
+        except RuntimeError:  # of two that overlap in one element's call
+            continue
+        return call
+    raise AssertionError(qualified)
+
+
+@pytest.mark.parametrize("first", range(0, len(LISTS), 12))
+def test_lists_whose_elements_share_memory(first):
+    calls = [on_lists(name, seed) for name in LISTS[first : first + 12] for seed in range(1 + MANY // 1000)]
+    text = wrong(CallsWithSelf(lambda m, x, y: [call(x, y) for call in calls]), list(POSITIVE))
+    assert not text, (LISTS[first : first + 12], text)
+
+
+LISTED = {
+    "swapped": lambda x, y: torch._foreach_copy_([x, y], [y, x]),
+    "one after the other": lambda x, y: torch._foreach_add_([x, y], [y, x]),
+    "twice": lambda x, y: torch._foreach_neg_([x, x]),
+    "parts": lambda x, y: torch._foreach_mul_([x[:2], x[1:]], 2.0),
+    "reshaped": lambda x, y: torch._foreach_add_([x, x.view(-1)], 1.0),
+    "numbers of what is written": lambda x, y: torch._foreach_addcmul_([x, y], [y, x], [x, y], x[:2]),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_lists_of_arguments(name):
+    def call(m, x, y):
+        LISTED[name](x, y)
+        return x + y
+
+    text = wrong(CallsWithSelf(call), list(POSITIVE))
+    assert not text, text
+
+
+I = torch.tensor([[0, 2], [1, 0]])
+MOVED = {  # of 2x3
+    "cumsum_": lambda y: y.cumsum_(0),
+    "cumprod_": lambda y: y.cumprod_(-1),
+    "triu_": lambda y: y.triu_(),
+    "index_add_": lambda y: y.index_add_(0, torch.tensor([1, 0]), y * 2),
+    "index_reduce_": lambda y: y.index_reduce_(0, torch.tensor([0, 0]), y * 3, "prod"),
+    "scatter_": lambda y: y.scatter_(1, I, 9.0),
+    "scatter_add_": lambda y: y.scatter_add_(1, I, y * 1),
+    "masked_fill_": lambda y: y.masked_fill_(y > 2, 0.5),
+    "masked_scatter_": lambda y: y.masked_scatter_(y > 2, y * 5),
+    "mask": lambda y: y.__setitem__(y > 2, 0.0),
+    "part": lambda y: y.__setitem__((slice(None), slice(1, None)), 7.0),
+    "part of a view": lambda y: y.t()[1].cumsum_(0),
+    "renorm_": lambda y: y.renorm_(2, 0, 1.0),
+    "addmm_": lambda y: y.addmm_(torch.ones(2, 2), y * 1),
+    "relu_": lambda y: y.relu_(),
+    "copy_": lambda y: y.copy_(y * 2 + 1),
+    "add_": lambda y: y.add_(torch.arange(6.0).view(2, 3)),
+    "eq_": lambda y: y.eq_(2.0),
+    "out": lambda y: torch.cumsum(y * 1, 0, out=y),
+    "out of a product": lambda y: torch.mm(torch.ones(2, 2), y * 1, out=y),
+    "several out": lambda y: torch.sort(y * 1, 1, out=(y, torch.zeros(3, 2, dtype=torch.int64).t())),
+    "list": lambda y: torch._foreach_neg_([y, y[:1]]),
+}
+LAID_OUT = [(3, 1), (1, 2), (1, 4), (6, 2), (8, 1)]  # strides
+
+
+@pytest.mark.parametrize("strides", LAID_OUT)
+def test_addresses_of_what_is_written(strides):
+    """What is written keeps its order in memory."""
+    x = torch.empty_strided((2, 3), strides).copy_(torch.arange(6.0).view(2, 3) - 1)
+    size, stride, first = ((2, 3), strides, 0) if strides in LAID_OUT[2:] else ((5,), (1,), 1)
+
+    def call(m, x):
+        results = []
+        for write in MOVED.values():
+            y = torch.empty_strided((2, 3), strides).copy_(x)
+            v = y.as_strided((2,), (strides[0],), strides[1])
+            write(y)
+            results += [y.as_strided(size, stride, first) * 1, v * 1]
+            v.mul_(2)
+            results.append(y)
+        MOVED["cumsum_"](x)
+        x.as_strided((2,), (strides[1],), strides[0]).fill_(100)
+        return [*results, x * 1]
+
+    text = wrong(CallsWithSelf(call), [x])
+    assert not text, text
+
+
+def test_addresses_by_chance():
+    """Of tensors of dense memory in whatever order of dimensions; what is read, and what is written there."""
+    random = np.random.default_rng(FIRST)
+
+    def drawn_access():
+        shape = [int(random.integers(1, 4)) for _ in range(random.integers(1, 5))]
+        order = random.permutation(len(shape)).tolist()
+        count, rank = int(np.prod(shape)), int(random.integers(0, 3))
+        first, size, stride = int(random.integers(count)), [], []
+        for _ in range(rank):
+            step = int(random.integers(1, 4))
+            most = (count - 1 - first - sum((n - 1) * s for n, s in zip(size, stride))) // step
+            size.append(1 + int(random.integers(0, min(most, 3) + 1)))
+            stride.append(step)
+
+        strides = torch.empty([shape[d] for d in order]).permute(np.argsort(order).tolist()).stride()
+        twice = shows_twice(torch.empty(count).as_strided(size, stride, first))
+
+        def call(x):
+            y = torch.empty_strided(shape, strides).copy_(x[:count].view(shape))
+            read = y.as_strided(size, stride, first) * 1
+            if twice:
+                return read, y
+            y.as_strided(size, stride, first).mul_(3)
+            return read, y, torch.as_strided_scatter(y, read + 1, size, stride, first)
+
+        return call
+
+    calls = [drawn_access() for _ in range(20 + MANY // 10)]
+    text = wrong(CallsWithSelf(lambda m, x: [call(x) for call in calls]), [torch.arange(1.0, 82.0)])
+    assert not text, text
+
+
 def test_batch_norm_that_learns():
     model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 1), torch.nn.BatchNorm2d(3)).train()
     text = wrong(model, [torch.randn(2, 2, 4, 4)])
@@ -392,6 +543,38 @@ def test_batch_norm_that_learns():
 def test_a_buffer_itself_keeps_its_shape():
     with pytest.raises(npusim.UnsupportedError, match="in place"):
         npusim.export(CallsWithSelf(lambda m, x: m.h.t_() + x, h=torch.ones(3, 3)), (torch.ones(3, 3),))
+
+
+RESIZED = {
+    "a buffer": ("'h'", lambda m, x: torch.add(x, 1, out=m.h)),
+    "a buffer that is read": ("'h'", lambda m, x: torch.add(x + m.h, 1, out=m.h)),
+    "a buffer that was written": ("'h'", lambda m, x: torch.cumsum(x, 1, out=m.h.mul_(2))),
+    "one of several": ("'h'", lambda m, x: torch.sort(x, out=(m.h, torch.zeros(0, dtype=torch.int64)))[0]),
+    "a smaller one": ("'h'", lambda m, x: torch.neg(x[0, :2], out=m.h)),
+    "a part": ("a view", lambda m, x: torch.add(x, 1, out=m.h[:2])),
+    "all of it": ("a view", lambda m, x: torch.add(x, 1, out=m.h[:])),
+    "of an argument": ("a view", lambda m, x: torch.mul(x, 2, out=x[0])),
+    "of a result": ("a view", lambda m, x: torch.mul(x, 2, out=(x * 2)[0, :2])),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_out_keeps_its_shape(name):
+    whose, call = RESIZED[name]
+    with pytest.raises(npusim.UnsupportedError, match=f"gives {whose} another shape"):
+        npusim.export(CallsWithSelf(lambda m, x: (call(m, x) * 1, m.h + 1), h=torch.zeros(3)), (torch.ones(1, 3),))
+
+
+def test_out_of_ones_own_is_given_a_shape():
+    def call(m, x):
+        y = torch.zeros(0)
+        torch.add(x, m.h, out=y)
+        torch.mul(y, 2, out=y)
+        torch.sub(x[0], 1, out=m.h)
+        return y
+
+    text = wrong(CallsWithSelf(call, h=torch.zeros(3)), [torch.ones(1, 3)])
+    assert not text, text
 
 
 WIDENED = {

@@ -71,6 +71,7 @@ SOURCES: dict[str, Callable[..., Any]] = {
     "put": put_reversed,
     "nonzero": lambda x, m: m.nonzero(),
     "nonzero of numbers": lambda x, m: (x * m.unsqueeze(1)).nonzero(),
+    "argwhere": lambda x, m: torch.argwhere(x * m.unsqueeze(1)),
     "nonzero as columns": lambda x, m: torch.where(x > 0),
     "nonzero of one": lambda x, m: (m.nonzero().sum() + torch.zeros(1), m.any().nonzero()),
     "masked_select": lambda x, m: torch.masked_select(x, m.unsqueeze(1)),
@@ -111,6 +112,35 @@ def test_none_one_and_all(name: str, count: int) -> None:
     if count < 5:
         with pytest.raises(npusim.BadInputError, match=REFUSED):
             check(exported, lambda x, m: (SOURCES[name](x, m), x + 1), x, torch.ones_like(m))
+
+
+WITHOUT_ELEMENTS = {
+    "nonzero": lambda x: x.nonzero(),
+    "argwhere": lambda x: torch.argwhere(x.t()),
+    "nonzero as columns": lambda x: x.nonzero(as_tuple=True),
+    "where": lambda x: torch.where(x > 0),
+    "unique": lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+    "unique alone": lambda x: x.unique(),
+    "unique rows": lambda x: torch.unique(x, dim=0),
+    "unique_consecutive": lambda x: torch.unique_consecutive(x, return_counts=True),
+    "mask": lambda x: x[x > 0],
+    "mask of rows": lambda x: x[x[:, 0] > 0] * 2,
+    "mask of a later dimension": lambda x: x.t()[:, x[:, 0] > 0],
+    "bincount": lambda x: torch.bincount(x[:, 0].long()),
+    "put": lambda x: x.index_put((x > 0,), x[x > 0] * 2),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ELEMENTS)
+def test_sizes_of_what_has_no_elements(name: str) -> None:
+    """No value decides them."""
+    def call(x: torch.Tensor, m: torch.Tensor) -> Any:
+        return WITHOUT_ELEMENTS[name](x), x.sum(0) + 1, m + 1
+
+    for x in (torch.zeros(0, 3), torch.zeros(0, 1)):
+        exported = export(call, x, torch.zeros(2))
+        assert not exported.made_for
+        check(exported, call, x, torch.ones(2))
 
 
 def test_other_rows_of_the_same_number() -> None:

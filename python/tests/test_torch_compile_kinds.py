@@ -361,6 +361,56 @@ def test_what_addresses_memory(kind, order):
     assert torch.equal(found, ADDRESSED[kind](ORDERS[order]()))
 
 
+def test_addresses_of_what_is_written(caplog):
+    """AOT autograd takes the order in memory of another tensor for it: eager PyTorch does such a graph."""
+    writes = [
+        lambda y: y.cumsum_(0),
+        lambda y: y.__setitem__(y > 0, 0),
+        lambda y: y.masked_fill_(y > 0, 1),
+        lambda y: torch.cumsum(y * 1, 0, out=y),
+        lambda y: y.transpose(2, 3).mul_(2),
+    ]
+    for write, order, dtype in itertools.product(writes, ORDERS, (torch.float32, torch.int32)):
+
+        def call(x):
+            y = x.to(dtype) * 2
+            write(y)
+            return y.as_strided((y.numel(),), (1,)), y
+
+        torch.compiler.reset()
+        found, wanted = torch.compile(call, backend="npusim")(ORDERS[order]()), call(ORDERS[order]())
+        for one, other in zip(found, wanted, strict=True):
+            assert torch.equal(one, other), (order, dtype, one, other)
+    assert any("memory" in text for text in said(caplog))
+
+
+LISTS = {
+    "swapped": lambda x, y: torch._foreach_copy_([x, y], [y, x]),
+    "one after the other": lambda x, y: torch._foreach_add_([x, y], [y, x]),
+    "what it gives": lambda x, y: torch._foreach_mul_([x[:2], x[1:]], 2.0),
+    "twice, by operator": lambda x, y: torch.ops.aten._foreach_neg_([x, x]),
+    "twice, by overload": lambda x, y: torch.ops.aten._foreach_add_.Scalar([x, x.view(-1)], 1.0),
+    "numbers of what is written": lambda x, y: torch._foreach_addcmul_([x, y], [y, x], [x, y], scalars=x[:2]),
+    "numbers of their own": lambda x, y: torch._foreach_addcdiv_([x, x], [y, x], [x, y], [1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_whose_elements_share_memory(name, inner):
+    def call(x, y):
+        x, y = (x * 1, y * 1) if inner else (x, y)
+        given = LISTS[name](x, y) or []
+        return [x + y, x * 1, *(one * 1 for one in given)]
+
+    ours, theirs = ([torch.linspace(1, 2, 3), torch.linspace(2, 5, 3)] for _ in range(2))
+    torch.compiler.reset()
+    with torch.no_grad():
+        found, wanted = torch.compile(call, backend="npusim", fullgraph=True)(*ours), call(*theirs)
+    for one, other in zip([*found, *ours], [*wanted, *theirs], strict=True):
+        assert torch.allclose(one, other), (one, other)
+
+
 SHARED = {
     "a part": lambda y: y[1:],
     "turned": lambda y: y.view(2, 2).t(),
