@@ -146,7 +146,10 @@ def _apart(value: torch.Tensor, unread: bool) -> torch.Tensor:
 def _is_spelled(node: torch.fx.Node) -> bool:
     """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
     Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's. Or updates
-    running statistics that its schema does not say it writes. Or addresses memory under a name whose strides PyTorch drops."""
+    running statistics that its schema does not say it writes. Or addresses memory under a name whose strides PyTorch drops. Or
+    has windows that something is written through."""
+    if node.target == ATEN.unfold.default:
+        return _is_written(node)
     if node.target == ATEN.instance_norm.default:
         return bool(argument(node, "use_input_stats")) and argument(node, "running_mean") is not None
     if node.target != ATEN.copy_.default:
@@ -154,6 +157,20 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     to, source = node.args[0].meta["val"], node.args[1]
     value = source.meta["val"] if isinstance(source, torch.fx.Node) else source
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
+
+
+def _is_written(node: torch.fx.Node) -> bool:
+    """Whether a call writes a view, or a view of it."""
+    for user in node.users:
+        if not isinstance(user.target, torch._ops.OpOverload):
+            continue
+        for i, argument in enumerate(user.target._schema.arguments):
+            given = user.args[i] if i < len(user.args) else user.kwargs.get(argument.name)
+            if given is node and argument.alias_info is not None and argument.alias_info.is_write:
+                return True
+        if any(result.alias_info is not None for result in user.target._schema.returns) and _is_written(user):
+            return True
+    return False
 
 
 def _twins(graph: torch.fx.Graph) -> set[str]:
@@ -222,8 +239,29 @@ def as_strided(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.target = ATEN.as_strided.default
 
 
+def _unfold(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Windows as views through which the elements that are in none stay as they are: of PyTorch's own they become zeros. They
+    are parts of a dimension that is split, if that goes up, or places of memory."""
+    x, dim, size, step = (argument(node, name) for name in ("self", "dimension", "size", "step"))
+    value, windows = x.meta["val"], node.meta["val"]
+    dim %= max(value.dim(), 1)
+    extents = (*value.shape, *value.stride(), *windows.shape)
+    if value.dim() == 0 or not all(isinstance(extent, int) for extent in extents):
+        return
+    count = windows.shape[dim]
+    if size <= step and count * step <= value.shape[dim]:
+        whole = call(graph, ATEN.slice.Tensor, x, dim, 0, count * step)
+        split = call(graph, ATEN.unflatten.int, whole, dim, [count, step])
+        parts = call(graph, ATEN.slice.Tensor, split, dim + 1, 0, size)
+        node.target, node.args, node.kwargs = ATEN.movedim.int, (parts, dim + 1, -1), {}
+    else:
+        places = (list(windows.shape), list(windows.stride()), windows.storage_offset())
+        node.target, node.args, node.kwargs = ATEN.as_strided.default, (x, *places), {}
+
+
 SPELLED = {
     **dict.fromkeys(RESHAPE_ALIAS, as_strided),
+    ATEN.unfold.default: _unfold,
     ATEN.copy_.default: _convert,
     ATEN.fill_diagonal_.default: _fill_diagonal,
     ATEN.instance_norm.default: _update_statistics,

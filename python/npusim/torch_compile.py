@@ -30,7 +30,7 @@ from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
 from .torch_foreach import write_one_by_one
 from .torch_graph import Graph, attribute
-from .torch_layouts import may_move_addressed
+from .torch_layouts import loses_writes
 from .torch_passes import SPELLED_OUT
 from .torch_ref import Complex, Ref
 
@@ -76,8 +76,8 @@ def backend(
     )
     _keep_memory(graph)
     try:
-        if may_move_addressed(graph):
-            raise UnsupportedError("it addresses memory of another order than row-major, in which it writes in place")
+        if loses_writes(graph):
+            raise UnsupportedError("it writes in place where the order of memory decides what else is written")
         return compiler(graph, inputs)
     except torch._dynamo.exc.TorchDynamoException:  # by which dynamo is told to trace anew, among others
         raise

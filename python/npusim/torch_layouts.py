@@ -25,12 +25,15 @@ NOT_COPIED = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)  # what
 NO_RESULT = {"copy_", "set_", "resize_", "resize_as_"}
 KEEPS_ORDER = {"copy_", "fill_", "zero_"}  # functionalised, too
 ADDRESSING = {"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"}
+# Whether these copy, or show what they are given, its order in memory decides.
+SHOWING = {"reshape", "reshape_as", "flatten", "ravel", "contiguous"}
 
 
-def addresses_memory(program: torch.export.ExportedProgram) -> bool:
-    """Whether it reads or writes at places of memory, whatever order a tensor has there."""
+def asks_for_order(program: torch.export.ExportedProgram) -> bool:
+    """Whether the order that a tensor has in memory decides what it reads or writes."""
     nodes = [node for part in _parts(program.graph_module) for node in part.graph.nodes]
-    return any(getattr(node.target, "_opname", "") in ADDRESSING or node.target in RESHAPE_ALIAS for node in nodes)
+    names = {getattr(node.target, "_opname", "") for node in nodes}
+    return bool(names & (ADDRESSING | SHOWING)) or any(node.target in RESHAPE_ALIAS for node in nodes)
 
 
 def check_resized(program: torch.export.ExportedProgram) -> None:
@@ -75,27 +78,31 @@ def _is_view(op: Any) -> bool:
 
 
 class _Orders(TorchDispatchMode):
-    """Notes where what is not row-major is written by more than a copy, and where memory is addressed."""
+    """Notes where something is written, what is not row-major by more than a copy, where memory is addressed, and where
+    windows are views."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.written, self.addressed = False, False
+        self.written, self.moved, self.addressed, self.unfolded = False, False, False, False
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.addressed = self.addressed or op._opname in ADDRESSING
+        self.unfolded = self.unfolded or op._opname == "unfold"
+        self.written = self.written or op._schema.is_mutable
         if op._schema.is_mutable and op._opname not in KEEPS_ORDER:
             values = dict(zip((arg.name for arg in op._schema.arguments), args, strict=False)) | kwargs
             writes = [values.get(arg.name) for arg in op._schema.arguments if arg.alias_info and arg.alias_info.is_write]
             written = [to for to in tree_leaves(writes) if isinstance(to, torch.Tensor)]
-            self.written = self.written or not all(to.is_contiguous() for to in written)
+            self.moved = self.moved or not all(to.is_contiguous() for to in written)
         return op(*args, **kwargs)
 
 
-def may_move_addressed(graph: torch.fx.GraphModule) -> bool:
-    """Whether a graph of dynamo's addresses memory in which its writes, functionalised, may leave another order."""
+def loses_writes(graph: torch.fx.GraphModule) -> bool:
+    """Whether AOT autograd may lose writes of a graph of dynamo's: its writes leave another order in memory than those in
+    place, and through windows it writes what is in none."""
     names = {str(getattr(node.target, "__name__", node.target)).partition(".")[0] for node in graph.graph.nodes}
-    if not names & ADDRESSING:
+    if not names & (ADDRESSING | SHOWING | {"unfold"}):
         return False
     examples = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
     mode = next((value.fake_mode for value in examples if isinstance(value, FakeTensor)), contextlib.nullcontext())
@@ -103,7 +110,8 @@ def may_move_addressed(graph: torch.fx.GraphModule) -> bool:
     with mode, torch.no_grad(), orders:
         given = [value.detach() if isinstance(value, torch.Tensor) else value for value in examples]  # a call may turn them
         torch.fx.Interpreter(graph).run(*given)
-    return orders.written and orders.addressed
+    shows = orders.addressed or bool(names & SHOWING)
+    return (orders.moved and shows) or (orders.written and orders.unfolded)
 
 
 def with_copied_results(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -154,13 +162,22 @@ def _copy_results(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     args, kwargs = _given(node)
     written, found = _written(node), call(graph, op, *args, **kwargs)
     if len(op._schema.returns) == 1:
-        node.target, node.args, node.kwargs = ATEN.copy_.default, (written[0], found), {}
+        node.target, node.args, node.kwargs = ATEN.copy_.default, (written[0], _in_order(graph, found, written[0])), {}
         return
     for i, to in enumerate(written):
-        call(graph, ATEN.copy_.default, to, call(graph, operator.getitem, found, i))
+        call(graph, ATEN.copy_.default, to, _in_order(graph, call(graph, operator.getitem, found, i), to))
     for user in list(node.users):  # under its name, which the signature may have
         user.target, user.args = ATEN.alias.default, (written[user.args[1]],)
     graph.erase_node(node)
+
+
+def _in_order(graph: torch.fx.Graph, value: torch.fx.Node, to: torch.fx.Node) -> torch.fx.Node:
+    """A value in the order of memory that it is copied to: PyTorch takes it itself for what a weight is then."""
+    strides = to.meta["val"].stride()
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    turned = call(graph, ATEN.permute.default, value, order)
+    dense = call(graph, ATEN.clone.default, turned, memory_format=torch.contiguous_format)
+    return call(graph, ATEN.permute.default, dense, [order.index(d) for d in range(len(order))])
 
 
 def _written(node: torch.fx.Node) -> list[Any]:

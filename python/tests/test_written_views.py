@@ -1,0 +1,112 @@
+"""Writes through windows, and views that the order of memory decides on behind writes, as in eager PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import npusim
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "mul_": lambda t: t.mul_(2),
+    "add_": lambda t: t.add_(1),
+    "fill_": lambda t: t.fill_(7),
+    "masked_fill_": lambda t: t.masked_fill_(t > 0, 3),
+    "part": lambda t: t[..., 0].mul_(5),
+}
+# Of these the functional form gives another order of memory.
+MOVES: dict[str, Callable[[Any], Any]] = {
+    "cumsum_": lambda t: t.cumsum_(1),
+    "tril_": lambda t: t.tril_(),
+    "masked_fill_": lambda t: t.masked_fill_(t > 0, 1),
+    "mask": lambda t: t.__setitem__(t > 0, 0),
+    "mul_": lambda t: t.mul_(2),
+    "copy_": lambda t: t.copy_(torch.cumsum(t.contiguous(), 0)),
+}
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda t: t.t().reshape(-1)[:2].fill_(9),
+    "flatten": lambda t: t.t().flatten().add_(1),
+    "contiguous": lambda t: t.t().contiguous().mul_(3),
+    "as_strided": lambda t: t.as_strided((3, 3), (5, 1)).add_(1),
+}
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any], buffer: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("b", buffer)
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self, x)
+
+
+def check(function: Callable[..., Any], x: Any, buffer: Any = None) -> None:
+    """Three runs of the program and of eager PyTorch: the result and what is written."""
+    model = Calls(function, buffer)
+    eager = copy.deepcopy(model)
+    eager.b = None if buffer is None else torch.empty_strided(buffer.shape, buffer.stride()).copy_(buffer)
+    run = npusim.Session(npusim.compile(model, (x,), dtype="float32"))
+    for _ in range(3):
+        given = torch.empty_strided(x.shape, x.stride()).copy_(torch.randn(x.shape))
+        found = run.run(given.clone())
+        assert np.allclose(found["output"], eager(given), atol=1e-5)
+        if "x_next" in found:
+            assert np.allclose(found["x_next"], given, atol=1e-5)
+
+
+def on(where: str, function: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Of an argument, a copy of it, or a buffer: what is written, read as a whole."""
+
+    def of(model: Any, x: Any) -> Any:
+        t = model.b if where == "buffer" else x if where == "argument" else x.clone()
+        function(t)
+        return t + 1
+
+    return of
+
+
+@pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_in_no_window_stays(where: str, write: str) -> None:
+    for shape in ((8,), (7,), (3, 5), (2, 4, 6)):
+        for size in (1, 2, 3):
+            for step in range(size, 4):
+                x = torch.randn(shape)
+                function = on(where, lambda t: WRITES[write](t.unfold(-1, size, step)))
+                check(function, x, torch.randn(shape) if where == "buffer" else None)
+
+
+@pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_behind_writes(where: str, view: str) -> None:
+    for shape, write in zip([(4, 4), (3, 4), (5, 3)] * 2, MOVES, strict=True):
+        if view == "as_strided" and shape != (4, 4):
+            shape = (4, 4)
+        x = torch.randn(shape[::-1]).t()
+
+        def function(t: Any, write: str = write) -> None:
+            MOVES[write](t)
+            VIEWS[view](t)
+
+        check(on(where, function), x, torch.randn(shape[::-1]).t() if where == "buffer" else None)
+
+
+@pytest.mark.parametrize("view", [*VIEWS, "unfold"])
+def test_in_torch_compile(view: str) -> None:
+    def function(x: Any) -> Any:
+        a = x * 1
+        a.cumsum_(1)
+        a.unfold(1, 2, 3).mul_(2) if view == "unfold" else VIEWS[view](a)
+        return a + 1
+
+    x = torch.randn(4, 4).t()
+    compiled = torch.compile(function, backend="npusim")
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.allclose(compiled(x), function(x), atol=1e-4)
