@@ -29,7 +29,8 @@ def nested_inputs(leaves: Sequence[Leaf], given: Sequence[Any]) -> dict[str, Any
     arguments: dict[Key, list[Leaf]] = {}
     for leaf in leaves:
         arguments.setdefault(leaf.path[0], []).append(leaf)
-    if not any(len(leaf.path) > 1 for leaf in leaves) or not any(map(_is_container, given)):
+    nested = any(len(leaf.path) > 1 for leaf in leaves) and any(map(_is_container, given))
+    if not nested and not _has_constants(list(arguments.values()), given):
         return None
     if len(given) == 1 and isinstance(given[0], Mapping) and given[0].keys() <= {leaf.input for leaf in leaves}:
         return None
@@ -45,6 +46,14 @@ def nested_inputs(leaves: Sequence[Leaf], given: Sequence[Any]) -> dict[str, Any
     if problems:
         raise UsageError(problems)
     return found
+
+
+def _has_constants(arguments: list[list[Leaf]], given: Sequence[Any]) -> bool:
+    """Whether these are forward()'s arguments with what is part of the program where it has it."""
+    if len(given) != len(arguments):
+        return False
+    held = [(leaves[0].value, value) for leaves, value in zip(arguments, given, strict=True) if not leaves[0].input]
+    return bool(held) and all(type(value) is type(constant) for constant, value in held)
 
 
 def _is_container(value: Any) -> bool:

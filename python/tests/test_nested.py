@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 import npusim
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -113,3 +114,20 @@ def test_a_program_from_a_file_takes_arrays(tmp_path):
     torch.testing.assert_close(torch.from_numpy(session.run(A, B, C)["output"]), of_lists([[A, B], [C]]))
     with pytest.raises(npusim.UsageError, match="expected 3 inputs"):
         session.run([[A, B], [C]])
+
+
+@pytest.mark.parametrize("others", [(3, None), (2.5, None), (2, torch.ones(3)), (True, torch.ones(3))])
+def test_numbers_stand_where_forward_has_them(others):
+    """And may be left out, since they are part of the program."""
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x, n, y=None):
+            return x * n if y is None else x * n + y
+
+    args = (torch.randn(3), *others)
+    session = npusim.Session(npusim.compile(Scaled(), args, dtype="float32"))
+    wanted = Scaled()(*args).numpy()
+    assert np.allclose(session.run(*args)["output"], wanted)
+    assert np.allclose(session.run(*[arg for arg in args if isinstance(arg, torch.Tensor)])["output"], wanted)
+    with pytest.raises(npusim.UsageError, match="argument 1: is part of the program: expected"):
+        session.run(args[0], type(others[0])(0), others[1])
