@@ -134,13 +134,14 @@ def _parts(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
 
 def _may_move(node: torch.fx.Node) -> bool:
     """Whether a call writes what is not row-major: where it writes nothing, its result or what it is taken apart into may be.
-    Only calls that run so have a result that could be copied."""
+    Or writes into `out` what has another order there. Only calls that run so have a result that could be copied."""
     op = _unwritten(node.target)
     written = _written(node) if op is not None else []
     before = [to.meta.get("val") if isinstance(to, torch.fx.Node) else None for to in written]
     if not before or not all(isinstance(to, torch.Tensor) and _is_static(to) for to in before):
         return False
-    if all(to.is_contiguous() for to in before):
+    dense = all(to.is_contiguous() for to in before)
+    if dense and not any(arg.is_out for arg in node.target._schema.arguments):  # type: ignore[union-attr]
         return False
     args, kwargs = torch.fx.node.map_arg(_given(node), lambda arg: arg.meta["val"])
     try:
@@ -149,7 +150,9 @@ def _may_move(node: torch.fx.Node) -> bool:
     except Exception:
         return False
     after = found if isinstance(found, (list, tuple)) else [found]
-    return [to.shape for to in before] == [value.shape for value in after]
+    if [to.shape for to in before] != [value.shape for value in after]:
+        return False
+    return not dense or any(to.stride() != value.stride() for to, value in zip(before, after, strict=True))
 
 
 def _is_static(value: torch.Tensor) -> bool:

@@ -110,3 +110,32 @@ def test_in_torch_compile(view: str) -> None:
     with torch.no_grad():
         for _ in range(2):
             assert torch.allclose(compiled(x), function(x), atol=1e-4)
+
+
+def view_of_out(model: Any, x: Any) -> Any:
+    return torch.mul(x, 2, out=torch.empty(4, 4)).view(16) + 1
+
+
+def flat_out(model: Any, x: Any) -> Any:
+    e = torch.empty(4, 4)
+    torch.exp(x, out=e)
+    e.flatten().add_(1)
+    return e * 1
+
+
+def view_of_buffer(model: Any, x: Any) -> Any:
+    torch.mul(x, 2, out=model.b)
+    return model.b.view(16) + 1
+
+
+def two_outs(model: Any, x: Any) -> Any:
+    values, places = torch.empty(2, 4).t(), torch.empty(2, 4, dtype=torch.int64).t()
+    torch.topk(x, 2, 1, out=(values, places))
+    values.t().reshape(-1).mul_(3)
+    return values + places
+
+
+@pytest.mark.parametrize("function", [view_of_out, flat_out, view_of_buffer, two_outs])
+def test_out_keeps_its_order(function: Callable[..., Any]) -> None:
+    for x in (torch.randn(4, 4).t(), torch.randn(4, 4)):
+        check(function, x, torch.ones(4, 4))
