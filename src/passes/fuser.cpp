@@ -6,6 +6,19 @@
 #include "passes/recognize.h"
 
 namespace npusim {
+namespace {
+
+// An assertion of the model's that does not hold ends a run before something is overwritten, under its own name.
+bool asserts(const Kernel& k) {
+  return std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) {
+    return e.op == ExprOp::require && e.integer == static_cast<int64_t>(Requirement::assertion);
+  });
+}
+bool updates(const Kernel& k) {
+  return std::any_of(k.args.begin(), k.args.end(), [](const KernelArg& a) { return a.updates >= 0; });
+}
+
+}  // namespace
 
 Fuser::Fuser(Graph& graph, const PassContext& context)
     : options{context.strict},
@@ -53,20 +66,6 @@ std::vector<size_t> Fuser::readers(int value) {
   });
   return list;
 }
-
-namespace {
-
-// An assertion of the model's that does not hold ends a run before something is overwritten, under its own name.
-bool asserts(const Kernel& k) {
-  return std::any_of(k.exprs.begin(), k.exprs.end(), [](const Expr& e) {
-    return e.op == ExprOp::require && e.integer == static_cast<int64_t>(Requirement::assertion);
-  });
-}
-bool updates(const Kernel& k) {
-  return std::any_of(k.args.begin(), k.args.end(), [](const KernelArg& a) { return a.updates >= 0; });
-}
-
-}  // namespace
 
 bool Fuser::only_reader(int value, size_t node) {
   if (is_output(value)) return false;

@@ -99,6 +99,18 @@ bool merge_dims(Kernel& k) {
   return true;
 }
 
+void cut_row(Kernel& kernel) {
+  const size_t outer = kernel.space.size() - static_cast<size_t>(kernel.row_dims);
+  const auto cut = [&](Access& a) {
+    a.strides.resize(outer);
+    for (Guard& g : a.guards) g.coeffs.resize(outer);
+  };
+  for (Access& a : kernel.accesses) cut(a);
+  for (Store& s : kernel.stores) cut(s.access);
+  kernel.space.resize(outer);
+  kernel.row_dims = 0;
+}
+
 void drop_dead(Kernel& k) {
   const std::vector<bool> live = live_expressions(k, false);
   std::vector<int32_t> to(k.exprs.size(), -1);

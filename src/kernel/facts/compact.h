@@ -17,6 +17,9 @@ void order_dims(Kernel& kernel, const std::vector<size_t>& order);
 // expressions along them. Whether there were any.
 bool merge_dims(Kernel& kernel);
 
+// Takes the dimensions of the row away, along which nothing varies.
+void cut_row(Kernel& kernel);
+
 // Drops expressions that no store needs, traps among them, and accesses that no expression needs.
 void drop_dead(Kernel& kernel);
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include "backends/cpu/check_step.h"
 #include "backends/cpu/loops/check.h"
-#include "backends/cpu/window/check_step.h"
 #include "backends/cpu/window/resample.h"
 #include "backends/cpu/window/window.h"
 #include "kernel/contractions.h"

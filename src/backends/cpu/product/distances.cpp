@@ -91,14 +91,7 @@ Kernel contracted(const Kernel& from, const PairedReduction& r) {
   k.contraction = std::move(contraction);
   k.exprs[r.at] = {.op = ExprOp::contraction, .type = Scalar::f32};
   drop_dead(k);
-  k.space.resize(static_cast<size_t>(outer));
-  k.row_dims = 0;
-  const auto cut = [&](Access& a) {
-    a.strides.resize(static_cast<size_t>(outer));
-    for (Guard& g : a.guards) g.coeffs.resize(static_cast<size_t>(outer));
-  };
-  for (Access& a : k.accesses) cut(a);
-  for (Store& s : k.stores) cut(s.access);
+  cut_row(k);
   return k;
 }
 

@@ -160,7 +160,6 @@ std::vector<int64_t> strides_of_sums(const ProductAxes& axes, size_t rank) {
 // that needs; nullopt where more varies along the row.
 std::optional<Kernel> rest_of(const Kernel& k, const SumOfProducts& sums) {
   Kernel rest = k;
-  const size_t outer = k.space.size() - static_cast<size_t>(k.row_dims);
   const Scalar type = k.exprs[sums.at].type;
   rest.args.push_back({type == Scalar::f64 ? DType::f64 : DType::i64,
                        sums.axes.batch.size() * sums.axes.rows.size() * sums.axes.columns.size(), false, -1});
@@ -176,14 +175,7 @@ std::optional<Kernel> rest_of(const Kernel& k, const SumOfProducts& sums) {
     return std::nullopt;
   for (const Store& s : rest.stores)
     if (s.accumulate || (dims_of(s.access, depends) & row)) return std::nullopt;
-  rest.row_dims = 0;
-  rest.space.resize(outer);
-  const auto cut = [&](Access& a) {
-    a.strides.resize(outer);
-    for (Guard& g : a.guards) g.coeffs.resize(outer);
-  };
-  for (Access& a : rest.accesses) cut(a);
-  for (Store& s : rest.stores) cut(s.access);
+  cut_row(rest);
   return rest;
 }
 

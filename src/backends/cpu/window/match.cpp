@@ -466,14 +466,7 @@ class Matcher {
     if (std::any_of(depends.dims.begin(), depends.dims.end(), varies)) return false;
     for (const Store& s : rest.stores)
       if (varies(npusim::dims_of(s.access, depends))) return false;
-    rest.row_dims = 0;
-    rest.space = w_.space;
-    const auto cut = [&](Access& a) {
-      a.strides.resize(outer_);
-      for (Guard& g : a.guards) g.coeffs.resize(outer_);
-    };
-    for (Access& a : rest.accesses) cut(a);
-    for (Store& s : rest.stores) cut(s.access);
+    cut_row(rest);
     return true;
   }
 

@@ -4,8 +4,8 @@
 
 #include <limits>
 
+#include "backends/cpu/check_step.h"
 #include "backends/cpu/product/check.h"
-#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {
@@ -60,7 +60,6 @@ bool run_as_interpreted(const Form& f, bool special, int threads) {
   const Kernel kernel = distances(f);
   std::mt19937 random(5);
   std::vector<std::vector<std::byte>> memory;
-  std::vector<Binding> bindings;
   for (const KernelArg& arg : kernel.args) {
     memory.emplace_back(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64);
     for (int64_t i = 0; i < arg.elements; ++i)
@@ -81,15 +80,7 @@ bool run_as_interpreted(const Form& f, bool special, int threads) {
   std::vector<void*> args;
   for (auto& argument : expected) args.push_back(argument.data());
   evaluate(kernel, args, false);
-  for (auto& argument : memory) bindings.push_back({argument.data(), false});
-  const ThreadCount limit(threads);
-  Context context;  // without a library's
-  context.threads = threads;
-  const std::unique_ptr<BoundStep> step = make_distances_step(kernel, bindings, context);
-  if (!step) return false;
-  std::vector<std::byte> scratch(step->scratch_bytes() + 64, std::byte{0xff});
-  step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
-  step->run();
+  if (!run_step(kernel, memory, threads, make_distances_step)) return false;
   const double unit = f.out == DType::f32 ? 2e-6 : 0x1p-7;
   for (int64_t i = 0; i < kernel.args[3].elements; ++i) {
     const double want = load_double(expected[3].data(), f.out, i), got = load_double(memory[3].data(), f.out, i);

@@ -5,8 +5,8 @@
 
 #include <limits>
 
+#include "backends/cpu/check_step.h"
 #include "backends/cpu/product/check.h"
-#include "base/threads.h"
 
 namespace npusim::cpu {
 namespace {
@@ -41,7 +41,6 @@ bool run_as_interpreted(const Form& f, int threads) {
   const Kernel kernel = products(f);
   std::mt19937 random(static_cast<unsigned>(f.rows * 7 + f.columns));
   std::vector<std::vector<std::byte>> memory;
-  std::vector<Binding> bindings;
   for (const KernelArg& arg : kernel.args) {
     memory.emplace_back(static_cast<size_t>(arg.elements) * dtype_size(arg.dtype) + 64);
     for (int64_t i = 0; i < arg.elements; ++i)
@@ -55,15 +54,7 @@ bool run_as_interpreted(const Form& f, int threads) {
   std::vector<void*> args;
   for (auto& argument : expected) args.push_back(argument.data());
   evaluate(kernel, args, false);
-  for (auto& argument : memory) bindings.push_back({argument.data(), false});
-  const ThreadCount limit(threads);
-  Context context;  // without a library's
-  context.threads = threads;
-  const std::unique_ptr<BoundStep> step = make_wide_step(kernel, bindings, context);
-  if (!step) return false;
-  std::vector<std::byte> scratch(step->scratch_bytes() + 64, std::byte{0xff});
-  step->set_scratch(reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64));
-  step->run();
+  if (!run_step(kernel, memory, threads, make_wide_step)) return false;
   if (is_integer(f.out)) {
     EXPECT_EQ(memory[3], expected[3]) << to_text(kernel);
     return true;

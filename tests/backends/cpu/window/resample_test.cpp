@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/window/check_step.h"
+#include "backends/cpu/check_step.h"
 
 namespace npusim::cpu {
 namespace {

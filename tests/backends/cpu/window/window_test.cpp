@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backends/cpu/window/check_step.h"
+#include "backends/cpu/check_step.h"
 
 namespace npusim::cpu {
 namespace {
