@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -64,6 +65,11 @@ def place_of(value: torch.Tensor) -> tuple[Any, ...]:
     return (memory_of(value), value.storage_offset(), value.shape, value.stride(), value.dtype)
 
 
+def parts_of(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
+    """A module of a graph, and those of the regions and bodies within it."""
+    return [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
+
+
 def without_unread(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without constants that only such calls read whose results nobody reads, and without these calls."""
     needed = find_needed(program.graph, [node for node in program.graph.nodes if str(node.target) in CONDITIONS])
@@ -98,14 +104,14 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     weights = {node.name: weight_of(program, specs[node.name]) for node in given if specs[node.name].kind in WEIGHTS}
     shared = len({memory_of(value) for value in weights.values()}) < len(weights)
     reshaped = any(_reshapes(node) for node in graph.nodes)
-    parts = [part for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    parts = parts_of(program.graph_module)
     _check_written(node for part in parts for node in part.graph.nodes)
     twins = _twins(graph)
     spelled = any(_is_spelled(node) for part in parts for node in part.graph.nodes)
     if not shared and not reshaped and not twins and not spelled:
         return program
     module = copied(program.graph_module)
-    for part in (part for part in module.modules() if isinstance(part, torch.fx.GraphModule)):
+    for part in parts_of(module):
         for node in [node for node in part.graph.nodes if _is_spelled(node)]:
             with part.graph.inserting_before(node):
                 SPELLED[node.target](part.graph, node)
@@ -162,6 +168,8 @@ def _is_spelled(node: torch.fx.Node) -> bool:
 def _is_written(node: torch.fx.Node) -> bool:
     """Whether a call writes a view, or a view of it."""
     for user in node.users:
+        if user.target is operator.getitem and _is_written(user):  # of a list of views
+            return True
         if not isinstance(user.target, torch._ops.OpOverload):
             continue
         for i, argument in enumerate(user.target._schema.arguments):
@@ -246,7 +254,10 @@ def _unfold(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     value, windows = x.meta["val"], node.meta["val"]
     dim %= max(value.dim(), 1)
     extents = (*value.shape, *value.stride(), *windows.shape)
-    if value.dim() == 0 or not all(isinstance(extent, int) for extent in extents):
+    if not all(isinstance(extent, int) for extent in extents):
+        what = "has windows that something is written through, of extents that values decide"
+        raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
+    if value.dim() == 0:  # one window of all there is
         return
     count = windows.shape[dim]
     if size <= step and count * step <= value.shape[dim]:

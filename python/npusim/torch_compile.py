@@ -25,7 +25,7 @@ from .arrays import DTYPES, as_array
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .program import Program
 from .session import Session
-from .torch_aliases import RESHAPE_ALIAS, as_strided
+from .torch_aliases import RESHAPE_ALIAS, as_strided, parts_of
 from .torch_checks import hold_assertions, without_effects
 from .torch_decompose import decompositions, shows_operand
 from .torch_foreach import write_one_by_one
@@ -88,7 +88,7 @@ def backend(
 
 def _keep_memory(graph: torch.fx.GraphModule) -> None:
     """Spells out calls that AOT autograd does not follow as to who has which memory."""
-    for part in (part for part in graph.modules() if isinstance(part, torch.fx.GraphModule)):
+    for part in parts_of(graph):
         for node in [node for node in part.graph.nodes if node.target in RESHAPE_ALIAS]:
             as_strided(part.graph, node)
         write_one_by_one(part.graph, _captured_call, "example_value")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .torch_aliases import copied, rebuilt
+from .torch_aliases import copied, parts_of, rebuilt
 from .torch_rows import call
 
 ATEN = torch.ops.aten
@@ -91,10 +91,10 @@ FOREACH = dict(_forms())
 def written_one_by_one(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with a copy into each element of a list that it writes; the program itself where it writes none. An
     element may be another one's memory, and PyTorch's functionalisation computes all of them before it writes one."""
-    if not any(_overload(node, "val") for part in _parts(program.graph_module) for node in part.graph.nodes):
+    if not any(_overload(node, "val") for part in parts_of(program.graph_module) for node in part.graph.nodes):
         return program
     module = copied(program.graph_module)
-    for part in _parts(module):
+    for part in parts_of(module):
         write_one_by_one(part.graph, call, "val")
     module.recompile()
     return rebuilt(program, module)
@@ -107,10 +107,6 @@ def write_one_by_one(graph: torch.fx.Graph, new: Callable[..., torch.fx.Node], v
         if (op := _overload(node, value)) is not None:
             with graph.inserting_before(node):
                 _write(graph, node, op, new)
-
-
-def _parts(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
-    return [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
 def _overload(node: torch.fx.Node, value: str) -> torch._ops.OpOverload | None:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import RESHAPE_ALIAS, copied, rebuilt
+from .torch_aliases import RESHAPE_ALIAS, copied, parts_of, rebuilt
 from .torch_levels import innermost, levels_of
 from .torch_rows import call
 
@@ -31,7 +31,7 @@ SHOWING = {"reshape", "reshape_as", "flatten", "ravel", "contiguous"}
 
 def asks_for_order(program: torch.export.ExportedProgram) -> bool:
     """Whether the order that a tensor has in memory decides what it reads or writes."""
-    nodes = [node for part in _parts(program.graph_module) for node in part.graph.nodes]
+    nodes = [node for part in parts_of(program.graph_module) for node in part.graph.nodes]
     names = {getattr(node.target, "_opname", "") for node in nodes}
     return bool(names & (ADDRESSING | SHOWING)) or any(node.target in RESHAPE_ALIAS for node in nodes)
 
@@ -40,7 +40,7 @@ def check_resized(program: torch.export.ExportedProgram) -> None:
     """That no call gives `out` another shape where that is a weight, which would have it in the next run, or a view, of
     memory that others have too. Raises UnsupportedError."""
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-    for node in (node for part in _parts(program.graph_module) for node in part.graph.nodes):
+    for node in (node for part in parts_of(program.graph_module) for node in part.graph.nodes):
         for to, value in _outs(node):
             before = to.meta["val"]
             if not _is_static(before) or not _is_static(value) or before.shape == value.shape:
@@ -117,19 +117,15 @@ def loses_writes(graph: torch.fx.GraphModule) -> bool:
 def with_copied_results(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with such results copied to where they are to be, in the order that they have there; the program itself
     where there are none."""
-    if not any(_may_move(node) for part in _parts(program.graph_module) for node in part.graph.nodes):
+    if not any(_may_move(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
         return program
     module = copied(program.graph_module)
-    for part in _parts(module):
+    for part in parts_of(module):
         for node in [node for node in part.graph.nodes if _may_move(node)]:
             with part.graph.inserting_before(node):
                 _copy_results(part.graph, node)
     module.recompile()
     return rebuilt(program, module)
-
-
-def _parts(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
-    return [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
 def _may_move(node: torch.fx.Node) -> bool:

@@ -11,6 +11,7 @@ from torch.export.graph_signature import CustomObjArgument
 from torch.utils import _pytree as pytree
 
 from .errors import Problem, UnsupportedError
+from .torch_aliases import parts_of
 from .torch_needed import find_needed
 from .torch_told import place_of
 
@@ -27,17 +28,13 @@ def refuse_by_line(program: torch.export.ExportedProgram) -> None:
     objects = {node for node, spec in zip(given, specs, strict=True) if isinstance(spec.arg, CustomObjArgument)}
     weights = {node: spec.target for node, spec in zip(given, specs, strict=True) if spec.target is not None}
     problems: dict[Problem, None] = {}
-    for graph in _graphs(program):
-        needed = find_needed(graph)
-        for node in (node for node in graph.nodes if node in needed and node.op in ("call_function", "placeholder")):
+    for part in parts_of(program.graph_module):
+        needed = find_needed(part.graph)
+        for node in (node for node in part.graph.nodes if node in needed and node.op in ("call_function", "placeholder")):
             for problem in _problems(node, objects, weights, needed):
                 problems[problem] = None
     if problems:
         raise UnsupportedError(list(problems))
-
-
-def _graphs(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Graph]:
-    yield from (part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule))
 
 
 def _problems(

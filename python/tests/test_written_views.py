@@ -18,6 +18,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {
     "fill_": lambda t: t.fill_(7),
     "masked_fill_": lambda t: t.masked_fill_(t > 0, 3),
     "part": lambda t: t[..., 0].mul_(5),
+    "one of a list": lambda t: t.unbind(-1)[0].mul_(5),
 }
 # Of these the functional form gives another order of memory.
 MOVES: dict[str, Callable[[Any], Any]] = {
