@@ -153,9 +153,11 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
     Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's. Or updates
     running statistics that its schema does not say it writes. Or addresses memory under a name whose strides PyTorch drops. Or
-    has windows that something is written through."""
+    has windows, or addresses the memory of a view, and something is written through that."""
     if node.target == ATEN.unfold.default:
-        return _is_written(node)
+        return is_written(node)
+    if node.target == ATEN.as_strided.default:
+        return owner_of(node) is not node.args[0] and is_written(node)
     if node.target == ATEN.instance_norm.default:
         return bool(argument(node, "use_input_stats")) and argument(node, "running_mean") is not None
     if node.target != ATEN.copy_.default:
@@ -165,10 +167,10 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     return not isinstance(value, torch.Tensor) or value.shape != to.shape or value.dtype != to.dtype
 
 
-def _is_written(node: torch.fx.Node) -> bool:
+def is_written(node: torch.fx.Node) -> bool:
     """Whether a call writes a view, or a view of it."""
     for user in node.users:
-        if user.target is operator.getitem and _is_written(user):  # of a list of views
+        if user.target is operator.getitem and is_written(user):  # of a list of views
             return True
         if not isinstance(user.target, torch._ops.OpOverload):
             continue
@@ -176,7 +178,7 @@ def _is_written(node: torch.fx.Node) -> bool:
             given = user.args[i] if i < len(user.args) else user.kwargs.get(argument.name)
             if given is node and argument.alias_info is not None and argument.alias_info.is_write:
                 return True
-        if any(result.alias_info is not None for result in user.target._schema.returns) and _is_written(user):
+        if any(result.alias_info is not None for result in user.target._schema.returns) and is_written(user):
             return True
     return False
 
@@ -242,9 +244,35 @@ def _update_statistics(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     node.args, node.kwargs = tuple((given | {"running_mean": None, "running_var": None}).values()), {}
 
 
+def owner_of(node: torch.fx.Node) -> torch.fx.Node:
+    """What a value is a view of, or itself, in a graph whose calls write: its values share memory there."""
+    memory = memory_of(innermost(node.meta["val"]))
+    while True:
+        made = node.args[0] if node.target is operator.getitem else node  # one of a list of views
+        if not isinstance(made.target, torch._ops.OpOverload) or not made.args or not _is_alias(made.target):
+            return node
+        if memory_of(innermost(made.args[0].meta["val"])) != memory:
+            return node
+        node = made.args[0]
+
+
+def _is_alias(op: torch._ops.OpOverload) -> bool:
+    """Whether the result of an operator may show the memory of its first operand."""
+    found, first = op._schema.returns[:1], op._schema.arguments[0]
+    return bool(found) and found[0].alias_info is not None and first.alias_info is not None
+
+
 def as_strided(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     """A call of _reshape_alias, by the name that keeps its strides."""
     node.target = ATEN.as_strided.default
+
+
+def _address(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """What addresses the memory of a view, which PyTorch does not follow where it is written, addresses what that is a view
+    of: the places are the same."""
+    first = argument(node, "storage_offset")
+    first = innermost(node.args[0].meta["val"]).storage_offset() if first is None else first
+    node.args, node.kwargs = (owner_of(node), argument(node, "size"), argument(node, "stride"), first), {}
 
 
 def _unfold(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
@@ -272,6 +300,7 @@ def _unfold(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 SPELLED = {
     **dict.fromkeys(RESHAPE_ALIAS, as_strided),
+    ATEN.as_strided.default: _address,
     ATEN.unfold.default: _unfold,
     ATEN.copy_.default: _convert,
     ATEN.fill_diagonal_.default: _fill_diagonal,

@@ -47,12 +47,12 @@ class Slot:
     assigned: bool
 
 
-class Anew(NamedTuple):
-    """A buffer that is assigned what no state can keep, and so must be set in every run before anything reads it."""
+class Assigned(NamedTuple):
+    """A buffer that forward() assigns. One that no state can keep must be set in every run before anything reads it."""
 
     where: str
-    why: str  # it cannot be kept
-    now: torch.Tensor
+    why: str  # it cannot be kept; "" where it can
+    now: torch.Tensor | None
 
 
 def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -80,10 +80,10 @@ def check_assigned(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 @contextlib.contextmanager
-def assignments_kept(model: torch.nn.Module, strict: bool, anew: dict[str, Anew]) -> Iterator[None]:
+def assignments_kept(model: torch.nn.Module, strict: bool, assigned: dict[str, Assigned]) -> Iterator[None]:
     """What forward() assigns to buffers, its own or a part's, is copied into them behind all else. Of torch.export alone
     it follows only the model's own, of these none that is an argument or another buffer, and drops the others without a
-    word. strict: check_assigned() has refused it. anew: gets the buffers that cannot be kept, which nothing may read."""
+    word. strict: check_assigned() has refused it. assigned: gets these buffers; what cannot be kept nothing may read."""
     if strict:
         yield
         return
@@ -94,7 +94,7 @@ def assignments_kept(model: torch.nn.Module, strict: bool, anew: dict[str, Anew]
             held[:] = _held(model)
 
     def end(_model: torch.nn.Module, _args: Any, output: Any) -> Any:
-        return _with_copies(held, output, anew) if _is_outermost_call(model) else output
+        return _with_copies(held, output, assigned) if _is_outermost_call(model) else output
 
     hooks = model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)
     follow = _trace.register_buffer_assignment_hook
@@ -156,11 +156,15 @@ def _slots(held: list[Held]) -> list[Slot]:
             before = one.parameters[name] if was_parameter else one.buffers.get(name)
             now = parameters[name] if is_parameter else buffers.get(name)
             kind = "parameter" if was_parameter else "buffer"
-            full = f"{one.path}{'.' if one.path else ''}{name}"
+            full = _full(one.path, name)
             moved = before is not None and now is not None and was_parameter != is_parameter
             written = before is not None and _version(before) != one.versions[name]
             found.append(Slot(full, f"{kind} '{full}'", before, now, moved, written, moved or not _is_same(before, now)))
     return found
+
+
+def _full(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _is_same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
@@ -168,21 +172,17 @@ def _is_same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     return a is b or (a is not None and b is not None and place_of(a) == place_of(b))
 
 
-def _with_copies(held: list[Held], output: Any, anew: dict[str, Anew]) -> Any:
+def _with_copies(held: list[Held], output: Any, found: dict[str, Assigned]) -> Any:
     """The modules have again what they had, with the values that forward() assigned. Gives its output, with a copy of what
     shows old values."""
     slots = _slots(held)
-    anew.clear()
-    anew.update({slot.name: Anew(slot.where, _why_not(slot), slot.now) for slot in slots if _is_anew(slot)})
-    slots = [slot for slot in slots if slot.name not in anew]
+    found.clear()
+    found.update({slot.name: Assigned(slot.where, _why_not(slot), slot.now) for slot in slots if slot.assigned})
+    slots = [slot for slot in slots if not _is_anew(slot)]
     assigned = [slot for slot in slots if slot.assigned]
     problems = [Problem(slot.where, why) for slot in assigned if (why := _why_not(slot))]
     problems = problems or _that_would_be_one(slots)
-    for one in held:
-        one.module._buffers.clear()
-        one.module._buffers.update(one.buffers)
-        one.module._parameters.clear()
-        one.module._parameters.update(one.parameters)
+    _give(held)
     if problems:
         raise UnsupportedError(problems)
     targets = {memory_of(slot.before) for slot in assigned if slot.before is not None}
@@ -203,43 +203,76 @@ def _is_anew(slot: Slot) -> bool:
     return slot.assigned and slot.now is not None and not isinstance(slot.now, torch.nn.Parameter) and bool(_why_not(slot))
 
 
-def check_anew(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], anew: dict[str, Anew]) -> None:
-    """Refuses buffers that cannot be kept where a run that finds in them what an earlier one left does something else than the
-    first: forward() asks for their shape, or whether they are there. It runs twice, in eager PyTorch, with copies."""
-    if not anew:
+def check_next_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], assigned: dict[str, Assigned]) -> None:
+    """Refuses assigned buffers of which a run asks more than a program keeps of an earlier one: a layout, which other buffer it
+    is, or, where it cannot be kept, its shape or whether it is there. It runs some times in eager PyTorch, with copies."""
+    if not assigned:
         return
     try:
-        alike = _are_same(_of_eager_run(model, args, kwargs, {}), _of_eager_run(model, args, kwargs, anew))
+        _, left = _eager_run(model, args, kwargs, _copies_of(model))
+        held = _copies_of(model)
+        with torch.no_grad():
+            for before, now in zip(held, left, strict=True):
+                _keep(before, now, assigned)
+        (found, _), (expected, _) = _eager_run(model, args, kwargs, held), _eager_run(model, args, kwargs, left)
+        alike = _are_same(found, expected)
     except Exception:  # of a shape that the next run does not take
         alike = False
     if not alike:
-        raise UnsupportedError([Problem(one.where, one.why) for one in anew.values()])
+        what = "is assigned by forward(), whose next run asks for more than its values: a layout, or which buffer it is"
+        unkept = [Problem(one.where, one.why) for one in assigned.values() if one.why]
+        raise UnsupportedError(unkept or [Problem(one.where, what) for one in assigned.values()])
+
+
+def _keep(before: Held, now: Held, assigned: dict[str, Assigned]) -> None:
+    """Gives a module's own buffers the values that a run has left in them. What cannot be kept has others than that run's."""
+    for name, left in now.buffers.items():
+        one = assigned.get(_full(now.path, name))
+        if left is not None and one is not None and one.why:
+            now.buffers[name] = torch.randn(left.shape).mul(8).to(left.dtype)
+        elif left is not None:
+            before.buffers[name].copy_(left)
+    for name, left in now.parameters.items():
+        if left is not None:
+            before.parameters[name].copy_(left)
 
 
 def raises_in_eager(model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether forward() raises an error, traced or not."""
     try:
-        _of_eager_run(model, args, kwargs, {})
+        _eager_run(model, args, kwargs, _copies_of(model))
     except Exception:
         return True
     return False
 
 
-def _of_eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], left: dict[str, Anew]) -> list[Any]:
-    """What forward() gives, and what is in all buffers then. left: those in which an earlier run has left something."""
+def _eager_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], held: list[Held]) -> tuple[list[Any], list[Held]]:
+    """What forward() gives and what is in all buffers then, beginning with these; and those that it leaves."""
     with kept(model), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         torch.default_generator.manual_seed(0)
-        copies: dict[int, torch.Tensor] = {}
-        for module in model.modules():
-            for owned in (module._buffers, module._parameters):
-                owned.update({name: _copy_of(value, copies) for name, value in owned.items() if value is not None})
-        for name, one in left.items():
-            path, _, last = name.rpartition(".")
-            value = torch.randn(tuple(map(int, one.now.shape))).mul(8).to(one.now.dtype)
-            model.get_submodule(path).register_buffer(last, value)
+        _give(held)
         args, kwargs = copy.deepcopy((args, kwargs))
         output = model(*args, **kwargs)
-        return pytree.tree_leaves((output, dict(model.named_buffers())))
+        return pytree.tree_leaves((output, dict(model.named_buffers(remove_duplicate=False)))), _held(model)
+
+
+def _copies_of(model: torch.nn.Module) -> list[Held]:
+    """What the modules have, as copies."""
+    copies: dict[int, torch.Tensor] = {}
+    held = _held(model)
+    for one in held:
+        for owned in (one.buffers, one.parameters):
+            owned.update({name: _copy_of(value, copies) for name, value in owned.items() if value is not None})
+    return held
+
+
+def _give(held: list[Held]) -> None:
+    """The modules have this."""
+    for one in held:
+        one.module._buffers.clear()
+        one.module._buffers.update(one.buffers)
+        one.module._parameters.clear()
+        one.module._parameters.update(one.parameters)
 
 
 def _copy_of(value: torch.Tensor, copies: dict[int, torch.Tensor]) -> Any:

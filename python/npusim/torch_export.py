@@ -26,7 +26,7 @@ from .exported import Exported
 from .nested import Key, Leaf
 from .torch_aliases import memory_of, place_of, weight_of
 from .torch_arithmetic import numbers_followed
-from .torch_assigned import Anew, assignments_kept, check_anew, check_assigned, raises_in_eager
+from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, raises_in_eager
 from .torch_branches import find_branches
 from .torch_conversions import traced_with_forms
 from .torch_dataclasses import dataclasses_told
@@ -97,14 +97,14 @@ def export(
     args, given = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
-    anew: dict[str, Anew] = {}
+    assigned: dict[str, Assigned] = {}
 
     if strict:
         with kept(model):
             check_assigned(model, args, {**given, **held})
 
     def once() -> torch.export.ExportedProgram:
-        with kept(model) as changed, _tracing_of(model, args, given, held, strict, anew):
+        with kept(model) as changed, _tracing_of(model, args, given, held, strict, assigned):
             if not strict:  # where dynamo gives forward() values of its own
                 model.register_forward_hook(lambda *_: set_by_forward.update(dict.fromkeys(changed())))
                 model.register_forward_hook(lambda _model, _args, result: without_nan(result))
@@ -112,8 +112,8 @@ def export(
 
     def trace(branches: bool) -> tuple[Exported, str]:
         program = once() if strict else traced_with_forms(once)
-        check_anew(model, args, {**given, **held}, anew)
-        return of_program(program, type(model).__name__, branches, anew), trained_text(program, model)
+        check_next_run(model, args, {**given, **held}, assigned)
+        return of_program(program, type(model).__name__, branches, assigned), trained_text(program, model)
 
     try:
         exported, trained = _for_all_or_example(trace)
@@ -166,12 +166,12 @@ def _tracing_of(
     kwargs: dict[str, Any],
     held: dict[str, Any],
     strict: bool,
-    anew: dict[str, Anew],
+    assigned: dict[str, Assigned],
 ) -> Iterator[None]:
     told_of = dataclasses_told(model, args, kwargs, strict)
-    data, assigned = data_known(model, strict), assignments_kept(model, strict, anew)
+    data, assignments = data_known(model, strict), assignments_kept(model, strict, assigned)
     followed = contextlib.nullcontext() if strict else numbers_followed()  # dynamo follows them itself
-    with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data, assigned, _without_graph():
+    with torch.no_grad(), tracing(), followed, holding(model, held, strict), told_of, data, assignments, _without_graph():
         yield
 
 
@@ -243,26 +243,26 @@ def of_program(
     program: torch.export.ExportedProgram,
     name: str,
     branches: bool = False,
-    anew: Mapping[str, Anew] = types.MappingProxyType({}),
+    assigned: Mapping[str, Assigned] = types.MappingProxyType({}),
 ) -> Exported:
-    """IR and weights of an exported program. branches: whether its branches are those that its example takes. anew: buffers
-    that nothing may read."""
+    """IR and weights of an exported program. branches: whether its branches are those that its example takes. assigned: buffers
+    that forward() assigns; those that cannot be kept nothing may read."""
     asked = find_branches(program.graph_module) if branches else None
     specs = program.graph_signature.output_specs
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing(), numbers_followed():
         program, graph, made_for = prepared(program, asked)
-        return _Writer(program, name, returned, anew).write(graph, made_for)
+        return _Writer(program, name, returned, assigned).write(graph, made_for)
 
 
 class _Writer:
     """Writes one exported program as IR."""
 
     def __init__(
-        self, program: torch.export.ExportedProgram, name: str, returned: list[Any], anew: Mapping[str, Anew]
+        self, program: torch.export.ExportedProgram, name: str, returned: list[Any], assigned: Mapping[str, Assigned]
     ) -> None:
         self.program = program
-        self.anew = anew
+        self.unkept = {name: one for name, one in assigned.items() if one.why}
         self.name = name
         self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
         self.problems: list[Problem] = []
@@ -320,8 +320,8 @@ class _Writer:
                 if not isinstance(spec.arg, ConstantArgument):
                     self.problems.append(Problem(f"input '{node.name}'", f"is a {type(spec.arg).__name__}, no tensor"))
                 continue
-            if spec.target in self.anew and needed.intersection(node.users):
-                unkept = self.anew[spec.target]
+            unkept = self.unkept.get(spec.target)
+            if unkept is not None and needed.intersection(node.users):
                 self.problems.append(Problem(unkept.where, unkept.why))
             if spec.kind == InputKind.USER_INPUT:
                 refs[node.name] = self.add_input(node, node.name)

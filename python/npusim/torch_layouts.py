@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .errors import Problem, UnsupportedError
-from .torch_aliases import RESHAPE_ALIAS, copied, parts_of, rebuilt
+from .torch_aliases import RESHAPE_ALIAS, copied, is_written, parts_of, rebuilt
 from .torch_levels import innermost, levels_of
 from .torch_rows import call
 
@@ -38,10 +38,12 @@ def asks_for_order(program: torch.export.ExportedProgram) -> bool:
 
 def check_resized(program: torch.export.ExportedProgram) -> None:
     """That no call gives `out` another shape where that is a weight, which would have it in the next run, or a view, of
-    memory that others have too. Raises UnsupportedError."""
+    memory that others have too; or where it gets an order of memory that the tracer, to which it is row-major then, does
+    not have: which of its uses are copies that decides. Raises UnsupportedError."""
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    ordered = asks_for_order(program)
     for node in (node for part in parts_of(program.graph_module) for node in part.graph.nodes):
-        for to, value in _outs(node):
+        for to, value, found in _outs(node):
             before = to.meta["val"]
             if not _is_static(before) or not _is_static(value) or before.shape == value.shape:
                 continue
@@ -51,19 +53,36 @@ def check_resized(program: torch.export.ExportedProgram) -> None:
                 name = f"'{spec.target}'"
             elif of.op == "call_function" and _is_view(of.target):
                 name = "a view"
+            elif (ordered or is_written(node)) and found is not None and value.stride() != found.stride():
+                name = "a tensor that is written, or whose order in memory is asked for,"
             else:
                 continue
-            what = f"gives {name} another shape: out= has {list(before.shape)}, the result {list(value.shape)}"
+            what = f"gives {name} another shape: out= has {list(before.shape)}, the result {list(value.shape)}; give it that"
             raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
 
 
-def _outs(node: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.Tensor]]:
-    """What a call is given as `out`, each with what it is then."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+def _outs(node: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.Tensor, torch.Tensor | None]]:
+    """What a call is given as `out`, each with what it is then and what the call would give without it, if that is known."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not any(arg.is_out for arg in node.target._schema.arguments):
         return []
     values = tree_leaves(node.meta.get("val"))
-    pairs = zip(_written(node), values) if any(arg.is_out for arg in node.target._schema.arguments) else ()
-    return [(to, value) for to, value in pairs if isinstance(to, torch.fx.Node) and isinstance(value, torch.Tensor)]
+    found = tree_leaves(_found(node)) or [None] * len(values)
+    triples = zip(_written(node), values, found, strict=True)
+    return [triple for triple in triples if isinstance(triple[0], torch.fx.Node) and isinstance(triple[1], torch.Tensor)]
+
+
+def _found(node: torch.fx.Node) -> Any:
+    """What a call would give that writes nothing; None where that is not known."""
+    op = _unwritten(node.target)
+    if op is None:
+        return None
+    args, kwargs = torch.fx.node.map_arg(_given(node), lambda arg: arg.meta["val"])
+    of = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    try:
+        with torch._guards.detect_fake_mode([*map(innermost, of)]) or torch.no_grad(), levels_of((args, kwargs)):
+            return op(*args, **kwargs)
+    except Exception:
+        return None
 
 
 def _written_as(node: torch.fx.Node) -> torch.fx.Node:
@@ -139,13 +158,7 @@ def _may_move(node: torch.fx.Node) -> bool:
     dense = all(to.is_contiguous() for to in before)
     if dense and not any(arg.is_out for arg in node.target._schema.arguments):  # type: ignore[union-attr]
         return False
-    args, kwargs = torch.fx.node.map_arg(_given(node), lambda arg: arg.meta["val"])
-    try:
-        with torch._guards.detect_fake_mode([*map(innermost, before)]) or torch.no_grad(), levels_of((args, kwargs)):
-            found = op(*args, **kwargs)
-    except Exception:
-        return False
-    after = found if isinstance(found, (list, tuple)) else [found]
+    after = tree_leaves(_found(node))
     if [to.shape for to in before] != [value.shape for value in after]:
         return False
     return not dense or any(to.stride() != value.stride() for to, value in zip(before, after, strict=True))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._functorch.predispatch import _remove_batch_dim as remove_level
 from torch.utils import _pytree as pytree
 
 
@@ -21,6 +22,11 @@ def innermost(value: torch.Tensor) -> torch.Tensor:
     while is_inside(value):
         value = torch._C._functorch.get_unwrapped(value)
     return value
+
+
+def without_level(value: torch.Tensor, level: int, count: int, dim: int) -> torch.Tensor:
+    """A value of each element as one of all, which have the dimension dim: the tracer follows only the first."""
+    return remove_level(value, level, count, 0).movedim(0, dim)
 
 
 @contextlib.contextmanager

@@ -12,9 +12,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .errors import Problem, UnsupportedError
-
 from .torch_alike import Alike
+from .torch_arithmetic import replaced
 from .torch_branches import places_noted
+from .torch_levels import without_level
 
 
 @contextlib.contextmanager
@@ -31,7 +32,8 @@ def tracing() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), Alike():
+        vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), vmap, Alike():
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

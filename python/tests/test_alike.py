@@ -187,6 +187,16 @@ def test_vmap_fills_arguments_alike():
     agree(forward, *torch.randn(3, 3, 5).unbind())
 
 
+@pytest.mark.parametrize("dims", [(1, 0), (-1, 1), (0, -2), (None, 1)])
+def test_vmap_puts_its_dimension_where_it_is_told(dims):
+    def of_row(row):
+        return (TEN if dims[0] is None else row.cumsum(0)), row.outer(row).sin()
+
+    agree(lambda x: torch.vmap(of_row, out_dims=dims)(x), torch.randn(3, 5))
+    agree(lambda x: torch.vmap(lambda y: torch.vmap(torch.sin, out_dims=1)(y) * 2, out_dims=-1)(x), torch.randn(2, 3, 5))
+    agree(lambda x: torch.vmap(torch.sum, in_dims=-1, out_dims=0)(x), torch.randn(3, 5))
+
+
 B = torch.nn.Parameter(torch.randn(6, 4))
 
 

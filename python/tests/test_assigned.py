@@ -402,6 +402,31 @@ def test_set_anew_before_it_is_read(function, before, around):
     assert not any(name.endswith("a") for name in again.ir["states"])
 
 
+def shows_memory(m, x):
+    shown = m.a.as_strided((4,), (1,)).clone()
+    m.a = (x + m.a).t().contiguous().t()
+    return shown
+
+
+def asks_for_order(m, x):
+    y = x * 2 if m.a.is_contiguous() else x
+    m.a = torch.stack([x[:, 0], x[:, 1], x[:, 2]]).t()
+    return y
+
+
+def asks_which(m, x):
+    y = x + 1 if m.a is m.b else x
+    m.a = m.b
+    return y
+
+
+@pytest.mark.parametrize("function", [shows_memory, asks_for_order, asks_which])
+def test_what_no_values_say(function):
+    """Of a buffer the next run has values; what else it asks for is refused."""
+    with pytest.raises(npusim.UnsupportedError, match="buffer 'a': is assigned by forward.., whose next run asks for more"):
+        npusim.export(CallsWithSelf(function, a=torch.ones(2, 3), b=torch.zeros(2, 3)), (torch.randn(2, 3),))
+
+
 class Converts(torch.nn.Module):
     def __init__(self, convert) -> None:
         super().__init__()

@@ -140,3 +140,40 @@ def two_outs(model: Any, x: Any) -> Any:
 def test_out_keeps_its_order(function: Callable[..., Any]) -> None:
     for x in (torch.randn(4, 4).t(), torch.randn(4, 4)):
         check(function, x, torch.ones(4, 4))
+
+
+ADDRESSED: dict[str, Callable[[Any], Any]] = {
+    "a part": lambda t: t[1:].as_strided((2, 2), (2, 1)),
+    "turned": lambda t: t.t().as_strided((2, 2), (2, 1)),
+    "flat": lambda t: t.view(-1).as_strided((2, 2), (2, 1), 3),
+    "addressed": lambda t: t[1:].as_strided((3,), (4,)).as_strided((2,), (1,)),
+    "written": lambda t: t.mul_(2)[1:].mul_(2).as_strided((2, 2), (3, 1)).t(),
+    "a list": lambda t: t.unbind(1)[1].as_strided((2,), (4,)),
+}
+
+
+@pytest.mark.parametrize("where", ["made", "input", "buffer"])
+@pytest.mark.parametrize("view", ADDRESSED)
+def test_what_is_addressed_through_views(where: str, view: str) -> None:
+    """as_strided reads and writes memory, whatever the view that it is called of."""
+
+    def function(model: Any, x: Any) -> Any:
+        t = {"made": x + 1, "input": x, "buffer": model.b}[where]
+        ADDRESSED[view](t).add_(3)
+        return torch.cat([t.flatten(), ADDRESSED[view](t).flatten() - x[0, 0]])
+
+    check(function, torch.randn(4, 5), torch.randn(4, 5))
+
+
+def test_an_order_that_only_eager_pytorch_knows() -> None:
+    """The tracer takes what out= has become of another shape for row-major."""
+
+    def copied(model: Any, x: Any) -> Any:
+        out = torch.add(x.t(), 1, out=torch.empty(0))
+        out.contiguous().mul_(2)
+        return out
+
+    with pytest.raises(npusim.UnsupportedError, match="gives a tensor that is written, .* out= has .0., the result .4, 3."):
+        npusim.export(Calls(copied, None), (torch.randn(3, 4),))
+    check(lambda model, x: torch.add(x.t(), 1, out=torch.empty(0)) * 2, torch.randn(3, 4))
+    check(lambda model, x: torch.add(x, 1, out=torch.empty(0)).mul_(2), torch.randn(3, 4))
