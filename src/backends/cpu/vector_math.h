@@ -209,6 +209,25 @@ HWY_INLINE V vector_erf(D d, V x) {
   return hn::IfThenElse(hn::Gt(t, hn::Set(d, 0.927734375f)), large, hn::MulAdd(p, x, x));
 }
 
+// 1 + erf(x), to 1e-7 of 1: of GELU it is twice the share of x. Below 0 it is erfc(|x|) = 2^q(|x|), and so keeps its
+// last places; beyond 4 a float has 0 and 2.
+template <class D, class V>
+HWY_INLINE V vector_one_plus_erf(D d, V x) {
+  const IntOf<D> di;
+  const V far = hn::Set(d, 4.0f), t = hn::Abs(x), near = hn::Min(far, t);
+  const V q =
+      hn::Mul(polynomial(d, near, hn::Set(d, -4.53584178e-05f), 4.45505708e-04f, -1.48943411e-03f, -7.74643633e-04f,
+                         2.82536945e-02f, -1.48481622e-01f, -9.18416392e-01f, -1.62790859e+00f),
+              near);
+  const V anchor = hn::Set(d, 0x1.8p23f);  // of a number beside it the low bits are the whole part
+  const V anchored = hn::Add(q, anchor), n = hn::Sub(anchored, anchor);
+  const V part = polynomial(d, hn::Sub(q, n), hn::Set(d, 1.5353362e-4f), 1.3398874e-3f, 9.6184374e-3f, 5.5503325e-2f,
+                            2.4022648e-1f, 6.9314720e-1f, 1.0f);
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, anchored), hn::Set(di, 127)));
+  const V e = hn::IfThenZeroElse(hn::Gt(t, far), hn::Mul(part, hn::BitCast(d, power)));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, hn::Sub(hn::Set(d, 2.0f), e));
+}
+
 // sin(r + quadrant · π/2) for |r| a little above π/4 at most.
 template <class D, class V, class VI>
 HWY_INLINE V sine_of_rest(D d, V r, VI quadrant) {

@@ -37,7 +37,7 @@ bool pairs(const Kernel& k, const Expr& e, size_t n) {
 void mark_fused(const Kernel& k, Analysis& a, bool (*one)(const Kernel&, const Expr&, size_t)) {
   const auto alone = [&](size_t i) {
     return a.fused[i] < 0 && !a.absorbed[i] && a.signs[i] < 0 && a.leaks[i] < 0 && a.gelus[i].x < 0 &&
-           a.polynomials[i].terms.empty();
+           a.shares[i] < 0 && a.polynomials[i].terms.empty();
   };
   for (size_t i = 0; i < k.exprs.size(); ++i) {
     const Expr& e = k.exprs[i];
@@ -221,6 +221,19 @@ void mark_gelus(const Kernel& k, Analysis& a) {
   }
 }
 
+void mark_shares(const Kernel& k, Analysis& a) {
+  a.shares.assign(k.exprs.size(), -1);
+  for (size_t i = 0; i < k.exprs.size(); ++i) {
+    double one = 0;
+    const int32_t erf = beside_constant(k, static_cast<int32_t>(i), ExprOp::add, one);
+    if (erf < 0 || one != 1 || k.exprs[i].type != Scalar::f32 || a.absorbed[i]) continue;
+    const auto j = static_cast<size_t>(erf);
+    if (k.exprs[j].op != ExprOp::erf || a.uses[j] != 1 || a.absorbed[j] || !together(a, j, i)) continue;
+    a.absorbed[j] = 1;
+    a.shares[i] = k.exprs[j].in[0];
+  }
+}
+
 // What only leads to words of draws is not computed by itself, nor are words that are only wanted as floats.
 void mark_draws(const Kernel& k, Analysis& a) {
   a.drawn.resize(k.exprs.size());
@@ -360,6 +373,7 @@ Analysis analyse(const Plan& plan) {
   mark_summed(k, a);
   mark_polynomials(k, a);
   mark_gelus(k, a);
+  mark_shares(k, a);
   mark_signs(k, a);
   mark_leaks(k, a);
   mark_fused(k, a, absorbs);

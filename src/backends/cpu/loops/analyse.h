@@ -38,6 +38,7 @@ struct Analysis {
   std::vector<int32_t> leaks;           // what the lesser values of a choice are multiplied by; else -1
   std::vector<int32_t> deviations;      // whose squares a sum is of, from what is one for a row; else -1
   std::vector<Gelu> gelus;              // that the expression is; without x: none
+  std::vector<int32_t> shares;          // of what it is 1 + erf, not within a gelu; else -1
   std::vector<Polynomial> polynomials;  // that the expression is; without terms: none
 };
 

@@ -158,7 +158,12 @@ void Emitter::emit(int32_t i) {
                                    : e.op == ExprOp::scan ? scan(i)
                                    : is_running_place(e)  ? running_place(i)
                                                           : compute(i);
-  plan_.tile_cost += cost_of(e.op) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
+  add_cost(cost_of(e.op));
+}
+
+// ns for each element.
+void Emitter::add_cost(double each) {
+  plan_.tile_cost += each * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
                      (section().in_row ? static_cast<double>(row_tiles_) : 1);
 }
 
@@ -315,6 +320,7 @@ InstOperand Emitter::compute(int32_t i) {
   if (e.op == ExprOp::reduce) return value(e.in[0]);  // a row of one element
   if (a_.signs[static_cast<size_t>(i)] >= 0) return flip(i, mask, span);
   if (a_.gelus[static_cast<size_t>(i)].x >= 0) return gelu(i, mask, span);
+  if (a_.shares[static_cast<size_t>(i)] >= 0) return share(i, mask, span);
   if (a_.leaks[static_cast<size_t>(i)] >= 0) return leak(i, mask, span);
   if (!a_.polynomials[static_cast<size_t>(i)].terms.empty()) return polynomial(i, mask, span);
   return a_.fused[static_cast<size_t>(i)] >= 0 ? fused(i, mask, span) : plain(i, mask, span);
@@ -404,8 +410,15 @@ InstOperand Emitter::gelu(int32_t i, DimSet mask, Span span) {
   inst.terms = {g.half, g.inner};
   bind(inst, 0, spread(value(g.x), mask, span), span);
   inst.fn = gelu_fn();
-  plan_.tile_cost += cost_of(ExprOp::erf) * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
-                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
+  add_cost(cost_of(ExprOp::erf));
+  return push(inst, mask, span, 4);
+}
+
+InstOperand Emitter::share(int32_t i, DimSet mask, Span span) {
+  Inst inst;
+  bind(inst, 0, spread(value(a_.shares[static_cast<size_t>(i)]), mask, span), span);
+  inst.fn = share_fn();
+  add_cost(cost_of(ExprOp::erf));
   return push(inst, mask, span, 4);
 }
 
@@ -479,8 +492,7 @@ void Emitter::store(const Store& s, DimSet reach) {
   if (s.accumulate) m.combine = combine_fn(dtype, s.reduction);
   const bool contiguous = m.in_place;
   m.in_place = contiguous && !s.accumulate && a_.uses[static_cast<size_t>(s.expr)] == 1;
-  plan_.tile_cost += 0.05 * static_cast<double>(plan_.tile_rows * plan_.tile_columns) *
-                     (section().in_row ? static_cast<double>(row_tiles_) : 1);
+  add_cost(0.05);
   InstOperand from = value(s.expr);
   const auto source = static_cast<size_t>(s.expr);
   const TileFn narrow = narrow_fn(dtype);

@@ -56,7 +56,9 @@ class Emitter {
   InstOperand fused(int32_t i, DimSet mask, Span span);
   InstOperand choice(int32_t i, DimSet mask, Span span);
   InstOperand leak(int32_t i, DimSet mask, Span span);
+  void add_cost(double each);
   InstOperand gelu(int32_t i, DimSet mask, Span span);
+  InstOperand share(int32_t i, DimSet mask, Span span);
   InstOperand flip(int32_t i, DimSet mask, Span span);
   InstOperand polynomial(int32_t i, DimSet mask, Span span);
   InstOperand pair(int32_t i, DimSet mask, Span span);

@@ -52,6 +52,7 @@ NPUSIM_UNARY(Sqrt, hn::Sqrt(x))
 NPUSIM_UNARY(Rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)))
 NPUSIM_UNARY(Tanh, vector_tanh(d, x))
 NPUSIM_UNARY(Erf, vector_erf(d, x))
+NPUSIM_UNARY(OnePlusErf, vector_one_plus_erf(d, x))
 NPUSIM_UNARY(Floor, hn::Floor(x))
 NPUSIM_UNARY(Ceil, hn::Ceil(x))
 NPUSIM_UNARY(Round, hn::Round(x))
@@ -134,19 +135,18 @@ void gelu(const TileCall& c) {
   const D d;
   const auto& terms = *static_cast<const std::vector<double>*>(c.extra);
   const V half = hn::Set(d, static_cast<float>(terms[0])), inner = hn::Set(d, static_cast<float>(terms[1]));
-  const V one = hn::Set(d, 1.0f);
   const int64_t n = c.n;
   for (int64_t r = 0; r < c.rows; ++r) {
     const float* a = row_of(c, 0, r);
     float* out = dst_row_of(c, r);
     each_vector(n, [&](int64_t j) HWY_ATTR {
       const V x = hn::LoadU(d, a + j);
-      const V share = hn::Add(vector_erf(d, hn::Mul(x, inner)), one);
-      hn::StoreU(hn::Mul(hn::Mul(x, half), share), d, out + j);
+      hn::StoreU(hn::Mul(hn::Mul(x, half), vector_one_plus_erf(d, hn::Mul(x, inner))), d, out + j);
     });
   }
 }
 TileFn find_gelu() { return gelu; }
+TileFn find_share() { return unary<OnePlusErf>; }
 
 template <bool scalar>
 HWY_INLINE V operand(D d, const float* p, V fixed, int64_t j) {
@@ -361,11 +361,13 @@ HWY_EXPORT(find_binary);
 HWY_EXPORT(find_select);
 HWY_EXPORT(find_fused);
 HWY_EXPORT(find_gelu);
+HWY_EXPORT(find_share);
 
 TileFn float_unary_fn(ExprOp op) { return HWY_DYNAMIC_DISPATCH(find_unary)(op); }
 TileFn float_binary_fn(ExprOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_binary)(op, scalars); }
 TileFn float_select_fn(unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_select)(scalars); }
 TileFn gelu_fn() { return HWY_DYNAMIC_DISPATCH(find_gelu)(); }
+TileFn share_fn() { return HWY_DYNAMIC_DISPATCH(find_share)(); }
 TileFn fused_fn(FusedOp op, unsigned scalars) { return HWY_DYNAMIC_DISPATCH(find_fused)(op, scalars); }
 }  // namespace npusim::cpu
 #endif

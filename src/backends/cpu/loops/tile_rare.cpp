@@ -19,6 +19,8 @@
 #include <hwy/contrib/math/math-inl.h>
 // clang-format on
 
+#include "backends/cpu/vector_math.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace npusim::cpu::HWY_NAMESPACE {
 namespace {
@@ -407,13 +409,17 @@ HWY_INLINE S polynomial_of(S x, S sum, float next, Rest... rest) {
 struct Rounded {
   S value, rest;
 };
+// Of normal numbers, to 2^-14 at least.
+HWY_INLINE S near_inverse(S x) {
+#if HWY_TARGET == HWY_AVX3
+  return S{_mm512_rcp14_ps(x.raw)};
+#else
+  return hn::Div(hn::Set(Single(), 1), x);
+#endif
+}
 // Of normal numbers.
 HWY_INLINE Rounded quotient(const Rounded& above, const Rounded& below) {
-#if HWY_TARGET == HWY_AVX3
-  const S inverse{_mm512_rcp14_ps(below.value.raw)};
-#else
-  const S inverse = hn::Div(hn::Set(Single(), 1), below.value);
-#endif
+  const S inverse = near_inverse(below.value);
   const S near = hn::Mul(above.value, inverse);
   const S left = hn::Add(hn::NegMulAdd(near, below.value, above.value), hn::NegMulAdd(near, below.rest, above.rest));
   const S value = hn::MulAdd(left, inverse, near);
@@ -474,6 +480,30 @@ struct SingleTan {
   }
 };
 
+struct SingleErfc {
+  static constexpr bool everywhere = true;
+  // (1 + 2a)·e^(a²)·erfc(a) − 1 as a polynomial of (a − 2) / (a + 2); a up to 10.06, where a float has nothing left.
+  // What quotients and the square round off is put back.
+  static HWY_INLINE S of(S x) {
+    const Single d;
+    const S a = hn::Min(hn::Set(d, 10.06f), hn::Abs(x));  // of NaN it is NaN
+    const S one = hn::Set(d, 1), two = hn::Set(d, 2), half = hn::Set(d, 0.5f);
+    const S below = hn::Add(a, two), twice = hn::MulAdd(a, two, one), both = near_inverse(hn::Mul(below, twice));
+    const S by_below = hn::Mul(both, twice), by_twice = hn::Mul(both, below);
+    const S near = hn::Mul(hn::Sub(a, two), by_below);
+    const S t = hn::MulAdd(hn::NegMulAdd(a, near, hn::NegMulAdd(hn::Add(near, one), two, a)), by_below, near);
+    const S p =
+        polynomial_of(t, hn::Set(d, -4.01037950e-4f), -1.23071348e-3f, 1.31361075e-3f, 8.63232552e-3f, -8.05976791e-3f,
+                      -5.42044667e-2f, 1.64055315e-1f, -1.66031411e-1f, -9.27639792e-2f, 2.76978393e-1f);
+    const S first = hn::MulAdd(p, by_twice, by_twice);
+    const S left = hn::MulAdd(hn::NegMulAdd(first, a, half), two, hn::Sub(p, first));
+    const S scaled = hn::MulAdd(left, by_twice, first);
+    const S square = hn::Mul(a, a), power = exp_in_range(d, hn::Neg(square)), y = hn::Mul(scaled, power);
+    const S small = hn::MulAdd(y, hn::NegMulAdd(a, a, square), y);
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(two, small), small);
+  }
+};
+
 template <class F>
 void singles(const TileCall& c) {
   const Single d;
@@ -512,6 +542,13 @@ TileFn find_atan() {
   return singles<SingleAtan>;
 #else
   return beside<Atan>;
+#endif
+}
+TileFn find_erfc() {
+#if HWY_NATIVE_FMA
+  return singles<SingleErfc>;
+#else
+  return beside<Erfc>;
 #endif
 }
 
@@ -643,7 +680,7 @@ TileFn find_rare(ExprOp op, unsigned scalars) {
     case ExprOp::atanh:
       return unary<Atanh>;
     case ExprOp::erfc:
-      return beside<Erfc>;
+      return find_erfc();
     case ExprOp::pow:
       return by_scalars<Pow>(scalars);
     case ExprOp::fmod:

@@ -128,9 +128,8 @@ HWY_INLINE void with_activation(Activation activation, Body&& body) {
         return hn::Mul(hn::Mul(x, gate), hn::Set(d, 1.0f / 6));
       });
     case Activation::gelu_erf:
-      return body([&](VF x) {
-        return hn::Mul(hn::Mul(x, half), hn::Add(one, vector_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
-      });
+      return body(
+          [&](VF x) { return hn::Mul(hn::Mul(x, half), vector_one_plus_erf(d, hn::Mul(x, hn::Set(d, 0.70710678f)))); });
     case Activation::gelu_tanh:
       return body([&](VF x) {
         const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);

@@ -147,6 +147,31 @@ TEST(Loops, TangentsToTheLastPlace) {
   }
 }
 
+TEST(Loops, SharesOfTheNormalDistribution) {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> x{0.0f, -0.0f, inf, -inf, nan, 1e-40f, -1e30f, 1e30f, 5.6568f, -5.6569f, 4, -4, 10.05f, 10.07f};
+  std::mt19937 random(9);
+  while (x.size() < 20000) x.push_back(std::uniform_real_distribution<float>(-11, 11)(random));
+  const auto n = static_cast<int64_t>(x.size());
+  for (const bool is_gelu : {true, false}) {
+    KernelBuilder b({n});
+    const Ex in = b.load_broadcast(b.input({DType::f32, {n}}));
+    b.store(b.output({DType::f32, {n}}), is_gelu ? in * 0.5 * (erf(in * std::sqrt(0.5)) + 1.0) : erfc(in));
+    const Kernel kernel = b.finish("shares");
+    on_every_instruction_set([&] {
+      std::vector<float> out(x.size());
+      void* args[] = {x.data(), out.data()};
+      Loops(kernel, 1).run(args);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double v = x[i], want = is_gelu ? v * 0.5 * std::erfc(-v * std::sqrt(0.5)) : std::erfc(v);
+        const double most = is_gelu ? 1.5e-7 * std::fabs(v) : 3e-7 * want + 1.5e-45;
+        const bool same = std::isnan(want) ? std::isnan(out[i]) : want == out[i] || std::fabs(out[i] - want) <= most;
+        EXPECT_TRUE(same) << (is_gelu ? "gelu" : "erfc") << " of " << v << ": " << out[i] << " for " << want;
+      }
+    });
+  }
+}
+
 TEST(Loops, EveryBinaryOpAndOperandForm) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (int op = static_cast<int>(ExprOp::add); op <= static_cast<int>(ExprOp::le); ++op)
