@@ -53,7 +53,7 @@ std::optional<DType> compute_dtype(const std::string& name) {
   return dtype;
 }
 
-// C7: bfloat16 when the IR's weights or inputs are, else float16.
+// bfloat16 when the IR's weights or inputs are, else float16.
 DType automatic_dtype(const Graph& graph) {
   for (const Value& v : graph.values)
     if ((v.source == ValueSource::weight || v.source == ValueSource::input) && v.type.dtype == DType::bf16)

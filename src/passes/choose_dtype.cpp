@@ -1,4 +1,4 @@
-// The compute dtype (C7): what contractions produce and what derives from it is stored in 16 bits; all arithmetic stays
+// The compute dtype: what contractions produce and what derives from it is stored in 16 bits; all arithmetic stays
 // float32. Masks, positions, rotary angles, running sums, graph inputs and outputs keep their own dtypes.
 #include <algorithm>
 #include <set>
@@ -223,7 +223,7 @@ void leave_rounding_to_stores(Graph& graph) {
 }
 
 void choose_stored(Graph& graph, PassContext& context) {
-  // Rotary frequencies stay float32 whatever the file says: an angle's error grows with the position (W-20).
+  // Rotary frequencies stay float32 whatever the file says: an angle's error grows with the position.
   std::vector<DType> wanted(graph.values.size());
   for (size_t v = 0; v < wanted.size(); ++v) {
     const Value& value = graph.values[v];

@@ -21,7 +21,6 @@ std::string section(const std::string& docs, const std::string& verb) {
   return docs.substr(begin, docs.find("\n## ", begin + 4) - begin);
 }
 
-// W-71.
 TEST_F(CliTest, EveryFlagIsDocumented) {
   const std::string docs = read_file(NPUSIM_SOURCE_DIR "/docs/cli.md");
   const Invocation help = npusim({"--help"});

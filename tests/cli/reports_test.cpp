@@ -195,7 +195,7 @@ TEST_F(CliTest, VerifyTolerances) {
   EXPECT_EQ(code({"--min-pearson", "1"}), 1);
 }
 
-// W-58: warm-up, at least 20 runs of a small model, percentiles.
+// Warm-up, at least 20 runs of a small model, percentiles.
 TEST_F(CliTest, BenchReport) {
   make_program();
   const Invocation result = npusim({"bench", "model.npubin", "--weights", "w.safetensors", "--seconds", "0.01",

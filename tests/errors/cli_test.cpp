@@ -175,7 +175,7 @@ TEST_F(CliErrors, ProgramFiles) {
   expect({"bench", "empty.npubin"}, 3, "empty.npubin: expected a .npubin program, found another kind of file");
 }
 
-// W-59: what is missing is an error, as is what does not fit: nothing is converted (W-19).
+// What is missing is an error, as is what does not fit: nothing is converted.
 TEST_F(CliErrors, RunInputs) {
   make_program();
   const std::vector<std::string> base = {"run", "model.npubin", "--weights", "w.safetensors", "-o", "out.safetensors"};
@@ -226,7 +226,7 @@ TEST_F(CliErrors, RunUsage) {
   EXPECT_EQ(npusim(with({"-o", "no/such/folder/o.safetensors"})).code, 3);
 }
 
-// W-59, W-64: a missing weight is named; one that nothing reads need not be there.
+// A missing weight is named; one that nothing reads need not be there.
 TEST_F(CliErrors, Weights) {
   make_program();
   const Invocation none = npusim({"run", "model.npubin", "--inputs", "x.safetensors", "-o", "o.safetensors"});

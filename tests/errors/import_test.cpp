@@ -72,7 +72,7 @@ TEST(ImportErrors, WrongKeys) {
             "ir.json: nodes[1].outputs[0].shape[0]: expected an integer, found number");
 }
 
-// P17: shapes are static.
+// Shapes are static.
 TEST(ImportErrors, P17Shapes) {
   Ir ir = good();
   ir.inputs = {tensor("x", "[-1,3]")};
@@ -93,7 +93,7 @@ TEST(ImportErrors, Dtypes) {
             "ir.json: node 'y' (aten.relu.default): output 'y': dtype float8_e4m3fn is not supported");
 }
 
-// W-27: a node that nothing can compute is an error at compile time.
+// A node that nothing can compute is an error at compile time.
 TEST(ImportErrors, UnknownOps) {
   Ir ir = good();
   ir.nodes = {node("a", "aten.nothing.default", {read("x", "[2]")}, {tensor("a", "[2]")}),
@@ -120,7 +120,7 @@ TEST(ImportErrors, Order) {
       "ir.json: node 'd' (aten.relu.default): reads 'ghost', which is no output, graph input or weight");
 }
 
-// W-47: what nothing defines is named, never taken for another operand or a number.
+// What nothing defines is named, never taken for another operand or a number.
 TEST(ImportErrors, Names) {
   Ir ir = good();
   ir.inputs = {tensor("x", "[2]"), tensor("x", "[2]")};
@@ -161,7 +161,7 @@ TEST(ImportErrors, ProducerIndices) {
       "ir.json: node 'y' (aten.relu.default): reads output 1 of node 'a' (aten.relu.default), which has 1");
 }
 
-// W-47, W-62: operands and attributes are checked by the call's own schema and shapes.
+// Operands and attributes are checked by the call's own schema and shapes.
 TEST(ImportErrors, Calls) {
   Ir ir = good();
   ir.nodes = {node("a", "aten.relu.default", {read("x", "[2]")}, {tensor("a", "[3]")}),

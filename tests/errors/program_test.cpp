@@ -47,7 +47,7 @@ std::string check_error(const std::function<void(Program&)>& damage, Program pro
   return error.substr(std::min<size_t>(error.size(), 10));
 }
 
-// W-65: magic, version, size and checksum, each with its message.
+// Magic, version, size and checksum, each with its message.
 TEST(ProgramFile, Envelope) {
   const std::string good = serialize(sample_program());
   EXPECT_EQ(load_error(""), "p.npubin: expected a .npubin program, found another kind of file");
@@ -388,7 +388,7 @@ TEST(ProgramCheck, FilledStates) {
             "method 'prefill': step 1 'given': argument 0: buffer 'cache' is no input of the method");
 }
 
-// W-65: a program of the version before is refused with one line.
+// A program of the version before is refused with one line.
 TEST(ProgramFile, VersionOneIsRefused) {
   std::string old = serialize(sample_program());
   old[7] = 1;

@@ -49,7 +49,7 @@ TEST(Extend, ToyIsInTheListOfDevices) {
   EXPECT_TRUE(std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.name == "toy"; }));
 }
 
-// W-62, W-66: what a target takes is asked of the target.
+// What a target takes is asked of the target.
 TEST(Extend, ToyTargetRefusesByName) {
   std::string linear = ir;
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"aten.relu.default", "aten.matmul.default"}})

@@ -70,7 +70,7 @@ TEST(Attrs, Lists) {
   EXPECT_EQ(read("bool[3]", "[true,false,true]"), "[true, false, true]");
 }
 
-// W-61: "torch.float32" is a dtype, not a text.
+// "torch.float32" is a dtype, not a text.
 TEST(Attrs, DtypesAndObjects) {
   EXPECT_EQ(read("ScalarType?", "\"torch.float32\""), "float32");
   EXPECT_EQ(read("ScalarType", "\"bfloat16\""), "bfloat16");
@@ -100,7 +100,7 @@ std::string refusal(std::string_view json, TensorType type) {
   return "";
 }
 
-// P12: the data carries no shape.
+// The data carries no shape.
 TEST(Constants, P12Shapes) {
   EXPECT_EQ(load_double(constant("3.5", {DType::f32, {}}).data.data(), DType::f32, 0), 3.5);
   EXPECT_EQ(constant("[]", {DType::f32, {0, 4}}).data.size(), 0u);
@@ -114,7 +114,7 @@ TEST(Constants, P12Shapes) {
             "expected 1099511627776 numbers for float32[1099511627776], found 2");
 }
 
-// P12: every dtype keeps its own bits.
+// Every dtype keeps its own bits.
 TEST(Constants, P12Types) {
   EXPECT_EQ(load_int(constant("[255]", {DType::u8, {1}}).data.data(), DType::u8, 0), 255);
   EXPECT_EQ(refusal("[256]", {DType::u8, {1}}), "256 is out of range for uint8");

@@ -1,4 +1,4 @@
-// Binding of operands to arguments, where the extractor has left out the Nones (P5, P6, P11).
+// Binding of operands to arguments, where the extractor has left out the Nones.
 #include "graph/bind.h"
 
 #include <gtest/gtest.h>
@@ -150,7 +150,7 @@ TEST(Bind, ListsWithNones) {
   EXPECT_EQ(binding.list_sizes, (std::vector<int>{3}));
 }
 
-// P11: a list of Nones only is an attribute, and two equal lists with one mask are refused.
+// A list of Nones only is an attribute, and two equal lists with one mask are refused.
 TEST(Bind, P11EmptyAndAmbiguousLists) {
   const std::string index = "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor";
   EXPECT_EQ(bind({index, {value("x", 0)}, R"({"indices":[null,null]})"}).inputs, (Ids{0, -1, -1}));

@@ -127,7 +127,7 @@ TEST(Graph, CompactRefusesCycles) {
   EXPECT_THROW(compact(graph, {}, false), Error);
 }
 
-// W-40: all of it is linear: a chain as long as the longest models'.
+// All of it is linear: a chain as long as the longest models'.
 TEST(Graph, LongChains) {
   Graph graph;
   ValueId value = add_input(graph, "x");

@@ -71,7 +71,7 @@ TEST(Import, TestStyleWithoutProducers) {
             "output %y\n");
 }
 
-// P15: the extractor's documents show placeholder names in `weights`.
+// The extractor's documents show placeholder names in `weights`.
 TEST(Import, P15PlaceholderNamedWeights) {
   Ir ir;
   ir.inputs = {tensor("x", "[2,3]")};
@@ -84,7 +84,7 @@ TEST(Import, P15PlaceholderNamedWeights) {
   EXPECT_EQ(import(ir).values[1].fqn, "fc.weight");
 }
 
-// W-64, P2: placeholders lead; two of one name are one value, and what nothing reads is no weight of the graph.
+// Placeholders lead; two of one name are one value, and what nothing reads is no weight of the graph.
 TEST(Import, W64TiedAndUnusedWeights) {
   Ir ir;
   ir.inputs = {tensor("x", "[3,3]")};
@@ -104,7 +104,7 @@ TEST(Import, W64TiedAndUnusedWeights) {
   EXPECT_EQ(weight.fqn, "w");
 }
 
-// W-63, P4, P12: constants are values of the graph, with the shape and dtype `weights` declares.
+// Constants are values of the graph, with the shape and dtype `weights` declares.
 TEST(Import, W63Constants) {
   Ir ir;
   ir.inputs = {tensor("x", "[2,2]", "bfloat16")};
@@ -131,7 +131,7 @@ TEST(Import, W63Constants) {
   EXPECT_EQ(load_double(k.data->data.data(), DType::bf16, 0), 3.5);
 }
 
-// P1: one flat namespace; producers decide, and a tuple's element may be called like another node.
+// One flat namespace; producers decide, and a tuple's element may be called like another node.
 TEST(Import, P1NamesThatClash) {
   Ir ir;
   ir.inputs = {tensor("x", "[4]")};
@@ -170,8 +170,8 @@ TEST(Import, P1AmbiguousNameIsRefused) {
       "of node 'mean' (aten.relu.default)");
 }
 
-// P13: the index counts the tuple, in which what is no tensor left a gap in the names.
-// W-61 too: each result of a node is found by its position.
+// The index counts the tuple, in which what is no tensor left a gap in the names.
+// Each result of a node is found by its position.
 TEST(Import, P13CompactedTuples) {
   Ir ir;
   ir.inputs = {tensor("x", "[4]")};
@@ -191,7 +191,7 @@ TEST(Import, P13CompactedTuples) {
       "no tensor");
 }
 
-// P14: graph outputs may be inputs, weights, or the same value twice.
+// Graph outputs may be inputs, weights, or the same value twice.
 TEST(Import, P14GraphOutputs) {
   Ir ir;
   ir.inputs = {tensor("x", "[2]"), tensor("unused", "[7]", "int64")};
@@ -210,7 +210,7 @@ TEST(Import, P14GraphOutputs) {
             "output %relu\n");
 }
 
-// P6: a tensor passed by keyword stands in attrs as its producer's name.
+// A tensor passed by keyword stands in attrs as its producer's name.
 TEST(Import, P6KeywordTensors) {
   Ir ir;
   ir.inputs = {tensor("x", "[2]"), tensor("y", "[2]")};
@@ -244,7 +244,7 @@ TEST(Import, ScalarsInTensorSlots) {
             "output %b\n");
 }
 
-// P7: in-place ops stay what they are until functionalize.
+// In-place ops stay what they are until functionalize.
 TEST(Import, P7InPlaceOps) {
   Ir ir;
   ir.inputs = {tensor("x", "[2]")};
@@ -270,7 +270,7 @@ TEST(Import, Assertions) {
   EXPECT_TRUE(graph.nodes[0].outputs.empty());
 }
 
-// W-15: what is not given has its schema's default, and null is None.
+// What is not given has its schema's default, and null is None.
 TEST(Import, W15DefaultsAndNulls) {
   Ir ir;
   ir.inputs = {tensor("x", "[4,6]")};
@@ -298,7 +298,7 @@ Ir rotary(std::string inv_freq, std::string positions, std::string output, std::
   return ir;
 }
 
-// W-22: the higher-order node is rotary only with its signature.
+// The higher-order node is rotary only with its signature.
 TEST(Import, W22Rotary) {
   // What the config.json beside the file says of cos and sin is tests/cli's matter.
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("npusim_rotary_{}", getpid());

@@ -14,7 +14,7 @@ std::vector<PrintSample> printable_samples() {
   return samples;
 }
 
-// W-73: the text is held to the compiler and to the reference on any machine.
+// The text is held to the compiler and to the reference on any machine.
 TEST(PrintedMetal, every_text_passes_the_check) {
   for (const PrintSample& sample : printable_samples()) {
     const mslx::Outcome outcome =

@@ -11,7 +11,7 @@ namespace npusim {
 Schedule metal_schedule(const PrintSample& sample);
 mslx::Library compile_samples(const std::vector<PrintSample>& samples, const std::string& flags = "");
 
-// W-05, W-06: blocks are whole, so threads beyond the last point must touch nothing. Runs in guarded buffers; returns
+// Blocks are whole, so threads beyond the last point must touch nothing. Runs in guarded buffers; returns
 // the trap word.
 int run_sample(const PrintSample& sample, const mslx::Library& library, const mslx::Options& options,
                std::vector<HostTensor>& memory);

@@ -1,4 +1,4 @@
-// ResNet-18 at batch 3, made from its IR at batch 1, gives what three single runs give (W-04, W-01).
+// ResNet-18 at batch 3, made from its IR at batch 1, gives what three single runs give.
 #include <algorithm>
 #include <fstream>
 

@@ -66,7 +66,7 @@ TEST_P(Compile, ProgramIsSound) {
   }
 }
 
-// W-39: buffers are reused as their lifetimes allow, and the peak is reported.
+// Buffers are reused as their lifetimes allow, and the peak is reported.
 TEST_P(Compile, ArenaIsTight) {
   const nlohmann::json report = method_report(*compile_zoo(GetParam()), "main");
   const double arena = report.at("arena_bytes"), lower_bound = report.at("arena_lower_bound_bytes");
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Zoo, Compile, ::testing::ValuesIn(zoo_models()), [](con
 
 TEST(CompileZoo, HoldsFourteenModels) { EXPECT_EQ(zoo_models().size(), 14U); }
 
-// W-29, W-36: the real graph computes up_proj after silu, and repeats keys and values six times.
+// The real graph computes up_proj after silu, and repeats keys and values six times.
 TEST(CompileZoo, DecodeFusesEveryLayer) {
   const nlohmann::json report = method_report(*compile_zoo("qwen2.5_1.5b_decode2048"), "main");
   EXPECT_EQ(report["fusions"].value("rms_norm", 0), 57);
@@ -120,7 +120,7 @@ TEST(CompileZoo, SecondsAreOfWhatTheyAreCalled) {
   EXPECT_GT(plan, codegen);
 }
 
-// W-55, W-69: the whole plan is one artifact, the same from the same IR.
+// The whole plan is one artifact, the same from the same IR.
 TEST(CompileZoo, SameIrSameBytes) {
   const std::string first = NPUSIM_MODELS_DIR "/first.npubin", second = NPUSIM_MODELS_DIR "/second.npubin";
   std::filesystem::create_directories(NPUSIM_MODELS_DIR);

@@ -91,7 +91,7 @@ std::vector<HostTensor> run_model(Model& model, const std::string& method, const
     EXPECT_EQ(to_string(tensor.type), to_string(in[i].type)) << in[i].name;
     model.session->set_input(position, i, {tensor.data, byte_size(tensor.type)});
   }
-  // W-53, W-68: everything is resolved before a run.
+  // Everything is resolved before a run.
   const AllocationCount before = allocation_count();
   model.session->run(position);
   const AllocationCount after = allocation_count();

@@ -83,7 +83,7 @@ nlohmann::json read_json(const std::string& path) {
 }
 
 // PyTorch's tokens as far as its margin says that they are no matter of rounding.
-// W-72: prefill and decode run on the device and must write what PyTorch wrote.
+// Prefill and decode run on the device and must write what PyTorch wrote.
 TEST_P(Trained, TinyqwenWritesPyTorchsTokens) {
   const double sure = std::string(GetParam()) == "float32" ? 0.001 : 0.1;
   Model model = load_tinyqwen(GetParam());

@@ -40,7 +40,7 @@ TEST(Attention, IsMatmulSoftmaxMatmul) {
   EXPECT_TRUE(safe);
 }
 
-// W-54: a row with everything masked gives 0, not NaN.
+// A row with everything masked gives 0, not NaN.
 TEST(Attention, FullyMaskedRowsAreZero) {
   for (const HostTensor& mask : {tensor(DType::boolean, {2, 2}, {1, 0, 0, 0}), floats({2, 2}, {0, -inf, -inf, -inf})}) {
     HandCall call(sdpa, {counting({1, 1, 2, 1}), counting({1, 1, 2, 1}), floats({1, 1, 2, 1}, {5, 6}), mask});
@@ -70,7 +70,7 @@ TEST(Attention, CausalStartsAtTheFirstKey) {
   EXPECT_THAT(result(sdpa, {q, k, v}, {{"is_causal", true}}), Pointwise(near(), {2, 3}));
 }
 
-// W-36: query heads that share a key head read it with stride 0; nothing is expanded.
+// Query heads that share a key head read it with stride 0; nothing is expanded.
 TEST(Attention, GroupsHeadsByStride) {
   const int64_t heads = 6, key_heads = 2;
   HandCall call(sdpa, {counting({1, heads, 3, 4}), counting({1, key_heads, 5, 4}), counting({1, key_heads, 5, 4})},
@@ -94,7 +94,7 @@ TEST(Attention, GroupsAnswerLikeRepeatedHeads) {
   EXPECT_THAT(result(sdpa, {q, k, v, mask}, {{"enable_gqa", true}}), Pointwise(near(), expected));
 }
 
-// W-45: a mask smaller than the scores is broadcast by strides.
+// A mask smaller than the scores is broadcast by strides.
 TEST(Attention, BroadcastsTheMask) {
   HandCall call(sdpa, {counting({2, 3, 5, 4}), counting({2, 3, 7, 4}), counting({2, 3, 7, 4}), counting({2, 1, 1, 7})});
   const auto list = kernels(call);
@@ -103,13 +103,12 @@ TEST(Attention, BroadcastsTheMask) {
               HasSubstr("do not broadcast"));
 }
 
-// W-35: any number of keys.
+// Any number of keys.
 TEST(Attention, TakesLongContexts) {
   HandCall call(sdpa, {counting({1, 1, 1, 1}), make_tensor({DType::f32, {1, 1, 5000, 1}}), counting({1, 1, 5000, 1})});
   EXPECT_THAT(values(call.run()[0]), Pointwise(near(1e-2), {2499.5}));
 }
 
-// W-23.
 TEST(Attention, RefusesDropout) {
   EXPECT_THAT(problem(sdpa, {counting({1, 2, 2}), counting({1, 2, 2}), counting({1, 2, 2})}, {{"dropout_p", 0.5}}),
               HasSubstr("dropout_p"));

@@ -56,7 +56,7 @@ TEST(Unwritten, MemoryIsZero) {
   EXPECT_EQ(result("aten.empty_like.default", {counting({4})}), zeros);
 }
 
-// W-23: what only training does is refused, never aliased.
+// What only training does is refused, never aliased.
 TEST(Refusals, TrainingIsRefusedByName) {
   for (const char* name :
        {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
@@ -81,7 +81,7 @@ TEST(Refusals, TrainingIsRefusedByName) {
               HasSubstr("use_input_stats=false"));
 }
 
-// W-62: whether an operator can be compiled depends on its attributes.
+// Whether an operator can be compiled depends on its attributes.
 TEST(Refusals, AttributesWithoutAMeaningAreNamed) {
   const HostTensor x = counting({2, 3});
   EXPECT_THAT(problem("aten.gelu.default", {x}, {{"approximate", std::string("fast")}}), HasSubstr("'fast'"));

@@ -26,7 +26,7 @@ HostTensor filled(Shape shape, double value, DType dtype = DType::f32) {
   return tensor(dtype, shape, std::vector<double>(static_cast<size_t>(element_count(shape)), value));
 }
 
-// W-09: mat2 is [k, n], and both scalars count.
+// mat2 is [k, n], and both scalars count.
 TEST(Matmul, AddmmScalesBothTerms) {
   HandCall call("aten.addmm.default", {floats({2}, {1, 2}), floats({1, 2}, {1, 10}), floats({2, 2}, {1, 2, 3, 4})},
                 {{"beta", 2.0}, {"alpha", int64_t{3}}});
@@ -49,7 +49,7 @@ TEST(Matmul, BetaZeroIgnoresTheBias) {
   EXPECT_THAT(values(call.run()[0]), ElementsAre(6));
 }
 
-// W-16: the batch dimensions of both operands broadcast.
+// The batch dimensions of both operands broadcast.
 TEST(Matmul, BroadcastsBothBatches) {
   HandCall call("aten.matmul.default", {counting({2, 1, 1, 2}), counting({3, 2, 1})});
   const HostTensor result = call.run()[0];
@@ -57,7 +57,7 @@ TEST(Matmul, BroadcastsBothBatches) {
   EXPECT_THAT(values(result), ElementsAre(1, 3, 5, 3, 13, 23));
 }
 
-// P8: mixed operands compute in f32; integers and f64 in their own arithmetic, without a contraction.
+// Mixed operands compute in f32; integers and f64 in their own arithmetic, without a contraction.
 TEST(Matmul, KeepsItsArithmetic) {
   HandCall mixed("aten.matmul.default", {counting({2, 3}), counting({3, 2}, DType::bf16)});
   EXPECT_TRUE(is_contraction(only_kernel(mixed), ContractionKind::matmul));
@@ -118,7 +118,7 @@ TEST(Einsum, SumsLabelsOfOneOperandFirst) {
   EXPECT_THAT(values(call.run()[0]), ElementsAre(6, 6, 6, 6));
 }
 
-// W-49, W-17: [n, group, out channel, out…] over [in channel, kernel…], padding as guards of the image.
+// [n, group, out channel, out…] over [in channel, kernel…], padding as guards of the image.
 TEST(Conv, HasItsSpaceAndGuards) {
   HandCall call("aten.conv2d.default", {counting({2, 4, 5, 6}), counting({6, 2, 3, 3}), counting({6})},
                 {{"stride", Ints{2, 1}}, {"padding", Ints{1, 2}}, {"dilation", Ints{1, 2}}, {"groups", int64_t{2}}});

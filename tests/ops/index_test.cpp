@@ -36,7 +36,7 @@ TEST(IndexCopy, IsOneKernelOverTheSource) {
   EXPECT_EQ(kernel.args.back().updates, 0);
 }
 
-// P8: f32 cache, bf16 rows; and a result declared in another dtype than self.
+// f32 cache, bf16 rows; and a result declared in another dtype than self.
 TEST(IndexCopy, TakesMixedDtypes) {
   HandCall mixed("aten.index_copy.default", {counting({3}), indices({1}, {1}), tensor(DType::bf16, {1}, {9})},
                  {{"dim", int64_t{0}}});
@@ -73,7 +73,7 @@ TEST(Indices, TrapWhereAtenTraps) {
   EXPECT_THROW(far.run(), Error);
 }
 
-// W-42: an id keeps every digit.
+// An id keeps every digit.
 TEST(Indices, AreExact) {
   HandCall call("aten.embedding.default", {counting({70001, 1}), indices({2}, {2049, 70000})});
   EXPECT_THAT(values(call.run()[0]), ElementsAre(2049, 70000));

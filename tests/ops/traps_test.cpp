@@ -67,7 +67,7 @@ TEST(Traps, W18CastsConvert) {
   EXPECT_THAT(result("aten.to.dtype", {floats({1}, {2049})}, {{"dtype", DType::f16}}), ElementsAre(2048));
 }
 
-// W-42: integers stay integers, however large.
+// Integers stay integers, however large.
 TEST(Traps, W42IntegersAreExact) {
   const HostTensor x = tensor(DType::i64, {2}, {9007199254740992.0, 70000});
   EXPECT_THAT(result("aten.add.Scalar", {x}, {{"other", int64_t{2}}}), ElementsAre(9007199254740994.0, 70002));
@@ -89,7 +89,7 @@ TEST(Traps, W44W45OperandsBroadcast) {
       ElementsAre(0, -1, 2, -1));
 }
 
-// W-46: half precision rounds once, at the store.
+// Half precision rounds once, at the store.
 TEST(Traps, W46HalfComputesInFloat) {
   const HostTensor x = tensor(DType::f16, {3}, {60000, 60000, -60000});
   EXPECT_THAT(result("aten.sum.default", {x}), ElementsAre(60000));

@@ -45,7 +45,7 @@ TEST(View, IsACopyOfStrides) {
   }
 }
 
-// W-15: null and negative bounds.
+// Null and negative bounds.
 TEST(View, SliceTakesOpenAndNegativeBounds) {
   HandCall all("aten.slice.Tensor", {counting({5})});
   EXPECT_EQ(values(all.run()[0]), (Numbers{0, 1, 2, 3, 4}));
@@ -55,7 +55,7 @@ TEST(View, SliceTakesOpenAndNegativeBounds) {
   EXPECT_EQ(crossed.run()[0].type.shape, Shape{0});
 }
 
-// W-14: exchanging dimensions across one of extent 1 moves elements.
+// Exchanging dimensions across one of extent 1 moves elements.
 TEST(View, TransposeAcrossAUnitDimensionMoves) {
   HandCall call("aten.transpose.int", {counting({2, 1, 3})}, {{"dim0", int64_t{0}}, {"dim1", int64_t{2}}});
   EXPECT_FALSE(is_identity(only_kernel(call)));
@@ -82,7 +82,7 @@ TEST(View, BadShapesAreNamed) {
   EXPECT_NE(select.problem().find("index 3 is out of range"), std::string::npos) << select.problem();
 }
 
-// W-13, P10: every operand counts, empty ones anywhere, and [0] ones of any rank's company are skipped.
+// Every operand counts, empty ones anywhere, and [0] ones of any rank's company are skipped.
 TEST(Cat, KeepsEveryOperand) {
   HandCall call(
       "aten.cat.default",

@@ -39,7 +39,7 @@ std::string relu(const std::string& name, const std::string& input) {
   return fmt::format("%{}: float32[2, 5, 6, 6] = aten.relu.default(%{})\n", name, input);
 }
 
-// W-01: what folding subtracts becomes a bias where the convolution had none.
+// What folding subtracts becomes a bias where the convolution had none.
 TEST(Fold, W01ConvolutionWithoutBiasGetsOne) {
   for (const char* bias : {"None", "%b"}) {
     const GraphRun run = run_graph(weights + conv("c", bias) + norm("n", "c") + relu("y", "n") + "output %y\n");
@@ -53,7 +53,7 @@ TEST(Fold, W01NormWithoutScale) {
   EXPECT_EQ(run.fusions.at("conv_bn"), 1);
 }
 
-// W-02: a convolution that something else reads too, or that is a graph output, keeps its weights.
+// A convolution that something else reads too, or that is a graph output, keeps its weights.
 TEST(Fold, W02OnlyTheSingleReaderIsFolded) {
   const std::string start = weights + conv("c", "%b") + norm("n", "c");
   const GraphRun twice = run_graph(start + "%y: float32[2, 5, 6, 6] = aten.mul.Tensor(%n, %c)\noutput %y\n");
@@ -62,7 +62,7 @@ TEST(Fold, W02OnlyTheSingleReaderIsFolded) {
   EXPECT_FALSE(output.fusions.contains("conv_bn"));
 }
 
-// W-02: two convolutions of one weight, of which one has a norm: the other reads the weight as it is.
+// Two convolutions of one weight, of which one has a norm: the other reads the weight as it is.
 TEST(Fold, W02SharedWeightsStay) {
   const GraphRun run = run_graph(weights +
                                  "input %z: float32[2, 3, 6, 6]\n"
@@ -71,7 +71,7 @@ TEST(Fold, W02SharedWeightsStay) {
   EXPECT_EQ(run.fusions.at("conv_bn"), 1);
 }
 
-// W-03, W-27: a norm that is not next to a convolution is computed.
+// A norm that is not next to a convolution is computed.
 TEST(Fold, W03NormsElsewhereAreNotLost) {
   const GraphRun behind = run_graph(weights + conv("c", "None") + relu("r", "c") + norm("y", "r") + "output %y\n");
   EXPECT_FALSE(behind.fusions.contains("conv_bn"));

@@ -11,7 +11,7 @@ namespace {
 using test::GraphRun;
 using test::run_graph;
 
-// W-28, W-30, W-31: values inside a chain that are graph outputs, and siblings that read them, are all computed.
+// Values inside a chain that are graph outputs, and siblings that read them, are all computed.
 TEST(Fuse, W28OutputsInsideAChainAreWritten) {
   run_graph(
       "input %x: float32[3, 40]\n"
@@ -41,7 +41,7 @@ TEST(Fuse, W31SiblingsAllSeeTheirValue) {
       "output %y\noutput %m\n");
 }
 
-// W-29, W-51: silu and the product are one kernel wherever the other factor is computed and whichever side it is on.
+// Silu and the product are one kernel wherever the other factor is computed and whichever side it is on.
 TEST(Fuse, W51ProductsOfSilu) {
   const std::string start =
       "input %x: float32[4, 8]\n"
@@ -57,7 +57,7 @@ TEST(Fuse, W51ProductsOfSilu) {
   }
 }
 
-// W-32: only the last dimension makes an RMS norm of rows; others, without keepdim or with a weight of another shape,
+// Only the last dimension makes an RMS norm of rows; others, without keepdim or with a weight of another shape,
 // are what they say.
 TEST(Fuse, W32MeansOverOtherDimensions) {
   struct Case {
@@ -79,7 +79,7 @@ TEST(Fuse, W32MeansOverOtherDimensions) {
                     c.mean, c.dim, c.weight));
 }
 
-// W-33: a relu behind a sum takes up broadcasts and numbers.
+// A relu behind a sum takes up broadcasts and numbers.
 TEST(Fuse, W33SumsBroadcast) {
   for (const auto& [shape, other] : {std::pair{"1, 5", "%z"}, {"4, 1", "%z"}, {"5", "%z"}, {"4, 5", "0.25"}})
     run_graph(
@@ -109,7 +109,7 @@ std::string attention(const std::string& dim, const std::string& mask, const std
       dim, mask, product, result);
 }
 
-// W-34: attention is a softmax along the keys, its weights times the values; anything like it is not.
+// Attention is a softmax along the keys, its weights times the values; anything like it is not.
 TEST(Fuse, W34WhatIsAttention) {
   const std::string plain = "2, 3, 6, 4", turned = "2, 3, 4, 6";
   for (const char* mask : {"6", "6, 6", "6, 1", "2, 1, 1, 6", "2, 3, 6, 6", "1, 3, 1, 1"}) {
@@ -131,7 +131,7 @@ TEST(Fuse, W34WeightsThatAreReadStay) {
   EXPECT_FALSE(run.fusions.contains("attention"));
 }
 
-// W-36, W-52: heads that share keys, at batch 2 and with more than one query: no repeated key is ever written.
+// Heads that share keys, at batch 2 and with more than one query: no repeated key is ever written.
 TEST(Fuse, W52GroupedHeads) {
   const GraphRun run = run_graph(
       "input %q: float32[2, 6, 5, 4]\n"
@@ -153,7 +153,7 @@ TEST(Fuse, W52GroupedHeads) {
   EXPECT_LE(run.steps(), 2U);
 }
 
-// W-50: equal bodies are one kernel, whatever their nodes are called.
+// Equal bodies are one kernel, whatever their nodes are called.
 TEST(Fuse, W50EqualLayersShareTheirKernels) {
   std::string text = "input %h0: float32[3, 8]\n";
   for (int i = 0; i < 4; ++i)
@@ -249,7 +249,7 @@ TEST(Fuse, OneElementBesideItsRow) {
                     index));
 }
 
-// W-07, W-05: images in the target's own order of channels, read by what moves, reduces and joins them.
+// Images in the target's own order of channels, read by what moves, reduces and joins them.
 TEST(Fuse, W07OpsOnImagesOfAnyOrder) {
   const std::string start =
       "input %x: float32[2, 3, 5, 5]\n"

@@ -12,7 +12,7 @@ using test::GraphRun;
 using test::run_graph;
 using test::RunOptions;
 
-// Two convolutions with a residual, a depthwise one, a pooling, a concatenation and a classifier; batch 2 (W-04).
+// Two convolutions with a residual, a depthwise one, a pooling, a concatenation and a classifier; batch 2.
 constexpr const char* network =
     "input %x: float32[2, 3, 9, 9]\n"
     "weight %w1: float32[24, 3, 3, 3] = \"w1\"\nweight %b1: float32[24] = \"b1\"\n"
@@ -53,7 +53,7 @@ TEST(Layout, DenseChannelsLastByDefault) {
     EXPECT_EQ(stored_elements(b.type, b.stored), element_count(b.type.shape));
 }
 
-// W-04, W-05, W-07: every reader and writer follows the padded strides, for more than one image too, and the graph's
+// Every reader and writer follows the padded strides, for more than one image too, and the graph's
 // own images are converted.
 TEST(Layout, PaddedChannels) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -174,7 +174,7 @@ std::string refusal(const std::string& text, const RunOptions& options) {
   return "";
 }
 
-// C2: all violations together.
+// All violations together.
 TEST(Constraints, MisalignedChannelsAreRefusedWherePaddingIsNot) {
   const RunOptions options = with([](TargetConfig& c) {
     c.channel_alignment_bytes = 64;

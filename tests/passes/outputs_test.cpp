@@ -28,7 +28,7 @@ std::vector<std::string> dtypes_of(const std::vector<TensorSpec>& specs) {
   return names;
 }
 
-// W-19, W-26, W-57: a float32 model computed in 16 bits takes and gives float32, and integers of 64 bits.
+// A float32 model computed in 16 bits takes and gives float32, and integers of 64 bits.
 TEST(Outputs, W19DeclaredDtypesAreKept) {
   const std::string text =
       "input %x: float32[3, 8]\n"
@@ -61,7 +61,7 @@ TEST(Outputs, W19DeclaredDtypesAreKept) {
   }
 }
 
-// W-41: each compute dtype is itself; bfloat16 is not float16, which cannot hold what it can.
+// Each compute dtype is itself; bfloat16 is not float16, which cannot hold what it can.
 TEST(Outputs, W41ComputeDtypesAreNative) {
   const std::string text =
       "input %x: float32[2, 8]\n"
@@ -192,7 +192,7 @@ TEST(Outputs, ImagesAreRoundedToBfloat16) {
   }
 }
 
-// W-38: outputs that are views, inputs or each other keep their names and their memory.
+// Outputs that are views, inputs or each other keep their names and their memory.
 TEST(Outputs, W38AliasesKeepTheirNames) {
   const GraphRun run = run_graph(
       "input %x: float32[2, 3]\n"
@@ -205,7 +205,7 @@ TEST(Outputs, W38AliasesKeepTheirNames) {
   EXPECT_EQ(run.method().outputs[2].name, "same");
 }
 
-// W-56: an output is valid until the next run of its method, which writes the same memory; inputs stay.
+// An output is valid until the next run of its method, which writes the same memory; inputs stay.
 TEST(Outputs, W56TheNextRunOverwrites) {
   const GraphRun run = run_graph("input %x: float32[4]\n%y: float32[4] = aten.neg.default(%x)\noutput %y\n");
   Session session(run.program, {.weights = {}, .devices = {}, .threads = 1});
@@ -222,7 +222,7 @@ TEST(Outputs, W56TheNextRunOverwrites) {
   EXPECT_EQ(reinterpret_cast<const float*>(session.output(0, 0).data()), y);
 }
 
-// W-25: a weight in another floating dtype than the program's is rounded once, at load; integers are never converted.
+// A weight in another floating dtype than the program's is rounded once, at load; integers are never converted.
 TEST(Outputs, W25WeightsAreCastToTheirSpec) {
   const HostTensor wide = tensor_of({DType::f32, {2}}, {1 + 0x1p-8 + 0x1p-20, 3e38});
   TensorSet weights;
@@ -245,7 +245,7 @@ TEST(Outputs, W25WeightsAreCastToTheirSpec) {
   EXPECT_EQ(to_string(problems[0]), "weight w: expected int64, found float32 in w.safetensors");
 }
 
-// W-21: the base of rotary frequencies is the config's, never assumed; scalings that are not known give nothing.
+// The base of rotary frequencies is the config's, never assumed; scalings that are not known give nothing.
 TEST(Outputs, W21RotaryBaseComesFromTheConfig) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("npusim_rope_{}", getpid());
   std::filesystem::create_directories(folder);
@@ -269,7 +269,7 @@ TEST(Outputs, W21RotaryBaseComesFromTheConfig) {
   std::filesystem::remove_all(folder);
 }
 
-// W-20, W-43: angles are float32 products of positions and frequencies, far out and in models of 16 bits too; cosine
+// Angles are float32 products of positions and frequencies, far out and in models of 16 bits too; cosine
 // and sine have width D, the frequencies D/2.
 TEST(Outputs, W20AnglesStayFloat32) {
   const std::string text =
