@@ -18,7 +18,8 @@ TITLES = {
     "npusim auto": "npusim auto",
     "npusim bfloat16": "npusim bfloat16",
 }
-MODELS = ("resnet50-b1", "resnet50-b8", "mobilenet_v2-b1", "vit_b_16-b1", "bert_base-s128", "minilm_l6-s128")
+DEPTHWISE = ("mobilenet_v2-b1", "mobilenet_v3-b1", "efficientnet_b0-b1", "mnasnet-b1", "shufflenet_v2-b1")
+MODELS = ("resnet50-b1", "resnet50-b8", *DEPTHWISE, "vit_b_16-b1", "bert_base-s128", "minilm_l6-s128")
 DECODE, STEP = "qwen2.5_1.5b-decode2048", "step"
 PEERS = ("eager", "compile", "onnxruntime", "openvino")
 OWN, HALF, BF16 = "npusim float32", "npusim auto", "npusim bfloat16"

@@ -66,23 +66,23 @@ def _outs(node: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.Tensor, torch.
     if not isinstance(node.target, torch._ops.OpOverload) or not any(arg.is_out for arg in node.target._schema.arguments):
         return []
     values = tree_leaves(node.meta.get("val"))
-    found = tree_leaves(_found(node)) or [None] * len(values)
+    found = _found(node) or [None] * len(values)
     triples = zip(_written(node), values, found, strict=True)
     return [triple for triple in triples if isinstance(triple[0], torch.fx.Node) and isinstance(triple[1], torch.Tensor)]
 
 
-def _found(node: torch.fx.Node) -> Any:
-    """What a call would give that writes nothing; None where that is not known."""
+def _found(node: torch.fx.Node) -> list[Any]:
+    """What a call would give that writes nothing; nothing where that is not known."""
     op = _unwritten(node.target)
     if op is None:
-        return None
+        return []
     args, kwargs = torch.fx.node.map_arg(_given(node), lambda arg: arg.meta["val"])
     of = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
     try:
         with torch._guards.detect_fake_mode([*map(innermost, of)]) or torch.no_grad(), levels_of((args, kwargs)):
-            return op(*args, **kwargs)
+            return tree_leaves(op(*args, **kwargs))
     except Exception:
-        return None
+        return []
 
 
 def _written_as(node: torch.fx.Node) -> torch.fx.Node:
@@ -158,7 +158,7 @@ def _may_move(node: torch.fx.Node) -> bool:
     dense = all(to.is_contiguous() for to in before)
     if dense and not any(arg.is_out for arg in node.target._schema.arguments):  # type: ignore[union-attr]
         return False
-    after = tree_leaves(_found(node))
+    after = _found(node)
     if [to.shape for to in before] != [value.shape for value in after]:
         return False
     return not dense or any(to.stride() != value.stride() for to, value in zip(before, after, strict=True))
