@@ -19,6 +19,7 @@ from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
 RESHAPE_ALIAS = (ATEN._reshape_alias, ATEN._reshape_alias.default)
+FOLLOWED = 'What helps: torch.compile(model, backend="npusim"), whose tracer follows torch.func'
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -46,7 +47,7 @@ def weight_of(program: torch.export.ExportedProgram, spec: Any) -> torch.Tensor:
     for values in (program.state_dict, program.constants):
         value = values.get(spec.target)
         if is_inside(value):
-            reason = "is a value inside a transformation of torch.func, which torch.export does not trace"
+            reason = f"is a value inside a transformation of torch.func, which torch.export does not trace. {FOLLOWED}"
             raise UnsupportedError([Problem(f"constant '{spec.target}'", reason)])
         if isinstance(value, torch.Tensor):
             return value
@@ -56,6 +57,23 @@ def weight_of(program: torch.export.ExportedProgram, spec: Any) -> torch.Tensor:
 def memory_of(value: torch.Tensor) -> int:
     """Whose memory a weight is in. One without memory of the usual kind, as sparse ones are, has its own."""
     return value.untyped_storage()._cdata if value.layout is torch.strided else id(value)
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether they may show the same bytes: those between the first and the last of each are not apart."""
+    if memory_of(a) != memory_of(b):
+        return False
+    if a.layout is not torch.strided:
+        return True
+    (first, end), (other_first, other_end) = _bytes_of(a), _bytes_of(b)
+    return first < other_end and other_first < end
+
+
+def _bytes_of(value: torch.Tensor) -> tuple[int, int]:
+    """Of its memory the first that it shows, and the one behind the last."""
+    first = value.storage_offset() * value.itemsize
+    last = sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride(), strict=True))
+    return first, first + (last + 1) * value.itemsize if value.numel() else first
 
 
 def place_of(value: torch.Tensor) -> tuple[Any, ...]:
@@ -309,8 +327,13 @@ SPELLED = {
 
 
 def _reshapes(node: torch.fx.Node) -> bool:
+    """Whether a call gives what it is called of another shape or order."""
     op = node.target
-    return isinstance(op, torch._ops.OpOverload) and torch.Tag.inplace_view in op.tags and op != ATEN.detach_.default
+    if not isinstance(op, torch._ops.OpOverload) or torch.Tag.inplace_view not in op.tags or op == ATEN.detach_.default:
+        return False
+    before, now = (one.meta.get("val") for one in (node.args[0], node))
+    alike = isinstance(before, torch.Tensor) and before.shape == now.shape and before.stride() == now.stride()
+    return not (alike and op == ATEN.resize_.default)
 
 
 def _check_written(nodes: Iterable[torch.fx.Node]) -> None:

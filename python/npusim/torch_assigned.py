@@ -211,7 +211,7 @@ def check_next_run(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], as
     try:
         _, left = _eager_run(model, args, kwargs, _copies_of(model))
         held = _copies_of(model)
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for before, now in zip(held, left, strict=True):
                 _keep(before, now, assigned)
         (found, _), (expected, _) = _eager_run(model, args, kwargs, held), _eager_run(model, args, kwargs, left)
@@ -300,13 +300,15 @@ def _why_not(slot: Slot) -> str:
     if before is None:
         zeros = f"torch.zeros({list(now.shape)}, dtype={now.dtype})"
         return f"is no tensor and is assigned {_type(now)} by forward(): expected one from the beginning, {zeros}"
+    if any(stride == 0 and extent > 1 for stride, extent in zip(before.stride(), before.shape, strict=True)):
+        return "is expanded, shows an element in many places, and is assigned by forward(): expected a clone() of it"
     if slot.moved:
         return "becomes a parameter, or a parameter a buffer, in forward(): expected a tensor, as torch.clone() gives it"
     if before.shape != now.shape or before.dtype != now.dtype:
-        return (
-            f"is {_type(before)} and is assigned {_type(now)} by forward(): expected the same shape and dtype in every run. "
-            "What grows needs a buffer of its largest size, of which forward() writes parts: self.h[:, at] = x"
-        )
+        what = f"is {_type(before)} and is assigned {_type(now)} by forward(): expected the same shape and dtype in every run"
+        if before.numel() == 0:
+            return f"{what}. A state that the first run makes is there after one: call the model once before"
+        return f"{what}. What grows needs a buffer of its largest size, of which forward() writes parts: self.h[:, at] = x"
     return ""
 
 

@@ -337,9 +337,9 @@ class _Compiled:
                 continue
             traced, (first, base) = out[1], bases[_storage(out[1])]
             if position == first:
-                results[position] = base
+                results[position] = _seen(base, traced)
             elif traced.dtype == base.dtype:
-                results[position] = base.as_strided(traced.shape, traced.stride(), traced.storage_offset())
+                results[position] = _seen(base.as_strided(traced.shape, traced.stride(), traced.storage_offset()), traced)
         return results
 
 
@@ -407,8 +407,16 @@ def _tensor(tensor: torch.Tensor, traced: torch.Tensor, memory: torch.UntypedSto
         flat = torch.zeros(int(places.max()) + 1 if places.numel() else 0, dtype=traced.dtype)
     else:
         flat = torch.empty(0, dtype=traced.dtype).set_(memory)
+        tensor = _seen(tensor, traced)
     flat[places.reshape(-1)] = tensor.to(traced.dtype).reshape(-1)
-    return flat.as_strided(traced.shape, traced.stride(), traced.storage_offset())
+    found = flat.as_strided(traced.shape, traced.stride(), traced.storage_offset())
+    return found if memory is None else _seen(found, traced)
+
+
+def _seen(stored: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
+    """What memory holds as a conjugated or negated view shows it; and the other way round."""
+    stored = stored.conj() if traced.is_conj() else stored
+    return torch._neg_view(stored) if traced.is_neg() else stored
 
 
 def _is_dense(traced: torch.Tensor) -> bool:

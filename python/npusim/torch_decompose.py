@@ -23,7 +23,7 @@ from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 from .torch_foreach import written_one_by_one
-from .torch_layouts import asks_for_order, check_resized, with_copied_results
+from .torch_layouts import asks_for_order, check_resized, with_copied_results, with_results_for_outs
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
 
 Form = Callable[..., Any]
@@ -42,6 +42,7 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
     check_resized(program)
+    program = with_results_for_outs(program)
     if asks_for_order(program):
         return _functionalised(with_copied_results(program))
     try:

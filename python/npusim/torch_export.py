@@ -24,7 +24,7 @@ from .arrays import not_dense
 from .errors import Error, Problem, UnsupportedError, UsageError
 from .exported import Exported
 from .nested import Key, Leaf
-from .torch_aliases import memory_of, place_of, weight_of
+from .torch_aliases import WEIGHTS, memory_of, overlap, place_of, weight_of
 from .torch_arithmetic import numbers_followed
 from .torch_assigned import Assigned, assignments_kept, check_next_run, check_assigned, raises_in_eager
 from .torch_branches import find_branches
@@ -94,7 +94,7 @@ def export(
     if missing := [name for name in fixed if name not in given]:
         raise UsageError(f"fixed arguments are keywords in kwargs: there is no {', '.join(missing)}")
     held = {name: copy.deepcopy(given.pop(name)) for name in fixed}
-    args, given = _apart(model, _tuple(args), given)
+    args, given, shared = _apart(model, _tuple(args), given)
 
     set_by_forward: dict[str, None] = {}
     assigned: dict[str, Assigned] = {}
@@ -113,14 +113,14 @@ def export(
     def trace(branches: bool) -> tuple[Exported, str]:
         program = once() if strict else traced_with_forms(once)
         check_next_run(model, args, {**given, **held}, assigned)
-        return of_program(program, type(model).__name__, branches, assigned), trained_text(program, model)
+        return of_program(program, type(model).__name__, branches, assigned, shared), trained_text(program, model)
 
     try:
         exported, trained = _for_all_or_example(trace)
     except Error:
         raise
     except Exception as error:
-        raise _told(error, model, args, {**given, **held}) from error
+        raise _told(error, model, args, {**given, **held}, strict) from error
     notes = (trained, set_text(list(set_by_forward)), made_for_text(exported.made_for))
     exported.notes = [note for note in notes if note]
     for note in exported.notes:
@@ -128,11 +128,11 @@ def export(
     return exported
 
 
-def _told(error: Exception, model: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> Error:
+def _told(error: Exception, model: torch.nn.Module, args: Any, kwargs: dict[str, Any], strict: bool) -> Error:
     """The error of an export as npusim's."""
     followed = error.__cause__ if _asks_for_values(error) else None
     traced = any(frame.name == of_program.__name__ for frame in traceback.extract_tb(error.__traceback__))
-    return told(error, type(model).__name__, followed, traced, lambda: raises_in_eager(model, args, kwargs))
+    return told(error, type(model).__name__, followed, traced, lambda: raises_in_eager(model, args, kwargs), strict)
 
 
 def _for_all_or_example(trace: Callable[[bool], Any]) -> Any:
@@ -221,22 +221,24 @@ def _tuple(args: Any) -> tuple[Any, ...]:
 
 def _apart(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[int, int | str]]]:
     """The arguments, with a copy of what shares memory with another or with a weight: the tracer takes one tensor for one
-    input, and each input of a program is an array of its own. And of complex views, whose base PyTorch's guards ask for."""
-    weights = (*model.parameters(), *model.buffers())
-    taken = {value.untyped_storage()._cdata for value in weights if value.layout is torch.strided}
-
-    def copied(value: Any) -> Any:
+    input, and each input of a program is an array of its own. And of complex views, whose base PyTorch's guards ask for. With
+    the leaves that show bytes of an earlier leaf or of a weight."""
+    taken: dict[int, list[tuple[int | str, torch.Tensor]]] = {}
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        taken.setdefault(memory_of(value), []).append((name, value))
+    leaves, structure = pytree.tree_flatten((args, kwargs))
+    shared: list[tuple[int, int | str]] = []
+    for i, value in enumerate(leaves):
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-            return value
-        memory = value.untyped_storage()._cdata
-        if memory in taken or (value.is_complex() and value._is_view()):
-            return value.clone()
-        taken.add(memory)
-        return value
-
-    return pytree.tree_map(copied, (args, kwargs))
+            continue
+        others = taken.setdefault(memory_of(value), [])
+        shared += [(i, name) for name, other in others if overlap(value, other)]
+        if others or (value.is_complex() and value._is_view()):
+            leaves[i] = value.clone()
+        others.append((i, value))
+    return *pytree.tree_unflatten(leaves, structure), shared
 
 
 def of_program(
@@ -244,24 +246,32 @@ def of_program(
     name: str,
     branches: bool = False,
     assigned: Mapping[str, Assigned] = types.MappingProxyType({}),
+    shared: Sequence[tuple[int, int | str]] = (),
 ) -> Exported:
     """IR and weights of an exported program. branches: whether its branches are those that its example takes. assigned: buffers
-    that forward() assigns; those that cannot be kept nothing may read."""
+    that forward() assigns; those that cannot be kept nothing may read. shared: leaves of its arguments that show the memory of
+    another one or of a weight in the example; of these neither may be written."""
     asked = find_branches(program.graph_module) if branches else None
     specs = program.graph_signature.output_specs
     returned = [spec.arg for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     with torch.no_grad(), tracing(), numbers_followed():
         program, graph, made_for = prepared(program, asked)
-        return _Writer(program, name, returned, assigned).write(graph, made_for)
+        return _Writer(program, name, returned, assigned, shared).write(graph, made_for)
 
 
 class _Writer:
     """Writes one exported program as IR."""
 
     def __init__(
-        self, program: torch.export.ExportedProgram, name: str, returned: list[Any], assigned: Mapping[str, Assigned]
+        self,
+        program: torch.export.ExportedProgram,
+        name: str,
+        returned: list[Any],
+        assigned: Mapping[str, Assigned],
+        shared: Sequence[tuple[int, int | str]],
     ) -> None:
         self.program = program
+        self.shared = shared
         self.unkept = {name: one for name, one in assigned.items() if one.why}
         self.name = name
         self.returned = returned  # what the signature says of forward()'s results, before numbers became tensors
@@ -339,6 +349,7 @@ class _Writer:
             else:
                 self.problems.append(Problem(f"input '{node.name}'", f"is a {spec.kind.name}"))
         self.check_shared(changed, nodes, specs)
+        self.check_arguments(changed, nodes, specs)
         return refs
 
     def arguments(self) -> list[Leaf]:
@@ -347,8 +358,10 @@ class _Writer:
             return []
         args, kwargs = self.program.example_inputs
         ordered = reorder_kwargs(kwargs, self.program.call_spec.in_spec)
-        paths = [path for path, _ in pytree.tree_flatten_with_path((args, ordered))[0]]
-        return [Leaf(tuple(map(_key, path[1:])), *given) for path, given in zip(paths, self.given, strict=True)]
+        given = iter(self.given)
+        held = pytree.tree_flatten_with_path((args, ordered), is_leaf=_is_empty)[0]
+        held = [(path, value) for path, value in held if len(path) > 1]
+        return [Leaf(tuple(map(_key, path[1:])), *(("", value) if _is_empty(value) else next(given))) for path, value in held]
 
     def find_changed(self) -> set[str]:
         """Placeholders whose new values are among the outputs."""
@@ -362,15 +375,29 @@ class _Writer:
 
     def check_shared(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
         """A tensor that is changed in place, and another weight in the same memory, would come apart."""
-        owners: dict[int, list[str]] = {}
+        owners: dict[int, list[tuple[torch.fx.Node, str, torch.Tensor]]] = {}
         for node, spec in zip(nodes, specs, strict=True):
-            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and (
-                node.users or node.name in changed
-            ):
-                owners.setdefault(memory_of(weight_of(self.program, spec)), []).append(node.name)
-        for names in owners.values():
-            if len(names) > 1 and changed & set(names):
-                self.problems.append(Problem(f"weight '{names[0]}'", f"is changed in place and shares memory: {names}"))
+            if spec.kind in WEIGHTS and (node.users or node.name in changed):
+                value = weight_of(self.program, spec)
+                owners.setdefault(memory_of(value), []).append((node, spec.target, value))
+        for group in owners.values():
+            for node, target, value in group if len(group) > 1 else ():
+                others = [name for other, name, held in group if other is not node and overlap(value, held)]
+                if node.name in changed and others:
+                    what = f"is changed in place and shares memory with {', '.join(map(repr, others))}"
+                    self.problems.append(Problem(f"weight '{target}'", f"{what}: expected memory of its own, as clone() gives"))
+
+    def check_arguments(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
+        """Each input of a program is an array of its own: what a write to one shows in the other would be missing."""
+        pairs = list(zip(nodes, specs, strict=True))
+        given = [node for node, spec in pairs if spec.kind == InputKind.USER_INPUT]
+        weights = {spec.target: node for node, spec in pairs if spec.kind != InputKind.USER_INPUT}
+        for at, other in self.shared:
+            with_node = given[other] if isinstance(other, int) else weights.get(other)
+            if with_node is not None and changed & {given[at].name, with_node.name}:
+                name = f"'{other}'" if isinstance(other, str) else f"'{with_node.name}'"
+                what = f"shares memory with {name} in the example, and forward() writes to one of them: expected a clone()"
+                self.problems.append(Problem(f"input '{given[at].name}'", f"{what} of it, as each input is an array of its own"))
 
     def add_input(self, node: torch.fx.Node, name: str) -> Ref:
         name = self.graph.free_name(name)
@@ -477,6 +504,10 @@ def output_names(spec: pytree.TreeSpec) -> list[str]:
 
 
 _KEYS = ("key", "idx", "name")  # of a mapping, a sequence, a dataclass
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, (list, tuple, dict)) and not value
 
 
 def _key(key: Any) -> Key:

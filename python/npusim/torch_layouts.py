@@ -23,6 +23,7 @@ from .torch_rows import call
 ATEN = torch.ops.aten
 NOT_COPIED = (torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded)  # what no copy of a result stands for
 NO_RESULT = {"copy_", "set_", "resize_", "resize_as_"}
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 KEEPS_ORDER = {"copy_", "fill_", "zero_"}  # functionalised, too
 ADDRESSING = {"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"}
 # Whether these copy, or show what they are given, its order in memory decides.
@@ -131,6 +132,30 @@ def loses_writes(graph: torch.fx.GraphModule) -> bool:
         torch.fx.Interpreter(graph).run(*given)
     shows = orders.addressed or bool(names & SHOWING)
     return (orders.moved and shows) or (orders.written and orders.unfolded)
+
+
+def with_results_for_outs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with results in place of tensors that a call makes as large as these, of operators that PyTorch takes apart:
+    it gives them as views of what is too small. The program itself where there are none."""
+    if not any(_outgrows(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
+        return program
+    module = copied(program.graph_module)
+    for part in parts_of(module):
+        for node in filter(_outgrows, part.graph.nodes):
+            node.args, node.kwargs = _given(node)
+            node.target = _unwritten(node.target)
+    module.recompile()
+    return rebuilt(program, module)
+
+
+def _outgrows(node: torch.fx.Node) -> bool:
+    op, outs = _unwritten(node.target), _outs(node)
+    if op is None or len(outs) != 1 or len(op._schema.returns) != 1 or not op.has_kernel_for_dispatch_key(COMPOSITE):
+        return False
+    to, value, _ = outs[0]
+    before = to.meta["val"]
+    shapes = _is_static(before) and _is_static(value) and before.shape != value.shape
+    return shapes and _written_as(to).op == "call_function" and len(to.users) == 1
 
 
 def with_copied_results(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

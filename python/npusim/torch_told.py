@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .errors import Error, InternalError, Problem, UnsupportedError
+from .torch_aliases import FOLLOWED
 
 ATEN = torch.ops.aten
 # Operators that do in training what they do not in inference: the argument that says so, and what they do then.
@@ -24,6 +25,7 @@ TRAINED: dict[Any, tuple[str, str]] = {
     **dict.fromkeys((ATEN.lstm, ATEN.gru, ATEN.rnn_tanh, ATEN.rnn_relu), ("train", "drops elements")),
     ATEN.scaled_dot_product_attention: ("dropout_p", "drops elements"),
 }
+HELPS = "What helps: another way to write that line, {}or fixed= for arguments that decide shapes"
 NAMED = 5  # of many: what a warning names
 TYPED = ("<stdin", "<ipython", "<python-input", "<console")  # code of no file that is somebody's own
 
@@ -69,14 +71,15 @@ def _trains(node: torch.fx.Node) -> str | None:
 
 
 def told(
-    error: Exception, name: str, followed: BaseException | None, traced: bool, raises: Callable[[], bool]
+    error: Exception, name: str, followed: BaseException | None, traced: bool, raises: Callable[[], bool], strict: bool
 ) -> Error:
     """An error of exporting a model as npusim's, which says whose it is and what to do. followed: the error that the model
     ends with where its branches and sizes are those of the example. traced: whether torch.export was done by then. raises:
-    whether forward() raises an error in eager PyTorch too."""
+raises an error in eager PyTorch too. strict: whether dynamo traced it."""
     frames = traceback.extract_tb(error.__traceback__)
     what, ours, at = _what(error), _models(frames), _at(frames)
-    if (traced and followed is None) or not any(_is_the_tracers(frame.filename) for frame in frames):
+    apart = _ends_in_pytorch(frames)
+    if ((traced and followed is None) or not any(_is_the_tracers(frame.filename) for frame in frames)) and not apart:
         return InternalError([Problem(f"model '{name}'", f"{what}, at {Path(frames[-1].filename).name}:{frames[-1].lineno}")])
     if ours and frames[-1] == ours[-1] and re.search(r"'Sym(Int|Float|Bool)'", what):
         reason = f"asks{at} for what a number that a tensor holds has not while it is traced ({what}): compute with the tensor"
@@ -85,12 +88,24 @@ def told(
     else:
         reason = (
             f"torch.export of PyTorch {torch.__version__.partition('+')[0]}, not npusim, does not trace it{at}: {what}. "
-            "What helps: another way to write that line, strict=True, or fixed= for arguments that decide shapes"
+            + (FOLLOWED if _is_inside(frames) else HELPS.format("" if strict else "npusim.export(…, strict=True), "))
         )
         if followed is not None:
             at = _at(traceback.extract_tb(followed.__traceback__))
             reason += f". With the branches and sizes of the example it goes on and ends{at}: {_what(followed)}"
     return UnsupportedError([Problem(f"model '{name}'", reason)])
+
+
+def _ends_in_pytorch(frames: traceback.StackSummary) -> bool:
+    """Whether it is raised by what torch.export does to a traced program, and by no form that npusim has for it."""
+    calls = [i for i, frame in enumerate(frames) if frame.name == "run_decompositions" and _is_the_tracers(frame.filename)]
+    behind = [frame for frame in frames[calls[-1] :] if not frame.name.startswith("__torch_")] if calls else []
+    return bool(calls) and not any(Path(__file__).parent in Path(frame.filename).parents for frame in behind)
+
+
+def _is_inside(frames: traceback.StackSummary) -> bool:
+    """Whether it is raised within a transformation of torch.func."""
+    return any(Path(frame.filename).name in ("eager_transforms.py", "vmap.py", "predispatch.py") for frame in frames)
 
 
 def _what(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import warnings
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from .torch_levels import without_level
 def tracing() -> Iterator[None]:
     """Without what the tracer says of itself, without nn.MultiheadAttention's one operator for all it does, and without
     nn.Transformer's look at the numbers of a mask: it only chooses between the mask and a name for it."""
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     look = torch.nn.modules.transformer._detect_is_causal_mask
@@ -32,10 +34,12 @@ def tracing() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
+        chain = replaced(torch, "chain_matmul", _chain_matmul(torch.chain_matmul))
         vmap = replaced(torch._functorch.vmap, "_remove_batch_dim", without_level)
-        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), vmap, Alike():
+        with warnings.catch_warnings(action="ignore"), _ctc_loss_known(), _errors_caught(), vmap, chain, Alike():
             yield
     finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)  # of what ended within one
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
         torch.nn.modules.transformer._detect_is_causal_mask = look
@@ -100,6 +104,16 @@ class _Data(TorchFunctionMode):
             else:
                 what = f"gives a {list(x.shape)} of {x.dtype} the values of a {list(value.shape)} of {value.dtype}"
                 raise UnsupportedError([Problem("'.data ='", what)])
+
+
+def _chain_matmul(chain_matmul: Any) -> Any:
+    """As PyTorch's, which forgets `out` where a mode is at work."""
+
+    @functools.wraps(chain_matmul)
+    def with_out(*matrices: Any, out: Any = None) -> Any:
+        return chain_matmul(*matrices) if out is None else torch.linalg.multi_dot(matrices, out=out)
+
+    return with_out
 
 
 def _is_told_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:

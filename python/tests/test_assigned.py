@@ -510,3 +510,39 @@ def test_a_program_of_torch_export():
     for run in range(3):
         x = torch.full((2, 3), run + 0.5)
         assert np.array_equal(session.run(x)["output"], model(x).numpy())
+
+
+class Pool(torch.nn.Module):
+    """Keys and values beside each other in one memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pool = torch.zeros(2, 3)
+        self.register_buffer("k", pool[0])
+        self.register_buffer("v", pool[1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.k.add_(x)
+        self.v.mul_(0.5).add_(self.k)
+        return self.k + self.v
+
+
+def test_parts_of_one_memory():
+    model = Pool()
+    eager = copy.deepcopy(model)
+    session = npusim.Session(npusim.compile(model, (torch.randn(3),), dtype="float32"))
+    for _ in range(3):
+        x = torch.randn(3)
+        assert np.allclose(session.run(x)["output"], eager(x), atol=1e-6)
+    model.v = model.k[:]
+    with pytest.raises(npusim.UnsupportedError, match="weight '[kv]': is changed in place and shares memory with '[kv]'"):
+        npusim.export(model, (torch.randn(3),))
+
+
+def test_an_expanded_buffer():
+    def halves(m, x):
+        m.a = m.a * 0.5 + x
+        return m.a.sum(0)
+
+    with pytest.raises(npusim.UnsupportedError, match="buffer 'a': is expanded, .* expected a clone"):
+        npusim.export(CallsWithSelf(halves, a=torch.arange(3.0).expand(2, 3)), (torch.randn(2, 3),))

@@ -472,3 +472,87 @@ def test_what_a_function_closes_over_stays_as_it_was():
         before = inner.held.last
         npusim.export(Calls(call(inner)), (x,))
         assert inner.held.last is before
+
+
+# ---- arguments that are one array in the example
+
+
+def shares_whole(x, y):
+    return x.mul_(2), x + y
+
+
+def shares_part(x, y):
+    return y.add_(100), x.sum() + 1
+
+
+@pytest.mark.parametrize("function", [shares_whole, shares_part])
+def test_a_write_that_another_argument_shows(function):
+    """Each input is an array of its own: what eager PyTorch shows of a write in the other one would be missing."""
+    t = torch.arange(6.0)
+    for args in ((t, t), (t, t.view(6)), (t[1:4], t[3:])):
+        with pytest.raises(npusim.UnsupportedError, match="input 'args_1': shares memory with 'args_0' in the example"):
+            npusim.export(Calls(function), args)
+    session = npusim.Session(npusim.compile(Calls(function), (t[:3], t[3:]), dtype="float32"))  # beside each other
+    expected = function(t[:3].clone(), t[3:].clone())
+    assert np.allclose(session.run(t[:3].clone(), t[3:].clone())["output_1"], expected[1])
+    npusim.export(Calls(lambda x, y: x + y), (t, t))  # nothing is written
+
+
+def test_a_write_that_a_weight_shows():
+    class Adds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("h", torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.h.add_(1)
+            return x * 1
+
+    model = Adds()
+    with pytest.raises(npusim.UnsupportedError, match="input 'x': shares memory with 'h' in the example"):
+        npusim.export(model, (model.h,))
+
+
+# ---- what ends within PyTorch
+
+
+def test_pytorch_is_as_before_when_tracing_ends():
+    """Within a transformation of torch.func, which PyTorch does not leave then."""
+    net = nn.Linear(3, 2)
+    for strict in (False, True):
+        with pytest.raises(npusim.UnsupportedError, match=r"torch\.compile\(model, backend=\"npusim\"\)|does not trace it"):
+            npusim.export(Calls(lambda x: torch.func.jacfwd(net)(x)), (torch.randn(3),), strict=strict)
+        assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+        torch.ones(3).numpy()
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.t = torch.ones(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.t += 1
+        return self.t * x
+
+
+def through_a_conjugate(x):
+    z = torch.complex(x, x.roll(1))
+    z.conj().mul_(2)
+    return z.imag
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Held(), Calls(through_a_conjugate), Calls(lambda x: torch.empty(0).resize_(3, 4).fill_(1) + x)],
+    ids=["a tensor that is no buffer", "a conjugate", "a size that grows"],
+)
+def test_what_pytorch_does_not_functionalise(model):
+    with pytest.raises(npusim.UnsupportedError, match="not npusim, does not trace it"):
+        npusim.export(model, (X,))
+
+
+def test_advice_that_has_been_taken():
+    with pytest.raises(npusim.UnsupportedError) as found:
+        npusim.export(Calls(lambda x: x.unsqueeze_(0) + 1), (torch.ones(3),), strict=True)
+    assert "strict=True" not in str(found.value)

@@ -131,3 +131,20 @@ def test_numbers_stand_where_forward_has_them(others):
     assert np.allclose(session.run(*[arg for arg in args if isinstance(arg, torch.Tensor)])["output"], wanted)
     with pytest.raises(npusim.UsageError, match="argument 1: is part of the program: expected"):
         session.run(args[0], type(others[0])(0), others[1])
+
+
+def test_containers_that_are_empty():
+    x = torch.randn(3)
+    cases = [
+        (lambda d: d["x"] * 2 + len(d["e"]), ({"x": x, "e": []},)),
+        (lambda given: given[1] * 2, ([[], x],)),
+        (lambda given: given[0] * 2, ((x, {}),)),
+        (lambda given, x: x * 2 + len(given), ([], x)),
+        (lambda x, given: x * 2 + len(given), (x, {})),
+    ]
+    for function, args in cases:
+        session = npusim.Session(npusim.compile(Calls(function), args, dtype="float32"))
+        assert np.allclose(session.run(*args)["output"], 2 * x)
+        assert np.allclose(session.run(x)["output"], 2 * x) or len(args) == 1
+    with pytest.raises(npusim.UsageError, match=r"argument 1: is part of the program: expected \{\}, found \{'y': 1\}"):
+        session.run(x, {"y": 1})

@@ -211,3 +211,29 @@ def test_a_process_that_knows_the_backend_by_its_name_ends_quietly():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
     assert done.stdout == "[2.0, 2.0]\n" and "nanobind" not in done.stderr, done.stderr
+
+
+SEEN = {
+    "conj": lambda z: (lambda w: (w, w.conj()))(z * 2),
+    "conj first": lambda z: (lambda w: (w.conj(), w))(z * 2),
+    "turned": lambda z: (lambda w: (w, w.mH))(z * 2),
+    "negated": lambda z: (lambda w: (w, torch._neg_view(w.real)))(z * 2),
+    "imag of conj": lambda z: (lambda w: (w, w.conj().imag))(z * 2),
+    "parts": lambda z: (lambda w: (torch.view_as_real(w), w.conj()))(z * 2),
+    "rows": lambda z: (lambda w: (w.conj(), w[1:], w.conj()[1:]))(z * 2),
+    "of an argument": lambda z: z.mul_(2).conj(),
+    "of an argument's part": lambda z: (z[0].add_(1), z.conj()[1:]),
+    "negated argument": lambda z: torch._neg_view(z.mul_(1j)),
+}
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_views_that_show_other_numbers_than_memory_has(kind):
+    torch.compiler.reset()
+    z = torch.randn(3, 3, dtype=torch.complex64)
+    other = z.clone()
+    with torch.no_grad():
+        found, expected = torch.compile(SEEN[kind], backend=torch_compile.backend)(z), SEEN[kind](other)
+    pairs = zip(torch.utils._pytree.tree_leaves((found, z)), torch.utils._pytree.tree_leaves((expected, other)), strict=True)
+    for a, b in pairs:
+        torch.testing.assert_close(a.resolve_conj().resolve_neg(), b.resolve_conj().resolve_neg())

@@ -177,3 +177,30 @@ def test_an_order_that_only_eager_pytorch_knows() -> None:
         npusim.export(Calls(copied, None), (torch.randn(3, 4),))
     check(lambda model, x: torch.add(x.t(), 1, out=torch.empty(0)) * 2, torch.randn(3, 4))
     check(lambda model, x: torch.add(x, 1, out=torch.empty(0)).mul_(2), torch.randn(3, 4))
+
+
+OUTGROWN: dict[str, Callable[[Any, Any], Any]] = {
+    "matmul": lambda x, o: torch.matmul(x, x, out=o),
+    "multi_dot": lambda x, o: torch.linalg.multi_dot([x, x, x], out=o),
+    "chain_matmul": lambda x, o: torch.chain_matmul(x, x, out=o),
+    "inner": lambda x, o: torch.inner(x, x, out=o),
+    "norm": lambda x, o: torch.linalg.norm(x, out=o),
+    "kron": lambda x, o: torch.kron(x, x, out=o),
+    "matrix_power": lambda x, o: torch.linalg.matrix_power(x, 3, out=o),
+    "mm": lambda x, o: torch.mm(x, x, out=o),
+    "cat": lambda x, o: torch.cat([x, x], out=o),
+}
+
+
+@pytest.mark.parametrize("size", [(0,), (1, 1), None])
+@pytest.mark.parametrize("kind", OUTGROWN)
+def test_out_becomes_as_large_as_the_result(kind: str, size: Any) -> None:
+    shape = OUTGROWN[kind](torch.randn(3, 3), torch.empty(0)).shape if size is None else size
+
+    def function(model: Any, x: Any) -> Any:
+        out = torch.zeros(shape)
+        OUTGROWN[kind](x, out)
+        out.mul_(2)
+        return out + 1
+
+    check(function, torch.randn(3, 3))

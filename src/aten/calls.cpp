@@ -48,7 +48,9 @@ Registry& registry() {
 }
 
 Found open_plugin(const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Of a name without a folder dlopen() looks elsewhere.
+  const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return {nullptr, dlerror()};
   const auto table = reinterpret_cast<decltype(&npusim_aten_plugin)>(dlsym(library, "npusim_aten_plugin"));
   if (!table) return {nullptr, path + ": is no plugin: it has no function npusim_aten_plugin"};

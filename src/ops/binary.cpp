@@ -54,6 +54,13 @@ std::string refuse_mode(const OpCall& call) {
   return mode == "floor" || mode == "trunc" ? "" : "rounding_mode='" + mode + "' is not floor or trunc";
 }
 
+// As eager PyTorch does.
+std::string refuse_negative_power(const OpCall& call) {
+  const bool whole = !is_float(call.type("self").dtype) && !call.is_real("exponent");
+  return whole && call.number("exponent") < 0 ? "integers to a negative power are none: convert them to floats first"
+                                              : "";
+}
+
 // Without a rounding mode integers divide to reals.
 std::vector<TensorType> infer_divide_mode(const OpCall& call) {
   return call.is_none("rounding_mode") ? infer_real(call) : infer_pointwise(call);
@@ -123,6 +130,12 @@ constexpr auto xlogy_self = [](Ex y, const OpCall& c) { return x_log_y(scalar_at
 
 Ex wide(Ex x) { return x.builder->cast(x, Scalar::f64); }
 constexpr auto wide_power = [](Ex x, Ex y) { return pow(wide(x), wide(y)); };
+
+constexpr OpRecord power_record() {
+  OpRecord record = formula<power_scalar>("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor");
+  record.refuse = refuse_negative_power;
+  return record;
+}
 
 template <auto meaning>
 constexpr OpRecord division(std::string_view schema) {
@@ -194,7 +207,7 @@ constexpr OpRecord records[] = {
       return is_real(x) || is_real(y) ? fmod(x, y) : irem(x, y);
     }>("fmod.Scalar(Tensor self, Scalar other) -> Tensor", remainder_tolerance),
     formula<[](Ex x, Ex y) { return pow(x, y); }>("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
-    formula<power_scalar>("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
+    power_record(),
     in_memory(formula<[](Ex y, const OpCall& c) { return pow(scalar_attr(y, c, "self"), y); }>(
                   "pow.Scalar(Scalar self, Tensor exponent) -> Tensor"),
               Memory::row_major),

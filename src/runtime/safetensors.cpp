@@ -108,6 +108,8 @@ std::pair<TensorEntry, ByteRange> parse_entry(const std::string& name, const jso
   const json& dtype_text = field(info, "dtype", where);
   if (!dtype_text.is_string())
     fail(ErrorKind::bad_input, "{}: dtype: expected a string, found {}", where, json_found(dtype_text));
+  if (dtype_text.get_ref<const std::string&>().empty())
+    fail(ErrorKind::bad_input, "{}: dtype: expected a name, found an empty one", where);
   TensorEntry entry;
   entry.name = name;
   entry.tensor.type.shape = parse_shape(info, where);

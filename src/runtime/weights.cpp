@@ -1,6 +1,7 @@
 // Resolution of weight names and conversion to the dtype the program declares.
 #include "runtime/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -37,13 +38,36 @@ struct Rope {
   int64_t width = 0;  // rotated elements per head
 };
 
-// Nothing for scalings, which are not computed here, and for a config that does not tell.
-std::optional<Rope> read_rope(const nlohmann::json& config, const std::string& where) {
-  if (rope_type(config, where) != "default") return std::nullopt;
-  std::optional<double> theta = number_member(config, theta_range, where);
+// Whether there is more than one table, as of layers that look near and far, or one of a part of each head.
+bool has_other_tables(const nlohmann::json& config) {
+  const auto is_one = [](const nlohmann::json& value) { return value.is_number() && value.get<double>() == 1; };
+  const auto partial = [&](const nlohmann::json& in) {
+    const auto factor = in.find("partial_rotary_factor");
+    return factor != in.end() && !factor->is_null() && !is_one(*factor);
+  };
+  bool found = partial(config);
+  for (const auto& [name, value] : config.items())  // rope_local_base_freq, local_rope_theta
+    found = found ||
+            (name.find("local") != std::string::npos && name.find("rope") != std::string::npos && !value.is_null());
   for (const char* key : {"rope_parameters", "rope_scaling"})
-    if (const auto rope = config.find(key); !theta && rope != config.end() && rope->is_object())
-      theta = number_member(*rope, theta_range, where + ": " + key);
+    if (const auto rope = config.find(key); rope != config.end() && rope->is_object())
+      found = found || partial(*rope) ||
+              std::any_of(rope->begin(), rope->end(), [](const auto& v) { return v.is_object(); });
+  return found;
+}
+
+// Nothing for scalings and tables of layers, which are not computed here, and for a config that does not tell, or tells
+// two things.
+std::optional<Rope> read_rope(const nlohmann::json& config, const std::string& where) {
+  if (rope_type(config, where) != "default" || has_other_tables(config)) return std::nullopt;
+  std::optional<double> theta = number_member(config, theta_range, where);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const auto rope = config.find(key);
+    if (rope == config.end() || !rope->is_object()) continue;
+    const std::optional<double> other = number_member(*rope, theta_range, where + ": " + key);
+    if (theta && other && *theta != *other) return std::nullopt;
+    theta = theta ? theta : other;
+  }
   std::optional<double> width = number_member(config, head_range, where);
   const std::optional<double> hidden = number_member(config, hidden_range, where);
   const std::optional<double> heads = number_member(config, heads_range, where);
@@ -62,11 +86,12 @@ const TensorView* find_program_weight(const TensorSet& weights, const Buffer& bu
 }
 
 std::optional<HostTensor> rotary_frequencies(const TensorSet& weights, const Buffer& buffer) {
-  if (!buffer.fqn.ends_with("inv_freq") || buffer.type.shape.size() != 1) return std::nullopt;
+  const std::string_view name = std::string_view(buffer.fqn).substr(buffer.fqn.rfind('.') + 1);
+  if (name != "inv_freq" || buffer.type.shape.size() != 1) return std::nullopt;  // others are of some layers
   if (weights.from_memory) return std::nullopt;
   const auto path = std::filesystem::path(weights.path).parent_path() / "config.json";
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return std::nullopt;
   const std::optional<Rope> rope = read_rope(read_json_object(path.string()), path.string());
   if (!rope || rope->width != 2 * buffer.type.shape[0]) return std::nullopt;
   HostTensor tensor = make_tensor({DType::f32, buffer.type.shape});
@@ -87,8 +112,14 @@ LocatedWeight locate_weight(const TensorSet* weights, const Buffer& buffer, std:
   const TensorView* found = weights ? find_program_weight(*weights, buffer) : nullptr;
   if (!found) {
     if (weights) located.made = rotary_frequencies(*weights, buffer);
+    const bool rotary = buffer.fqn.ends_with("inv_freq") && weights && !weights->from_memory;
+    const char* why =
+        rotary ? ": rotary frequencies are computed where a config.json beside it has one rope_theta, unscaled, "
+                 "and head_dim; else add them to the file"
+               : "";
     if (!located.made)
-      problem("{} is not in {}", to_string(buffer.type), weights ? weights->path : "any weight file: none was given");
+      problem("{} is not in {}{}", to_string(buffer.type), weights ? weights->path : "any weight file: none was given",
+              why);
     return located;
   }
   if (found->type.shape != buffer.type.shape)

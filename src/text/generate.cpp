@@ -240,7 +240,7 @@ std::vector<int64_t> read_stop_tokens(const std::string& tokenizer_path) {
   check_path(tokenizer_path);
   const auto path = std::filesystem::path(tokenizer_path).parent_path() / "generation_config.json";
   std::error_code error;
-  if (tokenizer_path == "-" || !std::filesystem::is_regular_file(path, error)) return {};
+  if (tokenizer_path == "-" || !std::filesystem::exists(std::filesystem::symlink_status(path, error))) return {};
   const auto config = read_json_object(path.string());
   const auto found = config.find("eos_token_id");
   if (found == config.end() || found->is_null()) return {};

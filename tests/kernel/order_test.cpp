@@ -132,6 +132,9 @@ TEST(Order, HasOneForm) {
   EXPECT_THAT(problem([](Kernel& k) { k.stores[0].accumulate = true; }), HasSubstr("stored as it is"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.guards[0].offset = 1; }), HasSubstr("neighbouring"));
   EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.guards[0].coeffs[0] = 1; }), HasSubstr("neighbouring"));
+  EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.guards[0].coeffs.clear(); }), HasSubstr("neighbouring"));
+  EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.strides.clear(); }), HasSubstr("neighbouring"));
+  EXPECT_THAT(problem([](Kernel& k) { k.stores[0].access.guards[0].coeffs.pop_back(); }), HasSubstr("neighbouring"));
   EXPECT_EQ(problem([](Kernel& k) { k.stores[0].access.guards[0].offset = -1; }), "");
   EXPECT_THAT(problem([](Kernel& k) {
                 k.accesses[0].guards.push_back({{0, 1}, 0, 4, 0});

@@ -266,6 +266,17 @@ TEST(Outputs, W21RotaryBaseComesFromTheConfig) {
   EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e4})"), (std::vector<double>{1, 1 / 100.0F}));
   EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e6, "rope_scaling": {"rope_type": "yarn"}})"), none);
   EXPECT_EQ(frequencies(R"({"head_dim": 8, "rope_theta": 1e6})"), none);
+  // More than one table, or two answers.
+  for (const char* more :
+       {R"("rope_local_base_freq": 1e4)", R"("local_rope_theta": 1e4)", R"("partial_rotary_factor": 0.5)",
+        R"("rope_parameters": {"rope_theta": 500})", R"("rope_scaling": {"partial_rotary_factor": 0.25})",
+        R"("rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {}})"})
+    EXPECT_EQ(frequencies(fmt::format(R"({{"head_dim": 4, "rope_theta": 1e6, {}}})", more)), none) << more;
+  for (const char* more : {R"("partial_rotary_factor": 1.0)", R"("rope_parameters": {"rope_theta": 1e6})",
+                           R"("rope_local_base_freq": null)"})
+    EXPECT_EQ(frequencies(fmt::format(R"({{"head_dim": 4, "rope_theta": 1e6, {}}})", more)).size(), 2u) << more;
+  buffer.fqn = "model.rotary_emb.sliding_attention_inv_freq";
+  EXPECT_EQ(frequencies(R"({"head_dim": 4, "rope_theta": 1e6})"), none);
   std::filesystem::remove_all(folder);
 }
 

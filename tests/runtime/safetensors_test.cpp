@@ -208,6 +208,8 @@ TEST(Safetensors, MalformedTensors) {
   EXPECT_EQ(tensor_error(R"("dtype":"U8","shape":[])"), "w.st: tensor \"a\": missing \"data_offsets\"");
   EXPECT_EQ(tensor_error(R"("dtype":8,"shape":[],"data_offsets":[0,1])"),
             "w.st: tensor \"a\": dtype: expected a string, found 8");
+  EXPECT_EQ(tensor_error(R"("dtype":"","shape":[],"data_offsets":[0,4])"),
+            "w.st: tensor \"a\": dtype: expected a name, found an empty one");
   EXPECT_EQ(tensor_error(R"("dtype":"U8","shape":"3","data_offsets":[0,1])"),
             "w.st: tensor \"a\": shape: expected an array, found string");
   for (const char* extent : {"-1", "1.5", "null", "18446744073709551615", "9223372036854775808", "1e3", "\"1\""}) {

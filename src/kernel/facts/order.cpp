@@ -6,8 +6,10 @@
 namespace npusim {
 namespace {
 
-// The guard lets through neighbouring places of the row, and depends on nothing else.
+// The guard lets through neighbouring places of the row, and depends on nothing else. A kernel that is not sound may have
+// any number of coefficients and strides.
 bool is_places(const Guard& guard, const Access& to) {
+  if (guard.coeffs.empty() || to.strides.empty()) return false;
   return guard.offset <= 0 && guard.limit >= 0 && guard.coeffs.back() == 1 && to.strides.back() == 0 &&
          std::all_of(guard.coeffs.begin(), guard.coeffs.end() - 1, [](int64_t c) { return c == 0; });
 }
