@@ -88,6 +88,26 @@ def parts_of(module: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
     return [part for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
+def without_failed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program without calls that raised an error, which forward() caught: the tracer leaves them where they were."""
+    if not any(_has_failed(node) for part in parts_of(program.graph_module) for node in part.graph.nodes):
+        return program
+    module = copied(program.graph_module)
+    for part in parts_of(module):
+        for node in [node for node in part.graph.nodes if _has_failed(node)]:
+            part.graph.erase_node(node)
+    module.recompile()
+    return rebuilt(program, module)
+
+
+def _has_failed(node: torch.fx.Node) -> bool:
+    """Whether a call that would give something has given nothing."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or node.users or op._schema.is_mutable or not op._schema.returns:
+        return False
+    return node.meta.get("val") is None
+
+
 def without_unread(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program without constants that only such calls read whose results nobody reads, and without these calls."""
     needed = find_needed(program.graph, [node for node in program.graph.nodes if str(node.target) in CONDITIONS])
@@ -171,7 +191,10 @@ def _is_spelled(node: torch.fx.Node) -> bool:
     """Whether it copies what has another shape or dtype: PyTorch takes the source itself for a weight that such a call changes.
     Or whether it writes a diagonal, which PyTorch takes for memory: it does not follow that where it is a view's. Or updates
     running statistics that its schema does not say it writes. Or addresses memory under a name whose strides PyTorch drops. Or
-    has windows, or addresses the memory of a view, and something is written through that."""
+    has windows, or addresses the memory of a view, and something is written through that. Or makes a number of an element whose
+    place values decide, which PyTorch cannot take apart."""
+    if node.target == ATEN.item.default:
+        return not isinstance(innermost(node.args[0].meta["val"]).storage_offset(), int)
     if node.target == ATEN.unfold.default:
         return is_written(node)
     if node.target == ATEN.as_strided.default:
@@ -316,7 +339,12 @@ def _unfold(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         node.target, node.args, node.kwargs = ATEN.as_strided.default, (x, *places), {}
 
 
+def _copy_element(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    node.args = (call(graph, ATEN.clone.default, node.args[0]),)
+
+
 SPELLED = {
+    ATEN.item.default: _copy_element,
     **dict.fromkeys(RESHAPE_ALIAS, as_strided),
     ATEN.as_strided.default: _address,
     ATEN.unfold.default: _unfold,

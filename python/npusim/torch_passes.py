@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .torch_aliases import copied
+from .torch_aliases import copied, without_failed
 from .torch_bins import settle_bins
 from .torch_branches import Asked
 from .torch_checks import hold_assertions
@@ -36,6 +36,7 @@ def prepared(
 ) -> tuple[torch.export.ExportedProgram, torch.fx.Graph, list[str]]:
     """The program with what its passes make of it, the graph to be written, and the sizes and branches that it is made for.
     branches: who asks what the graph asserts, where branches are those of the example."""
+    program = without_failed(program)
     refuse_by_line(program)
     for traced in TRACED:
         program = traced(program)

@@ -556,3 +556,36 @@ def test_advice_that_has_been_taken():
     with pytest.raises(npusim.UnsupportedError) as found:
         npusim.export(Calls(lambda x: x.unsqueeze_(0) + 1), (torch.ones(3),), strict=True)
     assert "strict=True" not in str(found.value)
+
+
+def padded(x):
+    try:
+        y = nn.functional.pad(x, (8, 8), mode="reflect")
+    except RuntimeError:
+        y = nn.functional.pad(x, (8, 8))
+    return y * 2
+
+
+def by_a_product(x):
+    try:
+        return x @ x
+    except RuntimeError:
+        return x @ x.t()
+
+
+@pytest.mark.parametrize("function", [padded, by_a_product])
+def test_errors_that_forward_catches(function):
+    x = torch.randn(3, 5)
+    found = npusim.Session(npusim.compile(Calls(function), (x,), dtype="float32")).run(x)["output"]
+    assert np.allclose(found, function(x), atol=1e-5)
+
+
+def test_numbers_of_elements_whose_place_values_decide():
+    def picked(h, x):
+        return x * h[x.argmax().item()].item() + h[x.argmin()].item()
+
+    for h in (torch.randint(0, 5, (5,)), torch.randn(5)):
+        session = npusim.Session(npusim.compile(Calls(picked), (h, torch.randn(5)), dtype="float32"))
+        for _ in range(3):
+            x = torch.randn(5)
+            assert np.allclose(session.run(h, x)["output"], picked(h, x), atol=1e-5)
