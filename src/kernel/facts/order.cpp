@@ -6,8 +6,8 @@
 namespace npusim {
 namespace {
 
-// The guard lets through neighbouring places of the row, and depends on nothing else. A kernel that is not sound may have
-// any number of coefficients and strides.
+// The guard lets through neighbouring places of the row, and depends on nothing else. A kernel that is not sound may
+// have any number of coefficients and strides.
 bool is_places(const Guard& guard, const Access& to) {
   if (guard.coeffs.empty() || to.strides.empty()) return false;
   return guard.offset <= 0 && guard.limit >= 0 && guard.coeffs.back() == 1 && to.strides.back() == 0 &&
