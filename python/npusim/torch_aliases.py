@@ -66,14 +66,14 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.layout is not torch.strided:
         return True
     (first, end), (other_first, other_end) = _bytes_of(a), _bytes_of(b)
-    return first < other_end and other_first < end
+    return max(first, other_first) < min(end, other_end)
 
 
 def _bytes_of(value: torch.Tensor) -> tuple[int, int]:
     """Of its memory the first that it shows, and the one behind the last."""
     first = value.storage_offset() * value.itemsize
     last = sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride(), strict=True))
-    return first, first + (last + 1) * value.itemsize if value.numel() else first
+    return first, first + ((last + 1) * value.itemsize if value.numel() else 0)
 
 
 def place_of(value: torch.Tensor) -> tuple[Any, ...]:

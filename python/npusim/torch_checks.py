@@ -97,7 +97,7 @@ def hold(graph: torch.fx.Graph, checks: list[tuple[str, torch.fx.Node]]) -> None
     output = next(node for node in graph.nodes if node.op == "output")
     whole = [i for i, value in enumerate(output.args[0]) if is_tensor(value) and value.meta["val"].numel()]
     if not whole:
-        what = "is asked of values, and no output has elements to which a run's answer could be tied: expected an example of others"
+        what = "is asked of values, and no output has elements that a run's answer could be tied to: expected another example"
         raise UnsupportedError([Problem(name, what) for name, _ in checks])
     at = whole[0]
     held = checks[0][1]

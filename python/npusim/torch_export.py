@@ -381,9 +381,9 @@ class _Writer:
                 value = weight_of(self.program, spec)
                 owners.setdefault(memory_of(value), []).append((node, spec.target, value))
         for group in owners.values():
-            for node, target, value in group if len(group) > 1 else ():
+            for node, target, value in (one for one in group if one[0].name in changed):
                 others = [name for other, name, held in group if other is not node and overlap(value, held)]
-                if node.name in changed and others:
+                if others:
                     what = f"is changed in place and shares memory with {', '.join(map(repr, others))}"
                     self.problems.append(Problem(f"weight '{target}'", f"{what}: expected memory of its own, as clone() gives"))
 

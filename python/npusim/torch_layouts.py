@@ -66,9 +66,9 @@ def _outs(node: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.Tensor, torch.
     """What a call is given as `out`, each with what it is then and what the call would give without it, if that is known."""
     if not isinstance(node.target, torch._ops.OpOverload) or not any(arg.is_out for arg in node.target._schema.arguments):
         return []
-    values = tree_leaves(node.meta.get("val"))
-    found = _found(node) or [None] * len(values)
-    triples = zip(_written(node), values, found, strict=True)
+    values, found = tree_leaves(node.meta.get("val")), _found(node)
+    found = found if len(found) == len(values) else [None] * len(values)
+    triples = zip(_written(node), values, found)  # of lists that are written nothing is known
     return [triple for triple in triples if isinstance(triple[0], torch.fx.Node) and isinstance(triple[1], torch.Tensor)]
 
 

@@ -105,7 +105,9 @@ def _ends_in_pytorch(frames: traceback.StackSummary) -> bool:
 
 def _is_inside(frames: traceback.StackSummary) -> bool:
     """Whether it is raised within a transformation of torch.func."""
-    return any(Path(frame.filename).name in ("eager_transforms.py", "vmap.py", "predispatch.py") for frame in frames)
+    folder = Path(torch.__file__).parent / "_functorch"
+    files = {folder / name for name in ("eager_transforms.py", "vmap.py", "predispatch.py")}
+    return any(Path(frame.filename) in files for frame in frames)
 
 
 def _what(error: BaseException) -> str:

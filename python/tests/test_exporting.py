@@ -496,6 +496,7 @@ def test_a_write_that_another_argument_shows(function):
     expected = function(t[:3].clone(), t[3:].clone())
     assert np.allclose(session.run(t[:3].clone(), t[3:].clone())["output_1"], expected[1])
     npusim.export(Calls(lambda x, y: x + y), (t, t))  # nothing is written
+    npusim.export(Calls(lambda x, y: (x.mul_(2), y.sum())), (t, t[2:2]))  # nothing is shown
 
 
 def test_a_write_that_a_weight_shows():

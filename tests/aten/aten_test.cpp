@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 
 #include "backends/toy/device.h"
@@ -311,6 +313,16 @@ TEST_F(Aten, WithoutAPlugin) {
   EXPECT_EQ(aten_plugin().description, "the fake");
   unsetenv("NPUSIM_ATEN");
   EXPECT_THAT(why(""), HasSubstr("libnpusim_aten.so does not exist"));
+  // A name without a folder is one of the folder that is worked in.
+  const auto before = std::filesystem::current_path();
+  const auto folder = std::filesystem::temp_directory_path() / ("npusim_aten_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink(FAKE_PLUGIN, folder / "here.so");
+  std::filesystem::current_path(folder);
+  use_aten_plugin("here.so");
+  EXPECT_EQ(aten_plugin().description, "the fake");
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
   // What is open stays so.
   use_aten_plugin(FAKE_PLUGIN);
   Session session(program, {.weights = weights()});

@@ -81,6 +81,17 @@ TEST(Refusals, TrainingIsRefusedByName) {
               HasSubstr("use_input_stats=false"));
 }
 
+TEST(Refusals, IntegersToANegativePowerAreRefused) {
+  const std::string name = "aten.pow.Tensor_Scalar";
+  for (const DType dtype : {DType::i64, DType::i32, DType::u8, DType::boolean}) {
+    const HostTensor x = make_tensor({dtype, {3}});
+    EXPECT_THAT(problem(name, {x}, {{"exponent", int64_t{-1}}}), HasSubstr("integers to a negative power"));
+    EXPECT_EQ(problem(name, {x}, {{"exponent", -1.0}}), "");
+    EXPECT_EQ(problem(name, {x}, {{"exponent", int64_t{2}}}), "");
+  }
+  EXPECT_EQ(problem(name, {counting({3})}, {{"exponent", int64_t{-1}}}), "");
+}
+
 // Whether an operator can be compiled depends on its attributes.
 TEST(Refusals, AttributesWithoutAMeaningAreNamed) {
   const HostTensor x = counting({2, 3});

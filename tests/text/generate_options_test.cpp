@@ -1,10 +1,14 @@
 // What may be asked of generation, and what asking for it means.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "npusim/error.h"
+#include "npusim/text.h"
 #include "text/sample.h"
 
 namespace npusim {
@@ -48,6 +52,23 @@ TEST(GenerateOptions, AskingForAWayOfSamplingIsAskingToSample) {
   EXPECT_EQ(temperature({.temperature = 0.7}), 0.7);
   EXPECT_EQ(sampling_of({}).top_p, 1);
   EXPECT_EQ(sampling_of({.seed = UINT64_MAX}).seed, UINT64_MAX);
+}
+
+// A file beside the tokenizer may be missing; one that is there and cannot be read is told.
+TEST(GenerateOptions, StopTokensThatCannotBeRead) {
+  const auto folder = std::filesystem::temp_directory_path() / ("npusim_stop_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const auto file = folder / "generation_config.json";
+  const auto stop = [&] { return read_stop_tokens((folder / "tokenizer.json").string()); };
+  EXPECT_EQ(stop(), std::vector<int64_t>{});
+  std::ofstream(file) << R"({"eos_token_id": [3, 5]})";
+  EXPECT_EQ(stop(), (std::vector<int64_t>{3, 5}));
+  for (const std::string target : {"nothing", "generation_config.json", "."}) {
+    std::filesystem::remove(file);
+    std::filesystem::create_symlink(target, file);
+    EXPECT_THROW(stop(), Error) << target;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

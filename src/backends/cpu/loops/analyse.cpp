@@ -221,6 +221,7 @@ void mark_gelus(const Kernel& k, Analysis& a) {
   }
 }
 
+// 1 + erf(y), in any order.
 void mark_shares(const Kernel& k, Analysis& a) {
   a.shares.assign(k.exprs.size(), -1);
   for (size_t i = 0; i < k.exprs.size(); ++i) {

@@ -530,25 +530,11 @@ void singles(const TileCall& c) {
 #endif
 
 // Where products are exact with sums a function of float, else that of double beside it.
-TileFn find_tan() {
+TileFn find_float(ExprOp op) {
 #if HWY_NATIVE_FMA
-  return singles<SingleTan>;
+  return op == ExprOp::tan ? singles<SingleTan> : op == ExprOp::atan ? singles<SingleAtan> : singles<SingleErfc>;
 #else
-  return beside<Tan>;
-#endif
-}
-TileFn find_atan() {
-#if HWY_NATIVE_FMA
-  return singles<SingleAtan>;
-#else
-  return beside<Atan>;
-#endif
-}
-TileFn find_erfc() {
-#if HWY_NATIVE_FMA
-  return singles<SingleErfc>;
-#else
-  return beside<Erfc>;
+  return op == ExprOp::tan ? beside<Tan> : op == ExprOp::atan ? beside<Atan> : beside<Erfc>;
 #endif
 }
 
@@ -662,13 +648,13 @@ TileFn by_scalars(unsigned scalars) {
 TileFn find_rare(ExprOp op, unsigned scalars) {
   switch (op) {
     case ExprOp::tan:
-      return find_tan();
+    case ExprOp::atan:
+    case ExprOp::erfc:
+      return find_float(op);
     case ExprOp::asin:
       return unary<Asin>;
     case ExprOp::acos:
       return unary<Acos>;
-    case ExprOp::atan:
-      return find_atan();
     case ExprOp::sinh:
       return unary<Sinh>;
     case ExprOp::cosh:
@@ -679,8 +665,6 @@ TileFn find_rare(ExprOp op, unsigned scalars) {
       return unary<Acosh>;
     case ExprOp::atanh:
       return unary<Atanh>;
-    case ExprOp::erfc:
-      return find_erfc();
     case ExprOp::pow:
       return by_scalars<Pow>(scalars);
     case ExprOp::fmod:
