@@ -30,7 +30,7 @@ class SizedCall(Call):
     def __init__(self, op: torch._ops.OpOverload, size: int, dtype: torch.dtype) -> None:
         self.op, self.size, self.dtype, self.kind = op, size, dtype, "normal"
         self.named: dict[str, Any] = {}
-        self.packet = op._schema.name.removeprefix("aten::").rstrip("_")
+        self.packet = op._schema.name.split("::")[1].rstrip("_")
         self.seed = 0
         self.shape = MATRIX[size]
         self.fixed = TABLE.get(self.packet, lambda call: {})(self)
@@ -493,6 +493,8 @@ def _table() -> dict[str, Callable]:
         "empty_permuted": _other(physical_layout=[1, 0]),
         "random": lambda call: {"from": 0, "to": 100},
         "_grouped_mm": lambda call: _unfit("bfloat16 on GPUs"),
+        "fourier": _fourier,
+        "fourier_signal": _fourier,
         **{name: _view_of for name in (*view, "expand", "as_strided", "as_strided_copy", "_reshape_alias", "transpose", "t")},
         **{name: _view_of for name in ("empty_strided", "new_empty_strided")},
         "as_strided_scatter": lambda call: _view_of(call) | {"src": call.made(call.shape[::-1])},
@@ -513,6 +515,14 @@ def _table() -> dict[str, Callable]:
         table[name] = _resize(2)
     table["upsample_trilinear3d"] = _resize(3)
     return table
+
+
+def _fourier(call):
+    rows, size = ((4, 240), (64, 1024), (2048, 1000))[call.size]
+    if call.packet == "fourier":  # of real rows
+        return {"re": call.made((rows, size)), "im": None, "dim": 1, "inverse": False, "bins": size // 2 + 1, "scale": 1.0}
+    half = (rows, size // 2 + 1)
+    return {"re": call.made(half), "im": call.made(half), "dim": 1, "size": size, "scale": 1.0}
 
 
 def _unfit(why):

@@ -27,6 +27,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is there: th
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import npusim
+import npusim.torch_fourier  # whose operators PyTorch then knows
 import torch
 from calls import SIZES, SizedCall, Unfit, call_of
 from record import machine, table, today
@@ -161,8 +162,8 @@ def alone(turns_file: Path | None) -> Iterator[None]:
 @torch.inference_mode()
 def measure(name: str, row: dict, args: argparse.Namespace, seconds: float) -> None:
     size, threads, device = row["size"], row["threads"], args.device
-    packet, overload = name.split(".")[1:]
-    op = getattr(getattr(torch.ops.aten, packet), overload)
+    space, packet, overload = name.split(".")
+    op = getattr(getattr(getattr(torch.ops, space), packet), overload)
     torch.set_num_threads(threads)
     call, results = call_of(op, SIZES.index(size))
     ir, given = call.ir(results)
@@ -204,7 +205,7 @@ def markdown(record: dict, above: float) -> str:
 
 
 def rows_of(args: argparse.Namespace) -> list[dict]:
-    names = [op.name for op in npusim.ops() if op.name.startswith("aten.") and args.only.search(op.name)]
+    names = [op.name for op in npusim.ops() if op.name.startswith(("aten.", "npusim.")) and args.only.search(op.name)]
     names = [name for name in names if not EXCLUDED.search(name)][args.part or 0 :: args.jobs]
     rows, end = [], time.perf_counter() + args.budget
     for name in names:
@@ -221,7 +222,7 @@ def rows_of(args: argparse.Namespace) -> list[dict]:
                     row["why"] = (str(error).splitlines() or [type(error).__name__])[0]
     for row in [row for row in rows if row.get("ratio", 0) > SLOW]:  # a neighbour's work, or ours
         if time.perf_counter() < end:
-            measure("aten." + row["op"], row, args, 2 * args.seconds)
+            measure(row["op"] if row["op"].startswith("npusim.") else "aten." + row["op"], row, args, 2 * args.seconds)
     return rows
 
 

@@ -315,14 +315,10 @@ class Call:
             attrs["_tensor_list_sizes"] = sizes
         if masks:
             attrs["_tensor_list_none_masks"] = masks
-        name = f"aten.{self.packet_name()}"
         outputs = [tensor(f"y{i}" if len(results) > 1 else "y", one) for i, one in enumerate(results)]
-        nodes.append({"name": "y", "op_type": name, "inputs": taken, "outputs": outputs, "attrs": attrs})
+        nodes.append({"name": "y", "op_type": str(self.op), "inputs": taken, "outputs": outputs, "attrs": attrs})
         ends = [{**o, "producer_node": "y", "producer_output_idx": i} for i, o in enumerate(outputs)]
         return {"graph_inputs": inputs, "graph_outputs": ends, "weights": [], "nodes": nodes}, given
-
-    def packet_name(self):
-        return str(self.op).removeprefix("aten.")
 
     def __repr__(self):
         def text(arg):

@@ -26,7 +26,8 @@ std::string markdown(const nlohmann::json& report) {
     ++count;
   }
   std::string page = fmt::format(
-      "# Operators\n\nWhat can be compiled: {} overloads of ATen, by family, with the schemas that `compile` binds "
+      "# Operators\n\nWhat can be compiled: {} overloads of operators, by family, with the schemas that `compile` "
+      "binds "
       "arguments to. Made by\n`npusim ops --markdown`; others need the plugin "
       "([partitioning](partitioning.md#operators-without-a-kernel)).\n",
       count);

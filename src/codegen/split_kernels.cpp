@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 
@@ -43,8 +44,8 @@ void split_kernels(Graph& graph, const CodegenTarget& target) {
   std::unordered_map<std::string, std::vector<ValueId>> known;  // what inner steps write, by what they do and read
   for (Node& node : nodes) {
     const Unfused unfused = node.device == 0 ? target.in_parts(*node.kernel) : Unfused{};
-    // A contraction that is one kernel either way stays one; a kernel that orders rows does not.
-    if (unfused.steps.size() < (has_order(*node.kernel) ? 1 : 2)) {
+    // A contraction that is one kernel either way stays one; a kernel that orders or transforms rows does not.
+    if (unfused.steps.size() < (has_order(*node.kernel) || has_fourier(*node.kernel) ? 1 : 2)) {
       add_node(graph, std::move(node));
       continue;
     }

@@ -103,6 +103,8 @@ class Bisector {
     if (!folder.empty()) check_folder(folder);
     Bisection found;
     const auto program = compile_json(ir_, options_);
+    if (options_.plan.given() || !options_.force_cpu.empty())
+      on_cpu_ = parse_json_object(partition_plan(*program), "plan")["methods"]["main"]["cpu"];
     found.tolerance = tolerance.value_or(usual_tolerance(*program));
     for (const TensorInfo& input : method_inputs(*program, "main"))
       if (input.role == "generator")
@@ -148,7 +150,15 @@ class Bisector {
     return names;
   }
 
-  std::shared_ptr<const Program> compile_json(const Json& ir, const CompileOptions& options) const {
+  std::shared_ptr<const Program> compile_json(const Json& ir, CompileOptions options) const {
+    if (on_cpu_) {  // what the whole was told says of a part what it says of its nodes
+      Json plan = {{"methods", {{"main", {{"cpu", Json::object()}}}}}};
+      for (const Json& node : ir["nodes"])
+        if (const auto reason = on_cpu_->find(node["name"]); reason != on_cpu_->end())
+          plan["methods"]["main"]["cpu"][node["name"].get<std::string>()] = *reason;
+      options.force_cpu.clear();
+      options.plan = {"plan", plan.dump()};
+    }
     return compile_for(target_, {{"main", where_, ir.dump()}}, options).program;
   }
 
@@ -338,6 +348,7 @@ class Bisector {
   std::shared_ptr<const TensorSet> weights_;
   std::vector<std::shared_ptr<Backend>> devices_;  // none: those of the build
   Json ir_;
+  std::optional<Json> on_cpu_;  // where the caller says which nodes the CPU runs: these, and why
   std::vector<std::string> names_of_inputs_;
   Values values_;  // what the reference computes
 };

@@ -289,6 +289,10 @@ Ex KernelBuilder::scan(Reduction reduction, Ex x) {
   return add(e);
 }
 
+Ex KernelBuilder::fourier(ExprOp part, Ex re, Ex im) {
+  return add({.op = part, .type = re.type(), .in = {re.id, im.id, -1}});
+}
+
 Ex KernelBuilder::order(Ex x, bool descending) {
   Expr e{.op = ExprOp::order, .type = Scalar::i64, .reduction = descending ? Reduction::max : Reduction::min};
   e.in[0] = x.id;

@@ -80,6 +80,7 @@ class KernelBuilder {
   Ex single(Ex x);  // an f32 that is a float32 in the reference's double precision too
   Ex reduce(Reduction reduction, Ex x);
   Ex scan(Reduction reduction, Ex x);
+  Ex fourier(ExprOp part, Ex re, Ex im);  // of what was loaded, to be stored (kernel/facts/fourier.h)
   Ex order(Ex x, bool descending);  // of what was loaded, to be stored, in a kernel of its own (kernel/facts/order.h)
 
   // The contraction's leaf. Coordinates run over space ++ reduce (dim(d) for d >= rank of the space names a reduced

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 #include "kernel/facts/range.h"
@@ -222,6 +223,8 @@ struct Checker {
     if (const std::string problem = beyond_limits(k); !problem.empty()) return add("{}", problem);
     if (has_order(k))
       if (const std::string problem = order_problem(k); !problem.empty()) return add("{}", problem);
+    if (has_fourier(k))
+      if (const std::string problem = fourier_problem(k); !problem.empty()) return add("{}", problem);
     for (const Store& s : k.stores) {
       if (s.expr < 0 || static_cast<size_t>(s.expr) >= k.exprs.size())
         add("store of no expression e{}", s.expr);

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <numbers>
 #include <optional>
 
 #include "base/error.h"
 #include "base/threads.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/index_form.h"
 #include "kernel/facts/key_count.h"
 #include "kernel/facts/memory.h"
@@ -77,6 +80,7 @@ class Evaluator {
         carry_(kernel.exprs.size()) {
     for (int stage : depends_.stage) last_stage_ = std::max(last_stage_, stage);
     if (has_order(k_)) order_ = order_form(k_);
+    if (has_fourier(k_)) fourier_ = fourier_form(k_);
     for (const Store& s : k_.stores) store_varies_.push_back((dims_of(s.access, depends_) & row_) != 0);
     if (k_.contraction && k_.contraction->kind != ContractionKind::attention)
       for (const Access* access : {&k_.contraction->a, &k_.contraction->b})
@@ -96,7 +100,7 @@ class Evaluator {
     int64_t left = begin;
     for (size_t d = outer; begin < end && d-- > 0; left /= k_.space[d]) index[d] = left % k_.space[d];
     for (int64_t at = begin; at < end; ++at, advance(index, k_.space, 0, outer))
-      order_ ? ordered_row(index) : row(index, outer);
+      order_ ? ordered_row(index) : fourier_ ? transformed_row(index) : row(index, outer);
   }
 
   // The expression's value at a point of a kernel without a row.
@@ -127,6 +131,59 @@ class Evaluator {
       write(k_.stores[0], index);
     }
     along = 0;
+  }
+
+  void transformed_row(Index& index) {
+    using Complex = std::complex<double>;
+    const FourierForm& f = *fourier_;
+    int64_t& along = index.back();
+    std::vector<Complex> z(static_cast<size_t>(f.length));
+    for (along = 0; along < f.length; ++along)
+      z[static_cast<size_t>(along)] = {read(*f.re.access, index, Scalar::f64).f,
+                                       f.im ? read(*f.im->access, index, Scalar::f64).f : 0};
+    std::vector<Complex> found = transform(f.signal ? whole_spectrum(std::move(z)) : std::move(z));
+    for (along = 0; along < f.length; ++along) {
+      const Complex bin = found[static_cast<size_t>(along)];
+      const bool real = !f.im && (along == 0 || 2 * along == f.length);
+      const double parts[] = {bin.real(), real ? 0 : bin.imag()};
+      for (const Store& s : k_.stores)
+        for (const size_t part : {0, 1})
+          if (f.parts[part] && f.parts[part]->to.access == &s.access) {
+            values_[static_cast<size_t>(s.expr)] = {parts[part] * f.parts[part]->scale, 0};
+            write(s, index);
+          }
+    }
+    along = 0;
+  }
+
+  // The conjugate of all that the first half is a half of: its transform is the signal.
+  static std::vector<std::complex<double>> whole_spectrum(std::vector<std::complex<double>> z) {
+    const size_t size = z.size();
+    for (size_t k = 0; 2 * k <= size && k < size; ++k) {
+      if (k == 0 || 2 * k == size) z[k] = z[k].real();
+      z[(size - k) % size] = z[k];
+      z[k] = std::conj(z[k]);
+    }
+    return z;
+  }
+
+  // Cooley and Tukey, by the smallest factor; a prime length by its definition.
+  static std::vector<std::complex<double>> transform(std::vector<std::complex<double>> z) {
+    const size_t size = z.size();
+    size_t factor = 2;
+    while (factor * factor <= size && size % factor != 0) ++factor;
+    if (size < 2) return z;
+    if (size % factor != 0) factor = size;
+    const size_t rest = size / factor;
+    std::vector<std::complex<double>> turns(size), found(size), part(rest);
+    for (size_t k = 0; k < size; ++k)
+      turns[k] = std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(size));
+    for (size_t first = 0; first < factor; ++first) {
+      for (size_t i = 0; i < rest; ++i) part[i] = z[first + factor * i];
+      part = transform(std::move(part));
+      for (size_t k = 0; k < size; ++k) found[k] += part[k % rest] * turns[first * k % size];
+    }
+    return found;
   }
 
   void row(Index& index, size_t outer) {
@@ -335,10 +392,11 @@ class Evaluator {
   Dependence depends_;
   DimSet row_;
   int last_stage_ = 0;
-  std::optional<OrderForm> order_;  // of a kernel that orders rows
-  std::vector<bool> store_varies_;  // along the row
-  std::vector<Number> carry_;       // scans
-  std::vector<Summed> summed_;      // the two operands of a product
+  std::optional<OrderForm> order_;      // of a kernel that orders rows
+  std::optional<FourierForm> fourier_;  // of one that transforms them
+  std::vector<bool> store_varies_;      // along the row
+  std::vector<Number> carry_;           // scans
+  std::vector<Summed> summed_;          // the two operands of a product
   std::unique_ptr<const Kernel> score_kernel_, key_count_;
   std::unique_ptr<Evaluator> score_, counter_;
   std::optional<Index> query_;  // the query whose softmax weights are at hand

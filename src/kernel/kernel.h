@@ -9,6 +9,7 @@
 // expression `contraction`; the expressions around it are the epilogue.
 //
 // Or a kernel orders its rows: it loads a row, says which of its elements comes first, second, …, and stores that.
+// Or it transforms its rows: a Fourier transform and nothing else.
 //
 // Or a kernel is one call: an operator that only a plugin can do, of which nothing is known but what it takes and
 // gives.
@@ -95,8 +96,12 @@ enum class ExprOp : uint8_t {
   scan,      // inclusive, along the last dimension (row_dims == 1), with `reduction`; with integer 1: log Σ exp
   order,     // at place j of the row: which of its elements is the j-th, i64; see order_form() (kernel/facts/order.h)
   require,   // of booleans: the operand; traps where it is false. `integer` is the Requirement
+  // Fourier transforms along the row, of complex numbers in[0] + i·in[1]; see fourier_form() (kernel/facts/fourier.h)
+  fourier_re,      // at place k of n: the real part of Σ z[j] e^(−2πi j k / n)
+  fourier_im,      // the imaginary part
+  fourier_signal,  // the real signal, times n, of which z[0] … z[n/2] are the first half of the spectrum
 };
-inline constexpr int expr_op_count = static_cast<int>(ExprOp::require) + 1;
+inline constexpr int expr_op_count = static_cast<int>(ExprOp::fourier_signal) + 1;
 
 // What does not hold where a `require` traps.
 enum class Requirement : uint8_t { probability, weights, deviation, lengths, assertion };

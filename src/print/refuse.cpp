@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/facts/depend.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
 #include "print/writer.h"
 
@@ -36,6 +37,7 @@ constexpr std::string_view scalar_names[] = {"booleans", "integers", "float32", 
 std::optional<std::string> cannot_print(const Kernel& k, const Dialect& d, const Schedule& schedule) {
   if (k.contraction) return "it holds a contraction, which is printed as unfuse() spells it out";
   if (has_order(k)) return "it orders rows, which is printed as unfuse() spells it out";
+  if (has_fourier(k)) return "it transforms rows, which is printed as unfuse() spells it out";
   for (size_t i = 0; i < k.args.size(); ++i)
     if (d.elements[static_cast<size_t>(k.args[i].dtype)].type.empty())
       return fmt::format("{} has no type for {} (argument %{})", d.name, dtype_name(k.args[i].dtype), i);

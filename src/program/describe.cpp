@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "kernel/facts/fourier.h"
 #include "npusim/message.h"
 #include "program/program.h"
 #include "program/work.h"
@@ -104,6 +105,7 @@ std::string arguments_text(const Kernel& kernel) {
 
 std::string kind_text(const Kernel& kernel) {
   if (kernel.call) return "call";
+  if (has_fourier(kernel)) return "transform";
   if (!kernel.contraction) return kernel.row_dims > 0 ? "rows" : "elementwise";
   switch (kernel.contraction->kind) {
     case ContractionKind::matmul:

@@ -26,6 +26,22 @@ Bisection bisect_model(const Faulty& target, const MethodSource& source, std::sh
                     std::move(weights), tolerance, output);
 }
 
+// What the CPU was told to do of the whole it does of each part, which has not all of those operators and nodes.
+TEST(Bisect, PartsKeepWhatTheCpuDoes) {
+  const MethodSource source{"main", digits + "ir.json", {}};
+  CompileOptions forced;
+  forced.dtype = "float32";
+  forced.force_cpu = {"relu"};
+  CompileOptions planned = forced;
+  planned.force_cpu.clear();
+  planned.plan = {"", partition_plan(*compile({source}, forced).program)};
+  for (const CompileOptions& options : {forced, planned}) {
+    const Bisection found = bisect(source, options, random_inputs(*compile({source}, options).program),
+                                   open_tensors(digits + "model.safetensors"), 1e-4, {});
+    EXPECT_EQ(found.culprit, -1) << describe_bisection(found, false);
+  }
+}
+
 TEST(Bisect, FindsAFusionThatIsWrong) {
   const Faulty target(drop_bound);
   const std::string output = testing::TempDir() + "bisect_fusion";

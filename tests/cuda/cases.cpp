@@ -1,6 +1,7 @@
 // The GPU alone, beside the CPU, which runs kernel IR in the same program, and as two devices of one program.
 #include "conformance/devices.h"
 #include "cuda/gpu.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 
@@ -77,7 +78,7 @@ Program for_cpu_and_gpu(const Program& program) {
                                [](const Kernel& kernel, size_t step) {
                                  const bool attention =
                                      kernel.contraction && kernel.contraction->kind == ContractionKind::attention;
-                                 return step % 2 == 1 && !attention && !has_order(kernel) &&
+                                 return step % 2 == 1 && !attention && !has_order(kernel) && !has_fourier(kernel) &&
                                         gpu_target().refuse(kernel).empty();
                                }),
                  1, 1);

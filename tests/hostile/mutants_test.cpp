@@ -96,7 +96,7 @@ std::string program_mutant(Random& random, std::string& what) {
     Program variant = split_program();
     variant.variants = {static_cast<const Variant&>(variant)};
     made.push_back(serialize(variant));
-    for (const char* ir : {"transformer", "convolution", "mixed", "orders"})
+    for (const char* ir : {"transformer", "convolution", "mixed", "orders", "fourier"})
       for (const bool strict : {false, true}) {
         CompileOptions options;
         options.strict = strict;

@@ -28,9 +28,9 @@ OUT = os.path.join(HERE, "golden")
 
 
 def overload(op):
-    _, name, ov = op.split(".")
+    space, name, ov = op.split(".")
     try:
-        return getattr(getattr(torch.ops.aten, name), ov)
+        return getattr(getattr(getattr(torch.ops, space), name), ov)
     except AttributeError:
         return None
 
@@ -283,7 +283,7 @@ def main():
     if not a.what:
         for name in os.listdir(OUT):  # files of ops no longer in the tables
             stem = name.removesuffix(".safetensors").removesuffix(".json")
-            if stem.startswith("aten.") and stem not in written:
+            if stem.startswith(("aten.", "npusim.")) and stem not in written:
                 os.remove(os.path.join(OUT, name))
     size = sum(os.path.getsize(os.path.join(OUT, n)) for n in os.listdir(OUT))
     for key in ("failed", "empty") + (("refused", "no_f64", "far") if a.verbose else ()):

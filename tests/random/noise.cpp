@@ -69,7 +69,9 @@ CallTraits traits_of(const Lowering& lowering) {
       traits.fades = traits.fades || e.op == ExprOp::exp;
       if (!is_rounding(k, e)) continue;
       ++roundings;
-      if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
+      const bool transforms =
+          e.op == ExprOp::fourier_re || e.op == ExprOp::fourier_im || e.op == ExprOp::fourier_signal;
+      if (e.op != ExprOp::reduce && e.op != ExprOp::scan && !transforms) continue;
       traits.sums = true;
       traits.multiplies = traits.multiplies || e.reduction == Reduction::product;
       traits.terms = std::max(traits.terms, row);

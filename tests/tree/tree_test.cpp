@@ -95,7 +95,8 @@ const std::set<std::string> device_half_may_see = {"base", "kernel", "kernel/fac
 // The rooms of a backend, each of which sees those before it. Of the files beside them they see those that include no
 // room themselves.
 const std::map<std::string, std::vector<std::string>> rooms = {
-    {"cpu", {"order", "loops", "product", "window", "attention"}}, {"cuda", {"target", "target/stream", "helper"}}};
+    {"cpu", {"order", "fourier", "loops", "product", "window", "attention"}},
+    {"cuda", {"target", "target/stream", "helper"}}};
 
 std::set<std::string> backends() {
   std::set<std::string> names;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "backends/cpu/fourier/fourier.h"
 #include "backends/cpu/implementations.h"
 #include "backends/cpu/loops/loops.h"
 #include "backends/cpu/memory.h"
@@ -22,6 +23,7 @@
 #include "base/instruction_set.h"
 #include "base/machine_memory.h"
 #include "base/threads.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 
@@ -240,6 +242,7 @@ class CpuQueue : public Queue {
     std::vector<void*> args;
     for (const Binding& binding : bindings) args.push_back(binding.data);
     if (has_order(kernel)) return {{make_order_step(kernel, std::move(args), context.threads), {}}, alone};
+    if (has_fourier(kernel)) return {{make_fourier_step(kernel, std::move(args), context.threads), {}}, alone};
     if (auto step = make_distances_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
     if (auto step = make_wide_step(kernel, bindings, context)) return {{std::move(step), {}}, alone};
     if (auto step = make_window_step(kernel, bindings, team)) return {{std::move(step), {}}, false};

@@ -198,8 +198,13 @@ class CudaTarget : public CodegenTarget {
   const TargetConfig& config() const override { return config_; }
 
   std::string refuse(const Kernel& kernel) const override {
-    for (const BoundKernel& part : unfuse(kernel).steps)
-      if (auto reason = cannot_print(part.kernel, cuda_dialect)) return *reason;
+    for (const BoundKernel& part : unfuse(kernel).steps) {
+      if (part.kernel.contraction) {  // a transform's product
+        if (std::string reason = refuse(part.kernel); !reason.empty()) return reason;
+      } else if (auto reason = cannot_print(part.kernel, cuda_dialect)) {
+        return *reason;
+      }
+    }
     return {};
   }
   bool reads_as_it_lies(const Kernel& kernel) const override {

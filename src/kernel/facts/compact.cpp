@@ -36,7 +36,22 @@ void keep_dims(Kernel& k, const std::vector<size_t>& keep) {
   pick(k.space);
 }
 
-// A reduction or scan along a row of one element is that element: no other expression uses it any more. Its order is 0.
+bool is_along_row(const Expr& e) {
+  switch (e.op) {
+    case ExprOp::reduce:
+    case ExprOp::scan:
+    case ExprOp::order:
+    case ExprOp::fourier_re:
+    case ExprOp::fourier_im:
+    case ExprOp::fourier_signal:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// A reduction or scan along a row of one element is that element, and so is a transform: no other expression uses it
+// any more. Its order is 0.
 void drop_reductions(Kernel& k) {
   std::vector<int32_t> to(k.exprs.size());
   for (size_t i = 0; i < k.exprs.size(); ++i) {
@@ -44,9 +59,9 @@ void drop_reductions(Kernel& k) {
     rename_operands(e, to);
     to[i] = static_cast<int32_t>(i);
     if (e.op == ExprOp::order) e = {.op = ExprOp::constant, .type = Scalar::i64};
-    if (e.op != ExprOp::reduce && e.op != ExprOp::scan) continue;
-    to[i] = e.in[0];
-    e = {.op = ExprOp::cast, .type = e.type, .in = e.in};
+    if (!is_along_row(e)) continue;
+    to[i] = e.in[e.op == ExprOp::fourier_im];
+    e = {.op = ExprOp::cast, .type = e.type, .in = {to[i], -1, -1}};
   }
   for (Access& a : k.accesses) rename_terms(a, to);
   rename_stores(k, to);
@@ -59,10 +74,7 @@ std::vector<size_t> drop_unit_dims(Kernel& k) {
   for (size_t d = 0; d < k.space.size(); ++d)
     if (k.space[d] != 1) keep.push_back(d);
   if (keep.size() != k.space.size()) keep_dims(k, keep);
-  const auto along_row = [](const Expr& e) {
-    return e.op == ExprOp::reduce || e.op == ExprOp::scan || e.op == ExprOp::order;
-  };
-  if (k.row_dims == 0 && std::any_of(k.exprs.begin(), k.exprs.end(), along_row)) drop_reductions(k);
+  if (k.row_dims == 0 && std::any_of(k.exprs.begin(), k.exprs.end(), is_along_row)) drop_reductions(k);
   return keep;
 }
 

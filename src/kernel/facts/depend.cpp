@@ -52,6 +52,9 @@ Dependence dependence_of(const Kernel& k) {
         dims |= row;
         break;
       case ExprOp::order:
+      case ExprOp::fourier_re:
+      case ExprOp::fourier_im:
+      case ExprOp::fourier_signal:
         dims |= row;
         ++all.stage[i];
         break;

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "kernel/facts/depend.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/range.h"
 #include "kernel/facts/score_kernel.h"
 #include "kernel/facts/visit.h"
@@ -193,14 +194,38 @@ std::vector<std::string> store_conflicts(const Kernel& k) {
   return problems;
 }
 
+struct GuardedDim {
+  size_t dim;
+  int64_t count;  // of its indices, those from the first on that the guard lets through
+};
+
+// Where the only guard of an access is of one dimension that it does not depend on otherwise.
+std::optional<GuardedDim> guarded_dim(const Kernel& k, const Access& a) {
+  if (a.guards.size() != 1 || a.guards[0].offset != 0 || a.guards[0].stride == 0) return std::nullopt;
+  const Guard& guard = a.guards[0];
+  std::optional<GuardedDim> found;
+  for (size_t d = 0; d < k.space.size(); ++d) {
+    if (guard.coeffs[d] == 0) continue;
+    if (found || guard.coeffs[d] != 1 || a.strides[d] != 0) return std::nullopt;
+    found = {d, std::clamp<int64_t>(guard.limit, 0, k.space[d])};
+  }
+  return found;
+}
+
 std::vector<bool> filled_arguments(const Kernel& k) {
   std::vector<int64_t> reached(k.args.size(), 0);
   std::set<std::tuple<int, int64_t, std::vector<int64_t>>> counted;  // several stores may be of one element
   for (const Store& s : k.stores) {
     const Access& to = s.access;
-    if (s.accumulate || !to.guards.empty() || !to.terms.empty()) continue;
-    if (!counted.emplace(to.arg, to.offset, to.strides).second) continue;
+    if (s.accumulate || !to.terms.empty()) continue;
     int64_t points = 1;
+    std::vector<int64_t> strides = to.strides;
+    if (!to.guards.empty()) {  // of places in one dimension
+      const std::optional<GuardedDim> places = guarded_dim(k, to);
+      if (!places) continue;
+      points = places->count, strides[places->dim] = to.guards[0].stride;
+    }
+    if (!counted.emplace(to.arg, to.offset, strides).second) continue;
     for (size_t d = 0; d < k.space.size(); ++d)
       if (to.strides[d] != 0 || k.space[d] == 0) points *= k.space[d];
     reached[static_cast<size_t>(to.arg)] += points;
@@ -231,7 +256,7 @@ Sharing sharing_of(const Kernel& k) {
     return sharing;
   }
   sharing.reads = read_arguments(k);
-  if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate) return sharing;
+  if (k.contraction || k.stores.size() != 1 || k.stores[0].accumulate || has_fourier(k)) return sharing;
   const Access& to = k.stores[0].access;
   if (!to.guards.empty() || !to.terms.empty()) return sharing;
   const std::vector<bool> meets = colliding_dims(k, to);

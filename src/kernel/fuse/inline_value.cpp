@@ -1,6 +1,7 @@
 // A consumer's loads replaced by the producer's expression.
 #include <algorithm>
 
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 #include "kernel/facts/rename.h"
@@ -176,7 +177,7 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
   const int arg = find_arg(consumer, value, false);
   const int out_arg = find_arg(given_producer, value, true);
   if (arg < 0 || out_arg < 0 || given_producer.kernel.contraction || given_producer.kernel.call ||
-      consumer.kernel.call || has_order(given_producer.kernel))
+      consumer.kernel.call || has_order(given_producer.kernel) || has_fourier(given_producer.kernel))
     return std::nullopt;
   BoundKernel producer = given_producer;
   if (store_of(producer.kernel, out_arg) && is_copy(producer.kernel))
@@ -210,7 +211,9 @@ std::optional<BoundKernel> inline_value(const BoundKernel& consumer, const Bound
   if (!replace_loads(in)) return std::nullopt;
   order_args(out);
   simplify(out);
-  if (has_order(k) && !order_problem(k).empty()) return std::nullopt;  // it orders what is in memory
+  // What is ordered or transformed is in memory.
+  if ((has_order(k) && !order_problem(k).empty()) || (has_fourier(k) && !fourier_problem(k).empty()))
+    return std::nullopt;
   if (!beyond_limits(out.kernel).empty()) return std::nullopt;
   return out;
 }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "kernel/facts/compact.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/rename.h"
 #include "kernel/facts/visit.h"
 
@@ -89,8 +90,9 @@ int32_t add_expr(Kernel& kernel, const Expr& e) {
 bool may_split(const Kernel& kernel, size_t d) {
   const size_t rank = kernel.space.size();
   return d >= rank || d + static_cast<size_t>(kernel.row_dims) < rank ||
-         std::none_of(kernel.exprs.begin(), kernel.exprs.end(),
-                      [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; });
+         (std::none_of(kernel.exprs.begin(), kernel.exprs.end(),
+                       [](const Expr& e) { return e.op == ExprOp::scan || e.op == ExprOp::order; }) &&
+          !has_fourier(kernel));
 }
 
 void split_dim(Kernel& kernel, size_t d, int64_t inner) {

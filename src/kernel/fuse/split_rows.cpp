@@ -8,6 +8,8 @@
 
 #include "base/shape.h"
 #include "kernel/facts/depend.h"
+#include "kernel/facts/fourier.h"
+#include "kernel/facts/order.h"
 #include "kernel/facts/visit.h"
 #include "kernel/fuse/simplify.h"
 #include "kernel/scalar.h"
@@ -82,9 +84,7 @@ class RowSplitter {
     if (!plain ||
         std::any_of(outer_.args.begin(), outer_.args.end(), [](const KernelArg& a) { return a.updates >= 0; }))
       return false;
-    if (std::any_of(outer_.exprs.begin(), outer_.exprs.end(), [](const Expr& e) { return e.op == ExprOp::order; }) ||
-        live_expressions(outer_, true) != live_)
-      return false;
+    if (has_order(outer_) || has_fourier(outer_) || live_expressions(outer_, true) != live_) return false;
     const auto along = [&](const Store& s) { return stores_along(s); };
     const auto count = std::count_if(outer_.stores.begin(), outer_.stores.end(), along);
     return count == 0 || static_cast<size_t>(count) == outer_.stores.size();

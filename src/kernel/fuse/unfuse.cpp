@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "base/shape.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/key_count.h"
 #include "kernel/facts/order.h"
 #include "kernel/facts/rename.h"
 #include "kernel/facts/score_kernel.h"
+#include "kernel/fuse/fourier_steps.h"
 #include "kernel/fuse/merge_runs.h"
 #include "kernel/fuse/select_digits.h"
 #include "kernel/fuse/simplify.h"
@@ -62,6 +64,7 @@ class Unfuser {
 
   Unfused run() {
     if (has_order(outer_)) return order_steps();
+    if (has_fourier(outer_)) return fourier_steps(outer_);
     if (!outer_.contraction) {
       step(bound(outer_));
     } else if (outer_.contraction->kind == ContractionKind::attention) {

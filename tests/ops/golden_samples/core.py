@@ -132,9 +132,10 @@ def _dsafe(a):
 
 def S(op, *args, name=None, need=True, f64=True, **kwargs):
     """Add a sample. op: 'add.Tensor' ('.default' may be left out). need=False: ATen may refuse it."""
-    if "." not in op:
+    if "." not in op.removeprefix("npusim."):
         op += ".default"
-    op = "aten." + op
+    if not op.startswith("npusim."):
+        op = "aten." + op
     if name is None:
         name = " ".join([_dsafe(a) for a in args] + [f"{k}={_dsafe(v)}" for k, v in kwargs.items()]) or "plain"
         name = name.replace("/", "div")

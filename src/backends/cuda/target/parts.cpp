@@ -12,6 +12,7 @@
 #include "backends/cuda/target/scan.h"
 #include "backends/cuda/target/text.h"
 #include "backends/cuda/target/tile.h"
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/memory.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/split_attention.h"
@@ -176,9 +177,23 @@ Unfused parts_of_rows(const Kernel& kernel) {
   return has_order(kernel) || parts.steps.size() > before ? std::move(parts) : Unfused{};
 }
 
+// Its products are in parts like any other.
+Unfused parts_of_transform(const Kernel& kernel, const Features& features) {
+  Unfused parts = unfuse(kernel);
+  for (size_t n = 0; n < parts.steps.size(); ++n) {
+    Unfused inner = find_parts(parts.steps[n].kernel, features);
+    if (inner.steps.empty()) continue;
+    const size_t count = inner.steps.size();
+    replace_step(parts, kernel.args.size(), n, std::move(inner));
+    n += count - 1;
+  }
+  return parts;
+}
+
 }  // namespace
 
 Unfused find_parts(const Kernel& kernel, const Features& features) {
+  if (has_fourier(kernel)) return parts_of_transform(kernel, features);
   if (!kernel.contraction) return parts_of_rows(kernel);
   Unfused parts;
   int64_t padding = 1;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "kernel/facts/fourier.h"
 #include "kernel/facts/order.h"
 #include "kernel/fuse/unfuse.h"
 #include "print/group.h"
@@ -182,12 +183,19 @@ class EmulatorTarget : public CodegenTarget {
   }
   const TargetConfig& config() const override { return config_; }
 
-  Unfused in_parts(const Kernel& kernel) const override { return has_order(kernel) ? unfuse(kernel) : Unfused{}; }
+  Unfused in_parts(const Kernel& kernel) const override {
+    if (!has_order(kernel) && !has_fourier(kernel)) return {};
+    Unfused parts = unfuse(kernel);
+    for (size_t n = 0; n < parts.steps.size(); ++n)
+      if (const Kernel step = parts.steps[n].kernel; step.contraction)
+        replace_step(parts, kernel.args.size(), n, unfuse(step));  // a transform's product is one row kernel
+    return parts;
+  }
 
   std::string refuse(const Kernel& kernel) const override {
     for (const BoundKernel& part : in_parts(kernel).steps)
       if (auto reason = cannot_print(part.kernel, metal_dialect, schedule_alone(part.kernel, false))) return *reason;
-    if (has_order(kernel)) return "";
+    if (has_order(kernel) || has_fourier(kernel)) return "";
     const Spelled spelled = spell(kernel);
     if (spelled.scratch.empty()) {
       const Kernel part = only_step(kernel, spelled.parts[0]);

@@ -1,0 +1,402 @@
+// Rows are packed as [part, row, element], with the real parts before all imaginary ones, transformed, and stored.
+#include "kernel/fuse/fourier_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <span>
+
+#include "base/shape.h"
+#include "kernel/builder.h"
+#include "kernel/facts/fourier.h"
+#include "kernel/fuse/simplify.h"
+
+namespace npusim {
+namespace {
+
+constexpr int64_t whole = 256;  // elements: up to here one product with a whole matrix
+constexpr int64_t factor = 64;  // of a longer length that is transformed by one product
+constexpr int64_t prime = 512;  // without factors: one product up to here
+
+// The larger of two factors to begin with is as near to the root as one product may be; 1 where there is none.
+int64_t divisor(int64_t size) {
+  int64_t n = std::min(factor, static_cast<int64_t>(std::sqrt(static_cast<double>(size))));
+  while (size % n != 0) --n;
+  return n;
+}
+
+// The next length that is a product of 2, 3 and 5.
+int64_t smooth(int64_t size) {
+  for (;; ++size) {
+    int64_t rest = size;
+    for (const int64_t p : {2, 3, 5})
+      while (rest % p == 0) rest /= p;
+    if (rest == 1) return size;
+  }
+}
+
+struct Turn {
+  Ex cos, sin;
+};
+
+// Of 2π · numerator / size, where 0 <= numerator < size; exact where it is a whole number of quarter turns.
+Turn turn(KernelBuilder& k, Ex numerator, int64_t size, Scalar type) {
+  const auto sine = [&](Ex quarters) {  // of π/2 · quarters / size, of numbers in [0, 5 size)
+    quarters = irem(quarters, k.integer(4 * size));
+    const Ex down = quarters > 2 * size, up = select(down, 4 * size - quarters, quarters);
+    const Ex near = k.cast(min(up, 2 * size - up), type);  // from the closest zero
+    const Ex found = sin(near * (std::numbers::pi / 2 / static_cast<double>(size)));
+    return select(down, -found, found);
+  };
+  return {sine(numerator * 4 + size), sine(numerator * 4)};
+}
+
+// Complex rows in scratch: [2, rows, length].
+struct Rows {
+  int value = -1;
+  int64_t rows = 0, length = 0;
+};
+// Their transform, [2, rows, digits…]: of bin Σ weight · digit.
+struct Spectrum {
+  struct Digit {
+    int64_t extent, weight;
+  };
+  int value = -1;
+  int64_t rows = 0, length = 0;
+  std::vector<Digit> digits;
+};
+
+class Speller {
+ public:
+  explicit Speller(const Kernel& kernel)
+      : outer_(kernel),
+        form_(fourier_form(kernel)),
+        rows_(kernel.space.begin(), kernel.space.end() - 1),
+        type_(kernel.exprs[static_cast<size_t>(kernel.stores[0].expr)].type),
+        dtype_(type_ == Scalar::f64 ? DType::f64 : DType::f32) {}
+
+  Unfused run() {
+    store(transform(packed()));
+    return std::move(result_);
+  }
+
+ private:
+  // ---- what the steps are made of
+
+  int add_scratch(const Shape& shape) {
+    result_.scratch.push_back({dtype_, element_count(shape)});
+    return static_cast<int>(outer_.args.size() + result_.scratch.size()) - 1;
+  }
+
+  void add(KernelBuilder& k, std::string_view what, std::vector<int> values) {
+    add(BoundKernel{k.finish(outer_.name + "_" + std::string(what)), std::move(values)});
+  }
+  void add(BoundKernel step) {
+    order_args(step);
+    simplify(step);
+    result_.steps.push_back(std::move(step));
+  }
+
+  static Ex at(KernelBuilder& k, int arg, std::initializer_list<Coord> coordinates) {
+    return k.load(arg, std::span<const Coord>(coordinates.begin(), coordinates.size()));
+  }
+  static void put(KernelBuilder& k, int arg, std::initializer_list<Coord> coordinates, Ex x) {
+    k.store(arg, std::span<const Coord>(coordinates.begin(), coordinates.size()), x);
+  }
+
+  // ---- from and to the outer kernel's memory
+
+  // The row from its end to its beginning: element n − j at place j, and 0 at place 0.
+  Access mirrored(const FourierForm::Row& row) const {
+    Access a = *row.access;
+    Guard there{std::vector<int64_t>(outer_.space.size(), 0), form_.length, row.count, row.step};
+    there.coeffs.back() = -1;
+    a.strides.back() = 0;
+    a.guards = {there};
+    return a;
+  }
+
+  // What is transformed: the rows, or of half a spectrum the conjugate of the whole.
+  Rows packed() {
+    const Rows z{add_scratch({2, element_count(rows_), form_.length}), element_count(rows_), form_.length};
+    BoundKernel step;
+    Kernel& k = step.kernel;
+    k.name = outer_.name + "_pack";
+    k.space = outer_.space;
+    const auto expr = [&](Expr e) {
+      k.exprs.push_back(e);
+      return static_cast<int32_t>(k.exprs.size()) - 1;
+    };
+    const auto integer = [&](int64_t n) {
+      Expr e{.op = ExprOp::constant, .type = Scalar::i64};
+      e.integer = n;
+      return expr(e);
+    };
+    const auto load = [&](Access a) {
+      step.values.push_back(a.arg);
+      k.args.push_back(outer_.args[static_cast<size_t>(a.arg)]);
+      a.arg = static_cast<int>(k.args.size()) - 1;
+      k.accesses.push_back(std::move(a));
+      Expr e{.op = ExprOp::load, .type = type_};
+      e.integer = static_cast<int64_t>(k.accesses.size()) - 1;
+      return expr(e);
+    };
+    const auto op = [&](ExprOp what, Scalar type, int32_t a, int32_t b = -1, int32_t c = -1) {
+      return expr({.op = what, .type = type, .in = {a, b, c}});
+    };
+    int32_t re = load(*form_.re.access);
+    int32_t im = form_.im ? load(*form_.im->access) : expr({.op = ExprOp::constant, .type = type_});
+    if (form_.signal) {
+      Expr index{.op = ExprOp::index, .type = Scalar::i64};
+      index.integer = static_cast<int64_t>(k.space.size()) - 1;
+      const int32_t place = expr(index), first = op(ExprOp::le, Scalar::boolean, place, integer(form_.length / 2));
+      const int32_t zero = expr({.op = ExprOp::constant, .type = type_});
+      const auto whole_of = [&](int32_t own, int32_t other) { return op(ExprOp::select, type_, first, own, other); };
+      re = whole_of(re, load(mirrored(form_.re)));
+      if (form_.im) im = whole_of(op(ExprOp::neg, type_, im), load(mirrored(*form_.im)));
+      for (const int64_t real : {int64_t{0}, form_.length % 2 == 0 ? form_.length / 2 : 0})
+        im = op(ExprOp::select, type_, op(ExprOp::eq, Scalar::boolean, place, integer(real)), zero, im);
+    }
+    k.args.push_back({dtype_, 2 * z.rows * z.length, true, -1});
+    step.values.push_back(z.value);
+    const auto to = [&](int64_t part) {
+      return Access{static_cast<int>(k.args.size()) - 1, part * z.rows * z.length, row_major_strides(k.space), {}, {}};
+    };
+    k.stores = {{to(0), re}, {to(1), im}};
+    add(std::move(step));
+    return z;
+  }
+
+  void store(const Spectrum& s) {
+    BoundKernel step;
+    Kernel& k = step.kernel;
+    k.name = outer_.name + "_store";
+    k.space = rows_;
+    for (const Spectrum::Digit& digit : s.digits) k.space.push_back(digit.extent);
+    const size_t rank = rows_.size();
+    k.args.push_back({dtype_, 2 * s.rows * s.length, false, -1});
+    step.values.push_back(s.value);
+    for (const int part : {0, 1}) {
+      const auto& stored = form_.parts[static_cast<size_t>(part)];
+      if (!stored) continue;
+      k.accesses.push_back({0, part * s.rows * s.length, row_major_strides(k.space), {}, {}});
+      Expr load{.op = ExprOp::load, .type = type_};
+      load.integer = static_cast<int64_t>(k.accesses.size()) - 1;
+      k.exprs.push_back(load);
+      const auto last = [&] { return static_cast<int32_t>(k.exprs.size()) - 1; };
+      if (part == 1 && !form_.im) only_complex_bins(k, s, rank);
+      if (stored->scale != 1) {
+        const int32_t x = last();
+        Expr scale{.op = ExprOp::constant, .type = type_};
+        scale.number = stored->scale;
+        k.exprs.push_back(scale);
+        k.exprs.push_back({.op = ExprOp::mul, .type = type_, .in = {x, last(), -1}});
+      }
+      Access to = *stored->to.access;
+      step.values.push_back(to.arg);
+      k.args.push_back(outer_.args[static_cast<size_t>(to.arg)]);
+      to.arg = static_cast<int>(k.args.size()) - 1;
+      to.strides.resize(rank);
+      to.guards.clear();
+      Guard kept{std::vector<int64_t>(rank, 0), 0, stored->to.count, stored->to.step};
+      for (const Spectrum::Digit& digit : s.digits) {
+        const bool all = stored->to.count == form_.length;
+        to.strides.push_back(all ? digit.weight * stored->to.step : 0);
+        kept.coeffs.push_back(digit.weight);
+      }
+      if (stored->to.count != form_.length) to.guards = {kept};
+      k.stores.push_back({to, last()});
+    }
+    add(std::move(step));
+  }
+
+  // The last expression, or 0 in the bins that are real.
+  void only_complex_bins(Kernel& k, const Spectrum& s, size_t rank) const {
+    const auto expr = [&](Expr e) {
+      k.exprs.push_back(e);
+      return static_cast<int32_t>(k.exprs.size()) - 1;
+    };
+    const auto integer = [&](int64_t n) {
+      Expr e{.op = ExprOp::constant, .type = Scalar::i64};
+      e.integer = n;
+      return expr(e);
+    };
+    int32_t x = static_cast<int32_t>(k.exprs.size()) - 1, bin = integer(0);
+    for (size_t d = 0; d < s.digits.size(); ++d) {
+      Expr index{.op = ExprOp::index, .type = Scalar::i64};
+      index.integer = static_cast<int64_t>(rank + d);
+      const int32_t digit = expr(index), weight = integer(s.digits[d].weight);
+      const int32_t term = expr({.op = ExprOp::mul, .type = Scalar::i64, .in = {digit, weight, -1}});
+      bin = expr({.op = ExprOp::add, .type = Scalar::i64, .in = {bin, term, -1}});
+    }
+    const int32_t zero = expr({.op = ExprOp::constant, .type = type_});
+    for (const int64_t real : {int64_t{0}, form_.length % 2 == 0 ? form_.length / 2 : 0}) {
+      const int32_t at = integer(real), is = expr({.op = ExprOp::eq, .type = Scalar::boolean, .in = {bin, at, -1}});
+      x = expr({.op = ExprOp::select, .type = type_, .in = {is, zero, x}});
+    }
+  }
+
+  // ---- transforms in scratch
+
+  Spectrum transform(const Rows& z) {
+    const int64_t first = z.length <= whole ? 1 : divisor(z.length);
+    if (first == 1 && z.length > std::max(whole, prime)) return by_convolution(z);
+    if (first == 1) return {summed(z, z.length), z.rows, z.length, {{z.length, 1}}};
+    const Spectrum inner = transform({turned(summed(z, first), z, first), z.rows * first, z.length / first});
+    Spectrum s{inner.value, z.rows, z.length, {{first, 1}}};
+    for (const Spectrum::Digit& digit : inner.digits) s.digits.push_back({digit.extent, digit.weight * first});
+    return s;
+  }
+
+  // [2, rows, n1, n2]: each column of z as [n1, n2] transformed.
+  int summed(const Rows& z, int64_t n1) {
+    const int64_t n2 = z.length / n1;
+    const int matrix = matrix_of(n1), sums = add_scratch({2, z.rows, n1, n2});
+    const Shape space{2, z.rows, n1, n2}, reduce{2, n1};
+    Shape all = space;
+    if (type_ == Scalar::f64) all.insert(all.end(), reduce.begin(), reduce.end());  // a contraction is float32
+    KernelBuilder k(all, type_ == Scalar::f64 ? 2 : 0);
+    const int from = k.input({dtype_, {2, z.rows, n1, n2}}), turns = k.input({dtype_, {2, n1, 2, n1}});
+    const int to = k.output({dtype_, space});
+    const Coord a[] = {k.dim(4), k.dim(1), k.dim(5), k.dim(3)}, b[] = {k.dim(4), k.dim(5), k.dim(0), k.dim(2)};
+    const Ex sum = type_ == Scalar::f64 ? k.reduce(Reduction::sum, k.load(from, a) * k.load(turns, b))
+                                        : k.contract(ContractionKind::matmul, reduce, from, a, turns, b);
+    put(k, to, {k.dim(0), k.dim(1), k.dim(2), k.dim(3)}, sum);
+    add(k, "sum", {z.value, matrix, sums});
+    return sums;
+  }
+
+  // [part, j, part of the result, bin] of a transform of n elements.
+  int matrix_of(int64_t n) {
+    const int matrix = add_scratch({2, n, 2, n});
+    KernelBuilder k({2, n, 2, n});
+    const int to = k.output({dtype_, {2, n, 2, n}});
+    const Turn t = turn(k, irem(k.index(1) * k.index(3), k.integer(n)), n, type_);
+    const Ex cross = select(k.index(0) == 0, -t.sin, t.sin);
+    k.store(to, select(k.index(0) == k.index(2), t.cos, cross));
+    add(k, "matrix", {matrix});
+    return matrix;
+  }
+
+  // [2, rows, n1, n2] turned by −2π k1 j2 / length.
+  int turned(int sums, const Rows& z, int64_t n1) {
+    const int64_t n2 = z.length / n1;
+    const int turns = add_scratch({2, n1, n2}), result = add_scratch({2, z.rows, n1, n2});
+    KernelBuilder table({n1, n2});
+    const int to_table = table.output({dtype_, {2, n1, n2}});
+    const Turn t = turn(table, table.index(0) * table.index(1), z.length, type_);
+    put(table, to_table, {int64_t{0}, table.dim(0), table.dim(1)}, t.cos);
+    put(table, to_table, {int64_t{1}, table.dim(0), table.dim(1)}, -t.sin);
+    add(table, "turns", {turns});
+
+    KernelBuilder k({z.rows, n1, n2});
+    const int from = k.input({dtype_, {2, z.rows, n1, n2}}), by = k.input({dtype_, {2, n1, n2}});
+    const int to = k.output({dtype_, {2, z.rows, n1, n2}});
+    const auto of = [&](int64_t part) { return at(k, from, {part, k.dim(0), k.dim(1), k.dim(2)}); };
+    const auto turn_of = [&](int64_t part) { return at(k, by, {part, k.dim(1), k.dim(2)}); };
+    store_product(k, to, {of(0), of(1)}, {turn_of(0), turn_of(1)}, {k.dim(0), k.dim(1), k.dim(2)}, false);
+    add(k, "turn", {sums, turns, result});
+    return result;
+  }
+
+  struct Pair {
+    Ex re, im;
+  };
+  static Pair product(Pair a, Pair b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+  // Real and imaginary part of a product at [part, place…], or exchanged.
+  static void store_product(KernelBuilder& k, int to, Pair a, Pair b, std::vector<Coord> place, bool exchanged) {
+    const Pair z = product(a, b);
+    place.insert(place.begin(), Coord(int64_t{0}));
+    for (const int64_t part : {0, 1}) {
+      place[0] = Coord(part);
+      k.store(to, place, (part == 1) != exchanged ? z.im : z.re);
+    }
+  }
+
+  // k n = (k² + n² − (k − n)²) / 2: the signal, turned by n²/2, with a filter of turns by −n²/2.
+  Spectrum by_convolution(const Rows& z) {
+    const int64_t n = z.length, length = smooth(2 * n - 1);
+    const int chirp = chirp_of(n, n, "chirp", true), filter = chirp_of(n, length, "filter", false);
+    const Spectrum filtered = transform({filter, 1, length});
+
+    const Rows padded{add_scratch({2, z.rows, length}), z.rows, length};
+    KernelBuilder k({z.rows, length});
+    const int from = k.input({dtype_, {2, z.rows, n}}), by = k.input({dtype_, {2, n}});
+    const int to = k.output({dtype_, {2, z.rows, length}});
+    const auto of = [&](int64_t part) { return at(k, from, {part, k.dim(0), k.dim(1)}); };
+    const auto turn_of = [&](int64_t part) { return at(k, by, {part, k.dim(1)}); };
+    store_product(k, to, {of(0), of(1)}, {turn_of(0), turn_of(1)}, {k.dim(0), k.dim(1)}, false);
+    add(k, "turn", {z.value, chirp, padded.value});
+
+    // Back by a transform of exchanged parts, which are exchanged in what it gives.
+    const Rows product = in_place(transform(padded), filtered.value, length, true, 1);
+    const Rows found = in_place(transform(product), chirp, n, false, 1 / static_cast<double>(length));
+    return {found.value, z.rows, n, {{n, 1}}};
+  }
+
+  // [2, length]: turns by ∓j²/2 · 2π/n at j, and at length − j where there are more elements than n.
+  int chirp_of(int64_t n, int64_t length, std::string_view name, bool down) {
+    const int value = add_scratch({2, length});
+    KernelBuilder k({length});
+    const int to = k.output({dtype_, {2, length}});
+    const Ex back = length - k.index(0), place = length > n ? min(k.index(0), back) : k.index(0);
+    const Turn t = turn(k, irem(place * place, k.integer(2 * n)), 2 * n, type_);
+    const auto there = [&](Ex x) { return length > n ? select(place < n, x, 0.0) : x; };
+    put(k, to, {int64_t{0}, k.dim(0)}, there(t.cos));
+    put(k, to, {int64_t{1}, k.dim(0)}, there(down ? -t.sin : t.sin));
+    add(k, name, {value});
+    return value;
+  }
+
+  // The first `kept` bins in their order, times what `by` has for them: at the same digits (`filtered`), or by bin. A
+  // spectrum that was filtered is exchanged behind it, one that is turned before.
+  Rows in_place(const Spectrum& s, int by, int64_t kept, bool filtered, double scale) {
+    const Rows found{add_scratch({2, s.rows, kept}), s.rows, kept};
+    Shape space{s.rows}, within;
+    for (const Spectrum::Digit& digit : s.digits) space.push_back(digit.extent), within.push_back(digit.extent);
+    KernelBuilder k(space);
+    Shape whole_shape = space, table = filtered ? within : Shape{kept};
+    whole_shape.insert(whole_shape.begin(), 2), table.insert(table.begin(), 2);
+    const int from = k.input({dtype_, whole_shape}), turns = k.input({dtype_, table});
+    const int to = k.output({dtype_, {2, s.rows, kept}});
+    Affine bin;
+    std::vector<Coord> digits;
+    for (size_t d = 0; d < s.digits.size(); ++d) {
+      const auto dim = static_cast<int>(d) + 1;
+      bin = bin + k.dim(dim) * s.digits[d].weight;
+      digits.emplace_back(k.dim(dim));
+    }
+    const auto of = [&](int64_t part) {
+      std::vector<Coord> place{Coord(part), Coord(k.dim(0))};
+      place.insert(place.end(), digits.begin(), digits.end());
+      const Ex x = k.load(from, place);
+      return scale == 1 ? x : x * scale;
+    };
+    const auto turn_of = [&](int64_t part) {
+      std::vector<Coord> place{Coord(part)};
+      if (filtered)
+        place.insert(place.end(), digits.begin(), digits.end());
+      else
+        place.emplace_back(bin);
+      return k.load(turns, place);
+    };
+    const Pair z = filtered ? Pair{of(0), of(1)} : Pair{of(1), of(0)};
+    store_product(k, to, z, {turn_of(0), turn_of(1)}, {k.dim(0), bin}, filtered);
+    add(k, "in_place", {s.value, by, found.value});
+    return found;
+  }
+
+  const Kernel& outer_;
+  const FourierForm form_;
+  const Shape rows_;
+  const Scalar type_;
+  const DType dtype_;
+  Unfused result_;
+};
+
+}  // namespace
+
+Unfused fourier_steps(const Kernel& kernel) { return Speller(kernel).run(); }
+
+}  // namespace npusim
