@@ -28,7 +28,13 @@ struct Pair {
 struct Entry {
   size_t layer = 0;
   std::string output, input;
-  std::string updated;  // decode's output that is the input's next value; "" where the mapping does not say
+  std::optional<std::string> updated;  // decode's output that is the input's next value, where the mapping says it
+};
+
+// A KV mapping as its file has it.
+struct Mapping {
+  std::vector<Entry> entries;
+  std::optional<int64_t> filled, longest;  // positions: those that the prefill fills, and those of a state
 };
 
 const std::string& input_name(const MethodGraph& decode, size_t input) {
@@ -99,7 +105,7 @@ void check_number(const nlohmann::ordered_json& object, const char* key, int64_t
          most);
 }
 
-std::vector<Entry> read_mapping(const JsonSource& source, const std::string& path) {
+Mapping read_mapping(const JsonSource& source, const std::string& path) {
   const auto json = source.json.empty() ? read_json_object(path) : parse_json_object(source.json, path);
   if (!json.contains("layers") || !json["layers"].is_array())
     fail(ErrorKind::bad_input, "{}: expected an object with a list of layers", path);
@@ -107,8 +113,13 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
   if (const auto count = json.find("num_layers"); count != json.end() && *count != json["layers"].size())
     fail(ErrorKind::bad_input, "{}: num_layers is {}, but there are {} layers", path, json_text(*count),
          json["layers"].size());
-  for (const char* key : {"prefill_seq_len", "max_cache_len"}) check_number(json, key, 1, INT32_MAX, path);
-  std::vector<Entry> entries;
+  Mapping mapping;
+  const auto length = [&](const char* key, std::optional<int64_t>& found) {
+    check_number(json, key, 1, INT32_MAX, path);
+    if (json.contains(key)) found = json[key].get<int64_t>();
+  };
+  length("prefill_seq_len", mapping.filled), length("max_cache_len", mapping.longest);
+  std::vector<Entry>& entries = mapping.entries;
   std::set<int64_t> layers;
   std::unordered_map<std::string, size_t> outputs, inputs;  // to the entry that names them
   for (size_t i = 0; i < json["layers"].size(); ++i) {
@@ -130,8 +141,8 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
           fail(ErrorKind::bad_input, "{}: layers[{}].{} must be a string", path, i, key);
         return layer[key].get<std::string>();
       };
-      Entry entry{i, name_of(fmt::format("prefill_{}_output", which)), name_of(fmt::format("decode_{}_input", which)),
-                  ""};
+      Entry entry{
+          i, name_of(fmt::format("prefill_{}_output", which)), name_of(fmt::format("decode_{}_input", which)), {}};
       if (const auto next = fmt::format("decode_{}_output", which); layer.contains(next)) entry.updated = name_of(next);
       const auto output = outputs.try_emplace(entry.output, entries.size());
       const auto input = inputs.try_emplace(entry.input, entries.size());
@@ -143,17 +154,29 @@ std::vector<Entry> read_mapping(const JsonSource& source, const std::string& pat
       entries.push_back(std::move(entry));
     }
   }
-  return entries;
+  return mapping;
 }
 
-std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph& decode,
-                                  const std::vector<Entry>& entries, const std::string& path) {
+// What the mapping says of lengths is what the cache and the state have where they differ; "" if so.
+std::string length_problem(const Mapping& mapping, const TensorType& from, const TensorType& to) {
+  for (size_t d = 0; d < from.shape.size(); ++d) {
+    if (from.shape[d] == to.shape[d]) continue;
+    if (mapping.filled.value_or(from.shape[d]) != from.shape[d])
+      return fmt::format("prefill_seq_len is {}, the output has {} positions", *mapping.filled, from.shape[d]);
+    if (mapping.longest.value_or(to.shape[d]) != to.shape[d])
+      return fmt::format("max_cache_len is {}, the state has {} positions", *mapping.longest, to.shape[d]);
+  }
+  return "";
+}
+
+std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph& decode, const Mapping& mapping,
+                                  const std::string& path) {
   const Names outputs = output_names(prefill);
   const std::vector<int> updates = updates_of_inputs(decode.graph);
   Names states;
   for (const size_t i : states_of(decode)) states.try_emplace(input_name(decode, i), i);
   std::vector<Pair> pairs;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : mapping.entries) {
     const auto wrong = [&](const std::string& problem) {
       fail(ErrorKind::bad_input, "{}: layers[{}]: {}", path, entry.layer, problem);
     };
@@ -163,12 +186,17 @@ std::vector<Pair> pair_by_mapping(const MethodGraph& prefill, const MethodGraph&
     const TensorType from = output_type(prefill, output), to = input_type(decode, input);
     if (!fits(from, to))
       wrong(fmt::format("{} {} does not fit {} {}", entry.output, to_string(from), entry.input, to_string(to)));
+    if (const std::string problem = length_problem(mapping, from, to); !problem.empty())
+      wrong(fmt::format("{} -> {}: {}", entry.output, entry.input, problem));
     const int update = updates[input];
-    if (!entry.updated.empty() && decode.graph.outputs[static_cast<size_t>(update)].name != entry.updated)
+    if (entry.updated && decode.graph.outputs[static_cast<size_t>(update)].name != *entry.updated)
       wrong(fmt::format("{} of {} is updated by {}, not by {}", entry.input, decode.name,
-                        decode.graph.outputs[static_cast<size_t>(update)].name, entry.updated));
+                        decode.graph.outputs[static_cast<size_t>(update)].name, json_quoted(*entry.updated)));
     pairs.push_back({output, input});
+    states.erase(entry.input);
   }
+  if (!states.empty())
+    fail(ErrorKind::bad_input, "{}: no layer fills {}, which {} updates", path, states.begin()->first, decode.name);
   return pairs;
 }
 
@@ -279,21 +307,22 @@ void fill_states(std::vector<MethodGraph>& methods, const JsonSource& kv_map, st
     if (kv_map.given()) fail(ErrorKind::bad_input, "--kv-map: no method has states to fill, or every method has");
     return;
   }
-  const std::vector<Entry> entries = kv_map.given() ? read_mapping(kv_map, path) : std::vector<Entry>{};
+  Mapping mapping = kv_map.given() ? read_mapping(kv_map, path) : Mapping{};
   const std::vector<TensorType> types = state_types(*decode);
   // What has no such output is something else.
   for (MethodGraph* method : others) {
     const Names outputs = output_names(*method);
-    bool fills = std::any_of(entries.begin(), entries.end(),
+    bool fills = std::any_of(mapping.entries.begin(), mapping.entries.end(),
                              [&](const Entry& entry) { return find(outputs, entry.output) != nothing; });
     for (size_t o = 0; o < method->graph.outputs.size() && !kv_map.given(); ++o)
       fills = fills || fits_any(output_type(*method, o), types);
     if (fills) prefills.push_back(method);
   }
   if (prefills.empty()) prefills.push_back(others[0]);
+  if (prefills.size() > 1) mapping.filled.reset();  // it is one number
   for (MethodGraph* prefill : prefills) {
     const std::vector<Pair> pairs =
-        kv_map.given() ? pair_by_mapping(*prefill, *decode, entries, path) : pair_by_order(*prefill, *decode);
+        kv_map.given() ? pair_by_mapping(*prefill, *decode, mapping, path) : pair_by_order(*prefill, *decode);
     if (!kv_map.given())
       notes.push_back(fmt::format("paired {} outputs of {} with the states of {} by shape and order", pairs.size(),
                                   prefill->name, decode->name));

@@ -148,8 +148,8 @@ DType parse_descr(const std::string& descr, const std::string& origin, std::opti
          "as bfloat16)",
          origin, descr);
   if (dtype == DType::bf16 && void16 != DType::bf16)
-    fail(ErrorKind::bad_input, "{}: npy element type '{}' is 2 raw bytes; expected a caller that declares bfloat16",
-         origin, descr);
+    fail(ErrorKind::bad_input, "{}: npy element type '{}' is 2 raw bytes, which only a bfloat16 input takes", origin,
+         descr);
   return dtype;
 }
 

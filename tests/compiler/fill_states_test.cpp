@@ -208,6 +208,19 @@ TEST(FillStates, WhatDoesNotFitIsRefused) {
             "KV mapping: layers[0]: twice -> cache after key -> cache: expected each once");
   EXPECT_EQ(error_of({prefill_source(9), decode_source()}, mapping()),
             "KV mapping: layers[0]: key float32[2, 9, 3] does not fit cache float32[2, 8, 3]");
+  {
+    Json map = Json::parse(mapping());
+    const auto with = [&](const char* key, int64_t value) {
+      Json changed = map;
+      changed[key] = value;
+      return error_of(sources, changed.dump());
+    };
+    EXPECT_NE(with("prefill_seq_len", 1).find("prefill_seq_len is 1, the output has"), std::string::npos);
+    EXPECT_NE(with("max_cache_len", 1).find("max_cache_len is 1, the state has"), std::string::npos);
+    Json empty = map;
+    empty["layers"][0]["decode_key_output"] = "";
+    EXPECT_NE(error_of(sources, empty.dump()).find("is updated by"), std::string::npos);
+  }
   EXPECT_EQ(error_of(sources, "{}"), "KV mapping: expected an object with a list of layers");
   EXPECT_EQ(error_of(sources, R"({"layers": [], "num_layers": 2})"),
             "KV mapping: num_layers is 2, but there are 0 layers");

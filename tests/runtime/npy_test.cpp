@@ -165,7 +165,7 @@ TEST(Npy, HostileTypesAndShapes) {
                         ErrorKind::unsupported),
             "x.npy: npy arrays of records are not supported");
   EXPECT_EQ(parse_error(array_of("|V2", "(1,)", "12")),
-            "x.npy: npy element type '|V2' is 2 raw bytes; expected a caller that declares bfloat16");
+            "x.npy: npy element type '|V2' is 2 raw bytes, which only a bfloat16 input takes");
   EXPECT_EQ(parse_error(array_of("<f8", "(4294967296, 4294967296)", "")),
             "x.npy: npy header: shape [4294967296, 4294967296] has too many elements");
   EXPECT_EQ(parse_error(array_of("<f8", "(72057594037927936,)", "")),

@@ -52,12 +52,14 @@ Turn turn(KernelBuilder& k, Ex numerator, int64_t size, Scalar type) {
   return {sine(numerator * 4 + size), sine(numerator * 4)};
 }
 
-// Complex rows in scratch: [2, rows, length].
+// Complex rows in scratch: [2, rows, length], or real ones: [1, rows, length].
 struct Rows {
   int value = -1;
   int64_t rows = 0, length = 0;
+  int64_t parts = 2;
 };
-// Their transform, [2, rows, digits…]: of bin Σ weight · digit.
+// Their transform, [2, rows, digits…]: of bin Σ weight · digit. Of a signal it may be [1, rows, digits…], the real
+// part.
 struct Spectrum {
   struct Digit {
     int64_t extent, weight;
@@ -65,6 +67,7 @@ struct Spectrum {
   int value = -1;
   int64_t rows = 0, length = 0;
   std::vector<Digit> digits;
+  int64_t parts = 2;
 };
 
 class Speller {
@@ -77,7 +80,7 @@ class Speller {
         dtype_(type_ == Scalar::f64 ? DType::f64 : DType::f32) {}
 
   Unfused run() {
-    store(transform(packed()));
+    store(transform(packed(), form_.signal ? 1 : 2));
     return std::move(result_);
   }
 
@@ -119,7 +122,8 @@ class Speller {
 
   // What is transformed: the rows, or of half a spectrum the conjugate of the whole.
   Rows packed() {
-    const Rows z{add_scratch({2, element_count(rows_), form_.length}), element_count(rows_), form_.length};
+    const int64_t rows = element_count(rows_), parts = form_.im || form_.signal ? 2 : 1;
+    const Rows z{add_scratch({parts, rows, form_.length}), rows, form_.length, parts};
     BoundKernel step;
     Kernel& k = step.kernel;
     k.name = outer_.name + "_pack";
@@ -146,7 +150,11 @@ class Speller {
       return expr({.op = what, .type = type, .in = {a, b, c}});
     };
     int32_t re = load(*form_.re.access);
-    int32_t im = form_.im ? load(*form_.im->access) : expr({.op = ExprOp::constant, .type = type_});
+    int32_t im = -1;
+    if (form_.im)
+      im = load(*form_.im->access);
+    else if (parts > 1)
+      im = expr({.op = ExprOp::constant, .type = type_});
     if (form_.signal) {
       Expr index{.op = ExprOp::index, .type = Scalar::i64};
       index.integer = static_cast<int64_t>(k.space.size()) - 1;
@@ -158,12 +166,13 @@ class Speller {
       for (const int64_t real : {int64_t{0}, form_.length % 2 == 0 ? form_.length / 2 : 0})
         im = op(ExprOp::select, type_, op(ExprOp::eq, Scalar::boolean, place, integer(real)), zero, im);
     }
-    k.args.push_back({dtype_, 2 * z.rows * z.length, true, -1});
+    k.args.push_back({dtype_, parts * z.rows * z.length, true, -1});
     step.values.push_back(z.value);
     const auto to = [&](int64_t part) {
       return Access{static_cast<int>(k.args.size()) - 1, part * z.rows * z.length, row_major_strides(k.space), {}, {}};
     };
-    k.stores = {{to(0), re}, {to(1), im}};
+    k.stores = {{to(0), re}};
+    if (parts > 1) k.stores.push_back({to(1), im});
     add(std::move(step));
     return z;
   }
@@ -175,7 +184,7 @@ class Speller {
     k.space = rows_;
     for (const Spectrum::Digit& digit : s.digits) k.space.push_back(digit.extent);
     const size_t rank = rows_.size();
-    k.args.push_back({dtype_, 2 * s.rows * s.length, false, -1});
+    k.args.push_back({dtype_, s.parts * s.rows * s.length, false, -1});
     step.values.push_back(s.value);
     for (const int part : {0, 1}) {
       const auto& stored = form_.parts[static_cast<size_t>(part)];
@@ -239,25 +248,27 @@ class Speller {
 
   // ---- transforms in scratch
 
-  Spectrum transform(const Rows& z) {
+  // parts: how many of the result are asked for at least, the real one or both.
+  Spectrum transform(const Rows& z, int64_t parts = 2) {
     const int64_t first = z.length <= whole ? 1 : divisor(z.length);
     if (first == 1 && z.length > std::max(whole, prime)) return by_convolution(z);
-    if (first == 1) return {summed(z, z.length), z.rows, z.length, {{z.length, 1}}};
-    const Spectrum inner = transform({turned(summed(z, first), z, first), z.rows * first, z.length / first});
-    Spectrum s{inner.value, z.rows, z.length, {{first, 1}}};
+    if (first == 1) return {summed(z, z.length, parts), z.rows, z.length, {{z.length, 1}}, parts};
+    const Rows rest{turned(summed(z, first, 2), z, first), z.rows * first, z.length / first};
+    const Spectrum inner = transform(rest, parts);
+    Spectrum s{inner.value, z.rows, z.length, {{first, 1}}, inner.parts};
     for (const Spectrum::Digit& digit : inner.digits) s.digits.push_back({digit.extent, digit.weight * first});
     return s;
   }
 
-  // [2, rows, n1, n2]: each column of z as [n1, n2] transformed.
-  int summed(const Rows& z, int64_t n1) {
+  // [parts, rows, n1, n2]: each column of z as [n1, n2] transformed.
+  int summed(const Rows& z, int64_t n1, int64_t parts) {
     const int64_t n2 = z.length / n1;
-    const int matrix = matrix_of(n1), sums = add_scratch({2, z.rows, n1, n2});
-    const Shape space{2, z.rows, n1, n2}, reduce{2, n1};
+    const int matrix = matrix_of(n1), sums = add_scratch({parts, z.rows, n1, n2});
+    const Shape space{parts, z.rows, n1, n2}, reduce{z.parts, n1};
     Shape all = space;
     if (type_ == Scalar::f64) all.insert(all.end(), reduce.begin(), reduce.end());  // a contraction is float32
     KernelBuilder k(all, type_ == Scalar::f64 ? 2 : 0);
-    const int from = k.input({dtype_, {2, z.rows, n1, n2}}), turns = k.input({dtype_, {2, n1, 2, n1}});
+    const int from = k.input({dtype_, {z.parts, z.rows, n1, n2}}), turns = k.input({dtype_, {2, n1, 2, n1}});
     const int to = k.output({dtype_, space});
     const Coord a[] = {k.dim(4), k.dim(1), k.dim(5), k.dim(3)}, b[] = {k.dim(4), k.dim(5), k.dim(0), k.dim(2)};
     const Ex sum = type_ == Scalar::f64 ? k.reduce(Reduction::sum, k.load(from, a) * k.load(turns, b))
@@ -322,9 +333,11 @@ class Speller {
 
     const Rows padded{add_scratch({2, z.rows, length}), z.rows, length};
     KernelBuilder k({z.rows, length});
-    const int from = k.input({dtype_, {2, z.rows, n}}), by = k.input({dtype_, {2, n}});
+    const int from = k.input({dtype_, {z.parts, z.rows, n}}), by = k.input({dtype_, {2, n}});
     const int to = k.output({dtype_, {2, z.rows, length}});
-    const auto of = [&](int64_t part) { return at(k, from, {part, k.dim(0), k.dim(1)}); };
+    const auto of = [&](int64_t part) {
+      return part < z.parts ? at(k, from, {part, k.dim(0), k.dim(1)}) : k.number(0, type_);
+    };
     const auto turn_of = [&](int64_t part) { return at(k, by, {part, k.dim(1)}); };
     store_product(k, to, {of(0), of(1)}, {turn_of(0), turn_of(1)}, {k.dim(0), k.dim(1)}, false);
     add(k, "turn", {z.value, chirp, padded.value});

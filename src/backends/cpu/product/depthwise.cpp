@@ -37,6 +37,7 @@ struct Pixel {
 
 constexpr int64_t most_neighbours = 8;
 constexpr int64_t cached_bytes = 1 << 20;  // of an image that is in L2 since it was written
+constexpr int64_t enough_rows = 4;         // of a thread, so that one row more is little
 constexpr int64_t most_channels = 64;      // of such an image at once: what the next row reads again stays in L1
 
 // Neighbouring float32 pixels of a row, all their channels in [0, channels), and how their sums end. What tap 0 of the
@@ -348,8 +349,10 @@ class DepthwiseStep final : public BoundStep {
       fetches_ = x_.stride == channels_ && spec.input.size() == 2 &&
                  spec.input[0] * spec.input[1] * channels_ * 4 > cached_bytes;
       shares_ = fetches_ ? 1 : (channels_ + most_channels - 1) / most_channels;
-      if (rows % threads_ != 0 && !fetches_)
-        shares_ = std::max(shares_, std::min<int64_t>(threads_, weight_row_ / channel_block));
+      // A thread finds in its cache the rows of pixels that it made of the product before, and leaves those that it
+      // reads behind this one. Few rows that do not divide are shared by their channels.
+      by_rows_ = rows % threads_ == 0 || rows >= enough_rows * threads_;
+      if (!by_rows_) shares_ = std::max(shares_, std::min<int64_t>(threads_, weight_row_ / channel_block));
     }
     thread_floats_ = dtype_ == DType::f32 ? weight_row_ : pixel_block * channel_block;
     scratch_bytes_ = static_cast<size_t>(threads_ * thread_floats_) * 4;
@@ -363,11 +366,24 @@ class DepthwiseStep final : public BoundStep {
         if (finish_.bias.data) widen(finish_.bias.dtype, finish_.bias.at(0, 0), channels_, own);
       }
       const auto height = static_cast<int64_t>(y_.at.size()), rows = batch_ * height;
-      for (int64_t i = rows * shares_ * thread / threads_; i < rows * shares_ * (thread + 1) / threads_; ++i)
-        if (dtype_ == DType::f32)  // all rows of an image, of each share of its channels
+      const auto part = [&](int64_t all) { return std::pair(all * thread / threads_, all * (thread + 1) / threads_); };
+      if (dtype_ != DType::f32) {
+        const auto [begin, end] = part(rows);
+        for (int64_t row = begin; row < end; ++row)
+          for (int64_t c = 0; c < channels_; c += channel_block) row_of(row, c, own);
+      } else if (by_rows_) {
+        // Of each image all rows of a share of the channels, which stay in L1, then those of the next.
+        for (auto [row, end] = part(rows); row < end;) {
+          const int64_t next = std::min(end, (row / height + 1) * height);
+          for (int64_t share = 0; share < shares_; ++share)
+            for (int64_t i = row; i < next; ++i) neighbours_of(i, share, own);
+          row = next;
+        }
+      } else {
+        const auto [begin, end] = part(rows * shares_);
+        for (int64_t i = begin; i < end; ++i)
           neighbours_of(i / (height * shares_) * height + i % height, i / height % shares_, own);
-        else
-          for (int64_t c = 0; c < channels_; c += channel_block) row_of(i, c, own);
+      }
     });
   }
 
@@ -459,7 +475,7 @@ class DepthwiseStep final : public BoundStep {
   const std::byte* image_ = nullptr;
   Line y_, x_;
   int64_t weight_row_ = 0, thread_floats_ = 0, shares_ = 1;
-  bool fetches_ = false;
+  bool fetches_ = false, by_rows_ = true;
   std::shared_ptr<std::byte> weight_;
 };
 

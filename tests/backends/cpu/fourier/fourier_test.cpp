@@ -60,10 +60,10 @@ TEST(Fourier, GivesWhatTheInterpreterGives) {
 // Passes of every radix, two lengths with and without columns that are none, convolutions; few rows and many.
 TEST(Fourier, LongRows) {
   Draws d(8);
-  for (const int64_t length : {256, 289, 512, 961, 1000, 1021, 1024, 2042, 2310, 4096, 4099, 6000, 10007, 16384, 30030})
+  for (const int64_t length : {256, 289, 512, 961, 1000, 1021, 1024, 2042, 2310, 4096, 4099, 6000, 16384, 30030})
     for (const FourierKind kind : {FourierKind::complex, FourierKind::real, FourierKind::signal})
       for (const int64_t rows : {1, 3, 17}) {
-        if (rows == 17 && length > 5000) continue;
+        if (rows > 1 && length > 4096) continue;
         FourierSpec s{.kind = kind, .rows = {rows}, .length = length, .given = length, .kept = length};
         s.dtype = rows == 3 ? DType::f64 : DType::f32;
         if (kind == FourierKind::signal) s.given = length / 2 + 1;
