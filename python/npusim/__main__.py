@@ -54,6 +54,17 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+class _Once(argparse.Action):
+    """An option that is given at most once, as those of the other verbs."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        given = namespace.__dict__.setdefault("given", set())
+        if self.dest in given:
+            parser.error(f"{'/'.join(self.option_strings)}: expected once, found twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, True if self.nargs == 0 else values)
+
+
 def export_verb(arguments: list[str]) -> None:
     """`npusim export FILE.py:NAME -o DIR`."""
     parser = _Parser(
@@ -63,8 +74,10 @@ def export_verb(arguments: list[str]) -> None:
         "its example arguments: (model, args) or (model, args, kwargs).",
     )
     parser.add_argument("source", metavar="FILE.py:NAME")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="gets ir.json and model.safetensors")
-    parser.add_argument("--strict", action="store_true", help="trace with torch.export's strict=True")
+    output = "gets ir.json and model.safetensors"
+    parser.add_argument("-o", "--output", action=_Once, required=True, metavar="DIR", help=output)
+    strict = "trace with torch.export's strict=True"
+    parser.add_argument("--strict", action=_Once, nargs=0, default=False, help=strict)
     parser.add_argument(
         "--fixed",
         action="append",

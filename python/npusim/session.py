@@ -32,7 +32,7 @@ from .arguments import budget, instance, integer, mapping, refused, sequence, te
 from .errors import BadInputError, Problem, UsageError
 from .nested import nested_inputs
 from .program import Program, TensorInfo
-from .weights import Weights, open_weights
+from .weights import Weights, Writes, open_weights
 
 WIDER = {("float16", "float32"), ("bfloat16", "float32")}  # converted for the caller: nothing is lost
 COMPUTED_IN = {"float16", "bfloat16", "float32"}  # a program has another of them for what the IR says, by its dtype
@@ -91,6 +91,9 @@ class Session:
     threads: of the host, at most 4096; 0: one per core, or one where a program's work is too little to be shared.
     max_bytes, max_flops: what the program may need of memory, and of operations for a run (Program.needs); 0: any.
 
+    PyTorch's tensors are read where they are, and partly made ready: after one of them was written in place, by an optimizer
+    or load_state_dict(), nothing runs (UsageError). A new session has the new values.
+
     A state begins with the tensor of its name in the weights, if there is one, else with zeros. So does an input that
     stands for a buffer which the model changes in place (Program.carried): it need not be given.
 
@@ -108,13 +111,23 @@ class Session:
         max_flops: int | float = 0,
     ) -> None:
         instance("program", program, Program, "a Program (npusim.load() opens a file)")
-        self._weights = open_weights(program.weights if weights is None else weights)
+        given = program.weights if weights is None else weights
+        self._weights = open_weights(given)
         devices = [text("device", device), *program.targets[1:]] if device is not None else []
         self._handle = _core.open_session(
             program.handle, self._weights, devices, thread_count(threads), **budget(max_bytes, max_flops)
         )
         self.program = program
+        read = {name for method in program.methods for step in program.steps(method) for name in step["weights"]}
+        self._written = Writes(given, read)
+        self._first_written = Writes(given, self._begun(program))
         self._begin()
+
+    @staticmethod
+    def _begun(program: Program) -> set[str]:
+        """The names of what begins with a value that the weights have: a run reads it there no more."""
+        infos = ((method, info) for method in program.methods for info in program.inputs(method))
+        return {info.name for method, info in infos if info.state or info.name in program.carried.get(method, {})}
 
     def _begin(self) -> None:
         self._turns = Turns()
@@ -125,6 +138,7 @@ class Session:
 
     def _fill_states(self) -> None:
         """Gives states the values that the weights have for them. A state of several methods is one."""
+        self._first_written.check()
         named = {name for name, _, _ in _core.entries(self._weights)} if self._weights else set()
         self._carried: dict[str, dict[str, np.ndarray]] = {}
         for method, (name, (inputs, _)) in enumerate(self._ports.items()):
@@ -137,16 +151,20 @@ class Session:
                 if info.state and begin is not None:
                     self._handle.set_input(method, position, memory_of(begin))
                 elif not info.state:
-                    kept[info.name] = np.zeros(info.shape, DTYPES[info.dtype]) if begin is None else begin
+                    kept[info.name] = np.zeros(info.shape, DTYPES[info.dtype]) if begin is None else begin.copy()
 
     def sibling(self) -> Session:
         """A session of its own, with new states, over the same program, device and weights."""
         other = Session.__new__(Session)
         other.program, other._weights = self.program, self._weights
+        other._written, other._first_written = self._written, self._first_written
         with self._turns.take():
             other._handle = self._handle.sibling()
         other._begin()
         return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a Session is not copied or pickled: sibling() opens another one, a Program is what is saved")
 
     @property
     def device(self) -> str:
@@ -244,6 +262,7 @@ class Session:
         body: Callable[[int], None],
         out: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
+        self._written.check()
         # What arrays do when they are asked for their memory may be anything, a run of this session too.
         given = self._arrays(name, tuple(sequence("inputs", inputs, "a tuple of arrays")))
         results = self._results(name, {} if out is None else mapping("out", out, "arrays by name"))
@@ -265,6 +284,7 @@ class Session:
         """Runs a method on what is in the device's memory of its inputs, and leaves outputs there: nothing is copied from
         or to the host. Work of others on that memory (torch.cuda.synchronize()) must be done."""
         name = self.program.choose_method(method)
+        self._written.check()
         with self._turns.take():
             self._handle.run_on_device(list(self._ports).index(name))
 
@@ -320,7 +340,8 @@ class Session:
         return self._handle.cancel()
 
     def reset_states(self) -> None:
-        """All states as they were at first. Also after a run that failed."""
+        """All states as they were at first. Also after a run that failed. Raises UsageError where PyTorch's tensor that one
+        began with was written since."""
         with self._turns.take():
             self._handle.reset_states()
             self._fill_states()
@@ -380,7 +401,9 @@ class Session:
                 if is_torch(array) and not array.is_contiguous():
                     problems.append(Problem(f"output '{info.name}'", "expected a row-major array"))
             elif not isinstance(array, np.ndarray) or (NAMES.get(array.dtype), array.shape) != (info.dtype, info.shape):
-                problems.append(Problem(f"output '{info.name}'", f"expected an array of {_type(info)}"))
+                found = f"{type(array).__module__}.{type(array).__qualname__}{_described(array)}"
+                what = f"expected an array of {_type(info)}, NumPy's, found {found}"
+                problems.append(Problem(f"output '{info.name}'", what))
             elif not array.flags.c_contiguous or not array.flags.writeable:
                 problems.append(Problem(f"output '{info.name}'", "expected a row-major array that can be written"))
         problems += _that_share_memory({name: array for name, array in out.items() if isinstance(array, np.ndarray)})
@@ -423,6 +446,12 @@ def _that_share_memory(arrays: Mapping[str, np.ndarray]) -> list[Problem]:
 
 def _type(info: TensorInfo) -> str:
     return f"{info.dtype}{list(info.shape)}"
+
+
+def _described(array: Any) -> str:
+    """The dtype and shape of an array, if it says them."""
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    return f" of {str(dtype).removeprefix('torch.')}{list(shape)}" if isinstance(shape, tuple) and dtype is not None else ""
 
 
 def _empty(info: TensorInfo) -> np.ndarray:

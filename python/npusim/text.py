@@ -79,6 +79,7 @@ def generate(
         integers("stop_tokens", stop_tokens, *_INT64),
         function("on_token", on_token),
     )
+    session._written.check()
     with session._turns.take():
         found = _core.generate(session._handle, *arguments)
     return Generation(*found)

@@ -20,6 +20,7 @@ from .torch_rows import argument, call
 ATEN = torch.ops.aten
 RESHAPE_ALIAS = (ATEN._reshape_alias, ATEN._reshape_alias.default)
 FOLLOWED = 'What helps: torch.compile(model, backend="npusim"), whose tracer follows torch.func'
+RESIZES = (ATEN.resize_.default, ATEN.resize_as_.default)
 WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -47,7 +48,8 @@ def weight_of(program: torch.export.ExportedProgram, spec: Any) -> torch.Tensor:
     for values in (program.state_dict, program.constants):
         value = values.get(spec.target)
         if is_inside(value):
-            reason = f"is a value inside a transformation of torch.func, which torch.export does not trace. {FOLLOWED}"
+            left = "of which torch.export left its tracer's tensor, without values"
+            reason = f"is inside a transformation of torch.func, {left}. {FOLLOWED}"
             raise UnsupportedError([Problem(f"constant '{spec.target}'", reason)])
         if isinstance(value, torch.Tensor):
             return value
@@ -141,7 +143,7 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     given = [node for node in graph.nodes if node.op == "placeholder"]
     weights = {node.name: weight_of(program, specs[node.name]) for node in given if specs[node.name].kind in WEIGHTS}
     shared = len({memory_of(value) for value in weights.values()}) < len(weights)
-    reshaped = any(_reshapes(node) for node in graph.nodes)
+    reshaped = any(reshapes(node) for node in graph.nodes)
     parts = parts_of(program.graph_module)
     _check_written(node for part in parts for node in part.graph.nodes)
     twins = _twins(graph)
@@ -158,7 +160,7 @@ def separated(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
             node.args = (node.args[0], call(module.graph, ATEN.clone.default, node.args[1]), *node.args[2:])
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
     if reshaped:
-        _check_reshaped(module.graph, {node for node in given if node.name in weights})
+        check_reshaped(program)
         for node in given:
             if isinstance(node.meta.get("val"), torch.Tensor) and node.name not in weights and node.users:
                 _name_anew(module.graph, node, given[-1])
@@ -354,20 +356,20 @@ SPELLED = {
 }
 
 
-def _reshapes(node: torch.fx.Node) -> bool:
+def reshapes(node: torch.fx.Node) -> bool:
     """Whether a call gives what it is called of another shape or order."""
     op = node.target
     if not isinstance(op, torch._ops.OpOverload) or torch.Tag.inplace_view not in op.tags or op == ATEN.detach_.default:
         return False
     before, now = (one.meta.get("val") for one in (node.args[0], node))
     alike = isinstance(before, torch.Tensor) and before.shape == now.shape and before.stride() == now.stride()
-    return not (alike and op == ATEN.resize_.default)
+    return not (alike and op in RESIZES)
 
 
 def _check_written(nodes: Iterable[torch.fx.Node]) -> None:
     """That no write goes through a view that shows an element more than once: PyTorch adds up what all of its places get."""
     for node in nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or _reshapes(node):
+        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable or reshapes(node):
             continue
         for position, arg in enumerate(node.target._schema.arguments):
             if arg.alias_info is None or not arg.alias_info.is_write:
@@ -394,13 +396,15 @@ def _shows_twice(value: torch.Tensor) -> bool:
     return False
 
 
-def _check_reshaped(graph: torch.fx.Graph, weights: set[torch.fx.Node]) -> None:
+def check_reshaped(program: torch.export.ExportedProgram) -> None:
     """That no weight itself, in contrast to a view of it, is given another shape: it would have that in the next run."""
-    of = {node: node for node in weights}  # what is a weight
-    for node in graph.nodes:
+    weights = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in WEIGHTS}
+    # What is a weight, with the weight.
+    of = {node: node for node in program.graph.nodes if node.op == "placeholder" and node.name in weights}
+    for node in program.graph.nodes:
         if node.op != "call_function" or not node.args or node.args[0] not in of:
             continue
-        if _reshapes(node):
+        if reshapes(node):
             what = f"gives '{of[node.args[0]].name}' another shape or order in place; assign it: self.x = self.x.t()"
             raise UnsupportedError([Problem(f"node '{node.name}' ({node.target})", what)])
         if isinstance(node.target, torch._ops.OpOverload) and node.target._opname.endswith("_"):

@@ -144,10 +144,39 @@ def istft(
 def rrelu_with_noise(
     self: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Of a model in eval(), which draws nothing."""
-    if training:
-        raise NotImplementedError("draws random numbers")
-    return torch.nn.functional.leaky_relu(self, (lower + upper) / 2), noise.clone()
+    """In training a slope is drawn for each element, and taken where that is not above 0; a model in eval() draws nothing."""
+    if not training:
+        return torch.nn.functional.leaky_relu(self, (lower + upper) / 2), noise.clone()
+    slopes = torch.where(self <= 0, torch.ops.aten.uniform.default(noise, float(lower), float(upper)), 1.0)
+    return self * slopes, slopes
+
+
+def rrelu(
+    self: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Tensor:
+    return rrelu_with_noise(self, self, lower, upper, training)[0] if training else NotImplemented
+
+
+def cauchy(self: Tensor, median: float = 0, sigma: float = 1, generator: Any = None) -> Tensor:
+    """The tangent of an angle that is drawn evenly."""
+    angles = torch.ops.aten.uniform.default(_to_draw(self), -math.pi / 2, math.pi / 2)
+    return (median + sigma * torch.tan(angles)).to(self.dtype)
+
+
+def log_normal(self: Tensor, mean: float = 1, std: float = 2, generator: Any = None) -> Tensor:
+    return torch.exp(torch.ops.aten.normal_functional.default(_to_draw(self), float(mean), float(std))).to(self.dtype)
+
+
+def geometric(self: Tensor, p: float, generator: Any = None) -> Tensor:
+    """In which turn something with this probability happens first: what lies between two whole numbers of an exponential time."""
+    times = torch.ops.aten.exponential.default(_to_draw(self), -math.log1p(-p))
+    return torch.ceil(times).to(self.dtype)
+
+
+def _to_draw(like: Tensor) -> Tensor:
+    """What is drawn before it is computed with: whole numbers and float64 as float64, others as float32."""
+    exact = like.dtype == torch.float64 or not like.is_floating_point()
+    return torch.zeros_like(like, dtype=torch.float64 if exact else torch.float32)
 
 
 def scalar_tensor(
@@ -294,6 +323,10 @@ COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "aten.istft.default": istft,
     "prims.scalar_tensor.default": scalar_tensor,
     "aten.rrelu_with_noise_functional.default": rrelu_with_noise,
+    "aten.rrelu.default": rrelu,
+    "aten.cauchy.default": cauchy,
+    "aten.log_normal.default": log_normal,
+    "aten.geometric.default": geometric,
     "aten.max_unpool2d.default": max_unpool2d,
     "aten.max_unpool3d.default": max_unpool3d,
     "aten.fft_fftfreq.default": fftfreq,

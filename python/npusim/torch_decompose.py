@@ -18,13 +18,16 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from .machine import is_op_supported
 from .torch_aliases import rebuilt, separated, without_unread
 from .torch_assigned import with_old_values
+from .torch_autocast import with_composites_apart
 from .torch_bytes import BYTES
 from .torch_checks import without_tokens
 from .torch_complex import concerns_complex, has_form
 from .torch_compositions import COMPOSITIONS
 from .torch_foreach import written_one_by_one
 from .torch_layouts import asks_for_order, check_resized, with_copied_results, with_results_for_outs
+from .torch_names import names_within, renamed
 from .torch_scalars import FILLS, FORMS, given_numbers, is_symbol, with_tensors
+from .torch_storage import with_views_for_resizes
 
 Form = Callable[..., Any]
 MAKES_COMPLEX = {"complex", "polar"}  # of real numbers
@@ -42,6 +45,7 @@ def functionalised(program: torch.export.ExportedProgram) -> torch.export.Export
     """The program as calls that write nothing: what it changes is among its outputs, and its signature says whose they are.
     An operator is taken apart only where all that it comes to has a form: others keep their names."""
     check_resized(program)
+    program = with_views_for_resizes(program)
     program = with_results_for_outs(program)
     if asks_for_order(program):
         return _functionalised(with_copied_results(program))
@@ -71,13 +75,17 @@ def _functionalised(program: torch.export.ExportedProgram) -> torch.export.Expor
 def _run(program: torch.export.ExportedProgram, table: dict[OpOverload, Form]) -> torch.export.ExportedProgram:
     # Offsets of views at places that values decide are symbols that nothing binds once the views are copies.
     with torch.fx.experimental._config.patch(soft_pending_unbacked_not_found_error=True):
-        return program.run_decompositions(table)
+        within = names_within(program)
+        found = renamed(program, within).run_decompositions(table)
+        return renamed(found, {other: name for name, other in within.items()})
 
 
 def _without_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """With the calls of regions (of autocast, of gradients, of vmap) in the program's own graph, where each says what it came
     of."""
-    return _run(program, {}) if any(_is_region(node.target) for node in _calls(program)) else program
+    if not any(_is_region(node.target) for node in _calls(program)):
+        return program
+    return _run(with_composites_apart(program), {})
 
 
 def _is_region(call: Any) -> bool:

@@ -42,6 +42,7 @@ from .torch_tracing import data_known, following_example, tracing
 
 _REAL_INPUT = "expected real numbers: give the model torch.view_as_real(…), and make torch.view_as_complex(…) of it there"
 _REAL_OUTPUT = "expected real numbers: return torch.view_as_real(…) of it"
+CHANGED = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 SMALL = 4096  # elements: constants up to here stand in the IR, where the compiler sees them
 
 
@@ -367,11 +368,7 @@ class _Writer:
         """Placeholders whose new values are among the outputs."""
         signature = self.program.graph_signature
         targets = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
-        return {
-            targets.get(spec.target, spec.target)
-            for spec in signature.output_specs
-            if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
-        }
+        return {_changed(spec, targets) for spec in signature.output_specs if spec.kind in CHANGED}
 
     def check_shared(self, changed: set[str], nodes: list[torch.fx.Node], specs: list[Any]) -> None:
         """A tensor that is changed in place, and another weight in the same memory, would come apart."""
@@ -469,7 +466,7 @@ class _Writer:
         updated = self.graph.updated(value for _, value in values)
         carried = {}
         for spec, value in values:
-            placeholder = targets.get(spec.target, spec.target)
+            placeholder = _changed(spec, targets)
             ref = refs[placeholder]
             name = next(n for n in _variants(f"{ref.node}_next") if n not in taken)
             taken.add(name)
@@ -480,6 +477,11 @@ class _Writer:
             if owned:
                 carried[ref.node] = name
         return carried
+
+
+def _changed(spec: Any, targets: Mapping[str, str]) -> str:
+    """The placeholder whose new value an output is: of a weight, or of an argument, which may have a weight's name."""
+    return spec.target if spec.kind == OutputKind.USER_INPUT_MUTATION else targets[spec.target]
 
 
 def _why_no_output(value: Any, found: Any) -> str:

@@ -13,8 +13,10 @@ from .torch_rows import argument, call
 
 ATEN = torch.ops.aten
 READ, PUT = ATEN.as_strided.default, ATEN.as_strided_scatter.default
-# In the order of their first operand; in row-major order.
-PARTIAL = {PUT, ATEN.slice_scatter.default, ATEN.select_scatter.default, ATEN.index_put.default, ATEN.index_copy.default}
+# In the order of their first operand, which IR's reader knows of those at indices where all operands are row-major; in
+# row-major order.
+AT_INDICES = {ATEN.index_put.default, ATEN.index_copy.default}
+PARTIAL = {PUT, ATEN.slice_scatter.default, ATEN.select_scatter.default, *AT_INDICES}
 MADE = {ATEN.zeros.default, ATEN.ones.default, ATEN.full.default, ATEN.empty.memory_format}
 
 
@@ -65,12 +67,27 @@ def _in_memory_order(graph: torch.fx.Graph, node: torch.fx.Node, order: list[int
 
 def row_major(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
     """The value in memory of that order, a copy where IR's reader may take it for another."""
-    of = node
+    of, writes = node, []
     while of.target in PARTIAL:
+        writes += [of] if of.target in AT_INDICES else []
         of = of.args[0]
-    if of.op == "placeholder" or of.target in MADE:
+    if _is_row_major(of):
+        for write in writes:
+            with graph.inserting_before(write):
+                others = torch.fx.node.map_arg(write.args[1:], lambda arg: _row_major_copy(graph, arg))
+            write.args = (write.args[0], *others)
         return node
     return call(graph, ATEN.clone.default, node, memory_format=torch.contiguous_format)
+
+
+def _is_row_major(node: torch.fx.Node) -> bool:
+    """Whether IR's reader knows a value's order as that."""
+    is_copy = node.target == ATEN.clone.default and node.kwargs.get("memory_format") == torch.contiguous_format
+    return node.op == "placeholder" or node.target in MADE or is_copy
+
+
+def _row_major_copy(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+    return node if _is_row_major(node) else call(graph, ATEN.clone.default, node, memory_format=torch.contiguous_format)
 
 
 def _owner(node: torch.fx.Node) -> torch.fx.Node:

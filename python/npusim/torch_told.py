@@ -26,6 +26,11 @@ TRAINED: dict[Any, tuple[str, str]] = {
     ATEN.scaled_dot_product_attention: ("dropout_p", "drops elements"),
 }
 HELPS = "What helps: another way to write that line, {}or fixed= for arguments that decide shapes"
+# Where a number that a tensor holds is one of several indices that something is assigned to.
+PLACED = (
+    "What helps: an index that is a tensor or a slice (y[:, i] = v of i = n.long(), y[:, n : n + 1] = …), "
+    "y.select(1, n).copy_(v), y.index_copy_(1, …) or y.scatter(1, …)"
+)
 NAMED = 5  # of many: what a warning names
 TYPED = ("<stdin", "<ipython", "<python-input", "<console")  # code of no file that is somebody's own
 
@@ -86,14 +91,20 @@ raises an error in eager PyTorch too. strict: whether dynamo traced it."""
     elif ours and frames[-1] == ours[-1] and raises():
         reason = f"its forward() raises {what}{at}. Call it with these arguments in eager PyTorch first"
     else:
-        reason = (
-            f"torch.export of PyTorch {torch.__version__.partition('+')[0]}, not npusim, does not trace it{at}: {what}. "
-            + (FOLLOWED if _is_inside(frames) else HELPS.format("" if strict else "npusim.export(…, strict=True), "))
-        )
+        pytorch = f"torch.export of PyTorch {torch.__version__.partition('+')[0]}, not npusim"
+        reason = f"{pytorch}, does not trace it{at}: {what}. {_helps(error, frames, strict)}"
         if followed is not None:
             at = _at(traceback.extract_tb(followed.__traceback__))
             reason += f". With the branches and sizes of the example it goes on and ends{at}: {_what(followed)}"
     return UnsupportedError([Problem(f"model '{name}'", reason)])
+
+
+def _helps(error: Exception, frames: traceback.StackSummary, strict: bool) -> str:
+    if _is_inside(frames):
+        return FOLLOWED
+    if isinstance(error, IndexError) and "SymInt" in str(error):
+        return PLACED
+    return HELPS.format("" if strict else "npusim.export(…, strict=True), ")
 
 
 def _ends_in_pytorch(frames: traceback.StackSummary) -> bool:

@@ -158,3 +158,31 @@ def test_a_generator_of_ones_own_is_refused():
     generator = torch.Generator()
     with pytest.raises(npusim.UnsupportedError, match="draws from a generator of its own, which is no part of a program"):
         session(lambda m, x: x + torch.randn(3, generator=generator), torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "draw, dtype",
+    [
+        (lambda x: x.clone().cauchy_(1.0, 2.0), torch.float32),
+        (lambda x: x.clone().cauchy_(1.0, 2.0), torch.float64),
+        (lambda x: x.clone().log_normal_(0.3, 0.5), torch.float32),
+        (lambda x: x.clone().log_normal_(0.3, 0.5), torch.bfloat16),
+        (lambda x: x.clone().geometric_(0.3), torch.float32),
+        (lambda x: x.clone().geometric_(0.05), torch.int64),
+        (lambda x: F.rrelu(x, 0.1, 0.5, training=True), torch.float32),
+        (lambda x: F.rrelu(x.clone(), 0.1, 0.5, training=True, inplace=True), torch.float32),
+        (lambda x: torch.distributions.Cauchy(x, x.abs() + 1).sample(), torch.float32),
+    ],
+)
+def test_composed_distributions(draw, dtype):
+    """The share of numbers below each of some bounds is that of eager PyTorch's, within five standard deviations."""
+    count = 40000
+    torch.manual_seed(1)
+    x = torch.randn(count).to(dtype)
+    run = session(lambda _, x: draw(x), x)
+    first, found = (run.run(x)["output"].astype("float64") for _ in range(2))
+    assert not np.array_equal(first, found)
+    expected = draw(x).double().numpy()
+    for bound in np.quantile(expected, [0.02, 0.2, 0.4, 0.5, 0.7, 0.9, 0.98]):
+        for below in (np.less, np.less_equal):
+            assert abs(below(found, bound).mean() - below(expected, bound).mean()) < 5 * (0.5 / count) ** 0.5

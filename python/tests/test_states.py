@@ -56,3 +56,63 @@ def test_first_values_that_are_no_states():
         npusim.Session(program, {"a": np.ones(6, "float32")})
     with pytest.raises(npusim.BadInputError, match=r"weight 'a': .* found int64\[2, 3\]"):
         npusim.Session(program, {"a": np.ones((2, 3), "int64")})
+
+
+def test_changed_weights_are_refused():
+    """In place, by whatever counts: a session has parts of the weights as they were. A buffer that a program carries is its
+    own, and begins anew with nothing else."""
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+            self.register_buffer("count", torch.zeros(3))
+            self.register_buffer("n", torch.zeros(()))
+
+        def forward(self, x):
+            self.count.add_(1)
+            self.n.add_(1)
+            return self.layer(x) + self.count.sum() + self.n
+
+    def step(model):
+        torch.optim.SGD(model.layer.parameters(), 0.1).step()
+
+    def set_gradients(model):
+        for parameter in model.layer.parameters():
+            parameter.grad = torch.ones_like(parameter)
+
+    x = torch.randn(2, 4)
+    for change in (
+        lambda model: model.load_state_dict(model.state_dict()),
+        lambda model: torch.nn.init.zeros_(model.layer.bias),
+        lambda model: (set_gradients(model), step(model)),
+    ):
+        model = Net()
+        program = npusim.compile(model, (x,), dtype="float32")
+        session = npusim.Session(program)
+        first = session.run(x)["output"]
+        other = session.sibling()
+        change(model)
+        for one in (session, other):
+            with pytest.raises(npusim.UsageError, match=r"weight 'layer\.\w+': was changed after .* make a new Session"):
+                one.run(x)
+        expected = model.layer(x).detach().numpy() + 4
+        assert np.allclose(npusim.Session(program).run(x)["output"], expected, atol=1e-4)
+        assert first.shape == expected.shape
+
+    model = Net()
+    session = npusim.Session(npusim.compile(model, (x,), dtype="float32"))
+    with torch.no_grad():
+        model(x)
+        assert np.allclose(session.run(x)["output"], model.layer(x).numpy() + 4, atol=1e-4)
+    with pytest.raises(npusim.UsageError, match="weight 'count': was changed after"):
+        session.reset_states()
+
+
+def test_a_session_is_not_copied():
+    session = npusim.Session(npusim.compile(torch.nn.Linear(2, 2), (torch.zeros(1, 2),), dtype="float32"))
+    with pytest.raises(TypeError, match=r"a Session is not copied or pickled: sibling\(\)"):
+        copy.deepcopy(session)
+    expected = r"expected an array of float32\[1, 2\], NumPy's, found torch.Tensor of float32\[1, 2\]"
+    with pytest.raises(npusim.UsageError, match=expected):
+        session.run(torch.zeros(1, 2), out={"output": torch.zeros(1, 2)})

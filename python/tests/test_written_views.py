@@ -204,3 +204,46 @@ def test_out_becomes_as_large_as_the_result(kind: str, size: Any) -> None:
         return out + 1
 
     check(function, torch.randn(3, 3))
+
+
+INDEX = torch.tensor([1])
+# What writes at indices into [2, 4, 3]; the sources are in no order that IR knows.
+AT_INDICES: dict[str, Callable[[Any, Any], Any]] = {
+    "index_copy_": lambda k, x: k.index_copy_(1, INDEX, x[:2, None, :3]),
+    "index_copy_ turned": lambda k, x: k.index_copy_(1, INDEX, x.t()[:2, None, :3]),
+    "index_add_": lambda k, x: k.index_add_(1, INDEX, x.t()[:2, None, :3]),
+    "index_put_": lambda k, x: k.index_put_((torch.tensor([0, 1]), INDEX), x.t()[:2, :3]),
+    "at an index": lambda k, x: k.__setitem__((slice(None), INDEX), x.t()[:2, None, :3]),
+    "at a column of indices": lambda k, x: k.__setitem__((x[:2, 1].long() * 0, INDEX), x.t()[:2, :3]),
+    "scatter_": lambda k, x: k.scatter_(1, torch.zeros(2, 1, 3, dtype=torch.int64), x.t()[:2, None, :3]),
+    "index_reduce_": lambda k, x: k.index_reduce_(1, INDEX, x.t()[:2, None, :3], "amax"),
+    "masked_fill_": lambda k, x: k.masked_fill_(x.t()[:2, None, :3] > 0, 3.0),
+    "lerp_": lambda k, x: k.lerp_(x.t()[:2, None, :3].expand(2, 4, 3), 0.5),
+    "twice": lambda k, x: k.index_copy_(1, INDEX, x[:2, None, :3]).index_copy_(1, INDEX + 1, x.t()[:2, None, :3]),
+}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("where", ["argument", "clone", "buffer"])
+@pytest.mark.parametrize("write", AT_INDICES)
+def test_writes_at_indices_keep_the_order(write: str, where: str, turned: bool) -> None:
+    """In place, so that what is written next is found."""
+    memory = torch.empty(3, 4, 2).permute(2, 1, 0) if turned else torch.empty(2, 4, 3)
+
+    def of(model: Any, x: Any) -> Any:
+        source = x if where == "buffer" else model.source
+        k = model.b if where == "buffer" else x if where == "argument" else torch.empty_like(x).copy_(x)
+        AT_INDICES[write](k, source)
+        (k.permute(2, 1, 0) if turned else k).view(-1)[3:5].fill_(7.0)
+        return k + 1
+
+    torch.manual_seed(0)
+    if where == "buffer":
+        check(of, torch.randn(4, 6), torch.empty_strided(memory.shape, memory.stride()).normal_())
+        return
+    model = Calls(of, None)
+    model.register_buffer("source", torch.randn(4, 6))
+    given = torch.empty_strided(memory.shape, memory.stride()).normal_()
+    session = npusim.Session(npusim.compile(model, (given,), dtype="float32"))
+    expected = of(model, torch.empty_strided(memory.shape, memory.stride()).copy_(given))
+    assert np.allclose(session.run(given.clone())["output"], expected, atol=1e-5)
